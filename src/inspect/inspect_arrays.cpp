@@ -9,10 +9,10 @@
 #include <fmt/ranges.h>
 
 #include "data/array_collection.h"
-#include "data/boxes/array_file.h"
 #include "data/boxes/hdf5_attributes.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
+#include "kolo/data/array_file.h"
 #include "kolo/data/array_samples.h"
 #include "kolo/data/box_files.h"
 #include "kolo/inspect/inspection.h"
@@ -53,11 +53,10 @@ ArrayInspection inspect_array(const std::string& name, const ArrayFile& array, b
                               bool may_be_field = false) {
   const auto& layout = array.layout();
   ArrayInspection inspection{.name = name,
-                             .type = layout.type,
+                             .type = layout.type_text(),
                              .shape = layout.shape,
                              .chunk = layout.chunk,
                              .filters = layout.filters};
-  if (layout.is_fortran_order) inspection.type += " in Fortran order";
   if (!reads_numbers) return inspection;
   for (const auto& channel : range_names(array, may_be_field))
     inspection.ranges.emplace_back(channel, Range());

@@ -82,7 +82,7 @@ Inspection inspect_box(const std::filesystem::path& path, bool reads_numbers) {
     const auto& layout = box.layout(field);
     const auto* const name = field == BoxField::nbody ? "Nbody" : "Hydro";
     ArrayInspection array{.name = is_npy ? layout.file.filename().string() : name,
-                          .type = layout.type,
+                          .type = layout.type_text(),
                           .shape = layout.shape,
                           .chunk = layout.chunk,
                           .filters = layout.filters};

@@ -9,11 +9,11 @@
 #include <fmt/format.h>
 
 #include "base/natural_order.h"
-#include "data/boxes/array_file.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/base/file_kind.h"
 #include "kolo/checkpoint/safetensors.h"
+#include "kolo/data/array_file.h"
 #include "kolo/data/box_files.h"
 #include "kolo/data/cifar10.h"
 #include "kolo/data/idx.h"

@@ -12,9 +12,9 @@
 #include <unistd.h>
 
 #include "base/file_size_limit.h"
+#include "data/boxes/box_writer.h"
 #include "data/boxes/field_source.h"
 #include "data/boxes/hdf5_attributes.h"
-#include "data/boxes/hdf5_field.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/data/npy.h"
@@ -145,7 +145,7 @@ HydroWriter::HydroWriter(HydroPlace place)
 }
 
 void HydroWriter::write(const Region& region, std::span<const float> values) {
-  require_region(region, place_.size, hydro_channels, values.size());
+  require_region(region, place_.size, place_.channels, values.size());
   if (place_.format == BoxFormat::npy)
     write_cells(region, values);
   else
@@ -158,11 +158,11 @@ void HydroWriter::flush() const {
 
 // Rows, or whole planes of them where the region is as wide as the box.
 void HydroWriter::write_channels(const Region& region, std::span<const float> values) {
-  const auto size = place_.size;
+  const auto size = place_.size, channels = place_.channels;
   const auto& [start, extent] = region;
   const auto rows = extent[2] == size ? extent[1] : std::int64_t{1};
   const auto count = static_cast<std::size_t>(rows * extent[2]);
-  for (std::int64_t channel = 0; channel < hydro_channels; ++channel) {
+  for (std::int64_t channel = 0; channel < channels; ++channel) {
     for (auto i = start[0]; i < start[0] + extent[0]; ++i) {
       for (auto j = start[1]; j < start[1] + extent[1]; j += rows) {
         write_at(((channel * size + i) * size + j) * size + start[2], values.first(count));
@@ -173,22 +173,22 @@ void HydroWriter::write_channels(const Region& region, std::span<const float> va
 }
 
 void HydroWriter::write_cells(const Region& region, std::span<const float> values) {
-  const auto size = place_.size;
+  const auto size = place_.size, channels = place_.channels;
   const auto& [start, extent] = region;
   const auto cells = extent[1] * extent[2];
   const auto rows = extent[2] == size ? extent[1] : std::int64_t{1};
-  const auto count = static_cast<std::size_t>(rows * extent[2] * hydro_channels);
-  cells_.resize(static_cast<std::size_t>(cells * hydro_channels));
+  const auto count = static_cast<std::size_t>(rows * extent[2] * channels);
+  cells_.resize(static_cast<std::size_t>(cells * channels));
   for (std::int64_t i = 0; i < extent[0]; ++i) {
-    for (std::int64_t channel = 0; channel < hydro_channels; ++channel) {
+    for (std::int64_t channel = 0; channel < channels; ++channel) {
       const float* const from = values.data() + (channel * extent[0] + i) * cells;
       for (std::int64_t cell = 0; cell < cells; ++cell)
-        cells_[static_cast<std::size_t>(cell * hydro_channels + channel)] = from[cell];
+        cells_[static_cast<std::size_t>(cell * channels + channel)] = from[cell];
     }
     for (std::int64_t j = 0; j < extent[1]; j += rows) {
       const auto cell = ((start[0] + i) * size + start[1] + j) * size + start[2];
-      const auto from = static_cast<std::size_t>(j * extent[2] * hydro_channels);
-      write_at(cell * hydro_channels, std::span(cells_).subspan(from, count));
+      const auto from = static_cast<std::size_t>(j * extent[2] * channels);
+      write_at(cell * channels, std::span(cells_).subspan(from, count));
     }
   }
 }

@@ -11,7 +11,7 @@
 
 #include <fmt/format.h>
 
-#include "data/boxes/field_source.h"
+#include "data/boxes/file_arrays.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
@@ -239,15 +239,13 @@ void check_size(const std::filesystem::path& file, const NpyHeader& header,
                     checked_multiply(checked_product(std::span<const std::int64_t>(header.shape)),
                                      header.type.bytes));
   } catch (const Error&) {
-    fail(file,
-         fmt::format("the shape ({}) of {} overflows 64 bits",
-                     shape_text(std::span<const std::int64_t>(header.shape)), header.type.name()));
+    fail(file, fmt::format("the shape ({}) of {} overflows 64 bits", shape_text(header.shape),
+                           header.type.name()));
   }
   if (expected == file_size) return;
   fail(file, fmt::format("{}: the shape ({}) of {} needs {} bytes with the header, the file has {}",
                          file_size < expected ? "truncated" : "trailing data",
-                         shape_text(std::span<const std::int64_t>(header.shape)),
-                         header.type.name(), expected, file_size));
+                         shape_text(header.shape), header.type.name(), expected, file_size));
 }
 
 }  // namespace
@@ -283,13 +281,7 @@ std::optional<NumberType> number_type_of(std::string_view numpy) {
 }
 
 NpyHeader read_npy_header(const std::filesystem::path& file) {
-  const FileDescriptor descriptor = [&] {
-    try {
-      return open_regular_file(file);
-    } catch (const Error& error) {
-      throw InputError(fmt::format("data: {}", error.what()));
-    }
-  }();
+  const auto descriptor = open_input(file);
   struct stat status {};
   if (::fstat(descriptor.get(), &status) != 0) {
     throw Error(system_error_text(fmt::format("data: cannot inspect {}", file.string()), errno));
