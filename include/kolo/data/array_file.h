@@ -77,7 +77,7 @@ class ArrayFile {
   virtual void announce(const ArrayRegion& /*region*/) const {}
 
  protected:
-  // `type`: of the bytes that read_bytes() gives. InputError where the shape overflows 64 bits.
+  // `type`: of the bytes that read_bytes() gives. Error where the shape overflows 64 bits.
   ArrayFile(std::string name, ArrayLayout layout, const NumberType& type);
   [[nodiscard]] const NumberType& type() const { return type_; }
   // A region that is not empty, in C order.

@@ -85,9 +85,7 @@ class LibraryArray final : public ArrayFile {
       : ArrayFile(name, dataset.layout, dataset.numbers.type),
         access_(access),
         file_(std::move(file)),
-        dataset_(std::move(dataset)) {
-    require_hdf5_numbers(dataset_);
-  }
+        dataset_(std::move(dataset)) {}
   // The same array out of the file mapped into memory; null where its layout doesn't allow that.
   [[nodiscard]] std::shared_ptr<const ArrayFile> mapped() const;
 

@@ -32,6 +32,7 @@ class DatasetReader {
     read_shape(dataset);
     read_type(dataset);
     read_layout(dataset);
+    require_written(dataset);
     return dataset;
   }
 
@@ -103,6 +104,12 @@ class DatasetReader {
       if (!std::in_range<std::int64_t>(length)) fail("a dimension is beyond 63 bits");
       dataset.layout.shape.push_back(static_cast<std::int64_t>(length));
     }
+    const std::span<const std::int64_t> shape(dataset.layout.shape);
+    try {
+      (void)checked_multiply(checked_product(shape), std::int64_t{8});
+    } catch (const Error&) {
+      fail(fmt::format("its shape ({}) overflows 64 bits", shape_text(shape)));
+    }
   }
 
   void read_type(Hdf5Dataset& dataset) const {
@@ -119,6 +126,7 @@ class DatasetReader {
   void read_layout(Hdf5Dataset& dataset) const {
     const Hdf5Handle creation(H5Dget_create_plist(dataset.handle.get()), H5Pclose, what_);
     dataset.layout.stored_bytes = narrow<std::int64_t>(H5Dget_storage_size(dataset.handle.get()));
+    require_numbers(creation);
     if (H5Pget_layout(creation.get()) != H5D_CHUNKED) return;
     std::vector<hsize_t> chunk(dataset.layout.shape.size());
     check_hdf5(H5Pget_chunk(creation.get(), static_cast<int>(chunk.size()), chunk.data()), what_);
@@ -134,7 +142,53 @@ class DatasetReader {
       check_hdf5(filter, what_);
       dataset.layout.filters.push_back(name[0] == '\0' ? fmt::format("number {}", filter)
                                                        : name.data());
+      require_filter(filter, dataset.layout.filters.back());
     }
+  }
+
+  // Numbers that are elsewhere, or that the library can't unpack.
+  void require_numbers(const Hdf5Handle& creation) const {
+    const int external = H5Pget_external_count(creation.get());
+    check_hdf5(external, what_);
+    if (external > 0) {
+      fail(
+          "its numbers are in other files (external storage), expected this one; copy them into "
+          "one file (in h5py with new[name] = old[name][...])");
+    }
+    if (H5Pget_layout(creation.get()) == H5D_VIRTUAL) {
+      fail(
+          "it is a virtual dataset, whose numbers are elsewhere, and zeros where files are "
+          "missing; expected them in this file; copy them into one file (in h5py with new[name] = "
+          "old[name][...])");
+    }
+  }
+
+  void require_filter(H5Z_filter_t filter, const std::string& name) const {
+    const htri_t is_available = H5Zfilter_avail(filter);
+    check_hdf5(is_available, what_);
+    if (is_available > 0) return;
+    fail(fmt::format(
+        "it is packed with the filter {} ({}), which this HDF5 library lacks; write it again with "
+        "gzip or without a filter (in h5py with compression=\"gzip\" or None; h5repack -f NONE "
+        "where that has the filter), or install the filter's plugin (HDF5_PLUGIN_PATH)",
+        name, filter));
+  }
+
+  void require_written(const Hdf5Dataset& dataset) const {
+    const auto& layout = dataset.layout;
+    if (std::ranges::find(layout.shape, std::int64_t{0}) != layout.shape.end()) return;
+    if (layout.stored_bytes == 0) fail("no numbers were ever written to it");
+    if (layout.chunk.empty()) return;
+    const Hdf5Handle space(H5Dget_space(dataset.handle.get()), H5Sclose, what_);
+    hsize_t written = 0;
+    check_hdf5(H5Dget_num_chunks(dataset.handle.get(), space.get(), &written), what_);
+    const auto grid = chunk_grid(layout).extent;
+    const auto chunks = checked_product(std::span<const std::int64_t>(grid));
+    if (std::cmp_greater_equal(written, chunks)) return;
+    fail(
+        fmt::format("{} of its {} chunks were never written, so that their numbers would be zeros; "
+                    "write all of it",
+                    chunks - static_cast<std::int64_t>(written), chunks));
   }
 
   const Hdf5Handle& file_;
@@ -143,68 +197,11 @@ class DatasetReader {
   std::string what_, soft_target_;
 };
 
-void require_filters(const Hdf5Dataset& dataset, const Hdf5Handle& creation) {
-  for (unsigned i = 0; i < dataset.layout.filters.size(); ++i) {
-    unsigned flags = 0, configuration = 0;
-    std::size_t values = 0;
-    const auto filter =
-        H5Pget_filter2(creation.get(), i, &flags, &values, nullptr, 0, nullptr, &configuration);
-    check_hdf5(filter, dataset.what);
-    const htri_t is_available = H5Zfilter_avail(filter);
-    check_hdf5(is_available, dataset.what);
-    if (is_available > 0) continue;
-    throw InputError(fmt::format(
-        "{}: it is packed with the filter {} ({}), which this HDF5 library lacks; write it again "
-        "with gzip or without a filter (in h5py with compression=\"gzip\" or None; h5repack -f "
-        "NONE where that has the filter), or install the filter's plugin (HDF5_PLUGIN_PATH)",
-        dataset.what, dataset.layout.filters[i], filter));
-  }
-}
-
-void require_written(const Hdf5Dataset& dataset) {
-  const auto& layout = dataset.layout;
-  if (std::ranges::find(layout.shape, std::int64_t{0}) != layout.shape.end()) return;
-  if (layout.stored_bytes == 0)
-    throw InputError(fmt::format("{}: no numbers were ever written to it", dataset.what));
-  if (layout.chunk.empty()) return;
-  const Hdf5Handle space(H5Dget_space(dataset.handle.get()), H5Sclose, dataset.what);
-  hsize_t written = 0;
-  check_hdf5(H5Dget_num_chunks(dataset.handle.get(), space.get(), &written), dataset.what);
-  const auto grid = chunk_grid(layout).extent;
-  const auto chunks = checked_product(std::span<const std::int64_t>(grid));
-  if (std::cmp_greater_equal(written, chunks)) return;
-  throw InputError(
-      fmt::format("{}: {} of its {} chunks were never written, so that their numbers would be "
-                  "zeros; write all of it",
-                  dataset.what, chunks - static_cast<std::int64_t>(written), chunks));
-}
-
 }  // namespace
 
 Hdf5Dataset open_hdf5_dataset(const Hdf5Handle& file, const std::filesystem::path& path,
                               const std::string& name) {
   return DatasetReader(file, path, name).read();
-}
-
-void require_hdf5_numbers(const Hdf5Dataset& dataset) {
-  const Hdf5Handle creation(H5Dget_create_plist(dataset.handle.get()), H5Pclose, dataset.what);
-  const int external = H5Pget_external_count(creation.get());
-  check_hdf5(external, dataset.what);
-  if (external > 0) {
-    throw InputError(fmt::format(
-        "{}: its numbers are in other files (external storage), expected this one; copy them into "
-        "one file (in h5py with new[name] = old[name][...])",
-        dataset.what));
-  }
-  if (H5Pget_layout(creation.get()) == H5D_VIRTUAL) {
-    throw InputError(fmt::format(
-        "{}: it is a virtual dataset, whose numbers are elsewhere, and zeros where files are "
-        "missing; expected them in this file; copy them into one file (in h5py with new[name] = "
-        "old[name][...])",
-        dataset.what));
-  }
-  require_filters(dataset, creation);
-  require_written(dataset);
 }
 
 }  // namespace kolo

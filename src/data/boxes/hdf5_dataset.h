@@ -32,14 +32,9 @@ struct Hdf5Dataset {
   Hdf5Numbers numbers;
 };
 
-// InputError for a missing one, for links that lead out of the file or nowhere, for what is no
-// dataset and for one that holds no numbers. Needs an Hdf5Session, as does what follows.
+// InputError as open_hdf5_array() has it. Needs an Hdf5Session.
 [[nodiscard]] Hdf5Dataset open_hdf5_dataset(const Hdf5Handle& file,
                                             const std::filesystem::path& path,
                                             const std::string& name);
-
-// InputError unless all numbers are in this file and can be unpacked. The shape's product has to be
-// known to fit 64 bits.
-void require_hdf5_numbers(const Hdf5Dataset& dataset);
 
 }  // namespace kolo

@@ -1,9 +1,7 @@
 #include "kolo/data/hydro_file.h"
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
-#include <string_view>
 #include <system_error>
 
 #include <fcntl.h>
@@ -25,7 +23,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view aside_ending = ".shared.part";
+// Apart from the parts of AtomicFile, which aren't locked.
+fs::path shared_name(const fs::path& file) {
+  return file.string() + ".shared";
+}
 
 std::string problem_with(const fs::path& file) {
   return fmt::format("data: cannot write {}", file.string());
@@ -36,21 +37,13 @@ std::string problem_with(const fs::path& file) {
   throw Error(system_error_text(problem_with(file), reason) + advice_on_file_size(reason));
 }
 
-// Also of another process.
-bool is_aside(std::string_view name, std::string_view file) {
-  if (!name.starts_with(file) || !name.ends_with(aside_ending)) return false;
-  if (name.size() < file.size() + aside_ending.size() + 2 || name[file.size()] != '.') return false;
-  name.remove_prefix(file.size() + 1);
-  name.remove_suffix(aside_ending.size());
-  return std::ranges::all_of(name, [](char letter) { return letter >= '0' && letter <= '9'; });
-}
-
-// Whose process lives has locked it.
+// Removes what killed processes have left: a living one has locked its file.
 void remove_leftovers(const fs::path& path) {
   const auto folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
   std::error_code ignored;  // what can't be removed is in nobody's way
   for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-    if (!is_aside(entry.path().filename().string(), path.filename().string())) continue;
+    if (!is_part_file(entry.path().filename().string(), shared_name(path.filename()).string()))
+      continue;
     const FileDescriptor file(::open(entry.path().c_str(), O_RDWR | O_CLOEXEC));
     if (file.is_open() && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0)
       fs::remove(entry.path(), ignored);
@@ -103,7 +96,7 @@ HydroFile::HydroFile(fs::path file, std::int64_t size, const fs::path& attribute
     : path_(std::move(file)) {
   remove_leftovers(path_);
   require_room(path_, size);
-  place_.file = path_.string() + fmt::format(".{}{}", ::getpid(), aside_ending);
+  place_.file = part_file(shared_name(path_));
   place_.format = path_.extension() == ".npy" ? BoxFormat::npy : BoxFormat::hdf5;
   place_.size = size;
   try {
