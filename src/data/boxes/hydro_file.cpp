@@ -6,7 +6,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include "base/file_size_limit.h"
@@ -45,8 +44,7 @@ void remove_leftovers(const fs::path& path) {
     if (!is_part_file(entry.path().filename().string(), shared_name(path.filename()).string()))
       continue;
     const FileDescriptor file(::open(entry.path().c_str(), O_RDWR | O_CLOEXEC));
-    if (file.is_open() && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0)
-      fs::remove(entry.path(), ignored);
+    if (file.is_open() && lock_file(file) == 0) fs::remove(entry.path(), ignored);
   }
 }
 
@@ -112,7 +110,7 @@ HydroFile::HydroFile(fs::path file, std::int64_t size, const fs::path& attribute
     lock_ = FileDescriptor(::open(place_.file.c_str(), O_RDWR | O_CLOEXEC));
     if (!lock_.is_open()) fail(place_.file);
     // A file system that knows no locks only keeps leftovers from being told apart.
-    static_cast<void>(::flock(lock_.get(), LOCK_EX | LOCK_NB));
+    static_cast<void>(lock_file(lock_));
   } catch (...) {
     std::error_code ignored;
     fs::remove(place_.file, ignored);
