@@ -3,7 +3,6 @@
 #include <cstring>
 #include <tuple>
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "data/boxes/boxes.h"
@@ -194,7 +193,7 @@ TEST_F(NpyPair, RejectsHalfAPair) {
 
 // The same numbers as another type, or in Fortran's order.
 template <typename Number>
-std::string as_other(const std::string& plain, std::string_view type, bool is_fortran,
+std::string as_other(const std::string& plain, const std::string& type, bool is_fortran,
                      std::int64_t size, std::int64_t channels) {
   std::vector<float> numbers((plain.size() - 128) / sizeof(float));
   std::memcpy(numbers.data(), plain.data() + 128, numbers.size() * sizeof(float));
@@ -206,10 +205,7 @@ std::string as_other(const std::string& plain, std::string_view type, bool is_fo
         for (std::int64_t c = 0; c < channels; ++c, ++from)
           others[is_fortran ? static_cast<std::size_t>(i + size * (j + size * (k + size * c)))
                             : from] = static_cast<Number>(numbers[from]);
-  return npy_bytes(header_of(fmt::format("({0}, {0}, {0}, {1})", size, channels), type,
-                             is_fortran ? "True" : "False"),
-                   0)
-      .append(reinterpret_cast<const char*>(others.data()), others.size() * sizeof(Number));
+  return testing::npy_array(type, {size, size, size, channels}, others, is_fortran);
 }
 
 TEST_F(NpyPair, ReadsOtherFloatsAndFortranOrder) {
@@ -217,8 +213,8 @@ TEST_F(NpyPair, ReadsOtherFloatsAndFortranOrder) {
   write_box_npy(box, folder / "plain");
   const auto data = read_text_file(folder / "plain_data.npy");
   const auto label = read_text_file(folder / "plain_label.npy");
-  folder.write("x_data.npy", as_other<double>(data, "'<f8'", false, 5, 4));
-  folder.write("x_label.npy", as_other<float>(label, "'<f4'", true, 5, 5));
+  folder.write("x_data.npy", as_other<double>(data, "<f8", false, 5, 4));
+  folder.write("x_label.npy", as_other<float>(label, "<f4", true, 5, 5));
   const BoxFile other(folder / "x");
   EXPECT_THAT(other.warnings(),
               ElementsAre(HasSubstr("float64"), HasSubstr("float32 in Fortran order")));
