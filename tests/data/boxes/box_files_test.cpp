@@ -1,10 +1,8 @@
 #include "kolo/data/box_files.h"
 
-#include <array>
 #include <cstring>
 #include <functional>
 #include <numeric>
-#include <string_view>
 
 #include <sys/stat.h>
 
@@ -255,76 +253,9 @@ TEST_F(BadHdf5, ShapesBeyond64Bits) {
               HasSubstr("overflows 64 bits"));
 }
 
-TEST_F(BadHdf5, NumbersThatAreElsewhere) {
-  EXPECT_THAT(rejection([&](hid_t file) {
-                H5Lcreate_external("other.h5", "Nbody", file, "Nbody", H5P_DEFAULT, H5P_DEFAULT);
-              }),
-              HasSubstr("external link"));
-  EXPECT_THAT(rejection({.shape = shape,
-                         .more =
-                             [&](hid_t creation) {
-                               H5Pset_external(creation, (folder / "raw").c_str(), 0,
-                                               4 * 216 * sizeof(float));
-                             }}),
-              HasSubstr("external storage"));
-  EXPECT_THAT(rejection({.shape = shape,
-                         .more =
-                             [&](hid_t creation) {
-                               const hid_t space = H5Screate_simple(4, shape.data(), nullptr);
-                               H5Pset_virtual(creation, space, "other.h5", "Nbody", space);
-                               H5Sclose(space);
-                             }}),
-              HasSubstr("virtual dataset"));
-  EXPECT_THAT(rejection([&](hid_t file) {
-                H5Lcreate_soft("/nowhere", file, "Nbody", H5P_DEFAULT, H5P_DEFAULT);
-              }),
-              AllOf(HasSubstr("Nbody"), HasSubstr("a link to /nowhere, which is not in the file")));
+// hdf5_arrays_test.cpp has what else keeps a dataset from being read.
+TEST_F(BadHdf5, NumbersThatWereNeverWritten) {
   EXPECT_THAT(rejection({.shape = shape}), HasSubstr("no numbers were ever written"));
-}
-
-TEST_F(BadHdf5, ChunksThatWereNeverWritten) {
-  EXPECT_THAT(rejection([&](hid_t file) {
-                write_hdf5_field(file, {.name = "Hydro", .shape = {5, 6, 6, 6}, .values = &hydro});
-                write_hdf5_field(file, {.name = "Nbody", .shape = shape, .chunk = {1, 6, 6, 6}});
-                const hid_t dataset = H5Dopen2(file, "Nbody", H5P_DEFAULT);
-                const hid_t all = H5Dget_space(dataset);
-                const std::array<hsize_t, 4> start{1, 0, 0, 0}, count{1, 6, 6, 6};
-                H5Sselect_hyperslab(all, H5S_SELECT_SET, start.data(), nullptr, count.data(),
-                                    nullptr);
-                const hid_t here = H5Screate_simple(4, count.data(), nullptr);
-                H5Dwrite(dataset, H5T_NATIVE_FLOAT, here, all, H5P_DEFAULT, nbody.data());
-                H5Sclose(here);
-                H5Sclose(all);
-                H5Dclose(dataset);
-              }),
-              HasSubstr("3 of its 4 chunks were never written"));
-}
-
-// A filter that is registered while the file is written and gone when it is read.
-TEST_F(BadHdf5, UnavailableFilters) {
-  constexpr H5Z_filter_t number = 499;
-  const H5Z_class2_t filter{H5Z_CLASS_T_VERS,
-                            number,
-                            1,
-                            1,
-                            "packer",
-                            nullptr,
-                            nullptr,
-                            [](unsigned, std::size_t, const unsigned*, std::size_t bytes,
-                               std::size_t*, void**) { return bytes; }};
-  write_hdf5(path, [&](hid_t file) {
-    H5Zregister(&filter);
-    write_hdf5_field(file, {.name = "Nbody",
-                            .shape = shape,
-                            .values = &nbody,
-                            .chunk = {1, 6, 6, 6},
-                            .more = [](hid_t creation) {
-                              H5Pset_filter(creation, number, H5Z_FLAG_MANDATORY, 0, nullptr);
-                            }});
-    H5Fflush(file, H5F_SCOPE_GLOBAL);
-  });
-  H5Zunregister(number);
-  EXPECT_THAT(rejection(), AllOf(HasSubstr("filter packer (499)"), HasSubstr("h5repack")));
 }
 
 TEST_F(BadHdf5, TruncatedFiles) {
