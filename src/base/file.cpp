@@ -79,6 +79,20 @@ FileDescriptor open_regular_file(const std::filesystem::path& path) {
   return file;
 }
 
+FileDescriptor open_input_file(const std::filesystem::path& path, std::string_view subject) {
+  try {
+    return open_regular_file(path);
+  } catch (const Error& error) {
+    throw InputError(fmt::format("{}: {}", subject, error.what()));
+  }
+}
+
+std::int64_t size_in_bytes(const FileDescriptor& file, const std::filesystem::path& path) {
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0) fail("inspect", path);
+  return status.st_size;
+}
+
 std::string read_text_file(const std::filesystem::path& path) {
   const FileDescriptor file = open_regular_file(path);
   std::string text;

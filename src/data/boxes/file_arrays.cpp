@@ -9,7 +9,6 @@
 
 #include <fmt/format.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "kolo/base/checked.h"
@@ -75,14 +74,6 @@ void copy_apart(const std::byte* from, std::int64_t stride, std::int64_t number_
 
 }  // namespace
 
-FileDescriptor open_input(const std::filesystem::path& file) {
-  try {
-    return open_regular_file(file);
-  } catch (const Error& error) {
-    throw InputError(fmt::format("data: {}", error.what()));
-  }
-}
-
 bool go_on(std::vector<std::int64_t>& place, const ArrayRegion& region, std::size_t axes) {
   for (auto axis = axes; axis-- > 0;) {
     if (++place[axis] < region.start[axis] + region.extent[axis]) return true;
@@ -98,7 +89,7 @@ PlainArray::PlainArray(std::string name, ArrayLayout layout, const NumberType& t
       strides_(strides_in_file(this->layout())) {
   const auto& file = this->layout().file;
   if (!this->layout().is_mapped) {
-    file_ = open_input(file);
+    file_ = open_input_file(file, "data");
     return;
   }
   map_ = MappedFile(file);
@@ -229,12 +220,8 @@ void ChunkedArray::announce(const ArrayRegion& region) const {
 }
 
 MappedFile::MappedFile(const std::filesystem::path& file) {
-  const FileDescriptor descriptor = open_input(file);
-  struct stat status {};
-  if (::fstat(descriptor.get(), &status) != 0) {
-    throw Error(system_error_text(fmt::format("data: cannot inspect {}", file.string()), errno));
-  }
-  size_ = status.st_size;
+  const auto descriptor = open_input_file(file, "data");
+  size_ = size_in_bytes(descriptor, file);
   if (size_ == 0) return;
   void* const place =
       ::mmap(nullptr, narrow<std::size_t>(size_), PROT_READ, MAP_SHARED, descriptor.get(), 0);

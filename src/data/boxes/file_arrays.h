@@ -35,9 +35,6 @@ class MappedFile {
   std::int64_t size_ = 0;
 };
 
-// Opens a regular file. InputError.
-[[nodiscard]] FileDescriptor open_input(const std::filesystem::path& file);
-
 // Moves on to a region's next place in C order, along its first `axes` axes. False after the last.
 [[nodiscard]] bool go_on(std::vector<std::int64_t>& place, const ArrayRegion& region,
                          std::size_t axes);

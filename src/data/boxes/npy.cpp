@@ -7,14 +7,12 @@
 #include <optional>
 #include <utility>
 
-#include <sys/stat.h>
-
 #include <fmt/format.h>
 
-#include "data/boxes/file_arrays.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
+#include "kolo/data/array_file.h"
 
 namespace kolo {
 
@@ -281,11 +279,8 @@ std::optional<NumberType> number_type_of(std::string_view numpy) {
 }
 
 NpyHeader read_npy_header(const std::filesystem::path& file) {
-  const auto descriptor = open_input(file);
-  struct stat status {};
-  if (::fstat(descriptor.get(), &status) != 0) {
-    throw Error(system_error_text(fmt::format("data: cannot inspect {}", file.string()), errno));
-  }
+  const auto descriptor = open_input_file(file, "data");
+  const auto file_size = size_in_bytes(descriptor, file);
   std::string bytes;
   const auto read_to = [&](std::size_t size) {
     const auto known = bytes.size();
@@ -294,12 +289,12 @@ NpyHeader read_npy_header(const std::filesystem::path& file) {
     bytes.resize(known + read_up_to(descriptor.get(), more, file));
   };
   read_to(12);
-  const auto place = find_text(file, bytes, status.st_size);
+  const auto place = find_text(file, bytes, file_size);
   read_to(std::max(bytes.size(), place.offset + place.size));
   HeaderReader reader(file, std::string_view(bytes).substr(place.offset, place.size), place.offset);
   auto header = reader.read();
   header.data_offset = static_cast<std::int64_t>(place.offset + place.size);
-  check_size(file, header, status.st_size);
+  check_size(file, header, file_size);
   return header;
 }
 
