@@ -60,27 +60,16 @@ hsize_t size_of(std::int64_t size) {
 
 class Hdf5Writer final : public BoxWriter {
  public:
-  Hdf5Writer(std::filesystem::path path, std::int64_t size, std::int64_t chunk,
+  Hdf5Writer(const std::filesystem::path& path, std::int64_t size, std::int64_t chunk,
              const AnnotateHdf5& annotate)
-      : path_(std::move(path)),
-        aside_(part_file(path_)),
-        what_(fmt::format("data: cannot write {}", aside_.string())),
+      : aside_(path),
+        what_(fmt::format("data: cannot write {}", part_file(path).string())),
         size_(size) {
     const Hdf5Session session;
-    file_ = create_hdf5_file(aside_, what_);
-    try {
-      nbody_ = create_hdf5_field(file_, {BoxField::nbody, size, chunk}, what_);
-      hydro_ = create_hdf5_field(file_, {BoxField::hydro, size, chunk}, what_);
-      if (annotate) annotate(file_, what_);
-    } catch (...) {
-      discard();
-      throw;
-    }
-  }
-  Hdf5Writer(const Hdf5Writer&) = delete;
-  Hdf5Writer& operator=(const Hdf5Writer&) = delete;
-  ~Hdf5Writer() override {
-    if (!is_committed_) discard();
+    file_ = create_hdf5_file(part_file(path), what_);
+    nbody_ = create_hdf5_field(file_, {BoxField::nbody, size, chunk}, what_);
+    hydro_ = create_hdf5_field(file_, {BoxField::hydro, size, chunk}, what_);
+    if (annotate) annotate(file_, what_);
   }
 
   void write_planes(BoxField field, std::int64_t first, std::int64_t count,
@@ -107,25 +96,14 @@ class Hdf5Writer final : public BoxWriter {
       hydro_.close(what_);
       file_.close(what_);
     }
-    flush_to_disk(aside_);
-    rename_durably(aside_, path_);
-    is_committed_ = true;
+    aside_.commit();
   }
 
  private:
-  void discard() noexcept {
-    nbody_ = {};
-    hydro_ = {};
-    file_ = {};
-    std::error_code ignored;  // nobody to tell, and the file is not needed
-    std::filesystem::remove(aside_, ignored);
-  }
-
-  std::filesystem::path path_, aside_;
+  AtomicFile aside_;  // vanishes after the library has closed it
   std::string what_;
   std::int64_t size_;
   Hdf5Handle file_, nbody_, hydro_;
-  bool is_committed_ = false;
 };
 
 // An attribute of the root.

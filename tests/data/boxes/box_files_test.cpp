@@ -98,7 +98,7 @@ TEST_F(BoxFiles, AppearWholeOrNotAtAll) {
   expect_holds(folder / "a.h5", box);
   EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), {}), 1);
   EXPECT_THAT(message_of<Error>([&] { write_box_hdf5(box, folder / "none" / "a.h5"); }),
-              AllOf(HasSubstr("cannot write"), HasSubstr("none/a.h5")));
+              AllOf(HasSubstr("cannot create"), HasSubstr("none/a.h5")));
   EXPECT_THAT(message_of<InputError>([&] { write_box_hdf5(box, folder / "b.h5", 513); }),
               HasSubstr("1 to 512"));
 }
