@@ -270,12 +270,4 @@ Inspection inspect_box(const fs::path& path, bool reads_numbers) {
   return inspection;
 }
 
-bool holds_arrays(const fs::path& path) {
-  return !ArrayCollection(path).names().empty();
-}
-
-bool holds_array_named(const fs::path& path, const std::string& name) {
-  return ArrayCollection(path).holds(name);
-}
-
 }  // namespace kolo

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "base/natural_order.h"
+#include "data/array_collection.h"
 #include "inspect/kinds.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
@@ -243,20 +244,21 @@ Inspection inspect_idx_files(const fs::path& folder, const std::vector<fs::path>
 }
 
 Inspection inspect_folder(const fs::path& path, bool reads_numbers) {
-  if (holds_array_named(path, "inputs")) return inspect_array_samples(path, reads_numbers);
+  const ArrayCollection arrays(path);
+  if (arrays.holds("inputs")) return inspect_array_samples(path, reads_numbers);
   if (is_there(path / cifar10_batch_files(Split::validation).front()) ||
       is_there(path / "cifar-10-batches-bin")) {
     return inspect_cifar10_folder(path);
   }
   const auto files = idx_files_in(mnist_folder(path));
   if (!files.empty()) return inspect_idx_files(path, files, reads_numbers);
-  return holds_arrays(path) ? inspect_arrays(path, reads_numbers) : inspect_image_folder(path);
+  return arrays.names().empty() ? inspect_image_folder(path) : inspect_arrays(path, reads_numbers);
 }
 
 Inspection inspect_hdf5(const fs::path& path, bool reads_numbers) {
-  if (holds_array_named(path, "inputs")) return inspect_array_samples(path, reads_numbers);
-  if (holds_array_named(path, "Nbody") || holds_array_named(path, "Hydro"))
-    return inspect_box(path, reads_numbers);
+  const ArrayCollection arrays(path);
+  if (arrays.holds("inputs")) return inspect_array_samples(path, reads_numbers);
+  if (arrays.holds("Nbody") || arrays.holds("Hydro")) return inspect_box(path, reads_numbers);
   return inspect_arrays(path, reads_numbers);
 }
 

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <filesystem>
-#include <string>
 
 #include "kolo/inspect/inspection.h"
 
@@ -15,9 +14,6 @@ namespace kolo {
                                                bool reads_numbers);
 // All arrays of a folder of .npy files, or of an HDF5 file; those that can't be read are advice.
 [[nodiscard]] Inspection inspect_arrays(const std::filesystem::path& path, bool reads_numbers);
-// Whether there are any in a folder or an HDF5 file, and whether there is one of this name.
-[[nodiscard]] bool holds_arrays(const std::filesystem::path& path);
-[[nodiscard]] bool holds_array_named(const std::filesystem::path& path, const std::string& name);
 [[nodiscard]] Inspection inspect_image(const std::filesystem::path& path);
 [[nodiscard]] Inspection inspect_cifar10_batch(const std::filesystem::path& path);
 [[nodiscard]] Inspection inspect_cifar10_folder(const std::filesystem::path& path);

@@ -35,7 +35,7 @@ bool lies_within(haddr_t offset, std::int64_t bytes, std::int64_t file_size) {
          static_cast<std::int64_t>(offset) <= file_size - bytes;
 }
 
-// Where a contiguous dataset begins in its file, if it has a place there.
+// Offset of a contiguous dataset in its file, if it has a place there.
 std::optional<std::int64_t> find_contiguous(const Hdf5Dataset& dataset, std::int64_t file_size) {
   const auto offset = H5Dget_offset(dataset.handle.get());
   if (offset == HADDR_UNDEF) return std::nullopt;
