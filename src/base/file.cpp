@@ -79,6 +79,20 @@ FileDescriptor open_regular_file(const std::filesystem::path& path) {
   return file;
 }
 
+FileDescriptor open_input_file(const std::filesystem::path& path, std::string_view subject) {
+  try {
+    return open_regular_file(path);
+  } catch (const Error& error) {
+    throw InputError(fmt::format("{}: {}", subject, error.what()));
+  }
+}
+
+std::int64_t size_in_bytes(const FileDescriptor& file, const std::filesystem::path& path) {
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0) fail("inspect", path);
+  return status.st_size;
+}
+
 std::string read_text_file(const std::filesystem::path& path) {
   const FileDescriptor file = open_regular_file(path);
   std::string text;
@@ -142,6 +156,19 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view t
   file.commit();
 }
 
+int lock_file(const FileDescriptor& file, bool waits) {
+  while (::flock(file.get(), waits ? LOCK_EX : LOCK_EX | LOCK_NB) != 0)
+    if (errno != EINTR) return errno;
+  return 0;
+}
+
+bool leads_to(const std::filesystem::path& path, const FileDescriptor& file) {
+  struct stat opened {
+  }, found{};
+  return ::fstat(file.get(), &opened) == 0 && ::stat(path.c_str(), &found) == 0 &&
+         opened.st_dev == found.st_dev && opened.st_ino == found.st_ino;
+}
+
 std::filesystem::path part_file(const std::filesystem::path& file) {
   return file.string() + fmt::format(".{}{}", ::getpid(), part_suffix);
 }
@@ -190,13 +217,6 @@ fs::path beside(const fs::path& path, std::string_view suffix) {
   return path.parent_path() / fmt::format(".{}.{}", path.filename().string(), suffix);
 }
 
-bool is_still_at(const FileDescriptor& folder, const fs::path& path) {
-  struct stat opened {
-  }, found{};
-  return ::fstat(folder.get(), &opened) == 0 && ::stat(path.c_str(), &found) == 0 &&
-         opened.st_dev == found.st_dev && opened.st_ino == found.st_ino;
-}
-
 // Makes the folder or takes over what is left of it; the lock says whether anybody fills it now.
 FileDescriptor make_locked(const fs::path& path) {
   while (true) {
@@ -206,13 +226,13 @@ FileDescriptor make_locked(const fs::path& path) {
     FileDescriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!folder.is_open()) fail("open", path, {errno, std::generic_category()});
     // Where folders can't be locked (some network file systems) it goes without.
-    if (::flock(folder.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    if (lock_file(folder) == EWOULDBLOCK) {
       throw InputError(
           fmt::format("folder: another process is filling {}; wait for it, or choose another name",
                       path.string()));
     }
     // Between open and lock its owner may have finished and renamed it.
-    if (is_still_at(folder, path)) return folder;
+    if (leads_to(path, folder)) return folder;
   }
 }
 

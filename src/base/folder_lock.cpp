@@ -11,7 +11,6 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <fmt/format.h>
@@ -75,13 +74,6 @@ std::optional<LockHolder> read_holder(const fs::path& path) {
   const auto size = ::pread(file.get(), text.data(), text.size(), 0);
   text.resize(size > 0 ? static_cast<std::size_t>(size) : 0);
   return parse(text);
-}
-
-bool is_at(const FileDescriptor& file, const fs::path& path) {
-  struct stat opened {
-  }, found{};
-  return ::fstat(file.get(), &opened) == 0 && ::stat(path.c_str(), &found) == 0 &&
-         opened.st_dev == found.st_dev && opened.st_ino == found.st_ino;
 }
 
 // 0: this process has the lock now; EWOULDBLOCK: another one has it; others: there is no flock.
@@ -160,7 +152,7 @@ std::optional<LockHolder> FolderLock::try_to_take() {
     const int problem = lock_now(options_.flock, file);
     if (problem == EWOULDBLOCK) return read_holder(path_).value_or(LockHolder{});
     has_flock_ = problem == 0;
-    if (has_flock_ && !is_at(file, path_)) continue;  // its owner has just removed it
+    if (has_flock_ && !leads_to(path_, file)) continue;  // its owner has just removed it
     if (!has_flock_ && !is_made_here) {
       if (!options_.replaces_file) return holder_by_file(path_);
       if (::unlink(path_.c_str()) != 0 && errno != ENOENT) fail("remove", path_);
@@ -181,7 +173,7 @@ void FolderLock::take_made(FileDescriptor file) {
 }
 
 bool FolderLock::is_held() const {
-  return is_at(file_, path_);
+  return leads_to(path_, file_);
 }
 
 void FolderLock::follow(const fs::path& folder) {

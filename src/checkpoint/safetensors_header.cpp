@@ -7,8 +7,6 @@
 #include <set>
 #include <tuple>
 
-#include <sys/stat.h>
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
@@ -222,12 +220,6 @@ std::string_view name_of_dtype(const SafetensorsPlace& place, c10::ScalarType dt
                                       c10::toString(dtype), dtype_list));
 }
 
-std::uint64_t size_of(const FileDescriptor& file, const std::filesystem::path& path) {
-  struct stat status {};
-  if (::fstat(file.get(), &status) != 0) fail_safetensors({path}, "cannot find out its size");
-  return static_cast<std::uint64_t>(status.st_size);
-}
-
 }  // namespace
 
 std::uint64_t safetensors_byte_size(std::span<const std::int64_t> shape, c10::ScalarType dtype) {
@@ -308,7 +300,7 @@ std::vector<std::size_t> order_of_data(std::span<const SafetensorsEntry> entries
 SafetensorsListing read_safetensors_header(const FileDescriptor& file,
                                            const std::filesystem::path& path,
                                            std::uint32_t* crc32) {
-  const std::uint64_t file_size = size_of(file, path);
+  const auto file_size = static_cast<std::uint64_t>(size_in_bytes(file, path));
   std::uint64_t header_size = 0;
   if (read_up_to(file.get(), std::as_writable_bytes(std::span(&header_size, 1)), path) !=
       safetensors_prefix_size) {

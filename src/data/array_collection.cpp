@@ -135,13 +135,12 @@ NamedArray ArrayCollection::find_npy(const std::string& name) const {
   if (!has_folder) return {name, nullptr};
   std::vector<fs::path> files;
   for (const auto& row : rows.names) files.push_back(folder / (row + ".npy"));
-  return {name, open_npy_files(folder.string(), std::move(files)), std::move(rows.names),
-          std::move(rows.left_out)};
+  return {name, open_npy_files(folder, files), std::move(rows.names), std::move(rows.left_out)};
 }
 
 NamedArray ArrayCollection::find(const std::string& name) const {
   if (is_folder_) return find_npy(name);
-  return {name, open_hdf5_array(path_, name)};
+  return {name, has_hdf5_array(path_, name) ? open_hdf5_array(path_, name) : nullptr};
 }
 
 }  // namespace kolo

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "data/boxes/array_file.h"
+#include "kolo/data/array_file.h"
 
 namespace kolo {
 

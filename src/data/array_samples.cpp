@@ -12,9 +12,9 @@
 
 #include "base/natural_order.h"
 #include "data/array_collection.h"
-#include "data/boxes/array_file.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
+#include "kolo/data/array_file.h"
 
 namespace kolo {
 

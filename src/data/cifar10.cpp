@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <sstream>
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <fmt/format.h>
@@ -77,22 +76,6 @@ fs::path find_batches(const fs::path& folder, Split split) {
   return place;
 }
 
-FileDescriptor open_input(const fs::path& file) {
-  try {
-    return open_regular_file(file);
-  } catch (const Error& error) {
-    throw InputError(fmt::format("data: {}", error.what()));
-  }
-}
-
-std::int64_t file_size(const FileDescriptor& input, const fs::path& file) {
-  struct stat status {};
-  if (::fstat(input.get(), &status) != 0) {
-    throw Error(system_error_text(fmt::format("data: cannot inspect {}", file.string()), errno));
-  }
-  return narrow<std::int64_t>(status.st_size);
-}
-
 // Number of records that a file of so many bytes holds.
 std::int64_t checked_records(const fs::path& file, std::int64_t bytes) {
   constexpr auto record = static_cast<std::int64_t>(cifar10_record_bytes);
@@ -128,15 +111,15 @@ void check_labels(const fs::path& file, std::int64_t first, std::span<const std:
 }
 
 std::int64_t count_records(const fs::path& file) {
-  const auto input = open_input(file);
+  const auto input = open_input_file(file, "data");
   check_not_pickled(file, input);
-  return checked_records(file, file_size(input, file));
+  return checked_records(file, size_in_bytes(input, file));
 }
 
 // Some records of a file, by its own numbers.
 void read_records(const fs::path& file, std::int64_t first, std::span<std::uint8_t> records) {
   constexpr auto record = static_cast<std::int64_t>(cifar10_record_bytes);
-  const auto input = open_input(file);
+  const auto input = open_input_file(file, "data");
   if (::lseek(input.get(), first * record, SEEK_SET) < 0) {
     throw Error(system_error_text(fmt::format("data: cannot go through {}", file.string()), errno));
   }
@@ -153,7 +136,7 @@ std::vector<std::string> read_class_names(const fs::path& file) {
   constexpr std::size_t most_bytes = 4096;
   if (!is_there(file)) return {};
   std::string text(most_bytes + 1, '\0');
-  const auto input = open_input(file);
+  const auto input = open_input_file(file, "data");
   text.resize(read_up_to(input.get(), std::as_writable_bytes(std::span(text)), file));
   if (text.size() > most_bytes) {
     throw InputError(fmt::format("data: {} is longer than {} bytes, expected ten class names",

@@ -14,7 +14,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -152,10 +151,7 @@ class GzipSource final : public ByteSource {
 
 std::unique_ptr<ByteSource> open(const std::filesystem::path& path) {
   FileDescriptor file = open_regular_file(path);
-  struct stat status {};
-  if (::fstat(file.get(), &status) != 0) {
-    throw Error(system_error_text(fmt::format("cannot inspect {}", path.string()), errno));
-  }
+  const auto size = size_in_bytes(file, path);
   std::array<std::byte, 2> beginning{};
   const auto count = read_up_to(file.get(), beginning, path);
   if (::lseek(file.get(), 0, SEEK_SET) != 0) {
@@ -163,7 +159,6 @@ std::unique_ptr<ByteSource> open(const std::filesystem::path& path) {
   }
   const bool gzip =
       count == 2 && beginning[0] == std::byte{0x1f} && beginning[1] == std::byte{0x8b};
-  const auto size = narrow<std::int64_t>(status.st_size);
   if (gzip) return std::make_unique<GzipSource>(std::move(file), path, size);
   return std::make_unique<PlainSource>(std::move(file), path, size);
 }

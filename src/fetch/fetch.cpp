@@ -9,8 +9,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -40,39 +38,19 @@ class FetchLock {
   FileDescriptor file_;
 };
 
-[[noreturn]] void fail_to_lock(const fs::path& path) {
-  throw Error(system_error_text(fmt::format("fetch: cannot lock {}", path.string()), errno));
-}
-
-bool try_lock(const FileDescriptor& file, const fs::path& path) {
-  if (::flock(file.get(), LOCK_EX | LOCK_NB) == 0) return true;
-  if (errno != EWOULDBLOCK) fail_to_lock(path);
-  return false;
-}
-
-void lock(const FileDescriptor& file, const fs::path& path) {
-  while (::flock(file.get(), LOCK_EX) != 0) {
-    if (errno != EINTR) fail_to_lock(path);
-  }
-}
-
-// The last owner removes the file: who waited for that one has to try again.
-bool is_at(const FileDescriptor& file, const fs::path& path) {
-  struct stat opened {
-  }, found{};
-  return ::fstat(file.get(), &opened) == 0 && ::stat(path.c_str(), &found) == 0 &&
-         opened.st_dev == found.st_dev && opened.st_ino == found.st_ino;
-}
-
+// The last owner removes the file: a process that waited for that one has to try again.
 FetchLock::FetchLock(const fs::path& folder, const std::function<void()>& wait)
     : path_(folder / ".fetch.lock") {
   do {
     file_ = FileDescriptor(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-    if (!file_.is_open()) fail_to_lock(path_);
-    if (try_lock(file_, path_)) continue;
-    wait();
-    lock(file_, path_);
-  } while (!is_at(file_, path_));
+    auto problem = file_.is_open() ? lock_file(file_) : errno;
+    if (problem == EWOULDBLOCK) {
+      wait();
+      problem = lock_file(file_, true);
+    }
+    if (problem != 0)
+      throw Error(system_error_text(fmt::format("fetch: cannot lock {}", path_.string()), problem));
+  } while (!leads_to(path_, file_));
 }
 
 FetchLock::~FetchLock() {

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <span>
 #include <string>
 #include <system_error>
 #include <variant>
@@ -9,13 +10,14 @@
 #include <fmt/ranges.h>
 
 #include "data/array_collection.h"
-#include "data/boxes/array_file.h"
 #include "data/boxes/hdf5_attributes.h"
+#include "inspect/kinds.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
+#include "kolo/base/machine.h"
+#include "kolo/data/array_file.h"
 #include "kolo/data/array_samples.h"
 #include "kolo/data/box_files.h"
-#include "kolo/inspect/inspection.h"
 #include "kolo/observe/format.h"
 
 namespace kolo {
@@ -24,14 +26,28 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The channels that ranges are told of: those of a simulation's field, or all numbers together.
-std::vector<std::string> range_names(const ArrayFile& array, bool may_be_field) {
-  constexpr std::array field_names{"rho", "vx", "vy", "vz", "T"};
+constexpr std::array field_names{"rho", "vx", "vy", "vz", "T"};
+
+ArrayInspection describe(const std::string& name, const ArrayLayout& layout) {
+  return {.name = name,
+          .type = layout.type_text(),
+          .shape = layout.shape,
+          .chunk = layout.chunk,
+          .filters = layout.filters};
+}
+
+void add_ranges(ArrayInspection& inspection, std::span<const char* const> channels) {
+  for (const auto* const channel : channels) inspection.ranges.emplace_back(channel, Range());
+}
+
+// Channels that ranges are told of: those of a simulation's field, or all numbers together.
+std::span<const char* const> range_names(const ArrayFile& array, bool may_be_field) {
+  static constexpr std::array all{"all"};
   const auto& shape = array.layout().shape;
   const bool is_field = may_be_field && shape.size() == 4 &&
                         (shape.back() == nbody_channels || shape.back() == hydro_channels);
-  if (!is_field) return {"all"};
-  return {field_names.begin(), field_names.begin() + shape.back()};
+  if (!is_field) return all;
+  return std::span(field_names).first(static_cast<std::size_t>(shape.back()));
 }
 
 void read_ranges(const ArrayFile& array, ArrayInspection& inspection) {
@@ -51,16 +67,9 @@ void read_ranges(const ArrayFile& array, ArrayInspection& inspection) {
 
 ArrayInspection inspect_array(const std::string& name, const ArrayFile& array, bool reads_numbers,
                               bool may_be_field = false) {
-  const auto& layout = array.layout();
-  ArrayInspection inspection{.name = name,
-                             .type = layout.type,
-                             .shape = layout.shape,
-                             .chunk = layout.chunk,
-                             .filters = layout.filters};
-  if (layout.is_fortran_order) inspection.type += " in Fortran order";
+  auto inspection = describe(name, array.layout());
   if (!reads_numbers) return inspection;
-  for (const auto& channel : range_names(array, may_be_field))
-    inspection.ranges.emplace_back(channel, Range());
+  add_ranges(inspection, range_names(array, may_be_field));
   read_ranges(array, inspection);
   return inspection;
 }
@@ -103,6 +112,71 @@ void add_arrays(const ArrayCollection& collection, bool reads_numbers, Inspectio
     } catch (const InputError& error) {
       inspection.advice.emplace_back(error.what());
     }
+  }
+}
+
+// Adds the attributes of an HDF5 file's root and datasets to the facts.
+void add_attributes(const fs::path& hdf5, Inspection& inspection) {
+  constexpr std::size_t most_shown = 64;
+  for (const auto& attribute : read_hdf5_attributes(hdf5)) {
+    const auto value = std::visit(
+        [&](const auto& values) -> nlohmann::json {
+          if (attribute.is_single && !values.empty()) return values.front();
+          if (values.size() <= most_shown) return values;
+          return fmt::format("{} values", format_count(narrow<std::int64_t>(values.size())));
+        },
+        attribute.values);
+    inspection.facts.emplace_back(attribute.name, value);
+  }
+}
+
+void read_ranges(const BoxFile& box, BoxField field, ArrayInspection& array) {
+  const auto channels = channels_of(field), size = box.size();
+  add_ranges(array, std::span(field_names).first(static_cast<std::size_t>(channels)));
+  const auto step = std::min(box.plane_multiple(), size);
+  std::vector<float> planes;
+  for (std::int64_t first = 0; first < size; first += step) {
+    const auto count = std::min(step, size - first);
+    const auto cells = static_cast<std::size_t>(count * size * size);
+    planes.resize(static_cast<std::size_t>(channels) * cells);
+    box.read_planes(field, first, count, planes);
+    for (std::size_t channel = 0; channel < array.ranges.size(); ++channel) {
+      array.ranges[channel].second.add(std::span(planes).subspan(channel * cells, cells));
+    }
+  }
+}
+
+// Advice on a box's field.
+void advise_on_ranges(const ArrayInspection& array, std::vector<std::string>& advice) {
+  for (const auto& [name, range] : array.ranges) {
+    if (range.not_finite() > 0) {
+      advice.push_back(
+          fmt::format("{} of the numbers of {}'s {} are not finite; no network can "
+                      "learn from them",
+                      format_count(range.not_finite()), array.name, name));
+    }
+    if (range.least() < -1 || range.most() > 1) {
+      advice.push_back(
+          fmt::format("{}'s {} runs from {:.3g} to {:.3g}; normalized fields are "
+                      "within -1 to 1, as a tanh gives them",
+                      array.name, name, range.least(), range.most()));
+    }
+  }
+}
+
+void advise_on_memory(std::uint64_t bytes, std::vector<std::string>& advice) {
+  const auto installed = installed_memory();
+  if (!installed) return;
+  const auto memory = static_cast<std::uint64_t>(*installed);
+  if (bytes > memory - memory / 4) {
+    advice.push_back(
+        fmt::format("larger than the page cache of this machine's {} can keep, so crops "
+                    "come from the disk again and again: put the file on a fast local one",
+                    format_bytes(memory)));
+  } else {
+    advice.emplace_back(
+        "fits into the page cache: once read, mode lowmem is about as fast as inmem, and "
+        "the ranks of a machine share it");
   }
 }
 
@@ -156,26 +230,44 @@ Inspection inspect_arrays(const fs::path& path, bool reads_numbers) {
   return inspection;
 }
 
-void add_attributes(const fs::path& hdf5, Inspection& inspection) {
-  constexpr std::size_t most_shown = 64;
-  for (const auto& attribute : read_hdf5_attributes(hdf5)) {
-    const auto value = std::visit(
-        [&](const auto& values) -> nlohmann::json {
-          if (attribute.is_single && !values.empty()) return values.front();
-          if (values.size() <= most_shown) return values;
-          return fmt::format("{} values", format_count(narrow<std::int64_t>(values.size())));
-        },
-        attribute.values);
-    inspection.facts.emplace_back(attribute.name, value);
+Inspection inspect_box(const fs::path& path, bool reads_numbers) {
+  const BoxFile box(path, BoxFields::any);
+  const bool is_npy = box.format() == BoxFormat::npy;
+  Inspection inspection{.path = path.string(),
+                        .format = is_npy ? "simulation box, .npy pair" : "simulation box, HDF5"};
+  bool is_mapped = true, has_chunks = false;
+  fs::path file;
+  for (const auto field : {BoxField::nbody, BoxField::hydro}) {
+    if (!box.has(field)) continue;
+    const auto& layout = box.layout(field);
+    file = layout.file;
+    const auto* const name = field == BoxField::nbody ? "Nbody" : "Hydro";
+    auto array = describe(is_npy ? file.filename().string() : name, layout);
+    if (reads_numbers) read_ranges(box, field, array);
+    inspection.bytes += static_cast<std::uint64_t>(layout.stored_bytes);
+    is_mapped = is_mapped && layout.is_mapped;
+    has_chunks = has_chunks || !layout.chunk.empty();
+    advise_on_ranges(array, inspection.advice);
+    inspection.arrays.push_back(std::move(array));
   }
-}
-
-bool holds_arrays(const fs::path& path) {
-  return !ArrayCollection(path).names().empty();
-}
-
-bool holds_array_named(const fs::path& path, const std::string& name) {
-  return ArrayCollection(path).holds(name);
+  if (!is_npy) add_attributes(file, inspection);
+  if (!is_mapped) {
+    inspection.advice.emplace_back(
+        "one thread at a time can read it, through the HDF5 library; kolo data convert makes a "
+        "file that all threads read at once");
+  } else if (has_chunks) {
+    inspection.advice.emplace_back(
+        "in chunks, which are read as they lie; a contiguous box is read faster (kolo data "
+        "convert)");
+  }
+  if (box.has(BoxField::nbody) && box.has(BoxField::hydro)) {
+    advise_on_memory(inspection.bytes, inspection.advice);
+  } else {
+    inspection.advice.push_back(
+        fmt::format("the {} is not there, so no network can be trained on it",
+                    box.has(BoxField::nbody) ? "gas (Hydro)" : "dark matter (Nbody)"));
+  }
+  return inspection;
 }
 
 }  // namespace kolo

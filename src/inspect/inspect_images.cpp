@@ -1,21 +1,38 @@
 #include <algorithm>
-#include <array>
 #include <map>
+#include <span>
 
 #include <fmt/format.h>
 
+#include "inspect/kinds.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/data/cifar10.h"
 #include "kolo/data/image.h"
 #include "kolo/data/image_folder.h"
-#include "kolo/inspect/inspection.h"
 
 namespace kolo {
 
 namespace {
 
-constexpr std::array colours{"red", "green", "blue"};
+ArrayInspection pixels_of(const std::string& name, std::vector<std::int64_t> shape) {
+  ArrayInspection array{.name = name, .type = "uint8", .shape = std::move(shape)};
+  for (const auto* const colour : {"red", "green", "blue"})
+    array.ranges.emplace_back(colour, Range());
+  return array;
+}
+
+// Pixels whose colours lie side by side.
+void add_pixels(ArrayInspection& array, const Image& image) {
+  for (std::size_t i = 0; i < image.pixels.size(); ++i)
+    array.ranges[i % 3].second.add(static_cast<double>(image.pixels[i]));
+}
+
+// Planes of red, green and blue.
+void add_planes(ArrayInspection& array, std::span<const std::uint8_t> pixels) {
+  for (std::size_t i = 0; i < pixels.size(); ++i)
+    array.ranges[i / (pixels.size() / 3)].second.add(static_cast<double>(pixels[i]));
+}
 
 // Counts of images by class: "name": count.
 nlohmann::json class_counts(const std::vector<std::string>& names,
@@ -38,12 +55,8 @@ Inspection inspect_image(const std::filesystem::path& path) {
       .path = path.string(),
       .format = fmt::format("image, {}", format ? image_format_name(*format) : "unknown"),
       .bytes = bytes.size()};
-  ArrayInspection array{.name = "pixels", .type = "uint8", .shape = {image.height, image.width, 3}};
-  for (const auto* const colour : colours) array.ranges.emplace_back(colour, Range());
-  for (std::size_t i = 0; i < image.pixels.size(); ++i) {
-    array.ranges[i % 3].second.add(static_cast<double>(image.pixels[i]));
-  }
-  inspection.arrays.push_back(std::move(array));
+  inspection.arrays.push_back(pixels_of("pixels", {image.height, image.width, 3}));
+  add_pixels(inspection.arrays.front(), image);
   const auto named = image_format_of_name(path);
   if (format && named && *named != *format) {
     inspection.advice.push_back(fmt::format("its name says {}, its content is {}",
@@ -57,20 +70,14 @@ Inspection inspect_cifar10_batch(const std::filesystem::path& path) {
   const auto records = bytes.size() / cifar10_record_bytes;
   Inspection inspection{
       .path = path.string(), .format = "CIFAR-10 batch, binary", .bytes = bytes.size()};
-  ArrayInspection array{
-      .name = "pixels",
-      .type = "uint8",
-      .shape = {static_cast<std::int64_t>(records), 3, cifar10_side, cifar10_side}};
-  for (const auto* const colour : colours) array.ranges.emplace_back(colour, Range());
+  auto array =
+      pixels_of("pixels", {static_cast<std::int64_t>(records), 3, cifar10_side, cifar10_side});
   std::vector<std::int64_t> counts(cifar10_classes);
-  constexpr std::size_t plane = cifar10_pixel_bytes / 3;
   for (std::size_t record = 0; record < records; ++record) {
-    const auto* const at = bytes.data() + record * cifar10_record_bytes;
-    ++counts.at(static_cast<unsigned char>(at[0]));
-    for (std::size_t i = 0; i < cifar10_pixel_bytes; ++i) {
-      array.ranges[i / plane].second.add(
-          static_cast<double>(static_cast<unsigned char>(at[1 + i])));
-    }
+    const auto* const at =
+        reinterpret_cast<const std::uint8_t*>(bytes.data()) + record * cifar10_record_bytes;
+    ++counts.at(at[0]);
+    add_planes(array, {at + 1, cifar10_pixel_bytes});
   }
   inspection.arrays.push_back(std::move(array));
   inspection.facts.emplace_back("images by label", class_counts({}, counts));
@@ -82,17 +89,11 @@ Inspection inspect_cifar10_folder(const std::filesystem::path& path) {
   for (const auto split : {Split::train, Split::validation}) {
     const Cifar10Dataset dataset(path, split);
     const auto* const name = split == Split::train ? "training" : "validation";
-    ArrayInspection array{
-        .name = name, .type = "uint8", .shape = {dataset.size(), 3, cifar10_side, cifar10_side}};
-    for (const auto* const colour : colours) array.ranges.emplace_back(colour, Range());
+    auto array = pixels_of(name, {dataset.size(), 3, cifar10_side, cifar10_side});
     std::vector<std::int64_t> counts(cifar10_classes);
-    constexpr std::size_t plane = cifar10_pixel_bytes / 3;
     for (std::int64_t i = 0; i < dataset.size(); ++i) {
       ++counts[static_cast<std::size_t>(dataset.label(i))];
-      const auto pixels = dataset.pixels(i);
-      for (std::size_t at = 0; at < pixels.size(); ++at) {
-        array.ranges[at / plane].second.add(static_cast<double>(pixels[at]));
-      }
+      add_planes(array, dataset.pixels(i));
     }
     inspection.bytes += static_cast<std::uint64_t>(dataset.size()) * cifar10_record_bytes;
     inspection.arrays.push_back(std::move(array));
@@ -115,20 +116,17 @@ Inspection inspect_image_folder(const std::filesystem::path& path) {
       ++formats[std::string(image_format_name(*format))];
     }
   }
-  ArrayInspection pixels{.name = "images", .type = "uint8", .shape = {dataset.size()}};
+  auto pixels = pixels_of("images", {dataset.size()});
   Range heights, widths;
   std::vector<std::byte> bytes;
   const auto decoded = std::min(most_decoded, dataset.size());
-  for (const auto* const colour : colours) pixels.ranges.emplace_back(colour, Range());
   for (std::int64_t i = 0; i < decoded; ++i) {
     const auto file = dataset.path(i * dataset.size() / decoded);
     read_image_file(file, bytes);
     const auto image = decode_image(bytes, file.string());
     heights.add(static_cast<double>(image.height));
     widths.add(static_cast<double>(image.width));
-    for (std::size_t at = 0; at < image.pixels.size(); ++at) {
-      pixels.ranges[at % 3].second.add(static_cast<double>(image.pixels[at]));
-    }
+    add_pixels(pixels, image);
   }
   inspection.arrays.push_back(std::move(pixels));
   inspection.facts.emplace_back("images by class", class_counts(dataset.class_names(), counts));

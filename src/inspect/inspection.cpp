@@ -9,11 +9,13 @@
 #include <fmt/format.h>
 
 #include "base/natural_order.h"
-#include "data/boxes/array_file.h"
+#include "data/array_collection.h"
+#include "inspect/kinds.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/base/file_kind.h"
 #include "kolo/checkpoint/safetensors.h"
+#include "kolo/data/array_file.h"
 #include "kolo/data/box_files.h"
 #include "kolo/data/cifar10.h"
 #include "kolo/data/idx.h"
@@ -183,48 +185,6 @@ std::vector<fs::path> idx_files_in(const fs::path& folder) {
   return files;
 }
 
-Inspection inspect_idx_files(const fs::path& folder, const std::vector<fs::path>& files,
-                             bool reads_numbers) {
-  Inspection all{.path = folder.string(), .format = "folder of IDX files"};
-  for (const auto& file : files) {
-    auto one = inspect_idx(file, reads_numbers);
-    all.bytes += one.bytes;
-    all.arrays.push_back(std::move(one.arrays.front()));
-  }
-  return all;
-}
-
-Inspection inspect_folder(const fs::path& path, bool reads_numbers) {
-  if (holds_array_named(path, "inputs")) return inspect_array_samples(path, reads_numbers);
-  if (is_there(path / cifar10_batch_files(Split::validation).front()) ||
-      is_there(path / "cifar-10-batches-bin")) {
-    return inspect_cifar10_folder(path);
-  }
-  const auto files = idx_files_in(mnist_folder(path));
-  if (!files.empty()) return inspect_idx_files(path, files, reads_numbers);
-  return holds_arrays(path) ? inspect_arrays(path, reads_numbers) : inspect_image_folder(path);
-}
-
-Inspection inspect_hdf5(const fs::path& path, bool reads_numbers) {
-  if (holds_array_named(path, "inputs")) return inspect_array_samples(path, reads_numbers);
-  if (holds_array_named(path, "Nbody") || holds_array_named(path, "Hydro"))
-    return inspect_box(path, reads_numbers);
-  return inspect_arrays(path, reads_numbers);
-}
-
-std::vector<std::byte> beginning_of(const fs::path& path) {
-  try {
-    const auto file = open_regular_file(path);
-    std::vector<std::byte> bytes(64);
-    bytes.resize(read_up_to(file.get(), bytes, path));
-    return bytes;
-  } catch (const Error& error) {
-    throw InputError(fmt::format("data: {}", error.what()));
-  }
-}
-
-}  // namespace
-
 Inspection inspect_idx(const fs::path& path, bool reads_numbers) {
   const auto array = read_idx(path);
   Inspection inspection{.path = path.string(), .format = "IDX", .bytes = fs::file_size(path)};
@@ -271,6 +231,49 @@ Inspection inspect_safetensors(const fs::path& path) {
   for (const auto& [name, value] : listing.metadata) inspection.facts.emplace_back(name, value);
   return inspection;
 }
+
+Inspection inspect_idx_files(const fs::path& folder, const std::vector<fs::path>& files,
+                             bool reads_numbers) {
+  Inspection all{.path = folder.string(), .format = "folder of IDX files"};
+  for (const auto& file : files) {
+    auto one = inspect_idx(file, reads_numbers);
+    all.bytes += one.bytes;
+    all.arrays.push_back(std::move(one.arrays.front()));
+  }
+  return all;
+}
+
+Inspection inspect_folder(const fs::path& path, bool reads_numbers) {
+  const ArrayCollection arrays(path);
+  if (arrays.holds("inputs")) return inspect_array_samples(path, reads_numbers);
+  if (is_there(path / cifar10_batch_files(Split::validation).front()) ||
+      is_there(path / "cifar-10-batches-bin")) {
+    return inspect_cifar10_folder(path);
+  }
+  const auto files = idx_files_in(mnist_folder(path));
+  if (!files.empty()) return inspect_idx_files(path, files, reads_numbers);
+  return arrays.names().empty() ? inspect_image_folder(path) : inspect_arrays(path, reads_numbers);
+}
+
+Inspection inspect_hdf5(const fs::path& path, bool reads_numbers) {
+  const ArrayCollection arrays(path);
+  if (arrays.holds("inputs")) return inspect_array_samples(path, reads_numbers);
+  if (arrays.holds("Nbody") || arrays.holds("Hydro")) return inspect_box(path, reads_numbers);
+  return inspect_arrays(path, reads_numbers);
+}
+
+std::vector<std::byte> beginning_of(const fs::path& path) {
+  try {
+    const auto file = open_regular_file(path);
+    std::vector<std::byte> bytes(64);
+    bytes.resize(read_up_to(file.get(), bytes, path));
+    return bytes;
+  } catch (const Error& error) {
+    throw InputError(fmt::format("data: {}", error.what()));
+  }
+}
+
+}  // namespace
 
 Inspection inspect(const fs::path& path, bool reads_numbers) {
   std::error_code ignored;

@@ -2,13 +2,10 @@
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <cstring>
 #include <limits>
 #include <span>
 #include <utility>
-
-#include <sys/stat.h>
 
 #include <fmt/format.h>
 #include <boost/crc.hpp>
@@ -49,15 +46,6 @@ T number_at(std::string_view bytes, std::size_t place) {
   return number;
 }
 
-std::int64_t size_of(const FileDescriptor& file, const std::filesystem::path& path) {
-  struct stat status {};
-  if (::fstat(file.get(), &status) != 0) {
-    throw Error(
-        system_error_text(fmt::format("event file: cannot inspect {}", path.string()), errno));
-  }
-  return status.st_size;
-}
-
 }  // namespace
 
 void append_event_record(std::string& bytes, std::string_view message) {
@@ -69,7 +57,9 @@ void append_event_record(std::string& bytes, std::string_view message) {
 }
 
 EventRecordReader::EventRecordReader(std::filesystem::path path)
-    : path_(std::move(path)), file_(open_regular_file(path_)), file_size_(size_of(file_, path_)) {}
+    : path_(std::move(path)),
+      file_(open_regular_file(path_)),
+      file_size_(size_in_bytes(file_, path_)) {}
 
 std::string_view EventRecordReader::peek(std::size_t count) {
   if (end_ - begin_ < count) {

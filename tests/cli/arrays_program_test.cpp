@@ -4,13 +4,12 @@
 #include <filesystem>
 
 #include <gmock/gmock.h>
-#include <hdf5.h>
 #include <torch/script.h>
 
 #include "cli/background.h"
 #include "cli/program.h"
+#include "data/array_files.h"
 #include "kolo/base/file.h"
-#include "kolo/data/npy.h"
 #include "kolo/observe/history.h"
 
 namespace kolo::testing {
@@ -40,9 +39,7 @@ class ArraysProgram : public ::testing::Test {
   }
   void write_array(const std::string& name, std::vector<std::int64_t> shape,
                    const std::vector<float>& numbers) const {
-    auto bytes = npy_header_bytes(shape);
-    bytes.append(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(float));
-    folder_.write(name + ".npy", bytes);
+    folder_.write(name + ".npy", npy_array(shape, numbers));
   }
   // field [2, 3] and parameters [2]: to be learnt are the parameters times the field's sum.
   void write_two_inputs(const std::string& split, std::int64_t samples) const {
@@ -163,9 +160,7 @@ TEST_F(ArraysProgram, SamplesAreInspected) {
 }
 
 TEST_F(ArraysProgram, OneArrayOfAnyNumbersIsInspected) {
-  auto bytes = npy_header_bytes(std::vector<std::int64_t>{3});
-  bytes.replace(bytes.find("<f4"), 3, "|u1");
-  const auto file = folder_.write("labels.npy", bytes + "\x01\x07\x02");
+  const auto file = folder_.write("labels.npy", npy_array<std::uint8_t>({3}, {1, 7, 2}));
   const auto run = run_kolo({"data", "inspect", file});
   ASSERT_EQ(run.exit_code, 0) << run.errors;
   EXPECT_THAT(run.output, AllOf(HasSubstr("uint8"), HasSubstr("7")));
@@ -173,15 +168,14 @@ TEST_F(ArraysProgram, OneArrayOfAnyNumbersIsInspected) {
 
 // Of files beside an array of labels in any other order at most the half would be learnt.
 TEST_F(ArraysProgram, FilesAreMatchedWithLabelsInNaturalOrder) {
-  auto labels = npy_header_bytes(std::vector<std::int64_t>{40});
-  labels.replace(labels.find("<f4"), 3, "|u1");
+  std::vector<std::uint8_t> labels;
   for (int i = 0; i < 40; ++i) {
     std::vector<float> numbers(4, 0);
     numbers[static_cast<std::size_t>(i % 4)] = 1;
     write_array("files/inputs/" + std::to_string(i), {4}, numbers);
-    labels += static_cast<char>(i % 4);
+    labels.push_back(static_cast<std::uint8_t>(i % 4));
   }
-  folder_.write("files/labels.npy", labels);
+  folder_.write("files/labels.npy", npy_array({40}, labels));
   const auto run =
       train("run", {"data.train_path=" + path("files"), "data.valid_path=" + path("files"),
                     "training.loss=cross_entropy", "optimizer.lr=0.1"});
@@ -195,22 +189,14 @@ TEST_F(ArraysProgram, FilesAreMatchedWithLabelsInNaturalOrder) {
 // Training and inspection say the same of files that can't be read.
 TEST_F(ArraysProgram, OddHdf5IsToldBeforeAnythingStarts) {
   const auto file = path("odd.h5");
-  const auto write_hdf5 = [&](const char* inputs, bool is_written) {
-    const hid_t made = H5Fcreate(file.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
-    const std::vector<float> numbers(16, 1);
-    const hsize_t shape[] = {8, 2};
-    const hid_t space = H5Screate_simple(2, shape, nullptr);
-    for (const auto* const name : {inputs, "targets"}) {
-      const hid_t dataset =
-          H5Dcreate2(made, name, H5T_NATIVE_FLOAT, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
-      if (is_written)
-        H5Dwrite(dataset, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, numbers.data());
-      H5Dclose(dataset);
-    }
-    H5Sclose(space);
-    H5Fclose(made);
+  const std::vector<float> numbers(16, 1);
+  const auto write_odd = [&](const std::string& inputs, const std::vector<float>* values) {
+    write_hdf5(file, [&](hid_t made) {
+      for (const auto& name : {inputs, std::string("targets")})
+        write_hdf5_field(made, {.name = name, .shape = {8, 2}, .values = values});
+    });
   };
-  write_hdf5("inputs", false);
+  write_odd("inputs", nullptr);
   const auto run = train("run", {"data.train_path=" + file});
   EXPECT_EQ(run.exit_code, 2) << run.output;
   EXPECT_FALSE(std::filesystem::exists(path("run")));
@@ -220,7 +206,7 @@ TEST_F(ArraysProgram, OddHdf5IsToldBeforeAnythingStarts) {
     EXPECT_THAT(errors, AllOf(HasSubstr("inputs of " + file), HasSubstr("ever written")));
 
   // Arrays of other names are listed.
-  write_hdf5("field", true);
+  write_odd("field", &numbers);
   const auto listed = run_kolo({"data", "inspect", file});
   EXPECT_EQ(listed.exit_code, 0) << listed.errors;
   EXPECT_THAT(listed.output, AllOf(HasSubstr("HDF5 file"), HasSubstr("field      8 x 2 of float32"),
@@ -232,11 +218,7 @@ TEST_F(ArraysProgram, OddHdf5IsToldBeforeAnythingStarts) {
 }
 
 TEST_F(ArraysProgram, NumbersBeyondFloat32AreCalledThat) {
-  auto bytes = npy_header_bytes(std::vector<std::int64_t>{2, 1});
-  bytes.replace(bytes.find("<f4"), 3, "<f8");
-  const std::vector<double> numbers{1, 1e300};
-  bytes.append(reinterpret_cast<const char*>(numbers.data()), 16);
-  folder_.write("large/inputs.npy", bytes);
+  folder_.write("large/inputs.npy", npy_array<double>({2, 1}, {1, 1e300}));
   write_array("large/targets", {2}, {1, 2});
   const auto inspected = run_kolo({"data", "inspect", path("large")});
   EXPECT_THAT(inspected.output, AllOf(HasSubstr("1e+300"), HasSubstr("1 beyond float32"),
@@ -248,7 +230,7 @@ TEST_F(ArraysProgram, NumbersBeyondFloat32AreCalledThat) {
 }
 
 TEST_F(ArraysProgram, AnEmptyArrayHasNoRange) {
-  const auto file = folder_.write("empty.npy", npy_header_bytes(std::vector<std::int64_t>{0, 3}));
+  const auto file = folder_.write("empty.npy", npy_array<float>({0, 3}, {}));
   const auto run = run_kolo({"data", "inspect", file});
   ASSERT_EQ(run.exit_code, 0) << run.errors;
   EXPECT_THAT(run.output, AllOf(HasSubstr("0 x 3"), Not(HasSubstr("inf")), Not(HasSubstr("nan"))));

@@ -6,10 +6,10 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/program.h"
+#include "data/array_files.h"
 #include "data/images/png_files.h"
 #include "kolo/checkpoint/safetensors.h"
 #include "kolo/data/box_files.h"
-#include "kolo/data/npy.h"
 #include "support/cifar10_files.h"
 #include "support/idx_files.h"
 
@@ -85,9 +85,7 @@ TEST_F(InspectProgram, AdvisesOnNumbers) {
 }
 
 TEST_F(InspectProgram, ShowsArrays) {
-  std::string bytes = npy_header_bytes(std::vector<std::int64_t>{2, 3});
-  const std::vector<float> numbers{1, 2, 3, 4, 5, 9};
-  bytes.append(reinterpret_cast<const char*>(numbers.data()), 24);
+  const auto bytes = npy_array<float>({2, 3}, {1, 2, 3, 4, 5, 9});
   const auto npy = inspected(folder.write("some.npy", bytes));
   EXPECT_EQ(npy["format"], ".npy array");
   EXPECT_EQ(npy["arrays"][0]["shape"], Json({2, 3}));

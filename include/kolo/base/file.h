@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string>
@@ -36,6 +37,20 @@ void write_all(int descriptor, std::span<const std::byte> bytes, const std::file
 
 // Opens a regular file for reading; a folder, pipe or device is an Error that says what it is.
 [[nodiscard]] FileDescriptor open_regular_file(const std::filesystem::path& path);
+
+// The same of a file that a user has named: InputError, which begins with the subject ("data").
+[[nodiscard]] FileDescriptor open_input_file(const std::filesystem::path& path,
+                                             std::string_view subject);
+
+[[nodiscard]] std::int64_t size_in_bytes(const FileDescriptor& file,
+                                         const std::filesystem::path& path);
+
+// Locks a file or folder for this process as long as it is open (flock). Returns 0, EWOULDBLOCK if
+// another process has the lock, or what else the system says: some file systems know no locks.
+[[nodiscard]] int lock_file(const FileDescriptor& file, bool waits = false);
+
+// Whether the path still leads to what is open: it may have been removed or renamed.
+[[nodiscard]] bool leads_to(const std::filesystem::path& path, const FileDescriptor& file);
 
 [[nodiscard]] std::string read_text_file(const std::filesystem::path& path);
 

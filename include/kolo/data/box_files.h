@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "kolo/data/array_file.h"
+
 // Files of simulation boxes, in two formats that hold the same numbers (float32, little-endian):
 //
 //   HDF5     root datasets Nbody [4, N, N, N] and Hydro [5, N, N, N], parameters as attributes of
@@ -67,18 +69,6 @@ struct Region {
 // Which fields are opened: both; dark matter alone, whatever else is there; those that are there.
 enum class BoxFields { both, nbody, any };
 
-// How a field lies in its file.
-struct BoxFieldLayout {
-  std::filesystem::path file;
-  std::string type;                  // as the file's format calls it: "float32", "float64", ...
-  std::vector<std::int64_t> shape;   // as it lies in the file
-  std::vector<std::int64_t> chunk;   // empty: contiguous
-  std::vector<std::string> filters;  // deflate, shuffle, ...
-  std::int64_t stored_bytes = 0;
-  bool is_mapped = false;  // rows are read straight from the file by any number of threads;
-                           // otherwise through the HDF5 library, by one thread at a time
-};
-
 class FieldSource;
 
 // An open box, told by its content: an HDF5 file, either file of a .npy pair, or the pair's prefix;
@@ -90,9 +80,6 @@ class FieldSource;
 class BoxFile {
  public:
   explicit BoxFile(const std::filesystem::path& path, BoxFields fields = BoxFields::both);
-  BoxFile(BoxFile&&) noexcept;
-  BoxFile& operator=(BoxFile&&) noexcept;
-  ~BoxFile();
 
   [[nodiscard]] std::int64_t size() const { return size_; }  // cells an edge
   [[nodiscard]] BoxFormat format() const { return format_; }
@@ -100,7 +87,7 @@ class BoxFile {
   [[nodiscard]] bool has(BoxField field) const {
     return sources_[field == BoxField::hydro] != nullptr;
   }
-  [[nodiscard]] const BoxFieldLayout& layout(BoxField field) const;
+  [[nodiscard]] const ArrayLayout& layout(BoxField field) const;
   // What a user should know though it is no error, for example that float64 is converted.
   [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
 
@@ -116,13 +103,12 @@ class BoxFile {
                    std::span<float> out) const;
 
   // For datasets, which read crops.
-  [[nodiscard]] const FieldSource& source(BoxField field) const;
-  [[nodiscard]] std::unique_ptr<FieldSource> release(BoxField field);
+  [[nodiscard]] std::shared_ptr<const FieldSource> source(BoxField field) const;
 
  private:
   std::int64_t size_ = 0;
   BoxFormat format_ = BoxFormat::hdf5;
-  std::array<std::unique_ptr<FieldSource>, 2> sources_;
+  std::array<std::shared_ptr<const FieldSource>, 2> sources_;
   std::vector<std::string> warnings_;
 };
 

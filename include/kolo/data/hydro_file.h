@@ -25,6 +25,7 @@ struct HydroPlace {
   BoxFormat format = BoxFormat::hdf5;
   std::int64_t offset = 0;  // bytes from the file's start to the first number
   std::int64_t size = 0;    // cells per edge
+  std::int64_t channels = hydro_channels;
 };
 
 // The file as a whole, of one of the processes: made aside in the same folder with numbers that are
@@ -60,7 +61,8 @@ class HydroWriter {
  public:
   explicit HydroWriter(HydroPlace place);
 
-  // [5, extent]: cells that no one else writes. Error: outside of the box, or the system says no.
+  // [channels, extent]: cells that no one else writes. Error: outside of the box, or the system
+  // says no.
   void write(const Region& region, std::span<const float> values);
   // What was written is on the device when it returns.
   void flush() const;

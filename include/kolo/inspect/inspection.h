@@ -55,26 +55,6 @@ struct Inspection {
 // InputError for what is no file of any format that is read, or a bad one.
 [[nodiscard]] Inspection inspect(const std::filesystem::path& path, bool reads_numbers);
 
-// One for each kind.
-[[nodiscard]] Inspection inspect_box(const std::filesystem::path& path, bool reads_numbers);
-[[nodiscard]] Inspection inspect_npy(const std::filesystem::path& path, bool reads_numbers);
-// What the data set `arrays` reads without further names.
-[[nodiscard]] Inspection inspect_array_samples(const std::filesystem::path& path,
-                                               bool reads_numbers);
-// All arrays of a folder of .npy files, or of an HDF5 file; those that can't be read are advice.
-[[nodiscard]] Inspection inspect_arrays(const std::filesystem::path& path, bool reads_numbers);
-// Adds the attributes of an HDF5 file's root and datasets to the facts.
-void add_attributes(const std::filesystem::path& hdf5, Inspection& inspection);
-// Whether there are any in a folder or an HDF5 file, and whether there is one of this name.
-[[nodiscard]] bool holds_arrays(const std::filesystem::path& path);
-[[nodiscard]] bool holds_array_named(const std::filesystem::path& path, const std::string& name);
-[[nodiscard]] Inspection inspect_idx(const std::filesystem::path& path, bool reads_numbers);
-[[nodiscard]] Inspection inspect_safetensors(const std::filesystem::path& path);
-[[nodiscard]] Inspection inspect_image(const std::filesystem::path& path);
-[[nodiscard]] Inspection inspect_cifar10_batch(const std::filesystem::path& path);
-[[nodiscard]] Inspection inspect_cifar10_folder(const std::filesystem::path& path);
-[[nodiscard]] Inspection inspect_image_folder(const std::filesystem::path& path);
-
 [[nodiscard]] nlohmann::json to_json(const Inspection& inspection);
 // For people.
 void print(const Inspection& inspection, std::ostream& out);

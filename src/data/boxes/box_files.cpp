@@ -7,14 +7,13 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include "data/boxes/box_writer.h"
 #include "data/boxes/field_source.h"
+#include "data/boxes/file_arrays.h"
 #include "data/boxes/hdf5_attributes.h"
-#include "data/boxes/hdf5_dataset.h"
-#include "kolo/base/checked.h"
 #include "kolo/base/error.h"
-#include "kolo/base/file.h"
-#include "kolo/data/npy.h"
 
 namespace kolo {
 
@@ -34,11 +33,20 @@ std::filesystem::path prefix_of(const std::filesystem::path& file) {
                   file.string()));
 }
 
-OpenBox open_box(const std::filesystem::path& path, BoxFields fields, BoxFormat& format) {
+// Files of a box's fields, as BoxField counts them; empty: none is looked for.
+struct BoxPlace {
+  BoxFormat format = BoxFormat::npy;
+  std::array<std::filesystem::path, 2> files;
+};
+
+BoxPlace pair_of(const std::filesystem::path& prefix) {
+  return {.files = {npy_data_file(prefix), npy_label_file(prefix)}};
+}
+
+BoxPlace find_box(const std::filesystem::path& path, BoxFields fields) {
   std::error_code ignored;
-  format = BoxFormat::npy;
   if (!std::filesystem::exists(path, ignored)) {
-    if (std::filesystem::exists(npy_data_file(path), ignored)) return open_npy_box(path, fields);
+    if (std::filesystem::exists(npy_data_file(path), ignored)) return pair_of(path);
     throw InputError(fmt::format(
         "data: there is neither {} nor {}; kolo data nbody --size 64 -o FILE.h5 makes a box",
         path.string(), npy_data_file(path).string()));
@@ -48,22 +56,78 @@ OpenBox open_box(const std::filesystem::path& path, BoxFields fields, BoxFormat&
         fmt::format("data: {} is a folder, expected an HDF5 file or a .npy pair's file or prefix",
                     path.string()));
   }
-  {
-    const MappedFile file(path);
-    const std::span bytes(file.data(), static_cast<std::size_t>(file.size()));
-    if (is_npy(bytes)) {
-      return fields == BoxFields::nbody ? open_npy_file(path)
-                                        : open_npy_box(prefix_of(path), fields);
-    }
-    if (!is_hdf5_file(path)) {
-      throw InputError(fmt::format(
-          "data: {} is no simulation box: expected an HDF5 file, or the .npy pair X_data.npy and "
-          "X_label.npy; the file ({} bytes) begins with neither's signature",
-          path.string(), file.size()));
-    }
+  const MappedFile file(path);
+  if (is_npy({file.data(), static_cast<std::size_t>(file.size())})) {
+    if (fields == BoxFields::nbody) return {.files = {path, {}}};
+    return pair_of(prefix_of(path));
   }
-  format = BoxFormat::hdf5;
-  return open_hdf5_box(path, fields);
+  if (is_hdf5_file(path)) return {BoxFormat::hdf5, {path, path}};
+  throw InputError(fmt::format(
+      "data: {} is no simulation box: expected an HDF5 file, or the .npy pair X_data.npy and "
+      "X_label.npy; the file ({} bytes) begins with neither's signature",
+      path.string(), file.size()));
+}
+
+bool has_field(const BoxPlace& place, BoxField field) {
+  const auto& file = place.files[field == BoxField::hydro];
+  if (place.format == BoxFormat::hdf5) return has_hdf5_array(file, hdf5_name_of(field));
+  std::error_code ignored;
+  return std::filesystem::exists(file, ignored);
+}
+
+std::shared_ptr<const ArrayFile> open_array(const BoxPlace& place, BoxField field) {
+  const auto& file = place.files[field == BoxField::hydro];
+  if (place.format == BoxFormat::hdf5)
+    return open_hdf5_array(file, hdf5_name_of(field), ArrayAccess::regions);
+  if (!has_field(place, field)) {
+    throw InputError(
+        fmt::format("data: there is no {}; a .npy pair is X_data.npy and X_label.npy "
+                    "in one folder",
+                    file.string()));
+  }
+  return open_npy_array(file, ArrayAccess::regions);
+}
+
+// A cube of cells with the field's channels, of floating-point numbers.
+void require_field(const ArrayFile& array, BoxField field, bool is_channel_last) {
+  const auto& shape = array.layout().shape;
+  const auto channels = channels_of(field);
+  const std::size_t first = is_channel_last ? 0 : 1;
+  if (shape.size() != 4 || shape[is_channel_last ? 3 : 0] != channels || shape[1] < 1 ||
+      shape[first] != shape[1] || shape[first + 2] != shape[1] || shape[2] != shape[1]) {
+    throw InputError(fmt::format(
+        "data: the shape of {} is ({}), expected ({}): a cube of cells with {} channels each, {}",
+        array.name(), shape_text(shape),
+        is_channel_last ? fmt::format("N, N, N, {}", channels)
+                        : fmt::format("{}, N, N, N", channels),
+        channels, is_channel_last ? "last" : "first"));
+  }
+  if (!array.is_whole()) return;
+  throw InputError(fmt::format(
+      "data: {} holds {} numbers, expected float32 (other floating-point numbers are converted)",
+      array.name(), array.layout().type));
+}
+
+// Reason for which a field of HDF5 can't be read where it lies in the file.
+std::string obstacle(const ArrayLayout& layout) {
+  if (layout.type != "float32") return fmt::format("is {} and converted to float32", layout.type);
+  if (layout.filters.empty()) return "does not lie in the file as it does in memory";
+  return fmt::format("is packed ({})", fmt::join(layout.filters, ", "));
+}
+
+void warn_of_layout(const ArrayFile& array, std::vector<std::string>& warnings) {
+  const auto& layout = array.layout();
+  if (!layout.is_mapped) {
+    warnings.push_back(
+        fmt::format("data: {} {}, so one thread at a time reads it; kolo data convert makes a file "
+                    "that all threads read",
+                    array.name(), obstacle(layout)));
+  } else if (layout.type_text() != "float32") {
+    warnings.push_back(
+        fmt::format("data: {} is {}, which is converted whenever it is read; kolo data convert "
+                    "makes a file that needs no conversion",
+                    array.name(), layout.type_text()));
+  }
 }
 
 void refuse_existing(const std::filesystem::path& file) {
@@ -86,30 +150,38 @@ std::vector<std::string> channel_names(BoxField field) {
 }
 
 BoxFile::BoxFile(const std::filesystem::path& path, BoxFields fields) {
-  auto box = open_box(path, fields, format_);
-  size_ = box.size;
-  sources_ = std::move(box.sources);
-  warnings_ = std::move(box.warnings);
+  const auto place = find_box(path, fields);
+  format_ = place.format;
+  const bool is_npy = format_ == BoxFormat::npy;
+  const std::array both{BoxField::nbody, BoxField::hydro};
+  for (const auto field : both) {
+    if (field == BoxField::hydro && fields == BoxFields::nbody) continue;
+    const auto other = both[field == BoxField::nbody];
+    if (fields == BoxFields::any && !has_field(place, field) && has_field(place, other)) continue;
+    const auto array = open_array(place, field);
+    require_field(*array, field, is_npy);
+    const auto size = array->layout().shape[1];
+    if (field == BoxField::hydro && has(BoxField::nbody) && size != size_) {
+      throw InputError(
+          fmt::format("data: {} has {}^3 cells and {} {}^3, expected as many", array->name(), size,
+                      is_npy ? place.files[0].string() : hdf5_name_of(BoxField::nbody), size_));
+    }
+    size_ = size;
+    warn_of_layout(*array, warnings_);
+    sources_[field == BoxField::hydro] = std::make_shared<FieldSource>(array, is_npy);
+  }
 }
 
-BoxFile::BoxFile(BoxFile&&) noexcept = default;
-BoxFile& BoxFile::operator=(BoxFile&&) noexcept = default;
-BoxFile::~BoxFile() = default;
-
-const FieldSource& BoxFile::source(BoxField field) const {
+std::shared_ptr<const FieldSource> BoxFile::source(BoxField field) const {
   if (!has(field)) {
     throw Error(fmt::format("data: the {} field of a box was not opened",
                             field == BoxField::nbody ? "dark matter" : "gas"));
   }
-  return *sources_[field == BoxField::hydro];
+  return sources_[field == BoxField::hydro];
 }
 
-std::unique_ptr<FieldSource> BoxFile::release(BoxField field) {
-  return std::move(sources_[field == BoxField::hydro]);
-}
-
-const BoxFieldLayout& BoxFile::layout(BoxField field) const {
-  return source(field).layout();
+const ArrayLayout& BoxFile::layout(BoxField field) const {
+  return source(field)->array().layout();
 }
 
 std::int64_t BoxFile::plane_multiple() const {
@@ -131,7 +203,7 @@ void BoxFile::read_region(BoxField field, const Region& region, std::vector<floa
   const auto channels = channels_of(field);
   const auto& [start, extent] = region;
   require_region(region, size_, channels, out.size());
-  const auto view = source(field).view(region, scratch);
+  const auto view = source(field)->view(region, scratch);
   float* place = out.data();
   for (std::int64_t channel = 0; channel < channels; ++channel) {
     for (std::int64_t i = 0; i < extent[0]; ++i) {
@@ -179,69 +251,12 @@ std::vector<std::string> convert_box(const BoxFile& box, const std::filesystem::
   return left_out;
 }
 
-namespace {
-
-constexpr std::int64_t buffer_bytes = std::int64_t{1} << 26;
-
-void check_field(std::span<const float> values, std::int64_t size, BoxField field) {
-  const std::array dimensions{channels_of(field), size, size, size};
-  const auto expected = checked_product(std::span<const std::int64_t>(dimensions));
-  if (size >= 1 && std::cmp_equal(values.size(), expected)) return;
-  throw Error(fmt::format("data: the {} field of a box of {}^3 cells has {} numbers, expected {}",
-                          field == BoxField::nbody ? "dark matter" : "gas", size, values.size(),
-                          expected));
+std::filesystem::path npy_data_file(const std::filesystem::path& prefix) {
+  return prefix.string() + "_data.npy";
 }
 
-// Reads planes out of a box in memory.
-PlaneReader planes_of(const SimulationBox& box) {
-  check_field(box.nbody, box.size, BoxField::nbody);
-  check_field(box.hydro, box.size, BoxField::hydro);
-  return [&box](BoxField field, std::int64_t first, std::int64_t count, std::span<float> out) {
-    const auto& values = field == BoxField::nbody ? box.nbody : box.hydro;
-    const auto plane = box.size * box.size;
-    for (std::int64_t channel = 0; channel < channels_of(field); ++channel) {
-      std::copy_n(values.data() + (channel * box.size + first) * plane, count * plane,
-                  out.data() + channel * count * plane);
-    }
-  };
-}
-
-}  // namespace
-
-void write_box(BoxWriter& writer, std::int64_t size, std::int64_t multiple, const PlaneReader& read,
-               const std::function<void(std::int64_t, std::int64_t)>& progress) {
-  const auto plane_bytes =
-      checked_multiply(checked_multiply(size, size), static_cast<std::int64_t>(sizeof(float)));
-  const auto fitting = buffer_bytes / checked_multiply(hydro_channels, plane_bytes);
-  const auto step = std::min(size, std::max<std::int64_t>(1, fitting / multiple) * multiple);
-  std::vector<float> values;
-  std::int64_t done = 0;
-  for (const auto field : {BoxField::nbody, BoxField::hydro}) {
-    for (std::int64_t first = 0; first < size; first += step) {
-      const auto count = std::min(step, size - first);
-      values.resize(static_cast<std::size_t>(channels_of(field) * count * size * size));
-      read(field, first, count, values);
-      writer.write_planes(field, first, count, values);
-      done += count;
-      if (progress) progress(done, 2 * size);
-    }
-  }
-  writer.commit();
-}
-
-void write_box_npy(const SimulationBox& box, const std::filesystem::path& prefix) {
-  const auto read = planes_of(box);
-  write_box(*make_npy_writer(prefix, box.size), box.size, 1, read);
-}
-
-void write_box_hdf5(const SimulationBox& box, const std::filesystem::path& file,
-                    std::int64_t chunk) {
-  const auto read = planes_of(box);
-  const auto annotate = [&](const Hdf5Handle& hdf5, const std::string& what) {
-    for (const auto& [name, value] : box.parameters) write_hdf5_number(hdf5, name, value, what);
-  };
-  write_box(*make_hdf5_writer(file, box.size, chunk, annotate), box.size,
-            std::max<std::int64_t>(chunk, 1), read);
+std::filesystem::path npy_label_file(const std::filesystem::path& prefix) {
+  return prefix.string() + "_label.npy";
 }
 
 }  // namespace kolo

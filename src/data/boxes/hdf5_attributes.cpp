@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "data/boxes/hdf5_dataset.h"
+#include "data/boxes/hdf5.h"
 
 namespace kolo {
 

@@ -1,20 +1,17 @@
 #include "kolo/data/hydro_file.h"
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
-#include <string_view>
 #include <system_error>
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include "base/file_size_limit.h"
+#include "data/boxes/box_writer.h"
 #include "data/boxes/field_source.h"
 #include "data/boxes/hdf5_attributes.h"
-#include "data/boxes/hdf5_field.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/data/npy.h"
@@ -25,7 +22,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view aside_ending = ".shared.part";
+// Apart from the parts of AtomicFile, which aren't locked.
+fs::path shared_name(const fs::path& file) {
+  return file.string() + ".shared";
+}
 
 std::string problem_with(const fs::path& file) {
   return fmt::format("data: cannot write {}", file.string());
@@ -36,24 +36,15 @@ std::string problem_with(const fs::path& file) {
   throw Error(system_error_text(problem_with(file), reason) + advice_on_file_size(reason));
 }
 
-// Also of another process.
-bool is_aside(std::string_view name, std::string_view file) {
-  if (!name.starts_with(file) || !name.ends_with(aside_ending)) return false;
-  if (name.size() < file.size() + aside_ending.size() + 2 || name[file.size()] != '.') return false;
-  name.remove_prefix(file.size() + 1);
-  name.remove_suffix(aside_ending.size());
-  return std::ranges::all_of(name, [](char letter) { return letter >= '0' && letter <= '9'; });
-}
-
-// Whose process lives has locked it.
+// Removes what killed processes have left: a living one has locked its file.
 void remove_leftovers(const fs::path& path) {
   const auto folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
   std::error_code ignored;  // what can't be removed is in nobody's way
   for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-    if (!is_aside(entry.path().filename().string(), path.filename().string())) continue;
+    if (!is_part_file(entry.path().filename().string(), shared_name(path.filename()).string()))
+      continue;
     const FileDescriptor file(::open(entry.path().c_str(), O_RDWR | O_CLOEXEC));
-    if (file.is_open() && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0)
-      fs::remove(entry.path(), ignored);
+    if (file.is_open() && lock_file(file) == 0) fs::remove(entry.path(), ignored);
   }
 }
 
@@ -103,7 +94,7 @@ HydroFile::HydroFile(fs::path file, std::int64_t size, const fs::path& attribute
     : path_(std::move(file)) {
   remove_leftovers(path_);
   require_room(path_, size);
-  place_.file = path_.string() + fmt::format(".{}{}", ::getpid(), aside_ending);
+  place_.file = part_file(shared_name(path_));
   place_.format = path_.extension() == ".npy" ? BoxFormat::npy : BoxFormat::hdf5;
   place_.size = size;
   try {
@@ -119,7 +110,7 @@ HydroFile::HydroFile(fs::path file, std::int64_t size, const fs::path& attribute
     lock_ = FileDescriptor(::open(place_.file.c_str(), O_RDWR | O_CLOEXEC));
     if (!lock_.is_open()) fail(place_.file);
     // A file system that knows no locks only keeps leftovers from being told apart.
-    static_cast<void>(::flock(lock_.get(), LOCK_EX | LOCK_NB));
+    static_cast<void>(lock_file(lock_));
   } catch (...) {
     std::error_code ignored;
     fs::remove(place_.file, ignored);
@@ -145,7 +136,7 @@ HydroWriter::HydroWriter(HydroPlace place)
 }
 
 void HydroWriter::write(const Region& region, std::span<const float> values) {
-  require_region(region, place_.size, hydro_channels, values.size());
+  require_region(region, place_.size, place_.channels, values.size());
   if (place_.format == BoxFormat::npy)
     write_cells(region, values);
   else
@@ -158,11 +149,11 @@ void HydroWriter::flush() const {
 
 // Rows, or whole planes of them where the region is as wide as the box.
 void HydroWriter::write_channels(const Region& region, std::span<const float> values) {
-  const auto size = place_.size;
+  const auto size = place_.size, channels = place_.channels;
   const auto& [start, extent] = region;
   const auto rows = extent[2] == size ? extent[1] : std::int64_t{1};
   const auto count = static_cast<std::size_t>(rows * extent[2]);
-  for (std::int64_t channel = 0; channel < hydro_channels; ++channel) {
+  for (std::int64_t channel = 0; channel < channels; ++channel) {
     for (auto i = start[0]; i < start[0] + extent[0]; ++i) {
       for (auto j = start[1]; j < start[1] + extent[1]; j += rows) {
         write_at(((channel * size + i) * size + j) * size + start[2], values.first(count));
@@ -173,22 +164,22 @@ void HydroWriter::write_channels(const Region& region, std::span<const float> va
 }
 
 void HydroWriter::write_cells(const Region& region, std::span<const float> values) {
-  const auto size = place_.size;
+  const auto size = place_.size, channels = place_.channels;
   const auto& [start, extent] = region;
   const auto cells = extent[1] * extent[2];
   const auto rows = extent[2] == size ? extent[1] : std::int64_t{1};
-  const auto count = static_cast<std::size_t>(rows * extent[2] * hydro_channels);
-  cells_.resize(static_cast<std::size_t>(cells * hydro_channels));
+  const auto count = static_cast<std::size_t>(rows * extent[2] * channels);
+  cells_.resize(static_cast<std::size_t>(cells * channels));
   for (std::int64_t i = 0; i < extent[0]; ++i) {
-    for (std::int64_t channel = 0; channel < hydro_channels; ++channel) {
+    for (std::int64_t channel = 0; channel < channels; ++channel) {
       const float* const from = values.data() + (channel * extent[0] + i) * cells;
       for (std::int64_t cell = 0; cell < cells; ++cell)
-        cells_[static_cast<std::size_t>(cell * hydro_channels + channel)] = from[cell];
+        cells_[static_cast<std::size_t>(cell * channels + channel)] = from[cell];
     }
     for (std::int64_t j = 0; j < extent[1]; j += rows) {
       const auto cell = ((start[0] + i) * size + start[1] + j) * size + start[2];
-      const auto from = static_cast<std::size_t>(j * extent[2] * hydro_channels);
-      write_at(cell * hydro_channels, std::span(cells_).subspan(from, count));
+      const auto from = static_cast<std::size_t>(j * extent[2] * channels);
+      write_at(cell * channels, std::span(cells_).subspan(from, count));
     }
   }
 }

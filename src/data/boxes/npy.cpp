@@ -7,14 +7,12 @@
 #include <optional>
 #include <utility>
 
-#include <sys/stat.h>
-
 #include <fmt/format.h>
 
-#include "data/boxes/field_source.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
+#include "kolo/data/array_file.h"
 
 namespace kolo {
 
@@ -239,15 +237,13 @@ void check_size(const std::filesystem::path& file, const NpyHeader& header,
                     checked_multiply(checked_product(std::span<const std::int64_t>(header.shape)),
                                      header.type.bytes));
   } catch (const Error&) {
-    fail(file,
-         fmt::format("the shape ({}) of {} overflows 64 bits",
-                     shape_text(std::span<const std::int64_t>(header.shape)), header.type.name()));
+    fail(file, fmt::format("the shape ({}) of {} overflows 64 bits", shape_text(header.shape),
+                           header.type.name()));
   }
   if (expected == file_size) return;
   fail(file, fmt::format("{}: the shape ({}) of {} needs {} bytes with the header, the file has {}",
                          file_size < expected ? "truncated" : "trailing data",
-                         shape_text(std::span<const std::int64_t>(header.shape)),
-                         header.type.name(), expected, file_size));
+                         shape_text(header.shape), header.type.name(), expected, file_size));
 }
 
 }  // namespace
@@ -283,17 +279,8 @@ std::optional<NumberType> number_type_of(std::string_view numpy) {
 }
 
 NpyHeader read_npy_header(const std::filesystem::path& file) {
-  const FileDescriptor descriptor = [&] {
-    try {
-      return open_regular_file(file);
-    } catch (const Error& error) {
-      throw InputError(fmt::format("data: {}", error.what()));
-    }
-  }();
-  struct stat status {};
-  if (::fstat(descriptor.get(), &status) != 0) {
-    throw Error(system_error_text(fmt::format("data: cannot inspect {}", file.string()), errno));
-  }
+  const auto descriptor = open_input_file(file, "data");
+  const auto file_size = size_in_bytes(descriptor, file);
   std::string bytes;
   const auto read_to = [&](std::size_t size) {
     const auto known = bytes.size();
@@ -302,12 +289,12 @@ NpyHeader read_npy_header(const std::filesystem::path& file) {
     bytes.resize(known + read_up_to(descriptor.get(), more, file));
   };
   read_to(12);
-  const auto place = find_text(file, bytes, status.st_size);
+  const auto place = find_text(file, bytes, file_size);
   read_to(std::max(bytes.size(), place.offset + place.size));
   HeaderReader reader(file, std::string_view(bytes).substr(place.offset, place.size), place.offset);
   auto header = reader.read();
   header.data_offset = static_cast<std::int64_t>(place.offset + place.size);
-  check_size(file, header, status.st_size);
+  check_size(file, header, file_size);
   return header;
 }
 

@@ -9,6 +9,8 @@ namespace kolo::wide_copies {
 
 inline constexpr std::int64_t lanes = 16;
 
+#if defined(__x86_64__)
+
 // Whether this processor has such vectors; nothing else here may be called where it hasn't.
 [[nodiscard]] bool are_supported();
 
@@ -19,5 +21,15 @@ void copy_row(const float* in, std::int64_t size, float factor, bool is_backward
 // columns. Strides may be negative.
 void transpose_rows(const float* in, std::int64_t in_stride, std::int64_t columns, float factor,
                     float* out, std::int64_t out_stride);
+
+#else
+
+[[nodiscard]] constexpr bool are_supported() {
+  return false;
+}
+inline void copy_row(const float*, std::int64_t, float, bool, float*) {}
+inline void transpose_rows(const float*, std::int64_t, std::int64_t, float, float*, std::int64_t) {}
+
+#endif
 
 }  // namespace kolo::wide_copies

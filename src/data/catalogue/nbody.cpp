@@ -101,8 +101,8 @@ void read_planes(const BoxFile& box, BoxField field, int part, int parts, float*
 }
 
 // A whole box, dark matter before gas.
-MemoryLoad load_of(std::shared_ptr<const BoxFile> box, std::shared_ptr<MemorySource> nbody,
-                   std::shared_ptr<MemorySource> hydro) {
+MemoryLoad load_of(std::shared_ptr<const BoxFile> box, std::shared_ptr<FieldSource> nbody,
+                   std::shared_ptr<FieldSource> hydro) {
   const auto of_nbody = numbers_in(nbody_channels, box->size());
   MemoryLoad load{sizeof(float) * (of_nbody + numbers_in(hydro_channels, box->size())),
                   {},
@@ -118,7 +118,7 @@ MemoryLoad load_of(std::shared_ptr<const BoxFile> box, std::shared_ptr<MemorySou
 }
 
 // HDF5 unpacks whole chunks: many times a crop, if they are large.
-void warn_of_large_chunks(const BoxFieldLayout& layout, std::int64_t crop,
+void warn_of_large_chunks(const ArrayLayout& layout, std::int64_t crop,
                           std::vector<std::string>& warnings) {
   if (layout.is_mapped || layout.chunk.empty()) return;
   double ratio = 1;
@@ -132,7 +132,7 @@ void warn_of_large_chunks(const BoxFieldLayout& layout, std::int64_t crop,
       "data: the chunks of {} are ({}) numbers, far larger than crops of {}^3: a crop unpacks "
       "about "
       "{:.0f} times what it needs; kolo data convert writes the box without chunks",
-      layout.file.string(), shape_text(std::span<const std::int64_t>(layout.chunk)), crop, ratio));
+      layout.file.string(), shape_text(layout.chunk), crop, ratio));
 }
 
 }  // namespace
@@ -201,12 +201,18 @@ void NbodyDataset::open() {
     check_memory(box_size, "expected a smaller box");
     const std::vector nbody_shape{nbody_channels, box_size, box_size, box_size};
     const std::vector hydro_shape{hydro_channels, box_size, box_size, box_size};
-    std::vector<float> nbody(numbers_in(nbody_channels, box_size));
-    std::vector<float> hydro(numbers_in(hydro_channels, box_size));
+    const auto of_nbody = numbers_in(nbody_channels, box_size);
+    const auto box =
+        std::make_shared<std::vector<float>>(of_nbody + numbers_in(hydro_channels, box_size));
+    const std::span<float> numbers(*box);
     RandomDataset({.input_shape = nbody_shape, .target_shape = hydro_shape}, 1, options_.seed)
-        .read(0, 0, {nbody, {}, hydro});
-    nbody_ = std::make_shared<MemorySource>(std::move(nbody), nbody_channels, box_size);
-    hydro_ = std::make_shared<MemorySource>(std::move(hydro), hydro_channels, box_size);
+        .read(0, 0, {numbers.first(of_nbody), {}, numbers.subspan(of_nbody)});
+    const auto nbody = std::make_shared<FieldSource>(nbody_channels, box_size);
+    const auto hydro = std::make_shared<FieldSource>(hydro_channels, box_size);
+    nbody->fill({box, box->data()});
+    hydro->fill({box, box->data() + of_nbody});
+    nbody_ = nbody;
+    hydro_ = hydro;
     return;
   }
   if (options_.file.empty()) throw InputError("data: a simulation box needs a file");
@@ -215,8 +221,8 @@ void NbodyDataset::open() {
   check_crop(options_.file.string());
   if (options_.mode == BoxMode::inmem) {
     check_memory(box_size, "the mode lowmem reads crops from the file");
-    const auto nbody = std::make_shared<MemorySource>(nbody_channels, box_size);
-    const auto hydro = std::make_shared<MemorySource>(hydro_channels, box_size);
+    const auto nbody = std::make_shared<FieldSource>(nbody_channels, box_size);
+    const auto hydro = std::make_shared<FieldSource>(hydro_channels, box_size);
     nbody_ = nbody;
     hydro_ = hydro;
     auto load = load_of(std::make_shared<const BoxFile>(std::move(box)), nbody, hydro);
@@ -229,8 +235,8 @@ void NbodyDataset::open() {
   warnings_ = box.warnings();
   warn_of_large_chunks(box.layout(BoxField::nbody), options_.crop, warnings_);
   warn_of_large_chunks(box.layout(BoxField::hydro), options_.crop, warnings_);
-  nbody_ = box.release(BoxField::nbody);
-  hydro_ = box.release(BoxField::hydro);
+  nbody_ = box.source(BoxField::nbody);
+  hydro_ = box.source(BoxField::hydro);
 }
 
 NbodyCrop CropRule::draw(std::int64_t index, std::int64_t epoch) const {

@@ -8,8 +8,6 @@
 #include <string>
 #include <utility>
 
-#include <sys/stat.h>
-
 #include <fmt/format.h>
 
 #include "data/images/image_kernels.h"
@@ -292,14 +290,11 @@ void read_image_file(const std::filesystem::path& path, std::vector<std::byte>& 
   };
   try {
     const FileDescriptor file = open_regular_file(path);
-    struct stat status {};
-    if (::fstat(file.get(), &status) != 0) fail(system_error_text("cannot inspect it", errno));
-    if (status.st_size == 0) fail("it is empty");
-    if (status.st_size > limits.most_file_bytes) {
-      fail(fmt::format("it has {} bytes, expected at most {}", status.st_size,
-                       limits.most_file_bytes));
-    }
-    bytes.resize(narrow<std::size_t>(status.st_size));
+    const auto size = size_in_bytes(file, path);
+    if (size == 0) fail("it is empty");
+    if (size > limits.most_file_bytes)
+      fail(fmt::format("it has {} bytes, expected at most {}", size, limits.most_file_bytes));
+    bytes.resize(narrow<std::size_t>(size));
     bytes.resize(read_up_to(file.get(), bytes, path));
   } catch (const InputError&) {
     throw;

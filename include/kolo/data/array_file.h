@@ -1,0 +1,124 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kolo/data/npy.h"
+
+namespace kolo {
+
+// How an array lies in its file.
+struct ArrayLayout {
+  std::filesystem::path file;        // or a folder with a file for each row
+  std::string type;                  // as its numbers are called: "float32", "big-endian uint16"
+  std::vector<std::int64_t> shape;   // empty: a single number
+  std::vector<std::int64_t> chunk;   // empty: contiguous
+  std::vector<std::string> filters;  // deflate, shuffle, ...
+  bool is_fortran_order = false;     // the first axis varies fastest
+  std::int64_t stored_bytes = 0;
+  bool is_mapped = false;  // the file is mapped into memory, where any number of threads read it
+
+  // "float64 in Fortran order"
+  [[nodiscard]] std::string type_text() const;
+};
+
+// "4, 128, 128, 128"
+[[nodiscard]] std::string shape_text(std::span<const std::int64_t> shape);
+
+// Part of an array: along each axis where it begins, and its length.
+struct ArrayRegion {
+  std::vector<std::int64_t> start, extent;
+};
+
+// Way in which numbers come out of a file.
+enum class ArrayAccess {
+  rows,    // by system calls or the HDF5 library; a file that became shorter is an InputError
+  regions  // from the file mapped into memory where its layout allows that; the system ends a
+           // process that reads beyond the end of a file that became shorter
+};
+
+// Array of numbers in a file: of NumPy's (.npy), or a dataset of HDF5. Rows are what the first axis
+// counts; a single number is one row. Const functions may be called by any number of threads at
+// once. A file must not be cut shorter while it is open.
+class ArrayFile {
+ public:
+  ArrayFile(const ArrayFile&) = delete;
+  ArrayFile& operator=(const ArrayFile&) = delete;
+  virtual ~ArrayFile() = default;
+
+  // For messages: "FILE" or "DATASET of FILE".
+  [[nodiscard]] const std::string& name() const { return name_; }
+  [[nodiscard]] const ArrayLayout& layout() const { return layout_; }
+  [[nodiscard]] bool is_whole() const { return type_.is_whole(); }
+  [[nodiscard]] std::int64_t rows() const { return rows_; }
+  [[nodiscard]] std::vector<std::int64_t> row_shape() const;
+  [[nodiscard]] std::int64_t row_numbers() const { return row_numbers_; }
+
+  // Rows first to first + count, in C order. InputError where the file can't be read any more, and
+  // for a number that is finite in the file and beyond the range of what it is read as.
+  void read(std::int64_t first, std::int64_t count, std::span<float> numbers) const;
+  void read(std::int64_t first, std::int64_t count, std::span<double> numbers) const;
+  void read(std::int64_t first, std::int64_t count, std::span<std::int64_t> numbers) const;
+
+  // A region inside the array, in C order. Returns the place in it of the first number that is
+  // finite and beyond float32's range; those from there on are not all written.
+  [[nodiscard]] std::optional<std::int64_t> read(const ArrayRegion& region,
+                                                 std::span<float> numbers) const;
+  // The first number of an array that lies in memory as float32 in C order; otherwise null.
+  [[nodiscard]] virtual const float* values() const { return nullptr; }
+  // The region is read soon: has the system read ahead what of a mapped file it lies in, without
+  // waiting.
+  virtual void announce(const ArrayRegion& /*region*/) const {}
+
+ protected:
+  // `type`: of the bytes that read_bytes() gives. Error where the shape overflows 64 bits.
+  ArrayFile(std::string name, ArrayLayout layout, const NumberType& type);
+  [[nodiscard]] const NumberType& type() const { return type_; }
+  // A region that is not empty, in C order.
+  virtual void read_bytes(const ArrayRegion& region, std::span<std::byte> bytes) const = 0;
+
+ private:
+  [[nodiscard]] ArrayRegion region_of(std::int64_t first, std::int64_t count) const;
+  template <typename Number>
+  std::optional<std::int64_t> read_region(const ArrayRegion& region,
+                                          std::span<Number> numbers) const;
+  template <typename Number>
+  void read_rows(std::int64_t first, std::int64_t count, std::span<Number> numbers) const;
+
+  std::string name_;
+  ArrayLayout layout_;
+  NumberType type_;
+  std::int64_t rows_ = 1, row_numbers_ = 1;
+};
+
+// InputError that names the file and what is wrong with it.
+[[nodiscard]] std::shared_ptr<const ArrayFile> open_npy_array(
+    const std::filesystem::path& file, ArrayAccess access = ArrayAccess::rows);
+// Each of these files is a row, all of one shape and type. The files are looked at once; each is
+// opened when it is read. InputError as above, and where files differ.
+[[nodiscard]] std::shared_ptr<const ArrayFile> open_npy_files(
+    const std::filesystem::path& folder, const std::vector<std::filesystem::path>& files);
+// InputError for a missing dataset, for what is none or holds no numbers, for links that lead out
+// of the file or nowhere, and unless all numbers are in this file and can be unpacked: filters that
+// the library lacks, external storage, virtual datasets, and numbers or chunks that were never
+// written, which HDF5 would give as zeros. One thread at a time reads what is not mapped.
+[[nodiscard]] std::shared_ptr<const ArrayFile> open_hdf5_array(
+    const std::filesystem::path& file, const std::string& dataset,
+    ArrayAccess access = ArrayAccess::rows);
+
+// Whether a file has HDF5's signature, at its beginning or after a user block, as MATLAB's have.
+// InputError for what is no regular file.
+[[nodiscard]] bool is_hdf5_file(const std::filesystem::path& file);
+// Whether an HDF5 file has something of that name, which may have groups in it ("run/inputs").
+[[nodiscard]] bool has_hdf5_array(const std::filesystem::path& file, const std::string& name);
+// The names of all that is in an HDF5 file, but groups, in natural order: "inputs", "run/inputs".
+// InputError for what can't be opened.
+[[nodiscard]] std::vector<std::string> list_hdf5_arrays(const std::filesystem::path& file);
+
+}  // namespace kolo

@@ -1,0 +1,224 @@
+#include "data/boxes/box_writer.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "kolo/base/checked.h"
+#include "kolo/base/error.h"
+#include "kolo/base/file.h"
+#include "kolo/data/hydro_file.h"
+#include "kolo/data/npy.h"
+
+namespace kolo {
+
+namespace {
+
+// Both files aside, with their heads; numbers are written where they belong.
+class NpyWriter final : public BoxWriter {
+ public:
+  NpyWriter(const std::filesystem::path& prefix, std::int64_t size)
+      : nbody_(npy_data_file(prefix), size, nbody_channels),
+        hydro_(npy_label_file(prefix), size, hydro_channels),
+        size_(size) {}
+
+  void write_planes(BoxField field, std::int64_t first, std::int64_t count,
+                    std::span<const float> values) override {
+    (field == BoxField::nbody ? nbody_ : hydro_)
+        .numbers->write({{first, 0, 0}, {count, size_, size_}}, values);
+  }
+  void commit() override {
+    nbody_.file.commit();
+    hydro_.file.commit();
+  }
+
+ private:
+  struct Field {
+    Field(const std::filesystem::path& path, std::int64_t size, std::int64_t channels)
+        : file(path) {
+      const auto head = npy_header_bytes(std::array{size, size, size, channels});
+      file.write(head);
+      numbers.emplace(
+          HydroPlace{part_file(path), BoxFormat::npy, std::ssize(head), size, channels});
+    }
+    AtomicFile file;
+    std::optional<HydroWriter> numbers;
+  };
+
+  Field nbody_, hydro_;
+  std::int64_t size_;
+};
+
+using Hdf5Extent = std::array<hsize_t, 4>;
+
+hsize_t size_of(std::int64_t size) {
+  return static_cast<hsize_t>(size);
+}
+
+class Hdf5Writer final : public BoxWriter {
+ public:
+  Hdf5Writer(const std::filesystem::path& path, std::int64_t size, std::int64_t chunk,
+             const AnnotateHdf5& annotate)
+      : aside_(path),
+        what_(fmt::format("data: cannot write {}", part_file(path).string())),
+        size_(size) {
+    const Hdf5Session session;
+    file_ = create_hdf5_file(part_file(path), what_);
+    nbody_ = create_hdf5_field(file_, {BoxField::nbody, size, chunk}, what_);
+    hydro_ = create_hdf5_field(file_, {BoxField::hydro, size, chunk}, what_);
+    if (annotate) annotate(file_, what_);
+  }
+
+  void write_planes(BoxField field, std::int64_t first, std::int64_t count,
+                    std::span<const float> values) override {
+    const Hdf5Session session;
+    const auto& dataset = field == BoxField::nbody ? nbody_ : hydro_;
+    const Hdf5Extent start{0, size_of(first), 0, 0};
+    const Hdf5Extent extent{size_of(channels_of(field)), size_of(count), size_of(size_),
+                            size_of(size_)};
+    const Hdf5Handle place(H5Dget_space(dataset.get()), H5Sclose, what_);
+    check_hdf5(H5Sselect_hyperslab(place.get(), H5S_SELECT_SET, start.data(), nullptr,
+                                   extent.data(), nullptr),
+               what_);
+    const Hdf5Handle here(H5Screate_simple(4, extent.data(), nullptr), H5Sclose, what_);
+    check_hdf5(H5Dwrite(dataset.get(), H5T_NATIVE_FLOAT, here.get(), place.get(), H5P_DEFAULT,
+                        values.data()),
+               what_);
+  }
+
+  void commit() override {
+    {
+      const Hdf5Session session;
+      nbody_.close(what_);
+      hydro_.close(what_);
+      file_.close(what_);
+    }
+    aside_.commit();
+  }
+
+ private:
+  AtomicFile aside_;  // vanishes after the library has closed it
+  std::string what_;
+  std::int64_t size_;
+  Hdf5Handle file_, nbody_, hydro_;
+};
+
+// An attribute of the root.
+void write_number(const Hdf5Handle& file, const std::string& name, double value,
+                  const std::string& what) {
+  const Hdf5Handle space(H5Screate(H5S_SCALAR), H5Sclose, what);
+  Hdf5Handle attribute(
+      H5Acreate2(file.get(), name.c_str(), H5T_IEEE_F64LE, space.get(), H5P_DEFAULT, H5P_DEFAULT),
+      H5Aclose, what);
+  check_hdf5(H5Awrite(attribute.get(), H5T_NATIVE_DOUBLE, &value), what);
+  attribute.close(what);
+}
+
+constexpr std::int64_t buffer_bytes = std::int64_t{1} << 26;
+
+void check_field(std::span<const float> values, std::int64_t size, BoxField field) {
+  const std::array dimensions{channels_of(field), size, size, size};
+  const auto expected = checked_product(std::span<const std::int64_t>(dimensions));
+  if (size >= 1 && std::cmp_equal(values.size(), expected)) return;
+  throw Error(fmt::format("data: the {} field of a box of {}^3 cells has {} numbers, expected {}",
+                          field == BoxField::nbody ? "dark matter" : "gas", size, values.size(),
+                          expected));
+}
+
+// Reads planes out of a box in memory.
+PlaneReader planes_of(const SimulationBox& box) {
+  check_field(box.nbody, box.size, BoxField::nbody);
+  check_field(box.hydro, box.size, BoxField::hydro);
+  return [&box](BoxField field, std::int64_t first, std::int64_t count, std::span<float> out) {
+    const auto& values = field == BoxField::nbody ? box.nbody : box.hydro;
+    const auto plane = box.size * box.size;
+    for (std::int64_t channel = 0; channel < channels_of(field); ++channel) {
+      std::copy_n(values.data() + (channel * box.size + first) * plane, count * plane,
+                  out.data() + channel * count * plane);
+    }
+  };
+}
+
+}  // namespace
+
+Hdf5Handle create_hdf5_file(const std::filesystem::path& path, const std::string& what) {
+  const Hdf5Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, what);
+  // Fields begin at pages of the memory that the file is mapped to.
+  check_hdf5(H5Pset_alignment(access.get(), 1 << 16, 4096), what);
+  // The layout of HDF5 1.8 has room for attributes above 64 KiB.
+  check_hdf5(H5Pset_libver_bounds(access.get(), H5F_LIBVER_V18, H5F_LIBVER_LATEST), what);
+  return {H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get()), H5Fclose, what};
+}
+
+Hdf5Handle create_hdf5_field(const Hdf5Handle& file, const NewHdf5Field& field,
+                             const std::string& what) {
+  const auto edge = size_of(field.size);
+  const Hdf5Extent shape{size_of(channels_of(field.field)), edge, edge, edge};
+  const Hdf5Handle space(H5Screate_simple(4, shape.data(), nullptr), H5Sclose, what);
+  const Hdf5Handle creation(H5Pcreate(H5P_DATASET_CREATE), H5Pclose, what);
+  check_hdf5(H5Pset_fill_time(creation.get(), H5D_FILL_TIME_NEVER), what);  // all is written
+  if (field.has_place_at_once)
+    check_hdf5(H5Pset_alloc_time(creation.get(), H5D_ALLOC_TIME_EARLY), what);
+  if (field.chunk > 0) {
+    const auto chunk = size_of(std::min(field.chunk, field.size));
+    const Hdf5Extent chunks{1, chunk, chunk, chunk};
+    check_hdf5(H5Pset_chunk(creation.get(), 4, chunks.data()), what);
+  }
+  return {H5Dcreate2(file.get(), hdf5_name_of(field.field), H5T_IEEE_F32LE, space.get(),
+                     H5P_DEFAULT, creation.get(), H5P_DEFAULT),
+          H5Dclose, what};
+}
+
+std::unique_ptr<BoxWriter> make_npy_writer(const std::filesystem::path& prefix, std::int64_t size) {
+  return std::make_unique<NpyWriter>(prefix, size);
+}
+
+std::unique_ptr<BoxWriter> make_hdf5_writer(const std::filesystem::path& file, std::int64_t size,
+                                            std::int64_t chunk, const AnnotateHdf5& annotate) {
+  if (chunk < 0 || chunk > 512) {
+    throw InputError(fmt::format(
+        "data: chunks of {}^3 cells, expected 1 to 512, or 0 for a contiguous layout", chunk));
+  }
+  return std::make_unique<Hdf5Writer>(file, size, chunk, annotate);
+}
+
+void write_box(BoxWriter& writer, std::int64_t size, std::int64_t multiple, const PlaneReader& read,
+               const std::function<void(std::int64_t, std::int64_t)>& progress) {
+  const auto plane_bytes =
+      checked_multiply(checked_multiply(size, size), static_cast<std::int64_t>(sizeof(float)));
+  const auto fitting = buffer_bytes / checked_multiply(hydro_channels, plane_bytes);
+  const auto step = std::min(size, std::max<std::int64_t>(1, fitting / multiple) * multiple);
+  std::vector<float> values;
+  std::int64_t done = 0;
+  for (const auto field : {BoxField::nbody, BoxField::hydro}) {
+    for (std::int64_t first = 0; first < size; first += step) {
+      const auto count = std::min(step, size - first);
+      values.resize(static_cast<std::size_t>(channels_of(field) * count * size * size));
+      read(field, first, count, values);
+      writer.write_planes(field, first, count, values);
+      done += count;
+      if (progress) progress(done, 2 * size);
+    }
+  }
+  writer.commit();
+}
+
+void write_box_npy(const SimulationBox& box, const std::filesystem::path& prefix) {
+  const auto read = planes_of(box);
+  write_box(*make_npy_writer(prefix, box.size), box.size, 1, read);
+}
+
+void write_box_hdf5(const SimulationBox& box, const std::filesystem::path& file,
+                    std::int64_t chunk) {
+  const auto read = planes_of(box);
+  const auto annotate = [&](const Hdf5Handle& hdf5, const std::string& what) {
+    for (const auto& [name, value] : box.parameters) write_number(hdf5, name, value, what);
+  };
+  write_box(*make_hdf5_writer(file, box.size, chunk, annotate), box.size,
+            std::max<std::int64_t>(chunk, 1), read);
+}
+
+}  // namespace kolo

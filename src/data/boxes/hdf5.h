@@ -1,0 +1,68 @@
+#pragma once
+
+#include <filesystem>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include <hdf5.h>
+
+namespace kolo {
+
+// Every call of the HDF5 library happens while one of these lives. The library keeps tables of open
+// objects, caches and an error stack for the whole process, and Debian builds it without locks of
+// its own, so two threads must not be inside it at once, whatever files they read. It is also kept
+// from printing its errors, which come as exceptions instead.
+class Hdf5Session {
+ public:
+  Hdf5Session();
+  Hdf5Session(const Hdf5Session&) = delete;
+  Hdf5Session& operator=(const Hdf5Session&) = delete;
+  ~Hdf5Session();
+
+ private:
+  std::lock_guard<std::recursive_mutex> lock_;
+  H5E_auto2_t print_ = nullptr;
+  void* print_to_ = nullptr;
+};
+
+// What the library says went wrong last, the innermost cause.
+[[nodiscard]] std::string hdf5_error_text();
+
+// An identifier that the library gave, closed at the end of its life. Throws Error with `what` and
+// the library's own words when it gave none.
+class Hdf5Handle {
+ public:
+  Hdf5Handle() = default;
+  Hdf5Handle(hid_t id, herr_t (*closer)(hid_t), const std::string& what);
+  Hdf5Handle(Hdf5Handle&& other) noexcept
+      : id_(std::exchange(other.id_, H5I_INVALID_HID)), close_(other.close_) {}
+  Hdf5Handle& operator=(Hdf5Handle&& other) noexcept {
+    std::swap(id_, other.id_);
+    std::swap(close_, other.close_);
+    return *this;
+  }
+  ~Hdf5Handle();
+
+  [[nodiscard]] hid_t get() const { return id_; }
+  // Closes and reports what the library can write only now.
+  void close(const std::string& what);
+
+ private:
+  hid_t id_ = H5I_INVALID_HID;
+  herr_t (*close_)(hid_t) = nullptr;
+};
+
+// Throws Error with `what` and the library's own words for a negative status.
+void check_hdf5(herr_t status, const std::string& what);
+
+// Opens a file to be read. InputError. Needs an Hdf5Session, as does what follows.
+[[nodiscard]] Hdf5Handle open_hdf5_file(const std::filesystem::path& path);
+
+// Why the library can't open something. What it doesn't know of newer versions it calls bad.
+[[nodiscard]] std::string hdf5_open_error();
+
+// Whether there is something of that name, which may have groups in it ("run/inputs").
+[[nodiscard]] bool has_hdf5_link(const Hdf5Handle& file, const std::string& name);
+
+}  // namespace kolo

@@ -1,0 +1,190 @@
+#include <algorithm>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/natural_order.h"
+#include "data/boxes/file_arrays.h"
+#include "data/boxes/hdf5_dataset.h"
+#include "kolo/base/checked.h"
+#include "kolo/base/error.h"
+
+namespace kolo {
+
+namespace {
+
+// Whether the file has bytes before HDF5's own, for which versions of the library count addresses
+// differently.
+bool has_user_block(const Hdf5Handle& file, const std::string& what) {
+  const Hdf5Handle creation(H5Fget_create_plist(file.get()), H5Pclose, what);
+  hsize_t bytes = 0;
+  check_hdf5(H5Pget_userblock(creation.get(), &bytes), what);
+  return bytes > 0;
+}
+
+std::int64_t float_bytes(const std::vector<std::int64_t>& shape) {
+  return checked_multiply(checked_product(std::span<const std::int64_t>(shape)),
+                          static_cast<std::int64_t>(sizeof(float)));
+}
+
+// An offset of so many bytes within a file, or none.
+bool lies_within(haddr_t offset, std::int64_t bytes, std::int64_t file_size) {
+  return std::in_range<std::int64_t>(offset) &&
+         static_cast<std::int64_t>(offset) <= file_size - bytes;
+}
+
+// Offset of a contiguous dataset in its file, if it has a place there.
+std::optional<std::int64_t> find_contiguous(const Hdf5Dataset& dataset, std::int64_t file_size) {
+  const auto offset = H5Dget_offset(dataset.handle.get());
+  if (offset == HADDR_UNDEF) return std::nullopt;
+  const auto bytes = float_bytes(dataset.layout.shape);
+  if (!lies_within(offset, bytes, file_size)) {
+    throw InputError(
+        fmt::format("{}: truncated: its {} bytes begin at offset {}, the file has {} bytes",
+                    dataset.what, bytes, offset, file_size));
+  }
+  return static_cast<std::int64_t>(offset);
+}
+
+// Offsets of the chunks in the order of their places; empty unless each is whole.
+// H5Dget_chunk_info_by_coord looks each up in a tree, where H5Dget_chunk_info would walk all before
+// it.
+std::vector<std::int64_t> find_chunks(const Hdf5Dataset& dataset, std::int64_t file_size) {
+  const auto& chunk = dataset.layout.chunk;
+  const auto chunk_bytes = float_bytes(chunk);
+  const auto grid = chunk_grid(dataset.layout);
+  std::vector<std::int64_t> offsets;
+  auto place = grid.start;
+  std::vector<hsize_t> first(place.size());
+  do {
+    for (std::size_t axis = 0; axis < place.size(); ++axis)
+      first[axis] = static_cast<hsize_t>(place[axis] * chunk[axis]);
+    unsigned filter_mask = 0;
+    haddr_t offset = HADDR_UNDEF;
+    hsize_t bytes = 0;
+    check_hdf5(H5Dget_chunk_info_by_coord(dataset.handle.get(), first.data(), &filter_mask, &offset,
+                                          &bytes),
+               dataset.what);
+    if (offset == HADDR_UNDEF || std::cmp_not_equal(bytes, chunk_bytes)) return {};
+    if (!lies_within(offset, chunk_bytes, file_size)) {
+      throw InputError(fmt::format(
+          "{}: truncated: a chunk of {} bytes begins at offset {}, the file has {} bytes",
+          dataset.what, chunk_bytes, offset, file_size));
+    }
+    offsets.push_back(static_cast<std::int64_t>(offset));
+  } while (go_on(place, grid, place.size()));
+  return offsets;
+}
+
+// Numbers that come through the library.
+class LibraryArray final : public ArrayFile {
+ public:
+  LibraryArray(const std::string& name, Hdf5Handle file, Hdf5Dataset dataset, ArrayAccess access)
+      : ArrayFile(name, dataset.layout, dataset.numbers.type),
+        access_(access),
+        file_(std::move(file)),
+        dataset_(std::move(dataset)) {}
+  // The same array out of the file mapped into memory; null where its layout doesn't allow that.
+  [[nodiscard]] std::shared_ptr<const ArrayFile> mapped() const;
+
+ private:
+  void read_bytes(const ArrayRegion& region, std::span<std::byte> bytes) const override;
+
+  ArrayAccess access_;
+  Hdf5Handle file_;
+  Hdf5Dataset dataset_;
+};
+
+std::shared_ptr<const ArrayFile> LibraryArray::mapped() const {
+  auto layout = dataset_.layout;
+  if (layout.type != "float32" || !layout.filters.empty() || has_user_block(file_, dataset_.what) ||
+      rows() * row_numbers() == 0)
+    return nullptr;
+  layout.is_mapped = true;
+  MappedFile map(layout.file);
+  if (layout.chunk.empty()) {
+    const auto offset = find_contiguous(dataset_, map.size());
+    if (!offset) return nullptr;
+    return std::make_shared<PlainArray>(name(), std::move(layout), NumberType(), *offset);
+  }
+  auto offsets = find_chunks(dataset_, map.size());
+  if (offsets.empty()) return nullptr;
+  return std::make_shared<ChunkedArray>(name(), std::move(layout), std::move(map),
+                                        std::move(offsets));
+}
+
+void LibraryArray::read_bytes(const ArrayRegion& region, std::span<std::byte> bytes) const {
+  const std::vector<hsize_t> start(region.start.begin(), region.start.end()),
+      extent(region.extent.begin(), region.extent.end());
+  const Hdf5Session session;
+  const auto& what = dataset_.what;
+  const Hdf5Handle there(H5Dget_space(dataset_.handle.get()), H5Sclose, what);
+  if (!start.empty()) {
+    check_hdf5(H5Sselect_hyperslab(there.get(), H5S_SELECT_SET, start.data(), nullptr,
+                                   extent.data(), nullptr),
+               what);
+  }
+  const Hdf5Handle here(H5Screate_simple(static_cast<int>(extent.size()), extent.data(), nullptr),
+                        H5Sclose, what);
+  if (H5Dread(dataset_.handle.get(), dataset_.numbers.memory_type, here.get(), there.get(),
+              H5P_DEFAULT, bytes.data()) >= 0)
+    return;
+  const auto place = access_ == ArrayAccess::rows && !start.empty()
+                         ? fmt::format("sample {}", start.front())
+                         : fmt::format("at ({})", shape_text(region.start));
+  throw InputError(fmt::format("{}, {}: {}", what, place, hdf5_error_text()));
+}
+
+}  // namespace
+
+bool is_hdf5_file(const std::filesystem::path& path) {
+  constexpr std::string_view signature = "\x89HDF\r\n\x1a\n";
+  const MappedFile file(path);
+  const auto size = static_cast<std::size_t>(file.size());
+  const auto bytes = std::as_bytes(std::span(signature));
+  // At 0, or after a user block at 512, 1024, 2048, ...
+  for (std::size_t at = 0; at + bytes.size() <= size; at = at == 0 ? 512 : 2 * at)
+    if (std::equal(bytes.begin(), bytes.end(), file.data() + at)) return true;
+  return false;
+}
+
+bool has_hdf5_array(const std::filesystem::path& path, const std::string& name) {
+  const Hdf5Session session;
+  return has_hdf5_link(open_hdf5_file(path), name);
+}
+
+std::vector<std::string> list_hdf5_arrays(const std::filesystem::path& path) {
+  const Hdf5Session session;
+  const auto file = open_hdf5_file(path);
+  std::vector<std::string> names;
+  const auto add = [](hid_t root, const char* name, const H5L_info_t*, void* out) -> herr_t {
+    const hid_t object = H5Oopen(root, name, H5P_DEFAULT);
+    const bool is_group = object >= 0 && H5Iget_type(object) == H5I_GROUP;
+    if (object >= 0) H5Oclose(object);
+    try {  // no exception may pass through the library
+      if (!is_group) static_cast<std::vector<std::string>*>(out)->emplace_back(name);
+      return 0;
+    } catch (...) {
+      return -1;
+    }
+  };
+  check_hdf5(H5Lvisit(file.get(), H5_INDEX_NAME, H5_ITER_INC, add, &names),
+             fmt::format("data: cannot read {}", path.string()));
+  std::ranges::sort(names, comes_before);
+  return names;
+}
+
+std::shared_ptr<const ArrayFile> open_hdf5_array(const std::filesystem::path& path,
+                                                 const std::string& name, ArrayAccess access) {
+  const Hdf5Session session;
+  auto file = open_hdf5_file(path);
+  auto dataset = open_hdf5_dataset(file, path, name);
+  const auto array = std::make_shared<LibraryArray>(fmt::format("{} of {}", name, path.string()),
+                                                    std::move(file), std::move(dataset), access);
+  const auto mapped = access == ArrayAccess::regions ? array->mapped() : nullptr;
+  return mapped ? mapped : array;
+}
+
+}  // namespace kolo
