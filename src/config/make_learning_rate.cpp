@@ -23,36 +23,18 @@ Schedule make_schedule(const TrainingConfig& training, std::int64_t steps_per_ep
   return entry.make(own, request);
 }
 
-// Of the base batch.
+}  // namespace
+
 std::int64_t base_steps_of(const RunConfig& config, int ranks, std::int64_t steps_per_epoch) {
   const double ratio = batch_ratio_of(config.training, ranks);
   return std::max<std::int64_t>(1, std::llround(static_cast<double>(steps_per_epoch) * ratio));
 }
-
-}  // namespace
 
 std::int64_t most_epochs(const RunConfig& config, int ranks) {
   const auto epochs = config.training.n_epochs;
   if (config.optimizer.lr_scaling != Scaling::adascale) return epochs;
   const double ratio = std::max(batch_ratio_of(config.training, ranks), 1.);
   return checked_multiply(epochs, static_cast<std::int64_t>(std::ceil(ratio)));
-}
-
-std::optional<AdaScale> make_adascale(const RunConfig& config, int ranks,
-                                      std::int64_t steps_per_epoch) {
-  if (config.optimizer.lr_scaling != Scaling::adascale) return std::nullopt;
-  const auto& training = config.training;
-  const double ratio = batch_ratio_of(training, ranks);
-  if (ranks == 1 && ratio != 1) {
-    refuse_setting(config, "optimizer.lr_scaling",
-                   fmt::format("adascale compares the gradients of ranks, and there is one, whose "
-                               "batch is {:g} times training.base_batch_size; use two ranks or "
-                               "more, or that batch",
-                               ratio));
-  }
-  const auto whole = checked_multiply<std::int64_t>(batch_size_of(training, ranks), ranks);
-  return AdaScale{static_cast<double>(whole) / ratio, base_steps_of(config, ranks, steps_per_epoch),
-                  training.n_epochs};
 }
 
 LearningRate make_learning_rate(const RunConfig& config, int ranks, std::int64_t steps_per_epoch) {

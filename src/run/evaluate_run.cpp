@@ -3,9 +3,13 @@
 #include <algorithm>
 #include <span>
 
+#include "kolo/base/checked.h"
 #include "kolo/base/machine.h"
+#include "kolo/config/factories.h"
 #include "kolo/data/box_files.h"
+#include "kolo/data/loader.h"
 #include "kolo/launch/launch_environment.h"
+#include "kolo/nn/network.h"
 #include "kolo/observe/progress.h"
 #include "kolo/train/objective.h"
 #include "launch/terminal.h"
@@ -89,23 +93,27 @@ MetricSums measure(const Communicator& communicator, const PreparedEvaluation& p
 SampleOutput compute_sample(const PreparedEvaluation& prepared, const torch::Device& device,
                             std::int64_t index) {
   const auto& layout = prepared.dataset->layout();
-  SampleOutput sample{.index = index, .input = torch::empty(layout.input_shape)};
-  const bool has_classes = layout.classes > 0;
-  if (!has_classes) sample.target = torch::empty(layout.target_shape);
-  const auto numbers = [](torch::Tensor& tensor) {
-    return tensor.defined()
-               ? std::span(tensor.data_ptr<float>(), static_cast<std::size_t>(tensor.numel()))
-               : std::span<float>();
+  SampleOutput sample{.index = index};
+  const auto make_room = [](SampleNumbers& numbers, const std::vector<std::int64_t>& shape) {
+    numbers.shape = shape;
+    numbers.values.resize(
+        static_cast<std::size_t>(checked_product(std::span<const std::int64_t>(shape))));
   };
+  make_room(sample.input, layout.input_shape);
+  const bool has_classes = layout.classes > 0;
+  if (!has_classes) make_room(sample.target, layout.target_shape);
   prepared.dataset->read(
       index, 0,
-      {numbers(sample.input), has_classes ? std::span(&sample.label, 1) : std::span<std::int64_t>(),
-       numbers(sample.target)});
-  const auto batch = sample.input.unsqueeze(0).to(device);
+      {sample.input.values, has_classes ? std::span(&sample.label, 1) : std::span<std::int64_t>(),
+       sample.target.values});
+  const auto input = torch::from_blob(sample.input.values.data(), sample.input.shape);
+  const auto batch = input.unsqueeze(0).to(device);
   auto output =
       forward_for_validation(prepared.objective, *prepared.network, batch)[0].to(torch::kFloat);
   if (has_classes) output = output.softmax(0);
-  sample.output = output.to(torch::kCPU).contiguous();
+  output = output.to(torch::kCPU).contiguous();
+  const auto* const begin = output.data_ptr<float>();
+  sample.output = {output.sizes().vec(), {begin, begin + output.numel()}};
   return sample;
 }
 

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "kolo/base/clock.h"
+#include "kolo/checkpoint/checkpoint_store.h"
 #include "kolo/config/derived_settings.h"
 #include "kolo/observe/format.h"
 

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include "kolo/checkpoint/checkpoint_store.h"
 #include "kolo/observe/format.h"
 
 namespace kolo {

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
+#include "kolo/checkpoint/checkpoint_store.h"
 #include "kolo/parallel/broadcast_state.h"
 #include "kolo/train/trainer.h"
+#include "run/load_checkpoint.h"
 #include "run/resume.h"
 #include "run/run_device.h"
 

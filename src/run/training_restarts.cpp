@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "kolo/checkpoint/checkpoint_store.h"
 #include "kolo/launch/launch_ranks.h"
 #include "kolo/observe/run_log.h"
 #include "launch/launcher_messages.h"

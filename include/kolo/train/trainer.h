@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kolo/base/clock.h"
-#include "kolo/checkpoint/checkpoint_store.h"
+#include "kolo/checkpoint/checkpoint.h"
 #include "kolo/checkpoint/snapshot_memory.h"
 #include "kolo/comm/communicator.h"
 #include "kolo/data/loader.h"
@@ -19,8 +19,8 @@
 #include "kolo/parallel/gradient_noise.h"
 #include "kolo/parallel/timeline.h"
 #include "kolo/parallel/training_step.h"
-#include "kolo/train/objective.h"
 #include "kolo/train/non_finite_step.h"
+#include "kolo/train/objective.h"
 #include "kolo/train/observer.h"
 #include "kolo/train/train_state.h"
 #include "kolo/train/trained_network.h"
