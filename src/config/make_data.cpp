@@ -29,10 +29,7 @@ DatasetRequest request_of(const RunConfig& config) {
 }
 
 OwnSettings completed(const DataConfig& data) {
-  const auto& entry = dataset_entry(data.name);
-  auto own = data.own.has_value() ? data.own : entry.defaults;
-  entry.complete(own);
-  return own;
+  return dataset_entry(data.name).completed(data.own);
 }
 
 // A network that is made for training samples can't take others when it is validated.

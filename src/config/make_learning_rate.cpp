@@ -11,16 +11,13 @@ namespace kolo {
 
 namespace {
 
-Schedule make_schedule(const TrainingConfig& training, std::int64_t steps_per_epoch) {
+ScheduleRequest schedule_request(const TrainingConfig& training, std::int64_t steps_per_epoch) {
   const auto all_steps = checked_multiply(training.n_epochs, steps_per_epoch);
   ScheduleRequest request{std::min(all_steps, training.max_steps.value_or(all_steps)),
                           steps_per_epoch};
   for (const auto& interval : training.lr_schedule)
     request.intervals.push_back({interval.start_epoch, interval.end_epoch, interval.multiplier});
-  const auto& entry = schedule_entry(training.lr_decay);
-  auto own = training.lr_decay_own.has_value() ? training.lr_decay_own : entry.defaults;
-  entry.complete(own);
-  return entry.make(own, request);
+  return request;
 }
 
 }  // namespace
@@ -41,16 +38,12 @@ LearningRate make_learning_rate(const RunConfig& config, int ranks, std::int64_t
   const auto& training = config.training;
   if (config.optimizer.lr_scaling == Scaling::adascale)
     steps_per_epoch = base_steps_of(config, ranks, steps_per_epoch);
-  const auto warmup_steps = training.lr_warmup_epochs > 0
-                                ? warmup_steps_of(training.lr_warmup_epochs, steps_per_epoch)
-                                : training.lr_warmup_steps;
-  return LearningRate({.base_rate = config.optimizer.lr.value(),
-                       .scaling = config.optimizer.lr_scaling,
-                       .batch_ratio = batch_ratio_of(training, ranks),
-                       .warmup_steps = warmup_steps,
-                       .warmup_from = training.lr_warmup_from,
-                       .schedule = make_schedule(training, steps_per_epoch),
-                       .warmup_only_when_scaled = training.lr_warmup_when == WarmupWhen::scaled});
+  RateRequest request{.batch_ratio = batch_ratio_of(training, ranks),
+                      .warmup_only_when_scaled = training.lr_warmup_when == WarmupWhen::scaled,
+                      .schedule = schedule_request(training, steps_per_epoch)};
+  if (training.lr_warmup_epochs > 0)
+    request.warmup_steps = warmup_steps_of(training.lr_warmup_epochs, steps_per_epoch);
+  return make_learning_rate(config.optimizer, training, request);
 }
 
 }  // namespace kolo

@@ -11,6 +11,7 @@
 #include "kolo/base/error.h"
 #include "kolo/base/generators.h"
 #include "kolo/base/random.h"
+#include "kolo/nn/loss.h"
 #include "kolo/nn/models.h"
 #include "kolo/optim/catalogue.h"
 #include "kolo/train/objective.h"
@@ -109,8 +110,7 @@ std::shared_ptr<Network> make_network(const RunConfig& config, const SampleLayou
 Objective make_objective(const RunConfig& config) {
   const auto& training = config.training;
   const auto& loss = loss_entry(training.loss);
-  auto own = training.loss_own.has_value() ? training.loss_own : loss.defaults;
-  loss.complete(own);
+  const auto own = loss.completed(training.loss_own);
   Objective objective{loss.make(own), loss.make_for_validation(own)};
   objective.precision = training.precision;
   objective.device_norm = config.device.fused_norm;

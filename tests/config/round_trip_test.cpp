@@ -13,6 +13,7 @@
 #include "kolo/config/run_config.h"
 #include "kolo/data/augmentation.h"
 #include "kolo/data/nbody.h"
+#include "kolo/nn/loss.h"
 #include "kolo/nn/mlp.h"
 #include "settings/choice_reader.h"
 #include "settings/yaml/yaml.h"
