@@ -7,20 +7,11 @@
 
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
+#include "layout/rows.h"
 
 namespace kolo {
 
 namespace {
-
-// Of a number from 0 on.
-std::int64_t divide_up(std::int64_t number, std::int64_t divisor) {
-  return number / divisor + (number % divisor == 0 ? 0 : 1);
-}
-
-// From the first row that a window reads to one past its last.
-std::int64_t window_rows(const AxisLayer& layer) {
-  return checked_add(checked_multiply(layer.dilation, layer.kernel - 1), std::int64_t{1});
-}
 
 std::string describe(const AxisLayer& layer) {
   return fmt::format("a {}layer of kernel {}, stride {}, padding {}, dilation {}",

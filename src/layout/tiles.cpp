@@ -9,22 +9,11 @@
 
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
+#include "layout/rows.h"
 
 namespace kolo {
 
 namespace {
-
-std::int64_t divide_down(std::int64_t number, std::int64_t divisor) {
-  return number / divisor - (number % divisor < 0 ? 1 : 0);
-}
-
-std::int64_t divide_up(std::int64_t number, std::int64_t divisor) {
-  return -divide_down(-number, divisor);
-}
-
-std::int64_t window_rows(const AxisLayer& layer) {
-  return checked_add(checked_multiply(layer.dilation, layer.kernel - 1), std::int64_t{1});
-}
 
 // The inputs of a layer that outputs [begin, end) depend on.
 RowRange inputs_of(const AxisLayer& layer, const RowRange& outputs) {

@@ -14,8 +14,8 @@ namespace kolo {
 
 namespace {
 
-// What a column says of a point; empty: nothing.
-struct Measure {
+// Column of a study's table, and its text for a point; empty: nothing.
+struct PointColumn {
   std::string title;
   bool is_number;
   std::function<std::string(const StudyPoint&)> text;
@@ -31,13 +31,13 @@ std::string with_deviation(const std::string& value, const std::string& deviatio
   return deviation.empty() ? value : fmt::format("{} ± {}", value, deviation);
 }
 
-std::string epoch_time(const StudyPoint& point) {
+std::string epoch_text(const StudyPoint& point) {
   const auto& results = point.results;
   return with_deviation(text_or_nothing("{:.4g} s", results.epoch_seconds),
                         text_or_nothing("{:.2g}", results.epoch_seconds_deviation));
 }
 
-std::string throughput(const StudyPoint& point) {
+std::string throughput_text(const StudyPoint& point) {
   const auto& results = point.results;
   if (!std::isfinite(results.samples_per_second)) return {};
   const double deviation = results.samples_per_second_deviation;
@@ -45,7 +45,7 @@ std::string throughput(const StudyPoint& point) {
                         std::isfinite(deviation) ? format_rate(deviation) : "");
 }
 
-std::string state_of(const StudyPoint& point) {
+std::string state_text(const StudyPoint& point) {
   if (!point.problem.empty()) return fmt::format("{}: {}", state_name(point.state), point.problem);
   if (point.state == StudyPointState::submitted && !point.job.empty())
     return fmt::format("submitted as {}", point.job);
@@ -59,7 +59,7 @@ std::string memory_of(const StudyPoint& point, double bytes) {
   return format_bytes(static_cast<std::uint64_t>(bytes));
 }
 
-std::vector<Measure> measures(const StudyPoint& first) {
+std::vector<PointColumn> columns_of(const StudyPoint& first) {
   const auto result = [](const char* format, double StudyResults::*member, double factor) {
     return [=](const StudyPoint& point) {
       return text_or_nothing(format, factor * (point.results.*member));
@@ -75,8 +75,8 @@ std::vector<Measure> measures(const StudyPoint& first) {
        [](Point point) { return format_count(point.batch_size); }},
       {"lr scaling", false, [](Point point) { return point.lr_scaling; }, first.lr_scaling},
       {"warm-up", true, warmup, warmup(first)},
-      {"epoch", true, epoch_time},
-      {"samples/s", true, throughput},
+      {"epoch", true, epoch_text},
+      {"samples/s", true, throughput_text},
       {"efficiency", true,
        [](Point point) { return text_or_nothing("{:.1f} %", 100 * point.efficiency); }},
       {"accuracy", true, result("{:.2f} %", &StudyResults::val_accuracy, 100)},
@@ -88,7 +88,7 @@ std::vector<Measure> measures(const StudyPoint& first) {
       {"memory", true,
        [](Point point) { return memory_of(point, point.results.peak_memory_bytes); }},
       {"kept", true, [](Point point) { return memory_of(point, point.kept_bytes); }},
-      {"state", false, state_of, "done"}};
+      {"state", false, state_text, "done"}};
 }
 
 ResultsTable::Mark mark_of(StudyPointState state) {
@@ -135,14 +135,14 @@ ResultsTable study_results(const Study& study) {
   ResultsTable table{.title = "The study", .columns = {}, .rows = {}, .note = note_of(study)};
   for (const auto& point : study.points) table.rows.push_back({{}, -1, mark_of(point.state)});
   if (study.points.empty()) return table;
-  for (const auto& measure : measures(study.points.front())) {
+  for (const auto& column : columns_of(study.points.front())) {
     std::vector<std::string> texts;
-    for (const auto& point : study.points) texts.push_back(measure.text(point));
+    for (const auto& point : study.points) texts.push_back(column.text(point));
     const auto all_are = [&](const std::string& text) {
       return std::ranges::count(texts, text) == std::ssize(texts);
     };
-    if (all_are("") || all_are(measure.usual)) continue;
-    table.columns.push_back({measure.title, measure.is_number});
+    if (all_are("") || all_are(column.usual)) continue;
+    table.columns.push_back({column.title, column.is_number});
     for (std::size_t i = 0; i < texts.size(); ++i) table.rows[i].cells.push_back({texts[i]});
   }
   return table;

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "kolo/base/checked.h"
+#include "kolo/checkpoint/checkpoint_store.h"
 #include "kolo/checkpoint/shards.h"
 #include "kolo/config/factories.h"
 #include "kolo/observe/format.h"

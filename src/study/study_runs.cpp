@@ -76,9 +76,7 @@ std::vector<StudyPoint> runs_to_do(const Study& study) {
   std::set<std::string> seen;
   std::vector<StudyPoint> points;
   for (const StudyPoint& point : study.points) {
-    const bool is_done =
-        point.state == StudyPointState::done || point.state == StudyPointState::predicted;
-    if (!is_done && seen.insert(point.folder).second) points.push_back(point);
+    if (point.state != StudyPointState::done && seen.insert(point.folder).second) points.push_back(point);
   }
   return points;
 }

@@ -147,7 +147,8 @@ TEST_F(BenchProgram, ProfilesAStepOfTwoRanks) {
   EXPECT_EQ(collectives.points.front().bytes, 4096);
   for (const auto& point : collectives.points) EXPECT_GT(point.seconds, 0);
   EXPECT_EQ(collectives.messages.front().bytes, 4096);
-  EXPECT_GT(fit_messages(collectives.messages).bytes_per_second, 0);
+  EXPECT_GE(collectives.messages.size(), 3U);
+  for (const auto& message : collectives.messages) EXPECT_GT(message.seconds, 0);
 }
 
 TEST_F(BenchProgram, ProfilesAloneAndWithoutUpdatesByBucket) {

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "config/config_fixture.h"
+#include "kolo/nn/loss.h"
 #include "settings/choice_reader.h"
 
 namespace kolo {

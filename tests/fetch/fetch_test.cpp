@@ -194,8 +194,7 @@ class FetchArchive : public Fetch {
     const TemporaryFolder made;
     for (const auto& [path, content] : files) made.write(path, content);
     const auto end = testing::run_process(
-        {"sh", "-c", shell + " && tar -czf ../set.tar.gz * && mv ../set.tar.gz .",
-         made.path().string()},
+        {"sh", "-c", shell + " && tar -czf set.tar.gz *", made.path().string()},
         {.working_directory = made.path()});
     ASSERT_EQ(end.exit_code, 0) << end.errors;
     dataset.files.clear();

@@ -51,12 +51,6 @@ TEST(SweepPlan, KeysMayVaryTogether) {
                           ElementsAre("optimizer.name=adam", "optimizer.lr=0.001")));
 }
 
-TEST(SweepPlan, WhatIsSweptVariesEvenIfItHasOneValue) {
-  const auto space = parse_sweep_space({"a=1", "seed=3"}, {"seed"});
-  EXPECT_EQ(space.settings, (std::vector<std::string>{"a=1"}));
-  EXPECT_EQ(grid_of(space), (std::vector<std::vector<std::string>>{{"seed=3"}}));
-}
-
 TEST(SweepPlan, WhatIsWrongIsSaid) {
   const auto refused = [](const std::vector<std::string>& words, const auto& what) {
     EXPECT_THAT([&] { (void)grid(words); }, ThrowsMessage<InputError>(what)) << words.front();
