@@ -40,6 +40,7 @@ std::string message_of(const std::exception& error) {
   // LibTorch adds the place that threw, and addresses.
   for (const auto* const addresses : {"\nException raised from", "\nframe #0:"})
     text.resize(std::min(text.size(), text.find(addresses)));
+  while (text.ends_with('\n')) text.pop_back();
   return text;
 }
 
