@@ -23,6 +23,7 @@
 #include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/base/statistics.h"
+#include "kolo/checkpoint/checkpoint.h"
 #include "kolo/checkpoint/checkpoint_store.h"
 #include "kolo/checkpoint/checkpoint_writer.h"
 #include "kolo/checkpoint/snapshot_memory.h"

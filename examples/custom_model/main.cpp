@@ -6,6 +6,7 @@
 //   kolo report results/custom_model -o report.html
 #include <torch/torch.h>
 
+#include <kolo/nn/network.h>
 #include <kolo/run/run.h>
 
 // Two branches that see the image at different scales, joined for the decision.

@@ -15,6 +15,7 @@
 #include "checkpoint/step_folders.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
+#include "kolo/checkpoint/checkpoint.h"
 
 namespace kolo {
 
@@ -302,7 +303,7 @@ std::optional<CheckpointStore::Entry> CheckpointStore::best() const {
   return std::nullopt;
 }
 
-std::optional<CheckpointStore::Loaded> CheckpointStore::load_newest(
+std::optional<LoadedCheckpoint> CheckpointStore::load_newest(
     const std::function<void(const std::string&)>& warn, CheckpointReading reading) const {
   for (const auto& folder : step_folders(options_.folder)) {
     try {
@@ -315,14 +316,18 @@ std::optional<CheckpointStore::Loaded> CheckpointStore::load_newest(
   return std::nullopt;
 }
 
-CheckpointStore::Loaded CheckpointStore::load(const std::filesystem::path& path,
-                                              CheckpointReading reading) {
+bool CheckpointStore::holds_one(const std::function<void(const std::string&)>& warn) const {
+  return load_newest(warn, CheckpointReading::checked).has_value();
+}
+
+LoadedCheckpoint CheckpointStore::load(const std::filesystem::path& path,
+                                       CheckpointReading reading) {
   const auto folder = parse_folder(path);
   if (!folder) {
     throw Error(fmt::format("checkpoint: {} is not a checkpoint, expected a folder step-NNNNNNNN",
                             path.string()));
   }
-  Loaded loaded{path, folder->step, {}};
+  LoadedCheckpoint loaded{path, folder->step, {}};
   for (const auto& file : inspect(*folder).files) {
     if (file.name == state_file_name) {
       verify_checksum(path, file);

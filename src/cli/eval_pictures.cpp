@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <numeric>
 #include <optional>
 
@@ -26,48 +27,45 @@ std::string name_of_class(const RunEvaluation& evaluation, std::int64_t label) {
                                                : std::to_string(label);
 }
 
-std::vector<float> values_of(const torch::Tensor& tensor) {
-  const auto dense = tensor.contiguous();
-  const auto* const begin = dense.data_ptr<float>();
-  return {begin, begin + dense.numel()};
-}
-
-// A channel's plane, of a field in three dimensions the one through its middle. Undefined of less
-// than two dimensions.
-torch::Tensor plane_of(const torch::Tensor& field, std::int64_t channel) {
-  auto plane = field[channel];
-  while (plane.dim() > 2) plane = plane[plane.size(0) / 2];
-  return plane.dim() == 2 ? plane : torch::Tensor();
-}
-
-Panel panel_of(const torch::Tensor& plane, Panel::Scale scale) {
-  return {
-      .scale = scale, .rows = plane.size(0), .columns = plane.size(1), .values = values_of(plane)};
+// A channel's plane, of a field in three dimensions the one through its middle. None of fields of
+// less than two dimensions.
+std::optional<Panel> plane_of(const SampleNumbers& field, std::int64_t channel,
+                              Panel::Scale scale) {
+  if (field.shape.size() < 3) return std::nullopt;
+  const auto rows = field.shape[field.shape.size() - 2], columns = field.shape.back();
+  auto plane = channel;
+  for (std::size_t axis = 1; axis + 2 < field.shape.size(); ++axis)
+    plane = plane * field.shape[axis] + field.shape[axis] / 2;
+  const auto begin = field.values.begin() + plane * rows * columns;
+  return Panel{
+      .scale = scale, .rows = rows, .columns = columns, .values = {begin, begin + rows * columns}};
 }
 
 // Images have been shifted and scaled for the network; here the darkest value is black, the
 // brightest white.
-Panel panel_of_image(const torch::Tensor& image) {
-  const bool is_colour = image.size(0) == 3;
-  auto panel = panel_of(image[0], is_colour ? Panel::Scale::colour : Panel::Scale::grey);
-  if (is_colour) panel.values = values_of(image);
-  panel.low = image.min().item<double>();
-  panel.high = image.max().item<double>();
-  return panel;
+Panel panel_of_image(const SampleNumbers& image) {
+  const auto scale = image.shape[0] == 3 ? Panel::Scale::colour : Panel::Scale::grey;
+  const auto [low, high] = std::ranges::minmax(image.values);
+  return {.scale = scale,
+          .rows = image.shape[1],
+          .columns = image.shape[2],
+          .values = image.values,
+          .low = low,
+          .high = high};
 }
 
 std::optional<SamplePicture> picture_of_class(const RunEvaluation& evaluation,
                                               const SampleOutput& sample) {
-  if (sample.input.dim() != 3 || (sample.input.size(0) != 1 && sample.input.size(0) != 3))
-    return std::nullopt;
-  const auto taken_for = sample.output.argmax().item<std::int64_t>();
+  const auto& shape = sample.input.shape;
+  if (shape.size() != 3 || (shape[0] != 1 && shape[0] != 3)) return std::nullopt;
+  const auto largest = std::ranges::max_element(sample.output.values);
+  const auto taken_for = largest - sample.output.values.begin();
   const auto name = name_of_class(evaluation, taken_for);
   SamplePicture picture{.is_mistake = taken_for != sample.label,
                         .panels = {panel_of_image(sample.input)}};
-  picture.caption =
-      picture.is_mistake
-          ? fmt::format("{}, is {}", name, name_of_class(evaluation, sample.label))
-          : fmt::format("{} ({:.0f} %)", name, 100 * sample.output[taken_for].item<double>());
+  picture.caption = picture.is_mistake
+                        ? fmt::format("{}, is {}", name, name_of_class(evaluation, sample.label))
+                        : fmt::format("{} ({:.0f} %)", name, 100. * *largest);
   return picture;
 }
 
@@ -80,11 +78,14 @@ void add_row(SamplePicture& picture, const std::vector<Panel>& row) {
 
 // Between the values below and above which 1 % of them are: single cells of a cosmological box are
 // a thousand times as dense as the others.
-void scale_to(const torch::Tensor& plane, Panel& panel) {
-  const auto sorted = std::get<0>(plane.flatten().sort());
-  const auto last = sorted.size(0) - 1;
-  panel.low = sorted[last / 100].item<double>();
-  panel.high = sorted[last - last / 100].item<double>();
+void scale_to_most(Panel& panel) {
+  auto sorted = panel.values;
+  std::ranges::sort(sorted, [](float one, float other) {  // not a number is the largest
+    return one < other || (std::isnan(other) && !std::isnan(one));
+  });
+  const auto last = sorted.size() - 1;
+  panel.low = sorted[last / 100];
+  panel.high = sorted[last - last / 100];
 }
 
 // "density, temperature", or "channels 0 to 1".
@@ -93,23 +94,25 @@ std::string channels_of(const std::vector<std::string>& names, std::int64_t chan
   return channels == 1 ? "channel 0" : fmt::format("channels 0 to {}", channels - 1);
 }
 
-std::vector<Panel> row_of_input(const torch::Tensor& input) {
+std::vector<Panel> row_of_input(const SampleNumbers& input) {
   std::vector<Panel> row;
-  for (std::int64_t channel = 0; channel < input.size(0); ++channel) {
-    const auto plane = plane_of(input, channel);
-    if (!plane.defined()) return {};
-    row.push_back(panel_of(plane, Panel::Scale::field));
-    scale_to(plane, row.back());
+  for (std::int64_t channel = 0; channel < input.shape[0]; ++channel) {
+    auto plane = plane_of(input, channel, Panel::Scale::field);
+    if (!plane) return {};
+    scale_to_most(*plane);
+    row.push_back(*std::move(plane));
   }
   return row;
 }
 
 // Target, output and difference of a channel, of which the first two have one scale.
 std::array<Panel, 3> panels_of_channel(const SampleOutput& sample, std::int64_t channel) {
-  const auto target = plane_of(sample.target, channel), output = plane_of(sample.output, channel);
-  std::array panels{panel_of(target, Panel::Scale::field), panel_of(output, Panel::Scale::field),
-                    panel_of(output - target, Panel::Scale::difference)};
-  scale_to(target, panels[0]);
+  std::array panels{plane_of(sample.target, channel, Panel::Scale::field).value(),
+                    plane_of(sample.output, channel, Panel::Scale::field).value(),
+                    plane_of(sample.output, channel, Panel::Scale::difference).value()};
+  for (std::size_t i = 0; i < panels[2].values.size(); ++i)
+    panels[2].values[i] -= panels[0].values[i];
+  scale_to_most(panels[0]);
   panels[1].low = panels[0].low;
   panels[1].high = panels[0].high;
   const double most = panels[0].high - panels[0].low;
@@ -120,9 +123,9 @@ std::array<Panel, 3> panels_of_channel(const SampleOutput& sample, std::int64_t 
 
 std::optional<SamplePicture> picture_of_fields(const RunEvaluation& evaluation,
                                                const SampleOutput& sample) {
-  if (sample.target.dim() < 3 || sample.target.sizes() != sample.output.sizes())
+  if (sample.target.shape.size() < 3 || sample.target.shape != sample.output.shape)
     return std::nullopt;
-  const auto channels = sample.target.size(0);
+  const auto channels = sample.target.shape[0];
   const auto input = row_of_input(sample.input);
   SamplePicture picture;
   picture.panels_per_row =
@@ -137,7 +140,7 @@ std::optional<SamplePicture> picture_of_fields(const RunEvaluation& evaluation,
   picture.caption = fmt::format("Sample {}. Rows: ", sample.index);
   if (!input.empty())
     picture.caption +=
-        fmt::format("input ({}), ", channels_of(evaluation.input_names, sample.input.size(0)));
+        fmt::format("input ({}), ", channels_of(evaluation.input_names, sample.input.shape[0]));
   picture.caption += fmt::format("target, output, difference ({})",
                                  channels_of(evaluation.target_names, channels));
   return picture;

@@ -7,7 +7,7 @@
 #include "cli/options.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
-#include "kolo/parallel/timeline.h"
+#include "kolo/parallel/merge_timelines.h"
 #include "kolo/pictures/timeline_picture.h"
 #include "kolo/pictures/timeline_summary.h"
 #include "kolo/report/own_files.h"

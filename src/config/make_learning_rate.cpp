@@ -11,25 +11,21 @@ namespace kolo {
 
 namespace {
 
-Schedule make_schedule(const TrainingConfig& training, std::int64_t steps_per_epoch) {
+ScheduleRequest schedule_request(const TrainingConfig& training, std::int64_t steps_per_epoch) {
   const auto all_steps = checked_multiply(training.n_epochs, steps_per_epoch);
   ScheduleRequest request{std::min(all_steps, training.max_steps.value_or(all_steps)),
                           steps_per_epoch};
   for (const auto& interval : training.lr_schedule)
     request.intervals.push_back({interval.start_epoch, interval.end_epoch, interval.multiplier});
-  const auto& entry = schedule_entry(training.lr_decay);
-  auto own = training.lr_decay_own.has_value() ? training.lr_decay_own : entry.defaults;
-  entry.complete(own);
-  return entry.make(own, request);
+  return request;
 }
 
-// Of the base batch.
+}  // namespace
+
 std::int64_t base_steps_of(const RunConfig& config, int ranks, std::int64_t steps_per_epoch) {
   const double ratio = batch_ratio_of(config.training, ranks);
   return std::max<std::int64_t>(1, std::llround(static_cast<double>(steps_per_epoch) * ratio));
 }
-
-}  // namespace
 
 std::int64_t most_epochs(const RunConfig& config, int ranks) {
   const auto epochs = config.training.n_epochs;
@@ -38,37 +34,16 @@ std::int64_t most_epochs(const RunConfig& config, int ranks) {
   return checked_multiply(epochs, static_cast<std::int64_t>(std::ceil(ratio)));
 }
 
-std::optional<AdaScale> make_adascale(const RunConfig& config, int ranks,
-                                      std::int64_t steps_per_epoch) {
-  if (config.optimizer.lr_scaling != Scaling::adascale) return std::nullopt;
-  const auto& training = config.training;
-  const double ratio = batch_ratio_of(training, ranks);
-  if (ranks == 1 && ratio != 1) {
-    refuse_setting(config, "optimizer.lr_scaling",
-                   fmt::format("adascale compares the gradients of ranks, and there is one, whose "
-                               "batch is {:g} times training.base_batch_size; use two ranks or "
-                               "more, or that batch",
-                               ratio));
-  }
-  const auto whole = checked_multiply<std::int64_t>(batch_size_of(training, ranks), ranks);
-  return AdaScale{static_cast<double>(whole) / ratio, base_steps_of(config, ranks, steps_per_epoch),
-                  training.n_epochs};
-}
-
 LearningRate make_learning_rate(const RunConfig& config, int ranks, std::int64_t steps_per_epoch) {
   const auto& training = config.training;
   if (config.optimizer.lr_scaling == Scaling::adascale)
     steps_per_epoch = base_steps_of(config, ranks, steps_per_epoch);
-  const auto warmup_steps = training.lr_warmup_epochs > 0
-                                ? warmup_steps_of(training.lr_warmup_epochs, steps_per_epoch)
-                                : training.lr_warmup_steps;
-  return LearningRate({.base_rate = config.optimizer.lr.value(),
-                       .scaling = config.optimizer.lr_scaling,
-                       .batch_ratio = batch_ratio_of(training, ranks),
-                       .warmup_steps = warmup_steps,
-                       .warmup_from = training.lr_warmup_from,
-                       .schedule = make_schedule(training, steps_per_epoch),
-                       .warmup_only_when_scaled = training.lr_warmup_when == WarmupWhen::scaled});
+  RateRequest request{.batch_ratio = batch_ratio_of(training, ranks),
+                      .warmup_only_when_scaled = training.lr_warmup_when == WarmupWhen::scaled,
+                      .schedule = schedule_request(training, steps_per_epoch)};
+  if (training.lr_warmup_epochs > 0)
+    request.warmup_steps = warmup_steps_of(training.lr_warmup_epochs, steps_per_epoch);
+  return make_learning_rate(config.optimizer, training, request);
 }
 
 }  // namespace kolo

@@ -11,7 +11,10 @@
 #include "kolo/base/error.h"
 #include "kolo/base/generators.h"
 #include "kolo/base/random.h"
+#include "kolo/nn/loss.h"
+#include "kolo/nn/models.h"
 #include "kolo/optim/catalogue.h"
+#include "kolo/train/objective.h"
 
 namespace kolo {
 
@@ -107,8 +110,7 @@ std::shared_ptr<Network> make_network(const RunConfig& config, const SampleLayou
 Objective make_objective(const RunConfig& config) {
   const auto& training = config.training;
   const auto& loss = loss_entry(training.loss);
-  auto own = training.loss_own.has_value() ? training.loss_own : loss.defaults;
-  loss.complete(own);
+  const auto own = loss.completed(training.loss_own);
   Objective objective{loss.make(own), loss.make_for_validation(own)};
   objective.precision = training.precision;
   objective.device_norm = config.device.fused_norm;
@@ -120,30 +122,9 @@ Objective make_objective(const RunConfig& config) {
   return objective;
 }
 
-double l2_of(const RunConfig& config, const ModelCatalogue& models) {
-  const auto& model = config.model;
-  if (!model.l2) {
-    if (config.optimizer.weight_decay > 0) return 0;
-    return at_setting(config, "model.name", [&] { return models.find(model.name).l2; });
-  }
-  if (*model.l2 > 0 && config.optimizer.weight_decay > 0) {
-    refuse_setting(config, "model.l2",
-                   fmt::format("{}, and optimizer.weight_decay is {}: both keep the weights small; "
-                               "give one",
-                               *model.l2, config.optimizer.weight_decay));
-  }
-  return *model.l2;
-}
-
 std::unique_ptr<FlatOptimizer> make_optimizer(const RunConfig& config,
                                               const ModelCatalogue& models) {
   return make_optimizer(config.optimizer, decay_of(config, l2_of(config, models)));
-}
-
-std::string describe_optimizer(const OptimizerConfig& config) {
-  const auto optimizer = completed(config);
-  const auto remark = optimizer_entry(optimizer.name).remark(optimizer.own);
-  return remark.empty() ? optimizer.name : fmt::format("{} ({})", optimizer.name, remark);
 }
 
 }  // namespace kolo

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kolo/config/run_config.h"
+#include "kolo/nn/loss.h"
 #include "optim/optimizer_schema.h"
 #include "settings/choice_reader.h"
 
@@ -73,13 +74,10 @@ void visit(Field& field, TrainingConfig& training) {
   field("n_epochs", training.n_epochs, positive.up_to(most_of_a_kind));
   field("max_steps", training.max_steps, positive, Unset{"as many as n_epochs has"});
   field("lr_warmup_epochs", training.lr_warmup_epochs, not_negative.up_to(most_of_a_kind));
-  field("lr_warmup_steps", training.lr_warmup_steps, not_negative);
-  field("lr_warmup_from", training.lr_warmup_from,
-        NumberRule{" from 0 to 1", [](long double x) { return x >= 0 && x <= 1; }});
+  visit_warmup(field, training);
   field("lr_warmup_when", training.lr_warmup_when, AnyName{});
   field("lr_schedule", training.lr_schedule);
-  field(choice_of(training.lr_decay, training.lr_decay_own, built_in_schedules(), "lr_decay",
-                  Presence::optional));
+  visit_decay(field, training);
   field(choice_of(training.loss, training.loss_own, built_in_losses(), "loss", Presence::optional));
   field("metrics", training.metrics, AnyName{});
   field("mixup_alpha", training.mixup_alpha, not_negative.up_to(1000));

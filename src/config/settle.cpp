@@ -109,8 +109,7 @@ double batch_ratio_of(const TrainingConfig& training, int ranks) {
 namespace {
 
 void fill_own(OwnSettings& own, const ChoiceEntry& entry) {
-  if (!own.has_value()) own = entry.defaults;
-  entry.complete(own);
+  own = entry.completed(std::move(own));
 }
 
 void fill_model(ModelConfig& model, const ModelEntry& entry, double weight_decay) {

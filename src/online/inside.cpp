@@ -92,8 +92,7 @@ TensorsLoss loss_of(const OnlineConfig& config, const OnlineParts& parts) {
   if (parts.loss) return parts.loss;
   if (!training.loss_file.empty()) return make_torchscript_loss(training.loss_file);
   const auto& entry = loss_entry(training.loss);
-  return as_tensors_loss(
-      entry.make(training.loss_own.has_value() ? training.loss_own : entry.defaults));
+  return as_tensors_loss(entry.make(entry.completed(training.loss_own)));
 }
 
 }  // namespace

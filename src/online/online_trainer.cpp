@@ -21,19 +21,6 @@ namespace kolo::online {
 
 namespace {
 
-LearningRate learning_rate_of(const OnlineConfig& config, int ranks) {
-  const auto& training = config.training;
-  const auto& entry = schedule_entry(training.lr_decay);
-  auto own = training.lr_decay_own.has_value() ? training.lr_decay_own : entry.defaults;
-  entry.complete(own);
-  return LearningRate({.base_rate = config.optimizer.lr.value(),
-                       .scaling = config.optimizer.lr_scaling,
-                       .batch_ratio = static_cast<double>(ranks),
-                       .warmup_steps = training.lr_warmup_steps,
-                       .warmup_from = training.lr_warmup_from,
-                       .schedule = entry.make(own, {training.max_steps.value_or(1), 0})});
-}
-
 TrainingStepOptions step_options(const OnlineConfig& config) {
   TrainingStepOptions options;
   options.sharing.enabled = config.optimizer.shared_step;
@@ -64,7 +51,10 @@ OnlineTrainer::OnlineTrainer(const Communicator& ranks, std::shared_ptr<TensorsN
       seed_(config.seed),
       stops_(config.training.non_finite == OnlineNonFinite::stop),
       max_steps_(config.training.max_steps),
-      learning_rate_(learning_rate_of(config, ranks.size())),
+      learning_rate_(
+          make_learning_rate(config.optimizer, config.training,
+                             {.batch_ratio = static_cast<double>(ranks.size()),
+                              .schedule = {.total_steps = config.training.max_steps.value_or(1)}})),
       step_(ranks, network_, make_optimizer(config.optimizer, decay_of(config.optimizer)),
             step_options(config)) {
   progress_.loss = std::numeric_limits<double>::quiet_NaN();

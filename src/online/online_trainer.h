@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "kolo/checkpoint/checkpoint.h"
 #include "kolo/checkpoint/checkpoint_store.h"
 #include "kolo/comm/communicator.h"
 #include "kolo/nn/tensors_loss.h"

@@ -7,6 +7,7 @@
 
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
+#include "kolo/checkpoint/checkpoint.h"
 #include "kolo/checkpoint/checkpoint_store.h"
 #include "kolo/parallel/checks.h"
 #include "kolo/parallel/object_collectives.h"

@@ -40,11 +40,8 @@ void visit(Field& field, OnlineTrainingConfig& training) {
   field("apart", training.apart, AnyBool{});
   field("clip_norm", training.clip_norm, not_negative);
   field("non_finite", training.non_finite, AnyName{});
-  field("lr_warmup_steps", training.lr_warmup_steps, not_negative);
-  field("lr_warmup_from", training.lr_warmup_from,
-        NumberRule{" from 0 to 1", [](long double x) { return x >= 0 && x <= 1; }});
-  field(choice_of(training.lr_decay, training.lr_decay_own, built_in_schedules(), "lr_decay",
-                  Presence::optional));
+  visit_warmup(field, training);
+  visit_decay(field, training);
   field("max_steps", training.max_steps, positive, Unset{"no end"});
   field("log_every", training.log_every, not_negative);
 }

@@ -3,7 +3,7 @@
 #include "kolo/optim/catalogue.h"
 #include "settings/choice_reader.h"
 
-// The keys of an optimizer's section, for all rooms that read one.
+// The keys of optimizers and of learning rates, for all rooms that read them.
 namespace kolo {
 
 template <typename Field>
@@ -17,6 +17,19 @@ void visit(Field& field, OptimizerConfig& optimizer) {
   field("shared_step", optimizer.shared_step, AnyBool{});
   field("shared_parameters", optimizer.shared_parameters, AnyBool{});
   field("sharded", optimizer.sharded, AnyBool{});
+}
+
+template <typename Field>
+void visit_warmup(Field& field, RateSettings& rates) {
+  field("lr_warmup_steps", rates.lr_warmup_steps, not_negative);
+  field("lr_warmup_from", rates.lr_warmup_from,
+        NumberRule{" from 0 to 1", [](long double x) { return x >= 0 && x <= 1; }});
+}
+
+template <typename Field>
+void visit_decay(Field& field, RateSettings& rates) {
+  field(choice_of(rates.lr_decay, rates.lr_decay_own, built_in_schedules(), "lr_decay",
+                  Presence::optional));
 }
 
 }  // namespace kolo

@@ -4,8 +4,9 @@
 #include <array>
 #include <filesystem>
 
-#include <ATen/Context.h>
 #include <dlfcn.h>
+
+#include "run/run_device.h"
 
 namespace kolo {
 
@@ -56,7 +57,7 @@ BlasLibrary loaded_blas() {
     const auto whole = std::filesystem::canonical(info.dli_fname, error);
     library.path = error ? info.dli_fname : whole.string();
   }
-  library.is_mkl = at::hasMKL();
+  library.is_mkl = libtorch_facts().has_mkl;
   library.core = call_for_text("openblas_get_corename");
   library.version = call_for_text("openblas_get_config");
   return library;

@@ -3,17 +3,15 @@
 #include <algorithm>
 #include <span>
 
-#include "kolo/base/machine.h"
+#include "kolo/base/checked.h"
+#include "kolo/config/factories.h"
 #include "kolo/data/box_files.h"
-#include "kolo/launch/launch_environment.h"
+#include "kolo/data/loader.h"
+#include "kolo/nn/network.h"
 #include "kolo/observe/progress.h"
 #include "kolo/train/objective.h"
 #include "launch/terminal.h"
-#include "run/load_data.h"
-#include "run/prepared_run.h"
 #include "run/rank_guard.h"
-#include "run/rank_job.h"
-#include "run/run_device.h"
 #include "run/trained_run.h"
 #include "run/work_share.h"
 
@@ -21,35 +19,8 @@ namespace kolo {
 
 namespace {
 
-namespace fs = std::filesystem;
-
-struct PreparedEvaluation {
-  RunConfig config;
-  Datasets datasets;
-  std::shared_ptr<const Dataset> dataset;
-  std::shared_ptr<Network> network;
-  Objective objective;
-  fs::path checkpoint;  // of rank 0, which looks for it and reads it
-};
-
-// The data is read as in validation: whole, in order, never varied (make_datasets).
-PreparedEvaluation prepare(const EvaluationRequest& request, const TrainedRun& subject,
-                           const RunConfig& config, const RunParts& parts,
-                           const RankPreparation& as) {
-  const bool is_root = as.rank == 0;
-  PreparedEvaluation prepared{.config = config};
-  if (is_root) prepared.checkpoint = find_checkpoint(subject, request.checkpoint);
-  require_device(config);
-  if (!wants_gpu(config.device)) require_precision(config.training.precision);
-  const DataReading reading{
-      .looks_at_files = is_root, .varies = false, .loads_later = true, .survey = as.survey};
-  prepared.datasets =
-      parts.datasets ? parts.datasets(config, reading) : make_datasets(config, reading);
-  const auto& datasets = prepared.datasets;
-  prepared.dataset = request.split == "training" ? datasets.training : datasets.validation;
-  prepared.network = make_network(config, prepared.dataset->layout(), parts.models);
-  prepared.objective = parts.objective ? parts.objective(config) : make_objective(config);
-  return prepared;
+const std::shared_ptr<const Dataset>& split_of(const Datasets& datasets, const std::string& split) {
+  return split == "training" ? datasets.training : datasets.validation;
 }
 
 // Ranks share samples as they did in training, where they can; otherwise each has whole ones.
@@ -63,13 +34,12 @@ RunConfig with_layout_for(RunConfig config, int ranks) {
 }
 
 // Collective.
-MetricSums measure(const Communicator& communicator, const PreparedEvaluation& prepared,
+MetricSums measure(const Communicator& communicator, const TrainedModel& trained,
                    const WorkShare& share, const Objective& objective, const RunOptions& options,
                    RunEvaluation& result) {
-  const auto parts = share_datasets(share, prepared.datasets, prepared.config.data.bad_samples);
-  const auto loader = make_validation_loader(
-      prepared.config, result.split == "training" ? parts.training : parts.validation,
-      share.replica, share.replicas);
+  const auto parts = share_datasets(share, trained.datasets, trained.config.data.bad_samples);
+  const auto loader = make_validation_loader(trained.config, split_of(parts, result.split),
+                                             share.replica, share.replicas);
   EvaluationProgress progress;
   std::optional<ProgressBar> bar;
   if (communicator.rank() == 0 && options.console == nullptr) {
@@ -79,119 +49,105 @@ MetricSums measure(const Communicator& communicator, const PreparedEvaluation& p
     progress = [&](std::int64_t done, std::int64_t) { bar->update(done, {}); };
   }
   const auto sums = once_begun([&] {
-    return evaluate(communicator, *prepared.network, objective, *loader,
+    return evaluate(communicator, *trained.network, objective, *loader,
                     result.matrix ? &*result.matrix : nullptr, progress);
   });
   if (bar) bar->clear();
   return sums;
 }
 
-SampleOutput compute_sample(const PreparedEvaluation& prepared, const torch::Device& device,
-                            std::int64_t index) {
-  const auto& layout = prepared.dataset->layout();
-  SampleOutput sample{.index = index, .input = torch::empty(layout.input_shape)};
-  const bool has_classes = layout.classes > 0;
-  if (!has_classes) sample.target = torch::empty(layout.target_shape);
-  const auto numbers = [](torch::Tensor& tensor) {
-    return tensor.defined()
-               ? std::span(tensor.data_ptr<float>(), static_cast<std::size_t>(tensor.numel()))
-               : std::span<float>();
+SampleOutput compute_sample(const TrainedModel& trained, const Dataset& dataset,
+                            const torch::Device& device, std::int64_t index) {
+  const auto& layout = dataset.layout();
+  SampleOutput sample{.index = index};
+  const auto make_room = [](SampleNumbers& numbers, const std::vector<std::int64_t>& shape) {
+    numbers.shape = shape;
+    numbers.values.resize(
+        static_cast<std::size_t>(checked_product(std::span<const std::int64_t>(shape))));
   };
-  prepared.dataset->read(
+  make_room(sample.input, layout.input_shape);
+  const bool has_classes = layout.classes > 0;
+  if (!has_classes) make_room(sample.target, layout.target_shape);
+  dataset.read(
       index, 0,
-      {numbers(sample.input), has_classes ? std::span(&sample.label, 1) : std::span<std::int64_t>(),
-       numbers(sample.target)});
-  const auto batch = sample.input.unsqueeze(0).to(device);
+      {sample.input.values, has_classes ? std::span(&sample.label, 1) : std::span<std::int64_t>(),
+       sample.target.values});
+  const auto input = torch::from_blob(sample.input.values.data(), sample.input.shape);
+  const auto batch = input.unsqueeze(0).to(device);
   auto output =
-      forward_for_validation(prepared.objective, *prepared.network, batch)[0].to(torch::kFloat);
+      forward_for_validation(*trained.objective, *trained.network, batch)[0].to(torch::kFloat);
   if (has_classes) output = output.softmax(0);
-  sample.output = output.to(torch::kCPU).contiguous();
+  output = output.to(torch::kCPU).contiguous();
+  const auto* const begin = output.data_ptr<float>();
+  sample.output = {output.sizes().vec(), {begin, begin + output.numel()}};
   return sample;
 }
 
 // By one rank's whole network.
-std::vector<SampleOutput> compute_samples(const PreparedEvaluation& prepared,
+std::vector<SampleOutput> compute_samples(const TrainedModel& trained, const Dataset& dataset,
                                           const torch::Device& device, std::int64_t count) {
   const torch::NoGradGuard no_gradient;
-  prepared.network->eval();
+  trained.network->eval();
   std::vector<SampleOutput> samples;
-  const auto size = prepared.dataset->size();
+  const auto size = dataset.size();
   const auto taken = std::min(count, size);
   for (std::int64_t i = 0; i < taken; ++i)
-    samples.push_back(compute_sample(prepared, device, i * size / taken));
+    samples.push_back(compute_sample(trained, dataset, device, i * size / taken));
   return samples;
 }
 
 // Collective.
-RunEvaluation evaluate_checkpoint(const EvaluationRequest& request,
-                                  const PreparedEvaluation& prepared,
+RunEvaluation evaluate_checkpoint(const EvaluationRequest& request, TrainedModel& trained,
                                   const Communicator& communicator, const RunOptions& options) {
-  RunEvaluation result{.model = prepared.config.model.name,
-                       .checkpoint = prepared.checkpoint.string(),
+  const auto& dataset = *split_of(trained.datasets, request.split);
+  const auto device = load_trained_network(communicator, trained);
+  RunEvaluation result{.model = trained.config.model.name,
+                       .checkpoint = trained.checkpoint.string(),
                        .split = request.split,
+                       .step = trained.step,
+                       .epoch = trained.epoch,
                        .ranks = communicator.size(),
-                       .class_names = prepared.datasets.class_names};
-  if (prepared.config.data.name == "nbody") {
+                       .class_names = trained.datasets.class_names};
+  if (trained.config.data.name == "nbody") {
     result.input_names = channel_names(BoxField::nbody);
     result.target_names = channel_names(BoxField::hydro);
   }
-  const auto classes = prepared.dataset->layout().classes;
+  const auto classes = dataset.layout().classes;
   if (classes > 0) result.matrix.emplace(classes);
-  TrainedPoint point;
-  const auto device = load_trained_network(communicator, prepared.checkpoint,
-                                           prepared.config.device, *prepared.network, point);
   if (communicator.rank() == 0 && request.samples > 0)
-    result.samples = compute_samples(prepared, device, request.samples);
-  result.step = point.step;
-  result.epoch = point.epoch;
-  const auto share =
-      share_work(with_layout_for(prepared.config, communicator.size()), communicator);
-  share_network(share, prepared.datasets, *prepared.network);
-  auto objective = prepared.objective;
-  share_objective(share, prepared.datasets, objective);
+    result.samples = compute_samples(trained, dataset, device, request.samples);
+  const auto share = share_work(with_layout_for(trained.config, communicator.size()), communicator);
+  share_network(share, trained.datasets, *trained.network);
+  auto objective = *trained.objective;
+  share_objective(share, trained.datasets, objective);
   if (classes > 5) objective.top = 5;
   result.top = objective.top;
-  result.sums = measure(communicator, prepared, share, objective, options, result);
+  result.sums = measure(communicator, trained, share, objective, options, result);
   return result;
+}
+
+TrainedJob job_of(const EvaluationRequest& request) {
+  return {.command = "eval",
+          .path = request.path,
+          .checkpoint = request.checkpoint,
+          .overrides = request.overrides};
 }
 
 }  // namespace
 
 RunConfig check_evaluation(const EvaluationRequest& request, const RunParts& parts) {
-  const auto subject = find_trained_run("eval", request.path);
-  auto config = load_trained_config(subject, request.overrides, parts.models);
-  (void)prepare(request, subject, config, parts, {});
-  return config;
+  return check_trained(job_of(request), parts);
 }
 
 int evaluate_run(const EvaluationRequest& request,
                  const std::function<void(const RunEvaluation&)>& report, const RunParts& parts,
                  const RunOptions& options) {
-  const auto environment = detect_launch_environment();
-  keep_freed_memory();
-  TrainedRun subject;
-  RunConfig config;
-  std::optional<PreparedEvaluation> prepared;
-  RankJob job;
-  job.communicator = options.communicator;
-  job.configure = [&] {
-    subject = find_trained_run("eval", request.path);
-    config = load_trained_config(subject, request.overrides, parts.models);
-    set_threads(config.device, environment);
-    return config.communication;
-  };
-  job.survey = [&] { return survey_data(config, parts); };
-  job.prepare = [&](const RankPreparation& as) {
-    prepared = prepare(request, subject, config, parts, as);
-    return facts_of(config, prepared->datasets);
-  };
-  job.load = [&](const Communicator& communicator) { load_data(communicator, prepared->datasets); };
-  job.run = [&](const Communicator& communicator) {
-    const auto result = evaluate_checkpoint(request, *prepared, communicator, options);
+  auto job = job_of(request);
+  job.work = [&](TrainedModel& trained, const Communicator& communicator) {
+    const auto result = evaluate_checkpoint(request, trained, communicator, options);
     if (communicator.rank() == 0) report(result);
-    return 0;
   };
-  return run_rank_job(environment, job);
+  return run_trained(job, parts, options);
 }
 
 }  // namespace kolo

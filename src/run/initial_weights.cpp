@@ -9,9 +9,11 @@
 
 #include "config/settle.h"
 #include "kolo/base/error.h"
+#include "kolo/checkpoint/checkpoint.h"
 #include "kolo/checkpoint/checkpoint_store.h"
 #include "kolo/checkpoint/module_tensors.h"
 #include "kolo/parallel/broadcast_state.h"
+#include "run/load_checkpoint.h"
 #include "run/resume.h"
 #include "run/trained_run.h"
 #include "run/weights_source.h"

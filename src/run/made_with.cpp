@@ -4,14 +4,13 @@
 #include <sstream>
 #include <vector>
 
-#include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <torch/version.h>
 
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
-#include "kolo/nn/convolution.h"
+#include "kolo/nn/onednn.h"
+#include "run/run_device.h"
 
 namespace kolo {
 
@@ -57,10 +56,11 @@ std::string processor_name(const std::string& cpuinfo) {
 }
 
 nlohmann::json made_with_here() {
+  const auto libtorch = libtorch_facts();
   return {{"processor", processor_name(cpuinfo())},
-          {"threads per rank", std::to_string(at::get_num_threads())},
+          {"threads per rank", std::to_string(libtorch.threads)},
           {"kolo", KOLO_VERSION},
-          {"LibTorch", TORCH_VERSION},
+          {"LibTorch", libtorch.version},
           {"oneDNN", onednn_description()}};
 }
 

@@ -9,8 +9,12 @@
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
+#include "kolo/nn/network.h"
 #include "kolo/nn/stage_summary.h"
 #include "kolo/observe/format.h"
+#include "kolo/parallel/timeline.h"
+#include "kolo/train/objective.h"
+#include "kolo/train/pipelined_network.h"
 #include "run/run_device.h"
 
 namespace kolo {

@@ -7,12 +7,17 @@
 
 #include "kolo/config/derived_settings.h"
 #include "kolo/layout/stage_cut.h"
-#include "kolo/parallel/timeline.h"
-#include "kolo/train/pipelined_network.h"
 #include "run/work_share.h"
+
+namespace c10 {
+struct Device;
+}
 
 // How the ranks of a run share a network, as `parallel.pipeline` says.
 namespace kolo {
+
+class PipelinedNetwork;
+class Timeline;
 
 // InputError where the network has too few stages for the pipeline, or none though it is to be
 // recomputed, or a replica's batch can't be cut in so many micro-batches: it says what would fit.
@@ -47,6 +52,6 @@ struct PipelineCut {
 // This rank's part, on its device. The network may go afterwards. Collective.
 [[nodiscard]] std::shared_ptr<PipelinedNetwork> make_pipeline(
     const RunConfig& config, const DeviceMesh& mesh, const PipelineCut& cut, const Network& network,
-    const Objective& objective, const torch::Device& device, const Timeline& timeline);
+    const Objective& objective, const c10::Device& device, const Timeline& timeline);
 
 }  // namespace kolo

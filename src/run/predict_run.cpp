@@ -11,16 +11,14 @@
 #include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
-#include "kolo/launch/launch_environment.h"
+#include "kolo/nn/network.h"
 #include "kolo/observe/progress.h"
 #include "kolo/parallel/device_memory.h"
 #include "kolo/parallel/object_collectives.h"
+#include "kolo/train/objective.h"
 #include "launch/terminal.h"
 #include "run/box_prediction.h"
-#include "run/prepared_run.h"
 #include "run/rank_guard.h"
-#include "run/rank_job.h"
-#include "run/run_device.h"
 #include "run/trained_run.h"
 
 namespace kolo {
@@ -29,15 +27,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Everything that can be wrong on the user's side.
 struct PreparedPrediction {
-  RunConfig config;
-  Datasets samples;  // of the run's shapes: its data is not read
-  std::shared_ptr<Network> network;
-  Objective objective;
   std::unique_ptr<BoxFile> box;
-  std::optional<AxisReach> reach;
-  fs::path checkpoint;  // of rank 0, which looks for it and reads it
+  std::optional<AxisReach> reach;  // none: the network doesn't tell
 };
 
 void require_fields_of_boxes(const RunConfig& config, const SampleLayout& layout) {
@@ -63,26 +55,26 @@ std::string multiples_near(std::int64_t length, std::int64_t multiple) {
   return below == 0 ? fmt::to_string(multiple) : fmt::format("{} or {}", below, below + multiple);
 }
 
-void require_multiples(const PredictionRequest& request, const PreparedPrediction& prepared) {
+void require_multiples(const PredictionRequest& request, const std::string& model,
+                       const PreparedPrediction& prepared) {
   const auto size = prepared.box->size();
   if (!prepared.reach) {
     if (!request.tile || *request.tile >= size) return;
     throw InputError(
         fmt::format("predict: --tile {}, but {} doesn't tell how far its outputs see, so it takes "
                     "the box whole; leave --tile out",
-                    *request.tile, prepared.config.model.name));
+                    *request.tile, model));
   }
   const auto multiple = prepared.reach->multiple;
   if (size % multiple != 0) {
     throw InputError(fmt::format(
         "predict: {} has {}^3 cells, but {} works on multiples of {} cells per edge: {} would fit",
-        request.input.string(), size, prepared.config.model.name, multiple,
-        multiples_near(size, multiple)));
+        request.input.string(), size, model, multiple, multiples_near(size, multiple)));
   }
   if (request.tile && *request.tile % multiple != 0) {
-    throw InputError(fmt::format(
-        "predict: --tile {}, but {} works on multiples of {} cells per edge; use {}", *request.tile,
-        prepared.config.model.name, multiple, multiples_near(*request.tile, multiple)));
+    throw InputError(
+        fmt::format("predict: --tile {}, but {} works on multiples of {} cells per edge; use {}",
+                    *request.tile, model, multiple, multiples_near(*request.tile, multiple)));
   }
 }
 
@@ -108,32 +100,15 @@ void require_output(const PredictionRequest& request, const BoxFile& box) {
   if (!request.replaces) refuse("it is there already; --force replaces it");
 }
 
-PreparedPrediction prepare(const PredictionRequest& request, const TrainedRun& trained,
-                           const RunConfig& config, const RunParts& parts, bool is_root) {
-  PreparedPrediction prepared{.config = config};
-  if (is_root) prepared.checkpoint = find_checkpoint(trained, request.checkpoint);
-  auto computing = config;
-  computing.data.own = {};  // what the run's data needs of a device does not count
-  require_device(computing);
-  if (!wants_gpu(config.device)) require_precision(config.training.precision);
-  prepared.samples = parts.datasets
-                         ? parts.datasets(config, {.looks_at_files = false, .varies = false})
-                         : make_synthetic_datasets(config, 1);
-  const auto& layout = prepared.samples.training->layout();
-  require_fields_of_boxes(config, layout);
-  prepared.network = make_network(config, layout, parts.models);
-  prepared.objective = parts.objective ? parts.objective(config) : make_objective(config);
-  prepared.reach = reach_of(*prepared.network);
-  prepared.box = std::make_unique<BoxFile>(request.input, BoxFields::nbody);
-  require_multiples(request, prepared);
+// Everything that can be wrong on the user's side with the box.
+PreparedPrediction prepare(const PredictionRequest& request, const TrainedModel& trained,
+                           bool is_root) {
+  require_fields_of_boxes(trained.config, trained.datasets.training->layout());
+  PreparedPrediction prepared{std::make_unique<BoxFile>(request.input, BoxFields::nbody),
+                              reach_of(*trained.network)};
+  require_multiples(request, trained.config.model.name, prepared);
   if (is_root) require_output(request, *prepared.box);
   return prepared;
-}
-
-std::vector<RankFact> facts_of(const PreparedPrediction& prepared) {
-  auto facts = facts_of(prepared.config, prepared.samples);
-  facts.push_back({"the box's cells per edge", fmt::to_string(prepared.box->size())});
-  return facts;
 }
 
 // What gives the gas its attributes; empty where the box has none.
@@ -217,23 +192,18 @@ std::array<std::int64_t, 3> largest_of(const std::vector<Tile>& tiles) {
   return {largest->read[0].size(), largest->read[1].size(), largest->read[2].size()};
 }
 
-// What the job is about, before anything is predicted; the network is trained afterwards.
-// Collective.
-RunPrediction begin(const PredictionRequest& request, const PreparedPrediction& prepared,
-                    const Communicator& communicator, torch::Device& device) {
-  TrainedPoint point;
-  device = load_trained_network(communicator, prepared.checkpoint, prepared.config.device,
-                                *prepared.network, point);
-  const auto size = prepared.box->size();
+// The job, before anything is predicted.
+RunPrediction prediction_of(const PredictionRequest& request, const TrainedModel& trained,
+                            std::int64_t size, int ranks) {
   const std::array shape{hydro_channels, size, size, size,
                          static_cast<std::int64_t>(sizeof(float))};
-  return {.model = prepared.config.model.name,
-          .checkpoint = prepared.checkpoint.string(),
+  return {.model = trained.config.model.name,
+          .checkpoint = trained.checkpoint.string(),
           .input = request.input.string(),
           .output = request.output.string(),
-          .step = point.step,
-          .epoch = point.epoch,
-          .ranks = communicator.size(),
+          .step = trained.step,
+          .epoch = trained.epoch,
+          .ranks = ranks,
           .size = size,
           .bytes = checked_product(std::span<const std::int64_t>(shape))};
 }
@@ -245,9 +215,9 @@ std::int64_t peak_memory(const torch::Device& device) {
 }
 
 // Collective.
-void predict_box(const PreparedPrediction& prepared, const TilePredictor& predictor,
-                 const TileRequest& wanted, const Communicator& communicator,
-                 const RunOptions& options, RunPrediction& result) {
+void predict_box(const TilePredictor& predictor, const TileRequest& wanted,
+                 const Communicator& communicator, const RunOptions& options,
+                 RunPrediction& result) {
   const auto tiles = plan_tiles(communicator, predictor.device, wanted);
   result.tiles = narrow<std::int64_t>(tiles.size());
   result.largest_tile = largest_of(tiles);
@@ -256,7 +226,7 @@ void predict_box(const PreparedPrediction& prepared, const TilePredictor& predic
   const Stopwatch watch;
   std::optional<HydroFile> file;
   if (communicator.rank() == 0)
-    file.emplace(result.output, result.size, attributes_of(*prepared.box));
+    file.emplace(result.output, result.size, attributes_of(predictor.box));
   const auto place = share_place(communicator, file);
   TileBar bar(communicator, options, mine.size());
   predict_tiles(predictor, place, tiles, mine, bar);
@@ -273,52 +243,49 @@ void predict_box(const PreparedPrediction& prepared, const TilePredictor& predic
 
 // Collective.
 RunPrediction predict_on_rank(const PredictionRequest& request, const PreparedPrediction& prepared,
-                              const Communicator& communicator, const RunOptions& options) {
-  TileRequest wanted{prepared.box->size(), prepared.reach, request.tile};
+                              TrainedModel& trained, const Communicator& communicator,
+                              const RunOptions& options) {
+  const auto size = prepared.box->size();
+  TileRequest wanted{size, prepared.reach, request.tile};
   if (wanted.reach && !wanted.core)
-    wanted.bytes_per_cell = bytes_per_cell(*prepared.network, nbody_channels, *wanted.reach);
-  torch::Device device = torch::kCPU;
-  auto result = begin(request, prepared, communicator, device);
-  const TilePredictor predictor{*prepared.box, *prepared.network, prepared.objective, device};
-  once_begun([&] { predict_box(prepared, predictor, wanted, communicator, options, result); });
+    wanted.bytes_per_cell = bytes_per_cell(*trained.network, nbody_channels, *wanted.reach);
+  const auto device = load_trained_network(communicator, trained);
+  auto result = prediction_of(request, trained, size, communicator.size());
+  const TilePredictor predictor{*prepared.box, *trained.network, *trained.objective, device};
+  once_begun([&] { predict_box(predictor, wanted, communicator, options, result); });
   return result;
+}
+
+// `prepared`: filled in when the job is prepared.
+TrainedJob job_of(const PredictionRequest& request, PreparedPrediction& prepared) {
+  return {.command = "predict",
+          .path = request.run,
+          .checkpoint = request.checkpoint,
+          .overrides = request.overrides,
+          .reads_data = false,
+          .prepare = [&](const TrainedModel& trained, bool is_root) -> std::vector<RankFact> {
+            prepared = prepare(request, trained, is_root);
+            return {{"the box's cells per edge", fmt::to_string(prepared.box->size())}};
+          }};
 }
 
 }  // namespace
 
 RunConfig check_prediction(const PredictionRequest& request, const RunParts& parts) {
-  const auto trained = find_trained_run("predict", request.run);
-  auto config = load_trained_config(trained, request.overrides, parts.models);
-  (void)prepare(request, trained, config, parts, true);
-  return config;
+  PreparedPrediction prepared;
+  return check_trained(job_of(request, prepared), parts);
 }
 
 int predict_run(const PredictionRequest& request,
                 const std::function<void(const RunPrediction&)>& report, const RunParts& parts,
                 const RunOptions& options) {
-  const auto environment = detect_launch_environment();
-  keep_freed_memory();
-  TrainedRun trained;
-  RunConfig config;
-  std::optional<PreparedPrediction> prepared;
-  RankJob job;
-  job.communicator = options.communicator;
-  job.configure = [&] {
-    trained = find_trained_run("predict", request.run);
-    config = load_trained_config(trained, request.overrides, parts.models);
-    set_threads(config.device, environment);
-    return config.communication;
-  };
-  job.prepare = [&](const RankPreparation& as) {
-    prepared = prepare(request, trained, config, parts, as.rank == 0);
-    return facts_of(*prepared);
-  };
-  job.run = [&](const Communicator& communicator) {
-    const auto result = predict_on_rank(request, *prepared, communicator, options);
+  PreparedPrediction prepared;
+  auto job = job_of(request, prepared);
+  job.work = [&](TrainedModel& trained, const Communicator& communicator) {
+    const auto result = predict_on_rank(request, prepared, trained, communicator, options);
     if (communicator.rank() == 0) report(result);
-    return 0;
   };
-  return run_rank_job(environment, job);
+  return run_trained(job, parts, options);
 }
 
 }  // namespace kolo

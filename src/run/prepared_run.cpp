@@ -4,18 +4,22 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <torch/version.h>
 
 #include "config/settle.h"
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
-#include "kolo/checkpoint/checkpoint_store.h"
+#include "kolo/config/factories.h"
 #include "kolo/config/run_config.h"
+#include "kolo/data/loader.h"
 #include "kolo/launch/launch_environment.h"
+#include "kolo/nn/network.h"
 #include "kolo/observe/history.h"
 #include "kolo/parallel/sync_batch_norm.h"
+#include "kolo/train/objective.h"
+#include "kolo/train/trainer.h"
 #include "nn/unused_parameters.h"
 #include "run/initial_weights.h"
+#include "run/load_checkpoint.h"
 #include "run/made_with.h"
 #include "run/norm_batches.h"
 #include "run/pipeline_share.h"
@@ -29,7 +33,7 @@ namespace kolo {
 namespace {
 
 // Records in `run` what resuming from this checkpoint changes.
-void go_on_from(const CheckpointStore::Loaded& loaded, PreparedRun& run, const RunOptions& options,
+void go_on_from(const LoadedCheckpoint& loaded, PreparedRun& run, const RunOptions& options,
                 int ranks) {
   require_matching_checkpoint(loaded.content, *run.network, *run.optimizer);
   run.resumed = resume_point(loaded);
@@ -45,7 +49,8 @@ void go_on_from(const CheckpointStore::Loaded& loaded, PreparedRun& run, const R
 PreparedRun make_parts(const RunConfig& config, const RunParts& parts, const DataReading& reading) {
   PreparedRun run{config, {config.output_dir}, parts.models};
   run.datasets = parts.datasets ? parts.datasets(config, reading) : make_datasets(config, reading);
-  run.objective = parts.objective ? parts.objective(config) : make_objective(config);
+  run.objective = std::make_shared<Objective>(parts.objective ? parts.objective(config)
+                                                              : make_objective(config));
   run.optimizer = parts.optimizer ? parts.optimizer(config) : make_optimizer(config, parts.models);
   run.network = make_network(config, run.datasets.training->layout(), parts.models);
   return run;
@@ -101,12 +106,13 @@ void require_images_to_view(const RunConfig& config, const Datasets& datasets) {
 
 }  // namespace
 
-CheckpointStore::Loaded load_resumed(PreparedRun& run, const RunOptions& options, int ranks,
-                                     std::vector<std::string>& warnings) {
-  auto loaded = load_chosen(run.folder, *options.resume,
-                            [&](const std::string& warning) { warnings.push_back(warning); });
-  if (loaded.path != run.resumed->checkpoint) {
-    go_on_from(loaded, run, options, ranks);
+std::shared_ptr<LoadedCheckpoint> load_resumed(PreparedRun& run, const RunOptions& options,
+                                               int ranks, std::vector<std::string>& warnings) {
+  const auto warn = [&](const std::string& warning) { warnings.push_back(warning); };
+  auto loaded = std::make_shared<LoadedCheckpoint>(
+      load_chosen(run.folder, *options.resume, warn, CheckpointReading::whole));
+  if (loaded->path != run.resumed->checkpoint) {
+    go_on_from(*loaded, run, options, ranks);
     require_strict_resume(run, ranks, made_with_here());
   }
   return loaded;
@@ -187,7 +193,7 @@ std::string survey_data(const RunConfig& config, const RunParts& parts) {
 
 std::vector<RankFact> facts_of(const RunConfig& config, const Datasets& datasets) {
   std::vector<RankFact> facts = {{"kolo's version", KOLO_VERSION},
-                                 {"LibTorch's version", TORCH_VERSION}};
+                                 {"LibTorch's version", libtorch_facts().version}};
   add_settings(facts, config);
   add_dataset(facts, "training", *datasets.training);
   add_dataset(facts, "validation", *datasets.validation);

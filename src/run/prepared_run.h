@@ -6,14 +6,24 @@
 #include <string>
 #include <vector>
 
-#include "kolo/config/factories.h"
+#include "kolo/config/run_config.h"
+#include "kolo/data/catalogue.h"
+#include "kolo/optim/flat_optimizer.h"
 #include "kolo/run/run.h"
 #include "run/rank_job.h"
 #include "run/resume.h"
 #include "run/run_folder.h"
 
+namespace torch::nn {
+class Module;
+}
+
 // What a run is made of, before it begins.
 namespace kolo {
+
+class Network;
+struct LoadedCheckpoint;
+struct Objective;
 
 // Everything a run needs that can be wrong on the user's side, made and checked before anything is
 // written or any rank is started.
@@ -23,7 +33,7 @@ struct PreparedRun {
   ModelCatalogue models;
   Datasets datasets;
   std::shared_ptr<Network> network;
-  Objective objective;
+  std::shared_ptr<Objective> objective;
   std::unique_ptr<FlatOptimizer> optimizer;
   std::int64_t steps_of_epoch = 0;
   // Of rank 0, which looks for all at what there is to go on with.
@@ -61,8 +71,9 @@ void require_batch_norms_to_synchronize(const ModelConfig& config, torch::nn::Mo
 
 // The whole checkpoint that the run goes on from, which is another one than was chosen by its
 // headers where that turns out to be damaged. Adds to `warnings` what was passed over. For a rank.
-[[nodiscard]] CheckpointStore::Loaded load_resumed(PreparedRun& run, const RunOptions& options,
-                                                   int ranks, std::vector<std::string>& warnings);
+[[nodiscard]] std::shared_ptr<LoadedCheckpoint> load_resumed(PreparedRun& run,
+                                                             const RunOptions& options, int ranks,
+                                                             std::vector<std::string>& warnings);
 
 // What the ranks of a run must have alike: the program, each setting of the configuration but for
 // the places that data are read from, which may differ between nodes, and what was found there: how

@@ -5,7 +5,6 @@
 #include <new>
 #include <thread>
 
-#include <c10/util/Exception.h>
 #include <fmt/format.h>
 
 #include "base/file_failure.h"
@@ -34,14 +33,14 @@ int exit_status_of(const std::exception& error) {
 std::string message_of(const std::exception& error) {
   if (const auto* const of_files = dynamic_cast<const std::filesystem::filesystem_error*>(&error))
     return describe(*of_files);
-  const auto* const of_torch = dynamic_cast<const c10::Error*>(&error);
-  std::string text = of_torch == nullptr ? error.what() : of_torch->what_without_backtrace();
+  std::string text = error.what();
   const bool wants_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
                             text.find("can't allocate memory") != std::string::npos;
   if (wants_memory) return "there is not enough memory for what was asked for";
-  // Where torch::Error has become another exception on its way.
+  // LibTorch adds the place that threw, and addresses.
   for (const auto* const addresses : {"\nException raised from", "\nframe #0:"})
     text.resize(std::min(text.size(), text.find(addresses)));
+  while (text.ends_with('\n')) text.pop_back();
   return text;
 }
 

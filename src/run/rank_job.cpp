@@ -1,16 +1,15 @@
 #include "run/rank_job.h"
 
-#include <cstdlib>
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <exception>
 #include <map>
 #include <memory>
 #include <optional>
 
-#include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -28,8 +27,8 @@ namespace kolo {
 
 namespace {
 
-// Memory of GPUs is never handed to MPI. Where modules of a site ask Cray MPICH to take it, MPI_Init
-// ends programs that aren't linked with its GPU library.
+// Memory of GPUs is never handed to MPI. Where modules of a site ask Cray MPICH to take it,
+// MPI_Init ends programs that aren't linked with its GPU library.
 void leave_gpu_memory_to_kolo() {
   const char* const kept = std::getenv("KOLO_MPICH_GPU");
   if (std::getenv("MPICH_GPU_SUPPORT_ENABLED") != nullptr && !(kept != nullptr && *kept == '1'))

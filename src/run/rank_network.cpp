@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "kolo/parallel/sync_batch_norm.h"
+#include "kolo/train/objective.h"
 #include "run/run_device.h"
 
 namespace kolo {

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -10,33 +9,16 @@
 
 #include <nlohmann/json.hpp>
 
-#include "kolo/checkpoint/checkpoint_store.h"
 #include "kolo/config/run_config.h"
 #include "run/run_folder.h"
 
-// Which checkpoint a run goes on from, and what is different then.
+// Where a run goes on from a checkpoint, and what is different then.
 namespace kolo {
 
 // What --resume says when it says nothing.
 inline constexpr std::string_view newest_checkpoint = "newest";
 
-// The folder of the checkpoint that `choice` names: "best", a step of `folder`, or the folder of
-// any checkpoint. InputError when there is none: it names those that are there.
-[[nodiscard]] std::filesystem::path find_checkpoint(const RunFolder& folder,
-                                                    const std::string& choice);
-
-// That folder's checkpoint, read. InputError when it is damaged.
-[[nodiscard]] CheckpointStore::Loaded load_named(const std::filesystem::path& path,
-                                                 CheckpointReading reading);
-
-// The same, or the "newest" that isn't damaged, read. InputError when there is none, or the one
-// that was named is damaged. `warn` is told of damaged ones that are passed over.
-[[nodiscard]] CheckpointStore::Loaded load_chosen(
-    const RunFolder& folder, const std::string& choice,
-    const std::function<void(const std::string&)>& warn,
-    CheckpointReading reading = CheckpointReading::whole);
-
-// Where that leads.
+// Where a run goes on.
 struct ResumePoint {
   std::filesystem::path checkpoint;
   std::int64_t step = 0;      // done, as are
@@ -52,9 +34,6 @@ struct ResumePoint {
   // Whether it is one of `folder`'s own.
   [[nodiscard]] bool is_in(const RunFolder& folder) const;
 };
-
-// Error: the state is not one of kolo's.
-[[nodiscard]] ResumePoint resume_point(const CheckpointStore::Loaded& loaded);
 
 // What is different where a run goes on.
 struct ResumeChanges {

@@ -12,6 +12,7 @@
 #include "kolo/config/factories.h"
 #include "kolo/observe/format.h"
 #include "kolo/parallel/object_collectives.h"
+#include "kolo/train/trainer.h"
 
 namespace kolo {
 

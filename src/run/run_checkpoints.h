@@ -7,7 +7,7 @@
 #include "kolo/checkpoint/checkpoint_store.h"
 #include "kolo/comm/communicator.h"
 #include "kolo/config/run_config.h"
-#include "kolo/train/recorders.h"
+#include "kolo/train/checkpoint_observer.h"
 #include "kolo/train/trainer.h"
 #include "kolo/train/trainer_snapshots.h"
 #include "run/run_folder.h"

@@ -7,6 +7,7 @@
 #include <ATen/Parallel.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
+#include <torch/version.h>
 
 #include "base/openmp.h"
 #include "config/settle.h"
@@ -18,6 +19,10 @@
 #include "run/blas.h"
 
 namespace kolo {
+
+LibTorchFacts libtorch_facts() {
+  return {TORCH_VERSION, at::get_num_threads(), at::hasMKL()};
+}
 
 void set_threads(const DeviceConfig& device, const LaunchEnvironment& environment) {
   const int cores = detect_cpu_limits().cores();

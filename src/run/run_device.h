@@ -2,17 +2,30 @@
 
 #include <functional>
 #include <optional>
-
-#include <torch/nn/module.h>
-#include <torch/types.h>
+#include <string>
 
 #include "kolo/comm/communicator.h"
 #include "kolo/config/run_config.h"
 #include "kolo/launch/launch_environment.h"
 #include "kolo/parallel/device_usage.h"
 
+namespace c10 {
+struct Device;
+}
+namespace torch::nn {
+class Module;
+}
+
 // Where a run's ranks compute.
 namespace kolo {
+
+// LibTorch as this process has it.
+struct LibTorchFacts {
+  std::string version;   // "2.1.0"
+  int threads = 1;       // that an operation is computed by
+  bool has_mkl = false;  // MKL is inside
+};
+[[nodiscard]] LibTorchFacts libtorch_facts();
 
 // LibTorch's: as many as the launcher keeps CPUs for each rank, or else a rank's share of the
 // cores, unless the configuration or OMP_NUM_THREADS (which kolo's own launching sets) say
@@ -26,16 +39,16 @@ void require_device(const RunConfig& config);
 [[nodiscard]] bool wants_gpu(const DeviceConfig& device);
 
 // This rank's device, with LibTorch's switches as configured. Collective.
-[[nodiscard]] torch::Device start_device(const DeviceConfig& device,
-                                         const Communicator& communicator);
+[[nodiscard]] c10::Device start_device(const DeviceConfig& device,
+                                       const Communicator& communicator);
 
 // What this rank's device takes and does, from now on: as TrainerOptions::device_usage wants it.
 // Empty where no rank's device tells, as the host does not. Collective.
 [[nodiscard]] std::function<std::optional<DeviceUsage>()> follow_device(
-    const Communicator& communicator, const torch::Device& device);
+    const Communicator& communicator, const c10::Device& device);
 
 // Takes the network there, before a trainer is made of it.
 void move_network(torch::nn::Module& network, const DeviceConfig& config,
-                  const torch::Device& device);
+                  const c10::Device& device);
 
 }  // namespace kolo

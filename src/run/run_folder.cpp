@@ -155,8 +155,7 @@ bool RunFolder::holds_a_run() const {
 }
 
 bool RunFolder::holds_checkpoint(const std::function<void(const std::string&)>& problems) const {
-  return fs::is_directory(checkpoints()) &&
-         checkpoint_store().load_newest(problems, CheckpointReading::checked).has_value();
+  return fs::is_directory(checkpoints()) && checkpoint_store().holds_one(problems);
 }
 
 bool RunFolder::holds_step_folder() const {

@@ -9,12 +9,15 @@
 #include "config/settle.h"
 #include "kolo/base/file.h"
 #include "kolo/base/machine.h"
-#include "kolo/checkpoint/checkpoint_store.h"
+#include "kolo/checkpoint/checkpoint.h"
+#include "kolo/config/derived_settings.h"
 #include "kolo/launch/launch_environment.h"
-#include "kolo/nn/convolution.h"
+#include "kolo/nn/network.h"
+#include "kolo/nn/onednn.h"
 #include "kolo/observe/format.h"
 #include "kolo/optim/catalogue.h"
 #include "kolo/parallel/device_memory.h"
+#include "kolo/train/trainer.h"
 #include "run/made_with.h"
 #include "run/pipeline_share.h"
 #include "run/run_device.h"
@@ -177,7 +180,7 @@ void log_model(RunLog& log, const PreparedRun& run, const ModelSummary& summary,
   }
 }
 
-void log_resume(RunLog& log, const PreparedRun& run, const CheckpointStore::Loaded& from) {
+void log_resume(RunLog& log, const PreparedRun& run, const LoadedCheckpoint& from) {
   log.info("resuming from {}", from.path.string());
   if (!run.changes.of_steps.empty()) log.info("{}", run.changes.of_steps);
   if (!run.changes.settings.empty()) {

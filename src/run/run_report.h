@@ -27,7 +27,7 @@ void log_model(RunLog& log, const PreparedRun& run, const ModelSummary& summary,
                const RunOptions& options);
 
 // Where it goes on, and what is different from now on.
-void log_resume(RunLog& log, const PreparedRun& run, const CheckpointStore::Loaded& from);
+void log_resume(RunLog& log, const PreparedRun& run, const LoadedCheckpoint& from);
 
 // Who has stopped the run at this state; empty: not known.
 [[nodiscard]] std::string stopped_by(const RunContext& context, const TrainState& state);

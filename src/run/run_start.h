@@ -1,10 +1,10 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "kolo/checkpoint/checkpoint_store.h"
 #include "kolo/comm/communicator.h"
 #include "kolo/run/run.h"
 #include "run/prepared_run.h"
@@ -12,10 +12,12 @@
 
 namespace kolo {
 
+struct LoadedCheckpoint;
+
 // Rank 0's findings before anything is written; empty on the others.
 struct RunStart {
   std::optional<RunLock> lock;
-  std::optional<CheckpointStore::Loaded> from;  // checkpoint that the run resumes from
+  std::shared_ptr<LoadedCheckpoint> from;  // checkpoint that the run resumes from
   std::vector<std::string> warnings;
 };
 

@@ -11,13 +11,17 @@
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/comm/communicator.h"
+#include "kolo/config/factories.h"
+#include "kolo/data/loader.h"
 #include "kolo/nn/models.h"
 #include "kolo/nn/network.h"
 #include "kolo/optim/learning_rate.h"
 #include "kolo/parallel/timeline.h"
+#include "kolo/train/objective.h"
 #include "kolo/train/trainer.h"
 #include "run/first_samples.h"
 #include "run/initial_weights.h"
+#include "run/load_checkpoint.h"
 #include "run/made_with.h"
 #include "run/rank_guard.h"
 #include "run/rank_network.h"
@@ -199,13 +203,13 @@ void RankTraining::make_network() {
   share_text_ = describe_work_share(config_, run_.datasets, *run_.network, communicator_.size());
   network_ = make_rank_network(
       {config_, run_.datasets, share_, communicator_, device_.value(), timeline_.value()},
-      std::exchange(run_.network, nullptr), run_.objective);
+      std::exchange(run_.network, nullptr), *run_.objective);
 }
 
 void RankTraining::make_trainer() {
   trainer_ = kolo::make_trainer(
       communicator_, network_,
-      {run_.objective, std::move(run_.optimizer), rate_.value(), *training_, *validation_},
+      {*run_.objective, std::move(run_.optimizer), rate_.value(), *training_, *validation_},
       trainer_options());
   if (!config_.checkpoint.enabled) return;
   checkpoints_.emplace(config_, run_.folder, share_, communicator_, *trainer_);

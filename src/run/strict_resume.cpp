@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "run/made_with.h"
+#include "run/prepared_run.h"
 
 namespace kolo {
 

@@ -3,10 +3,17 @@
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
+#include "kolo/base/machine.h"
 #include "kolo/checkpoint/checkpoint_store.h"
+#include "kolo/config/factories.h"
+#include "kolo/launch/launch_environment.h"
+#include "kolo/nn/network.h"
 #include "kolo/parallel/broadcast_state.h"
+#include "kolo/train/objective.h"
 #include "kolo/train/trainer.h"
-#include "run/resume.h"
+#include "run/load_checkpoint.h"
+#include "run/load_data.h"
+#include "run/prepared_run.h"
 #include "run/run_device.h"
 
 namespace kolo {
@@ -35,23 +42,96 @@ fs::path find_checkpoint(const TrainedRun& trained, const std::string& choice) {
   return find_checkpoint(trained.run, is_newest ? std::string(newest_checkpoint) : choice);
 }
 
-RunConfig load_trained_config(const TrainedRun& trained, const std::vector<std::string>& overrides,
-                              const ModelCatalogue& models) {
-  ConfigSource source{trained.run.config(), std::nullopt, overrides};
+namespace {
+
+RunConfig config_of(const TrainedRun& trained, const TrainedJob& job,
+                    const ModelCatalogue& models) {
+  ConfigSource source{trained.run.config(), std::nullopt, job.overrides};
   source.is_record = true;
   return load_run_config(source, models);
 }
 
-torch::Device load_trained_network(const Communicator& communicator, const fs::path& checkpoint,
-                                   const DeviceConfig& config, Network& network,
-                                   TrainedPoint& point) {
-  if (communicator.rank() == 0) {
-    const auto loaded = load_named(checkpoint, CheckpointReading::whole);
-    load_network(loaded.content, network);
-    point = {loaded.step, loaded.content.state.value("epoch", std::int64_t{0})};
+// Needs of the run's data count where it is read.
+void require_device_for(const TrainedJob& job, RunConfig config) {
+  if (!job.reads_data) config.data.own = {};
+  require_device(config);
+  if (!wants_gpu(config.device)) require_precision(config.training.precision);
+}
+
+// As in validation: whole, in order, never varied.
+Datasets datasets_of(const TrainedJob& job, const RunConfig& config, const RunParts& parts,
+                     const RankPreparation& as) {
+  if (!job.reads_data && !parts.datasets) return make_synthetic_datasets(config, 1);
+  const DataReading reading{.looks_at_files = job.reads_data && as.rank == 0,
+                            .varies = false,
+                            .loads_later = job.reads_data,
+                            .survey = as.survey};
+  return parts.datasets ? parts.datasets(config, reading) : make_datasets(config, reading);
+}
+
+TrainedModel prepare_trained(const TrainedJob& job, const TrainedRun& trained,
+                             const RunConfig& config, const RunParts& parts,
+                             const RankPreparation& as) {
+  TrainedModel model{.config = config};
+  if (as.rank == 0) model.checkpoint = find_checkpoint(trained, job.checkpoint);
+  require_device_for(job, config);
+  model.datasets = datasets_of(job, config, parts, as);
+  model.network = make_network(config, model.datasets.training->layout(), parts.models);
+  model.objective = std::make_shared<Objective>(parts.objective ? parts.objective(config)
+                                                                : make_objective(config));
+  return model;
+}
+
+}  // namespace
+
+int run_trained(const TrainedJob& job, const RunParts& parts, const RunOptions& options) {
+  const auto environment = detect_launch_environment();
+  keep_freed_memory();
+  TrainedRun trained;
+  RunConfig config;
+  std::optional<TrainedModel> model;
+  RankJob of_rank;
+  of_rank.communicator = options.communicator;
+  of_rank.configure = [&] {
+    trained = find_trained_run(job.command, job.path);
+    config = config_of(trained, job, parts.models);
+    set_threads(config.device, environment);
+    return config.communication;
+  };
+  of_rank.prepare = [&](const RankPreparation& as) {
+    model = prepare_trained(job, trained, config, parts, as);
+    auto facts = facts_of(config, model->datasets);
+    for (auto& fact : job.prepare(*model, as.rank == 0)) facts.push_back(std::move(fact));
+    return facts;
+  };
+  if (job.reads_data) {
+    of_rank.survey = [&] { return survey_data(config, parts); };
+    of_rank.load = [&](const Communicator& ranks) { load_data(ranks, model->datasets); };
   }
-  const auto device = start_device(config, communicator);
-  move_network(network, config, device);
+  of_rank.run = [&](const Communicator& communicator) {
+    job.work(*model, communicator);
+    return 0;
+  };
+  return run_rank_job(environment, of_rank);
+}
+
+RunConfig check_trained(const TrainedJob& job, const RunParts& parts) {
+  const auto trained = find_trained_run(job.command, job.path);
+  auto config = config_of(trained, job, parts.models);
+  (void)job.prepare(prepare_trained(job, trained, config, parts, {}), true);
+  return config;
+}
+
+torch::Device load_trained_network(const Communicator& communicator, TrainedModel& model) {
+  auto& network = *model.network;
+  if (communicator.rank() == 0) {
+    const auto loaded = load_named(model.checkpoint, CheckpointReading::whole);
+    load_network(loaded.content, network);
+    model.step = loaded.step;
+    model.epoch = loaded.content.state.value("epoch", std::int64_t{0});
+  }
+  const auto device = start_device(model.config.device, communicator);
+  move_network(network, model.config.device, device);
   broadcast_parameters(communicator, network);
   broadcast_buffers(communicator, network);
   return device;

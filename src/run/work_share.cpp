@@ -8,8 +8,11 @@
 
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
+#include "kolo/config/factories.h"
 #include "kolo/layout/virtual_ranks.h"
+#include "kolo/nn/network.h"
 #include "kolo/parallel/spatial_part.h"
+#include "kolo/train/objective.h"
 #include "kolo/train/spatial_partition.h"
 
 namespace kolo {
@@ -79,6 +82,10 @@ void require_work_share(const RunConfig& config, const Datasets& datasets, const
                         int ranks) {
   (void)mesh_of(config, ranks);
   (void)sample_cut_of(config, datasets, network);
+}
+
+std::vector<FieldLayer> field_layers_of(const RunConfig& config, const SampleLayout& layout) {
+  return make_network(config, layout)->field_layers();
 }
 
 std::optional<SpatialNetworkPlan> sample_cut_of(const RunConfig& config, const Datasets& datasets,

@@ -13,6 +13,9 @@
 // How the ranks of a run share its work, as the section `parallel` of its configuration says.
 namespace kolo {
 
+class Network;
+struct Objective;
+
 // This rank's share.
 struct WorkShare {
   std::optional<DeviceMesh> mesh;  // none where each rank is a replica of its own
@@ -29,6 +32,11 @@ struct WorkShare {
 // fit. Before anything starts, and without communication.
 void require_work_share(const RunConfig& config, const Datasets& datasets, const Network& network,
                         int ranks);
+
+// Layers of the configured network, by which samples of this layout are cut; empty where it makes
+// no fields.
+[[nodiscard]] std::vector<FieldLayer> field_layers_of(const RunConfig& config,
+                                                      const SampleLayout& layout);
 
 // How ranks share each sample; none where each has samples of its own. The same errors.
 [[nodiscard]] std::optional<SpatialNetworkPlan> sample_cut_of(const RunConfig& config,

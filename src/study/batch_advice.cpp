@@ -9,8 +9,8 @@
 #include "kolo/config/derived_settings.h"
 #include "kolo/observe/format.h"
 #include "kolo/observe/history.h"
-#include "kolo/parallel/gradient_noise.h"
 #include "kolo/report/results_table.h"
+#include "kolo/study/scale_study.h"
 #include "run/run_folder.h"
 #include "study/study_folder.h"
 
@@ -76,6 +76,17 @@ ResultsTable table_of(double scale, const StudyPoint& point, double rate, bool d
 }
 
 }  // namespace
+
+BatchAdvice advise_batch(double batch, double noise_scale, double measured_batch) {
+  if (!(batch > 0 && measured_batch > 0 && noise_scale >= 0)) {
+    throw Error(fmt::format("study: no advice for batches of {} and {} and a noise scale of {}",
+                            batch, measured_batch, noise_scale));
+  }
+  // Of an infinite scale the limits: a rate in proportion to the batch.
+  if (std::isinf(noise_scale)) return {batch, noise_scale, 1, batch / measured_batch};
+  const double steps = 1 + noise_scale / batch;
+  return {batch, steps, 1 + batch / noise_scale, (1 + noise_scale / measured_batch) / steps};
+}
 
 std::string batch_advice(const ScaledStudy& scaled, const StudyRequest& request) {
   const auto* const measured = measured_point(scaled.study);

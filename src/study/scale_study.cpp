@@ -14,7 +14,8 @@
 #include "kolo/observe/format.h"
 #include "kolo/observe/history.h"
 #include "kolo/report/report.h"
-#include "run/run_training.h"
+#include "run/prepared_run.h"
+#include "run/work_share.h"
 #include "study/study_folder.h"
 
 namespace kolo {
@@ -207,7 +208,7 @@ void require_nothing_else_shared(const RunConfig& base) {
 SharedSamples shared_samples(const RunConfig& base) {
   require_nothing_else_shared(base);
   const auto layout = make_datasets(base, {.loads_later = true}).training->layout();
-  SharedSamples samples{make_network(base, layout)->field_layers(),
+  SharedSamples samples{field_layers_of(base, layout),
                         {layout.input_shape.begin() + 1, layout.input_shape.end()}};
   if (samples.layers.empty()) {
     refuse_setting(base, "model.name",

@@ -13,6 +13,7 @@
 #include "kolo/base/machine.h"
 #include "kolo/base/text.h"
 #include "kolo/launch/launch_environment.h"
+#include "kolo/nn/loss.h"
 #include "kolo/parallel/initialize.h"
 #include "run/prepared_run.h"
 #include "run/run_device.h"
@@ -100,8 +101,9 @@ class TrialChecks {
   void require_metric(const PreparedRun& run) {
     if (run.datasets.validation->size() == 0)
       throw InputError("there is no validation data to compare trials by; see data.n_valid");
-    has_accuracy_ = has_accuracy_ && run.objective.counts_correct;
-    if (request_.metric == "val_accuracy" && !run.objective.counts_correct)
+    const bool counts_correct = loss_entry(run.config.training.loss).has_classes;
+    has_accuracy_ = has_accuracy_ && counts_correct;
+    if (request_.metric == "val_accuracy" && !counts_correct)
       throw InputError("--metric val_accuracy: this training has none; use val_loss");
   }
 

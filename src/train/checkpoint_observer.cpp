@@ -1,4 +1,4 @@
-#include "kolo/train/recorders.h"
+#include "kolo/train/checkpoint_observer.h"
 
 #include <utility>
 

@@ -80,31 +80,6 @@ MetricSums with_replaced(std::span<const double> numbers) {
   return sums;
 }
 
-// Into `matrix`, where there is one, go the counts of all ranks.
-std::optional<MetricSums> evaluate_network(const Communicator& communicator, Network& network,
-                                           const Objective& objective, Loader& loader,
-                                           ConfusionMatrix* matrix,
-                                           const std::function<bool()>& stop_requested,
-                                           const EvaluationProgress& progress) {
-  std::optional<ConfusionMatrix> mine;
-  if (matrix != nullptr) mine.emplace(matrix->classes());
-  const auto sums_of = [&](const Batch& batch) {
-    const torch::Tensor outputs = forward_for_validation(objective, network, batch.input);
-    if (mine) mine->add(outputs, batch.target);
-    return validation_sums(objective, outputs, batch.target);
-  };
-  const auto sums = evaluate_batches(communicator, network, loader,
-                                     {.sums_of = sums_of,
-                                      .stop_requested = stop_requested,
-                                      .progress = progress,
-                                      .weight_of_bad_sample = 1. / objective.share.ranks});
-  if (sums && mine) {
-    communicator.all_reduce(mine->counts(), ReduceOp::sum, {.name = "confusion matrix"});
-    matrix->merge(*mine);
-  }
-  return sums;
-}
-
 }  // namespace
 
 torch::Tensor validation_sums(const Objective& objective, const torch::Tensor& outputs,
@@ -163,17 +138,23 @@ std::optional<MetricSums> evaluate_batches(const Communicator& communicator,
 
 MetricSums evaluate(const Communicator& communicator, Network& network, const Objective& objective,
                     Loader& loader, ConfusionMatrix* matrix, const EvaluationProgress& progress) {
-  return evaluate_network(communicator, network, objective, loader, matrix, {}, progress).value();
-}
-
-std::optional<MetricSums> evaluate_unless_stopped(const Communicator& communicator,
-                                                  Network& network, const Objective& objective,
-                                                  Loader& loader,
-                                                  const std::function<bool()>& stop_requested,
-                                                  ConfusionMatrix* matrix,
-                                                  const EvaluationProgress& progress) {
-  return evaluate_network(communicator, network, objective, loader, matrix, stop_requested,
-                          progress);
+  std::optional<ConfusionMatrix> mine;
+  if (matrix != nullptr) mine.emplace(matrix->classes());
+  const auto sums_of = [&](const Batch& batch) {
+    const torch::Tensor outputs = forward_for_validation(objective, network, batch.input);
+    if (mine) mine->add(outputs, batch.target);
+    return validation_sums(objective, outputs, batch.target);
+  };
+  const auto sums = evaluate_batches(communicator, network, loader,
+                                     {.sums_of = sums_of,
+                                      .progress = progress,
+                                      .weight_of_bad_sample = 1. / objective.share.ranks})
+                        .value();
+  if (mine) {
+    communicator.all_reduce(mine->counts(), ReduceOp::sum, {.name = "confusion matrix"});
+    matrix->merge(*mine);
+  }
+  return sums;
 }
 
 }  // namespace kolo

@@ -20,7 +20,9 @@ namespace kolo {
 
 struct Evaluation {
   std::function<torch::Tensor(const Batch&)> sums_of;  // one batch's, as metric_sums()
-  std::function<bool()> stop_requested = {};           // as evaluate_unless_stopped() has it
+  // Asked after each of this rank's batches: when one rank says yes, all leave after the same one,
+  // for a small asynchronous all-reduce a batch.
+  std::function<bool()> stop_requested = {};
   EvaluationProgress progress = {};
   // Above 0: the loader is that of this rank's parts (Batch::shares), of which each is measured by
   // itself; their sums are added up in one order (ordered_total()).

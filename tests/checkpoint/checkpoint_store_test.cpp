@@ -1,4 +1,5 @@
 #include "kolo/checkpoint/checkpoint_store.h"
+#include "kolo/checkpoint/checkpoint.h"
 
 #include <algorithm>
 #include <fstream>
@@ -35,7 +36,7 @@ Checkpoint checkpoint_of(double value, std::int64_t elements = 4) {
   return checkpoint;
 }
 
-double value_of(const CheckpointStore::Loaded& loaded) {
+double value_of(const LoadedCheckpoint& loaded) {
   const double value = loaded.content.state.at("value");
   EXPECT_EQ(loaded.content.model.at(0).tensor[0].item<double>(), value);
   EXPECT_EQ(loaded.content.optimizer.at(0).tensor[0].item<double>(), -value);
@@ -63,7 +64,7 @@ class CheckpointStoreTest : public ::testing::Test {
  protected:
   CheckpointStore store(int keep_last = 3) const { return CheckpointStore({folder_, keep_last}); }
 
-  std::optional<CheckpointStore::Loaded> load() {
+  std::optional<LoadedCheckpoint> load() {
     warnings_.clear();
     return store().load_newest([&](const std::string& warning) { warnings_.push_back(warning); });
   }

@@ -10,6 +10,7 @@
 #include <gmock/gmock.h>
 
 #include "kolo/base/error.h"
+#include "kolo/checkpoint/checkpoint.h"
 #include "kolo/checkpoint/checkpoint_store.h"
 #include "kolo/checkpoint/module_tensors.h"
 #include "support/errors.h"

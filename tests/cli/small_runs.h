@@ -10,6 +10,7 @@
 
 #include "cli/background.h"
 #include "kolo/base/file.h"
+#include "kolo/checkpoint/checkpoint.h"
 #include "kolo/checkpoint/checkpoint_store.h"
 #include "kolo/observe/history.h"
 #include "kolo/observe/tensorboard.h"
@@ -53,7 +54,7 @@ class SmallRuns : public ::testing::Test {
   [[nodiscard]] CheckpointStore store(const std::string& output = "run") const {
     return CheckpointStore({folder / output / "checkpoints"});
   }
-  [[nodiscard]] CheckpointStore::Loaded newest(const std::string& output = "run") const {
+  [[nodiscard]] LoadedCheckpoint newest(const std::string& output = "run") const {
     return store(output).load_newest([](const auto&) {}).value();
   }
   [[nodiscard]] std::filesystem::path checkpoint(int step,

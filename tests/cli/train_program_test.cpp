@@ -7,6 +7,7 @@
 
 #include "cli/background.h"
 #include "kolo/base/file.h"
+#include "kolo/checkpoint/checkpoint.h"
 #include "kolo/checkpoint/checkpoint_store.h"
 #include "kolo/observe/history.h"
 #include "support/idx_files.h"
@@ -48,7 +49,7 @@ class TrainProgram : public ::testing::Test {
     return History::read(folder / output / "history.json");
   }
 
-  [[nodiscard]] CheckpointStore::Loaded newest(const std::string& output = "run") const {
+  [[nodiscard]] LoadedCheckpoint newest(const std::string& output = "run") const {
     return CheckpointStore({folder / output / "checkpoints"})
         .load_newest([](const auto&) {})
         .value();

@@ -2,6 +2,7 @@
 #include "config/config_fixture.h"
 #include "kolo/config/factories.h"
 #include "kolo/data/dataset.h"
+#include "kolo/data/loader.h"
 
 namespace kolo {
 namespace {

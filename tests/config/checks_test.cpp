@@ -1,6 +1,7 @@
 // What depends on more than one key.
 #include "config/config_fixture.h"
 #include "kolo/config/factories.h"
+#include "kolo/train/trainer.h"
 
 namespace kolo {
 namespace {

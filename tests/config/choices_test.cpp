@@ -3,6 +3,7 @@
 
 #include "config/config_fixture.h"
 #include "kolo/config/factories.h"
+#include "kolo/nn/network.h"
 
 namespace kolo {
 namespace {

@@ -4,6 +4,8 @@
 
 #include "config/config_fixture.h"
 #include "kolo/config/factories.h"
+#include "kolo/nn/network.h"
+#include "kolo/train/objective.h"
 
 namespace kolo {
 namespace {

@@ -11,6 +11,7 @@
 
 #include <gmock/gmock.h>
 
+#include "kolo/checkpoint/checkpoint.h"
 #include "kolo/checkpoint/checkpoint_store.h"
 #include "kolo/comm/threads.h"
 #include "kolo/nn/models.h"

@@ -11,6 +11,7 @@
 #include "data/boxes/hdf5_attributes.h"
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
+#include "kolo/checkpoint/checkpoint.h"
 #include "kolo/checkpoint/checkpoint_store.h"
 #include "kolo/comm/threads.h"
 #include "kolo/data/box_files.h"

@@ -11,11 +11,15 @@
 #include <torch/nn/modules/linear.h>
 
 #include "kolo/base/file.h"
+#include "kolo/checkpoint/checkpoint.h"
 #include "kolo/checkpoint/checkpoint_store.h"
 #include "kolo/comm/threads.h"
+#include "kolo/config/factories.h"
 #include "kolo/data/dataset.h"
+#include "kolo/nn/network.h"
 #include "kolo/observe/history.h"
 #include "kolo/run/evaluate_run.h"
+#include "kolo/train/objective.h"
 #include "support/errors.h"
 #include "support/process.h"
 #include "support/temporary_folder.h"

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "kolo/base/file.h"
+#include "kolo/checkpoint/checkpoint.h"
 #include "kolo/checkpoint/checkpoint_store.h"
 #include "kolo/comm/threads.h"
 #include "kolo/observe/history.h"
@@ -92,7 +93,7 @@ class StopPhases : public ::testing::Test {
     return status;
   }
 
-  [[nodiscard]] std::optional<CheckpointStore::Loaded> newest(const std::string& output) const {
+  [[nodiscard]] std::optional<LoadedCheckpoint> newest(const std::string& output) const {
     return CheckpointStore({folder_ / output / "checkpoints"}).load_newest([](const auto& problem) {
       ADD_FAILURE() << problem;
     });

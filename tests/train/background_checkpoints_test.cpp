@@ -8,7 +8,7 @@
 #include "kolo/checkpoint/module_tensors.h"
 #include "kolo/comm/threads.h"
 #include "kolo/parallel/object_collectives.h"
-#include "kolo/train/recorders.h"
+#include "kolo/train/checkpoint_observer.h"
 #include "kolo/train/trainer_snapshots.h"
 #include "support/errors.h"
 #include "support/temporary_folder.h"

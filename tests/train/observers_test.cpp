@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "kolo/comm/threads.h"
+#include "kolo/train/checkpoint_observer.h"
 #include "kolo/train/recorders.h"
 #include "support/temporary_folder.h"
 #include "train/training_fixture.h"

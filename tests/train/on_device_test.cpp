@@ -9,6 +9,7 @@
 #include "support/test_devices.h"
 #include "train/training_fixture.h"
 
+#include "kolo/checkpoint/checkpoint.h"
 #include "kolo/checkpoint/checkpoint_store.h"
 
 namespace kolo::testing {

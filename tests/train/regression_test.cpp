@@ -7,6 +7,7 @@
 
 #include "kolo/base/file.h"
 #include "kolo/comm/threads.h"
+#include "kolo/train/checkpoint_observer.h"
 #include "kolo/train/recorders.h"
 #include "support/temporary_folder.h"
 #include "train/field_training.h"

@@ -6,7 +6,7 @@
 
 #include "kolo/base/error.h"
 #include "kolo/comm/threads.h"
-#include "kolo/train/recorders.h"
+#include "kolo/train/checkpoint_observer.h"
 #include "support/errors.h"
 #include "support/temporary_folder.h"
 #include "train/training_fixture.h"

@@ -7,20 +7,12 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
-#include "kolo/checkpoint/safetensors.h"
 #include "kolo/checkpoint/shards.h"
 
 namespace kolo {
 
-// Everything that a run needs to go on: weights and buffers, the optimizer's state, and whatever
-// else the trainer counts.
-struct Checkpoint {
-  std::vector<NamedTensor> model;
-  std::vector<NamedTensor> optimizer;
-  nlohmann::json state = nlohmann::json::object();  // an object; save() sets its "step"
-};
+struct Checkpoint;        // kolo/checkpoint/checkpoint.h
+struct LoadedCheckpoint;  // kolo/checkpoint/checkpoint.h
 
 // How much of a checkpoint is read: everything, checked; or the tensors' names, shapes and types
 // (tensors of the device `meta`, without memory) and the state, which is a matter of kilobytes, and
@@ -58,11 +50,6 @@ class CheckpointStore {
     std::filesystem::path path;
     std::int64_t step = 0;
     bool is_best = false;  // it was the best so far when it was saved
-  };
-  struct Loaded {
-    std::filesystem::path path;
-    std::int64_t step = 0;
-    Checkpoint content;
   };
 
   // InputError: keep_last below 1 or no folder.
@@ -104,13 +91,16 @@ class CheckpointStore {
   // The newest checkpoint that verifies: manifest present, sizes and checksums right, contents
   // readable. Each damaged one passed over is reported through `warn`, with its path and what is
   // wrong. nullopt: there is none.
-  [[nodiscard]] std::optional<Loaded> load_newest(
+  [[nodiscard]] std::optional<LoadedCheckpoint> load_newest(
       const std::function<void(const std::string&)>& warn,
       CheckpointReading reading = CheckpointReading::whole) const;
 
+  // Whether it finds one; keeps nothing of what it reads.
+  [[nodiscard]] bool holds_one(const std::function<void(const std::string&)>& warn) const;
+
   // The checkpoint in one step folder, whose files are read once. Error: it is damaged, and how.
-  [[nodiscard]] static Loaded load(const std::filesystem::path& path,
-                                   CheckpointReading reading = CheckpointReading::whole);
+  [[nodiscard]] static LoadedCheckpoint load(const std::filesystem::path& path,
+                                             CheckpointReading reading = CheckpointReading::whole);
 
   // The step folders that are there, whole or not, newest first. Reads none of them.
   [[nodiscard]] std::vector<std::filesystem::path> folders() const;

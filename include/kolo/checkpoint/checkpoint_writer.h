@@ -5,6 +5,7 @@
 #include <future>
 #include <optional>
 
+#include "kolo/checkpoint/checkpoint.h"
 #include "kolo/checkpoint/checkpoint_store.h"
 
 namespace kolo {

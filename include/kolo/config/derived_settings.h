@@ -50,6 +50,10 @@ namespace kolo {
 // global one is.
 [[nodiscard]] double batch_ratio_of(const TrainingConfig& training, int ranks);
 
+// Steps of the base batch that an epoch of so many steps stands for; at least one.
+[[nodiscard]] std::int64_t base_steps_of(const RunConfig& config, int ranks,
+                                         std::int64_t steps_per_epoch);
+
 // steps_per_epoch turns a warm-up in epochs into one in steps.
 [[nodiscard]] LearningRate make_learning_rate(const RunConfig& config, int ranks,
                                               std::int64_t steps_per_epoch);

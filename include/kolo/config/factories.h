@@ -1,21 +1,27 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "kolo/config/derived_settings.h"
 #include "kolo/config/run_config.h"
 #include "kolo/data/catalogue.h"
-#include "kolo/data/loader.h"
-#include "kolo/nn/models.h"
 #include "kolo/optim/flat_optimizer.h"
-#include "kolo/optim/learning_rate.h"
-#include "kolo/train/recorders.h"
-#include "kolo/train/trainer.h"
 
 // From a configuration to the objects it describes. InputError for what only shows now: missing or
 // malformed data, an unknown model, shapes that don't fit, more ranks than samples.
+//
+// Objects that need LibTorch are only declared here; include their headers to use them.
 namespace kolo {
+
+class Loader;               // kolo/data/loader.h
+class Network;              // kolo/nn/network.h
+struct AdaScale;            // kolo/train/trainer.h
+struct CheckpointSchedule;  // kolo/train/checkpoint_observer.h
+struct Objective;           // kolo/train/objective.h
+struct TrainerOptions;      // kolo/train/trainer.h
 
 // How data is read.
 struct DataReading {

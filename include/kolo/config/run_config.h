@@ -78,7 +78,7 @@ constexpr auto enum_names(WarmupWhen) {
       {{WarmupWhen::always, "always"}, {WarmupWhen::scaled, "scaled"}});
 }
 
-struct TrainingConfig {
+struct TrainingConfig : RateSettings {
   // One of the three; none: 64 a rank.
   std::optional<int64_t> batch_size;         // per rank
   std::optional<int64_t> local_batch_size;   // another name of it; unset when loaded
@@ -96,12 +96,8 @@ struct TrainingConfig {
   // The training ends after so many steps, in the midst of an epoch too, if it hasn't before.
   std::optional<int64_t> max_steps;
   double lr_warmup_epochs = 0;  // epochs or steps, not both
-  int64_t lr_warmup_steps = 0;
-  double lr_warmup_from = 1;  // the warm-up sets out from so much of the rate of one rank
   WarmupWhen lr_warmup_when = WarmupWhen::always;
   std::vector<RateIntervalConfig> lr_schedule;  // in order
-  std::string lr_decay = "none";                // one of built_in_schedules()
-  OwnSettings lr_decay_own;                     // its lr_final_fraction, ...; nothing: its defaults
   std::string loss = "cross_entropy";           // one of built_in_losses()
   OwnSettings loss_own;                         // its label_smoothing, ...; nothing: its defaults
   std::vector<Metric> metrics = {Metric::accuracy};  // with l1 none

@@ -9,6 +9,7 @@
 #include <torch/nn/modules/conv.h>
 #include <torch/types.h>
 
+#include "kolo/nn/onednn.h"
 #include "kolo/nn/partition.h"
 
 // Convolutions with the options, parameters and results (to rounding) of torch::nn's, that compute
@@ -33,19 +34,6 @@
 namespace kolo {
 
 class ConvolutionKernels;
-
-// The oneDNN that kolo computes by, "2.6.0, instruction set AVX2"; empty where it was built
-// without, because LibTorch has one of its own inside: then LibTorch's convolutions serve.
-[[nodiscard]] std::string onednn_description();
-
-// oneDNN's name of the implementation that computes a usual convolution of 2 or 3 dimensions on
-// this processor, for example "brgconv:avx512_core"; empty where it has nothing vectorized, and
-// LibTorch's own operators compute.
-[[nodiscard]] std::string convolution_implementation(std::int64_t dimensions);
-
-// Whether this processor has products of bfloat16, twice as fast as those of float32 or faster.
-// False where kolo is built without a oneDNN of its own: LibTorch's operators do what they can.
-[[nodiscard]] bool multiplies_bfloat16();
 
 class Convolution2dImpl : public torch::nn::Conv2dImpl {
  public:

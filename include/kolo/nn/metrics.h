@@ -4,9 +4,11 @@
 #include <span>
 #include <vector>
 
-#include <torch/types.h>
-
 #include "kolo/nn/metric.h"
+
+namespace at {
+class Tensor;
+}
 
 // Counts that ranks can add up. Nothing here records for backward; what returns numbers waits for
 // the device when the tensors aren't on the CPU.
@@ -16,20 +18,19 @@ namespace kolo {
 // those with their largest logit at the target (top-1); of equal logits the one that torch's argmax
 // takes counts. One logit a sample, [N, 1] or [N], and targets 0 and 1, integer or floating, [N] or
 // [N, 1]: those with a logit above 0 exactly where the target is above 1/2.
-[[nodiscard]] std::int64_t count_correct(const torch::Tensor& logits, const torch::Tensor& targets);
+[[nodiscard]] std::int64_t count_correct(const at::Tensor& logits, const at::Tensor& targets);
 // The same as one int64 where the logits are, which nobody waits for.
-[[nodiscard]] torch::Tensor correct_samples(const torch::Tensor& logits,
-                                            const torch::Tensor& targets);
+[[nodiscard]] at::Tensor correct_samples(const at::Tensor& logits, const at::Tensor& targets);
 
 // Counts the samples whose target is among the k largest logits. Of equal logits the one of the
 // lower class comes first, as in count_correct(), which is the top 1. A sample with a logit that
 // isn't finite doesn't count. logits [N, classes], targets [N], int64; k at least 1, and with k of
 // classes or more every sample counts.
-[[nodiscard]] std::int64_t count_in_top(const torch::Tensor& logits, const torch::Tensor& targets,
+[[nodiscard]] std::int64_t count_in_top(const at::Tensor& logits, const at::Tensor& targets,
                                         std::int64_t k);
 // The same as one int64 where the logits are, which nobody waits for.
-[[nodiscard]] torch::Tensor samples_in_top(const torch::Tensor& logits,
-                                           const torch::Tensor& targets, std::int64_t k);
+[[nodiscard]] at::Tensor samples_in_top(const at::Tensor& logits, const at::Tensor& targets,
+                                        std::int64_t k);
 
 // How often samples of each class were taken for each class. The matrix of several ranks is the sum
 // of theirs: all-reduce counts().
@@ -41,7 +42,7 @@ class ConfusionMatrix {
 
   // Adds a batch, classified as count_correct does it. InputError for a target that is no class, or
   // other shapes.
-  void add(const torch::Tensor& logits, const torch::Tensor& targets);
+  void add(const at::Tensor& logits, const at::Tensor& targets);
   // Adds what another matrix has counted; Error when it is of another size.
   void merge(const ConfusionMatrix& other);
 

@@ -68,7 +68,7 @@ struct OnlineModelConfig {
   std::vector<std::int64_t> inputs, outputs;
 };
 
-struct OnlineTrainingConfig {
+struct OnlineTrainingConfig : RateSettings {
   SampleKind samples = SampleKind::batch;
   std::int64_t column_axis = -1;  // of the array, from 0; negative: from the last
   std::int64_t batch_size = 32;   // per rank that trains
@@ -84,10 +84,6 @@ struct OnlineTrainingConfig {
   bool apart = false;               // those that train do nothing else, in serve()
   double clip_norm = 0;
   OnlineNonFinite non_finite = OnlineNonFinite::skip;
-  std::int64_t lr_warmup_steps = 0;
-  double lr_warmup_from = 1;
-  std::string lr_decay = "none";
-  OwnSettings lr_decay_own;
   std::optional<std::int64_t> max_steps;  // what a decay reaches its end with; then no more steps
   std::int64_t log_every = 100;           // steps between two records; 0: none
 };

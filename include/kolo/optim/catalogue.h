@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -84,5 +85,25 @@ struct ScheduleEntry : ChoiceEntry {
 
 // Error where there is none of that name.
 [[nodiscard]] const ScheduleEntry& schedule_entry(std::string_view name);
+
+// The learning rate's course, as the section `training` of a configuration describes it.
+struct RateSettings {
+  std::int64_t lr_warmup_steps = 0;
+  double lr_warmup_from = 1;      // the warm-up sets out from so much of the rate of one rank
+  std::string lr_decay = "none";  // one of built_in_schedules()
+  OwnSettings lr_decay_own;       // its lr_final_fraction, ...; nothing: its defaults
+};
+
+// What else a learning rate depends on.
+struct RateRequest {
+  double batch_ratio = 1;                                   // see LearningRatePlan
+  std::optional<std::int64_t> warmup_steps = std::nullopt;  // in place of lr_warmup_steps
+  bool warmup_only_when_scaled = false;                     // see LearningRatePlan
+  ScheduleRequest schedule = {};
+};
+// `optimizer`: completed().
+[[nodiscard]] LearningRate make_learning_rate(const OptimizerConfig& optimizer,
+                                              const RateSettings& settings,
+                                              const RateRequest& request);
 
 }  // namespace kolo

@@ -63,17 +63,6 @@ class GradientNoise {
   State state_;
 };
 
-// What a batch costs that is not the one of the training, by the model of that paper.
-struct BatchAdvice {
-  double batch = 0;    // samples a step, of all ranks
-  double steps = 0;    // to the same loss, as a multiple of what the largest batches need
-  double samples = 0;  // to the same loss, as a multiple of what the smallest batches need
-  double rate = 0;     // the best learning rate, as a multiple of the one at `measured_batch`
-};
-// For SGD (equations 2.10, 2.11 and 5.4): steps 1 + scale / batch, samples 1 + batch / scale, and a
-// rate in proportion to 1 / (1 + scale / batch).
-[[nodiscard]] BatchAdvice advise_batch(double batch, double noise_scale, double measured_batch);
-
 // What a squared norm of gradients is. Steps along P g, with a preconditioner P, have the noise
 // scale tr(P S) / G'PG, which is that of the gradient P^(1/2) g.
 enum class NoiseMetric {

@@ -3,10 +3,12 @@
 #include <cstdint>
 #include <string>
 
-#include <torch/types.h>
-
 #include "kolo/comm/communicator.h"
 #include "kolo/comm/mpi.h"
+
+namespace c10 {
+struct Device;
+}
 
 // The first two of the eight steps from a training loop to a parallel one; docs/library.md has all
 // of them.
@@ -29,15 +31,15 @@ namespace kolo {
 // node's cores, so that ranks don't stand in each other's way; OMP_NUM_THREADS overrules it, and
 // OMP_THREAD_LIMIT is kept to. InputError: OMP_NUM_THREADS is no number of threads that a process
 // can have. Collective.
-torch::Device pin_device(const Communicator& communicator);
+c10::Device pin_device(const Communicator& communicator);
 
 // The CUDA devices that kolo and LibTorch can use in this process, or why there are none.
 [[nodiscard]] DeviceCount cuda_devices();
 // What its maker calls it: "NVIDIA H100 80GB HBM3". Empty for the host.
-[[nodiscard]] std::string device_name(const torch::Device& device);
+[[nodiscard]] std::string device_name(const c10::Device& device);
 // The CUDA device that is this rank's, which becomes this thread's current one; the CPU where there
 // is none. As pin_device() chooses it; `may_share`: two ranks may have the same one. Collective.
-[[nodiscard]] torch::Device take_device(const Communicator& communicator, bool may_share = false);
+[[nodiscard]] c10::Device take_device(const Communicator& communicator, bool may_share = false);
 
 // Random numbers of its own for every rank: dropout, noise and augmentation differ between ranks,
 // as they would between the parts of one large batch, and are the same in every run of as many

@@ -4,9 +4,11 @@
 #include <string_view>
 #include <vector>
 
-#include <torch/types.h>
-
 #include "kolo/comm/communicator.h"
+
+namespace at {
+class Tensor;
+}
 
 // Small objects that are not tensors (bytes, JSON, text), and single numbers. All of these block.
 namespace kolo {
@@ -30,8 +32,8 @@ namespace kolo {
 
 // The same for every element of a tensor of a floating dtype, in a new tensor; computed in
 // float64. The same shape on every rank.
-[[nodiscard]] torch::Tensor average(const Communicator& communicator, const torch::Tensor& values,
-                                    double weight = 1, CallOptions call = {});
+[[nodiscard]] at::Tensor average(const Communicator& communicator, const at::Tensor& values,
+                                 double weight = 1, CallOptions call = {});
 
 // The factor of this rank's mean loss with which the average of the ranks' gradients is that of the
 // mean over all of them, each weighed by `weight` (its number of samples or tokens): weight * ranks

@@ -7,8 +7,6 @@
 #include <string>
 #include <vector>
 
-#include <torch/types.h>
-
 #include "kolo/nn/metrics.h"
 #include "kolo/run/run.h"
 #include "kolo/train/train_state.h"
@@ -25,13 +23,19 @@ struct EvaluationRequest {
   std::int64_t samples = 0;            // of which the network's outputs are kept, evenly spread
 };
 
-// What a network makes of one sample, float32 on the host.
+// Numbers of a sample, row by row.
+struct SampleNumbers {
+  std::vector<std::int64_t> shape;
+  std::vector<float> values;
+};
+
+// What a network makes of one sample.
 struct SampleOutput {
   std::int64_t index = 0;  // in the data
-  torch::Tensor input;     // as the data set has it
-  torch::Tensor target;    // of numbers; undefined where there are classes
+  SampleNumbers input;     // as the data set has it
+  SampleNumbers target;    // empty where there are classes
   std::int64_t label = 0;  // where there are classes
-  torch::Tensor output;    // of classes their probabilities
+  SampleNumbers output;    // of classes their probabilities
 };
 
 struct RunEvaluation {

@@ -9,13 +9,17 @@
 #include <vector>
 
 #include "kolo/comm/communicator.h"
-#include "kolo/config/factories.h"
+#include "kolo/config/run_config.h"
 #include "kolo/launch/launch_ranks.h"
+#include "kolo/optim/flat_optimizer.h"
 #include "kolo/train/observer.h"
 
 // A whole run, as `kolo train` does it: the folder with its checkpoints, history, log and event
 // file, going on from a checkpoint, stopping on request.
 namespace kolo {
+
+struct DataReading;  // kolo/config/factories.h
+struct Objective;    // kolo/train/objective.h
 
 // What a program brings that a configuration does not name. What is left out is made as the
 // configuration says. Every rank brings the same.

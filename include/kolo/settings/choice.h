@@ -79,6 +79,13 @@ struct ChoiceEntry {
   // Gives values to what was left open.
   std::function<void(OwnSettings&)> complete = [](OwnSettings&) {};
   std::vector<std::string> aliases = {};  // further names, which are understood but never printed
+
+  // The settings, or the defaults where there are none, with values for all that was left open.
+  [[nodiscard]] OwnSettings completed(OwnSettings own) const {
+    if (!own.has_value()) own = defaults;
+    complete(own);
+    return own;
+  }
 };
 
 }  // namespace kolo

@@ -86,12 +86,4 @@ using EvaluationProgress = std::function<void(std::int64_t done, std::int64_t to
                                   ConfusionMatrix* matrix = nullptr,
                                   const EvaluationProgress& progress = {});
 
-// The same, but nothing when a rank asks to stop, as `stop_requested` tells after each of its
-// batches: then all ranks leave after the same batch. Costs a small asynchronous all-reduce a
-// batch.
-[[nodiscard]] std::optional<MetricSums> evaluate_unless_stopped(
-    const Communicator& communicator, Network& network, const Objective& objective, Loader& loader,
-    const std::function<bool()>& stop_requested, ConfusionMatrix* matrix = nullptr,
-    const EvaluationProgress& progress = {});
-
 }  // namespace kolo

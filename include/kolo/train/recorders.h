@@ -2,20 +2,17 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <optional>
 #include <string>
 
 #include "kolo/base/clock.h"
-#include "kolo/checkpoint/checkpoint_store.h"
-#include "kolo/checkpoint/checkpoint_writer.h"
 #include "kolo/observe/history.h"
 #include "kolo/observe/progress.h"
 #include "kolo/observe/run_log.h"
 #include "kolo/observe/tensorboard.h"
 #include "kolo/train/observer.h"
 
-// Observers that write down how a training goes, and its checkpoints. For rank 0.
+// Observers that write down how a training goes. For rank 0.
 namespace kolo {
 
 // How many steps apart records are of which a run of so many epochs has 500 at most: enough for a
@@ -117,68 +114,6 @@ class ProgressReporter final : public Observer {
   std::int64_t steps_done_ = 0;  // of the epoch
   double samples_before_ = 0;    // of the epoch, before this process went on with it
   Stopwatch since_begin_;
-};
-
-struct CheckpointSchedule {
-  std::int64_t every_epochs = 1;  // 0: not by epochs
-  std::int64_t every_steps = 0;   // 0: not by steps
-  bool at_start = false;          // one of step 0
-};
-
-// What a CheckpointObserver saves.
-struct Snapshot {
-  Snapshot(Checkpoint checkpoint, bool its_own = false)  // NOLINT: one is as good as the other
-      : content(std::move(checkpoint)), is_copy(its_own) {}
-
-  Checkpoint content;
-  bool is_copy = false;  // its tensors are its own, so training may go on while they are written
-};
-
-struct SavedCheckpoint {
-  std::filesystem::path path;
-  std::int64_t step = 0;
-  double stall_seconds = 0;   // that training stood still for it, of which
-  double waited_seconds = 0;  // for the one before to be written
-  double seconds = 0;         // that writing it took
-};
-
-// Saves checkpoints: by its schedule, when the training is asked to stop, and at the end.
-//
-// A snapshot that is a copy is written in the background while training goes on, one at a time: the
-// next save waits for the one before. What went wrong there comes out of the next call of the
-// observer. A stop and the end wait until everything is written.
-class CheckpointObserver final : public Observer {
- public:
-  // `snapshot` gives what is to be saved (Trainer::checkpoint, TrainerSnapshots::take). `on_saved`
-  // is told, on the trainer's thread, when a checkpoint is there. `shard`: which of several that
-  // ranks write together; each of them has an observer of the same schedule, and the first one's
-  // tells. The store must outlive the observer.
-  CheckpointObserver(
-      CheckpointStore& store, CheckpointSchedule schedule, std::function<Snapshot()> snapshot,
-      std::function<void(const SavedCheckpoint&)> on_saved = [](const auto&) {},
-      ShardWriter shard = {});
-  // Of a rank that has a part of what another one saves: takes snapshots when that one does, by the
-  // same schedule.
-  CheckpointObserver(CheckpointSchedule schedule, std::function<Snapshot()> snapshot);
-
-  void on_start(const TrainState& state, const std::optional<MetricSums>& untrained) override;
-  void on_step(const StepReport& report) override;
-  void on_validation(std::int64_t done, std::int64_t batches) override;
-  void on_epoch_end(const EpochReport& report) override;
-  void on_stop(const TrainState& state) override;
-  void on_finish(const TrainState& state) override;
-
- private:
-  void save(std::int64_t step, bool is_best);
-  void save_last(const TrainState& state);
-  void tell(const std::optional<WrittenCheckpoint>& written);
-
-  std::optional<CheckpointWriter> writer_;  // none: another rank saves
-  CheckpointSchedule schedule_;
-  std::function<Snapshot()> snapshot_;
-  std::function<void(const SavedCheckpoint&)> on_saved_;
-  SavedCheckpoint on_its_way_;    // but for what is known when it is written
-  std::int64_t last_saved_ = -1;  // step
 };
 
 }  // namespace kolo

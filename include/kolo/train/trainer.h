@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kolo/base/clock.h"
-#include "kolo/checkpoint/checkpoint_store.h"
+#include "kolo/checkpoint/checkpoint.h"
 #include "kolo/checkpoint/snapshot_memory.h"
 #include "kolo/comm/communicator.h"
 #include "kolo/data/loader.h"

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "kolo/checkpoint/snapshot_memory.h"
+#include "kolo/train/checkpoint_observer.h"
 #include "kolo/train/observer.h"
-#include "kolo/train/recorders.h"
 #include "kolo/train/trainer.h"
 
 namespace kolo {

@@ -14,7 +14,7 @@
 #include "kolo/comm/device.h"
 #include "kolo/data/mnist.h"
 #include "kolo/generators/cosmology_box.h"
-#include "kolo/nn/convolution.h"
+#include "kolo/nn/onednn.h"
 #include "kolo/observe/format.h"
 #include "launch/terminal.h"
 

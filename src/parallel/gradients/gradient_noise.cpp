@@ -91,17 +91,6 @@ double GradientNoise::Estimate::gain(double base, double batch) const {
   return of_batch > 0 ? of_base / of_batch : 1;
 }
 
-BatchAdvice advise_batch(double batch, double noise_scale, double measured_batch) {
-  if (!(batch > 0 && measured_batch > 0 && noise_scale >= 0)) {
-    throw Error(fmt::format("parallel: no advice for batches of {} and {} and a noise scale of {}",
-                            batch, measured_batch, noise_scale));
-  }
-  // Of an infinite scale the limits: a rate in proportion to the batch.
-  if (std::isinf(noise_scale)) return {batch, noise_scale, 1, batch / measured_batch};
-  const double steps = 1 + noise_scale / batch;
-  return {batch, steps, 1 + batch / noise_scale, (1 + noise_scale / measured_batch) / steps};
-}
-
 NoiseMeter::NoiseMeter(std::shared_ptr<GradientHook> averaging, NoiseMetric metric)
     : averaging_(std::move(averaging)), metric_(metric) {}
 

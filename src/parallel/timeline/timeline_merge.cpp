@@ -8,7 +8,7 @@
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/base/text.h"
-#include "kolo/parallel/timeline.h"
+#include "kolo/parallel/merge_timelines.h"
 
 namespace kolo {
 
