@@ -153,9 +153,9 @@ void OnlineTrainer::step(const std::function<Samples()>& samples, const Counts& 
 
 namespace {
 
-std::vector<NamedTensor> optimizer_tensors(const ArenaOptimizer& optimizer) {
+std::vector<NamedTensor> optimizer_tensors(const std::vector<BucketOptimizer::NamedState>& state) {
   std::vector<NamedTensor> tensors;
-  for (const auto& item : optimizer.named_state()) tensors.push_back({item.name, item.tensor});
+  for (const auto& item : state) tensors.push_back({item.name, item.tensor});
   return tensors;
 }
 
@@ -164,7 +164,7 @@ std::vector<NamedTensor> optimizer_tensors(const ArenaOptimizer& optimizer) {
 Checkpoint OnlineTrainer::checkpoint() const {
   Checkpoint saved;
   saved.model = module_tensors(*network_);
-  saved.optimizer = optimizer_tensors(step_.optimizer());
+  saved.optimizer = optimizer_tensors(step_.optimizer().named_state());
   for (const auto& item : module_parameters(*network_)) {
     if (is_finite(item.tensor)) continue;
     throw Error(fmt::format(
@@ -191,16 +191,16 @@ void OnlineTrainer::require_fitting(const Checkpoint& saved) const {
 }
 
 void OnlineTrainer::restore(const std::optional<Checkpoint>& of_first) {
-  if (of_first) {
-    copy_tensors(of_first->model, module_tensors(*network_));
-    copy_tensors(of_first->optimizer, optimizer_tensors(step_.optimizer()));
-  }
+  if (of_first) copy_tensors(of_first->model, module_tensors(*network_));
   const auto state =
       nlohmann::json::parse(broadcast_bytes(ranks_, of_first ? of_first->state.dump() : ""));
-  step_.optimizer().set_skipped_steps(state.at("skipped_steps").get<std::vector<std::int64_t>>());
   step_.arena()->broadcast_parameters(ranks_);
   broadcast_outside_arena(ranks_, *network_);
-  step_.optimizer().broadcast_state(ranks_);
+  step_.optimizer().scatter_state(ranks_,
+                                  state.at("skipped_steps").get<std::vector<std::int64_t>>(),
+                                  [&](const std::vector<BucketOptimizer::NamedState>& whole) {
+                                    copy_tensors(of_first->optimizer, optimizer_tensors(whole));
+                                  });
   progress_.steps = state.at("steps").get<std::int64_t>();
   progress_.skipped = state.at("skipped").get<std::int64_t>();
   const auto& loss = state.at("loss");

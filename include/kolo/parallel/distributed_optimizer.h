@@ -87,7 +87,7 @@ class DistributedOptimizer : public torch::optim::Optimizer {
   ~DistributedOptimizer() override;
 
   // Undefines all gradients of the module's parameters, or makes them zero.
-  void zero_grad(bool set_to_none = true);
+  void zero_grad(bool set_to_none = true) { reducer_.clear_gradients(set_to_none); }
 
   // While the result lives, backward() only adds to this rank's gradients.
   GradientReducer::NoSync no_sync() { return reducer_.no_sync(); }

@@ -155,8 +155,9 @@ class GradientReducer {
   // next message of a step's end. Error on all ranks where they differ.
   void set_rates(std::vector<double> rates);
 
-  // Undefines all gradients, so that the next backward() writes instead of adding.
-  void clear_gradients();
+  // Undefines all gradients, so that the next backward() writes instead of adding, or makes them
+  // zero.
+  void clear_gradients(bool set_to_none = true);
 
   // Scales the averaged gradients, after finish(), so that all of them together have a norm of at
   // most maximum_norm: by maximum_norm / (norm + 1e-6) when that is below 1, as

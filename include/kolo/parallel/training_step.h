@@ -13,12 +13,12 @@
 #include "kolo/comm/communicator.h"
 #include "kolo/layout/virtual_ranks.h"
 #include "kolo/parallel/arena_optimizer.h"
+#include "kolo/parallel/bucket_optimizer.h"
 #include "kolo/parallel/checks.h"
 #include "kolo/parallel/grad_scaler.h"
 #include "kolo/parallel/gradient_reducer.h"
 #include "kolo/parallel/parameter_arena.h"
 #include "kolo/parallel/pipeline_step.h"
-#include "kolo/parallel/sharded_arena_optimizer.h"
 #include "kolo/parallel/timeline.h"
 
 namespace kolo {
@@ -158,26 +158,11 @@ class TrainingStep {
   }
 
   [[nodiscard]] const std::shared_ptr<ParameterArena>& arena() const { return arena_; }
-  // Of a sharded one Error: see sharded_optimizer().
-  [[nodiscard]] ArenaOptimizer& optimizer();
-  [[nodiscard]] const ArenaOptimizer& optimizer() const;
-  // Null where it isn't sharded.
-  [[nodiscard]] ShardedArenaOptimizer* sharded_optimizer() {
-    return sharded_ ? &*sharded_ : nullptr;
-  }
-  [[nodiscard]] const ShardedArenaOptimizer* sharded_optimizer() const {
-    return sharded_ ? &*sharded_ : nullptr;
-  }
-  [[nodiscard]] const FlatOptimizer& algorithm() const;
-  // Of optimizers that average (FlatOptimizer::for_use; of all others nothing happens): to use the
-  // network between two steps, with the parameters that are meant for it. Collective.
-  void to_evaluation();
-  void to_training();
-  // Part of a checkpoint of an optimizer that averages.
-  [[nodiscard]] const RateHistory& rate_history() const;
-  void set_rate_history(const RateHistory& rates);
-  // Whether the ranks of a node share steps (ArenaOptimizer::is_shared()).
-  [[nodiscard]] bool shares_steps() const { return optimizer_ && optimizer_->is_shared(); }
+  [[nodiscard]] BucketOptimizer& optimizer() { return *optimizer_; }
+  [[nodiscard]] const BucketOptimizer& optimizer() const { return *optimizer_; }
+  // To use the network between two steps: see BucketOptimizer. Collective.
+  void to_evaluation() { optimizer_->to_evaluation(); }
+  void to_training() { optimizer_->to_training(); }
   [[nodiscard]] GradientReducer& reducer() { return reducer_; }
   [[nodiscard]] const GradientReducer& reducer() const { return reducer_; }
   // Null without a loss scale.
@@ -204,9 +189,6 @@ class TrainingStep {
                                              const torch::Tensor& sums);
   [[nodiscard]] torch::Tensor update_on_device(double learning_rate, std::int64_t step,
                                                const torch::Tensor& sums);
-  void update_bucket(std::size_t bucket, double learning_rate, std::int64_t step,
-                     const GradientUse& use);
-  void finish_update();
   void update_all(double learning_rate, std::int64_t step, const GradientUse& use);
   // Whether gradients, and the loss, are to be used; what norm they have.
   [[nodiscard]] torch::Tensor left_out_on_device(const torch::Tensor& sums) const;
@@ -226,8 +208,7 @@ class TrainingStep {
   TrainingStepOptions options_;
   std::shared_ptr<ParameterArena> arena_;
   std::shared_ptr<OrderedAverage> ordered_;  // none without virtual ranks
-  std::optional<ArenaOptimizer> optimizer_;  // one of the two
-  std::optional<ShardedArenaOptimizer> sharded_;
+  std::unique_ptr<BucketOptimizer> optimizer_;
   GradientReducer reducer_;
   FiniteCheck finite_check_;
   std::function<void()> forward_is_done_;

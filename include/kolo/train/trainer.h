@@ -173,7 +173,7 @@ class Trainer {
   [[nodiscard]] bool has_whole_network() const { return network_->parts() == nullptr; }
   // Whether each rank has all that a checkpoint holds; of a sharded optimizer it has a part.
   [[nodiscard]] bool has_whole_state() const {
-    return has_whole_network() && step_.sharded_optimizer() == nullptr;
+    return has_whole_network() && !step_.optimizer().is_sharded();
   }
 
   // Takes rank 0's checkpoint (the others pass nothing) to all ranks. InputError when it is of
@@ -206,7 +206,7 @@ class Trainer {
   [[nodiscard]] const torch::Device& device() const { return step_.arena()->device(); }
   [[nodiscard]] const BucketPlan& plan() const { return step_.arena()->plan(); }
   // Whether the ranks of a node share the optimizer's steps (see ArenaOptimizer).
-  [[nodiscard]] bool shares_steps() const { return step_.shares_steps(); }
+  [[nodiscard]] bool shares_steps() const { return step_.optimizer().is_shared(); }
 
   // The sums over a loader's whole dataset (see objective.h), with rank 0's running statistics on
   // all ranks. Collective.
@@ -271,12 +271,7 @@ class Trainer {
   // The way back, from what rank 0 has.
   void hand_out(const std::vector<NamedTensor>& saved, const std::vector<NamedTensor>& mine) const;
   [[nodiscard]] nlohmann::json left_out_steps() const;
-  [[nodiscard]] std::vector<NamedTensor> optimizer_state() const;
   [[nodiscard]] std::vector<NamedTensor> trained_parameters() const;
-  // By parameter, in the arena's order.
-  [[nodiscard]] std::vector<std::int64_t> skipped_steps_of_parameters() const;
-  void restore_optimizer(const std::vector<NamedTensor>& saved,
-                         const std::vector<std::int64_t>& left_out);
   // What is to be saved, where it lies.
   struct LiveTensors {
     std::vector<NamedTensor> parameters, buffers, optimizer;

@@ -118,9 +118,14 @@ void GradientReducer::State::leave_quiet() {
   --quiet_;
 }
 
-void GradientReducer::State::clear_gradients() {
-  for (std::size_t parameter = 0; parameter < parameters(); ++parameter)
-    tensor(parameter).mutable_grad() = torch::Tensor();
+void GradientReducer::State::clear_gradients(bool set_to_none) {
+  const torch::NoGradGuard no_gradient;
+  for (std::size_t parameter = 0; parameter < parameters(); ++parameter) {
+    if (set_to_none)
+      tensor(parameter).mutable_grad() = torch::Tensor();
+    else if (torch::Tensor gradient = tensor(parameter).grad(); gradient.defined())
+      gradient.zero_();
+  }
 }
 
 double GradientReducer::State::clip_gradient_norm(double maximum_norm, double norm_type) {
@@ -192,8 +197,8 @@ void GradientReducer::set_rates(std::vector<double> rates) {
   state_->set_rates(std::move(rates));
 }
 
-void GradientReducer::clear_gradients() {
-  state_->clear_gradients();
+void GradientReducer::clear_gradients(bool set_to_none) {
+  state_->clear_gradients(set_to_none);
 }
 
 double GradientReducer::clip_gradient_norm(double maximum_norm, double norm_type) {

@@ -184,14 +184,6 @@ DistributedOptimizer::DistributedOptimizer(const Communicator& communicator,
 
 DistributedOptimizer::~DistributedOptimizer() = default;
 
-void DistributedOptimizer::zero_grad(bool set_to_none) {
-  if (set_to_none) return reducer_.clear_gradients();
-  const torch::NoGradGuard no_gradient;
-  for (const torch::Tensor& parameter : modules_.module().parameters()) {
-    if (torch::Tensor gradient = parameter.grad(); gradient.defined()) gradient.zero_();
-  }
-}
-
 void DistributedOptimizer::meet() const {
   groups_->meet();
   if (Optimizer::param_groups().size() > known_groups_)

@@ -23,7 +23,8 @@ std::shared_ptr<TrainingStep::Recorded> TrainingStep::record(
     const std::function<Forward()>& forward, double learning_rate, std::int64_t step) {
   if (options_.reducer.unused_parameters)
     throw Error("parallel: a step that may leave out parameters can't be recorded as a graph");
-  if (sharded_) throw Error("parallel: a step of a sharded optimizer can't be recorded as a graph");
+  if (optimizer_->is_sharded())
+    throw Error("parallel: a step of a sharded optimizer can't be recorded as a graph");
   if (world_) throw Error("parallel: a step of a network in parts can't be recorded as a graph");
   const auto ranks = arena_->gradient_communicator(communicator_);
   if (arena_->device().is_cuda() && ranks.size() > 1 &&

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "kolo/parallel/sharded_arena_optimizer.h"
 #include "kolo/parallel/tensor_collectives.h"
 #include "kolo/parallel/training_step.h"
 #include "parallel/tensors/tensor_passes.h"
@@ -15,26 +16,11 @@ void TrainingStep::update(double learning_rate, std::int64_t step) {
     auto phase = timeline.span("wait for bucket", "bucket", number);
     reducer_.wait(bucket);
     phase = timeline.span("update bucket", "bucket", number);
-    update_bucket(bucket, learning_rate, step, {});
+    optimizer_->update(bucket, learning_rate, step);
   }
   const auto phase = timeline.span("finish step");
   reducer_.finish();
-  finish_update();
-}
-
-void TrainingStep::update_bucket(std::size_t bucket, double learning_rate, std::int64_t step,
-                                 const GradientUse& use) {
-  if (sharded_)
-    sharded_->update(bucket, learning_rate, step);
-  else
-    optimizer_->update(bucket, learning_rate, step, use);
-}
-
-void TrainingStep::finish_update() {
-  if (sharded_)
-    sharded_->finish();
-  else
-    optimizer_->finish();
+  optimizer_->finish();
 }
 
 bool TrainingStep::may_skip() const {
@@ -50,8 +36,9 @@ torch::Tensor TrainingStep::update_together(double learning_rate, std::int64_t s
   const torch::NoGradGuard no_gradient;
   // A sharded optimizer is told on the host what to use of the gradients, for which a device is
   // waited for.
-  return arena_->device().is_cpu() || sharded_ ? update_on_host(learning_rate, step, sums)
-                                               : update_on_device(learning_rate, step, sums);
+  return arena_->device().is_cpu() || optimizer_->is_sharded()
+             ? update_on_host(learning_rate, step, sums)
+             : update_on_device(learning_rate, step, sums);
 }
 
 torch::Tensor TrainingStep::update_on_host(double learning_rate, std::int64_t step,
@@ -80,8 +67,8 @@ torch::Tensor TrainingStep::update_on_device(double learning_rate, std::int64_t 
 
 void TrainingStep::update_all(double learning_rate, std::int64_t step, const GradientUse& use) {
   for (std::size_t bucket = 0; bucket < arena_->buckets(); ++bucket)
-    update_bucket(bucket, learning_rate, step, use);
-  finish_update();
+    optimizer_->update(bucket, learning_rate, step, use);
+  optimizer_->finish();
 }
 
 // What one rank sees all are told: gradients that are not all-reduced may differ.
@@ -124,8 +111,8 @@ torch::Tensor TrainingStep::squared_norm() const {
 }
 
 void TrainingStep::clip() {
-  if (sharded_) {
-    (void)sharded_->clip_gradients(options_.maximum_norm);
+  if (const auto* const sharded = dynamic_cast<const ShardedArenaOptimizer*>(optimizer_.get())) {
+    (void)sharded->clip_gradients(options_.maximum_norm);
     return;
   }
   if (!world_) {

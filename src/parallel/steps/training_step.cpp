@@ -8,6 +8,7 @@
 #include "kolo/parallel/broadcast_state.h"
 #include "kolo/parallel/device_memory.h"
 #include "kolo/parallel/ordered_total.h"
+#include "kolo/parallel/sharded_arena_optimizer.h"
 #include "kolo/parallel/tensor_collectives.h"
 #include "parallel/gradients/ordered_average.h"
 #include "parallel/tensors/device_stream.h"
@@ -57,22 +58,15 @@ std::shared_ptr<OrderedAverage> make_ordered_average(const Communicator& communi
                                           options.virtual_ranks);
 }
 
-// Otherwise: whose ranks have all of the state, or of a node share it.
-std::optional<ArenaOptimizer> make_shared(const Communicator& communicator,
-                                          const std::shared_ptr<ParameterArena>& arena,
-                                          const std::shared_ptr<const FlatOptimizer>& optimizer,
-                                          const TrainingStepOptions& options) {
-  if (options.sharded) return std::nullopt;
-  return std::make_optional<ArenaOptimizer>(
-      communicator, arena, optimizer,
-      options.reducer.communicate ? options.sharing : StepSharing{false});
-}
-
-std::optional<ShardedArenaOptimizer> make_sharded(
+std::unique_ptr<BucketOptimizer> make_bucket_optimizer(
     const Communicator& communicator, const std::shared_ptr<ParameterArena>& arena,
-    const std::shared_ptr<const FlatOptimizer>& optimizer, const TrainingStepOptions& options) {
-  if (!options.sharded) return std::nullopt;
+    std::shared_ptr<const FlatOptimizer> algorithm, const TrainingStepOptions& options) {
   const auto& reducer = options.reducer;
+  if (!options.sharded) {
+    return std::make_unique<ArenaOptimizer>(
+        communicator, arena, std::move(algorithm),
+        reducer.communicate ? options.sharing : StepSharing{false});
+  }
   if (options.world || options.virtual_ranks > 0 || reducer.hook || reducer.unused_parameters ||
       reducer.predivide_factor != 1 || !reducer.communicate) {
     throw Error(
@@ -80,11 +74,14 @@ std::optional<ShardedArenaOptimizer> make_sharded(
         "network (world), virtual ranks, a gradient hook, unused_parameters, a predivide_factor or "
         "without communication");
   }
-  return std::make_optional<ShardedArenaOptimizer>(communicator, arena, optimizer);
+  return std::make_unique<ShardedArenaOptimizer>(communicator, arena, std::move(algorithm));
 }
 
-ReducerOptions averaging(ReducerOptions options, std::shared_ptr<GradientHook> by) {
-  if (by) options.hook = std::move(by);
+// Hooks of the step's own take the place of the user's, which are refused beside them.
+ReducerOptions averaging(ReducerOptions options, const std::shared_ptr<GradientHook>& of_optimizer,
+                         const std::shared_ptr<GradientHook>& ordered) {
+  if (of_optimizer) options.hook = of_optimizer;
+  if (ordered) options.hook = ordered;
   return options;
 }
 
@@ -99,53 +96,14 @@ TrainingStep::TrainingStep(Communicator communicator, std::shared_ptr<torch::nn:
       options_(options),
       arena_(std::make_shared<ParameterArena>(communicator_, *network_, options_.buckets)),
       ordered_(make_ordered_average(communicator_, *arena_, options_)),
-      optimizer_(make_shared(communicator_, arena_, optimizer, options_)),
-      sharded_(make_sharded(communicator_, arena_, optimizer, options_)),
+      optimizer_(make_bucket_optimizer(communicator_, arena_, std::move(optimizer), options_)),
       reducer_(communicator_, arena_,
-               averaging(options_.reducer, sharded_ ? sharded_->gradient_hook() : ordered_)),
+               averaging(options_.reducer, optimizer_->gradient_hook(), ordered_)),
       finite_check_(deciding(), arena_, {.policy = NonFinite::skip}) {
   options_.timeline.show_device(arena_->device());
   if (options_.loss_scale) scaler_.emplace(*options_.loss_scale, arena_->device());
   arena_->broadcast_parameters(communicator_);
   broadcast_outside_arena(communicator_, *network_);
-}
-
-ArenaOptimizer& TrainingStep::optimizer() {
-  return const_cast<ArenaOptimizer&>(std::as_const(*this).optimizer());
-}
-
-const ArenaOptimizer& TrainingStep::optimizer() const {
-  if (optimizer_) return *optimizer_;
-  throw Error("parallel: the optimizer is sharded: ask for sharded_optimizer()");
-}
-
-const FlatOptimizer& TrainingStep::algorithm() const {
-  return sharded_ ? sharded_->algorithm() : optimizer_->algorithm();
-}
-
-void TrainingStep::to_evaluation() {
-  if (sharded_)
-    sharded_->to_evaluation();
-  else
-    optimizer_->to_evaluation();
-}
-
-void TrainingStep::to_training() {
-  if (sharded_)
-    sharded_->to_training();
-  else
-    optimizer_->to_training();
-}
-
-const RateHistory& TrainingStep::rate_history() const {
-  return sharded_ ? sharded_->rate_history() : optimizer_->rate_history();
-}
-
-void TrainingStep::set_rate_history(const RateHistory& rates) {
-  if (sharded_)
-    sharded_->set_rate_history(rates);
-  else
-    optimizer_->set_rate_history(rates);
 }
 
 TrainingStep::Outcome TrainingStep::make(const std::function<Forward()>& forward,
