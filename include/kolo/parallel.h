@@ -24,6 +24,7 @@
 #include "kolo/parallel/differentiable_collectives.h"
 #include "kolo/parallel/distributed_optimizer.h"
 #include "kolo/parallel/gradient_hook.h"
+#include "kolo/parallel/gradient_norm.h"
 #include "kolo/parallel/gradient_reducer.h"
 #include "kolo/parallel/halo_exchange.h"
 #include "kolo/parallel/initialize.h"

@@ -64,6 +64,13 @@ class BucketOptimizer {
   // With a rate for each group of parameters.
   void update(std::size_t bucket, std::span<const double> learning_rates, std::int64_t step,
               const GradientUse& use = {});
+  // After all buckets are averaged and before the first update(): the squared norm of the averages,
+  // all parameters taken together, one float64 where they are. Collective where is_sharded().
+  [[nodiscard]] virtual torch::Tensor squared_norm() const;
+  void scale_gradients(double factor) const;
+  // Both: scales to a norm of at most maximum_norm by clip_factor(), and returns the norm before.
+  double clip_gradients(double maximum_norm) const;
+
   // Puts what step `step` takes from its rate and number onto the device, where a CUDA graph of
   // updates reads it: before the graph is recorded or replayed. Follows another step.
   void prepare(double learning_rate, std::int64_t step);
@@ -121,6 +128,8 @@ class BucketOptimizer {
     std::int64_t state = 0;
   };
   void require_same_plan() const;
+  // Parts of a bucket's gradients that hold averages on this rank.
+  [[nodiscard]] virtual std::vector<torch::Tensor> averages(std::size_t bucket) const;
   // The state's names and views, in buffers laid out like the parameters.
   [[nodiscard]] std::vector<NamedState> named(
       const std::vector<std::vector<torch::Tensor>>& whole) const;

@@ -24,7 +24,7 @@ class OptionGroups;
 
 struct DistributedOptimizerOptions {
   ReducerOptions reducer = {};
-  std::optional<double> maximum_gradient_norm = std::nullopt;  // clip_gradient_norm() in each step
+  std::optional<double> maximum_gradient_norm = std::nullopt;  // clip_gradients() in each step
   // Each step ends with the module's buffers being those of the lowest rank
   // (synchronize_buffers()).
   bool broadcast_buffers = false;
@@ -95,7 +95,7 @@ class DistributedOptimizer : public torch::optim::Optimizer {
   // Between backward() and step(), where something is to be done with the averages: waits for them.
   // step() takes them as they are.
   void finish();
-  // finish(), and GradientReducer::clip_gradient_norm(): returns the norm before.
+  // finish(), and clip_gradient_norm(): returns the norm before.
   double clip_gradients(double maximum_norm, double norm_type = 2);
 
   // Waits for the averages, clips them where asked to, and lets the optimizer step. Error, on all

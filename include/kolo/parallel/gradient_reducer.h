@@ -159,13 +159,6 @@ class GradientReducer {
   // zero.
   void clear_gradients(bool set_to_none = true);
 
-  // Scales the averaged gradients, after finish(), so that all of them together have a norm of at
-  // most maximum_norm: by maximum_norm / (norm + 1e-6) when that is below 1, as
-  // torch::nn::utils::clip_grad_norm_ does. Returns the norm before. norm_type is 2, another number
-  // above 0, or infinity. A norm that is not finite scales nothing. The same bits on every rank,
-  // without communication; one pass over the gradients, and one more when they are scaled.
-  double clip_gradient_norm(double maximum_norm, double norm_type = 2);
-
   [[nodiscard]] const std::shared_ptr<ParameterArena>& arena() const;
 
   [[nodiscard]] ReducerStatistics statistics() const;

@@ -46,13 +46,8 @@ class ShardedArenaOptimizer final : public BucketOptimizer {
   // gradients will do as well, at twice the traffic.)
   [[nodiscard]] std::shared_ptr<GradientHook> gradient_hook() const override;
 
-  // The global norm of the averaged gradients, all parameters taken together. Collective: one
-  // number travels. For all buckets at once, after their averaging and before the first update().
-  [[nodiscard]] double gradient_norm() const;
-  // Scales the gradients by maximum_norm / (norm + 1e-6) when that is below 1, as
-  // torch::nn::utils::clip_grad_norm_ does; a norm that is not finite scales nothing. Returns the
-  // norm. Collective.
-  double clip_gradients(double maximum_norm) const;
+  // Collective: one number travels.
+  [[nodiscard]] torch::Tensor squared_norm() const override;
 
   // A copy, gathered on each rank or on one. Collective.
   [[nodiscard]] std::vector<NamedState> named_state(std::optional<int> only = {}) const override;
@@ -75,6 +70,7 @@ class ShardedArenaOptimizer final : public BucketOptimizer {
 
   [[nodiscard]] std::vector<std::vector<torch::Tensor>> flat_state_of(
       std::span<const NamedState> whole) const;
+  [[nodiscard]] std::vector<torch::Tensor> averages(std::size_t bucket) const override;
   [[nodiscard]] std::vector<torch::Tensor> owned(const torch::Tensor& flat) const;
 
   Communicator communicator_;  // the arena's

@@ -86,7 +86,7 @@ class ShardedOptimizer : public torch::optim::Optimizer {
   // step() takes them as they are.
   void finish();
   // finish(), and scales the averaged gradients to a global norm of at most maximum_norm; returns
-  // the norm before (see ShardedArenaOptimizer::clip_gradients).
+  // the norm before (see BucketOptimizer::clip_gradients).
   double clip_gradients(double maximum_norm);
 
   // Blocks until all parameters are updated, those of the other ranks' parts too. With a closure,

@@ -195,7 +195,6 @@ class TrainingStep {
   [[nodiscard]] torch::Tensor factor_on_device() const;
   // [1], float64: of the whole network's averaged gradient, as it is in the arenas.
   [[nodiscard]] torch::Tensor squared_norm() const;
-  void clip();
   // Those who decide together.
   [[nodiscard]] const Communicator& deciding() const { return world_ ? *world_ : communicator_; }
   [[nodiscard]] bool may_skip() const;

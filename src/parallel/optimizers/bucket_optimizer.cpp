@@ -1,13 +1,16 @@
 #include "kolo/parallel/bucket_optimizer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
+#include "kolo/parallel/gradient_norm.h"
 #include "parallel/optimizers/bucket_runs.h"
 #include "parallel/optimizers/tensor_steps.h"
+#include "parallel/tensors/tensor_passes.h"
 
 namespace kolo {
 
@@ -93,6 +96,32 @@ void BucketOptimizer::update(std::size_t bucket, std::span<const double> learnin
     }
   }
   end_bucket(bucket);
+}
+
+std::vector<torch::Tensor> BucketOptimizer::averages(std::size_t bucket) const {
+  return {arena_->flat_gradients(bucket)};
+}
+
+torch::Tensor BucketOptimizer::squared_norm() const {
+  const auto squares =
+      torch::zeros({1}, torch::TensorOptions(torch::kDouble).device(arena_->device()));
+  for (std::size_t bucket = 0; bucket < arena_->buckets(); ++bucket)
+    parallel::add_to_norm(arena_->flat_gradients(bucket), squares);
+  return squares;
+}
+
+void BucketOptimizer::scale_gradients(double factor) const {
+  if (factor == 1) return;
+  const torch::NoGradGuard no_gradient;
+  for (std::size_t bucket = 0; bucket < arena_->buckets(); ++bucket) {
+    for (torch::Tensor& part : averages(bucket)) part.mul_(factor);
+  }
+}
+
+double BucketOptimizer::clip_gradients(double maximum_norm) const {
+  const double norm = std::sqrt(squared_norm().item<double>());
+  scale_gradients(clip_factor(norm, maximum_norm));
+  return norm;
 }
 
 void BucketOptimizer::enter_step() {

@@ -19,6 +19,7 @@
 
 #include "kolo/base/error.h"
 #include "kolo/parallel/broadcast_state.h"
+#include "kolo/parallel/gradient_norm.h"
 #include "parallel/optimizers/closure_loss.h"
 #include "parallel/optimizers/exact_groups.h"
 
@@ -163,6 +164,13 @@ torch::optim::Optimizer& checked(const std::shared_ptr<torch::optim::Optimizer>&
                   fmt::join(problems, ", ")));
 }
 
+// With those whose gradients are sparse.
+std::vector<torch::Tensor> averaged_parameters(const ParameterArena& arena) {
+  auto parameters = arena.parameters();
+  for (const auto& each : arena.excluded()) parameters.push_back(each.tensor);
+  return parameters;
+}
+
 }  // namespace
 
 DistributedOptimizer::DistributedOptimizer(const Communicator& communicator,
@@ -227,7 +235,8 @@ void DistributedOptimizer::finish() {
 
 double DistributedOptimizer::clip_gradients(double maximum_norm, double norm_type) {
   finish();
-  gradient_norm_ = reducer_.clip_gradient_norm(maximum_norm, norm_type);
+  gradient_norm_ =
+      clip_gradient_norm(averaged_parameters(*reducer_.arena()), maximum_norm, norm_type);
   return *gradient_norm_;
 }
 
@@ -235,7 +244,8 @@ void DistributedOptimizer::finish_gradients() {
   share_rates();
   reducer_.take_averages();
   if (options_.maximum_gradient_norm)
-    gradient_norm_ = reducer_.clip_gradient_norm(*options_.maximum_gradient_norm);
+    gradient_norm_ =
+        clip_gradient_norm(averaged_parameters(*reducer_.arena()), *options_.maximum_gradient_norm);
 }
 
 torch::Tensor DistributedOptimizer::step(LossClosure closure) {

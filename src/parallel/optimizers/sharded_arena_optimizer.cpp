@@ -1,9 +1,7 @@
 #include "kolo/parallel/sharded_arena_optimizer.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <map>
 #include <string>
 #include <utility>
@@ -12,7 +10,7 @@
 
 #include "kolo/base/error.h"
 #include "kolo/parallel/tensor_collectives.h"
-#include "parallel/kernels.h"
+#include "parallel/tensors/tensor_passes.h"
 
 namespace kolo {
 
@@ -38,11 +36,6 @@ constexpr auto need_of_all =
     "parallel: a sharded optimizer can't do without a rank that has joined: it alone has the "
     "optimizer's state for its share of the parameters, which nobody else can update. Give all "
     "ranks as many batches (TorchSampler does), or use DistributedOptimizer where they join";
-
-template <typename T>
-std::span<T> span_of(const torch::Tensor& flat) {
-  return {flat.data_ptr<T>(), static_cast<std::size_t>(flat.numel())};
-}
 
 std::string skipped_name(const ParameterArena& arena, std::size_t parameter) {
   return arena.plan().parameters[parameter].name + ".skipped_steps";
@@ -129,40 +122,20 @@ std::vector<torch::Tensor> ShardedArenaOptimizer::owned(const torch::Tensor& fla
           flat.narrow(0, shards.remainder, shards.left_over())};
 }
 
-double ShardedArenaOptimizer::gradient_norm() const {
-  double parts = 0, left_over = 0;
-  for (std::size_t bucket = 0; bucket < arena().buckets(); ++bucket) {
-    const auto pieces = owned(arena().flat_gradients(bucket));
-    const auto squares = [&](const torch::Tensor& piece) {
-      if (!piece.device().is_cpu())
-        return torch::linalg_vector_norm(piece, 2, c10::nullopt, false, torch::kDouble)
-            .square()
-            .item<double>();
-      return piece.scalar_type() == torch::kDouble
-                 ? parallel::sum_of_squares(span_of<double>(piece))
-                 : parallel::sum_of_squares(span_of<float>(piece));
-    };
-    parts += squares(pieces[0]);
-    left_over += squares(pieces[1]);  // the same on every rank
-  }
-  return std::sqrt(all_reduce_value(communicator_, parts) + left_over);
+std::vector<torch::Tensor> ShardedArenaOptimizer::averages(std::size_t bucket) const {
+  return owned(arena().flat_gradients(bucket));
 }
 
-double ShardedArenaOptimizer::clip_gradients(double maximum_norm) const {
-  const double norm = gradient_norm();
-  const double factor = maximum_norm / (norm + 1e-6);
-  if (!std::isfinite(norm) || factor >= 1) return norm;
+torch::Tensor ShardedArenaOptimizer::squared_norm() const {
+  const auto options = torch::TensorOptions(torch::kDouble).device(arena().device());
+  const auto parts = torch::zeros({1}, options), left_over = torch::zeros({1}, options);
   for (std::size_t bucket = 0; bucket < arena().buckets(); ++bucket) {
-    for (const torch::Tensor& piece : owned(arena().flat_gradients(bucket))) {
-      if (!piece.device().is_cpu())
-        torch::Tensor(piece).mul_(factor);
-      else if (piece.scalar_type() == torch::kDouble)
-        parallel::scale(span_of<double>(piece), factor);
-      else
-        parallel::scale(span_of<float>(piece), factor);
-    }
+    const auto pieces = averages(bucket);
+    parallel::add_to_norm(pieces[0], parts);
+    parallel::add_to_norm(pieces[1], left_over);  // the same on every rank
   }
-  return norm;
+  communicator_.all_reduce(buffer_of(parts), ReduceOp::sum, {.name = "gradient norm"});
+  return parts + left_over;
 }
 
 // Its part, and what is left over.

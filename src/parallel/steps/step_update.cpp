@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "kolo/parallel/sharded_arena_optimizer.h"
+#include "kolo/parallel/gradient_norm.h"
 #include "kolo/parallel/tensor_collectives.h"
 #include "kolo/parallel/training_step.h"
 #include "parallel/tensors/tensor_passes.h"
@@ -51,7 +51,10 @@ torch::Tensor TrainingStep::update_on_host(double learning_rate, std::int64_t st
     if (is_finite) scaler_->unscale(*arena_);
     scaler_->update(is_finite);
   }
-  if (is_finite && options_.maximum_norm > 0) clip();
+  if (is_finite && options_.maximum_norm > 0) {
+    const double norm = std::sqrt(squared_norm().item<double>());
+    optimizer_->scale_gradients(clip_factor(norm, options_.maximum_norm));
+  }
   if (is_finite) update_all(learning_rate, step, {});
   if (!may_skip()) return {};
   return torch::full({1}, is_finite ? 0 : 1, sums.options().dtype(torch::kInt));
@@ -86,43 +89,22 @@ torch::Tensor TrainingStep::left_out_on_device(const torch::Tensor& sums) const 
   return found;
 }
 
-// As GradientReducer::clip_gradient_norm() does it, of gradients divided by the loss scale. Not the
-// scale: it is of the next step after scaler_->update().
+// Gradients are divided by the loss scale first: that of this step, which is no longer scaler_'s
+// after scaler_->update().
 torch::Tensor TrainingStep::factor_on_device() const {
   const auto scale = scaler_ ? scaler_->scale_tensor().reciprocal() : torch::Tensor();
   if (options_.maximum_norm <= 0) return scale;
-  const auto squares = squared_norm();
-  const auto norm = scaler_ ? squares.sqrt() * scale : squares.sqrt();
-  const auto factor = options_.maximum_norm / (norm + 1e-6);
-  const auto clipped =
-      torch::where(norm.isfinite().logical_and(factor.lt(1)), factor, torch::ones_like(norm));
-  return scaler_ ? clipped * scale : clipped;
+  const auto norm = squared_norm().sqrt();
+  if (!scaler_) return clip_factor(norm, options_.maximum_norm);
+  return clip_factor(norm * scale, options_.maximum_norm) * scale;
 }
 
 // What several ranks hold the same of counts once.
 torch::Tensor TrainingStep::squared_norm() const {
-  const auto squares =
-      torch::zeros({1}, torch::TensorOptions(torch::kDouble).device(arena_->device()));
-  for (std::size_t bucket = 0; bucket < arena_->buckets(); ++bucket)
-    parallel::add_squares(arena_->flat_gradients(bucket), squares);
+  auto squares = optimizer_->squared_norm();
   if (!world_) return squares;
   world_->all_reduce(buffer_of(squares), ReduceOp::sum, {.name = "gradient norm"});
   return squares.div_(communicator_.size());
-}
-
-void TrainingStep::clip() {
-  if (const auto* const sharded = dynamic_cast<const ShardedArenaOptimizer*>(optimizer_.get())) {
-    (void)sharded->clip_gradients(options_.maximum_norm);
-    return;
-  }
-  if (!world_) {
-    reducer_.clip_gradient_norm(options_.maximum_norm);
-    return;
-  }
-  const auto factor = options_.maximum_norm / (std::sqrt(squared_norm().item<double>()) + 1e-6);
-  if (!(factor < 1) || factor == 0) return;
-  for (std::size_t bucket = 0; bucket < arena_->buckets(); ++bucket)
-    torch::Tensor(arena_->flat_gradients(bucket)).mul_(factor);
 }
 
 }  // namespace kolo
