@@ -34,11 +34,11 @@ LearningRate learning_rate_of(const OnlineConfig& config, int ranks) {
                        .schedule = entry.make(own, {training.max_steps.value_or(1), 0})});
 }
 
-TrainingStepOptions step_options(const OnlineConfig& config) {
-  TrainingStepOptions options;
-  options.sharing.enabled = config.optimizer.shared_step;
-  options.maximum_norm = config.training.clip_norm;
-  options.skip_non_finite = config.training.non_finite == OnlineNonFinite::skip;
+StepSettings step_options(const OnlineConfig& config) {
+  StepSettings options;
+  options.shared_step.enabled = config.optimizer.shared_step;
+  options.clip_norm = config.training.clip_norm;
+  if (config.training.non_finite == OnlineNonFinite::skip) options.non_finite = NonFiniteStep::skip;
   return options;
 }
 

@@ -24,7 +24,7 @@ class OptionGroups;
 
 struct DistributedOptimizerOptions {
   ReducerOptions reducer = {};
-  std::optional<double> maximum_gradient_norm = std::nullopt;  // clip_gradients() in each step
+  std::optional<double> clip_norm = std::nullopt;  // clip_gradients() in each step
   // Each step ends with the module's buffers being those of the lowest rank
   // (synchronize_buffers()).
   bool broadcast_buffers = false;
@@ -113,7 +113,7 @@ class DistributedOptimizer : public torch::optim::Optimizer {
   void load(torch::serialize::InputArchive& archive) override;
 
   // The norm of the averaged gradients before they were last clipped, here or by
-  // maximum_gradient_norm.
+  // clip_norm.
   [[nodiscard]] std::optional<double> gradient_norm() const { return gradient_norm_; }
 
   // The optimizer that it was made with.

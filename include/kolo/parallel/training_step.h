@@ -12,14 +12,13 @@
 
 #include "kolo/comm/communicator.h"
 #include "kolo/layout/virtual_ranks.h"
-#include "kolo/parallel/arena_optimizer.h"
 #include "kolo/parallel/bucket_optimizer.h"
 #include "kolo/parallel/checks.h"
 #include "kolo/parallel/grad_scaler.h"
 #include "kolo/parallel/gradient_reducer.h"
 #include "kolo/parallel/parameter_arena.h"
 #include "kolo/parallel/pipeline_step.h"
-#include "kolo/parallel/timeline.h"
+#include "kolo/parallel/step_settings.h"
 
 namespace kolo {
 
@@ -38,42 +37,6 @@ class LateNumbers {
   std::shared_ptr<c10::Event> copied_;
 };
 
-struct TrainingStepOptions {
-  BucketLimits buckets;
-  ReducerOptions reducer;
-  StepSharing sharing;  // not without communication
-  // Each rank keeps and updates its part of the optimizer's state (ShardedArenaOptimizer) instead
-  // of sharing steps with its node. The parameters come to the same bits where gradients are
-  // reduced in the same order. Not with `world`, virtual_ranks, reducer options that change what is
-  // averaged (unused_parameters, a hook, predivide_factor) or without communication, nor in a
-  // recorded step: Error. InputError for optimizers that need whole parameters.
-  bool sharded = false;
-  double maximum_norm = 0;  // above 0: of the averaged gradient, which is scaled down to it
-  // Steps whose loss or averaged gradients are not finite are left out on all ranks: no parameter
-  // and no buffer has anything of them. Error after many in a row (FiniteCheck). Costs a pass over
-  // the gradients and a copy of the buffers, and the buckets' updates no longer overlap the
-  // communication of later ones.
-  bool skip_non_finite = false;
-  // Scales the loss (see GradScaler), as training in fp16 needs it. Steps whose gradients overflow
-  // are left out in any case. Costs two passes over the gradients, and the overlap of updates.
-  std::optional<LossScaleOptions> loss_scale;
-  // Where ranks hold different parts of a network (PipelineStep): all that make the step together,
-  // mesh.world(), of whom equally many hold each part. They add up the sums, decide alike whether
-  // a step is left out, and clip by the norm of the whole network's gradient. Unset: those that
-  // average, who then hold the same.
-  std::optional<Communicator> world = std::nullopt;
-  // Above 0: a step has so many parts, at least as many as ranks, of which each rank computes some
-  // consecutive ones (kolo/layout/virtual_ranks.h): the results have the same bits on any number of
-  // ranks, where the parts' gradients do. A step begins with the same buffers for each part, and
-  // leaves those of the first part on all ranks. Not with `world`, nor with reducer options that
-  // change what is averaged (unused_parameters, a hook, predivide_factor): Error. Costs memory for
-  // log2(parts of a rank) + 1 copies of the gradients (rounded down), none with as many ranks as
-  // parts.
-  int virtual_ranks = 0;
-  // Is told of forward, backward, each bucket's wait and update.
-  Timeline timeline;
-};
-
 // A training step over all ranks: forward, backward with overlapped averaging of the gradients, one
 // fused pass of the optimizer for each bucket as soon as it is averaged, and a few numbers that the
 // ranks add up meanwhile. Where the whole gradient must be known first (clipping, leaving out what
@@ -89,8 +52,7 @@ class TrainingStep {
  public:
   // The network's parameters and buffers become rank 0's. Collective.
   TrainingStep(Communicator communicator, std::shared_ptr<torch::nn::Module> network,
-               std::shared_ptr<const FlatOptimizer> optimizer,
-               const TrainingStepOptions& options = {});
+               std::shared_ptr<const FlatOptimizer> optimizer, const StepSettings& settings = {});
 
   // What a forward pass has come to.
   struct Forward {
@@ -197,14 +159,17 @@ class TrainingStep {
   [[nodiscard]] torch::Tensor squared_norm() const;
   // Those who decide together.
   [[nodiscard]] const Communicator& deciding() const { return world_ ? *world_ : communicator_; }
-  [[nodiscard]] bool may_skip() const;
+  [[nodiscard]] bool skips_non_finite() const {
+    return settings_.non_finite == NonFiniteStep::skip;
+  }
+  [[nodiscard]] bool may_skip() const { return skips_non_finite() || scaler_; }
   // Whether the whole gradient must be known before any of it is used.
-  [[nodiscard]] bool updates_together() const { return options_.maximum_norm > 0 || may_skip(); }
+  [[nodiscard]] bool updates_together() const { return settings_.clip_norm > 0 || may_skip(); }
 
   Communicator communicator_;
   std::optional<Communicator> world_;  // in an order of its own
   std::shared_ptr<torch::nn::Module> network_;
-  TrainingStepOptions options_;
+  StepSettings settings_;
   std::shared_ptr<ParameterArena> arena_;
   std::shared_ptr<OrderedAverage> ordered_;  // none without virtual ranks
   std::unique_ptr<BucketOptimizer> optimizer_;

@@ -243,9 +243,9 @@ double DistributedOptimizer::clip_gradients(double maximum_norm, double norm_typ
 void DistributedOptimizer::finish_gradients() {
   share_rates();
   reducer_.take_averages();
-  if (options_.maximum_gradient_norm)
+  if (options_.clip_norm)
     gradient_norm_ =
-        clip_gradient_norm(averaged_parameters(*reducer_.arena()), *options_.maximum_gradient_norm);
+        clip_gradient_norm(averaged_parameters(*reducer_.arena()), *options_.clip_norm);
 }
 
 torch::Tensor DistributedOptimizer::step(LossClosure closure) {

@@ -21,7 +21,7 @@ class TrainingStep::Recorded {
 
 std::shared_ptr<TrainingStep::Recorded> TrainingStep::record(
     const std::function<Forward()>& forward, double learning_rate, std::int64_t step) {
-  if (options_.reducer.unused_parameters)
+  if (settings_.reducer.unused_parameters)
     throw Error("parallel: a step that may leave out parameters can't be recorded as a graph");
   if (optimizer_->is_sharded())
     throw Error("parallel: a step of a sharded optimizer can't be recorded as a graph");
@@ -49,7 +49,7 @@ std::shared_ptr<TrainingStep::Recorded> TrainingStep::record(
 
 TrainingStep::UnderWay TrainingStep::begin(Recorded& recorded, double learning_rate,
                                            std::int64_t step) {
-  const auto phase = options_.timeline.span("recorded step");
+  const auto phase = settings_.timeline.span("recorded step");
   recorded.learning_rate = learning_rate;
   recorded.step = step;
   optimizer_->prepare(learning_rate, step);

@@ -10,7 +10,7 @@ namespace kolo {
 
 // Each bucket as soon as it is reduced, while later ones are still on their way.
 void TrainingStep::update(double learning_rate, std::int64_t step) {
-  const auto& timeline = options_.timeline;
+  const auto& timeline = settings_.timeline;
   for (std::size_t bucket = 0; bucket < arena_->buckets(); ++bucket) {
     const auto number = static_cast<std::int64_t>(bucket);
     auto phase = timeline.span("wait for bucket", "bucket", number);
@@ -23,16 +23,12 @@ void TrainingStep::update(double learning_rate, std::int64_t step) {
   optimizer_->finish();
 }
 
-bool TrainingStep::may_skip() const {
-  return options_.skip_non_finite || scaler_;
-}
-
 // All buckets at the end, for what must be known of the whole gradient first.
 torch::Tensor TrainingStep::update_together(double learning_rate, std::int64_t step,
                                             const torch::Tensor& sums) {
-  auto phase = options_.timeline.span("wait for buckets");
+  auto phase = settings_.timeline.span("wait for buckets");
   reducer_.finish();
-  phase = options_.timeline.span("update");
+  phase = settings_.timeline.span("update");
   const torch::NoGradGuard no_gradient;
   // A sharded optimizer is told on the host what to use of the gradients, for which a device is
   // waited for.
@@ -44,16 +40,16 @@ torch::Tensor TrainingStep::update_together(double learning_rate, std::int64_t s
 torch::Tensor TrainingStep::update_on_host(double learning_rate, std::int64_t step,
                                            const torch::Tensor& sums) {
   // A scale that is too large shows in gradients only; a loss that is not finite has other reasons.
-  const bool checks_loss = options_.skip_non_finite && sums.numel() > 0;
+  const bool checks_loss = skips_non_finite() && sums.numel() > 0;
   const bool is_finite = !may_skip() || ((!checks_loss || std::isfinite(sums[0].item<double>())) &&
                                          all_finite(deciding(), *arena_));
   if (scaler_) {
     if (is_finite) scaler_->unscale(*arena_);
     scaler_->update(is_finite);
   }
-  if (is_finite && options_.maximum_norm > 0) {
+  if (is_finite && settings_.clip_norm > 0) {
     const double norm = std::sqrt(squared_norm().item<double>());
-    optimizer_->scale_gradients(clip_factor(norm, options_.maximum_norm));
+    optimizer_->scale_gradients(clip_factor(norm, settings_.clip_norm));
   }
   if (is_finite) update_all(learning_rate, step, {});
   if (!may_skip()) return {};
@@ -80,7 +76,7 @@ torch::Tensor TrainingStep::left_out_on_device(const torch::Tensor& sums) const 
   auto found = torch::zeros({1}, torch::TensorOptions(torch::kInt).device(arena_->device()));
   for (std::size_t bucket = 0; bucket < arena_->buckets(); ++bucket)
     parallel::find_non_finite(arena_->flat_gradients(bucket), found);
-  if (options_.skip_non_finite && sums.numel() > 0)
+  if (skips_non_finite() && sums.numel() > 0)
     found.logical_or_(sums.narrow(0, 0, 1).isfinite().logical_not());
   if (deciding().size() > 1) {
     const auto ranks = world_ ? *world_ : arena_->gradient_communicator(communicator_);
@@ -93,10 +89,10 @@ torch::Tensor TrainingStep::left_out_on_device(const torch::Tensor& sums) const 
 // after scaler_->update().
 torch::Tensor TrainingStep::factor_on_device() const {
   const auto scale = scaler_ ? scaler_->scale_tensor().reciprocal() : torch::Tensor();
-  if (options_.maximum_norm <= 0) return scale;
+  if (settings_.clip_norm <= 0) return scale;
   const auto norm = squared_norm().sqrt();
-  if (!scaler_) return clip_factor(norm, options_.maximum_norm);
-  return clip_factor(norm * scale, options_.maximum_norm) * scale;
+  if (!scaler_) return clip_factor(norm, settings_.clip_norm);
+  return clip_factor(norm * scale, settings_.clip_norm) * scale;
 }
 
 // What several ranks hold the same of counts once.

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
+#include "kolo/parallel/arena_optimizer.h"
 #include "kolo/parallel/broadcast_state.h"
 #include "kolo/parallel/device_memory.h"
 #include "kolo/parallel/ordered_total.h"
@@ -45,29 +46,29 @@ class BufferCopies {
 
 std::shared_ptr<OrderedAverage> make_ordered_average(const Communicator& communicator,
                                                      const ParameterArena& arena,
-                                                     const TrainingStepOptions& options) {
-  if (options.virtual_ranks == 0) return nullptr;
-  const auto& reducer = options.reducer;
-  if (options.world || reducer.hook || reducer.unused_parameters || reducer.predivide_factor != 1 ||
-      !reducer.communicate) {
+                                                     const StepSettings& settings) {
+  if (settings.virtual_ranks == 0) return nullptr;
+  const auto& reducer = settings.reducer;
+  if (settings.world || reducer.hook || reducer.unused_parameters ||
+      reducer.predivide_factor != 1 || !reducer.communicate) {
     throw Error(
         "parallel: virtual ranks can't be had together with ranks that hold parts of a network "
         "(world), a gradient hook, unused_parameters, a predivide_factor or without communication");
   }
   return std::make_shared<OrderedAverage>(arena.gradient_communicator(communicator), arena,
-                                          options.virtual_ranks);
+                                          settings.virtual_ranks);
 }
 
 std::unique_ptr<BucketOptimizer> make_bucket_optimizer(
     const Communicator& communicator, const std::shared_ptr<ParameterArena>& arena,
-    std::shared_ptr<const FlatOptimizer> algorithm, const TrainingStepOptions& options) {
-  const auto& reducer = options.reducer;
-  if (!options.sharded) {
+    std::shared_ptr<const FlatOptimizer> algorithm, const StepSettings& settings) {
+  const auto& reducer = settings.reducer;
+  if (!settings.sharded) {
     return std::make_unique<ArenaOptimizer>(
         communicator, arena, std::move(algorithm),
-        reducer.communicate ? options.sharing : StepSharing{false});
+        reducer.communicate ? settings.shared_step : StepSharing{false});
   }
-  if (options.world || options.virtual_ranks > 0 || reducer.hook || reducer.unused_parameters ||
+  if (settings.world || settings.virtual_ranks > 0 || reducer.hook || reducer.unused_parameters ||
       reducer.predivide_factor != 1 || !reducer.communicate) {
     throw Error(
         "parallel: a sharded optimizer can't be had together with ranks that hold parts of a "
@@ -89,19 +90,19 @@ ReducerOptions averaging(ReducerOptions options, const std::shared_ptr<GradientH
 
 TrainingStep::TrainingStep(Communicator communicator, std::shared_ptr<torch::nn::Module> network,
                            std::shared_ptr<const FlatOptimizer> optimizer,
-                           const TrainingStepOptions& options)
+                           const StepSettings& settings)
     : communicator_(std::move(communicator)),
-      world_(options.world ? std::optional(options.world->with_own_order()) : std::nullopt),
+      world_(settings.world ? std::optional(settings.world->with_own_order()) : std::nullopt),
       network_(std::move(network)),
-      options_(options),
-      arena_(std::make_shared<ParameterArena>(communicator_, *network_, options_.buckets)),
-      ordered_(make_ordered_average(communicator_, *arena_, options_)),
-      optimizer_(make_bucket_optimizer(communicator_, arena_, std::move(optimizer), options_)),
+      settings_(settings),
+      arena_(std::make_shared<ParameterArena>(communicator_, *network_, settings_.buckets)),
+      ordered_(make_ordered_average(communicator_, *arena_, settings_)),
+      optimizer_(make_bucket_optimizer(communicator_, arena_, std::move(optimizer), settings_)),
       reducer_(communicator_, arena_,
-               averaging(options_.reducer, optimizer_->gradient_hook(), ordered_)),
+               averaging(settings_.reducer, optimizer_->gradient_hook(), ordered_)),
       finite_check_(deciding(), arena_, {.policy = NonFinite::skip}) {
-  options_.timeline.show_device(arena_->device());
-  if (options_.loss_scale) scaler_.emplace(*options_.loss_scale, arena_->device());
+  settings_.timeline.show_device(arena_->device());
+  if (settings_.loss_scale) scaler_.emplace(*settings_.loss_scale, arena_->device());
   arena_->broadcast_parameters(communicator_);
   broadcast_outside_arena(communicator_, *network_);
 }
@@ -124,7 +125,7 @@ TrainingStep::UnderWay TrainingStep::begin(const std::function<Forward()>& forwa
 TrainingStep::UnderWay TrainingStep::begin(const GradientPasses& passes, double learning_rate,
                                            std::int64_t step) {
   const auto gradients = [&](Work& summing) {
-    const auto phase = options_.timeline.span("forward and backward");
+    const auto phase = settings_.timeline.span("forward and backward");
     PipelineStep::Backward backward{.reducer = &reducer_};
     if (scaler_)
       backward.scaled = [this](const torch::Tensor& loss) { return scaler_->scaled(loss); };
@@ -155,7 +156,7 @@ torch::Tensor TrainingStep::enqueue(const std::function<Forward()>& forward, dou
 }
 
 torch::Tensor TrainingStep::one_pass(const std::function<Forward()>& forward, Work& summing) {
-  auto phase = options_.timeline.span("forward");
+  auto phase = settings_.timeline.span("forward");
   const auto& device = arena_->device();
   const auto [loss, mine] = in_phase("forward", device, forward);
   if (forward_is_done_) forward_is_done_();
@@ -165,7 +166,7 @@ torch::Tensor TrainingStep::one_pass(const std::function<Forward()>& forward, Wo
           : torch::empty({0}, torch::TensorOptions(torch::kDouble).device(arena_->device()));
   // Before the gradients on every rank, so in their order: no other thread wakes for it.
   summing = start_summing(sums);
-  phase = options_.timeline.span("backward");
+  phase = settings_.timeline.span("backward");
   in_phase("backward", device,
            [&, &of = loss] { (scaler_ ? scaler_->scaled(of) : of).backward(); });
   return sums;
@@ -185,14 +186,14 @@ torch::Tensor TrainingStep::part_by_part(const ForwardOfPart& forward, Work& sum
     std::optional<GradientReducer::NoSync> quiet;
     if (!is_last) quiet.emplace(reducer_.no_sync());
     if (part > parts.first) at_begin.put_back();
-    auto phase = options_.timeline.span("forward");
+    auto phase = settings_.timeline.span("forward");
     const auto [loss, mine] = in_phase("forward", device, [&] { return forward(part); });
     numbers.push_back(mine.detach().to(device));
     if (is_last) {
       if (forward_is_done_) forward_is_done_();
       sums = start_summing_parts(torch::stack(numbers), summing);
     }
-    phase = options_.timeline.span("backward");
+    phase = settings_.timeline.span("backward");
     in_phase("backward", device,
              [&, &of = loss] { (scaler_ ? scaler_->scaled(of) : of).backward(); });
     if (part == 0 && !is_last) after_first.emplace(*network_);
@@ -210,9 +211,9 @@ torch::Tensor TrainingStep::start_summing_parts(const torch::Tensor& sums, Work&
   const auto ranks = arena_->gradient_communicator(communicator_);
   // Of a small network, in this thread: see GradientUnits::are_done_at_once().
   if (ranks.size() == 1 || (arena_->buckets() == 1 && arena_->device().is_cpu()))
-    return torch::Tensor(total).copy_(ordered_total(ranks, options_.virtual_ranks, sums));
+    return torch::Tensor(total).copy_(ordered_total(ranks, settings_.virtual_ranks, sums));
   summing = ranks.enqueue(
-      [virtual_ranks = options_.virtual_ranks, sums, total,
+      [virtual_ranks = settings_.virtual_ranks, sums, total,
        stream = parallel::TaskStream::of(sums)](const Communicator& communicator) {
         const auto in_stream = stream.enter();
         torch::Tensor(total).copy_(ordered_total(communicator, virtual_ranks, sums));
@@ -260,7 +261,7 @@ TrainingStep::Outcome TrainingStep::end(const UnderWay& step) {
   if (!may_skip()) return outcome;
   outcome.is_made = outcome.sums.back() == 0;
   outcome.sums.pop_back();
-  const double loss = outcome.sums.empty() || !options_.skip_non_finite ? 0 : outcome.sums.front();
+  const double loss = outcome.sums.empty() || !skips_non_finite() ? 0 : outcome.sums.front();
   finite_check_.note(step.step_, outcome.is_made, loss);
   return outcome;
 }

@@ -21,8 +21,7 @@ torch::Tensor flat(const torch::nn::Module& network) {
 }
 
 struct Replica {
-  explicit Replica(const Communicator& communicator, const TrainingStepOptions& options = {},
-                   int seed = 1)
+  explicit Replica(const Communicator& communicator, const StepSettings& options = {}, int seed = 1)
       : network(std::make_shared<SmallNetwork>(7, seed)),
         step(communicator, network, make_sgd({.momentum = .5}), options) {}
 
@@ -51,7 +50,7 @@ struct Replica {
 
 RANK_TEST(TrainingStep, StepsAreThoseOfOneRankWithAllSamples) {
   for (const double norm : {0., .3}) {
-    const TrainingStepOptions options{.buckets = {64, 64}, .maximum_norm = norm};
+    const StepSettings options{.buckets = {64, 64}, .clip_norm = norm};
     Replica replica(communicator, options, 1 + communicator.rank());  // becomes rank 0's
     Replica alone(Communicator::solo(), options);
     const auto all = batch_size * communicator.size();
@@ -69,7 +68,7 @@ RANK_TEST(TrainingStep, StepsAreThoseOfOneRankWithAllSamples) {
 
 // On one rank alone, of which none keeps anything.
 RANK_TEST(TrainingStep, AStepThatIsNotFiniteLeavesNothingBehind) {
-  Replica replica(communicator, {.skip_non_finite = true});
+  Replica replica(communicator, {.non_finite = NonFiniteStep::skip});
   EXPECT_TRUE(replica.make_share(communicator, 1).is_made);
   const auto before = flat(*replica.network).clone(), calls = replica.network->calls.clone();
   const bool is_bad = communicator.rank() == communicator.size() - 1;

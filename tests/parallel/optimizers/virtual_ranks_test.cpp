@@ -28,7 +28,7 @@ struct Counting : SmallNetwork {
 };
 
 struct PartedReplica {
-  PartedReplica(const Communicator& communicator, const TrainingStepOptions& options,
+  PartedReplica(const Communicator& communicator, const StepSettings& options,
                 const std::shared_ptr<const FlatOptimizer>& optimizer = make_adam({}))
       : network(std::make_shared<Counting>()), step(communicator, network, optimizer, options) {}
 
@@ -56,8 +56,8 @@ struct PartedReplica {
   TrainingStep step;
 };
 
-TrainingStepOptions options_of(int virtual_ranks, const BucketLimits& limits) {
-  return {.buckets = limits, .maximum_norm = .5, .virtual_ranks = virtual_ranks};
+StepSettings options_of(int virtual_ranks, const BucketLimits& limits) {
+  return {.buckets = limits, .clip_norm = .5, .virtual_ranks = virtual_ranks};
 }
 
 const BucketLimits each_its_own{1, 1}, all_in_one{1 << 20, 1 << 20};
@@ -128,7 +128,7 @@ RANK_TEST(VirtualRanks, StepsAreThoseOfOneBatch) {
 // One rank sees it in one of its parts; all leave the step out, and go on with the same bits.
 RANK_TEST(VirtualRanks, AStepThatIsNotFiniteIsLeftOutOnAllRanks) {
   auto options = options_of(2 * communicator.size(), all_in_one);
-  options.skip_non_finite = true;
+  options.non_finite = NonFiniteStep::skip;
   PartedReplica replica(communicator, options), alone(Communicator::solo(), options);
   const auto make = [](PartedReplica& of, std::int64_t number) {
     const auto forward = [&](int part) -> TrainingStep::Forward {
@@ -146,14 +146,14 @@ RANK_TEST(VirtualRanks, AStepThatIsNotFiniteIsLeftOutOnAllRanks) {
 }
 
 RANK_TEST(VirtualRanks, WhatDoesNotGoTogetherIsRefused) {
-  const auto message_with = [&](const TrainingStepOptions& options) {
+  const auto message_with = [&](const StepSettings& options) {
     return message_of<Error>([&] { PartedReplica replica(communicator, options); });
   };
   if (communicator.size() > 1) {
     EXPECT_THAT(message_with({.virtual_ranks = communicator.size() - 1}),
                 HasSubstr("virtual ranks; expected"));
   }
-  TrainingStepOptions unused{.virtual_ranks = communicator.size()};
+  StepSettings unused{.virtual_ranks = communicator.size()};
   unused.reducer.unused_parameters = true;
   EXPECT_THAT(message_with(unused), HasSubstr("virtual ranks can't be had together with"));
   PartedReplica without(communicator, {});
