@@ -38,6 +38,7 @@
 #include "kolo/parallel/sharded_arena_optimizer.h"
 #include "kolo/parallel/sharded_optimizer.h"
 #include "kolo/parallel/spatial_part.h"
+#include "kolo/parallel/step_conflicts.h"
 #include "kolo/parallel/step_settings.h"
 #include "kolo/parallel/sync_batch_norm.h"
 #include "kolo/parallel/tensor_collectives.h"

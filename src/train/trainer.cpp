@@ -62,12 +62,11 @@ std::shared_ptr<NoiseMeter> make_noise_meter(const TrainerOptions& options,
   if (is_sgd_scaled && options.noise_scale_every != 1)
     throw Error(
         "train: AdaScale needs the noise of the gradients of every step (noise_scale_every 1)");
-  if (network.parts() != nullptr || options.virtual_ranks > 0 || options.sharded ||
-      options.loss_scale || options.graphs) {
-    throw Error(
-        "train: the noise of gradients can't be measured where ranks have parts of a network, nor "
-        "with virtual ranks, a sharded optimizer, a loss scale or graphs");
-  }
+  auto features = features_of(options);
+  features.set(StepFeature::noise_scale);
+  features.set(StepFeature::parts, network.parts() != nullptr);
+  features.set(StepFeature::graphs, options.graphs);
+  require_no_conflicts("train", features);
   if (network.replicas().size() == 1) return nullptr;
   return std::make_shared<NoiseMeter>(options.reducer.hook, options.noise_metric);
 }

@@ -24,17 +24,15 @@ WholeNetwork::WholeNetwork(Communicator communicator, std::shared_ptr<Network> n
       is_in_parts_(options.virtual_ranks > 0),
       accumulation_(options.accumulation),
       device_(device_of(*network_)) {
-  if (is_in_parts_ && accumulation_ > 1)
-    throw Error("train: steps of virtual ranks are in parts already, and can't accumulate");
+  const bool is_recorded = options.graphs && !device_.is_cpu();
+  require_no_conflicts("train", {{StepFeature::virtual_ranks, is_in_parts_},
+                                 {StepFeature::accumulation, accumulation_ > 1},
+                                 {StepFeature::graphs, is_recorded},
+                                 {StepFeature::mixup, options.mixup_alpha > 0},
+                                 {StepFeature::recompute, options.recompute}});
   if (options.recompute)
     recomputed_ = training_stages(objective_, network_->stages(), {.recompute = true});
-  if (!options.graphs || device_.is_cpu()) return;
-  if (is_in_parts_) throw Error("train: steps of virtual ranks can't be recorded as graphs");
-  if (accumulation_ > 1)
-    throw Error("train: steps of several passes can't be recorded as graphs");
-  if (options.mixup_alpha > 0)
-    throw Error("train: steps with mixup can't be recorded as graphs: their numbers differ");
-  recorded_steps_ = std::make_unique<RecordedSteps>();
+  if (is_recorded) recorded_steps_ = std::make_unique<RecordedSteps>();
 }
 
 TrainingStep::UnderWay WholeNetwork::begin(TrainingStep& training, const Step& step) {
@@ -53,8 +51,8 @@ TrainingStep::UnderWay WholeNetwork::begin(TrainingStep& training, const Step& s
   return training.begin([&] { return forward(step.batch); }, step.learning_rate, step.number);
 }
 
-// A part's mean loss counts by its share of the samples, so that the sum of the gradients is that of
-// the batch's mean.
+// A part's mean loss counts by its share of the samples, so that the sum of the gradients is that
+// of the batch's mean.
 TrainingStep::UnderWay WholeNetwork::begin_accumulating(TrainingStep& training, const Step& step) {
   const auto passes = [&](const PipelineStep::Backward& backward) {
     const BatchTask task(objective_, step.batch, mixing_, step.number - 1);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "kolo/comm/communicator.h"
 #include "kolo/parallel/arena_optimizer.h"
@@ -8,21 +9,20 @@
 #include "kolo/parallel/grad_scaler.h"
 #include "kolo/parallel/gradient_reducer.h"
 #include "kolo/parallel/non_finite_step.h"
+#include "kolo/parallel/step_conflicts.h"
 #include "kolo/parallel/timeline.h"
 
 namespace kolo {
 
 // How steps are made: of a TrainingStep, and within TrainerOptions. Names are those of
-// configurations (docs/configuration.md).
+// configurations (docs/configuration.md). Some exclude each other (conflicts()): Error.
 struct StepSettings {
   BucketLimits buckets;
   ReducerOptions reducer;
   StepSharing shared_step;  // not without communication
   // Each rank keeps and updates its part of the optimizer's state (ShardedArenaOptimizer) instead
   // of sharing steps with its node. The parameters come to the same bits where gradients are
-  // reduced in the same order. Not with `world`, virtual_ranks, reducer options that change what is
-  // averaged (unused_parameters, a hook, predivide_factor) or without communication, nor in a
-  // recorded step: Error. InputError for optimizers that need whole parameters.
+  // reduced in the same order. InputError for optimizers that need whole parameters.
   bool sharded = false;
   double clip_norm = 0;  // above 0: of the averaged gradient, which is scaled down to it
   // `skip` is the step's to do; `stop` is up to who looks at a step's numbers, as the Trainer does.
@@ -39,10 +39,8 @@ struct StepSettings {
   // Above 0: a step has so many parts, at least as many as ranks, of which each rank computes some
   // consecutive ones (kolo/layout/virtual_ranks.h): the results have the same bits on any number of
   // ranks, where the parts' gradients do. A step begins with the same buffers for each part, and
-  // leaves those of the first part on all ranks. Not with `world`, nor with reducer options that
-  // change what is averaged (unused_parameters, a hook, predivide_factor): Error. Costs memory for
-  // log2(parts of a rank) + 1 copies of the gradients (rounded down), none with as many ranks as
-  // parts.
+  // leaves those of the first part on all ranks. Costs memory for log2(parts of a rank) + 1 copies
+  // of the gradients (rounded down), none with as many ranks as parts.
   int virtual_ranks = 0;
   // Is told of forward, backward, each bucket's wait and update; by a Trainer also of data wait,
   // step and validation.
@@ -50,5 +48,11 @@ struct StepSettings {
 };
 
 using TrainingStepOptions = StepSettings;
+
+// As kolo/parallel/step_conflicts.h knows them.
+[[nodiscard]] StepFeatures features_of(const StepSettings& settings);
+[[nodiscard]] inline std::vector<StepConflict> conflicts(const StepSettings& settings) {
+  return conflicts(features_of(settings));
+}
 
 }  // namespace kolo

@@ -21,11 +21,9 @@ class TrainingStep::Recorded {
 
 std::shared_ptr<TrainingStep::Recorded> TrainingStep::record(
     const std::function<Forward()>& forward, double learning_rate, std::int64_t step) {
-  if (settings_.reducer.unused_parameters)
-    throw Error("parallel: a step that may leave out parameters can't be recorded as a graph");
-  if (optimizer_->is_sharded())
-    throw Error("parallel: a step of a sharded optimizer can't be recorded as a graph");
-  if (world_) throw Error("parallel: a step of a network in parts can't be recorded as a graph");
+  auto features = features_of(settings_);
+  features.set(StepFeature::graphs);
+  require_no_conflicts("parallel", features);
   const auto ranks = arena_->gradient_communicator(communicator_);
   if (arena_->device().is_cuda() && ranks.size() > 1 &&
       !ranks.capabilities().hands_over_to_devices) {

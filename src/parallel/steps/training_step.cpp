@@ -44,17 +44,15 @@ class BufferCopies {
   std::vector<torch::Tensor> buffers_, copies_;
 };
 
+const StepSettings& checked(const StepSettings& settings) {
+  require_no_conflicts("parallel", features_of(settings));
+  return settings;
+}
+
 std::shared_ptr<OrderedAverage> make_ordered_average(const Communicator& communicator,
                                                      const ParameterArena& arena,
                                                      const StepSettings& settings) {
   if (settings.virtual_ranks == 0) return nullptr;
-  const auto& reducer = settings.reducer;
-  if (settings.world || reducer.hook || reducer.unused_parameters ||
-      reducer.predivide_factor != 1 || !reducer.communicate) {
-    throw Error(
-        "parallel: virtual ranks can't be had together with ranks that hold parts of a network "
-        "(world), a gradient hook, unused_parameters, a predivide_factor or without communication");
-  }
   return std::make_shared<OrderedAverage>(arena.gradient_communicator(communicator), arena,
                                           settings.virtual_ranks);
 }
@@ -62,20 +60,11 @@ std::shared_ptr<OrderedAverage> make_ordered_average(const Communicator& communi
 std::unique_ptr<BucketOptimizer> make_bucket_optimizer(
     const Communicator& communicator, const std::shared_ptr<ParameterArena>& arena,
     std::shared_ptr<const FlatOptimizer> algorithm, const StepSettings& settings) {
-  const auto& reducer = settings.reducer;
-  if (!settings.sharded) {
-    return std::make_unique<ArenaOptimizer>(
-        communicator, arena, std::move(algorithm),
-        reducer.communicate ? settings.shared_step : StepSharing{false});
-  }
-  if (settings.world || settings.virtual_ranks > 0 || reducer.hook || reducer.unused_parameters ||
-      reducer.predivide_factor != 1 || !reducer.communicate) {
-    throw Error(
-        "parallel: a sharded optimizer can't be had together with ranks that hold parts of a "
-        "network (world), virtual ranks, a gradient hook, unused_parameters, a predivide_factor or "
-        "without communication");
-  }
-  return std::make_unique<ShardedArenaOptimizer>(communicator, arena, std::move(algorithm));
+  if (settings.sharded)
+    return std::make_unique<ShardedArenaOptimizer>(communicator, arena, std::move(algorithm));
+  return std::make_unique<ArenaOptimizer>(
+      communicator, arena, std::move(algorithm),
+      settings.reducer.communicate ? settings.shared_step : StepSharing{false});
 }
 
 // Hooks of the step's own take the place of the user's, which are refused beside them.
@@ -88,13 +77,25 @@ ReducerOptions averaging(ReducerOptions options, const std::shared_ptr<GradientH
 
 }  // namespace
 
+StepFeatures features_of(const StepSettings& settings) {
+  const auto& reducer = settings.reducer;
+  return {{StepFeature::sharded, settings.sharded},
+          {StepFeature::virtual_ranks, settings.virtual_ranks > 0},
+          {StepFeature::parts, settings.world.has_value()},
+          {StepFeature::loss_scale, settings.loss_scale.has_value()},
+          {StepFeature::gradient_hook, reducer.hook != nullptr},
+          {StepFeature::unused_parameters, reducer.unused_parameters},
+          {StepFeature::predivide_factor, reducer.predivide_factor != 1},
+          {StepFeature::no_communication, !reducer.communicate}};
+}
+
 TrainingStep::TrainingStep(Communicator communicator, std::shared_ptr<torch::nn::Module> network,
                            std::shared_ptr<const FlatOptimizer> optimizer,
                            const StepSettings& settings)
     : communicator_(std::move(communicator)),
       world_(settings.world ? std::optional(settings.world->with_own_order()) : std::nullopt),
       network_(std::move(network)),
-      settings_(settings),
+      settings_(checked(settings)),
       arena_(std::make_shared<ParameterArena>(communicator_, *network_, settings_.buckets)),
       ordered_(make_ordered_average(communicator_, *arena_, settings_)),
       optimizer_(make_bucket_optimizer(communicator_, arena_, std::move(optimizer), settings_)),

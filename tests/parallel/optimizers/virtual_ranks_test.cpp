@@ -155,7 +155,7 @@ RANK_TEST(VirtualRanks, WhatDoesNotGoTogetherIsRefused) {
   }
   StepSettings unused{.virtual_ranks = communicator.size()};
   unused.reducer.unused_parameters = true;
-  EXPECT_THAT(message_with(unused), HasSubstr("virtual ranks can't be had together with"));
+  EXPECT_THAT(message_with(unused), HasSubstr("virtual ranks can't be had with unused_parameters: "));
   PartedReplica without(communicator, {});
   EXPECT_THAT(message_of<Error>([&] { (void)without.make(1); }),
               HasSubstr("there are no virtual ranks"));
