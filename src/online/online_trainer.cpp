@@ -75,8 +75,8 @@ bool OnlineTrainer::is_done() const {
   return max_steps_ && progress_.steps >= *max_steps_;
 }
 
-TrainingStep::Forward OnlineTrainer::forward(const std::function<Samples()>& samples_of,
-                                             const Counts& counts, std::exception_ptr& failure) {
+OnlineTrainer::Forward OnlineTrainer::forward(const std::function<Samples()>& samples_of,
+                                              const Counts& counts, std::exception_ptr& failure) {
   torch::Tensor loss;
   try {
     const auto samples = samples_of();
@@ -124,7 +124,10 @@ void OnlineTrainer::step(const std::function<Samples()>& samples, const Counts& 
     // nothing of it.
     const KeepGenerators random(derive_seed(seed_, static_cast<std::uint32_t>(ranks_.rank()),
                                             static_cast<std::uint64_t>(progress_.steps)));
-    outcome = step_.make([&] { return forward(samples, counts, failure); }, rate, number);
+    step_.begin(number);
+    const auto [loss, numbers] = forward(samples, counts, failure);
+    step_.backward(loss, numbers);
+    outcome = step_.end(step_.finish(rate));
   }
   progress_.steps = number;
   progress_.learning_rate = rate;

@@ -206,7 +206,7 @@ bool Trainer::train_step(const Batch& batch) {
   const double rate = rate_at(state_.step);
   const bool measures = noise_meter_ && is_due(state_.step, options_.noise_scale_every);
   if (measures) noise_meter_->measure_next();
-  auto begun = network_->begin(step_, {batch, step_notes_, rate, state_.step + 1});
+  auto begun = network_->make(step_, {batch, step_notes_, rate, state_.step + 1});
   if (measures) note_noise(static_cast<double>(batch.input.size(0)));
   ++state_.step;
   state_.base_steps += steps_worth;

@@ -123,13 +123,10 @@ Training training_steps(const StepSettings& options,
     TrainingStep step(communicator, network.ptr(), optimizer, options);
     std::vector<double> losses;
     for (int number = 1; number <= steps; ++number) {
-      const auto outcome = step.make(
-          [&]() -> TrainingStep::Forward {
-            const auto loss = loss_of(network, batch);
-            return {loss, loss.detach().to(torch::kDouble).reshape({1})};
-          },
-          0.05, number);
-      losses.push_back(outcome.sums.front());
+      step.begin(number);
+      const auto loss = loss_of(network, batch);
+      step.backward(loss, loss.detach().to(torch::kDouble).reshape({1}));
+      losses.push_back(step.end(step.finish(0.05)).sums.front());
     }
     return losses;
   };
@@ -148,12 +145,11 @@ TEST(OnADevice, SoAreThoseOfAverages) {
   expect_the_same(
       [](const Communicator& communicator, nn::Sequential& network, const Batch& batch) {
         TrainingStep step(communicator, network.ptr(), make_schedule_free_adamw({}));
-        for (int number = 1; number <= steps; ++number)
-          (void)step.make(
-              [&]() -> TrainingStep::Forward {
-                return {loss_of(network, batch), {}};
-              },
-              0.05, number);
+        for (int number = 1; number <= steps; ++number) {
+          step.begin(number);
+          step.backward(loss_of(network, batch));
+          (void)step.end(step.finish(0.05));
+        }
         step.to_evaluation();
         return std::vector<double>{loss_of(network, batch).item<double>()};
       },
@@ -191,12 +187,9 @@ TEST(OnADevice, StepsThatAreNotFiniteAreLeftOut) {
     std::vector<double> made;
     for (int number = 1; number <= steps; ++number) {
       const bool is_bad = number == 2 && communicator.rank() == 1;
-      const auto outcome = step.make(
-          [&]() -> TrainingStep::Forward {
-            return {loss_of(network, batch) * (is_bad ? NAN : 1.), {}};
-          },
-          0.05, number);
-      made.push_back(outcome.is_made ? 1 : 0);
+      step.begin(number);
+      step.backward(loss_of(network, batch) * (is_bad ? NAN : 1.));
+      made.push_back(step.end(step.finish(0.05)).is_made ? 1 : 0);
     }
     return made;
   };

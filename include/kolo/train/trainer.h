@@ -212,7 +212,7 @@ class Trainer {
   [[nodiscard]] std::optional<Batch> next_batch();
   // A step that the device may not have done yet.
   struct StepUnderWay {
-    TrainingStep::UnderWay step;
+    TrainingStep::Pending step;
     std::int64_t number = 0;
     std::int64_t position = 0;  // in the epoch, after it
     double learning_rate = 0;

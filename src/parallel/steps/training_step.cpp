@@ -16,10 +16,10 @@
 
 namespace kolo {
 
-namespace {
+namespace parallel {
 
-// What a forward pass changes: running statistics. To be put back when its step is left out, or for
-// the next part of it.
+// Copies of what a forward pass changes: running statistics. To be put back when its step is left
+// out, or for the next part of it.
 class BufferCopies {
  public:
   explicit BufferCopies(const torch::nn::Module& network) : buffers_(network.buffers()) {
@@ -43,6 +43,22 @@ class BufferCopies {
  private:
   std::vector<torch::Tensor> buffers_, copies_;
 };
+
+}  // namespace parallel
+
+struct TrainingStep::Passes {
+  std::int64_t number = 0;  // of the step
+  int done = 0;
+  std::optional<parallel::BufferCopies> at_begin;
+  std::optional<parallel::BufferCopies> after_first;  // of all virtual ranks' parts
+  std::vector<torch::Tensor> by_part;                 // numbers, with virtual ranks
+  torch::Tensor sums;
+  bool is_summing = false;
+  Work summing;
+  std::optional<Timeline::Span> phase;
+};
+
+namespace {
 
 const StepSettings& checked(const StepSettings& settings) {
   require_no_conflicts("parallel", features_of(settings));
@@ -108,34 +124,11 @@ TrainingStep::TrainingStep(Communicator communicator, std::shared_ptr<torch::nn:
   broadcast_outside_arena(communicator_, *network_);
 }
 
-TrainingStep::Outcome TrainingStep::make(const std::function<Forward()>& forward,
-                                         double learning_rate, std::int64_t step) {
-  return end(begin(forward, learning_rate, step));
-}
+TrainingStep::~TrainingStep() = default;
 
-TrainingStep::Outcome TrainingStep::make(const GradientPasses& passes, double learning_rate,
-                                         std::int64_t step) {
-  return end(begin(passes, learning_rate, step));
-}
-
-TrainingStep::UnderWay TrainingStep::begin(const std::function<Forward()>& forward,
-                                           double learning_rate, std::int64_t step) {
-  return {step, LateNumbers(enqueue(forward, learning_rate, step))};
-}
-
-TrainingStep::UnderWay TrainingStep::begin(const GradientPasses& passes, double learning_rate,
-                                           std::int64_t step) {
-  const auto gradients = [&](Work& summing) {
-    const auto phase = settings_.timeline.span("forward and backward");
-    PipelineStep::Backward backward{.reducer = &reducer_};
-    if (scaler_)
-      backward.scaled = [this](const torch::Tensor& loss) { return scaler_->scaled(loss); };
-    const auto sums = in_phase("forward and backward", arena_->device(),
-                               [&] { return passes(backward).detach().to(arena_->device()); });
-    summing = start_summing(sums);
-    return sums;
-  };
-  return {step, LateNumbers(enqueue_with(gradients, learning_rate, step))};
+TrainingStep::Passes& TrainingStep::passes() {
+  if (passes_) return *passes_;
+  throw Error("parallel: backward() or finish() of a step that has not begun; call begin() first");
 }
 
 PartRange TrainingStep::parts() const {
@@ -143,67 +136,81 @@ PartRange TrainingStep::parts() const {
   return {communicator_.rank(), communicator_.rank() + 1};
 }
 
-TrainingStep::UnderWay TrainingStep::begin(const ForwardOfPart& forward, double learning_rate,
-                                           std::int64_t step) {
-  if (!ordered_) throw Error("parallel: a step in parts, but there are no virtual ranks");
-  const auto gradients = [&](Work& summing) { return part_by_part(forward, summing); };
-  return {step, LateNumbers(enqueue_with(gradients, learning_rate, step))};
+void TrainingStep::begin(std::int64_t number) {
+  passes_ = std::make_unique<Passes>();
+  passes_->number = number;
+  reducer_.clear_gradients();
+  if (may_skip() || ordered_) passes_->at_begin.emplace(*network_);
+  if (ordered_) ordered_->start_over();
+  passes_->phase = settings_.timeline.span("forward");
 }
 
-torch::Tensor TrainingStep::enqueue(const std::function<Forward()>& forward, double learning_rate,
-                                    std::int64_t step) {
-  return enqueue_with([&](Work& summing) { return one_pass(forward, summing); }, learning_rate,
-                      step);
-}
-
-torch::Tensor TrainingStep::one_pass(const std::function<Forward()>& forward, Work& summing) {
-  auto phase = settings_.timeline.span("forward");
-  const auto& device = arena_->device();
-  const auto [loss, mine] = in_phase("forward", device, forward);
-  if (forward_is_done_) forward_is_done_();
-  const auto sums =
-      mine.defined()
-          ? mine.detach().to(arena_->device())
-          : torch::empty({0}, torch::TensorOptions(torch::kDouble).device(arena_->device()));
-  // Before the gradients on every rank, so in their order: no other thread wakes for it.
-  summing = start_summing(sums);
-  phase = settings_.timeline.span("backward");
-  in_phase("backward", device,
-           [&, &of = loss] { (scaler_ ? scaler_->scaled(of) : of).backward(); });
-  return sums;
+void TrainingStep::backward(const torch::Tensor& loss, const torch::Tensor& numbers, double share,
+                            bool is_last) {
+  auto& passes = this->passes();
+  if (ordered_ && is_last != (passes.done + 1 == ordered_->parts().size())) {
+    throw Error(
+        fmt::format("parallel: {} passes{} in a step; with virtual ranks there is one for "
+                    "each of this rank's {} parts",
+                    passes.done + 1, is_last ? "" : " or more", ordered_->parts().size()));
+  }
+  add(numbers);
+  if (is_last) {
+    if (forward_is_done_ && (passes.done == 0 || ordered_)) forward_is_done_();
+    // Before the gradients on every rank, so in their order: no other thread wakes for it.
+    start_summing(passes);
+  }
+  passes.phase = settings_.timeline.span("backward");
+  const auto weighted = share == 1 ? loss : loss * share;
+  std::optional<GradientReducer::NoSync> quiet;
+  if (!is_last) quiet.emplace(reducer_.no_sync());
+  try {
+    (scaler_ ? scaler_->scaled(weighted) : weighted).backward();
+  } catch (const c10::OutOfMemoryError& error) {
+    throw out_of_memory("backward", arena_->device(), error);
+  }
+  passes.phase.reset();
+  if (!is_last) {
+    if (ordered_) end_part(passes);
+    passes.phase = settings_.timeline.span("forward");
+  }
+  ++passes.done;
 }
 
 // Buffers are those that the step began with for each part, so that they depend on no partition.
-torch::Tensor TrainingStep::part_by_part(const ForwardOfPart& forward, Work& summing) {
-  const auto& device = arena_->device();
-  const auto parts = ordered_->parts();
-  const BufferCopies at_begin(*network_);
-  std::optional<BufferCopies> after_first;
-  std::vector<torch::Tensor> numbers;
-  torch::Tensor sums;
-  ordered_->start_over();
-  for (int part = parts.first; part < parts.end; ++part) {
-    const bool is_last = part + 1 == parts.end;
-    std::optional<GradientReducer::NoSync> quiet;
-    if (!is_last) quiet.emplace(reducer_.no_sync());
-    if (part > parts.first) at_begin.put_back();
-    auto phase = settings_.timeline.span("forward");
-    const auto [loss, mine] = in_phase("forward", device, [&] { return forward(part); });
-    numbers.push_back(mine.detach().to(device));
-    if (is_last) {
-      if (forward_is_done_) forward_is_done_();
-      sums = start_summing_parts(torch::stack(numbers), summing);
-    }
-    phase = settings_.timeline.span("backward");
-    in_phase("backward", device,
-             [&, &of = loss] { (scaler_ ? scaler_->scaled(of) : of).backward(); });
-    if (part == 0 && !is_last) after_first.emplace(*network_);
-    if (!is_last) ordered_->take(*arena_);
+void TrainingStep::end_part(Passes& passes) {
+  if (ordered_->parts().first + passes.done == 0) passes.after_first.emplace(*network_);
+  ordered_->take(*arena_);
+  passes.at_begin->put_back();
+}
+
+PipelineStep::Backward TrainingStep::pipeline() {
+  passes().phase = settings_.timeline.span("forward and backward");
+  PipelineStep::Backward backward{.reducer = &reducer_};
+  if (scaler_)
+    backward.scaled = [this](const torch::Tensor& loss) { return scaler_->scaled(loss); };
+  return backward;
+}
+
+void TrainingStep::add(const torch::Tensor& numbers) {
+  if (!numbers.defined()) return;
+  auto& passes = this->passes();
+  const auto mine = numbers.detach().to(arena_->device());
+  if (ordered_)
+    passes.by_part.push_back(mine);
+  else
+    passes.sums = passes.sums.defined() ? passes.sums + mine : mine;
+}
+
+void TrainingStep::start_summing(Passes& passes) {
+  passes.is_summing = true;
+  if (!passes.by_part.empty()) {
+    passes.sums = start_summing_parts(torch::stack(passes.by_part), passes.summing);
+    return;
   }
-  if (after_first) after_first->put_back();
-  if (communicator_.size() > 1 && !network_->buffers().empty())
-    synchronize_buffers(communicator_, *network_);
-  return sums;
+  if (!passes.sums.defined())
+    passes.sums = torch::empty({0}, torch::TensorOptions(torch::kDouble).device(arena_->device()));
+  passes.summing = start_summing(passes.sums);
 }
 
 // Returns what holds the sums once `summing` is done.
@@ -235,28 +242,35 @@ Work TrainingStep::start_summing(const torch::Tensor& sums) {
   return ranks.all_reduce_async(buffer_of(sums), ReduceOp::sum, std::move(call));
 }
 
-torch::Tensor TrainingStep::enqueue_with(const std::function<torch::Tensor(Work&)>& gradients,
-                                         double learning_rate, std::int64_t step) {
-  reducer_.clear_gradients();
-  std::optional<BufferCopies> buffers;
-  if (may_skip()) buffers.emplace(*network_);
-  const auto& device = arena_->device();
-  Work summing;
-  const auto sums = gradients(summing);
-  if (!updates_together()) {
-    in_phase("the optimizer", device, [&] { update(learning_rate, step); });
-    summing.wait();
-    return sums;
-  }
-  summing.wait();
-  const auto left_out =
-      in_phase("the optimizer", device, [&] { return update_together(learning_rate, step, sums); });
-  if (!left_out.defined()) return sums;
-  buffers->put_back_if(left_out);
-  return torch::cat({sums, left_out.to(torch::kDouble)});
+TrainingStep::Pending TrainingStep::finish(double learning_rate) {
+  const auto number = passes().number;
+  return {number, LateNumbers(complete(learning_rate))};
 }
 
-TrainingStep::Outcome TrainingStep::end(const UnderWay& step) {
+torch::Tensor TrainingStep::complete(double learning_rate) {
+  auto& made = passes();
+  made.phase.reset();
+  if (!made.is_summing) start_summing(made);
+  const auto passes = std::exchange(passes_, nullptr);
+  if (passes->after_first) passes->after_first->put_back();
+  if (ordered_ && communicator_.size() > 1 && !network_->buffers().empty())
+    synchronize_buffers(communicator_, *network_);
+  const auto& device = arena_->device();
+  if (!updates_together()) {
+    in_phase("the optimizer", device, [&] { update(learning_rate, passes->number); });
+    passes->summing.wait();
+    return passes->sums;
+  }
+  passes->summing.wait();
+  const auto left_out = in_phase("the optimizer", device, [&] {
+    return update_together(learning_rate, passes->number, passes->sums);
+  });
+  if (!left_out.defined()) return passes->sums;
+  passes->at_begin->put_back_if(left_out);
+  return torch::cat({passes->sums, left_out.to(torch::kDouble)});
+}
+
+TrainingStep::Outcome TrainingStep::end(const Pending& step) {
   step.meeting_.wait();
   Outcome outcome{step.numbers_.get()};
   if (!may_skip()) return outcome;

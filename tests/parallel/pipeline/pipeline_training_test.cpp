@@ -63,11 +63,9 @@ struct PipelinedTraining {
     const PipelineStep::Batch batch{
         [=](int i) { return training_input(place, number, i); },
         [=](const torch::Tensor& output, int) { return training_loss(output, factor); }};
-    return step->make(
-        [&](const PipelineStep::Backward& backward) {
-          return pipeline.run(batch, number, backward);
-        },
-        .01, number);
+    step->begin(number);
+    step->add(pipeline.run(batch, number, step->pipeline()));
+    return step->end(step->finish(.01));
   }
 
   DeviceMesh mesh;
@@ -80,21 +78,16 @@ struct WholeTraining {
       : network(image_network()),
         step(Communicator::solo(), network.ptr(), make_adam({}), options) {}
   TrainingStep::Outcome make(std::int64_t number, int places, double factor = 1) {
-    return step.make(
-        [&](const PipelineStep::Backward& backward) {
-          auto sums = torch::zeros({2}, torch::kDouble);
-          for (int place = 0; place < places; ++place) {
-            for (int i = 0; i < micro_batches; ++i) {
-              const auto [loss, numbers] =
-                  training_loss(network->forward(training_input(place, number, i)), factor);
-              const auto part = loss / micro_batches / places;
-              (backward.scaled ? backward.scaled(part) : part).backward();
-              sums += numbers;
-            }
-          }
-          return sums;
-        },
-        .01, number);
+    step.begin(number);
+    for (int place = 0; place < places; ++place) {
+      for (int i = 0; i < micro_batches; ++i) {
+        const auto [loss, numbers] =
+            training_loss(network->forward(training_input(place, number, i)), factor);
+        step.backward(loss / micro_batches / places, numbers, 1,
+                      place + 1 == places && i + 1 == micro_batches);
+      }
+    }
+    return step.end(step.finish(.01));
   }
 
   torch::nn::Sequential network;
