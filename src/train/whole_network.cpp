@@ -44,15 +44,14 @@ TrainingStep::Pending WholeNetwork::make(TrainingStep& training, const Step& ste
   if (recorded_steps_) return make_recorded(training, step);
   training.begin(step.number);
   const BatchTask batch(objective_, step.batch, mixing_, step.number - 1);
-  const auto no_flag = torch::zeros_like(step.stop_flag);
   const auto samples = step.batch.input.size(0);
   const auto passes = std::max<std::int64_t>(1, std::min(accumulation_, samples));
   for (std::int64_t pass = 0; pass < passes; ++pass) {
     const auto first = pass * samples / passes, count = (pass + 1) * samples / passes - first;
     const auto [loss, sums] = forward(passes == 1 ? batch : batch.part(first, count));
     const auto share = passes == 1 ? 1. : static_cast<double>(count) / static_cast<double>(samples);
-    training.backward(loss, torch::cat({sums, pass == 0 ? step.stop_flag : no_flag}), share,
-                      pass + 1 == passes);
+    const auto flag = pass == 0 ? step.stop_flag : torch::zeros_like(step.stop_flag);
+    training.backward(loss, torch::cat({sums, flag}), share, pass + 1 == passes);
   }
   return training.finish(step.learning_rate);
 }

@@ -46,8 +46,8 @@ class LateNumbers {
 //   auto pending = step.finish(rate);
 //   auto [sums, is_made] = step.end(pending);
 //
-// Where the whole gradient must be known first (clipping, leaving out what
-// is not finite), all buckets are updated at the end.
+// Where the whole gradient must be known first (clipping, leaving out what is not finite), all
+// buckets are updated at the end.
 //
 // Where the parameters are on a device, a step is given to it without waiting: what is decided by
 // the gradients is decided there. Of GradientUse, grad() keeps what was averaged: neither divided
@@ -155,7 +155,7 @@ class TrainingStep {
   [[nodiscard]] torch::Tensor factor_on_device() const;
   // [1], float64: of the whole network's averaged gradient, as it is in the arenas.
   [[nodiscard]] torch::Tensor squared_norm() const;
-  // Those who decide together.
+  // Communicator over which skipping and clipping are agreed.
   [[nodiscard]] const Communicator& deciding() const { return world_ ? *world_ : communicator_; }
   [[nodiscard]] bool skips_non_finite() const {
     return settings_.non_finite == NonFiniteStep::skip;
