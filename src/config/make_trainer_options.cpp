@@ -112,32 +112,32 @@ std::unique_ptr<Loader> make_validation_loader(const RunConfig& config,
 
 TrainerOptions make_trainer_options(const RunConfig& config) {
   TrainerOptions options;
-  options.epochs = config.training.n_epochs;
+  options.n_epochs = config.training.n_epochs;
   options.max_steps = config.training.max_steps;
   options.seed = config.seed;
   options.buckets = {bytes_of_mebibytes(config.communication.first_bucket_mb),
                      bytes_of_mebibytes(config.communication.bucket_mb)};
   options.reducer.overlap = config.communication.overlap;
   options.reducer.hook = make_compression(config.communication);
-  options.shards_optimizer = config.optimizer.sharded;
-  options.step_sharing.enabled = config.optimizer.shared_step;
-  options.step_sharing.one_copy = config.optimizer.shared_parameters;
+  options.sharded = config.optimizer.sharded;
+  options.shared_step.enabled = config.optimizer.shared_step;
+  options.shared_step.one_copy = config.optimizer.shared_parameters;
   options.virtual_ranks = config.training.virtual_ranks;
   options.accumulation = config.training.accumulation;
-  options.noise_every =
+  options.noise_scale_every =
       config.optimizer.lr_scaling == Scaling::adascale ? 1 : config.training.noise_scale_every;
   options.noise_metric =
       divides_gradients(config.optimizer.name) ? NoiseMetric::by_tensor : NoiseMetric::plain;
   options.mixup_alpha = config.training.mixup_alpha;
-  options.maximum_norm = config.training.clip_norm;
-  options.patience = config.training.early_stopping_patience;
+  options.clip_norm = config.training.clip_norm;
+  options.early_stopping_patience = config.training.early_stopping_patience;
   options.check_replicas_every = config.training.check_replicas_every;
   if (config.checkpoint.enabled) options.settle_every = config.checkpoint.every_steps;
   options.graphs = config.device.graphs;
   options.recompute = config.parallel.recompute;
   if (config.training.precision == Precision::fp16) options.loss_scale.emplace();
   options.non_finite = config.training.non_finite;
-  options.most_bad_samples = config.data.bad_samples_limit;
+  options.bad_samples_limit = config.data.bad_samples_limit;
   return options;
 }
 

@@ -21,11 +21,11 @@ namespace kolo::online {
 
 namespace {
 
-TrainingStepOptions step_options(const OnlineConfig& config) {
-  TrainingStepOptions options;
-  options.sharing.enabled = config.optimizer.shared_step;
-  options.maximum_norm = config.training.clip_norm;
-  options.skip_non_finite = config.training.non_finite == OnlineNonFinite::skip;
+StepSettings step_options(const OnlineConfig& config) {
+  StepSettings options;
+  options.shared_step.enabled = config.optimizer.shared_step;
+  options.clip_norm = config.training.clip_norm;
+  if (config.training.non_finite == OnlineNonFinite::skip) options.non_finite = NonFiniteStep::skip;
   return options;
 }
 
@@ -65,8 +65,8 @@ bool OnlineTrainer::is_done() const {
   return max_steps_ && progress_.steps >= *max_steps_;
 }
 
-TrainingStep::Forward OnlineTrainer::forward(const std::function<Samples()>& samples_of,
-                                             const Counts& counts, std::exception_ptr& failure) {
+OnlineTrainer::Forward OnlineTrainer::forward(const std::function<Samples()>& samples_of,
+                                              const Counts& counts, std::exception_ptr& failure) {
   torch::Tensor loss;
   try {
     const auto samples = samples_of();
@@ -114,7 +114,10 @@ void OnlineTrainer::step(const std::function<Samples()>& samples, const Counts& 
     // nothing of it.
     const KeepGenerators random(derive_seed(seed_, static_cast<std::uint32_t>(ranks_.rank()),
                                             static_cast<std::uint64_t>(progress_.steps)));
-    outcome = step_.make([&] { return forward(samples, counts, failure); }, rate, number);
+    step_.begin(number);
+    const auto [loss, numbers] = forward(samples, counts, failure);
+    step_.backward(loss, numbers);
+    outcome = step_.end(step_.finish(rate));
   }
   progress_.steps = number;
   progress_.learning_rate = rate;
@@ -143,9 +146,9 @@ void OnlineTrainer::step(const std::function<Samples()>& samples, const Counts& 
 
 namespace {
 
-std::vector<NamedTensor> optimizer_tensors(const ArenaOptimizer& optimizer) {
+std::vector<NamedTensor> optimizer_tensors(const std::vector<BucketOptimizer::NamedState>& state) {
   std::vector<NamedTensor> tensors;
-  for (const auto& item : optimizer.named_state()) tensors.push_back({item.name, item.tensor});
+  for (const auto& item : state) tensors.push_back({item.name, item.tensor});
   return tensors;
 }
 
@@ -154,7 +157,7 @@ std::vector<NamedTensor> optimizer_tensors(const ArenaOptimizer& optimizer) {
 Checkpoint OnlineTrainer::checkpoint() const {
   Checkpoint saved;
   saved.model = module_tensors(*network_);
-  saved.optimizer = optimizer_tensors(step_.optimizer());
+  saved.optimizer = optimizer_tensors(step_.optimizer().named_state());
   for (const auto& item : module_parameters(*network_)) {
     if (is_finite(item.tensor)) continue;
     throw Error(fmt::format(
@@ -181,16 +184,16 @@ void OnlineTrainer::require_fitting(const Checkpoint& saved) const {
 }
 
 void OnlineTrainer::restore(const std::optional<Checkpoint>& of_first) {
-  if (of_first) {
-    copy_tensors(of_first->model, module_tensors(*network_));
-    copy_tensors(of_first->optimizer, optimizer_tensors(step_.optimizer()));
-  }
+  if (of_first) copy_tensors(of_first->model, module_tensors(*network_));
   const auto state =
       nlohmann::json::parse(broadcast_bytes(ranks_, of_first ? of_first->state.dump() : ""));
-  step_.optimizer().set_skipped_steps(state.at("skipped_steps").get<std::vector<std::int64_t>>());
   step_.arena()->broadcast_parameters(ranks_);
   broadcast_outside_arena(ranks_, *network_);
-  step_.optimizer().broadcast_state(ranks_);
+  step_.optimizer().scatter_state(ranks_,
+                                  state.at("skipped_steps").get<std::vector<std::int64_t>>(),
+                                  [&](const std::vector<BucketOptimizer::NamedState>& whole) {
+                                    copy_tensors(of_first->optimizer, optimizer_tensors(whole));
+                                  });
   progress_.steps = state.at("steps").get<std::int64_t>();
   progress_.skipped = state.at("skipped").get<std::int64_t>();
   const auto& loss = state.at("loss");

@@ -57,8 +57,11 @@ class OnlineTrainer {
   void restore(const std::optional<Checkpoint>& of_first);
 
  private:
-  [[nodiscard]] TrainingStep::Forward forward(const std::function<Samples()>& samples_of,
-                                              const Counts& counts, std::exception_ptr& failure);
+  struct Forward {
+    torch::Tensor loss, numbers;
+  };
+  [[nodiscard]] Forward forward(const std::function<Samples()>& samples_of, const Counts& counts,
+                                std::exception_ptr& failure);
 
   Communicator ranks_;
   std::shared_ptr<TensorsNetwork> network_;

@@ -101,7 +101,7 @@ double add_to_norm_loop(double total, std::span<const T> values, double norm_typ
     const double largest = largest_of(values);
     return largest > total || std::isnan(largest) ? largest : total;
   }
-  if (norm_type == 2) return total + sum_of(values, [](double value) { return value * value; });
+  if (norm_type == 2) return total + sum_of_squares(values);
   return total + sum_of(values, [&](double value) { return std::pow(std::abs(value), norm_type); });
 }
 

@@ -123,7 +123,7 @@ void log_optimizer(RunLog& log, const RunConfig& config, int ranks, const Traine
         "AdaScale: the rate of batches of {:g}, times the gain of each step; ends after steps "
         "worth "
         "{} epochs of these, in {} epochs at most",
-        adascale->batch, adascale->epochs, trainer.options().epochs);
+        adascale->batch, adascale->epochs, trainer.options().n_epochs);
   }
   if (optimizer_entry(config.optimizer.name).averages &&
       schedule_name(rate.schedule()) != "constant") {

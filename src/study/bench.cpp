@@ -183,12 +183,12 @@ StepProfile profile_steps(const BenchRequest& request, const RunConfig& config,
   auto options = trainer_options(config);
   options.reducer.communicate = false;
   options.reducer.hook = nullptr;
-  options.shards_optimizer = false;  // it can't do without communication
-  options.graphs = false;            // its parts could not be told apart
+  options.sharded = false;  // it can't do without communication
+  options.graphs = false;   // its parts could not be told apart
   const bool overlaps = options.reducer.overlap;
   const bool updates_by_bucket =
-      options.maximum_norm <= 0 && !options.loss_scale && options.non_finite != NonFiniteStep::skip;
-  const auto sharing = options.step_sharing;
+      options.clip_norm <= 0 && !options.loss_scale && options.non_finite != NonFiniteStep::skip;
+  const auto sharing = options.shared_step;
   const auto network = make_network(config, datasets.training->layout());
   const auto trainer = make_training(config, datasets, communicator, share, network,
                                      make_optimizer(config), loaders, std::move(options))

@@ -21,7 +21,7 @@ BatchTask::BatchTask(const Objective& objective, const Batch& batch, const Mixin
   batch_ = mix(batch.input, batch.target, mixing.alpha, random);
 }
 
-TrainingStep::Forward BatchTask::measure(const torch::Tensor& outputs) const {
+BatchTask::Result BatchTask::measure(const torch::Tensor& outputs) const {
   const bool is_mixed = batch_.partner_targets.defined();
   const auto loss = is_mixed ? mixed_loss(objective_->loss, outputs, batch_)
                              : objective_->loss(outputs, batch_.targets);

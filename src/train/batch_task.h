@@ -6,7 +6,6 @@
 
 #include "kolo/data/loader.h"
 #include "kolo/nn/mixup.h"
-#include "kolo/parallel/training_step.h"
 #include "kolo/train/objective.h"
 
 namespace kolo {
@@ -26,8 +25,11 @@ class BatchTask {
             std::int64_t steps_before);
 
   [[nodiscard]] const torch::Tensor& inputs() const { return batch_.inputs; }
-  // The loss to call backward() on, and metric_sums().
-  [[nodiscard]] TrainingStep::Forward measure(const torch::Tensor& outputs) const;
+  struct Result {
+    torch::Tensor loss;  // to call backward() on
+    torch::Tensor sums;  // metric_sums()
+  };
+  [[nodiscard]] Result measure(const torch::Tensor& outputs) const;
   // The same of some of the samples.
   [[nodiscard]] BatchTask part(std::int64_t first, std::int64_t samples) const;
 

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
+#include "kolo/parallel/device_memory.h"
 #include "kolo/parallel/pipeline_stages.h"
 #include "kolo/parallel/pipeline_state.h"
 #include "kolo/train/network_stages.h"
@@ -46,7 +47,7 @@ PipelinedNetwork::PipelinedNetwork(const DeviceMesh& mesh, const torch::nn::Modu
                  .sums = metric_numbers,
                  .timeline = options_.timeline}) {}
 
-TrainingStep::UnderWay PipelinedNetwork::begin(TrainingStep& training, const Step& step) {
+TrainingStep::Pending PipelinedNetwork::make(TrainingStep& training, const Step& step) {
   const auto samples = step.batch.input.size(0);
   const std::int64_t count = options_.micro_batches;
   if (samples % count != 0) {
@@ -65,10 +66,12 @@ TrainingStep::UnderWay PipelinedNetwork::begin(TrainingStep& training, const Ste
         const auto [loss, sums] = part(number).measure(outputs);
         return {loss, sums};
       }};
-  const auto passes = [&](const PipelineStep::Backward& backward) {
-    return torch::cat({pipeline_.run(batch, step.number, backward), step.stop_flag});
-  };
-  return training.begin(passes, step.learning_rate, step.number);
+  training.begin(step.number);
+  const auto sums = in_phase("forward and backward", training.arena()->device(), [&] {
+    return pipeline_.run(batch, step.number, training.pipeline());
+  });
+  training.add(torch::cat({sums, step.stop_flag}));
+  return training.finish(step.learning_rate);
 }
 
 torch::Tensor PipelinedNetwork::measure(const Batch& batch) {

@@ -17,18 +17,19 @@ bool RecordedSteps::fits(const Batch& batch) const {
   return is_alike(batch.input, fixed_->input) && is_alike(batch.target, fixed_->target);
 }
 
-TrainingStep::UnderWay RecordedSteps::begin(TrainingStep& step, const Batch& batch,
-                                            const Forward& forward, double learning_rate,
-                                            std::int64_t number) {
+TrainingStep::Pending RecordedSteps::make(TrainingStep& step, const Batch& batch, const Pass& pass,
+                                          double learning_rate, std::int64_t number) {
   if (!fixed_)
     fixed_ = Batch{torch::empty_like(batch.input), torch::empty_like(batch.target), {}, 0};
-  if (!fits(batch) || ++steps_before_ <= steps_before_recording)
-    return step.begin([&] { return forward(batch); }, learning_rate, number);
+  if (!fits(batch) || ++steps_before_ <= steps_before_recording) {
+    step.begin(number);
+    pass(batch);
+    return step.finish(learning_rate);
+  }
   fixed_->input.copy_(batch.input);
   fixed_->target.copy_(batch.target);
-  if (!recorded_)
-    recorded_ = step.record([this, forward] { return forward(*fixed_); }, learning_rate, number);
-  return step.begin(*recorded_, learning_rate, number);
+  if (!recorded_) recorded_ = step.record([this, pass] { pass(*fixed_); }, learning_rate, number);
+  return step.replay(*recorded_, learning_rate, number);
 }
 
 }  // namespace kolo

@@ -15,13 +15,11 @@ namespace kolo {
 // operator.
 class RecordedSteps {
  public:
-  using Forward = std::function<TrainingStep::Forward(const Batch&)>;
-
-  // Begins step number `number`. `forward` must do the same with every batch. Collective: the
-  // ranks' batches have the same shape.
-  [[nodiscard]] TrainingStep::UnderWay begin(TrainingStep& step, const Batch& batch,
-                                             const Forward& forward, double learning_rate,
-                                             std::int64_t number);
+  // Makes step number `number`. `pass` calls backward() of the step, and must do the same with
+  // every batch. Collective: the ranks' batches have the same shape.
+  using Pass = std::function<void(const Batch&)>;
+  [[nodiscard]] TrainingStep::Pending make(TrainingStep& step, const Batch& batch, const Pass& pass,
+                                           double learning_rate, std::int64_t number);
 
  private:
   [[nodiscard]] bool fits(const Batch& batch) const;

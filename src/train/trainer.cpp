@@ -58,43 +58,31 @@ double noise_memory(const TrainerOptions& options) {
 std::shared_ptr<NoiseMeter> make_noise_meter(const TrainerOptions& options,
                                              const TrainedNetwork& network) {
   const bool is_sgd_scaled = options.adascale.has_value();
-  if (options.noise_every == 0 && !is_sgd_scaled) return nullptr;
-  if (is_sgd_scaled && options.noise_every != 1)
-    throw Error("train: AdaScale needs the noise of the gradients of every step (noise_every 1)");
-  if (network.parts() != nullptr || options.virtual_ranks > 0 || options.shards_optimizer ||
-      options.loss_scale || options.graphs) {
+  if (options.noise_scale_every == 0 && !is_sgd_scaled) return nullptr;
+  if (is_sgd_scaled && options.noise_scale_every != 1)
     throw Error(
-        "train: the noise of gradients can't be measured where ranks have parts of a network, nor "
-        "with virtual ranks, a sharded optimizer, a loss scale or graphs");
-  }
+        "train: AdaScale needs the noise of the gradients of every step (noise_scale_every 1)");
+  auto features = features_of(options);
+  features.set(StepFeature::noise_scale);
+  features.set(StepFeature::parts, network.parts() != nullptr);
+  features.set(StepFeature::graphs, options.graphs);
+  require_no_conflicts("train", features);
   if (network.replicas().size() == 1) return nullptr;
   return std::make_shared<NoiseMeter>(options.reducer.hook, options.noise_metric);
 }
 
-ReducerOptions measured_by(const std::shared_ptr<NoiseMeter>& meter, ReducerOptions options) {
-  if (meter) options.hook = meter;
-  return options;
-}
-
-TrainingStepOptions step_options(const TrainerOptions& options,
-                                 const std::shared_ptr<NoiseMeter>& meter,
-                                 const TrainedNetwork& network, const Communicator& all) {
-  return {.buckets = options.buckets,
-          .reducer = measured_by(meter, options.reducer),
-          .sharing = options.step_sharing,
-          .sharded = options.shards_optimizer,
-          .maximum_norm = options.maximum_norm,
-          .skip_non_finite = options.non_finite == NonFiniteStep::skip,
-          .loss_scale = options.loss_scale,
-          .world = network.parts() == nullptr ? std::nullopt : std::optional(all),
-          .virtual_ranks = options.virtual_ranks,
-          .timeline = options.timeline};
+StepSettings step_settings(const TrainerOptions& options, const std::shared_ptr<NoiseMeter>& meter,
+                           const TrainedNetwork& network, const Communicator& all) {
+  auto settings = static_cast<const StepSettings&>(options);
+  if (meter) settings.reducer.hook = meter;
+  if (network.parts() != nullptr) settings.world = all;
+  return settings;
 }
 
 }  // namespace
 
 bool TrainerOptions::ends_with_steps(std::int64_t steps_of_epoch) const {
-  return max_steps && *max_steps < checked_multiply(epochs, steps_of_epoch);
+  return max_steps && *max_steps < checked_multiply(n_epochs, steps_of_epoch);
 }
 
 Trainer::Trainer(Communicator communicator, std::shared_ptr<Network> network, Objective objective,
@@ -117,7 +105,7 @@ Trainer::Trainer(Communicator communicator, std::shared_ptr<TrainedNetwork> netw
       noise_meter_(make_noise_meter(options_, *network_)),
       noise_(noise_memory(options_)),
       step_(network_->replicas(), network_->module(), std::move(optimizer),
-            step_options(options_, noise_meter_, *network_, communicator_)),
+            step_settings(options_, noise_meter_, *network_, communicator_)),
       clock_(step_.arena()->device()),
       step_notes_(
           torch::zeros({2}, torch::TensorOptions(torch::kDouble).device(step_.arena()->device()))),
@@ -141,8 +129,8 @@ TrainOutcome Trainer::run() {
     state_.is_validated = true;
   }
   notify([&](Observer& observer) { observer.on_start(state_, untrained); });
-  while (state_.epoch < options_.epochs && !is_out_of_patience() && !is_out_of_steps()) {
-    if (state_.epoch >= options_.stop_after_epochs.value_or(options_.epochs)) return stop();
+  while (state_.epoch < options_.n_epochs && !is_out_of_patience() && !is_out_of_steps()) {
+    if (state_.epoch >= options_.stop_after_epochs.value_or(options_.n_epochs)) return stop();
     if (train_epoch() == TrainOutcome::stopped) return stop();
   }
   notify([&](Observer& observer) { observer.on_finish(state_); });
@@ -155,7 +143,8 @@ TrainOutcome Trainer::stop() {
 }
 
 bool Trainer::is_out_of_patience() const {
-  return options_.patience > 0 && state_.epoch - state_.best_epoch >= options_.patience;
+  return options_.early_stopping_patience > 0 &&
+         state_.epoch - state_.best_epoch >= options_.early_stopping_patience;
 }
 
 bool Trainer::is_out_of_steps() const {
@@ -190,7 +179,7 @@ TrainOutcome Trainer::train_epoch() {
   if (is_stop_requested && !is_out_of_steps() && training_.batches(state_.position) > 0)
     return TrainOutcome::stopped;
   if (!finish_epoch(data_wait_.seconds())) return TrainOutcome::stopped;
-  const bool is_last = state_.epoch == options_.epochs || is_out_of_steps();
+  const bool is_last = state_.epoch == options_.n_epochs || is_out_of_steps();
   return is_stop_requested && !is_last ? TrainOutcome::stopped : TrainOutcome::finished;
 }
 
@@ -215,9 +204,9 @@ bool Trainer::train_step(const Batch& batch) {
   note_bad_samples(batch);
   const double steps_worth = gain();
   const double rate = rate_at(state_.step);
-  const bool measures = noise_meter_ && is_due(state_.step, options_.noise_every);
+  const bool measures = noise_meter_ && is_due(state_.step, options_.noise_scale_every);
   if (measures) noise_meter_->measure_next();
-  auto begun = network_->begin(step_, {batch, step_notes_, rate, state_.step + 1});
+  auto begun = network_->make(step_, {batch, step_notes_, rate, state_.step + 1});
   if (measures) note_noise(static_cast<double>(batch.input.size(0)));
   ++state_.step;
   state_.base_steps += steps_worth;
@@ -267,11 +256,11 @@ std::vector<std::string> Trainer::first_bad_samples() const {
 
 void Trainer::require_few_bad_samples(double replaced, const Loader& loader) const {
   const auto samples = static_cast<double>(loader.dataset().size());
-  if (replaced <= std::max(1., options_.most_bad_samples * samples)) return;
+  if (replaced <= std::max(1., options_.bad_samples_limit * samples)) return;
   throw Error(fmt::format(
       "train: {} of {} samples can't be read, which is more than a share of {} "
       "(data.bad_samples_limit): {}. Replace or remove the files, or allow more",
-      replaced, samples, options_.most_bad_samples, fmt::join(first_bad_samples(), "; ")));
+      replaced, samples, options_.bad_samples_limit, fmt::join(first_bad_samples(), "; ")));
 }
 
 bool Trainer::settles_after(std::int64_t step) const {

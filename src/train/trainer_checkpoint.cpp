@@ -30,9 +30,7 @@ std::vector<ParameterArena::NamedTensor> to_send(const std::vector<NamedTensor>&
   return items;
 }
 
-constexpr std::string_view skipped_name = ".skipped_steps";
-
-std::vector<NamedTensor> optimizer_tensors(const std::vector<ArenaOptimizer::NamedState>& state) {
+std::vector<NamedTensor> optimizer_tensors(const std::vector<BucketOptimizer::NamedState>& state) {
   std::vector<NamedTensor> tensors;
   for (const auto& item : state) tensors.push_back({item.name, item.tensor});
   return tensors;
@@ -105,7 +103,7 @@ std::string trained_name_of(const std::string& parameter) {
   return fmt::format("{}.{}", parameter, trained_name);
 }
 
-// As ArenaOptimizer::to_evaluation() does it, to the bit. Parameters without state are frozen, or
+// As BucketOptimizer::to_evaluation() does it, to the bit. Parameters without state are frozen, or
 // further names of one that has some.
 void take_those_for_use(std::vector<NamedTensor>& parameters, std::vector<NamedTensor>& optimizer,
                         const FlatOptimizer& algorithm) {
@@ -209,7 +207,7 @@ void Trainer::hand_out(const std::vector<NamedTensor>& saved,
 // By parameter of the whole network.
 nlohmann::json Trainer::left_out_steps() const {
   auto left_out = nlohmann::json::object();
-  const auto counts = skipped_steps_of_parameters();
+  const auto counts = step_.optimizer().skipped_steps();
   for (std::size_t i = 0; i < counts.size(); ++i)
     if (counts[i] > 0) left_out[step_.arena()->plan().parameters[i].name] = counts[i];
   if (const auto* const parts = network_->parts()) {
@@ -217,39 +215,6 @@ nlohmann::json Trainer::left_out_steps() const {
       left_out.update(nlohmann::json::parse(text));
   }
   return left_out;
-}
-
-// Of a sharded one rank 0 has it all, the others nothing. Collective then.
-std::vector<NamedTensor> Trainer::optimizer_state() const {
-  const auto* const sharded = step_.sharded_optimizer();
-  if (sharded == nullptr) return optimizer_tensors(step_.optimizer().named_state());
-  auto tensors = optimizer_tensors(sharded->gather_state(0));
-  // They are part of the checkpoint's own state, as without shards.
-  std::erase_if(tensors, [](const NamedTensor& item) { return item.name.ends_with(skipped_name); });
-  return tensors;
-}
-
-std::vector<std::int64_t> Trainer::skipped_steps_of_parameters() const {
-  const auto* const sharded = step_.sharded_optimizer();
-  return sharded != nullptr ? sharded->skipped_steps() : step_.optimizer().skipped_steps();
-}
-
-// What rank 0 has of the optimizer's state goes to all ranks that have to have it. Collective.
-void Trainer::restore_optimizer(const std::vector<NamedTensor>& saved,
-                                const std::vector<std::int64_t>& left_out) {
-  auto* const sharded = step_.sharded_optimizer();
-  if (sharded == nullptr) {
-    hand_out(saved, optimizer_tensors(step_.optimizer().named_state()));
-    step_.optimizer().set_skipped_steps(left_out);
-    step_.optimizer().broadcast_state(network_->replicas());
-    return;
-  }
-  std::vector<ShardedArenaOptimizer::NamedState> whole;
-  if (communicator_.rank() == 0) {
-    for (const auto& shape : sharded->state_shapes())
-      whole.push_back({shape.name, saved_tensor(saved, shape.name, shape.tensor.sizes())});
-  }
-  sharded->scatter_state(whole, 0, left_out);
 }
 
 // By the names under which their values are in a checkpoint of an optimizer that averages.
@@ -265,8 +230,9 @@ std::vector<NamedTensor> Trainer::trained_parameters() const {
 
 Trainer::LiveTensors Trainer::live_tensors(const CheckpointRequest& request) const {
   const auto& module = *network_->module();
-  LiveTensors live{module_parameters(module), module_buffers(module), optimizer_state()};
-  take_those_for_use(live.parameters, live.optimizer, step_.algorithm());
+  LiveTensors live{module_parameters(module), module_buffers(module),
+                   optimizer_tensors(step_.optimizer().named_state(0))};
+  take_those_for_use(live.parameters, live.optimizer, step_.optimizer().algorithm());
   if (request.shards == 1) return live;
   std::uint64_t buffer_bytes = 0;
   for (const auto& item : live.buffers) buffer_bytes += item.tensor.nbytes();
@@ -298,7 +264,7 @@ Checkpoint Trainer::checkpoint(const CheckpointRequest& request) const {
   take(buffers, {"the network's", state_.step, Values::infinite, memory});
   take(optimizer, {"the optimizer's", state_.step, Values::finite, memory});
   if (memory != nullptr) SnapshotMemory::wait(device());
-  if (step_.sharded_optimizer() != nullptr) {
+  if (step_.optimizer().is_sharded()) {
     if (communicator_.rank() != 0) return {};
     for (auto* const list : {&parameters, &buffers})
       for (auto& item : *list) item.tensor = item.tensor.clone();
@@ -308,14 +274,15 @@ Checkpoint Trainer::checkpoint(const CheckpointRequest& request) const {
   checkpoint.model = of_all_parts(std::move(parameters));
   checkpoint.optimizer = of_all_parts(std::move(optimizer));
   checkpoint.state = to_json(state_);
-  checkpoint.state["optimizer"] = step_.algorithm().name();
+  checkpoint.state["optimizer"] = step_.optimizer().algorithm().name();
   if (step_.scaler()) checkpoint.state["loss_scale"] = to_json(step_.scaler()->state());
   if (const auto& base = options_.adascale)
     checkpoint.state["base_epochs"] =
         state_.base_steps / static_cast<double>(base->steps_per_epoch);
   if (noise_.estimate())
     checkpoint.state["gradient_noise"] = to_json(noise_.state(), measured_samples_);
-  if (step_.algorithm().for_use()) checkpoint.state[rates_key] = to_json(step_.rate_history());
+  if (step_.optimizer().algorithm().for_use())
+    checkpoint.state[rates_key] = to_json(step_.optimizer().rate_history());
   if (auto left_out = left_out_steps(); !left_out.empty())
     checkpoint.state[left_out_key] = std::move(left_out);
   if (warmup_.steps > 0) {
@@ -354,7 +321,7 @@ void Trainer::restore(const std::optional<Checkpoint>& of_root) {
   const auto model = module_tensors(*network_->module());
   if (is_root) {
     if (network_->parts() == nullptr) require_same_tensors(saved.model, model);
-    require_same_optimizer(saved, step_.algorithm());
+    require_same_optimizer(saved, step_.optimizer().algorithm());
   }
   hand_out(saved.model, model);
   const auto text = broadcast_bytes(communicator_, is_root ? saved.state.dump() : "");
@@ -363,12 +330,16 @@ void Trainer::restore(const std::optional<Checkpoint>& of_root) {
   std::vector<std::int64_t> left_out;
   for (const auto& parameter : step_.arena()->plan().parameters)
     left_out.push_back(counts.value(parameter.name, std::int64_t{0}));
-  restore_optimizer(saved.optimizer, left_out);
-  if (step_.algorithm().for_use()) {
-    hand_out(saved.optimizer, trained_parameters());
-    step_.set_rate_history(rate_history_from_json(state.value(rates_key, nlohmann::json())));
-  }
   const auto& replicas = network_->replicas();
+  step_.optimizer().scatter_state(replicas, left_out,
+                                  [&](const std::vector<BucketOptimizer::NamedState>& whole) {
+                                    hand_out(saved.optimizer, optimizer_tensors(whole));
+                                  });
+  if (step_.optimizer().algorithm().for_use()) {
+    hand_out(saved.optimizer, trained_parameters());
+    step_.optimizer().set_rate_history(
+        rate_history_from_json(state.value(rates_key, nlohmann::json())));
+  }
   step_.arena()->broadcast_parameters(replicas);
   broadcast_outside_arena(replicas, *network_->module());
   state_ = train_state_from_json(state);

@@ -1,12 +1,12 @@
 #include "train/whole_network.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "kolo/base/error.h"
 #include "kolo/base/generators.h"
 #include "kolo/base/random.h"
+#include "kolo/parallel/device_memory.h"
 #include "kolo/train/network_stages.h"
 #include "train/batch_parts.h"
 #include "train/device_batches.h"
@@ -24,72 +24,66 @@ WholeNetwork::WholeNetwork(Communicator communicator, std::shared_ptr<Network> n
       is_in_parts_(options.virtual_ranks > 0),
       accumulation_(options.accumulation),
       device_(device_of(*network_)) {
-  if (is_in_parts_ && accumulation_ > 1)
-    throw Error("train: steps of virtual ranks are in parts already, and can't accumulate");
+  const bool is_recorded = options.graphs && !device_.is_cpu();
+  require_no_conflicts("train", {{StepFeature::virtual_ranks, is_in_parts_},
+                                 {StepFeature::accumulation, accumulation_ > 1},
+                                 {StepFeature::graphs, is_recorded},
+                                 {StepFeature::mixup, options.mixup_alpha > 0},
+                                 {StepFeature::recompute, options.recompute}});
   if (options.recompute)
     recomputed_ = training_stages(objective_, network_->stages(), {.recompute = true});
-  if (!options.graphs || device_.is_cpu()) return;
-  if (is_in_parts_) throw Error("train: steps of virtual ranks can't be recorded as graphs");
-  if (accumulation_ > 1)
-    throw Error("train: steps of several passes can't be recorded as graphs");
-  if (options.mixup_alpha > 0)
-    throw Error("train: steps with mixup can't be recorded as graphs: their numbers differ");
-  recorded_steps_ = std::make_unique<RecordedSteps>();
+  if (is_recorded) recorded_steps_ = std::make_unique<RecordedSteps>();
 }
 
-TrainingStep::UnderWay WholeNetwork::begin(TrainingStep& training, const Step& step) {
-  if (is_in_parts_) return begin_in_parts(training, step);
+// In one pass, or in several over parts of the batch (TrainerOptions::accumulation): a part's mean
+// loss counts by its share of the samples, so that the sum of the gradients is that of the batch's
+// mean.
+TrainingStep::Pending WholeNetwork::make(TrainingStep& training, const Step& step) {
+  if (is_in_parts_) return make_parts(training, step);
   seed_for(communicator_.rank(), step.number - 1);
-  if (accumulation_ > 1) return begin_accumulating(training, step);
-  // What the ranks add up once per step is on its way while backward runs.
-  const auto forward = [this, number = step.number,
-                        stop_flag = step.stop_flag](const Batch& batch) -> TrainingStep::Forward {
-    const BatchTask task(objective_, batch, mixing_, number - 1);
-    const auto [loss, sums] = task.measure(outputs_of(task.inputs()));
-    return {loss, torch::cat({sums, stop_flag})};
-  };
-  if (recorded_steps_)
-    return recorded_steps_->begin(training, step.batch, forward, step.learning_rate, step.number);
-  return training.begin([&] { return forward(step.batch); }, step.learning_rate, step.number);
+  if (recorded_steps_) return make_recorded(training, step);
+  training.begin(step.number);
+  const BatchTask batch(objective_, step.batch, mixing_, step.number - 1);
+  const auto samples = step.batch.input.size(0);
+  const auto passes = std::max<std::int64_t>(1, std::min(accumulation_, samples));
+  for (std::int64_t pass = 0; pass < passes; ++pass) {
+    const auto first = pass * samples / passes, count = (pass + 1) * samples / passes - first;
+    const auto [loss, sums] = forward(passes == 1 ? batch : batch.part(first, count));
+    const auto share = passes == 1 ? 1. : static_cast<double>(count) / static_cast<double>(samples);
+    const auto flag = pass == 0 ? step.stop_flag : torch::zeros_like(step.stop_flag);
+    training.backward(loss, torch::cat({sums, flag}), share, pass + 1 == passes);
+  }
+  return training.finish(step.learning_rate);
 }
 
-// A part's mean loss counts by its share of the samples, so that the sum of the gradients is that of
-// the batch's mean.
-TrainingStep::UnderWay WholeNetwork::begin_accumulating(TrainingStep& training, const Step& step) {
-  const auto passes = [&](const PipelineStep::Backward& backward) {
-    const BatchTask task(objective_, step.batch, mixing_, step.number - 1);
-    const auto samples = step.batch.input.size(0);
-    const auto count = std::min(accumulation_, samples);
-    torch::Tensor total;
-    for (std::int64_t number = 0; number < count; ++number) {
-      const auto first = number * samples / count, end = (number + 1) * samples / count;
-      std::optional<GradientReducer::NoSync> quiet;
-      if (number + 1 < count) quiet.emplace(backward.reducer->no_sync());
-      const auto part = task.part(first, end - first);
-      const auto [loss, sums] = part.measure(outputs_of(part.inputs()));
-      const auto share = static_cast<double>(end - first) / static_cast<double>(samples);
-      const auto weighted = loss * share;
-      (backward.scaled ? backward.scaled(weighted) : weighted).backward();
-      total = total.defined() ? total.add_(sums) : sums;
-    }
-    return torch::cat({total, step.stop_flag});
-  };
-  return training.begin(TrainingStep::GradientPasses(passes), step.learning_rate, step.number);
-}
-
-TrainingStep::UnderWay WholeNetwork::begin_in_parts(TrainingStep& training, const Step& step) {
-  const auto parts = training.parts();
+// A pass for each virtual rank of this rank's, with its samples and random numbers.
+TrainingStep::Pending WholeNetwork::make_parts(TrainingStep& training, const Step& step) {
+  training.begin(step.number);
   const auto no_flag = torch::zeros_like(step.stop_flag);
-  const auto forward = [&](int part) -> TrainingStep::Forward {
+  const auto parts = training.parts();
+  for (int part = parts.first; part < parts.end; ++part) {
     seed_for(part, step.number - 1);
     auto mixing = mixing_;
     mixing.replica = part;
     const auto batch = part_of(step.batch, static_cast<std::size_t>(part - parts.first));
-    const BatchTask task(objective_, batch, mixing, step.number - 1);
-    const auto [loss, sums] = task.measure(outputs_of(task.inputs()));
-    return {loss, torch::cat({sums, part == parts.first ? step.stop_flag : no_flag})};
+    const auto [loss, sums] = forward({objective_, batch, mixing, step.number - 1});
+    training.backward(loss, torch::cat({sums, part == parts.first ? step.stop_flag : no_flag}), 1,
+                      part + 1 == parts.end);
+  }
+  return training.finish(step.learning_rate);
+}
+
+TrainingStep::Pending WholeNetwork::make_recorded(TrainingStep& training, const Step& step) {
+  const auto pass = [this, &training, number = step.number,
+                     stop_flag = step.stop_flag](const Batch& batch) {
+    const auto [loss, sums] = forward({objective_, batch, mixing_, number - 1});
+    training.backward(loss, torch::cat({sums, stop_flag}));
   };
-  return training.begin(TrainingStep::ForwardOfPart(forward), step.learning_rate, step.number);
+  return recorded_steps_->make(training, step.batch, pass, step.learning_rate, step.number);
+}
+
+BatchTask::Result WholeNetwork::forward(const BatchTask& task) {
+  return in_phase("forward", device_, [&] { return task.measure(outputs_of(task.inputs())); });
 }
 
 torch::Tensor WholeNetwork::outputs_of(const torch::Tensor& inputs) {

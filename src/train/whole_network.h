@@ -27,15 +27,14 @@ class WholeNetwork final : public TrainedNetwork {
   [[nodiscard]] const Objective& objective() const override { return objective_; }
   [[nodiscard]] const Communicator& replicas() const override { return communicator_; }
 
-  [[nodiscard]] TrainingStep::UnderWay begin(TrainingStep& training, const Step& step) override;
+  [[nodiscard]] TrainingStep::Pending make(TrainingStep& training, const Step& step) override;
   [[nodiscard]] torch::Tensor measure(const Batch& batch) override;
 
  private:
+  [[nodiscard]] BatchTask::Result forward(const BatchTask& task);
   [[nodiscard]] torch::Tensor outputs_of(const torch::Tensor& inputs);
-  // Of virtual ranks: this rank's parts, one after another.
-  [[nodiscard]] TrainingStep::UnderWay begin_in_parts(TrainingStep& training, const Step& step);
-  // Several passes over parts of the batch, whose gradients add up (TrainerOptions::accumulation).
-  [[nodiscard]] TrainingStep::UnderWay begin_accumulating(TrainingStep& training, const Step& step);
+  [[nodiscard]] TrainingStep::Pending make_parts(TrainingStep& training, const Step& step);
+  [[nodiscard]] TrainingStep::Pending make_recorded(TrainingStep& training, const Step& step);
   // `rank`: whose random numbers.
   void seed_for(int rank, std::int64_t steps_before) const;
 

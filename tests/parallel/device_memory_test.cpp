@@ -1,14 +1,10 @@
 // What is told where a device's memory is not enough.
 #include <gmock/gmock.h>
 
-#include "parallel/small_network.h"
 #include "support/errors.h"
 #include "support/simulated_device/device.h"
-#include "support/simulated_device/runtime.h"
 
-#include "kolo/optim/flat_optimizer.h"
 #include "kolo/parallel/device_memory.h"
-#include "kolo/parallel/training_step.h"
 
 namespace kolo::testing {
 namespace {
@@ -34,11 +30,8 @@ TEST(DeviceMemory, IsToldByPhaseWhatThereIsAndWhatToDo) {
 }
 
 TEST(DeviceMemory, AStepThatDoesNotFitNamesItsPhase) {
-  const auto network = std::make_shared<SmallNetwork>();
-  network->to(simulated::device());
-  TrainingStep step(Communicator::solo({.runtime = simulated::runtime()}), network, make_sgd({}));
   const auto message = message_of<Error>(
-      [&] { (void)step.make([]() -> TrainingStep::Forward { run_out_of_memory(); }, .1, 1); });
+      [&] { in_phase("forward", simulated::device(), [] { run_out_of_memory(); }); });
   EXPECT_THAT(message, AllOf(HasSubstr("forward"), HasSubstr(simulated::device().str()),
                              HasSubstr("tried to allocate"), Not(HasSubstr("backtrace"))));
   EXPECT_EQ(in_phase("forward", torch::kCPU, [] { return 3; }), 3);

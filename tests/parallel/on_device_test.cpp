@@ -44,8 +44,8 @@ ThreadRanksOptions with_devices() {
 
 // No bias before the batch norm: its gradient is 0 but for rounding, which Adam makes steps of.
 nn::Sequential make_network() {
-  return nn::Sequential(nn::Conv2d(nn::Conv2dOptions(3, 8, 3).padding(1).bias(false)), nn::BatchNorm2d(8),
-                        nn::ReLU(), nn::Flatten(), nn::Linear(8 * 6 * 6, 5));
+  return nn::Sequential(nn::Conv2d(nn::Conv2dOptions(3, 8, 3).padding(1).bias(false)),
+                        nn::BatchNorm2d(8), nn::ReLU(), nn::Flatten(), nn::Linear(8 * 6 * 6, 5));
 }
 
 struct Batch {
@@ -117,19 +117,16 @@ void expect_the_same(const Training& training, double tolerance = 0) {
 }
 
 // Steps of `step`, a TrainingStep with these options.
-Training training_steps(const TrainingStepOptions& options,
+Training training_steps(const StepSettings& options,
                         const std::shared_ptr<const FlatOptimizer>& optimizer) {
   return [=](const Communicator& communicator, nn::Sequential& network, const Batch& batch) {
     TrainingStep step(communicator, network.ptr(), optimizer, options);
     std::vector<double> losses;
     for (int number = 1; number <= steps; ++number) {
-      const auto outcome = step.make(
-          [&]() -> TrainingStep::Forward {
-            const auto loss = loss_of(network, batch);
-            return {loss, loss.detach().to(torch::kDouble).reshape({1})};
-          },
-          0.05, number);
-      losses.push_back(outcome.sums.front());
+      step.begin(number);
+      const auto loss = loss_of(network, batch);
+      step.backward(loss, loss.detach().to(torch::kDouble).reshape({1}));
+      losses.push_back(step.end(step.finish(0.05)).sums.front());
     }
     return losses;
   };
@@ -148,12 +145,11 @@ TEST(OnADevice, SoAreThoseOfAverages) {
   expect_the_same(
       [](const Communicator& communicator, nn::Sequential& network, const Batch& batch) {
         TrainingStep step(communicator, network.ptr(), make_schedule_free_adamw({}));
-        for (int number = 1; number <= steps; ++number)
-          (void)step.make(
-              [&]() -> TrainingStep::Forward {
-                return {loss_of(network, batch), {}};
-              },
-              0.05, number);
+        for (int number = 1; number <= steps; ++number) {
+          step.begin(number);
+          step.backward(loss_of(network, batch));
+          (void)step.end(step.finish(0.05));
+        }
         step.to_evaluation();
         return std::vector<double>{loss_of(network, batch).item<double>()};
       },
@@ -161,10 +157,10 @@ TEST(OnADevice, SoAreThoseOfAverages) {
 }
 
 TEST(OnADevice, ClippingAndLossScaleToo) {
-  expect_the_same(training_steps({.maximum_norm = .1}, make_sgd({.momentum = .9})), 1e-6);
+  expect_the_same(training_steps({.clip_norm = .1}, make_sgd({.momentum = .9})), 1e-6);
   expect_the_same(training_steps({.loss_scale = LossScaleOptions{.initial = 1024}},
                                  make_sgd({.momentum = .9})));
-  expect_the_same(training_steps({.skip_non_finite = true}, make_sgd({})));
+  expect_the_same(training_steps({.non_finite = NonFiniteStep::skip}, make_sgd({})));
 }
 
 TEST(OnADevice, TheNoiseOfGradientsToo) {
@@ -186,16 +182,14 @@ TEST(OnADevice, TheNoiseOfGradientsToo) {
 TEST(OnADevice, StepsThatAreNotFiniteAreLeftOut) {
   const Training training = [](const Communicator& communicator, nn::Sequential& network,
                                const Batch& batch) {
-    TrainingStep step(communicator, network.ptr(), make_sgd({}), {.skip_non_finite = true});
+    TrainingStep step(communicator, network.ptr(), make_sgd({}),
+                      {.non_finite = NonFiniteStep::skip});
     std::vector<double> made;
     for (int number = 1; number <= steps; ++number) {
       const bool is_bad = number == 2 && communicator.rank() == 1;
-      const auto outcome = step.make(
-          [&]() -> TrainingStep::Forward {
-            return {loss_of(network, batch) * (is_bad ? NAN : 1.), {}};
-          },
-          0.05, number);
-      made.push_back(outcome.is_made ? 1 : 0);
+      step.begin(number);
+      step.backward(loss_of(network, batch) * (is_bad ? NAN : 1.));
+      made.push_back(step.end(step.finish(0.05)).is_made ? 1 : 0);
     }
     return made;
   };

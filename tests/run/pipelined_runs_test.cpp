@@ -142,7 +142,7 @@ TEST_F(PipelinedRuns, ThatCanNotBeAreRefused) {
                         "in so many of equal size; it can in 1, 2, 4"));
   EXPECT_THAT(message(1, {"parallel.microbatches=2"}), HasSubstr("without a pipeline"));
   EXPECT_THAT(message(2, joined(pipeline, {"device.graphs=true"})),
-              HasSubstr("device.graphs: with parallel.pipeline"));
+              HasSubstr("device.graphs: true can't be had with parallel.pipeline"));
   EXPECT_THAT(message(2, joined(pipeline, {"data.n_train=3"})),
               HasSubstr("with whole batches of 4 (parallel.pipeline)"));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "refused"));

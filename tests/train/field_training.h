@@ -105,7 +105,7 @@ class FieldTraining {
   }
   static TrainerOptions options(const FieldSetup& setup, std::function<bool()> stop) {
     TrainerOptions options;
-    options.epochs = setup.epochs;
+    options.n_epochs = setup.epochs;
     options.buckets = {512, 512};
     options.stop_requested = std::move(stop);
     setup.change(options);

@@ -18,14 +18,14 @@ using testing::train_on;
 using testing::TrainingSetup;
 
 void measure_every(TrainerOptions& options, std::int64_t steps) {
-  options.noise_every = steps;
+  options.noise_scale_every = steps;
 }
 
 // 4 ranks with 8 samples each: so much as 2 epochs of batches of 8 of 100 samples.
 TrainingSetup adascale_setup() {
   return {.samples = 100, .dropout = 0, .change = [](TrainerOptions& options) {
-            options.epochs = 8;
-            options.noise_every = 1;
+            options.n_epochs = 8;
+            options.noise_scale_every = 1;
             options.adascale = {.batch = 8, .steps_per_epoch = 13, .epochs = 2};
           }};
 }
@@ -79,11 +79,11 @@ TEST(GradientNoiseOfATraining, CanNotBeHadWithWhatHidesGradients) {
   };
   EXPECT_THAT(refusal([](auto& options) { options.loss_scale.emplace(); }),
               HasSubstr("a loss scale"));
-  EXPECT_THAT(refusal([](auto& options) { options.shards_optimizer = true; }),
+  EXPECT_THAT(refusal([](auto& options) { options.sharded = true; }),
               HasSubstr("a sharded optimizer"));
   EXPECT_THAT(refusal([](auto& options) {
                 options.adascale = {.batch = 8, .steps_per_epoch = 1};
-                options.noise_every = 2;
+                options.noise_scale_every = 2;
               }),
               HasSubstr("of every step"));
 }

@@ -53,12 +53,12 @@ std::int64_t waits_of_steps(const std::function<void(TrainerOptions&)>& change) 
 
 TEST(StepsOnADevice, WaitForNothing) {
   EXPECT_EQ(waits_of_steps([](TrainerOptions&) {}), 0);
-  EXPECT_EQ(waits_of_steps([](TrainerOptions& options) { options.maximum_norm = .1; }), 0);
+  EXPECT_EQ(waits_of_steps([](TrainerOptions& options) { options.clip_norm = .1; }), 0);
   EXPECT_EQ(
       waits_of_steps([](TrainerOptions& options) { options.non_finite = NonFiniteStep::skip; }), 0);
   EXPECT_EQ(waits_of_steps([](TrainerOptions& options) {
               options.loss_scale.emplace();
-              options.maximum_norm = .1;
+              options.clip_norm = .1;
             }),
             0);
   EXPECT_EQ(waits_of_steps([](TrainerOptions& options) { options.mixup_alpha = .2; }), 0);

@@ -64,13 +64,10 @@ Outcome train(const SmallModel& model, const Training& training) {
     shape.insert(shape.end(), model.options.output_shape.begin(), model.options.output_shape.end());
     const auto target = is_field ? torch::randn(shape).to(training.device, training.type)
                                  : torch::randint(model.options.classes, shape).to(training.device);
-    const auto made = step.make(
-        [&]() -> TrainingStep::Forward {
-          const auto value = loss(network->forward(input), target);
-          return {value, value.detach().to(torch::kFloat64).reshape({1})};
-        },
-        training.rate, number);
-    outcome.losses.push_back(made.sums.front());
+    step.begin(number);
+    const auto value = loss(network->forward(input), target);
+    step.backward(value, value.detach().to(torch::kFloat64).reshape({1}));
+    outcome.losses.push_back(step.end(step.finish(training.rate)).sums.front());
   }
   outcome.weights = flat_weights_of(*network);
   return outcome;

@@ -51,7 +51,7 @@ TEST(TrainerOnADevice, TrainsAndValidatesAsOnTheHost) {
 TEST(TrainerOnADevice, ClipsSkipsAndComparesReplicas) {
   const auto with_checks = [](TrainingSetup setup) {
     setup.change = [](TrainerOptions& options) {
-      options.maximum_norm = .5;
+      options.clip_norm = .5;
       options.non_finite = NonFiniteStep::skip;
       options.check_replicas_every = 3;
       options.mixup_alpha = .2;
@@ -151,7 +151,7 @@ TEST(TrainerOnADevice, RecordedStepsAreTheSame) {
   const auto with_schedule = [](TrainingSetup setup, bool graphs) {
     setup.change = [=](TrainerOptions& options) {
       options.graphs = graphs;
-      options.maximum_norm = .5;
+      options.clip_norm = .5;
       options.non_finite = NonFiniteStep::skip;
     };
     return setup;

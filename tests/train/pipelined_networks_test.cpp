@@ -66,16 +66,12 @@ Tensors train_alone(const SmallModel& model) {
   const auto network = made(model);
   TrainingStep step(Communicator::solo(), network, make_sgd({.momentum = .9}));
   for (std::int64_t number = 1; number <= steps; ++number) {
-    const auto passes = [&](const PipelineStep::Backward& backward) {
-      for (int i = 0; i < micro_batches; ++i) {
-        std::optional<GradientReducer::NoSync> quiet;
-        if (i + 1 < micro_batches) quiet.emplace(backward.reducer->no_sync());
-        const auto output = network->forward(samples_of(model, 100 * number + i));
-        (loss_of(output).loss / micro_batches).backward();
-      }
-      return torch::empty({0}, torch::kDouble);
-    };
-    (void)step.make(passes, rate, number);
+    step.begin(number);
+    for (int i = 0; i < micro_batches; ++i) {
+      const auto output = network->forward(samples_of(model, 100 * number + i));
+      step.backward(loss_of(output).loss / micro_batches, {}, 1, i + 1 == micro_batches);
+    }
+    (void)step.end(step.finish(rate));
   }
   return tensors_of(*network);
 }
@@ -104,10 +100,9 @@ void expect_bits_of(const Tensors& expected, const SmallModel& model, const Layo
       const PipelineStep::Batch batch{
           [&](int i) { return samples_of(model, 100 * number + i); },
           [](const torch::Tensor& output, int) { return loss_of(output); }};
-      const auto passes = [&](const PipelineStep::Backward& backward) {
-        return pipeline.run(batch, number, backward);
-      };
-      (void)step.make(passes, rate, number);
+      step.begin(number);
+      step.add(pipeline.run(batch, number, step.pipeline()));
+      (void)step.end(step.finish(rate));
     }
     for (const auto& [name, tensor] : tensors_of(*pipeline.module())) {
       EXPECT_TRUE(tensor.equal(expected.at(name)))

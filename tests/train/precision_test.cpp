@@ -148,11 +148,11 @@ TEST(LossScale, ChangesNothingUntilGradientsOverflow) {
 }
 
 TEST(LossScale, GradientsAreClippedAsTheyAreWithoutIt) {
-  auto clipped = FieldSetup{.change = [](auto& options) { options.maximum_norm = .05; }};
+  auto clipped = FieldSetup{.change = [](auto& options) { options.clip_norm = .05; }};
   FieldTraining plain(Communicator::solo(), clipped);
   auto both = clipped;
   both.change = [](auto& options) {
-    options.maximum_norm = .05;
+    options.clip_norm = .05;
     options.loss_scale.emplace();
   };
   FieldTraining with_scale(Communicator::solo(), both);

@@ -73,8 +73,9 @@ TEST(Regression, TheLossIsTheMeanOverAllSamplesWhateverTheRanks) {
 
 TEST(Regression, PatienceGoesByTheLoss) {
   TrainState state;
-  const FieldSetup setup{
-      .epochs = 30, .learning_rate = 0, .change = [](auto& options) { options.patience = 2; }};
+  const FieldSetup setup{.epochs = 30, .learning_rate = 0, .change = [](auto& options) {
+                           options.early_stopping_patience = 2;
+                         }};
   (void)train_fields(2, setup, &state);
   EXPECT_EQ(state.best_epoch, 1);
   EXPECT_EQ(state.epoch, 3);

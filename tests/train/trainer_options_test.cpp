@@ -23,8 +23,9 @@ using testing::train_on;
 using testing::TrainingSetup;
 
 TEST(TrainerOptions, PatienceEndsATrainingThatGetsNoBetter) {
-  const auto outcome = train_on(
-      2, {.epochs = 30, .learning_rate = 0, .change = [](auto& options) { options.patience = 3; }});
+  const auto outcome = train_on(2, {.epochs = 30, .learning_rate = 0, .change = [](auto& options) {
+                                      options.early_stopping_patience = 3;
+                                    }});
   EXPECT_EQ(outcome.state.best_epoch, 1);  // the first is the best so far
   EXPECT_EQ(outcome.state.epoch, 4);
   EXPECT_EQ(outcome.record.finishes, 1);
@@ -50,12 +51,12 @@ TEST(TrainerOptions, ClippingBoundsTheWholeGradient) {
   for (const int ranks : {1, 2}) {
     auto clipped = setup;
     clipped.batch_size = 8 / ranks;
-    clipped.change = [](auto& options) { options.maximum_norm = .125; };
+    clipped.change = [](auto& options) { options.clip_norm = .125; };
     const auto step = train_on(ranks, clipped).weights - before;
     EXPECT_NEAR(step.norm().item<double>(), .125, 1e-5);
   }
   auto loose = setup;
-  loose.change = [](auto& options) { options.maximum_norm = 1e6; };
+  loose.change = [](auto& options) { options.clip_norm = 1e6; };
   EXPECT_TRUE(train_on(1, loose).weights.allclose(train_on(1, setup).weights, 0, 1e-7));
 }
 
@@ -74,10 +75,10 @@ TEST(TrainerOptions, AccumulatedPassesAreOneLargeBatch) {
     for (const std::int64_t passes : {2, 3, 40, 64}) {
       for (const bool clips : {false, true}) {
         auto setup = whole;
-        setup.change = [=](auto& options) { options.maximum_norm = clips ? .5 : 0; };
+        setup.change = [=](auto& options) { options.clip_norm = clips ? .5 : 0; };
         const auto expected = train_on(ranks, setup);
         setup.change = [=](auto& options) {
-          options.maximum_norm = clips ? .5 : 0;
+          options.clip_norm = clips ? .5 : 0;
           options.accumulation = passes;
         };
         const auto found = train_on(ranks, setup);
@@ -132,7 +133,7 @@ TrainingSetup sharded(TrainingSetup setup) {
   const auto change = setup.change;
   setup.change = [change](auto& options) {
     change(options);
-    options.shards_optimizer = true;
+    options.sharded = true;
   };
   return setup;
 }
@@ -151,7 +152,7 @@ TEST(TrainerOptions, AShardedOptimizerTrainsAsAWholeOne) {
       for (const bool scales : {false, true}) {
         TrainingSetup setup{.dropout = 0};
         setup.change = [=](auto& options) {
-          options.maximum_norm = norm;
+          options.clip_norm = norm;
           if (scales) options.loss_scale.emplace();
           options.non_finite = NonFiniteStep::skip;
         };
@@ -286,7 +287,7 @@ class BadStep {
   }
   static TrainerOptions options(const TrainingSetup& setup) {
     TrainerOptions options;
-    options.epochs = setup.epochs;
+    options.n_epochs = setup.epochs;
     setup.change(options);
     return options;
   }

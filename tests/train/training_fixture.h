@@ -86,7 +86,7 @@ class SmallTraining {
   }
   static TrainerOptions options(const TrainingSetup& setup, std::function<bool()> stop) {
     TrainerOptions options;
-    options.epochs = setup.epochs;
+    options.n_epochs = setup.epochs;
     options.seed = 3;
     options.buckets = {4096, 4096};
     options.stop_requested = std::move(stop);

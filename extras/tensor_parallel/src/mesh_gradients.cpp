@@ -12,6 +12,7 @@
 #include <torch/types.h>
 
 #include "kolo/base/error.h"
+#include "kolo/parallel/gradient_norm.h"
 #include "kolo/parallel/tensor_collectives.h"
 #include "kolo/tensor_parallel/parameter_parts.h"
 
@@ -114,8 +115,8 @@ double mesh_gradient_norm(const DeviceMesh& mesh, const torch::nn::Module& modul
 double clip_gradient_norm(const DeviceMesh& mesh, const torch::nn::Module& module,
                           double maximum_norm, double norm_type) {
   const double norm = mesh_gradient_norm(mesh, module, norm_type);
-  const double factor = maximum_norm / (norm + 1e-6);
-  if (!std::isfinite(norm) || factor >= 1) return norm;
+  const double factor = clip_factor(norm, maximum_norm);
+  if (factor == 1) return norm;
   const torch::NoGradGuard no_gradient;
   for (const auto& parameter : distinct_parameters(module))
     if (parameter.tensor.grad().defined()) parameter.tensor.mutable_grad().mul_(factor);

@@ -24,7 +24,7 @@ class OptionGroups;
 
 struct DistributedOptimizerOptions {
   ReducerOptions reducer = {};
-  std::optional<double> maximum_gradient_norm = std::nullopt;  // clip_gradient_norm() in each step
+  std::optional<double> clip_norm = std::nullopt;  // clip_gradients() in each step
   // Each step ends with the module's buffers being those of the lowest rank
   // (synchronize_buffers()).
   bool broadcast_buffers = false;
@@ -87,7 +87,7 @@ class DistributedOptimizer : public torch::optim::Optimizer {
   ~DistributedOptimizer() override;
 
   // Undefines all gradients of the module's parameters, or makes them zero.
-  void zero_grad(bool set_to_none = true);
+  void zero_grad(bool set_to_none = true) { reducer_.clear_gradients(set_to_none); }
 
   // While the result lives, backward() only adds to this rank's gradients.
   GradientReducer::NoSync no_sync() { return reducer_.no_sync(); }
@@ -95,7 +95,7 @@ class DistributedOptimizer : public torch::optim::Optimizer {
   // Between backward() and step(), where something is to be done with the averages: waits for them.
   // step() takes them as they are.
   void finish();
-  // finish(), and GradientReducer::clip_gradient_norm(): returns the norm before.
+  // finish(), and clip_gradient_norm(): returns the norm before.
   double clip_gradients(double maximum_norm, double norm_type = 2);
 
   // Waits for the averages, clips them where asked to, and lets the optimizer step. Error, on all
@@ -113,7 +113,7 @@ class DistributedOptimizer : public torch::optim::Optimizer {
   void load(torch::serialize::InputArchive& archive) override;
 
   // The norm of the averaged gradients before they were last clipped, here or by
-  // maximum_gradient_norm.
+  // clip_norm.
   [[nodiscard]] std::optional<double> gradient_norm() const { return gradient_norm_; }
 
   // The optimizer that it was made with.

@@ -155,15 +155,9 @@ class GradientReducer {
   // next message of a step's end. Error on all ranks where they differ.
   void set_rates(std::vector<double> rates);
 
-  // Undefines all gradients, so that the next backward() writes instead of adding.
-  void clear_gradients();
-
-  // Scales the averaged gradients, after finish(), so that all of them together have a norm of at
-  // most maximum_norm: by maximum_norm / (norm + 1e-6) when that is below 1, as
-  // torch::nn::utils::clip_grad_norm_ does. Returns the norm before. norm_type is 2, another number
-  // above 0, or infinity. A norm that is not finite scales nothing. The same bits on every rank,
-  // without communication; one pass over the gradients, and one more when they are scaled.
-  double clip_gradient_norm(double maximum_norm, double norm_type = 2);
+  // Undefines all gradients, so that the next backward() writes instead of adding, or makes them
+  // zero.
+  void clear_gradients(bool set_to_none = true);
 
   [[nodiscard]] const std::shared_ptr<ParameterArena>& arena() const;
 

@@ -77,7 +77,7 @@ class ShardedOptimizer : public torch::optim::Optimizer {
 
   // Undefines all gradients, or makes them zero. After finish() it discards the
   // averages, on all ranks; step() changes nothing then.
-  void zero_grad(bool set_to_none = true);
+  void zero_grad(bool set_to_none = true) { reducer_.clear_gradients(set_to_none); }
 
   // While the result lives, backward() only adds to this rank's gradients.
   GradientReducer::NoSync no_sync() { return reducer_.no_sync(); }
@@ -86,7 +86,7 @@ class ShardedOptimizer : public torch::optim::Optimizer {
   // step() takes them as they are.
   void finish();
   // finish(), and scales the averaged gradients to a global norm of at most maximum_norm; returns
-  // the norm before (see ShardedArenaOptimizer::clip_gradients).
+  // the norm before (see BucketOptimizer::clip_gradients).
   double clip_gradients(double maximum_norm);
 
   // Blocks until all parameters are updated, those of the other ranks' parts too. With a closure,

@@ -12,14 +12,13 @@
 
 #include "kolo/comm/communicator.h"
 #include "kolo/layout/virtual_ranks.h"
-#include "kolo/parallel/arena_optimizer.h"
+#include "kolo/parallel/bucket_optimizer.h"
 #include "kolo/parallel/checks.h"
 #include "kolo/parallel/grad_scaler.h"
 #include "kolo/parallel/gradient_reducer.h"
 #include "kolo/parallel/parameter_arena.h"
 #include "kolo/parallel/pipeline_step.h"
-#include "kolo/parallel/sharded_arena_optimizer.h"
-#include "kolo/parallel/timeline.h"
+#include "kolo/parallel/step_settings.h"
 
 namespace kolo {
 
@@ -38,46 +37,17 @@ class LateNumbers {
   std::shared_ptr<c10::Event> copied_;
 };
 
-struct TrainingStepOptions {
-  BucketLimits buckets;
-  ReducerOptions reducer;
-  StepSharing sharing;  // not without communication
-  // Each rank keeps and updates its part of the optimizer's state (ShardedArenaOptimizer) instead
-  // of sharing steps with its node. The parameters come to the same bits where gradients are
-  // reduced in the same order. Not with `world`, virtual_ranks, reducer options that change what is
-  // averaged (unused_parameters, a hook, predivide_factor) or without communication, nor in a
-  // recorded step: Error. InputError for optimizers that need whole parameters.
-  bool sharded = false;
-  double maximum_norm = 0;  // above 0: of the averaged gradient, which is scaled down to it
-  // Steps whose loss or averaged gradients are not finite are left out on all ranks: no parameter
-  // and no buffer has anything of them. Error after many in a row (FiniteCheck). Costs a pass over
-  // the gradients and a copy of the buffers, and the buckets' updates no longer overlap the
-  // communication of later ones.
-  bool skip_non_finite = false;
-  // Scales the loss (see GradScaler), as training in fp16 needs it. Steps whose gradients overflow
-  // are left out in any case. Costs two passes over the gradients, and the overlap of updates.
-  std::optional<LossScaleOptions> loss_scale;
-  // Where ranks hold different parts of a network (PipelineStep): all that make the step together,
-  // mesh.world(), of whom equally many hold each part. They add up the sums, decide alike whether
-  // a step is left out, and clip by the norm of the whole network's gradient. Unset: those that
-  // average, who then hold the same.
-  std::optional<Communicator> world = std::nullopt;
-  // Above 0: a step has so many parts, at least as many as ranks, of which each rank computes some
-  // consecutive ones (kolo/layout/virtual_ranks.h): the results have the same bits on any number of
-  // ranks, where the parts' gradients do. A step begins with the same buffers for each part, and
-  // leaves those of the first part on all ranks. Not with `world`, nor with reducer options that
-  // change what is averaged (unused_parameters, a hook, predivide_factor): Error. Costs memory for
-  // log2(parts of a rank) + 1 copies of the gradients (rounded down), none with as many ranks as
-  // parts.
-  int virtual_ranks = 0;
-  // Is told of forward, backward, each bucket's wait and update.
-  Timeline timeline;
-};
-
-// A training step over all ranks: forward, backward with overlapped averaging of the gradients, one
-// fused pass of the optimizer for each bucket as soon as it is averaged, and a few numbers that the
-// ranks add up meanwhile. Where the whole gradient must be known first (clipping, leaving out what
-// is not finite), all buckets are updated at the end.
+// A training step over all ranks: backward with overlapped averaging of the gradients, one fused
+// pass of the optimizer for each bucket as soon as it is averaged, and a few numbers that the ranks
+// add up meanwhile:
+//
+//   step.begin(number);
+//   step.backward(loss, numbers);        // or several: backward(loss, numbers, share, is_last)
+//   auto pending = step.finish(rate);
+//   auto [sums, is_made] = step.end(pending);
+//
+// Where the whole gradient must be known first (clipping, leaving out what is not finite), all
+// buckets are updated at the end.
 //
 // Where the parameters are on a device, a step is given to it without waiting: what is decided by
 // the gradients is decided there. Of GradientUse, grad() keeps what was averaged: neither divided
@@ -89,95 +59,71 @@ class TrainingStep {
  public:
   // The network's parameters and buffers become rank 0's. Collective.
   TrainingStep(Communicator communicator, std::shared_ptr<torch::nn::Module> network,
-               std::shared_ptr<const FlatOptimizer> optimizer,
-               const TrainingStepOptions& options = {});
+               std::shared_ptr<const FlatOptimizer> optimizer, const StepSettings& settings = {});
+  ~TrainingStep();
 
-  // What a forward pass has come to.
-  struct Forward {
-    torch::Tensor loss;  // to call backward() on: the mean over this rank's samples
-    // To be added up over the ranks: [as many on each], float64, where the parameters are. The
-    // first one tells whether the loss is finite; undefined, only gradients are looked at.
-    torch::Tensor sums;
-  };
-  struct Outcome {
-    std::vector<double> sums;  // of all ranks
-    bool is_made = true;       // false: left out, on all ranks
-  };
+  // Begins step number `number`, from 1 on: gradients are cleared. Then backward() for each pass,
+  // and finish(). Collective, all three.
+  void begin(std::int64_t number);
+  // Backward of a pass whose gradients count by its share: those of all passes add up, and are
+  // averaged over the ranks while the last one runs. `numbers` are added up over passes and ranks:
+  // [as many in each], float64. The first one tells whether the loss is finite; undefined, only
+  // gradients are looked at. With virtual ranks: once for each of parts(), in their order.
+  void backward(const torch::Tensor& loss, const torch::Tensor& numbers = {}, double share = 1,
+                bool is_last = true);
+  // In place of backward(): how PipelineStep::run() makes its passes, whose numbers are added with
+  // add().
+  [[nodiscard]] PipelineStep::Backward pipeline();
+  void add(const torch::Tensor& numbers);
 
   // A step that has been given to a device, which may not have come to it yet.
-  class UnderWay {
+  class Pending {
    private:
     friend class TrainingStep;
-    UnderWay(std::int64_t step, LateNumbers numbers) : step_(step), numbers_(std::move(numbers)) {}
+    Pending(std::int64_t step, LateNumbers numbers) : step_(step), numbers_(std::move(numbers)) {}
     std::int64_t step_;
     LateNumbers numbers_;
     Work meeting_;  // of the ranks, in a recorded step
   };
+  // Averages, decides whether the step is left out, clips, updates. On a device nobody waits for
+  // it: the next step may follow at once, and end() tells what came of it, in the order of the
+  // steps. On the host all is done when finish() returns.
+  [[nodiscard]] Pending finish(double learning_rate);
 
-  // Makes the gradients of a batch by several passes (PipelineStep::run()), and returns their sums,
-  // as Forward has them: as many on each rank, zeros where there is nothing to add.
-  using GradientPasses = std::function<torch::Tensor(const PipelineStep::Backward&)>;
+  struct Outcome {
+    std::vector<double> sums;  // of the numbers, over all ranks
+    bool is_made = true;       // false: left out, on all ranks
+  };
+  // Waits until the device has done the step. Error where too many in a row were left out, which of
+  // a device may be known some steps late. Collective where the step was left out.
+  Outcome end(const Pending& step);
 
-  // Makes step number `step`, from 1 on: begin() and end(). Collective.
-  Outcome make(const std::function<Forward()>& forward, double learning_rate, std::int64_t step);
-  Outcome make(const GradientPasses& passes, double learning_rate, std::int64_t step);
-
-  // Gives a step to the device, and doesn't wait for it: the next one may follow at once. What it
-  // has come to is told by end(), in the order of the steps. On the host it is done when begin()
-  // returns. Collective.
-  [[nodiscard]] UnderWay begin(const std::function<Forward()>& forward, double learning_rate,
-                               std::int64_t step);
-  [[nodiscard]] UnderWay begin(const GradientPasses& passes, double learning_rate,
-                               std::int64_t step);
-  // With virtual ranks: makes this rank's parts(), one after another.
-  using ForwardOfPart = std::function<Forward(int part)>;
-  [[nodiscard]] UnderWay begin(const ForwardOfPart& forward, double learning_rate,
-                               std::int64_t step);
-  // Those of all virtual ranks that this rank computes; without virtual ranks it is one itself.
+  // Parts of all virtual ranks that this rank computes; without virtual ranks it is one itself.
   [[nodiscard]] PartRange parts() const;
   // A step that a device can be given in one call (a CUDA graph), always with the same memory.
   class Recorded;
-  // Records a step whose forward() reads a batch in memory of its own, and doesn't make it. Error
-  // where it can't be: where parameters take no part in it, where an operator waits for the device
-  // or the average goes through the host, and on the default stream (of which the step before it
-  // must not have been either). After a few steps of other batches of this shape. With several
-  // ranks, where their averages are only given to the device (NCCL). Not of several passes.
-  // Collective.
-  [[nodiscard]] std::shared_ptr<Recorded> record(const std::function<Forward()>& forward,
-                                                 double learning_rate, std::int64_t step);
-  // Gives a recorded one to the device, as step number `step`. The watch sees nothing of what the
+  // Records a step whose passes() call backward() for a batch in memory of its own, and doesn't
+  // make it. Error where it can't be: where parameters take no part in it, where an operator waits
+  // for the device or the average goes through the host, and on the default stream (of which the
+  // step before it must not have been either). After a few steps of other batches of this shape.
+  // With several ranks, where their averages are only given to the device (NCCL). Collective.
+  [[nodiscard]] std::shared_ptr<Recorded> record(const std::function<void()>& passes,
+                                                 double learning_rate, std::int64_t number);
+  // Gives a recorded one to the device, as step number `number`. The watch sees nothing of what the
   // device does in it: the ranks meet on the host besides, for which end() waits. Collective.
-  [[nodiscard]] UnderWay begin(Recorded& recorded, double learning_rate, std::int64_t step);
-  // Waits until the device has done the step. Error where too many in a row were left out, which of
-  // a device may be known some steps late. Collective where the step was left out.
-  Outcome end(const UnderWay& step);
-  // Is called between forward and backward of each step that is not a recorded one, nor made by
-  // several passes.
+  [[nodiscard]] Pending replay(Recorded& recorded, double learning_rate, std::int64_t number);
+  // Is called between forward and backward of each step that is not a recorded one, nor
+  // accumulated in several passes.
   void listen(std::function<void()> forward_is_done) {
     forward_is_done_ = std::move(forward_is_done);
   }
 
   [[nodiscard]] const std::shared_ptr<ParameterArena>& arena() const { return arena_; }
-  // Of a sharded one Error: see sharded_optimizer().
-  [[nodiscard]] ArenaOptimizer& optimizer();
-  [[nodiscard]] const ArenaOptimizer& optimizer() const;
-  // Null where it isn't sharded.
-  [[nodiscard]] ShardedArenaOptimizer* sharded_optimizer() {
-    return sharded_ ? &*sharded_ : nullptr;
-  }
-  [[nodiscard]] const ShardedArenaOptimizer* sharded_optimizer() const {
-    return sharded_ ? &*sharded_ : nullptr;
-  }
-  [[nodiscard]] const FlatOptimizer& algorithm() const;
-  // Of optimizers that average (FlatOptimizer::for_use; of all others nothing happens): to use the
-  // network between two steps, with the parameters that are meant for it. Collective.
-  void to_evaluation();
-  void to_training();
-  // Part of a checkpoint of an optimizer that averages.
-  [[nodiscard]] const RateHistory& rate_history() const;
-  void set_rate_history(const RateHistory& rates);
-  // Whether the ranks of a node share steps (ArenaOptimizer::is_shared()).
-  [[nodiscard]] bool shares_steps() const { return optimizer_ && optimizer_->is_shared(); }
+  [[nodiscard]] BucketOptimizer& optimizer() { return *optimizer_; }
+  [[nodiscard]] const BucketOptimizer& optimizer() const { return *optimizer_; }
+  // To use the network between two steps: see BucketOptimizer. Collective.
+  void to_evaluation() { optimizer_->to_evaluation(); }
+  void to_training() { optimizer_->to_training(); }
   [[nodiscard]] GradientReducer& reducer() { return reducer_; }
   [[nodiscard]] const GradientReducer& reducer() const { return reducer_; }
   // Null without a loss scale.
@@ -185,17 +131,16 @@ class TrainingStep {
   [[nodiscard]] const GradScaler* scaler() const { return scaler_ ? &*scaler_ : nullptr; }
 
  private:
-  // Gives all of a step to the device, or makes it on the host. Returns the sums over all ranks
-  // and, where it may be left out, one more number that tells whether it is.
-  [[nodiscard]] torch::Tensor enqueue(const std::function<Forward()>& forward, double learning_rate,
-                                      std::int64_t step);
-  // `gradients` makes them, starts the adding up of the sums, and returns these.
-  [[nodiscard]] torch::Tensor enqueue_with(const std::function<torch::Tensor(Work&)>& gradients,
-                                           double learning_rate, std::int64_t step);
-  [[nodiscard]] torch::Tensor one_pass(const std::function<Forward()>& forward, Work& summing);
-  [[nodiscard]] torch::Tensor part_by_part(const ForwardOfPart& forward, Work& summing);
-  [[nodiscard]] torch::Tensor start_summing_parts(const torch::Tensor& sums, Work& summing);
+  // What a step has come to, between begin() and finish().
+  struct Passes;
+  [[nodiscard]] Passes& passes();
+  void end_part(Passes& passes);
+  void start_summing(Passes& passes);
   [[nodiscard]] Work start_summing(const torch::Tensor& sums);
+  [[nodiscard]] torch::Tensor start_summing_parts(const torch::Tensor& sums, Work& summing);
+  // Gives the rest of a step to the device, or makes it on the host. Returns the sums over all
+  // ranks and, where it may be left out, one more number that tells whether it is.
+  [[nodiscard]] torch::Tensor complete(double learning_rate);
   void update(double learning_rate, std::int64_t step);
   // Returns one int32, not 0 where the step is left out; undefined: it can't be.
   [[nodiscard]] torch::Tensor update_together(double learning_rate, std::int64_t step,
@@ -204,34 +149,33 @@ class TrainingStep {
                                              const torch::Tensor& sums);
   [[nodiscard]] torch::Tensor update_on_device(double learning_rate, std::int64_t step,
                                                const torch::Tensor& sums);
-  void update_bucket(std::size_t bucket, double learning_rate, std::int64_t step,
-                     const GradientUse& use);
-  void finish_update();
   void update_all(double learning_rate, std::int64_t step, const GradientUse& use);
   // Whether gradients, and the loss, are to be used; what norm they have.
   [[nodiscard]] torch::Tensor left_out_on_device(const torch::Tensor& sums) const;
   [[nodiscard]] torch::Tensor factor_on_device() const;
   // [1], float64: of the whole network's averaged gradient, as it is in the arenas.
   [[nodiscard]] torch::Tensor squared_norm() const;
-  void clip();
-  // Those who decide together.
+  // Communicator over which skipping and clipping are agreed.
   [[nodiscard]] const Communicator& deciding() const { return world_ ? *world_ : communicator_; }
-  [[nodiscard]] bool may_skip() const;
+  [[nodiscard]] bool skips_non_finite() const {
+    return settings_.non_finite == NonFiniteStep::skip;
+  }
+  [[nodiscard]] bool may_skip() const { return skips_non_finite() || scaler_; }
   // Whether the whole gradient must be known before any of it is used.
-  [[nodiscard]] bool updates_together() const { return options_.maximum_norm > 0 || may_skip(); }
+  [[nodiscard]] bool updates_together() const { return settings_.clip_norm > 0 || may_skip(); }
 
   Communicator communicator_;
   std::optional<Communicator> world_;  // in an order of its own
   std::shared_ptr<torch::nn::Module> network_;
-  TrainingStepOptions options_;
+  StepSettings settings_;
   std::shared_ptr<ParameterArena> arena_;
   std::shared_ptr<OrderedAverage> ordered_;  // none without virtual ranks
-  std::optional<ArenaOptimizer> optimizer_;  // one of the two
-  std::optional<ShardedArenaOptimizer> sharded_;
+  std::unique_ptr<BucketOptimizer> optimizer_;
   GradientReducer reducer_;
   FiniteCheck finite_check_;
   std::function<void()> forward_is_done_;
   std::optional<GradScaler> scaler_;
+  std::unique_ptr<Passes> passes_;
 };
 
 }  // namespace kolo

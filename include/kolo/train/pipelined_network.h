@@ -47,7 +47,7 @@ class PipelinedNetwork final : public TrainedNetwork {
   [[nodiscard]] const NetworkParts* parts() const override { return &parts_; }
 
   // Error for a batch that is not as many micro-batches of equal size.
-  [[nodiscard]] TrainingStep::UnderWay begin(TrainingStep& training, const Step& step) override;
+  [[nodiscard]] TrainingStep::Pending make(TrainingStep& training, const Step& step) override;
   // Of batches of any size: the last micro-batch may be smaller than the others.
   [[nodiscard]] torch::Tensor measure(const Batch& batch) override;
 

@@ -44,9 +44,9 @@ class TrainedNetwork {
     double learning_rate = 0;
     std::int64_t number = 1;
   };
-  // Begins a step (TrainingStep::begin()), whose sums are metric_sums() and the stop flag's.
-  // Collective.
-  [[nodiscard]] virtual TrainingStep::UnderWay begin(TrainingStep& training, const Step& step) = 0;
+  // Makes a step, from TrainingStep::begin() to finish(), whose sums are metric_sums() and the stop
+  // flag's. Collective.
+  [[nodiscard]] virtual TrainingStep::Pending make(TrainingStep& training, const Step& step) = 0;
 
   // Of a batch of a validation: metric_sums() where the outputs are, and zeros elsewhere. Without
   // gradients. Collective over the ranks of parts().

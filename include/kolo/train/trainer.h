@@ -17,10 +17,9 @@
 #include "kolo/parallel/device_clock.h"
 #include "kolo/parallel/device_usage.h"
 #include "kolo/parallel/gradient_noise.h"
-#include "kolo/parallel/timeline.h"
+#include "kolo/parallel/step_settings.h"
 #include "kolo/parallel/training_step.h"
 #include "kolo/train/objective.h"
-#include "kolo/train/non_finite_step.h"
 #include "kolo/train/observer.h"
 #include "kolo/train/train_state.h"
 #include "kolo/train/trained_network.h"
@@ -37,9 +36,12 @@ struct AdaScale {
   std::int64_t epochs = 1;           // that the training is worth
 };
 
-struct TrainerOptions {
+// A step's settings hold for all of the training: with virtual_ranks the samples, dropout and mixup
+// depend on the part, not on the rank, and the loaders are those of this rank's parts
+// (DistributedSampler); not of networks that ranks have parts of, nor with graphs.
+struct TrainerOptions : StepSettings {
   // With adascale at most: where a step counts for one it takes so many.
-  std::int64_t epochs = 1;
+  std::int64_t n_epochs = 1;
   // Ends the training after so many steps: the epoch they end in is a shorter one, with its
   // validation and all else.
   std::optional<std::int64_t> max_steps;
@@ -50,11 +52,6 @@ struct TrainerOptions {
   std::uint64_t seed = 1;
   // Whose samples this rank draws, as others may that share them; unset: its own rank.
   std::optional<int> replica = {};
-  // Above 0: each step has so many parts (TrainingStepOptions::virtual_ranks), whose samples,
-  // dropout and mixup depend on the part, not on the rank: the training comes to the same bits on
-  // any number of ranks. The loaders are those of this rank's parts (DistributedSampler). Not of
-  // networks that ranks have parts of, nor with graphs.
-  int virtual_ranks = 0;
   // Above 1: a rank cuts each of its batches in so many parts (the last of an epoch in fewer, where
   // it has fewer samples), whose gradients it adds up pass by pass: the step is that of the whole
   // batch, but for rounding, and keeps the inner results of one part only. Batch norms see parts.
@@ -63,26 +60,17 @@ struct TrainerOptions {
   // Above 0: the noise of gradients is measured every so many steps
   // (kolo/parallel/gradient_noise.h), where two ranks or more average. Costs two passes over the
   // gradients and a small collective in such a step; of a device, this waits. Not of networks that
-  // ranks have parts of, nor with virtual_ranks, shards_optimizer, loss_scale or graphs.
-  std::int64_t noise_every = 0;
+  // ranks have parts of, nor with virtual_ranks, sharded, loss_scale or graphs.
+  std::int64_t noise_scale_every = 0;
   NoiseMetric noise_metric = NoiseMetric::plain;
   std::optional<AdaScale> adascale = {};
-  double mixup_alpha = 0;     // above 0: batches are mixed (see mixup.h)
-  double maximum_norm = 0;    // above 0: of the averaged gradient, which is scaled down to it
-  std::int64_t patience = 0;  // above 0: ends after so many epochs without a better validation
-  NonFiniteStep non_finite = NonFiniteStep::stop;
+  double mixup_alpha = 0;  // above 0: batches are mixed (see mixup.h)
+  // Above 0: ends after so many epochs without a better validation.
+  std::int64_t early_stopping_patience = 0;
   // Of the samples of an epoch or a validation: the training ends with an Error where more than
   // this share, and more than one, could not be read (LoaderOptions::bad_samples).
-  double most_bad_samples = .01;
+  double bad_samples_limit = .01;
   std::int64_t check_replicas_every = 0;  // above 0: compares all ranks' parameters (ReplicaCheck)
-  BucketLimits buckets;
-  ReducerOptions reducer;
-  StepSharing step_sharing;       // not without communication
-  bool shards_optimizer = false;  // TrainingStepOptions::sharded
-  // Scales the loss (see GradScaler), as training in fp16 needs it. Steps whose gradients overflow
-  // are left out on all ranks, whatever `non_finite` says; Error after many in a row. Costs two
-  // passes over the gradients, and the overlap of updates, as `skip` does.
-  std::optional<LossScaleOptions> loss_scale;
   // Above 0: after every so many steps a device is waited for, and observers find the network as
   // that step has left it (see Trainer). On the host they always do. The same on all ranks.
   std::int64_t settle_every = 0;
@@ -106,8 +94,6 @@ struct TrainerOptions {
   std::function<std::optional<DeviceUsage>()> device_usage = {};
   // Noted in each checkpoint's state, as "made_with": what else its bits depend on.
   nlohmann::json made_with = {};
-  // Is told of data wait, step, forward, backward, each bucket's update and validation.
-  Timeline timeline;
 
   // Whether it is max_steps that ends the training, before the epochs' steps are done. Then a
   // schedule is one of so many steps, otherwise one of the epochs.
@@ -124,7 +110,8 @@ struct CheckpointRequest {
   int shard = 0, shards = 1;
 };
 
-// finished: all epochs or steps are done, or patience is at an end; stopped: a rank asked to.
+// finished: all epochs or steps are done, or early_stopping_patience is at an end; stopped: a rank
+// asked to.
 enum class TrainOutcome { finished, stopped };
 
 // The training loop: batches, loss, backward with overlapped averaging, fused optimizer, validation
@@ -173,7 +160,7 @@ class Trainer {
   [[nodiscard]] bool has_whole_network() const { return network_->parts() == nullptr; }
   // Whether each rank has all that a checkpoint holds; of a sharded optimizer it has a part.
   [[nodiscard]] bool has_whole_state() const {
-    return has_whole_network() && step_.sharded_optimizer() == nullptr;
+    return has_whole_network() && !step_.optimizer().is_sharded();
   }
 
   // Takes rank 0's checkpoint (the others pass nothing) to all ranks. InputError when it is of
@@ -206,7 +193,7 @@ class Trainer {
   [[nodiscard]] const torch::Device& device() const { return step_.arena()->device(); }
   [[nodiscard]] const BucketPlan& plan() const { return step_.arena()->plan(); }
   // Whether the ranks of a node share the optimizer's steps (see ArenaOptimizer).
-  [[nodiscard]] bool shares_steps() const { return step_.shares_steps(); }
+  [[nodiscard]] bool shares_steps() const { return step_.optimizer().is_shared(); }
 
   // The sums over a loader's whole dataset (see objective.h), with rank 0's running statistics on
   // all ranks. Collective.
@@ -225,7 +212,7 @@ class Trainer {
   [[nodiscard]] std::optional<Batch> next_batch();
   // A step that the device may not have done yet.
   struct StepUnderWay {
-    TrainingStep::UnderWay step;
+    TrainingStep::Pending step;
     std::int64_t number = 0;
     std::int64_t position = 0;  // in the epoch, after it
     double learning_rate = 0;
@@ -271,12 +258,7 @@ class Trainer {
   // The way back, from what rank 0 has.
   void hand_out(const std::vector<NamedTensor>& saved, const std::vector<NamedTensor>& mine) const;
   [[nodiscard]] nlohmann::json left_out_steps() const;
-  [[nodiscard]] std::vector<NamedTensor> optimizer_state() const;
   [[nodiscard]] std::vector<NamedTensor> trained_parameters() const;
-  // By parameter, in the arena's order.
-  [[nodiscard]] std::vector<std::int64_t> skipped_steps_of_parameters() const;
-  void restore_optimizer(const std::vector<NamedTensor>& saved,
-                         const std::vector<std::int64_t>& left_out);
   // What is to be saved, where it lies.
   struct LiveTensors {
     std::vector<NamedTensor> parameters, buffers, optimizer;

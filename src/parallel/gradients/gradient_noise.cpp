@@ -30,7 +30,7 @@ torch::Tensor squares_of(const GradientBucket& bucket, NoiseMetric metric) {
       torch::zeros({count}, torch::TensorOptions(torch::kDouble).device(bucket.flat.device()));
   for (std::int64_t i = 0; i < count; ++i) {
     const auto& values = is_plain ? bucket.flat : bucket.gradients[static_cast<std::size_t>(i)];
-    parallel::add_squares(values.as_strided({values.numel()}, {1}), squares.narrow(0, i, 1));
+    parallel::add_to_norm(values.as_strided({values.numel()}, {1}), squares.narrow(0, i, 1));
   }
   return squares;
 }

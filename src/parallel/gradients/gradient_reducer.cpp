@@ -1,17 +1,12 @@
 #include "kolo/parallel/gradient_reducer.h"
 
 #include <algorithm>
-#include <cmath>
-#include <span>
 #include <string>
 #include <vector>
 
-#include <fmt/format.h>
 #include <torch/nn/modules/embedding.h>
 
-#include "kolo/base/error.h"
 #include "parallel/gradients/reducer_state.h"
-#include "parallel/kernels.h"
 
 namespace kolo {
 
@@ -47,60 +42,6 @@ std::shared_ptr<ParameterArena> make_arena(const Communicator& communicator,
   return std::make_shared<ParameterArena>(communicator, module, options.buckets, sparse);
 }
 
-template <typename T>
-std::span<const T> values_of(const torch::Tensor& contiguous) {
-  return {contiguous.data_ptr<T>(), static_cast<std::size_t>(contiguous.numel())};
-}
-
-// On a device; added up in double, and brought to the host once.
-double device_norm_of(const std::vector<torch::Tensor>& tensors, double norm_type) {
-  std::vector<torch::Tensor> norms;
-  for (const torch::Tensor& tensor : tensors)
-    norms.push_back(
-        torch::linalg_vector_norm(tensor, norm_type, c10::nullopt, false, torch::kDouble));
-  return torch::linalg_vector_norm(torch::stack(norms), norm_type).item<double>();
-}
-
-double norm_of(const std::vector<torch::Tensor>& tensors, double norm_type) {
-  if (!tensors.empty() && !tensors.front().device().is_cpu())
-    return device_norm_of(tensors, norm_type);
-  double total = 0;
-  for (const torch::Tensor& tensor : tensors) {
-    if (tensor.scalar_type() == torch::kDouble)
-      total = parallel::add_to_norm(total, values_of<double>(tensor.contiguous()), norm_type);
-    else
-      total = parallel::add_to_norm(total, values_of<float>(tensor.to(torch::kFloat).contiguous()),
-                                    norm_type);
-  }
-  if (std::isinf(norm_type)) return total;
-  return norm_type == 2 ? std::sqrt(total) : std::pow(total, 1 / norm_type);
-}
-
-// Of dense and sparse gradients, as GradientReducer::clip_gradient_norm() says.
-double clip_norm(const std::vector<torch::Tensor>& gradients, double maximum_norm,
-                 double norm_type) {
-  if (!(maximum_norm >= 0) || !(norm_type > 0)) {
-    throw Error(fmt::format(
-        "parallel: can't clip gradients to a {}-norm of {}; the norm must be 0 or more, and its "
-        "type greater than 0 (or infinity)",
-        norm_type, maximum_norm));
-  }
-  const torch::NoGradGuard no_gradient;
-  // Of a sparse gradient that lists rows more than once the norm is that of their sums, but what is
-  // scaled are the values that it holds: coalesce() gives a copy then.
-  std::vector<torch::Tensor> sums, values;
-  for (const torch::Tensor& gradient : gradients) {
-    sums.push_back(gradient.is_sparse() ? gradient.coalesce()._values() : gradient);
-    values.push_back(gradient.is_sparse() ? gradient._values() : gradient);
-  }
-  const double norm = norm_of(sums, norm_type);
-  const double factor = maximum_norm / (norm + 1e-6);
-  if (std::isfinite(norm) && factor < 1) {
-    for (const torch::Tensor& tensor : values) tensor.mul_(factor);
-  }
-  return norm;
-}
-
 ReducerOptions with_rebuild_by_default(ReducerOptions options) {
   if (!options.rebuild_buckets) options.rebuild_buckets = true;
   return options;
@@ -118,23 +59,14 @@ void GradientReducer::State::leave_quiet() {
   --quiet_;
 }
 
-void GradientReducer::State::clear_gradients() {
-  for (std::size_t parameter = 0; parameter < parameters(); ++parameter)
-    tensor(parameter).mutable_grad() = torch::Tensor();
-}
-
-double GradientReducer::State::clip_gradient_norm(double maximum_norm, double norm_type) {
-  if (has_begun_) {
-    throw Error(
-        "parallel: gradients can't be clipped between backward() and finish(), while they are "
-        "averaged; call finish() first");
-  }
-  std::vector<torch::Tensor> gradients;
+void GradientReducer::State::clear_gradients(bool set_to_none) {
+  const torch::NoGradGuard no_gradient;
   for (std::size_t parameter = 0; parameter < parameters(); ++parameter) {
-    const torch::Tensor gradient = tensor(parameter).grad();
-    if (gradient.defined()) gradients.push_back(gradient);
+    if (set_to_none)
+      tensor(parameter).mutable_grad() = torch::Tensor();
+    else if (torch::Tensor gradient = tensor(parameter).grad(); gradient.defined())
+      gradient.zero_();
   }
-  return clip_norm(gradients, maximum_norm, norm_type);
 }
 
 ReducerStatistics GradientReducer::State::statistics() {
@@ -192,12 +124,8 @@ void GradientReducer::set_rates(std::vector<double> rates) {
   state_->set_rates(std::move(rates));
 }
 
-void GradientReducer::clear_gradients() {
-  state_->clear_gradients();
-}
-
-double GradientReducer::clip_gradient_norm(double maximum_norm, double norm_type) {
-  return state_->clip_gradient_norm(maximum_norm, norm_type);
+void GradientReducer::clear_gradients(bool set_to_none) {
+  state_->clear_gradients(set_to_none);
 }
 
 const std::shared_ptr<ParameterArena>& GradientReducer::arena() const {

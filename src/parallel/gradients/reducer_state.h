@@ -86,8 +86,7 @@ class GradientReducer::State : public std::enable_shared_from_this<State> {
   [[nodiscard]] bool has_averages() const { return has_averages_; }
   void take_averages();
   void set_rates(std::vector<double> rates) { agreement_->set_rates(std::move(rates)); }
-  void clear_gradients();
-  double clip_gradient_norm(double maximum_norm, double norm_type);
+  void clear_gradients(bool set_to_none);
 
   [[nodiscard]] const std::shared_ptr<ParameterArena>& arena() const { return arena_; }
   [[nodiscard]] ReducerStatistics statistics();

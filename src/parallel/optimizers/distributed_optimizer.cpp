@@ -19,6 +19,7 @@
 
 #include "kolo/base/error.h"
 #include "kolo/parallel/broadcast_state.h"
+#include "kolo/parallel/gradient_norm.h"
 #include "parallel/optimizers/closure_loss.h"
 #include "parallel/optimizers/exact_groups.h"
 
@@ -163,6 +164,13 @@ torch::optim::Optimizer& checked(const std::shared_ptr<torch::optim::Optimizer>&
                   fmt::join(problems, ", ")));
 }
 
+// With those whose gradients are sparse.
+std::vector<torch::Tensor> averaged_parameters(const ParameterArena& arena) {
+  auto parameters = arena.parameters();
+  for (const auto& each : arena.excluded()) parameters.push_back(each.tensor);
+  return parameters;
+}
+
 }  // namespace
 
 DistributedOptimizer::DistributedOptimizer(const Communicator& communicator,
@@ -183,14 +191,6 @@ DistributedOptimizer::DistributedOptimizer(const Communicator& communicator,
 }
 
 DistributedOptimizer::~DistributedOptimizer() = default;
-
-void DistributedOptimizer::zero_grad(bool set_to_none) {
-  if (set_to_none) return reducer_.clear_gradients();
-  const torch::NoGradGuard no_gradient;
-  for (const torch::Tensor& parameter : modules_.module().parameters()) {
-    if (torch::Tensor gradient = parameter.grad(); gradient.defined()) gradient.zero_();
-  }
-}
 
 void DistributedOptimizer::meet() const {
   groups_->meet();
@@ -235,15 +235,17 @@ void DistributedOptimizer::finish() {
 
 double DistributedOptimizer::clip_gradients(double maximum_norm, double norm_type) {
   finish();
-  gradient_norm_ = reducer_.clip_gradient_norm(maximum_norm, norm_type);
+  gradient_norm_ =
+      clip_gradient_norm(averaged_parameters(*reducer_.arena()), maximum_norm, norm_type);
   return *gradient_norm_;
 }
 
 void DistributedOptimizer::finish_gradients() {
   share_rates();
   reducer_.take_averages();
-  if (options_.maximum_gradient_norm)
-    gradient_norm_ = reducer_.clip_gradient_norm(*options_.maximum_gradient_norm);
+  if (options_.clip_norm)
+    gradient_norm_ =
+        clip_gradient_norm(averaged_parameters(*reducer_.arena()), *options_.clip_norm);
 }
 
 torch::Tensor DistributedOptimizer::step(LossClosure closure) {

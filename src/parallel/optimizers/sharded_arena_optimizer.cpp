@@ -1,9 +1,7 @@
 #include "kolo/parallel/sharded_arena_optimizer.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <map>
 #include <string>
 #include <utility>
@@ -12,9 +10,7 @@
 
 #include "kolo/base/error.h"
 #include "kolo/parallel/tensor_collectives.h"
-#include "parallel/kernels.h"
-#include "parallel/optimizers/bucket_runs.h"
-#include "parallel/optimizers/tensor_steps.h"
+#include "parallel/tensors/tensor_passes.h"
 
 namespace kolo {
 
@@ -40,11 +36,6 @@ constexpr auto need_of_all =
     "parallel: a sharded optimizer can't do without a rank that has joined: it alone has the "
     "optimizer's state for its share of the parameters, which nobody else can update. Give all "
     "ranks as many batches (TorchSampler does), or use DistributedOptimizer where they join";
-
-template <typename T>
-std::span<T> span_of(const torch::Tensor& flat) {
-  return {flat.data_ptr<T>(), static_cast<std::size_t>(flat.numel())};
-}
 
 std::string skipped_name(const ParameterArena& arena, std::size_t parameter) {
   return arena.plan().parameters[parameter].name + ".skipped_steps";
@@ -91,47 +82,34 @@ class ReduceScatterHook final : public GradientHook {
 }  // namespace
 
 ShardedArenaOptimizer::ShardedArenaOptimizer(const Communicator& communicator,
-                                             std::shared_ptr<const ParameterArena> arena,
+                                             const std::shared_ptr<ParameterArena>& arena,
                                              std::shared_ptr<const FlatOptimizer> optimizer)
     : ShardedArenaOptimizer(communicator, arena, {std::move(optimizer)},
                             std::vector<std::size_t>(arena->parameters().size(), 0)) {}
 
 ShardedArenaOptimizer::ShardedArenaOptimizer(
-    const Communicator& communicator, std::shared_ptr<const ParameterArena> arena,
-    std::vector<std::shared_ptr<const FlatOptimizer>> algorithms, std::vector<std::size_t> group_of)
-    : communicator_(arena->gradient_communicator(communicator)),
-      arena_(std::move(arena)),
-      version_(arena_->version()),
-      optimizer_(algorithms.front()),
-      groups_(
-          std::make_unique<parallel::ParameterGroups>(std::move(algorithms), std::move(group_of))),
-      steps_(std::make_unique<parallel::TensorSteps>()) {
-  if (optimizer_->is_layerwise()) {
+    const Communicator& communicator, const std::shared_ptr<ParameterArena>& arena,
+    const std::vector<std::shared_ptr<const FlatOptimizer>>& algorithms,
+    std::vector<std::size_t> group_of)
+    : BucketOptimizer(arena, algorithms, std::move(group_of),
+                      "sharded " + algorithms.front()->name()),
+      communicator_(arena->gradient_communicator(communicator)) {
+  if (algorithm().is_layerwise()) {
     throw InputError(
         fmt::format("parallel: {0} can't be sharded: it needs whole parameters, of which a rank "
                     "would have a part only; train with {0} unsharded, or shard another optimizer",
-                    optimizer_->name()));
+                    algorithm().name()));
   }
-  for (const auto& parameter : arena_->plan().parameters) {
-    if (parameter.type == DataType::float32 || parameter.type == DataType::float64) continue;
-    throw Error(
-        fmt::format("parallel: {} can't be trained by {}: parameters must be float32 or float64",
-                    parameter.describe(), optimizer_->name()));
-  }
-  state_.resize(optimizer_->state_names().size());
+  state_.resize(algorithm().state_names().size());
   for (std::size_t slot = 0; slot < state_.size(); ++slot) {
-    for (const Bucket& bucket : arena_->plan().buckets) {
+    for (const Bucket& bucket : arena->plan().buckets) {
       const Shards shards(bucket.count, communicator_.size());
       state_[slot].push_back(
-          torch::full({shards.part + shards.left_over()}, optimizer_->initial_state(slot),
-                      torch::TensorOptions(scalar_type_of(bucket.type)).device(arena_->device())));
+          torch::full({shards.part + shards.left_over()}, algorithm().initial_state(slot),
+                      torch::TensorOptions(scalar_type_of(bucket.type)).device(arena->device())));
     }
   }
 }
-
-ShardedArenaOptimizer::ShardedArenaOptimizer(ShardedArenaOptimizer&&) noexcept = default;
-ShardedArenaOptimizer& ShardedArenaOptimizer::operator=(ShardedArenaOptimizer&&) noexcept = default;
-ShardedArenaOptimizer::~ShardedArenaOptimizer() = default;
 
 std::shared_ptr<GradientHook> ShardedArenaOptimizer::gradient_hook() const {
   return std::make_shared<ReduceScatterHook>();
@@ -144,77 +122,31 @@ std::vector<torch::Tensor> ShardedArenaOptimizer::owned(const torch::Tensor& fla
           flat.narrow(0, shards.remainder, shards.left_over())};
 }
 
-double ShardedArenaOptimizer::gradient_norm() const {
-  double parts = 0, left_over = 0;
-  for (std::size_t bucket = 0; bucket < arena_->buckets(); ++bucket) {
-    const auto pieces = owned(arena_->flat_gradients(bucket));
-    const auto squares = [&](const torch::Tensor& piece) {
-      if (!piece.device().is_cpu())
-        return torch::linalg_vector_norm(piece, 2, c10::nullopt, false, torch::kDouble)
-            .square()
-            .item<double>();
-      return piece.scalar_type() == torch::kDouble
-                 ? parallel::sum_of_squares(span_of<double>(piece))
-                 : parallel::sum_of_squares(span_of<float>(piece));
-    };
-    parts += squares(pieces[0]);
-    left_over += squares(pieces[1]);  // the same on every rank
+std::vector<torch::Tensor> ShardedArenaOptimizer::averages(std::size_t bucket) const {
+  return owned(arena().flat_gradients(bucket));
+}
+
+torch::Tensor ShardedArenaOptimizer::squared_norm() const {
+  const auto options = torch::TensorOptions(torch::kDouble).device(arena().device());
+  const auto parts = torch::zeros({1}, options), left_over = torch::zeros({1}, options);
+  for (std::size_t bucket = 0; bucket < arena().buckets(); ++bucket) {
+    const auto pieces = averages(bucket);
+    parallel::add_to_norm(pieces[0], parts);
+    parallel::add_to_norm(pieces[1], left_over);  // the same on every rank
   }
-  return std::sqrt(all_reduce_value(communicator_, parts) + left_over);
+  communicator_.all_reduce(buffer_of(parts), ReduceOp::sum, {.name = "gradient norm"});
+  return parts + left_over;
 }
 
-double ShardedArenaOptimizer::clip_gradients(double maximum_norm) const {
-  const double norm = gradient_norm();
-  const double factor = maximum_norm / (norm + 1e-6);
-  if (!std::isfinite(norm) || factor >= 1) return norm;
-  for (std::size_t bucket = 0; bucket < arena_->buckets(); ++bucket) {
-    for (const torch::Tensor& piece : owned(arena_->flat_gradients(bucket))) {
-      if (!piece.device().is_cpu())
-        torch::Tensor(piece).mul_(factor);
-      else if (piece.scalar_type() == torch::kDouble)
-        parallel::scale(span_of<double>(piece), factor);
-      else
-        parallel::scale(span_of<float>(piece), factor);
-    }
-  }
-  return norm;
+// Its part, and what is left over.
+std::vector<BucketOptimizer::Own> ShardedArenaOptimizer::own_parts(std::size_t bucket) const {
+  const Shards shards(arena().plan().buckets[bucket].count, communicator_.size());
+  const std::int64_t begin = communicator_.rank() * shards.part;
+  return {{begin, begin + shards.part, 0}, {shards.remainder, shards.count, shards.part}};
 }
 
-void ShardedArenaOptimizer::require_same_plan() const {
-  if (arena_->version() == version_) return;
-  throw Error(fmt::format(
-      "parallel: the arena's buckets were rebuilt after sharded {} was made from it; make the "
-      "reducer without rebuild_buckets",
-      optimizer_->name()));
-}
-
-void ShardedArenaOptimizer::update(std::size_t bucket, double learning_rate, std::int64_t step) {
-  update(bucket, std::vector<double>(groups_->algorithms().size(), learning_rate), step);
-}
-
-void ShardedArenaOptimizer::update(std::size_t bucket, std::span<const double> learning_rates,
-                                   std::int64_t step) {
-  require_same_plan();
-  if (learning_rates.size() != groups_->algorithms().size()) {
-    throw Error(fmt::format(
-        "parallel: {} learning rates for sharded {}, which was made with {} groups of parameters; "
-        "groups can't be added later",
-        learning_rates.size(), optimizer_->name(), groups_->algorithms().size()));
-  }
-  if (!trained_.empty()) {
-    throw Error(fmt::format(
-        "parallel: a step of sharded {} while the network has the parameters to be used with; call "
-        "to_training() first",
-        optimizer_->name()));
-  }
-  if (std::exchange(noted_step_, step) != step) share_ = rates_.note(learning_rates.front()).share;
-  groups_->begin(*arena_, bucket);
-  update_share(bucket, learning_rates, step);
-  start_gathering(bucket);
-}
-
-void ShardedArenaOptimizer::start_gathering(std::size_t bucket) {
-  const torch::Tensor& parameters = arena_->flat_parameters(bucket);
+void ShardedArenaOptimizer::end_bucket(std::size_t bucket) {
+  const torch::Tensor& parameters = arena().flat_parameters(bucket);
   const Shards shards(parameters.numel(), communicator_.size());
   if (communicator_.size() == 1 || shards.part == 0) return;
   gathers_.push_back(communicator_.all_gather_async(
@@ -223,66 +155,12 @@ void ShardedArenaOptimizer::start_gathering(std::size_t bucket) {
        .owner = std::make_shared<torch::Tensor>(parameters)}));
 }
 
-void ShardedArenaOptimizer::update_share(std::size_t bucket, std::span<const double> learning_rates,
-                                         std::int64_t step) {
-  const torch::NoGradGuard no_gradient;
-  const torch::Tensor& parameters = arena_->flat_parameters(bucket);
-  const torch::Tensor& gradients = arena_->flat_gradients(bucket);
-  const Shards shards(parameters.numel(), communicator_.size());
-  // `skipped` elements of the bucket lie before those that this rank has state for.
-  const auto update_between = [&](std::int64_t begin, std::int64_t end, std::int64_t skipped) {
-    for (const auto& run : groups_->runs(*arena_, bucket, step, begin, end)) {
-      parallel::TensorSlice slice{parameters.narrow(0, run.offset, run.count),
-                                  gradients.narrow(0, run.offset, run.count),
-                                  {},
-                                  run.is_vector};
-      for (const auto& buckets : state_)
-        slice.state.push_back(buckets[bucket].narrow(0, run.offset - skipped, run.count));
-      steps_->update(*groups_->algorithms()[run.group], slice, {learning_rates[run.group], share_},
-                     run.step);
-    }
-  };
-  const std::int64_t begin = communicator_.rank() * shards.part;
-  update_between(begin, begin + shards.part, begin);
-  update_between(shards.remainder, shards.count, shards.remainder - shards.part);
-}
-
-void ShardedArenaOptimizer::finish() {
+void ShardedArenaOptimizer::end_step() {
   for (Work& gather : gathers_) gather.wait();
   gathers_.clear();
 }
 
-void ShardedArenaOptimizer::put_share(std::size_t bucket, const torch::Tensor& values) {
-  const auto pieces = owned(arena_->flat_parameters(bucket));
-  pieces[0].copy_(values.narrow(0, 0, pieces[0].numel()));
-  pieces[1].copy_(values.narrow(0, pieces[0].numel(), pieces[1].numel()));
-  start_gathering(bucket);
-}
-
-// As ArenaOptimizer does it, to the bit.
-void ShardedArenaOptimizer::to_evaluation() {
-  const auto use = optimizer_->for_use();
-  if (!use || !trained_.empty()) return;
-  require_same_plan();
-  const torch::NoGradGuard no_gradient;
-  for (std::size_t bucket = 0; bucket < arena_->buckets(); ++bucket) {
-    trained_.push_back(torch::cat(owned(arena_->flat_parameters(bucket))));
-    put_share(bucket, trained_.back() - state_[use->place][bucket].mul(use->factor));
-  }
-  finish();
-}
-
-void ShardedArenaOptimizer::to_training() {
-  if (trained_.empty()) return;
-  require_same_plan();
-  const torch::NoGradGuard no_gradient;
-  for (std::size_t bucket = 0; bucket < arena_->buckets(); ++bucket)
-    put_share(bucket, trained_[bucket]);
-  trained_.clear();
-  finish();
-}
-
-std::vector<ShardedArenaOptimizer::NamedState> ShardedArenaOptimizer::gather_state(
+std::vector<BucketOptimizer::NamedState> ShardedArenaOptimizer::named_state(
     std::optional<int> only) const {
   require_same_plan();
   communicator_.barrier({.name = "state of a sharded optimizer"});
@@ -290,10 +168,10 @@ std::vector<ShardedArenaOptimizer::NamedState> ShardedArenaOptimizer::gather_sta
   const bool keeps = !only || *only == communicator_.rank();
   std::vector<std::vector<torch::Tensor>> whole;
   for (const auto& buckets : state_) {
-    if (keeps) whole.push_back(arena_->allocate_like_parameters());
+    if (keeps) whole.push_back(arena().allocate_like_parameters());
     for (std::size_t bucket = 0; bucket < buckets.size(); ++bucket) {
       const torch::Tensor flat =
-          keeps ? whole.back()[bucket] : torch::empty_like(arena_->flat_parameters(bucket));
+          keeps ? whole.back()[bucket] : torch::empty_like(arena().flat_parameters(bucket));
       const Shards shards(flat.numel(), communicator_.size());
       communicator_.all_gather(buffer_of(buckets[bucket].narrow(0, 0, shards.part)),
                                buffer_of(flat.narrow(0, 0, shards.remainder)),
@@ -302,19 +180,18 @@ std::vector<ShardedArenaOptimizer::NamedState> ShardedArenaOptimizer::gather_sta
           .copy_(buckets[bucket].narrow(0, shards.part, shards.left_over()));
     }
   }
-  std::vector<NamedState> named;
-  if (!keeps) return named;
-  const auto names = optimizer_->state_names();
-  for (std::size_t parameter = 0; parameter < arena_->parameters().size(); ++parameter) {
-    for (std::size_t slot = 0; slot < whole.size(); ++slot) {
-      named.push_back({fmt::format("{}.{}", arena_->plan().parameters[parameter].name, names[slot]),
-                       arena_->view_of(parameter, whole[slot])});
-    }
-    const std::int64_t skipped = groups_->skipped()[parameter];
-    if (skipped > 0)
-      named.push_back({skipped_name(*arena_, parameter), torch::full({}, skipped, torch::kLong)});
+  return named(whole);  // none where nothing is kept
+}
+
+std::vector<BucketOptimizer::NamedState> ShardedArenaOptimizer::gather_state() const {
+  auto state = named_state();
+  const auto left_out = skipped_steps();
+  for (std::size_t parameter = 0; parameter < left_out.size(); ++parameter) {
+    if (left_out[parameter] == 0) continue;
+    state.push_back(
+        {skipped_name(arena(), parameter), torch::full({}, left_out[parameter], torch::kLong)});
   }
-  return named;
+  return state;
 }
 
 // By state, by bucket, as the arena is laid out.
@@ -323,16 +200,16 @@ std::vector<std::vector<torch::Tensor>> ShardedArenaOptimizer::flat_state_of(
   std::map<std::string, torch::Tensor> given;
   for (const NamedState& item : whole) given.emplace(item.name, item.tensor);
   std::vector<std::vector<torch::Tensor>> flat;
-  for (const std::string_view name : optimizer_->state_names()) {
-    flat.push_back(arena_->allocate_like_parameters());
-    for (std::size_t index = 0; index < arena_->parameters().size(); ++index) {
-      const auto key = fmt::format("{}.{}", arena_->plan().parameters[index].name, name);
-      const torch::Tensor place = arena_->view_of(index, flat.back());
+  for (const std::string_view name : algorithm().state_names()) {
+    flat.push_back(arena().allocate_like_parameters());
+    for (std::size_t index = 0; index < arena().parameters().size(); ++index) {
+      const auto key = fmt::format("{}.{}", arena().plan().parameters[index].name, name);
+      const torch::Tensor place = arena().view_of(index, flat.back());
       const auto found = given.find(key);
       if (found == given.end() || found->second.sizes() != place.sizes() ||
           found->second.scalar_type() != place.scalar_type()) {
         throw Error(fmt::format("parallel: the state to load has no {} of the shape and type of {}",
-                                key, arena_->plan().parameters[index].describe()));
+                                key, arena().plan().parameters[index].describe()));
       }
       place.copy_(found->second);
     }
@@ -345,75 +222,57 @@ void ShardedArenaOptimizer::load_state(std::span<const NamedState> whole) {
   const torch::NoGradGuard no_gradient;
   std::map<std::string, torch::Tensor> given;
   for (const NamedState& item : whole) given.emplace(item.name, item.tensor);
-  const auto names = optimizer_->state_names();
-  const auto& parameters = arena_->parameters();
+  const auto names = algorithm().state_names();
+  const auto& parameters = arena().parameters();
   // A state of before kolo knew tied weights has them under each of their names.
-  for (const auto& parameter : arena_->plan().parameters) {
+  for (const auto& parameter : arena().plan().parameters) {
     for (const std::string& other : parameter.other_names) {
       for (const std::string_view name : names) given.erase(fmt::format("{}.{}", other, name));
     }
   }
-  std::vector<std::int64_t> skipped(parameters.size(), 0);
+  std::vector<std::int64_t> left_out(parameters.size(), 0);
   auto expected = names.size() * parameters.size();
   for (std::size_t index = 0; index < parameters.size(); ++index) {
-    const auto found = given.find(skipped_name(*arena_, index));
+    const auto found = given.find(skipped_name(arena(), index));
     if (found == given.end()) continue;
-    skipped[index] = found->second.item<std::int64_t>();
+    left_out[index] = found->second.item<std::int64_t>();
     ++expected;
   }
   if (given.size() != expected) {
     throw Error(fmt::format("parallel: a state of {} tensors for {}; expected {}, {} a parameter",
-                            given.size(), optimizer_->name(), expected, names.size()));
+                            given.size(), algorithm().name(), expected, names.size()));
   }
   const auto flat = flat_state_of(whole);
   for (std::size_t slot = 0; slot < state_.size(); ++slot) {
     for (std::size_t bucket = 0; bucket < state_[slot].size(); ++bucket)
       state_[slot][bucket].copy_(torch::cat(owned(flat[slot][bucket])));
   }
-  std::copy(skipped.begin(), skipped.end(), groups_->skipped().begin());
+  set_skipped_steps(left_out);
 }
 
-std::vector<ShardedArenaOptimizer::NamedState> ShardedArenaOptimizer::state_shapes() const {
-  std::vector<NamedState> named;
-  for (std::size_t parameter = 0; parameter < arena_->parameters().size(); ++parameter) {
-    const auto& value = arena_->parameters()[parameter];
-    for (const auto name : optimizer_->state_names()) {
-      named.push_back({fmt::format("{}.{}", arena_->plan().parameters[parameter].name, name),
-                       torch::empty(value.sizes(), value.options().device(torch::kMeta))});
-    }
-  }
-  return named;
-}
-
-// Each bucket of the root's is sent whole: every rank cuts its part out.
-void ShardedArenaOptimizer::scatter_state(std::span<const NamedState> whole, int root,
-                                          std::span<const std::int64_t> skipped_steps) {
+// Each bucket of the first rank's is sent whole: every rank cuts its part out.
+void ShardedArenaOptimizer::scatter_state(const Communicator& /*ranks*/,
+                                          std::span<const std::int64_t> skipped_steps,
+                                          const FillState& fill) {
   require_same_plan();
   const torch::NoGradGuard no_gradient;
-  const bool is_root = communicator_.rank() == root;
-  const auto flat = is_root ? flat_state_of(whole) : std::vector<std::vector<torch::Tensor>>();
+  const bool is_first = communicator_.rank() == 0;
+  std::vector<std::vector<torch::Tensor>> whole;
+  if (is_first) {
+    for (std::size_t slot = 0; slot < state_.size(); ++slot)
+      whole.push_back(arena().allocate_like_parameters());
+    fill(named(whole));
+  }
   for (std::size_t slot = 0; slot < state_.size(); ++slot) {
     for (std::size_t bucket = 0; bucket < state_[slot].size(); ++bucket) {
       const torch::Tensor all =
-          is_root ? flat[slot][bucket] : torch::empty_like(arena_->flat_parameters(bucket));
-      communicator_.broadcast(buffer_of(all), root,
+          is_first ? whole[slot][bucket] : torch::empty_like(arena().flat_parameters(bucket));
+      communicator_.broadcast(buffer_of(all), 0,
                               {.name = fmt::format("state of bucket {}", bucket)});
       state_[slot][bucket].copy_(torch::cat(owned(all)));
     }
   }
-  std::ranges::copy(skipped_steps, groups_->skipped().begin());
-}
-
-std::vector<std::int64_t> ShardedArenaOptimizer::skipped_steps() const {
-  return {groups_->skipped().begin(), groups_->skipped().end()};
-}
-
-std::int64_t ShardedArenaOptimizer::state_bytes() const {
-  std::int64_t bytes = 0;
-  for (const auto& buckets : state_) {
-    for (const torch::Tensor& bucket : buckets) bytes += static_cast<std::int64_t>(bucket.nbytes());
-  }
-  return bytes;
+  set_skipped_steps(skipped_steps);
 }
 
 }  // namespace kolo

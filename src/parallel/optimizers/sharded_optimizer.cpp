@@ -122,14 +122,6 @@ ShardedOptimizer::ShardedOptimizer(const Communicator& communicator, const Train
   broadcast_outside_arena(communicator, modules.module());
 }
 
-void ShardedOptimizer::zero_grad(bool set_to_none) {
-  if (set_to_none) return reducer_.clear_gradients();
-  const torch::NoGradGuard no_gradient;
-  for (const torch::Tensor& parameter : arena_->parameters()) {
-    if (torch::Tensor gradient = parameter.grad(); gradient.defined()) gradient.zero_();
-  }
-}
-
 void ShardedOptimizer::finish() {
   if (!reducer_.has_averages()) reducer_.finish();
 }

@@ -15,16 +15,16 @@ class TrainingStep::Recorded {
  public:
   std::unique_ptr<parallel::DeviceGraph> graph;
   double learning_rate = 0;
-  std::int64_t step = 0;
+  std::int64_t number = 0;
   torch::Tensor numbers;
 };
 
-std::shared_ptr<TrainingStep::Recorded> TrainingStep::record(
-    const std::function<Forward()>& forward, double learning_rate, std::int64_t step) {
-  if (options_.reducer.unused_parameters)
-    throw Error("parallel: a step that may leave out parameters can't be recorded as a graph");
-  if (sharded_) throw Error("parallel: a step of a sharded optimizer can't be recorded as a graph");
-  if (world_) throw Error("parallel: a step of a network in parts can't be recorded as a graph");
+std::shared_ptr<TrainingStep::Recorded> TrainingStep::record(const std::function<void()>& passes,
+                                                             double learning_rate,
+                                                             std::int64_t number) {
+  auto features = features_of(settings_);
+  features.set(StepFeature::graphs);
+  require_no_conflicts("parallel", features);
   const auto ranks = arena_->gradient_communicator(communicator_);
   if (arena_->device().is_cuda() && ranks.size() > 1 &&
       !ranks.capabilities().hands_over_to_devices) {
@@ -36,31 +36,33 @@ std::shared_ptr<TrainingStep::Recorded> TrainingStep::record(
   }
   auto recorded = std::make_shared<Recorded>();
   recorded->learning_rate = learning_rate;
-  recorded->step = step;
+  recorded->number = number;
   // Now, since a copy that is recorded would be repeated with every replay.
-  optimizer_->prepare(learning_rate, step);
+  optimizer_->prepare(learning_rate, number);
   // The graph must not keep its owner alive.
-  recorded->graph = parallel::record_graph(arena_->device(), [this, forward, to = recorded.get()] {
-    to->numbers = enqueue(forward, to->learning_rate, to->step);
+  recorded->graph = parallel::record_graph(arena_->device(), [this, passes, to = recorded.get()] {
+    begin(to->number);
+    passes();
+    to->numbers = complete(to->learning_rate);
   });
   return recorded;
 }
 
-TrainingStep::UnderWay TrainingStep::begin(Recorded& recorded, double learning_rate,
-                                           std::int64_t step) {
-  const auto phase = options_.timeline.span("recorded step");
+TrainingStep::Pending TrainingStep::replay(Recorded& recorded, double learning_rate,
+                                           std::int64_t number) {
+  const auto phase = settings_.timeline.span("recorded step");
   recorded.learning_rate = learning_rate;
-  recorded.step = step;
-  optimizer_->prepare(learning_rate, step);
+  recorded.number = number;
+  optimizer_->prepare(learning_rate, number);
   recorded.graph->replay();
-  UnderWay under_way(step, LateNumbers(recorded.numbers));
+  Pending pending(number, LateNumbers(recorded.numbers));
   if (communicator_.size() > 1) {
     const auto present = std::make_shared<std::int32_t>(1);
-    under_way.meeting_ = arena_->gradient_communicator(communicator_)
-                             .all_reduce_async(std::span(present.get(), 1), ReduceOp::min,
-                                               {.name = "recorded step", .owner = present});
+    pending.meeting_ = arena_->gradient_communicator(communicator_)
+                           .all_reduce_async(std::span(present.get(), 1), ReduceOp::min,
+                                             {.name = "recorded step", .owner = present});
   }
-  return under_way;
+  return pending;
 }
 
 }  // namespace kolo

@@ -5,19 +5,21 @@
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
+#include "kolo/parallel/arena_optimizer.h"
 #include "kolo/parallel/broadcast_state.h"
 #include "kolo/parallel/device_memory.h"
 #include "kolo/parallel/ordered_total.h"
+#include "kolo/parallel/sharded_arena_optimizer.h"
 #include "kolo/parallel/tensor_collectives.h"
 #include "parallel/gradients/ordered_average.h"
 #include "parallel/tensors/device_stream.h"
 
 namespace kolo {
 
-namespace {
+namespace parallel {
 
-// What a forward pass changes: running statistics. To be put back when its step is left out, or for
-// the next part of it.
+// Copies of what a forward pass changes: running statistics. To be put back when its step is left
+// out, or for the next part of it.
 class BufferCopies {
  public:
   explicit BufferCopies(const torch::nn::Module& network) : buffers_(network.buffers()) {
@@ -42,140 +44,91 @@ class BufferCopies {
   std::vector<torch::Tensor> buffers_, copies_;
 };
 
+}  // namespace parallel
+
+struct TrainingStep::Passes {
+  std::int64_t number = 0;  // of the step
+  int done = 0;
+  std::optional<parallel::BufferCopies> at_begin;
+  std::optional<parallel::BufferCopies> after_first;  // of all virtual ranks' parts
+  std::vector<torch::Tensor> by_part;                 // numbers, with virtual ranks
+  torch::Tensor sums;
+  bool is_summing = false;
+  Work summing;
+  std::optional<Timeline::Span> phase;
+};
+
+namespace {
+
+const StepSettings& checked(const StepSettings& settings) {
+  require_no_conflicts("parallel", features_of(settings));
+  return settings;
+}
+
 std::shared_ptr<OrderedAverage> make_ordered_average(const Communicator& communicator,
                                                      const ParameterArena& arena,
-                                                     const TrainingStepOptions& options) {
-  if (options.virtual_ranks == 0) return nullptr;
-  const auto& reducer = options.reducer;
-  if (options.world || reducer.hook || reducer.unused_parameters || reducer.predivide_factor != 1 ||
-      !reducer.communicate) {
-    throw Error(
-        "parallel: virtual ranks can't be had together with ranks that hold parts of a network "
-        "(world), a gradient hook, unused_parameters, a predivide_factor or without communication");
-  }
+                                                     const StepSettings& settings) {
+  if (settings.virtual_ranks == 0) return nullptr;
   return std::make_shared<OrderedAverage>(arena.gradient_communicator(communicator), arena,
-                                          options.virtual_ranks);
+                                          settings.virtual_ranks);
 }
 
-// Otherwise: whose ranks have all of the state, or of a node share it.
-std::optional<ArenaOptimizer> make_shared(const Communicator& communicator,
-                                          const std::shared_ptr<ParameterArena>& arena,
-                                          const std::shared_ptr<const FlatOptimizer>& optimizer,
-                                          const TrainingStepOptions& options) {
-  if (options.sharded) return std::nullopt;
-  return std::make_optional<ArenaOptimizer>(
-      communicator, arena, optimizer,
-      options.reducer.communicate ? options.sharing : StepSharing{false});
-}
-
-std::optional<ShardedArenaOptimizer> make_sharded(
+std::unique_ptr<BucketOptimizer> make_bucket_optimizer(
     const Communicator& communicator, const std::shared_ptr<ParameterArena>& arena,
-    const std::shared_ptr<const FlatOptimizer>& optimizer, const TrainingStepOptions& options) {
-  if (!options.sharded) return std::nullopt;
-  const auto& reducer = options.reducer;
-  if (options.world || options.virtual_ranks > 0 || reducer.hook || reducer.unused_parameters ||
-      reducer.predivide_factor != 1 || !reducer.communicate) {
-    throw Error(
-        "parallel: a sharded optimizer can't be had together with ranks that hold parts of a "
-        "network (world), virtual ranks, a gradient hook, unused_parameters, a predivide_factor or "
-        "without communication");
-  }
-  return std::make_optional<ShardedArenaOptimizer>(communicator, arena, optimizer);
+    std::shared_ptr<const FlatOptimizer> algorithm, const StepSettings& settings) {
+  if (settings.sharded)
+    return std::make_unique<ShardedArenaOptimizer>(communicator, arena, std::move(algorithm));
+  return std::make_unique<ArenaOptimizer>(
+      communicator, arena, std::move(algorithm),
+      settings.reducer.communicate ? settings.shared_step : StepSharing{false});
 }
 
-ReducerOptions averaging(ReducerOptions options, std::shared_ptr<GradientHook> by) {
-  if (by) options.hook = std::move(by);
+// Hooks of the step's own take the place of the user's, which are refused beside them.
+ReducerOptions averaging(ReducerOptions options, const std::shared_ptr<GradientHook>& of_optimizer,
+                         const std::shared_ptr<GradientHook>& ordered) {
+  if (of_optimizer) options.hook = of_optimizer;
+  if (ordered) options.hook = ordered;
   return options;
 }
 
 }  // namespace
 
+StepFeatures features_of(const StepSettings& settings) {
+  const auto& reducer = settings.reducer;
+  return {{StepFeature::sharded, settings.sharded},
+          {StepFeature::virtual_ranks, settings.virtual_ranks > 0},
+          {StepFeature::parts, settings.world.has_value()},
+          {StepFeature::loss_scale, settings.loss_scale.has_value()},
+          {StepFeature::gradient_hook, reducer.hook != nullptr},
+          {StepFeature::unused_parameters, reducer.unused_parameters},
+          {StepFeature::predivide_factor, reducer.predivide_factor != 1},
+          {StepFeature::no_communication, !reducer.communicate}};
+}
+
 TrainingStep::TrainingStep(Communicator communicator, std::shared_ptr<torch::nn::Module> network,
                            std::shared_ptr<const FlatOptimizer> optimizer,
-                           const TrainingStepOptions& options)
+                           const StepSettings& settings)
     : communicator_(std::move(communicator)),
-      world_(options.world ? std::optional(options.world->with_own_order()) : std::nullopt),
+      world_(settings.world ? std::optional(settings.world->with_own_order()) : std::nullopt),
       network_(std::move(network)),
-      options_(options),
-      arena_(std::make_shared<ParameterArena>(communicator_, *network_, options_.buckets)),
-      ordered_(make_ordered_average(communicator_, *arena_, options_)),
-      optimizer_(make_shared(communicator_, arena_, optimizer, options_)),
-      sharded_(make_sharded(communicator_, arena_, optimizer, options_)),
+      settings_(checked(settings)),
+      arena_(std::make_shared<ParameterArena>(communicator_, *network_, settings_.buckets)),
+      ordered_(make_ordered_average(communicator_, *arena_, settings_)),
+      optimizer_(make_bucket_optimizer(communicator_, arena_, std::move(optimizer), settings_)),
       reducer_(communicator_, arena_,
-               averaging(options_.reducer, sharded_ ? sharded_->gradient_hook() : ordered_)),
+               averaging(settings_.reducer, optimizer_->gradient_hook(), ordered_)),
       finite_check_(deciding(), arena_, {.policy = NonFinite::skip}) {
-  options_.timeline.show_device(arena_->device());
-  if (options_.loss_scale) scaler_.emplace(*options_.loss_scale, arena_->device());
+  settings_.timeline.show_device(arena_->device());
+  if (settings_.loss_scale) scaler_.emplace(*settings_.loss_scale, arena_->device());
   arena_->broadcast_parameters(communicator_);
   broadcast_outside_arena(communicator_, *network_);
 }
 
-ArenaOptimizer& TrainingStep::optimizer() {
-  return const_cast<ArenaOptimizer&>(std::as_const(*this).optimizer());
-}
+TrainingStep::~TrainingStep() = default;
 
-const ArenaOptimizer& TrainingStep::optimizer() const {
-  if (optimizer_) return *optimizer_;
-  throw Error("parallel: the optimizer is sharded: ask for sharded_optimizer()");
-}
-
-const FlatOptimizer& TrainingStep::algorithm() const {
-  return sharded_ ? sharded_->algorithm() : optimizer_->algorithm();
-}
-
-void TrainingStep::to_evaluation() {
-  if (sharded_)
-    sharded_->to_evaluation();
-  else
-    optimizer_->to_evaluation();
-}
-
-void TrainingStep::to_training() {
-  if (sharded_)
-    sharded_->to_training();
-  else
-    optimizer_->to_training();
-}
-
-const RateHistory& TrainingStep::rate_history() const {
-  return sharded_ ? sharded_->rate_history() : optimizer_->rate_history();
-}
-
-void TrainingStep::set_rate_history(const RateHistory& rates) {
-  if (sharded_)
-    sharded_->set_rate_history(rates);
-  else
-    optimizer_->set_rate_history(rates);
-}
-
-TrainingStep::Outcome TrainingStep::make(const std::function<Forward()>& forward,
-                                         double learning_rate, std::int64_t step) {
-  return end(begin(forward, learning_rate, step));
-}
-
-TrainingStep::Outcome TrainingStep::make(const GradientPasses& passes, double learning_rate,
-                                         std::int64_t step) {
-  return end(begin(passes, learning_rate, step));
-}
-
-TrainingStep::UnderWay TrainingStep::begin(const std::function<Forward()>& forward,
-                                           double learning_rate, std::int64_t step) {
-  return {step, LateNumbers(enqueue(forward, learning_rate, step))};
-}
-
-TrainingStep::UnderWay TrainingStep::begin(const GradientPasses& passes, double learning_rate,
-                                           std::int64_t step) {
-  const auto gradients = [&](Work& summing) {
-    const auto phase = options_.timeline.span("forward and backward");
-    PipelineStep::Backward backward{.reducer = &reducer_};
-    if (scaler_)
-      backward.scaled = [this](const torch::Tensor& loss) { return scaler_->scaled(loss); };
-    const auto sums = in_phase("forward and backward", arena_->device(),
-                               [&] { return passes(backward).detach().to(arena_->device()); });
-    summing = start_summing(sums);
-    return sums;
-  };
-  return {step, LateNumbers(enqueue_with(gradients, learning_rate, step))};
+TrainingStep::Passes& TrainingStep::passes() {
+  if (passes_) return *passes_;
+  throw Error("parallel: backward() or finish() of a step that has not begun; call begin() first");
 }
 
 PartRange TrainingStep::parts() const {
@@ -183,67 +136,81 @@ PartRange TrainingStep::parts() const {
   return {communicator_.rank(), communicator_.rank() + 1};
 }
 
-TrainingStep::UnderWay TrainingStep::begin(const ForwardOfPart& forward, double learning_rate,
-                                           std::int64_t step) {
-  if (!ordered_) throw Error("parallel: a step in parts, but there are no virtual ranks");
-  const auto gradients = [&](Work& summing) { return part_by_part(forward, summing); };
-  return {step, LateNumbers(enqueue_with(gradients, learning_rate, step))};
+void TrainingStep::begin(std::int64_t number) {
+  passes_ = std::make_unique<Passes>();
+  passes_->number = number;
+  reducer_.clear_gradients();
+  if (may_skip() || ordered_) passes_->at_begin.emplace(*network_);
+  if (ordered_) ordered_->start_over();
+  passes_->phase = settings_.timeline.span("forward");
 }
 
-torch::Tensor TrainingStep::enqueue(const std::function<Forward()>& forward, double learning_rate,
-                                    std::int64_t step) {
-  return enqueue_with([&](Work& summing) { return one_pass(forward, summing); }, learning_rate,
-                      step);
-}
-
-torch::Tensor TrainingStep::one_pass(const std::function<Forward()>& forward, Work& summing) {
-  auto phase = options_.timeline.span("forward");
-  const auto& device = arena_->device();
-  const auto [loss, mine] = in_phase("forward", device, forward);
-  if (forward_is_done_) forward_is_done_();
-  const auto sums =
-      mine.defined()
-          ? mine.detach().to(arena_->device())
-          : torch::empty({0}, torch::TensorOptions(torch::kDouble).device(arena_->device()));
-  // Before the gradients on every rank, so in their order: no other thread wakes for it.
-  summing = start_summing(sums);
-  phase = options_.timeline.span("backward");
-  in_phase("backward", device,
-           [&, &of = loss] { (scaler_ ? scaler_->scaled(of) : of).backward(); });
-  return sums;
+void TrainingStep::backward(const torch::Tensor& loss, const torch::Tensor& numbers, double share,
+                            bool is_last) {
+  auto& passes = this->passes();
+  if (ordered_ && is_last != (passes.done + 1 == ordered_->parts().size())) {
+    throw Error(
+        fmt::format("parallel: {} passes{} in a step; with virtual ranks there is one for "
+                    "each of this rank's {} parts",
+                    passes.done + 1, is_last ? "" : " or more", ordered_->parts().size()));
+  }
+  add(numbers);
+  if (is_last) {
+    if (forward_is_done_ && (passes.done == 0 || ordered_)) forward_is_done_();
+    // Before the gradients on every rank, so in their order: no other thread wakes for it.
+    start_summing(passes);
+  }
+  passes.phase = settings_.timeline.span("backward");
+  const auto weighted = share == 1 ? loss : loss * share;
+  std::optional<GradientReducer::NoSync> quiet;
+  if (!is_last) quiet.emplace(reducer_.no_sync());
+  try {
+    (scaler_ ? scaler_->scaled(weighted) : weighted).backward();
+  } catch (const c10::OutOfMemoryError& error) {
+    throw out_of_memory("backward", arena_->device(), error);
+  }
+  passes.phase.reset();
+  if (!is_last) {
+    if (ordered_) end_part(passes);
+    passes.phase = settings_.timeline.span("forward");
+  }
+  ++passes.done;
 }
 
 // Buffers are those that the step began with for each part, so that they depend on no partition.
-torch::Tensor TrainingStep::part_by_part(const ForwardOfPart& forward, Work& summing) {
-  const auto& device = arena_->device();
-  const auto parts = ordered_->parts();
-  const BufferCopies at_begin(*network_);
-  std::optional<BufferCopies> after_first;
-  std::vector<torch::Tensor> numbers;
-  torch::Tensor sums;
-  ordered_->start_over();
-  for (int part = parts.first; part < parts.end; ++part) {
-    const bool is_last = part + 1 == parts.end;
-    std::optional<GradientReducer::NoSync> quiet;
-    if (!is_last) quiet.emplace(reducer_.no_sync());
-    if (part > parts.first) at_begin.put_back();
-    auto phase = options_.timeline.span("forward");
-    const auto [loss, mine] = in_phase("forward", device, [&] { return forward(part); });
-    numbers.push_back(mine.detach().to(device));
-    if (is_last) {
-      if (forward_is_done_) forward_is_done_();
-      sums = start_summing_parts(torch::stack(numbers), summing);
-    }
-    phase = options_.timeline.span("backward");
-    in_phase("backward", device,
-             [&, &of = loss] { (scaler_ ? scaler_->scaled(of) : of).backward(); });
-    if (part == 0 && !is_last) after_first.emplace(*network_);
-    if (!is_last) ordered_->take(*arena_);
+void TrainingStep::end_part(Passes& passes) {
+  if (ordered_->parts().first + passes.done == 0) passes.after_first.emplace(*network_);
+  ordered_->take(*arena_);
+  passes.at_begin->put_back();
+}
+
+PipelineStep::Backward TrainingStep::pipeline() {
+  passes().phase = settings_.timeline.span("forward and backward");
+  PipelineStep::Backward backward{.reducer = &reducer_};
+  if (scaler_)
+    backward.scaled = [this](const torch::Tensor& loss) { return scaler_->scaled(loss); };
+  return backward;
+}
+
+void TrainingStep::add(const torch::Tensor& numbers) {
+  if (!numbers.defined()) return;
+  auto& passes = this->passes();
+  const auto mine = numbers.detach().to(arena_->device());
+  if (ordered_)
+    passes.by_part.push_back(mine);
+  else
+    passes.sums = passes.sums.defined() ? passes.sums + mine : mine;
+}
+
+void TrainingStep::start_summing(Passes& passes) {
+  passes.is_summing = true;
+  if (!passes.by_part.empty()) {
+    passes.sums = start_summing_parts(torch::stack(passes.by_part), passes.summing);
+    return;
   }
-  if (after_first) after_first->put_back();
-  if (communicator_.size() > 1 && !network_->buffers().empty())
-    synchronize_buffers(communicator_, *network_);
-  return sums;
+  if (!passes.sums.defined())
+    passes.sums = torch::empty({0}, torch::TensorOptions(torch::kDouble).device(arena_->device()));
+  passes.summing = start_summing(passes.sums);
 }
 
 // Returns what holds the sums once `summing` is done.
@@ -252,9 +219,9 @@ torch::Tensor TrainingStep::start_summing_parts(const torch::Tensor& sums, Work&
   const auto ranks = arena_->gradient_communicator(communicator_);
   // Of a small network, in this thread: see GradientUnits::are_done_at_once().
   if (ranks.size() == 1 || (arena_->buckets() == 1 && arena_->device().is_cpu()))
-    return torch::Tensor(total).copy_(ordered_total(ranks, options_.virtual_ranks, sums));
+    return torch::Tensor(total).copy_(ordered_total(ranks, settings_.virtual_ranks, sums));
   summing = ranks.enqueue(
-      [virtual_ranks = options_.virtual_ranks, sums, total,
+      [virtual_ranks = settings_.virtual_ranks, sums, total,
        stream = parallel::TaskStream::of(sums)](const Communicator& communicator) {
         const auto in_stream = stream.enter();
         torch::Tensor(total).copy_(ordered_total(communicator, virtual_ranks, sums));
@@ -275,34 +242,41 @@ Work TrainingStep::start_summing(const torch::Tensor& sums) {
   return ranks.all_reduce_async(buffer_of(sums), ReduceOp::sum, std::move(call));
 }
 
-torch::Tensor TrainingStep::enqueue_with(const std::function<torch::Tensor(Work&)>& gradients,
-                                         double learning_rate, std::int64_t step) {
-  reducer_.clear_gradients();
-  std::optional<BufferCopies> buffers;
-  if (may_skip()) buffers.emplace(*network_);
-  const auto& device = arena_->device();
-  Work summing;
-  const auto sums = gradients(summing);
-  if (!updates_together()) {
-    in_phase("the optimizer", device, [&] { update(learning_rate, step); });
-    summing.wait();
-    return sums;
-  }
-  summing.wait();
-  const auto left_out =
-      in_phase("the optimizer", device, [&] { return update_together(learning_rate, step, sums); });
-  if (!left_out.defined()) return sums;
-  buffers->put_back_if(left_out);
-  return torch::cat({sums, left_out.to(torch::kDouble)});
+TrainingStep::Pending TrainingStep::finish(double learning_rate) {
+  const auto number = passes().number;
+  return {number, LateNumbers(complete(learning_rate))};
 }
 
-TrainingStep::Outcome TrainingStep::end(const UnderWay& step) {
+torch::Tensor TrainingStep::complete(double learning_rate) {
+  auto& made = passes();
+  made.phase.reset();
+  if (!made.is_summing) start_summing(made);
+  const auto passes = std::exchange(passes_, nullptr);
+  if (passes->after_first) passes->after_first->put_back();
+  if (ordered_ && communicator_.size() > 1 && !network_->buffers().empty())
+    synchronize_buffers(communicator_, *network_);
+  const auto& device = arena_->device();
+  if (!updates_together()) {
+    in_phase("the optimizer", device, [&] { update(learning_rate, passes->number); });
+    passes->summing.wait();
+    return passes->sums;
+  }
+  passes->summing.wait();
+  const auto left_out = in_phase("the optimizer", device, [&] {
+    return update_together(learning_rate, passes->number, passes->sums);
+  });
+  if (!left_out.defined()) return passes->sums;
+  passes->at_begin->put_back_if(left_out);
+  return torch::cat({passes->sums, left_out.to(torch::kDouble)});
+}
+
+TrainingStep::Outcome TrainingStep::end(const Pending& step) {
   step.meeting_.wait();
   Outcome outcome{step.numbers_.get()};
   if (!may_skip()) return outcome;
   outcome.is_made = outcome.sums.back() == 0;
   outcome.sums.pop_back();
-  const double loss = outcome.sums.empty() || !options_.skip_non_finite ? 0 : outcome.sums.front();
+  const double loss = outcome.sums.empty() || !skips_non_finite() ? 0 : outcome.sums.front();
   finite_check_.note(step.step_, outcome.is_made, loss);
   return outcome;
 }

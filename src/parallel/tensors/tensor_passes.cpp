@@ -1,5 +1,6 @@
 #include "parallel/tensors/tensor_passes.h"
 
+#include <cmath>
 #include <span>
 
 #include <c10/core/DeviceGuard.h>
@@ -64,29 +65,32 @@ void find_non_finite(const torch::Tensor& tensor, const torch::Tensor& found) {
 
 namespace {
 
-// Without a copy in double precision: for gradients of some MB the memory of one costs more than
-// the pass.
-double squares_on_host(const torch::Tensor& contiguous) {
-  if (contiguous.scalar_type() == torch::kDouble)
-    return sum_of_squares(values_of<double>(contiguous));
-  return sum_of_squares(values_of<float>(contiguous));
+// For devices that are neither the host nor CUDA.
+void add_to_norm_by_operators(const torch::Tensor& values, torch::Tensor total, double norm_type) {
+  const auto sizes = values.to(torch::kDouble).abs();
+  if (std::isinf(norm_type))
+    total.copy_(torch::cat({total, sizes.flatten()}).max());
+  else
+    total.add_(norm_type == 2 ? sizes.square().sum() : sizes.pow(norm_type).sum());
 }
 
 }  // namespace
 
-void add_squares(const torch::Tensor& tensor, const torch::Tensor& total) {
+void add_to_norm(const torch::Tensor& tensor, const torch::Tensor& total, double norm_type) {
   const torch::NoGradGuard no_gradient;
   const auto type = tensor.scalar_type();
   const bool is_wide = type == torch::kFloat || type == torch::kDouble;
   const torch::Tensor contiguous = (is_wide ? tensor : tensor.to(torch::kFloat)).contiguous();
+  const bool is_double = contiguous.scalar_type() == torch::kDouble;
+  // The host makes no copy in double precision: for gradients of some MB the memory of one costs
+  // more than the pass.
   if (contiguous.is_cpu()) {
-    *total.data_ptr<double>() += squares_on_host(contiguous);
+    auto& sum = *total.data_ptr<double>();
+    sum = is_double ? add_to_norm(sum, values_of<double>(contiguous), norm_type)
+                    : add_to_norm(sum, values_of<float>(contiguous), norm_type);
     return;
   }
-  if (!contiguous.is_cuda()) {
-    torch::Tensor(total).add_(contiguous.to(torch::kDouble).square().sum());
-    return;
-  }
+  if (!contiguous.is_cuda()) return add_to_norm_by_operators(contiguous, total, norm_type);
   const c10::DeviceGuard guard(contiguous.device());
   const auto bytes = norm_workspace_bytes(static_cast<std::size_t>(contiguous.numel()));
   const torch::Tensor workspace =
@@ -94,10 +98,10 @@ void add_squares(const torch::Tensor& tensor, const torch::Tensor& total) {
   const std::span room(static_cast<std::byte*>(workspace.data_ptr()), bytes);
   auto* const sum = total.data_ptr<double>();
   const auto stream = current_stream(contiguous.device());
-  if (contiguous.scalar_type() == torch::kDouble)
-    add_to_norm_on_device(sum, values_of<double>(contiguous), 2, room, stream);
+  if (is_double)
+    add_to_norm_on_device(sum, values_of<double>(contiguous), norm_type, room, stream);
   else
-    add_to_norm_on_device(sum, values_of<float>(contiguous), 2, room, stream);
+    add_to_norm_on_device(sum, values_of<float>(contiguous), norm_type, room, stream);
 }
 
 namespace {

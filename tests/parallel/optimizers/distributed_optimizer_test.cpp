@@ -46,9 +46,9 @@ void compare_training(const Communicator& communicator, const Make& make,
     optimizer.step();
     for (auto& parameter : reference.parameters()) parameter.mutable_grad() = torch::Tensor();
     loss_of_all(reference, communicator.size(), step).backward();
-    if (options.maximum_gradient_norm) {
+    if (options.clip_norm) {
       const double norm =
-          torch::nn::utils::clip_grad_norm_(reference.parameters(), *options.maximum_gradient_norm);
+          torch::nn::utils::clip_grad_norm_(reference.parameters(), *options.clip_norm);
       EXPECT_NEAR(optimizer.gradient_norm().value(), norm, 1e-9);
     }
     peer.step();
@@ -72,7 +72,7 @@ RANK_TEST(DistributedOptimizer, AnyOptimizerStepsWithAverages) {
     options.reducer.buckets = one_each;
     compare_training(communicator, sgd, options);
     compare_training(communicator, groups, options);
-    options.maximum_gradient_norm = .1;
+    options.clip_norm = .1;
     compare_training(communicator, sgd, options);
   }
 }
@@ -193,7 +193,7 @@ void sparse_and_dense_training_are_equal(const Communicator& communicator,
                                          std::optional<double> maximum_norm) {
   Words sparse(true), dense(false), named(false);
   DistributedOptimizerOptions options, with_name;
-  options.maximum_gradient_norm = with_name.maximum_gradient_norm = maximum_norm;
+  options.clip_norm = with_name.clip_norm = maximum_norm;
   with_name.reducer.sparse_parameters = {"table.weight"};
   DistributedOptimizer of_sparse(communicator, sparse, torch::optim::SGD(sparse.parameters(), .1),
                                  options);

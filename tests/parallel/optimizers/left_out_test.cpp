@@ -9,6 +9,7 @@
 #include <torch/optim/sgd.h>
 
 #include "kolo/base/error.h"
+#include "kolo/parallel/arena_optimizer.h"
 #include "kolo/parallel/distributed_optimizer.h"
 #include "kolo/parallel/sharded_arena_optimizer.h"
 #include "parallel/small_network.h"

@@ -6,6 +6,7 @@
 
 #include "kolo/base/error.h"
 #include "kolo/optim/flat_optimizer.h"
+#include "kolo/parallel/arena_optimizer.h"
 #include "kolo/parallel/sharded_arena_optimizer.h"
 #include "kolo/parallel/sharded_optimizer.h"
 #include "parallel/optimizers/replica.h"

@@ -6,6 +6,7 @@
 #include "kolo/optim/flat_optimizer.h"
 #include "kolo/parallel/training_step.h"
 #include "parallel/small_network.h"
+#include "support/errors.h"
 #include "support/rank_test.h"
 
 namespace kolo::testing {
@@ -21,21 +22,20 @@ torch::Tensor flat(const torch::nn::Module& network) {
 }
 
 struct Replica {
-  explicit Replica(const Communicator& communicator, const TrainingStepOptions& options = {},
-                   int seed = 1)
+  explicit Replica(const Communicator& communicator, const StepSettings& options = {}, int seed = 1)
       : network(std::make_shared<SmallNetwork>(7, seed)),
         step(communicator, network, make_sgd({.momentum = .5}), options) {}
 
   // On so many of the data set's samples, from `begin` on; `factor` is the loss's.
   TrainingStep::Outcome make(std::int64_t begin, std::int64_t count, std::int64_t number,
                              double factor = 1) {
-    const auto forward = [&]() -> TrainingStep::Forward {
-      network->calls.add_(1);
-      const auto loss = mean_loss(*network, samples(begin, begin + count)) * factor;
-      return {loss, torch::tensor({loss.item<double>() * static_cast<double>(count), double(count)},
-                                  torch::kDouble)};
-    };
-    return step.make(forward, .05, number);
+    step.begin(number);
+    network->calls.add_(1);
+    const auto loss = mean_loss(*network, samples(begin, begin + count)) * factor;
+    step.backward(loss,
+                  torch::tensor({loss.item<double>() * static_cast<double>(count), double(count)},
+                                torch::kDouble));
+    return step.end(step.finish(.05));
   }
 
   // Each rank's share of a step's samples.
@@ -51,7 +51,7 @@ struct Replica {
 
 RANK_TEST(TrainingStep, StepsAreThoseOfOneRankWithAllSamples) {
   for (const double norm : {0., .3}) {
-    const TrainingStepOptions options{.buckets = {64, 64}, .maximum_norm = norm};
+    const StepSettings options{.buckets = {64, 64}, .clip_norm = norm};
     Replica replica(communicator, options, 1 + communicator.rank());  // becomes rank 0's
     Replica alone(Communicator::solo(), options);
     const auto all = batch_size * communicator.size();
@@ -67,9 +67,40 @@ RANK_TEST(TrainingStep, StepsAreThoseOfOneRankWithAllSamples) {
   }
 }
 
+// Passes that count by their shares of the samples add up to one over all of them.
+RANK_TEST(TrainingStep, SeveralPassesAreOne) {
+  Replica whole(communicator), in_passes(communicator);
+  const auto begin = communicator.rank() * batch_size;
+  for (std::int64_t number = 1; number <= 3; ++number) {
+    const auto expected = whole.make(begin, batch_size, number);
+    auto& step = in_passes.step;
+    step.begin(number);
+    for (const std::int64_t first : {std::int64_t{0}, batch_size - 2}) {
+      const bool is_last = first > 0;
+      const auto count = is_last ? 2 : batch_size - 2;
+      const auto loss =
+          mean_loss(*in_passes.network, samples(begin + first, begin + first + count));
+      step.backward(loss,
+                    torch::tensor({loss.item<double>() * static_cast<double>(count), double(count)},
+                                  torch::kDouble),
+                    static_cast<double>(count) / batch_size, is_last);
+    }
+    const auto outcome = step.end(step.finish(.05));
+    EXPECT_NEAR(outcome.sums[0], expected.sums[0], 1e-4);
+    EXPECT_EQ(outcome.sums[1], expected.sums[1]);
+  }
+  EXPECT_TRUE(torch::allclose(flat(*whole.network), flat(*in_passes.network), 1e-5, 1e-6));
+}
+
+RANK_TEST(TrainingStep, ItBeginsFirst) {
+  Replica replica(communicator);
+  EXPECT_THAT(message_of<Error>([&] { (void)replica.step.finish(.05); }),
+              ::testing::HasSubstr("call begin() first"));
+}
+
 // On one rank alone, of which none keeps anything.
 RANK_TEST(TrainingStep, AStepThatIsNotFiniteLeavesNothingBehind) {
-  Replica replica(communicator, {.skip_non_finite = true});
+  Replica replica(communicator, {.non_finite = NonFiniteStep::skip});
   EXPECT_TRUE(replica.make_share(communicator, 1).is_made);
   const auto before = flat(*replica.network).clone(), calls = replica.network->calls.clone();
   const bool is_bad = communicator.rank() == communicator.size() - 1;

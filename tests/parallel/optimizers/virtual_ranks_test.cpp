@@ -28,17 +28,20 @@ struct Counting : SmallNetwork {
 };
 
 struct PartedReplica {
-  PartedReplica(const Communicator& communicator, const TrainingStepOptions& options,
+  PartedReplica(const Communicator& communicator, const StepSettings& options,
                 const std::shared_ptr<const FlatOptimizer>& optimizer = make_adam({}))
       : network(std::make_shared<Counting>()), step(communicator, network, optimizer, options) {}
 
   std::vector<double> make(std::int64_t number) {
-    const auto forward = [&](int part) -> TrainingStep::Forward {
+    step.begin(number);
+    const auto parts = step.parts();
+    for (int part = parts.first; part < parts.end; ++part) {
       const auto begin = (number * 64 + part) * part_size;
       const auto loss = network->forward(samples(begin, begin + part_size)).square().sum(1).mean();
-      return {loss, torch::tensor({loss.item<double>(), 1. / (1 + part)}, torch::kDouble)};
-    };
-    return step.end(step.begin(TrainingStep::ForwardOfPart(forward), .01, number)).sums;
+      step.backward(loss, torch::tensor({loss.item<double>(), 1. / (1 + part)}, torch::kDouble), 1,
+                    part + 1 == parts.end);
+    }
+    return step.end(step.finish(.01)).sums;
   }
 
   [[nodiscard]] std::vector<float> values() const {
@@ -56,8 +59,8 @@ struct PartedReplica {
   TrainingStep step;
 };
 
-TrainingStepOptions options_of(int virtual_ranks, const BucketLimits& limits) {
-  return {.buckets = limits, .maximum_norm = .5, .virtual_ranks = virtual_ranks};
+StepSettings options_of(int virtual_ranks, const BucketLimits& limits) {
+  return {.buckets = limits, .clip_norm = .5, .virtual_ranks = virtual_ranks};
 }
 
 const BucketLimits each_its_own{1, 1}, all_in_one{1 << 20, 1 << 20};
@@ -101,15 +104,15 @@ RANK_TEST(VirtualRanks, StepsAreThoseOfOneBatch) {
   const auto make = [&](TrainingStep& step, SmallNetwork& network, bool in_parts) {
     for (std::int64_t number = 1; number <= 3; ++number) {
       const auto begin = number * virtual_ranks * part_size;
-      const auto of = [&](std::int64_t from, std::int64_t count) -> TrainingStep::Forward {
-        return {mean_loss(network, samples(from, from + count)), torch::zeros({1}, torch::kDouble)};
+      const auto loss_of = [&](std::int64_t from, std::int64_t count) {
+        return mean_loss(network, samples(from, from + count));
       };
-      if (in_parts) {
-        const auto part_of = [&](int part) { return of(begin + part * part_size, part_size); };
-        (void)step.end(step.begin(TrainingStep::ForwardOfPart(part_of), .05, number));
-      } else {
-        (void)step.make([&] { return of(begin, virtual_ranks * part_size); }, .05, number);
-      }
+      step.begin(number);
+      const auto parts = step.parts();
+      for (int part = parts.first; in_parts && part < parts.end; ++part)
+        step.backward(loss_of(begin + part * part_size, part_size), {}, 1, part + 1 == parts.end);
+      if (!in_parts) step.backward(loss_of(begin, virtual_ranks * part_size));
+      (void)step.end(step.finish(.05));
     }
   };
   auto network = std::make_shared<SmallNetwork>(), whole = std::make_shared<SmallNetwork>();
@@ -128,15 +131,18 @@ RANK_TEST(VirtualRanks, StepsAreThoseOfOneBatch) {
 // One rank sees it in one of its parts; all leave the step out, and go on with the same bits.
 RANK_TEST(VirtualRanks, AStepThatIsNotFiniteIsLeftOutOnAllRanks) {
   auto options = options_of(2 * communicator.size(), all_in_one);
-  options.skip_non_finite = true;
+  options.non_finite = NonFiniteStep::skip;
   PartedReplica replica(communicator, options), alone(Communicator::solo(), options);
   const auto make = [](PartedReplica& of, std::int64_t number) {
-    const auto forward = [&](int part) -> TrainingStep::Forward {
+    of.step.begin(number);
+    const auto parts = of.step.parts();
+    for (int part = parts.first; part < parts.end; ++part) {
       auto loss = of.network->forward(samples(part, part + part_size)).square().mean();
       if (part == 1 && number == 2) loss = loss * std::numeric_limits<float>::infinity();
-      return {loss, torch::tensor({loss.item<double>()}, torch::kDouble)};
-    };
-    return of.step.end(of.step.begin(TrainingStep::ForwardOfPart(forward), .01, number)).is_made;
+      of.step.backward(loss, torch::tensor({loss.item<double>()}, torch::kDouble), 1,
+                       part + 1 == parts.end);
+    }
+    return of.step.end(of.step.finish(.01)).is_made;
   };
   for (std::int64_t number = 1; number <= 3; ++number) {
     EXPECT_EQ(make(replica, number), number != 2);
@@ -146,20 +152,25 @@ RANK_TEST(VirtualRanks, AStepThatIsNotFiniteIsLeftOutOnAllRanks) {
 }
 
 RANK_TEST(VirtualRanks, WhatDoesNotGoTogetherIsRefused) {
-  const auto message_with = [&](const TrainingStepOptions& options) {
+  const auto message_with = [&](const StepSettings& options) {
     return message_of<Error>([&] { PartedReplica replica(communicator, options); });
   };
   if (communicator.size() > 1) {
     EXPECT_THAT(message_with({.virtual_ranks = communicator.size() - 1}),
                 HasSubstr("virtual ranks; expected"));
   }
-  TrainingStepOptions unused{.virtual_ranks = communicator.size()};
+  StepSettings unused{.virtual_ranks = communicator.size()};
   unused.reducer.unused_parameters = true;
-  EXPECT_THAT(message_with(unused), HasSubstr("virtual ranks can't be had together with"));
+  EXPECT_THAT(message_with(unused),
+              HasSubstr("virtual ranks can't be had with unused_parameters: "));
   PartedReplica without(communicator, {});
-  EXPECT_THAT(message_of<Error>([&] { (void)without.make(1); }),
-              HasSubstr("there are no virtual ranks"));
   EXPECT_EQ(without.step.parts().size(), 1);
+  PartedReplica too_few(Communicator::solo(), options_of(3, all_in_one));
+  too_few.step.begin(1);
+  EXPECT_THAT(
+      message_of<Error>(
+          [&] { too_few.step.backward(too_few.network->forward(samples(0, 2)).sum()); }),
+      HasSubstr("1 passes in a step; with virtual ranks there is one for each of this rank's 3"));
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ std::vector<std::size_t> bounds_for(int parts) {
 
 // This rank's part of a training, and the same whole on one rank.
 struct PipelinedTraining {
-  PipelinedTraining(const DeviceMesh& of, TrainingStepOptions options)
+  PipelinedTraining(const DeviceMesh& of, StepSettings options)
       : mesh(of),
         pipeline(mesh, stages_of(image_network()),
                  {.micro_batches = micro_batches,
@@ -63,11 +63,9 @@ struct PipelinedTraining {
     const PipelineStep::Batch batch{
         [=](int i) { return training_input(place, number, i); },
         [=](const torch::Tensor& output, int) { return training_loss(output, factor); }};
-    return step->make(
-        [&](const PipelineStep::Backward& backward) {
-          return pipeline.run(batch, number, backward);
-        },
-        .01, number);
+    step->begin(number);
+    step->add(pipeline.run(batch, number, step->pipeline()));
+    return step->end(step->finish(.01));
   }
 
   DeviceMesh mesh;
@@ -76,25 +74,20 @@ struct PipelinedTraining {
 };
 
 struct WholeTraining {
-  explicit WholeTraining(const TrainingStepOptions& options)
+  explicit WholeTraining(const StepSettings& options)
       : network(image_network()),
         step(Communicator::solo(), network.ptr(), make_adam({}), options) {}
   TrainingStep::Outcome make(std::int64_t number, int places, double factor = 1) {
-    return step.make(
-        [&](const PipelineStep::Backward& backward) {
-          auto sums = torch::zeros({2}, torch::kDouble);
-          for (int place = 0; place < places; ++place) {
-            for (int i = 0; i < micro_batches; ++i) {
-              const auto [loss, numbers] =
-                  training_loss(network->forward(training_input(place, number, i)), factor);
-              const auto part = loss / micro_batches / places;
-              (backward.scaled ? backward.scaled(part) : part).backward();
-              sums += numbers;
-            }
-          }
-          return sums;
-        },
-        .01, number);
+    step.begin(number);
+    for (int place = 0; place < places; ++place) {
+      for (int i = 0; i < micro_batches; ++i) {
+        const auto [loss, numbers] =
+            training_loss(network->forward(training_input(place, number, i)), factor);
+        step.backward(loss / micro_batches / places, numbers, 1,
+                      place + 1 == places && i + 1 == micro_batches);
+      }
+    }
+    return step.end(step.finish(.01));
   }
 
   torch::nn::Sequential network;
@@ -114,7 +107,7 @@ RANK_TEST(PipelinedTraining, MakesTheStepsOfOneRank) {
   const int places = mesh.length(MeshAxis::data);
   for (const double norm : {0., .05}) {
     for (const bool scales : {false, true}) {
-      TrainingStepOptions options{.buckets = {256, 1024}, .maximum_norm = norm};
+      StepSettings options{.buckets = {256, 1024}, .clip_norm = norm};
       if (scales) options.loss_scale = LossScaleOptions{};
       PipelinedTraining training(mesh, options);
       WholeTraining whole(options);
@@ -133,7 +126,7 @@ RANK_TEST(PipelinedTraining, MakesTheStepsOfOneRank) {
 // What is not finite in one part is known to all.
 RANK_TEST(PipelinedTraining, LeavesOutAStepOnAllRanksTogether) {
   const auto mesh = pipelines_of(communicator);
-  PipelinedTraining training(mesh, {.skip_non_finite = true});
+  PipelinedTraining training(mesh, {.non_finite = NonFiniteStep::skip});
   EXPECT_TRUE(training.make(1).is_made);
   std::map<std::string, torch::Tensor> before;
   for (const auto& item : named_tensors_of(*training.pipeline.module()))
@@ -148,7 +141,7 @@ RANK_TEST(PipelinedTraining, LeavesOutAStepOnAllRanksTogether) {
 
 RANK_TEST(PipelinedTraining, NamesAllPartsParametersWhereStepsAreNeverFinite) {
   const auto mesh = pipelines_of(communicator);
-  PipelinedTraining training(mesh, {.skip_non_finite = true});
+  PipelinedTraining training(mesh, {.non_finite = NonFiniteStep::skip});
   const double infinity = std::numeric_limits<double>::infinity();
   std::int64_t number = 0;
   const auto message = message_of<Error>([&] {

@@ -20,7 +20,7 @@ void sum_sequence_gradients(const Communicator& group, const torch::nn::Module& 
 // count with all their parts, replicated ones once, and with pipeline ranks those of all stages.
 // The same bits on all ranks that share it. Parameters without a gradient count as zero. norm_type
 // is 2, another number above 0, or infinity (InputError for others). Collective along the tensor
-// and the pipe axis: one number each. GradientReducer::clip_gradient_norm() knows of this rank's
+// and the pipe axis: one number each. kolo::clip_gradient_norm(parameters) knows of this rank's
 // parameters alone.
 [[nodiscard]] double mesh_gradient_norm(const DeviceMesh& mesh, const torch::nn::Module& module,
                                         double norm_type = 2);

@@ -1,0 +1,176 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <torch/types.h>
+
+#include "kolo/comm/communicator.h"
+#include "kolo/optim/flat_optimizer.h"
+#include "kolo/parallel/gradient_hook.h"
+#include "kolo/parallel/parameter_arena.h"
+
+namespace kolo {
+
+namespace parallel {
+class ParameterGroups;
+class TensorSteps;
+struct BucketRun;
+}  // namespace parallel
+
+// How a step uses gradients on a device, told where they are, so that nobody waits to know it.
+// Undefined: as they are.
+struct GradientUse {
+  torch::Tensor factor;    // one float64, by which they are multiplied for the step
+  torch::Tensor left_out;  // one int32: not 0 leaves parameters and state as they are
+};
+
+// A fused optimizer over an arena. It works bucket by bucket, so that a bucket whose gradients have
+// arrived is updated while later ones are still on the wire; parameter by parameter where the
+// optimizer needs whole ones (a bucket has all of each), and biases and batch norm's parameters,
+// those of one dimension or none, apart where it treats them in another way. Parameters of float32
+// or float64. Its state is laid out by the arena's plan: Error when that has changed since (see
+// ReducerOptions::rebuild_buckets).
+//
+// What takes no part in a step (ParameterArena::takes_part: frozen parameters, and those that no
+// rank has used) stays as it is, with its state; its steps are counted apart, as in torch::optim.
+//
+// A step: update() of every bucket, in any order, then finish(). The implementations differ in
+// which elements of a bucket a rank updates: ArenaOptimizer all of them, or its part on its node;
+// ShardedArenaOptimizer its part among all ranks. All give the same bits.
+class BucketOptimizer {
+ public:
+  // One parameter's part of the state, named "<parameter>.<state>", for example
+  // "conv1.weight.exp_avg".
+  struct NamedState {
+    std::string name;
+    torch::Tensor tensor;
+  };
+
+  BucketOptimizer(const BucketOptimizer&) = delete;
+  BucketOptimizer& operator=(const BucketOptimizer&) = delete;
+  virtual ~BucketOptimizer();
+
+  // One step for one bucket; `step` counts from 1. `use`: on devices alone.
+  void update(std::size_t bucket, double learning_rate, std::int64_t step,
+              const GradientUse& use = {});
+  // With a rate for each group of parameters.
+  void update(std::size_t bucket, std::span<const double> learning_rates, std::int64_t step,
+              const GradientUse& use = {});
+  // After all buckets are averaged and before the first update(): the squared norm of the averages,
+  // all parameters taken together, one float64 where they are. Collective where is_sharded().
+  [[nodiscard]] virtual torch::Tensor squared_norm() const;
+  void scale_gradients(double factor) const;
+  // Both: scales to a norm of at most maximum_norm by clip_factor(), and returns the norm before.
+  double clip_gradients(double maximum_norm) const;
+
+  // Puts what step `step` takes from its rate and number onto the device, where a CUDA graph of
+  // updates reads it: before the graph is recorded or replayed. Follows another step.
+  void prepare(double learning_rate, std::int64_t step);
+  // Blocks until all parameters are complete. Before the next forward pass.
+  void finish();
+
+  // For optimizers that average (FlatOptimizer::for_use; of all others nothing happens): the
+  // parameters become those to use the network with, until to_training() gives back the very bits
+  // that are trained. Between two steps. Costs a copy of the parameters meanwhile. Collective.
+  void to_evaluation();
+  void to_training();
+  // Part of a checkpoint of an optimizer that averages; with groups, of the first one's rates.
+  [[nodiscard]] const RateHistory& rate_history() const { return rates_; }
+  void set_rate_history(const RateHistory& rates) {
+    rates_ = rates;
+    noted_step_ = 0;
+  }
+
+  // The whole state, for checkpoints: between finish() and the next step's gradients. Views of it
+  // where this rank has it all; otherwise copies, for which all ranks call it, or with `only` for
+  // that rank alone: the others get nothing, and need memory for a bucket.
+  [[nodiscard]] virtual std::vector<NamedState> named_state(std::optional<int> only = {}) const = 0;
+  // The way back: fill() is called on the first of the ranks, with tensors for the whole state, and
+  // each rank gets what it keeps of them. `skipped_steps` is given on each rank. Collective.
+  using FillState = std::function<void(const std::vector<NamedState>& whole)>;
+  virtual void scatter_state(const Communicator& ranks, std::span<const std::int64_t> skipped_steps,
+                             const FillState& fill) = 0;
+  // How many steps each parameter, in the order of the arena's plan, took no part in: part of a
+  // checkpoint where parameters are frozen or unused in some steps, zeros otherwise.
+  [[nodiscard]] std::vector<std::int64_t> skipped_steps() const;
+  void set_skipped_steps(std::span<const std::int64_t> counts);
+  // Bytes of state that this rank holds.
+  [[nodiscard]] std::int64_t state_bytes() const;
+
+  // How gradients must be averaged for it; null: by all-reduce, or any other hook.
+  [[nodiscard]] virtual std::shared_ptr<GradientHook> gradient_hook() const { return nullptr; }
+  // Whether each rank has a part of the state, and of the averages, alone.
+  [[nodiscard]] virtual bool is_sharded() const { return false; }
+  // Whether the ranks of this node share steps.
+  [[nodiscard]] virtual bool is_shared() const { return false; }
+
+  // The first group's.
+  [[nodiscard]] const FlatOptimizer& algorithm() const;
+
+ protected:
+  // `name` is for messages.
+  BucketOptimizer(std::shared_ptr<ParameterArena> arena,
+                  std::vector<std::shared_ptr<const FlatOptimizer>> algorithms,
+                  std::vector<std::size_t> group_of, std::string name);
+
+  // Elements [begin, end) of a bucket, whose state begins at element `state` of its tensors.
+  struct Own {
+    std::int64_t begin = 0;
+    std::int64_t end = 0;
+    std::int64_t state = 0;
+  };
+  void require_same_plan() const;
+  // Parts of a bucket's gradients that hold averages on this rank.
+  [[nodiscard]] virtual std::vector<torch::Tensor> averages(std::size_t bucket) const;
+  // The state's names and views, in buffers laid out like the parameters.
+  [[nodiscard]] std::vector<NamedState> named(
+      const std::vector<std::vector<torch::Tensor>>& whole) const;
+  [[nodiscard]] ParameterArena& arena() const { return *arena_; }
+  // Steps left out, by parameter.
+  [[nodiscard]] std::span<std::int64_t> skipped() const;
+
+  std::vector<std::vector<torch::Tensor>> state_;  // by state, by bucket
+  // Elements after which an update shows the others what it has made.
+  std::int64_t published_elements_ = std::numeric_limits<std::int64_t>::max();
+
+ private:
+  // What this rank updates of a bucket.
+  [[nodiscard]] virtual std::vector<Own> own_parts(std::size_t bucket) const = 0;
+  virtual void begin_step() {}
+  // Elements [begin, end) of the bucket are updated; then all that are this rank's.
+  virtual void publish(std::size_t /*bucket*/, std::int64_t /*begin*/, std::int64_t /*end*/) {}
+  virtual void end_bucket(std::size_t /*bucket*/) {}
+  virtual void end_step() {}
+
+  void require_trainable() const;
+  void enter_step();
+  void update_run(const parallel::BucketRun& run, std::size_t bucket, std::int64_t before_state,
+                  StepRate rate, const GradientUse& use);
+  template <typename T>
+  [[nodiscard]] FlatSlice<T> slice_of(const parallel::BucketRun& run, std::size_t bucket,
+                                      std::int64_t before_state) const;
+  template <typename Change>
+  void change_parameters(const Change& change);
+
+  std::shared_ptr<ParameterArena> arena_;
+  std::int64_t version_;  // of the arena's plan
+  std::string name_;
+  std::unique_ptr<parallel::ParameterGroups> groups_;
+  std::unique_ptr<parallel::TensorSteps> on_device_;
+  // After to_evaluation(): by bucket, what this rank trains of it.
+  std::vector<std::vector<torch::Tensor>> trained_;
+  RateHistory rates_;
+  std::int64_t noted_step_ = 0;  // the last one in it
+  double share_ = 1;             // of the step that is being made, in the average
+  bool is_in_step_ = false;
+};
+
+}  // namespace kolo

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "kolo/comm/communicator.h"
+#include "kolo/parallel/arena_optimizer.h"
+#include "kolo/parallel/bucket_plan.h"
+#include "kolo/parallel/grad_scaler.h"
+#include "kolo/parallel/gradient_reducer.h"
+#include "kolo/parallel/non_finite_step.h"
+#include "kolo/parallel/step_conflicts.h"
+#include "kolo/parallel/timeline.h"
+
+namespace kolo {
+
+// How steps are made: of a TrainingStep, and within TrainerOptions. Names are those of
+// configurations (docs/configuration.md). Some exclude each other (conflicts()): Error.
+struct StepSettings {
+  BucketLimits buckets;
+  ReducerOptions reducer;
+  StepSharing shared_step;  // not without communication
+  // Each rank keeps and updates its part of the optimizer's state (ShardedArenaOptimizer) instead
+  // of sharing steps with its node. The parameters come to the same bits where gradients are
+  // reduced in the same order. InputError for optimizers that need whole parameters.
+  bool sharded = false;
+  double clip_norm = 0;  // above 0: of the averaged gradient, which is scaled down to it
+  // `skip` is the step's to do; `stop` is up to who looks at a step's numbers, as the Trainer does.
+  NonFiniteStep non_finite = NonFiniteStep::stop;
+  // Scales the loss (see GradScaler), as training in fp16 needs it. Steps whose gradients overflow
+  // are left out on all ranks, whatever `non_finite` says; Error after many in a row. Costs two
+  // passes over the gradients, and the overlap of updates, as `skip` does.
+  std::optional<LossScaleOptions> loss_scale;
+  // Where ranks hold different parts of a network (PipelineStep): all that make the step together,
+  // mesh.world(), of whom equally many hold each part. They add up the sums, decide alike whether
+  // a step is left out, and clip by the norm of the whole network's gradient. Unset: those that
+  // average, who then hold the same. A Trainer sets it by itself.
+  std::optional<Communicator> world = std::nullopt;
+  // Above 0: a step has so many parts, at least as many as ranks, of which each rank computes some
+  // consecutive ones (kolo/layout/virtual_ranks.h): the results have the same bits on any number of
+  // ranks, where the parts' gradients do. A step begins with the same buffers for each part, and
+  // leaves those of the first part on all ranks. Costs memory for log2(parts of a rank) + 1 copies
+  // of the gradients (rounded down), none with as many ranks as parts.
+  int virtual_ranks = 0;
+  // Is told of forward, backward, each bucket's wait and update; by a Trainer also of data wait,
+  // step and validation.
+  Timeline timeline;
+};
+
+using TrainingStepOptions = StepSettings;
+
+// As kolo/parallel/step_conflicts.h knows them.
+[[nodiscard]] StepFeatures features_of(const StepSettings& settings);
+[[nodiscard]] inline std::vector<StepConflict> conflicts(const StepSettings& settings) {
+  return conflicts(features_of(settings));
+}
+
+}  // namespace kolo

@@ -1,0 +1,68 @@
+#include "kolo/parallel/gradient_norm.h"
+
+#include <cmath>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "kolo/base/error.h"
+#include "parallel/tensors/tensor_passes.h"
+
+namespace kolo {
+
+namespace {
+
+double norm_together(const std::vector<torch::Tensor>& tensors, double norm_type) {
+  if (tensors.empty()) return 0;
+  const auto total =
+      torch::zeros({1}, torch::TensorOptions(torch::kDouble).device(tensors.front().device()));
+  for (const torch::Tensor& tensor : tensors) parallel::add_to_norm(tensor, total, norm_type);
+  const double sum = total.item<double>();
+  if (std::isinf(norm_type)) return sum;
+  return norm_type == 2 ? std::sqrt(sum) : std::pow(sum, 1 / norm_type);
+}
+
+}  // namespace
+
+double clip_factor(double norm, double maximum_norm) {
+  if (!(maximum_norm >= 0)) {
+    throw Error(fmt::format("parallel: can't clip gradients to a norm of {}; it must be 0 or more",
+                            maximum_norm));
+  }
+  const double factor = maximum_norm / (norm + 1e-6);
+  return std::isfinite(norm) && factor < 1 ? factor : 1;
+}
+
+torch::Tensor clip_factor(const torch::Tensor& norm, double maximum_norm) {
+  const auto factor = maximum_norm / (norm + 1e-6);
+  return torch::where(norm.isfinite().logical_and(factor.lt(1)), factor, torch::ones_like(norm));
+}
+
+double clip_gradient_norm(const std::vector<torch::Tensor>& parameters, double maximum_norm,
+                          double norm_type) {
+  if (!(norm_type > 0)) {
+    throw Error(fmt::format(
+        "parallel: can't clip gradients by their {}-norm; it must be greater than 0 (or infinity)",
+        norm_type));
+  }
+  const torch::NoGradGuard no_gradient;
+  // Of a sparse gradient that lists rows more than once the norm is that of their sums, but what is
+  // scaled are the values that it holds: coalesce() gives a copy then.
+  std::vector<torch::Tensor> sums, values;
+  std::set<const c10::TensorImpl*> known;
+  for (const torch::Tensor& parameter : parameters) {
+    const torch::Tensor gradient = parameter.grad();
+    if (!gradient.defined() || !known.insert(parameter.unsafeGetTensorImpl()).second) continue;
+    (void)gradient.unsqueeze(0);  // throws while the gradient is being averaged
+    sums.push_back(gradient.is_sparse() ? gradient.coalesce()._values() : gradient);
+    values.push_back(gradient.is_sparse() ? gradient._values() : gradient);
+  }
+  const double norm = norm_together(sums, norm_type);
+  const double factor = clip_factor(norm, maximum_norm);
+  if (factor < 1) {
+    for (const torch::Tensor& tensor : values) tensor.mul_(factor);
+  }
+  return norm;
+}
+
+}  // namespace kolo
