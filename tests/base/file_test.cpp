@@ -7,14 +7,13 @@
 #include "kolo/base/error.h"
 #include "support/errors.h"
 #include "support/file_size_limit.h"
+#include "support/says.h"
 #include "support/temporary_folder.h"
 
 namespace kolo {
 namespace {
 
-using ::testing::AllOf;
 using testing::FileSizeLimit;
-using ::testing::HasSubstr;
 using testing::message_of;
 using testing::TemporaryFolder;
 
@@ -50,21 +49,20 @@ TEST(AtomicFile, ALimitOfFilesSizesIsNamedWithWhatToDo) {
   const FileSizeLimit limit(2048);
   const auto message = message_of<Error>(
       [&] { write_file_atomically(folder / "large.txt", std::string(4000, ' ')); });
-  EXPECT_THAT(message, AllOf(HasSubstr("large.txt"), HasSubstr("File too large"),
-                             HasSubstr("larger than 2048 bytes (ulimit -f)"),
-                             HasSubstr("ulimit -f unlimited")));
+  EXPECT_TRUE(says(message, {"large.txt", "File too large", "larger than 2048 bytes (ulimit -f)",
+                             "ulimit -f unlimited"}));
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
 TEST(OpenRegularFile, SaysWhatItFound) {
   const TemporaryFolder folder;
-  EXPECT_THAT(message_of<Error>([&] { (void)open_regular_file(folder.path()); }),
-              HasSubstr("a folder"));
+  EXPECT_TRUE(
+      says(message_of<Error>([&] { (void)open_regular_file(folder.path()); }), {"a folder"}));
   ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
-  EXPECT_THAT(message_of<Error>([&] { (void)open_regular_file(folder / "pipe"); }),
-              HasSubstr("not a regular file"));
-  EXPECT_THAT(message_of<Error>([&] { (void)open_regular_file(folder / "none"); }),
-              HasSubstr("No such file"));
+  EXPECT_TRUE(says(message_of<Error>([&] { (void)open_regular_file(folder / "pipe"); }),
+                   {"not a regular file"}));
+  EXPECT_TRUE(
+      says(message_of<Error>([&] { (void)open_regular_file(folder / "none"); }), {"No such file"}));
 }
 
 TEST(ReadTextFile, ReadsFilesLargerThanItsBlocks) {

@@ -6,14 +6,13 @@
 
 #include "kolo/base/error.h"
 #include "support/errors.h"
+#include "support/says.h"
 #include "support/temporary_folder.h"
 
 namespace kolo {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 using testing::message_of;
 using testing::TemporaryFolder;
 
@@ -56,8 +55,8 @@ TEST(AtomicFolder, ClearsAwayWhatAKilledProcessLeft) {
 TEST(AtomicFolder, ReplacesOnlyWhatItMay) {
   const TemporaryFolder root;
   root.write("made/file", "old");
-  EXPECT_THAT(message_of<InputError>([&] { AtomicFolder(root / "made"); }),
-              AllOf(HasSubstr("made is not empty"), HasSubstr("file")));
+  EXPECT_TRUE(says(message_of<InputError>([&] { AtomicFolder(root / "made"); }),
+                   {"made is not empty", "file"}));
   {
     AtomicFolder folder(root / "made", entries);
     fill(folder, "new");
@@ -67,17 +66,17 @@ TEST(AtomicFolder, ReplacesOnlyWhatItMay) {
   EXPECT_EQ(read_text_file(root / "made/file"), "new");
   EXPECT_FALSE(fs::exists(root / ".made.old"));
   root.write("made/thesis", "precious");
-  EXPECT_THAT(message_of<InputError>([&] { AtomicFolder(root / "made", entries); }),
-              HasSubstr("thesis, which would be lost"));
-  EXPECT_THAT(message_of<InputError>([&] { AtomicFolder(root / "made/file"); }),
-              HasSubstr("not a folder"));
+  EXPECT_TRUE(says(message_of<InputError>([&] { AtomicFolder(root / "made", entries); }),
+                   {"thesis, which would be lost"}));
+  EXPECT_TRUE(
+      says(message_of<InputError>([&] { AtomicFolder(root / "made/file"); }), {"not a folder"}));
 }
 
 TEST(AtomicFolder, IsFilledByOneAtATime) {
   const TemporaryFolder root;
   const AtomicFolder first(root / "made");
-  EXPECT_THAT(message_of<InputError>([&] { AtomicFolder(root / "made"); }),
-              HasSubstr("another process is filling"));
+  EXPECT_TRUE(says(message_of<InputError>([&] { AtomicFolder(root / "made"); }),
+                   {"another process is filling"}));
   EXPECT_TRUE(fs::exists(first.aside()));
 }
 

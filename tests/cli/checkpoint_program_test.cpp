@@ -4,13 +4,10 @@
 
 #include "cli/small_runs.h"
 #include "kolo/checkpoint/module_tensors.h"
+#include "support/says.h"
 
 namespace kolo::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 class CheckpointProgram : public SmallRuns {
  protected:
@@ -69,7 +66,7 @@ TEST_F(CheckpointProgram, HowTheyAreWrittenChangesNothing) {
              many = run_kolo({"eval", folder / "shards"});
   EXPECT_EQ(one.exit_code, 0) << one.errors;
   EXPECT_EQ(many.exit_code, 0) << many.errors;
-  EXPECT_THAT(many.output, HasSubstr("accuracy"));
+  EXPECT_TRUE(says(many.output, {"accuracy"}));
 }
 
 TEST_F(CheckpointProgram, AnyNumberOfRanksGoesOnFromAnyNumberOfShards) {
@@ -127,7 +124,7 @@ TEST_F(CheckpointProgram, KillsAmidTheWritingLoseNothing) {
   expect_same_events("whole", "run");
   expect_same_checkpoints("whole", "run");
   for (const auto& entry : std::filesystem::directory_iterator(folder / "run" / "checkpoints"))
-    EXPECT_THAT(entry.path().filename().string(), Not(HasSubstr(".part")));
+    EXPECT_FALSE(says(entry.path().filename().string(), {".part"}));
 }
 
 // Files that can't grow are a full disk, for root as well.
@@ -140,8 +137,8 @@ TEST_F(CheckpointProgram, AFullDiskEndsTheRunWithTheCheckpointsThatWere) {
                      "train", large, "--output", folder / output, "checkpoint.every_steps=5",
                      std::string("checkpoint.asynchronous=") + asynchronous});
     EXPECT_EQ(result.exit_code, 1) << result.output;
-    EXPECT_THAT(result.errors, AllOf(HasSubstr("model.safetensors"), HasSubstr("too large"),
-                                     HasSubstr("larger than 512000 bytes (ulimit -f)")))
+    EXPECT_TRUE(says(result.errors,
+                     {"model.safetensors", "too large", "larger than 512000 bytes (ulimit -f)"}))
         << result.errors;
     EXPECT_FALSE(std::filesystem::exists(checkpoint(5, output)));
     EXPECT_TRUE(store(output).list().empty());
@@ -157,8 +154,8 @@ TEST_F(CheckpointProgram, ALimitThatLeavesRanksNoSharedMemoryIsRefusedBeforeAnyt
     const auto result = run_job(command, kolo_options({}));
     EXPECT_FALSE(result.timed_out);
     EXPECT_EQ(result.exit_code, 2) << result.errors;
-    EXPECT_THAT(result.errors, AllOf(HasSubstr("larger than 51200 bytes (ulimit -f)"),
-                                     HasSubstr("ulimit -f unlimited")));
+    EXPECT_TRUE(
+        says(result.errors, {"larger than 51200 bytes (ulimit -f)", "ulimit -f unlimited"}));
     EXPECT_FALSE(std::filesystem::exists(folder / "run"));
   };
   const std::vector<std::string> training = {KOLO_PROGRAM, "train", config, "-o", folder / "run"};
@@ -178,7 +175,7 @@ TEST_F(CheckpointProgram, AFolderThatIsTakenAwayMeanwhileIsSaid) {
   const auto result =
       run_kolo({"train", large, "--output", folder / "run", "training.n_epochs=40"});
   EXPECT_EQ(result.exit_code, 1) << result.output;
-  EXPECT_THAT(result.errors, HasSubstr((folder / "run").string()));
+  EXPECT_TRUE(says(result.errors, {(folder / "run").string()}));
   EXPECT_FALSE(std::filesystem::exists(folder / "run" / "checkpoints"));
   EXPECT_FALSE(store("elsewhere").list().empty());
 }
@@ -192,7 +189,7 @@ TEST_F(CheckpointProgram, AStopWaitsUntilItsCheckpointIsThere) {
                                     });
   ASSERT_EQ(stopped.exit_code, 75) << stopped.errors;
   const auto said = fmt::format("at step {};", newest().step);
-  EXPECT_THAT(stopped.output + stopped.errors, HasSubstr(said));
+  EXPECT_TRUE(says(stopped.output + stopped.errors, {said}));
 }
 
 }  // namespace

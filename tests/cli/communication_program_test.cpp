@@ -1,12 +1,10 @@
 // communication.compression, optimizer.sharded and training.accumulation in runs that go on with
 // and without them.
 #include "cli/small_runs.h"
+#include "support/says.h"
 
 namespace kolo::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 class CommunicationProgram : public SmallRuns {
  protected:
@@ -25,13 +23,13 @@ TEST_F(CommunicationProgram, CompressedRunsLearnAndGoOnOnAnyNumberOfRanks) {
     if (name == "powersgd") settings.emplace_back("communication.powersgd_start_step=5");
     const auto run = train(settings, name);
     ASSERT_EQ(run.exit_code, 0) << run.errors;
-    EXPECT_THAT(run.output, HasSubstr("gradients travel as " + name));
+    EXPECT_TRUE(says(run.output, {"gradients travel as " + name}));
     EXPECT_GT(history(name).epochs().back().val_accuracy, .5);
     const auto rest = train({"--resume", "training.n_epochs=3", "-n", "3", "--oversubscribe",
                              "communication.compression=none"},
                             name);
     ASSERT_EQ(rest.exit_code, 0) << rest.errors;
-    EXPECT_THAT(rest.output, HasSubstr("communication.compression is none instead of " + name));
+    EXPECT_TRUE(says(rest.output, {"communication.compression is none instead of " + name}));
   }
   ASSERT_EQ(train({"-n", "2", "training.n_epochs=2"}, "exact").exit_code, 0);
   EXPECT_FALSE(read_text_file(newest("exact").path / "model.safetensors") ==
@@ -43,7 +41,7 @@ TEST_F(CommunicationProgram, ShardedRunsHaveTheSameBitsAndGoOnWithAndWithout) {
   ASSERT_EQ(whole.exit_code, 0) << whole.errors;
   const auto parts = train({"-n", "2", "training.n_epochs=2", "optimizer.sharded=true"}, "parts");
   ASSERT_EQ(parts.exit_code, 0) << parts.errors;
-  EXPECT_THAT(parts.output, HasSubstr("each rank has a part of its state"));
+  EXPECT_TRUE(says(parts.output, {"each rank has a part of its state"}));
   expect_same_weights("whole", "parts");
 
   const auto goes_on = [&](const std::string& from, const std::string& to, const char* ranks,
@@ -66,12 +64,12 @@ TEST_F(CommunicationProgram, ShardedRunsHaveTheSameBitsAndGoOnWithAndWithout) {
 TEST_F(CommunicationProgram, AStepInPassesIsSaidAndCountsWhole) {
   const auto run = train({"training.accumulation=4", "-n", "2", "training.n_epochs=1"});
   ASSERT_EQ(run.exit_code, 0) << run.errors;
-  EXPECT_THAT(run.output, HasSubstr("batch 16 per rank in 4 passes (32 in all)"));
+  EXPECT_TRUE(says(run.output, {"batch 16 per rank in 4 passes (32 in all)"}));
   EXPECT_EQ(newest().step, 13);
   const auto rest = train({"--resume", "-n", "2", "training.n_epochs=2"});
   ASSERT_EQ(rest.exit_code, 0) << rest.errors;
-  EXPECT_THAT(rest.output, AllOf(HasSubstr("training.accumulation is 1 instead of 4"),
-                                 HasSubstr("going on at step 13")));
+  EXPECT_TRUE(
+      says(rest.output, {"training.accumulation is 1 instead of 4", "going on at step 13"}));
 }
 
 }  // namespace

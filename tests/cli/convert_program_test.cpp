@@ -4,13 +4,12 @@
 #include "cli/program.h"
 #include "kolo/base/file.h"
 #include "kolo/data/box_files.h"
+#include "support/says.h"
 
 namespace kolo::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 class ConvertProgram : public ::testing::Test {
  protected:
@@ -28,7 +27,7 @@ class ConvertProgram : public ::testing::Test {
   void expect_refused(const ProcessResult& result, const std::string& words) {
     EXPECT_EQ(result.exit_code, 2);
     EXPECT_EQ(result.output, "");
-    EXPECT_THAT(result.errors, HasSubstr(words));
+    EXPECT_TRUE(says(result.errors, {words}));
   }
   void expect_holds_the_box(const fs::path& path) {
     const BoxFile file(path);
@@ -46,8 +45,7 @@ class ConvertProgram : public ::testing::Test {
 TEST_F(ConvertProgram, GoesBothWays) {
   const auto result = convert({folder / "box.h5", "-o", folder / "pair"});
   EXPECT_EQ(result.exit_code, 0) << result.errors;
-  EXPECT_THAT(result.output, AllOf(HasSubstr("pair_data.npy and "), HasSubstr("pair_label.npy"),
-                                   HasSubstr("6^3 cells, 7.59 KiB")));
+  EXPECT_TRUE(says(result.output, {"pair_data.npy and ", "pair_label.npy", "6^3 cells, 7.59 KiB"}));
   expect_holds_the_box(folder / "pair");
   EXPECT_EQ(convert({folder / "pair_label.npy", "-o", folder / "back", "--chunk", "4"}).exit_code,
             0);
@@ -64,7 +62,7 @@ TEST_F(ConvertProgram, ReplacesOnlyWhenTold) {
   folder.write("pair_data.npy", "precious");
   const auto result = convert({folder / "box.h5", "-o", folder / "pair"});
   EXPECT_EQ(result.exit_code, 2);
-  EXPECT_THAT(result.errors, HasSubstr("is there already; --force replaces it"));
+  EXPECT_TRUE(says(result.errors, {"is there already; --force replaces it"}));
   EXPECT_EQ(read_text_file(folder / "pair_data.npy"), "precious");
   EXPECT_EQ(convert({folder / "box.h5", "-o", folder / "pair", "--force"}).exit_code, 0);
   expect_holds_the_box(folder / "pair");

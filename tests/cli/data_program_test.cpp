@@ -11,13 +11,12 @@
 #include "kolo/data/mnist.h"
 #include "support/http_server.h"
 #include "support/idx_files.h"
+#include "support/says.h"
 
 namespace kolo::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 class DataProgram : public ::testing::Test {
  protected:
@@ -41,7 +40,7 @@ class DataProgram : public ::testing::Test {
   void expect_refused(const ProcessResult& result, const std::string& words) {
     EXPECT_EQ(result.exit_code, 2);
     EXPECT_EQ(result.output, "");
-    EXPECT_THAT(result.errors, HasSubstr(words));
+    EXPECT_TRUE(says(result.errors, {words}));
   }
 
   TemporaryFolder folder;
@@ -50,7 +49,7 @@ class DataProgram : public ::testing::Test {
 TEST_F(DataProgram, HelpNamesTheCommands) {
   const auto result = data({"--help"});
   EXPECT_EQ(result.exit_code, 0);
-  EXPECT_THAT(result.output, AllOf(HasSubstr("fetch"), HasSubstr("cifar10"), HasSubstr("images")));
+  EXPECT_TRUE(says(result.output, {"fetch", "cifar10", "images"}));
   expect_refused(data({}), "data: name a command: fetch, cifar10");
   expect_refused(data({"cifar"}), "did you mean \"cifar10\"?");
   expect_refused(data({"fetch"}),
@@ -60,8 +59,7 @@ TEST_F(DataProgram, HelpNamesTheCommands) {
 TEST_F(DataProgram, MakesACifar10) {
   const auto result = make("cifar10");
   EXPECT_EQ(result.exit_code, 0) << result.errors;
-  EXPECT_THAT(result.output,
-              AllOf(HasSubstr("made: 100 training and 50 validation images"), HasSubstr(" s\n")));
+  EXPECT_TRUE(says(result.output, {"made: 100 training and 50 validation images", " s\n"}));
   EXPECT_EQ(Cifar10Dataset(folder / "made", Split::train).size(), 100);
   EXPECT_EQ(Cifar10Dataset(folder / "made", Split::validation).size(), 50);
   const auto before = read_text_file(folder / "made/data_batch_1.bin");
@@ -74,7 +72,7 @@ TEST_F(DataProgram, MakesACifar10) {
 TEST_F(DataProgram, MakesFoldersOfImages) {
   const auto result = make("images", {"--size", "32..64"});
   EXPECT_EQ(result.exit_code, 0) << result.errors;
-  EXPECT_THAT(result.output, HasSubstr("made: 100 JPEG files in train/, 20 in valid/, 10 classes"));
+  EXPECT_TRUE(says(result.output, {"made: 100 JPEG files in train/, 20 in valid/, 10 classes"}));
   const ImageFolderDataset training(folder / "made/train", {.height = 32, .width = 32});
   EXPECT_EQ(training.size(), 100);
   EXPECT_EQ(training.class_names().front(), "0_t_shirt_top");
@@ -114,8 +112,7 @@ TEST_F(DataProgram, FetchesFromTheMirrorOfTheEnvironment) {
   const auto result = data({"fetch", "mnist", "-o", folder / "mnist2"},
                            {{"KOLO_DATA_URL", server.url() + "/mirror"}});
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_THAT(result.errors,
-              AllOf(HasSubstr("/mirror/mnist/train-images-idx3-ubyte.gz"), HasSubstr("404")));
+  EXPECT_TRUE(says(result.errors, {"/mirror/mnist/train-images-idx3-ubyte.gz", "404"}));
   EXPECT_EQ(server.requests().size(), 1U);
 }
 
@@ -143,11 +140,11 @@ TEST_F(DataProgram, FetchesFashionMnist) {
                                               "--url", server.url()};
   const auto first = data(arguments);
   EXPECT_EQ(first.exit_code, 0) << first.errors;
-  EXPECT_THAT(first.output, HasSubstr("29.4 MiB fetched, sums right"));
+  EXPECT_TRUE(says(first.output, {"29.4 MiB fetched, sums right"}));
   EXPECT_EQ(server.requests().size(), 8U) << "each went on after a cut";
   const auto second = data(arguments);
   EXPECT_EQ(second.exit_code, 0);
-  EXPECT_THAT(second.output, HasSubstr("fashion-mnist is complete in"));
+  EXPECT_TRUE(says(second.output, {"fashion-mnist is complete in"}));
   EXPECT_EQ(server.requests().size(), 8U);
   EXPECT_EQ(MnistDataset(folder / "fetched", Split::validation).size(), 10000);
 }
@@ -158,9 +155,8 @@ TEST_F(DataProgram, KeepsNoDownloadWithAWrongSum) {
   server.serve("/train-images-idx3-ubyte.gz", {.content = std::string(9912422, 'x')});
   const auto result = data({"fetch", "mnist", "-o", folder / "new", "--url", server.url()});
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_THAT(result.errors,
-              AllOf(HasSubstr("MD5"), HasSubstr("f68b3c2dcbeaaa9fbdd348bbdeb94873")));
-  EXPECT_THAT(result.errors, HasSubstr("apt install dataset-fashion-mnist"))
+  EXPECT_TRUE(says(result.errors, {"MD5", "f68b3c2dcbeaaa9fbdd348bbdeb94873"}));
+  EXPECT_TRUE(says(result.errors, {"apt install dataset-fashion-mnist"}))
       << "what to do without a network";
   EXPECT_FALSE(fs::exists(folder / "new"));
 }

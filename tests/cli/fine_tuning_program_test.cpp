@@ -3,6 +3,7 @@
 
 #include "cli/small_runs.h"
 #include "kolo/checkpoint/safetensors.h"
+#include "support/says.h"
 
 namespace kolo::testing {
 namespace {
@@ -58,7 +59,7 @@ TEST_F(FineTuning, ResumesWithoutTheFileThatItBeganWith) {
   std::filesystem::remove_all(folder / "first");
   const auto rest = train({from_first(), "training.n_epochs=2", "--resume"});
   ASSERT_EQ(rest.exit_code, 0) << rest.errors;
-  EXPECT_THAT(rest.output, Not(HasSubstr("first weights from")));
+  EXPECT_FALSE(says(rest.output, {"first weights from"}));
   const auto expected = weights("whole");
   for (const auto& [name, value] : weights("run")) EXPECT_TRUE(value.equal(expected.at(name)));
 }
@@ -67,11 +68,10 @@ TEST_F(FineTuning, TrainsAnotherNumberOfClassesOnFrozenLayers) {
   const auto run = train({from_first(), "model.n_classes=12", "model.freeze=[conv1, conv2]",
                           "training.n_epochs=2", "-n", "2"});
   ASSERT_EQ(run.exit_code, 0) << run.errors;
-  EXPECT_THAT(run.output,
-              AllOf(HasSubstr(": 6 of 8 tensors"),
-                    HasSubstr("of another shape there, and so from the seed: fc2.weight [10, 50] "
-                              "instead of [12, 50], fc2.bias [10] instead of [12]"),
-                    HasSubstr("of them trained")));
+  EXPECT_TRUE(says(run.output, {": 6 of 8 tensors",
+                                "of another shape there, and so from the seed: fc2.weight [10, 50] "
+                                "instead of [12, 50], fc2.bias [10] instead of [12]",
+                                "of them trained"}));
   const auto before = weights("first"), after = weights("run");
   for (const auto& [name, value] : after) {
     const bool is_frozen = name.starts_with("conv");
@@ -88,8 +88,8 @@ TEST_F(FineTuning, TrainsAnotherNumberOfClassesOnFrozenLayers) {
   const auto thawed =
       train({from_first(), "model.n_classes=12", "training.n_epochs=4", "--resume"});
   EXPECT_EQ(thawed.exit_code, 2);
-  EXPECT_THAT(thawed.errors, AllOf(HasSubstr("no state of the optimizer for conv1.weight"),
-                                   HasSubstr("model.init_from")));
+  EXPECT_TRUE(
+      says(thawed.errors, {"no state of the optimizer for conv1.weight", "model.init_from"}));
 }
 
 TEST_F(FineTuning, SaysWhatIsMissingAndWhatIsTooMuch) {
@@ -99,9 +99,9 @@ TEST_F(FineTuning, SaysWhatIsMissingAndWhatIsTooMuch) {
   const auto run =
       train({"model.init_from=" + file, "training.n_epochs=1", "checkpoint.at_start=true"});
   ASSERT_EQ(run.exit_code, 0) << run.errors;
-  EXPECT_THAT(run.output, AllOf(HasSubstr(": 1 of 8 tensors"),
-                                HasSubstr("not there, and so from the seed: conv1.weight, "),
-                                HasSubstr("there, but not in the network: head.bias")));
+  EXPECT_TRUE(
+      says(run.output, {": 1 of 8 tensors", "not there, and so from the seed: conv1.weight, ",
+                        "there, but not in the network: head.bias"}));
   EXPECT_TRUE(first_weights("run").at("fc2.bias").equal(bias));
 }
 
@@ -111,19 +111,19 @@ TEST_F(FineTuning, WhatFitsNothingIsRefusedBeforeAnythingStarts) {
   const auto expect_refused = [&](const std::string& source, const std::string& words) {
     const auto run = train({"model.init_from=" + source});
     EXPECT_EQ(run.exit_code, 2);
-    EXPECT_THAT(run.errors, AllOf(HasSubstr("command line: model.init_from: "), HasSubstr(words)));
+    EXPECT_TRUE(says(run.errors, {"command line: model.init_from: ", words}));
     EXPECT_FALSE(std::filesystem::exists(folder / "run"));
   };
   expect_refused(strange, "no parameter that fits the network by name and shape: it has head.bias");
   expect_refused(folder / "nothing", "does not exist");
   expect_refused(config, "small.yaml");
   expect_refused(folder / "data", "neither a run's folder");
-  EXPECT_THAT(train({"model.init_from=no/where"}).errors,
-              HasSubstr("no/where does not exist in the current folder, " +
-                        std::filesystem::current_path().string()));
+  EXPECT_TRUE(says(train({"model.init_from=no/where"}).errors,
+                   {"no/where does not exist in the current folder, " +
+                    std::filesystem::current_path().string()}));
   const auto frozen = train({"model.freeze=[convolution1]"});
   EXPECT_EQ(frozen.exit_code, 2);
-  EXPECT_THAT(frozen.errors, HasSubstr("model.freeze: the network has no module or parameter"));
+  EXPECT_TRUE(says(frozen.errors, {"model.freeze: the network has no module or parameter"}));
 }
 
 // Weights as others publish them: a message says what they are, and how kolo can take them.
@@ -136,41 +136,39 @@ TEST_F(FineTuning, FilesOfOtherProgramsAreToldByName) {
     return run.errors;
   };
   const auto old_format = "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19\x2e"s;
-  EXPECT_THAT(refusal(folder.write("old.pth", old_format)),
-              AllOf(HasSubstr("old.pth is a PyTorch checkpoint (torch.save, the old format)"),
-                    HasSubstr("torch.load(sys.argv[1], map_location='cpu', weights_only=True)"),
-                    HasSubstr("old.safetensors")));
+  EXPECT_TRUE(
+      says(refusal(folder.write("old.pth", old_format)),
+           {"old.pth is a PyTorch checkpoint (torch.save, the old format)",
+            "torch.load(sys.argv[1], map_location='cpu', weights_only=True)", "old.safetensors"}));
   const auto state = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n";
-  EXPECT_THAT(refusal(folder.write("lfs.safetensors", state)),
-              AllOf(HasSubstr("it is a Git LFS pointer"), HasSubstr("git lfs pull")));
-  EXPECT_THAT(refusal(folder.write("page.safetensors", "<!doctype html><title>404</title>")),
-              AllOf(HasSubstr("it is an HTML page"), HasSubstr("the download went wrong")));
+  EXPECT_TRUE(says(refusal(folder.write("lfs.safetensors", state)),
+                   {"it is a Git LFS pointer", "git lfs pull"}));
+  EXPECT_TRUE(says(refusal(folder.write("page.safetensors", "<!doctype html><title>404</title>")),
+                   {"it is an HTML page", "the download went wrong"}));
 
   torch::jit::Module script("net");
   script.register_parameter("w", torch::zeros({2}), false);
   script.define("def forward(self, x):\n  return x + self.w\n");
   script.save((folder / "script.pt").string());
-  EXPECT_THAT(refusal(folder / "script.pt"),
-              AllOf(HasSubstr("script.pt is a TorchScript archive"),
-                    HasSubstr("torch.jit.load(sys.argv[1], map_location='cpu').state_dict()"),
-                    HasSubstr("name: torchscript")));
+  EXPECT_TRUE(
+      says(refusal(folder / "script.pt"),
+           {"script.pt is a TorchScript archive",
+            "torch.jit.load(sys.argv[1], map_location='cpu').state_dict()", "name: torchscript"}));
 
   const auto index = R"({"metadata": {"total_size": 8}, "weight_map": {"w": "m"}})";
   const auto sharded = folder.write("sharded/model.safetensors.index.json", index);
   for (const auto& source : {sharded, sharded.parent_path()}) {
-    EXPECT_THAT(refusal(source),
-                AllOf(HasSubstr("sharded over several files of safetensors"),
-                      HasSubstr("s.load_file(f)"), HasSubstr("sharded/model-*-of-*.safetensors")));
+    EXPECT_TRUE(says(refusal(source), {"sharded over several files of safetensors",
+                                       "s.load_file(f)", "sharded/model-*-of-*.safetensors"}));
   }
   folder.write("face/config.json", "{}");
   const auto weights = folder.write("face/model.safetensors", "");
-  EXPECT_THAT(refusal(weights.parent_path()), AllOf(HasSubstr("a folder of Hugging Face's"),
-                                                    HasSubstr("give " + weights.string())));
+  EXPECT_TRUE(says(refusal(weights.parent_path()),
+                   {"a folder of Hugging Face's", "give " + weights.string()}));
   std::filesystem::remove(weights);
   folder.write("face/pytorch_model.bin", old_format);
-  EXPECT_THAT(refusal(weights.parent_path()),
-              AllOf(HasSubstr("pytorch_model.bin is a PyTorch checkpoint"),
-                    HasSubstr("pytorch_model.safetensors")));
+  EXPECT_TRUE(says(refusal(weights.parent_path()),
+                   {"pytorch_model.bin is a PyTorch checkpoint", "pytorch_model.safetensors"}));
 }
 
 // A file with a bias of ten numbers, and one tensor of a type that can't be read.
@@ -184,13 +182,12 @@ TEST_F(FineTuning, TensorsOfOtherTypesMatterOnlyWhereTheNetworkHasThem) {
   };
   const auto other = train({"model.init_from=" + file("scales"), "training.n_epochs=1"});
   ASSERT_EQ(other.exit_code, 0) << other.errors;
-  EXPECT_THAT(other.output, AllOf(HasSubstr(": 1 of 8 tensors"),
-                                  HasSubstr("there, but not in the network: scales")));
+  EXPECT_TRUE(says(other.output, {": 1 of 8 tensors", "there, but not in the network: scales"}));
   const auto wanted = train({"model.init_from=" + file("fc1.bias")}, "wanted");
   EXPECT_EQ(wanted.exit_code, 2);
-  EXPECT_THAT(wanted.errors, AllOf(HasSubstr("fc1.bias, which the network has, is of the type "
-                                             "F8_E4M3"),
-                                   HasSubstr("save it as float32")));
+  EXPECT_TRUE(says(wanted.errors, {"fc1.bias, which the network has, is of the type "
+                                   "F8_E4M3",
+                                   "save it as float32"}));
 }
 
 }  // namespace

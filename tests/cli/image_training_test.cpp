@@ -5,6 +5,7 @@
 #include <torch/script.h>
 
 #include "cli/shipped_configurations.h"
+#include "support/says.h"
 
 namespace kolo::testing {
 namespace {
@@ -36,10 +37,9 @@ TEST_F(ImageTraining, ShowsTheModelAndTheTopFive) {
                              "name=RMSprop,lr=0.0001", "model.sync_batch_norm=true",
                              "training.label_smoothing=0.1", "training.mixup_alpha=0.2"});
   ASSERT_EQ(result.exit_code, 0) << result.output << result.errors;
-  EXPECT_THAT(
-      result.output,
-      AllOf(HasSubstr("optimizer rmsprop (epsilon 1e-07, added as in Keras), batch 4 per rank"),
-            HasSubstr("top 5"), HasSubstr("model.txt")));
+  EXPECT_TRUE(
+      says(result.output, {"optimizer rmsprop (epsilon 1e-07, added as in Keras), batch 4 per rank",
+                           "top 5", "model.txt"}));
   const auto history = History::read(folder / "run" / "history.json");
   ASSERT_EQ(history.epochs().size(), 3U);
   EXPECT_GE(history.epochs()[2].val_top_accuracy, history.epochs()[2].val_accuracy);

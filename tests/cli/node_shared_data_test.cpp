@@ -10,11 +10,11 @@
 #include "kolo/data/box_files.h"
 #include "kolo/data/dataset.h"
 #include "support/idx_files.h"
+#include "support/says.h"
 
 namespace kolo::testing {
 namespace {
 
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 constexpr std::int64_t box_edge = 48;  // larger than all else that is shared
@@ -106,14 +106,14 @@ TEST(NodeSharedData, ImagesAreThereOnceAndTheirDamageIsSaidOnce) {
   };
   const auto result = train("run");
   ASSERT_EQ(result.exit_code, 0) << result.errors;
-  EXPECT_THAT(result.output, HasSubstr("of data in memory, once for the 2 ranks of a node"));
+  EXPECT_TRUE(says(result.output, {"of data in memory, once for the 2 ranks of a node"}));
 
   auto packed = gzip_bytes(idx_bytes(8, {40, 28, 28}, std::string(40 * 28 * 28, 'x')));
   packed[packed.size() - 8] ^= 1;  // of its checksum
   write_file(folder / "mnist" / "train-images-idx3-ubyte", packed);
   const auto damaged = train("damaged");
   EXPECT_EQ(damaged.exit_code, 2) << damaged.output;
-  EXPECT_THAT(damaged.errors, HasSubstr("train-images-idx3-ubyte: corrupt gzip data"));
+  EXPECT_TRUE(says(damaged.errors, {"train-images-idx3-ubyte: corrupt gzip data"}));
   EXPECT_EQ(damaged.errors.find("corrupt"), damaged.errors.rfind("corrupt")) << damaged.errors;
   EXPECT_FALSE(std::filesystem::exists(folder / "damaged"));
   EXPECT_EQ(train("run").exit_code, 2);

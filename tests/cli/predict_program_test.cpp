@@ -8,14 +8,13 @@
 #include "cli/background.h"
 #include "kolo/base/file.h"
 #include "kolo/data/box_files.h"
+#include "support/says.h"
 
 namespace kolo::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::AllOf;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 // A very small U-Net, trained on random boxes, with a rate that makes its outputs large.
@@ -81,10 +80,9 @@ class PredictProgram : public ::testing::Test {
 TEST_F(PredictProgram, MakesTheSameOnAnyNumberOfRanksAndInAnyTiles) {
   const auto whole = predict("whole.h5");
   ASSERT_EQ(whole.exit_code, 0) << whole.errors;
-  EXPECT_THAT(whole.output, AllOf(HasSubstr("unet3d, "), HasSubstr("step-00000006 (epoch 1"),
-                                  HasSubstr("whole.h5: gas of 40^3 cells, 1.22 MiB"),
-                                  HasSubstr("1 of 40 x 40 x 40 cells at most, 1 rank\n"),
-                                  HasSubstr("cells/s"), HasSubstr("peak memory")));
+  EXPECT_TRUE(says(whole.output,
+                   {"unet3d, ", "step-00000006 (epoch 1", "whole.h5: gas of 40^3 cells, 1.22 MiB",
+                    "1 of 40 x 40 x 40 cells at most, 1 rank\n", "cells/s", "peak memory"}));
   const auto expected = gas_in("whole.h5");
   const auto largest =
       std::abs(*std::ranges::max_element(expected, {}, [](float v) { return std::abs(v); }));
@@ -110,7 +108,7 @@ TEST_F(PredictProgram, MakesTheSameOnAnyNumberOfRanksAndInAnyTiles) {
   const auto three =
       predict("three.h5", {"-n", "3", "--oversubscribe", "--tile", "12", "--checkpoint", "6"});
   ASSERT_EQ(three.exit_code, 0) << three.errors;
-  EXPECT_THAT(three.output, HasSubstr("64 of 28 x 28 x 28 cells at most, 3 ranks"));
+  EXPECT_TRUE(says(three.output, {"64 of 28 x 28 x 28 cells at most, 3 ranks"}));
   expect_same("three.h5");
   EXPECT_THAT(names_made(), ElementsAre("three.h5", "two_label.npy", "whole.h5"));
 
@@ -127,7 +125,7 @@ TEST_F(PredictProgram, ReplacesAFileOnlyWhenItIsAskedTo) {
   const auto before = read_text_file(made("gas.npy"));
   const auto again = predict("gas.npy", {"-n", "2"});
   EXPECT_EQ(again.exit_code, 2);
-  EXPECT_THAT(again.errors, HasSubstr("it is there already; --force replaces it"));
+  EXPECT_TRUE(says(again.errors, {"it is there already; --force replaces it"}));
   EXPECT_EQ(read_text_file(made("gas.npy")), before);
   EXPECT_EQ(predict("gas.npy", {"--force"}).exit_code, 0);
 }
@@ -137,7 +135,7 @@ TEST_F(PredictProgram, RefusesWrongInputBeforeAnythingIsWritten) {
                                   const std::string& message) {
     const auto result = predict("gas.h5", more);
     EXPECT_EQ(result.exit_code, 2) << message;
-    EXPECT_THAT(result.errors, HasSubstr(message));
+    EXPECT_TRUE(says(result.errors, {message}));
   };
   expect_refused({"--tile", "10"}, "--tile 10, but unet3d works on multiples of 4");
   expect_refused({"--tile", "0"}, "--tile: expected a whole number from 1");
@@ -163,7 +161,7 @@ TEST_F(PredictProgram, LeavesNoFileWhenItIsKilled) {
   });
   EXPECT_EQ(killed.exit_code, 128 + SIGKILL) << killed.output;
   ASSERT_EQ(names_made().size(), 1U);
-  EXPECT_THAT(names_made().front(), AllOf(HasSubstr("gas.h5."), HasSubstr(".part")));
+  EXPECT_TRUE(says(names_made().front(), {"gas.h5.", ".part"}));
   ASSERT_EQ(predict("gas.h5").exit_code, 0);
   EXPECT_THAT(names_made(), ElementsAre("gas.h5"));
 }

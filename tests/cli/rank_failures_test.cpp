@@ -5,12 +5,10 @@
 #include "cli/program.h"
 #include "kolo/base/machine.h"
 #include "support/idx_files.h"
+#include "support/says.h"
 
 namespace kolo::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 class RankFailures : public ::testing::Test {
  protected:
@@ -44,7 +42,7 @@ class RankFailures : public ::testing::Test {
     const auto first = result.errors.find("kolo: ");
     ASSERT_NE(first, std::string::npos) << result.errors;
     EXPECT_EQ(result.errors.find("kolo: ", first + 1), std::string::npos) << result.errors;
-    EXPECT_THAT(result.errors, HasSubstr(words));
+    EXPECT_TRUE(says(result.errors, {words}));
   }
 
   [[nodiscard]] static std::string rank(int number) {
@@ -94,10 +92,10 @@ TEST_F(RankFailures, ACheckpointThatRank0AloneCanRead) {
   const auto resume = "-o run --resume training.n_epochs=";
   const auto longer = run("train", "../same.yaml", resume + std::string("2"), "$RANK");
   EXPECT_EQ(longer.exit_code, 0) << longer.errors;
-  EXPECT_THAT(longer.output, HasSubstr("resuming from run/checkpoints/step-"));
+  EXPECT_TRUE(says(longer.output, {"resuming from run/checkpoints/step-"}));
   const auto finished = run("train", "../same.yaml", resume + std::string("2"), "$RANK");
   EXPECT_EQ(finished.exit_code, 0) << finished.errors;
-  EXPECT_THAT(finished.output, HasSubstr("holds a finished run: 2 epochs"));
+  EXPECT_TRUE(says(finished.output, {"holds a finished run: 2 epochs"}));
   EXPECT_FALSE(std::filesystem::exists(folder / "1" / "run"));
   expect_said_once(
       run("train", "../same.yaml", "-o run --resume best optimizer.name=adam", "$RANK"),
@@ -149,7 +147,7 @@ TEST_F(RankFailures, NamesThatDifferInBytesOfAnotherEncoding) {
   const auto result = run("train", "images.yaml",
                           "data.train_dir=$RANK/images/train data.valid_dir=$RANK/images/valid");
   expect_said_once(result, "the classes' names is ", 2);
-  EXPECT_THAT(result.errors, AllOf(HasSubstr("caf\\xe8"), HasSubstr("caf\\xe9")));
+  EXPECT_TRUE(says(result.errors, {"caf\\xe8", "caf\\xe9"}));
 }
 
 TEST_F(RankFailures, AnotherConfiguration) {

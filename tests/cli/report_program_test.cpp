@@ -7,14 +7,12 @@
 #include "cli/background.h"
 #include "kolo/base/file.h"
 #include "kolo/observe/history.h"
+#include "support/says.h"
 
 namespace kolo::testing {
 namespace {
 
 using nlohmann::json;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 class ReportProgram : public ::testing::Test {
  protected:
@@ -43,7 +41,7 @@ class ReportProgram : public ::testing::Test {
   void expect_refused(const ProcessResult& result, const std::string& words) const {
     EXPECT_EQ(result.exit_code, 2);
     EXPECT_EQ(result.output, "");
-    EXPECT_THAT(result.errors, HasSubstr(words));
+    EXPECT_TRUE(says(result.errors, {words}));
     EXPECT_FALSE(std::filesystem::exists(page)) << "nothing is written";
   }
 
@@ -56,7 +54,7 @@ TEST_F(ReportProgram, WritesAPage) {
   const auto result =
       report({first, second, "-o", page, "--title", "Two & two", "--target", "0.7"});
   EXPECT_EQ(result.exit_code, 0) << result.errors;
-  EXPECT_THAT(result.output, HasSubstr(fmt::format("{}: 2 runs, ", page)));
+  EXPECT_TRUE(says(result.output, {fmt::format("{}: 2 runs, ", page)}));
   const auto text = read_text_file(page);
   for (const char* const part :
        {"<title>Two &amp; two</title>", "Chart.js v3", "second did not reach 70 %"})
@@ -168,7 +166,7 @@ class WatchingReport : public ReportProgram {
 TEST_F(WatchingReport, FollowsRuns) {
   const auto result = watch({(folder / "later").string()}, [&](httplib::Client& client) {
     const auto before = data_of(client);
-    EXPECT_THAT(before.dump(), HasSubstr("waiting: "));
+    EXPECT_TRUE(says(before.dump(), {"waiting: "}));
     EXPECT_TRUE(before["runs"].empty());
     for (const int epochs : {2, 3}) {
       write_run("later", epochs);
@@ -224,7 +222,7 @@ TEST_F(ReportProgram, DrawsARunWithinItsFirstEpoch) {
   write_begun_run(folder / "begun", 30);
   const auto result = report({folder / "begun", "-o", page});
   EXPECT_EQ(result.exit_code, 0) << result.errors;
-  EXPECT_THAT(read_text_file(page), AllOf(HasSubstr("Loss, step by step"), HasSubstr("0.3")));
+  EXPECT_TRUE(says(read_text_file(page), {"Loss, step by step", "0.3"}));
 }
 
 TEST_F(WatchingReport, AnswersThisMachineOnly) {

@@ -1,11 +1,10 @@
 // One run per folder: what a second one is told, and what is never moved.
 #include "cli/small_runs.h"
+#include "support/says.h"
 
 namespace kolo::testing {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
 
 class RunLockProgram : public SmallRuns {
@@ -84,9 +83,8 @@ TEST_F(RunLockProgram, ASecondRunIsToldWhoHasTheFolder) {
     std::filesystem::remove_all(folder / "run");
     const auto result = beside(first, arguments(more));
     EXPECT_EQ(result.second, 2) << result.text;
-    EXPECT_THAT(result.text,
-                AllOf(HasSubstr("output folder " + (folder / "run").string() + " is in use by "),
-                      HasSubstr("process "), HasSubstr(", since 20"), HasSubstr("--output DIR")));
+    EXPECT_TRUE(says(result.text, {"output folder " + (folder / "run").string() + " is in use by ",
+                                   "process ", ", since 20", "--output DIR"}));
     EXPECT_EQ(result.first, 75) << "the first is not disturbed";
     EXPECT_FALSE(std::filesystem::exists(folder / "run.1"));
     EXPECT_GT(newest().step, 5);
@@ -103,7 +101,7 @@ TEST_F(RunLockProgram, OfTwoAtOnceOneWinsWhateverIsInTheFolder) {
       words.insert(words.end(), {endless, "checkpoint.every_steps=5"});
       const auto both = at_once(words, !is_new);
       EXPECT_THAT(both.codes, UnorderedElementsAre(75, 2)) << both.text;
-      EXPECT_THAT(both.text, HasSubstr("in use by"));
+      EXPECT_TRUE(says(both.text, {"in use by"}));
       EXPECT_GT(newest().step, 5);
       EXPECT_NE(std::filesystem::exists(folder / "run.1"), is_new);
     }
@@ -122,8 +120,7 @@ TEST_F(RunLockProgram, ARunWhoseFolderIsTakenAwayFails) {
     });
     EXPECT_FALSE(result.timed_out);
     EXPECT_EQ(result.exit_code, 1);
-    EXPECT_THAT(result.errors, AllOf(HasSubstr("is not this run's any more"),
-                                     HasSubstr("was removed or renamed")));
+    EXPECT_TRUE(says(result.errors, {"is not this run's any more", "was removed or renamed"}));
     EXPECT_FALSE(std::filesystem::exists(folder / "run")) << "nothing is made anew";
   }
 }
@@ -135,8 +132,7 @@ TEST_F(RunLockProgram, OnlyWhatKoloHasMadeIsMovedAside) {
   folder.write("project/main.cpp", "int main() {}");
   const auto refused = train({}, "project");
   EXPECT_EQ(refused.exit_code, 2);
-  EXPECT_THAT(refused.errors, AllOf(HasSubstr("it also holds main.cpp"), HasSubstr("--output DIR"),
-                                    HasSubstr("--resume")));
+  EXPECT_TRUE(says(refused.errors, {"it also holds main.cpp", "--output DIR", "--resume"}));
   EXPECT_FALSE(std::filesystem::exists(folder / "project.1"));
 
   std::vector<std::string> here = {KOLO_PROGRAM};
@@ -144,13 +140,13 @@ TEST_F(RunLockProgram, OnlyWhatKoloHasMadeIsMovedAside) {
   const auto inside = run_process(
       here, {.deadline = std::chrono::seconds(60), .working_directory = folder / "run"});
   EXPECT_EQ(inside.exit_code, 2);
-  EXPECT_THAT(inside.errors, HasSubstr("the folder that you are in"));
+  EXPECT_TRUE(says(inside.errors, {"the folder that you are in"}));
 
   std::filesystem::create_symlink(folder / "run", folder / "link");
-  EXPECT_THAT(train({}, "link").errors, HasSubstr("it is a link"));
+  EXPECT_TRUE(says(train({}, "link").errors, {"it is a link"}));
 
   folder.write("sources/config.yaml", "mine");
-  EXPECT_THAT(train({}, "sources").errors, HasSubstr("config.yaml, which would be overwritten"));
+  EXPECT_TRUE(says(train({}, "sources").errors, {"config.yaml, which would be overwritten"}));
   EXPECT_EQ(text_of("sources/config.yaml"), "mine");
 
   // What lies beside a run in a folder that kolo has made goes with it.
@@ -172,8 +168,8 @@ TEST_F(RunLockProgram, WhatIsNotKolosIsNeitherWrittenNorTakenForARuns) {
       const auto refused = train(more, "own");
       EXPECT_EQ(refused.exit_code, 2) << name;
       const std::string first = *std::filesystem::path(name).begin();
-      EXPECT_THAT(refused.errors, AllOf(HasSubstr("holds " + first + ", which would be"),
-                                        HasSubstr("was not made by kolo"), HasSubstr("--output")));
+      EXPECT_TRUE(says(refused.errors, {"holds " + first + ", which would be",
+                                        "was not made by kolo", "--output"}));
       EXPECT_EQ(read_text_file(file), "mine");
     }
     std::filesystem::remove_all(folder / "own");
@@ -186,7 +182,7 @@ TEST_F(RunLockProgram, WhatIsNotKolosIsNeitherWrittenNorTakenForARuns) {
   for (const auto* name : {"own/checkpoints", "own/checkpoints/mine", "own/timeline/mine/"}) {
     const auto refused = train({}, name);
     EXPECT_EQ(refused.exit_code, 2) << name;
-    EXPECT_THAT(refused.errors, HasSubstr("is another run's folder"));
+    EXPECT_TRUE(says(refused.errors, {"is another run's folder"}));
   }
 }
 
@@ -212,8 +208,8 @@ TEST_F(RunLockProgram, ARunInAFolderBelowIsNotMoved) {
   ASSERT_EQ(train({"training.n_epochs=1"}).exit_code, 0);
   const auto result = beside({}, arguments({"training.n_epochs=1"}), "run/sub");
   EXPECT_EQ(result.second, 2);
-  EXPECT_THAT(result.text, AllOf(HasSubstr((folder / "run/sub").string() + " in it is in use by"),
-                                 HasSubstr("--output DIR")));
+  EXPECT_TRUE(
+      says(result.text, {(folder / "run/sub").string() + " in it is in use by", "--output DIR"}));
   EXPECT_EQ(result.first, 75) << "the first is not disturbed";
   EXPECT_FALSE(std::filesystem::exists(folder / "run.1"));
 }

@@ -10,13 +10,12 @@
 #include "cli/program.h"
 #include "kolo/base/file.h"
 #include "kolo/observe/study.h"
+#include "support/says.h"
 
 namespace kolo::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 class ScaleProgram : public ::testing::Test {
  protected:
@@ -50,8 +49,8 @@ class ScaleProgram : public ::testing::Test {
 TEST_F(ScaleProgram, AStudyOfTwoNumbersOfRanks) {
   const auto result = scale({"--ranks", "1,2"});
   ASSERT_EQ(result.exit_code, 0) << result.errors;
-  EXPECT_THAT(result.output, AllOf(HasSubstr("Weak scaling"), HasSubstr("efficiency"),
-                                   HasSubstr("results in " + study_folder_.string())));
+  EXPECT_TRUE(
+      says(result.output, {"Weak scaling", "efficiency", "results in " + study_folder_.string()}));
   const auto done = study();
   ASSERT_EQ(done.points.size(), 2U);
   for (const auto& point : done.points) {
@@ -71,8 +70,8 @@ TEST_F(ScaleProgram, AStudyOfTwoNumbersOfRanks) {
   EXPECT_NEAR(numbers[7], history.epochs().back().val_accuracy, 1e-7);
   EXPECT_EQ(history.n_ranks(), 2);
   EXPECT_EQ(history.epochs().back().step, 2 * 64 / 16);  // the batch of a rank stayed
-  EXPECT_THAT(read_text_file(study_folder_ / "study.csv"), HasSubstr("\n2,1,8,linear,0,done,"));
-  EXPECT_THAT(read_text_file(study_folder_ / "report.html"), HasSubstr("digits"));
+  EXPECT_TRUE(says(read_text_file(study_folder_ / "study.csv"), {"\n2,1,8,linear,0,done,"}));
+  EXPECT_TRUE(says(read_text_file(study_folder_ / "report.html"), {"digits"}));
 }
 
 TEST_F(ScaleProgram, AdviseTellsOfBatchesThatAreOfUse) {
@@ -80,12 +79,12 @@ TEST_F(ScaleProgram, AdviseTellsOfBatchesThatAreOfUse) {
   ASSERT_EQ(result.exit_code, 0) << result.errors;
   const auto found = study().points[1].results.gradient_noise_scale;
   // Of labels without sense it may be lost in noise.
-  EXPECT_THAT(result.output, HasSubstr(std::isfinite(found) ? "The largest useful batch is about "
-                                                            : "How large a batch: not known."));
+  EXPECT_TRUE(says(result.output, {std::isfinite(found) ? "The largest useful batch is about "
+                                                        : "How large a batch: not known."}));
   EXPECT_TRUE(std::isnan(study().points[0].results.gradient_noise_scale));  // one rank
   const auto alone = scale({"--ranks", "1", "--advise", "--output", (folder_ / "x").string()});
   EXPECT_EQ(alone.exit_code, 2);
-  EXPECT_THAT(alone.errors, HasSubstr("needs two at least: --ranks 1,2"));
+  EXPECT_TRUE(says(alone.errors, {"needs two at least: --ranks 1,2"}));
 }
 
 TEST_F(ScaleProgram, AdaScaleIsAWayToScaleTheRate) {
@@ -125,9 +124,9 @@ TEST_F(ScaleProgram, RanksMayShareSamples) {
   const auto result = run_kolo(
       {"scale", fields, "--oversubscribe", "--quiet", "--parallel", "spatial", "--ranks", "1,2"});
   ASSERT_EQ(result.exit_code, 0) << result.errors;
-  EXPECT_THAT(result.output, AllOf(HasSubstr("All ranks share each sample"), HasSubstr("[2,1,1]")));
-  EXPECT_THAT(read_text_file(folder_ / "fields-spatial/report.html"),
-              HasSubstr("Memory per rank against ranks"));
+  EXPECT_TRUE(says(result.output, {"All ranks share each sample", "[2,1,1]"}));
+  EXPECT_TRUE(says(read_text_file(folder_ / "fields-spatial/report.html"),
+                   {"Memory per rank against ranks"}));
   const auto study = Study::read(folder_ / "fields-spatial/study.json");
   EXPECT_EQ(study.parallel, "spatial");
   ASSERT_EQ(study.points.size(), 2U);
@@ -148,12 +147,12 @@ TEST_F(ScaleProgram, RefusesSamplesThatCantBeShared) {
     EXPECT_FALSE(fs::exists(folder_ / "digits-spatial"));
     return result.errors;
   };
-  EXPECT_THAT(refused({"--parallel", "spatial"}),
-              AllOf(HasSubstr("model.name"), HasSubstr("makes no fields"), HasSubstr("unet3d")));
-  EXPECT_THAT(refused({"--parallel", "model"}), AllOf(HasSubstr("data"), HasSubstr("spatial")));
-  EXPECT_THAT(refused({"--parallel", "spatial", "--weak"}), HasSubstr("leave out one of them"));
-  EXPECT_THAT(refused({"--parallel", "spatial", "parallel.pipeline=2"}),
-              HasSubstr("parallel.pipeline"));
+  EXPECT_TRUE(
+      says(refused({"--parallel", "spatial"}), {"model.name", "makes no fields", "unet3d"}));
+  EXPECT_TRUE(says(refused({"--parallel", "model"}), {"data", "spatial"}));
+  EXPECT_TRUE(says(refused({"--parallel", "spatial", "--weak"}), {"leave out one of them"}));
+  EXPECT_TRUE(
+      says(refused({"--parallel", "spatial", "parallel.pipeline=2"}), {"parallel.pipeline"}));
 }
 
 TEST_F(ScaleProgram, WritesOverNothingThatIsNoStudys) {
@@ -162,7 +161,7 @@ TEST_F(ScaleProgram, WritesOverNothingThatIsNoStudys) {
     std::ofstream(study_folder_ / name) << "precious";
     const auto result = scale({"--ranks", "1", "--quiet"});
     EXPECT_EQ(result.exit_code, 2);
-    EXPECT_THAT(result.errors, HasSubstr("it holds " + name));
+    EXPECT_TRUE(says(result.errors, {"it holds " + name}));
     EXPECT_EQ(read_text_file(study_folder_ / name), "precious");
     fs::remove_all(study_folder_);
   }
@@ -176,7 +175,7 @@ TEST_F(ScaleProgram, DoesNothingTwiceAndGrows) {
   ASSERT_EQ(again.exit_code, 0) << again.errors;
   EXPECT_EQ(fs::last_write_time(file), before);
   EXPECT_EQ(study().points.size(), 2U);
-  EXPECT_THAT(again.errors, HasSubstr("Run 1 of 1: 2 ranks"));
+  EXPECT_TRUE(says(again.errors, {"Run 1 of 1: 2 ranks"}));
 }
 
 TEST_F(ScaleProgram, GoesOnWithAStudyThatWasInterrupted) {
@@ -188,12 +187,12 @@ TEST_F(ScaleProgram, GoesOnWithAStudyThatWasInterrupted) {
     ::kill(process, SIGINT);
   });
   EXPECT_EQ(stopped.exit_code, 75) << stopped.errors;
-  EXPECT_THAT(stopped.errors, HasSubstr("the same command goes on"));
+  EXPECT_TRUE(says(stopped.errors, {"the same command goes on"}));
   EXPECT_EQ(stopped.left_behind, 0);
   EXPECT_EQ(study().points[0].state, StudyPointState::pending);
   const auto result = run_kolo(command);
   ASSERT_EQ(result.exit_code, 0) << result.errors;
-  EXPECT_THAT(result.output, HasSubstr("resuming from"));
+  EXPECT_TRUE(says(result.output, {"resuming from"}));
   EXPECT_EQ(study().points[0].results.epochs, 60);
   EXPECT_EQ(study().points[1].results.epochs, 60);
 }
@@ -206,7 +205,7 @@ TEST_F(ScaleProgram, ARunThatFailsDoesNotStopTheOthers) {
   ASSERT_EQ(failed.points.size(), 4U);
   for (const auto& point : failed.points) {
     EXPECT_EQ(point.state, StudyPointState::failed);
-    EXPECT_THAT(point.problem, HasSubstr("status 1"));
+    EXPECT_TRUE(says(point.problem, {"status 1"}));
   }
 }
 
@@ -214,7 +213,7 @@ TEST_F(ScaleProgram, WrongInputIsRefusedBeforeAnythingIsWritten) {
   const auto refused = [&](std::vector<std::string> arguments, const std::string& message) {
     const auto result = scale(std::move(arguments));
     EXPECT_EQ(result.exit_code, 2) << result.errors;
-    EXPECT_THAT(result.errors, HasSubstr(message));
+    EXPECT_TRUE(says(result.errors, {message}));
     EXPECT_FALSE(fs::exists(study_folder_));
   };
   refused({"--ranks", "0"}, "--ranks");
@@ -229,15 +228,15 @@ TEST_F(ScaleProgram, AnotherStudyIsNotMixedIn) {
   ASSERT_EQ(scale({"--ranks", "1", "--quiet", "training.n_epochs=1"}).exit_code, 0);
   const auto other = scale({"--ranks", "2", "--quiet", "training.n_epochs=2"});
   EXPECT_EQ(other.exit_code, 2);
-  EXPECT_THAT(other.errors, AllOf(HasSubstr("other settings"), HasSubstr("--output")));
+  EXPECT_TRUE(says(other.errors, {"other settings", "--output"}));
   EXPECT_EQ(study().points.size(), 1U);
 }
 
 TEST_F(ScaleProgram, DryRunShowsTheCommands) {
   const auto result = scale({"--ranks", "2", "--dry-run", "--warmup", "0,1"});
   EXPECT_EQ(result.exit_code, 0) << result.errors;
-  EXPECT_THAT(result.output, AllOf(HasSubstr("kolo train " + config_), HasSubstr("-n 2"),
-                                   HasSubstr("training.lr_warmup_epochs=1")));
+  EXPECT_TRUE(
+      says(result.output, {"kolo train " + config_, "-n 2", "training.lr_warmup_epochs=1"}));
   EXPECT_FALSE(fs::exists(study_folder_));
 }
 
@@ -254,8 +253,7 @@ TEST_F(ScaleProgram, HandsRunsToASchedulerOnceAndCollectsThem) {
       "--submit-options", "--time 5", "--job-script", config_};
   ASSERT_EQ(scale(command, environment).exit_code, 0);
   const auto submitted = read_text_file(jobs);
-  EXPECT_THAT(submitted, AllOf(HasSubstr("--ntasks=2"), HasSubstr("--time 5"),
-                               HasSubstr("training.batch_size=8")));
+  EXPECT_TRUE(says(submitted, {"--ntasks=2", "--time 5", "training.batch_size=8"}));
   EXPECT_EQ(study().points[1].state, StudyPointState::submitted);
   EXPECT_EQ(study().points[1].job, "7");
   ASSERT_EQ(scale(command, environment).exit_code, 0);
@@ -268,7 +266,7 @@ TEST_F(ScaleProgram, HandsRunsToASchedulerOnceAndCollectsThem) {
   ASSERT_EQ(collected.exit_code, 0) << collected.errors;
   EXPECT_EQ(study().points[0].state, StudyPointState::done);
   EXPECT_GT(study().points[0].results.samples_per_second, 0);
-  EXPECT_THAT(collected.errors, HasSubstr("1 of 2 points"));
+  EXPECT_TRUE(says(collected.errors, {"1 of 2 points"}));
 }
 
 TEST_F(ScaleProgram, AJobThatEndedWithoutFinishingIsHandedOverAgain) {
@@ -296,7 +294,7 @@ TEST_F(ScaleProgram, ASchedulerThatCannotBeAskedIsNotTakenForAnAnswer) {
   ASSERT_EQ(scale(command, environment).exit_code, 0);
   const auto again = scale(command, environment);
   EXPECT_EQ(again.exit_code, 1);
-  EXPECT_THAT(again.errors, HasSubstr("Unable to contact"));
+  EXPECT_TRUE(says(again.errors, {"Unable to contact"}));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "cli/small_runs.h"
 #include "kolo/observe/sweep.h"
+#include "support/says.h"
 
 namespace kolo::testing {
 namespace {
@@ -40,13 +41,12 @@ TEST_F(SweepProgram, FourTrialsOfWhichOneFails) {
   EXPECT_EQ(done.trials[0].state, TrialState::done);
   EXPECT_EQ(done.trials[1].state, TrialState::done);
   EXPECT_EQ(done.trials[2].state, TrialState::failed);
-  EXPECT_THAT(done.trials[2].problem,
-              AllOf(HasSubstr("status 1"), HasSubstr("learning rate that is too high")));
+  EXPECT_TRUE(says(done.trials[2].problem, {"status 1", "learning rate that is too high"}));
   EXPECT_EQ(done.metric, "val_accuracy");
   EXPECT_EQ(history_of(done.trials[1]).epochs().back().step, 400 / 64 + 1);
-  EXPECT_THAT(result.output, AllOf(HasSubstr("failed: status 1"), HasSubstr("this trains it alone"),
-                                   HasSubstr("kolo train " + config)));
-  EXPECT_THAT(text_of("sweep/report.html"), HasSubstr("What the keys do"));
+  EXPECT_TRUE(
+      says(result.output, {"failed: status 1", "this trains it alone", "kolo train " + config}));
+  EXPECT_TRUE(says(text_of("sweep/report.html"), {"What the keys do"}));
   const auto report = run_kolo({"report", folder / "sweep", "-o", folder / "page.html"});
   EXPECT_EQ(report.exit_code, 0) << report.errors;
 
@@ -56,7 +56,7 @@ TEST_F(SweepProgram, FourTrialsOfWhichOneFails) {
   const auto before = read().to_json();
   const auto again = sweep({"--json", words[0], words[1], words[2]});
   EXPECT_EQ(again.exit_code, 1);
-  EXPECT_THAT(again.errors, HasSubstr("0 to do"));
+  EXPECT_TRUE(says(again.errors, {"0 to do"}));
   EXPECT_EQ(nlohmann::ordered_json::parse(again.output), before) << "and nothing else there";
 }
 
@@ -70,12 +70,12 @@ TEST_F(SweepProgram, TrialsThatWereStoppedGoOn) {
     ::kill(process, SIGTERM);
   });
   EXPECT_EQ(stopped.exit_code, 75) << stopped.errors;
-  EXPECT_THAT(stopped.errors, HasSubstr("the same command goes on"));
+  EXPECT_TRUE(says(stopped.errors, {"the same command goes on"}));
   EXPECT_EQ(read().trials[0].state, TrialState::stopped);
   const auto finished = sweep(words);
   EXPECT_EQ(finished.exit_code, 0) << finished.errors;
   for (const auto& trial : read().trials) EXPECT_EQ(trial.epochs, 30);
-  EXPECT_THAT(text_of("sweep/trials/001-lr-0.002/out.log"), HasSubstr("resuming from"));
+  EXPECT_TRUE(says(text_of("sweep/trials/001-lr-0.002/out.log"), {"resuming from"}));
   ASSERT_EQ(train({"training.n_epochs=30", "checkpoint.keep=100"}, "whole").exit_code, 0);
   expect_same_records("whole", "sweep/trials/001-lr-0.002");
 }
@@ -92,7 +92,7 @@ TEST_F(SweepProgram, HalvingGoesOnFromCheckpoints) {
   EXPECT_EQ(done.trials[0].state, TrialState::done);
   EXPECT_EQ(done.trials[0].epochs, 4);
   EXPECT_EQ(done.trials[1].state, TrialState::dropped);
-  EXPECT_THAT(result.output, HasSubstr("The rungs"));
+  EXPECT_TRUE(says(result.output, {"The rungs"}));
   ASSERT_EQ(train({"training.lr_decay=cosine"}, "whole").exit_code, 0);
   expect_same_records("whole", "sweep/" + done.trials[0].folder);
 }
@@ -100,11 +100,11 @@ TEST_F(SweepProgram, HalvingGoesOnFromCheckpoints) {
 TEST_F(SweepProgram, StopAfterEpochsKeepsTheSchedule) {
   const auto unsaved = train({"checkpoint.enabled=false", "--stop-after-epochs", "3"});
   EXPECT_EQ(unsaved.exit_code, 2);
-  EXPECT_THAT(unsaved.errors, HasSubstr("checkpoint.enabled: false, but a run that stops after"));
+  EXPECT_TRUE(says(unsaved.errors, {"checkpoint.enabled: false, but a run that stops after"}));
   ASSERT_EQ(train({"training.lr_decay=cosine"}, "whole").exit_code, 0);
   const auto part = train({"training.lr_decay=cosine", "--stop-after-epochs", "3"});
   EXPECT_EQ(part.exit_code, 75) << part.errors;
-  EXPECT_THAT(part.output, HasSubstr("stopped by --stop-after-epochs 3 at step 75"));
+  EXPECT_TRUE(says(part.output, {"stopped by --stop-after-epochs 3 at step 75"}));
   EXPECT_EQ(history().epochs().back().epoch, 3);
   const auto same = train({"training.lr_decay=cosine", "--stop-after-epochs", "3", "--resume"});
   EXPECT_EQ(same.exit_code, 75) << "there already";
@@ -124,18 +124,18 @@ TEST_F(SweepProgram, APublishedValueStandsBesideTheSeeds) {
   const double first = json["trials"][0]["last"], second = json["trials"][1]["last"];
   EXPECT_NEAR(json["last_epochs"]["mean"].get<double>(), (first + second) / 2, 1e-12);
   const auto other = seeds("0.25");
-  EXPECT_THAT(other.errors, HasSubstr("0 to do")) << "it changes no training";
+  EXPECT_TRUE(says(other.errors, {"0 to do"})) << "it changes no training";
   EXPECT_EQ(read().target, 0.25);
   const auto percent = seeds("94.9");
   EXPECT_EQ(percent.exit_code, 2);
-  EXPECT_THAT(percent.errors, HasSubstr("got 94.9; 94.9 % is 0.949"));
+  EXPECT_TRUE(says(percent.errors, {"got 94.9; 94.9 % is 0.949"}));
 }
 
 TEST_F(SweepProgram, SaysWhatItWouldDoAndWhatIsWrong) {
   const auto plan = sweep({"--dry-run", "optimizer.lr=0.1,0.2", "device.intra_threads=1"});
   EXPECT_EQ(plan.exit_code, 0) << plan.errors;
-  EXPECT_THAT(plan.output, AllOf(HasSubstr("trial 2: lr 0.2\n  kolo train "),
-                                 HasSubstr("optimizer.lr=0.2"), HasSubstr("trials/002-lr-0.2")));
+  EXPECT_TRUE(says(plan.output,
+                   {"trial 2: lr 0.2\n  kolo train ", "optimizer.lr=0.2", "trials/002-lr-0.2"}));
   const auto refused = [&](const std::vector<std::string>& words, const auto& what) {
     const auto result = sweep(words);
     EXPECT_EQ(result.exit_code, 2);

@@ -7,13 +7,12 @@
 
 #include "cli/program.h"
 #include "kolo/base/file.h"
+#include "support/says.h"
 
 namespace kolo::testing {
 namespace {
 
 using nlohmann::json;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 json read_json(const std::filesystem::path& file) {
   const auto content = json::parse(read_text_file(file));
@@ -39,7 +38,7 @@ class TimelineProgram : public ::testing::Test {
   void expect_refused(const ProcessResult& result, const std::string& words) {
     EXPECT_EQ(result.exit_code, 2);
     EXPECT_EQ(result.output, "");
-    EXPECT_THAT(result.errors, HasSubstr(words));
+    EXPECT_TRUE(says(result.errors, {words}));
   }
 
   TemporaryFolder folder;
@@ -49,8 +48,8 @@ TEST_F(TimelineProgram, MakesOneFileOfAllRanks) {
   const auto output = folder / "all.json";
   const auto result = timeline(folder / "trace", output);
   EXPECT_EQ(result.exit_code, 0) << result.errors;
-  EXPECT_THAT(result.output, AllOf(HasSubstr("all.json: 3 events of 2 ranks\n"),
-                                   HasSubstr("left out 1 event that a killed rank")));
+  EXPECT_TRUE(says(result.output,
+                   {"all.json: 3 events of 2 ranks\n", "left out 1 event that a killed rank"}));
   std::vector<std::pair<int, double>> found;
   for (const json& event : read_json(output)) found.emplace_back(event["pid"], event["ts"]);
   EXPECT_THAT(found, ::testing::UnorderedElementsAre(std::pair(0, 1.5), std::pair(0, 4.5),
@@ -74,9 +73,9 @@ TEST_F(TimelineProgram, PrintsHowLongRanksOfAPipelineAreIdle) {
                                                "]\n");
   const auto result = timeline(folder / "pipeline", folder / "all.json");
   EXPECT_EQ(result.exit_code, 0) << result.errors;
-  EXPECT_THAT(result.output,
-              HasSubstr("idle in a pipeline of 2 ranks, 1 micro-batch; equal stages without "
-                        "messages: 50.0 %\n  step 3: rank 0 60.0 %, rank 1 40.0 %\n"));
+  EXPECT_TRUE(
+      says(result.output, {"idle in a pipeline of 2 ranks, 1 micro-batch; equal stages without "
+                           "messages: 50.0 %\n  step 3: rank 0 60.0 %, rank 1 40.0 %\n"}));
 }
 
 TEST_F(TimelineProgram, SaysWhatIsWrong) {
@@ -123,8 +122,7 @@ TEST_F(TimelineProgram, WritesOverNothingButItsOwn) {
 TEST_F(TimelineProgram, HelpSaysWhereTheFilesComeFrom) {
   const auto result = run_kolo({"timeline", "--help"});
   EXPECT_EQ(result.exit_code, 0);
-  EXPECT_THAT(result.output, AllOf(HasSubstr("KOLO_TIMELINE"), HasSubstr("--timeline"),
-                                   HasSubstr("--output"), HasSubstr("perfetto")));
+  EXPECT_TRUE(says(result.output, {"KOLO_TIMELINE", "--timeline", "--output", "perfetto"}));
 }
 
 // A span; all times in microseconds.
@@ -193,7 +191,7 @@ TEST(TrainTimeline, HasEveryStepOfEveryRank) {
   const auto run = folder / "run";
   const auto result = run_kolo({"train", config, "-n", "2", "--timeline", "--output", run});
   ASSERT_EQ(result.exit_code, 0) << result.errors;
-  EXPECT_THAT(result.output, HasSubstr("timeline in " + (run / "timeline.json").string()));
+  EXPECT_TRUE(says(result.output, {"timeline in " + (run / "timeline.json").string()}));
   const auto events = read_json(run / "timeline.json");
   for (const int rank : {0, 1}) {
     ASSERT_EQ(spans(events, rank, "step").size(), 8U) << "256 samples, 2 ranks, batches of 16";
@@ -203,8 +201,7 @@ TEST(TrainTimeline, HasEveryStepOfEveryRank) {
   const auto drawn =
       run_kolo({"timeline", run / "timeline.json", "--picture", run / "step.svg", "--step", "5"});
   ASSERT_EQ(drawn.exit_code, 0) << drawn.errors;
-  EXPECT_THAT(read_text_file(run / "step.svg"),
-              AllOf(HasSubstr("step 5:"), HasSubstr("rank 1, communication")));
+  EXPECT_TRUE(says(read_text_file(run / "step.svg"), {"step 5:", "rank 1, communication"}));
   std::filesystem::remove(run / "timeline.json");
   const auto again = run_kolo({"timeline", run});
   ASSERT_EQ(again.exit_code, 0) << again.errors;

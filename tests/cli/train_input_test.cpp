@@ -5,6 +5,7 @@
 #include "cli/program.h"
 #include "kolo/base/file.h"
 #include "support/idx_files.h"
+#include "support/says.h"
 
 namespace kolo::testing {
 namespace {
@@ -33,7 +34,7 @@ class TrainInput : public ::testing::Test {
     const auto before = entries();
     const auto result = run_kolo(arguments);
     EXPECT_EQ(result.exit_code, 2) << result.output << result.errors;
-    for (const auto& word : words) EXPECT_THAT(result.errors, HasSubstr(word));
+    for (const auto& word : words) EXPECT_TRUE(says(result.errors, {word}));
     EXPECT_EQ(result.errors.find("kolo: "), 0U) << result.errors;
     EXPECT_EQ(result.errors.find("kolo: ", 1), std::string::npos)
         << "one message only: " << result.errors;

@@ -1,6 +1,7 @@
 // kolo train --resume: from which checkpoint, with what else than before, and what becomes of the
 // records.
 #include "cli/small_runs.h"
+#include "support/says.h"
 
 namespace kolo::testing {
 namespace {
@@ -40,15 +41,15 @@ TEST_F(TrainResume, ScheduleAndEpochGoOnWithOtherRanksAndOtherBatches) {
   copy("one", "run");
   const auto shared = train({cosine, "-n", "2", "--resume=50", "training.batch_size=8"});
   ASSERT_EQ(shared.exit_code, 0) << shared.errors;
-  EXPECT_THAT(shared.output, HasSubstr("2 ranks instead of 1; schedule"));
+  EXPECT_TRUE(says(shared.output, {"2 ranks instead of 1; schedule"}));
   expect_rates_of("same");
 
   std::filesystem::remove_all(folder / "run");
   copy("one", "run");
   const auto larger = train({cosine, "--resume=50", "training.batch_size=32"});
   ASSERT_EQ(larger.exit_code, 0) << larger.errors;
-  EXPECT_THAT(larger.output, AllOf(HasSubstr("32 samples per step instead of 16; schedule"),
-                                   HasSubstr("training.batch_size is 32 instead of 16")));
+  EXPECT_TRUE(says(larger.output, {"32 samples per step instead of 16; schedule",
+                                   "training.batch_size is 32 instead of 16"}));
   expect_rates_of("two");
 }
 
@@ -79,7 +80,7 @@ TEST_F(TrainResume, WithALimitOfStepsTheScheduleGoesOnWhereTheLimitSays) {
   copy("one", "run");
   const auto loose = train({cosine, "-n", "2", "--resume=50", "training.max_steps=1000"});
   ASSERT_EQ(loose.exit_code, 0) << loose.errors;
-  EXPECT_THAT(loose.output, HasSubstr("schedule and epoch go on where they were"));
+  EXPECT_TRUE(says(loose.output, {"schedule and epoch go on where they were"}));
   ASSERT_EQ(history().epochs().size(), 5U);
   for (const std::size_t epoch : {3, 4})
     EXPECT_EQ(history().epochs()[epoch].lr, history("two").epochs()[epoch].lr) << epoch;
@@ -106,7 +107,7 @@ TEST_F(TrainResume, OtherSettingsAreSaidAndTheEarlierOnesKept) {
                     HasSubstr("training.n_epochs is 2 instead of 1"),
                     HasSubstr("learning rate 0.5 instead of 0.002"), Not(HasSubstr("output_dir"))));
   EXPECT_EQ(text_of("run/config.1.yaml"), before);
-  EXPECT_THAT(text_of("run/config.yaml"), HasSubstr("lr: 0.5"));
+  EXPECT_TRUE(says(text_of("run/config.yaml"), {"lr: 0.5"}));
   ASSERT_EQ(train({"--resume", "training.n_epochs=3", "optimizer.lr=0.5"}).exit_code, 0);
   EXPECT_TRUE(std::filesystem::exists(folder / "run" / "config.2.yaml"));
 }
@@ -123,12 +124,12 @@ TEST_F(TrainResume, AnotherOrderOfSamplesIsRefusedUnlessItIsWanted) {
   for (const auto& other : others) {
     const auto refused = train(other);
     EXPECT_EQ(refused.exit_code, 2) << other[1];
-    EXPECT_THAT(refused.errors, AllOf(HasSubstr(" instead of "), HasSubstr("--allow-data-change")));
+    EXPECT_TRUE(says(refused.errors, {" instead of ", "--allow-data-change"}));
   }
   write_small_mnist(folder / "more", 416, 100);
   const std::string elsewhere = "data.path=" + (folder / "more").string();
-  EXPECT_THAT(train({"--resume=25", elsewhere}).errors,
-              HasSubstr("416 training samples instead of 400"));
+  EXPECT_TRUE(
+      says(train({"--resume=25", elsewhere}).errors, {"416 training samples instead of 400"}));
   EXPECT_EQ(text_of("run/config.yaml"), config_before);
   EXPECT_EQ(text_of("run/history.json"), history_before);
   // The same samples may lie somewhere else.
@@ -138,7 +139,7 @@ TEST_F(TrainResume, AnotherOrderOfSamplesIsRefusedUnlessItIsWanted) {
   const auto wanted =
       train({"--resume=25", moved, "training.n_epochs=2", "seed=2", "--allow-data-change"});
   EXPECT_EQ(wanted.exit_code, 0) << wanted.errors;
-  EXPECT_THAT(wanted.output, HasSubstr("samples come in another order than so far: seed is 2"));
+  EXPECT_TRUE(says(wanted.output, {"samples come in another order than so far: seed is 2"}));
 }
 
 TEST_F(TrainResume, AFinishedRunSaysThatItIsAndHowToGoOn) {
@@ -150,10 +151,10 @@ TEST_F(TrainResume, AFinishedRunSaysThatItIsAndHowToGoOn) {
     again.emplace_back("--resume");
     const auto result = train(again);
     EXPECT_EQ(result.exit_code, 0) << result.errors;
-    EXPECT_THAT(result.output,
-                AllOf(HasSubstr((folder / "run").string() + " holds a finished run: 4 epochs, 100 "
-                                                            "steps; best validation accuracy"),
-                      HasSubstr("--resume training.n_epochs=8")));
+    EXPECT_TRUE(
+        says(result.output, {(folder / "run").string() + " holds a finished run: 4 epochs, 100 "
+                                                         "steps; best validation accuracy",
+                             "--resume training.n_epochs=8"}));
   }
   EXPECT_EQ(text_of("run/history.json"), before);
   EXPECT_EQ(train({"--resume", "training.n_epochs=5"}).exit_code, 0);
@@ -165,7 +166,7 @@ TEST_F(TrainResume, AFinishedRunSaysHowFarItCameWhateverIsAskedFor) {
   for (const char* choice : {"--resume", "--resume=25"}) {
     const auto result = train({choice, "training.n_epochs=1"});
     EXPECT_EQ(result.exit_code, 0);
-    EXPECT_THAT(result.output, HasSubstr("holds a finished run: 2 epochs, 50 steps"));
+    EXPECT_TRUE(says(result.output, {"holds a finished run: 2 epochs, 50 steps"}));
   }
 }
 
@@ -181,10 +182,10 @@ TEST_F(TrainResume, LessThanAStoppedRunHasDoneIsRefused) {
     words.insert(words.end(), {"--resume", "training.n_epochs=1"});
     const auto refused = train(words);
     EXPECT_EQ(refused.exit_code, 2) << refused.output;
-    EXPECT_THAT(refused.errors, AllOf(HasSubstr("which is more than training.n_epochs: 1"),
-                                      HasSubstr("or go on from an earlier checkpoint")));
-    EXPECT_THAT(train({"--resume", "training.max_steps=20"}).errors,
-                HasSubstr("which is more than training.max_steps: 20"));
+    EXPECT_TRUE(says(refused.errors, {"which is more than training.n_epochs: 1",
+                                      "or go on from an earlier checkpoint"}));
+    EXPECT_TRUE(says(train({"--resume", "training.max_steps=20"}).errors,
+                     {"which is more than training.max_steps: 20"}));
   }
   EXPECT_EQ(text_of("run/history.json"), before);
 }
@@ -206,7 +207,7 @@ TEST_F(TrainResume, WhatIsGoneOnFromInPlaceOfADamagedOneIsLookedAtToo) {
     words.insert(words.end(), {"--resume", "training.n_epochs=3", "training.batch_size=20"});
     const auto refused = train(words);
     EXPECT_EQ(refused.exit_code, 2) << refused.output;
-    EXPECT_THAT(refused.errors, HasSubstr("training.batch_size is 20 instead of 16"));
+    EXPECT_TRUE(says(refused.errors, {"training.batch_size is 20 instead of 16"}));
   }
   EXPECT_EQ(text_of("run/config.yaml"), before);
   // What seems to be finished is not where its end is damaged.
@@ -214,7 +215,7 @@ TEST_F(TrainResume, WhatIsGoneOnFromInPlaceOfADamagedOneIsLookedAtToo) {
   again.emplace_back("--resume");
   const auto result = train(again);
   ASSERT_EQ(result.exit_code, 0) << result.errors;
-  EXPECT_THAT(result.output, AllOf(HasSubstr("step-00000040"), HasSubstr("is damaged")));
+  EXPECT_TRUE(says(result.output, {"step-00000040", "is damaged"}));
   EXPECT_EQ(newest().step, 50);
 }
 
@@ -233,9 +234,9 @@ TEST_F(TrainResume, AnEarlierCheckpointCanBeNamedAndWhatLiesBehindItIsDropped) {
     const auto result = train(choice);
     ASSERT_EQ(result.exit_code, 0) << result.errors;
     if (choice.back() == "best" && best.step == 100)
-      EXPECT_THAT(result.output, HasSubstr("holds a finished run"));
+      EXPECT_TRUE(says(result.output, {"holds a finished run"}));
     else
-      EXPECT_THAT(result.output, HasSubstr("resuming from"));
+      EXPECT_TRUE(says(result.output, {"resuming from"}));
     EXPECT_FALSE(std::filesystem::exists(folder / "run.1"));
     expect_same_records("whole", "run");
     expect_same_events("whole", "run");
@@ -259,7 +260,7 @@ TEST_F(TrainResume, AnotherRunsCheckpointBeginsARunOfItsOwn) {
   const auto result =
       train({"--resume", folder / "first" / "checkpoints" / "step-00000050"}, "run");
   ASSERT_EQ(result.exit_code, 0) << result.errors;
-  EXPECT_THAT(result.output, HasSubstr("held an earlier run; it is now"));
+  EXPECT_TRUE(says(result.output, {"held an earlier run; it is now"}));
   EXPECT_EQ(newest().step, 100);
   EXPECT_EQ(history().epochs().front().step, 75);
   EXPECT_EQ(text_of("first/history.json"), before);
@@ -267,10 +268,10 @@ TEST_F(TrainResume, AnotherRunsCheckpointBeginsARunOfItsOwn) {
 
 TEST_F(TrainResume, WhatCannotBeGoneOnWithIsRefusedByName) {
   ASSERT_EQ(train({"training.n_epochs=1"}).exit_code, 0);
-  EXPECT_THAT(train({"--resume=7"}).errors,
-              AllOf(HasSubstr("no checkpoint of step 7"), HasSubstr("those of the steps 25")));
-  EXPECT_THAT(train({"--resume", "bset"}).errors,
-              AllOf(HasSubstr("bset is no checkpoint"), HasSubstr("newest, best, a step")));
+  EXPECT_TRUE(
+      says(train({"--resume=7"}).errors, {"no checkpoint of step 7", "those of the steps 25"}));
+  EXPECT_TRUE(
+      says(train({"--resume", "bset"}).errors, {"bset is no checkpoint", "newest, best, a step"}));
   // Longer than it was, and of the same length with another byte.
   const auto file = checkpoint(25).parent_path() / "model.safetensors";
   const auto sound = read_text_file(file);
@@ -280,16 +281,15 @@ TEST_F(TrainResume, WhatCannotBeGoneOnWithIsRefusedByName) {
     { std::ofstream(file, std::ios::trunc) << damaged; }
     const auto named = train({"--resume=25"});
     EXPECT_EQ(named.exit_code, 2);
-    EXPECT_THAT(named.errors,
-                AllOf(HasSubstr(checkpoint(25).parent_path().string() + " can't be used"),
-                      HasSubstr("model.safetensors")));
+    EXPECT_TRUE(says(named.errors, {checkpoint(25).parent_path().string() + " can't be used",
+                                    "model.safetensors"}));
     const auto best = train({"--resume=best"});
     EXPECT_EQ(best.exit_code, 2);
-    EXPECT_THAT(best.errors, HasSubstr(checkpoint(25).parent_path().string()));
+    EXPECT_TRUE(says(best.errors, {checkpoint(25).parent_path().string()}));
     const auto newest = train({"--resume"});
     EXPECT_EQ(newest.exit_code, 2);
-    EXPECT_THAT(newest.errors, AllOf(HasSubstr("holds no checkpoint that can be used"),
-                                     HasSubstr("run without --resume")));
+    EXPECT_TRUE(
+        says(newest.errors, {"holds no checkpoint that can be used", "run without --resume"}));
   }
 }
 
@@ -324,8 +324,8 @@ TEST_F(TrainResume, ASpoiltNetworkIsNotSavedAndTheRunFails) {
     std::filesystem::remove_all(folder / "run");
     const auto spoilt = train({epochs, spoiling});
     EXPECT_EQ(spoilt.exit_code, 1) << spoilt.output << spoilt.errors;
-    EXPECT_THAT(spoilt.errors, AllOf(HasSubstr("not finite after step 50, the last of epoch 2"),
-                                     HasSubstr("--resume best")));
+    EXPECT_TRUE(
+        says(spoilt.errors, {"not finite after step 50, the last of epoch 2", "--resume best"}));
     EXPECT_EQ(newest().step, 25);
     EXPECT_EQ(train({epochs, "--resume"}).exit_code, 0);
   }

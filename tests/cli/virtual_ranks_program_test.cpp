@@ -1,11 +1,9 @@
 // training.virtual_ranks: the same bits on any number of ranks.
 #include "cli/small_runs.h"
+#include "support/says.h"
 
 namespace kolo::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 // 400 samples in parts of 4 batches of 8: 13 steps an epoch, of which the last is a smaller one.
 class VirtualRanks : public SmallRuns {
@@ -38,8 +36,7 @@ class VirtualRanks : public SmallRuns {
 TEST_F(VirtualRanks, ARunHasTheSameBitsOnAnyNumberOfRanks) {
   const auto one = train(settings({}), "one");
   ASSERT_EQ(one.exit_code, 0) << one.errors;
-  EXPECT_THAT(one.output, AllOf(HasSubstr("4 virtual ranks"),
-                                HasSubstr("batch 8 per virtual rank (32 in all)")));
+  EXPECT_TRUE(says(one.output, {"4 virtual ranks", "batch 8 per virtual rank (32 in all)"}));
   for (const auto* const ranks : {"2", "3", "4"}) {
     const auto run = train(settings({"-n", ranks, "--oversubscribe"}), ranks);
     ASSERT_EQ(run.exit_code, 0) << run.errors;
@@ -53,7 +50,7 @@ TEST_F(VirtualRanks, ARunGoesOnWithOtherRanksToTheSameBits) {
   ASSERT_EQ(train(first).exit_code, 0);
   const auto rest = train(settings({"--resume=15", "-n", "3", "--oversubscribe"}));
   ASSERT_EQ(rest.exit_code, 0) << rest.errors;
-  EXPECT_THAT(rest.output, HasSubstr("3 ranks instead of 4"));
+  EXPECT_TRUE(says(rest.output, {"3 ranks instead of 4"}));
   const auto a = newest("whole"), b = newest();
   EXPECT_EQ(a.step, b.step);
   for (const auto* const file : {"model.safetensors", "optimizer.safetensors"})
@@ -67,15 +64,14 @@ TEST_F(VirtualRanks, AResumeSaysWhatElseTheBitsDependOn) {
   EXPECT_EQ(state.at("made_with").at("threads per rank"), "1");
   const auto other = train(settings({"--resume=15", "device.intra_threads=2"}));
   ASSERT_EQ(other.exit_code, 0) << other.errors;
-  EXPECT_THAT(other.output,
-              HasSubstr("made with threads per rank 2 instead of 1: the last digits"));
+  EXPECT_TRUE(says(other.output, {"made with threads per rank 2 instead of 1: the last digits"}));
 }
 
 TEST_F(VirtualRanks, WhatDoesNotGoTogetherIsRefusedBeforeAnythingStarts) {
   const auto expect_refused = [&](const std::vector<std::string>& more, const std::string& words) {
     const auto run = train(settings(more));
     EXPECT_EQ(run.exit_code, 2);
-    EXPECT_THAT(run.errors, AllOf(HasSubstr("training.virtual_ranks"), HasSubstr(words)));
+    EXPECT_TRUE(says(run.errors, {"training.virtual_ranks", words}));
     EXPECT_FALSE(std::filesystem::exists(folder / "run"));
   };
   expect_refused({"-n", "5", "--oversubscribe"}, "4 parts of a step are too few for 5 ranks");

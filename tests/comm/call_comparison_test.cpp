@@ -1,4 +1,5 @@
 #include "comm/negotiation/call_comparison.h"
+#include "support/says.h"
 
 #include <vector>
 
@@ -62,8 +63,8 @@ TEST(CallComparison, AMessageAboutManyRanksStaysShort) {
   for (std::size_t rank = 1; rank < 20; rank += 2)
     headers[rank].count = static_cast<std::int64_t>(rank);
   const auto message = describe_mismatch(headers);
-  EXPECT_THAT(message, ::testing::HasSubstr("ranks 0, 2, 4, 6, 8, 10 and 494 more all-reduce"));
-  EXPECT_THAT(message, ::testing::HasSubstr("7 other calls elsewhere"));
+  EXPECT_TRUE(says(message, {"ranks 0, 2, 4, 6, 8, 10 and 494 more all-reduce"}));
+  EXPECT_TRUE(says(message, {"7 other calls elsewhere"}));
   EXPECT_LT(message.size(), 600U);
 }
 

@@ -12,6 +12,7 @@
 #include "kolo/base/random.h"
 #include "support/errors.h"
 #include "support/rank_test.h"
+#include "support/says.h"
 
 namespace kolo::testing {
 
@@ -284,18 +285,18 @@ RANK_TEST(Collectives, WrongArgumentsAreRefused) {
   std::vector<float> values(4);
   std::vector<float> other(3);
   bool flag = false;
-  EXPECT_THAT(
+  EXPECT_TRUE(says(
       message_of<Error>([&] { communicator.broadcast(std::span(values), communicator.size()); }),
-      ::testing::HasSubstr("expected 0 to"));
-  EXPECT_THAT(
-      message_of<Error>([&] { communicator.all_gather(std::span(values), std::span(other)); }),
-      ::testing::HasSubstr("all-gather: 3 float32 elements and 4"));
-  EXPECT_THAT(
+      {"expected 0 to"}));
+  EXPECT_TRUE(
+      says(message_of<Error>([&] { communicator.all_gather(std::span(values), std::span(other)); }),
+           {"all-gather: 3 float32 elements and 4"}));
+  EXPECT_TRUE(says(
       message_of<Error>([&] { communicator.all_reduce(std::span(&flag, 1), ReduceOp::average); }),
-      ::testing::HasSubstr("booleans have no average"));
-  EXPECT_THAT(
-      message_of<Error>([&] { communicator.all_reduce(Buffer(nullptr, 3, DataType::int8)); }),
-      ::testing::HasSubstr("expected memory"));
+      {"booleans have no average"}));
+  EXPECT_TRUE(
+      says(message_of<Error>([&] { communicator.all_reduce(Buffer(nullptr, 3, DataType::int8)); }),
+           {"expected memory"}));
   communicator.barrier();
 }
 

@@ -11,6 +11,7 @@
 #include "kolo/base/error.h"
 #include "kolo/comm/threads.h"
 #include "support/errors.h"
+#include "support/says.h"
 #include "support/simulated_device/memory.h"
 #include "support/simulated_device/runtime.h"
 #include "support/watch_messages.h"
@@ -121,15 +122,15 @@ TEST(DeviceCollectives, AgainstHostMemoryAreAMismatchOnAllRanks) {
       else
         communicator.all_reduce(values.buffer());
     });
-    EXPECT_THAT(message, AllOf(HasSubstr("in device memory"), HasSubstr("rank 1")));
+    EXPECT_TRUE(says(message, {"in device memory", "rank 1"}));
     communicator.all_reduce(values.buffer());
-    EXPECT_THAT(message_of<Error>([&] {
-                  if (communicator.rank() == 1)
-                    communicator.all_reduce(std::span(of_host));
-                  else
-                    communicator.all_reduce(values.buffer());
-                }),
-                HasSubstr("different collectives"));
+    EXPECT_TRUE(says(message_of<Error>([&] {
+                       if (communicator.rank() == 1)
+                         communicator.all_reduce(std::span(of_host));
+                       else
+                         communicator.all_reduce(values.buffer());
+                     }),
+                     {"different collectives"}));
     ++told;
   };
   run_as_threads(3, body, with_devices());
@@ -146,19 +147,21 @@ TEST(DeviceCollectives, NeedADevice) {
   EXPECT_THAT(message_of<Error>([&] { communicator.broadcast(no_device); }),
               AnyOf(HasSubstr("given a device's memory, but kolo was built without CUDA"),
                     HasSubstr("cuda: ")));
-  EXPECT_THAT(message_of<Error>([&] { communicator.all_gather(no_device, std::span(others)); }),
-              HasSubstr("the input is in device memory and the output in host memory"));
+  EXPECT_TRUE(
+      says(message_of<Error>([&] { communicator.all_gather(no_device, std::span(others)); }),
+           {"the input is in device memory and the output in host memory"}));
 }
 
 TEST(DeviceCollectives, KeepToOneDevice) {
   const auto communicator = Communicator::solo({.runtime = simulated::runtime()});
   const DeviceValues first(0), second(1);
-  EXPECT_THAT(message_of<Error>([&] { communicator.all_gather(first.buffer(), second.buffer()); }),
-              HasSubstr("the input is on simulated device 0, the output on device 1"));
+  EXPECT_TRUE(
+      says(message_of<Error>([&] { communicator.all_gather(first.buffer(), second.buffer()); }),
+           {"the input is on simulated device 0, the output on device 1"}));
   communicator.all_reduce(first.buffer());
-  EXPECT_THAT(message_of<Error>([&] { communicator.all_reduce(second.buffer()); }),
-              HasSubstr("the buffers are on simulated device 1, but this communicator's first "
-                        "collective was on device 0"));
+  EXPECT_TRUE(says(message_of<Error>([&] { communicator.all_reduce(second.buffer()); }),
+                   {"the buffers are on simulated device 1, but this communicator's first "
+                    "collective was on device 0"}));
 }
 
 TEST(DeviceCollectives, OtherCountsAreAMismatchOnAllRanks) {
@@ -197,9 +200,8 @@ TEST(DeviceCollectives, TheWatchNamesARankWhoseDeviceIsLate) {
         communicator.all_reduce(values.buffer(stream.get()), ReduceOp::sum, {.name = "bucket 1"});
       },
       options);
-  EXPECT_THAT(
-      messages.wait_for({"bucket 1"}),
-      HasSubstr("\"bucket 1\"; arrived: rank 0; not arrived: rank 1 last completed call 1"));
+  EXPECT_TRUE(says(messages.wait_for({"bucket 1"}),
+                   {"\"bucket 1\"; arrived: rank 0; not arrived: rank 1 last completed call 1"}));
 }
 
 // Ranks let go of sets when they like, while others still read their memory.
@@ -251,7 +253,7 @@ TEST(DeviceChannelChoice, IsStagedWhereThereIsNoNccl) {
 TEST(DeviceChannelChoice, GoesOnWhereNoMemoryCanBePinned) {
   auto options = with_devices();
   options.devices.runtime = simulated::runtime_without_pinning();
-  EXPECT_THAT(transport_with(options), HasSubstr("memory (which can't be pinned) of the host"));
+  EXPECT_TRUE(says(transport_with(options), {"memory (which can't be pinned) of the host"}));
 }
 
 TEST(DeviceChannelChoice, IsNoneForOneRank) {
@@ -261,7 +263,7 @@ TEST(DeviceChannelChoice, IsNoneForOneRank) {
   communicator.all_gather(input.buffer(), output.buffer());
   communicator.all_reduce(output.buffer(), ReduceOp::average);
   EXPECT_THAT(output.values(), Each(3));
-  EXPECT_THAT(communicator.capabilities().device_transport, HasSubstr("one rank"));
+  EXPECT_TRUE(says(communicator.capabilities().device_transport, {"one rank"}));
 }
 
 // Of every rank, because all get the same.
@@ -271,8 +273,8 @@ void expect_refusal(const ThreadRanksOptions& options, const std::string& words)
       2,
       [&](const Communicator& communicator) {
         const DeviceValues values;
-        EXPECT_THAT(message_of<InputError>([&] { communicator.all_reduce(values.buffer()); }),
-                    AllOf(HasSubstr(words), HasSubstr("use the channel auto or staged")));
+        EXPECT_TRUE(says(message_of<InputError>([&] { communicator.all_reduce(values.buffer()); }),
+                         {words, "use the channel auto or staged"}));
         ++told;
       },
       options);

@@ -3,12 +3,10 @@
 #include <gmock/gmock.h>
 
 #include "kolo/base/error.h"
+#include "support/says.h"
 
 namespace kolo::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 const LinkedMpi open_mpi{true, "Open MPI v4.1.4"};
 const LinkedMpi mpich{false, "MPICH 4.0.2"};
@@ -49,10 +47,10 @@ TEST(LauncherAdvice, OpenMpiUnderSrunTakesPmix) {
     });
   };
   EXPECT_EQ(check(SlurmMpi::pmix, open_mpi, LauncherCheck::likely), "(none)");
-  EXPECT_THAT(check(SlurmMpi::none, open_mpi, LauncherCheck::likely),
-              AllOf(HasSubstr("Slurm's srun has started 4 processes"), HasSubstr("Open MPI v4.1.4"),
-                    HasSubstr("--mpi=none"), HasSubstr("use srun --mpi=pmix")));
-  EXPECT_THAT(check(SlurmMpi::pmi2, open_mpi, LauncherCheck::likely), HasSubstr("--mpi=pmi2"));
+  EXPECT_TRUE(says(check(SlurmMpi::none, open_mpi, LauncherCheck::likely),
+                   {"Slurm's srun has started 4 processes", "Open MPI v4.1.4", "--mpi=none",
+                    "use srun --mpi=pmix"}));
+  EXPECT_TRUE(says(check(SlurmMpi::pmi2, open_mpi, LauncherCheck::likely), {"--mpi=pmi2"}));
   EXPECT_EQ(check(SlurmMpi::pmi2, open_mpi, LauncherCheck::certain), "(none)")
       << "it may be built for it";
   EXPECT_EQ(check(SlurmMpi::pmi2, mpich, LauncherCheck::likely), "(none)");
@@ -70,9 +68,8 @@ TEST(LauncherAdvice, TorchrunStartsNoRanks) {
   const auto text = complaint([] {
     require_suitable_launcher(started(StartedBy::torchrun, 2), open_mpi, LauncherCheck::certain);
   });
-  EXPECT_THAT(text, AllOf(HasSubstr("torchrun"), HasSubstr("RANK_OF=0"), HasSubstr("-n 2"),
-                          HasSubstr("openmpi-bin"), HasSubstr("env -u RANK"),
-                          HasSubstr("KOLO_LAUNCHER_CHECK=off")));
+  EXPECT_TRUE(says(text, {"torchrun", "RANK_OF=0", "-n 2", "openmpi-bin", "env -u RANK",
+                          "KOLO_LAUNCHER_CHECK=off"}));
 }
 
 TEST(LauncherAdvice, TheLauncherOfTheOtherMpiLeavesRanksAlone) {
@@ -80,20 +77,19 @@ TEST(LauncherAdvice, TheLauncherOfTheOtherMpiLeavesRanksAlone) {
     return complaint([&] { require_all_ranks(environment, mpi, size); });
   };
   EXPECT_EQ(check(started(StartedBy::open_mpi, 2), open_mpi, 2), "(none)");
-  EXPECT_THAT(
+  EXPECT_TRUE(says(
       check(started(StartedBy::mpich, 2), open_mpi, 1),
-      AllOf(HasSubstr("MPICH's mpiexec has started 2 processes (RANK_OF=0, SIZE_OF=7), but each "
-                      "is alone in MPI"),
-            HasSubstr("Open MPI v4.1.4"), HasSubstr("mpirun.openmpi"),
-            HasSubstr("kolo run -n 2 PROGRAM"), HasSubstr("KOLO_LAUNCHER_CHECK=off")));
-  EXPECT_THAT(check(started(StartedBy::open_mpi, 2), mpich, 1), HasSubstr("mpiexec.mpich"));
-  EXPECT_THAT(check(started(StartedBy::srun, 4, SlurmMpi::pmix), mpich, 1),
-              AllOf(HasSubstr("with --mpi=pmix"), HasSubstr("use srun --mpi=pmi2")));
+      {"MPICH's mpiexec has started 2 processes (RANK_OF=0, SIZE_OF=7), but each "
+       "is alone in MPI",
+       "Open MPI v4.1.4", "mpirun.openmpi", "kolo run -n 2 PROGRAM", "KOLO_LAUNCHER_CHECK=off"}));
+  EXPECT_TRUE(says(check(started(StartedBy::open_mpi, 2), mpich, 1), {"mpiexec.mpich"}));
+  EXPECT_TRUE(says(check(started(StartedBy::srun, 4, SlurmMpi::pmix), mpich, 1),
+                   {"with --mpi=pmix", "use srun --mpi=pmi2"}));
   auto unknown = started(StartedBy::alps, 1);
   unknown.size_is_known = false;
   EXPECT_EQ(check(unknown, mpich, 64), "(none)") << "MPI is the truth";
   unknown.rank = 3;
-  EXPECT_THAT(check(unknown, mpich, 1), HasSubstr("several processes")) << "there is no rank 3";
+  EXPECT_TRUE(says(check(unknown, mpich, 1), {"several processes"})) << "there is no rank 3";
   EXPECT_EQ(check(started(StartedBy::mpich, 1), open_mpi, 4), "(none)") << "the inner launcher's";
   EXPECT_EQ(check({}, open_mpi, 1), "(none)");
 }

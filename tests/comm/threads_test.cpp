@@ -9,11 +9,11 @@
 
 #include "kolo/base/error.h"
 #include "support/errors.h"
+#include "support/says.h"
 
 namespace kolo {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::message_of;
 
 // What a task owns goes with it, and may be the last that keeps something which says goodbye.
@@ -36,7 +36,7 @@ TEST(ThreadRanksTasks, MayOwnWhatUsesTheCommunicatorAsItGoes) {
 void expect_mismatch(const std::function<void(const Communicator&)>& call,
                      const std::string& words) {
   run_as_threads(3, [&](const Communicator& communicator) {
-    EXPECT_THAT(message_of<Error>([&] { call(communicator); }), HasSubstr(words));
+    EXPECT_TRUE(says(message_of<Error>([&] { call(communicator); }), {words}));
     communicator.barrier();  // the group still works
   });
 }

@@ -1,5 +1,6 @@
 // Configurations that include other files.
 #include "config/config_fixture.h"
+#include "support/says.h"
 
 namespace kolo {
 namespace {
@@ -62,14 +63,14 @@ TEST_F(Include, WhatCannotBeIncludedIsRefused) {
                     HasSubstr("relative to the file")));
   EXPECT_THAT(error("include: {a: b}\n"), StartsWith("run.yaml:1: include: expected a file or"));
   EXPECT_THAT(error("include: [[a]]\n"), StartsWith("run.yaml:1: include: expected a file or"));
-  EXPECT_THAT(error("include: a\ninclude: b\n"), HasSubstr("is given twice"));
+  EXPECT_TRUE(says(error("include: a\ninclude: b\n"), {"is given twice"}));
   EXPECT_THAT(error("include: run.yaml\n"),
               AllOf(StartsWith("run.yaml:1: include: "), HasSubstr("includes itself")));
   write("parts/there.yaml", "include: back.yaml\n");
   write("parts/back.yaml", "include: there.yaml\n");
   EXPECT_THAT(error("include: parts/there.yaml\n"),
               AllOf(StartsWith("parts/back.yaml:1: include: "), HasSubstr("includes itself")));
-  EXPECT_THAT(error(required, {"include=parts/base.yaml"}), HasSubstr("unknown key \"include\""));
+  EXPECT_TRUE(says(error(required, {"include=parts/base.yaml"}), {"unknown key \"include\""}));
 }
 
 }  // namespace

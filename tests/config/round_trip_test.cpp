@@ -17,11 +17,11 @@
 #include "kolo/nn/mlp.h"
 #include "settings/choice_reader.h"
 #include "settings/yaml/yaml.h"
+#include "support/says.h"
 
 namespace kolo {
 namespace {
 
-using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAreArray;
 
 // Values that each key accepts, drawn at random.
@@ -318,7 +318,7 @@ TEST_F(RoundTrip, SpellsOutEveryDefault) {
   for (const char* line : {"seed: 1\n", "training:\n  batch_size: 64\n", "  lr: 0.01\n",
                            "  momentum: 0\n", "  metrics: [accuracy]\n", "  shared_memory: auto\n",
                            "  enabled: true\n", "output_dir: results/run\n"}) {
-    EXPECT_THAT(text, HasSubstr(line));
+    EXPECT_TRUE(says(text, {line}));
   }
 }
 
@@ -360,7 +360,7 @@ TEST_F(RoundTrip, EveryKeyIsThereAndWhatIsUnsetSaysWhatItMeans) {
   EXPECT_THAT(keys, UnorderedElementsAreArray(setting_names()));
   for (const char* line : {"  n_train: null  # all\n", "  n_classes: null  # the data's\n",
                            "  max_steps: null  # as many as n_epochs has\n"}) {
-    EXPECT_THAT(text, HasSubstr(line));
+    EXPECT_TRUE(says(text, {line}));
   }
 }
 
@@ -381,8 +381,8 @@ TEST_F(RoundTrip, ImagesAreVariedAsIsSpelledOut) {
 }
 
 TEST_F(RoundTrip, NamesThatOtherReadersTakeForTruthAreQuoted) {
-  EXPECT_THAT(to_yaml(load(required, {"communication.shared_memory=on"})),
-              HasSubstr("shared_memory: \"on\"\n"));
+  EXPECT_TRUE(says(to_yaml(load(required, {"communication.shared_memory=on"})),
+                   {"shared_memory: \"on\"\n"}));
 }
 
 TEST_F(RoundTrip, ResolvedPathsNoLongerDependOnTheEnvironment) {

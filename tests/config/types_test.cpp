@@ -1,5 +1,6 @@
 // One key at a time: which values it takes, and what is said of others.
 #include "config/config_fixture.h"
+#include "support/says.h"
 
 namespace kolo {
 namespace {
@@ -7,7 +8,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
-using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 class Types : public testing::ConfigTest {
@@ -88,13 +88,13 @@ TEST_F(Types, NumbersBeyondTheirTypeSayTheirLimits) {
                   std::string(number) + "\"; the greatest is 1000000000");
   }
   for (const char* threads : {"1025", "100000", "3000000000"}) {
-    EXPECT_THAT(error_after_required("device:\n  intra_threads: " + std::string(threads) + "\n"),
-                HasSubstr("the greatest is 1024"));
+    EXPECT_TRUE(
+        says(error_after_required("device:\n  intra_threads: " + std::string(threads) + "\n"),
+             {"the greatest is 1024"}));
   }
-  EXPECT_THAT(error_after_required("training:\n  log_every: 9223372036854775808\n"),
-              HasSubstr("the greatest is 9223372036854775807"));
-  EXPECT_THAT(error_after_required("seed: 18446744073709551616\n"),
-              HasSubstr("18446744073709551615"));
+  EXPECT_TRUE(says(error_after_required("training:\n  log_every: 9223372036854775808\n"),
+                   {"the greatest is 9223372036854775807"}));
+  EXPECT_TRUE(says(error_after_required("seed: 18446744073709551616\n"), {"18446744073709551615"}));
   EXPECT_THAT(error_after_required("seed: -1\n"),
               StartsWith("run.yaml:4: seed: expected a whole number of at least 0, got \"-1\""));
   EXPECT_EQ(load_after_required("training: {batch_size: 1000000000}\n").training.batch_size,
@@ -110,22 +110,20 @@ TEST_F(Types, NumbersAreFiniteAndInRange) {
         StartsWith("run.yaml:5: optimizer.lr: expected a number greater than 0, got "))
         << text;
   }
-  EXPECT_THAT(error_after_required("", {"optimizer.momentum=1"}),
-              HasSubstr("expected a number of at least 0 and less than 1, got \"1\""));
-  EXPECT_THAT(error_after_required("communication: {bucket_mb: 1e300}\n"),
-              HasSubstr("at most 65536"));
+  EXPECT_TRUE(says(error_after_required("", {"optimizer.momentum=1"}),
+                   {"expected a number of at least 0 and less than 1, got \"1\""}));
+  EXPECT_TRUE(says(error_after_required("communication: {bucket_mb: 1e300}\n"), {"at most 65536"}));
 }
 
 TEST_F(Types, LoadingWithoutThreadsIsPossible) {
   EXPECT_EQ(load(required, {"data.workers=0"}).data.workers, 0);
-  EXPECT_THAT(error(required, {"data.workers=1025"}), HasSubstr("a whole number from 0 to 1024"));
-  EXPECT_THAT(error(required, {"data.prefetch=0"}), HasSubstr("a whole number from 1 to 65536"));
+  EXPECT_TRUE(says(error(required, {"data.workers=1025"}), {"a whole number from 0 to 1024"}));
+  EXPECT_TRUE(says(error(required, {"data.prefetch=0"}), {"a whole number from 1 to 65536"}));
 }
 
 TEST_F(Types, QuotesMakeAText) {
-  EXPECT_THAT(error_after_required("training: {batch_size: \"64\"}\n"),
-              HasSubstr("leave them out"));
-  EXPECT_THAT(error_after_required("training: {drop_last: 'true'}\n"), HasSubstr("leave them out"));
+  EXPECT_TRUE(says(error_after_required("training: {batch_size: \"64\"}\n"), {"leave them out"}));
+  EXPECT_TRUE(says(error_after_required("training: {drop_last: 'true'}\n"), {"leave them out"}));
   EXPECT_EQ(load_after_required("description: 12\n").description, "12");
 }
 
@@ -137,10 +135,10 @@ TEST_F(Types, TruthValues) {
 }
 
 TEST_F(Types, Lists) {
-  EXPECT_THAT(
-      error_after_required("", {"model.input_shape=28"}),
-      HasSubstr("model.input_shape: expected a list like [1, 28, 28], each a whole number greater "
-                "than 0, got \"28\""));
+  EXPECT_TRUE(
+      says(error_after_required("", {"model.input_shape=28"}),
+           {"model.input_shape: expected a list like [1, 28, 28], each a whole number greater "
+            "than 0, got \"28\""}));
   EXPECT_EQ(
       error_after_required("", {"model.input_shape=[1, 0]"}),
       "command line: model.input_shape[1]: expected a whole number greater than 0, got \"0\"");
@@ -184,12 +182,12 @@ TEST_F(Types, NamesAreListedAndTheNearestSuggested) {
       error("data:\n  name: cifar\n"),
       StartsWith("run.yaml:2: data.name: expected one of mnist, fashion_mnist, cifar10, "
                  "imagenet, dummy, nbody, arrays, got \"cifar\"; did you mean \"cifar10\"?"));
-  EXPECT_THAT(error_after_required("", {"optimizer.lr_scaling=liner"}),
-              HasSubstr("did you mean \"linear\"?"));
-  EXPECT_THAT(error_after_required("training: {loss: huber}\n"),
-              AllOf(HasSubstr("expected one of cross_entropy, "), HasSubstr("got \"huber\"")));
-  EXPECT_THAT(error_after_required("communication: {backend: gloo}\n"),
-              HasSubstr("one of auto, mpi, solo"));
+  EXPECT_TRUE(
+      says(error_after_required("", {"optimizer.lr_scaling=liner"}), {"did you mean \"linear\"?"}));
+  EXPECT_TRUE(says(error_after_required("training: {loss: huber}\n"),
+                   {"expected one of cross_entropy, ", "got \"huber\""}));
+  EXPECT_TRUE(
+      says(error_after_required("communication: {backend: gloo}\n"), {"one of auto, mpi, solo"}));
 }
 
 TEST_F(Types, UnknownKeysNameTheNearestAndAllKnown) {
@@ -209,8 +207,8 @@ TEST_F(Types, UnknownKeysNameTheNearestAndAllKnown) {
 }
 
 TEST_F(Types, AMisspeltRequiredKeyIsCalledUnknownRatherThanMissing) {
-  EXPECT_THAT(error("data: {nmae: dummy}\n"),
-              HasSubstr("unknown key \"nmae\"; did you mean \"name\"?"));
+  EXPECT_TRUE(
+      says(error("data: {nmae: dummy}\n"), {"unknown key \"nmae\"; did you mean \"name\"?"}));
 }
 
 TEST_F(Types, RequiredKeysAreMissed) {
@@ -227,7 +225,7 @@ TEST_F(Types, RequiredKeysAreMissed) {
 TEST_F(Types, MessagesStayOneReadableLine) {
   const std::string message =
       error_after_required("training: {loss: \"a\\e[31m\\n" + std::string(500, 'x') + "\"}\n");
-  EXPECT_THAT(message, HasSubstr("\"a?[31m?xxx"));
+  EXPECT_TRUE(says(message, {"\"a?[31m?xxx"}));
   EXPECT_LT(message.size(), 300U);
 }
 

@@ -10,13 +10,12 @@
 
 #include "kolo/base/error.h"
 #include "support/errors.h"
+#include "support/says.h"
 
 namespace kolo {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using testing::message_of;
 using Shape = std::vector<std::int64_t>;
 
@@ -237,8 +236,8 @@ TEST_P(LoaderWithWorkers, RethrowsWhatTheDatasetThrowsAndGoesOnAfterIt) {
   loader.start_epoch(0);
   for (int i = 0; i < 5; ++i) EXPECT_TRUE(loader.next());  // what comes before it is delivered
   for (int i = 0; i < 2; ++i) {
-    EXPECT_THAT(message_of<InputError>([&] { (void)loader.next(); }),
-                AllOf(HasSubstr("sample 57 is torn; remove"), HasSubstr("data.bad_samples")));
+    EXPECT_TRUE(says(message_of<InputError>([&] { (void)loader.next(); }),
+                     {"sample 57 is torn; remove", "data.bad_samples"}));
   }
   broken = false;
   loader.start_epoch(1);
@@ -276,8 +275,8 @@ TEST_P(LoaderWithWorkers, SkipsBadSamplesTheSameOnAnyNumberOfRanks) {
   dataset->before = [](std::int64_t) { throw InputError("torn"); };
   Loader loader(dataset, {60, 0, 1}, skipping);
   loader.start_epoch(0);
-  EXPECT_THAT(message_of<InputError>([&] { (void)loader.next(); }),
-              HasSubstr("nor can the 59 samples before it be read"));
+  EXPECT_TRUE(says(message_of<InputError>([&] { (void)loader.next(); }),
+                   {"nor can the 59 samples before it be read"}));
 }
 
 TEST_P(LoaderWithWorkers, IsDestroyedAtAnyMoment) {
@@ -360,15 +359,15 @@ TEST(Loader, RejectsItsArguments) {
   const auto rejection = [&](LoaderOptions options) {
     return message_of<InputError>([&] { Loader(dataset, {10, 0, 1}, options); });
   };
-  EXPECT_THAT(rejection({0}), AllOf(HasSubstr("batch size is 0"), HasSubstr("expected 1")));
-  EXPECT_THAT(rejection({1, -1}), AllOf(HasSubstr("workers is -1"), HasSubstr("expected 0 to")));
-  EXPECT_THAT(rejection({1, 1, 0}), HasSubstr("prefetch is 0"));
-  EXPECT_THAT(message_of<Error>([&] {
-                Loader(dataset, {11, 0, 1}, {});
-              }),
-              AllOf(HasSubstr("10 samples"), HasSubstr("for 11")));
+  EXPECT_TRUE(says(rejection({0}), {"batch size is 0", "expected 1"}));
+  EXPECT_TRUE(says(rejection({1, -1}), {"workers is -1", "expected 0 to"}));
+  EXPECT_TRUE(says(rejection({1, 1, 0}), {"prefetch is 0"}));
+  EXPECT_TRUE(says(message_of<Error>([&] {
+                     Loader(dataset, {11, 0, 1}, {});
+                   }),
+                   {"10 samples", "for 11"}));
   Loader loader(dataset, {10, 0, 1}, {});
-  EXPECT_THAT(message_of<Error>([&] { (void)loader.next(); }), HasSubstr("before start_epoch"));
+  EXPECT_TRUE(says(message_of<Error>([&] { (void)loader.next(); }), {"before start_epoch"}));
 }
 
 }  // namespace

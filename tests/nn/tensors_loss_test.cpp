@@ -7,13 +7,12 @@
 #include "kolo/base/error.h"
 #include "nn/script_files.h"
 #include "support/errors.h"
+#include "support/says.h"
 #include "support/temporary_folder.h"
 
 namespace kolo {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 using testing::message_of;
 using Tensors = std::vector<torch::Tensor>;
 
@@ -36,11 +35,11 @@ TEST(TensorsLoss, OfPairsTakesAsManyTargetsAndNoExtras) {
   const auto message = [&](const Tensors& outputs, const Tensors& targets, const Tensors& extras) {
     return message_of<InputError>([&] { (void)loss(outputs, targets, extras); });
   };
-  EXPECT_THAT(message(one, two, {}),
-              HasSubstr("loss: outputs [4, 2] of Float; targets [4, 2] of Float, [4] of Float; "
-                        "extras nothing; expected a target per output"));
-  EXPECT_THAT(message(one, one, one), HasSubstr("no extras"));
-  EXPECT_THAT(message({}, {}, {}), HasSubstr("outputs nothing"));
+  EXPECT_TRUE(says(message(one, two, {}),
+                   {"loss: outputs [4, 2] of Float; targets [4, 2] of Float, [4] of Float; "
+                    "extras nothing; expected a target per output"}));
+  EXPECT_TRUE(says(message(one, one, one), {"no extras"}));
+  EXPECT_TRUE(says(message({}, {}, {}), {"outputs nothing"}));
 }
 
 class ScriptLoss : public ::testing::Test {
@@ -83,30 +82,32 @@ TEST_F(ScriptLoss, GetsOutputsTargetsAndExtrasInThisOrder) {
 }
 
 TEST_F(ScriptLoss, SaysWhatWasPassedWhenItDoesNotFit) {
-  EXPECT_THAT(message("def forward(self, a, target):\n  return (a - target).mean()\n"),
-              AllOf(HasSubstr("loss.pt: forward takes 2 tensors, but got 4: "),
-                    HasSubstr("[4, 2] of Float, [4] of Float, [4, 2] of Float")));
+  EXPECT_TRUE(says(message("def forward(self, a, target):\n  return (a - target).mean()\n"),
+                   {"loss.pt: forward takes 2 tensors, but got 4: ",
+                    "[4, 2] of Float, [4] of Float, [4, 2] of Float"}));
   const std::string arguments = "def forward(self, a, b, target, weight):\n";
-  EXPECT_THAT(message(arguments + "  return a - target\n"),
-              AllOf(HasSubstr("loss.pt: gives [4, 2] of Float for outputs [4, 2] of Float"),
-                    HasSubstr("expected a floating scalar")));
-  EXPECT_THAT(message(arguments + "  return a.argmax()\n"), HasSubstr("gives [] of Long"));
-  EXPECT_THAT(message(arguments + "  return a.mean(), b.mean()\n"),
-              HasSubstr("gives a (Tensor, Tensor) for"));
-  EXPECT_THAT(message(arguments + "  return (self.scale * weight).mean()\n"),
-              HasSubstr("gives a number without a gradient"));
+  EXPECT_TRUE(says(message(arguments + "  return a - target\n"),
+                   {"loss.pt: gives [4, 2] of Float for outputs [4, 2] of Float",
+                    "expected a floating scalar"}));
+  EXPECT_TRUE(says(message(arguments + "  return a.argmax()\n"), {"gives [] of Long"}));
+  EXPECT_TRUE(
+      says(message(arguments + "  return a.mean(), b.mean()\n"), {"gives a (Tensor, Tensor) for"}));
+  EXPECT_TRUE(says(message(arguments + "  return (self.scale * weight).mean()\n"),
+                   {"gives a number without a gradient"}));
   const auto failing = load(arguments + "  return (a + b).mean()\n");
-  EXPECT_THAT(message_of<Error>([&] { (void)failing(outputs_, targets_, extras_); }),
-              AllOf(HasSubstr("loss.pt: does not work on [4, 2] of Float, [4] of Float, "),
-                    HasSubstr("RuntimeError: ")));
+  EXPECT_TRUE(
+      says(message_of<Error>([&] { (void)failing(outputs_, targets_, extras_); }),
+           {"loss.pt: does not work on [4, 2] of Float, [4] of Float, ", "RuntimeError: "}));
 }
 
 TEST_F(ScriptLoss, RefusesOtherFiles) {
   std::ofstream(folder_ / "text.pt") << "not a loss";
-  EXPECT_THAT(message_of<InputError>([&] { (void)make_torchscript_loss(folder_ / "text.pt"); }),
-              HasSubstr("text.pt is no TorchScript file"));
-  EXPECT_THAT(message_of<InputError>([&] { (void)make_torchscript_loss(folder_ / "missing.pt"); }),
-              HasSubstr("missing.pt"));
+  EXPECT_TRUE(
+      says(message_of<InputError>([&] { (void)make_torchscript_loss(folder_ / "text.pt"); }),
+           {"text.pt is no TorchScript file"}));
+  EXPECT_TRUE(
+      says(message_of<InputError>([&] { (void)make_torchscript_loss(folder_ / "missing.pt"); }),
+           {"missing.pt"}));
 }
 
 }  // namespace

@@ -10,12 +10,12 @@
 #include "kolo/base/file.h"
 #include "kolo/observe/progress.h"
 #include "support/errors.h"
+#include "support/says.h"
 #include "support/temporary_folder.h"
 
 namespace kolo {
 namespace {
 
-using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using testing::message_of;
 using testing::TemporaryFolder;
@@ -77,7 +77,7 @@ TEST(RunLog, AFileThatCannotBeOpenedIsNamed) {
   const auto message = message_of<Error>([&] {
     RunLog log({.console = nullptr, .colour = false, .file = folder.path(), .verbosity = 0});
   });
-  EXPECT_THAT(message, HasSubstr(folder.path().string()));
+  EXPECT_TRUE(says(message, {folder.path().string()}));
 }
 
 TEST(RunLog, GoesThroughAProgressBarAndBack) {
@@ -89,7 +89,7 @@ TEST(RunLog, GoesThroughAProgressBarAndBack) {
     log.route_console_through([&](std::string_view line) { bar.print_above(line); });
     bar.start("epoch 1/1", 4);
     log.warn("careful");
-    EXPECT_THAT(terminal.str(), HasSubstr("\r\x1b[Kwarning: careful\n\repoch 1/1"));
+    EXPECT_TRUE(says(terminal.str(), {"\r\x1b[Kwarning: careful\n\repoch 1/1"}));
     bar.clear();
     log.route_console_through({});
   }

@@ -13,6 +13,7 @@
 #include "kolo/observe/tensorboard.h"
 #include "support/errors.h"
 #include "support/event_encoder.h"
+#include "support/says.h"
 #include "support/temporary_folder.h"
 
 namespace kolo {
@@ -29,9 +30,7 @@ static void PrintTo(const ScalarEvent& event, std::ostream* out) {
 namespace {
 
 namespace events = testing::events;
-using ::testing::AllOf;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::message_of;
 using testing::TemporaryFolder;
@@ -219,8 +218,8 @@ TEST(TensorBoardReader, AFileCutOffAnywhereIsReadUpToThere) {
     SCOPED_TRACE(size);
     const auto path = folder.write(std::to_string(size), std::string_view(bytes).substr(0, size));
     if (size < first) {
-      EXPECT_THAT(message_of<InputError>([&] { (void)read_event_file(path); }),
-                  AllOf(HasSubstr(path.string()), HasSubstr("event")));
+      EXPECT_TRUE(says(message_of<InputError>([&] { (void)read_event_file(path); }),
+                       {path.string(), "event"}));
       continue;
     }
     const EventFile file = read_event_file(path);
@@ -229,8 +228,8 @@ TEST(TensorBoardReader, AFileCutOffAnywhereIsReadUpToThere) {
     if (file.damage.empty()) {
       ++undamaged;
     } else {
-      EXPECT_THAT(file.damage, AllOf(HasSubstr("the file ends within"), HasSubstr(path.string()),
-                                     HasSubstr(std::to_string(file.scalars.size()) + " values")));
+      EXPECT_TRUE(says(file.damage, {"the file ends within", path.string(),
+                                     std::to_string(file.scalars.size()) + " values"}));
     }
   }
   EXPECT_EQ(undamaged, 5);  // where a record ends, nothing is missing
@@ -264,12 +263,12 @@ TEST(TensorBoardReader, DamageSaysWhereItIs) {
   bytes[start.size() + 20] ^= 1;
   const EventFile file = read(bytes);
   EXPECT_THAT(values_of(file.scalars), ElementsAre(1));
-  EXPECT_THAT(file.damage, HasSubstr("checksum is wrong at byte " + std::to_string(start.size()) +
-                                     " of " + std::to_string(bytes.size())));
-  EXPECT_THAT(read(start + std::string(5, '\0')).damage, HasSubstr("ends within"));
-  EXPECT_THAT(read(start + std::string(12, '\0')).damage, HasSubstr("length is wrong"));
+  EXPECT_TRUE(says(file.damage, {"checksum is wrong at byte " + std::to_string(start.size()) +
+                                 " of " + std::to_string(bytes.size())}));
+  EXPECT_TRUE(says(read(start + std::string(5, '\0')).damage, {"ends within"}));
+  EXPECT_TRUE(says(read(start + std::string(12, '\0')).damage, {"length is wrong"}));
   // A record with a right checksum whose message is none.
-  EXPECT_THAT(read(start + events::record("\xff\xff")).damage, HasSubstr("no event"));
+  EXPECT_TRUE(says(read(start + events::record("\xff\xff")).damage, {"no event"}));
 }
 
 // No memory is taken for a length that the file can't hold, however right its checksum is.
@@ -279,7 +278,7 @@ TEST(TensorBoardReader, AnAbsurdLengthIsDamage) {
     const EventFile file = read(events::version() + events::scalar("loss", 1, 1) + head +
                                 events::raw(events::masked_crc32c(head)) + "some bytes");
     EXPECT_THAT(values_of(file.scalars), ElementsAre(1));
-    EXPECT_THAT(file.damage, HasSubstr("bytes"));
+    EXPECT_TRUE(says(file.damage, {"bytes"}));
   }
 }
 
@@ -288,16 +287,16 @@ TEST(TensorBoardReader, WhatIsNoEventFileIsSaid) {
   const auto message = [](const std::filesystem::path& path) {
     return message_of<InputError>([&] { (void)read_event_file(path); });
   };
-  EXPECT_THAT(message(folder.write("empty", "")), HasSubstr("the file is empty"));
-  EXPECT_THAT(message(folder.write("text", "epoch,loss\n1,0.5\n2,0.25\n")),
-              AllOf(HasSubstr("not an event file"), HasSubstr("events.out.tfevents")));
-  EXPECT_THAT(message(folder.write("short", "hi")), HasSubstr("not an event file"));
+  EXPECT_TRUE(says(message(folder.write("empty", "")), {"the file is empty"}));
+  EXPECT_TRUE(says(message(folder.write("text", "epoch,loss\n1,0.5\n2,0.25\n")),
+                   {"not an event file", "events.out.tfevents"}));
+  EXPECT_TRUE(says(message(folder.write("short", "hi")), {"not an event file"}));
   // TFRecords of training samples: field 1 is a message there.
-  EXPECT_THAT(message(folder.write("samples",
-                                   events::record(events::field(1, std::string_view("features"))))),
-              HasSubstr("not an event file"));
-  EXPECT_THAT(message(folder / "missing"), HasSubstr("missing"));
-  EXPECT_THAT(message(folder.path()), HasSubstr("is a folder"));
+  EXPECT_TRUE(says(message(folder.write(
+                       "samples", events::record(events::field(1, std::string_view("features"))))),
+                   {"not an event file"}));
+  EXPECT_TRUE(says(message(folder / "missing"), {"missing"}));
+  EXPECT_TRUE(says(message(folder.path()), {"is a folder"}));
 }
 
 TEST(TensorBoardReader, LargeRecordsBetweenScalars) {

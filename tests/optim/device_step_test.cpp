@@ -16,6 +16,7 @@
 #include "optim/kernels.h"
 #include "support/errors.h"
 #include "support/gpu.h"
+#include "support/says.h"
 
 namespace kolo {
 namespace {
@@ -23,7 +24,6 @@ namespace {
 using testing::as_tensor;
 using testing::Buffers;
 using testing::every_optimizer;
-using ::testing::HasSubstr;
 using testing::message_of;
 using testing::NamedOptimizer;
 using testing::random_buffers;
@@ -192,10 +192,10 @@ TEST_P(DeviceStep, NamesWhatItLacks) {
   const StepConstants constants{};
   std::vector<std::byte> workspace(optimizer.device_workspace_bytes(8));
   auto slice = device.slice(false);
-  EXPECT_THAT(message(slice, {.workspace = workspace}), HasSubstr("without constants"));
+  EXPECT_TRUE(says(message(slice, {.workspace = workspace}), {"without constants"}));
   slice.gradients = slice.gradients.first(7);
-  EXPECT_THAT(message(slice, {.constants = &constants, .workspace = workspace}),
-              HasSubstr("7 gradients for 8 parameters"));
+  EXPECT_TRUE(says(message(slice, {.constants = &constants, .workspace = workspace}),
+                   {"7 gradients for 8 parameters"}));
   EXPECT_TRUE(device.are_same(host));
 }
 
@@ -207,9 +207,9 @@ TEST(DeviceStepWithoutGpu, ALaunchThatIsRefusedNamesTheKernel) {
   const auto adam = make_adam({});
   const StepConstants constants{};
   Buffers<float> buffers(8);
-  EXPECT_THAT(message_of<Error>(
-                  [&] { adam->update_on_device(buffers.whole(), {.constants = &constants}); }),
-              HasSubstr("optim: the CUDA kernel AdamStep<float, false> can't be started: "));
+  EXPECT_TRUE(says(message_of<Error>(
+                       [&] { adam->update_on_device(buffers.whole(), {.constants = &constants}); }),
+                   {"optim: the CUDA kernel AdamStep<float, false> can't be started: "}));
   EXPECT_EQ(buffers.parameters, Buffers<float>(8).parameters);
 }
 

@@ -14,13 +14,13 @@
 #include "optim/every_optimizer.h"
 #include "optim/flat_buffers.h"
 #include "support/errors.h"
+#include "support/says.h"
 
 namespace kolo {
 namespace {
 
 using testing::Buffers;
 using testing::every_optimizer;
-using ::testing::HasSubstr;
 using testing::message_of;
 using testing::random_buffers;
 
@@ -107,8 +107,8 @@ TEST(StepConstants, AreCheckedAsUpdatesAre) {
   const auto message = [](double learning_rate, std::int64_t step) {
     return message_of<Error>([&] { (void)make_lars({})->constants(learning_rate, step, false); });
   };
-  EXPECT_THAT(message(rate, 0), HasSubstr("optimizer lars: step 0, expected a count from 1"));
-  EXPECT_THAT(message(-1, 1), HasSubstr("learning rate -1"));
+  EXPECT_TRUE(says(message(rate, 0), {"optimizer lars: step 0, expected a count from 1"}));
+  EXPECT_TRUE(says(message(-1, 1), {"learning rate -1"}));
 }
 
 // A program's own, which knows nothing of devices.
@@ -123,11 +123,11 @@ class HostOptimizer final : public FlatOptimizer {
 TEST(StepConstants, AnOptimizerWithoutDeviceStepsSaysSo) {
   const HostOptimizer own;
   const std::string expected = "optimizer own: it has no step on CUDA devices";
-  EXPECT_THAT(message_of<Error>([&] { (void)own.constants(rate, 1, false); }), HasSubstr(expected));
-  EXPECT_THAT(message_of<Error>([&] { own.update_on_device(FlatSlice<float>{}, {}); }),
-              HasSubstr(expected));
-  EXPECT_THAT(message_of<Error>([&] { own.update_on_device(FlatSlice<double>{}, {}); }),
-              HasSubstr(expected));
+  EXPECT_TRUE(says(message_of<Error>([&] { (void)own.constants(rate, 1, false); }), {expected}));
+  EXPECT_TRUE(
+      says(message_of<Error>([&] { own.update_on_device(FlatSlice<float>{}, {}); }), {expected}));
+  EXPECT_TRUE(
+      says(message_of<Error>([&] { own.update_on_device(FlatSlice<double>{}, {}); }), {expected}));
 }
 
 TEST(ReductionOrder, AddsEveryTermOnce) {

@@ -1,4 +1,5 @@
 #include "parallel/place_on_devices.h"
+#include "support/says.h"
 
 #include <vector>
 
@@ -7,7 +8,6 @@
 namespace kolo::parallel {
 namespace {
 
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 // Four ranks on two nodes.
@@ -24,8 +24,8 @@ TEST(PlaceOnDevices, ByThePlaceOnTheNode) {
 }
 
 TEST(PlaceOnDevices, RanksOfANodeWithOneDeviceAreNamed) {
-  EXPECT_THAT(describe_shared_device(topology(0), std::vector<std::int64_t>{7, 8, 9, 9}),
-              HasSubstr("ranks 2 and 3 have the same GPU"));
+  EXPECT_TRUE(says(describe_shared_device(topology(0), std::vector<std::int64_t>{7, 8, 9, 9}),
+                   {"ranks 2 and 3 have the same GPU"}));
   // Numbers of other nodes mean nothing, and no device is none.
   EXPECT_THAT(describe_shared_device(topology(0), std::vector<std::int64_t>{7, 8, 7, 8}),
               IsEmpty());
@@ -33,8 +33,8 @@ TEST(PlaceOnDevices, RanksOfANodeWithOneDeviceAreNamed) {
 }
 
 TEST(PlaceOnDevices, ARankWithoutOneIsNamed) {
-  EXPECT_THAT(describe_missing_device(std::vector<std::int64_t>{7, 8, 0, 9}),
-              HasSubstr("rank 2 has no GPU that kolo can use, and rank 0 has one"));
+  EXPECT_TRUE(says(describe_missing_device(std::vector<std::int64_t>{7, 8, 0, 9}),
+                   {"rank 2 has no GPU that kolo can use, and rank 0 has one"}));
   EXPECT_THAT(describe_missing_device(std::vector<std::int64_t>(4, 0)), IsEmpty());
   EXPECT_THAT(describe_missing_device(std::vector<std::int64_t>{7, 8, 7, 8}), IsEmpty());
 }

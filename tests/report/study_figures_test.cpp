@@ -4,6 +4,7 @@
 #include "kolo/report/figure.h"
 #include "kolo/report/results_table.h"
 #include "report/studies.h"
+#include "support/says.h"
 
 namespace kolo::testing {
 namespace {
@@ -13,7 +14,6 @@ using ::testing::Contains;
 using ::testing::DoubleNear;
 using ::testing::Each;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::SizeIs;
@@ -107,10 +107,10 @@ TEST(StudyFigures, ALineThatOthersLieOnIsDrawnWider) {
   ASSERT_THAT(same.series, SizeIs(2));
   EXPECT_EQ(same.series[0].hidden_by, 1);
   EXPECT_EQ(same.series[1].hidden_by, 0) << "it is drawn last";
-  EXPECT_THAT(same.note, HasSubstr("drawn wider"));
+  EXPECT_TRUE(says(same.note, {"drawn wider"}));
   const auto other = figure_named(study, "scaling-accuracy");
   EXPECT_EQ(other.series[0].hidden_by, 0) << "only one point is the same";
-  EXPECT_THAT(other.note, Not(HasSubstr("drawn wider")));
+  EXPECT_FALSE(says(other.note, {"drawn wider"}));
   // From end to end on the ideal, which has points at its ends alone.
   for (auto& point : study.points) point.efficiency = 1;
   EXPECT_EQ(figure_named(study, "scaling-efficiency").series[0].hidden_by, 1);
@@ -157,20 +157,20 @@ TEST(StudyResults, LeaveOutWhatIsTheSameInAllRows) {
 
 TEST(StudyResults, SayHowSamplesAreCutAndWhatThatKeeps) {
   const auto text = to_text(study_results(shared_study()));
-  EXPECT_THAT(text, HasSubstr("All ranks share each sample"));
-  EXPECT_THAT(text, HasSubstr("[2,1,1]"));
-  EXPECT_THAT(text, HasSubstr("108 MiB"));
-  EXPECT_THAT(text, HasSubstr("8.00 MiB"));
-  EXPECT_THAT(text, Not(HasSubstr("batch/rank")));
-  EXPECT_THAT(to_text(study_results(small_study())), Not(HasSubstr("kept")));
+  EXPECT_TRUE(says(text, {"All ranks share each sample"}));
+  EXPECT_TRUE(says(text, {"[2,1,1]"}));
+  EXPECT_TRUE(says(text, {"108 MiB"}));
+  EXPECT_TRUE(says(text, {"8.00 MiB"}));
+  EXPECT_FALSE(says(text, {"batch/rank"}));
+  EXPECT_FALSE(says(to_text(study_results(small_study())), {"kept"}));
 }
 
 TEST(StudyResults, SayWhereRanksShareCores) {
   auto study = small_study();
   study.cores = 2;
-  EXPECT_THAT(study_results(study).note, Not(HasSubstr("share")));
+  EXPECT_FALSE(says(study_results(study).note, {"share"}));
   study.cores = 1;
-  EXPECT_THAT(study_results(study).note, HasSubstr("More than 1 rank share this machine's cores"));
+  EXPECT_TRUE(says(study_results(study).note, {"More than 1 rank share this machine's cores"}));
 }
 
 TEST(ResultsText, LinesUp) {

@@ -5,12 +5,12 @@
 #include "kolo/base/error.h"
 #include "kolo/report/report.h"
 #include "report/records.h"
+#include "support/says.h"
 #include "support/temporary_folder.h"
 
 namespace kolo::testing {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::DoubleNear;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -166,8 +166,8 @@ TEST(SweepReport, APageOfAFolder) {
   const auto report = read_report(paths);
   EXPECT_EQ(report.title, "digits, a sweep");
   EXPECT_THAT(report.trials, SizeIs(3)) << "also what has not begun";
-  EXPECT_THAT(report_page(report_data(report, "now")),
-              AllOf(HasSubstr("A sweep of digits.yaml, 3 trials."), HasSubstr("sweep-key-1")));
+  EXPECT_TRUE(says(report_page(report_data(report, "now")),
+                   {"A sweep of digits.yaml, 3 trials.", "sweep-key-1"}));
   const std::filesystem::path two[] = {folder.path(), folder / "sweep.json"};
   EXPECT_THAT([&] { (void)read_report(two); },
               ThrowsMessage<InputError>(HasSubstr("second sweep")));

@@ -19,14 +19,13 @@
 #include "kolo/observe/history.h"
 #include "kolo/run/run.h"
 #include "support/errors.h"
+#include "support/says.h"
 #include "support/temporary_folder.h"
 
 namespace kolo::testing {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::Each;
-using ::testing::HasSubstr;
 
 namespace fs = std::filesystem;
 
@@ -132,7 +131,7 @@ TEST_F(FolderSurvey, WhatOneRankFindsWrongIsSaidOnce) {
   const auto statuses = train(places());
   const auto said = ::testing::internal::GetCapturedStderr();
   EXPECT_THAT(statuses, Each(exit_wrong_input));
-  EXPECT_THAT(said, AllOf(HasSubstr("data.train_dir"), HasSubstr("the class b has no images")));
+  EXPECT_TRUE(says(said, {"data.train_dir", "the class b has no images"}));
   EXPECT_EQ(said.find("no images"), said.rfind("no images")) << said;
   EXPECT_FALSE(fs::exists(folder_ / "run"));
 }
@@ -144,8 +143,8 @@ TEST_F(FolderSurvey, ARankThatReadsAnotherPlaceLooksThere) {
   fs::remove(folder_ / "copy" / "train" / "b" / "3.png");
   ::testing::internal::CaptureStderr();
   EXPECT_THAT(train(places(), places("copy")), Each(exit_wrong_input));
-  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              HasSubstr("the number of training samples is 12 for"));
+  EXPECT_TRUE(
+      says(::testing::internal::GetCapturedStderr(), {"the number of training samples is 12 for"}));
 }
 
 TEST_F(FolderSurvey, ARankWithoutTheFolderSaysSo) {
@@ -159,11 +158,11 @@ TEST_F(FolderSurvey, ARankWithoutTheFolderSaysSo) {
   const auto survey = std::make_shared<const std::string>(survey_datasets(config));
   EXPECT_EQ(make_datasets(config, {.survey = survey}).training->size(), 12);
   fs::rename(folder_ / "valid", folder_ / "elsewhere");
-  EXPECT_THAT(message_of<InputError>([&] { (void)make_datasets(config, {.survey = survey}); }),
-              AllOf(HasSubstr("data.valid_dir"), HasSubstr("is no folder here")));
+  EXPECT_TRUE(says(message_of<InputError>([&] { (void)make_datasets(config, {.survey = survey}); }),
+                   {"data.valid_dir", "is no folder here"}));
   const auto cut = std::make_shared<const std::string>(survey->substr(0, survey->size() - 1));
-  EXPECT_THAT(message_of<Error>([&] { (void)make_datasets(config, {.survey = cut}); }),
-              HasSubstr("is no survey"));
+  EXPECT_TRUE(says(message_of<Error>([&] { (void)make_datasets(config, {.survey = cut}); }),
+                   {"is no survey"}));
 }
 
 }  // namespace

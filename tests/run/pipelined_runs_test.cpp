@@ -6,13 +6,10 @@
 #include "run/field_runs.h"
 #include "run/prepared_run.h"
 #include "support/errors.h"
+#include "support/says.h"
 
 namespace kolo::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 class PipelinedRuns : public FieldRuns {
  protected:
@@ -65,8 +62,7 @@ TEST_F(PipelinedRuns, TrainAsOnOneRank) {
   for (const auto& [ranks, settings] : cases) {
     SCOPED_TRACE(std::to_string(ranks) + " ranks, " + ::testing::PrintToString(settings));
     const auto said = train("pipelined", ranks, settings);
-    EXPECT_THAT(said, AllOf(HasSubstr("pipeline of "), HasSubstr("rank 0: "),
-                            HasSubstr(" per micro-batch to the next)")));
+    EXPECT_TRUE(says(said, {"pipeline of ", "rank 0: ", " per micro-batch to the next)"}));
     expect_same_losses("pipelined", "whole");
     expect_same_checkpoint("pipelined", "whole");
   }
@@ -109,8 +105,8 @@ TEST_F(PipelinedRuns, StoppedOnesGoOnToTheSameBits) {
 TEST_F(PipelinedRuns, RecomputingChangesNoBit) {
   const Settings settings{"training.n_epochs=1"};
   train("whole", 1, settings);
-  EXPECT_THAT(train("recomputed", 1, joined(settings, {"parallel.recompute=true"})),
-              HasSubstr("computed again in backward"));
+  EXPECT_TRUE(says(train("recomputed", 1, joined(settings, {"parallel.recompute=true"})),
+                   {"computed again in backward"}));
   expect_same_checkpoint("recomputed", "whole", true);
   const auto shared = joined(settings, {"parallel.spatial=[2,1,1]"});
   train("shared", 2, shared);
@@ -119,8 +115,8 @@ TEST_F(PipelinedRuns, RecomputingChangesNoBit) {
 }
 
 TEST_F(PipelinedRuns, LeaveOutABatchThatIsNotFull) {
-  EXPECT_THAT(train("run", 2, {"parallel.pipeline=2", "data.n_train=7"}),
-              HasSubstr("each epoch leaves out 3 of 7 samples"));
+  EXPECT_TRUE(says(train("run", 2, {"parallel.pipeline=2", "data.n_train=7"}),
+                   {"each epoch leaves out 3 of 7 samples"}));
   EXPECT_EQ(newest("run").state.at("step"), 2);
 }
 
@@ -133,18 +129,18 @@ TEST_F(PipelinedRuns, ThatCanNotBeAreRefused) {
     });
   };
   const Settings pipeline{"parallel.pipeline=2"};
-  EXPECT_THAT(message(1, pipeline), HasSubstr("start 2 ranks"));
-  EXPECT_THAT(message(64, {"parallel.pipeline=64"}),
-              AllOf(HasSubstr("64 ranks, but the model field_net has "),
-                    HasSubstr(" stages, of which each rank has one or more: ")));
-  EXPECT_THAT(message(2, joined(pipeline, {"parallel.microbatches=3"})),
-              HasSubstr("parallel.microbatches: 3, but a replica's batch of 4 samples can't be cut "
-                        "in so many of equal size; it can in 1, 2, 4"));
-  EXPECT_THAT(message(1, {"parallel.microbatches=2"}), HasSubstr("without a pipeline"));
-  EXPECT_THAT(message(2, joined(pipeline, {"device.graphs=true"})),
-              HasSubstr("device.graphs: true can't be had with parallel.pipeline"));
-  EXPECT_THAT(message(2, joined(pipeline, {"data.n_train=3"})),
-              HasSubstr("with whole batches of 4 (parallel.pipeline)"));
+  EXPECT_TRUE(says(message(1, pipeline), {"start 2 ranks"}));
+  EXPECT_TRUE(says(
+      message(64, {"parallel.pipeline=64"}),
+      {"64 ranks, but the model field_net has ", " stages, of which each rank has one or more: "}));
+  EXPECT_TRUE(says(message(2, joined(pipeline, {"parallel.microbatches=3"})),
+                   {"parallel.microbatches: 3, but a replica's batch of 4 samples can't be cut "
+                    "in so many of equal size; it can in 1, 2, 4"}));
+  EXPECT_TRUE(says(message(1, {"parallel.microbatches=2"}), {"without a pipeline"}));
+  EXPECT_TRUE(says(message(2, joined(pipeline, {"device.graphs=true"})),
+                   {"device.graphs: true can't be had with parallel.pipeline"}));
+  EXPECT_TRUE(says(message(2, joined(pipeline, {"data.n_train=3"})),
+                   {"with whole batches of 4 (parallel.pipeline)"}));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "refused"));
 }
 

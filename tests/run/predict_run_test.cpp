@@ -18,14 +18,13 @@
 #include "kolo/train/trainer.h"
 #include "run/box_prediction.h"
 #include "support/errors.h"
+#include "support/says.h"
 #include "support/temporary_folder.h"
 
 namespace kolo::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 // Each cell sees the whole sample's mean.
 class MeanNetwork final : public Network {
@@ -253,7 +252,7 @@ TEST_F(PredictRun, TakesTheBoxWholeWhereHowFarANetworkSeesIsNotKnown) {
   EXPECT_LT(largest_difference(read_output(output()), expected), 1e-5);
   PredictionRequest tiled;
   tiled.tile = 5;
-  EXPECT_THAT(refusal(tiled), HasSubstr("mean doesn't tell how far its outputs see"));
+  EXPECT_TRUE(says(refusal(tiled), {"mean doesn't tell how far its outputs see"}));
 }
 
 TEST_F(PredictRun, IsForModelsOfFields) {
@@ -269,7 +268,7 @@ TEST_F(PredictRun, IsForModelsOfFields) {
   const ConfigSource source{config, {}, {}, {}, run()};
   ASSERT_EQ(kolo::run(source, parts(), options), 0);
   write_box_hdf5(random_box(16), folder_ / "box.h5");
-  EXPECT_THAT(refusal({}), HasSubstr("mnist_net tells classes apart"));
+  EXPECT_TRUE(says(refusal({}), {"mnist_net tells classes apart"}));
 }
 
 // Of 128^3 cells, of which a rank can have some.
@@ -295,8 +294,8 @@ TEST(PlanTiles, GoesByTheMemoryThereIs) {
     for (const auto& tile : tiles)
       EXPECT_LT(static_cast<double>(tile.cells()), 2 * cells_of(80) / ranks);
   }
-  EXPECT_THAT(message_of<Error>([&] { (void)tiles_with_room_for(10, 1); }),
-              AllOf(HasSubstr("the smallest tiles read 40^3 cells"), HasSubstr("--tile 8")));
+  EXPECT_TRUE(says(message_of<Error>([&] { (void)tiles_with_room_for(10, 1); }),
+                   {"the smallest tiles read 40^3 cells", "--tile 8"}));
 }
 
 TEST_F(PredictRun, RefusesWhatItCantDoAndWritesNothing) {
@@ -305,27 +304,26 @@ TEST_F(PredictRun, RefusesWhatItCantDoAndWritesNothing) {
   write_box_hdf5(random_box(20), folder_ / "odd.h5");
   PredictionRequest request;
   request.input = folder_ / "odd.h5";
-  EXPECT_THAT(refusal(request),
-              AllOf(HasSubstr("20^3"), HasSubstr("multiples of 8"), HasSubstr("16 or 24")));
+  EXPECT_TRUE(says(refusal(request), {"20^3", "multiples of 8", "16 or 24"}));
   request = {.tile = 12};
-  EXPECT_THAT(refusal(request), AllOf(HasSubstr("--tile 12"), HasSubstr("use 8 or 16")));
+  EXPECT_TRUE(says(refusal(request), {"--tile 12", "use 8 or 16"}));
   request = {.input = folder_ / "none.h5"};
-  EXPECT_THAT(refusal(request), HasSubstr("there is neither"));
+  EXPECT_TRUE(says(refusal(request), {"there is neither"}));
   request = {.run = folder_.path()};
-  EXPECT_THAT(refusal(request), HasSubstr("predict: " + folder_.path().string()));
+  EXPECT_TRUE(says(refusal(request), {"predict: " + folder_.path().string()}));
   request = {.checkpoint = "7"};
-  EXPECT_THAT(refusal(request), HasSubstr("no checkpoint of step 7"));
+  EXPECT_TRUE(says(refusal(request), {"no checkpoint of step 7"}));
   request = {.output = folder_ / "gas.txt"};
-  EXPECT_THAT(refusal(request), HasSubstr("ends in .h5"));
+  EXPECT_TRUE(says(refusal(request), {"ends in .h5"}));
   request = {.output = folder_ / "none" / "gas.h5"};
-  EXPECT_THAT(refusal(request), HasSubstr("there is no folder"));
+  EXPECT_TRUE(says(refusal(request), {"there is no folder"}));
   request = {.output = folder_ / "odd.h5"};
-  EXPECT_THAT(refusal(request), HasSubstr("--force"));
+  EXPECT_TRUE(says(refusal(request), {"--force"}));
   request = {.output = folder_ / "box.h5", .replaces = true};
-  EXPECT_THAT(refusal(request), HasSubstr("what is read"));
+  EXPECT_TRUE(says(refusal(request), {"what is read"}));
   fs::create_directory(folder_ / "folder.h5");
   request = {.output = folder_ / "folder.h5", .replaces = true};
-  EXPECT_THAT(refusal(request), HasSubstr("it is a folder"));
+  EXPECT_TRUE(says(refusal(request), {"it is a folder"}));
   EXPECT_FALSE(fs::exists(output()));
 }
 
@@ -361,13 +359,13 @@ TEST_F(PredictRun, LeavesNothingAfterAFailure) {
   options.console = &console_;
   options.communicator = Communicator::solo();
   const PredictionRequest request{.run = run(), .input = folder_ / "box.h5", .output = output()};
-  EXPECT_THAT(message_of<Error>([&] {
-                (void)predict_run(
-                    request, [](const RunPrediction&) { ADD_FAILURE(); }, failing, options);
-              }),
-              HasSubstr("makes [1, 5, 7, 8, 8] of a tile, expected [1, 5, 8, 8, 8]"));
+  EXPECT_TRUE(says(message_of<Error>([&] {
+                     (void)predict_run(
+                         request, [](const RunPrediction&) { ADD_FAILURE(); }, failing, options);
+                   }),
+                   {"makes [1, 5, 7, 8, 8] of a tile, expected [1, 5, 8, 8, 8]"}));
   for (const auto& entry : fs::directory_iterator(folder_.path()))
-    EXPECT_THAT(entry.path().filename().string(), ::testing::Not(HasSubstr("gas")));
+    EXPECT_FALSE(says(entry.path().filename().string(), {"gas"}));
 }
 
 }  // namespace

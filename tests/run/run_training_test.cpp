@@ -9,13 +9,11 @@
 #include "kolo/base/error.h"
 #include "run/prepared_run.h"
 #include "support/errors.h"
+#include "support/says.h"
 #include "support/temporary_folder.h"
 
 namespace kolo::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 TEST(SyncBatchNormOfTheTrainer, IsRefusedWhereAModuleKeepsTheTypeOfItsBatchNorm) {
   struct Held final : torch::nn::Module {
@@ -26,9 +24,9 @@ TEST(SyncBatchNormOfTheTrainer, IsRefusedWhereAModuleKeepsTheTypeOfItsBatchNorm)
   config.name = "held";
   EXPECT_NO_THROW(require_batch_norms_to_synchronize(config, held));
   config.sync_batch_norm = true;
-  EXPECT_THAT(message_of<InputError>([&] { require_batch_norms_to_synchronize(config, held); }),
-              AllOf(HasSubstr("model.sync_batch_norm: norm (BatchNorm2d) in model held"),
-                    HasSubstr("Sequential")));
+  EXPECT_TRUE(
+      says(message_of<InputError>([&] { require_batch_norms_to_synchronize(config, held); }),
+           {"model.sync_batch_norm: norm (BatchNorm2d) in model held", "Sequential"}));
   torch::nn::Sequential parts(torch::nn::BatchNorm2d(2));
   EXPECT_NO_THROW(require_batch_norms_to_synchronize(config, *parts));
 }
@@ -47,10 +45,9 @@ TEST(ValidationViewsOfTheTrainer, AreOfImages) {
   const auto refused = [&](const std::string& shape) {
     return message_of<InputError>([&] { prepare(shape); });
   };
-  EXPECT_THAT(refused("[64]"),
-              AllOf(HasSubstr("views.yaml:2: training.validation_views: moved is for images"),
-                    HasSubstr("[64]")));
-  EXPECT_THAT(refused("[3, 1, 8]"), HasSubstr("[3, 1, 8]"));
+  EXPECT_TRUE(says(refused("[64]"),
+                   {"views.yaml:2: training.validation_views: moved is for images", "[64]"}));
+  EXPECT_TRUE(says(refused("[3, 1, 8]"), {"[3, 1, 8]"}));
   EXPECT_NO_THROW(prepare("[3, 8, 8]"));
 }
 
@@ -68,15 +65,14 @@ TEST(BatchNormsOfTheTrainer, NeedMoreThanOneValueInEveryPass) {
   const auto refused = [&](int ranks, const std::vector<std::string>& settings) {
     return message_of<InputError>([&] { prepare(ranks, settings); });
   };
-  EXPECT_THAT(
-      refused(1, {}),
-      AllOf(HasSubstr("norms.yaml:4: training.batch_size: 33 samples per rank in batches of "
-                      "32 leave a pass of 1 sample"),
-            HasSubstr("the batch norm stage4."), HasSubstr("training.drop_last=true")));
-  EXPECT_THAT(refused(2, {"data.n_train=34", "training.batch_size=16"}),
-              HasSubstr("17 samples per rank in batches of 16"));
-  EXPECT_THAT(refused(1, {"training.accumulation=32", "training.drop_last=true"}),
-              HasSubstr("a batch of 32 in 32 passes gives the batch norm stage4."));
+  EXPECT_TRUE(
+      says(refused(1, {}), {"norms.yaml:4: training.batch_size: 33 samples per rank in batches of "
+                            "32 leave a pass of 1 sample",
+                            "the batch norm stage4.", "training.drop_last=true"}));
+  EXPECT_TRUE(says(refused(2, {"data.n_train=34", "training.batch_size=16"}),
+                   {"17 samples per rank in batches of 16"}));
+  EXPECT_TRUE(says(refused(1, {"training.accumulation=32", "training.drop_last=true"}),
+                   {"a batch of 32 in 32 passes gives the batch norm stage4."}));
   EXPECT_NO_THROW(prepare(1, {"training.drop_last=true"}));
   EXPECT_NO_THROW(prepare(1, {"training.batch_size=31"}));
   EXPECT_NO_THROW(

@@ -17,12 +17,12 @@
 #include "kolo/observe/history.h"
 #include "kolo/run/run.h"
 #include "support/process.h"
+#include "support/says.h"
 #include "support/temporary_folder.h"
 
 namespace kolo::testing {
 namespace {
 
-using ::testing::HasSubstr;
 using Send = std::function<void()>;
 
 // Sends a request when the run comes to a phase, by its name.
@@ -155,7 +155,7 @@ TEST_F(StopPhases, ASignalIsAnsweredInEach) {
     constexpr std::array signals{SIGTERM, SIGINT, SIGUSR1};
     RequestIn request(phases[i], [&] { std::raise(signals.at(i % 3)); });
     EXPECT_EQ(run(output, 1, {}, &request), exit_stopped);
-    EXPECT_THAT(console_.str(), HasSubstr("stopped by "));
+    EXPECT_TRUE(says(console_.str(), {"stopped by "}));
     expect_saved(request, output, 1, "whole");
     console_.str("");
   }
@@ -207,7 +207,7 @@ TEST_F(StopPhases, WhilePreparingTheProcessEndsAtOnce) {
       run_in_fork([&] { return run_main([&] { return kolo::run(source("run"), parts, {}); }); });
   EXPECT_FALSE(result.timed_out);
   EXPECT_EQ(result.exit_code, exit_stopped);
-  EXPECT_THAT(result.errors, HasSubstr("kolo: stopped by SIGTERM before the training began"));
+  EXPECT_TRUE(says(result.errors, {"kolo: stopped by SIGTERM before the training began"}));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "run"));
 }
 

@@ -7,12 +7,12 @@
 #include "settings/tree_writer.h"
 #include "settings/yaml/yaml.h"
 #include "support/errors.h"
+#include "support/says.h"
 
 namespace kolo {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using testing::message_of;
 
 enum class Dance { waltz, kolo, polka };
@@ -72,9 +72,9 @@ TEST(Section, UnknownNamesListTheAccepted) {
       error("{first: walz, guests: 1}"),
       "here: first: expected one of waltz, kolo, round_dance, off, got \"walz\"; did you mean "
       "\"waltz\"?");
-  EXPECT_THAT(error("{others: [kolo, 3], guests: 1}"), HasSubstr("here: others[1]: expected one"));
-  EXPECT_THAT(error("{others: kolo, guests: 1}"),
-              HasSubstr("others: expected a list of waltz, kolo, round_dance, off, got \"kolo\""));
+  EXPECT_TRUE(says(error("{others: [kolo, 3], guests: 1}"), {"here: others[1]: expected one"}));
+  EXPECT_TRUE(says(error("{others: kolo, guests: 1}"),
+                   {"others: expected a list of waltz, kolo, round_dance, off, got \"kolo\""}));
 }
 
 TEST(Section, WhatIsWrittenIsReadBack) {
@@ -96,12 +96,12 @@ TEST(Section, OverridesAreOfTheCommandLineOrOfAnOption) {
   EXPECT_EQ(
       message_of<InputError>([&] { SectionReader::read_section(root, "", evening, settings); }),
       "--guests: guests: expected a whole number greater than 0, got \"0\"");
-  EXPECT_THAT(message_of<InputError>([&] { apply_override(root, "gests", settings); }),
-              HasSubstr("did you mean guests=VALUE?"));
-  EXPECT_THAT(message_of<InputError>([&] { apply_override(root, "guests=", settings); }),
-              HasSubstr("leave it out to keep"));
-  EXPECT_THAT(message_of<InputError>([&] { apply_override(root, "last=", settings); }),
-              HasSubstr("write last=null for the default"));
+  EXPECT_TRUE(says(message_of<InputError>([&] { apply_override(root, "gests", settings); }),
+                   {"did you mean guests=VALUE?"}));
+  EXPECT_TRUE(says(message_of<InputError>([&] { apply_override(root, "guests=", settings); }),
+                   {"leave it out to keep"}));
+  EXPECT_TRUE(says(message_of<InputError>([&] { apply_override(root, "last=", settings); }),
+                   {"write last=null for the default"}));
 }
 
 }  // namespace

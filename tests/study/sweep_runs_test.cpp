@@ -13,6 +13,7 @@
 #include "kolo/base/file.h"
 #include "kolo/base/machine.h"
 #include "kolo/study/sweep.h"
+#include "support/says.h"
 #include "support/temporary_folder.h"
 
 namespace kolo::testing {
@@ -135,10 +136,10 @@ TEST_F(SweepRuns, SideBySideEachOnProcessorsOfItsOwn) {
   EXPECT_EQ(counts.size(), 6U);
   EXPECT_LE(*std::ranges::max_element(counts), "2") << "and not more at once";
   EXPECT_THAT(said, SizeIs(7));
-  EXPECT_THAT(said.back(), HasSubstr("6 of 6 over, best trial 6 with 60.00 %"));
+  EXPECT_TRUE(says(said.back(), {"6 of 6 over, best trial 6 with 60.00 %"}));
   const auto text = read_text_file(folder_ / "sweep/report.html");
-  EXPECT_THAT(text, AllOf(HasSubstr("optimizer.lr"), HasSubstr("trial 6: lr 0.6")));
-  EXPECT_THAT(read_text_file(folder_ / "sweep/sweep.csv"), HasSubstr("\n2,0.2,0.2,1,0.2,9,"));
+  EXPECT_TRUE(says(text, {"optimizer.lr", "trial 6: lr 0.6"}));
+  EXPECT_TRUE(says(read_text_file(folder_ / "sweep/sweep.csv"), {"\n2,0.2,0.2,1,0.2,9,"}));
   if (allowed_cores().size() < 2)
     GTEST_SKIP() << "one processor: trials have no places of their own";
   std::set<std::string> cpus;
@@ -182,7 +183,7 @@ TEST_F(SweepRuns, StoppedTheSameCommandGoesOn) {
 TEST_F(SweepRuns, WhatATrialHasWrittenMayBeDamaged) {
   const auto sweep = run_sweep(request({"description=good,good2"})).sweep;  // without a rate
   EXPECT_THAT(states_of(sweep), Each(TrialState::failed));
-  EXPECT_THAT(sweep.trials[0].problem, HasSubstr("history.json:1"));
+  EXPECT_TRUE(says(sweep.trials[0].problem, {"history.json:1"}));
 }
 
 TEST_F(SweepRuns, MoreValuesAreAddedOtherSweepsAreRefused) {
@@ -241,7 +242,7 @@ TEST_F(SweepRuns, HalvingTrainsTheBestOnly) {
   EXPECT_EQ(sweep.trials[0].epochs, 1);
   (void)run_sweep(wanted);
   EXPECT_EQ(lines_of("STARTS").size(), 13U);
-  EXPECT_THAT(read_text_file(folder_ / "sweep/report.html"), HasSubstr("The rungs"));
+  EXPECT_TRUE(says(read_text_file(folder_ / "sweep/report.html"), {"The rungs"}));
 }
 
 // As training.early_stopping_patience may end it.

@@ -1,6 +1,6 @@
 #include "support/says.h"
 
-namespace kolo::testing {
+namespace kolo {
 
 ::testing::AssertionResult says(std::string_view text,
                                 std::initializer_list<std::string_view> parts) {
@@ -11,4 +11,4 @@ namespace kolo::testing {
   return ::testing::AssertionSuccess() << "all is in \"" << text << "\"";
 }
 
-}  // namespace kolo::testing
+}  // namespace kolo

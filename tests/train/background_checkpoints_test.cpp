@@ -11,13 +11,13 @@
 #include "kolo/train/checkpoint_observer.h"
 #include "kolo/train/trainer_snapshots.h"
 #include "support/errors.h"
+#include "support/says.h"
 #include "support/temporary_folder.h"
 #include "train/training_fixture.h"
 
 namespace kolo {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::message_of;
 using testing::SmallTraining;
 using testing::TemporaryFolder;
@@ -98,7 +98,7 @@ TEST(BackgroundCheckpoints, WithoutMemoryForACopyTrainingWaitsAndSaysSoOnce) {
                              [&](const std::string& warning) { warnings.push_back(warning); });
   for (int i = 0; i < 2; ++i) EXPECT_FALSE(snapshots.take().is_copy);
   ASSERT_EQ(warnings.size(), 1U);
-  EXPECT_THAT(warnings.front(), HasSubstr("not enough memory left for a copy"));
+  EXPECT_TRUE(says(warnings.front(), {"not enough memory left for a copy"}));
 }
 
 TEST(BackgroundCheckpoints, WhatIsNotFiniteIsNotSaved) {
@@ -107,8 +107,8 @@ TEST(BackgroundCheckpoints, WhatIsNotFiniteIsNotSaved) {
   TrainerSnapshots snapshots(training.trainer(), {});
   const torch::NoGradGuard no_gradient;
   training.network().parameters().back().view(-1)[0] = std::nanf("");
-  EXPECT_THAT(message_of<Error>([&] { (void)snapshots.take(); }),
-              HasSubstr("is not finite after step 0"));
+  EXPECT_TRUE(
+      says(message_of<Error>([&] { (void)snapshots.take(); }), {"is not finite after step 0"}));
 }
 
 TEST(BackgroundCheckpoints, AnErrorOfTheWritingEndsTheTraining) {
@@ -121,8 +121,8 @@ TEST(BackgroundCheckpoints, AnErrorOfTheWritingEndsTheTraining) {
   CheckpointObserver observer(
       store, {}, [&] { return snapshots.take(); }, [&](const auto&) { ++saved; });
   training.trainer().add_observer(observer);
-  EXPECT_THAT(message_of<Error>([&] { (void)training.trainer().run(); }),
-              HasSubstr("cannot make the folder"));
+  EXPECT_TRUE(
+      says(message_of<Error>([&] { (void)training.trainer().run(); }), {"cannot make the folder"}));
   EXPECT_EQ(saved, 0);
 }
 

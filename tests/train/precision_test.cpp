@@ -8,6 +8,7 @@
 #include "kolo/train/objective.h"
 #include "kolo/train/recorders.h"
 #include "support/errors.h"
+#include "support/says.h"
 #include "train/field_training.h"
 #include "train/training_fixture.h"
 
@@ -16,7 +17,6 @@ namespace {
 
 using testing::FieldSetup;
 using testing::FieldTraining;
-using ::testing::HasSubstr;
 using testing::message_of;
 using testing::Recorder;
 
@@ -52,8 +52,8 @@ TEST(Autocast, GuardsNestAndLeaveThingsAsTheyWere) {
 
 TEST(Precisions, HaveNames) {
   EXPECT_EQ(precision_named("fp16"), Precision::fp16);
-  EXPECT_THAT(message_of<InputError>([] { (void)precision_named("half"); }),
-              HasSubstr("expected one of fp32, bf16, fp16"));
+  EXPECT_TRUE(says(message_of<InputError>([] { (void)precision_named("half"); }),
+                   {"expected one of fp32, bf16, fp16"}));
 }
 
 TEST(Precisions, ThatDontWorkHereAreInputErrors) {
@@ -62,7 +62,7 @@ TEST(Precisions, ThatDontWorkHereAreInputErrors) {
   try {
     require_precision(Precision::fp16);
   } catch (const InputError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("use training.precision=bf16"));
+    EXPECT_TRUE(says(error.what(), {"use training.precision=bf16"}));
   }
 }
 
@@ -233,8 +233,7 @@ TEST(LossScale, IsSaidInTheLog) {
     training.trainer().add_observer(reporter);
     (void)training.trainer().run();
   }
-  EXPECT_THAT(console.str(),
-              HasSubstr("1 step of this epoch left out (1 so far), loss scale 32768"));
+  EXPECT_TRUE(says(console.str(), {"1 step of this epoch left out (1 so far), loss scale 32768"}));
 }
 
 }  // namespace

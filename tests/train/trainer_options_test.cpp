@@ -8,14 +8,13 @@
 #include "kolo/comm/threads.h"
 #include "kolo/train/checkpoint_observer.h"
 #include "support/errors.h"
+#include "support/says.h"
 #include "support/temporary_folder.h"
 #include "train/training_fixture.h"
 
 namespace kolo {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 using testing::message_of;
 using testing::Recorder;
 using testing::SmallTraining;
@@ -247,8 +246,8 @@ TEST(TrainerOptions, ReplicasAreCompared) {
     SmallTraining training(communicator, setup);
     Tamperer tamperer(training.network(), 4);
     if (communicator.rank() == 1) training.trainer().add_observer(tamperer);
-    EXPECT_THAT(message_of<Error>([&] { (void)training.trainer().run(); }),
-                AllOf(HasSubstr("step 6"), HasSubstr("conv1.weight")));
+    EXPECT_TRUE(says(message_of<Error>([&] { (void)training.trainer().run(); }),
+                     {"step 6", "conv1.weight"}));
   });
 }
 
@@ -313,8 +312,8 @@ class BadStep {
 TEST(NonFinite, StopsAllRanksWithTheStepNamed) {
   run_as_threads(2, [](const Communicator& communicator) {
     BadStep job(communicator, {.epochs = 1}, 1);
-    EXPECT_THAT(message_of<Error>([&] { (void)job.trainer().run(); }),
-                AllOf(HasSubstr("the loss of step 3 is nan"), HasSubstr("non_finite=skip")));
+    EXPECT_TRUE(says(message_of<Error>([&] { (void)job.trainer().run(); }),
+                     {"the loss of step 3 is nan", "non_finite=skip"}));
   });
 }
 
@@ -403,8 +402,8 @@ TEST(NonFinite, IgnoreGoesOnUntilTheEpochHasSpoiltTheNetwork) {
   EXPECT_EQ(passing.trainer().run(), TrainOutcome::finished);
   EXPECT_TRUE(passing.is_finite());
   BadStep spoilt(Communicator::solo(), setup, 0);
-  EXPECT_THAT(message_of<Error>([&] { (void)spoilt.trainer().run(); }),
-              HasSubstr("parameters are not finite after step 13, the last of epoch 1"));
+  EXPECT_TRUE(says(message_of<Error>([&] { (void)spoilt.trainer().run(); }),
+                   {"parameters are not finite after step 13, the last of epoch 1"}));
 }
 
 // Multiplies all parameters after a step, as the step itself may have done.
@@ -435,9 +434,8 @@ TEST(NonFinite, ANetworkSpoiltByTheLastStepOfAnEpochEndsAllRanksAndIsNotSaved) {
       CheckpointObserver checkpoints(store, {}, [&] { return training.trainer().checkpoint(); });
       training.trainer().add_observer(spoiler);
       if (communicator.rank() == 0) training.trainer().add_observer(checkpoints);
-      EXPECT_THAT(message_of<Error>([&] { (void)training.trainer().run(); }),
-                  AllOf(HasSubstr("not finite after step " + std::to_string(last)),
-                        HasSubstr("--resume best")));
+      EXPECT_TRUE(says(message_of<Error>([&] { (void)training.trainer().run(); }),
+                       {"not finite after step " + std::to_string(last), "--resume best"}));
       if (communicator.rank() != 0) return;
       const auto newest = store.load_newest([](const auto&) {});
       EXPECT_EQ(newest ? newest->step : 0, last - 7);
@@ -462,8 +460,8 @@ TEST(NonFinite, WeightsThatAreTooLargeToValidateAreNeitherSavedNorTheBest) {
         return;
       }
       const auto message = message_of<Error>([&] { (void)training.trainer().run(); });
-      EXPECT_THAT(message, HasSubstr("the validation loss is nan after step 14, the last of epoch "
-                                     "2. The network is not saved"));
+      EXPECT_TRUE(says(message, {"the validation loss is nan after step 14, the last of epoch "
+                                 "2. The network is not saved"}));
       EXPECT_EQ(message.find("non_finite=skip") == std::string::npos, policy == skip);
       EXPECT_EQ(recorder.epochs.size(), 1U) << "no observer was told";
     });
@@ -476,8 +474,8 @@ TEST(NonFinite, ACheckpointThatNothingCouldGoOnFromIsNotMade) {
   const auto good = training.trainer().checkpoint();
   const torch::NoGradGuard no_gradient;
   good.optimizer.front().tensor.mul_(std::numeric_limits<double>::infinity());  // the trainer's own
-  EXPECT_THAT(message_of<Error>([&] { (void)training.trainer().checkpoint(); }),
-              AllOf(HasSubstr("the optimizer's"), HasSubstr("It is not saved")));
+  EXPECT_TRUE(says(message_of<Error>([&] { (void)training.trainer().checkpoint(); }),
+                   {"the optimizer's", "It is not saved"}));
 }
 
 }  // namespace

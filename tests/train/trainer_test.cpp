@@ -7,12 +7,12 @@
 #include "kolo/base/error.h"
 #include "kolo/comm/threads.h"
 #include "support/errors.h"
+#include "support/says.h"
 #include "train/training_fixture.h"
 
 namespace kolo {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::message_of;
 using testing::Recorder;
 using testing::SmallTraining;
@@ -297,13 +297,13 @@ TEST(Trainer, RefusesACheckpointOfAnotherModelOrOptimizer) {
   SmallTraining training(Communicator::solo(), {});
   const Checkpoint checkpoint = training.trainer().checkpoint();
   const auto wider = make_network("mnist_net", {.input_shape = {1, 16, 16}, .classes = 7});
-  EXPECT_THAT(message_of<InputError>(
-                  [&] { require_matching_checkpoint(checkpoint, *wider, *make_sgd({})); }),
-              HasSubstr("its fc2.weight is [4, 50], the configuration's is [7, 50]"));
+  EXPECT_TRUE(says(message_of<InputError>(
+                       [&] { require_matching_checkpoint(checkpoint, *wider, *make_sgd({})); }),
+                   {"its fc2.weight is [4, 50], the configuration's is [7, 50]"}));
   const auto same = make_network("mnist_net", {.input_shape = {1, 16, 16}, .classes = 4});
-  EXPECT_THAT(message_of<InputError>(
-                  [&] { require_matching_checkpoint(checkpoint, *same, *make_adam({})); }),
-              HasSubstr("the checkpoint's optimizer is sgd, the configuration's is adam"));
+  EXPECT_TRUE(says(message_of<InputError>(
+                       [&] { require_matching_checkpoint(checkpoint, *same, *make_adam({})); }),
+                   {"the checkpoint's optimizer is sgd, the configuration's is adam"}));
   EXPECT_NO_THROW(require_matching_checkpoint(checkpoint, *same, *make_sgd({.momentum = .1})));
 }
 

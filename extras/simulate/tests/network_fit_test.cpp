@@ -8,6 +8,7 @@
 
 #include "kolo/base/error.h"
 #include "support/errors.h"
+#include "support/says.h"
 
 namespace kolo {
 namespace {
@@ -134,11 +135,11 @@ TEST_F(NetworkFitting, FindsTheLinkOfMessages) {
   EXPECT_NEAR(link.bytes_per_second, 4e9, 1);
 
   points.pop_back();
-  EXPECT_THAT(testing::message_of<InputError>([&] { (void)fit_messages(points); }),
-              HasSubstr("2 messages of 2 sizes"));
+  EXPECT_TRUE(says(testing::message_of<InputError>([&] { (void)fit_messages(points); }),
+                   {"2 messages of 2 sizes"}));
   points.push_back({0, 1});
-  EXPECT_THAT(testing::message_of<InputError>([&] { (void)fit_messages(points); }),
-              HasSubstr("a message of 0 bytes in 1 seconds"));
+  EXPECT_TRUE(says(testing::message_of<InputError>([&] { (void)fit_messages(points); }),
+                   {"a message of 0 bytes in 1 seconds"}));
 }
 
 }  // namespace

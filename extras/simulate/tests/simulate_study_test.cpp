@@ -5,14 +5,13 @@
 
 #include "kolo/base/error.h"
 #include "support/errors.h"
+#include "support/says.h"
 #include "support/temporary_folder.h"
 
 namespace kolo::testing {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 class SimulateStudy : public ::testing::Test {
  protected:
@@ -76,9 +75,9 @@ TEST_F(SimulateStudy, PredictsWhatWasRunAndMore) {
   EXPECT_GT(simulation.points[2].step_seconds, simulation.points[1].step_seconds);
 
   const auto text = to_text(study, simulation);
-  EXPECT_THAT(text, HasSubstr("+0.0 %\n")) << "one rank is what was measured";
-  EXPECT_THAT(text, HasSubstr(" % !\n")) << "two are far off";
-  EXPECT_THAT(text, HasSubstr("off by more than 25 %"));
+  EXPECT_TRUE(says(text, {"+0.0 %\n"})) << "one rank is what was measured";
+  EXPECT_TRUE(says(text, {" % !\n"})) << "two are far off";
+  EXPECT_TRUE(says(text, {"off by more than 25 %"}));
   const auto json = to_json(simulation);
   EXPECT_EQ(json["network"], "slingshot-11");
   EXPECT_EQ(json["points"][0]["efficiency"], 1);
@@ -86,7 +85,7 @@ TEST_F(SimulateStudy, PredictsWhatWasRunAndMore) {
   EXPECT_EQ(json["points"][2]["results"]["step_seconds"], simulation.points[2].step_seconds);
 
   study.points.pop_back();
-  EXPECT_THAT(to_text(study, simulated(study, request)), Not(HasSubstr("!")));
+  EXPECT_FALSE(says(to_text(study, simulated(study, request)), {"!"}));
 }
 
 TEST_F(SimulateStudy, PredictsRanksThatShareSamples) {
@@ -112,8 +111,8 @@ TEST_F(SimulateStudy, PredictsRanksThatShareSamples) {
   EXPECT_LT(eight.kept_bytes, two.kept_bytes);
   EXPECT_EQ(to_json(simulation)["points"][2]["spatial"], (nlohmann::json{2, 2, 2}));
   request.ranks = {100'003};
-  EXPECT_THAT(message_of<InputError>([&] { (void)simulated(study, request); }),
-              HasSubstr("100003 ranks can't share samples of [16, 16, 16]"));
+  EXPECT_TRUE(says(message_of<InputError>([&] { (void)simulated(study, request); }),
+                   {"100003 ranks can't share samples of [16, 16, 16]"}));
 }
 
 TEST_F(SimulateStudy, RefusesWhatItCantPredict) {
@@ -121,15 +120,15 @@ TEST_F(SimulateStudy, RefusesWhatItCantPredict) {
   const auto refused = [&](const SimulationRequest& request) {
     return message_of<InputError>([&] { (void)simulated(study, request); });
   };
-  EXPECT_THAT(refused({.ranks = {8}}), HasSubstr("no points"));
+  EXPECT_TRUE(says(refused({.ranks = {8}}), {"no points"}));
   study.points = {point(1, 32, .01)};
-  EXPECT_THAT(refused({.ranks = {0}}), HasSubstr("0 is no number of ranks"));
-  EXPECT_THAT(refused({.ranks = {8}}), HasSubstr("--network: ethernet-1g"));
-  EXPECT_THAT(refused({.ranks = {8}, .network = "string"}), HasSubstr("string"));
-  EXPECT_THAT(message_of<InputError>([] { (void)read_benches({}); }), HasSubstr("no file has"));
-  EXPECT_THAT(
-      message_of<InputError>([&] { (void)read_benches({folder_.write("broken.json", "{")}); }),
-      HasSubstr("broken.json is not JSON"));
+  EXPECT_TRUE(says(refused({.ranks = {0}}), {"0 is no number of ranks"}));
+  EXPECT_TRUE(says(refused({.ranks = {8}}), {"--network: ethernet-1g"}));
+  EXPECT_TRUE(says(refused({.ranks = {8}, .network = "string"}), {"string"}));
+  EXPECT_TRUE(says(message_of<InputError>([] { (void)read_benches({}); }), {"no file has"}));
+  EXPECT_TRUE(
+      says(message_of<InputError>([&] { (void)read_benches({folder_.write("broken.json", "{")}); }),
+           {"broken.json is not JSON"}));
 }
 
 }  // namespace

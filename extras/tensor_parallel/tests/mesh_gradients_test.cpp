@@ -11,13 +11,12 @@
 #include "kolo/tensor_parallel/parallel_linear.h"
 #include "support/errors.h"
 #include "support/rank_test.h"
+#include "support/says.h"
 #include "tensor_cases.h"
 
 namespace kolo::testing {
 
 namespace {
-
-using ::testing::HasSubstr;
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
@@ -88,8 +87,8 @@ RANK_TEST(MeshGradients, OneThatIsNotFiniteScalesNothing) {
   const auto before = cut.last->weight.grad().clone();
   EXPECT_EQ(clip_gradient_norm(mesh, cut, .1), infinity);
   EXPECT_TRUE(torch::equal(cut.last->weight.grad(), before));
-  EXPECT_THAT(message_of<InputError>([&] { (void)mesh_gradient_norm(mesh, cut, 0); }),
-              HasSubstr("a norm of type 0"));
+  EXPECT_TRUE(says(message_of<InputError>([&] { (void)mesh_gradient_norm(mesh, cut, 0); }),
+                   {"a norm of type 0"}));
 }
 
 RANK_TEST(MeshGradients, WhatIsNotANumberIsNotLost) {
@@ -117,8 +116,8 @@ RANK_TEST(MeshGradients, TiedParametersCountOnce) {
 RANK_TEST(MeshGradients, AMissingOneOfASequenceIsAnError) {
   if (communicator.size() == 1) return;
   RowParallelLinear layer(communicator, 4, 2, RowParallelOptions{.sequence_dimension = 0});
-  EXPECT_THAT(message_of<Error>([&] { sum_sequence_gradients(communicator, *layer); }),
-              HasSubstr("bias has none on rank"));
+  EXPECT_TRUE(says(message_of<Error>([&] { sum_sequence_gradients(communicator, *layer); }),
+                   {"bias has none on rank"}));
 }
 
 }  // namespace

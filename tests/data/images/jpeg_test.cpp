@@ -5,11 +5,11 @@
 #include "kolo/base/error.h"
 #include "kolo/data/image.h"
 #include "support/errors.h"
+#include "support/says.h"
 
 namespace kolo {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::AnyOf;
 using testing::bytes_of;
 using ::testing::HasSubstr;
@@ -75,8 +75,8 @@ TEST(Jpeg, RejectsTruncatedFiles) {
     const auto file =
         jpeg_file(40, 40, noise_image(40, 40).pixels, {JCS_RGB, JCS_YCbCr, progressive});
     for (std::size_t size = 3; size + 2 < file.size(); size += 1 + size / 7) {
-      EXPECT_THAT(rejection(std::string_view(file).substr(0, size)),
-                  AllOf(HasSubstr("cannot decode a/b.jpg (JPEG)")))
+      EXPECT_TRUE(
+          says(rejection(std::string_view(file).substr(0, size)), {"cannot decode a/b.jpg (JPEG)"}))
           << size << " of " << file.size();
     }
   }
@@ -87,9 +87,9 @@ TEST(Jpeg, RejectsDamagedFiles) {
   // Codes that no table has; a marker in the midst of the pixels.
   auto damaged = file;
   damaged.replace(file.size() / 2, 60, std::string("\xff\xd9", 2) + std::string(58, 'x'));
-  EXPECT_THAT(rejection(damaged), HasSubstr("a/b.jpg (JPEG): "));
-  EXPECT_THAT(rejection("\xff\xd8\xff\xd9"), HasSubstr("JPEG"));
-  EXPECT_THAT(rejection("\xff\xd8\xff"), HasSubstr("JPEG"));
+  EXPECT_TRUE(says(rejection(damaged), {"a/b.jpg (JPEG): "}));
+  EXPECT_TRUE(says(rejection("\xff\xd8\xff\xd9"), {"JPEG"}));
+  EXPECT_TRUE(says(rejection("\xff\xd8\xff"), {"JPEG"}));
 }
 
 TEST(Jpeg, ToleratesBytesThatTouchNoPixel) {
@@ -106,19 +106,18 @@ std::size_t offset_of_size(const std::string& file) {
 
 TEST(Jpeg, ChecksTheSizeBeforeItTakesMemory) {
   auto file = jpeg_file(40, 40, noise_image(40, 40).pixels, {});
-  EXPECT_THAT(rejection(file, {.most_side = 39}), AllOf(HasSubstr("40"), HasSubstr("1 to 39")));
-  EXPECT_THAT(rejection(file, {.most_pixels = 1599}), HasSubstr("at most 1599 together"));
+  EXPECT_TRUE(says(rejection(file, {.most_side = 39}), {"40", "1 to 39"}));
+  EXPECT_TRUE(says(rejection(file, {.most_pixels = 1599}), {"at most 1599 together"}));
   file.replace(offset_of_size(file), 4, std::string("\xff\x00\xff\x00", 4));
-  EXPECT_THAT(rejection(file),
-              AllOf(HasSubstr("65280 pixels high"), HasSubstr("at most 67108864")));
+  EXPECT_TRUE(says(rejection(file), {"65280 pixels high", "at most 67108864"}));
   file.replace(offset_of_size(file), 4, std::string("\x00\x28\x00\x00", 4));
-  EXPECT_THAT(rejection(file), HasSubstr("JPEG"));
+  EXPECT_TRUE(says(rejection(file), {"JPEG"}));
 }
 
 TEST(Jpeg, BoundsTheMemoryOfProgressiveFiles) {
   const auto file =
       jpeg_file(600, 600, noise_image(600, 600).pixels, {JCS_RGB, JCS_YCbCr, true}, 50);
-  EXPECT_THAT(rejection(file, {.most_memory = 200'000}), HasSubstr("JPEG"));
+  EXPECT_TRUE(says(rejection(file, {.most_memory = 200'000}), {"JPEG"}));
   EXPECT_EQ(decode_image(bytes_of(file), "test").width, 600);
 }
 
@@ -135,15 +134,15 @@ TEST(Jpeg, BoundsTheScansOfAFile) {
 
 TEST(Jpeg, RefusesToWriteNonsense) {
   const auto image = noise_image(4, 4);
-  EXPECT_THAT(message_of<Error>([&] { (void)encode_jpeg(image, 0); }), HasSubstr("quality 0"));
-  EXPECT_THAT(message_of<Error>([&] {
-                (void)encode_jpeg({4, 5, image.pixels}, 90);
-              }),
-              HasSubstr("4 x 5 pixels in 48 bytes"));
-  EXPECT_THAT(message_of<Error>([&] {
-                (void)encode_jpeg({1, 70000, Pixels(210000)}, 90);
-              }),
-              HasSubstr("65500"));
+  EXPECT_TRUE(says(message_of<Error>([&] { (void)encode_jpeg(image, 0); }), {"quality 0"}));
+  EXPECT_TRUE(says(message_of<Error>([&] {
+                     (void)encode_jpeg({4, 5, image.pixels}, 90);
+                   }),
+                   {"4 x 5 pixels in 48 bytes"}));
+  EXPECT_TRUE(says(message_of<Error>([&] {
+                     (void)encode_jpeg({1, 70000, Pixels(210000)}, 90);
+                   }),
+                   {"65500"}));
 }
 
 }  // namespace

@@ -5,14 +5,13 @@
 #include "kolo/base/error.h"
 #include "kolo/data/image.h"
 #include "support/errors.h"
+#include "support/says.h"
 
 namespace kolo {
 namespace {
 
-using ::testing::AllOf;
 using testing::bytes_of;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using testing::message_of;
 using testing::png_chunk;
 using testing::png_file;
@@ -58,8 +57,8 @@ TEST(Png, ReadsInterlacedFiles) {
   const std::string_view rows("\0\1\0\2\0\3\4", 7);
   EXPECT_THAT(pixels_of(png_file({2, 2, 8, 0, true}, rows)),
               ElementsAre(1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4));
-  EXPECT_THAT(rejection(png_file({2, 2, 8, 0, true}, rows), {.most_memory = 15}),
-              AllOf(HasSubstr("interlaced"), HasSubstr("16 bytes")));
+  EXPECT_TRUE(says(rejection(png_file({2, 2, 8, 0, true}, rows), {.most_memory = 15}),
+                   {"interlaced", "16 bytes"}));
 }
 
 TEST(Png, RejectsTruncatedFiles) {
@@ -74,25 +73,25 @@ TEST(Png, RejectsTruncatedFiles) {
   }());
   EXPECT_EQ(pixels_of(file), testing::noise_image(40, 40).pixels);
   for (std::size_t size = 8; size < file.size(); size += 1 + size / 9) {
-    EXPECT_THAT(rejection(std::string_view(file).substr(0, size)),
-                AllOf(HasSubstr("cannot decode a/b.png (PNG)"), HasSubstr("truncated")));
+    EXPECT_TRUE(says(rejection(std::string_view(file).substr(0, size)),
+                     {"cannot decode a/b.png (PNG)", "truncated"}));
   }
   auto damaged = file;
   damaged[file.size() / 2] = static_cast<char>(damaged[file.size() / 2] ^ 16);
-  EXPECT_THAT(rejection(damaged), HasSubstr("(PNG)"));
+  EXPECT_TRUE(says(rejection(damaged), {"(PNG)"}));
 }
 
 TEST(Png, RejectsDamagedFiles) {
   const std::string_view row("\0\1\2\3", 4);
-  EXPECT_THAT(rejection(png_signature), HasSubstr("truncated"));
-  EXPECT_THAT(rejection(png_signature + png_chunk("IEND", {})), HasSubstr("(PNG)"));
-  EXPECT_THAT(rejection(png_file({1, 1, 9, 2}, row)), HasSubstr("(PNG)"));               // 9 bits
-  EXPECT_THAT(rejection(png_file({1, 1, 8, 2}, row.substr(0, 3))), HasSubstr("(PNG)"));  // short
-  EXPECT_THAT(rejection(png_file({1, 1, 8, 3}, row)), HasSubstr("(PNG)"));  // no palette
+  EXPECT_TRUE(says(rejection(png_signature), {"truncated"}));
+  EXPECT_TRUE(says(rejection(png_signature + png_chunk("IEND", {})), {"(PNG)"}));
+  EXPECT_TRUE(says(rejection(png_file({1, 1, 9, 2}, row)), {"(PNG)"}));               // 9 bits
+  EXPECT_TRUE(says(rejection(png_file({1, 1, 8, 2}, row.substr(0, 3))), {"(PNG)"}));  // short
+  EXPECT_TRUE(says(rejection(png_file({1, 1, 8, 3}, row)), {"(PNG)"}));               // no palette
   auto header = png_header({1, 1, 8, 2});
   header.back() = static_cast<char>(header.back() ^ 1);  // the checksum
-  EXPECT_THAT(rejection(png_signature + header + png_chunk("IDAT", zlib_bytes(row))),
-              HasSubstr("CRC"));
+  EXPECT_TRUE(
+      says(rejection(png_signature + header + png_chunk("IDAT", zlib_bytes(row))), {"CRC"}));
 }
 
 TEST(Png, PassesOverWhatTouchesNoPixel) {
@@ -102,15 +101,14 @@ TEST(Png, PassesOverWhatTouchesNoPixel) {
   // A text that says it has a gigabyte.
   auto file = png_file({1, 1, 8, 0}, {"\0\7", 2}, note);
   file[file.find("tEXt") - 4] = '\x40';
-  EXPECT_THAT(rejection(file), HasSubstr("truncated"));
+  EXPECT_TRUE(says(rejection(file), {"truncated"}));
 }
 
 TEST(Png, ChecksTheSizeBeforeItTakesMemory) {
   const PngKind absurd{2'000'000'000, 2'000'000'000, 8, 6, true};
-  EXPECT_THAT(rejection(png_file(absurd, "")),
-              AllOf(HasSubstr("2000000000 pixels high"), HasSubstr("1 to 65500")));
-  EXPECT_THAT(rejection(png_file({65000, 65000, 8, 2}, "")), HasSubstr("at most 67108864"));
-  EXPECT_THAT(rejection(png_file({0, 1, 8, 2}, "")), HasSubstr("(PNG)"));
+  EXPECT_TRUE(says(rejection(png_file(absurd, "")), {"2000000000 pixels high", "1 to 65500"}));
+  EXPECT_TRUE(says(rejection(png_file({65000, 65000, 8, 2}, "")), {"at most 67108864"}));
+  EXPECT_TRUE(says(rejection(png_file({0, 1, 8, 2}, "")), {"(PNG)"}));
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "parallel/small_network.h"
 #include "support/errors.h"
 #include "support/rank_test.h"
+#include "support/says.h"
 
 namespace kolo::testing {
 
@@ -69,8 +70,8 @@ RANK_TEST(FiniteCheck, SkippingIsCountedAndEnds) {
   EXPECT_FALSE(step(false, 5));
   EXPECT_FALSE(step(false, 6));
   EXPECT_EQ(check.skipped_steps(), 4);
-  EXPECT_THAT(message_of<Error>([&] { (void)step(false, 7); }),
-              AllOf(HasSubstr("step 7"), HasSubstr("second.bias (rank 0), and 2 steps before")));
+  EXPECT_TRUE(says(message_of<Error>([&] { (void)step(false, 7); }),
+                   {"step 7", "second.bias (rank 0), and 2 steps before"}));
 }
 
 }  // namespace

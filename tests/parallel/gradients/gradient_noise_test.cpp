@@ -11,6 +11,7 @@
 #include "parallel/small_network.h"
 #include "support/errors.h"
 #include "support/rank_test.h"
+#include "support/says.h"
 
 namespace kolo::testing {
 
@@ -79,10 +80,7 @@ TEST(GradientNoise, WhatCanNotBeMeasuredIsLeftOutOrRefused) {
   noise.add({std::numeric_limits<double>::infinity(), 1, 1, 2});
   noise.add({1, std::numeric_limits<double>::quiet_NaN(), 1, 2});
   EXPECT_FALSE(noise.estimate());
-  EXPECT_THAT(message_of<Error>([&] {
-                noise.add({1, 1, 4, 4});
-              }),
-              ::testing::HasSubstr("it takes two ranks"));
+  EXPECT_TRUE(says(message_of<Error>([&] { noise.add({1, 1, 4, 4}); }), {"it takes two ranks"}));
   EXPECT_THROW(GradientNoise(.5), Error);
 }
 

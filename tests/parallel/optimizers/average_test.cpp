@@ -11,12 +11,11 @@
 #include "parallel/optimizers/replica.h"
 #include "support/errors.h"
 #include "support/rank_test.h"
+#include "support/says.h"
 
 namespace kolo::testing {
 
 namespace {
-
-using ::testing::HasSubstr;
 
 std::vector<torch::Tensor> copies_of(const Replica& replica) {
   std::vector<torch::Tensor> values;
@@ -84,8 +83,8 @@ void expect_average(Replica& replica, Optimizer& optimizer, const TrainedAlone& 
   optimizer.to_evaluation();
   expect_same_values(copies_of(replica), expected.averaged, "for use");
   EXPECT_FALSE(expected.averaged[0].equal(expected.trained[0]));
-  EXPECT_THAT(message_of<Error>([&] { optimizer.update(0, .02, 4); }),
-              HasSubstr("call to_training() first"));
+  EXPECT_TRUE(
+      says(message_of<Error>([&] { optimizer.update(0, .02, 4); }), {"call to_training() first"}));
   communicator.barrier();
   optimizer.to_evaluation();  // is there already
   optimizer.to_training();

@@ -12,6 +12,7 @@
 #include "parallel/optimizers/replica.h"
 #include "support/errors.h"
 #include "support/rank_test.h"
+#include "support/says.h"
 
 namespace kolo::testing {
 
@@ -77,18 +78,19 @@ RANK_TEST(ShardedOptimizer, ItTrainsLikeTheUnshardedOne) {
 
 RANK_TEST(ShardedOptimizer, LayerwiseOptimizersAreRefused) {
   Replica replica(communicator, tiny, torch::kFloat);
-  EXPECT_THAT(message_of<InputError>(
-                  [&] { ShardedArenaOptimizer(communicator, replica.arena, make_lars({})); }),
-              ::testing::HasSubstr("lars can't be sharded"));
+  EXPECT_TRUE(says(message_of<InputError>(
+                       [&] { ShardedArenaOptimizer(communicator, replica.arena, make_lars({})); }),
+                   {"lars can't be sharded"}));
 }
 
 RANK_TEST(ShardedOptimizer, OptimizersThatAverageAreOfTrainingSteps) {
   SmallNetwork network;
-  EXPECT_THAT(message_of<InputError>([&] {
-                ShardedOptimizer(communicator, network,
-                                 std::shared_ptr<const FlatOptimizer>(make_schedule_free_sgd({})));
-              }),
-              ::testing::HasSubstr("schedule_free_sgd trains other parameters than those to use"));
+  EXPECT_TRUE(says(message_of<InputError>([&] {
+                     ShardedOptimizer(
+                         communicator, network,
+                         std::shared_ptr<const FlatOptimizer>(make_schedule_free_sgd({})));
+                   }),
+                   {"schedule_free_sgd trains other parameters than those to use"}));
 }
 
 RANK_TEST(ShardedOptimizer, ARankHoldsItsPartOfTheState) {
@@ -129,8 +131,8 @@ RANK_TEST(ShardedOptimizer, StateSurvivesACheckpoint) {
         first.arena->parameters()[index].allclose(second.arena->parameters()[index], 1e-12, 1e-14));
   }
   state.back().name = "other";
-  EXPECT_THAT(message_of<Error>([&] { resumed.load_state(state); }),
-              ::testing::HasSubstr("has no second.bias.exp_avg_sq"));
+  EXPECT_TRUE(says(message_of<Error>([&] { resumed.load_state(state); }),
+                   {"has no second.bias.exp_avg_sq"}));
 }
 
 RANK_TEST(ShardedOptimizer, ClippingEqualsClippingOfTheAverage) {
@@ -193,8 +195,8 @@ RANK_TEST(ShardedOptimizer, ARebuiltArenaIsRefused) {
   Replica replica(communicator, tiny, torch::kFloat);
   ShardedArenaOptimizer optimizer(communicator, replica.arena, make_adam({}));
   ASSERT_TRUE(replica.arena->rebuild(communicator, std::vector<std::size_t>{2, 0, 3, 1}));
-  EXPECT_THAT(message_of<Error>([&] { optimizer.update(0, .1, 1); }),
-              ::testing::HasSubstr("rebuilt after sharded"));
+  EXPECT_TRUE(
+      says(message_of<Error>([&] { optimizer.update(0, .1, 1); }), {"rebuilt after sharded"}));
 }
 
 RANK_TEST(ShardedOptimizer, AResumedRunGoesOnAlike) {

@@ -10,12 +10,11 @@
 #include "parallel/small_network.h"
 #include "support/errors.h"
 #include "support/rank_test.h"
+#include "support/says.h"
 
 namespace kolo::testing {
 
 namespace {
-
-using ::testing::HasSubstr;
 
 constexpr std::int64_t part_size = 6;  // of a part
 
@@ -156,21 +155,20 @@ RANK_TEST(VirtualRanks, WhatDoesNotGoTogetherIsRefused) {
     return message_of<Error>([&] { PartedReplica replica(communicator, options); });
   };
   if (communicator.size() > 1) {
-    EXPECT_THAT(message_with({.virtual_ranks = communicator.size() - 1}),
-                HasSubstr("virtual ranks; expected"));
+    EXPECT_TRUE(says(message_with({.virtual_ranks = communicator.size() - 1}),
+                     {"virtual ranks; expected"}));
   }
   StepSettings unused{.virtual_ranks = communicator.size()};
   unused.reducer.unused_parameters = true;
-  EXPECT_THAT(message_with(unused),
-              HasSubstr("virtual ranks can't be had with unused_parameters: "));
+  EXPECT_TRUE(says(message_with(unused), {"virtual ranks can't be had with unused_parameters: "}));
   PartedReplica without(communicator, {});
   EXPECT_EQ(without.step.parts().size(), 1);
   PartedReplica too_few(Communicator::solo(), options_of(3, all_in_one));
   too_few.step.begin(1);
-  EXPECT_THAT(
-      message_of<Error>(
-          [&] { too_few.step.backward(too_few.network->forward(samples(0, 2)).sum()); }),
-      HasSubstr("1 passes in a step; with virtual ranks there is one for each of this rank's 3"));
+  EXPECT_TRUE(
+      says(message_of<Error>(
+               [&] { too_few.step.backward(too_few.network->forward(samples(0, 2)).sum()); }),
+           {"1 passes in a step; with virtual ranks there is one for each of this rank's 3"}));
 }
 
 }  // namespace

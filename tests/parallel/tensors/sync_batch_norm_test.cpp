@@ -12,14 +12,13 @@
 #include "kolo/parallel/tensor_collectives.h"
 #include "support/errors.h"
 #include "support/rank_test.h"
+#include "support/says.h"
 
 namespace kolo::testing {
 
 namespace {
 
-using ::testing::AllOf;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 constexpr std::int64_t channels = 3;
 
@@ -169,9 +168,8 @@ struct BlockOfAllRanks : torch::nn::Module {
 // LibTorch can't replace them, and a network of which half is converted is none that anybody wants.
 RANK_TEST(SyncBatchNorm, MembersThatKeepTheirTypeAreNamed) {
   BlockWithMembers block;
-  EXPECT_THAT(message_of<Error>([&] { convert_sync_batch_norm(communicator, block); }),
-              AllOf(HasSubstr("first (BatchNorm2d) can't be replaced"),
-                    HasSubstr("Make it a kolo::SyncBatchNorm")));
+  EXPECT_TRUE(says(message_of<Error>([&] { convert_sync_batch_norm(communicator, block); }),
+                   {"first (BatchNorm2d) can't be replaced", "Make it a kolo::SyncBatchNorm"}));
   EXPECT_TRUE(block.layers->ptr(0)->as<torch::nn::BatchNorm1d>()) << "nothing was converted";
   torch::nn::BatchNorm1d alone(3);
   EXPECT_THAT(batch_norms_held_by_type(*alone), ElementsAre("the module itself (BatchNorm1d)"));
@@ -203,7 +201,7 @@ RANK_TEST(SyncBatchNorm, ConvertedNetworksTrainAsOnTheUnion) {
   EXPECT_EQ(block.named_buffers().keys(), reference.named_buffers().keys());
   std::ostringstream text;
   text << block.layers;
-  EXPECT_THAT(text.str(), HasSubstr("kolo::SyncBatchNorm(4"));
+  EXPECT_TRUE(says(text.str(), {"kolo::SyncBatchNorm(4"}));
 
   // The gradient of a bias in front of a batch norm is nothing but rounding.
   block.to(torch::kDouble);
@@ -228,13 +226,13 @@ RANK_TEST(SyncBatchNorm, ConvertedNetworksTrainAsOnTheUnion) {
 
 RANK_TEST(SyncBatchNorm, WhatCannotBeIsAnError) {
   SyncBatchNorm layer(communicator, torch::nn::BatchNormOptions(2));
-  EXPECT_THAT(message_of<Error>([&] {
-                (void)layer->forward(torch::zeros({4, 3}));
-              }),
-              HasSubstr("shape [4, 3]; expected a floating dtype and [N, 2, ...]"));
+  EXPECT_TRUE(says(message_of<Error>([&] {
+                     (void)layer->forward(torch::zeros({4, 3}));
+                   }),
+                   {"shape [4, 3]; expected a floating dtype and [N, 2, ...]"}));
   const auto few = torch::zeros({communicator.rank() == 0 ? 1 : 0, 2});
-  EXPECT_THAT(message_of<Error>([&] { (void)layer->forward(few); }),
-              HasSubstr("together have 1 values a channel"));
+  EXPECT_TRUE(says(message_of<Error>([&] { (void)layer->forward(few); }),
+                   {"together have 1 values a channel"}));
 }
 
 }  // namespace

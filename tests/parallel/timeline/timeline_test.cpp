@@ -9,12 +9,11 @@
 #include "kolo/base/file.h"
 #include "kolo/comm/threads.h"
 #include "parallel/timeline/trace_reader.h"
+#include "support/says.h"
 #include "support/temporary_folder.h"
 
 namespace kolo::testing {
 namespace {
-
-using ::testing::HasSubstr;
 
 // Sets a variable of this process's environment for as long as it lives.
 class Variable {
@@ -79,7 +78,7 @@ TEST(Timeline, SpansOfThreadsLieOnRowsOfTheirOwnAndMayOutliveIt) {
   ASSERT_EQ(here.size(), 1U);
   ASSERT_EQ(there.size(), 1U);
   EXPECT_NE(here[0].row, there[0].row);
-  EXPECT_THAT(there[0].text, HasSubstr(R"("args":{"batch":5})"));
+  EXPECT_TRUE(says(there[0].text, {R"("args":{"batch":5})"}));
   const auto moved = named(trace, "moved"), second = named(trace, "second");
   ASSERT_EQ(moved.size(), 1U);
   ASSERT_EQ(second.size(), 1U);
@@ -98,7 +97,7 @@ TEST(Timeline, AFailedCollectiveSaysSo) {
   }
   const auto spans = named(read_trace(folder / "rank-00000.json"), "a task");
   ASSERT_EQ(spans.size(), 1U);
-  EXPECT_THAT(spans[0].text, HasSubstr(R"("result":"failed")"));
+  EXPECT_TRUE(says(spans[0].text, {R"("result":"failed")"}));
 }
 
 TEST(Timeline, ATaskHasASpanAroundThoseOfItsCollectives) {

@@ -9,13 +9,13 @@
 
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
+#include "support/says.h"
 #include "support/temporary_folder.h"
 
 namespace kolo::testing {
 namespace {
 
 using ::testing::EndsWith;
-using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 std::size_t count(const std::string& text, const std::string& part) {
@@ -121,14 +121,14 @@ TEST(TraceWriter, DropsAndSaysSoWhenTheDiskIsSlowAndNeverWaits) {
   }
   empties.join();
   EXPECT_EQ(count(text, "\"event\"") + dropped, static_cast<std::size_t>(written));
-  EXPECT_THAT(text, HasSubstr("events dropped: the queue was full"));
+  EXPECT_TRUE(says(text, {"events dropped: the queue was full"}));
 }
 
 TEST(TraceWriter, AFullDiskIsAProblemButNoFailure) {
   TraceWriter writer("/dev/full", {});
   writer.write({.name = "event"});
   writer.flush();
-  EXPECT_THAT(writer.problem(), HasSubstr("/dev/full"));
+  EXPECT_TRUE(says(writer.problem(), {"/dev/full"}));
 }
 
 TEST(TraceWriter, AFileThatCannotBeMadeIsWrongInput) {
@@ -137,7 +137,7 @@ TEST(TraceWriter, AFileThatCannotBeMadeIsWrongInput) {
     const TraceWriter writer(folder / "missing" / "trace.json", {});
     FAIL() << "no such folder";
   } catch (const InputError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("trace.json"));
+    EXPECT_TRUE(says(error.what(), {"trace.json"}));
   }
 }
 
