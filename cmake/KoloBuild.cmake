@@ -51,7 +51,7 @@ endfunction()
 #
 # One room of the house: the static library kolo_NAME, used as kolo::NAME. LINKS are the rooms and packages its public headers
 # need; that a room links only rooms below it is what keeps the floors apart. TORCH: shares the precompiled LibTorch header.
-# PLAIN_SOURCES: those of such a room that don't reach LibTorch's headers (scripts/count-house --list names the others); they are parsed
+# PLAIN_SOURCES: those of such a room that don't reach LibTorch's headers (scripts/house --torch names the others); they are parsed
 # in two thirds of the time without the precompiled header. Sources are compiled together.
 function(kolo_add_room name)
   cmake_parse_arguments(room "TORCH" "EXPORT" "SOURCES;PLAIN_SOURCES;LINKS;PRIVATE_LINKS" ${ARGN})
