@@ -12,6 +12,7 @@
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/checkpoint/module_tensors.h"
+#include "kolo/checkpoint/shards.h"
 #include "kolo/parallel/checks.h"
 #include "kolo/parallel/object_collectives.h"
 #include "kolo/parallel/pipeline_state.h"

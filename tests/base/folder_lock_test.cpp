@@ -65,7 +65,7 @@ TEST_P(FolderLocks, OneHasItTheOtherIsToldWhoAndSinceWhen) {
     const FolderLock lock(folder.path(), held);
     EXPECT_TRUE(lock.is_held());
     EXPECT_TRUE(says(message_of<InputError>([&] { FolderLock other(folder.path(), options()); }),
-                     {folder.path(), "in use by process " + std::to_string(::getpid()),
+                     {folder.path().string(), "in use by process " + std::to_string(::getpid()),
                       "Slurm job 12", "since 2"}));
     EXPECT_EQ(FolderLock::living_holder(folder.path(), name, held.flock)->token, lock.token());
   }
