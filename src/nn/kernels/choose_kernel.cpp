@@ -88,6 +88,13 @@ bool has_few_inputs(const ConvolutionGeometry& geometry) {
          geometry.outputs >= least_outputs;
 }
 
+// First layers of networks of images; the vectors of fewer outputs would be filled badly.
+bool is_first_of_images(const ConvolutionGeometry& geometry) {
+  constexpr std::int64_t most_inputs = 4, least_outputs = 64;
+  return geometry.size.size() == 2 && geometry.inputs <= most_inputs &&
+         geometry.outputs >= least_outputs;
+}
+
 // Vectors of 16 channels would be partly empty.
 bool has_odd_channels(const ConvolutionGeometry& geometry) {
   constexpr std::int64_t full = 16, most = 32;
@@ -106,8 +113,21 @@ bool has_many_tiles(const ConvolutionGeometry& geometry) {
   return output_vectors(geometry) >= least;
 }
 
+// Images of a whole tile and more (4 x 4), so many that minimal algorithms save more than products
+// by tap do. (On two threads and more, as much.)
+bool has_many_small_images(const ConvolutionGeometry& geometry) {
+  constexpr std::int64_t tile = 16, taps = 3;
+  const auto are = [](const std::vector<std::int64_t>& lengths, std::int64_t length) {
+    return std::ranges::all_of(lengths, [=](auto each) { return each == length; });
+  };
+  return geometry.size.size() == 2 && are(geometry.kernel, taps) && are(geometry.stride, 1) &&
+         checked_product<std::int64_t>(geometry.output_size()) >= tile && has_many_tiles(geometry);
+}
+
 // LibTorch's own is oneDNN's as well, so what that gets wrong is not left to it.
 KernelKind kind_in_float32(const ConvolutionGeometry& geometry) {
+  if (is_first_of_images(geometry)) return KernelKind::columns;
+  if (has_many_small_images(geometry) && !has_odd_channels(geometry)) return KernelKind::winograd;
   if (is_by_taps(geometry) || is_wrong_in_onednn(geometry)) return KernelKind::taps;
   if (has_few_inputs(geometry)) return KernelKind::columns;
   if (has_odd_channels(geometry)) return KernelKind::image_lanes;
@@ -115,11 +135,12 @@ KernelKind kind_in_float32(const ConvolutionGeometry& geometry) {
 }
 
 // Minimal algorithms compute in float32, and bfloat16 is no more than twice as fast: kernels of
-// three taps save more than that, those of four don't. With the processor's own tiles of bfloat16
-// it is far faster.
+// three taps save more than that, those of four don't, and with few channels the transforms cost
+// it. With the processor's own tiles of bfloat16 it is far faster.
 bool suits_winograd_in_bfloat16(const ConvolutionGeometry& geometry) {
-  constexpr std::int64_t least_vectors = 2048, taps = 3;
+  constexpr std::int64_t least_vectors = 2048, taps = 3, least_channels = 64;
   return !has_tiles_of_bfloat16() && geometry.kernel.front() == taps &&
+         std::min(geometry.inputs, geometry.outputs) >= least_channels &&
          output_vectors(geometry) >= least_vectors;
 }
 
