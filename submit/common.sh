@@ -70,7 +70,7 @@ choose_gpus() {
   gpus=$(tr ',' '\n' <<<"$list" | wc -l)
   set_gpu_environment
   # Numbers are then nvidia-smi's.
-  with_gpus=(env CUDA_DEVICE_ORDER=PCI_BUS_ID "CUDA_VISIBLE_DEVICES=$list")
+  with_gpus=(env "CUDA_VISIBLE_DEVICES=$list" CUDA_DEVICE_ORDER=PCI_BUS_ID)
 }
 # Scripts for processors alone.
 gpus=0 with_gpus=()
