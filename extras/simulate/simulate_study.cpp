@@ -13,6 +13,7 @@
 #include "kolo/base/file.h"
 #include "kolo/base/text.h"
 #include "kolo/config/factories.h"
+#include "kolo/nn/network.h"
 #include "predict_spatial.h"
 
 namespace kolo {
