@@ -10,6 +10,7 @@
 #include "kolo/comm/communicator.h"
 #include "kolo/comm/mpi.h"
 #include "kolo/comm/threads.h"
+#include "kolo/layout/stage_cut.h"
 #include "kolo/optim/flat_optimizer.h"
 #include "kolo/optim/learning_rate.h"
 #include "kolo/parallel/arena_optimizer.h"
