@@ -28,7 +28,6 @@ class ParameterGroups {
  public:
   using Algorithm = std::shared_ptr<const FlatOptimizer>;
 
-  ParameterGroups(std::size_t parameters, Algorithm algorithm);
   // The algorithms of one kind, and each parameter's place among them. Error where they aren't.
   ParameterGroups(std::vector<Algorithm> algorithms, std::vector<std::size_t> group_of);
 

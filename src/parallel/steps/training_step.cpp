@@ -164,11 +164,8 @@ void TrainingStep::backward(const torch::Tensor& loss, const torch::Tensor& numb
   const auto weighted = share == 1 ? loss : loss * share;
   std::optional<GradientReducer::NoSync> quiet;
   if (!is_last) quiet.emplace(reducer_.no_sync());
-  try {
-    (scaler_ ? scaler_->scaled(weighted) : weighted).backward();
-  } catch (const c10::OutOfMemoryError& error) {
-    throw out_of_memory("backward", arena_->device(), error);
-  }
+  in_phase("backward", arena_->device(),
+           [&] { (scaler_ ? scaler_->scaled(weighted) : weighted).backward(); });
   passes.phase.reset();
   if (!is_last) {
     if (ordered_) end_part(passes);
