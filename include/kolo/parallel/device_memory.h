@@ -7,6 +7,7 @@
 #include <c10/util/Exception.h>
 #include <torch/types.h>
 
+#include "kolo/base/error.h"
 #include "kolo/parallel/device_memory_use.h"
 
 namespace kolo {
