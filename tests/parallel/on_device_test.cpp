@@ -244,7 +244,9 @@ TEST(OnADevice, ShardedOptimizersToo) {
 TEST(OnADevice, GradientsOfOneDeviceAreClippedTogether) {
   auto here = torch::ones({3}), there = torch::ones({2}).to(test_device(0));
   for (auto* each : {&here, &there}) each->mutable_grad() = torch::ones_like(*each);
-  EXPECT_EQ(message_of<Error>([&] { (void)clip_gradient_norm({here, there}, .5); }),
+  EXPECT_EQ(message_of<Error>([&] {
+              (void)clip_gradient_norm({here, there}, .5);
+            }),
             "parallel: can't clip gradients on cpu and " + test_device(0).str() +
                 " together; give those of one device");
   EXPECT_NEAR(clip_gradient_norm({there}, .5), std::sqrt(2.), 1e-12);
