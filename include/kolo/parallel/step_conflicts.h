@@ -115,6 +115,7 @@ class StepFeatures {
   StepFeatures(std::initializer_list<std::pair<StepFeature, bool>> features) {
     for (const auto& [feature, is_used] : features) set(feature, is_used);
   }
+  // Adds a feature; one that is not used changes nothing.
   void set(StepFeature feature, bool is_used = true) {
     if (is_used) used_.push_back(feature);
   }
