@@ -14,6 +14,7 @@
 #include "kolo/optim/flat_optimizer.h"
 #include "kolo/optim/learning_rate.h"
 #include "kolo/parallel/arena_optimizer.h"
+#include "kolo/parallel/autograd_communicator.h"
 #include "kolo/parallel/broadcast_state.h"
 #include "kolo/parallel/bucket_optimizer.h"
 #include "kolo/parallel/bucket_plan.h"

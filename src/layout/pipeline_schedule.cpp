@@ -78,14 +78,6 @@ std::vector<PipelineAction> pipeline_actions(const PipelineShape& shape, int ran
   return actions;
 }
 
-PipelinePlan plan_pipeline(const PipelineShape& shape) {
-  require_shape(shape);
-  PipelinePlan plan{shape, {}};
-  for (int rank = 0; rank < shape.ranks; ++rank)
-    plan.actions.push_back(pipeline_actions(shape, rank));
-  return plan;
-}
-
 double ideal_idle_share(const PipelineShape& shape) {
   require_shape(shape);
   const double others = shape.ranks - 1;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "kolo/base/error.h"
 #include "kolo/base/generators.h"
 #include "kolo/base/random.h"
 #include "kolo/parallel/device_memory.h"

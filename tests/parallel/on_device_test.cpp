@@ -1,6 +1,7 @@
 // Training on a device has the numbers that it has on the host. The simulated one has memory that
 // no host code can touch.
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -22,6 +23,7 @@
 #include "kolo/parallel/distributed_optimizer.h"
 #include "kolo/parallel/gradient_hook.h"
 #include "kolo/parallel/gradient_noise.h"
+#include "kolo/parallel/gradient_norm.h"
 #include "kolo/parallel/gradient_reducer.h"
 #include "kolo/parallel/sharded_optimizer.h"
 #include "kolo/parallel/sync_batch_norm.h"
@@ -237,6 +239,19 @@ TEST(OnADevice, ShardedOptimizersToo) {
         },
         1e-6);
   }
+}
+
+TEST(OnADevice, GradientsOfOneDeviceAreClippedTogether) {
+  auto here = torch::ones({3}), there = torch::ones({2}).to(test_device(0));
+  for (auto* each : {&here, &there}) each->mutable_grad() = torch::ones_like(*each);
+  EXPECT_EQ(message_of<Error>([&] {
+              (void)clip_gradient_norm({here, there}, .5);
+            }),
+            "parallel: can't clip gradients on cpu and " + test_device(0).str() +
+                " together; give those of one device");
+  EXPECT_NEAR(clip_gradient_norm({there}, .5), std::sqrt(2.), 1e-12);
+  EXPECT_NEAR(there.grad().cpu().norm().item<double>(), .5, 1e-6);
+  EXPECT_TRUE(here.grad().equal(torch::ones({3})));
 }
 
 TEST(OnADevice, PowerSgdRefuses) {

@@ -1,7 +1,6 @@
 #include "support/pipeline_play.h"
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 #include <string>
 #include <utility>
@@ -26,7 +25,6 @@ class Player {
  public:
   Player(const PipelinePlan& plan, const PipelineTimes& times)
       : plan_(plan), shape_(plan.shape), times_(times), clocks_(plan.actions.size(), 0) {
-    require_times();
     if (static_cast<int>(plan.actions.size()) != shape_.ranks) {
       throw Error(fmt::format("pipeline: {} lists of actions for {} ranks", plan.actions.size(),
                               shape_.ranks));
@@ -65,25 +63,6 @@ class Player {
   struct Message {
     Moment posted, arrival;
   };
-
-  void require_times() const {
-    const auto is_time = [](double time) { return std::isfinite(time) && time >= 0; };
-    if (!times_.stages.empty() && static_cast<int>(times_.stages.size()) != shape_.ranks) {
-      throw InputError(fmt::format("pipeline: times of {} stages, expected {}",
-                                   times_.stages.size(), shape_.ranks));
-    }
-    const bool are_times = std::ranges::all_of(times_.stages, [&](const StageTimes& stage) {
-      return is_time(stage.forward) && is_time(stage.backward);
-    });
-    if (!times_.transfers.empty() && static_cast<int>(times_.transfers.size()) != shape_.ranks) {
-      throw InputError(fmt::format("pipeline: times of messages after {} stages, expected {}",
-                                   times_.transfers.size(), shape_.ranks));
-    }
-    if (!are_times || !is_time(times_.transfer) ||
-        !std::ranges::all_of(times_.transfers, is_time)) {
-      throw InputError("pipeline: a time is negative or not finite");
-    }
-  }
 
   [[nodiscard]] bool has_next(int rank) const {
     const auto index = static_cast<std::size_t>(rank);
@@ -133,12 +112,6 @@ class Player {
     const auto times =
         times_.stages.empty() ? StageTimes{} : times_.stages[static_cast<std::size_t>(stage)];
     return work == PipelineWork::forward ? times.forward : times.backward;
-  }
-
-  [[nodiscard]] double transfer(PipelinePayload payload, int from_stage) const {
-    if (times_.transfers.empty()) return times_.transfer;
-    const auto before = payload == PipelinePayload::activation ? from_stage : from_stage - 1;
-    return times_.transfers[static_cast<std::size_t>(before)];
   }
 
   [[nodiscard]] std::vector<Moment>& ends_of(PipelineWork work) {
@@ -200,7 +173,7 @@ class Player {
     if (!posted) return false;
     auto& clock = clocks_[static_cast<std::size_t>(rank)];
     clock = std::max(clock, *posted);
-    arrival = clock + transfer(action.payload, rank);
+    arrival = clock + times_.transfer;
     return true;
   }
 
@@ -234,6 +207,13 @@ class Player {
 };
 
 }  // namespace
+
+PipelinePlan plan_pipeline(const PipelineShape& shape) {
+  PipelinePlan plan{shape, {}};
+  for (int rank = 0; rank < shape.ranks; ++rank)
+    plan.actions.push_back(pipeline_actions(shape, rank));
+  return plan;
+}
 
 double PipelinePlay::idle_share(int rank) const {
   if (makespan == 0) return 0;

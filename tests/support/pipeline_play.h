@@ -6,6 +6,13 @@
 
 namespace kolo {
 
+// The lists of all ranks.
+struct PipelinePlan {
+  PipelineShape shape;
+  std::vector<std::vector<PipelineAction>> actions;  // by rank
+};
+[[nodiscard]] PipelinePlan plan_pipeline(const PipelineShape& shape);
+
 // How long a stage takes for a micro-batch, in seconds or any other unit.
 struct StageTimes {
   double forward = 1;
@@ -15,9 +22,6 @@ struct StageTimes {
 struct PipelineTimes {
   std::vector<StageTimes> stages;  // by stage; empty: all stages are alike
   double transfer = 0;             // of an activation or a gradient between two ranks
-  // The same by stage, of its activation and of that one's gradient; empty: `transfer` for all. The
-  // last stage's counts for nothing.
-  std::vector<double> transfers;
 };
 
 // A computation in time.
@@ -49,9 +53,8 @@ struct PipelinePlay {
 //
 // Error where the lists can't end: it names the first ranks that wait, and for what. Error as well
 // for what is no schedule: a message that no neighbour is the other end of, or of what wasn't
-// computed, a computation twice, a receive that nothing is sent for. InputError for times that are
-// negative, or of another number of stages. Costs O(ranks) per action at most, in practice much
-// less.
+// computed, a computation twice, a receive that nothing is sent for. Costs O(ranks) per action at
+// most, in practice much less.
 [[nodiscard]] PipelinePlay play_pipeline(const PipelinePlan& plan, const PipelineTimes& times = {});
 
 }  // namespace kolo

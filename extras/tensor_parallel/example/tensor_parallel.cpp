@@ -72,7 +72,7 @@ int main(int argc, char** argv) {
       std::printf("step %d  loss %.4f  gradient norm %.4f\n", step, mean_loss, norm);
   }
 
-  // What a network on one rank would be loaded from.
+  // File that a network on one rank can be loaded from.
   const auto whole = kolo::whole_parameters(group, *model);
   if (world.rank() == 0) {
     torch::serialize::OutputArchive archive;

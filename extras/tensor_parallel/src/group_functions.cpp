@@ -1,13 +1,10 @@
 #include "kolo/tensor_parallel/group_functions.h"
 
-#include <string>
-#include <vector>
-
 #include <fmt/format.h>
 #include <torch/autograd.h>
 
-#include "autograd_communicator.h"
 #include "kolo/base/error.h"
+#include "kolo/parallel/autograd_communicator.h"
 #include "kolo/parallel/tensor_collectives.h"
 
 namespace kolo {

@@ -47,7 +47,8 @@ bool is_among(const NamedParameter& parameter, const std::vector<std::string>& n
   });
 }
 
-// What adds up over tensors and ranks: the sum of powers, or for the infinity norm the maximum.
+// Number that adds up over tensors and ranks: the sum of powers, or for the infinity norm the
+// maximum.
 double power_sum(const std::vector<torch::Tensor>& gradients, double norm_type) {
   if (gradients.empty()) return 0;
   std::vector<torch::Tensor> norms;

@@ -26,8 +26,8 @@ void for_each_layer(const torch::nn::Module& module,
     visit_one(*child.value(), child.key());
 }
 
-// Of a tensor whose `dimension` is cut: what is before it, blocks, ranks, a rank's part of a block,
-// and what is after it.
+// Shape of a tensor by its cut dimension: values before it, blocks, ranks, a rank's part of a
+// block, values after it.
 std::vector<std::int64_t> whole_view(const torch::Tensor& whole, const ParameterCut& cut,
                                      std::int64_t ranks) {
   const auto sizes = whole.sizes();

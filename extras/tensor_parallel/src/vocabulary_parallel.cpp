@@ -21,7 +21,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Where the words of the whole vocabulary lie in this rank's part.
+// Places of words of the whole vocabulary in this rank's part.
 struct OwnWords {
   torch::Tensor index;   // in the part; 0 for words of others
   torch::Tensor is_own;  // bool
@@ -47,7 +47,7 @@ void require_words(std::string_view what, const torch::Tensor& words, std::int64
                   lowest < 0 ? lowest : highest, vocabulary - 1));
 }
 
-// Of logits [N, part] and targets [N]: the losses [N].
+// Losses [N] of logits [N, part] and targets [N].
 class VocabularyLosses : public torch::autograd::Function<VocabularyLosses> {
  public:
   static torch::Tensor forward(AutogradContext* context, const torch::Tensor& logits,

@@ -16,7 +16,7 @@ namespace {
 
 using Function = std::function<torch::Tensor(const torch::Tensor&)>;
 
-// What rank r multiplies by.
+// Factor that rank r multiplies by.
 torch::Tensor factor_of(int rank) {
   return waves({4, 8}, .3 + rank) + 1;
 }
@@ -27,7 +27,7 @@ torch::Tensor sum_of_factors(int ranks) {
   return sum;
 }
 
-// Of a replicated output, curved: value, first and second derivatives on every rank.
+// Value, first and second derivatives of a replicated output, curved, on every rank.
 std::vector<torch::Tensor> derivatives(const Function& function) {
   const auto input = waves({4, 8}, 1.1).requires_grad_();
   const auto output = function(input);

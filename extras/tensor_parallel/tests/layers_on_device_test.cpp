@@ -21,7 +21,7 @@ namespace {
 constexpr int device_ranks = 2;
 constexpr std::int64_t device_words = 10, device_features = 8;
 
-// What a rank has made, on the host.
+// Results of a rank, on the host.
 using Results = std::vector<torch::Tensor>;
 using RankBody = std::function<Results(const Communicator&, const torch::Device&)>;
 

@@ -1,6 +1,5 @@
 #include <cmath>
 #include <limits>
-#include <memory>
 
 #include <gmock/gmock.h>
 #include <torch/nn/modules/linear.h>

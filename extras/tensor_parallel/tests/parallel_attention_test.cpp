@@ -1,5 +1,4 @@
 #include <limits>
-#include <memory>
 #include <string>
 
 #include <gmock/gmock.h>

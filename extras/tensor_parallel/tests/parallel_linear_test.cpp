@@ -1,5 +1,4 @@
 #include <string>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <torch/nn/modules/linear.h>

@@ -13,33 +13,10 @@
 
 #include "kolo/parallel/device_mesh.h"
 #include "kolo/tensor_parallel/parameter_parts.h"
+#include "support/numbers.h"
 
 // Layers that ranks share against LibTorch's on one rank.
 namespace kolo::testing {
-
-// The same numbers on all ranks, without LibTorch's generator, which ranks that are threads share.
-inline torch::Tensor waves(const std::vector<std::int64_t>& shape, double frequency,
-                           torch::ScalarType type = torch::kDouble) {
-  const auto count = c10::multiply_integers(shape);
-  return torch::sin(torch::arange(count, torch::kDouble) * frequency).view(shape).to(type);
-}
-
-// Numbers from -1 to 1 without a pattern.
-inline torch::Tensor noise(const std::vector<std::int64_t>& shape, std::int64_t seed) {
-  const auto count = c10::multiply_integers(shape);
-  const auto index = torch::arange(count, torch::kDouble) + static_cast<double>(1000 * seed);
-  return torch::frac(torch::sin(index * 12.9898) * 43758.5453).view(shape);
-}
-
-// All values together: sums in another order leave small values no more digits than large ones.
-inline double relative_difference(const torch::Tensor& a, const torch::Tensor& b) {
-  if (a.sizes() != b.sizes()) return INFINITY;
-  if (b.numel() == 0) return 0;
-  const auto wide = b.to(torch::kDouble);
-  const auto scale = wide.abs().max().item<double>();
-  const auto difference = (a.to(torch::kDouble) - wide).abs().max().item<double>();
-  return scale > 0 ? difference / scale : difference;
-}
 
 using WholeParameters = torch::OrderedDict<std::string, torch::Tensor>;
 

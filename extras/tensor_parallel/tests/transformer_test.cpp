@@ -87,7 +87,7 @@ std::string name_in_model(std::string name) {
   return name;
 }
 
-// Of a step, [length + 1, count].
+// Words of a step, [length + 1, count].
 torch::Tensor words_of(int step, std::int64_t first, std::int64_t count,
                        const TransformerOptions& options) {
   const auto index = torch::arange((length + 1) * batch, torch::kLong).view({length + 1, batch});

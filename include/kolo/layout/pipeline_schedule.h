@@ -82,13 +82,6 @@ struct PipelineAction {
 // rank outside the shape.
 [[nodiscard]] std::vector<PipelineAction> pipeline_actions(const PipelineShape& shape, int rank);
 
-// The lists of all ranks.
-struct PipelinePlan {
-  PipelineShape shape;
-  std::vector<std::vector<PipelineAction>> actions;  // by rank
-};
-[[nodiscard]] PipelinePlan plan_pipeline(const PipelineShape& shape);
-
 // A computation of a pipeline as timelines name it: "forward stage 2 micro-batch 3".
 struct PipelinePass {
   PipelineWork work = PipelineWork::forward;

@@ -17,32 +17,33 @@ namespace kolo {
 class Network;
 class TensorsNetwork;
 
-// What a model is made for and the choices that models share. A choice that a model doesn't have is
-// an InputError when it is given, but for a dropout of 0.
+// Shapes that a model is made for, and choices that models share. A choice that a model doesn't
+// have is an InputError when it is given, but for a dropout of 0.
 struct ModelOptions {
   std::vector<std::int64_t> input_shape;  // of one sample, without the batch: images are C, H, W
   std::int64_t classes = 0;               // the length of the output; 0 where it is numbers
-  // Of one output, without the batch, where it is numbers: a vector's length, or the channels and
-  // lengths of a field.
+  // Shape of one output, without the batch, if it is numbers: a vector's length, or the channels
+  // and lengths of a field.
   std::vector<std::int64_t> output_shape = {};
-  // Where an input, or an output of numbers, is several arrays, whose values come one after another
-  // (SampleLayout::input_parts): the shape of each. A TorchScript module has a tensor for each; for
-  // other models the whole is a vector.
+  // Shapes of the arrays of an input, or of an output of numbers, that is several arrays, whose
+  // values come one after another (SampleLayout::input_parts). A TorchScript module has a tensor
+  // for each; for other models the whole is a vector.
   std::vector<std::vector<std::int64_t>> input_parts = {}, output_parts = {};
-  // Of every dropout layer, from 0 to below 1; the model's own probabilities when not given.
+  // Probability of every dropout layer, from 0 to below 1; the model's own when not given.
   std::optional<double> dropout = std::nullopt;
-  // Of every batch norm, in Keras's sense, from 0 to below 1: running = momentum running + (1 -
-  // momentum) batch, which torch calls a momentum of 1 - momentum. The model's own when not given.
+  // Momentum of every batch norm, in Keras's sense, from 0 to below 1: running = momentum running +
+  // (1 - momentum) batch, which torch calls a momentum of 1 - momentum. The model's own when not
+  // given.
   std::optional<double> batch_norm_momentum = std::nullopt;
-  // Of models of fields: how often the size is halved, and the channels after the first time; the
-  // model's own when not given.
+  // Levels of a model of fields (how often the size is halved), and the channels after the first;
+  // the model's own when not given.
   std::optional<std::int64_t> levels = std::nullopt;
   std::optional<std::int64_t> channels = std::nullopt;
-  // What the model is read from, for models that are.
+  // File that the model is read from, for models that are.
   std::filesystem::path file = {};
 };
 
-// What a model's output is.
+// Kinds of a model's output.
 enum class ModelOutput : std::uint8_t {
   classes,  // [N, classes]
   numbers,  // [N, output_shape...]
@@ -73,7 +74,7 @@ struct ModelDescription {
   // As ModelEntry::make; the options are in range.
   std::function<std::shared_ptr<Network>(const ModelOptions&)> make;
   double l2 = 0;  // as in ModelEntry
-  // Which of the options it has.
+  // Options that it has.
   bool has_dropout = true;
   bool has_batch_norm = true;
   bool reads_file = false;
@@ -113,8 +114,9 @@ class ModelCatalogue {
 
 // mnist_net and mnist_cnn, the MNIST networks of the ALCF tutorial on distributed deep learning;
 // cnn, resnet_small and resnet50 as the NERSC tutorial on deep learning at scale has them in Keras;
-// resnet34; unet3d, the NERSC tutorial's U-Net for cosmology boxes; mlp, a multilayer perceptron
-// (kolo/nn/mlp.h); torchscript, a scripted PyTorch module from a file.
+// resnet34; airbench (Jordan 2024), for CIFAR-10; unet3d, the NERSC tutorial's U-Net for cosmology
+// boxes; mlp, a multilayer perceptron (kolo/nn/mlp.h); torchscript, a scripted PyTorch module from
+// a file.
 [[nodiscard]] ModelCatalogue built_in_models();
 [[nodiscard]] const std::vector<ModelEntry>& built_in_model_entries();
 

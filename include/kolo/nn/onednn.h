@@ -15,8 +15,9 @@ namespace kolo {
 // LibTorch's own operators compute.
 [[nodiscard]] std::string convolution_implementation(std::int64_t dimensions);
 
-// Whether this processor has products of bfloat16, twice as fast as those of float32 or faster.
-// False where kolo is built without a oneDNN of its own: LibTorch's operators do what they can.
+// Tells whether this processor has products of bfloat16, twice as fast as those of float32 or
+// faster. False where kolo is built without a oneDNN of its own: LibTorch's operators do what they
+// can.
 [[nodiscard]] bool multiplies_bfloat16();
 
 }  // namespace kolo

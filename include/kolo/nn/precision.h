@@ -7,7 +7,7 @@
 
 namespace kolo {
 
-// What the forward and backward passes compute in where LibTorch holds it safe (convolutions and
+// Type in which forward and backward passes compute where LibTorch holds it safe (convolutions and
 // products of matrices); sums, losses and parameters stay in float32.
 enum class Precision : std::uint8_t { fp32, bf16, fp16 };
 

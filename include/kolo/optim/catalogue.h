@@ -15,7 +15,7 @@
 // Optimizers and schedules of the learning rate by name, with their keys in a configuration.
 namespace kolo {
 
-// What pulls the parameters towards zero, and which; see flat_optimizer.h.
+// The decay of parameters towards zero, and which decay; see flat_optimizer.h.
 struct WeightDecay {
   double weight = 0;
   bool is_decoupled = false;
@@ -29,13 +29,13 @@ struct OptimizerEntry : ChoiceEntry {
   bool takes_whole_parameters = false;  // FlatOptimizer::is_layerwise()
   bool averages = false;                // FlatOptimizer::for_use(): rates need no decay
   std::function<std::unique_ptr<FlatOptimizer>(const OwnSettings&, const WeightDecay&)> make = {};
-  // What is worth saying when a training starts, or nothing.
+  // Remark worth making when a training starts, or nothing.
   std::function<std::string(const OwnSettings&)> remark = [](const OwnSettings&) {
     return std::string();
   };
 };
 
-// Those of src/optim/catalogue.
+// The optimizers of src/optim/catalogue.
 [[nodiscard]] const std::vector<OptimizerEntry>& built_in_optimizers();
 
 // Error where there is none of that name.
@@ -45,7 +45,8 @@ struct OptimizerEntry : ChoiceEntry {
 struct OptimizerConfig {
   std::string name = "sgd";  // required, in any case: one of built_in_optimizers()
   std::optional<double> lr;  // for one rank; unset: Keras's default, .01 or .001
-  // With the number of ranks, or with the global batch over training.base_batch_size.
+  // Growth of the rate with the number of ranks, or with the global batch over
+  // training.base_batch_size.
   Scaling lr_scaling = Scaling::linear;
   OwnSettings own;  // its momentum, epsilon, ...; nothing: its defaults
   double weight_decay = 0;
@@ -58,16 +59,16 @@ struct OptimizerConfig {
   bool sharded = false;
 };
 
-// What depends on several keys. `refuse`: of the section's keys.
+// Checks what depends on several keys. `refuse` takes the section's keys.
 void check_optimizer(const OptimizerConfig& optimizer, const RefuseKey& refuse);
-// With its usual rate, and the keys of its own that were left open.
+// Completes it by its usual rate, and the keys of its own that were left open.
 [[nodiscard]] OptimizerConfig completed(OptimizerConfig optimizer);
-// What weight_decay and the keys beside it say.
+// The decay that weight_decay and the keys beside it ask for.
 [[nodiscard]] WeightDecay decay_of(const OptimizerConfig& optimizer);
 [[nodiscard]] std::unique_ptr<FlatOptimizer> make_optimizer(const OptimizerConfig& optimizer,
                                                             const WeightDecay& decay);
 
-// What a schedule is made for.
+// Training that a schedule is made for.
 struct ScheduleRequest {
   std::int64_t total_steps = 0;  // of the training, warm-up included
   std::int64_t steps_per_epoch = 0;
@@ -80,7 +81,7 @@ struct ScheduleEntry : ChoiceEntry {
   bool is_own_warmup = false;  // takes no other
 };
 
-// Those of src/optim/schedules.
+// The schedules of src/optim/schedules.
 [[nodiscard]] const std::vector<ScheduleEntry>& built_in_schedules();
 
 // Error where there is none of that name.
@@ -94,7 +95,7 @@ struct RateSettings {
   OwnSettings lr_decay_own;       // its lr_final_fraction, ...; nothing: its defaults
 };
 
-// What else a learning rate depends on.
+// Facts of a run on which a learning rate depends besides.
 struct RateRequest {
   double batch_ratio = 1;                                   // see LearningRatePlan
   std::optional<std::int64_t> warmup_steps = std::nullopt;  // in place of lr_warmup_steps

@@ -17,20 +17,21 @@ namespace parallel {
 class SharedStep;
 }
 
-// When the ranks of a node share an optimizer's steps.
+// Conditions under which the ranks of a node share an optimizer's steps.
 struct StepSharing {
   bool enabled = true;
-  // Of the parameters. A shared step takes two meetings of the node's ranks, which a small
+  // Least bytes of parameters. A shared step takes two meetings of the node's ranks, which a small
   // network's update isn't worth.
   std::int64_t smallest_bytes = std::int64_t{1} << 20;
-  // Whether the node then has one copy of the parameters, instead of one per rank: for programs in
-  // which nothing but the optimizer changes them, since whatever one rank writes into its
-  // parameters is in all of theirs (see ParameterArena::share_parameters).
+  // Keeps one copy of the parameters a node, instead of one a rank: for programs in which nothing
+  // but the optimizer changes them, since whatever one rank writes into its parameters is in all of
+  // theirs (see ParameterArena::share_parameters).
   bool one_copy = false;
 };
 
-// Whether ranks of a node that can share memory share the steps of an optimizer over parameters of
-// so many bytes. One that needs whole parameters (FlatOptimizer::is_layerwise) is never shared.
+// Tells whether ranks of a node that can share memory share the steps of an optimizer over
+// parameters of so many bytes. One that needs whole parameters (FlatOptimizer::is_layerwise) is
+// never shared.
 [[nodiscard]] bool is_worth_sharing(const FlatOptimizer& optimizer, std::int64_t parameter_bytes,
                                     const StepSharing& sharing);
 
@@ -40,12 +41,12 @@ class ArenaOptimizer final : public BucketOptimizer {
  public:
   ArenaOptimizer(std::shared_ptr<ParameterArena> arena,
                  std::shared_ptr<const FlatOptimizer> optimizer);
-  // Where the ranks of a node share memory, in which the parameters are, and it is worth it
-  // (is_worth_sharing), they share its steps: each rank updates its part of every bucket, bit for
-  // bit as it would alone, for all of the node, and the state is there once per node instead of
-  // once per rank. The arena's parameters move for it. Collective. The ranks then make the same
-  // calls in the same order, and a rank's first update() of a step waits for the backward passes of
-  // all ranks of its node.
+  // The ranks of a node share its steps where they can share memory, the parameters are the host's,
+  // and it is worth it (is_worth_sharing): each rank updates its part of every bucket, bit for bit
+  // as it would alone, for all of the node, and the state is there once per node instead of once
+  // per rank. The arena's parameters move for it. Collective. The ranks then make the same calls in
+  // the same order, and a rank's first update() of a step waits for the backward passes of all
+  // ranks of its node.
   ArenaOptimizer(const Communicator& communicator, const std::shared_ptr<ParameterArena>& arena,
                  std::shared_ptr<const FlatOptimizer> optimizer, const StepSharing& sharing);
   ~ArenaOptimizer() override;

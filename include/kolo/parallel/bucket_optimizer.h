@@ -25,8 +25,8 @@ class TensorSteps;
 struct BucketRun;
 }  // namespace parallel
 
-// How a step uses gradients on a device, told where they are, so that nobody waits to know it.
-// Undefined: as they are.
+// Use that a step makes of gradients on a device, told where they are, so that nobody waits to know
+// it. Undefined: as they are.
 struct GradientUse {
   torch::Tensor factor;    // one float64, by which they are multiplied for the step
   torch::Tensor left_out;  // one int32: not 0 leaves parameters and state as they are
@@ -39,8 +39,9 @@ struct GradientUse {
 // or float64. Its state is laid out by the arena's plan: Error when that has changed since (see
 // ReducerOptions::rebuild_buckets).
 //
-// What takes no part in a step (ParameterArena::takes_part: frozen parameters, and those that no
-// rank has used) stays as it is, with its state; its steps are counted apart, as in torch::optim.
+// Parameters that take no part in a step (ParameterArena::takes_part: frozen ones, and those that
+// no rank has used) stay as they are, with their state; their steps are counted apart, as in
+// torch::optim.
 //
 // A step: update() of every bucket, in any order, then finish(). The implementations differ in
 // which elements of a bucket a rank updates: ArenaOptimizer all of them, or its part on its node;
@@ -61,14 +62,14 @@ class BucketOptimizer {
   // One step for one bucket; `step` counts from 1. `use`: on devices alone.
   void update(std::size_t bucket, double learning_rate, std::int64_t step,
               const GradientUse& use = {});
-  // With a rate for each group of parameters.
+  // Takes a rate for each group of parameters.
   void update(std::size_t bucket, std::span<const double> learning_rates, std::int64_t step,
               const GradientUse& use = {});
   // After all buckets are averaged and before the first update(): the squared norm of the averages,
   // all parameters taken together, one float64 where they are. Collective where is_sharded().
   [[nodiscard]] virtual torch::Tensor squared_norm() const;
   void scale_gradients(double factor) const;
-  // Both: scales to a norm of at most maximum_norm by clip_factor(), and returns the norm before.
+  // Scales to a norm of at most maximum_norm by clip_factor(), and returns the norm before.
   double clip_gradients(double maximum_norm) const;
 
   // Puts what step `step` takes from its rate and number onto the device, where a CUDA graph of
@@ -98,21 +99,21 @@ class BucketOptimizer {
   using FillState = std::function<void(const std::vector<NamedState>& whole)>;
   virtual void scatter_state(const Communicator& ranks, std::span<const std::int64_t> skipped_steps,
                              const FillState& fill) = 0;
-  // How many steps each parameter, in the order of the arena's plan, took no part in: part of a
-  // checkpoint where parameters are frozen or unused in some steps, zeros otherwise.
+  // Counts of the steps that each parameter, in the order of the arena's plan, took no part in:
+  // part of a checkpoint where parameters are frozen or unused in some steps, zeros otherwise.
   [[nodiscard]] std::vector<std::int64_t> skipped_steps() const;
   void set_skipped_steps(std::span<const std::int64_t> counts);
   // Bytes of state that this rank holds.
   [[nodiscard]] std::int64_t state_bytes() const;
 
-  // How gradients must be averaged for it; null: by all-reduce, or any other hook.
+  // Hook by which gradients must be averaged for it; null: all-reduce, or any other hook.
   [[nodiscard]] virtual std::shared_ptr<GradientHook> gradient_hook() const { return nullptr; }
-  // Whether each rank has a part of the state, and of the averages, alone.
+  // Tells whether each rank has only a part of the state, and of the averages.
   [[nodiscard]] virtual bool is_sharded() const { return false; }
-  // Whether the ranks of this node share steps.
+  // Tells whether the ranks of this node share steps.
   [[nodiscard]] virtual bool is_shared() const { return false; }
 
-  // The first group's.
+  // Algorithm of the first group.
   [[nodiscard]] const FlatOptimizer& algorithm() const;
 
  protected:
@@ -142,7 +143,7 @@ class BucketOptimizer {
   std::int64_t published_elements_ = std::numeric_limits<std::int64_t>::max();
 
  private:
-  // What this rank updates of a bucket.
+  // Parts of a bucket that this rank updates.
   [[nodiscard]] virtual std::vector<Own> own_parts(std::size_t bucket) const = 0;
   virtual void begin_step() {}
   // Elements [begin, end) of the bucket are updated; then all that are this rank's.

@@ -7,6 +7,7 @@
 #include <c10/util/Exception.h>
 #include <torch/types.h>
 
+#include "kolo/base/error.h"
 #include "kolo/parallel/device_memory_use.h"
 
 namespace kolo {
@@ -25,8 +26,8 @@ namespace kolo {
 [[nodiscard]] Error out_of_memory(std::string_view phase, const torch::Device& device,
                                   const c10::OutOfMemoryError& error);
 
-// What `work` returns. Error with describe_out_of_memory() where the device's memory is not enough
-// for it. `phase`: "forward".
+// Returns what `work` does. Error with describe_out_of_memory() where the device's memory is not
+// enough for it. `phase`: "forward".
 template <typename Work>
 decltype(auto) in_phase(std::string_view phase, const torch::Device& device, const Work& work) {
   try {

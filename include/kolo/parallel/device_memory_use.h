@@ -6,7 +6,7 @@
 
 namespace kolo {
 
-// What this process has had of a device's memory since it began.
+// Memory of a device that this process has had since it began.
 struct DeviceMemoryUse {
   std::int64_t peak_allocated_bytes = 0;  // by tensors
   std::int64_t peak_reserved_bytes = 0;   // that LibTorch's allocator has taken for them

@@ -19,7 +19,7 @@ namespace kolo {
 // together have a norm of at most maximum_norm, and returns the norm before. norm_type is 2,
 // another number above 0, or infinity. After the gradients are averaged
 // (GradientReducer::finish()); without communication. One pass over the gradients, and one more
-// when they are scaled.
+// when they are scaled. Error for gradients on several devices.
 double clip_gradient_norm(const std::vector<torch::Tensor>& parameters, double maximum_norm,
                           double norm_type = 2);
 

@@ -22,7 +22,7 @@ struct PipelineStepOptions {
   int micro_batches = 1;
   // Rank i has the stages [bounds[i], bounds[i + 1]). The same on all ranks.
   std::vector<std::size_t> bounds;
-  // Of random numbers (dropout), which depend on seed, place along the mesh's data axis, step,
+  // Seed of random numbers (dropout), which depend on it, place along the mesh's data axis, step,
   // micro-batch and stage of the network alone: not on schedule, bounds or number of ranks.
   std::uint64_t seed = 1;
   // Numbers that the loss adds up besides (PipelineStep::Loss::sums).
@@ -35,9 +35,9 @@ struct PipelineStepOptions {
 // a network, and the micro-batches of a batch go through all of them in turn. Source: Huang et al.,
 // arXiv:1811.06965; for schedules see kolo/layout/pipeline_schedule.h, whose lists are carried out.
 //
-// What is computed is what one rank computes that calls backward() on each micro-batch's loss,
-// divided by their number, one after another, and adds up the gradients: to the bit, for any
-// schedule. So batch norms see micro-batches, not batches.
+// It computes, to the bit and for any schedule, what one rank computes that calls backward() on
+// each micro-batch's loss, divided by their number, one after another, and adds up the gradients.
+// So batch norms see micro-batches, not batches.
 //
 // A rank has the parameters of its own stages alone (module()), which an arena, a reducer over
 // mesh.replicas() and an optimizer take as they take any network. Payloads travel over
@@ -50,23 +50,23 @@ struct PipelineStepOptions {
 // others wait until it leaves the job.
 class PipelineStep {
  public:
-  // What the last rank makes of an output.
+  // Result of the last rank for an output.
   struct Loss {
     torch::Tensor loss;  // the mean over the micro-batch, to call backward() on
     torch::Tensor sums;  // [options.sums], float64: added up over the micro-batches
   };
-  // Where samples come from, and what their outputs are for; micro-batches from 0 on.
+  // Inputs of a batch, and losses of its outputs; micro-batches from 0 on.
   struct Batch {
     // The input of a micro-batch; called on the first rank.
     std::function<torch::Tensor(int micro_batch)> input;
     // Called on the last rank.
     std::function<Loss(const torch::Tensor& output, int micro_batch)> loss;
   };
-  // How backward is called.
+  // Options of backward.
   struct Backward {
     // Averages what the passes add up, while the last ones run; null: gradients only add up.
     GradientReducer* reducer = nullptr;
-    // What to call backward() on instead of the loss: GradScaler::scaled(). Empty: the loss.
+    // Gives the tensor to call backward() on: GradScaler::scaled(). Empty: the loss itself.
     std::function<torch::Tensor(const torch::Tensor& loss)> scaled = {};
   };
 

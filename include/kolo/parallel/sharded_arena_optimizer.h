@@ -20,8 +20,8 @@ namespace kolo {
 // everybody's, which moves as many bytes as the all-reduce it takes the place of. What is left of a
 // bucket, fewer than 16 elements per rank, every rank updates for itself.
 //
-// With the same order of reduction the parameters are, bit for bit, those of ArenaOptimizer. The
-// ranks make the same calls in the same order. One step:
+// The parameters are those of ArenaOptimizer, bit for bit, where gradients are reduced in the same
+// order. The ranks make the same calls in the same order. One step:
 //
 //   backward, with gradient_hook() in the reducer
 //   optional: wait for all buckets, clip_gradients()
@@ -34,7 +34,7 @@ class ShardedArenaOptimizer final : public BucketOptimizer {
   ShardedArenaOptimizer(const Communicator& communicator,
                         const std::shared_ptr<ParameterArena>& arena,
                         std::shared_ptr<const FlatOptimizer> optimizer);
-  // With groups of parameters: an algorithm each, of one kind with different options, and each
+  // Takes groups of parameters: an algorithm each, of one kind with different options, and each
   // parameter's place among them, in the order of the arena's plan.
   ShardedArenaOptimizer(const Communicator& communicator,
                         const std::shared_ptr<ParameterArena>& arena,

@@ -70,7 +70,7 @@ inline constexpr std::string_view one_rank = "each part of a step is one rank's"
 inline constexpr std::string_view own_hook = "gradients are averaged by a hook of its own";
 inline constexpr std::string_view divided = "a rank alone has a part of the step only";
 
-// By the first of the two, in the order in which they are told.
+// All pairs, by the first of the two, in the order in which they are told.
 inline constexpr auto all = std::to_array<StepConflict>({
     {graphs, mixup, "the numbers of each step are others, so that none can be recorded"},
     {graphs, parts, one_pass},
@@ -115,6 +115,7 @@ class StepFeatures {
   StepFeatures(std::initializer_list<std::pair<StepFeature, bool>> features) {
     for (const auto& [feature, is_used] : features) set(feature, is_used);
   }
+  // Adds a feature; one that is not used changes nothing.
   void set(StepFeature feature, bool is_used = true) {
     if (is_used) used_.push_back(feature);
   }
@@ -134,7 +135,7 @@ class StepFeatures {
   return found;
 }
 
-// In words, with names for the two: those of the table or, in a configuration, keys.
+// Describes a pair by names for the two: those of the table or, in a configuration, keys.
 [[nodiscard]] inline std::string describe(const StepConflict& conflict, std::string_view feature,
                                           std::string_view other) {
   return std::string(feature) + " can't be had with " + std::string(other) + ": " +

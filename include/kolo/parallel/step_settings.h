@@ -14,7 +14,7 @@
 
 namespace kolo {
 
-// How steps are made: of a TrainingStep, and within TrainerOptions. Names are those of
+// Settings of a TrainingStep's steps, also within TrainerOptions. Names are those of
 // configurations (docs/configuration.md). Some exclude each other (conflicts()): Error.
 struct StepSettings {
   BucketLimits buckets;
@@ -31,10 +31,10 @@ struct StepSettings {
   // are left out on all ranks, whatever `non_finite` says; Error after many in a row. Costs two
   // passes over the gradients, and the overlap of updates, as `skip` does.
   std::optional<LossScaleOptions> loss_scale;
-  // Where ranks hold different parts of a network (PipelineStep): all that make the step together,
-  // mesh.world(), of whom equally many hold each part. They add up the sums, decide alike whether
-  // a step is left out, and clip by the norm of the whole network's gradient. Unset: those that
-  // average, who then hold the same. A Trainer sets it by itself.
+  // All ranks that make the step together, mesh.world(), where they hold different parts of a
+  // network (PipelineStep) and equally many hold each part. They add up the sums, decide alike
+  // whether a step is left out, and clip by the norm of the whole network's gradient. Unset: the
+  // ranks that average, which then hold the same. A Trainer sets it by itself.
   std::optional<Communicator> world = std::nullopt;
   // Above 0: a step has so many parts, at least as many as ranks, of which each rank computes some
   // consecutive ones (kolo/layout/virtual_ranks.h): the results have the same bits on any number of
@@ -42,14 +42,14 @@ struct StepSettings {
   // leaves those of the first part on all ranks. Costs memory for log2(parts of a rank) + 1 copies
   // of the gradients (rounded down), none with as many ranks as parts.
   int virtual_ranks = 0;
-  // Is told of forward, backward, each bucket's wait and update; by a Trainer also of data wait,
-  // step and validation.
+  // Records forward, backward, each bucket's wait and update; of a Trainer also data wait, step and
+  // validation.
   Timeline timeline;
 };
 
 using TrainingStepOptions = StepSettings;
 
-// As kolo/parallel/step_conflicts.h knows them.
+// Features in use, as kolo/parallel/step_conflicts.h knows them.
 [[nodiscard]] StepFeatures features_of(const StepSettings& settings);
 [[nodiscard]] inline std::vector<StepConflict> conflicts(const StepSettings& settings) {
   return conflicts(features_of(settings));

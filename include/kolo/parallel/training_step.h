@@ -46,12 +46,11 @@ class LateNumbers {
 //   auto pending = step.finish(rate);
 //   auto [sums, is_made] = step.end(pending);
 //
-// Where the whole gradient must be known first (clipping, leaving out what is not finite), all
-// buckets are updated at the end.
+// All buckets are updated at the end where the whole gradient must be known first (clipping,
+// leaving out what is not finite).
 //
-// Where the parameters are on a device, a step is given to it without waiting: what is decided by
-// the gradients is decided there. Of GradientUse, grad() keeps what was averaged: neither divided
-// by the loss scale nor clipped.
+// On a device steps are enqueued without waiting: clipping and leaving out are decided there.
+// grad() then keeps what was averaged, neither divided by the loss scale nor clipped (GradientUse).
 //
 // For loops of one's own that know where their samples come from; kolo's Trainer is one. Every rank
 // has one of the same network and options, and makes the same steps.
@@ -103,10 +102,10 @@ class TrainingStep {
   // A step that a device can be given in one call (a CUDA graph), always with the same memory.
   class Recorded;
   // Records a step whose passes() call backward() for a batch in memory of its own, and doesn't
-  // make it. Error where it can't be: where parameters take no part in it, where an operator waits
-  // for the device or the average goes through the host, and on the default stream (of which the
-  // step before it must not have been either). After a few steps of other batches of this shape.
-  // With several ranks, where their averages are only given to the device (NCCL). Collective.
+  // make it; after a few steps of other batches of this shape. Error where it can't be recorded:
+  // parameters take no part in it, an operator waits for the device, several ranks average through
+  // the host (NCCL doesn't), or the current stream is the default one (nor may the step before have
+  // been on that). Collective.
   [[nodiscard]] std::shared_ptr<Recorded> record(const std::function<void()>& passes,
                                                  double learning_rate, std::int64_t number);
   // Gives a recorded one to the device, as step number `number`. The watch sees nothing of what the
@@ -131,7 +130,7 @@ class TrainingStep {
   [[nodiscard]] const GradScaler* scaler() const { return scaler_ ? &*scaler_ : nullptr; }
 
  private:
-  // What a step has come to, between begin() and finish().
+  // State of a step between begin() and finish().
   struct Passes;
   [[nodiscard]] Passes& passes();
   void end_part(Passes& passes);
@@ -150,8 +149,9 @@ class TrainingStep {
   [[nodiscard]] torch::Tensor update_on_device(double learning_rate, std::int64_t step,
                                                const torch::Tensor& sums);
   void update_all(double learning_rate, std::int64_t step, const GradientUse& use);
-  // Whether gradients, and the loss, are to be used; what norm they have.
+  // One int32, not 0 where gradients or loss are not finite; undefined: nobody asks.
   [[nodiscard]] torch::Tensor left_out_on_device(const torch::Tensor& sums) const;
+  // Factor of gradients by loss scale and clipping; undefined: 1.
   [[nodiscard]] torch::Tensor factor_on_device() const;
   // [1], float64: of the whole network's averaged gradient, as it is in the arenas.
   [[nodiscard]] torch::Tensor squared_norm() const;
@@ -161,7 +161,7 @@ class TrainingStep {
     return settings_.non_finite == NonFiniteStep::skip;
   }
   [[nodiscard]] bool may_skip() const { return skips_non_finite() || scaler_; }
-  // Whether the whole gradient must be known before any of it is used.
+  // Tells whether the whole gradient must be known before any of it is used.
   [[nodiscard]] bool updates_together() const { return settings_.clip_norm > 0 || may_skip(); }
 
   Communicator communicator_;

@@ -20,7 +20,7 @@ struct CheckpointSchedule {
   bool at_start = false;          // one of step 0
 };
 
-// What a CheckpointObserver saves.
+// Content of a checkpoint that a CheckpointObserver saves.
 struct Snapshot {
   Snapshot(Checkpoint checkpoint, bool its_own = false)  // NOLINT: one is as good as the other
       : content(std::move(checkpoint)), is_copy(its_own) {}
@@ -52,8 +52,8 @@ class CheckpointObserver final : public Observer {
       CheckpointStore& store, CheckpointSchedule schedule, std::function<Snapshot()> snapshot,
       std::function<void(const SavedCheckpoint&)> on_saved = [](const auto&) {},
       ShardWriter shard = {});
-  // Of a rank that has a part of what another one saves: takes snapshots when that one does, by the
-  // same schedule.
+  // Observer of a rank that has a part of what another one saves: takes snapshots when that one
+  // does, by the same schedule.
   CheckpointObserver(CheckpointSchedule schedule, std::function<Snapshot()> snapshot);
 
   void on_start(const TrainState& state, const std::optional<MetricSums>& untrained) override;

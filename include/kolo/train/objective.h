@@ -1,15 +1,12 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <span>
 #include <string>
 
 #include <torch/types.h>
 
-#include "kolo/base/enum_names.h"
 #include "kolo/comm/communicator.h"
 #include "kolo/data/loader.h"
 #include "kolo/nn/autocast.h"

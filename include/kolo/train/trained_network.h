@@ -15,7 +15,7 @@
 
 namespace kolo {
 
-// How the parts of a network make a whole one.
+// The parts of a network that several ranks have.
 struct NetworkParts {
   Communicator ranks;              // that have them
   std::vector<std::string> names;  // of all parameters, then of all buffers, in the network's order
@@ -29,7 +29,7 @@ class TrainedNetwork {
  public:
   virtual ~TrainedNetwork() = default;
 
-  // What this rank trains, under the names that it has in the whole network.
+  // Modules that this rank trains, under the names that they have in the whole network.
   [[nodiscard]] virtual const std::shared_ptr<torch::nn::Module>& module() const = 0;
   [[nodiscard]] virtual const Objective& objective() const = 0;
   // The ranks that have the same, whose gradients are averaged.
@@ -48,8 +48,8 @@ class TrainedNetwork {
   // flag's. Collective.
   [[nodiscard]] virtual TrainingStep::Pending make(TrainingStep& training, const Step& step) = 0;
 
-  // Of a batch of a validation: metric_sums() where the outputs are, and zeros elsewhere. Without
-  // gradients. Collective over the ranks of parts().
+  // Measures a batch of a validation: metric_sums() where the outputs are, and zeros elsewhere.
+  // Without gradients. Collective over the ranks of parts().
   [[nodiscard]] virtual torch::Tensor measure(const Batch& batch) = 0;
 };
 

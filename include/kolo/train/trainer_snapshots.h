@@ -35,11 +35,11 @@ class TrainerSnapshots final : public Observer {
 
   void on_step(const StepReport& report) override;
 
-  // What training needs to go on from here (Trainer::checkpoint()). The tensors of the copy before
-  // are overwritten: whoever writes them must be done.
+  // Takes all that training needs to go on from here (Trainer::checkpoint()). The tensors of the
+  // copy before are overwritten: whoever writes them must be done.
   [[nodiscard]] Snapshot take();
 
-  // Of a copy; 0 where none are made.
+  // Bytes of a copy; 0 where none are made.
   [[nodiscard]] std::uint64_t bytes() const;
 
  private:

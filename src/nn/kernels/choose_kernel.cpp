@@ -15,8 +15,6 @@ namespace kolo {
 
 namespace {
 
-enum class KernelKind { direct, taps, columns, image_lanes, winograd };
-
 // A stride that oneDNN's buffer of inputs for the processor's tiles is not made for.
 bool has_far_stride(const ConvolutionGeometry& geometry) {
   const auto &kernel = geometry.kernel, &stride = geometry.stride;
@@ -124,14 +122,22 @@ bool has_many_small_images(const ConvolutionGeometry& geometry) {
          checked_product<std::int64_t>(geometry.output_size()) >= tile && has_many_tiles(geometry);
 }
 
+std::unique_ptr<ConvolutionKernel> make_by_taps(const ConvolutionGeometry& geometry) {
+  return geometry.type == torch::kFloat ? make_tap_convolution(geometry)
+                                        : make_bfloat16_tap_convolution(geometry);
+}
+
+// The fastest; null where it doesn't know such a geometry, or this processor can't compute it.
 // LibTorch's own is oneDNN's as well, so what that gets wrong is not left to it.
-KernelKind kind_in_float32(const ConvolutionGeometry& geometry) {
-  if (is_first_of_images(geometry)) return KernelKind::columns;
-  if (has_many_small_images(geometry) && !has_odd_channels(geometry)) return KernelKind::winograd;
-  if (is_by_taps(geometry) || is_wrong_in_onednn(geometry)) return KernelKind::taps;
-  if (has_few_inputs(geometry)) return KernelKind::columns;
-  if (has_odd_channels(geometry)) return KernelKind::image_lanes;
-  return has_many_tiles(geometry) ? KernelKind::winograd : KernelKind::direct;
+std::unique_ptr<ConvolutionKernel> fastest_in_float32(const ConvolutionGeometry& geometry) {
+  if (is_first_of_images(geometry)) return make_column_convolution(geometry);
+  if (has_many_small_images(geometry) && !has_odd_channels(geometry))
+    return make_winograd_convolution(geometry);
+  if (is_by_taps(geometry) || is_wrong_in_onednn(geometry)) return make_by_taps(geometry);
+  if (has_few_inputs(geometry)) return make_column_convolution(geometry);
+  if (has_odd_channels(geometry)) return make_image_lane_convolution(geometry);
+  return has_many_tiles(geometry) ? make_winograd_convolution(geometry)
+                                  : make_direct_convolution(geometry);
 }
 
 // Minimal algorithms compute in float32, and bfloat16 is no more than twice as fast: kernels of
@@ -161,42 +167,22 @@ bool is_left_to_tiles(const ConvolutionGeometry& geometry) {
          checked_product<std::int64_t>(geometry.output_size()) > most_positions;
 }
 
-KernelKind kind_in_bfloat16(const ConvolutionGeometry& geometry) {
-  if (is_by_taps(geometry) && !is_left_to_tiles(geometry)) return KernelKind::taps;
-  if (has_few_inputs(geometry)) return KernelKind::columns;
-  if (suits_taps_in_bfloat16(geometry)) return KernelKind::taps;
-  return suits_winograd_in_bfloat16(geometry) ? KernelKind::winograd : KernelKind::direct;
-}
-
-// Null where the kernel doesn't know such a geometry, or this processor can't compute it.
-std::unique_ptr<ConvolutionKernel> make_kernel(KernelKind kind,
-                                               const ConvolutionGeometry& geometry) {
-  switch (kind) {
-    case KernelKind::taps:
-      return geometry.type == torch::kFloat ? make_tap_convolution(geometry)
-                                            : make_bfloat16_tap_convolution(geometry);
-    case KernelKind::columns:
-      return make_column_convolution(geometry);
-    case KernelKind::image_lanes:
-      return make_image_lane_convolution(geometry);
-    case KernelKind::winograd:
-      return make_winograd_convolution(geometry);
-    case KernelKind::direct:
-      break;
-  }
-  return make_direct_convolution(geometry);
+std::unique_ptr<ConvolutionKernel> fastest_in_bfloat16(const ConvolutionGeometry& geometry) {
+  if (is_by_taps(geometry) && !is_left_to_tiles(geometry)) return make_by_taps(geometry);
+  if (has_few_inputs(geometry)) return make_column_convolution(geometry);
+  if (suits_taps_in_bfloat16(geometry)) return make_by_taps(geometry);
+  return suits_winograd_in_bfloat16(geometry) ? make_winograd_convolution(geometry)
+                                              : make_direct_convolution(geometry);
 }
 
 std::unique_ptr<ConvolutionKernel> make_unrounded(const ConvolutionGeometry& geometry) {
   const bool is_float32 = geometry.type == torch::kFloat;
   if (!is_float32 && !(geometry.type == torch::kBFloat16 && multiplies_bfloat16())) return nullptr;
-  auto kinds = std::vector{is_float32 ? kind_in_float32(geometry) : kind_in_bfloat16(geometry),
-                           KernelKind::direct};
+  auto kernel = is_float32 ? fastest_in_float32(geometry) : fastest_in_bfloat16(geometry);
+  if (!kernel) kernel = make_direct_convolution(geometry);
   // LibTorch's own would copy the weight in each pass.
-  if (geometry.has_taps_first) kinds.push_back(KernelKind::taps);
-  for (const auto kind : kinds)
-    if (auto kernel = make_kernel(kind, geometry)) return kernel;
-  return nullptr;
+  if (!kernel && geometry.has_taps_first) kernel = make_by_taps(geometry);
+  return kernel;
 }
 
 }  // namespace

@@ -14,9 +14,16 @@ namespace {
 
 double norm_together(const std::vector<torch::Tensor>& tensors, double norm_type) {
   if (tensors.empty()) return 0;
-  const auto total =
-      torch::zeros({1}, torch::TensorOptions(torch::kDouble).device(tensors.front().device()));
-  for (const torch::Tensor& tensor : tensors) parallel::add_to_norm(tensor, total, norm_type);
+  const auto device = tensors.front().device();
+  const auto total = torch::zeros({1}, torch::TensorOptions(torch::kDouble).device(device));
+  for (const torch::Tensor& tensor : tensors) {
+    if (tensor.device() != device) {
+      throw Error(fmt::format(
+          "parallel: can't clip gradients on {} and {} together; give those of one device",
+          device.str(), tensor.device().str()));
+    }
+    parallel::add_to_norm(tensor, total, norm_type);
+  }
   const double sum = total.item<double>();
   if (std::isinf(norm_type)) return sum;
   return norm_type == 2 ? std::sqrt(sum) : std::pow(sum, 1 / norm_type);
@@ -46,8 +53,8 @@ double clip_gradient_norm(const std::vector<torch::Tensor>& parameters, double m
         norm_type));
   }
   const torch::NoGradGuard no_gradient;
-  // Of a sparse gradient that lists rows more than once the norm is that of their sums, but what is
-  // scaled are the values that it holds: coalesce() gives a copy then.
+  // A sparse gradient that lists rows more than once has the norm of their sums, but what is scaled
+  // are the values that it holds: coalesce() gives a copy then.
   std::vector<torch::Tensor> sums, values;
   std::set<const c10::TensorImpl*> known;
   for (const torch::Tensor& parameter : parameters) {

@@ -8,10 +8,6 @@
 
 namespace kolo::parallel {
 
-ParameterGroups::ParameterGroups(std::size_t parameters, Algorithm algorithm)
-    : ParameterGroups(std::vector<Algorithm>{std::move(algorithm)},
-                      std::vector<std::size_t>(parameters, 0)) {}
-
 ParameterGroups::ParameterGroups(std::vector<Algorithm> algorithms,
                                  std::vector<std::size_t> group_of)
     : algorithms_(std::move(algorithms)),

@@ -28,8 +28,8 @@ class ParameterGroups {
  public:
   using Algorithm = std::shared_ptr<const FlatOptimizer>;
 
-  ParameterGroups(std::size_t parameters, Algorithm algorithm);
-  // The algorithms of one kind, and each parameter's place among them. Error where they aren't.
+  // Takes algorithms of one kind, and each parameter's place among them. InputError for several
+  // kinds.
   ParameterGroups(std::vector<Algorithm> algorithms, std::vector<std::size_t> group_of);
 
   [[nodiscard]] const std::vector<Algorithm>& algorithms() const { return algorithms_; }

@@ -164,7 +164,7 @@ torch::optim::Optimizer& checked(const std::shared_ptr<torch::optim::Optimizer>&
                   fmt::join(problems, ", ")));
 }
 
-// With those whose gradients are sparse.
+// Parameters of dense and of sparse gradients.
 std::vector<torch::Tensor> averaged_parameters(const ParameterArena& arena) {
   auto parameters = arena.parameters();
   for (const auto& each : arena.excluded()) parameters.push_back(each.tensor);

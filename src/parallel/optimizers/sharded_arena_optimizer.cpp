@@ -1,6 +1,5 @@
 #include "kolo/parallel/sharded_arena_optimizer.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <string>

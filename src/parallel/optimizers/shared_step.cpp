@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "kolo/base/checked.h"
-#include "kolo/parallel/tensor_collectives.h"
 
 namespace kolo::parallel {
 

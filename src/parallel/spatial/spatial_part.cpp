@@ -1,6 +1,5 @@
 #include "kolo/parallel/spatial_part.h"
 
-#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>

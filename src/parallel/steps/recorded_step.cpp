@@ -9,8 +9,8 @@
 // A step that is recorded once and replayed: CUDA's graphs.
 namespace kolo {
 
-// What differs from step to step is read when it is replayed; the numbers lie in the same place
-// each time where the device has graphs.
+// Rate and number are those of the step that is being made. The numbers lie in the same place each
+// time where the device has graphs.
 class TrainingStep::Recorded {
  public:
   std::unique_ptr<parallel::DeviceGraph> graph;

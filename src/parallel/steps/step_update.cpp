@@ -5,7 +5,7 @@
 #include "kolo/parallel/training_step.h"
 #include "parallel/tensors/tensor_passes.h"
 
-// What a step does with its averaged gradients: scale, clip, leave out, update.
+// The use of averaged gradients in a step: scale, clip, leave out, update.
 namespace kolo {
 
 // Each bucket as soon as it is reduced, while later ones are still on their way.
@@ -70,7 +70,7 @@ void TrainingStep::update_all(double learning_rate, std::int64_t step, const Gra
   optimizer_->finish();
 }
 
-// What one rank sees all are told: gradients that are not all-reduced may differ.
+// All ranks are told what one sees: gradients that are not all-reduced may differ.
 torch::Tensor TrainingStep::left_out_on_device(const torch::Tensor& sums) const {
   if (!may_skip()) return {};
   auto found = torch::zeros({1}, torch::TensorOptions(torch::kInt).device(arena_->device()));
@@ -95,7 +95,7 @@ torch::Tensor TrainingStep::factor_on_device() const {
   return clip_factor(norm * scale, settings_.clip_norm) * scale;
 }
 
-// What several ranks hold the same of counts once.
+// Gradients that several ranks hold alike count once.
 torch::Tensor TrainingStep::squared_norm() const {
   auto squares = optimizer_->squared_norm();
   if (!world_) return squares;

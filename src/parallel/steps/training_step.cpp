@@ -29,7 +29,7 @@ class BufferCopies {
     const torch::NoGradGuard no_gradient;
     for (std::size_t i = 0; i < buffers_.size(); ++i) torch::Tensor(buffers_[i]).copy_(copies_[i]);
   }
-  // Where `left_out`, one int32, is not 0.
+  // Puts them back where `left_out`, one int32, is not 0.
   void put_back_if(const torch::Tensor& left_out) const {
     const torch::NoGradGuard no_gradient;
     const bool is_known = left_out.device().is_cpu();
@@ -164,11 +164,8 @@ void TrainingStep::backward(const torch::Tensor& loss, const torch::Tensor& numb
   const auto weighted = share == 1 ? loss : loss * share;
   std::optional<GradientReducer::NoSync> quiet;
   if (!is_last) quiet.emplace(reducer_.no_sync());
-  try {
-    (scaler_ ? scaler_->scaled(weighted) : weighted).backward();
-  } catch (const c10::OutOfMemoryError& error) {
-    throw out_of_memory("backward", arena_->device(), error);
-  }
+  in_phase("backward", arena_->device(),
+           [&] { (scaler_ ? scaler_->scaled(weighted) : weighted).backward(); });
   passes.phase.reset();
   if (!is_last) {
     if (ordered_) end_part(passes);
@@ -217,7 +214,7 @@ void TrainingStep::start_summing(Passes& passes) {
 torch::Tensor TrainingStep::start_summing_parts(const torch::Tensor& sums, Work& summing) {
   const auto total = torch::empty({sums.size(1)}, sums.options());
   const auto ranks = arena_->gradient_communicator(communicator_);
-  // Of a small network, in this thread: see GradientUnits::are_done_at_once().
+  // Small networks are served in this thread: see GradientUnits::are_done_at_once().
   if (ranks.size() == 1 || (arena_->buckets() == 1 && arena_->device().is_cpu()))
     return torch::Tensor(total).copy_(ordered_total(ranks, settings_.virtual_ranks, sums));
   summing = ranks.enqueue(
@@ -234,7 +231,7 @@ Work TrainingStep::start_summing(const torch::Tensor& sums) {
   if (sums.numel() == 0 || deciding().size() == 1) return {};
   const auto ranks = world_ ? *world_ : arena_->gradient_communicator(communicator_);
   CallOptions call{.name = "metrics", .owner = std::make_shared<torch::Tensor>(sums)};
-  // Of a small network, in this thread: see GradientUnits::are_done_at_once().
+  // Small networks are served in this thread: see GradientUnits::are_done_at_once().
   if (arena_->buckets() == 1 && arena_->device().is_cpu()) {
     ranks.all_reduce(buffer_of(sums), ReduceOp::sum, std::move(call));
     return {};

@@ -14,7 +14,8 @@ namespace kolo::parallel {
 // stream, for devices other than CUDA's, and where kolo is built without CUDA.
 [[nodiscard]] DeviceStream current_stream(const c10::Device& device);
 
-// Whether what the current stream is given is recorded for a graph of the device, and not done.
+// Tells whether what the current stream is given is recorded for a graph of the device, and not
+// done.
 [[nodiscard]] bool is_recording(const c10::Device& device);
 
 // The stream of the thread that asks for a task, for the one that does it: what the task gives the

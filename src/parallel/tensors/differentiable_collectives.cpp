@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
-#include "parallel/tensors/autograd_communicator.h"
+#include "kolo/parallel/autograd_communicator.h"
 
 namespace kolo::differentiable {
 

@@ -6,8 +6,8 @@
 #include <torch/autograd.h>
 
 #include "base/second_derivatives.h"
+#include "kolo/parallel/autograd_communicator.h"
 #include "kolo/parallel/tensor_collectives.h"
-#include "parallel/tensors/autograd_communicator.h"
 
 namespace kolo::parallel {
 

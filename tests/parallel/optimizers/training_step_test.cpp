@@ -1,9 +1,12 @@
 #include <limits>
+#include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "kolo/optim/flat_optimizer.h"
+#include "kolo/parallel/gradient_hook.h"
 #include "kolo/parallel/training_step.h"
 #include "parallel/small_network.h"
 #include "support/errors.h"
@@ -13,6 +16,9 @@
 namespace kolo::testing {
 
 namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 constexpr std::int64_t batch_size = 6;  // per rank
 
@@ -97,6 +103,27 @@ RANK_TEST(TrainingStep, ItBeginsFirst) {
   Replica replica(communicator);
   EXPECT_TRUE(
       says(message_of<Error>([&] { (void)replica.step.finish(.05); }), {"call begin() first"}));
+}
+
+TEST(StepSettings, TellWhatExcludesWhat) {
+  EXPECT_THAT(conflicts(StepSettings{}), IsEmpty());
+  StepSettings settings{.sharded = true, .world = Communicator::solo(), .virtual_ranks = 2};
+  settings.reducer.hook = bfloat16_compression();
+  settings.reducer.unused_parameters = true;
+  settings.reducer.predivide_factor = 2;
+  settings.reducer.communicate = false;
+  std::vector<std::string> pairs;
+  for (const auto& each : conflicts(settings))
+    pairs.push_back(fmt::format("{}, {}", name_of(each.feature), name_of(each.other)));
+  EXPECT_THAT(
+      pairs,
+      ElementsAre("virtual ranks, a network in parts", "virtual ranks, unused_parameters",
+                  "virtual ranks, a predivide_factor", "virtual ranks, no communication",
+                  "a gradient hook, virtual ranks", "a sharded optimizer, virtual ranks",
+                  "a sharded optimizer, a gradient hook", "a sharded optimizer, a network in parts",
+                  "a sharded optimizer, unused_parameters",
+                  "a sharded optimizer, a predivide_factor",
+                  "a sharded optimizer, no communication"));
 }
 
 // On one rank alone, of which none keeps anything.

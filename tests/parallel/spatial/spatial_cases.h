@@ -1,15 +1,13 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
-#include <torch/types.h>
-
 #include "kolo/base/random.h"
 #include "kolo/parallel/device_mesh.h"
+#include "support/numbers.h"
 
 namespace kolo::testing {
 
@@ -27,31 +25,6 @@ inline std::vector<std::vector<std::int64_t>> spatial_lengths(std::int64_t ranks
     }
   }
   return all;
-}
-
-// The same numbers on all ranks, without LibTorch's generator, which ranks that are threads share.
-inline torch::Tensor waves(const std::vector<std::int64_t>& shape, double frequency,
-                           torch::ScalarType type = torch::kDouble) {
-  const auto count = c10::multiply_integers(shape);
-  return torch::sin(torch::arange(count, torch::kDouble) * frequency).view(shape).to(type);
-}
-
-// Numbers from -1 to 1 without a pattern, for networks: a wave has one frequency, which filters may
-// leave nothing of, and a batch norm after them blows up what they leave.
-inline torch::Tensor noise(const std::vector<std::int64_t>& shape, std::int64_t seed) {
-  const auto count = c10::multiply_integers(shape);
-  const auto index = torch::arange(count, torch::kDouble) + static_cast<double>(1000 * seed);
-  return torch::frac(torch::sin(index * 12.9898) * 43758.5453).view(shape);
-}
-
-// Of all values together: sums in another order leave small values no more digits than large ones.
-inline double relative_difference(const torch::Tensor& a, const torch::Tensor& b) {
-  if (a.sizes() != b.sizes()) return INFINITY;
-  if (b.numel() == 0) return 0;
-  const auto wide = b.to(torch::kDouble);
-  const auto scale = wide.abs().max().item<double>();
-  const auto difference = (a.to(torch::kDouble) - wide).abs().max().item<double>();
-  return scale > 0 ? difference / scale : difference;
 }
 
 // Odd and even lengths, some so small that a layer can't be cut.
@@ -74,7 +47,7 @@ void on_meshes(const Communicator& communicator, const Check& check) {
   for (const auto& lengths : spatial_lengths(communicator.size())) {
     const DeviceMesh mesh(communicator, {.data = 1, .spatial = lengths});
     for (std::size_t axes = std::max<std::size_t>(1, lengths.size()); axes <= 3; ++axes) {
-      // Of the many meshes of many ranks those that cut all axes, to save time.
+      // Many ranks have many meshes: only those that cut all axes are checked, to save time.
       if (communicator.size() > 4 && axes > lengths.size()) continue;
       CounterRandom random(11, 2, ++number);
       check(mesh, axes, random);

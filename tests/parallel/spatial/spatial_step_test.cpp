@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <memory>
 #include <mutex>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -57,7 +56,7 @@ SpatialPart computed(const DeviceMesh& mesh, const SpatialPart& input, const tor
   return {rows_as(mesh, {rows, step.output}, like), like};
 }
 
-// With its border, where that is the other end.
+// The whole with the border that a periodic axis has: rows of its other end.
 torch::Tensor wrapped(torch::Tensor whole, const std::vector<AxisLayer>& layers) {
   for (std::size_t i = 0; i < layers.size(); ++i) {
     if (!layers[i].is_periodic) continue;

@@ -11,6 +11,7 @@
 #include "kolo/parallel/sync_batch_norm.h"
 #include "kolo/parallel/tensor_collectives.h"
 #include "support/errors.h"
+#include "support/numbers.h"
 #include "support/rank_test.h"
 #include "support/says.h"
 
@@ -29,24 +30,10 @@ std::vector<std::int64_t> batches(int ranks) {
   return sizes;
 }
 
-torch::Tensor waves(std::vector<std::int64_t> shape, double frequency, torch::ScalarType type) {
-  const auto count = c10::multiply_integers(shape);
-  return torch::sin(torch::arange(count, torch::kDouble) * frequency).view(shape).to(type);
-}
-
 void set_affine(torch::Tensor& weight, torch::Tensor& bias) {
   const torch::NoGradGuard no_gradient;
   weight.copy_(torch::tensor({1.5, -.5, 2.}));
   bias.copy_(torch::tensor({.1, .2, -3.}));
-}
-
-// Relative to the largest value: gradients of inputs are differences of larger numbers, so small
-// ones among them have no more digits than the large ones leave.
-bool is_close_in_scale(const torch::Tensor& a, const torch::Tensor& b, double tolerance) {
-  if (a.sizes() != b.sizes()) return false;
-  if (b.numel() == 0) return true;
-  const double difference = (a - b).abs().max().item<double>();
-  return difference <= tolerance * b.abs().max().item<double>();
 }
 
 // Both on `steps` batches: outputs, gradients of inputs and of parameters, running statistics.
@@ -71,7 +58,7 @@ void compare(const Communicator& communicator, std::vector<std::int64_t> behind,
   std::vector<std::int64_t> shape = {total, channels};
   shape.insert(shape.end(), behind.begin(), behind.end());
   const auto is_close = [&](const torch::Tensor& a, const torch::Tensor& b) {
-    return is_close_in_scale(a, b, tolerance);
+    return relative_difference(a, b) <= tolerance;
   };
   for (int step = 0; step < 3; ++step) {
     auto whole = (waves(shape, .37 + step, type) * 2 + 5).requires_grad_();

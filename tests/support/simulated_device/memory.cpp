@@ -7,7 +7,6 @@
 #include <mutex>
 #include <shared_mutex>
 #include <string>
-#include <utility>
 
 #include <fcntl.h>
 #include <sys/mman.h>

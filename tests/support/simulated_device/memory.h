@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <memory>
-#include <string>
 
 // The memory of a simulated accelerator, for tests of device code on machines without one. It is
 // the host's, mapped twice: the device pointer, which the code under test gets, may be neither read

@@ -6,8 +6,8 @@
 
 #include "kolo/comm/communicator.h"
 
-// What tensors go through on their way into and out of layers whose weights are cut among the ranks
-// of a group (kolo/tensor_parallel/parallel_linear.h). Here all ranks of the group compute one and
+// Functions on the way into and out of layers whose weights are cut among the ranks of a group
+// (kolo/tensor_parallel/parallel_linear.h). Here all ranks of the group compute one and
 // the same loss, of which each calls backward(): "replicated" is what is the same on all of them,
 // values and gradients. (Shoeybi et al., arXiv:1909.08053, section 3; on parts of a sequence
 // Korthikanti et al., arXiv:2205.05198, section 4.2.2.)

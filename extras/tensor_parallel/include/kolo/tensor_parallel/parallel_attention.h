@@ -18,7 +18,7 @@ struct ParallelAttentionOptions {
   bool bias = true;
   // Whether a place sees only itself and those before it.
   bool is_causal = false;
-  // Of the attention's weights, in training, with masks of this rank's own (PartDropout).
+  // Dropout of the attention's weights, in training, with masks of this rank's own (PartDropout).
   double dropout = 0;
   std::uint64_t dropout_seed = 0;
   // 0: inputs and outputs are this rank's part of the sequence, [length / ranks, N, features]; the

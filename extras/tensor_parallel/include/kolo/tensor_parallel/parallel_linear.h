@@ -17,8 +17,8 @@
 // columns, then by rows, so that two layers and what is done to each value between them cost one
 // all-reduce each way. (Shoeybi et al., arXiv:1909.08053, section 3.)
 //
-// With group functions (kolo/tensor_parallel/group_functions.h): all ranks compute one replicated
-// loss, and gradients of replicated values are replicated. Parameters are named as
+// Losses are as for group functions (kolo/tensor_parallel/group_functions.h): all ranks compute one
+// replicated loss, and gradients of replicated values are replicated. Parameters are named as
 // torch::nn::Linear's, and together those of a torch::nn::Linear that was made in their place: each
 // rank draws the whole, from LibTorch's generator, and keeps its part, so ranks of a group need the
 // same seed when they make layers; until then a rank has room for the whole weight.

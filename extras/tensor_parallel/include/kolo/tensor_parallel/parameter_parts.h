@@ -37,10 +37,10 @@ class PartsOfParameters {
   PartsOfParameters& operator=(const PartsOfParameters&) = default;
   virtual ~PartsOfParameters() = default;
 
-  // Of which this rank has a part.
+  // Parameters of which this rank has a part.
   [[nodiscard]] virtual std::vector<CutParameter> cut_parameters() const { return {}; }
-  // That are replicated, but are used on each rank for its part of a sequence: their gradients are
-  // still to be added up over the group (sum_sequence_gradients()).
+  // Parameters that are replicated, but are used on each rank for its part of a sequence: their
+  // gradients are still to be added up over the group (sum_sequence_gradients()).
   [[nodiscard]] virtual std::vector<std::string> sequence_parameters() const { return {}; }
 };
 

@@ -14,7 +14,7 @@
 // replicated needs the same masks on all ranks of a group, what is cut needs others on each.
 namespace kolo {
 
-// Of one rank.
+// Seeds of one rank.
 struct MeshSeeds {
   // The same within the group along the tensor axis, another one in each such group: for
   // LibTorch's generator, and so for all layers on replicated values.

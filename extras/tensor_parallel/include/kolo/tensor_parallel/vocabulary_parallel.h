@@ -25,7 +25,8 @@ constexpr auto enum_names(LossReduction) {
 }
 
 struct VocabularyLossOptions {
-  // Of the targets that are not ignored; not a number where there are none, as in torch.
+  // Reduction over the targets that are not ignored; not a number where there are none, as in
+  // torch.
   LossReduction reduction = LossReduction::mean;
   // Targets of this value take no part.
   std::int64_t ignore_index = -100;

@@ -7,6 +7,9 @@
 
 #include "kolo/comm/communicator.h"
 
+// Communicators in autograd functions of one's own (torch::autograd::Function), whose backward
+// communicates as their forward does. Functions that are there already:
+// kolo/parallel/differentiable_collectives.h.
 namespace kolo {
 
 // A communicator among what autograd keeps from forward to backward.
@@ -15,6 +18,7 @@ struct AutogradCommunicator : torch::CustomClassHolder {
   Communicator communicator;
 };
 
+// Keeps it in forward, for kept_communicator() in backward. One a function.
 inline void keep_communicator(torch::autograd::AutogradContext* context,
                               const Communicator& communicator) {
   context->saved_data["communicator"] =
