@@ -203,11 +203,12 @@ void RunFolder::require_no_folders_as_files() const {
   }
 }
 
-void RunFolder::make() const {
+bool RunFolder::make() const {
   fs::create_directories(path);
   const bool is_new = names_in(path, is_no_name_of_kolo).empty();
-  if (is_new && !fs::exists(mark()))
-    write_file_atomically(mark(), "This folder was made by kolo.\n");
+  if (!is_new || fs::exists(mark())) return false;
+  write_file_atomically(mark(), "This folder was made by kolo.\n");
+  return true;
 }
 
 void RunFolder::remove_mark() const {
