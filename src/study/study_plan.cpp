@@ -1,8 +1,6 @@
 #include "kolo/study/scale_study.h"
 
 #include <algorithm>
-#include <cmath>
-#include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
