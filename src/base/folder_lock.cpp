@@ -139,7 +139,7 @@ FolderLock::~FolderLock() {
   if (!is_to_stay && is_held()) ::unlink(path_.c_str());
 }
 
-// Who holds it; nothing: this process does now.
+// Holder of the lock; nothing: this process has it now.
 std::optional<LockHolder> FolderLock::try_to_take() {
   while (true) {
     FileDescriptor file(::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
