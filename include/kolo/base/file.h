@@ -45,9 +45,14 @@ void write_all(int descriptor, std::span<const std::byte> bytes, const std::file
 [[nodiscard]] std::int64_t size_in_bytes(const FileDescriptor& file,
                                          const std::filesystem::path& path);
 
+// The system's flock(), or one that stands for it.
+using FlockCall = int (*)(int file, int operation);
+int system_flock(int file, int operation);
+
 // Locks a file or folder for this process as long as it is open (flock). Returns 0, EWOULDBLOCK if
 // another process has the lock, or what else the system says: some file systems know no locks.
-[[nodiscard]] int lock_file(const FileDescriptor& file, bool waits = false);
+[[nodiscard]] int lock_file(const FileDescriptor& file, bool waits = false,
+                            FlockCall flock = system_flock);
 
 // Tells whether the path still leads to the open file, which may have been removed or renamed.
 [[nodiscard]] bool leads_to(const std::filesystem::path& path, const FileDescriptor& file);

@@ -27,10 +27,6 @@ struct LockHolder {
   [[nodiscard]] std::string describe() const;
 };
 
-// The system's flock(), or one that stands for it.
-using FlockCall = int (*)(int file, int operation);
-int system_flock(int file, int operation);
-
 struct FolderLockOptions {
   std::string name = ".kolo.lock";  // of the lock file
   std::string job = {};             // the scheduler's, for the message
