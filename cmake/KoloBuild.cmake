@@ -35,12 +35,13 @@ function(kolo_compile_together target)
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
 endfunction()
 
-# kolo_add_plain_sources(TARGET SOURCES...): sources of TARGET that are compiled together, without its precompiled header, as the target
-# TARGET_plain. Before this call TARGET has all that it links.
+# kolo_add_plain_sources(TARGET SOURCES...): sources of TARGET that are compiled together, with its definitions and without its
+# precompiled header, as the target TARGET_plain. Before this call TARGET has all that it links.
 function(kolo_add_plain_sources target)
   add_library(${target}_plain OBJECT ${ARGN})
   target_include_directories(${target}_plain PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
   target_compile_features(${target}_plain PRIVATE cxx_std_20)
+  target_compile_definitions(${target}_plain PRIVATE $<TARGET_PROPERTY:${target},COMPILE_DEFINITIONS>)
   get_target_property(links ${target} LINK_LIBRARIES)
   target_link_libraries(${target}_plain PRIVATE ${links})
   kolo_compile_together(${target}_plain)

@@ -47,7 +47,7 @@ if(KOLO_BUILD_TRAINER)
   pkg_check_modules(HDF5 REQUIRED IMPORTED_TARGET hdf5)   # PkgConfig::HDF5; CMake's own module wants its compiler wrapper
   pkg_check_modules(HTTPLIB REQUIRED IMPORTED_TARGET cpp-httplib)
 
-  # What only some want is built where its packages are: KOLO_HAS_COSMOLOGY. Otherwise the command says what it lacks.
+  # KOLO_HAS_COSMOLOGY: `kolo data nbody` is built where its packages are. Otherwise the command says what it lacks.
   set(KOLO_HAS_COSMOLOGY OFF)
   if(KOLO_COSMOLOGY)
     pkg_check_modules(FFTW IMPORTED_TARGET fftw3)  # PkgConfig::FFTW

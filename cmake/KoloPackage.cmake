@@ -36,7 +36,7 @@ what it does.")
 
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libkolo-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
-# What find_package(kolo) needs; its component `trainer` needs what is recommended as well.
+# Depends on all that find_package(kolo) needs; its component `trainer` needs what is recommended as well.
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "cmake, g++, ${kolo_mpi_packages}, libtorch-dev, libfmt-dev")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_RECOMMENDS
     "libopenblas0-pthread, libdnnl-dev, libspdlog-dev, libyaml-cpp-dev, nlohmann-json3-dev, libboost-dev, libprotobuf-dev, protobuf-compiler, pkg-config, libhdf5-dev, libfftw3-dev, zlib1g-dev, libjpeg-dev, libpng-dev, libcpp-httplib-dev")

@@ -6,7 +6,7 @@
 #   kolo_add_fortran_module(NAME kolo_i8)
 #   target_compile_options(kolo_i8 PUBLIC -fdefault-integer-8)
 
-# Where kolo.F90 is, said once.
+# Path of kolo.F90, said once.
 function(kolo_fortran_sources folder)
   set_property(GLOBAL PROPERTY KOLO_FORTRAN_SOURCES ${folder})
 endfunction()

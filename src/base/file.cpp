@@ -156,8 +156,12 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view t
   file.commit();
 }
 
-int lock_file(const FileDescriptor& file, bool waits) {
-  while (::flock(file.get(), waits ? LOCK_EX : LOCK_EX | LOCK_NB) != 0)
+int system_flock(int file, int operation) {
+  return ::flock(file, operation);
+}
+
+int lock_file(const FileDescriptor& file, bool waits, FlockCall flock) {
+  while (flock(file.get(), waits ? LOCK_EX : LOCK_EX | LOCK_NB) != 0)
     if (errno != EINTR) return errno;
   return 0;
 }

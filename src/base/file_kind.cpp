@@ -6,7 +6,6 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "kolo/base/error.h"
@@ -178,15 +177,14 @@ FileContent content_of(std::span<const std::byte> beginning, std::span<const std
 
 FileContent content_of_file(const std::filesystem::path& path) {
   constexpr std::size_t first_bytes = 512;
-  constexpr off_t last_bytes = off_t{1} << 20;  // a list of some 10 000 names
+  constexpr std::int64_t last_bytes = 1 << 20;  // a list of some 10 000 names
   try {
     const auto file = open_regular_file(path);
     std::vector<std::byte> beginning(first_bytes), ending;
     beginning.resize(read_up_to(file.get(), beginning, path));
-    struct stat status {};
-    if (text_of(beginning).starts_with("PK") && ::fstat(file.get(), &status) == 0 &&
-        ::lseek(file.get(), std::max(off_t{0}, status.st_size - last_bytes), SEEK_SET) >= 0) {
-      ending.resize(static_cast<std::size_t>(std::min(last_bytes, status.st_size)));
+    if (text_of(beginning).starts_with("PK")) {
+      ending.resize(static_cast<std::size_t>(std::min(last_bytes, size_in_bytes(file, path))));
+      (void)::lseek(file.get(), -static_cast<off_t>(ending.size()), SEEK_END);
       ending.resize(read_up_to(file.get(), ending, path));
     }
     return content_of(beginning, ending);

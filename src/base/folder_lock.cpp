@@ -76,13 +76,6 @@ std::optional<LockHolder> read_holder(const fs::path& path) {
   return parse(text);
 }
 
-// 0: this process has the lock now; EWOULDBLOCK: another one has it; others: there is no flock.
-int lock_now(FlockCall flock, const FileDescriptor& file) {
-  while (flock(file.get(), LOCK_EX | LOCK_NB) != 0)
-    if (errno != EINTR) return errno;
-  return 0;
-}
-
 // Holder by a file that is there where the file system has no flock.
 LockHolder holder_by_file(const fs::path& path) {
   auto holder = read_holder(path).value_or(LockHolder{});
@@ -91,10 +84,6 @@ LockHolder holder_by_file(const fs::path& path) {
 }
 
 }  // namespace
-
-int system_flock(int file, int operation) {
-  return ::flock(file, operation);
-}
 
 std::string LockHolder::describe() const {
   const auto remedy =
@@ -139,7 +128,7 @@ FolderLock::~FolderLock() {
   if (!is_to_stay && is_held()) ::unlink(path_.c_str());
 }
 
-// Who holds it; nothing: this process does now.
+// Holder of the lock; nothing: this process has it now.
 std::optional<LockHolder> FolderLock::try_to_take() {
   while (true) {
     FileDescriptor file(::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
@@ -149,9 +138,9 @@ std::optional<LockHolder> FolderLock::try_to_take() {
     // Another process is moving the folder aside, and is about to make and take a new one.
     if (!file.is_open() && errno == ENOENT) return LockHolder{};
     if (!file.is_open()) fail("make", path_);
-    const int problem = lock_now(options_.flock, file);
+    const int problem = lock_file(file, /*waits=*/false, options_.flock);
     if (problem == EWOULDBLOCK) return read_holder(path_).value_or(LockHolder{});
-    has_flock_ = problem == 0;
+    has_flock_ = problem == 0;                           // other problems: there is no flock
     if (has_flock_ && !leads_to(path_, file)) continue;  // its owner has just removed it
     if (!has_flock_ && !is_made_here) {
       if (!options_.replaces_file) return holder_by_file(path_);

@@ -120,7 +120,7 @@ bool is_flag(const CLI::App& command, const std::string& name) {
   return option != nullptr && !takes_value(*option);
 }
 
-// "--timeline=no", "-d=1".
+// Refuses "--timeline=no".
 void require_flags_without_value(const CLI::App& command, Words words) {
   for (const auto& word : words) {
     const auto name = word.substr(0, word.find('='));
@@ -148,7 +148,7 @@ void require_flags_without_value(const CLI::App& command, Words words) {
                                              : fmt::format(", did you mean {}?", meant)));
 }
 
-// What a command can't do without.
+// Refuses a command without what it needs.
 [[noreturn]] void refuse_missing(const CLI::App& command, Words words, const std::string& reason) {
   // Perhaps it is there, but misspelt.
   const auto extra = command.remaining(true);

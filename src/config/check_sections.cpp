@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <span>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>

@@ -6,8 +6,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "kolo/base/error.h"
-
 namespace kolo {
 
 namespace {

@@ -8,7 +8,6 @@
 #include <fmt/ranges.h>
 
 #include "config/settle.h"
-#include "kolo/base/error.h"
 #include "kolo/base/generators.h"
 #include "kolo/base/random.h"
 #include "kolo/nn/loss.h"

@@ -3,12 +3,9 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
 #include <mutex>
 #include <sstream>
 #include <thread>
-
-#include <fmt/format.h>
 
 #include "kolo/base/checked.h"
 #include "kolo/base/machine.h"

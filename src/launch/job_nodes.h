@@ -63,8 +63,8 @@ class JobNodes {
 // Starts `true` once on each of these hosts, by the same launcher as ranks.
 [[nodiscard]] RankCommand trial_command(const std::vector<Host>& hosts, const MachineFacts& facts);
 
-// Those of the hosts on which that can't be started. Takes about a second where all answer, up to
-// 20 where some don't.
+// Hosts on which that can't be started. Takes about a second where all answer, up to 20 where some
+// don't.
 [[nodiscard]] std::set<std::string> find_silent_hosts(const std::vector<Host>& hosts,
                                                       const MachineFacts& facts);
 

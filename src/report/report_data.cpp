@@ -44,8 +44,6 @@ std::string_view mark_name(ResultsTable::Mark mark) {
       return "failed";
     case ResultsTable::Mark::waiting:
       return "waiting";
-    case ResultsTable::Mark::far_off:
-      return "far-off";
   }
   return "";
 }
@@ -187,9 +185,7 @@ std::vector<ResultsTable> report_tables(const Report& report) {
   const auto add = [&](ResultsTable table) {
     if (!table.rows.empty()) tables.push_back(std::move(table));
   };
-  if (report.study) {
-    add(study_results(*report.study));
-  }
+  if (report.study) add(study_results(*report.study));
   if (report.sweep) {
     add(sweep_results(*report.sweep));
     add(sweep_rungs(*report.sweep));

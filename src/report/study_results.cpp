@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <map>
-#include <set>
 
 #include <fmt/format.h>
 

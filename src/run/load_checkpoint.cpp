@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Also as it stands in a folder's name, with leading zeros.
+// Reads a step's number, with the leading zeros of a folder's name too.
 std::optional<std::int64_t> step_of(std::string_view text) {
   while (text.size() > 1 && text.starts_with('0')) text.remove_prefix(1);
   const auto step = parse_number<std::int64_t>(text);

@@ -17,12 +17,12 @@ namespace kolo {
 [[nodiscard]] std::filesystem::path find_checkpoint(const RunFolder& folder,
                                                     const std::string& choice);
 
-// That folder's checkpoint, read. InputError when it is damaged.
+// Reads that folder's checkpoint. InputError when it is damaged.
 [[nodiscard]] LoadedCheckpoint load_named(const std::filesystem::path& path,
                                           CheckpointReading reading);
 
-// The same, or the "newest" that isn't damaged, read. InputError when there is none, or the one
-// that was named is damaged. `warn` is told of damaged ones that are passed over.
+// Reads the one that `choice` names, or the "newest" that isn't damaged. InputError when there is
+// none, or the one that was named is damaged. `warn` is told of damaged ones that are passed over.
 [[nodiscard]] LoadedCheckpoint load_chosen(const RunFolder& folder, const std::string& choice,
                                            const std::function<void(const std::string&)>& warn,
                                            CheckpointReading reading);

@@ -60,7 +60,7 @@ StepSize step_size_of(const RunConfig& config, int ranks, std::int64_t samples) 
   return {whole, make_learning_rate(config, replicas, steps).scaled_rate()};
 }
 
-// As TrainerOptions::ends_with_steps() will have it.
+// Says the same as TrainerOptions::ends_with_steps(), whose header needs LibTorch.
 bool ends_with_steps(const TrainingConfig& training, std::int64_t steps_of_epoch) {
   return training.max_steps &&
          *training.max_steps < checked_multiply(training.n_epochs, steps_of_epoch);

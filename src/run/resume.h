@@ -12,13 +12,13 @@
 #include "kolo/config/run_config.h"
 #include "run/run_folder.h"
 
-// Where a run goes on from a checkpoint, and what is different then.
+// Point at which a run is resumed from a checkpoint, and what is different then.
 namespace kolo {
 
-// What --resume says when it says nothing.
+// The default of --resume.
 inline constexpr std::string_view newest_checkpoint = "newest";
 
-// Where a run goes on.
+// State of a run when the checkpoint was saved.
 struct ResumePoint {
   std::filesystem::path checkpoint;
   std::int64_t step = 0;      // done, as are
@@ -31,11 +31,11 @@ struct ResumePoint {
   nlohmann::json made_with;             // see made_with_here(); null: older ones don't tell
   std::filesystem::path run;            // the folder of the run that it belongs to
 
-  // Whether it is one of `folder`'s own.
+  // Tells whether the checkpoint is one of `folder`'s own.
   [[nodiscard]] bool is_in(const RunFolder& folder) const;
 };
 
-// What is different where a run goes on.
+// Differences between the run so far and the run that is resumed.
 struct ResumeChanges {
   std::vector<SettingChange> settings;  // but for where the run is and what it is called
   // Those that make samples come in another order than the run so far would have drawn them.
@@ -58,9 +58,9 @@ struct ResumeChanges {
 // InputError when the order of samples changes.
 void require_same_data_order(const ResumeChanges& changes);
 
-// How a run that is done calls itself: how many epochs, the best, and how to train longer. Empty
-// for one that has something left to do, its summary for instance. InputError for one that was
-// stopped behind the end that it is now to have.
+// Sentence on a run that is done: how many epochs, the best, and how to train longer. Empty for one
+// that has something left to do, its summary for instance. InputError for one that was stopped
+// behind the end that it is now to have.
 [[nodiscard]] std::string describe_if_finished(const ResumePoint& point, const RunConfig& config,
                                                const RunFolder& folder);
 

@@ -6,7 +6,6 @@
 
 #include <fmt/format.h>
 
-#include "kolo/base/checked.h"
 #include "kolo/checkpoint/checkpoint_store.h"
 #include "kolo/checkpoint/shards.h"
 #include "kolo/config/factories.h"

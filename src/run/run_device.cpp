@@ -11,7 +11,6 @@
 
 #include "base/openmp.h"
 #include "config/settle.h"
-#include "kolo/base/error.h"
 #include "kolo/base/machine.h"
 #include "kolo/config/derived_settings.h"
 #include "kolo/parallel/initialize.h"

@@ -4,7 +4,6 @@
 #include <array>
 #include <cerrno>
 #include <cstdlib>
-#include <fstream>
 #include <functional>
 #include <optional>
 #include <string_view>
@@ -203,11 +202,12 @@ void RunFolder::require_no_folders_as_files() const {
   }
 }
 
-void RunFolder::make() const {
+bool RunFolder::make() const {
   fs::create_directories(path);
   const bool is_new = names_in(path, is_no_name_of_kolo).empty();
-  if (is_new && !fs::exists(mark()))
-    write_file_atomically(mark(), "This folder was made by kolo.\n");
+  if (!is_new || fs::exists(mark())) return false;
+  write_file_atomically(mark(), "This folder was made by kolo.\n");
+  return true;
 }
 
 void RunFolder::remove_mark() const {

@@ -54,9 +54,8 @@ struct RunFolder {
   void require_no_folders_as_files() const;
 
   // Makes the folder where it is missing, and marks one that is new or empty as made by kolo.
-  void make() const;
-
-  // Undoes what make() writes into a new folder.
+  // Returns whether it has marked it.
+  bool make() const;
   void remove_mark() const;
 
   // Whether anything there is called like a file of a run, whole or not. An empty folder is

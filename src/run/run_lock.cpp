@@ -1,6 +1,7 @@
 #include "run/run_lock.h"
 
 #include <iostream>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -52,21 +53,27 @@ constexpr std::chrono::milliseconds moment{200}, end_of_ranks{20000};
 
 void RunLock::start(bool starts_anew) {
   made_ = missing_folders(folder_.path);
-  folder_.make();
+  is_marked_here_ = folder_.make();
   starter_ = take(folder_, starter_file, moment);
   if (!starts_anew || !folder_.holds_own_names()) return;
   // What ranks without a launcher still write goes to the folder's new name, or is refused.
   take(folder_, writer_file, end_of_ranks).reset();
   folder_.require_replaceable();
   moved_ = folder_.move_aside();
-  starter_->follow(*moved_);
-  folder_.make();
-  starter_ = take(folder_, starter_file, moment);
+  auto of_moved = std::move(starter_);
+  of_moved->follow(*moved_);
+  try {
+    is_marked_here_ = folder_.make();
+    starter_ = take(folder_, starter_file, moment);
+  } catch (const std::exception&) {
+    of_moved.reset();
+    give_name_back();
+    throw;
+  }
 }
 
 RunLock RunLock::of_launcher(const RunFolder& folder, bool starts_anew) {
   RunLock lock(folder);
-  lock.is_of_launcher_ = true;
   lock.start(starts_anew);
   take(folder, writer_file, end_of_ranks).reset();
   return lock;
@@ -74,23 +81,33 @@ RunLock RunLock::of_launcher(const RunFolder& folder, bool starts_anew) {
 
 RunLock::~RunLock() {
   try {
-    if (is_of_launcher_ && starter_ && starter_->is_held() && !folder_.holds_own_names())
-      remove_unused_folder();
-  } catch (const std::exception&) {  // What can't be removed stays: it is an empty folder.
+    if (starter_ && starter_->is_held() && !folder_.holds_own_names()) restore_folder();
+  } catch (const std::exception&) {  // What can't be restored stays: it is an empty folder.
   }
 }
 
-void RunLock::remove_unused_folder() {
-  if (!made_.empty() || moved_) folder_.remove_mark();
+void RunLock::restore_folder() {
+  if (!writer_) writer_ = take(folder_, writer_file, moment);  // no rank is about to begin a run
+  if (is_marked_here_) folder_.remove_mark();
+  // After an exception the locks would leave their files.
+  for (const auto* name : file_names) std::filesystem::remove(folder_.path / name);
   starter_.reset();
+  writer_.reset();
+  if (moved_) return give_name_back();
   std::error_code error;
-  if (moved_) {
-    if (std::filesystem::remove(folder_.path, error) && !error)
-      std::filesystem::rename(*moved_, folder_.path, error);
-    return;
+  for (const auto& folder : made_) {
+    std::filesystem::remove(folder, error);
+    if (error) return;
   }
-  for (const auto& folder : made_)
-    if (!std::filesystem::remove(folder, error) || error) return;
+}
+
+void RunLock::give_name_back() {
+  // Replaces an empty folder alone, not one that another process has taken meanwhile.
+  std::error_code error;
+  std::filesystem::rename(*moved_, folder_.path, error);
+  std::cerr << fmt::format("kolo: output folder {}: no run has begun; the earlier one is {}",
+                           folder_.path.string(), error ? moved_->string() : "there again")
+            << std::endl;
 }
 
 RunLock RunLock::of_rank_0(const RunFolder& folder, bool starts_anew) {

@@ -30,44 +30,47 @@ class RunLock {
 
   RunLock(RunLock&&) noexcept = default;
   RunLock& operator=(RunLock&&) noexcept = default;
-  // The launcher's leaves no trace where no rank has begun a run: the folder is as it was, and an
-  // earlier run has its name again.
+  // Leaves no trace where no rank has begun a run: the folder is as it was before it was started,
+  // and an earlier run has its name again.
   ~RunLock();
 
   // InputError when somebody holds the folder. Holds nothing.
   static void require_free(const RunFolder& folder);
 
-  // Where an earlier run is now.
+  // New name of an earlier run's folder.
   [[nodiscard]] const std::optional<std::filesystem::path>& moved() const { return moved_; }
 
-  // Who starts a run, or a study, holds the first; who writes holds the second.
+  // The first is held by the process that starts a run, or a study; the second by the one that
+  // writes.
   static constexpr std::array<const char*, 2> file_names{".kolo.lock", ".kolo-rank0.lock"};
 
-  // What tells the ranks of this launcher that the folder is theirs: a variable and its value.
+  // Variable and value that tell the ranks of this launcher that the folder is theirs.
   static constexpr const char* variable = "KOLO_RUN_LOCK";
   [[nodiscard]] const std::string& token() const { return starter_->token(); }
 
   // False when the folder is not this run's any more: it was removed, renamed or taken over.
   [[nodiscard]] bool is_held() const;
 
-  // Of rank 0: notes how many steps are done, for the launcher (last_rank_0()).
+  // Notes how many steps are done, for the launcher (last_rank_0()). Rank 0 calls it.
   void note_step(std::int64_t step) { writer_->note(step); }
-  // Of rank 0: Error unless it is.
+  // Error unless it is. Rank 0 calls it.
   void require_held() const;
 
-  // What rank 0 left when it could not give the folder back: its progress is the steps it noted.
+  // Holder that rank 0 left when it could not give the folder back: its progress is the steps it
+  // noted.
   [[nodiscard]] static std::optional<LockHolder> last_rank_0(const RunFolder& folder);
 
  private:
   explicit RunLock(RunFolder folder) : folder_(std::move(folder)) {}
   void start(bool starts_anew);
-  void remove_unused_folder();
+  void restore_folder();
+  void give_name_back();
 
   RunFolder folder_;
   std::unique_ptr<FolderLock> starter_, writer_;
   std::optional<std::filesystem::path> moved_;
-  bool is_of_launcher_ = false;
   std::vector<std::filesystem::path> made_;  // folders, the outermost last
+  bool is_marked_here_ = false;              // the folder, which was new or empty
 };
 
 }  // namespace kolo

@@ -1,8 +1,6 @@
 #include <chrono>
 #include <string_view>
-#include <utility>
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "kolo/base/clock.h"

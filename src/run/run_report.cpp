@@ -1,6 +1,5 @@
 #include "run/run_report.h"
 
-#include <algorithm>
 #include <cmath>
 #include <sstream>
 

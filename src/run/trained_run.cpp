@@ -58,7 +58,7 @@ void require_device_for(const TrainedJob& job, RunConfig config) {
   if (!wants_gpu(config.device)) require_precision(config.training.precision);
 }
 
-// As in validation: whole, in order, never varied.
+// Reads the data as in validation: whole, in order, never varied.
 Datasets datasets_of(const TrainedJob& job, const RunConfig& config, const RunParts& parts,
                      const RankPreparation& as) {
   if (!job.reads_data && !parts.datasets) return make_synthetic_datasets(config, 1);

@@ -82,7 +82,7 @@ BatchAdvice advise_batch(double batch, double noise_scale, double measured_batch
     throw Error(fmt::format("study: no advice for batches of {} and {} and a noise scale of {}",
                             batch, measured_batch, noise_scale));
   }
-  // Of an infinite scale the limits: a rate in proportion to the batch.
+  // The limits for an infinite scale: a rate in proportion to the batch.
   if (std::isinf(noise_scale)) return {batch, noise_scale, 1, batch / measured_batch};
   const double steps = 1 + noise_scale / batch;
   return {batch, steps, 1 + batch / noise_scale, (1 + noise_scale / measured_batch) / steps};

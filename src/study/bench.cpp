@@ -10,7 +10,6 @@
 #include <fmt/format.h>
 
 #include "kolo/base/checked.h"
-#include "kolo/base/error.h"
 #include "kolo/base/machine.h"
 #include "kolo/config/factories.h"
 #include "kolo/data/loader.h"

@@ -1,8 +1,6 @@
 #include "kolo/study/scale_study.h"
 
 #include <algorithm>
-#include <cmath>
-#include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -89,7 +87,7 @@ std::string nearest_that_can(const SharedSamples& samples, int ranks) {
   return more <= most ? fmt::format("{} or {}", fewer, more) : fmt::format("{}", fewer);
 }
 
-// How so many ranks share samples: what spatial_plans() has first.
+// The first of spatial_plans() for so many ranks.
 SpatialNetworkPlan best_cut(const SharedSamples& samples, int ranks) {
   auto plans = spatial_plans(samples.layers, samples.lengths, ranks);
   if (!plans.empty()) return std::move(plans.front());

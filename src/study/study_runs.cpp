@@ -1,7 +1,5 @@
-#include <algorithm>
 #include <cmath>
 #include <iostream>
-#include <map>
 #include <set>
 
 #include <fcntl.h>
@@ -76,7 +74,8 @@ std::vector<StudyPoint> runs_to_do(const Study& study) {
   std::set<std::string> seen;
   std::vector<StudyPoint> points;
   for (const StudyPoint& point : study.points) {
-    if (point.state != StudyPointState::done && seen.insert(point.folder).second) points.push_back(point);
+    if (point.state != StudyPointState::done && seen.insert(point.folder).second)
+      points.push_back(point);
   }
   return points;
 }

@@ -81,7 +81,7 @@ TEST_P(FolderLocks, AFolderThatIsNotThereIsInUseByNobody) {
                              HasSubstr("o such f"), ::testing::Not(HasSubstr("in use"))));
 }
 
-// With flock it holds nothing; without, its file is to be removed.
+// The file holds nothing with flock; without, whoever comes next is told to remove it.
 TEST_P(FolderLocks, AKilledProcessLeavesItsFile) {
   leave_one_behind();
   EXPECT_EQ(FolderLock::last_holder(folder.path(), name)->progress, 123);
@@ -130,21 +130,6 @@ TEST_P(FolderLocks, OfManyAtOnceExactlyOneWins) {
   }
 }
 
-TEST_P(FolderLocks, WhoWaitsGetsItWhenItsHolderEnds) {
-  if (!GetParam()) GTEST_SKIP() << "nobody waits without flock";
-  auto held = std::make_unique<FolderLock>(folder.path(), options());
-  std::atomic<bool> is_waiting = false;
-  auto patient = options();
-  patient.wait = std::chrono::seconds(60);
-  patient.say = [&](const std::string&) { is_waiting = true; };
-  const std::jthread ending([&] {
-    while (!is_waiting) std::this_thread::yield();
-    held.reset();
-  });
-  const FolderLock lock(folder.path(), patient);
-  EXPECT_TRUE(lock.is_held());
-}
-
 TEST_P(FolderLocks, IsLostWithItsFolder) {
   const auto inner = folder / "run", moved = folder / "run.1";
   std::filesystem::create_directory(inner);
@@ -169,6 +154,20 @@ TEST_P(FolderLocks, AfterAnExceptionTheFileStaysToBeReadAndIsFree) {
   if (left) {
     EXPECT_EQ(left->progress, 42);
   }
+}
+
+// Without flock nobody waits: whether the holder lives can't be told.
+TEST(FolderLock, WhoWaitsGetsItWhenItsHolderEnds) {
+  const TemporaryFolder folder;
+  auto held = std::make_unique<FolderLock>(folder.path());
+  std::atomic<bool> is_waiting = false;
+  const auto wake = [&](const std::string&) { is_waiting = true; };
+  const std::jthread ending([&] {
+    while (!is_waiting) std::this_thread::yield();
+    held.reset();
+  });
+  const FolderLock lock(folder.path(), {.wait = std::chrono::seconds(60), .say = wake});
+  EXPECT_TRUE(lock.is_held());
 }
 
 INSTANTIATE_TEST_SUITE_P(WithAndWithoutFlock, FolderLocks, ::testing::Bool(),

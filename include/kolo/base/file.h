@@ -45,11 +45,16 @@ void write_all(int descriptor, std::span<const std::byte> bytes, const std::file
 [[nodiscard]] std::int64_t size_in_bytes(const FileDescriptor& file,
                                          const std::filesystem::path& path);
 
+// The system's flock(), or one that stands for it.
+using FlockCall = int (*)(int file, int operation);
+int system_flock(int file, int operation);
+
 // Locks a file or folder for this process as long as it is open (flock). Returns 0, EWOULDBLOCK if
 // another process has the lock, or what else the system says: some file systems know no locks.
-[[nodiscard]] int lock_file(const FileDescriptor& file, bool waits = false);
+[[nodiscard]] int lock_file(const FileDescriptor& file, bool waits = false,
+                            FlockCall flock = system_flock);
 
-// Whether the path still leads to what is open: it may have been removed or renamed.
+// Tells whether the path still leads to the open file, which may have been removed or renamed.
 [[nodiscard]] bool leads_to(const std::filesystem::path& path, const FileDescriptor& file);
 
 [[nodiscard]] std::string read_text_file(const std::filesystem::path& path);
@@ -84,11 +89,11 @@ class AtomicFile {
 // The whole of AtomicFile in one call.
 void write_file_atomically(const std::filesystem::path& path, std::string_view text);
 
-// What AtomicFile calls a file as long as it is not whole: FILE.PROCESS.part.
+// Name that AtomicFile gives to a file as long as it is not whole: FILE.PROCESS.part.
 [[nodiscard]] std::filesystem::path part_file(const std::filesystem::path& file);
 
-// Whether a name is that of such a part of `file`, of whatever process: one that was killed has
-// left it.
+// Tells whether a name is that of such a part of `file`, of whatever process: one that was killed
+// has left it.
 [[nodiscard]] bool is_part_file(std::string_view name, std::string_view file);
 
 // A folder that appears under its name only when it is whole: filled aside, in .NAME.part next to
@@ -105,7 +110,7 @@ class AtomicFolder {
   AtomicFolder& operator=(const AtomicFolder&) = delete;
   ~AtomicFolder();
 
-  // Where to write until commit().
+  // Folder to write to until commit().
   [[nodiscard]] const std::filesystem::path& aside() const { return aside_; }
   void commit();
 

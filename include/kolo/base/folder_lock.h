@@ -27,16 +27,12 @@ struct LockHolder {
   [[nodiscard]] std::string describe() const;
 };
 
-// The system's flock(), or one that stands for it.
-using FlockCall = int (*)(int file, int operation);
-int system_flock(int file, int operation);
-
 struct FolderLockOptions {
   std::string name = ".kolo.lock";  // of the lock file
   std::string job = {};             // the scheduler's, for the message
   std::string advice = {};          // what to do when another process holds it
-  // For how long to wait until a holder ends before giving up. Who looks for a living holder locks
-  // the file for a moment, so not at once.
+  // Time to wait for the end of a holder before giving up; not 0, because looking for a living
+  // holder locks the file for a moment.
   std::chrono::milliseconds wait{200};
   // The holder before is known to have ended: without flock its file is replaced.
   bool replaces_file = false;
@@ -49,9 +45,8 @@ struct FolderLockOptions {
 // with flock, which ends with its process. The destructor gives it back and removes the file; after
 // an exception, as after a crash, the file stays for last_holder() to read.
 //
-// Where the file system has no flock (some parallel ones) the file itself is the lock: one process
-// alone can make it. A process that is killed leaves it, and whoever comes next is told to remove
-// it.
+// The file itself is the lock on file systems without flock (some parallel ones): one process alone
+// can make it. A process that is killed leaves it, and whoever comes next is told to remove it.
 class FolderLock {
  public:
   // The folder exists. InputError when another process holds it: who, and since when. Error: the
@@ -73,10 +68,10 @@ class FolderLock {
 
   [[nodiscard]] const std::string& token() const { return me_.token; }
 
-  // Who has the folder's lock, or had it last and did not give it back; nothing: nobody.
+  // Holder that has the folder's lock, or had it last and did not give it back; nothing: nobody.
   [[nodiscard]] static std::optional<LockHolder> last_holder(const std::filesystem::path& folder,
                                                              const std::string& name);
-  // Who has it now; without flock whoever the file names. Takes no lock.
+  // Holder that has it now; without flock the one that the file names. Takes no lock.
   [[nodiscard]] static std::optional<LockHolder> living_holder(const std::filesystem::path& folder,
                                                                const std::string& name,
                                                                FlockCall flock = system_flock);

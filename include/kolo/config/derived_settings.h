@@ -15,7 +15,7 @@ namespace kolo {
 
 // "images", "crops", for rates.
 [[nodiscard]] std::string sample_name(const DataConfig& data);
-// Why the data can't do without a GPU; empty where it can.
+// Reason why the data can't do without a GPU; empty where it can.
 [[nodiscard]] std::string need_of_gpu(const DataConfig& data);
 
 // The penalty on squared weights that is in force: the configuration's, or the model's own unless
@@ -26,14 +26,14 @@ namespace kolo {
 // "adam (epsilon 1e-08, added as in PyTorch)", for the log.
 [[nodiscard]] std::string describe_optimizer(const OptimizerConfig& config);
 
-// How the ranks share the work, as `parallel` says. InputError, with the place of the key, where
-// that doesn't fit their number.
+// The ranks as a mesh, as `parallel` says. InputError, with the place of the key, where that
+// doesn't fit their number.
 [[nodiscard]] MeshShape mesh_of(const RunConfig& config, int ranks);
-// How many sets of samples they draw per step: the ranks but for those that share samples or a
-// network; the virtual ranks, where there are any. The same errors, and one for fewer virtual ranks
-// than ranks.
+// Number of sets of samples that they draw per step: the ranks but for those that share samples or
+// a network; the virtual ranks, where there are any. The same errors, and one for fewer virtual
+// ranks than ranks.
 [[nodiscard]] int replicas_of(const RunConfig& config, int ranks);
-// What messages call who draws one of them: "rank", "replica", "virtual rank".
+// Name of one that draws such a set, for messages: "rank", "replica", "virtual rank".
 [[nodiscard]] std::string_view replica_name(const RunConfig& config, int ranks);
 
 // In the following, `ranks` are replicas_of() all.
@@ -46,8 +46,8 @@ namespace kolo {
 // memory, since a pass of the training has as many, and of small images more.
 [[nodiscard]] std::int64_t validation_batch_size_of(const RunConfig& config, const Dataset& dataset,
                                                     int ranks);
-// What the learning rate is scaled by: the number of ranks, or how many times the base batch the
-// global one is.
+// Factor that the learning rate is scaled by: the number of ranks, or how many times the base batch
+// the global one is.
 [[nodiscard]] double batch_ratio_of(const TrainingConfig& training, int ranks);
 
 // Steps of the base batch that an epoch of so many steps stands for; at least one.
@@ -59,7 +59,8 @@ namespace kolo {
                                               std::int64_t steps_per_epoch);
 
 [[nodiscard]] MpiOptions make_mpi_options(const CommunicationConfig& config);
-// Whether an optimizer's steps are as long whatever the gradients' length: all but plain SGD's.
+// Tells whether an optimizer's steps are as long whatever the gradients' length: all but plain
+// SGD's.
 [[nodiscard]] bool divides_gradients(std::string_view optimizer);
 
 // Passes over the data at most: training.n_epochs or, with adascale, which counts those of the base

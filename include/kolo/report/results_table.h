@@ -21,7 +21,7 @@ struct ResultsTable {
     std::string text;      // empty: unknown
     bool is_best = false;  // of its column
   };
-  enum class Mark : std::uint8_t { none, failed, waiting, far_off };
+  enum class Mark : std::uint8_t { none, failed, waiting };
   struct Row {
     std::vector<Cell> cells;
     int run = -1;  // the number of the run that it tells of; -1: of none

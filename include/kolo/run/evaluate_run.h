@@ -29,7 +29,7 @@ struct SampleNumbers {
   std::vector<float> values;
 };
 
-// What a network makes of one sample.
+// One sample with the network's output.
 struct SampleOutput {
   std::int64_t index = 0;  // in the data
   SampleNumbers input;     // as the data set has it

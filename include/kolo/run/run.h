@@ -21,8 +21,8 @@ namespace kolo {
 struct DataReading;  // kolo/config/factories.h
 struct Objective;    // kolo/train/objective.h
 
-// What a program brings that a configuration does not name. What is left out is made as the
-// configuration says. Every rank brings the same.
+// User-supplied parts that replace those named in the configuration, the same on every rank. Parts
+// that are left out are made as the configuration says.
 struct RunParts {
   // Where model.name is looked up.
   ModelCatalogue models = built_in_models();

@@ -36,7 +36,7 @@ namespace kolo {
 [[nodiscard]] std::vector<std::vector<BenchTrial>> gather(const Communicator& communicator,
                                                           const std::vector<BenchTrial>& mine);
 
-// What predictions are made from: a step without communication, and collectives without a step.
+// For kolo-simulate: a step without communication, and collectives without a step.
 
 // A trainer's steps on one batch, on all ranks at once, but without averaging gradients
 // (ReducerOptions::communicate is false), so that the ranks share caches and memory as they do in a

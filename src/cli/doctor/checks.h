@@ -16,7 +16,7 @@ namespace kolo {
 
 enum class FindingStatus : std::uint8_t { ok, warning, problem };
 
-// What one of doctor's checks found out.
+// Result of one of doctor's checks.
 struct Finding {
   std::string name;  // what was looked at: "BLAS"
   FindingStatus status = FindingStatus::ok;
@@ -47,7 +47,7 @@ void print_findings_as_json(std::ostream& stream, std::span<const Finding> findi
 [[nodiscard]] Finding check_shared_memory(const std::filesystem::path& folder = "/dev/shm");
 [[nodiscard]] Finding check_gpu();
 [[nodiscard]] Finding check_fashion_mnist(const std::filesystem::path& folder);
-// Whether this kolo was built with kolo data nbody.
+// Tells whether this kolo was built with kolo data nbody.
 [[nodiscard]] Finding check_cosmology(bool is_built);
 
 // Libraries. `core_before`: what OpenBLAS chose before this program told it better; empty:
