@@ -1,6 +1,5 @@
 #include "predict_study.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <numbers>

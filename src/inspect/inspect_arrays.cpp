@@ -7,7 +7,6 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "data/array_collection.h"
 #include "data/boxes/hdf5_attributes.h"

@@ -1,6 +1,5 @@
 // Samples of one's own in HDF5, and what may be wrong with such files.
 #include <array>
-#include <cstring>
 #include <functional>
 
 #include <gmock/gmock.h>

@@ -1,7 +1,6 @@
 #include "kolo/data/dataset.h"
 
 #include <cmath>
-#include <numeric>
 #include <set>
 
 #include <gmock/gmock.h>

@@ -1,7 +1,6 @@
 #include "kolo/data/npy.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <initializer_list>
 #include <optional>
