@@ -192,6 +192,8 @@ BenchMeasurements read_benches(const std::vector<fs::path>& files) {
     } catch (const Json::exception& error) {
       throw InputError(
           fmt::format("kolo-simulate: {} is not JSON: {}", file.string(), error.what()));
+    } catch (const Error& error) {
+      throw InputError(fmt::format("kolo-simulate: {}: {}", file.string(), error.what()));
     }
   }
   if (measurements.profiles.empty())
