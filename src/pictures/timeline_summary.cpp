@@ -115,7 +115,7 @@ class Reader {
       if (event["ph"] != "X") return;
       const auto place = place_of(event);
       const auto interval = interval_of(event);
-      const auto step = steps_.number_at({place.rank, place.is_device}, interval.begin);
+      const auto step = steps_.number_at(place, interval.begin);
       if (!step) return;
       const auto name = event.value("name", "");
       if (const auto pass = pipeline_pass_named(name)) add(place, *step, *pass, interval);
