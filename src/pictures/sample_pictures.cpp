@@ -58,7 +58,7 @@ Colour colour_of(Panel::Scale scale, const std::array<double, 3>& shades) {
   }
 }
 
-// Of all panels of a picture the same: so many values an edge of a cell, and pixels.
+// Edge of a cell in values and in pixels, the same for all panels of a picture.
 struct CellSize {
   std::int64_t values = 1, pixels = 1;
 };

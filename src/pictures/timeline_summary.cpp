@@ -29,7 +29,7 @@ Interval interval_of(const Json& event) {
   return {begin, begin + event.value("dur", 0.0)};
 }
 
-// How long at least one of them lasts.
+// Length of time in which at least one of them lasts.
 double length_of_union(std::vector<Interval> intervals) {
   std::ranges::sort(intervals, {}, &Interval::begin);
   double length = 0, end = std::numeric_limits<double>::lowest();
@@ -186,7 +186,7 @@ class Reader {
 
 constexpr double percent = 100;
 
-// How a number is written.
+// Writes a number.
 using Writer = std::string (*)(double);
 
 std::string as_percent(double share) {

@@ -44,7 +44,7 @@ class Arrays : public ::testing::TestWithParam<std::string> {
     else
       testing::remove_hdf5_array(path(), name);
   }
-  // As messages name an array.
+  // Name of an array in messages.
   [[nodiscard]] std::string named(const std::string& name) const {
     return is_npy() ? (path() / (name + ".npy")).string() : name + " of " + path().string();
   }

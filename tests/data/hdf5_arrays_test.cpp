@@ -27,7 +27,7 @@ class Hdf5Arrays : public ::testing::Test {
   void write(const std::function<void(hid_t file)>& fill, hsize_t user_block = 0) const {
     testing::write_hdf5(path, fill, user_block);
   }
-  // Of inputs like these beside labels that are right.
+  // Writes these inputs beside labels that are right.
   void write_inputs(Hdf5Field inputs, hsize_t user_block = 0) const {
     inputs.name = "inputs";
     write(
@@ -74,7 +74,7 @@ TEST_F(Hdf5Arrays, ArraysMayBeInGroupsAndAfterAUserBlock) {
 }
 
 TEST_F(Hdf5Arrays, AllKindsOfNumbersAreRead) {
-  // As h5py writes bool, and classes with names.
+  // h5py writes bool, and classes with names, in this way.
   const hid_t truth = H5Tenum_create(H5T_NATIVE_INT8);
   const std::int8_t no = 0, yes = 1;
   H5Tenum_insert(truth, "FALSE", &no);

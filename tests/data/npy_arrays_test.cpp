@@ -51,7 +51,7 @@ TEST_F(ArraySamplesTest, FortranOrderIsRead) {
   EXPECT_THAT(samples.warnings(),
               ElementsAre(AllOf(HasSubstr("inputs.npy"), HasSubstr("numpy.ascontiguousarray"))));
 
-  // Of files with a sample each some may lie one way and some the other.
+  // Files with a sample each may lie in different orders.
   std::filesystem::remove(folder_ / "inputs.npy");
   write("inputs/s0.npy", npy_array<float>("<f4", {2, 3}, {0, 1, 2, 10, 11, 12}));
   write("inputs/s1.npy", npy_array<float>("<f4", {2, 3}, {0, 10, 1, 11, 2, 12}, true));

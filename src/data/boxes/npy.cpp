@@ -190,7 +190,7 @@ class HeaderReader {
   std::optional<std::vector<std::int64_t>> shape_;
 };
 
-// Where the header's text lies, from the first bytes of a file.
+// Place of the header's text, from the first bytes of a file.
 struct TextPlace {
   std::size_t offset = 0, size = 0;
 };
