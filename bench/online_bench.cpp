@@ -14,7 +14,6 @@
 //
 // The program initializes MPI itself, as a simulation does, with the thread level that is asked
 // for.
-#include <functional>
 #include <iostream>
 #include <map>
 #include <string>

@@ -15,7 +15,6 @@
 #include <CLI/CLI.hpp>
 
 #include "kolo/base/clock.h"
-#include "kolo/base/error.h"
 #include "kolo/base/statistics.h"
 #include "kolo/comm/mpi.h"
 #include "kolo/optim/flat_optimizer.h"

@@ -4,9 +4,9 @@
 #include <span>
 #include <string_view>
 
-// What is fuzzed: each function reads a file's bytes as one format. InputError (of checkpoints:
-// Error) is the right answer to bytes that are no such file and is swallowed; any other exception,
-// a crash, a leak or a broken promise (which ends the program) is a find.
+// Targets of the fuzzers: each function reads a file's bytes as one format. InputError (of
+// checkpoints: Error) is the right answer to bytes that are no such file and is swallowed; any
+// other exception, a crash, a leak or a broken promise (which ends the program) is a find.
 namespace kolo::fuzz {
 
 void read_jpeg(std::span<const std::byte> file);

@@ -83,7 +83,7 @@ bool is_power_of_two(int number) {
   return std::has_single_bit(static_cast<unsigned>(number));
 }
 
-// Who takes part in an all-reduce without stages: `inner` neighbours on each of `outer` nodes.
+// Ranks of an all-reduce without stages: `inner` neighbours on each of `outer` nodes.
 struct Participants {
   double bytes;
   int inner, outer;

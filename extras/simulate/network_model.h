@@ -10,7 +10,7 @@
 
 #include "kolo/observe/bench_records.h"
 
-// How long an all-reduce takes, from a few numbers of the network: the postal model of Hockney
+// Time of an all-reduce from a few numbers of the network: the postal model of Hockney
 // ("The communication challenge for MPP", Parallel Computing 20, 1994), in which a message of n
 // bytes takes alpha + n beta seconds, and adding n received bytes to one's own takes n gamma.
 namespace kolo {
@@ -26,12 +26,12 @@ struct NetworkModel {
   // Inside a node, where ranks read each other's memory: the time of one meeting of its ranks, and
   // how fast a rank goes through memory while all others of the node do too.
   Link within_node;
-  // Of the node's connection, which its ranks share. Other nodes' traffic is not in the way: every
+  // The node's connection, which its ranks share. Other nodes' traffic is not in the way: every
   // pair of nodes has the full bandwidth (no contention in the switches).
   Link between_nodes;
   double reduction_bytes_per_second = 8e9;  // 1 / gamma, of one processor
-  // Of a message from one rank to another that is waited for (fit_messages()), which wakes threads
-  // on both sides. None: as the links above, of which the one within a node is quicker, because
+  // Messages from one rank to another that are waited for (fit_messages()), which wakes threads on
+  // both sides. None: as the links above, of which the one within a node is quicker, because
   // ranks in a collective look for each other.
   std::optional<Link> messages_within_node = std::nullopt, messages_between_nodes = std::nullopt;
 
@@ -57,8 +57,7 @@ void check(const RankLayout& layout);
 //   whichever is quicker (Thakur, Rabenseifner and Gropp, "Optimization of collective communication
 //   operations in MPICH", IJHPCA 19, 2005).
 // hierarchical: what kolo does. The ranks of a node add up their buffers in shared memory, a slice
-// a
-//   rank; each slice's owner then does an all-reduce over the nodes, for which the MPI library
+//   each; each slice's owner then does an all-reduce over the nodes, for which the MPI library
 //   picks among the algorithms above by size (here: the quickest), and all ranks of the node get
 //   it.
 enum class AllReduceAlgorithm : std::uint8_t { ring, tree, hierarchical };

@@ -16,7 +16,7 @@ namespace {
 
 enum class Pass { forward, backward };
 
-// How long messages between the ranks of a plan take, with all groups at once.
+// Times of messages between the ranks of a plan, with all groups at once.
 class Exchanges {
  public:
   Exchanges(const SpatialNetworkPlan& plan, const NetworkModel& network, const RankLayout& layout,
@@ -27,7 +27,7 @@ class Exchanges {
         bytes_per_element_(bytes_per_element),
         turns_(std::max(1., static_cast<double>(layout.ranks_on_node()) / layout.cores_per_node)) {
     for (int rank = 0; rank < plan.ranks(); ++rank) shares_.push_back(spatial_share(plan, rank));
-    // From there on groups lie on nodes as before.
+    // Groups lie on nodes as before from there on.
     const auto until_again = std::lcm<std::int64_t>(plan.ranks(), layout.ranks_per_node);
     ranks_ = static_cast<int>(std::min<std::int64_t>(layout.ranks, until_again));
   }
@@ -66,7 +66,7 @@ class Exchanges {
     return bytes_per_element_ * static_cast<double>(elements);
   }
 
-  // What a rank sends along an axis.
+  // Messages of a rank along an axis.
   struct Sent {
     double near_seconds = 0;
     double far_messages = 0;
@@ -195,7 +195,7 @@ void require_groups(const SpatialNetworkPlan& plan, const RankLayout& layout) {
 }
 
 void require_times_of_links(const NetworkModel& network, const RankLayout& layout) {
-  // As an all-reduce of a byte among them does.
+  // An all-reduce of a byte among them does.
   (void)all_reduce_seconds(network, AllReduceAlgorithm::hierarchical, layout, 1);
 }
 

@@ -15,8 +15,8 @@ namespace kolo {
 struct SpatialPrediction {
   StepPrediction step;
   double samples_per_second = 0;  // of all ranks
-  // Of the time that the profile's ranks would take for as many samples, were they as many and
-  // without messages: 1 where parts are equal and nothing is waited for.
+  // Ideal time over this one: 1 where parts are equal and nothing is waited for. Ideal is what the
+  // profile's ranks would take for as many samples, were they as many and without messages.
   double efficiency = 0;
   // For a batch, of the rank that has the most:
   std::int64_t halo_bytes = 0;  // sent, forward and backward

@@ -1,6 +1,5 @@
 #include "predict_study.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <numbers>
@@ -58,7 +57,7 @@ std::int64_t batch_of_rank(const StudyPrediction& prediction, int ranks) {
                   prediction.batch_size, ranks));
 }
 
-// Those measured with about as many ranks side by side; of two numbers equally far, the larger.
+// Profiles measured with about as many ranks side by side; of two numbers equally far, the larger.
 std::vector<StepProfile> nearest_profiles(const StudyPrediction& prediction, int ranks_on_node) {
   int nearest = 0;
   for (const auto& profile : prediction.profiles) {

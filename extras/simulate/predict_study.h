@@ -22,7 +22,7 @@ namespace kolo {
 
 struct SimulatorOptions {
   AllReduceAlgorithm algorithm = AllReduceAlgorithm::hierarchical;
-  // How much of its processor the communication thread takes from computing where a node has no
+  // Share of its processor that the communication thread takes from computing where a node has no
   // core to spare for it. 1: they take turns, as is measured in shared memory and over TCP, which
   // live on the processor. 0: the network card does everything.
   double processor_share = 1;
@@ -60,8 +60,8 @@ struct StepPrediction {
                                           const RankLayout& layout,
                                           const SimulatorOptions& options = {});
 
-// How many standard deviations above the mean the largest of so many normally distributed values
-// lies on average: 0 for one, 0.56 for two, 3.85 for ten thousand (Blom, "Statistical estimates and
+// Mean of the largest of so many normally distributed values, in standard deviations above the mean
+// of all: 0 for one, 0.56 for two, 3.85 for ten thousand (Blom, "Statistical estimates and
 // transformed beta-variables", 1958).
 [[nodiscard]] double expected_maximum(int values);
 
@@ -79,7 +79,7 @@ struct StepPrediction {
 // per rank) that enclose the batches to predict. Times between nodes are fitted where a bench ran
 // on several nodes; otherwise they come from a named network (network_named()).
 
-// What bench objects hold: their profiles and collectives, where they were measured.
+// Profiles and collectives of bench objects, where they were measured.
 struct BenchMeasurements {
   std::vector<StepProfile> profiles;
   std::vector<CollectiveMeasurement> collectives;
@@ -87,7 +87,7 @@ struct BenchMeasurements {
   // Adds those of one object that `kolo bench --json` printed. Error, naming the field, when it is
   // none.
   void add(const nlohmann::ordered_json& bench);
-  // Of the collectives those of memory like the profiles', the devices' or the host's.
+  // Collectives of memory like the profiles', the devices' or the host's.
   [[nodiscard]] std::vector<CollectiveMeasurement> collectives_of_profiled() const;
 };
 

@@ -1,7 +1,6 @@
 #include "predict_study.h"
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <span>
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <map>
 #include <set>
 
 #include <fmt/format.h>
@@ -30,16 +29,10 @@ int ranks_of_a_node(const SimulationRequest& request, int cores) {
   return request.ranks_per_node > 0 ? request.ranks_per_node : cores;
 }
 
-std::string quoted(const std::string& word) {
-  std::string text = "'";
-  for (const char letter : word) text += letter == '\'' ? "'\\''" : std::string(1, letter);
-  return text + "'";
-}
-
-// What a command says on stdout; its stderr is this program's. Error: it failed.
+// Runs a command and returns its stdout; its stderr is this program's. Error: it failed.
 std::string output_of(const std::vector<std::string>& words) {
   std::string line;
-  for (const auto& word : words) line += quoted(word) + " ";
+  for (const auto& word : words) line += shell_word(word) + " ";
   FILE* const pipe = ::popen(line.c_str(), "r");
   if (pipe == nullptr) throw Error("kolo-simulate: cannot start a process");
   std::string output;
@@ -199,6 +192,8 @@ BenchMeasurements read_benches(const std::vector<fs::path>& files) {
     } catch (const Json::exception& error) {
       throw InputError(
           fmt::format("kolo-simulate: {} is not JSON: {}", file.string(), error.what()));
+    } catch (const Error& error) {
+      throw InputError(fmt::format("kolo-simulate: {}: {}", file.string(), error.what()));
     }
   }
   if (measurements.profiles.empty())

@@ -38,7 +38,7 @@ struct Simulation {
 // A table for people: predictions, beside what was measured where there is both.
 [[nodiscard]] std::string to_text(const Study& study, const Simulation& simulation);
 
-// The same for programs (scripts/plot reads it): "network", and "points" with the keys of
+// The table for programs (scripts/plot reads it): "network", and "points" with the keys of
 // study.json.
 [[nodiscard]] nlohmann::ordered_json to_json(const Simulation& simulation);
 

@@ -123,8 +123,9 @@ class Simulation {
     return measured + work_share_ * profile_.deviation_seconds * (here - there);
   }
 
-  // Of an update's time, where the ranks of a node share it: each rank's part of the memory, and
-  // what it writes into the other ranks' parameters, for which a line is read as well.
+  // Share of an update's time that a rank takes where the ranks of a node share the update: its
+  // part of the memory, and what it writes into the other ranks' parameters, for which a line is
+  // read as well.
   [[nodiscard]] double update_share() const {
     const auto ranks = static_cast<double>(layout_.ranks_on_node());
     const auto passes = static_cast<double>(profile_.shared_update_passes);

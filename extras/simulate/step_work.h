@@ -13,14 +13,14 @@ struct WorkPiece {
   double exchange_seconds = 0;  // before it, while the rank waits
 };
 
-// What a rank does in a step. The measured seconds of each pass add up to the profile's.
+// Work of a rank in a step. The measured seconds of each pass add up to the profile's.
 struct StepWork {
   std::vector<WorkPiece> forward, backward;
   double data_share = 1;  // of the wait for data
 };
 
-// As predict_step(), which has one piece per pass. A bucket is ready when as much of backward is
-// done as in the profile.
+// Plays a step as predict_step() does, which has one piece per pass. A bucket is ready when as much
+// of backward is done as in the profile.
 [[nodiscard]] StepPrediction play_step(const StepProfile& profile, const StepWork& work,
                                        const NetworkModel& network, const RankLayout& layout,
                                        const SimulatorOptions& options);

@@ -66,6 +66,12 @@ std::string quote(std::string_view text) {
   return quoted + (text.size() > longest ? "...\"" : "\"");
 }
 
+std::string shell_word(std::string_view text) {
+  std::string word = "'";
+  for (const char letter : text) word += letter == '\'' ? "'\\''" : std::string(1, letter);
+  return word + "'";
+}
+
 std::string join(std::span<const std::string> words, std::string_view separator) {
   return fmt::format("{}", fmt::join(words.begin(), words.end(), separator));
 }

@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
-#include <cstring>
 #include <numeric>
 #include <set>
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include "checkpoint/checksum.h"
 #include "checkpoint/safetensors_header.h"

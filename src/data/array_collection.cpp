@@ -68,13 +68,11 @@ std::string other_file(const fs::path& path) {
   const auto beginning = std::span(bytes).first(read_up_to(file.get(), bytes, path));
   if (is_npy(beginning)) {
     return "it is one .npy array; expected the folder that it is in, with inputs.npy and "
-           "labels.npy "
-           "or targets.npy";
+           "labels.npy or targets.npy";
   }
   if (beginning.size() > 1 && beginning[0] == std::byte{'P'} && beginning[1] == std::byte{'K'}) {
     return "it is a zip, as .npz files are; unpack it into a folder (unzip FILE -d FOLDER), and "
-           "name "
-           "the folder";
+           "name the folder";
   }
   return other_file_text(content_of_file(path), "HDF5's signature is not in it") +
          "; expected a folder of .npy files, or an HDF5 file";

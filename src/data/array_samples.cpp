@@ -237,8 +237,8 @@ void ArraySamples::take_labels(const Part& part, std::optional<std::int64_t> cla
   labels.read(0, labels.rows(), labels_);
   constexpr std::int64_t most_classes = 1000000000;
   for (std::size_t i = 0; i < labels_.size(); ++i) {
-    const auto least = std::int64_t{0}, end = classes.value_or(most_classes);
-    if (labels_[i] >= least && labels_[i] < end) continue;
+    const auto end = classes.value_or(most_classes);
+    if (labels_[i] >= 0 && labels_[i] < end) continue;
     throw InputError(fmt::format("data: {}: the label of sample {} is {}, expected 0 to {}",
                                  labels.name(), i, labels_[i], end - 1));
   }

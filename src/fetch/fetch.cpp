@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <functional>
+#include <initializer_list>
 #include <thread>
 
 #include <fcntl.h>
@@ -83,19 +84,17 @@ std::string address_of(const RemoteDataset& dataset, const FetchOptions& options
   return base + (base.ends_with('/') ? "" : "/") + file.name;
 }
 
-// How a program ended, and what it said on stdout; its stderr is this process's.
+// Exit status of a program, and its stdout; its stderr is this process's.
 struct ProgramEnd {
   int status = 0;
   std::string output;
 };
 
-ProgramEnd run_program(const std::vector<std::string>& words) {
+// `input`: a file for its stdin; empty: this process's.
+ProgramEnd run_program(const std::vector<std::string>& words, const fs::path& input = {}) {
   std::string line;
-  for (const auto& word : words) {
-    line += "'";
-    for (const char letter : word) line += letter == '\'' ? "'\\''" : std::string(1, letter);
-    line += "' ";
-  }
+  for (const auto& word : words) line += shell_word(word) + " ";
+  if (!input.empty()) line += "<" + shell_word(input.string());
   FILE* const pipe = ::popen(line.c_str(), "re");
   if (pipe == nullptr) throw Error(system_error_text("fetch: cannot run " + words[0], errno));
   ProgramEnd end;
@@ -136,6 +135,8 @@ ProgramEnd run_curl(const std::string& url, const fs::path& part, std::int64_t b
                       "-",
                       "--output",
                       part.string(),
+                      "--globoff",  // brackets and braces of an address are its own
+                      "--url",
                       url});
 }
 
@@ -151,15 +152,27 @@ std::int64_t size_of(const fs::path& file) {
     throw InputError(
         fmt::format("fetch: {} is no address: {}; expected http://..., https://... or file://...",
                     url, end.output));
+  const auto reason = end.status == too_large ? "it is longer than expected"
+                      : end.output.empty()    ? fmt::format("curl ended with status {}", end.status)
+                                              : end.output;
   throw Error(
       fmt::format("fetch: cannot get {}: {}; check the network, or name another place with --url",
-                  url, end.status == too_large ? "it is longer than expected" : end.output));
+                  url, reason));
+}
+
+bool is_one_of(int status, std::initializer_list<int> known) {
+  return std::ranges::find(known, status) != known.end();
 }
 
 // The connection broke: worth another try.
 bool may_pass(int status) {
-  constexpr int cuts[] = {16, 18, 28, 52, 55, 56, 92};
-  return std::ranges::find(cuts, status) != std::end(cuts);
+  return is_one_of(status, {16, 18, 28, 52, 55, 56, 92});
+}
+
+// A server that can't go on in the middle: it knows no ranges, sends the whole file, or has less
+// than was there already, which curl takes for success.
+bool refuses_range(int status) {
+  return is_one_of(status, {0, 33, 36, 63});
 }
 
 // Gets what is missing of the file and goes on after a cut connection, as long as some more comes.
@@ -181,9 +194,9 @@ std::int64_t download(const std::string& url, const fs::path& part, std::int64_t
       if (failures > 0) std::this_thread::sleep_for(options.pause * (1 << (failures - 1)));
       continue;
     }
-    const bool was_begun = before > 0;
-    if (was_begun || size_of(part) == 0 || end.status == 0) fs::remove(part);
-    if (was_begun && end.status != 0) continue;  // a server that can't go on in the middle
+    const bool begins_anew = before > 0 && refuses_range(end.status);
+    if (begins_anew || size_of(part) == 0 || end.status == 0) fs::remove(part);
+    if (begins_anew) continue;
     if (end.status == 0)
       throw Error(fmt::format("fetch: {} has not the {} bytes expected", url, bytes));
     fail(url, end);
@@ -222,28 +235,29 @@ std::int64_t fetch_file(const RemoteFile& file, const std::string& url,
   return received;
 }
 
-// Takes the members out of the archives, and nothing else that may be in them.
-void unpack_archives(const RemoteDataset& dataset, const fs::path& folder) {
+// Takes the members out of the archive, and nothing else that may be in it.
+void unpack_archive(const RemoteDataset& dataset, const fs::path& folder) {
+  const auto archive = folder / dataset.files.front().name;
   const std::vector<std::string_view> names(dataset.members.begin(), dataset.members.end());
   AtomicFolder output(folder / dataset.archive_folder, names);
-  for (const auto& file : dataset.files) {
-    std::vector<std::string> words{"tar",
-                                   "-xzf",
-                                   (folder / file.name).string(),
-                                   "-C",
-                                   output.aside().string(),
-                                   "--no-same-owner",
-                                   "--strip-components=1"};
-    for (const auto& member : dataset.members)
-      words.push_back(dataset.archive_folder + "/" + member);
-    (void)run_program(words);  // says itself what it lacks
-  }
+  // Absolute, because tar takes what precedes a colon for a host.
+  std::vector<std::string> words{"tar",
+                                 "-xzf",
+                                 fs::absolute(archive).string(),
+                                 "-C",
+                                 output.aside().string(),
+                                 "--no-same-owner",
+                                 "--strip-components=1"};
+  for (const auto& member : dataset.members) words.push_back(dataset.archive_folder + "/" + member);
+  const auto end = run_program(words);
   for (const auto& member : dataset.members) {
     if (fs::is_regular_file(fs::symlink_status(output.aside() / member))) continue;
     throw Error(fmt::format("fetch: no {} came with {}", member, dataset.name));
   }
+  if (end.status != 0)  // members may be cut short; it says itself why
+    throw Error(fmt::format("fetch: tar cannot unpack {}", archive.string()));
   output.commit();
-  for (const auto& file : dataset.files) fs::remove(folder / file.name);
+  fs::remove(archive);
 }
 
 // Makes a folder with those around it. Those that it made and that are still empty go again with
@@ -287,7 +301,7 @@ void fetch_files(const RemoteDataset& dataset, const FetchOptions& options, Fetc
     const auto received = fetch_file(file, address_of(dataset, options, file), options);
     result.bytes_fetched = checked_add(result.bytes_fetched, received);
   }
-  if (!dataset.archive_folder.empty()) unpack_archives(dataset, options.folder);
+  if (!dataset.archive_folder.empty()) unpack_archive(dataset, options.folder);
 }
 
 }  // namespace
@@ -323,7 +337,7 @@ std::vector<RemoteDataset> remote_datasets() {
 
 std::string md5_of_file(const fs::path& path) {
   constexpr std::size_t digits = 32;
-  const auto sum = run_program({"sh", "-c", "md5sum <\"$0\"", path.string()});
+  const auto sum = run_program({"md5sum"}, path);
   if (sum.status != 0 || sum.output.size() < digits)
     throw Error(fmt::format("fetch: md5sum can't read {}", path.string()));
   return sum.output.substr(0, digits);

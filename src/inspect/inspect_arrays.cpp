@@ -7,7 +7,6 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "data/array_collection.h"
 #include "data/boxes/hdf5_attributes.h"
@@ -40,7 +39,7 @@ void add_ranges(ArrayInspection& inspection, std::span<const char* const> channe
   for (const auto* const channel : channels) inspection.ranges.emplace_back(channel, Range());
 }
 
-// Channels that ranges are told of: those of a simulation's field, or all numbers together.
+// Channels that ranges are told of: a field's, where it is a simulation's, or all numbers together.
 std::span<const char* const> range_names(const ArrayFile& array, bool may_be_field) {
   static constexpr std::array all{"all"};
   const auto& shape = array.layout().shape;
@@ -102,7 +101,7 @@ std::uint64_t bytes_of(const fs::path& path) {
   return bytes;
 }
 
-// Those that can't be read are advice.
+// Arrays that can't be read become advice.
 void add_arrays(const ArrayCollection& collection, bool reads_numbers, Inspection& inspection) {
   for (const auto& name : collection.names()) {
     try {

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include "inspect/kinds.h"
-#include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/data/cifar10.h"
 #include "kolo/data/image.h"

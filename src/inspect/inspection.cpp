@@ -53,7 +53,7 @@ nlohmann::json to_json(const ArrayInspection& array) {
   return json;
 }
 
-// There is none where there are no finite numbers.
+// A dash stands for a range without finite numbers.
 std::string cell_text(double value) {
   return std::isfinite(value) ? fmt::format("{:.6g}", value) : "-";
 }
@@ -109,7 +109,7 @@ void print(const Inspection& inspection, std::ostream& out) {
                      format_bytes(inspection.bytes));
   for (const auto& array : inspection.arrays) print(array, out);
   for (const auto& [name, value] : inspection.facts) {
-    // What a name holds is the user's and may be no UTF-8.
+    // The user's own text may be no UTF-8.
     constexpr auto replace = nlohmann::json::error_handler_t::replace;
     out << fmt::format(
         "  {}: {}\n", name,

@@ -9,7 +9,7 @@ namespace kolo {
 
 [[nodiscard]] Inspection inspect_box(const std::filesystem::path& path, bool reads_numbers);
 [[nodiscard]] Inspection inspect_npy(const std::filesystem::path& path, bool reads_numbers);
-// What the data set `arrays` reads without further names.
+// Arrays with the names that the data set `arrays` takes: inputs, and targets or labels.
 [[nodiscard]] Inspection inspect_array_samples(const std::filesystem::path& path,
                                                bool reads_numbers);
 // All arrays of a folder of .npy files, or of an HDF5 file; those that can't be read are advice.

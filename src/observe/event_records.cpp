@@ -10,8 +10,6 @@
 #include <fmt/format.h>
 #include <boost/crc.hpp>
 
-#include "kolo/base/error.h"
-
 namespace kolo {
 
 static_assert(std::endian::native == std::endian::little, "TFRecord numbers are little-endian");

@@ -1,7 +1,6 @@
 #include "kolo/observe/tensorboard.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <functional>

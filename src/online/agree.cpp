@@ -6,7 +6,6 @@
 
 #include <fmt/format.h>
 
-#include "kolo/base/error.h"
 #include "kolo/parallel/object_collectives.h"
 
 namespace kolo::online {

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <numeric>
-#include <optional>
 #include <vector>
 
 #include <fmt/format.h>

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "kolo/base/error.h"
 #include "kolo/parallel/object_collectives.h"
 
 namespace kolo::online {

@@ -1,6 +1,5 @@
 #include "online/online_trainer.h"
 
-#include <array>
 #include <cmath>
 #include <exception>
 #include <limits>

@@ -1,12 +1,10 @@
 #include "online/samples.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include <fmt/format.h>
 
 #include "kolo/base/checked.h"
-#include "kolo/base/error.h"
 
 namespace kolo::online {
 

@@ -1,7 +1,6 @@
 #include <array>
 #include <chrono>
 #include <exception>
-#include <limits>
 #include <thread>
 #include <utility>
 

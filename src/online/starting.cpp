@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include "kolo/base/error.h"
 #include "kolo/parallel/broadcast_state.h"
 #include "online/host_state.h"
 #include "online/inside.h"

@@ -1,6 +1,5 @@
 #include "online/strided_copy.h"
 
-#include <cmath>
 #include <type_traits>
 
 #include <fmt/format.h>

@@ -12,6 +12,7 @@
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/report/own_files.h"
+#include "layout/rows.h"
 
 namespace kolo {
 
@@ -57,21 +58,17 @@ Colour colour_of(Panel::Scale scale, const std::array<double, 3>& shades) {
   }
 }
 
-// Of all panels of a picture the same: so many values an edge of a cell, and pixels.
+// Edge of a cell in values and in pixels, the same for all panels of a picture.
 struct CellSize {
   std::int64_t values = 1, pixels = 1;
 };
-
-std::int64_t rounded_up(std::int64_t value, std::int64_t divisor) {
-  return (value + divisor - 1) / divisor;
-}
 
 class PanelReader {
  public:
   PanelReader(const Panel& panel, CellSize size) : panel_(panel), size_(size) {}
 
-  [[nodiscard]] std::int64_t rows() const { return rounded_up(panel_.rows, size_.values); }
-  [[nodiscard]] std::int64_t columns() const { return rounded_up(panel_.columns, size_.values); }
+  [[nodiscard]] std::int64_t rows() const { return divide_up(panel_.rows, size_.values); }
+  [[nodiscard]] std::int64_t columns() const { return divide_up(panel_.columns, size_.values); }
 
   [[nodiscard]] Colour cell(std::int64_t row, std::int64_t column) const {
     std::array<double, 3> shades{};
@@ -193,15 +190,15 @@ std::string marked(std::string png, const std::string& caption) {
 std::string draw_picture(const SamplePicture& picture) {
   constexpr std::int64_t least_pixels = 192, gap = 6, frame = 4;
   const auto edge = longest_edge(picture);
-  CellSize size{.values = rounded_up(edge, most_cells_of_panel)};
-  const auto cells = rounded_up(edge, size.values);
-  size.pixels = rounded_up(least_pixels, cells);
+  CellSize size{.values = divide_up(edge, most_cells_of_panel)};
+  const auto cells = divide_up(edge, size.values);
+  size.pixels = divide_up(least_pixels, cells);
 
   const auto count = narrow<std::int64_t>(picture.panels.size());
   const std::int64_t columns = std::min<std::int64_t>(picture.panels_per_row, count);
   const auto pitch = cells * size.pixels + gap;
   const auto margin = picture.is_mistake ? frame : 0;
-  const auto height = rounded_up(count, columns) * pitch - gap + 2 * margin;
+  const auto height = divide_up(count, columns) * pitch - gap + 2 * margin;
   const auto width = columns * pitch - gap + 2 * margin;
   Canvas canvas(height, width);
   if (picture.is_mistake) canvas.fill(0, 0, height, width, red);

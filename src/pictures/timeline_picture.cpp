@@ -4,8 +4,6 @@
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
-#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -24,7 +22,7 @@ namespace kolo {
 
 namespace {
 
-// What a thread of a rank does for a while. Microseconds from the timeline's beginning.
+// Work of a thread of a rank for a while. Microseconds from the timeline's beginning.
 struct TimelineSpan {
   int rank = 0;
   std::int64_t thread = 0;
@@ -141,7 +139,7 @@ std::string escaped(const std::string& text) {
   return safe;
 }
 
-// What spans of a kind look like.
+// Look of a kind of spans.
 struct SpanKind {
   std::string description;  // as the legend has it
   std::string colour;
@@ -150,7 +148,7 @@ struct SpanKind {
   friend bool operator==(const SpanKind&, const SpanKind&) = default;
 };
 
-// Those whose names begin so: the first that fits counts; everything fits the last.
+// Kind by the beginning of a span's name: the first that fits counts; everything fits the last.
 struct NamedKind {
   std::string_view beginning, description, colour;
   bool is_dark = false;
@@ -182,7 +180,8 @@ SpanKind kind_of(const std::string& name) {
   return {std::string(named.description), std::string(named.colour), named.is_dark};
 }
 
-// What is written on a span: of a pass of a pipeline, whose colour tells more, as little as fits.
+// Text on a span: its name, or where that doesn't fit the number of a pass's micro-batch, or
+// nothing.
 std::string label_of(const std::string& name, double length) {
   const auto fits = [length](const std::string& text) {
     return character_width * static_cast<double>(text.size()) + 6 <= length;
@@ -238,7 +237,7 @@ struct LegendEntry {
   double x, y;  // y: from the legend's top
 };
 
-// Those kinds that the rows have, in the order of the table above, then micro-batches'.
+// Kinds that the rows have, in the order of the table above, then micro-batches'.
 std::vector<SpanKind> kinds_of(const std::vector<Row>& rows) {
   std::vector<SpanKind> there, kinds;
   std::map<std::pair<int, PipelineWork>, SpanKind> passes;

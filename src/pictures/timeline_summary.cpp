@@ -29,7 +29,7 @@ Interval interval_of(const Json& event) {
   return {begin, begin + event.value("dur", 0.0)};
 }
 
-// How long at least one of them lasts.
+// Length of time in which at least one of them lasts.
 double length_of_union(std::vector<Interval> intervals) {
   std::ranges::sort(intervals, {}, &Interval::begin);
   double length = 0, end = std::numeric_limits<double>::lowest();
@@ -115,7 +115,7 @@ class Reader {
       if (event["ph"] != "X") return;
       const auto place = place_of(event);
       const auto interval = interval_of(event);
-      const auto step = steps_.number_at({place.rank, place.is_device}, interval.begin);
+      const auto step = steps_.number_at(place, interval.begin);
       if (!step) return;
       const auto name = event.value("name", "");
       if (const auto pass = pipeline_pass_named(name)) add(place, *step, *pass, interval);
@@ -186,7 +186,7 @@ class Reader {
 
 constexpr double percent = 100;
 
-// How a number is written.
+// Writes a number.
 using Writer = std::string (*)(double);
 
 std::string as_percent(double share) {

@@ -6,6 +6,7 @@
 #include "kolo/base/clock.h"
 #include "kolo/base/file.h"
 #include "kolo/base/machine.h"
+#include "kolo/base/text.h"
 #include "kolo/launch/launch_environment.h"
 #include "kolo/launch/launch_ranks.h"
 #include "kolo/observe/format.h"
@@ -60,9 +61,7 @@ std::string as_typed(std::vector<std::string> words) {
       text += word;
       continue;
     }
-    text += '\'';
-    for (const char letter : word) text += letter == '\'' ? "'\\''" : std::string(1, letter);
-    text += '\'';
+    text += shell_word(word);
   }
   return text;
 }

@@ -7,7 +7,6 @@
 
 #include <fmt/format.h>
 
-#include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 
 namespace kolo {

@@ -43,6 +43,12 @@ TEST(Nearest, TakesTheFirstOfEquallyNearWords) {
   EXPECT_EQ(nearest("car", words), "car");
 }
 
+TEST(ShellWord, StandsForItself) {
+  EXPECT_EQ(shell_word(""), "''");
+  EXPECT_EQ(shell_word("a $b*"), "'a $b*'");
+  EXPECT_EQ(shell_word("it's"), "'it'\\''s'");
+}
+
 TEST(Join, PutsSeparatorsBetweenWords) {
   const std::vector<std::string> words = {"a", "b", "c"};
   EXPECT_EQ(join(words), "a, b, c");

@@ -44,7 +44,7 @@ std::string npy_array(const std::vector<std::int64_t>& shape, std::vector<T> num
                    numbers);
 }
 
-// How a test writes a dataset of an HDF5 file.
+// Dataset that a test writes into an HDF5 file.
 struct Hdf5Field {
   std::string name;
   hid_t type = H5T_IEEE_F32LE;  // in the file

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "data/array_files.h"
+#include "data/read_sample.h"
 #include "kolo/base/error.h"
 #include "support/errors.h"
 #include "support/says.h"
@@ -16,6 +17,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using testing::message_of;
+using testing::read_sample;
 
 // Arrays are files of a folder, or datasets of a file.
 class Arrays : public ::testing::TestWithParam<std::string> {
@@ -42,7 +44,7 @@ class Arrays : public ::testing::TestWithParam<std::string> {
     else
       testing::remove_hdf5_array(path(), name);
   }
-  // As messages name an array.
+  // Name of an array in messages.
   [[nodiscard]] std::string named(const std::string& name) const {
     return is_npy() ? (path() / (name + ".npy")).string() : name + " of " + path().string();
   }
@@ -51,22 +53,6 @@ class Arrays : public ::testing::TestWithParam<std::string> {
   }
   [[nodiscard]] std::string error(const ArraySamplesOptions& options = {}) const {
     return message_of<InputError>([&] { (void)samples(options); });
-  }
-
-  struct Sample {
-    std::vector<float> input, target;
-    std::vector<std::int64_t> label;
-  };
-  static Sample read(const ArraySamples& samples, std::int64_t index) {
-    Sample sample;
-    const auto& layout = samples.layout();
-    sample.input.resize(static_cast<std::size_t>(layout.input_size()));
-    if (layout.classes > 0)
-      sample.label.resize(1);
-    else
-      sample.target.resize(static_cast<std::size_t>(layout.target_size()));
-    samples.read(index, 0, {sample.input, sample.label, sample.target});
-    return sample;
   }
 
   testing::TemporaryFolder folder_;
@@ -81,9 +67,9 @@ TEST_P(Arrays, HaveTheSamplesInFront) {
   EXPECT_EQ(all.size(), 3);
   EXPECT_THAT(all.layout().input_shape, ElementsAre(1, 2, 2));
   EXPECT_EQ(all.layout().classes, 5);
-  const auto last = read(all, 2);
+  const auto last = read_sample(all, 2);
   EXPECT_THAT(last.input, ElementsAre(8 / 255.F, 9 / 255.F, 10 / 255.F, 1));
-  EXPECT_THAT(last.label, ElementsAre(4));
+  EXPECT_EQ(last.label, 4);
   EXPECT_EQ(samples({.classes = 7}).layout().classes, 7);
 }
 
@@ -94,8 +80,8 @@ TEST_P(Arrays, MayBeOfAllTypesOfNumbers) {
     const auto all = samples();
     EXPECT_THAT(all.layout().input_shape, ElementsAre(3));
     EXPECT_THAT(all.layout().target_shape, ElementsAre(1));
-    EXPECT_THAT(read(all, 1).input, ElementsAre(4, 5, 100));
-    EXPECT_THAT(read(all, 1).target, ElementsAre(-2));
+    EXPECT_THAT(read_sample(all, 1).input, ElementsAre(4, 5, 100));
+    EXPECT_THAT(read_sample(all, 1).target, ElementsAre(-2));
   };
   expect_read(float());
   expect_read(double());
@@ -108,14 +94,14 @@ TEST_P(Arrays, MayBeOfAllTypesOfNumbers) {
   expect_read(std::uint16_t());
   expect_read(std::uint8_t());
   write<std::uint64_t>("inputs", {2}, {1, std::uint64_t{1} << 63});
-  EXPECT_THAT(read(samples(), 1).input, ElementsAre(0x1p63F));
+  EXPECT_THAT(read_sample(samples(), 1).input, ElementsAre(0x1p63F));
 }
 
 TEST_P(Arrays, MayBeBigEndian) {
   write<float>("inputs", {2, 2}, {1.5F, -2, 1e-3F, 7}, true);
   write<std::int64_t>("labels", {2}, {2, 1}, true);
-  EXPECT_THAT(read(samples(), 1).input, ElementsAre(1e-3F, 7));
-  EXPECT_THAT(read(samples(), 0).label, ElementsAre(2));
+  EXPECT_THAT(read_sample(samples(), 1).input, ElementsAre(1e-3F, 7));
+  EXPECT_EQ(read_sample(samples(), 0).label, 2);
 }
 
 TEST_P(Arrays, AreRefusedWhenReadForNumbersBeyondFloat32) {
@@ -124,8 +110,9 @@ TEST_P(Arrays, AreRefusedWhenReadForNumbersBeyondFloat32) {
   write<float>("targets", {2}, {1, 2});
   {
     const auto all = samples();
-    EXPECT_THAT(read(all, 0).input, ElementsAre(std::numeric_limits<float>::infinity(), 3e38F));
-    EXPECT_TRUE(says(message_of<InputError>([&] { (void)read(all, 1); }),
+    EXPECT_THAT(read_sample(all, 0).input,
+                ElementsAre(std::numeric_limits<float>::infinity(), 3e38F));
+    EXPECT_TRUE(says(message_of<InputError>([&] { (void)read_sample(all, 1); }),
                      {named("inputs") + ": sample 1 holds 1e+300", "float32 can't represent"}));
   }
   remove("targets");
@@ -143,7 +130,7 @@ TEST_P(Arrays, MakeUpASampleTogether) {
   EXPECT_EQ(classes.layout().classes, 2);
   EXPECT_THAT(classes.layout().input_shape, ElementsAre(7));
   EXPECT_THAT(classes.layout().input_parts, ElementsAre(ElementsAre(1, 2, 2), ElementsAre(3)));
-  EXPECT_THAT(read(classes, 1).input, ElementsAre(2, 2.5, 3, 4, 1.5, 2, 2.5));
+  EXPECT_THAT(read_sample(classes, 1).input, ElementsAre(2, 2.5, 3, 4, 1.5, 2, 2.5));
 
   const auto numbers =  // labels aside
       samples({.inputs = {"parameters", "height"}, .targets = {"height", "image"}});
@@ -151,8 +138,8 @@ TEST_P(Arrays, MakeUpASampleTogether) {
   EXPECT_THAT(numbers.layout().input_parts, ElementsAre(ElementsAre(3), ElementsAre(1)));
   EXPECT_THAT(numbers.layout().target_shape, ElementsAre(5));
   EXPECT_THAT(numbers.layout().target_parts, ElementsAre(ElementsAre(1), ElementsAre(2, 2)));
-  EXPECT_THAT(read(numbers, 1).input, ElementsAre(3, 4, 5, 9));
-  EXPECT_THAT(read(numbers, 0).target, ElementsAre(7, 0, 1, 2, 3));
+  EXPECT_THAT(read_sample(numbers, 1).input, ElementsAre(3, 4, 5, 9));
+  EXPECT_THAT(read_sample(numbers, 0).target, ElementsAre(7, 0, 1, 2, 3));
 
   // One of another name is as `inputs` would be.
   const auto one = samples({.inputs = {"image"}});

@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 
+#include "data/read_sample.h"
 #include "kolo/base/error.h"
 #include "support/cifar10_files.h"
 #include "support/errors.h"
@@ -21,6 +22,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::message_of;
 using ::testing::Not;
+using testing::read_sample;
 using testing::TemporaryFolder;
 using testing::write_small_cifar10;
 
@@ -43,24 +45,17 @@ class Cifar10 : public ::testing::Test {
   TemporaryFolder folder;
 };
 
-std::vector<float> read_image(const Dataset& dataset, std::int64_t index, std::int64_t& label) {
-  std::vector<float> input(3072);
-  dataset.read(index, 0, {input, {&label, 1}, {}});
-  return input;
-}
-
 void expect_images(const Cifar10Dataset& dataset, int first) {
   for (std::int64_t index = 0; index < dataset.size(); ++index) {
-    std::int64_t label = -1;
-    const auto input = read_image(dataset, index, label);
+    const auto sample = read_sample(dataset, index);
     const auto image = first + static_cast<int>(index);
     const auto bytes = dataset.pixels(index);
-    ASSERT_EQ(label, image % 10);
-    ASSERT_EQ(dataset.label(index), label);
+    ASSERT_EQ(sample.label, image % 10);
+    ASSERT_EQ(dataset.label(index), sample.label);
     for (int i = 0; i < 3072; ++i) {
       const auto place = static_cast<std::size_t>(i);
       ASSERT_EQ(bytes[place], (image + i * 7) % 256);
-      ASSERT_EQ(input[place], static_cast<float>(bytes[place]) / 255.0F);
+      ASSERT_EQ(sample.input[place], static_cast<float>(bytes[place]) / 255.0F);
     }
   }
 }
@@ -180,8 +175,7 @@ TEST_F(Cifar10, RefusesSamplesThatAreNotThere) {
   for (const std::int64_t index : {-1, 20}) {
     EXPECT_TRUE(
         says(message_of<Error>([&] { (void)training.pixels(index); }), {"of a dataset of 20"}));
-    std::int64_t label = 0;
-    EXPECT_TRUE(says(message_of<Error>([&] { (void)read_image(training, index, label); }),
+    EXPECT_TRUE(says(message_of<Error>([&] { (void)read_sample(training, index); }),
                      {"of a dataset of 20"}));
   }
 }

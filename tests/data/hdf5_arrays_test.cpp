@@ -1,11 +1,11 @@
 // Samples of one's own in HDF5, and what may be wrong with such files.
 #include <array>
-#include <cstring>
 #include <functional>
 
 #include <gmock/gmock.h>
 
 #include "data/array_files.h"
+#include "data/read_sample.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/data/array_samples.h"
@@ -19,6 +19,7 @@ namespace {
 using ::testing::ElementsAre;
 using testing::Hdf5Field;
 using testing::message_of;
+using testing::read_sample;
 using testing::write_hdf5_field;
 
 class Hdf5Arrays : public ::testing::Test {
@@ -26,7 +27,7 @@ class Hdf5Arrays : public ::testing::Test {
   void write(const std::function<void(hid_t file)>& fill, hsize_t user_block = 0) const {
     testing::write_hdf5(path, fill, user_block);
   }
-  // Of inputs like these beside labels that are right.
+  // Writes these inputs beside labels that are right.
   void write_inputs(Hdf5Field inputs, hsize_t user_block = 0) const {
     inputs.name = "inputs";
     write(
@@ -44,20 +45,6 @@ class Hdf5Arrays : public ::testing::Test {
     const auto message = message_of<InputError>([&] { (void)ArraySamples(path); });
     EXPECT_TRUE(says(message, {path}));
     return message;
-  }
-  static std::vector<float> input_of(const ArraySamples& samples, std::int64_t index) {
-    std::vector<float> input(static_cast<std::size_t>(samples.layout().input_size()));
-    std::vector<std::int64_t> label(samples.layout().classes > 0 ? 1 : 0);
-    std::vector<float> target(
-        label.empty() ? static_cast<std::size_t>(samples.layout().target_size()) : 0);
-    samples.read(index, 0, {input, label, target});
-    return input;
-  }
-  static std::int64_t label_of(const ArraySamples& samples, std::int64_t index) {
-    std::vector<float> input(static_cast<std::size_t>(samples.layout().input_size()));
-    std::int64_t label = -1;
-    samples.read(index, 0, {input, {&label, 1}, {}});
-    return label;
   }
 
   testing::TemporaryFolder folder;
@@ -78,23 +65,24 @@ TEST_F(Hdf5Arrays, ArraysMayBeInGroupsAndAfterAUserBlock) {
         add_labels(file);
       },
       512);
-  EXPECT_THAT(input_of(ArraySamples(path), 3), ElementsAre(7, 8));
-  EXPECT_THAT(input_of(ArraySamples(path, {.inputs = {"run/field"}}), 3), ElementsAre(7, 8));
+  EXPECT_THAT(read_sample(ArraySamples(path), 3).input, ElementsAre(7, 8));
+  EXPECT_THAT(read_sample(ArraySamples(path, {.inputs = {"run/field"}}), 3).input,
+              ElementsAre(7, 8));
   EXPECT_TRUE(
       says(message_of<InputError>([&] { (void)ArraySamples(path, {.inputs = {"walk/field"}}); }),
            {"has no walk/field"}));
 }
 
 TEST_F(Hdf5Arrays, AllKindsOfNumbersAreRead) {
-  // As h5py writes bool, and classes with names.
+  // h5py writes bool, and classes with names, in this way.
   const hid_t truth = H5Tenum_create(H5T_NATIVE_INT8);
   const std::int8_t no = 0, yes = 1;
   H5Tenum_insert(truth, "FALSE", &no);
   H5Tenum_insert(truth, "TRUE", &yes);
   const std::array<std::int8_t, 4> truths{1, 0, 0, 1};
   write_inputs({.type = truth, .shape = {4}, .numbers = truths.data()});
-  EXPECT_THAT(input_of(ArraySamples(path), 3), ElementsAre(1));
-  EXPECT_THAT(input_of(ArraySamples(path), 2), ElementsAre(0));
+  EXPECT_THAT(read_sample(ArraySamples(path), 3).input, ElementsAre(1));
+  EXPECT_THAT(read_sample(ArraySamples(path), 2).input, ElementsAre(0));
   H5Tclose(truth);
   const hid_t animals = H5Tenum_create(H5T_STD_I16BE);
   const std::array<std::int16_t, 3> codes{0x0000, 0x0100,
@@ -111,12 +99,12 @@ TEST_F(Hdf5Arrays, AllKindsOfNumbersAreRead) {
                      {.name = "labels", .type = animals, .shape = {4}, .numbers = seen.data()});
   });
   EXPECT_EQ(ArraySamples(path).layout().classes, 3);
-  EXPECT_EQ(label_of(ArraySamples(path), 2), 1);
+  EXPECT_EQ(read_sample(ArraySamples(path), 2).label, 1);
   H5Tclose(animals);
 
   // PyTables' bool.
   write_inputs({.type = H5T_NATIVE_B8, .shape = {4}, .numbers = truths.data()});
-  EXPECT_THAT(input_of(ArraySamples(path), 0), ElementsAre(1));
+  EXPECT_THAT(read_sample(ArraySamples(path), 0).input, ElementsAre(1));
 
   const hid_t half = H5Tcopy(H5T_IEEE_F32LE);
   H5Tset_fields(half, 15, 10, 5, 0, 10);
@@ -124,8 +112,8 @@ TEST_F(Hdf5Arrays, AllKindsOfNumbersAreRead) {
   H5Tset_ebias(half, 15);
   const std::array<std::uint16_t, 4> halves{0x3c00, 0xc000, 0x3800, 0x7bff};
   write_inputs({.type = half, .shape = {4}, .numbers = halves.data()});
-  EXPECT_THAT(input_of(ArraySamples(path), 1), ElementsAre(-2));
-  EXPECT_THAT(input_of(ArraySamples(path), 3), ElementsAre(65504));
+  EXPECT_THAT(read_sample(ArraySamples(path), 1).input, ElementsAre(-2));
+  EXPECT_THAT(read_sample(ArraySamples(path), 3).input, ElementsAre(65504));
   H5Tclose(half);
 }
 
@@ -260,9 +248,9 @@ TEST_F(Hdf5Arrays, DamagedChunksAreSamplesThatCanNotBeRead) {
   bytes[place] ^= 1;
   folder.write("all.h5", bytes);
   const ArraySamples samples(path);
-  EXPECT_THAT(input_of(samples, 1), ElementsAre(3, 4));
-  EXPECT_TRUE(
-      says(message_of<InputError>([&] { (void)input_of(samples, 2); }), {"inputs of", "sample 2"}));
+  EXPECT_THAT(read_sample(samples, 1).input, ElementsAre(3, 4));
+  EXPECT_TRUE(says(message_of<InputError>([&] { (void)read_sample(samples, 2); }),
+                   {"inputs of", "sample 2"}));
 }
 
 }  // namespace

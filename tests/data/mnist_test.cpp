@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 
 #include "data/gzip_bytes.h"
+#include "data/read_sample.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "support/errors.h"
@@ -22,20 +23,9 @@ using ::testing::ElementsAre;
 using testing::gzip_bytes;
 using testing::idx_bytes;
 using testing::message_of;
+using testing::read_sample;
 using testing::TemporaryFolder;
 using testing::write_small_mnist;
-
-struct Sample {
-  std::vector<float> input;
-  std::int64_t label = -1;
-};
-
-Sample read(const Dataset& dataset, std::int64_t index) {
-  Sample sample;
-  sample.input.resize(static_cast<std::size_t>(dataset.layout().input_size()));
-  dataset.read(index, 0, {sample.input, {&sample.label, 1}, {}});
-  return sample;
-}
 
 std::string rejection(const TemporaryFolder& folder, Normalisation normalisation = {}) {
   return message_of<InputError>([&] { MnistDataset(folder.path(), Split::train, normalisation); });
@@ -50,7 +40,7 @@ TEST(Mnist, ReadsFashionMnist) {
   EXPECT_EQ(training.layout().classes, 10);
   std::vector<std::int64_t> labels, counts(10);
   for (std::int64_t i = 0; i < training.size(); ++i) {
-    labels.push_back(read(training, i).label);
+    labels.push_back(read_sample(training, i).label);
     ++counts.at(static_cast<std::size_t>(labels.back()));
   }
   labels.resize(5);
@@ -59,7 +49,7 @@ TEST(Mnist, ReadsFashionMnist) {
 
   const MnistDataset validation(folder, Split::validation);
   EXPECT_EQ(validation.size(), 10000);
-  EXPECT_EQ(read(validation, 0).label, 9);
+  EXPECT_EQ(read_sample(validation, 0).label, 9);
 }
 
 TEST(Mnist, NormalisesPixels) {
@@ -69,11 +59,11 @@ TEST(Mnist, NormalisesPixels) {
   folder.write("train-labels-idx1-ubyte", idx_bytes(8, {2}, std::string_view("\x00\x09", 2)));
   const MnistDataset standard(folder.path(), Split::train);
   EXPECT_THAT(standard.layout().input_shape, ElementsAre(1, 1, 3));
-  EXPECT_FLOAT_EQ(read(standard, 0).input[0], -.42421296F);
-  EXPECT_FLOAT_EQ(read(standard, 1).input[2], 2.8214867F);
-  EXPECT_EQ(read(standard, 1).label, 9);
+  EXPECT_FLOAT_EQ(read_sample(standard, 0).input[0], -.42421296F);
+  EXPECT_FLOAT_EQ(read_sample(standard, 1).input[2], 2.8214867F);
+  EXPECT_EQ(read_sample(standard, 1).label, 9);
   const MnistDataset plain(folder.path(), Split::train, {0, 1});
-  EXPECT_THAT(read(plain, 1).input, ElementsAre(128 / 255.0F, 254 / 255.0F, 1.0F));
+  EXPECT_THAT(read_sample(plain, 1).input, ElementsAre(128 / 255.0F, 254 / 255.0F, 1.0F));
 }
 
 TEST(Mnist, FilesMayBeNamedAndPlacedAsOthersDo) {
@@ -103,9 +93,9 @@ TEST(Mnist, ReadsEachSplitPlainOrGzip) {
     ASSERT_EQ(a.size(), split == Split::train ? 30 : 20);
     ASSERT_EQ(b.size(), a.size());
     for (std::int64_t i = 0; i < a.size(); ++i) {
-      EXPECT_EQ(read(a, i).label, i % 10);
-      EXPECT_EQ(read(b, i).label, i % 10);
-      EXPECT_EQ(read(a, i).input, read(b, i).input);
+      EXPECT_EQ(read_sample(a, i).label, i % 10);
+      EXPECT_EQ(read_sample(b, i).label, i % 10);
+      EXPECT_EQ(read_sample(a, i).input, read_sample(b, i).input);
     }
   }
 }
@@ -145,9 +135,9 @@ TEST(Mnist, RefusesSamplesAndPlacesThatAreNotThere) {
   const TemporaryFolder folder;
   write_small_mnist(folder.path(), 3, 1);
   const MnistDataset dataset(folder.path(), Split::train);
-  EXPECT_TRUE(
-      says(message_of<Error>([&] { (void)read(dataset, 3); }), {"sample 3 of a dataset of 3"}));
-  EXPECT_TRUE(says(message_of<Error>([&] { (void)read(dataset, -1); }), {"sample -1"}));
+  EXPECT_TRUE(says(message_of<Error>([&] { (void)read_sample(dataset, 3); }),
+                   {"sample 3 of a dataset of 3"}));
+  EXPECT_TRUE(says(message_of<Error>([&] { (void)read_sample(dataset, -1); }), {"sample -1"}));
   std::vector<float> short_input(783);
   std::int64_t label = 0;
   EXPECT_TRUE(says(message_of<Error>([&] {
@@ -163,8 +153,8 @@ TEST(Subset, IsTheFirstSamples) {
   const Subset subset(whole, 12);
   EXPECT_EQ(subset.size(), 12);
   EXPECT_EQ(subset.layout().input_shape, whole->layout().input_shape);
-  EXPECT_EQ(read(subset, 11).input, read(*whole, 11).input);
-  EXPECT_TRUE(says(message_of<Error>([&] { (void)read(subset, 12); }), {"sample 12"}));
+  EXPECT_EQ(read_sample(subset, 11).input, read_sample(*whole, 11).input);
+  EXPECT_TRUE(says(message_of<Error>([&] { (void)read_sample(subset, 12); }), {"sample 12"}));
   for (const std::int64_t count : {-1, 0, 21}) {
     EXPECT_TRUE(says(message_of<InputError>([&] { Subset(whole, count); }), {"expected 1 to 20"}));
   }
@@ -179,14 +169,14 @@ TEST(Mnist, IsReadIntoMemoryThatIsGiven) {
   ASSERT_TRUE(later.load());
   EXPECT_EQ(later.load()->bytes, 30U * 28 * 28);
   EXPECT_EQ(later.size(), 30);
-  EXPECT_TRUE(
-      says(message_of<Error>([&] { (void)read(later, 0); }), {"before the images are loaded"}));
+  EXPECT_TRUE(says(message_of<Error>([&] { (void)read_sample(later, 0); }),
+                   {"before the images are loaded"}));
   const std::shared_ptr<std::byte> memory(new std::byte[later.load()->bytes],
                                           std::default_delete<std::byte[]>());
   for (const int part : {2, 0, 1}) later.load()->read(memory, part, 3);
   for (std::int64_t i = 0; i < 30; ++i) {
-    EXPECT_EQ(read(later, i).input, read(at_once, i).input);
-    EXPECT_EQ(read(later, i).label, read(at_once, i).label);
+    EXPECT_EQ(read_sample(later, i).input, read_sample(at_once, i).input);
+    EXPECT_EQ(read_sample(later, i).label, read_sample(at_once, i).label);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "data/array_files.h"
+#include "data/read_sample.h"
 #include "kolo/base/error.h"
 #include "kolo/data/array_samples.h"
 #include "support/errors.h"
@@ -19,6 +20,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::message_of;
 using testing::npy_array;
+using testing::read_sample;
 
 class ArraySamplesTest : public ::testing::Test {
  protected:
@@ -28,22 +30,6 @@ class ArraySamplesTest : public ::testing::Test {
   [[nodiscard]] std::string error(const ArraySamplesOptions& options = {},
                                   const std::string& name = "") const {
     return message_of<InputError>([&] { (void)ArraySamples(folder_ / name, options); });
-  }
-
-  struct Sample {
-    std::vector<float> input, target;
-    std::vector<std::int64_t> label;
-  };
-  static Sample read(const ArraySamples& samples, std::int64_t index) {
-    Sample sample;
-    const auto& layout = samples.layout();
-    sample.input.resize(static_cast<std::size_t>(layout.input_size()));
-    if (layout.classes > 0)
-      sample.label.resize(1);
-    else
-      sample.target.resize(static_cast<std::size_t>(layout.target_size()));
-    samples.read(index, 0, {sample.input, sample.label, sample.target});
-    return sample;
   }
 
   testing::TemporaryFolder folder_;
@@ -59,19 +45,19 @@ TEST_F(ArraySamplesTest, FortranOrderIsRead) {
   write("targets.npy", npy_array<float>("<f4", {2}, {1, 2}, true));
   const ArraySamples samples(folder_.path());
   EXPECT_THAT(samples.layout().input_shape, ElementsAre(1, 3, 4));
-  EXPECT_THAT(read(samples, 1).input,
+  EXPECT_THAT(read_sample(samples, 1).input,
               ElementsAre(100, 101, 102, 103, 110, 111, 112, 113, 120, 121, 122, 123));
-  EXPECT_THAT(read(samples, 1).target, ElementsAre(2));
+  EXPECT_THAT(read_sample(samples, 1).target, ElementsAre(2));
   EXPECT_THAT(samples.warnings(),
               ElementsAre(AllOf(HasSubstr("inputs.npy"), HasSubstr("numpy.ascontiguousarray"))));
 
-  // Of files with a sample each some may lie one way and some the other.
+  // Files with a sample each may lie in different orders.
   std::filesystem::remove(folder_ / "inputs.npy");
   write("inputs/s0.npy", npy_array<float>("<f4", {2, 3}, {0, 1, 2, 10, 11, 12}));
   write("inputs/s1.npy", npy_array<float>("<f4", {2, 3}, {0, 10, 1, 11, 2, 12}, true));
   const ArraySamples files(folder_.path());
-  EXPECT_THAT(read(files, 0).input, ElementsAre(0, 1, 2, 10, 11, 12));
-  EXPECT_THAT(read(files, 1).input, ElementsAre(0, 1, 2, 10, 11, 12));
+  EXPECT_THAT(read_sample(files, 0).input, ElementsAre(0, 1, 2, 10, 11, 12));
+  EXPECT_THAT(read_sample(files, 1).input, ElementsAre(0, 1, 2, 10, 11, 12));
 }
 
 TEST_F(ArraySamplesTest, FilesBesideAnArrayAreInNaturalOrder) {
@@ -83,8 +69,8 @@ TEST_F(ArraySamplesTest, FilesBesideAnArrayAreInNaturalOrder) {
   write("labels.npy", npy_array<std::int64_t>("<i8", {12}, labels));
   const ArraySamples samples(folder_.path());
   for (std::int64_t i = 0; i < 12; ++i) {
-    EXPECT_THAT(read(samples, i).input, ElementsAre(static_cast<float>(i)));
-    EXPECT_THAT(read(samples, i).label, ElementsAre(i));
+    EXPECT_THAT(read_sample(samples, i).input, ElementsAre(static_cast<float>(i)));
+    EXPECT_EQ(read_sample(samples, i).label, i);
   }
   EXPECT_THAT(samples.warnings(),
               ElementsAre(AllOf(HasSubstr("natural order (0.npy, 1.npy, 2.npy and 9 more)"),
@@ -121,8 +107,8 @@ TEST_F(ArraySamplesTest, AFolderHasAFileForEachSample) {
   const ArraySamples samples(folder_.path());
   EXPECT_EQ(samples.size(), 3);
   EXPECT_THAT(samples.layout().target_shape, ElementsAre(2, 1));
-  EXPECT_THAT(read(samples, 1).input, ElementsAre(1, 10));
-  EXPECT_THAT(read(samples, 2).target, ElementsAre(-2, 2));
+  EXPECT_THAT(read_sample(samples, 1).input, ElementsAre(1, 10));
+  EXPECT_THAT(read_sample(samples, 2).target, ElementsAre(-2, 2));
 
   write("inputs/s3.npy", npy_array<float>("<f4", {1, 1, 3}, {1, 2, 3}));
   EXPECT_TRUE(says(error(), {"s3.npy", "all samples must be alike"}));
@@ -135,7 +121,8 @@ TEST_F(ArraySamplesTest, AFolderHasAFileForEachSample) {
 TEST_F(ArraySamplesTest, HalvesAreRead) {
   write("inputs.npy", npy_array<std::uint16_t>("<f2", {2, 2}, {0x3c00, 0xc000, 0x3555, 0x7bff}));
   write("targets.npy", npy_array<double>({2}, {.5, -2}));
-  EXPECT_THAT(read(ArraySamples(folder_.path()), 1).input, ElementsAre(0.333251953125F, 65504));
+  EXPECT_THAT(read_sample(ArraySamples(folder_.path()), 1).input,
+              ElementsAre(0.333251953125F, 65504));
 }
 
 TEST_F(ArraySamplesTest, FilesOfSeveralInputsHaveTheSameNames) {

@@ -1,11 +1,11 @@
 #include "kolo/data/dataset.h"
 
 #include <cmath>
-#include <numeric>
 #include <set>
 
 #include <gmock/gmock.h>
 
+#include "data/read_sample.h"
 #include "kolo/base/error.h"
 #include "support/errors.h"
 #include "support/says.h"
@@ -15,34 +15,17 @@ namespace {
 
 using ::testing::Each;
 using testing::message_of;
-
-struct RandomSample {
-  std::vector<float> input, target;
-  std::int64_t label = -1;
-};
-
-RandomSample read_random(const Dataset& dataset, std::int64_t index) {
-  const auto& layout = dataset.layout();
-  RandomSample sample;
-  sample.input.assign(static_cast<std::size_t>(layout.input_size()), NAN);
-  if (layout.classes > 0) {
-    dataset.read(index, 0, {sample.input, {&sample.label, 1}, {}});
-  } else {
-    sample.target.assign(static_cast<std::size_t>(layout.target_size()), NAN);
-    dataset.read(index, 0, {sample.input, {}, sample.target});
-  }
-  return sample;
-}
+using testing::read_sample;
 
 TEST(RandomDataset, DependsOnSeedAndIndexOnly) {
   const RandomDataset a({{1, 28, 28}, 10, {}}, 100, 7), again({{1, 28, 28}, 10, {}}, 50, 7),
       other({{1, 28, 28}, 10, {}}, 100, 8);
   std::set<float> firsts;
   for (std::int64_t i = 0; i < 50; ++i) {
-    EXPECT_EQ(read_random(a, i).input, read_random(again, i).input);
-    EXPECT_EQ(read_random(a, i).label, read_random(again, i).label);
-    EXPECT_NE(read_random(a, i).input, read_random(other, i).input);
-    firsts.insert(read_random(a, i).input[0]);
+    EXPECT_EQ(read_sample(a, i).input, read_sample(again, i).input);
+    EXPECT_EQ(read_sample(a, i).label, read_sample(again, i).label);
+    EXPECT_NE(read_sample(a, i).input, read_sample(other, i).input);
+    firsts.insert(read_sample(a, i).input[0]);
   }
   EXPECT_GT(firsts.size(), 45U);
 }
@@ -52,7 +35,7 @@ TEST(RandomDataset, IsNormalWithUniformLabels) {
   double sum = 0, squares = 0;
   std::vector<int> counts(4);
   for (std::int64_t i = 0; i < dataset.size(); ++i) {
-    const auto sample = read_random(dataset, i);
+    const auto sample = read_sample(dataset, i);
     for (const double x : sample.input) {
       sum += x;
       squares += x * x;
@@ -67,12 +50,12 @@ TEST(RandomDataset, IsNormalWithUniformLabels) {
 TEST(RandomDataset, FillsTargetsOfNumbersAndInputsLargerThanItsPool) {
   const RandomDataset dataset({{2, 200000}, 0, {3, 5}}, 2, 1);
   for (const std::int64_t index : {0, 1}) {
-    const auto sample = read_random(dataset, index);
+    const auto sample = read_sample(dataset, index);
     const auto is_finite = ::testing::ResultOf([](float x) { return std::isfinite(x); }, true);
     EXPECT_THAT(sample.input, Each(is_finite));
     EXPECT_THAT(sample.target, Each(is_finite));
   }
-  EXPECT_NE(read_random(dataset, 0).target, read_random(dataset, 1).target);
+  EXPECT_NE(read_sample(dataset, 0).target, read_sample(dataset, 1).target);
 }
 
 TEST(RandomDataset, RejectsItsOptions) {

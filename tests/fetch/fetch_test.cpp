@@ -117,6 +117,16 @@ TEST_F(Fetch, GoesOnWhereAnEarlierProcessEnded) {
   EXPECT_EQ(server.requests().front().first, 123456);
 }
 
+TEST_F(Fetch, KeepsABeginningWhileTheServerIsAway) {
+  folder.write("data/one.part", contents["one"].substr(0, 123456));
+  EXPECT_TRUE(says(rejection("http://127.0.0.1:1"), {"127.0.0.1:1/one"}));
+  server.serve("/one", {.status = 403});
+  EXPECT_TRUE(says(rejection(), {"403"}));
+  server.serve("/one", {.content = contents["one"]});
+  EXPECT_EQ(fetch().bytes_fetched, 300012 - 123456);
+  expect_all_there();
+}
+
 TEST_F(Fetch, BeginsAnewWhereTheServerKnowsNoRanges) {
   folder.write("data/one.part", contents["one"].substr(0, 123456));
   server.serve("/one", {.content = contents["one"], .ranges = false});
@@ -152,8 +162,12 @@ TEST_F(Fetch, RefusesFilesOfAnotherLength) {
   EXPECT_TRUE(says(rejection(), {"longer than expected"}));
   fs::remove_all(folder / "data");
   server.serve("/one", {.content = "less"});
-  EXPECT_TRUE(says(rejection(), {"has not the 300000 bytes"}));
-  EXPECT_FALSE(fs::exists(file("one")));
+  for (const std::string beginning : {"", "longer"}) {
+    folder.write("data/one.part", beginning);
+    EXPECT_TRUE(says(rejection(), {"has not the 300000 bytes"}));
+    EXPECT_FALSE(fs::exists(file("one")));
+    EXPECT_FALSE(fs::exists(file("one.part")));
+  }
 }
 
 TEST_F(Fetch, SaysWhatTheServerSays) {
@@ -178,12 +192,23 @@ TEST_F(Fetch, RefusesAddressesThatAreNone) {
 }
 
 TEST_F(Fetch, CopiesFromAFolder) {
-  for (const auto& [name, content] : contents) scratch.write("mirror/" + name, content);
-  fetch("file://" + (scratch / "mirror").string());
+  const std::string mirror = "mir'ror[1]{2}";
+  for (const auto& [name, content] : contents) scratch.write(mirror + "/" + name, content);
+  fetch("file://" + (scratch / mirror).string());
   expect_all_there();
 }
 
-// With the one file of an archive, made by tar.
+TEST_F(Fetch, NamesAProgramThatIsMissing) {
+  const std::string path = std::getenv("PATH");
+  ::setenv("PATH", scratch.path().c_str(), 1);
+  const auto without_curl = message_of<InputError>([&] { (void)fetch(); });
+  const auto without_md5sum = message_of<InputError>([&] { (void)md5_of_file(scratch / "copy"); });
+  ::setenv("PATH", path.c_str(), 1);
+  EXPECT_TRUE(says(without_curl, {"no curl in PATH"}));
+  EXPECT_TRUE(says(without_md5sum, {"no md5sum in PATH"}));
+}
+
+// A data set that is one archive, made by tar.
 class FetchArchive : public Fetch {
  protected:
   // `files` by their paths in the archive; `shell`: commands in its folder before it is made.
@@ -201,12 +226,11 @@ class FetchArchive : public Fetch {
     dataset.members = {"a.bin", "b.bin"};
   }
 
-  // The arguments of fetch_program.
-  [[nodiscard]] std::string program_call() const {
+  // Call of fetch_program into a folder, as a shell takes it.
+  [[nodiscard]] std::string program_call(const std::string& into) const {
     const auto& archive = dataset.files[0];
-    return std::string(FETCH_PROGRAM) + " " + server.url() + " " + (folder / "data").string() +
-           " " + archive.name + " " + archive.md5 + " " + std::to_string(archive.bytes) +
-           " inner a.bin b.bin";
+    return std::string(FETCH_PROGRAM) + " " + server.url() + " " + into + " " + archive.name + " " +
+           archive.md5 + " " + std::to_string(archive.bytes) + " inner a.bin b.bin";
   }
 
   void expect_unpacked() {
@@ -253,10 +277,28 @@ TEST_F(FetchArchive, ThatIsDamagedIsNotUnpacked) {
   EXPECT_FALSE(fs::exists(file("inner")));
 }
 
+TEST_F(FetchArchive, ThatIsCutShortIsNotUnpacked) {
+  serve_archive({{"inner/a.bin", "first"}, {"inner/b.bin", noise(100000)}});
+  const auto half = contents["set.tar.gz"].substr(0, 50000);
+  dataset.files.clear();
+  serve("set.tar.gz", half);
+  EXPECT_TRUE(says(rejection(), {"tar cannot unpack", "set.tar.gz"}));
+  EXPECT_FALSE(fs::exists(file("inner")));
+}
+
+TEST_F(FetchArchive, IsUnpackedInFoldersOfAnyName) {
+  serve_archive({{"inner/a.bin", "first"}, {"inner/b.bin", noise(100000)}});
+  const auto result = testing::run_process(
+      {"sh", "-c", program_call("'host:it'\\''s data'")},
+      {.environment = {{"no_proxy", "*"}}, .working_directory = folder.path()});
+  EXPECT_EQ(result.errors, "");
+  EXPECT_EQ(read_text_file(folder / "host:it's data/inner/a.bin"), "first");
+}
+
 TEST_F(FetchArchive, ManyProcessesAtOnceDoItOnce) {
   serve_archive({{"inner/a.bin", "first"}, {"inner/b.bin", noise(100000)}});
   server.serve("/set.tar.gz", {.content = contents["set.tar.gz"], .pause_ms = 200});
-  const auto call = program_call();
+  const auto call = program_call((folder / "data").string());
   const auto result =
       testing::run_process({"sh", "-c", "for i in 1 2 3 4; do " + call + " & done; wait"},
                            {.environment = {{"no_proxy", "*"}}});

@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 
 #include "kolo/base/error.h"
-#include "kolo/base/file.h"
 #include "support/temporary_folder.h"
 
 namespace kolo::testing {

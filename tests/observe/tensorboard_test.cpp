@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstring>
 #include <map>
-#include <optional>
 #include <vector>
 
 #include <unistd.h>

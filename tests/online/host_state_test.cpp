@@ -1,6 +1,5 @@
 #include <cfenv>
 #include <csignal>
-#include <cstring>
 #include <thread>
 
 #include <gtest/gtest.h>

@@ -1,4 +1,3 @@
-#include <filesystem>
 
 #include <gtest/gtest.h>
 #include <torch/script.h>

@@ -106,7 +106,7 @@ TEST(SamplePictures, TheFileIsMarkedAndHasItsCaption) {
   EXPECT_EQ(png_caption("another file"), "");
 }
 
-// Where all values are one, or none is a number, there is a shade too.
+// Panels of a single value, or without a number, have a shade too.
 TEST(SamplePictures, ConstantsAndValuesThatAreNotFiniteAreDrawn) {
   auto constant = panel(Panel::Scale::grey, 4, 4);
   constant.values.assign(16, 3.f);

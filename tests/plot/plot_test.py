@@ -67,10 +67,16 @@ write("sweep/trials/adam-0.01/history.json", history(0.01))
 write("sweep/sweep.json", {"metric": "val_accuracy", "random": 0, "trials": trials + [trials[0] | {"best": None}]})
 expect_figures(["sweep-metric", "sweep-key-1", "sweep-key-2"], folder / "sweep")
 
+trials = [{"settings": [f"model.kind={kind}"], "best": 0.5, "folder": "none"} for kind in ("-", "2e", "")]
+write("texts/sweep.json", {"metric": "val_loss", "random": 0, "trials": trials})
+expect_figures(["sweep-key-1"], folder / "texts")
+
 classes = [{"name": name} for name in ("cat", "dog")]
 expect_figures(["confusion"], write("eval.json", {"model": "cnn", "epoch": 3, "classes": classes, "confusion_matrix": [[9, 1], [0, 0]]}))
 
-for words, said in (([folder], "holds no record"), ([write("list.json", {"a": 1})], "none of kolo's records"), ([], "PATH")):
+(folder / "text.yaml").write_text("model: cnn\n")
+for words, said in (([folder], "holds no record"), ([write("list.json", {"a": 1})], "none of kolo's records"),
+                    ([folder / "text.yaml"], "none of kolo's records"), ([], "PATH")):
     result = plot(*words)
     assert result.returncode == 2 and said in result.stderr, result.stderr
 assert "confusion matrix" in plot("--help").stdout

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <random>
-#include <span>
 #include <vector>
 
 #include <gmock/gmock.h>

@@ -35,7 +35,7 @@ StepProfile simple_profile() {
   return profile;
 }
 
-// So fast that nothing is waited for.
+// A network so fast that nothing is waited for.
 NetworkModel free_network() {
   return {"free", {0, 1e30}, {0, 1e30}, 1e30};
 }

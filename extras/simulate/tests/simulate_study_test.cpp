@@ -129,6 +129,11 @@ TEST_F(SimulateStudy, RefusesWhatItCantPredict) {
   EXPECT_TRUE(
       says(message_of<InputError>([&] { (void)read_benches({folder_.write("broken.json", "{")}); }),
            {"broken.json is not JSON"}));
+  EXPECT_TRUE(says(message_of<InputError>([&] { (void)read_benches({folder_ / "none.json"}); }),
+                   {"none.json", "No such file"}));
+  EXPECT_TRUE(
+      says(message_of<InputError>([&] { (void)read_benches({folder_.write("other.json", "{}")}); }),
+           {"other.json", "n_ranks"}));
 }
 
 }  // namespace

@@ -43,6 +43,9 @@ template <typename T>
 // line.
 [[nodiscard]] std::string quote(std::string_view text);
 
+// 'abc': any text as one word of a shell's line.
+[[nodiscard]] std::string shell_word(std::string_view text);
+
 // "a, b, c"; "" for no words.
 [[nodiscard]] std::string join(std::span<const std::string> words,
                                std::string_view separator = ", ");

@@ -95,7 +95,7 @@ class CheckpointStore {
       const std::function<void(const std::string&)>& warn,
       CheckpointReading reading = CheckpointReading::whole) const;
 
-  // Whether it finds one; keeps nothing of what it reads.
+  // Tells whether load_newest() would find one; keeps nothing of what it reads.
   [[nodiscard]] bool holds_one(const std::function<void(const std::string&)>& warn) const;
 
   // The checkpoint in one step folder, whose files are read once. Error: it is damaged, and how.

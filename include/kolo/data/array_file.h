@@ -13,10 +13,10 @@
 
 namespace kolo {
 
-// How an array lies in its file.
+// Place, type and shape of an array in its file.
 struct ArrayLayout {
   std::filesystem::path file;        // or a folder with a file for each row
-  std::string type;                  // as its numbers are called: "float32", "big-endian uint16"
+  std::string type;                  // name of the numbers' type: "float32", "big-endian uint16"
   std::vector<std::int64_t> shape;   // empty: a single number
   std::vector<std::int64_t> chunk;   // empty: contiguous
   std::vector<std::string> filters;  // deflate, shuffle, ...
@@ -97,27 +97,28 @@ class ArrayFile {
   std::int64_t rows_ = 1, row_numbers_ = 1;
 };
 
-// InputError that names the file and what is wrong with it.
+// Opens one .npy file. InputError that names the file and what is wrong with it.
 [[nodiscard]] std::shared_ptr<const ArrayFile> open_npy_array(
     const std::filesystem::path& file, ArrayAccess access = ArrayAccess::rows);
-// Each of these files is a row, all of one shape and type. The files are looked at once; each is
+// Opens files that are a row each, all of one shape and type. The files are looked at once; each is
 // opened when it is read. InputError as above, and where files differ.
 [[nodiscard]] std::shared_ptr<const ArrayFile> open_npy_files(
     const std::filesystem::path& folder, const std::vector<std::filesystem::path>& files);
-// InputError for a missing dataset, for what is none or holds no numbers, for links that lead out
-// of the file or nowhere, and unless all numbers are in this file and can be unpacked: filters that
-// the library lacks, external storage, virtual datasets, and numbers or chunks that were never
-// written, which HDF5 would give as zeros. One thread at a time reads what is not mapped.
+// Opens a dataset of an HDF5 file; one thread at a time reads what is not mapped. InputError for a
+// missing dataset, for what is none or holds no numbers, for links that lead out of the file or
+// nowhere, and unless all numbers are in this file and can be unpacked: filters that the library
+// lacks, external storage, virtual datasets, and numbers or chunks that were never written, which
+// HDF5 would give as zeros.
 [[nodiscard]] std::shared_ptr<const ArrayFile> open_hdf5_array(
     const std::filesystem::path& file, const std::string& dataset,
     ArrayAccess access = ArrayAccess::rows);
 
-// Whether a file has HDF5's signature, at its beginning or after a user block, as MATLAB's have.
+// Looks for HDF5's signature, at the file's beginning or after a user block, as MATLAB's have.
 // InputError for what is no regular file.
 [[nodiscard]] bool is_hdf5_file(const std::filesystem::path& file);
-// Whether an HDF5 file has something of that name, which may have groups in it ("run/inputs").
+// Looks for a name in an HDF5 file, which may have groups in it ("run/inputs").
 [[nodiscard]] bool has_hdf5_array(const std::filesystem::path& file, const std::string& name);
-// The names of all that is in an HDF5 file, but groups, in natural order: "inputs", "run/inputs".
+// Names of all that is in an HDF5 file, but groups, in natural order: "inputs", "run/inputs".
 // InputError for what can't be opened.
 [[nodiscard]] std::vector<std::string> list_hdf5_arrays(const std::filesystem::path& file);
 

@@ -19,17 +19,17 @@ struct RemoteFile {
 
 struct RemoteDataset {
   std::string name;
-  std::string url;  // what the files' names follow
+  std::string url;  // of their folder
   std::vector<RemoteFile> files;
-  // Of gzipped tar archives that hold one folder, alike for all: its name, and the files that must
-  // be in it. These are unpacked, and the archives removed.
+  // Folder in a gzipped tar archive, which is the only file, and the files that must be in the
+  // folder. These are unpacked, and the archive is removed. Empty: the files are no archive.
   std::string archive_folder;
   std::vector<std::string> members;
   std::string instead;  // what to do where it can't be had, for the error that says so
 };
 
-// Those that are known: mnist, fashion-mnist, cifar10 (the binary version), with their sums. MNIST
-// comes from the mirror that torchvision uses.
+// The known ones with their sums: mnist, fashion-mnist, cifar10 (the binary version). MNIST comes
+// from the mirror that torchvision uses.
 [[nodiscard]] std::vector<RemoteDataset> remote_datasets();
 // InputError for a name that is not known.
 [[nodiscard]] RemoteDataset remote_dataset(std::string_view name);
@@ -38,7 +38,7 @@ struct FetchOptions {
   std::filesystem::path folder;
   std::string url;  // instead of the data set's own: http, https or file
   std::function<void(const std::string&)> notice;  // for people: files, waiting, trying again
-  // Before the second try at a server that answers nothing; it doubles from try to try.
+  // Pause before the second try at a server that answers nothing; it doubles from try to try.
   std::chrono::milliseconds pause{1000};
 };
 

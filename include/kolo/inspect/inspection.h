@@ -11,10 +11,10 @@
 
 #include <nlohmann/json.hpp>
 
-// What is in a file or folder of data, as `kolo data inspect` shows it.
+// Contents of a file or folder of data, as `kolo data inspect` shows them.
 namespace kolo {
 
-// Of numbers, as they come.
+// Least, most and mean of numbers, as they come.
 class Range {
  public:
   void add(std::span<const float> values);
@@ -56,7 +56,7 @@ struct Inspection {
 [[nodiscard]] Inspection inspect(const std::filesystem::path& path, bool reads_numbers);
 
 [[nodiscard]] nlohmann::json to_json(const Inspection& inspection);
-// For people.
+// Prints it for people.
 void print(const Inspection& inspection, std::ostream& out);
 
 }  // namespace kolo

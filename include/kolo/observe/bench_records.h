@@ -42,14 +42,14 @@ struct StepProfile {
   double backward_seconds = 0;
   double optimizer_seconds = 0;  // with everything after backward
   double data_wait_seconds = 0;
-  // Of forward + backward + optimizer: what the slowest rank of each step takes, and the standard
+  // Forward + backward + optimizer: the time of the slowest rank of each step, and the standard
   // deviation from step to step on one rank.
   double slowest_seconds = 0;
   double deviation_seconds = 0;
   // Buckets are updated as soon as they are averaged, rather than when all are (for clipping, a
   // loss scale, or checks of all gradients).
   bool updates_by_bucket = true;
-  // How often an update reads or writes a parameter's worth of memory (parameters, gradients,
+  // Times that an update reads or writes a parameter's worth of memory (parameters, gradients,
   // state), where the ranks of a node share steps when they communicate; 0: they don't.
   std::int64_t shared_update_passes = 0;
   std::vector<BucketProfile> buckets;

@@ -56,8 +56,7 @@ struct StudyPoint {
   // Samples a second, relative to so many times what the fewest ranks of the same line give: 1 is
   // ideal. not_measured without that first point.
   double efficiency = not_measured;
-  // What a rank keeps of its samples and activations for backward, by formula, where they share
-  // samples.
+  // Samples and activations that a rank keeps for backward, by formula, where they share samples.
   double kept_bytes = not_measured;
   StudyResults results;
 };
@@ -95,7 +94,7 @@ struct Study {
 // same learning-rate scaling and warm-up.
 void fill_in_efficiency(Study& study);
 
-// What a run's history tells of it. `steps`: optimizer steps of an epoch are counted from it.
+// Reads the results from a run's history. `steps`: optimizer steps of an epoch are counted from it.
 [[nodiscard]] StudyResults results_of(const History& history);
 
 }  // namespace kolo

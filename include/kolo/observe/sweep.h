@@ -31,7 +31,7 @@ struct Trial {
   int failures = 0;     // so many times it has failed
   std::string problem;  // why it failed last
   double seconds = 0;   // that its processes have taken, their starts among them
-  // By the sweep's metric, of the epochs that are trained; epoch 0, before training, is none.
+  // Epochs trained, and their values of the sweep's metric; epoch 0, before training, is none.
   std::int64_t epochs = 0;
   double best = not_measured, last = not_measured;
   std::int64_t best_epoch = 0;
@@ -49,7 +49,7 @@ struct SweepRung {
   bool operator==(const SweepRung&) const = default;
 };
 
-// What was tried of a configuration's values. Written as sweep.json, with the structs' member names
+// Trials of a configuration's values. Written as sweep.json, with the structs' member names
 // as keys, and last_epochs() where there is a target; one thread at a time.
 struct Sweep {
   std::string name;
@@ -90,7 +90,7 @@ struct Sweep {
 // is. Last, not best: the best epoch is chosen by the very data that it is measured with.
 [[nodiscard]] std::optional<MeanDeviation> last_epochs(const Sweep& sweep);
 
-// By a metric ("val_accuracy" | "val_loss"); what is not a number is worse than any.
+// Compares by a metric ("val_accuracy" | "val_loss"); what is not a number is worse than any.
 [[nodiscard]] bool is_better(std::string_view metric, double one, double other);
 // Places in the sweep's trials, the best first; of equals, and of those without a value, the first.
 [[nodiscard]] std::vector<std::size_t> best_first(const Sweep& sweep);

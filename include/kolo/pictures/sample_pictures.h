@@ -4,7 +4,8 @@
 #include <string>
 #include <vector>
 
-// What a network makes of single samples, as PNG: images, and fields beside what they should be.
+// Pictures of single samples and a network's answers, as PNG: images, and fields beside their
+// targets.
 namespace kolo {
 
 // An image or a plane of a field, its first row above.

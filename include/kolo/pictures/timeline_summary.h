@@ -11,7 +11,7 @@
 
 namespace kolo {
 
-// What a timeline says in numbers about ranks that share a network or its samples.
+// Figures of a timeline about ranks that share a network or its samples.
 
 // A step of a pipeline, from the beginning of its first pass to the end of its last one.
 struct PipelinedStep {
@@ -41,7 +41,7 @@ struct TimelineSummary {
 // InputError: it can't be read.
 [[nodiscard]] TimelineSummary summarize_timeline(const std::filesystem::path& file);
 
-// As lines for a terminal; "" where there is neither.
+// Lines for a terminal; "" where there is neither.
 [[nodiscard]] std::string to_text(const TimelineSummary& summary);
 
 }  // namespace kolo

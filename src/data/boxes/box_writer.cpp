@@ -17,7 +17,7 @@ namespace kolo {
 
 namespace {
 
-// Both files aside, with their heads; numbers are written where they belong.
+// Writes both files aside, with their heads; numbers go where they belong.
 class NpyWriter final : public BoxWriter {
  public:
   NpyWriter(const std::filesystem::path& prefix, std::int64_t size)

@@ -6,7 +6,7 @@
 #include "kolo/base/host_device.h"
 #include "kolo/data/cube_symmetry.h"
 
-// Where each number of a turned crop comes from, for kernels on devices, which gather, and for the
+// Source of each number of a turned crop, for kernels on devices, which gather, and for the
 // host, whose copy_rotated() scatters and gives the same bits.
 namespace kolo::boxes {
 
@@ -25,7 +25,7 @@ struct CropElement {
   float factor;
 };
 
-// Of the number at `cell` in `channel` of the result, an edge of which has `size` cells.
+// Source of the number at `cell` in `channel` of the result, an edge of which has `size` cells.
 KOLO_HOST_DEVICE inline CropElement crop_element(const PackedCrop& crop, std::int64_t size,
                                                  std::int64_t channel,
                                                  const std::int64_t (&cell)[3]) {

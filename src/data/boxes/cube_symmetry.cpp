@@ -23,7 +23,7 @@ std::array<CubeSymmetry, 48> make_group() {
   return group;
 }
 
-// What the tutorial does to an array: its axes in this order, then those marked x run backwards.
+// Turn of an array by the tutorial: its axes in this order, then those marked x run backwards.
 struct Turn {
   std::array<int, 3> order;
   std::string_view backwards;

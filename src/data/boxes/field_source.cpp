@@ -13,7 +13,7 @@ namespace {
 
 using Extent3 = std::array<std::int64_t, 3>;
 
-// Of channel and three axes, in numbers.
+// Strides of the channel and the three axes, in numbers.
 std::array<std::int64_t, 4> field_strides(std::int64_t channels, const Extent3& extent,
                                           bool is_channel_last) {
   const auto plane = extent[1] * extent[2];

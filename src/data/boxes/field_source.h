@@ -37,7 +37,7 @@ class FieldSource {
   [[nodiscard]] FieldView view(const Region& region, std::vector<float>& scratch) const;
   // The region is read soon: has the system read ahead what of a file it lies in, without waiting.
   void announce(const Region& region) const;
-  // How many planes of the first axis are kept together.
+  // Planes of the first axis that are kept together.
   [[nodiscard]] std::int64_t plane_multiple() const;
 
   [[nodiscard]] const ArrayFile& array() const { return *array_; }  // in a file
@@ -57,7 +57,7 @@ class FieldSource {
 void require_region(const Region& region, std::int64_t size, std::int64_t channels,
                     std::size_t numbers);
 
-// How a crop is turned. `turns_velocity`: channels 1 to 3 are the components of a vector, v'_j =
+// Turn of a crop. `turns_velocity`: channels 1 to 3 are the components of a vector, v'_j =
 // sum_i M_ij v_i; otherwise they are scalars like the others.
 struct CropTurn {
   CubeSymmetry symmetry;

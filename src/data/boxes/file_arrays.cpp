@@ -241,7 +241,7 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   return *this;
 }
 
-// It is advice: where the system doesn't take it, the numbers are read when they are touched.
+// Advice only: where the system doesn't take it, the numbers are read when they are touched.
 void MappedFile::read_ahead(std::int64_t offset, std::int64_t bytes) const {
   static const auto page = static_cast<std::int64_t>(::sysconf(_SC_PAGESIZE));
   const auto begin = offset / page * page;

@@ -26,7 +26,7 @@ class Hdf5Session {
   void* print_to_ = nullptr;
 };
 
-// What the library says went wrong last, the innermost cause.
+// Last error of the library, in its words: the innermost cause.
 [[nodiscard]] std::string hdf5_error_text();
 
 // An identifier that the library gave, closed at the end of its life. Throws Error with `what` and
@@ -59,10 +59,11 @@ void check_hdf5(herr_t status, const std::string& what);
 // Opens a file to be read. InputError. Needs an Hdf5Session, as does what follows.
 [[nodiscard]] Hdf5Handle open_hdf5_file(const std::filesystem::path& path);
 
-// Why the library can't open something. What it doesn't know of newer versions it calls bad.
+// Reason for which the library can't open something; versions that are too new for it, which it
+// calls bad, are named.
 [[nodiscard]] std::string hdf5_open_error();
 
-// Whether there is something of that name, which may have groups in it ("run/inputs").
+// Looks for a name, which may have groups in it ("run/inputs").
 [[nodiscard]] bool has_hdf5_link(const Hdf5Handle& file, const std::string& name);
 
 }  // namespace kolo

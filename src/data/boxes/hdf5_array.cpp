@@ -15,8 +15,8 @@ namespace kolo {
 
 namespace {
 
-// Whether the file has bytes before HDF5's own, for which versions of the library count addresses
-// differently.
+// Finds bytes before HDF5's own: versions of the library count addresses differently where a file
+// has them.
 bool has_user_block(const Hdf5Handle& file, const std::string& what) {
   const Hdf5Handle creation(H5Fget_create_plist(file.get()), H5Pclose, what);
   hsize_t bytes = 0;

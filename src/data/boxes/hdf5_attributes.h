@@ -11,7 +11,8 @@ namespace kolo {
 
 class Hdf5Handle;
 
-// As people read it. What is neither number nor text has its kind's name as its only text.
+// An attribute as people read it. One of neither numbers nor text has its kind's name as its only
+// text.
 struct Hdf5Attribute {
   std::string name;        // "redshift" of the root, "Nbody.units" of a dataset
   bool is_single = false;  // otherwise there may be any number of values

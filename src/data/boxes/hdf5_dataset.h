@@ -11,17 +11,18 @@
 
 namespace kolo {
 
-// As numbers of an HDF5 file are called and as they are read.
+// Name of a type of numbers in an HDF5 file, and the type that they are read as.
 struct Hdf5Numbers {
   std::string name;
   NumberType type;                      // in memory, and the same for HDF5
   hid_t memory_type = H5I_INVALID_HID;  // a type of the library's own, which is not closed
 };
 
-// Empty for what is no number that is read. `what` begins messages. Needs an Hdf5Session.
+// Finds the numbers of a type; nothing for other types. `what` begins messages. Needs an
+// Hdf5Session.
 [[nodiscard]] std::optional<Hdf5Numbers> hdf5_numbers_of(hid_t type, const std::string& what);
 
-// Such types for messages: "text".
+// Names types that hold no such numbers, for messages: "text".
 [[nodiscard]] const char* hdf5_contents_of(H5T_class_t kind);
 
 // An open dataset of numbers.

@@ -31,7 +31,7 @@ Hdf5Numbers floats_of(hid_t type) {
   return {name, {'f', 8}, H5T_NATIVE_DOUBLE};
 }
 
-// Of integers and bit fields of up to 64 bits.
+// Type in memory of integers and bit fields of up to 64 bits.
 hid_t whole_memory_type(const NumberType& type, bool is_bits) {
   const auto size = static_cast<std::size_t>(std::countr_zero(static_cast<unsigned>(type.bytes)));
   const std::array with_sign{H5T_NATIVE_INT8, H5T_NATIVE_INT16, H5T_NATIVE_INT32, H5T_NATIVE_INT64};
@@ -52,7 +52,7 @@ std::optional<Hdf5Numbers> whole_numbers_of(hid_t type, bool is_bits) {
                      whole_memory_type(memory, is_bits)};
 }
 
-// Of h5py's bool, and of classes with names: their numbers.
+// Numbers of h5py's bool, and of classes with names.
 std::optional<Hdf5Numbers> enumeration_of(hid_t type, const std::string& what) {
   const Hdf5Handle base(H5Tget_super(type), H5Tclose, what);
   auto numbers = whole_numbers_of(base.get(), false);

@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Apart from the parts of AtomicFile, which aren't locked.
+// Name that no part of an AtomicFile has: those aren't locked.
 fs::path shared_name(const fs::path& file) {
   return file.string() + ".shared";
 }

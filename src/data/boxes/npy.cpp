@@ -1,7 +1,6 @@
 #include "kolo/data/npy.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <initializer_list>
 #include <optional>
@@ -191,7 +190,7 @@ class HeaderReader {
   std::optional<std::vector<std::int64_t>> shape_;
 };
 
-// Where the header's text lies, from the first bytes of a file.
+// Place of the header's text, from the first bytes of a file.
 struct TextPlace {
   std::size_t offset = 0, size = 0;
 };

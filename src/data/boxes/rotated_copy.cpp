@@ -38,7 +38,7 @@ Four load(const float* in) {
   return four;
 }
 
-// How results are stored: streamed ones go past the caches, which spares reading lines that are
+// Way to store results: streamed ones go past the caches, which spares reading lines that are
 // overwritten whole; for places at multiples of 16 bytes, and rows of multiples of 4 numbers. Wide
 // ones as well, by vectors of 16 numbers (wide_copies.h).
 enum class Storing { cached, streamed, wide };

@@ -11,7 +11,7 @@ inline constexpr std::int64_t lanes = 16;
 
 #if defined(__x86_64__)
 
-// Whether this processor has such vectors; nothing else here may be called where it hasn't.
+// Tells whether this processor has such vectors; nothing else here may be called where it hasn't.
 [[nodiscard]] bool are_supported();
 
 // A row whose numbers lie one after another, times a factor.

@@ -1,7 +1,6 @@
 #include "kolo/data/image.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <cstddef>
 #include <memory>

@@ -4,7 +4,6 @@
 
 #include <jerror.h>
 
-#include <array>
 #include <cstdlib>
 #include <string>
 #include <utility>

@@ -1,4 +1,3 @@
-#include <numeric>
 
 #include <gmock/gmock.h>
 #include <torch/types.h>

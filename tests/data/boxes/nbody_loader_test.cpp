@@ -1,5 +1,4 @@
 // Crops of a box through the loader: many threads, several ranks.
-#include <cstring>
 #include <set>
 
 #include <gtest/gtest.h>

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "data/boxes/boxes.h"
+#include "data/read_sample.h"
 #include "kolo/base/error.h"
 #include "kolo/data/box_files.h"
 #include "support/errors.h"
@@ -17,20 +18,8 @@ namespace {
 
 using testing::message_of;
 using testing::numbered_box;
+using testing::read_sample;
 using testing::TemporaryFolder;
-
-struct Sample {
-  std::vector<float> input, target;
-  bool operator==(const Sample&) const = default;
-};
-
-Sample read(const NbodyDataset& dataset, std::int64_t index, std::int64_t epoch = 0) {
-  Sample sample;
-  sample.input.assign(static_cast<std::size_t>(dataset.layout().input_size()), -1e9F);
-  sample.target.assign(static_cast<std::size_t>(dataset.layout().target_size()), -1e9F);
-  dataset.read(index, epoch, {sample.input, {}, sample.target});
-  return sample;
-}
 
 // The value of a field at a cell of a turned crop, straight from the definition: out(i) = in(M i),
 // v'_j = sum_i M_ij v_i.
@@ -148,7 +137,7 @@ TEST_P(NbodyStorage, CropsAreTheBoxsOwnNumbers) {
       for (std::int64_t i = 0; i < 25; ++i) {
         const auto crop = dataset.crop(i, 3);
         dataset.announce(i, 3);  // changes nothing
-        const auto sample = read(dataset, i, 3);
+        const auto sample = read_sample(dataset, i, 3);
         expect_field(sample.input, box.nbody, 13, crop, size, turns);
         expect_field(sample.target, box.hydro, 13, crop, size, turns);
       }
@@ -168,7 +157,7 @@ TEST(LargeCrops, AreTheBoxsOwnNumbers) {
     for (std::int64_t i = 0; i < dataset.size(); ++i) {
       const auto crop = dataset.crop(i, 0);
       if (!rotations.insert(crop.rotation).second) continue;
-      const auto sample = read(dataset, i, 0);
+      const auto sample = read_sample(dataset, i, 0);
       expect_field(sample.input, box.nbody, 47, crop, size, true);
       expect_field(sample.target, box.hydro, 47, crop, size, true);
     }
@@ -226,10 +215,10 @@ TEST_F(Nbody, DependsOnSeedEpochAndIndexAlone) {
   const auto other = dataset({.crop = 4, .samples = 50, .seed = 6});
   int same_epoch = 0, same_seed = 0;
   for (std::int64_t i = 49; i >= 0; --i) {
-    const auto sample = read(crops, i, 2);
-    EXPECT_EQ(sample, read(again, i, 2));
-    same_epoch += sample == read(crops, i, 3);
-    same_seed += sample == read(other, i, 2);
+    const auto sample = read_sample(crops, i, 2);
+    EXPECT_EQ(sample, read_sample(again, i, 2));
+    same_epoch += sample == read_sample(crops, i, 3);
+    same_seed += sample == read_sample(other, i, 2);
   }
   EXPECT_LE(same_epoch, 1);
   EXPECT_LE(same_seed, 1);
@@ -239,8 +228,8 @@ TEST_F(Nbody, ValidationStaysTheSame) {
   const auto fixed = dataset({.crop = 4, .samples = 20, .varies_with_epoch = false});
   std::set<std::vector<float>> inputs;
   for (std::int64_t i = 0; i < 20; ++i) {
-    const auto sample = read(fixed, i, 0);
-    EXPECT_EQ(sample, read(fixed, i, 7));
+    const auto sample = read_sample(fixed, i, 0);
+    EXPECT_EQ(sample, read_sample(fixed, i, 7));
     inputs.insert(sample.input);
   }
   EXPECT_GE(inputs.size(), 19U);
@@ -276,7 +265,7 @@ TEST_F(Nbody, TurningKeepsTheDivergence) {
   for (std::int64_t index = 0; index < whole.size(); ++index) {
     const auto crop = whole.crop(index, 0);
     if (!seen.insert(crop.rotation).second) continue;
-    const auto sample = read(whole, index);
+    const auto sample = read_sample(whole, index);
     const auto after = divergence(std::span(sample.target).subspan(cells, 3 * cells), 8);
     std::vector<float> expected;
     for (std::int64_t i = 0; i < 8; ++i)
@@ -302,12 +291,14 @@ TEST_F(Nbody, ABoxInMemoryMayBeReadLaterAndInParts) {
     const auto crops = dataset(later);
     ASSERT_TRUE(crops.load().has_value());
     EXPECT_EQ(crops.load()->bytes, 9U * 23 * 23 * 23 * sizeof(float));
-    EXPECT_TRUE(says(message_of<Error>([&] { (void)read(crops, 0); }), {"before it has been"}));
+    EXPECT_TRUE(
+        says(message_of<Error>([&] { (void)read_sample(crops, 0); }), {"before it has been"}));
     const std::shared_ptr<std::byte> memory(
         static_cast<std::byte*>(::operator new (crops.load()->bytes, std::align_val_t{64})),
         [](std::byte* bytes) { ::operator delete (bytes, std::align_val_t{64}); });
     for (int part = parts - 1; part >= 0; --part) crops.load()->read(memory, part, parts);
-    for (std::int64_t i = 0; i < 20; ++i) EXPECT_EQ(read(crops, i), read(whole, i)) << parts;
+    for (std::int64_t i = 0; i < 20; ++i)
+      EXPECT_EQ(read_sample(crops, i), read_sample(whole, i)) << parts;
   }
 }
 
@@ -315,14 +306,14 @@ TEST_F(Nbody, SyntheticBoxesAreStandardNormal) {
   const NbodyDataset crops(
       {.mode = BoxMode::synthetic, .box_size = 40, .crop = 32, .samples = 10, .seed = 3});
   EXPECT_EQ(crops.box_size(), 40);
-  const auto sample = read(crops, 4);
+  const auto sample = read_sample(crops, 4);
   for (const auto& values : {sample.input, sample.target}) {
     const double count = static_cast<double>(values.size());
     EXPECT_NEAR(std::accumulate(values.begin(), values.end(), 0.) / count, 0, .02);
     EXPECT_NEAR(std::inner_product(values.begin(), values.end(), values.begin(), 0.) / count, 1,
                 .02);
   }
-  EXPECT_NE(sample, read(crops, 5));
+  EXPECT_NE(sample, read_sample(crops, 5));
 }
 
 TEST_F(Nbody, WarnsOfWhatIsSlow) {

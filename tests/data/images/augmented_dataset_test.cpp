@@ -6,6 +6,7 @@
 
 #include <gmock/gmock.h>
 
+#include "data/read_sample.h"
 #include "kolo/base/error.h"
 #include "kolo/data/augmentation.h"
 #include "kolo/data/dataset.h"
@@ -17,6 +18,7 @@ namespace kolo {
 namespace {
 
 using testing::message_of;
+using testing::read_sample;
 using Pixels = std::vector<float>;
 
 const AugmentationOptions everything{.height_shift = .33,
@@ -28,13 +30,6 @@ const AugmentationOptions everything{.height_shift = .33,
 std::shared_ptr<const Dataset> images(std::int64_t count, std::int64_t height = 12,
                                       std::int64_t width = 20) {
   return std::make_shared<RandomDataset>(SampleLayout{{3, height, width}, 10, {}}, count, 1);
-}
-
-Pixels read(const Dataset& dataset, std::int64_t index, std::int64_t epoch) {
-  Pixels input(static_cast<std::size_t>(dataset.layout().input_size()));
-  std::int64_t label = 0;
-  dataset.read(index, epoch, {input, {&label, 1}, {}});
-  return input;
 }
 
 TEST(AugmentedDataset, DrawsEachOptionFromItsRange) {
@@ -64,7 +59,8 @@ TEST(AugmentedDataset, RandomCropsAreMagnifiedParts) {
   const AugmentedDataset dataset(source, {.random_crop = RandomCropOptions{}}, {}, 3);
   for (std::int64_t index = 0; index < 20; ++index) {
     const auto part = draw_random_crop({}, 3, 2, index, height, width);
-    const auto whole = read(*source, index, 2), found = read(dataset, index, 2);
+    const auto whole = read_sample(*source, index, 2).input,
+               found = read_sample(dataset, index, 2).input;
     const auto pixel = [&](double y, double x) {
       const auto at = [&](double row, double column) {
         const auto clamped = [](double place, std::int64_t size) {
@@ -93,10 +89,10 @@ TEST(AugmentedDataset, DependsOnSeedEpochAndIndexOnly) {
   const AugmentedDataset a(source, everything, {}, 3), b(source, everything, {}, 3),
       other(source, everything, {}, 4);
   for (std::int64_t i = 49; i >= 0; --i) {
-    const auto sample = read(a, i, 2);
-    EXPECT_EQ(sample, read(b, i, 2));
-    EXPECT_NE(sample, read(a, i, 3));
-    EXPECT_NE(sample, read(other, i, 2));
+    const auto sample = read_sample(a, i, 2);
+    EXPECT_EQ(sample, read_sample(b, i, 2));
+    EXPECT_NE(sample, read_sample(a, i, 3));
+    EXPECT_NE(sample, read_sample(other, i, 2));
     EXPECT_NE(a.transform(i, 2).shift_x, a.transform((i + 1) % 50, 2).shift_x);
   }
 }
@@ -107,9 +103,9 @@ TEST(AugmentedDataset, AppliesWhatItDraws) {
   const AugmentedDataset dataset(source, everything, preprocessing, 3);
   TransformWorkspace workspace;
   for (std::int64_t i = 0; i < 20; ++i) {
-    auto expected = read(*source, i, 1);
+    auto expected = read_sample(*source, i, 1).input;
     transform_image(expected, 3, 12, 20, dataset.transform(i, 1), {}, preprocessing, workspace);
-    EXPECT_EQ(read(dataset, i, 1), expected);
+    EXPECT_EQ(read_sample(dataset, i, 1).input, expected);
   }
 }
 
@@ -117,7 +113,8 @@ TEST(AugmentedDataset, OptionsThatDoNothingChangeNoBit) {
   const auto source = images(10);
   EXPECT_TRUE(AugmentationOptions().is_identity());
   const AugmentedDataset dataset(source, {}, {}, 3);
-  for (std::int64_t i = 0; i < 10; ++i) EXPECT_EQ(read(dataset, i, 5), read(*source, i, 5));
+  for (std::int64_t i = 0; i < 10; ++i)
+    EXPECT_EQ(read_sample(dataset, i, 5), read_sample(*source, i, 5));
 }
 
 TEST(AugmentedDataset, ValidationZoomIsTheSameEveryTime) {
@@ -127,7 +124,7 @@ TEST(AugmentedDataset, ValidationZoomIsTheSameEveryTime) {
     EXPECT_EQ(t.zoom_y, .875);
     EXPECT_EQ(t.zoom_x, .875);
     EXPECT_TRUE(t.shift_y == 0 && t.shift_x == 0 && !t.flip);
-    EXPECT_EQ(read(dataset, 1, epoch), read(dataset, 1, 0));
+    EXPECT_EQ(read_sample(dataset, 1, epoch), read_sample(dataset, 1, 0));
   }
 }
 

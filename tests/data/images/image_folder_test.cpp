@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "data/images/image_files.h"
+#include "data/read_sample.h"
 #include "kolo/base/error.h"
 #include "kolo/data/augmentation.h"
 #include "kolo/data/image.h"
@@ -24,6 +25,7 @@ using ::testing::ElementsAre;
 using testing::message_of;
 using testing::noise_image;
 using testing::png_file;
+using testing::read_sample;
 using testing::text_of;
 
 class ImageFolder : public ::testing::Test {
@@ -37,14 +39,7 @@ class ImageFolder : public ::testing::Test {
   // Why the only image, x/a.*, can't be read.
   std::string read_rejection(const ImageFolderOptions& options = {8, 8}) {
     const ImageFolderDataset dataset(folder_.path(), options);
-    return message_of<InputError>([&] { (void)read(dataset, 0); });
-  }
-  static std::vector<float> read(const Dataset& dataset, std::int64_t index,
-                                 std::int64_t* label = nullptr) {
-    std::vector<float> input(static_cast<std::size_t>(dataset.layout().input_size()));
-    std::int64_t own_label = -1;
-    dataset.read(index, 0, {input, {label != nullptr ? label : &own_label, 1}, {}});
-    return input;
+    return message_of<InputError>([&] { (void)read_sample(dataset, 0); });
   }
   std::vector<std::string> paths(const ImageFolderDataset& dataset) {
     std::vector<std::string> paths;
@@ -74,8 +69,7 @@ TEST_F(ImageFolder, NumbersClassesAndFilesInNaturalOrder) {
                           "b/deep/er/1.png", "\xc3\xa4/x.png", "\xff\xfe/x\xff.png"));
   std::vector<std::int64_t> labels;
   for (std::int64_t i = 0; i < dataset.size(); ++i) {
-    labels.push_back(-1);
-    (void)read(dataset, i, &labels.back());
+    labels.push_back(read_sample(dataset, i).label);
     EXPECT_EQ(labels.back(), dataset.label(i));
   }
   EXPECT_THAT(labels, ElementsAre(0, 1, 2, 3, 3, 3, 4, 5));
@@ -107,7 +101,7 @@ TEST_F(ImageFolder, AListingIsAllThatAnotherRankNeeds) {
   EXPECT_EQ(told.class_names(), own.class_names());
   for (std::int64_t i = 0; i < own.size(); ++i) {
     EXPECT_EQ(told.label(i), own.label(i));
-    EXPECT_EQ(read(told, i), read(own, i));
+    EXPECT_EQ(read_sample(told, i), read_sample(own, i));
   }
   for (std::size_t length = 0; length < bytes.size(); ++length)
     EXPECT_THROW((void)folder_listing_from(bytes.substr(0, length)), Error) << length;
@@ -124,15 +118,16 @@ TEST_F(ImageFolder, DecodesAndResizes) {
   folder_.write("x/b.JPG", text_of(encode_jpeg(image, 90)));
   const ImageFolderDataset same(folder_.path(), {6, 8});
   EXPECT_THAT(same.layout().input_shape, ElementsAre(3, 6, 8));
-  const auto pixels = read(same, 0);
+  const auto pixels = read_sample(same, 0).input;
   for (std::size_t c = 0; c < 3; ++c) {
     for (std::size_t i = 0; i < 48; ++i) EXPECT_EQ(pixels[48 * c + i], image.pixels[3 * i + c]);
   }
   const ImageFolderDataset small(folder_.path(), {1, 1});
   const auto& bytes = image.pixels;
-  EXPECT_NEAR(read(small, 0)[0] + read(small, 0)[1] + read(small, 0)[2],
+  EXPECT_NEAR(read_sample(small, 0).input[0] + read_sample(small, 0).input[1] +
+                  read_sample(small, 0).input[2],
               std::accumulate(bytes.begin(), bytes.end(), 0) / 48., 40);
-  EXPECT_THAT(read(small, 1), Each(::testing::Le(255)));
+  EXPECT_THAT(read_sample(small, 1).input, Each(::testing::Le(255)));
 }
 
 TEST_F(ImageFolder, LoadsAugmentedBatchesWithManyWorkers) {
@@ -186,7 +181,7 @@ TEST_F(ImageFolder, RejectsFilesThatAreNotWhatTheyShouldBe) {
   EXPECT_TRUE(says(read_rejection(), {"x/a.jpg", "is JPEG by its name", "PNG by its content"}));
   const ImageFolderDataset trusting(folder_.path(),
                                     {.height = 8, .width = 8, .names_must_fit = false});
-  EXPECT_EQ(read(trusting, 0).size(), 192U);
+  EXPECT_EQ(read_sample(trusting, 0).input.size(), 192U);
   folder_.write("x/a.jpg", "GIF89a");
   EXPECT_TRUE(says(read_rejection(), {"x/a.jpg", "is no image"}));
 }
@@ -203,8 +198,8 @@ TEST_F(ImageFolder, RejectsTruncatedAndHugeImages) {
   EXPECT_TRUE(says(read_rejection(options), {"x/a.jpg", "at most 100"}));
   const ImageFolderDataset dataset(folder_.path(), {8, 8});
   fs::remove(folder_ / "x/a.jpg");
-  EXPECT_TRUE(
-      says(message_of<InputError>([&] { (void)read(dataset, 0); }), {"x/a.jpg", "No such file"}));
+  EXPECT_TRUE(says(message_of<InputError>([&] { (void)read_sample(dataset, 0); }),
+                   {"x/a.jpg", "No such file"}));
 }
 
 TEST_F(ImageFolder, FollowsLinksWhereverTheyLead) {
@@ -215,7 +210,7 @@ TEST_F(ImageFolder, FollowsLinksWhereverTheyLead) {
   fs::create_directory_symlink("x", folder_ / "y");
   const ImageFolderDataset dataset(folder_.path(), {6, 8});
   EXPECT_THAT(paths(dataset), ElementsAre("x/a.png", "x/b.png", "y/a.png", "y/b.png"));
-  EXPECT_EQ(read(dataset, 3), read(dataset, 0));
+  EXPECT_EQ(read_sample(dataset, 3).input, read_sample(dataset, 0).input);
 
   fs::create_symlink(outside / "far.png", folder_ / "x/c.png");
   fs::create_directory_symlink(outside.path(), folder_ / "x/deeper");
@@ -224,7 +219,7 @@ TEST_F(ImageFolder, FollowsLinksWhereverTheyLead) {
   EXPECT_THAT(paths(more),
               ElementsAre("x/a.png", "x/b.png", "x/c.png", "x/deeper/far.png", "y/a.png", "y/b.png",
                           "y/c.png", "y/deeper/far.png", "z/far.png"));
-  EXPECT_EQ(read(more, 8), read(more, 2));
+  EXPECT_EQ(read_sample(more, 8).input, read_sample(more, 2).input);
   // Round in circles, also by way of outside.
   fs::create_directory_symlink(folder_ / "x", outside / "back");
   EXPECT_TRUE(says(rejection(), {"round in circles"}));

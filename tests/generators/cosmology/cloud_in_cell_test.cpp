@@ -1,6 +1,5 @@
 #include "generators/cosmology/matter.h"
 
-#include <cmath>
 #include <numeric>
 
 #include <gtest/gtest.h>

@@ -1,7 +1,5 @@
 #include "generators/cosmology/universe.h"
 
-#include <cmath>
-
 #include <gtest/gtest.h>
 
 namespace kolo::cosmology {

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "kolo/data/dataset.h"
+
+namespace kolo::testing {
+
+// A sample as a dataset writes it: with a label where there are classes, else with a target.
+// Numbers that it doesn't write are NaN.
+struct ReadSample {
+  std::vector<float> input, target;
+  std::int64_t label = -1;
+  bool operator==(const ReadSample&) const = default;
+};
+
+inline ReadSample read_sample(const Dataset& dataset, std::int64_t index, std::int64_t epoch = 0) {
+  const auto& layout = dataset.layout();
+  ReadSample sample;
+  sample.input.assign(static_cast<std::size_t>(layout.input_size()), NAN);
+  if (layout.classes > 0) {
+    dataset.read(index, epoch, {sample.input, {&sample.label, 1}, {}});
+  } else {
+    sample.target.assign(static_cast<std::size_t>(layout.target_size()), NAN);
+    dataset.read(index, epoch, {sample.input, {}, sample.target});
+  }
+  return sample;
+}
+
+}  // namespace kolo::testing
