@@ -15,6 +15,7 @@
 #include "kolo/checkpoint/checkpoint_store.h"
 #include "kolo/comm/threads.h"
 #include "kolo/data/box_files.h"
+#include "kolo/nn/models.h"
 #include "kolo/train/trainer.h"
 #include "run/box_prediction.h"
 #include "support/errors.h"
