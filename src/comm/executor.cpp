@@ -9,6 +9,16 @@
 
 namespace kolo {
 
+namespace {
+
+thread_local int tasks_of_this_thread = 0;
+
+}  // namespace
+
+bool Executor::is_running_here() {
+  return tasks_of_this_thread > 0;
+}
+
 void Work::State::complete(std::exception_ptr failure) {
   {
     const std::lock_guard lock(mutex);
@@ -184,15 +194,6 @@ void Executor::close(const std::string& message) {
   }
 }
 
-bool Executor::is_running_here() {
-  if (is_inside_task()) return true;
-  const std::unique_lock lock(mutex_, std::try_to_lock);
-  return !lock || std::ranges::any_of(siblings_, [](const auto& each) {
-    const auto present = each.lock();
-    return present && present->is_running_here();
-  });
-}
-
 std::shared_ptr<Executor> Executor::make_sibling(bool threaded) {
   auto sibling = std::make_shared<Executor>(threaded, process_);
   const std::lock_guard lock(mutex_);
@@ -224,8 +225,13 @@ void Executor::execute(const std::function<void()>& task) {
     std::atomic<std::thread::id>& place;
     std::thread::id before;
     explicit Runner(std::atomic<std::thread::id>& runner)
-        : place(runner), before(runner.exchange(std::this_thread::get_id())) {}
-    ~Runner() { place.store(before); }
+        : place(runner), before(runner.exchange(std::this_thread::get_id())) {
+      ++tasks_of_this_thread;
+    }
+    ~Runner() {
+      --tasks_of_this_thread;
+      place.store(before);
+    }
   };
   const Runner runner(runner_);
   task();

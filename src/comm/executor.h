@@ -48,9 +48,9 @@ class Executor {
     return runner_.load(std::memory_order_relaxed) == std::this_thread::get_id();
   }
 
-  // Whether it does so for this executor or for one made by make_sibling(). Never waits: true where
-  // that can't be seen at once.
-  [[nodiscard]] bool is_running_here();
+  // Whether the calling thread runs a task of any executor. Takes no lock: at the end of a process
+  // the thread of an executor may hold one.
+  [[nodiscard]] static bool is_running_here();
 
   // Not so in a fork of the process that has made it: there is no thread, nobody to wait for, and
   // nothing to be told to others.

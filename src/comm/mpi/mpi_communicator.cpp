@@ -339,7 +339,7 @@ Communicator mpi_communicator(const MpiOptions& given) {
   const auto all = MpiGroup::of(MPI_COMM_WORLD);
   const MpiJob job =
       make_mpi_job(runtime, all, wanted, {.level = runtime->granted(), .aborted = MPI_COMM_WORLD});
-  if (runtime->is_owner()) finalize_at_exit(job.executor, job.communicator.rank());
+  if (runtime->is_owner()) finalize_at_exit(job.communicator.rank());
   return job.communicator;
 }
 
