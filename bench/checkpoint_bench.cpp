@@ -23,10 +23,10 @@
 #include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/base/statistics.h"
-#include "kolo/checkpoint/checkpoint.h"
-#include "kolo/checkpoint/checkpoint_store.h"
-#include "kolo/checkpoint/checkpoint_writer.h"
-#include "kolo/checkpoint/snapshot_memory.h"
+#include "kolo/train/checkpoint/checkpoint.h"
+#include "kolo/train/checkpoint/checkpoint_store.h"
+#include "kolo/train/checkpoint/checkpoint_writer.h"
+#include "kolo/train/checkpoint/snapshot_memory.h"
 
 namespace kolo {
 namespace {

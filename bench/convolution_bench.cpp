@@ -13,7 +13,7 @@
 
 #include "kolo/base/clock.h"
 #include "kolo/base/machine.h"
-#include "nn/kernels/convolution_kernel.h"
+#include "kernels/convolution_kernel.h"
 
 namespace kolo {
 namespace {

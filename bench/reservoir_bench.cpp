@@ -21,8 +21,8 @@
 
 #include "kolo/base/clock.h"
 #include "kolo/base/statistics.h"
-#include "kolo/stream/reservoir.h"
-#include "kolo/stream/running_statistics.h"
+#include "kolo/sampling/reservoir.h"
+#include "kolo/sampling/running_statistics.h"
 
 namespace kolo {
 namespace {

@@ -1,10 +1,10 @@
 #include <cstdlib>
 #include <string>
 
-#include "checkpoint/manifest.h"
+#include "train/checkpoint/manifest.h"
 #include "fuzz_targets.h"
 #include "kolo/base/error.h"
-#include "kolo/checkpoint/safetensors_listing.h"
+#include "kolo/train/checkpoint/safetensors_listing.h"
 #include "memory_file.h"
 
 namespace kolo::fuzz {

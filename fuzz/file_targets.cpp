@@ -9,9 +9,9 @@
 #include "kolo/data/cifar10.h"
 #include "kolo/data/idx.h"
 #include "kolo/data/npy.h"
-#include "kolo/observe/tensorboard.h"
+#include "kolo/train/observe/tensorboard.h"
 #include "memory_file.h"
-#include "observe/event_records.h"
+#include "train/observe/event_records.h"
 
 namespace kolo::fuzz {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "kolo/observe/bench_records.h"
+#include "kolo/train/observe/bench_records.h"
 
 // Time of an all-reduce from a few numbers of the network: the postal model of Hockney
 // ("The communication challenge for MPP", Parallel Computing 20, 1994), in which a message of n

@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "kolo/observe/bench_records.h"
+#include "kolo/train/observe/bench_records.h"
 #include "network_model.h"
 
 namespace kolo {

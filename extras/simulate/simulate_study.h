@@ -7,7 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "kolo/observe/study.h"
+#include "kolo/train/observe/study.h"
 #include "predict_study.h"
 
 // Predictions for a study of `kolo scale`.

@@ -6,11 +6,11 @@
 
 #include "cli/command_line.h"
 #include "cli/options.h"
-#include "kolo/launch/launch_environment.h"
-#include "kolo/launch/launch_ranks.h"
-#include "kolo/observe/progress.h"
+#include "kolo/run/launch_environment.h"
+#include "kolo/run/launch_ranks.h"
+#include "kolo/train/observe/progress.h"
 #include "kolo/study/bench.h"
-#include "launch/terminal.h"
+#include "run/launch/terminal.h"
 
 namespace kolo {
 

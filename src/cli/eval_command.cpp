@@ -9,11 +9,11 @@
 #include "cli/command_line.h"
 #include "cli/eval_pictures.h"
 #include "cli/options.h"
-#include "kolo/launch/launch_environment.h"
-#include "kolo/launch/launch_ranks.h"
-#include "kolo/observe/format.h"
+#include "kolo/run/launch_environment.h"
+#include "kolo/run/launch_ranks.h"
+#include "kolo/train/observe/format.h"
 #include "kolo/run/evaluate_run.h"
-#include "launch/terminal.h"
+#include "run/launch/terminal.h"
 
 namespace kolo {
 

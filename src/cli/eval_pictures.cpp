@@ -12,7 +12,7 @@
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/base/text.h"
-#include "kolo/pictures/sample_pictures.h"
+#include "kolo/tools/sample_pictures.h"
 #include "kolo/report/own_files.h"
 
 namespace kolo {

@@ -10,8 +10,8 @@
 
 #include "cli/options.h"
 #include "kolo/base/text.h"
-#include "kolo/observe/format.h"
-#include "kolo/observe/progress.h"
+#include "kolo/train/observe/format.h"
+#include "kolo/train/observe/progress.h"
 
 namespace kolo {
 

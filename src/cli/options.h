@@ -16,7 +16,7 @@
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
 #include "kolo/config/run_config.h"
-#include "kolo/launch/launch_ranks.h"
+#include "kolo/run/launch_ranks.h"
 
 // Options of a command that take a value. CLI11 takes an empty value for none, the next option for
 // a value, and says of a wrong one neither what was given nor what is accepted; these throw an

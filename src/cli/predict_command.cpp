@@ -7,11 +7,11 @@
 #include "cli/command_line.h"
 #include "cli/options.h"
 #include "kolo/base/clock.h"
-#include "kolo/launch/launch_environment.h"
-#include "kolo/launch/launch_ranks.h"
-#include "kolo/observe/format.h"
+#include "kolo/run/launch_environment.h"
+#include "kolo/run/launch_ranks.h"
+#include "kolo/train/observe/format.h"
 #include "kolo/run/predict_run.h"
-#include "launch/terminal.h"
+#include "run/launch/terminal.h"
 
 namespace kolo {
 

@@ -11,12 +11,12 @@
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/base/text.h"
-#include "kolo/observe/format.h"
+#include "kolo/train/observe/format.h"
 #include "kolo/report/own_files.h"
 #include "kolo/report/report.h"
 #include "kolo/report/report_server.h"
-#include "launch/signals.h"
-#include "launch/terminal.h"
+#include "run/launch/signals.h"
+#include "run/launch/terminal.h"
 
 namespace kolo {
 

@@ -7,9 +7,9 @@
 #include "cli/command_line.h"
 #include "cli/options.h"
 #include "kolo/base/error.h"
-#include "kolo/launch/launch_environment.h"
-#include "kolo/launch/launch_ranks.h"
-#include "launch/rank_output.h"
+#include "kolo/run/launch_environment.h"
+#include "kolo/run/launch_ranks.h"
+#include "run/launch/rank_output.h"
 
 namespace kolo {
 

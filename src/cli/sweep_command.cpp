@@ -8,10 +8,10 @@
 #include "cli/options.h"
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
-#include "kolo/launch/launch_ranks.h"
+#include "kolo/run/launch_ranks.h"
 #include "kolo/report/results_table.h"
 #include "kolo/study/sweep.h"
-#include "launch/terminal.h"
+#include "run/launch/terminal.h"
 #include "run/run_folder.h"
 
 namespace kolo {

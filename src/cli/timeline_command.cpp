@@ -8,8 +8,8 @@
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/parallel/merge_timelines.h"
-#include "kolo/pictures/timeline_picture.h"
-#include "kolo/pictures/timeline_summary.h"
+#include "kolo/tools/timeline_picture.h"
+#include "kolo/tools/timeline_summary.h"
 #include "kolo/report/own_files.h"
 #include "run/run_folder.h"
 

@@ -10,7 +10,7 @@
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
 #include "kolo/data/loader.h"
-#include "kolo/observe/format.h"
+#include "kolo/train/observe/format.h"
 #include "kolo/parallel/gradient_hook.h"
 #include "kolo/train/checkpoint_observer.h"
 #include "kolo/train/trainer.h"

@@ -9,7 +9,7 @@
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
-#include "kolo/nn/convolution.h"
+#include "kolo/kernels/convolution.h"
 #include "settings/choice_reader.h"
 #include "settings/value.h"
 

@@ -15,7 +15,7 @@
 #include "kolo/base/checked.h"
 #include "kolo/nn/network.h"
 #include "kolo/nn/stage_summary.h"
-#include "nn/kernels/fused.h"
+#include "kernels/fused.h"
 #include "nn/operator_recorder.h"
 
 namespace kolo {

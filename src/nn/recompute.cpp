@@ -16,9 +16,9 @@
 #include "kolo/base/generators.h"
 #include "kolo/base/graph_beginning.h"
 #include "kolo/base/graph_node.h"
-#include "kolo/nn/autocast.h"
-#include "kolo/nn/device_norm.h"
-#include "nn/kernels/fused.h"
+#include "kolo/kernels/autocast.h"
+#include "kolo/kernels/device_norm.h"
+#include "kernels/fused.h"
 
 namespace kolo {
 

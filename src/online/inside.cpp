@@ -10,7 +10,7 @@
 #include "kolo/base/generators.h"
 #include "kolo/base/machine.h"
 #include "kolo/base/random.h"
-#include "kolo/observe/format.h"
+#include "kolo/train/observe/format.h"
 #include "kolo/parallel/object_collectives.h"
 #include "online/schema.h"
 #include "settings/tree_writer.h"

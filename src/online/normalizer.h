@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "kolo/comm/communicator.h"
-#include "kolo/stream/running_statistics.h"
+#include "kolo/sampling/running_statistics.h"
 #include "online/sample_store.h"
 
 namespace kolo::online {

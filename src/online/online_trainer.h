@@ -7,8 +7,8 @@
 #include <optional>
 #include <string>
 
-#include "kolo/checkpoint/checkpoint.h"
-#include "kolo/checkpoint/checkpoint_store.h"
+#include "kolo/train/checkpoint/checkpoint.h"
+#include "kolo/train/checkpoint/checkpoint_store.h"
 #include "kolo/comm/communicator.h"
 #include "kolo/nn/tensors_loss.h"
 #include "kolo/nn/tensors_network.h"

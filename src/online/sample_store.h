@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "kolo/online/online_network.h"
-#include "kolo/stream/reservoir.h"
-#include "kolo/stream/running_statistics.h"
+#include "kolo/sampling/reservoir.h"
+#include "kolo/sampling/running_statistics.h"
 #include "online/samples.h"
 
 namespace kolo::online {

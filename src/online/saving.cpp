@@ -7,11 +7,11 @@
 
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
-#include "kolo/checkpoint/checkpoint.h"
-#include "kolo/checkpoint/checkpoint_store.h"
+#include "kolo/train/checkpoint/checkpoint.h"
+#include "kolo/train/checkpoint/checkpoint_store.h"
 #include "kolo/parallel/checks.h"
 #include "kolo/parallel/object_collectives.h"
-#include "kolo/stream/deal_reservoirs.h"
+#include "kolo/sampling/deal_reservoirs.h"
 #include "online/inside.h"
 
 // A network's files. folder/step-TAG is a checkpoint as every room's (CheckpointStore), written by

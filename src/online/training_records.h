@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "kolo/base/clock.h"
-#include "kolo/observe/history.h"
-#include "kolo/observe/tensorboard.h"
+#include "kolo/train/observe/history.h"
+#include "kolo/train/observe/tensorboard.h"
 #include "online/online_trainer.h"
 
 namespace kolo::online {

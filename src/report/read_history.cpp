@@ -16,7 +16,7 @@
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
-#include "kolo/observe/history.h"
+#include "kolo/train/observe/history.h"
 
 namespace kolo {
 

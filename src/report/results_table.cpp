@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "kolo/observe/format.h"
+#include "kolo/train/observe/format.h"
 #include "report/figure_parts.h"
 
 namespace kolo {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "kolo/observe/tensorboard.h"
+#include "kolo/train/observe/tensorboard.h"
 #include "kolo/report/run_record.h"
 
 // What read_run() puts together: histories of kolo, and event files of anyone.

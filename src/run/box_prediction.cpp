@@ -10,7 +10,7 @@
 
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
-#include "kolo/observe/format.h"
+#include "kolo/train/observe/format.h"
 #include "kolo/parallel/device_memory.h"
 
 namespace kolo {

@@ -9,9 +9,9 @@
 
 #include "config/settle.h"
 #include "kolo/base/error.h"
-#include "kolo/checkpoint/checkpoint.h"
-#include "kolo/checkpoint/checkpoint_store.h"
-#include "kolo/checkpoint/module_tensors.h"
+#include "kolo/train/checkpoint/checkpoint.h"
+#include "kolo/train/checkpoint/checkpoint_store.h"
+#include "kolo/train/checkpoint/module_tensors.h"
 #include "kolo/parallel/broadcast_state.h"
 #include "run/load_checkpoint.h"
 #include "run/resume.h"

@@ -6,10 +6,10 @@
 
 #include <torch/nn/module.h>
 
-#include "kolo/checkpoint/safetensors.h"
+#include "kolo/train/checkpoint/safetensors.h"
 #include "kolo/comm/communicator.h"
 #include "kolo/config/run_config.h"
-#include "kolo/observe/run_log.h"
+#include "kolo/train/observe/run_log.h"
 
 // Weights that a network begins with instead of those of the seed (model.init_from).
 namespace kolo {

@@ -12,7 +12,7 @@
 #include "base/json_value.h"
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
-#include "kolo/launch/launch_environment.h"
+#include "kolo/run/launch_environment.h"
 #include "run/runs_beside.h"
 
 namespace kolo {

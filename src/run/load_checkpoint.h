@@ -4,8 +4,8 @@
 #include <functional>
 #include <string>
 
-#include "kolo/checkpoint/checkpoint.h"
-#include "kolo/checkpoint/checkpoint_store.h"
+#include "kolo/train/checkpoint/checkpoint.h"
+#include "kolo/train/checkpoint/checkpoint_store.h"
 #include "run/resume.h"
 #include "run/run_folder.h"
 

@@ -8,7 +8,7 @@
 #include <sys/statvfs.h>
 
 #include "kolo/base/checked.h"
-#include "kolo/observe/format.h"
+#include "kolo/train/observe/format.h"
 
 namespace kolo {
 

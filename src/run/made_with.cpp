@@ -9,7 +9,7 @@
 
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
-#include "kolo/nn/onednn.h"
+#include "kolo/kernels/onednn.h"
 #include "run/run_device.h"
 
 namespace kolo {

@@ -11,7 +11,7 @@
 #include "kolo/base/text.h"
 #include "kolo/nn/network.h"
 #include "kolo/nn/stage_summary.h"
-#include "kolo/observe/format.h"
+#include "kolo/train/observe/format.h"
 #include "kolo/parallel/timeline.h"
 #include "kolo/train/objective.h"
 #include "kolo/train/pipelined_network.h"

@@ -9,7 +9,7 @@
 
 #include "base/file_failure.h"
 #include "kolo/base/machine.h"
-#include "launch/terminal.h"
+#include "run/launch/terminal.h"
 
 namespace kolo {
 

@@ -8,7 +8,7 @@
 
 #include "kolo/base/error.h"
 #include "kolo/comm/communicator.h"
-#include "kolo/launch/launch_ranks.h"
+#include "kolo/run/launch_ranks.h"
 
 namespace kolo {
 

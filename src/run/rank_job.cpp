@@ -20,7 +20,7 @@
 #include "kolo/comm/mpi.h"
 #include "kolo/config/derived_settings.h"
 #include "kolo/parallel/object_collectives.h"
-#include "launch/terminal.h"
+#include "run/launch/terminal.h"
 #include "run/rank_guard.h"
 
 namespace kolo {

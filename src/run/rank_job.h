@@ -8,7 +8,7 @@
 
 #include "kolo/comm/communicator.h"
 #include "kolo/config/run_config.h"
-#include "kolo/launch/launch_environment.h"
+#include "kolo/run/launch_environment.h"
 
 namespace kolo {
 

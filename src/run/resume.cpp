@@ -11,7 +11,7 @@
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/config/derived_settings.h"
-#include "kolo/observe/history.h"
+#include "kolo/train/observe/history.h"
 
 namespace kolo {
 

@@ -6,10 +6,10 @@
 
 #include <fmt/format.h>
 
-#include "kolo/checkpoint/checkpoint_store.h"
-#include "kolo/checkpoint/shards.h"
+#include "kolo/train/checkpoint/checkpoint_store.h"
+#include "kolo/train/checkpoint/shards.h"
 #include "kolo/config/factories.h"
-#include "kolo/observe/format.h"
+#include "kolo/train/observe/format.h"
 #include "kolo/parallel/object_collectives.h"
 #include "kolo/train/trainer.h"
 

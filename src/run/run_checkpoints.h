@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "kolo/checkpoint/checkpoint_store.h"
+#include "kolo/train/checkpoint/checkpoint_store.h"
 #include "kolo/comm/communicator.h"
 #include "kolo/config/run_config.h"
 #include "kolo/train/checkpoint_observer.h"

@@ -6,7 +6,7 @@
 
 #include "kolo/comm/communicator.h"
 #include "kolo/config/run_config.h"
-#include "kolo/launch/launch_environment.h"
+#include "kolo/run/launch_environment.h"
 #include "kolo/parallel/device_usage.h"
 
 namespace c10 {

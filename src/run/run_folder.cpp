@@ -17,8 +17,8 @@
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/base/folder_lock.h"
-#include "kolo/checkpoint/checkpoint_store.h"
-#include "kolo/observe/tensorboard.h"
+#include "kolo/train/checkpoint/checkpoint_store.h"
+#include "kolo/train/observe/tensorboard.h"
 #include "run/run_lock.h"
 
 namespace kolo {

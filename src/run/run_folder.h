@@ -8,7 +8,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "kolo/observe/run_log.h"
+#include "kolo/train/observe/run_log.h"
 
 namespace kolo {
 

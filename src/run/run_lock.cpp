@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
-#include "kolo/launch/launch_environment.h"
+#include "kolo/run/launch_environment.h"
 
 namespace kolo {
 

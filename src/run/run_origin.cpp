@@ -7,10 +7,10 @@
 #include "kolo/base/file.h"
 #include "kolo/base/machine.h"
 #include "kolo/base/text.h"
-#include "kolo/launch/launch_environment.h"
-#include "kolo/launch/launch_ranks.h"
-#include "kolo/observe/format.h"
-#include "launch/supervise.h"
+#include "kolo/run/launch_environment.h"
+#include "kolo/run/launch_ranks.h"
+#include "kolo/train/observe/format.h"
+#include "run/launch/supervise.h"
 #include "run/run_folder.h"
 
 namespace kolo {

@@ -5,9 +5,9 @@
 #include <fmt/format.h>
 
 #include "kolo/base/clock.h"
-#include "kolo/checkpoint/checkpoint_store.h"
+#include "kolo/train/checkpoint/checkpoint_store.h"
 #include "kolo/config/derived_settings.h"
-#include "kolo/observe/format.h"
+#include "kolo/train/observe/format.h"
 
 namespace kolo {
 

@@ -2,8 +2,8 @@
 
 #include <optional>
 
-#include "kolo/observe/progress.h"
-#include "kolo/observe/run_log.h"
+#include "kolo/train/observe/progress.h"
+#include "kolo/train/observe/run_log.h"
 #include "kolo/train/recorders.h"
 #include "kolo/train/trainer.h"
 #include "run/resume.h"

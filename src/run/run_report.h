@@ -6,7 +6,7 @@
 
 #include "kolo/comm/communicator.h"
 #include "kolo/nn/network.h"
-#include "kolo/observe/run_log.h"
+#include "kolo/train/observe/run_log.h"
 #include "kolo/optim/learning_rate.h"
 #include "kolo/train/recorders.h"
 #include "kolo/train/trainer.h"

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "kolo/comm/communicator.h"
-#include "kolo/launch/launch_ranks.h"
-#include "kolo/observe/progress.h"
+#include "kolo/run/launch_ranks.h"
+#include "kolo/train/observe/progress.h"
 #include "run/prepared_run.h"
 #include "run/run_folder.h"
 #include "run/run_start.h"

@@ -9,8 +9,8 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
-#include "kolo/checkpoint/checkpoint_store.h"
-#include "kolo/observe/format.h"
+#include "kolo/train/checkpoint/checkpoint_store.h"
+#include "kolo/train/observe/format.h"
 
 namespace kolo {
 

@@ -6,7 +6,7 @@
 
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
-#include "kolo/launch/launch_environment.h"
+#include "kolo/run/launch_environment.h"
 
 namespace kolo {
 

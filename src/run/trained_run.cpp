@@ -4,9 +4,9 @@
 
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
-#include "kolo/checkpoint/checkpoint_store.h"
+#include "kolo/train/checkpoint/checkpoint_store.h"
 #include "kolo/config/factories.h"
-#include "kolo/launch/launch_environment.h"
+#include "kolo/run/launch_environment.h"
 #include "kolo/nn/network.h"
 #include "kolo/parallel/broadcast_state.h"
 #include "kolo/train/objective.h"

@@ -4,10 +4,10 @@
 
 #include <fmt/format.h>
 
-#include "kolo/checkpoint/checkpoint_store.h"
-#include "kolo/launch/launch_ranks.h"
-#include "kolo/observe/run_log.h"
-#include "launch/launcher_messages.h"
+#include "kolo/train/checkpoint/checkpoint_store.h"
+#include "kolo/run/launch_ranks.h"
+#include "kolo/train/observe/run_log.h"
+#include "run/launch/launcher_messages.h"
 #include "run/pipeline_share.h"
 #include "run/run_folder.h"
 #include "run/run_lock.h"

@@ -13,7 +13,7 @@
 #include "kolo/base/machine.h"
 #include "kolo/config/factories.h"
 #include "kolo/data/loader.h"
-#include "kolo/launch/launch_environment.h"
+#include "kolo/run/launch_environment.h"
 #include "kolo/nn/network.h"
 #include "kolo/parallel/device_memory.h"
 #include "kolo/study/measure.h"

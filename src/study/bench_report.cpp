@@ -9,7 +9,7 @@
 
 #include "kolo/base/checked.h"
 #include "kolo/base/statistics.h"
-#include "kolo/observe/format.h"
+#include "kolo/train/observe/format.h"
 
 namespace kolo {
 

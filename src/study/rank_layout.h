@@ -1,7 +1,7 @@
 #pragma once
 
 #include "kolo/comm/communicator.h"
-#include "kolo/observe/bench_records.h"
+#include "kolo/train/observe/bench_records.h"
 
 namespace kolo {
 

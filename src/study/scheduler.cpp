@@ -7,8 +7,8 @@
 
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
-#include "kolo/launch/launch_ranks.h"
-#include "launch/supervise.h"
+#include "kolo/run/launch_ranks.h"
+#include "run/launch/supervise.h"
 
 namespace kolo {
 

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "kolo/base/folder_lock.h"
-#include "kolo/observe/study.h"
+#include "kolo/train/observe/study.h"
 #include "kolo/study/scale_study.h"
 #include "run/run_folder.h"
 

@@ -10,9 +10,9 @@
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/base/text.h"
-#include "kolo/launch/launch_ranks.h"
-#include "kolo/observe/format.h"
-#include "launch/supervise.h"
+#include "kolo/run/launch_ranks.h"
+#include "kolo/train/observe/format.h"
+#include "run/launch/supervise.h"
 #include "study/study_folder.h"
 
 namespace kolo {

@@ -12,7 +12,7 @@
 #include "kolo/base/file.h"
 #include "kolo/base/machine.h"
 #include "kolo/base/text.h"
-#include "kolo/launch/launch_environment.h"
+#include "kolo/run/launch_environment.h"
 #include "kolo/nn/loss.h"
 #include "kolo/parallel/initialize.h"
 #include "run/prepared_run.h"

@@ -9,7 +9,7 @@
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/base/text.h"
-#include "kolo/observe/format.h"
+#include "kolo/train/observe/format.h"
 #include "kolo/report/report.h"
 
 namespace kolo {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "kolo/launch/launch_ranks.h"
-#include "kolo/observe/sweep.h"
+#include "kolo/run/launch_ranks.h"
+#include "kolo/train/observe/sweep.h"
 #include "kolo/study/sweep.h"
 #include "run/run_folder.h"
 

@@ -12,8 +12,8 @@
 #include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
-#include "launch/child.h"
-#include "launch/signals.h"
+#include "run/launch/child.h"
+#include "run/launch/signals.h"
 #include "study/sweep_folder.h"
 
 namespace kolo {

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "kolo/nn/device_norm.h"
+#include "kolo/kernels/device_norm.h"
 #include "kolo/nn/recompute.h"
 
 namespace kolo {

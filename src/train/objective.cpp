@@ -10,7 +10,7 @@
 #include <torch/nn/functional/padding.h>
 
 #include "kolo/base/error.h"
-#include "kolo/nn/device_norm.h"
+#include "kolo/kernels/device_norm.h"
 #include "kolo/nn/metrics.h"
 
 namespace kolo {

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "kolo/base/machine.h"
-#include "kolo/observe/format.h"
+#include "kolo/train/observe/format.h"
 
 namespace kolo {
 

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "kolo/observe/format.h"
+#include "kolo/train/observe/format.h"
 
 namespace kolo {
 

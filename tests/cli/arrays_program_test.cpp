@@ -10,7 +10,7 @@
 #include "cli/program.h"
 #include "data/array_files.h"
 #include "kolo/base/file.h"
-#include "kolo/observe/history.h"
+#include "kolo/train/observe/history.h"
 #include "support/says.h"
 
 namespace kolo::testing {

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/program.h"
-#include "kolo/observe/bench_records.h"
+#include "kolo/train/observe/bench_records.h"
 #include "support/says.h"
 
 namespace kolo::testing {

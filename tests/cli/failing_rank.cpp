@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "kolo/comm/mpi.h"
-#include "kolo/launch/launch_environment.h"
+#include "kolo/run/launch_environment.h"
 #include "run/rank_guard.h"
 #include "run/rank_job.h"
 

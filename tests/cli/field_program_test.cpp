@@ -5,7 +5,7 @@
 #include "cli/background.h"
 #include "cli/program.h"
 #include "kolo/base/file.h"
-#include "kolo/observe/history.h"
+#include "kolo/train/observe/history.h"
 #include "support/says.h"
 
 namespace kolo::testing {

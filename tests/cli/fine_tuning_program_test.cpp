@@ -2,7 +2,7 @@
 #include <torch/script.h>
 
 #include "cli/small_runs.h"
-#include "kolo/checkpoint/safetensors.h"
+#include "kolo/train/checkpoint/safetensors.h"
 #include "support/says.h"
 
 namespace kolo::testing {

@@ -8,7 +8,7 @@
 #include "cli/program.h"
 #include "data/array_files.h"
 #include "data/images/png_files.h"
-#include "kolo/checkpoint/safetensors.h"
+#include "kolo/train/checkpoint/safetensors.h"
 #include "kolo/data/box_files.h"
 #include "support/cifar10_files.h"
 #include "support/idx_files.h"

@@ -4,7 +4,7 @@
 
 #include "cli/background.h"
 #include "kolo/base/machine.h"
-#include "kolo/observe/history.h"
+#include "kolo/train/observe/history.h"
 #include "support/says.h"
 
 namespace kolo::testing {

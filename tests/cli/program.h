@@ -11,8 +11,8 @@
 namespace kolo::testing {
 
 constexpr std::chrono::seconds kolo_deadline = std::chrono::minutes(4);
-// Of campaigns, which share the machine.
-constexpr std::chrono::seconds campaign_deadline = std::chrono::minutes(10);
+// Deadline of tests in *_long_test.cpp, which share the machine.
+constexpr std::chrono::seconds long_deadline = std::chrono::minutes(10);
 
 inline ProcessOptions kolo_options(std::map<std::string, std::string> environment,
                                    std::chrono::seconds deadline = kolo_deadline) {

@@ -3,7 +3,7 @@
 #include <torch/script.h>
 
 #include "cli/program.h"
-#include "kolo/observe/history.h"
+#include "kolo/train/observe/history.h"
 #include "support/says.h"
 
 namespace kolo::testing {

@@ -6,7 +6,7 @@
 
 #include "cli/background.h"
 #include "kolo/base/file.h"
-#include "kolo/observe/history.h"
+#include "kolo/train/observe/history.h"
 #include "support/says.h"
 
 namespace kolo::testing {

@@ -9,7 +9,7 @@
 #include "cli/background.h"
 #include "cli/program.h"
 #include "kolo/base/file.h"
-#include "kolo/observe/study.h"
+#include "kolo/train/observe/study.h"
 #include "support/says.h"
 
 namespace kolo::testing {

@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "cli/program.h"
-#include "kolo/observe/history.h"
+#include "kolo/train/observe/history.h"
 
 namespace kolo::testing {
 
@@ -22,7 +22,7 @@ class ShippedConfigurations : public ::testing::Test {
   History train(const std::string& name, std::vector<std::string> settings) {
     settings.insert(settings.begin(), {"train", KOLO_CONFIGS "/" + name, "-n", "2", "--output",
                                        (folder / "run").string()});
-    const auto result = run_kolo(settings, {}, campaign_deadline);
+    const auto result = run_kolo(settings, {}, long_deadline);
     EXPECT_EQ(result.exit_code, 0) << result.output << result.errors;
     return History::read(folder / "run" / "history.json");
   }

@@ -10,10 +10,10 @@
 
 #include "cli/background.h"
 #include "kolo/base/file.h"
-#include "kolo/checkpoint/checkpoint.h"
-#include "kolo/checkpoint/checkpoint_store.h"
-#include "kolo/observe/history.h"
-#include "kolo/observe/tensorboard.h"
+#include "kolo/train/checkpoint/checkpoint.h"
+#include "kolo/train/checkpoint/checkpoint_store.h"
+#include "kolo/train/observe/history.h"
+#include "kolo/train/observe/tensorboard.h"
 #include "support/idx_files.h"
 
 namespace kolo::testing {

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/small_runs.h"
-#include "kolo/observe/sweep.h"
+#include "kolo/train/observe/sweep.h"
 #include "support/says.h"
 
 namespace kolo::testing {

@@ -7,9 +7,9 @@
 
 #include "cli/background.h"
 #include "kolo/base/file.h"
-#include "kolo/checkpoint/checkpoint.h"
-#include "kolo/checkpoint/checkpoint_store.h"
-#include "kolo/observe/history.h"
+#include "kolo/train/checkpoint/checkpoint.h"
+#include "kolo/train/checkpoint/checkpoint_store.h"
+#include "kolo/train/observe/history.h"
 #include "support/idx_files.h"
 #include "support/says.h"
 

@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "cli/background.h"
-#include "kolo/checkpoint/checkpoint_store.h"
+#include "kolo/train/checkpoint/checkpoint_store.h"
 #include "support/says.h"
 
 namespace kolo::testing {

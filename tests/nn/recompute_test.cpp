@@ -10,9 +10,9 @@
 #include <torch/nn/modules/linear.h>
 
 #include "kolo/base/error.h"
-#include "kolo/nn/autocast.h"
+#include "kolo/kernels/autocast.h"
 #include "kolo/nn/models.h"
-#include "nn/kernels/fused.h"
+#include "kernels/fused.h"
 #include "support/errors.h"
 #include "support/says.h"
 #include "support/small_models.h"

@@ -4,7 +4,7 @@
 #include <torch/torch.h>
 
 #include "kolo/base/error.h"
-#include "kolo/observe/history.h"
+#include "kolo/train/observe/history.h"
 #include "kolo/online/online_network.h"
 #include "online/tensor_array.h"
 #include "support/errors.h"

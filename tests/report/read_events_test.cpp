@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "kolo/base/error.h"
-#include "kolo/observe/tensorboard.h"
+#include "kolo/train/observe/tensorboard.h"
 #include "kolo/report/run_record.h"
 #include "support/errors.h"
 #include "support/event_encoder.h"

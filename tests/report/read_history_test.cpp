@@ -5,7 +5,7 @@
 
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
-#include "kolo/observe/tensorboard.h"
+#include "kolo/train/observe/tensorboard.h"
 #include "kolo/report/run_record.h"
 #include "support/errors.h"
 #include "support/says.h"

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "kolo/observe/study.h"
+#include "kolo/train/observe/study.h"
 
 namespace kolo::testing {
 

@@ -10,10 +10,10 @@
 
 #include "data/images/png_files.h"
 #include "kolo/base/error.h"
-#include "kolo/checkpoint/checkpoint_store.h"
+#include "kolo/train/checkpoint/checkpoint_store.h"
 #include "kolo/comm/threads.h"
-#include "kolo/launch/launch_environment.h"
-#include "kolo/observe/history.h"
+#include "kolo/run/launch_environment.h"
+#include "kolo/train/observe/history.h"
 #include "kolo/run/evaluate_run.h"
 #include "kolo/run/run.h"
 #include "run/field_runs.h"

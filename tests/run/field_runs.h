@@ -11,11 +11,11 @@
 
 #include <gmock/gmock.h>
 
-#include "kolo/checkpoint/checkpoint.h"
-#include "kolo/checkpoint/checkpoint_store.h"
+#include "kolo/train/checkpoint/checkpoint.h"
+#include "kolo/train/checkpoint/checkpoint_store.h"
 #include "kolo/comm/threads.h"
 #include "kolo/nn/models.h"
-#include "kolo/observe/history.h"
+#include "kolo/train/observe/history.h"
 #include "kolo/run/run.h"
 #include "support/temporary_folder.h"
 

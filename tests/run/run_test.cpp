@@ -11,13 +11,13 @@
 #include <torch/nn/modules/linear.h>
 
 #include "kolo/base/file.h"
-#include "kolo/checkpoint/checkpoint.h"
-#include "kolo/checkpoint/checkpoint_store.h"
+#include "kolo/train/checkpoint/checkpoint.h"
+#include "kolo/train/checkpoint/checkpoint_store.h"
 #include "kolo/comm/threads.h"
 #include "kolo/config/factories.h"
 #include "kolo/data/dataset.h"
 #include "kolo/nn/network.h"
-#include "kolo/observe/history.h"
+#include "kolo/train/observe/history.h"
 #include "kolo/run/evaluate_run.h"
 #include "kolo/train/objective.h"
 #include "support/errors.h"

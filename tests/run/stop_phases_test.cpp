@@ -11,10 +11,10 @@
 #include <unistd.h>
 
 #include "kolo/base/file.h"
-#include "kolo/checkpoint/checkpoint.h"
-#include "kolo/checkpoint/checkpoint_store.h"
+#include "kolo/train/checkpoint/checkpoint.h"
+#include "kolo/train/checkpoint/checkpoint_store.h"
 #include "kolo/comm/threads.h"
-#include "kolo/observe/history.h"
+#include "kolo/train/observe/history.h"
 #include "kolo/run/run.h"
 #include "support/process.h"
 #include "support/says.h"

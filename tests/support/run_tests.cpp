@@ -45,7 +45,8 @@ bool select_tests(const std::function<bool(const ::testing::TestInfo&)>& is_want
 int run_tests(int argc, char** argv) {
   ::testing::InitGoogleMock(&argc, argv);
   const auto is_wanted = [&](const ::testing::TestInfo& test) {
-    return argc < 2 || is_in(test, argv[1]);
+    return argc < 2 ? !std::string_view(test.file()).ends_with("_long_test.cpp")
+                    : is_in(test, argv[1]);
   };
   return select_tests(is_wanted) ? RUN_ALL_TESTS() : 2;
 }

@@ -15,8 +15,8 @@ namespace kolo::testing {
 // stderr says it.
 [[nodiscard]] bool select_tests(const std::function<bool(const ::testing::TestInfo&)>& is_wanted);
 
-// What main() of a test program does: PROGRAM [--gtest_...] [SOURCE]. With SOURCE only the tests in
-// it run: that is a ctest. Returns the exit status.
+// Body of a test program's main(): PROGRAM [--gtest_...] [SOURCE]. With SOURCE only the tests in it
+// run, without it all but those in *_long_test.cpp. Returns the exit status.
 [[nodiscard]] int run_tests(int argc, char** argv);
 
 }  // namespace kolo::testing

@@ -10,8 +10,8 @@
 #include "support/test_devices.h"
 #include "train/training_fixture.h"
 
-#include "kolo/checkpoint/checkpoint.h"
-#include "kolo/checkpoint/checkpoint_store.h"
+#include "kolo/train/checkpoint/checkpoint.h"
+#include "kolo/train/checkpoint/checkpoint_store.h"
 
 namespace kolo::testing {
 namespace {

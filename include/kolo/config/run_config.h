@@ -16,7 +16,7 @@
 #include "kolo/layout/pipeline_schedule.h"
 #include "kolo/nn/metric.h"
 #include "kolo/nn/model_catalogue.h"
-#include "kolo/nn/precision.h"
+#include "kolo/kernels/precision.h"
 #include "kolo/optim/catalogue.h"
 #include "kolo/optim/learning_rate.h"
 #include "kolo/parallel/non_finite_step.h"

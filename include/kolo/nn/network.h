@@ -11,7 +11,7 @@
 
 #include "kolo/base/network_stage.h"
 #include "kolo/layout/spatial_network.h"
-#include "kolo/nn/partition.h"
+#include "kolo/kernels/partition.h"
 
 namespace kolo {
 

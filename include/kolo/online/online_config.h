@@ -11,7 +11,7 @@
 #include "kolo/nn/models.h"
 #include "kolo/optim/catalogue.h"
 #include "kolo/settings/choice.h"
-#include "kolo/stream/reservoir.h"
+#include "kolo/sampling/reservoir.h"
 
 // What a network inside a simulation is and how it is trained, as YAML says it. Names are those of
 // `kolo train`'s configurations; what values a key accepts stands in src/online/schema.h, what it

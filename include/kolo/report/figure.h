@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "kolo/observe/study.h"
-#include "kolo/observe/sweep.h"
+#include "kolo/train/observe/study.h"
+#include "kolo/train/observe/sweep.h"
 #include "kolo/report/run_record.h"
 
 // Figures, and those that there are of runs and of studies.

@@ -8,8 +8,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "kolo/observe/study.h"
-#include "kolo/observe/sweep.h"
+#include "kolo/train/observe/study.h"
+#include "kolo/train/observe/sweep.h"
 #include "kolo/report/figure.h"
 #include "kolo/report/results_table.h"
 #include "kolo/report/run_record.h"

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "kolo/observe/study.h"
-#include "kolo/observe/sweep.h"
+#include "kolo/train/observe/study.h"
+#include "kolo/train/observe/sweep.h"
 #include "kolo/report/run_record.h"
 
 namespace kolo {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "kolo/observe/history.h"
+#include "kolo/train/observe/history.h"
 
 namespace kolo {
 

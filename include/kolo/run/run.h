@@ -10,7 +10,7 @@
 
 #include "kolo/comm/communicator.h"
 #include "kolo/config/run_config.h"
-#include "kolo/launch/launch_ranks.h"
+#include "kolo/run/launch_ranks.h"
 #include "kolo/optim/flat_optimizer.h"
 #include "kolo/train/observer.h"
 

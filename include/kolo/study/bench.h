@@ -12,7 +12,7 @@
 #include "kolo/config/run_config.h"
 #include "kolo/layout/pipeline_schedule.h"
 #include "kolo/layout/spatial_network.h"
-#include "kolo/observe/bench_records.h"
+#include "kolo/train/observe/bench_records.h"
 #include "kolo/parallel/device_memory_use.h"
 #include "kolo/parallel/device_usage.h"
 

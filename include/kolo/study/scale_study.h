@@ -8,7 +8,7 @@
 
 #include "kolo/config/run_config.h"
 #include "kolo/layout/spatial_network.h"
-#include "kolo/observe/study.h"
+#include "kolo/train/observe/study.h"
 
 // A study of scaling: its plan, the scheduler that runs it, and the whole.
 namespace kolo {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "kolo/config/run_config.h"
-#include "kolo/launch/launch_ranks.h"
-#include "kolo/observe/sweep.h"
+#include "kolo/run/launch_ranks.h"
+#include "kolo/train/observe/sweep.h"
 
 // A sweep over keys of a configuration, as `kolo sweep` does it: what there is to try, on which
 // processors, which trials go on, and the whole.

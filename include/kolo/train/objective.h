@@ -9,7 +9,7 @@
 
 #include "kolo/comm/communicator.h"
 #include "kolo/data/loader.h"
-#include "kolo/nn/autocast.h"
+#include "kolo/kernels/autocast.h"
 #include "kolo/nn/loss.h"
 #include "kolo/nn/metrics.h"
 #include "kolo/nn/network.h"

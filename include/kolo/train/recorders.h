@@ -6,10 +6,10 @@
 #include <string>
 
 #include "kolo/base/clock.h"
-#include "kolo/observe/history.h"
-#include "kolo/observe/progress.h"
-#include "kolo/observe/run_log.h"
-#include "kolo/observe/tensorboard.h"
+#include "kolo/train/observe/history.h"
+#include "kolo/train/observe/progress.h"
+#include "kolo/train/observe/run_log.h"
+#include "kolo/train/observe/tensorboard.h"
 #include "kolo/train/observer.h"
 
 // Observers that write down how a training goes. For rank 0.

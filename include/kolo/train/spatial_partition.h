@@ -5,7 +5,7 @@
 #include <span>
 
 #include "kolo/nn/network.h"
-#include "kolo/nn/partition.h"
+#include "kolo/kernels/partition.h"
 #include "kolo/parallel/device_mesh.h"
 
 namespace kolo {

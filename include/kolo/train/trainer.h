@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "kolo/base/clock.h"
-#include "kolo/checkpoint/checkpoint.h"
-#include "kolo/checkpoint/snapshot_memory.h"
+#include "kolo/train/checkpoint/checkpoint.h"
+#include "kolo/train/checkpoint/snapshot_memory.h"
 #include "kolo/comm/communicator.h"
 #include "kolo/data/loader.h"
 #include "kolo/nn/network.h"

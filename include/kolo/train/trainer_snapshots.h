@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "kolo/checkpoint/snapshot_memory.h"
+#include "kolo/train/checkpoint/snapshot_memory.h"
 #include "kolo/train/checkpoint_observer.h"
 #include "kolo/train/observer.h"
 #include "kolo/train/trainer.h"

@@ -8,9 +8,9 @@
 #include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/data/box_files.h"
-#include "kolo/observe/format.h"
-#include "kolo/observe/progress.h"
-#include "launch/terminal.h"
+#include "kolo/train/observe/format.h"
+#include "kolo/train/observe/progress.h"
+#include "run/launch/terminal.h"
 
 namespace kolo {
 

@@ -4,9 +4,9 @@
 
 #include "cli/command_line.h"
 #include "cli/options.h"
-#include "kolo/fetch/fetch.h"
-#include "kolo/launch/launch_environment.h"
-#include "kolo/observe/format.h"
+#include "kolo/tools/fetch.h"
+#include "kolo/run/launch_environment.h"
+#include "kolo/train/observe/format.h"
 
 namespace kolo {
 

@@ -16,11 +16,11 @@
 #include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
-#include "kolo/generators/cifar10_stand_in.h"
-#include "kolo/generators/photograph_folder.h"
-#include "kolo/observe/format.h"
-#include "kolo/observe/progress.h"
-#include "launch/terminal.h"
+#include "kolo/tools/cifar10_stand_in.h"
+#include "kolo/tools/photograph_folder.h"
+#include "kolo/train/observe/format.h"
+#include "kolo/train/observe/progress.h"
+#include "run/launch/terminal.h"
 
 namespace kolo {
 

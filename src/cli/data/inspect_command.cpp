@@ -2,7 +2,7 @@
 
 #include "cli/command_line.h"
 #include "cli/options.h"
-#include "kolo/inspect/inspection.h"
+#include "kolo/tools/inspection.h"
 
 namespace kolo {
 

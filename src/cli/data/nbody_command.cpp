@@ -14,10 +14,10 @@
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
 #include "kolo/data/box_files.h"
-#include "kolo/generators/cosmology_box.h"
-#include "kolo/observe/format.h"
-#include "kolo/observe/progress.h"
-#include "launch/terminal.h"
+#include "kolo/tools/cosmology_box.h"
+#include "kolo/train/observe/format.h"
+#include "kolo/train/observe/progress.h"
+#include "run/launch/terminal.h"
 
 namespace kolo {
 

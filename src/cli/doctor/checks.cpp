@@ -20,11 +20,11 @@
 #include "kolo/comm/device.h"
 #include "kolo/comm/mpi.h"
 #include "kolo/data/mnist.h"
-#include "kolo/launch/launch_ranks.h"
+#include "kolo/run/launch_ranks.h"
 #include "kolo/parallel/initialize.h"
 #include "kolo/parallel/tensor_collectives.h"
-#include "launch/openmp_binding.h"
-#include "launch/supervise.h"
+#include "run/launch/openmp_binding.h"
+#include "run/launch/supervise.h"
 
 namespace kolo {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "kolo/base/machine.h"
-#include "kolo/launch/launch_environment.h"
+#include "kolo/run/launch_environment.h"
 #include "run/blas.h"
 
 namespace kolo {

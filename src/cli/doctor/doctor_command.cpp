@@ -13,10 +13,10 @@
 #include "cli/doctor/gpu_facts.h"
 #include "kolo/comm/device.h"
 #include "kolo/data/mnist.h"
-#include "kolo/generators/cosmology_box.h"
-#include "kolo/nn/onednn.h"
-#include "kolo/observe/format.h"
-#include "launch/terminal.h"
+#include "kolo/tools/cosmology_box.h"
+#include "kolo/kernels/onednn.h"
+#include "kolo/train/observe/format.h"
+#include "run/launch/terminal.h"
 
 namespace kolo {
 

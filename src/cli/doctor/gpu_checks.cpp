@@ -4,7 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "cli/doctor/gpu_facts.h"
-#include "kolo/observe/format.h"
+#include "kolo/train/observe/format.h"
 
 namespace kolo {
 

@@ -8,8 +8,8 @@
 
 #include "base/second_derivatives.h"
 #include "kolo/base/error.h"
-#include "nn/kernels/fused.h"
-#include "nn/kernels/loops.h"
+#include "kernels/fused.h"
+#include "kernels/loops.h"
 #include "nn/losses/loss_entry.h"
 #include "nn/tensor_text.h"
 

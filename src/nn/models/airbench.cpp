@@ -12,7 +12,7 @@
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
 
-#include "kolo/nn/convolution.h"
+#include "kolo/kernels/convolution.h"
 #include "nn/models/model_parts.h"
 
 // The network of "94% on CIFAR-10 in 3.29 seconds on a single GPU" (Jordan, arXiv:2404.00498), made

@@ -2,7 +2,7 @@
 #include <torch/nn/modules/linear.h>
 
 #include "kolo/nn/weights.h"
-#include "nn/kernels/fused.h"
+#include "kernels/fused.h"
 #include "nn/models/model_parts.h"
 
 namespace kolo::networks {

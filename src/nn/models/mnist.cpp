@@ -1,8 +1,8 @@
 #include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/linear.h>
 
-#include "kolo/nn/convolution.h"
-#include "nn/kernels/fused.h"
+#include "kolo/kernels/convolution.h"
+#include "kernels/fused.h"
 #include "nn/models/model_parts.h"
 
 namespace kolo::networks {

@@ -12,8 +12,8 @@
 
 #include "kolo/base/error.h"
 #include "kolo/nn/weights.h"
-#include "nn/kernels/convolution_kernel.h"
-#include "nn/kernels/fused.h"
+#include "kernels/convolution_kernel.h"
+#include "kernels/fused.h"
 
 namespace kolo::networks {
 

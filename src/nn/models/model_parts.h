@@ -14,7 +14,7 @@
 #include <torch/types.h>
 
 #include "kolo/base/checked.h"
-#include "kolo/nn/convolution.h"
+#include "kolo/kernels/convolution.h"
 #include "kolo/nn/models.h"
 #include "settings/choice_reader.h"
 
@@ -95,7 +95,7 @@ struct BatchNormSettings {
                                                 const BatchNormSettings& settings);
 
 // What layers->forward(input) computes, and with an addend relu(that + addend); batch norms take
-// the ReLU or the addend after them along (nn/kernels/fused.h).
+// the ReLU or the addend after them along (kernels/fused.h).
 [[nodiscard]] torch::Tensor forward_fused(torch::nn::Sequential& layers, torch::Tensor input,
                                           const torch::Tensor& addend = {});
 

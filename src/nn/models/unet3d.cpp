@@ -8,9 +8,9 @@
 #include <torch/nn/modules/conv.h>
 
 #include "kolo/base/error.h"
-#include "kolo/nn/convolution.h"
-#include "nn/kernels/convolution_kernel.h"
-#include "nn/kernels/fused.h"
+#include "kolo/kernels/convolution.h"
+#include "kernels/convolution_kernel.h"
+#include "kernels/fused.h"
 #include "nn/models/model_parts.h"
 
 namespace kolo::networks {

@@ -8,7 +8,7 @@
 
 #include "kolo/nn/loss.h"
 #include "kolo/nn/models.h"
-#include "nn/kernels/fused.h"
+#include "kernels/fused.h"
 
 namespace kolo::testing {
 

@@ -1,0 +1,116 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kolo/train/checkpoint/shards.h"
+
+namespace kolo {
+
+struct Checkpoint;        // kolo/train/checkpoint/checkpoint.h
+struct LoadedCheckpoint;  // kolo/train/checkpoint/checkpoint.h
+
+// How much of a checkpoint is read: everything, checked; or the tensors' names, shapes and types
+// (tensors of the device `meta`, without memory) and the state, which is a matter of kilobytes, and
+// tells a missing or shortened file, but not a changed one; or these, and the checksums of all
+// files, which tells both and takes the time, but not the memory, of the whole.
+enum class CheckpointReading { whole, headers, checked };
+
+struct CheckpointOptions {
+  std::filesystem::path folder;     // made by the first save()
+  int keep_last = 3;                // at least 1
+  bool makes_folders_above = true;  // else the one above must be there, as a run's own
+};
+
+// The checkpoints of one run:
+//
+//   folder/step-00000938/model.safetensors      Checkpoint::model
+//                        optimizer.safetensors  Checkpoint::optimizer
+//                        state.json             Checkpoint::state
+//                        manifest.json          written last: step, whether it is the best, size
+//                        and CRC-32 of the others
+//
+// Of several shards the tensors are in model-00001-of-00004.safetensors and so on, each whole in
+// one of them, and the manifest says how many there are; whoever reads sees no difference.
+//
+// A step folder appears whole or not at all: it is made aside (.step-NNNNNNNN.part), every file and
+// the folder flushed, then renamed. Which checkpoint is the best stands in the manifests themselves
+// (the newest that says so), so it can't disagree with what is on disk after a crash.
+//
+// One process writes to a folder at a time (rank 0); any number may read. Methods may be called
+// from any one thread at a time; they block for the time of the disk. Checksums are those of the
+// memory that was written.
+class CheckpointStore {
+ public:
+  struct Entry {
+    std::filesystem::path path;
+    std::int64_t step = 0;
+    bool is_best = false;  // it was the best so far when it was saved
+  };
+
+  // InputError: keep_last below 1 or no folder.
+  explicit CheckpointStore(CheckpointOptions options);
+
+  // Writes the checkpoint of `step` (>= 0) and returns its path. One that is there already for this
+  // step is replaced; at every moment one of the two is whole and found by load_newest(). Then
+  // leftovers of interrupted saves are removed, and of the steps up to this one all but the newest
+  // keep_last and the best; later steps (see remove_after) are left alone. Error: what could not be
+  // written. The checkpoints that were there are then as they were.
+  //
+  // Removed is only what a store has written: of a step folder with a manifest of kolo's its own
+  // files, and the folder where nothing else is in it. A folder of that name without one stays, or
+  // is renamed (step-00000025.1) where it is in the way.
+  //
+  // Where several processes write, each calls it for the same step, with a store of the same folder
+  // and its own shard's tensors: plan_shards() says which. The state, is_best and what is kept are
+  // writer 0's. The checkpoint appears when all shards are on disk; where one can't be written each
+  // has an Error: the one that failed its own, the others one that names the shard. Collective over
+  // the writers (ShardWriter::exchange), and when a writer is never heard of again there is none.
+  std::filesystem::path save(std::int64_t step, const Checkpoint& checkpoint, bool is_best,
+                             const ShardWriter& writer = {});
+
+  // The checkpoints whose manifest can be read and whose files have the right sizes, newest first.
+  // Checksums are not computed.
+  [[nodiscard]] std::vector<Entry> list() const;
+
+  // Those that list() leaves out, newest first, and why.
+  struct Damaged {
+    std::filesystem::path path;
+    std::int64_t step = 0;
+    std::string reason;
+  };
+  [[nodiscard]] std::vector<Damaged> damaged() const;
+
+  // The newest of list() that was the best when it was saved.
+  [[nodiscard]] std::optional<Entry> best() const;
+
+  // The newest checkpoint that verifies: manifest present, sizes and checksums right, contents
+  // readable. Each damaged one passed over is reported through `warn`, with its path and what is
+  // wrong. nullopt: there is none.
+  [[nodiscard]] std::optional<LoadedCheckpoint> load_newest(
+      const std::function<void(const std::string&)>& warn,
+      CheckpointReading reading = CheckpointReading::whole) const;
+
+  // Tells whether load_newest() would find one; keeps nothing of what it reads.
+  [[nodiscard]] bool holds_one(const std::function<void(const std::string&)>& warn) const;
+
+  // The checkpoint in one step folder, whose files are read once. Error: it is damaged, and how.
+  [[nodiscard]] static LoadedCheckpoint load(const std::filesystem::path& path,
+                                             CheckpointReading reading = CheckpointReading::whole);
+
+  // The step folders that are there, whole or not, newest first. Reads none of them.
+  [[nodiscard]] std::vector<std::filesystem::path> folders() const;
+
+  // Removes every checkpoint after `step` (-1: all), as save() does: those of a future that a run
+  // restarted at `step` will write anew.
+  void remove_after(std::int64_t step);
+
+ private:
+  CheckpointOptions options_;
+};
+
+}  // namespace kolo

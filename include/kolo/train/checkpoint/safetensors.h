@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <torch/types.h>
+
+#include "kolo/train/checkpoint/safetensors_listing.h"
+
+// Weights in the safetensors format (https://huggingface.co/docs/safetensors): eight bytes with the
+// header's length, a JSON header with the dtype, shape and place of each tensor, the raw data.
+// Nothing in such a file is code, and every tool reads it. dtypes: F64 F32 F16 BF16 I64 I32 I16 I8
+// U8 BOOL.
+namespace kolo {
+
+struct NamedTensor {
+  std::string name;
+  torch::Tensor tensor;
+};
+
+// Writes `tensors` one after the other through an AtomicFile, so that the path holds either what it
+// held before or the whole new file, flushed to disk. Tensors may have any strides and device; a
+// copy of one at a time is made where it needs one. In the file, larger element types come first,
+// which keeps all of them aligned; the header keeps the given order. Error: an undefined or sparse
+// tensor, another dtype, an empty, repeated or reserved ("__metadata__") name, a failed write.
+// What it has written is told by its size and checksum, taken from the memory that it wrote from.
+struct WrittenFile {
+  std::uint64_t size = 0;   // bytes
+  std::uint32_t crc32 = 0;  // zlib's
+};
+WrittenFile write_safetensors(const std::filesystem::path& path,
+                              std::span<const NamedTensor> tensors,
+                              const std::map<std::string, std::string>& metadata = {});
+
+// Reads all tensors into memory of their own (CPU, contiguous, no gradient), in the order of the
+// header. Error, naming the file and where it applies the tensor and the field: everything that
+// list_safetensors() rejects, a tensor of another type, and a BOOL that is neither 0 nor 1. The
+// file is read once, from its begin to its end; `crc32`, when given, gets the checksum (zlib's) of
+// all of it on the way.
+[[nodiscard]] std::vector<NamedTensor> read_safetensors(const std::filesystem::path& path,
+                                                        std::uint32_t* crc32 = nullptr);
+
+// The same of those that `is_wanted`; the others may be of any type, and are not read.
+[[nodiscard]] std::vector<NamedTensor> read_chosen_safetensors(
+    const std::filesystem::path& path,
+    const std::function<bool(const SafetensorsEntry&)>& is_wanted);
+
+}  // namespace kolo

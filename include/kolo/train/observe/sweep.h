@@ -1,0 +1,106 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "kolo/base/statistics.h"
+#include "kolo/train/observe/history.h"
+
+namespace kolo {
+
+// pending: not started; running: started, and over where nobody holds the sweep's folder; stopped:
+// on request, it can go on; waiting: at the end of a rung, until others are there; dropped: others
+// of its rung were better; done; failed.
+enum class TrialState : std::uint8_t { pending, running, stopped, waiting, dropped, done, failed };
+
+[[nodiscard]] std::string_view state_name(TrialState state);
+
+// One trial of a sweep: a run of kolo train with values of its own for the swept keys.
+struct Trial {
+  int number = 1;                     // from 1, in the order of the plan
+  std::vector<std::string> settings;  // "optimizer.lr=0.001": the swept keys, in their order
+  std::string folder;                 // its run, relative to the sweep's
+  TrialState state = TrialState::pending;
+  int failures = 0;     // so many times it has failed
+  std::string problem;  // why it failed last
+  double seconds = 0;   // that its processes have taken, their starts among them
+  // Epochs trained, and their values of the sweep's metric; epoch 0, before training, is none.
+  std::int64_t epochs = 0;
+  double best = not_measured, last = not_measured;
+  std::int64_t best_epoch = 0;
+  // Of successive halving: the rung that it was started for last, from 0; -1: none. At the end of
+  // each rung that it has come to, the best so far.
+  int rung = -1;
+  std::vector<double> rung_values;
+};
+
+// A step of successive halving: so many trials train to so many epochs.
+struct SweepRung {
+  std::int64_t epochs = 1;
+  int trials = 1;
+
+  bool operator==(const SweepRung&) const = default;
+};
+
+// Trials of a configuration's values. Written as sweep.json, with the structs' member names
+// as keys, and last_epochs() where there is a target; one thread at a time.
+struct Sweep {
+  std::string name;
+  std::string configuration;            // the file, and its named configuration where there is one
+  std::vector<std::string> space;       // key=VALUES of each swept key, as it was given
+  std::vector<std::string> settings;    // key.sub=value, of all trials
+  int random = 0;                       // so many trials are drawn; 0: a grid
+  std::uint64_t seed = 1;               // of what is drawn
+  double eta = 0;                       // of successive halving: one in so many goes on; 0: all do
+  std::vector<SweepRung> rungs;         // of successive halving, the last with all epochs
+  int ranks = 1;                        // of a trial
+  int threads = 0;                      // of a rank, where the sweep chose; 0: the configuration's
+  std::string metric = "val_accuracy";  // val_accuracy | val_loss
+  double target = not_measured;         // published value of the metric; not a number: none
+  std::vector<Trial> trials;
+
+  [[nodiscard]] nlohmann::ordered_json to_json() const;
+  // Error: not what to_json() makes, naming the field.
+  [[nodiscard]] static Sweep from_json(const nlohmann::ordered_json& document);
+
+  // Whole or not at all.
+  void write(const std::filesystem::path& path) const;
+  // InputError, naming the file.
+  [[nodiscard]] static Sweep read(const std::filesystem::path& path);
+  // A table for spreadsheets: one line a trial, a header line first, empty where nothing was
+  // measured.
+  [[nodiscard]] std::string to_csv() const;
+};
+
+// "optimizer.lr" and "0.001" of "optimizer.lr=0.001".
+[[nodiscard]] std::pair<std::string, std::string> key_and_value(std::string_view setting);
+// "lr 0.001, batch_size 32": the last words of the keys, or all of them where two have the same.
+[[nodiscard]] std::string describe(const Trial& trial);
+// The names of the swept keys in short, as above.
+[[nodiscard]] std::vector<std::string> short_names(const std::vector<std::string>& settings);
+
+// Mean and standard deviation of the last epochs of all trials that are done; nothing where none
+// is. Last, not best: the best epoch is chosen by the very data that it is measured with.
+[[nodiscard]] std::optional<MeanDeviation> last_epochs(const Sweep& sweep);
+
+// Compares by a metric ("val_accuracy" | "val_loss"); what is not a number is worse than any.
+[[nodiscard]] bool is_better(std::string_view metric, double one, double other);
+// Places in the sweep's trials, the best first; of equals, and of those without a value, the first.
+[[nodiscard]] std::vector<std::size_t> best_first(const Sweep& sweep);
+// "91.24 %" or "0.3121"; "" where it is not a number.
+[[nodiscard]] std::string format_metric(std::string_view metric, double value);
+
+// The best of the first so many epochs; not_measured where none is finite.
+[[nodiscard]] double best_until(const History& history, std::string_view metric,
+                                std::int64_t epochs);
+// Fills in epochs, best, last and best_epoch from what a run has recorded.
+void note_results(Trial& trial, const History& history, std::string_view metric);
+
+}  // namespace kolo

@@ -1,0 +1,376 @@
+#include "kolo/kernels/convolution.h"
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include <ATen/Parallel.h>
+#include <torch/custom_class.h>
+#include <torch/nn/modules/conv.h>
+
+#include "base/second_derivatives.h"
+#include "kolo/kernels/autocast.h"
+#include "kernels/convolution_kernel.h"
+#include "kernels/fused.h"
+#include "kernels/loops.h"
+
+namespace kolo {
+
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// A kernel among what autograd keeps from forward to backward.
+struct KeptKernel : torch::CustomClassHolder {
+  explicit KeptKernel(std::shared_ptr<ConvolutionKernel> kept) : kernel(std::move(kept)) {}
+  std::shared_ptr<ConvolutionKernel> kernel;
+};
+
+void keep(AutogradContext* context, const torch::Tensor& input, const torch::Tensor& weight,
+          bool has_bias, const std::shared_ptr<ConvolutionKernel>& kernel) {
+  context->save_for_backward({input, weight});
+  context->saved_data["kernel"] =
+      c10::IValue::make_capsule(c10::make_intrusive<KeptKernel>(kernel));
+  context->saved_data["bias"] = has_bias;
+}
+
+at::MemoryFormat channels_last(std::int64_t dimensions) {
+  return dimensions == 5 ? at::MemoryFormat::ChannelsLast3d : at::MemoryFormat::ChannelsLast;
+}
+
+torch::Tensor in_order(const torch::Tensor& tensor, MemoryOrder order) {
+  return order == MemoryOrder::channels_last ? tensor.contiguous(channels_last(tensor.dim()))
+                                             : with_batch_last(tensor);
+}
+
+torch::Tensor room_for(std::int64_t batch, std::int64_t channels,
+                       const std::vector<std::int64_t>& size, const torch::Tensor& like,
+                       MemoryOrder order) {
+  std::vector<std::int64_t> lengths = {batch, channels};
+  lengths.insert(lengths.end(), size.begin(), size.end());
+  if (order == MemoryOrder::batch_last) return empty_with_batch_last(lengths, like.options());
+  const auto format = channels_last(static_cast<std::int64_t>(lengths.size()));
+  return torch::empty(lengths, like.options().memory_format(format));
+}
+
+template <typename T>
+void add_bias_to(T* values, std::int64_t rows, std::int64_t channels, const float* bias) {
+  at::parallel_for(0, rows, 4096, [&](std::int64_t begin, std::int64_t end) {
+    add_to_rows({end - begin, channels}, bias, values + begin * channels);
+  });
+}
+
+// `output` in channels-last memory. Few channels are taken several positions at a time, to fill
+// vectors.
+void add_bias(const torch::Tensor& output, std::int64_t channels, const torch::Tensor& bias) {
+  constexpr std::int64_t enough = 16;
+  const auto positions = output.numel() / channels;
+  const auto repeats = channels < enough && positions % enough == 0 ? enough : 1;
+  const auto addend = bias.repeat({repeats});
+  const auto rows = positions / repeats;
+  const auto* const values = addend.data_ptr<float>();
+  if (output.scalar_type() == torch::kFloat) {
+    add_bias_to(output.data_ptr<float>(), rows, channels * repeats, values);
+  } else if (output.scalar_type() == torch::kBFloat16) {
+    add_bias_to(static_cast<BFloat16*>(output.data_ptr()), rows, channels * repeats, values);
+  } else {
+    output.as_strided({positions, channels}, {channels, 1}).add_(bias.to(output.scalar_type()));
+  }
+}
+
+// What backward goes on with: what forward kept, and the gradient of its output.
+struct Kept {
+  std::shared_ptr<ConvolutionKernel> kernel;
+  torch::Tensor input, weight, gradient;
+  bool has_bias = false;
+
+  Kept(AutogradContext* context, const variable_list& gradients) {
+    refuse_second_derivatives("nn: convolution");
+    const auto capsule = context->saved_data["kernel"].toCapsule();
+    kernel = static_cast<KeptKernel&>(*capsule).kernel;
+    const auto saved = context->get_saved_variables();
+    input = saved[0];
+    weight = saved[1];
+    gradient = in_order(gradients[0], kernel->order());
+    has_bias = context->saved_data["bias"].toBool();
+  }
+};
+
+class Convolve : public torch::autograd::Function<Convolve> {
+ public:
+  static torch::Tensor forward(AutogradContext* context, const torch::Tensor& given,
+                               const torch::Tensor& weight,
+                               const c10::optional<torch::Tensor>& bias,
+                               const ConvolutionGeometry& geometry,
+                               const std::shared_ptr<ConvolutionKernel>& kernel) {
+    const auto input = in_order(given, kernel->order());
+    auto output =
+        room_for(geometry.batch, geometry.outputs, geometry.output_size(), input, kernel->order());
+    kernel->forward(input, weight, bias.value_or(torch::Tensor()), output);
+    keep(context, input, weight, bias.has_value(), kernel);
+    return output;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const Kept kept(context, gradients);
+    torch::Tensor of_input, of_weight, of_bias;
+    if (context->needs_input_grad(1) || (kept.has_bias && context->needs_input_grad(2))) {
+      of_weight = destination_of_gradient(kept.weight);
+      if (kept.has_bias) of_bias = torch::empty({kept.weight.size(0)}, kept.weight.options());
+      kept.kernel->backward_weight(kept.input, kept.gradient, of_weight, of_bias);
+    }
+    if (context->needs_input_grad(0)) {
+      of_input = torch::empty_like(kept.input);
+      kept.kernel->backward_input(kept.gradient, kept.weight, of_input);
+    }
+    return {of_input, of_weight, of_bias, {}, {}};
+  }
+};
+
+class ConvolveTransposed : public torch::autograd::Function<ConvolveTransposed> {
+ public:
+  static torch::Tensor forward(AutogradContext* context, const torch::Tensor& given,
+                               const torch::Tensor& weight,
+                               const c10::optional<torch::Tensor>& bias,
+                               const ConvolutionGeometry& geometry,
+                               const std::shared_ptr<ConvolutionKernel>& kernel) {
+    const auto input = in_order(given, kernel->order());
+    auto output = room_for(geometry.batch, geometry.inputs, geometry.size, input, kernel->order());
+    kernel->backward_input(input, weight, output);
+    if (bias.has_value()) add_bias(output, geometry.inputs, bias.value().detach());
+    keep(context, input, weight, bias.has_value(), kernel);
+    return output;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const Kept kept(context, gradients);
+    torch::Tensor of_input, of_weight, of_bias;
+    if (context->needs_input_grad(1)) {
+      of_weight = destination_of_gradient(kept.weight);
+      kept.kernel->backward_weight(kept.gradient, kept.input, of_weight, {});
+    }
+    if (context->needs_input_grad(0)) {
+      of_input = torch::empty_like(kept.input);
+      kept.kernel->forward(kept.gradient, kept.weight, {}, of_input);
+    }
+    if (kept.has_bias && context->needs_input_grad(2)) {
+      const auto channels = kept.gradient.size(1);
+      of_bias = torch::empty({channels}, kept.weight.options());
+      sum_by_channel(kept.gradient, channels, kept.kernel->order(), of_bias);
+    }
+    return {of_input, of_weight, of_bias, {}, {}};
+  }
+};
+
+bool is_for_kernels(const torch::Tensor& tensor, torch::ScalarType type) {
+  return tensor.device().is_cpu() && tensor.scalar_type() == type &&
+         tensor.layout() == torch::kStrided;
+}
+
+// As LibTorch's own layers cast them.
+torch::Tensor in_type_of_autocast(const torch::Tensor& input) {
+  const auto type = autocast_type();
+  return type && input.scalar_type() == torch::kFloat ? input.to(*type) : input;
+}
+
+template <std::size_t D>
+std::vector<std::int64_t> lengths(const torch::ExpandingArray<D>& values) {
+  return std::vector<std::int64_t>(values->begin(), values->end());
+}
+
+// LibTorch's variants are c10's in version 1 and std's in version 2.
+template <std::size_t D>
+const torch::ExpandingArray<D>* padding_of(const torch::nn::detail::ConvNdOptions<D>& options) {
+  return get_if<torch::ExpandingArray<D>>(&options.padding());
+}
+
+// Whether a layer's options, its weight and an input are such that the kernels know them.
+template <std::size_t D>
+bool is_known(const torch::nn::detail::ConvNdOptions<D>& options, const torch::Tensor& input,
+              const torch::Tensor& weight) {
+  const bool has_zeros = get_if<torch::enumtype::kZeros>(&options.padding_mode()) != nullptr;
+  if (padding_of(options) == nullptr || !has_zeros || options.groups() != 1) return false;
+  if (*options.dilation() != *torch::ExpandingArray<D>(1)) return false;
+  if (*options.output_padding() != *torch::ExpandingArray<D>(0)) return false;
+  if (!is_for_kernels(input, autocast_type().value_or(torch::kFloat))) return false;
+  if (!is_for_kernels(weight, torch::kFloat)) return false;
+  if (!weight.is_contiguous() && !is_taps_first(weight)) return false;
+  return input.dim() == D + 2 && input.numel() > 0 && input.size(1) == options.in_channels();
+}
+
+template <std::size_t D>
+std::vector<std::int64_t> own_padding(const torch::nn::detail::ConvNdOptions<D>& options) {
+  const auto* const padding = padding_of(options);
+  return padding == nullptr ? std::vector<std::int64_t>{} : lengths(*padding);
+}
+
+// Of samples that ranks share, less than the layer's own.
+template <std::size_t D>
+std::vector<std::int64_t> padding_left(const torch::nn::detail::ConvNdOptions<D>& options,
+                                       const LayerPart* part) {
+  if (part == nullptr) return own_padding(options);
+  return {part->padding().begin(), part->padding().end()};
+}
+
+// None where torch::nn's layer has to compute, or to refuse.
+template <std::size_t D>
+std::optional<ConvolutionGeometry> geometry_of(const torch::nn::detail::ConvNdOptions<D>& options,
+                                               const std::vector<std::int64_t>& padding,
+                                               const torch::Tensor& input,
+                                               const torch::Tensor& weight) {
+  if (!is_known(options, input, weight)) return std::nullopt;
+  ConvolutionGeometry geometry{
+      .batch = input.size(0),
+      .inputs = input.size(1),
+      .outputs = options.out_channels(),
+      .size = std::vector<std::int64_t>(input.sizes().begin() + 2, input.sizes().end()),
+      .kernel = lengths(options.kernel_size()),
+      .stride = lengths(options.stride()),
+      .padding = padding,
+      .bias = options.bias(),
+      .has_taps_first = !weight.is_contiguous(),
+      .type = input.scalar_type()};
+  for (std::size_t i = 0; i < D; ++i) {
+    if (geometry.size[i] + 2 * geometry.padding[i] < geometry.kernel[i]) return std::nullopt;
+  }
+  return geometry;
+}
+
+// Of the convolution whose data gradient a transposed one is: its input is the layer's output.
+template <std::size_t D>
+std::optional<ConvolutionGeometry> geometry_of_transposed(
+    const torch::nn::detail::ConvNdOptions<D>& options, const std::vector<std::int64_t>& padding,
+    const torch::Tensor& input, const torch::Tensor& weight) {
+  if (!is_known(options, input, weight)) return std::nullopt;
+  ConvolutionGeometry geometry{.batch = input.size(0),
+                               .inputs = options.out_channels(),
+                               .outputs = input.size(1),
+                               .kernel = lengths(options.kernel_size()),
+                               .stride = lengths(options.stride()),
+                               .padding = padding,
+                               .bias = false,
+                               .has_taps_first = !weight.is_contiguous(),
+                               .type = input.scalar_type()};
+  for (std::size_t i = 0; i < D; ++i) {
+    const auto length = (input.size(static_cast<std::int64_t>(i) + 2) - 1) * geometry.stride[i] -
+                        2 * geometry.padding[i] + geometry.kernel[i];
+    if (length < 1) return std::nullopt;
+    geometry.size.push_back(length);
+  }
+  return geometry;
+}
+
+// An undefined tensor can't be an argument of autograd's functions, one that isn't there can.
+c10::optional<torch::Tensor> if_defined(const torch::Tensor& tensor) {
+  return tensor.defined() ? c10::make_optional(tensor) : c10::nullopt;
+}
+
+std::shared_ptr<ConvolutionKernel> kernel_for(ConvolutionKernels& kernels,
+                                              const std::optional<ConvolutionGeometry>& geometry) {
+  return geometry ? kernels.find(*geometry) : nullptr;
+}
+
+// Convolutions by a kernel, with their gradients. Tensors are [N, C, ...] of any strides; what
+// comes out is in channels-last memory. No second derivatives.
+//
+// `bias` is none or [outputs].
+torch::Tensor convolve(const torch::Tensor& input, const torch::Tensor& weight,
+                       const c10::optional<torch::Tensor>& bias,
+                       const ConvolutionGeometry& geometry,
+                       const std::shared_ptr<ConvolutionKernel>& kernel) {
+  return Convolve::apply(input, weight, bias, geometry, kernel);
+}
+
+// The transposed convolution, which is the data gradient of the one that the geometry (without a
+// bias) describes: from `outputs` channels to `inputs`, from the small size to the large one. Its
+// gradients are that one's forward and weight gradient. `bias` is none or [inputs].
+torch::Tensor convolve_transposed(const torch::Tensor& input, const torch::Tensor& weight,
+                                  const c10::optional<torch::Tensor>& bias,
+                                  const ConvolutionGeometry& geometry,
+                                  const std::shared_ptr<ConvolutionKernel>& kernel) {
+  return ConvolveTransposed::apply(input, weight, bias, geometry, kernel);
+}
+
+}  // namespace
+
+Convolution2dImpl::Convolution2dImpl(const torch::nn::Conv2dOptions& options_)
+    : Conv2dImpl(options_), kernels_(std::make_shared<ConvolutionKernels>()) {}
+
+torch::Tensor Convolution2dImpl::forward(const torch::Tensor& input) {
+  if (PlainKernels::are_wanted()) return Conv2dImpl::forward(input);
+  const auto given = in_type_of_autocast(input);
+  const auto geometry = geometry_of(options, own_padding(options), given, weight);
+  const auto kernel = kernel_for(*kernels_, geometry);
+  if (!kernel) return Conv2dImpl::forward(input);
+  return convolve(given, weight, if_defined(bias), *geometry, kernel);
+}
+
+Convolution3dImpl::Convolution3dImpl(const torch::nn::Conv3dOptions& options_)
+    : Conv3dImpl(options_), kernels_(std::make_shared<ConvolutionKernels>()) {}
+
+torch::Tensor Convolution3dImpl::forward(const torch::Tensor& input) {
+  if (!part_ && PlainKernels::are_wanted()) return Conv3dImpl::forward(input);
+  auto given = in_type_of_autocast(input);
+  if (part_) given = part_->input_rows(given);
+  const auto padding = padding_left(options, part_.get());
+  const auto geometry = geometry_of(options, padding, given, weight);
+  const auto kernel = PlainKernels::are_wanted() ? nullptr : kernel_for(*kernels_, geometry);
+  if (!kernel && !part_) return Conv3dImpl::forward(input);
+  auto made = kernel ? convolve(given, weight, if_defined(bias), *geometry, kernel)
+                     : torch::conv3d(given, weight, bias, options.stride(), padding,
+                                     options.dilation(), options.groups());
+  return part_ ? part_->output_rows(made) : made;
+}
+
+ConvolutionTranspose3dImpl::ConvolutionTranspose3dImpl(
+    const torch::nn::ConvTranspose3dOptions& options_)
+    : ConvTranspose3dImpl(options_), kernels_(std::make_shared<ConvolutionKernels>()) {}
+
+torch::Tensor ConvolutionTranspose3dImpl::forward(const torch::Tensor& input) {
+  if (!part_ && PlainKernels::are_wanted()) return ConvTranspose3dImpl::forward(input);
+  auto given = in_type_of_autocast(input);
+  if (part_) given = part_->input_rows(given);
+  const auto padding = padding_left(options, part_.get());
+  const auto geometry = geometry_of_transposed(options, padding, given, weight);
+  const auto kernel = PlainKernels::are_wanted() ? nullptr : kernel_for(*kernels_, geometry);
+  if (!kernel && !part_) return ConvTranspose3dImpl::forward(input);
+  // Rows that are added up would have the bias twice.
+  const bool is_bias_last = part_ && part_->adds_rows() && bias.defined();
+  const auto first_bias = is_bias_last ? torch::Tensor() : bias;
+  auto made = kernel ? convolve_transposed(given, weight, if_defined(first_bias), *geometry, kernel)
+                     : torch::conv_transpose3d(given, weight, first_bias, options.stride(), padding,
+                                               options.output_padding(), options.groups(),
+                                               options.dilation());
+  if (!part_) return made;
+  made = part_->output_rows(made);
+  return is_bias_last ? made.add_(bias.to(made.scalar_type()).view({1, -1, 1, 1, 1})) : made;
+}
+
+void keep_taps_first(torch::Tensor& weight) {
+  const torch::NoGradGuard no_gradient;
+  weight.set_data(taps_first(weight));
+}
+
+namespace {
+
+template <typename Layer>
+void keep_taps_first_in(torch::nn::Module& module) {
+  constexpr std::int64_t least_channels = 16;
+  auto* const layer = module.as<Layer>();
+  if (layer != nullptr && std::min(layer->weight.size(0), layer->weight.size(1)) >= least_channels)
+    keep_taps_first(layer->weight);
+}
+
+}  // namespace
+
+void keep_taps_first(torch::nn::Module& network) {
+  if (onednn_description().empty()) return;
+  network.apply([](torch::nn::Module& module) {
+    keep_taps_first_in<Convolution2dImpl>(module);
+    keep_taps_first_in<Convolution3dImpl>(module);
+    keep_taps_first_in<ConvolutionTranspose3dImpl>(module);
+  });
+}
+
+}  // namespace kolo

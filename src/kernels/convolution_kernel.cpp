@@ -1,0 +1,84 @@
+#include "kernels/convolution_kernel.h"
+
+#include <numeric>
+#include <vector>
+
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include "kolo/base/gradient_destination.h"
+
+namespace kolo {
+
+namespace {
+
+std::vector<std::int64_t> order_of(const torch::Tensor& weight) {
+  std::vector<std::int64_t> order(static_cast<std::size_t>(weight.dim()));
+  std::iota(order.begin(), order.end() - 2, 2);
+  order[order.size() - 2] = 1;
+  order[order.size() - 1] = 0;
+  return order;
+}
+
+}  // namespace
+
+bool has_batch_last(const torch::Tensor& images) {
+  return images.permute({1, 2, 3, 0}).is_contiguous();
+}
+
+torch::Tensor with_batch_last(const torch::Tensor& images) {
+  return has_batch_last(images) ? images
+                                : images.permute({1, 2, 3, 0}).contiguous().permute({3, 0, 1, 2});
+}
+
+torch::Tensor empty_with_batch_last(at::IntArrayRef shape, const torch::TensorOptions& options) {
+  return torch::empty({shape[1], shape[2], shape[3], shape[0]}, options).permute({3, 0, 1, 2});
+}
+
+torch::Tensor taps_first(const torch::Tensor& weight) {
+  const auto order = order_of(weight);
+  std::vector<std::int64_t> back(order.size());
+  for (std::size_t i = 0; i < order.size(); ++i)
+    back[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
+  return weight.permute(order).contiguous().permute(back);
+}
+
+bool is_taps_first(const torch::Tensor& weight) {
+  return weight.permute(order_of(weight)).is_contiguous();
+}
+
+void sum_by_channel(const torch::Tensor& tensor, std::int64_t channels, MemoryOrder order,
+                    const torch::Tensor& sums) {
+  if (!sums.defined()) return;
+  const auto others = tensor.numel() / channels;
+  const bool is_last = order == MemoryOrder::channels_last;
+  const auto matrix = is_last ? tensor.as_strided({others, channels}, {channels, 1})
+                              : tensor.as_strided({channels, others}, {others, 1});
+  auto result = sums;
+  torch::sum_out(result, matrix, at::IntArrayRef({is_last ? 0 : 1}), /*keepdim=*/false,
+                 torch::kFloat);
+}
+
+torch::Tensor destination_of_gradient(const torch::Tensor& parameter) {
+  const auto accumulator = torch::autograd::impl::try_get_grad_accumulator(parameter);
+  if (!accumulator) return torch::empty_like(parameter);
+  for (const auto& hook : accumulator->post_hooks()) {
+    auto* const destination = dynamic_cast<GradientDestination*>(hook.get());
+    if (destination == nullptr) continue;
+    if (auto memory = destination->take()) {
+      return torch::from_blob(
+          memory.get(), parameter.sizes(), parameter.strides(), [memory](void*) {},
+          parameter.options().requires_grad(false));
+    }
+  }
+  return torch::empty_like(parameter);
+}
+
+std::vector<std::int64_t> ConvolutionGeometry::output_size() const {
+  std::vector<std::int64_t> result;
+  for (std::size_t i = 0; i < size.size(); ++i)
+    result.push_back((size[i] + 2 * padding[i] - kernel[i]) / stride[i] + 1);
+  return result;
+}
+
+}  // namespace kolo

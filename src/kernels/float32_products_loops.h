@@ -1,0 +1,71 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "kernels/float32_products.h"
+
+// The loops of float32_products.h, for vectors that were included before.
+namespace kolo::KOLO_VECTORS {
+
+using float32_products::Left;
+
+// So many sums stay in registers, beside what they are made of.
+constexpr int most_rows = 6, most_vectors = registers == 32 ? 4 : 2;
+
+// One of a result's tiles, from its first value on.
+template <int Rows, int Vectors>
+KOLO_VECTOR void tile(std::int64_t inner, const Left& a, const float* b, std::int64_t b_stride,
+                      float* c, std::int64_t c_stride, ProductResult result) {
+  Vector sums[Rows][Vectors];
+  for (int row = 0; row < Rows; ++row) {
+    for (int v = 0; v < Vectors; ++v) {
+      sums[row][v] =
+          result == ProductResult::is_added ? loaded(c + row * c_stride + v * lanes) : zeros();
+    }
+  }
+  const float* factors = a.data;
+  for (std::int64_t k = 0; k < inner; ++k, b += b_stride, factors += a.inner_stride) {
+    Vector values[Vectors];
+    for (int v = 0; v < Vectors; ++v) values[v] = loaded(b + v * lanes);
+    for (int row = 0; row < Rows; ++row) {
+      const Vector factor = all(factors[row * a.row_stride]);
+      for (int v = 0; v < Vectors; ++v)
+        sums[row][v] = multiplied_added(factor, values[v], sums[row][v]);
+    }
+  }
+  for (int row = 0; row < Rows; ++row) {
+    for (int v = 0; v < Vectors; ++v) store(c + row * c_stride + v * lanes, sums[row][v]);
+  }
+}
+
+using Tile = void (*)(std::int64_t, const Left&, const float*, std::int64_t, float*, std::int64_t,
+                      ProductResult);
+
+// By vectors and rows, of which there is one at least.
+template <std::size_t... I>
+constexpr auto tiles_of(std::index_sequence<I...>) {
+  return std::array<Tile, sizeof...(I)>{tile<I % most_rows + 1, I / most_rows + 1>...};
+}
+
+constexpr auto tiles = tiles_of(std::make_index_sequence<most_vectors * most_rows>());
+
+// Columns outermost, so that those of b stay in a cache while all rows meet them.
+inline void multiply(std::int64_t rows, std::int64_t columns, std::int64_t inner, const Left& a,
+                     const float* b, std::int64_t b_stride, float* c, std::int64_t c_stride,
+                     ProductResult result) {
+  for (std::int64_t first = 0; first < columns; first += most_vectors * lanes) {
+    const auto vectors = std::min<std::int64_t>(most_vectors, (columns - first) / lanes);
+    for (std::int64_t row = 0; row < rows; row += most_rows) {
+      const auto count = std::min<std::int64_t>(most_rows, rows - row);
+      const Left left{a.data + row * a.row_stride, a.row_stride, a.inner_stride};
+      tiles[static_cast<std::size_t>((vectors - 1) * most_rows + count - 1)](
+          inner, left, b + first, b_stride, c + row * c_stride + first, c_stride, result);
+    }
+  }
+}
+
+}  // namespace kolo::KOLO_VECTORS

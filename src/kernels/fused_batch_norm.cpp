@@ -1,0 +1,274 @@
+#include "kernels/fused.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include <ATen/Parallel.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/nn/modules/batchnorm.h>
+
+#include "base/second_derivatives.h"
+#include "kolo/kernels/device_norm.h"
+#include "kernels/convolution_kernel.h"
+#include "kernels/device_norm.h"
+#include "kernels/typed_values.h"
+
+namespace kolo {
+
+namespace {
+
+ChannelRows rows_of(const torch::Tensor& tensor) {
+  return {.count = tensor.numel() / tensor.size(1), .channels = tensor.size(1)};
+}
+
+// A tensor's values from a row on; null for one that is not defined.
+template <typename T>
+T* at_row(const torch::Tensor& tensor, std::int64_t row, const ChannelRows& rows) {
+  return tensor.defined() ? values_of<T>(tensor) + row * rows.channels : nullptr;
+}
+
+// Calls work(first row, the rows from there) on LibTorch's threads.
+template <typename Work>
+void side_by_side(const ChannelRows& rows, const Work& work) {
+  constexpr std::int64_t values_worth_a_thread = 1 << 15;
+  at::parallel_for(0, rows.count, values_worth_a_thread / rows.channels + 1,
+                   [&](std::int64_t begin, std::int64_t end) {
+                     work(begin, ChannelRows{end - begin, rows.channels});
+                   });
+}
+
+// Two sums per channel, one after the other: of parts of the rows that don't depend on the number
+// of threads, in the order of the rows, so that the result doesn't either.
+template <typename Work>
+std::vector<double> sums_of(const ChannelRows& rows, const Work& work) {
+  constexpr std::int64_t values_a_part = 1 << 17;
+  const auto rows_a_part = values_a_part / rows.channels + 1;
+  const auto parts = (rows.count + rows_a_part - 1) / rows_a_part;
+  const auto size = static_cast<std::size_t>(2 * rows.channels);
+  std::vector<double> sums(static_cast<std::size_t>(parts) * size);
+  at::parallel_for(0, parts, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t part = begin; part < end; ++part) {
+      const auto first = part * rows_a_part;
+      double* const into = sums.data() + static_cast<std::size_t>(part) * size;
+      work(first, ChannelRows{std::min(rows_a_part, rows.count - first), rows.channels}, into,
+           into + rows.channels);
+    }
+  });
+  for (std::size_t i = size; i < sums.size(); ++i) sums[i % size] += sums[i];
+  sums.resize(size);
+  return sums;
+}
+
+// Of a batch, by channel.
+struct Statistics {
+  std::vector<double> mean, variance;  // the variance of these values themselves
+
+  [[nodiscard]] std::size_t channels() const { return mean.size(); }
+};
+
+// Of the first row, which lies as near to the means as any.
+std::vector<float> shift_of(const torch::Tensor& input) {
+  const auto row =
+      input.as_strided({input.size(1)}, {1}).to(torch::kFloat);  // it lies in channels-last memory
+  const float* const values = row.data_ptr<float>();
+  return {values, values + row.numel()};
+}
+
+Statistics statistics_of(const torch::Tensor& input) {
+  const auto rows = rows_of(input);
+  const auto shift = shift_of(input.detach());
+  std::vector<double> sums;
+  with_values(input, [&]<typename T>() {
+    sums = sums_of(rows,
+                   [&](std::int64_t first, const ChannelRows& part, double* sum, double* square) {
+                     sum_distances(part, at_row<T>(input, first, rows), shift.data(), sum, square);
+                   });
+  });
+  const auto channels = static_cast<std::size_t>(rows.channels);
+  const auto count = static_cast<double>(rows.count);
+  Statistics statistics{std::vector<double>(channels), std::vector<double>(channels)};
+  for (std::size_t i = 0; i < channels; ++i) {
+    const double distance = sums[i] / count;
+    statistics.mean[i] = distance + shift[i];
+    const double variance = sums[channels + i] / count - distance * distance;
+    statistics.variance[i] = variance < 0 ? 0 : variance;  // by rounding; a NaN stays one
+  }
+  return statistics;
+}
+
+// As LibTorch does; the variance of many values from these few.
+void track(torch::nn::BatchNorm2dImpl& norm, const Statistics& statistics, std::int64_t count) {
+  norm.num_batches_tracked.add_(1);
+  const auto momentum = norm.options.momentum();
+  const double factor = momentum ? *momentum : 1. / norm.num_batches_tracked.item().to<double>();
+  const double unbiased = static_cast<double>(count) / static_cast<double>(count - 1);
+  float* const mean = norm.running_mean.data_ptr<float>();
+  float* const variance = norm.running_var.data_ptr<float>();
+  const auto moved = [factor](float from, double to) {
+    return static_cast<float>((1 - factor) * from + factor * to);
+  };
+  for (std::size_t i = 0; i < statistics.channels(); ++i) {
+    mean[i] = moved(mean[i], statistics.mean[i]);
+    variance[i] = moved(variance[i], unbiased * statistics.variance[i]);
+  }
+}
+
+// What backward needs of a channel: [2, channels], the mean and the inverse of the deviation.
+torch::Tensor kept_of(const Statistics& statistics, double epsilon) {
+  const auto channels = static_cast<std::int64_t>(statistics.channels());
+  auto kept = torch::empty({2, channels}, torch::kDouble);
+  double* const values = kept.data_ptr<double>();
+  for (std::size_t i = 0; i < statistics.channels(); ++i) {
+    values[i] = statistics.mean[i];
+    values[statistics.channels() + i] = 1 / std::sqrt(statistics.variance[i] + epsilon);
+  }
+  return kept;
+}
+
+// slope x + offset is the normalized value.
+struct Forward {
+  std::vector<float> slope, offset;
+
+  Forward(const torch::Tensor& weight, const torch::Tensor& bias, const torch::Tensor& kept) {
+    const auto channels = static_cast<std::size_t>(weight.numel());
+    const double* const mean = kept.data_ptr<double>();
+    const double* const inverse = mean + channels;
+    for (std::size_t i = 0; i < channels; ++i) {
+      const double factor = weight.data_ptr<float>()[i] * inverse[i];
+      slope.push_back(static_cast<float>(factor));
+      offset.push_back(static_cast<float>(bias.data_ptr<float>()[i] - mean[i] * factor));
+    }
+  }
+};
+
+// slope g - tilt (x - mean) - level is the input's gradient (Ioffe and Szegedy, arXiv:1502.03167).
+struct Backward {
+  std::vector<float> slope, tilt, level;
+
+  Backward(const torch::Tensor& weight, const torch::Tensor& kept, const std::vector<double>& sums,
+           double count) {
+    const auto channels = static_cast<std::size_t>(weight.numel());
+    const double* const inverse = kept.data_ptr<double>() + channels;
+    for (std::size_t i = 0; i < channels; ++i) {
+      const double factor = weight.data_ptr<float>()[i] * inverse[i];
+      slope.push_back(static_cast<float>(factor));
+      tilt.push_back(
+          static_cast<float>(factor * inverse[i] * inverse[i] * sums[channels + i] / count));
+      level.push_back(static_cast<float>(factor * sums[i] / count));
+    }
+  }
+};
+
+class BatchNormFunction : public torch::autograd::Function<BatchNormFunction> {
+ public:
+  static torch::Tensor forward(torch::autograd::AutogradContext* context,
+                               const torch::Tensor& input, const torch::Tensor& weight,
+                               const torch::Tensor& bias,
+                               const c10::optional<torch::Tensor>& addend, bool relu,
+                               const torch::Tensor& kept) {
+    const auto rows = rows_of(input);
+    const Forward line(weight, bias, kept);
+    auto output = torch::empty_like(input);
+    const auto added = addend.value_or(torch::Tensor());
+    with_values(input, [&]<typename T>() {
+      side_by_side(rows, [&](std::int64_t first, const ChannelRows& part) {
+        normalize(part, at_row<T>(input, first, rows), line.slope.data(), line.offset.data(),
+                  at_row<T>(added, first, rows), relu, at_row<T>(output, first, rows));
+      });
+    });
+    context->save_for_backward({input, weight, bias, kept, relu ? output : torch::Tensor()});
+    context->saved_data["adds"] = addend.has_value();
+    return output;
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& gradients) {
+    refuse_second_derivatives("nn: batch norm");
+    const auto saved = context->get_saved_variables();
+    const auto &input = saved[0], &weight = saved[1], &bias = saved[2], &kept = saved[3];
+    torch::Tensor output = saved[4];
+    torch::Tensor gradient =
+        gradients[0].to(input.scalar_type()).contiguous(at::MemoryFormat::ChannelsLast);
+    const auto rows = rows_of(input);
+    const auto channels = static_cast<std::size_t>(rows.channels);
+    const double* const means = kept.data_ptr<double>();
+    const std::vector<float> mean(means, means + channels);
+    const bool adds = context->saved_data["adds"].toBool();
+    const auto of_addend = adds && output.defined() ? torch::empty_like(input) : torch::Tensor();
+
+    std::vector<double> sums;
+    with_values(input, [&]<typename T>() {
+      sums = sums_of(
+          rows, [&](std::int64_t first, const ChannelRows& part, double* sum, double* product) {
+            sum_gradients(part, at_row<T>(gradient, first, rows), at_row<T>(output, first, rows),
+                          at_row<T>(input, first, rows), mean.data(),
+                          at_row<T>(of_addend, first, rows), sum, product);
+          });
+    });
+    if (of_addend.defined()) {
+      gradient = of_addend;  // where the output is above 0, and needs no comparing any more
+      output = torch::Tensor();
+    }
+    const Backward line(weight, kept, sums, static_cast<double>(rows.count));
+    auto of_input = torch::empty_like(input);
+    with_values(input, [&]<typename T>() {
+      side_by_side(rows, [&](std::int64_t first, const ChannelRows& part) {
+        normalize_gradient(part, at_row<T>(gradient, first, rows), at_row<T>(output, first, rows),
+                           at_row<T>(input, first, rows), mean.data(), line.slope.data(),
+                           line.tilt.data(), line.level.data(), at_row<T>(of_input, first, rows));
+      });
+    });
+    auto of_weight = destination_of_gradient(weight), of_bias = destination_of_gradient(bias);
+    for (std::size_t i = 0; i < channels; ++i) {
+      of_weight.data_ptr<float>()[i] = static_cast<float>(sums[channels + i] * means[channels + i]);
+      of_bias.data_ptr<float>()[i] = static_cast<float>(sums[i]);
+    }
+    return {of_input, of_weight, of_bias, adds ? gradient : torch::Tensor(), {}, {}};
+  }
+};
+
+bool is_in_channels_last(const torch::Tensor& tensor) {
+  return has_loop_values(tensor) && tensor.dim() == 4 &&
+         tensor.is_contiguous(at::MemoryFormat::ChannelsLast);
+}
+
+bool is_for_loops(const torch::nn::BatchNorm2dImpl& norm, const torch::Tensor& input,
+                  const torch::Tensor& addend) {
+  return !PlainKernels::are_wanted() && norm.is_training() && norm.options.affine() &&
+         norm.options.track_running_stats() && norm.weight.scalar_type() == torch::kFloat &&
+         is_in_channels_last(input) && input.size(1) == norm.options.num_features() &&
+         input.numel() > input.size(1) &&
+         (!addend.defined() ||
+          (is_in_channels_last(addend) && addend.scalar_type() == input.scalar_type() &&
+           addend.sizes() == input.sizes()));
+}
+
+torch::Tensor by_operators(torch::nn::BatchNorm2dImpl& norm, const torch::Tensor& input,
+                           const torch::Tensor& addend, Activation activation) {
+  auto output = norm.forward(input);
+  if (addend.defined()) output = output.add_(addend);
+  return activation == Activation::relu ? output.relu_() : output;
+}
+
+}  // namespace
+
+torch::Tensor batch_norm(torch::nn::BatchNorm2dImpl& norm, const torch::Tensor& input,
+                         const torch::Tensor& addend, Activation activation) {
+  if (DeviceNorm::is_wanted() && !PlainKernels::are_wanted() && !input.device().is_cpu()) {
+    if (auto output = batch_norm_on_device(norm, input, addend, activation)) return *output;
+  }
+  if (!is_for_loops(norm, input, addend)) return by_operators(norm, input, addend, activation);
+  const auto statistics = statistics_of(input);
+  {
+    const torch::NoGradGuard no_gradient;
+    track(norm, statistics, rows_of(input).count);
+  }
+  const auto added = addend.defined() ? c10::make_optional(addend) : c10::nullopt;
+  return BatchNormFunction::apply(input, norm.weight, norm.bias, added,
+                                  activation == Activation::relu,
+                                  kept_of(statistics, norm.options.eps()));
+}
+
+}  // namespace kolo

@@ -1,0 +1,91 @@
+#include "kernels/fused.h"
+
+#include <cstdint>
+
+#include <ATen/Parallel.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "base/second_derivatives.h"
+#include "kernels/convolution_kernel.h"
+#include "kernels/typed_values.h"
+
+namespace kolo {
+
+namespace {
+
+// The channels of two tensors, one after the other, in channels-last memory.
+class JoinRelu : public torch::autograd::Function<JoinRelu> {
+ public:
+  static torch::Tensor forward(torch::autograd::AutogradContext* context,
+                               const torch::Tensor& input, const torch::Tensor& beside) {
+    auto shape = input.sizes().vec();
+    shape[1] += beside.size(1);
+    auto output =
+        torch::empty(shape, input.options().memory_format(at::MemoryFormat::ChannelsLast3d));
+    const auto mine = input.size(1), theirs = beside.size(1), joined = mine + theirs;
+    with_values(input, [&]<typename T>() {
+      each_part(input.numel() / mine, joined, [&](std::int64_t first, std::int64_t count) {
+        T* const to = values_of<T>(output) + first * joined;
+        rectify_rows({count, mine}, values_of<const T>(input) + first * mine, joined, to);
+        const T* const from = values_of<const T>(beside) + first * theirs;
+        for (std::int64_t row = 0; row < count; ++row)
+          std::copy_n(from + row * theirs, theirs, to + row * joined + mine);
+      });
+    });
+    context->save_for_backward({output});
+    context->saved_data["channels"] = mine;
+    return output;
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& gradients) {
+    refuse_second_derivatives("nn: join_relu");
+    const auto output = context->get_saved_variables()[0];
+    const auto gradient = gradients[0].contiguous(at::MemoryFormat::ChannelsLast3d);
+    const auto mine = context->saved_data["channels"].toInt();
+    const auto joined = output.size(1), theirs = joined - mine;
+    const auto part = [&](std::int64_t channels) {
+      auto shape = output.sizes().vec();
+      shape[1] = channels;
+      return torch::empty(shape, output.options().memory_format(at::MemoryFormat::ChannelsLast3d));
+    };
+    auto of_input = part(mine), of_beside = part(theirs);
+    with_values(output, [&]<typename T>() {
+      each_part(output.numel() / joined, joined, [&](std::int64_t first, std::int64_t count) {
+        const T* const from = values_of<const T>(gradient) + first * joined;
+        unrectify_rows({count, mine}, from, values_of<const T>(output) + first * joined, joined,
+                       values_of<T>(of_input) + first * mine);
+        T* const to = values_of<T>(of_beside) + first * theirs;
+        for (std::int64_t row = 0; row < count; ++row)
+          std::copy_n(from + row * joined + mine, theirs, to + row * theirs);
+      });
+    });
+    return {of_input, of_beside};
+  }
+
+ private:
+  // Calls work(first row, so many) on LibTorch's threads.
+  template <typename Work>
+  static void each_part(std::int64_t rows, std::int64_t values_of_row, const Work& work) {
+    constexpr std::int64_t values_worth_a_thread = 1 << 15;
+    at::parallel_for(0, rows, values_worth_a_thread / values_of_row + 1,
+                     [&](std::int64_t begin, std::int64_t end) { work(begin, end - begin); });
+  }
+};
+
+bool is_for_joining(const torch::Tensor& tensor) {
+  return has_loop_values(tensor) && tensor.dim() == 5 &&
+         tensor.is_contiguous(at::MemoryFormat::ChannelsLast3d);
+}
+
+}  // namespace
+
+torch::Tensor join_relu(torch::Tensor input, const torch::Tensor& beside) {
+  if (!PlainKernels::are_wanted() && is_for_joining(input) && is_for_joining(beside) &&
+      input.scalar_type() == beside.scalar_type() &&
+      input.sizes().slice(2) == beside.sizes().slice(2) && input.size(0) == beside.size(0))
+    return JoinRelu::apply(input, beside);
+  return torch::cat({input.relu_(), beside}, 1);
+}
+
+}  // namespace kolo

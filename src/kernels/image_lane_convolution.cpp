@@ -1,0 +1,113 @@
+#include <memory>
+
+#include <ATen/Parallel.h>
+
+#include "kolo/base/checked.h"
+#include "kernels/convolution_kernel.h"
+#include "kernels/image_lanes.h"
+
+namespace kolo {
+
+namespace {
+
+using image_lanes::Correlation;
+
+// For images of few channels, which leave vectors of channels half empty: a vector holds the same
+// value of several images instead. Stride 1, without padding.
+class ImageLaneConvolution final : public ConvolutionKernel {
+ public:
+  explicit ImageLaneConvolution(const ConvolutionGeometry& geometry)
+      : forward_{.images = geometry.batch,
+                 .inputs = geometry.inputs,
+                 .outputs = geometry.outputs,
+                 .height = geometry.size[0],
+                 .width = geometry.size[1],
+                 .kernel_height = geometry.kernel[0],
+                 .kernel_width = geometry.kernel[1]},
+        backward_(forward_) {
+    backward_.inputs = forward_.outputs;
+    backward_.outputs = forward_.inputs;
+    backward_.height = forward_.output_height();
+    backward_.width = forward_.output_width();
+    backward_.padding_height = forward_.kernel_height - 1;
+    backward_.padding_width = forward_.kernel_width - 1;
+  }
+
+  [[nodiscard]] MemoryOrder order() const override { return MemoryOrder::batch_last; }
+
+  void forward(const torch::Tensor& input, const torch::Tensor& weight, const torch::Tensor& bias,
+               const torch::Tensor& output) override {
+    const auto packed =
+        packed_by(forward_, weight, [&](std::int64_t out, std::int64_t in, std::int64_t tap) {
+          return (out * forward_.inputs + in) * forward_.taps() + tap;
+        });
+    correlate(forward_, input, packed, bias.defined() ? bias.data_ptr<float>() : nullptr, output);
+  }
+
+  // The correlation with the weight turned round, inputs and outputs exchanged.
+  void backward_input(const torch::Tensor& output_gradient, const torch::Tensor& weight,
+                      const torch::Tensor& input_gradient) override {
+    const auto packed =
+        packed_by(backward_, weight, [&](std::int64_t out, std::int64_t in, std::int64_t tap) {
+          return (in * backward_.outputs + out) * backward_.taps() + backward_.taps() - 1 - tap;
+        });
+    correlate(backward_, output_gradient, packed, nullptr, input_gradient);
+  }
+
+  void backward_weight(const torch::Tensor& input, const torch::Tensor& output_gradient,
+                       const torch::Tensor& weight_gradient,
+                       const torch::Tensor& bias_gradient) override {
+    const float* const gradient = output_gradient.data_ptr<float>();
+    at::parallel_for(0, forward_.inputs, 1, [&](std::int64_t begin, std::int64_t end) {
+      image_lanes::correlate_gradients(forward_, input.data_ptr<float>(), gradient,
+                                       weight_gradient.data_ptr<float>(), begin, end);
+    });
+    sum_by_channel(output_gradient, forward_.outputs, order(), bias_gradient);
+  }
+
+ private:
+  // `place(output, input, tap)`: where a value of the weight lies.
+  template <typename Place>
+  static torch::Tensor packed_by(const Correlation& shape, const torch::Tensor& weight,
+                                 const Place& place) {
+    const float* const values = weight.data_ptr<float>();
+    auto packed = torch::empty_like(weight);
+    image_lanes::pack(
+        shape,
+        [&](std::int64_t out, std::int64_t in, std::int64_t tap) {
+          return values[place(out, in, tap)];
+        },
+        packed.data_ptr<float>());
+    return packed;
+  }
+
+  static void correlate(const Correlation& shape, const torch::Tensor& input,
+                        const torch::Tensor& packed, const float* bias,
+                        const torch::Tensor& output) {
+    at::parallel_for(0, shape.output_height(), 1, [&](std::int64_t begin, std::int64_t end) {
+      image_lanes::correlate(shape, input.data_ptr<float>(), packed.data_ptr<float>(), bias,
+                             output.data_ptr<float>(), begin, end);
+    });
+  }
+
+  Correlation forward_, backward_;
+};
+
+bool is_known(const ConvolutionGeometry& geometry) {
+  const auto is = [](const std::vector<std::int64_t>& lengths, std::int64_t value) {
+    return lengths == std::vector<std::int64_t>{value, value};
+  };
+  return geometry.size.size() == 2 && is(geometry.stride, 1) && is(geometry.padding, 0) &&
+         geometry.batch % image_lanes::lanes == 0 && !geometry.has_taps_first &&
+         std::max(geometry.kernel[0], geometry.kernel[1]) <= image_lanes::longest_kernel;
+}
+
+}  // namespace
+
+std::unique_ptr<ConvolutionKernel> make_image_lane_convolution(
+    const ConvolutionGeometry& geometry) {
+  if (!is_known(geometry) || !image_lanes::are_supported()) return nullptr;
+  return std::make_unique<ImageLaneConvolution>(geometry);
+}
+
+}  // namespace kolo

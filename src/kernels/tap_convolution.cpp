@@ -1,0 +1,191 @@
+#include <algorithm>
+#include <memory>
+
+#include <ATen/Parallel.h>
+
+#include "kolo/base/checked.h"
+#include "kernels/convolution_kernel.h"
+#include "kernels/matrices.h"
+#include "kernels/products.h"
+#include "kernels/taps.h"
+
+namespace kolo {
+
+namespace {
+
+// Vectors of channels in channels-last memory, [batch, positions, stride], or of some of them.
+struct Field {
+  float* data = nullptr;
+  std::int64_t positions = 0;
+  std::int64_t stride = 0;    // from one position to the next
+  std::int64_t channels = 0;  // those meant
+
+  [[nodiscard]] float* at(std::int64_t sample, std::int64_t position) const {
+    return data + (sample * positions + position) * stride;
+  }
+  [[nodiscard]] Field of(std::int64_t first, std::int64_t count) const {
+    return {data + first, positions, stride, count};
+  }
+};
+
+// The field's vectors at one end of a tap's connections, all samples', one below the other.
+template <std::int64_t Connection::*End>
+void gather(const Field& field, std::int64_t batch, const Tap& tap, float* rows) {
+  for (const Connection& connection : tap) {
+    for (std::int64_t sample = 0; sample < batch; ++sample, rows += field.channels)
+      std::copy_n(field.at(sample, connection.*End), field.channels, rows);
+  }
+}
+
+// Adds rows, in gather()'s order, to the field.
+template <std::int64_t Connection::*End>
+void scatter(const float* rows, std::int64_t batch, const Tap& tap, const Field& field) {
+  for (const Connection& connection : tap) {
+    for (std::int64_t sample = 0; sample < batch; ++sample, rows += field.channels) {
+      float* const into = field.at(sample, connection.*End);
+      for (std::int64_t channel = 0; channel < field.channels; ++channel)
+        into[channel] += rows[channel];
+    }
+  }
+}
+
+// A matrix product for every tap of the kernel, over the samples and the positions it connects.
+// With few positions many taps fall on padding (7 of 8 in a 4x4x4 kernel that makes 1x1x1 of
+// 2x2x2), which costs other ways their time, and those move more weights than values besides: into
+// a layout of their own, in each pass. Here every weight that counts is read once, where it lies,
+// if that is taps-first memory.
+class TapConvolution final : public ConvolutionKernel {
+ public:
+  explicit TapConvolution(const ConvolutionGeometry& geometry)
+      : geometry_(geometry),
+        positions_in_(checked_product<std::int64_t>(geometry.size)),
+        positions_out_(checked_product<std::int64_t>(geometry.output_size())),
+        taps_(taps_of(geometry)) {
+    for (const Tap& tap : taps_)
+      most_rows_ = std::max(most_rows_, geometry.batch * static_cast<std::int64_t>(tap.size()));
+  }
+
+  void forward(const torch::Tensor& input, const torch::Tensor& weight, const torch::Tensor& bias,
+               const torch::Tensor& output) override {
+    const auto weights = packed(weight);
+    const auto in = input_field(input), out = output_field(output);
+    rows_of(output, positions_out_, geometry_.outputs).zero_();
+    for_channels(geometry_.outputs, [&](std::int64_t first, std::int64_t count) {
+      const auto from = rows(geometry_.inputs), to = rows(count);
+      for (std::size_t tap = 0; tap < taps_.size(); ++tap) {
+        if (taps_[tap].empty()) continue;
+        gather<&Connection::input>(in, geometry_.batch, taps_[tap], from.get());
+        multiply(rows_of_tap(tap), count, geometry_.inputs, {from.get(), geometry_.inputs},
+                 {matrix(weights, tap) + first, geometry_.outputs}, to.get());
+        scatter<&Connection::output>(to.get(), geometry_.batch, taps_[tap], out.of(first, count));
+      }
+    });
+    if (bias.defined()) rows_of(output, positions_out_, geometry_.outputs).add_(bias.detach());
+  }
+
+  void backward_input(const torch::Tensor& output_gradient, const torch::Tensor& weight,
+                      const torch::Tensor& input_gradient) override {
+    const auto weights = packed(weight);
+    const auto in = input_field(input_gradient), out = output_field(output_gradient);
+    rows_of(input_gradient, positions_in_, geometry_.inputs).zero_();
+    for_channels(geometry_.inputs, [&](std::int64_t first, std::int64_t count) {
+      const auto from = rows(geometry_.outputs), to = rows(count);
+      for (std::size_t tap = 0; tap < taps_.size(); ++tap) {
+        if (taps_[tap].empty()) continue;
+        gather<&Connection::output>(out, geometry_.batch, taps_[tap], from.get());
+        const auto* const matrix_of_block = matrix(weights, tap) + first * geometry_.outputs;
+        multiply(rows_of_tap(tap), count, geometry_.outputs, {from.get(), geometry_.outputs},
+                 {matrix_of_block, geometry_.outputs, true}, to.get());
+        scatter<&Connection::input>(to.get(), geometry_.batch, taps_[tap], in.of(first, count));
+      }
+    });
+  }
+
+  void backward_weight(const torch::Tensor& input, const torch::Tensor& output_gradient,
+                       const torch::Tensor& weight_gradient,
+                       const torch::Tensor& bias_gradient) override {
+    const bool is_in_place = is_taps_first(weight_gradient);
+    const auto weights = is_in_place ? weight_gradient : room_for_weights();
+    const auto in = input_field(input), out = output_field(output_gradient);
+    at::parallel_for(0, narrow<std::int64_t>(taps_.size()), 1, [&](auto begin, auto end) {
+      const auto from = rows(geometry_.inputs), to = rows(geometry_.outputs);
+      for (auto tap = static_cast<std::size_t>(begin); tap < static_cast<std::size_t>(end); ++tap)
+        weight_of_tap(tap, in, out, from.get(), to.get(), matrix(weights, tap));
+    });
+    if (!is_in_place) reorder(in_weight_order(weights), flat(weight_gradient));
+    sum_by_channel(output_gradient, geometry_.outputs, order(), bias_gradient);
+  }
+
+ private:
+  // [batch, positions, channels], the same memory.
+  static torch::Tensor rows_of(const torch::Tensor& tensor, std::int64_t positions,
+                               std::int64_t channels) {
+    return tensor.as_strided({tensor.size(0), positions, channels},
+                             {positions * channels, channels, 1});
+  }
+
+  [[nodiscard]] Field input_field(const torch::Tensor& input) const {
+    return {input.data_ptr<float>(), positions_in_, geometry_.inputs, geometry_.inputs};
+  }
+  [[nodiscard]] Field output_field(const torch::Tensor& output) const {
+    return {output.data_ptr<float>(), positions_out_, geometry_.outputs, geometry_.outputs};
+  }
+  // Room for the rows of any tap.
+  [[nodiscard]] std::unique_ptr<float[]> rows(std::int64_t channels) const {
+    return std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(most_rows_ * channels));
+  }
+  [[nodiscard]] std::int64_t rows_of_tap(std::size_t tap) const {
+    return geometry_.batch * static_cast<std::int64_t>(taps_[tap].size());
+  }
+
+  // The gradient of one tap's matrix; `from` and `to` are room for rows.
+  void weight_of_tap(std::size_t tap, const Field& in, const Field& out, float* from, float* to,
+                     float* gradient) const {
+    if (taps_[tap].empty()) {
+      std::fill_n(gradient, geometry_.inputs * geometry_.outputs, 0.F);
+      return;
+    }
+    gather<&Connection::input>(in, geometry_.batch, taps_[tap], from);
+    gather<&Connection::output>(out, geometry_.batch, taps_[tap], to);
+    multiply(geometry_.inputs, geometry_.outputs, rows_of_tap(tap), {from, geometry_.inputs, true},
+             {to, geometry_.outputs}, gradient);
+  }
+
+  // A tap's inputs x outputs matrix.
+  [[nodiscard]] float* matrix(const torch::Tensor& weights, std::size_t tap) const {
+    return weights.data_ptr<float>() +
+           static_cast<std::int64_t>(tap) * geometry_.inputs * geometry_.outputs;
+  }
+
+  [[nodiscard]] torch::Tensor room_for_weights() const {
+    return torch::empty({narrow<std::int64_t>(taps_.size()), geometry_.inputs, geometry_.outputs});
+  }
+
+  // [outputs, inputs, taps]: a view, because the taps lie in order in either memory.
+  static torch::Tensor flat(const torch::Tensor& weight) { return weight.detach().flatten(2); }
+
+  // Weights as the products take them, [taps, inputs, outputs], in the same order.
+  static torch::Tensor in_weight_order(const torch::Tensor& weights) {
+    return weights.permute({2, 1, 0});
+  }
+
+  [[nodiscard]] torch::Tensor packed(const torch::Tensor& weight) const {
+    if (is_taps_first(weight)) return weight;
+    auto result = room_for_weights();
+    reorder(flat(weight), in_weight_order(result));
+    return result;
+  }
+
+  ConvolutionGeometry geometry_;
+  std::int64_t positions_in_, positions_out_;
+  std::vector<Tap> taps_;
+  std::int64_t most_rows_ = 1;
+};
+
+}  // namespace
+
+std::unique_ptr<ConvolutionKernel> make_tap_convolution(const ConvolutionGeometry& geometry) {
+  return std::make_unique<TapConvolution>(geometry);
+}
+
+}  // namespace kolo

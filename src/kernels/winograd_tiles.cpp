@@ -1,0 +1,124 @@
+#include "kernels/winograd_tiles.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "kolo/base/checked.h"
+
+namespace kolo::winograd {
+
+namespace {
+
+// Calls work with a pointer to the tensor's values.
+template <typename Work>
+void with_values(const torch::Tensor& tensor, const Work& work) {
+  if (tensor.scalar_type() == torch::kFloat) return work(tensor.data_ptr<float>());
+  work(static_cast<BFloat16*>(tensor.data_ptr()));
+}
+
+template <typename T>
+const T* as(const std::vector<float>& zeros) {
+  return static_cast<const T*>(static_cast<const void*>(zeros.data()));
+}
+
+}  // namespace
+
+Grid::Grid(std::vector<std::int64_t> size, std::int64_t channels)
+    : size_(std::move(size)),
+      positions_(checked_product<std::int64_t>(size_)),
+      channels_(channels) {}
+
+Tiles::Tiles(const ConvolutionGeometry& geometry, Algorithm algorithm)
+    : algorithm_(algorithm),
+      lengths_(lengths_of(algorithm)),
+      dimensions_(narrow<int>(geometry.size.size())),
+      padding_(geometry.padding),
+      outputs_(geometry.outputs),
+      input_(geometry.size, geometry.inputs),
+      output_(geometry.output_size(), geometry.outputs),
+      zeros_(static_cast<std::size_t>(std::max(geometry.inputs, geometry.outputs))) {
+  for (const auto length : output_.size()) {
+    along_.push_back((length + lengths_.outputs - 1) / lengths_.outputs);
+    phases_ *= lengths_.stride;
+  }
+  of_sample_ = checked_product<std::int64_t>(along_);
+  count_ = checked_multiply(geometry.batch, of_sample_);
+}
+
+void Tiles::find(std::int64_t number, Tile& tile) const {
+  for (std::size_t i = along_.size(); i-- > 0; number /= along_[i]) {
+    tile.output[i] = number % along_[i] * lengths_.outputs;
+    tile.input[i] = tile.output[i] * lengths_.stride - padding_[i];
+  }
+  tile.sample = number;
+}
+
+template <typename T, typename BoxOf>
+void Tiles::spread_boxes(Spread what, const T* values, std::int64_t channels, std::int64_t phases,
+                         Range tiles, Coefficients to, const BoxOf& box_of) const {
+  const auto row = phases * channels;
+  const Places places(algorithm_, dimensions_, phases > 1, to.product, channels);
+  std::vector<const T*> at;
+  for (std::int64_t i = 0; i < tiles.count; ++i) {
+    box_of(values, tiles.first + i, at);
+    spread(algorithm_, what, at.data(), channels, places, to.data + i * row);
+  }
+}
+
+void Tiles::spread_inputs(const torch::Tensor& input, Range channels, Range tiles,
+                          Coefficients to) const {
+  Tile tile(dimensions_);
+  with_values(input, [&]<typename T>(const T* values) {
+    spread_boxes(Spread::inputs, values + channels.first, channels.count, phases_, tiles, to,
+                 [&](const T* from, std::int64_t number, std::vector<const T*>& at) {
+                   find(number, tile);
+                   input_.box(from, tile.sample, tile.input, lengths_.window, as<T>(zeros_), at);
+                 });
+  });
+}
+
+void Tiles::spread_output_gradients(const torch::Tensor& gradient, Range tiles,
+                                    Coefficients to) const {
+  Tile tile(dimensions_);
+  with_values(gradient, [&]<typename T>(const T* values) {
+    spread_boxes(Spread::output_gradients, values, outputs_, 1, tiles, to,
+                 [&](const T* from, std::int64_t number, std::vector<const T*>& at) {
+                   find(number, tile);
+                   output_.box(from, tile.sample, tile.output, lengths_.outputs, as<T>(zeros_), at);
+                 });
+  });
+}
+
+void Tiles::collect_outputs(Coefficients from, Range channels, Range tiles, const float* bias,
+                            const torch::Tensor& output) const {
+  const Places places(algorithm_, dimensions_, false, from.product, 0);
+  const float* const added = bias == nullptr ? nullptr : bias + channels.first;
+  Tile tile(dimensions_);
+  with_values(output, [&]<typename T>(T* values) {
+    std::vector<T*> at;
+    for (std::int64_t i = 0; i < tiles.count; ++i) {
+      find(tiles.first + i, tile);
+      output_.box<T>(values + channels.first, tile.sample, tile.output, lengths_.outputs, nullptr,
+                     at);
+      collect(algorithm_, Collect::outputs, from.data + i * channels.count, places, channels.count,
+              added, at.data());
+    }
+  });
+}
+
+void Tiles::collect_input_gradients(Coefficients from, Range channels, Range tiles,
+                                    const torch::Tensor& sums) const {
+  const auto row = phases_ * channels.count;
+  const Places places(algorithm_, dimensions_, true, from.product, channels.count);
+  std::vector<float*> at;
+  Tile tile(dimensions_);
+  for (std::int64_t i = 0; i < tiles.count; ++i) {
+    find(tiles.first + i, tile);
+    input_.box<float>(sums.data_ptr<float>() + channels.first, tile.sample, tile.input,
+                      lengths_.window, nullptr, at);
+    collect(algorithm_, Collect::input_gradients, from.data + i * row, places, channels.count,
+            nullptr, at.data());
+  }
+}
+
+}  // namespace kolo::winograd

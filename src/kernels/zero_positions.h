@@ -1,0 +1,25 @@
+#pragma once
+
+#include <torch/types.h>
+
+#include "kernels/convolution_kernel.h"
+
+namespace kolo {
+
+// Sets to 0 what direct products leave 0 in outputs and in gradients of inputs: positions whose
+// taps meet nothing but vectors of zeros (an image's background, what no gradient comes to).
+// Minimal algorithms subtract sums of neighbours, which leaves rounding errors there: a ReLU lets
+// half of them pass, and an optimizer that divides by the size of a gradient (Adam) makes whole
+// steps of what they become.
+//
+// Tensors are channels last, dense, float32 or bfloat16, channels a multiple of 16; results that
+// are not finite stay so.
+
+// Outputs become `bias`, 0 where it is null.
+void restore_zero_outputs(const ConvolutionGeometry& geometry, const torch::Tensor& input,
+                          const float* bias, const torch::Tensor& output);
+void restore_zero_input_gradients(const ConvolutionGeometry& geometry,
+                                  const torch::Tensor& output_gradient,
+                                  const torch::Tensor& input_gradient);
+
+}  // namespace kolo

@@ -1,0 +1,230 @@
+#include "kernels/zero_products.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <ATen/Parallel.h>
+
+#include "kolo/base/checked.h"
+#include "kernels/nonzero_bits.h"
+#include "kernels/taps.h"
+
+namespace kolo {
+
+namespace {
+
+using nonzero_bits::bits_of_word;
+using nonzero_bits::Word;
+
+// Sets of channels, by number.
+class ChannelSets {
+ public:
+  ChannelSets(std::int64_t count, std::int64_t channels)
+      : words_(nonzero_bits::words_of(channels)),
+        bits_(static_cast<std::size_t>(checked_multiply(count, words_))) {}
+
+  [[nodiscard]] std::int64_t words() const { return words_; }
+  [[nodiscard]] std::int64_t count() const { return narrow<std::int64_t>(bits_.size()) / words_; }
+  [[nodiscard]] Word* operator[](std::int64_t i) { return bits_.data() + i * words_; }
+  [[nodiscard]] const Word* operator[](std::int64_t i) const { return bits_.data() + i * words_; }
+
+ private:
+  std::int64_t words_;
+  std::vector<Word> bits_;
+};
+
+// One set.
+class ChannelSet {
+ public:
+  explicit ChannelSet(std::int64_t channels) : set_(1, channels) {}
+
+  [[nodiscard]] bool has(std::int64_t channel) const {
+    return (set_[0][channel / bits_of_word] >> (channel % bits_of_word) & 1) != 0;
+  }
+  void add(std::int64_t channel) {
+    set_[0][channel / bits_of_word] |= Word{1} << (channel % bits_of_word);
+  }
+  [[nodiscard]] Word& word(std::int64_t i) { return set_[0][i]; }
+  [[nodiscard]] Word word(std::int64_t i) const { return set_[0][i]; }
+  [[nodiscard]] std::int64_t words() const { return set_.words(); }
+
+ private:
+  ChannelSets set_;
+};
+
+// Calls work(channel) for those in a set's word.
+template <typename Work>
+void for_channels_in(Word word, std::int64_t number, const Work& work) {
+  for (; word != 0; word &= word - 1) work(number * bits_of_word + std::countr_zero(word));
+}
+
+// The inputs of a convolution, or the gradients of its outputs: by position the channels that are
+// not 0.
+struct Side {
+  std::int64_t channels, positions;  // of a sample
+  ChannelSets nonzero;
+  ChannelSet some;  // that are not 0 somewhere
+  ChannelSet rare;  // that hardly are, of positions here and there
+
+  Side(const torch::Tensor& tensor, std::int64_t channels_of, std::int64_t samples)
+      : channels(channels_of),
+        positions(tensor.numel() / samples / channels_of),
+        nonzero(samples * positions, channels_of),
+        some(channels_of),
+        rare(channels_of) {
+    find_bits(tensor);
+    for (std::int64_t i = 0; i < nonzero.count(); ++i)
+      for (std::int64_t word = 0; word < nonzero.words(); ++word)
+        some.word(word) |= nonzero[i][word];
+    find_rare();
+  }
+
+ private:
+  void find_bits(const torch::Tensor& tensor) {
+    constexpr std::int64_t least_of_thread = 1024;
+    const auto find = [&](const auto* values) {
+      at::parallel_for(
+          0, nonzero.count(), least_of_thread, [&](std::int64_t begin, std::int64_t end) {
+            nonzero_bits::find(values + begin * channels, end - begin, channels, nonzero[begin]);
+          });
+    };
+    if (tensor.scalar_type() == torch::kFloat) {
+      find(tensor.data_ptr<float>());
+    } else {
+      find(static_cast<const BFloat16*>(tensor.data_ptr()));
+    }
+  }
+
+  void find_rare() {
+    constexpr std::int64_t enough = 256, one_of = 16;
+    const auto step = std::max<std::int64_t>(nonzero.count() / enough, 1);
+    std::vector<std::int64_t> seen(static_cast<std::size_t>(channels));
+    std::int64_t looked_at = 0;
+    for (std::int64_t i = 0; i < nonzero.count(); i += step, ++looked_at)
+      for (std::int64_t word = 0; word < nonzero.words(); ++word)
+        for_channels_in(nonzero[i][word], word,
+                        [&](std::int64_t channel) { ++seen[static_cast<std::size_t>(channel)]; });
+    for (std::int64_t channel = 0; channel < channels; ++channel)
+      if (seen[static_cast<std::size_t>(channel)] * one_of < looked_at) rare.add(channel);
+  }
+};
+
+// For channels of one side: those of the other that they have met at no position yet.
+class Unmet {
+ public:
+  // Of all others that are there at all, or only of those that are not rare.
+  void add(const Side& others, std::int64_t channel, bool includes_rare) {
+    Word any = 0;
+    for (std::int64_t word = 0; word < others_.words(); ++word) {
+      const auto rare = includes_rare ? 0 : others.rare.word(word);
+      any |= others_[channel][word] = others.some.word(word) & ~rare;
+    }
+    if (any != 0) open_.add(channel);
+  }
+
+  Unmet(std::int64_t channels, std::int64_t others) : others_(channels, others), open_(channels) {}
+
+  // At a position. Whether a channel has met its last.
+  bool meet(const Word* mine, const Word* others) {
+    bool is_last = false;
+    for (std::int64_t word = 0; word < open_.words(); ++word) {
+      for_channels_in(mine[word] & open_.word(word), word, [&](std::int64_t channel) {
+        Word left = 0;
+        for (std::int64_t i = 0; i < others_.words(); ++i)
+          left |= others_[channel][i] &= ~others[i];
+        if (left != 0) return;
+        open_.word(word) &= ~(Word{1} << (channel % bits_of_word));
+        is_last = true;
+      });
+    }
+    return is_last;
+  }
+
+  [[nodiscard]] bool is_any() const {
+    Word any = 0;
+    for (std::int64_t word = 0; word < open_.words(); ++word) any |= open_.word(word);
+    return any != 0;
+  }
+
+  // Calls work(channel, other) for what has not met.
+  template <typename Work>
+  void for_each(const Work& work) const {
+    for (std::int64_t word = 0; word < open_.words(); ++word)
+      for_channels_in(open_.word(word), word, [&](std::int64_t channel) {
+        for (std::int64_t i = 0; i < others_.words(); ++i)
+          for_channels_in(others_[channel][i], i,
+                          [&](std::int64_t other) { work(channel, other); });
+      });
+  }
+
+ private:
+  ChannelSets others_;
+  ChannelSet open_;  // that have not met all
+};
+
+void set_to_zero(float& value) {
+  if (std::isfinite(value)) value = 0;
+}
+
+// Of one tap, whose `matrix` is [inputs, outputs]. A pair of which a channel is rare is followed
+// from that one's few positions; others meet soon.
+void restore_zeros_of_tap(const TapPositions& positions, const Side& inputs, const Side& outputs,
+                          std::int64_t samples, float* matrix) {
+  Unmet of_inputs(inputs.channels, outputs.channels), of_outputs(outputs.channels, inputs.channels);
+  for (std::int64_t input = 0; input < inputs.channels; ++input)
+    if (inputs.some.has(input)) of_inputs.add(outputs, input, inputs.rare.has(input));
+  for (std::int64_t output = 0; output < outputs.channels; ++output)
+    if (outputs.some.has(output) && outputs.rare.has(output)) of_outputs.add(inputs, output, false);
+  bool is_any = of_inputs.is_any() || of_outputs.is_any();
+  for (std::int64_t sample = 0; sample < samples && is_any; ++sample) {
+    positions.while_wanted([&](const Connection& connection) {
+      const auto* const in = inputs.nonzero[sample * inputs.positions + connection.input];
+      const auto* const out = outputs.nonzero[sample * outputs.positions + connection.output];
+      const bool by_input = of_inputs.meet(in, out), by_output = of_outputs.meet(out, in);
+      if (by_input || by_output) is_any = of_inputs.is_any() || of_outputs.is_any();
+      return is_any;
+    });
+  }
+  of_inputs.for_each([&](std::int64_t input, std::int64_t output) {
+    set_to_zero(matrix[input * outputs.channels + output]);
+  });
+  of_outputs.for_each([&](std::int64_t output, std::int64_t input) {
+    set_to_zero(matrix[input * outputs.channels + output]);
+  });
+}
+
+// Channels that are 0 everywhere.
+std::vector<std::int64_t> dead_channels(const Side& side) {
+  std::vector<std::int64_t> dead;
+  for (std::int64_t channel = 0; channel < side.channels; ++channel)
+    if (!side.some.has(channel)) dead.push_back(channel);
+  return dead;
+}
+
+}  // namespace
+
+void restore_zeros(const ConvolutionGeometry& geometry, const torch::Tensor& input,
+                   const torch::Tensor& output_gradient, float* gradients) {
+  const Side inputs(input, geometry.inputs, geometry.batch);
+  const Side outputs(output_gradient, geometry.outputs, geometry.batch);
+  const auto dead_inputs = dead_channels(inputs), dead_outputs = dead_channels(outputs);
+  const auto taps = checked_product<std::int64_t>(geometry.kernel);
+  at::parallel_for(0, taps, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (auto tap = begin; tap < end; ++tap) {
+      float* const matrix = gradients + tap * geometry.inputs * geometry.outputs;
+      restore_zeros_of_tap({geometry, tap}, inputs, outputs, geometry.batch, matrix);
+      for (const auto dead : dead_inputs)
+        for (std::int64_t i = 0; i < geometry.outputs; ++i)
+          set_to_zero(matrix[dead * geometry.outputs + i]);
+      for (const auto dead : dead_outputs)
+        for (std::int64_t i = 0; i < geometry.inputs; ++i)
+          set_to_zero(matrix[i * geometry.outputs + dead]);
+    }
+  });
+}
+
+}  // namespace kolo

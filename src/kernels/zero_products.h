@@ -1,0 +1,20 @@
+#pragma once
+
+#include <torch/types.h>
+
+#include "kernels/convolution_kernel.h"
+
+namespace kolo {
+
+// Sets to 0 what direct products leave 0 in the gradient of a weight: a value whose input or output
+// gradient is 0 wherever the value's tap connects the two, in all samples (dead channels, taps that
+// meet only padding, channels that are never there together). Minimal algorithms subtract sums of
+// neighbours, which leaves rounding errors there, and an optimizer that divides by the size of a
+// gradient (Adam) makes whole steps of them.
+//
+// `gradients` are [taps, inputs, outputs]; those that are not finite stay so. Channels are a
+// multiple of 16. Only for processors with vectors of 8 floats or more.
+void restore_zeros(const ConvolutionGeometry& geometry, const torch::Tensor& input,
+                   const torch::Tensor& output_gradient, float* gradients);
+
+}  // namespace kolo

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <csignal>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <sys/types.h>
+
+#include "kolo/base/file.h"
+#include "kolo/run/launch_ranks.h"
+
+namespace kolo {
+
+struct Pipe {
+  FileDescriptor read_end, write_end;
+
+  Pipe();
+};
+
+// What a child has of its own.
+struct ChildOptions {
+  const FileDescriptor* output = nullptr;  // its stdout; null: this process's
+  const FileDescriptor* errors = nullptr;  // its stderr; null: this process's
+  int ignored = 0;        // a signal that it does not die of before it listens; 0: none
+  std::vector<int> cpus;  // that it and all it starts may run on; empty: those of this process
+};
+
+// A running child: in a process group of its own, with nothing to read, and ended with this
+// process; killed with its group if it is still there at the end. Error: it can't be started. A
+// program that isn't there is told of on its stderr, and ends it with status 127.
+class Child {
+ public:
+  explicit Child(const RankCommand& command, const ChildOptions& options = {});
+  Child(Child&& other) noexcept : process_(std::exchange(other.process_, 0)) {}
+  Child& operator=(Child&&) = delete;
+  ~Child();
+
+  [[nodiscard]] pid_t process() const { return process_; }
+
+  void signal(int signal) const { ::kill(process_, signal); }
+
+  // Its exit status, 128 + the signal that ended it; waits for its end.
+  int wait();
+  // The same where it has ended; nothing where it hasn't.
+  [[nodiscard]] std::optional<int> ended();
+
+ private:
+  pid_t process_ = 0;
+};
+
+}  // namespace kolo

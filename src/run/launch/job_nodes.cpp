@@ -1,0 +1,194 @@
+#include "run/launch/job_nodes.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <sstream>
+#include <thread>
+
+#include "kolo/base/checked.h"
+#include "kolo/base/machine.h"
+#include "kolo/base/text.h"
+#include "run/launch/supervise.h"
+
+namespace kolo {
+
+namespace {
+
+constexpr int most_failures = 2;  // of a node; then it is left out
+
+// "n2" of "n2.cluster.org"; addresses stay as they are.
+std::string_view short_name(std::string_view name) {
+  const bool is_address = name.find_first_not_of("0123456789.:") == name.npos;
+  return is_address ? name : name.substr(0, name.find('.'));
+}
+
+bool is_this_machine(std::string_view name) {
+  return name == "localhost" || name == "127.0.0.1" || short_name(name) == short_name(host_name());
+}
+
+// So many ranks one after another into the hosts' slots; hosts that get none are left out.
+std::vector<Host> fill(std::vector<Host> hosts, int ranks) {
+  for (Host& host : hosts) {
+    host.slots = std::min(host.slots, ranks);
+    ranks -= host.slots;
+  }
+  std::erase_if(hosts, [](const Host& host) { return host.slots == 0; });
+  return hosts;
+}
+
+}  // namespace
+
+std::string JobNodes::known_as(const std::string& name) const {
+  for (const Host& host : hosts_)
+    if (host.name == name) return host.name;
+  for (const Host& host : hosts_) {
+    if (short_name(host.name) == short_name(name)) return host.name;
+    if (is_this_machine(host.name) && is_this_machine(name)) return host.name;
+  }
+  return {};
+}
+
+bool JobNodes::is_excluded(const std::string& name) const {
+  const auto found = failures_.find(name);
+  return found != failures_.end() && found->second >= most_failures;
+}
+
+std::vector<Host> JobNodes::candidates() const {
+  auto hosts = hosts_;
+  std::erase_if(hosts, [&](const Host& host) { return is_excluded(host.name); });
+  return hosts;
+}
+
+bool JobNodes::note_failure(const HostsInTrouble& trouble, const std::set<std::string>& silent) {
+  if (!are_several()) return false;
+  std::set<std::string> failed;
+  // One that was left out because it did not answer has not failed anew.
+  for (const auto& name : silent)
+    if (!silent_.contains(name)) failed.insert(name);
+  for (const auto& name : trouble.lost) failed.insert(known_as(name));
+  failed.insert(known_as(trouble.rank_killed));
+  failed.erase("");
+  for (const auto& name : failed) ++failures_[name];
+  silent_ = silent;
+  return !failed.empty();
+}
+
+std::vector<Host> JobNodes::left() const {
+  auto hosts = candidates();
+  std::erase_if(hosts, [&](const Host& host) { return silent_.contains(host.name); });
+  return hosts;
+}
+
+RankPlaces JobNodes::places(int wanted, int least,
+                            const std::function<bool(int ranks)>& accepts) const {
+  const auto hosts = left();
+  if (hosts.size() == hosts_.size()) return {wanted, {}};
+  const int most = std::min(wanted, total_slots(hosts));
+  for (int ranks = most; ranks >= std::max(1, least); --ranks)
+    if (ranks == wanted || accepts(ranks)) return {ranks, fill(hosts, ranks)};
+  return {};
+}
+
+std::string JobNodes::describe_left_out() const {
+  std::vector<std::string> words;
+  for (const Host& host : hosts_) {
+    if (is_excluded(host.name))
+      words.push_back(host.name + " (has failed twice)");
+    else if (silent_.contains(host.name))
+      words.push_back(host.name + " (does not answer)");
+  }
+  return join(words, ", ");
+}
+
+namespace {
+
+constexpr auto longest_trial = std::chrono::seconds(10);
+
+// By Slurm's own tool: "n[1-3,7]" has many forms.
+std::vector<Host> slurm_nodes(const MachineFacts& facts) {
+  const auto list = facts.environment("SLURM_JOB_NODELIST").value_or("");
+  if (list.empty()) return {};
+  const auto names =
+      probe({.argv = {"scontrol", "show", "hostnames", list}, .environment = {}}, longest_trial);
+  const auto tasks = facts.environment("SLURM_TASKS_PER_NODE").value_or("");
+  std::vector<Host> hosts;
+  std::istringstream words(names.status == 0 ? names.output : "");
+  for (std::string name; words >> name;) {
+    const int number = narrow<int>(hosts.size());
+    hosts.push_back({name, std::max(1, slurm_tasks_on_node(tasks, number).value_or(1))});
+  }
+  return hosts;
+}
+
+}  // namespace
+
+std::vector<Host> nodes_of_job(const LaunchRequest& request, const MachineFacts& facts) {
+  auto hosts = request.hosts;
+  if (hosts.empty())
+    hosts = facts.launcher == Launcher::srun ? slurm_nodes(facts) : facts.job_hosts;
+  if (hosts.size() < 2) return {};
+  // A list of hosts that was given has its slots, unless the ranks share them (--oversubscribe);
+  // a scheduler's often has one for each node.
+  if (!request.hosts.empty() && request.ranks <= total_slots(hosts)) return hosts;
+  const int count = narrow<int>(hosts.size());
+  const int share = (request.ranks + count - 1) / count;
+  for (Host& host : hosts) host.slots = std::max(host.slots, share);
+  return hosts;
+}
+
+RankCommand trial_command(const std::vector<Host>& hosts, const MachineFacts& facts) {
+  std::vector<Host> one_each = hosts;
+  for (Host& host : one_each) host.slots = 1;
+  std::vector<std::string> names;
+  for (const Host& host : hosts) names.push_back(host.name);
+  const auto all = join(names, ",");
+  const auto count = std::to_string(hosts.size());
+  std::vector<std::string> argv = {facts.program};
+  switch (facts.launcher) {
+    case Launcher::open_mpi_4:
+    case Launcher::open_mpi_5:
+      if (facts.is_root) argv.emplace_back("--allow-run-as-root");
+      argv.insert(argv.end(), {"--host", to_string(one_each), "--bind-to", "none", "-n", count});
+      break;
+    case Launcher::mpich:
+      argv.insert(argv.end(), {"-hosts", to_string(one_each), "-n", count});
+      break;
+    case Launcher::pals:
+      argv.insert(argv.end(), {"-n", count, "--ppn", "1", "--hosts", all});
+      break;
+    case Launcher::srun:
+      argv.insert(argv.end(), {"--mpi=none", "--overlap", "--quiet", "--mem=0", "--cpus-per-task=1",
+                               "--nodelist=" + all, "--nodes=" + count, "--ntasks=" + count,
+                               "--ntasks-per-node=1"});
+      break;
+  }
+  argv.emplace_back("true");
+  return {.argv = argv, .environment = {}};
+}
+
+std::set<std::string> find_silent_hosts(const std::vector<Host>& hosts, const MachineFacts& facts) {
+  const auto answer = [&](const std::vector<Host>& some) {
+    return some.empty() || probe(trial_command(some, facts), longest_trial).status == 0;
+  };
+  if (answer(hosts)) return {};
+  constexpr std::size_t most_at_once = 16;
+  std::set<std::string> silent;
+  std::mutex mutex;
+  std::atomic<std::size_t> next{0};
+  std::vector<std::jthread> threads;
+  while (threads.size() < std::min(most_at_once, hosts.size())) {
+    threads.emplace_back([&] {
+      for (std::size_t i = next++; i < hosts.size(); i = next++) {
+        if (answer({hosts[i]})) continue;
+        const std::scoped_lock lock(mutex);
+        silent.insert(hosts[i].name);
+      }
+    });
+  }
+  threads.clear();
+  return silent;
+}
+
+}  // namespace kolo

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "kolo/run/launch_ranks.h"
+#include "run/launch/launcher_messages.h"
+
+namespace kolo {
+
+// Where the ranks of the next attempt run, and how many they are.
+struct RankPlaces {
+  int ranks = 0;
+  std::vector<Host> hosts;  // empty: wherever the launcher starts them by itself
+};
+
+// The nodes that a job has, and which of them have failed: a node where a rank was ended from
+// outside, that the launcher has lost, or that does not answer. One that fails in a second attempt
+// is left out from then on; one that does not answer is left out until it does. A job on one node
+// has none to choose from, and whatever happens is no node's failure.
+class JobNodes {
+ public:
+  // Each with as many slots as ranks may run there.
+  explicit JobNodes(std::vector<Host> hosts = {}) : hosts_(std::move(hosts)) {}
+
+  [[nodiscard]] bool are_several() const { return hosts_.size() > 1; }
+
+  // Those that the next attempt may be started on, in which a node has to answer.
+  [[nodiscard]] std::vector<Host> candidates() const;
+
+  // After an attempt has failed. `silent`: those of the candidates that don't answer now. Returns
+  // whether a node has failed.
+  bool note_failure(const HostsInTrouble& trouble, const std::set<std::string>& silent);
+
+  // The nodes that are left: `wanted` ranks where they fit, else as many as fit and are accepted,
+  // but at least `least`. Fewer than one rank: none.
+  [[nodiscard]] RankPlaces places(int wanted, int least,
+                                  const std::function<bool(int ranks)>& accepts) const;
+  [[nodiscard]] std::vector<Host> left() const;
+
+  // "n2 (does not answer), n3 (has failed twice)"; empty: none is left out.
+  [[nodiscard]] std::string describe_left_out() const;
+
+ private:
+  // The node that a launcher calls so; empty: none.
+  [[nodiscard]] std::string known_as(const std::string& name) const;
+  [[nodiscard]] bool is_excluded(const std::string& name) const;
+
+  std::vector<Host> hosts_;
+  std::map<std::string, int> failures_;
+  std::set<std::string> silent_;
+};
+
+// The nodes of the job that `request` starts ranks in: its own hosts, or those of the scheduler's
+// allocation, with as many slots as were asked for there, at least those that the first attempt
+// takes. None where this machine is the only one, or nobody knows.
+[[nodiscard]] std::vector<Host> nodes_of_job(const LaunchRequest& request,
+                                             const MachineFacts& facts);
+
+// Starts `true` once on each of these hosts, by the same launcher as ranks.
+[[nodiscard]] RankCommand trial_command(const std::vector<Host>& hosts, const MachineFacts& facts);
+
+// Hosts on which that can't be started. Takes about a second where all answer, up to 20 where some
+// don't.
+[[nodiscard]] std::set<std::string> find_silent_hosts(const std::vector<Host>& hosts,
+                                                      const MachineFacts& facts);
+
+}  // namespace kolo

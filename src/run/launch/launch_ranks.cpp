@@ -1,0 +1,178 @@
+#include "kolo/run/launch_ranks.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include <fmt/format.h>
+#include <pwd.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/file_size_limit.h"
+#include "kolo/base/error.h"
+#include "kolo/base/machine.h"
+#include "kolo/comm/mpi.h"
+#include "run/launch/terminal.h"
+
+namespace kolo {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// The MPI that this program is linked with decides which mpirun can start it.
+Launcher launcher_of_linked_mpi() {
+  const auto version = mpi_library_version();
+  if (version.find("Open MPI") == std::string::npos) return Launcher::mpich;
+  const auto number = version.find(" v");
+  const bool is_4 = number != std::string::npos && std::atoi(version.c_str() + number + 2) < 5;
+  return is_4 ? Launcher::open_mpi_4 : Launcher::open_mpi_5;
+}
+
+bool is_program(const fs::path& file) {
+  std::error_code error;
+  return fs::is_regular_file(file, error) && ::access(file.c_str(), X_OK) == 0;
+}
+
+// The executable files of that name in the folders of PATH.
+std::vector<std::string> all_in_path(const std::string& name) {
+  std::vector<std::string> files;
+  std::istringstream folders(environment_variable("PATH").value_or(default_path));
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const fs::path file = fs::path(folder.empty() ? "." : folder) / name;
+    if (is_program(file)) files.push_back(file);
+  }
+  return files;
+}
+
+// Whether an mpirun stands for the launcher of another MPI: Open MPI's is called orterun or
+// prterun, that of MPICH, and of what is made of it, mpiexec.hydra.
+bool is_of_other_mpi(const std::string& mpirun, Launcher launcher) {
+  std::error_code error;
+  const auto name = fs::canonical(mpirun, error).filename().string();
+  const auto has = [&](const char* word) { return name.find(word) != name.npos; };
+  const bool is_open_mpi = has("orterun") || has("prte") || has("openmpi");
+  const bool is_mpich = has("hydra") || has("mpich") || has("mpirun_rsh");
+  return launcher == Launcher::mpich ? is_open_mpi : is_mpich;
+}
+
+// "Open MPI v4.1.4"
+std::string describe_linked_mpi() {
+  const auto version = mpi_library_version();
+  return version.substr(0, version.find_first_of(",\n"));
+}
+
+// Where several MPIs are installed, Debian keeps each mpirun under a name of its own beside the
+// common one.
+std::string find_mpirun(Launcher launcher) {
+  const bool is_mpich = launcher == Launcher::mpich;
+  const auto candidates = all_in_path("mpirun");
+  for (const auto& common : candidates) {
+    const auto own = common + (is_mpich ? ".mpich" : ".openmpi");
+    if (::access(own.c_str(), X_OK) == 0) return own;
+    if (!is_of_other_mpi(common, launcher)) return common;
+  }
+  const auto found = candidates.empty()
+                         ? std::string("there is none in PATH")
+                         : fmt::format("{} in PATH is of another MPI than kolo's, {}",
+                                       candidates.front(), describe_linked_mpi());
+  throw InputError(fmt::format("-n starts the ranks with mpirun, and {}; install the package {}",
+                               found, is_mpich ? "mpich" : "openmpi-bin"));
+}
+
+std::string find_srun() {
+  auto path = find_in_path("srun");
+  if (path.empty()) {
+    throw InputError(
+        "-n starts the ranks with srun inside a Slurm job, and there is none in PATH; install the "
+        "package slurm-client, or unset SLURM_JOB_ID to start them on this machine alone");
+  }
+  return path;
+}
+
+// The mpiexec of HPE's machines, which knows the job's nodes by itself and serves their MPICH; it
+// lives in a folder named after it. Empty where there is none, or no job.
+std::string find_pals(const LaunchEnvironment& environment, Launcher linked) {
+  if (!environment.in_pbs_job || linked != Launcher::mpich) return {};
+  const auto program = find_in_path("mpiexec");
+  std::error_code error;
+  const auto real = program.empty() ? fs::path() : fs::canonical(program, error);
+  const bool is_pals = std::ranges::find(real, fs::path("pals")) != real.end();
+  return is_pals ? program : std::string();
+}
+
+// None where this machine is the only one.
+std::vector<Host> hosts_of_pbs_job() {
+  const auto file = environment_variable("PBS_NODEFILE").value_or("");
+  std::error_code error;
+  if (!fs::is_regular_file(file, error)) {
+    throw InputError(
+        fmt::format("-n takes the nodes of a PBS job from the file that PBS_NODEFILE names, and "
+                    "there is no {}; "
+                    "unset PBS_NODEFILE to start the ranks on this machine alone",
+                    file));
+  }
+  auto hosts = read_nodefile(file);
+  if (hosts.size() == 1) hosts.clear();  // where the job's script runs
+  return hosts;
+}
+
+}  // namespace
+
+std::string find_in_path(const std::string& name) {
+  const auto files = all_in_path(name);
+  return files.empty() ? std::string() : files.front();
+}
+
+MachineFacts examine_machine(const LaunchEnvironment& environment) {
+  MachineFacts facts;
+  facts.launcher = launcher_of_linked_mpi();
+  if (environment.in_slurm_allocation) {
+    const auto usual = facts.launcher == Launcher::mpich ? "pmi2" : "pmix";
+    facts.slurm_mpi = environment_variable("KOLO_MPI").value_or(usual);  // of the job scripts
+    facts.launcher = Launcher::srun;
+    facts.program = find_srun();
+  } else if (const auto pals = find_pals(environment, facts.launcher); !pals.empty()) {
+    facts.launcher = Launcher::pals;
+    facts.program = pals;
+  } else {
+    facts.program = find_mpirun(facts.launcher);
+  }
+  if (environment.in_pbs_job) facts.job_hosts = hosts_of_pbs_job();
+  const auto limits = detect_cpu_limits();
+  facts.cpus = limits.cpus();
+  facts.cores = limits.cores();
+  facts.whole_machine = facts.cpus == limits.online;
+  facts.is_root = ::geteuid() == 0;
+  facts.has_home = environment_variable("HOME") || ::getpwuid(::geteuid()) != nullptr;
+  struct statvfs memory {};
+  if (::statvfs("/dev/shm", &memory) == 0 && memory.f_blocks > 0)
+    facts.shared_memory_room =
+        static_cast<double>(memory.f_bavail) * static_cast<double>(memory.f_frsize);
+  facts.file_size_limit = file_size_limit();
+  facts.terminal = describe_terminal(detect_progress_options(STDOUT_FILENO));
+  return facts;
+}
+
+std::string own_program() {
+  std::string program = fs::read_symlink("/proc/self/exe");
+  if (is_program(program)) return program;
+  constexpr std::string_view mark = " (deleted)";  // the kernel's
+  if (program.ends_with(mark)) program.resize(program.size() - mark.size());
+  if (is_program(program)) return program;  // another has taken its place
+  throw InputError(fmt::format(
+      "{}, this program's own file, was removed since it was started, so that it can't start ranks",
+      program));
+}
+
+std::vector<std::string> own_words() {
+  std::vector<std::string> words;
+  std::ifstream arguments("/proc/self/cmdline");
+  for (std::string word; std::getline(arguments, word, '\0');) words.push_back(word);
+  return words;
+}
+
+}  // namespace kolo

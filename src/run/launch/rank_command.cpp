@@ -1,0 +1,369 @@
+#include "kolo/run/launch_ranks.h"
+
+#include <algorithm>
+#include <charconv>
+#include <sstream>
+
+#include <fmt/format.h>
+
+#include "kolo/base/checked.h"
+#include "kolo/base/error.h"
+#include "kolo/base/file.h"
+#include "kolo/base/text.h"
+#include "kolo/comm/launcher.h"
+#include "run/launch/openmp_binding.h"
+
+namespace kolo {
+
+namespace {
+
+Host parse_host(std::string_view text, const std::string& where) {
+  const auto colon = text.rfind(':');
+  Host host{std::string(text.substr(0, colon))};
+  bool is_right = !host.name.empty();
+  if (colon != text.npos) {
+    const auto number = text.substr(colon + 1);
+    const auto [end, error] =
+        std::from_chars(number.data(), number.data() + number.size(), host.slots);
+    is_right &= error == std::errc{} && end == number.data() + number.size() && host.slots > 0;
+  }
+  if (!is_right) {
+    throw InputError(
+        fmt::format("{}: \"{}\" is no host; write NAME:SLOTS, for example node1:4", where, text));
+  }
+  return host;
+}
+
+}  // namespace
+
+std::vector<Host> parse_hosts(std::string_view text) {
+  std::vector<Host> hosts;
+  while (true) {
+    const auto comma = text.find(',');
+    hosts.push_back(parse_host(text.substr(0, comma), "--hosts"));
+    if (comma == text.npos) return hosts;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+std::vector<Host> read_hostfile(const std::filesystem::path& file) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(file, error))
+    throw InputError(fmt::format("--hostfile {}: there is no such file", file.string()));
+  std::vector<Host> hosts;
+  std::istringstream lines(read_text_file(file));
+  int number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    std::istringstream words(line.substr(0, line.find('#')));
+    std::string name, slots, surplus;
+    if (!(words >> name)) continue;
+    words >> slots;
+    const auto where = fmt::format("{}:{}", file.string(), number);
+    const bool is_known = slots.empty() || slots.starts_with("slots=");
+    if (!is_known || words >> surplus) {
+      throw InputError(fmt::format("{}: \"{}\" is not understood; write NAME:SLOTS or NAME slots=N",
+                                   where, is_known ? surplus : slots));
+    }
+    hosts.push_back(parse_host(slots.empty() ? name : name + ":" + slots.substr(6), where));
+  }
+  if (hosts.empty())
+    throw InputError(fmt::format("--hostfile {}: it names no host", file.string()));
+  return hosts;
+}
+
+std::vector<Host> read_nodefile(const std::filesystem::path& file) {
+  std::vector<Host> hosts;
+  std::istringstream words(read_text_file(file));
+  for (std::string name; words >> name;) {
+    const auto known = std::ranges::find(hosts, name, &Host::name);
+    if (known == hosts.end())
+      hosts.push_back({name});
+    else
+      ++known->slots;
+  }
+  return hosts;
+}
+
+std::vector<Host> spread_evenly(std::vector<Host> hosts, int ranks) {
+  const int count = narrow<int>(hosts.size());
+  for (int i = 0; i < count; ++i)
+    hosts[static_cast<std::size_t>(i)].slots = ranks / count + (i < ranks % count ? 1 : 0);
+  std::erase_if(hosts, [](const Host& host) { return host.slots == 0; });
+  return hosts;
+}
+
+int total_slots(const std::vector<Host>& hosts) {
+  int sum = 0;
+  for (const Host& host : hosts) sum = checked_add(sum, host.slots);
+  return sum;
+}
+
+int most_slots(const std::vector<Host>& hosts) {
+  int most = 0;
+  for (const Host& host : hosts) most = std::max(most, host.slots);
+  return most;
+}
+
+std::string to_string(const std::vector<Host>& hosts) {
+  std::vector<std::string> words;
+  for (const Host& host : hosts) words.push_back(fmt::format("{}:{}", host.name, host.slots));
+  return join(words, ",");
+}
+
+namespace {
+
+int positive_number(const MachineFacts& facts, const char* name) {
+  const auto text = facts.environment(name);
+  int value = 0;
+  if (text) std::from_chars(text->data(), text->data() + text->size(), value);
+  return std::max(0, value);
+}
+
+bool is_open_mpi(const MachineFacts& facts) {
+  return facts.launcher == Launcher::open_mpi_4 || facts.launcher == Launcher::open_mpi_5;
+}
+
+int ranks_per_node(const LaunchRequest& request, const MachineFacts& facts) {
+  if (request.hosts.empty() && !facts.job_hosts.empty())
+    return most_slots(spread_evenly(facts.job_hosts, request.ranks));
+  if (!request.hosts.empty()) return std::min(request.ranks, most_slots(request.hosts));
+  if (facts.launcher != Launcher::srun) return request.ranks;
+  const int nodes = std::max({1, positive_number(facts, "SLURM_JOB_NUM_NODES")});
+  return (request.ranks + nodes - 1) / nodes;
+}
+
+void require_cpus(const LaunchRequest& request, const MachineFacts& facts) {
+  if (request.oversubscribe || ranks_per_node(request, facts) <= facts.cpus) return;
+  if (!facts.job_hosts.empty()) {
+    throw InputError(fmt::format(
+        "-n {}: that is {} ranks on a node of the job, and this one lets the program use {} CPU{}; "
+        "ask for at most {} ranks, or add --oversubscribe to have ranks share CPUs (slow)",
+        request.ranks, ranks_per_node(request, facts), facts.cpus, facts.cpus == 1 ? "" : "s",
+        facts.cpus * narrow<int>(facts.job_hosts.size())));
+  }
+  throw InputError(fmt::format(
+      "-n {}: this machine lets the program use {} CPU{}; ask for at most {} rank{}, or "
+      "add --oversubscribe to have ranks share CPUs (slow)",
+      request.ranks, facts.cpus, facts.cpus == 1 ? "" : "s", facts.cpus,
+      facts.cpus == 1 ? "" : "s"));
+}
+
+void require_slots(const LaunchRequest& request) {
+  const int slots = total_slots(request.hosts);
+  if (request.oversubscribe || request.ranks <= slots) return;
+  throw InputError(
+      fmt::format("-n {}: the hosts {} have {} slot{}; ask for at most so many ranks, or give the "
+                  "hosts more slots",
+                  request.ranks, to_string(request.hosts), slots, slots == 1 ? "" : "s"));
+}
+
+// Bytes that Open MPI's shared memory takes for each rank of this machine: 4 MiB, and something.
+constexpr double room_per_rank = 4.25 * (1 << 20);
+
+// All ranks are on this machine: what networks it has is of no concern. TCP interfaces may not
+// reach each other, and ofi takes a second to end in Open MPI 4.1. Where memory can't be shared,
+// messages go through the machine's own TCP interface, which is slower.
+void add_transport(std::vector<std::string>& argv, const LaunchRequest& request,
+                   const MachineFacts& facts) {
+  if (facts.environment("OMPI_MCA_btl")) return;
+  if (facts.shared_memory_room >= request.ranks * room_per_rank)
+    argv.insert(argv.end(), {"--mca", "btl", "^tcp,ofi,openib,uct,usnic"});
+  else
+    argv.insert(argv.end(), {"--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include", "lo"});
+}
+
+// Each rank gets its share of the cores, so that what it touches first stays near; its helper
+// threads (communication, loading) need the room beside those that compute. With fewer CPUs than
+// the machine has, somebody else has decided where we run, perhaps for several jobs: the kernel
+// sees all of them, mpirun would count from the first core for each.
+bool are_bound(const LaunchRequest& request, const MachineFacts& facts) {
+  if (facts.launcher == Launcher::srun || facts.launcher == Launcher::pals) return true;
+  // Other hosts are taken to be as this one.
+  return facts.whole_machine && ranks_per_node(request, facts) <= facts.cores;
+}
+
+std::vector<std::string> binding(const LaunchRequest& request, const MachineFacts& facts) {
+  if (!are_bound(request, facts)) return {"--bind-to", "none"};
+  return {"--map-by", fmt::format("slot:PE={}", facts.cores / ranks_per_node(request, facts)),
+          "--bind-to", "core:if-supported"};
+}
+
+// A node that falls silent (no power, no network) is noticed after 11 seconds instead of 8 minutes,
+// in which mpirun would not even end when it is asked to.
+void add_keepalive(std::vector<std::string>& argv, const MachineFacts& facts) {
+  for (const auto& [name, value] :
+       {std::pair{"oob_tcp_keepalive_time", "5"}, std::pair{"oob_tcp_keepalive_intvl", "2"},
+        std::pair{"oob_tcp_keepalive_probes", "3"}}) {
+    if (!facts.environment(fmt::format("OMPI_MCA_{}", name).c_str()))
+      argv.insert(argv.end(), {"--mca", name, value});
+  }
+}
+
+std::vector<std::string> open_mpi(const LaunchRequest& request, const MachineFacts& facts) {
+  std::vector<std::string> argv = {facts.program};
+  if (facts.is_root) argv.emplace_back("--allow-run-as-root");
+  // With the slots given mpirun need not count the machine's cores its own way.
+  argv.insert(argv.end(),
+              {"--host", request.hosts.empty() ? fmt::format("localhost:{}", request.ranks)
+                                               : to_string(request.hosts)});
+  const auto bound = binding(request, facts);
+  argv.insert(argv.end(), bound.begin(), bound.end());
+  if (ranks_per_node(request, facts) > facts.cpus)
+    argv.insert(argv.end(), {"--mca", "mpi_yield_when_idle", "1"});
+  if (facts.launcher == Launcher::open_mpi_4 && request.hosts.size() > 1)
+    add_keepalive(argv, facts);
+  if (request.hosts.empty()) add_transport(argv, request, facts);
+  argv.insert(argv.end(), {"-n", std::to_string(request.ranks)});
+  return argv;
+}
+
+std::vector<std::string> mpich(const LaunchRequest& request, const MachineFacts& facts) {
+  std::vector<std::string> argv = {facts.program};
+  const int ranks = ranks_per_node(request, facts);
+  if (!request.hosts.empty()) argv.insert(argv.end(), {"-hosts", to_string(request.hosts)});
+  if (are_bound(request, facts)) {
+    argv.insert(argv.end(), {"-bind-to", fmt::format("core:{}", facts.cores / ranks)});
+  }
+  argv.insert(argv.end(), {"-n", std::to_string(request.ranks)});
+  return argv;
+}
+
+std::vector<std::string> names_of(const std::vector<Host>& hosts) {
+  std::vector<std::string> names;
+  for (const Host& host : hosts) names.push_back(host.name);
+  return names;
+}
+
+std::vector<std::string> srun(const LaunchRequest& request, const MachineFacts& facts) {
+  // The default of --mpi may be one that starts so many jobs of one rank. A failed rank ends all,
+  // but the first to stop on request (status 75) must not have the others killed.
+  std::vector<std::string> argv = {
+      facts.program, fmt::format("--mpi={}", facts.slurm_mpi),
+      fmt::format("--ntasks={}", request.ranks),
+      fmt::format("--cpus-per-task={}", threads_per_rank(request, facts)), "--quiet"};
+  if (request.end_together)
+    argv.insert(argv.end(), {"--kill-on-bad-exit=0", "--wait=10"});
+  else
+    argv.emplace_back("--kill-on-bad-exit=1");
+  if (request.hosts.empty()) return argv;
+  argv.push_back("--nodelist=" + join(names_of(request.hosts), ","));
+  argv.push_back(fmt::format("--nodes={}", request.hosts.size()));
+  argv.push_back(fmt::format("--ntasks-per-node={}", most_slots(request.hosts)));
+  return argv;
+}
+
+// The machines that have it give a job whole nodes.
+std::vector<std::string> pals(const LaunchRequest& request, const MachineFacts& facts,
+                              const std::vector<std::pair<std::string, std::string>>& variables) {
+  std::vector<std::string> argv = {facts.program,
+                                   "-n",
+                                   std::to_string(request.ranks),
+                                   "--ppn",
+                                   std::to_string(ranks_per_node(request, facts)),
+                                   "--depth",
+                                   std::to_string(threads_per_rank(request, facts)),
+                                   "--cpu-bind",
+                                   "depth"};
+  for (const auto& [name, value] : variables)
+    argv.insert(argv.end(), {"--env", fmt::format("{}={}", name, value)});
+  if (request.hosts.empty()) return argv;
+  argv.insert(argv.end(), {"--hosts", join(names_of(request.hosts), ",")});
+  return argv;
+}
+
+std::vector<std::string> launcher_arguments(const LaunchRequest& request, const MachineFacts& facts,
+                                            const RankCommand& command) {
+  switch (facts.launcher) {
+    case Launcher::open_mpi_4:
+    case Launcher::open_mpi_5:
+      return open_mpi(request, facts);
+    case Launcher::mpich:
+      return mpich(request, facts);
+    case Launcher::pals:
+      return pals(request, facts, command.environment);
+    case Launcher::srun:
+      break;
+  }
+  auto argv = srun(request, facts);
+  if (request.oversubscribe) argv.emplace_back("--overcommit");
+  return argv;
+}
+
+}  // namespace
+
+namespace {
+
+int threads_wanted(const LaunchRequest& request, const MachineFacts& facts) {
+  if (request.threads > 0) return request.threads;
+  if (const int wanted = positive_number(facts, "OMP_NUM_THREADS")) return wanted;
+  if (facts.launcher == Launcher::srun) {
+    if (const int granted = positive_number(facts, "SLURM_CPUS_PER_TASK")) return granted;
+  }
+  int cores = facts.cores;
+  if (facts.launcher == Launcher::srun) {
+    // The job's share of this node, where Slurm does not bind the job's script to it.
+    if (const int granted = positive_number(facts, "SLURM_CPUS_ON_NODE"))
+      cores = std::min(cores, granted);
+  }
+  return std::max(1, cores / ranks_per_node(request, facts));
+}
+
+// Open MPI's mpirun looks for ssh in PATH although it need not start it, and ends with a
+// segmentation fault where nothing says what the user's home is.
+void add_missing_variables(RankCommand& command, const MachineFacts& facts) {
+  if (!facts.environment("PATH")) command.environment.emplace_back("PATH", default_path);
+  if (!facts.has_home) command.environment.emplace_back("HOME", "/nonexistent");
+}
+
+}  // namespace
+
+int threads_per_rank(const LaunchRequest& request, const MachineFacts& facts) {
+  const int wanted = threads_wanted(request, facts);
+  const int limit = positive_number(facts, "OMP_THREAD_LIMIT");
+  return limit > 0 ? std::min(wanted, limit) : wanted;
+}
+
+RankCommand rank_command(const LaunchRequest& wish, const MachineFacts& facts) {
+  if (wish.ranks < 1) {
+    throw InputError(fmt::format("-n {}: at least one rank is needed", wish.ranks));
+  }
+  if (!wish.hosts.empty())
+    require_slots(wish);
+  else if (facts.launcher != Launcher::srun)
+    require_cpus(wish, facts);
+  if (facts.launcher != Launcher::srun)
+    require_room_for_shared_memory("-n", facts.file_size_limit, "start one rank, without -n");
+  LaunchRequest request = wish;
+  if (wish.hosts.empty() && !facts.job_hosts.empty() && facts.launcher != Launcher::pals)
+    request.hosts = spread_evenly(facts.job_hosts, wish.ranks);
+  RankCommand command;
+  const auto threads = std::to_string(threads_per_rank(request, facts));
+  command.environment = {
+      {"OMP_NUM_THREADS", threads}, {"KOLO_TERMINAL", facts.terminal}, {"KOLO_LAUNCHED", "1"}};
+  // OpenBLAS has threads of its own beside OpenMP's.
+  if (!facts.environment("OPENBLAS_NUM_THREADS"))
+    command.environment.emplace_back("OPENBLAS_NUM_THREADS", threads);
+  // Ranks with the same CPUs would have the same of them for OpenMP to bind their threads to.
+  if (facts.environment(openmp_binding_before) && !are_bound(request, facts) &&
+      ranks_per_node(request, facts) > 1)
+    command.environment.emplace_back(openmp_binding_before, "false");
+  add_missing_variables(command, facts);
+  for (const auto& variable : request.environment) {
+    std::erase_if(command.environment,
+                  [&](const auto& other) { return other.first == variable.first; });
+    command.environment.push_back(variable);
+  }
+  command.argv = launcher_arguments(request, facts, command);
+  command.starts_processes =
+      request.hosts.empty() && (is_open_mpi(facts) || facts.launcher == Launcher::mpich);
+  if (!request.hosts.empty() && is_open_mpi(facts)) {
+    // Other hosts get no variables but those named.
+    for (const auto& variable : command.environment)
+      command.argv.insert(command.argv.end(), {"-x", variable.first});
+  }
+  command.argv.insert(command.argv.end(), request.command.begin(), request.command.end());
+  return command;
+}
+
+}  // namespace kolo

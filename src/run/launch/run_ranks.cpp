@@ -1,0 +1,194 @@
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <iostream>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "kolo/base/error.h"
+#include "kolo/base/text.h"
+#include "kolo/run/launch_ranks.h"
+#include "run/launch/job_nodes.h"
+#include "run/launch/restarts_of_hour.h"
+#include "run/launch/signals.h"
+#include "run/launch/supervise.h"
+#include "run/launch/terminal.h"
+
+namespace kolo {
+
+namespace {
+
+// This very command line, with the program's path for whatever it was called by.
+std::vector<std::string> own_command() {
+  auto command = own_words();
+  if (command.empty()) throw Error("cannot read this program's arguments from /proc/self/cmdline");
+  command[0] = own_program();
+  return command;
+}
+
+bool is_failure(const JobEnd& end) {
+  return !end.was_asked() && end.status != 0 && end.status != exit_wrong_input &&
+         end.status != exit_stopped;
+}
+
+// "the job ended with status 137 (Killed)"
+std::string describe(const JobEnd& end) {
+  if (end.hosts.has_not_started)
+    return fmt::format("the ranks could not be started (status {})", end.status);
+  const int signal = end.status - 128;
+  return fmt::format("the job ended with status {}{}", end.status,
+                     signal > 0 && signal < NSIG ? fmt::format(" ({})", ::strsignal(signal)) : "");
+}
+
+std::string describe_ranks(int ranks) {
+  return fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s");
+}
+
+// A job and its attempts.
+class Job {
+ public:
+  Job(const LaunchRequest& request, const RestartPolicy& policy)
+      : request_(request),
+        policy_(policy),
+        machine_(examine_machine(detect_launch_environment())),
+        restarts_(policy.restarts) {
+    if (policy.restarts > 0) nodes_ = JobNodes(nodes_of_job(request, machine_));
+  }
+
+  // The job's status, after as many restarts as the policy allows.
+  int run() {
+    LaunchRequest attempt = request_;
+    for (int restart = 0;; ++restart) {
+      attempt.environment.emplace_back("KOLO_RESTART", std::to_string(restart));
+      std::cout << std::flush;
+      const auto command = rank_command(attempt, machine_);
+      const auto end = supervise(command, policy_.stop, signals_);
+      // mpirun itself may have been asked, as by a SIGTERM to all processes of a job.
+      const bool has_stopped = policy_.has_stopped && policy_.has_stopped();
+      if (has_stopped && is_failure(end)) return exit_stopped;
+      if (end.was_silent && !end.was_asked() && (is_failure(end) || end.status == exit_wrong_input))
+        complain(fmt::format(
+            "{}, and neither {} nor a rank has said why; kolo doctor tries what ranks need. It was "
+            "started by: {}",
+            describe(end), command.argv[0], join(command.argv, " ")));
+      if (end.was_asked() && policy_.stop.signal == SIGTERM) return 128 + end.asked_by;
+      // Ranks that did not listen yet.
+      if (end.was_asked() && policy_.stop.signal == SIGUSR1 && end.status == 128 + SIGUSR1) {
+        complain("stopped before the training began");
+        return exit_stopped;
+      }
+      if (!is_failure(end)) return end.status;
+      if (policy_.restarts == 0) return end.status;
+      const auto refusal = prepare_restart(end, attempt);
+      if (const auto signal = signals_.next()) return stopped_between(*signal);
+      if (!refusal.empty()) {
+        complain(fmt::format("{}; {}", describe(end), refusal));
+        return end.status;
+      }
+    }
+  }
+
+ private:
+  // Looks at what has failed and makes `attempt` the next one. Returns why there is none; empty:
+  // there is.
+  std::string prepare_restart(const JobEnd& end, LaunchRequest& attempt) {
+    bool node_failed = false;
+    if (nodes_.are_several())
+      node_failed =
+          nodes_.note_failure(end.hosts, find_silent_hosts(nodes_.candidates(), machine_));
+    if (const auto& program = request_.command[0];
+        program.find('/') != program.npos && ::access(program.c_str(), X_OK) != 0)
+      return fmt::format("it is not restarted: {}", system_error_text(program, errno));
+    const JobFailure failure{end.status, node_failed};
+    if (auto objection = policy_.objection ? policy_.objection(failure) : std::string();
+        !objection.empty())
+      return objection;
+    const auto now = RestartsOfHour::Clock::now();
+    if (!restarts_.may_restart(now)) {
+      const int count = restarts_.count(now);
+      return fmt::format("it was restarted {} time{} within an hour, and is not again", count,
+                         count == 1 ? "" : "s");
+    }
+    const auto places = places_of_next();
+    if (places.ranks < 1) return describe_want_of_ranks();
+    restarts_.note(now);
+    attempt = request_;
+    attempt.ranks = places.ranks;
+    if (!places.hosts.empty()) attempt.hosts = places.hosts;
+    const auto from = policy_.before_restart ? policy_.before_restart(attempt) : std::string();
+    const auto message = fmt::format("{}; starting it again (restart {} of {}): {}{}",
+                                     describe(end), restarts_.count(now), policy_.restarts,
+                                     describe(places), from.empty() ? "" : ", " + from);
+    complain(message);
+    if (policy_.note) policy_.note(message);
+    return {};
+  }
+
+  [[nodiscard]] int least_ranks() const {
+    return policy_.min_ranks > 0 ? policy_.min_ranks : request_.ranks;
+  }
+
+  [[nodiscard]] RankPlaces places_of_next() const {
+    if (!nodes_.are_several()) return {request_.ranks, {}};
+    return nodes_.places(request_.ranks, least_ranks(),
+                         [&](int ranks) { return !policy_.accepts || policy_.accepts(ranks); });
+  }
+
+  // "3 ranks instead of 4 on n1:2,n3:1, without n2 (does not answer)"
+  [[nodiscard]] std::string describe(const RankPlaces& places) const {
+    auto text = describe_ranks(places.ranks);
+    if (places.ranks != request_.ranks) text += fmt::format(" instead of {}", request_.ranks);
+    if (!places.hosts.empty())
+      text +=
+          fmt::format(" on {}, without {}", to_string(places.hosts), nodes_.describe_left_out());
+    return text;
+  }
+  static std::string describe(const JobEnd& end) { return kolo::describe(end); }
+
+  [[nodiscard]] std::string describe_want_of_ranks() const {
+    const auto left = nodes_.left();
+    if (total_slots(left) >= least_ranks()) {
+      return fmt::format(
+          "it is not restarted: without {} there is room for {} on {}, but from {} up there is no "
+          "number of ranks that it can go on with",
+          nodes_.describe_left_out(), describe_ranks(total_slots(left)), to_string(left),
+          least_ranks());
+    }
+    return fmt::format("it is not restarted: without {} {}, and at least {} {} wanted{}",
+                       nodes_.describe_left_out(),
+                       left.empty()
+                           ? "no node is left"
+                           : fmt::format("there is room for {} on {}",
+                                         describe_ranks(total_slots(left)), to_string(left)),
+                       describe_ranks(least_ranks()), least_ranks() == 1 ? "is" : "are",
+                       policy_.min_ranks > 0 ? " (--min-ranks)" : "");
+  }
+
+  // Nothing runs that has anything to save.
+  [[nodiscard]] int stopped_between(int signal) const {
+    complain(fmt::format("{}: stopped between two starts", describe_signal(signal)));
+    return policy_.stop.signal == SIGUSR1 ? exit_stopped : 128 + signal;
+  }
+
+  const LaunchRequest& request_;
+  const RestartPolicy& policy_;
+  MachineFacts machine_;
+  JobNodes nodes_;
+  RestartsOfHour restarts_;
+  // Also between two attempts: a request then must not be lost.
+  SignalPipe signals_{SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+};
+
+}  // namespace
+
+int run_ranks(const LaunchRequest& request, const RestartPolicy& policy) {
+  LaunchRequest complete = request;
+  if (complete.command.empty()) {
+    complete.command = own_command();
+    complete.end_together = true;
+  }
+  return Job(complete, policy).run();
+}
+
+}  // namespace kolo

@@ -1,0 +1,140 @@
+#include "run/launch/signals.h"
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include "kolo/base/error.h"
+#include "kolo/run/launch_environment.h"
+#include "kolo/run/launch_ranks.h"
+
+namespace kolo {
+
+namespace {
+
+// A signal handler can reach nothing but what has static storage.
+std::atomic<int> handler_descriptor{-1};
+// What the first signal puts back.
+struct Earlier {
+  int signal = 0;
+  struct sigaction action {};
+};
+std::array<Earlier, 8> earlier_actions;
+std::atomic<std::size_t> earlier_count{0};
+
+extern "C" void write_signal_number(int signal) {
+  const int saved = errno;
+  for (std::size_t i = 0; i < earlier_count.load(); ++i)
+    ::sigaction(earlier_actions[i].signal, &earlier_actions[i].action, nullptr);
+  const auto byte = static_cast<unsigned char>(signal);
+  [[maybe_unused]] const auto written = ::write(handler_descriptor.load(), &byte, 1);
+  errno = saved;
+}
+
+// Leaves alone the signal that nohup has made the process ignore, to outlive its terminal.
+bool is_to_be_ignored(int signal) {
+  struct sigaction action {};
+  return signal == SIGHUP && ::sigaction(signal, nullptr, &action) == 0 &&
+         action.sa_handler == SIG_IGN;
+}
+
+}  // namespace
+
+SignalPipe::SignalPipe(std::initializer_list<int> all, Catching catching) {
+  std::vector<int> signals(all);
+  std::erase_if(signals, is_to_be_ignored);
+  int ends[2];
+  if (::pipe2(ends, O_NONBLOCK | O_CLOEXEC) != 0) {
+    throw Error(system_error_text("cannot watch for signals", errno));
+  }
+  read_end_ = FileDescriptor(ends[0]);
+  write_end_ = FileDescriptor(ends[1]);
+  handler_descriptor = write_end_.get();
+  struct sigaction action {};
+  action.sa_handler = write_signal_number;
+  action.sa_flags = SA_RESTART;
+  if (catching == Catching::first) {
+    if (signals.size() > earlier_actions.size()) throw Error("too many signals to watch for");
+    std::size_t count = 0;
+    for (const int signal : signals) {
+      Earlier& earlier = earlier_actions[count++];
+      earlier.signal = signal;
+      ::sigaction(signal, nullptr, &earlier.action);
+    }
+    earlier_count = count;
+  }
+  for (const int signal : signals) {
+    previous_.push_back({signal, {}});
+    if (::sigaction(signal, &action, &previous_.back().action) != 0) {
+      throw Error(system_error_text("cannot watch for signals", errno));
+    }
+  }
+}
+
+SignalPipe::~SignalPipe() {
+  for (const auto& entry : previous_) ::sigaction(entry.signal, &entry.action, nullptr);
+  handler_descriptor = -1;
+  earlier_count = 0;
+}
+
+std::optional<int> SignalPipe::next() {
+  unsigned char byte = 0;
+  if (::read(read_end_.get(), &byte, 1) != 1) return std::nullopt;
+  return byte;
+}
+
+std::string describe_signal(int signal) {
+  if (signal == SIGINT) return "Ctrl-C (SIGINT)";
+  const char* const name = ::sigabbrev_np(signal);
+  return name == nullptr ? "signal " + std::to_string(signal) : std::string("SIG") + name;
+}
+
+namespace {
+
+[[noreturn]] void end(const std::string& by) {
+  const auto message =
+      fmt::format("kolo: stopped{} before the training began\n", by.empty() ? "" : " by " + by);
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, message.data(), message.size());
+  ::_exit(exit_stopped);
+}
+
+}  // namespace
+
+StopSignal::StopSignal() {
+  // kolo's launcher repeats it: after the first one it says nothing new.
+  if (environment_variable("KOLO_LAUNCHED")) std::signal(SIGUSR1, SIG_IGN);
+  signals_.emplace(std::initializer_list<int>{SIGINT, SIGTERM, SIGHUP, SIGUSR1},
+                   SignalPipe::Catching::first);
+}
+
+bool StopSignal::is_requested() {
+  if (!received_) received_ = signals_->next();
+  return received_.has_value();
+}
+
+std::string StopSignal::name() const {
+  if (!received_) return {};
+  const bool is_translated = *received_ == SIGUSR1 && environment_variable("KOLO_LAUNCHED");
+  return is_translated ? std::string() : describe_signal(*received_);
+}
+
+EndAtOnce::EndAtOnce(StopSignal& stop, Says says)
+    : thread_([&stop, says](const std::stop_token& is_over) {
+        constexpr int patience_ms = 50;
+        while (!is_over.stop_requested()) {
+          pollfd ready{stop.descriptor(), POLLIN, 0};
+          if (::poll(&ready, 1, patience_ms) <= 0 || !stop.is_requested()) continue;
+          const bool is_of_people = says == Says::what_people_sent && !stop.may_be_launchers();
+          if (says == Says::everything || is_of_people) end(stop.name());
+          ::_exit(exit_stopped);
+        }
+      }) {}
+
+}  // namespace kolo

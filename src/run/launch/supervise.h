@@ -1,0 +1,75 @@
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kolo/run/launch_ranks.h"
+#include "run/launch/launcher_messages.h"
+#include "run/launch/signals.h"
+
+namespace kolo {
+
+// How a job ended.
+struct JobEnd {
+  int status = 0;    // its exit status (128 + the signal that ended it)
+  int asked_by = 0;  // the first signal to this process by which it was asked to end; 0: none
+  HostsInTrouble hosts = {};  // that the launcher has told of
+  // Nobody has said anything on stderr, neither the launcher nor a rank, but for warnings of kolo's
+  // and what LauncherNoise takes out.
+  bool was_silent = false;
+
+  [[nodiscard]] bool was_asked() const { return asked_by != 0; }
+};
+
+// Runs mpirun or srun and waits for it. SIGINT, SIGTERM, SIGHUP and SIGUSR1 to this process reach
+// it as launch_ranks.h says. It dies with this process.
+[[nodiscard]] JobEnd supervise(const RankCommand& command, const StopPolicy& policy);
+// The same for one of several jobs, between which `signals`, of those four, catches them.
+[[nodiscard]] JobEnd supervise(const RankCommand& command, const StopPolicy& policy,
+                               SignalPipe& signals);
+
+// How a short helper program ended and what it printed.
+struct ProbeResult {
+  std::optional<int> status;  // nothing: it could not be started or took too long
+  std::string output;         // stdout
+  std::string errors;         // stderr
+};
+
+// Runs a program with a deadline, after which it is killed with everything in its process group.
+[[nodiscard]] ProbeResult probe(const RankCommand& command, std::chrono::milliseconds deadline);
+
+// Takes out of the standard error of mpirun its boxes that only repeat that a rank has failed: the
+// rank has said so itself. A rank that was killed can't, and the others may be ended before they
+// say it: such a box stays where no rank has said anything, unless the job was asked to stop. A box
+// lies between two lines of dashes; other boxes and lines stay, but for those that tell how often
+// such a box has come, or that it got lost.
+class LauncherNoise {
+ public:
+  // The next piece of text; returns what is to be shown of it. A line is held back until it is
+  // complete, a box until it is closed.
+  [[nodiscard]] std::string filter(std::string_view text);
+
+  // The end of the text: what is still held back.
+  [[nodiscard]] std::string finish();
+
+  // The job was asked to stop: ranks may die of that.
+  void expect_signals() { knows_why_ = true; }
+
+  // Whether nothing was shown so far but warnings of kolo's.
+  [[nodiscard]] bool was_silent() const { return was_silent_; }
+
+ private:
+  [[nodiscard]] std::string take_line(std::string line);
+  [[nodiscard]] std::string release();
+  [[nodiscard]] std::string shown(std::string text);
+
+  bool was_silent_ = true;
+  bool knows_why_ = false;  // why a rank may have died of a signal
+  std::string partial_line_;
+  std::vector<std::string> box_;  // from its opening line of dashes on; empty outside
+};
+
+}  // namespace kolo

@@ -1,0 +1,186 @@
+#include "kolo/sampling/deal_reservoirs.h"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <queue>
+#include <tuple>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "kolo/base/checked.h"
+#include "kolo/base/error.h"
+#include "kolo/base/random.h"
+#include "sampling/below.h"
+
+namespace kolo {
+
+namespace {
+
+constexpr std::uint32_t deal_stream = 0x6465616C;  // "deal", apart from other uses of one seed
+
+void check_saved(std::span<const SavedReservoir> saved, const ReservoirOptions& options,
+                 int ranks) {
+  if (options.rank >= ranks) {
+    throw InputError(fmt::format("reservoir: samples are dealt to rank {} of {}, expected 0 to {}",
+                                 options.rank, ranks, ranks - 1));
+  }
+  const bool keeps_unseen = options.policy == ReservoirPolicy::keep_unseen;
+  for (std::size_t rank = 0; rank < saved.size(); ++rank) {
+    const auto& state = saved[rank].state;
+    const auto order = saved[rank].order;
+    const auto in_saved = [&](std::int64_t slot) { return slot >= 0 && slot < state.size; };
+    if (state.size < 0 || state.arrivals < state.size || state.draws < 0 || state.deals < 0 ||
+        state.seen < 0 || state.seen > (keeps_unseen ? state.size : 0) ||
+        (state.first != 0 && !in_saved(state.first)) ||
+        (!order.empty() && order.size() != narrow<std::size_t>(state.size)) ||
+        !std::all_of(order.begin(), order.end(), in_saved)) {
+      throw InputError(fmt::format(
+          "reservoir: rank {} has saved a state that can't be: {} arrivals, {} draws, {} samples, "
+          "{} of them seen, first {}, {} deals, {} in order (policy {})",
+          rank, state.arrivals, state.draws, state.size, state.seen, state.first, state.deals,
+          order.size(), name_of(options.policy)));
+    }
+  }
+}
+
+// The counters of all ranks together.
+ReservoirState sum_of(std::span<const SavedReservoir> saved) {
+  ReservoirState sum;
+  for (const auto& [state, order] : saved) {
+    sum.arrivals = checked_add(sum.arrivals, state.arrivals);
+    sum.draws = checked_add(sum.draws, state.draws);
+    sum.size = checked_add(sum.size, state.size);
+    sum.seen += state.seen;
+    sum.deals = std::max(sum.deals, state.deals);
+  }
+  return sum;
+}
+
+// A sample as one of its rank's, 0, 1, 2, ... in the order in which they should stay.
+struct Candidate {
+  std::int64_t rank = 0, number = 0;
+  bool seen = false;
+  double after = 0;  // what comes before what, among those of all ranks
+
+  [[nodiscard]] bool operator>(const Candidate& other) const {
+    return std::tie(seen, after, rank) > std::tie(other.seen, other.after, other.rank);
+  }
+};
+
+// What deals by chance: for all of one saved rank's samples.
+struct Chance {
+  std::uint64_t key = 0;
+
+  [[nodiscard]] CounterRandom of_order(std::int64_t rank) const {
+    return {key, 0, static_cast<std::uint64_t>(rank)};
+  }
+  [[nodiscard]] double of_rounding(std::int64_t rank) const {
+    return CounterRandom(key, 1, static_cast<std::uint64_t>(rank)).uniform();
+  }
+};
+
+Candidate candidate(const SavedReservoir& saved, ReservoirPolicy policy, const Chance& chance,
+                    std::int64_t rank, std::int64_t number) {
+  const auto& state = saved.state;
+  const auto place = static_cast<double>(number);
+  if (policy == ReservoirPolicy::fifo) return {rank, number, false, place};
+  // Of each rank as many come first as are in proportion to its arrivals; chance rounds, so that no
+  // rank has more than its share in the long run.
+  if (policy == ReservoirPolicy::uniform)
+    return {rank, number, false,
+            (place + chance.of_rounding(rank)) / static_cast<double>(state.arrivals)};
+  const auto unseen = state.size - state.seen;
+  const bool seen = number >= unseen;
+  return {rank, number, seen, seen ? place - static_cast<double>(unseen) : place};
+}
+
+// The candidates of one new rank, those that should stay first: every `ranks`-th of the first
+// `count` of all.
+std::vector<Candidate> candidates_for(std::span<const SavedReservoir> saved,
+                                      const ReservoirOptions& options, const Chance& chance,
+                                      int ranks, std::int64_t count) {
+  std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> next;
+  for (std::size_t rank = 0; rank < saved.size(); ++rank) {
+    if (saved[rank].state.size > 0)
+      next.push(candidate(saved[rank], options.policy, chance, narrow<std::int64_t>(rank), 0));
+  }
+  std::vector<Candidate> mine;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto best = next.top();
+    next.pop();
+    if (i % ranks == options.rank) mine.push_back(best);
+    const auto& of_rank = saved[narrow<std::size_t>(best.rank)];
+    if (best.number + 1 < of_rank.state.size)
+      next.push(candidate(of_rank, options.policy, chance, best.rank, best.number + 1));
+  }
+  return mine;
+}
+
+// The slots of a rank in the order of its candidates.
+std::vector<std::int64_t> slots_of(const SavedReservoir& saved, ReservoirPolicy policy,
+                                   CounterRandom random) {
+  const auto size = saved.state.size;
+  std::vector<std::int64_t> slots(narrow<std::size_t>(size));
+  std::iota(slots.begin(), slots.end(), 0);
+  if (policy == ReservoirPolicy::uniform) {
+    for (std::int64_t i = 0; i + 1 < size; ++i)
+      std::swap(slots[narrow<std::size_t>(i)],
+                slots[narrow<std::size_t>(i + below(random, size - i))]);
+    return slots;
+  }
+  std::rotate(slots.begin(), slots.begin() + saved.state.first, slots.end());
+  for (auto& slot : slots)
+    if (!saved.order.empty()) slot = saved.order[narrow<std::size_t>(slot)];
+  std::reverse(slots.begin(), slots.end());  // unseen or newest first
+  return slots;
+}
+
+std::int64_t share_of(std::int64_t whole, int rank, int ranks) {
+  return whole / ranks + (rank < whole % ranks ? 1 : 0);
+}
+
+}  // namespace
+
+DealtReservoir deal_reservoirs(std::span<const SavedReservoir> saved,
+                               const ReservoirOptions& options, int ranks) {
+  const auto capacity = reservoir_capacity(options);
+  check_saved(saved, options, ranks);
+  const auto sum = sum_of(saved);
+  const auto room = checked_multiply<std::int64_t>(capacity, ranks);
+  if (options.policy == ReservoirPolicy::keep_unseen && sum.size - sum.seen > room) {
+    throw InputError(fmt::format(
+        "reservoir: {} saved samples were never drawn, but {} ranks have room for {} ({} each); "
+        "raise the capacity or the number of ranks",
+        sum.size - sum.seen, ranks, room, capacity));
+  }
+  const auto deals = checked_add<std::int64_t>(sum.deals, 1);
+  const Chance chance{derive_seed(options.seed, deal_stream, static_cast<std::uint64_t>(deals))};
+  const auto mine = candidates_for(saved, options, chance, ranks, std::min(sum.size, room));
+
+  DealtReservoir dealt;
+  dealt.state = {.arrivals = share_of(sum.arrivals, options.rank, ranks),
+                 .draws = share_of(sum.draws, options.rank, ranks),
+                 .size = narrow<std::int64_t>(mine.size()),
+                 .deals = deals};
+  dealt.samples.resize(mine.size());
+  std::vector<std::vector<std::size_t>> from(saved.size());  // places in `mine`, by saved rank
+  for (std::size_t i = 0; i < mine.size(); ++i) {
+    from[narrow<std::size_t>(mine[i].rank)].push_back(i);
+    if (options.policy == ReservoirPolicy::keep_unseen && mine[i].seen) ++dealt.state.seen;
+  }
+  for (std::size_t rank = 0; rank < saved.size(); ++rank) {
+    if (from[rank].empty()) continue;
+    const auto slots =
+        slots_of(saved[rank], options.policy, chance.of_order(narrow<std::int64_t>(rank)));
+    for (const auto i : from[rank]) {
+      // The oldest, and what was seen, come first in a reservoir's order.
+      dealt.samples[mine.size() - 1 - i] = {mine[i].rank,
+                                            slots[narrow<std::size_t>(mine[i].number)]};
+    }
+  }
+  return dealt;
+}
+
+}  // namespace kolo

@@ -1,0 +1,373 @@
+#include "kolo/tools/fetch.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <functional>
+#include <initializer_list>
+#include <thread>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "kolo/base/checked.h"
+#include "kolo/base/error.h"
+#include "kolo/base/file.h"
+#include "kolo/base/text.h"
+
+namespace kolo {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// The right to change a folder, for one process at a time; waits for it. It is a lock on a file in
+// the folder, which goes with the process, however that ends.
+class FetchLock {
+ public:
+  // `wait` is called when it has to wait.
+  FetchLock(const fs::path& folder, const std::function<void()>& wait);
+  FetchLock(const FetchLock&) = delete;
+  FetchLock& operator=(const FetchLock&) = delete;
+  ~FetchLock();
+
+ private:
+  fs::path path_;
+  FileDescriptor file_;
+};
+
+// The last owner removes the file: a process that waited for that one has to try again.
+FetchLock::FetchLock(const fs::path& folder, const std::function<void()>& wait)
+    : path_(folder / ".fetch.lock") {
+  do {
+    file_ = FileDescriptor(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+    auto problem = file_.is_open() ? lock_file(file_) : errno;
+    if (problem == EWOULDBLOCK) {
+      wait();
+      problem = lock_file(file_, true);
+    }
+    if (problem != 0)
+      throw Error(system_error_text(fmt::format("fetch: cannot lock {}", path_.string()), problem));
+  } while (!leads_to(path_, file_));
+}
+
+FetchLock::~FetchLock() {
+  std::error_code ignored;  // an empty file that stays does no harm
+  fs::remove(path_, ignored);
+}
+
+bool is_file_of(const fs::path& path, std::int64_t bytes) {
+  std::error_code error;
+  const auto size = fs::file_size(path, error);
+  return !error && std::cmp_equal(size, bytes);
+}
+
+// Files get their names only when they are whole.
+bool is_complete(const RemoteDataset& dataset, const fs::path& folder) {
+  std::error_code error;
+  if (dataset.archive_folder.empty()) {
+    return std::ranges::all_of(dataset.files, [&](const RemoteFile& file) {
+      return is_file_of(folder / file.name, file.bytes);
+    });
+  }
+  return std::ranges::all_of(dataset.members, [&](const std::string& member) {
+    return fs::is_regular_file(folder / dataset.archive_folder / member, error);
+  });
+}
+
+std::string address_of(const RemoteDataset& dataset, const FetchOptions& options,
+                       const RemoteFile& file) {
+  const auto& base = options.url.empty() ? dataset.url : options.url;
+  return base + (base.ends_with('/') ? "" : "/") + file.name;
+}
+
+// Exit status of a program, and its stdout; its stderr is this process's.
+struct ProgramEnd {
+  int status = 0;
+  std::string output;
+};
+
+// `input`: a file for its stdin; empty: this process's.
+ProgramEnd run_program(const std::vector<std::string>& words, const fs::path& input = {}) {
+  std::string line;
+  for (const auto& word : words) line += shell_word(word) + " ";
+  if (!input.empty()) line += "<" + shell_word(input.string());
+  FILE* const pipe = ::popen(line.c_str(), "re");
+  if (pipe == nullptr) throw Error(system_error_text("fetch: cannot run " + words[0], errno));
+  ProgramEnd end;
+  for (int letter = std::fgetc(pipe); letter != EOF; letter = std::fgetc(pipe))
+    end.output += static_cast<char>(letter);
+  const int status = ::pclose(pipe);
+  end.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  constexpr int not_found = 127;
+  if (end.status == not_found)
+    throw InputError(fmt::format(
+        "fetch: there is no {} in PATH; install it, or get the files otherwise", words[0]));
+  return end;
+}
+
+// curl(1): from the file's end on, with a bar on a terminal. Its output is the reason of a failure.
+ProgramEnd run_curl(const std::string& url, const fs::path& part, std::int64_t bytes) {
+  return run_program({"curl",
+                      ::isatty(STDERR_FILENO) == 1 ? "--progress-bar" : "--silent",
+                      "--fail",
+                      "--location",
+                      "--proto",
+                      "=http,https,file",
+                      "--proto-redir",
+                      "=http,https",
+                      "--connect-timeout",
+                      "30",
+                      "--speed-limit",
+                      "100",
+                      "--speed-time",
+                      "60",
+                      "--retry",
+                      "3",
+                      "--max-filesize",
+                      std::to_string(bytes),
+                      "--write-out",
+                      "%{errormsg}",
+                      "--continue-at",
+                      "-",
+                      "--output",
+                      part.string(),
+                      "--globoff",  // brackets and braces of an address are its own
+                      "--url",
+                      url});
+}
+
+std::int64_t size_of(const fs::path& file) {
+  std::error_code error;
+  const auto size = fs::file_size(file, error);
+  return error ? 0 : narrow<std::int64_t>(size);
+}
+
+[[noreturn]] void fail(const std::string& url, const ProgramEnd& end) {
+  constexpr int unsupported = 1, malformed = 3, too_large = 63;
+  if (end.status == unsupported || end.status == malformed)
+    throw InputError(
+        fmt::format("fetch: {} is no address: {}; expected http://..., https://... or file://...",
+                    url, end.output));
+  const auto reason = end.status == too_large ? "it is longer than expected"
+                      : end.output.empty()    ? fmt::format("curl ended with status {}", end.status)
+                                              : end.output;
+  throw Error(
+      fmt::format("fetch: cannot get {}: {}; check the network, or name another place with --url",
+                  url, reason));
+}
+
+bool is_one_of(int status, std::initializer_list<int> known) {
+  return std::ranges::find(known, status) != known.end();
+}
+
+// The connection broke: worth another try.
+bool may_pass(int status) {
+  return is_one_of(status, {16, 18, 28, 52, 55, 56, 92});
+}
+
+// A server that can't go on in the middle: it knows no ranges, sends the whole file, or has less
+// than was there already, which curl takes for success.
+bool refuses_range(int status) {
+  return is_one_of(status, {0, 33, 36, 63});
+}
+
+// Gets what is missing of the file and goes on after a cut connection, as long as some more comes.
+// Returns how many bytes came.
+std::int64_t download(const std::string& url, const fs::path& part, std::int64_t bytes,
+                      const FetchOptions& options) {
+  constexpr int most_failures = 4;  // one after the other, without a byte
+  if (size_of(part) > bytes) fs::remove(part);
+  std::int64_t received = 0;
+  for (int failures = 0; size_of(part) < bytes;) {
+    const auto before = size_of(part);
+    const auto end = run_curl(url, part, bytes);
+    const auto more = std::max<std::int64_t>(0, size_of(part) - before);
+    received += more;
+    if (end.status == 0 && size_of(part) == bytes) break;
+    failures = more > 0 ? 0 : failures + 1;
+    if (may_pass(end.status) && failures < most_failures) {
+      if (options.notice) options.notice(fmt::format("{}; going on", end.output));
+      if (failures > 0) std::this_thread::sleep_for(options.pause * (1 << (failures - 1)));
+      continue;
+    }
+    const bool begins_anew = before > 0 && refuses_range(end.status);
+    if (begins_anew || size_of(part) == 0 || end.status == 0) fs::remove(part);
+    if (begins_anew) continue;
+    if (end.status == 0)
+      throw Error(fmt::format("fetch: {} has not the {} bytes expected", url, bytes));
+    fail(url, end);
+  }
+  return received;
+}
+
+// Returns the bytes that came.
+std::int64_t fetch_file(const RemoteFile& file, const std::string& url,
+                        const FetchOptions& options) {
+  const auto whole = options.folder / file.name;
+  if (is_file_of(whole, file.bytes)) return 0;
+  const fs::path part = whole.string() + ".part";
+  std::error_code error;
+  const bool was_begun = fs::exists(part, error);
+  if (options.notice) options.notice(fmt::format("{}:", file.name));
+  auto received = download(url, part, file.bytes, options);
+  auto sum = md5_of_file(part);
+  if (sum != file.md5 && was_begun) {
+    if (options.notice)
+      options.notice(
+          fmt::format("{} does not fit its beginning from before; once more", file.name));
+    fs::remove(part);
+    received += download(url, part, file.bytes, options);
+    sum = md5_of_file(part);
+  }
+  if (sum != file.md5) {
+    fs::remove(part);
+    throw Error(fmt::format(
+        "fetch: {} has the MD5 sum {}, expected {}: it is another file or was damaged on the way, "
+        "and was not kept; try again, or name another place with --url",
+        url, sum, file.md5));
+  }
+  flush_to_disk(part);
+  rename_durably(part, whole);
+  return received;
+}
+
+// Takes the members out of the archive, and nothing else that may be in it.
+void unpack_archive(const RemoteDataset& dataset, const fs::path& folder) {
+  const auto archive = folder / dataset.files.front().name;
+  const std::vector<std::string_view> names(dataset.members.begin(), dataset.members.end());
+  AtomicFolder output(folder / dataset.archive_folder, names);
+  // Absolute, because tar takes what precedes a colon for a host.
+  std::vector<std::string> words{"tar",
+                                 "-xzf",
+                                 fs::absolute(archive).string(),
+                                 "-C",
+                                 output.aside().string(),
+                                 "--no-same-owner",
+                                 "--strip-components=1"};
+  for (const auto& member : dataset.members) words.push_back(dataset.archive_folder + "/" + member);
+  const auto end = run_program(words);
+  for (const auto& member : dataset.members) {
+    if (fs::is_regular_file(fs::symlink_status(output.aside() / member))) continue;
+    throw Error(fmt::format("fetch: no {} came with {}", member, dataset.name));
+  }
+  if (end.status != 0)  // members may be cut short; it says itself why
+    throw Error(fmt::format("fetch: tar cannot unpack {}", archive.string()));
+  output.commit();
+  fs::remove(archive);
+}
+
+// Makes a folder with those around it. Those that it made and that are still empty go again with
+// it, unless they are wanted: where nothing could be fetched, nothing is left.
+class NewFolder {
+ public:
+  explicit NewFolder(const fs::path& folder) {
+    std::error_code error;
+    auto missing = fs::absolute(folder).lexically_normal();
+    if (!missing.has_filename()) missing = missing.parent_path();
+    for (; !fs::exists(missing, error) && missing.has_relative_path();
+         missing = missing.parent_path())
+      made_.push_back(missing);
+    fs::create_directories(folder, error);
+    if (!fs::is_directory(folder)) {
+      throw InputError(
+          fmt::format("fetch: cannot make the folder {}: {}", folder.string(), error.message()));
+    }
+  }
+  NewFolder(const NewFolder&) = delete;
+  NewFolder& operator=(const NewFolder&) = delete;
+  ~NewFolder() {
+    std::error_code not_empty;
+    for (const auto& folder : made_)
+      if (!fs::remove(folder, not_empty)) return;
+  }
+
+ private:
+  std::vector<fs::path> made_;  // the innermost first
+};
+
+void fetch_files(const RemoteDataset& dataset, const FetchOptions& options, FetchResult& result) {
+  const FetchLock lock(options.folder, [&] {
+    if (!options.notice) return;
+    options.notice(fmt::format("another process is fetching into {}; waiting for it",
+                               options.folder.string()));
+  });
+  result.was_there = is_complete(dataset, options.folder);
+  if (result.was_there) return;
+  for (const auto& file : dataset.files) {
+    const auto received = fetch_file(file, address_of(dataset, options, file), options);
+    result.bytes_fetched = checked_add(result.bytes_fetched, received);
+  }
+  if (!dataset.archive_folder.empty()) unpack_archive(dataset, options.folder);
+}
+
+}  // namespace
+
+std::vector<RemoteDataset> remote_datasets() {
+  return {
+      {.name = "mnist",
+       .url = "https://ossci-datasets.s3.amazonaws.com/mnist",
+       .files = {{"train-images-idx3-ubyte.gz", "f68b3c2dcbeaaa9fbdd348bbdeb94873", 9912422},
+                 {"train-labels-idx1-ubyte.gz", "d53e105ee54ea40749a09fcbcd1e9432", 28881},
+                 {"t10k-images-idx3-ubyte.gz", "9fb629c4189551a2d022fa330f9573f3", 1648877},
+                 {"t10k-labels-idx1-ubyte.gz", "ec29112dd5afa0611ce80d1b7f02629c", 4542}},
+       .instead =
+           "without a network, apt install dataset-fashion-mnist and data.name=fashion_mnist"},
+      {.name = "fashion-mnist",
+       .url = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",
+       .files = {{"train-images-idx3-ubyte.gz", "8d4fb7e6c68d591d4c3dfef9ec88bf0d", 26421880},
+                 {"train-labels-idx1-ubyte.gz", "25c81989df183df01b3e8a0aad5dffbe", 29515},
+                 {"t10k-images-idx3-ubyte.gz", "bef4ecab320f06d8554ea6380940ec79", 4422102},
+                 {"t10k-labels-idx1-ubyte.gz", "bb300cfdad3c16e7a12a480ee83cd310", 5148}},
+       .instead = "without a network, Debian's package has it: apt install dataset-fashion-mnist"},
+      {.name = "cifar10",
+       .url = "https://www.cs.toronto.edu/~kriz",
+       .files = {{"cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530", 170052171}},
+       .archive_folder = "cifar-10-batches-bin",
+       .members = {"batches.meta.txt", "data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin",
+                   "data_batch_4.bin", "data_batch_5.bin", "test_batch.bin"},
+       .instead =
+           "without a network, kolo data cifar10 --from fashion-mnist -o data/cifar10 makes a "
+           "stand-in"},
+  };
+}
+
+std::string md5_of_file(const fs::path& path) {
+  constexpr std::size_t digits = 32;
+  const auto sum = run_program({"md5sum"}, path);
+  if (sum.status != 0 || sum.output.size() < digits)
+    throw Error(fmt::format("fetch: md5sum can't read {}", path.string()));
+  return sum.output.substr(0, digits);
+}
+
+RemoteDataset remote_dataset(std::string_view name) {
+  const auto all = remote_datasets();
+  const auto found = std::ranges::find(all, name, &RemoteDataset::name);
+  if (found != all.end()) return *found;
+  std::vector<std::string> names;
+  for (const auto& dataset : all) names.push_back(dataset.name);
+  throw InputError(
+      fmt::format("fetch: no data set \"{}\" is known; expected one of {}", name, join(names)));
+}
+
+FetchResult fetch_dataset(const RemoteDataset& dataset, const FetchOptions& options) {
+  FetchResult result{.folder = options.folder / dataset.archive_folder};
+  if (dataset.archive_folder.empty()) result.folder = options.folder;
+  result.was_there = is_complete(dataset, options.folder);
+  if (result.was_there) return result;
+  const NewFolder folder(options.folder);
+  try {
+    fetch_files(dataset, options, result);
+  } catch (const InputError&) {
+    throw;
+  } catch (const Error& error) {
+    throw Error(
+        fmt::format("{}{}{}", error.what(), dataset.instead.empty() ? "" : "; ", dataset.instead));
+  }
+  return result;
+}
+
+}  // namespace kolo

@@ -1,0 +1,35 @@
+// Instead of cosmology_box.cpp, where FFTW is not there.
+#include "kolo/base/error.h"
+#include "kolo/tools/cosmology_box.h"
+
+namespace kolo {
+
+namespace {
+
+[[noreturn]] void refuse() {
+  throw InputError(
+      "data: this kolo was built without FFTW, which making a box of simulated universe takes; "
+      "build it with -D KOLO_COSMOLOGY=ON where FFTW is installed (libfftw3-dev)");
+}
+
+}  // namespace
+
+bool is_cosmology_built() {
+  return false;
+}
+
+void check_cosmology_options(const CosmologyOptions& /*options*/) {
+  refuse();
+}
+
+std::uint64_t cosmology_box_memory(const CosmologyOptions& /*options*/) {
+  refuse();
+}
+
+SimulationBox make_cosmology_box(
+    const CosmologyOptions& /*options*/,
+    const std::function<void(double fraction, std::string_view stage)>& /*progress*/) {
+  refuse();
+}
+
+}  // namespace kolo

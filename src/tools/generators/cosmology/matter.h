@@ -1,0 +1,117 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+
+#include "tools/generators/cosmology/mesh.h"
+#include "tools/generators/cosmology/universe.h"
+
+// Matter from the universe's beginning on: particles, where perturbation theory lets them go, and
+// how they fall through each other's gravity from there; and the gas that falls with it.
+namespace kolo::cosmology {
+
+// Independent standard normal numbers, each a function of seed, stream and cell alone.
+[[nodiscard]] Field white_noise(const Mesh& mesh, std::uint64_t seed, std::uint32_t stream);
+
+// A Gaussian random field with the linear power spectrum, times `growth`; its mean is 0.
+[[nodiscard]] Modes linear_density(const Mesh& mesh, const PowerSpectrum& power, double growth,
+                                   std::uint64_t seed);
+
+// Takes out what is smaller than 1 / wave_number: times exp(-k^2 / 2 wave_number^2).
+void truncate(const Mesh& mesh, Modes& density, double wave_number);
+
+// The displacement psi with density = -div psi, Mpc/h. Source: Zel'dovich 1970, A&A 5.
+[[nodiscard]] VectorField first_order_displacement(const Mesh& mesh, const Modes& density);
+
+// What second-order Lagrangian perturbation theory adds to it. Source: Bouchet et al. 1995, A&A
+// 296; the sign follows from a collapsing region's collapsing faster.
+[[nodiscard]] VectorField second_order_displacement(const Mesh& mesh, const Modes& density);
+
+// Particles that began one per cell, in the order of the cells.
+struct Particles {
+  VectorField position;  // in cells, within [0, size]
+  VectorField velocity;  // km/s, peculiar
+};
+
+// Moves them from their cells by `displacement` + `second` (may be empty) at scale factor a.
+[[nodiscard]] Particles displaced_particles(const Mesh& mesh, const Universe& universe, double a,
+                                            VectorField displacement, const VectorField& second);
+
+// The place within a periodic box of `size` cells.
+[[nodiscard]] double wrapped(double position, double size);
+
+// Lets particles fall through each other's gravity from scale factor `from` to `to`, in kick-drift-
+// kick steps uniform in ln a; forces come from a mesh of one cell a particle. `stepped` is called
+// with the steps done after each. Sources: Hockney and Eastwood 1988 (particle-mesh forces); Quinn
+// et al. 1997 (the steps).
+void evolve(const Mesh& mesh, const Universe& universe, double from, double to, int steps,
+            Particles& particles, const std::function<void(int)>& stepped);
+
+// Between particles and fields: each particle is a cloud as large as a cell, and the cells it lies
+// in share it. Source: Hockney and Eastwood, "Computer simulation using particles", 1988, 5-3.
+
+// The eight cells that a particle at a place within [0, size] (in cells) has a part in.
+struct Cloud {
+  Cloud(std::int64_t size, double x, double y, double z);
+
+  std::array<std::size_t, 8> cells;
+  std::array<double, 8> weights;  // their sum is 1
+};
+
+// Density in units of its mean.
+void deposit_density(const Mesh& mesh, const Particles& particles, Field& density);
+
+// What particles carry into cells.
+struct Moments {
+  Field density;         // in units of its mean
+  VectorField momentum;  // density times velocity, km/s
+  Field square_speed;    // density times the mean of velocity squared, (km/s)^2
+};
+[[nodiscard]] Moments deposit_moments(const Mesh& mesh, const Particles& particles);
+
+inline Cloud::Cloud(std::int64_t size, double x, double y, double z) {
+  const auto n = static_cast<std::size_t>(size);
+  std::array<std::size_t, 3> low{}, high{};
+  std::array<double, 3> part{};
+  const std::array place = {x, y, z};
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    low[axis] = static_cast<std::size_t>(place[axis]);
+    part[axis] = place[axis] - static_cast<double>(low[axis]);
+    if (low[axis] >= n) low[axis] -= n;  // rounded up to the box's end
+    high[axis] = low[axis] + 1 == n ? 0 : low[axis] + 1;
+  }
+  for (std::size_t corner = 0; corner < 8; ++corner) {
+    const bool far_x = (corner & 4) != 0, far_y = (corner & 2) != 0, far_z = (corner & 1) != 0;
+    cells[corner] = ((far_x ? high[0] : low[0]) * n + (far_y ? high[1] : low[1])) * n +
+                    (far_z ? high[2] : low[2]);
+    weights[corner] = (far_x ? part[0] : 1 - part[0]) * (far_y ? part[1] : 1 - part[1]) *
+                      (far_z ? part[2] : 1 - part[2]);
+  }
+}
+
+// The gas between galaxies at redshift 3, from the matter it falls with.
+
+struct Gas {
+  Field density;         // in units of its mean
+  VectorField velocity;  // km/s
+  Field temperature;     // K
+};
+
+// Where pressure stops gas from falling with the matter, h/Mpc: its density has the matter's power
+// times exp(-2 k^2 / filter^2).
+[[nodiscard]] double filter_wave_number(const Universe& universe);
+
+// Temperature of gas that nothing but the ultraviolet background heats, K.
+[[nodiscard]] double quiet_temperature(double density);
+
+// Takes the moments apart, to spare memory. `heating`: shocks where gas runs together and the
+// random motions within what pressure smooths warm it.
+[[nodiscard]] Gas make_gas(const Mesh& mesh, const Universe& universe, Moments&& moments,
+                           bool heating);
+
+// Makes temperature unpredictable: times exp(deviation g), g a normal number of each cell's own.
+void scatter_temperature(const Mesh& mesh, double deviation, std::uint64_t seed,
+                         Field& temperature);
+
+}  // namespace kolo::cosmology

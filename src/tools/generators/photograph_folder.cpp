@@ -1,0 +1,219 @@
+#include "kolo/tools/photograph_folder.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cctype>
+#include <cerrno>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <fcntl.h>
+
+#include <fmt/format.h>
+
+#include "tools/generators/cubic.h"
+#include "tools/generators/for_each_index.h"
+#include "kolo/base/error.h"
+#include "kolo/base/file.h"
+#include "kolo/base/random.h"
+#include "kolo/data/cifar10.h"
+#include "kolo/data/image.h"
+
+namespace kolo {
+
+namespace {
+
+constexpr auto small_plane = static_cast<std::size_t>(cifar10_side * cifar10_side);
+
+struct Size {
+  std::int64_t height = 0, width = 0;
+};
+
+// Mostly 4:3, as photographs are.
+float draw_aspect(CounterRandom& random) {
+  constexpr std::array<float, 10> aspects = {4 / 3.0F, 4 / 3.0F, 4 / 3.0F, 4 / 3.0F, 3 / 4.0F,
+                                             3 / 4.0F, 3 / 2.0F, 2 / 3.0F, 1,        16 / 9.0F};
+  return aspects[random.below(aspects.size())];
+}
+
+Size draw_size(CounterRandom& random, std::int64_t least_side, std::int64_t most_side) {
+  const auto low = static_cast<float>(least_side), high = static_cast<float>(most_side);
+  const float area_side = low * std::pow(high / low, random.uniform());
+  const float stretch = std::sqrt(draw_aspect(random));
+  const auto side_of = [&](float length) {
+    return std::clamp<std::int64_t>(std::lround(length), least_side, most_side);
+  };
+  return {side_of(area_side / stretch), side_of(area_side * stretch)};
+}
+
+// The part of the small image that is seen. Half of a picture's aspect comes of stretching, half of
+// cutting.
+std::vector<float> places_in_small(std::int64_t pixels, std::int64_t other_side) {
+  const auto length = static_cast<float>(pixels);
+  const float seen = std::min(1.0F, std::sqrt(length / static_cast<float>(other_side)));
+  std::vector<float> places(static_cast<std::size_t>(pixels));
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    const float from_middle = (static_cast<float>(i) + .5F) / length - .5F;
+    places[i] = (.5F + seen * from_middle) * cifar10_side - .5F;
+  }
+  return places;
+}
+
+// Brightness that varies from pixel to pixel and over some pixels, without which so large an image
+// of so few pixels would pack into almost nothing.
+std::vector<float> draw_grain(CounterRandom& random, const Size& size) {
+  const float coarse = 7, fine = 2.5F;  // pixels
+  const auto rows = static_cast<float>(size.height), columns = static_cast<float>(size.width);
+  auto grain = value_noise(random, rows / coarse, columns / coarse, size.height, size.width);
+  const auto finer = value_noise(random, rows / fine, columns / fine, size.height, size.width);
+  for (std::size_t i = 0; i < grain.size(); ++i) {
+    grain[i] = 40 * (grain[i] - .5F) + 40 * (finer[i] - .5F) + 12 * (random.uniform() - .5F);
+  }
+  return grain;
+}
+
+// A JPEG file of a small image (3072 bytes as CIFAR-10 has them), enlarged to a size, an aspect
+// and with a quality that `random` decides; both sides within [least_side, most_side].
+std::vector<std::byte> photograph(std::span<const std::uint8_t> pixels, CounterRandom& random,
+                                  std::int64_t least_side, std::int64_t most_side) {
+  const auto size = draw_size(random, least_side, most_side);
+  const auto grain = draw_grain(random, size);
+  const auto row_places = places_in_small(size.height, size.width);
+  const auto column_places = places_in_small(size.width, size.height);
+  Image image{size.height, size.width, std::vector<std::uint8_t>(grain.size() * 3)};
+  for (std::size_t channel = 0; channel < 3; ++channel) {
+    const auto bytes = pixels.subspan(channel * small_plane, small_plane);
+    const std::vector<float> plane(bytes.begin(), bytes.end());
+    const auto large = resample(plane, cifar10_side, cifar10_side, row_places, column_places);
+    for (std::size_t i = 0; i < grain.size(); ++i) {
+      image.pixels[i * 3 + channel] =
+          static_cast<std::uint8_t>(std::clamp(large[i] + grain[i] + .5F, 0.0F, 255.0F));
+    }
+  }
+  const int quality = 75 + static_cast<int>(random.below(21));
+  const bool grey = random.below(20) == 0;
+  return encode_jpeg(image, quality, grey ? JpegColours::grey : JpegColours::all);
+}
+
+namespace fs = std::filesystem;
+
+// Sets the numbers apart from those that other generators and training draw with the same seed.
+constexpr std::uint32_t photograph_stream = 0xF0706247;
+constexpr std::int64_t training_to_validation = 5;
+constexpr std::array<std::string_view, 2> split_folders = {"train", "valid"};
+
+void check(const PhotographFolderOptions& options) {
+  constexpr std::int64_t least = 16, most = 8192;
+  if (options.per_class < 1) {
+    throw InputError(
+        fmt::format("data: {} images of each class: expected at least 1", options.per_class));
+  }
+  if (options.least_side < least || options.most_side > most ||
+      options.least_side > options.most_side) {
+    throw InputError(fmt::format("data: sizes of {} to {} pixels: expected {} to {}, least first",
+                                 options.least_side, options.most_side, least, most));
+  }
+}
+
+// A file to be: which image it is of and where it goes.
+struct Task {
+  std::int64_t image = 0;
+  fs::path file;
+};
+
+// The first images of each class; makes the classes' folders.
+std::vector<Task> plan(const fs::path& folder, const SmallImages& images,
+                       std::span<const std::string> folders, std::int64_t per_class) {
+  for (const auto& name : folders) fs::create_directories(folder / name);
+  std::vector<std::int64_t> counts(folders.size());
+  std::vector<Task> tasks;
+  for (std::int64_t image = 0; image < images.size; ++image) {
+    const auto label = static_cast<std::size_t>(images.label(image));
+    if (counts.at(label) == per_class) continue;
+    const auto name = fmt::format("{}_{:05}.jpg", folders[label], counts[label]++);
+    tasks.push_back({image, folder / folders[label] / name});
+  }
+  for (std::size_t label = 0; label < counts.size(); ++label) {
+    if (counts[label] == per_class) continue;
+    throw InputError(fmt::format("data: {} images of class {} asked for, there are {}", per_class,
+                                 folders[label], counts[label]));
+  }
+  return tasks;
+}
+
+// Without a flush of its own: the whole folder is flushed at once.
+void write_file(const fs::path& path, std::span<const std::byte> bytes) {
+  FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (!file.is_open()) {
+    throw Error(system_error_text(fmt::format("data: cannot create {}", path.string()), errno));
+  }
+  write_all(file.get(), bytes, path);
+  file.close(path);
+}
+
+}  // namespace
+
+SmallImages small_images(const StandInImages& images) {
+  return {images.size(), [&images](std::int64_t index) { return images.label(index); },
+          [&images](std::int64_t index, std::span<std::uint8_t> pixels) {
+            images.paint(index, pixels);
+          }};
+}
+
+SmallImages small_images(const Cifar10Dataset& images) {
+  return {images.size(), [&images](std::int64_t index) { return images.label(index); },
+          [&images](std::int64_t index, std::span<std::uint8_t> pixels) {
+            std::ranges::copy(images.pixels(index), pixels.begin());
+          }};
+}
+
+std::string class_folder(std::int64_t label, std::string_view name) {
+  auto folder = fmt::format("{}_{}", label, name);
+  for (char& letter : folder) {
+    const auto byte = static_cast<unsigned char>(letter);
+    letter = std::isalnum(byte) != 0 ? static_cast<char>(std::tolower(byte)) : '_';
+  }
+  return folder;
+}
+
+std::array<std::int64_t, 2> write_photograph_folder(const fs::path& folder,
+                                                    const SmallImages& training,
+                                                    const SmallImages& validation,
+                                                    std::span<const std::string> class_names,
+                                                    const PhotographFolderOptions& options,
+                                                    const WriteOptions& write) {
+  check(options);
+  AtomicFolder output(folder, std::span(split_folders).first(write.replace ? 2 : 0));
+  std::vector<std::string> folders;
+  for (const auto& name : class_names) folders.push_back(class_folder(std::ssize(folders), name));
+  const auto tasks = plan(output.aside() / split_folders[0], training, folders, options.per_class);
+  const auto validation_tasks =
+      plan(output.aside() / split_folders[1], validation, folders,
+           std::max<std::int64_t>(1, options.per_class / training_to_validation));
+  const auto total = std::ssize(tasks) + std::ssize(validation_tasks);
+  std::atomic<std::int64_t> done = 0;
+  const auto write_split = [&](const SmallImages& images, const std::vector<Task>& files,
+                               std::uint32_t split) {
+    const auto seed = derive_seed(options.seed, photograph_stream, split);
+    for_each_index(std::ssize(files), write.threads, [&](std::int64_t number) {
+      const auto& [image, file] = files[static_cast<std::size_t>(number)];
+      std::array<std::uint8_t, cifar10_pixel_bytes> pixels{};
+      images.pixels(image, pixels);
+      CounterRandom random(seed, 0, static_cast<std::uint64_t>(number));
+      write_file(file, photograph(pixels, random, options.least_side, options.most_side));
+      const auto now = ++done;
+      if (write.progress) write.progress(now, total);
+    });
+  };
+  write_split(training, tasks, 0);
+  write_split(validation, validation_tasks, 1);
+  output.commit();
+  return {std::ssize(tasks), std::ssize(validation_tasks)};
+}
+
+}  // namespace kolo

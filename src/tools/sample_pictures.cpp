@@ -1,0 +1,216 @@
+#include "kolo/tools/sample_pictures.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numbers>
+
+#include <fmt/format.h>
+#include <png.h>
+#include <zlib.h>
+
+#include "kolo/base/checked.h"
+#include "kolo/base/error.h"
+#include "kolo/report/own_files.h"
+#include "layout/rows.h"
+
+namespace kolo {
+
+namespace {
+
+using Colour = std::array<std::uint8_t, 3>;
+
+constexpr Colour white{255, 255, 255}, red{0xc6, 0x28, 0x28}, dark_blue{0x1a, 0x5f, 0xb4};
+constexpr Colour cold{0x21, 0x66, 0xac}, neutral{0xf7, 0xf7, 0xf7}, warm{0xb2, 0x18, 0x2b};
+
+std::uint8_t byte_of(double share) {
+  return static_cast<std::uint8_t>(std::lround(255 * std::clamp(share, 0., 1.)));
+}
+
+Colour between(const Colour& first, const Colour& last, double share) {
+  Colour mixed{};
+  for (std::size_t i = 0; i < mixed.size(); ++i)
+    mixed[i] = static_cast<std::uint8_t>(std::lround(first[i] + share * (last[i] - first[i])));
+  return mixed;
+}
+
+// D. A. Green's cubehelix (2011): as bright as the value is large.
+Colour helix(double shade) {
+  constexpr double start = 0.4, cycles = -0.9, saturation = 1.3;
+  const double angle = 2 * std::numbers::pi * (start / 3 + cycles * shade);
+  const double amplitude = saturation * shade * (1 - shade) / 2;
+  const double c = amplitude * std::cos(angle), s = amplitude * std::sin(angle);
+  return {byte_of(shade - 0.14861 * c + 1.78277 * s), byte_of(shade - 0.29227 * c - 0.90649 * s),
+          byte_of(shade + 1.97294 * c)};
+}
+
+Colour colour_of(Panel::Scale scale, const std::array<double, 3>& shades) {
+  const double shade = shades[0];
+  switch (scale) {
+    case Panel::Scale::field:
+      return helix(shade);
+    case Panel::Scale::difference:
+      return shade < .5 ? between(cold, neutral, 2 * shade) : between(neutral, warm, 2 * shade - 1);
+    case Panel::Scale::share:
+      return between(white, dark_blue, shade);
+    default:
+      return {byte_of(shades[0]), byte_of(shades[1]), byte_of(shades[2])};
+  }
+}
+
+// Edge of a cell in values and in pixels, the same for all panels of a picture.
+struct CellSize {
+  std::int64_t values = 1, pixels = 1;
+};
+
+class PanelReader {
+ public:
+  PanelReader(const Panel& panel, CellSize size) : panel_(panel), size_(size) {}
+
+  [[nodiscard]] std::int64_t rows() const { return divide_up(panel_.rows, size_.values); }
+  [[nodiscard]] std::int64_t columns() const { return divide_up(panel_.columns, size_.values); }
+
+  [[nodiscard]] Colour cell(std::int64_t row, std::int64_t column) const {
+    std::array<double, 3> shades{};
+    for (std::size_t plane = 0; plane < shades.size(); ++plane)
+      shades[plane] = panel_.scale == Panel::Scale::colour || plane == 0
+                          ? shade(mean(static_cast<std::int64_t>(plane), row, column))
+                          : shades[0];
+    return colour_of(panel_.scale, shades);
+  }
+
+ private:
+  [[nodiscard]] double mean(std::int64_t plane, std::int64_t row, std::int64_t column) const {
+    const auto top = row * size_.values, left = column * size_.values;
+    const auto bottom = std::min(panel_.rows, top + size_.values);
+    const auto right = std::min(panel_.columns, left + size_.values);
+    double sum = 0;
+    for (auto y = top; y < bottom; ++y)
+      for (auto x = left; x < right; ++x)
+        sum += static_cast<double>(
+            panel_
+                .values[static_cast<std::size_t>((plane * panel_.rows + y) * panel_.columns + x)]);
+    return sum / static_cast<double>((bottom - top) * (right - left));
+  }
+
+  // 0 to 1 of the panel's scale.
+  [[nodiscard]] double shade(double value) const {
+    const double width = panel_.high - panel_.low;
+    const double place = width > 0 ? (value - panel_.low) / width : .5;
+    return std::isfinite(place) ? std::clamp(place, 0., 1.) : 0;
+  }
+
+  const Panel& panel_;
+  CellSize size_;
+};
+
+class Canvas {
+ public:
+  Canvas(std::int64_t height, std::int64_t width)
+      : height_(height), width_(width), bytes_(checked_multiply(3 * height, width), 255) {}
+
+  void fill(std::int64_t top, std::int64_t left, std::int64_t height, std::int64_t width,
+            const Colour& colour) {
+    for (auto y = top; y < top + height; ++y)
+      for (auto x = left; x < left + width; ++x)
+        std::ranges::copy(colour, bytes_.begin() + 3 * (y * width_ + x));
+  }
+
+  [[nodiscard]] std::string png() const {
+    png_image image{};
+    image.version = PNG_IMAGE_VERSION;
+    image.width = narrow<png_uint_32>(width_);
+    image.height = narrow<png_uint_32>(height_);
+    image.format = PNG_FORMAT_RGB;
+    png_alloc_size_t size = 0;
+    const auto write = [&](void* memory) {
+      if (png_image_write_to_memory(&image, memory, &size, 0, bytes_.data(), 0, nullptr) == 0)
+        throw Error(fmt::format("pictures: cannot make a PNG: {}", image.message));
+    };
+    write(nullptr);
+    std::string png(size, '\0');
+    write(png.data());
+    png.resize(size);
+    return png;
+  }
+
+ private:
+  std::int64_t height_, width_;
+  std::vector<std::uint8_t> bytes_;
+};
+
+bool is_gap(const Panel& panel) {
+  return panel.rows == 0 && panel.values.empty();
+}
+
+void require_complete(const Panel& panel) {
+  const std::int64_t planes = panel.scale == Panel::Scale::colour ? 3 : 1;
+  const auto expected = checked_multiply(checked_multiply(panel.rows, panel.columns), planes);
+  if (panel.rows >= 1 && panel.columns >= 1 && std::cmp_equal(panel.values.size(), expected))
+    return;
+  throw Error(fmt::format("pictures: a panel of {} x {} cells has {} values, expected {}",
+                          panel.rows, panel.columns, panel.values.size(), expected));
+}
+
+std::int64_t longest_edge(const SamplePicture& picture) {
+  std::int64_t edge = 0;
+  for (const auto& panel : picture.panels) {
+    if (is_gap(panel)) continue;
+    require_complete(panel);
+    edge = std::max({edge, panel.rows, panel.columns});
+  }
+  if (edge == 0 || picture.panels_per_row < 1) throw Error("pictures: there is nothing to draw");
+  return edge;
+}
+
+// PNG's numbers are big endian.
+std::string four_bytes(std::uint32_t number) {
+  std::string bytes;
+  for (const int shift : {24, 16, 8, 0}) bytes += static_cast<char>((number >> shift) & 0xFF);
+  return bytes;
+}
+
+std::string chunk_of(std::string_view type, std::string_view content) {
+  const auto chunk = std::string(type) + std::string(content);
+  const auto* const bytes = reinterpret_cast<const unsigned char*>(chunk.data());
+  const auto sum = static_cast<std::uint32_t>(::crc32_z(0, bytes, chunk.size()));
+  return four_bytes(narrow<std::uint32_t>(content.size())) + chunk + four_bytes(sum);
+}
+
+// The mark and the caption stand after the header, where is_drawing() and png_caption() look.
+std::string marked(std::string png, const std::string& caption) {
+  constexpr std::size_t signature_and_header = 8 + 25;
+  return png.insert(
+      signature_and_header,
+      chunk_of("tEXt", png_mark) + chunk_of("iTXt", std::string(png_caption_key) + caption));
+}
+
+}  // namespace
+
+std::string draw_picture(const SamplePicture& picture) {
+  constexpr std::int64_t least_pixels = 192, gap = 6, frame = 4;
+  const auto edge = longest_edge(picture);
+  CellSize size{.values = divide_up(edge, most_cells_of_panel)};
+  const auto cells = divide_up(edge, size.values);
+  size.pixels = divide_up(least_pixels, cells);
+
+  const auto count = narrow<std::int64_t>(picture.panels.size());
+  const std::int64_t columns = std::min<std::int64_t>(picture.panels_per_row, count);
+  const auto pitch = cells * size.pixels + gap;
+  const auto margin = picture.is_mistake ? frame : 0;
+  const auto height = divide_up(count, columns) * pitch - gap + 2 * margin;
+  const auto width = columns * pitch - gap + 2 * margin;
+  Canvas canvas(height, width);
+  if (picture.is_mistake) canvas.fill(0, 0, height, width, red);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const PanelReader panel(picture.panels[static_cast<std::size_t>(i)], size);
+    for (std::int64_t row = 0; row < panel.rows(); ++row)
+      for (std::int64_t column = 0; column < panel.columns(); ++column)
+        canvas.fill(margin + i / columns * pitch + row * size.pixels,
+                    margin + i % columns * pitch + column * size.pixels, size.pixels, size.pixels,
+                    panel.cell(row, column));
+  }
+  return marked(canvas.png(), picture.caption);
+}
+
+}  // namespace kolo

@@ -1,0 +1,275 @@
+#include "kolo/tools/timeline_summary.h"
+
+#include <algorithm>
+#include <limits>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "kolo/base/text.h"
+#include "tools/timeline_events.h"
+
+namespace kolo {
+
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int first_device_row = 2000;  // below are the threads' rows and those of messages
+
+// In microseconds.
+struct Interval {
+  double begin = 0, end = 0;
+};
+
+Interval interval_of(const Json& event) {
+  const auto begin = event.value("ts", 0.0);
+  return {begin, begin + event.value("dur", 0.0)};
+}
+
+// Length of time in which at least one of them lasts.
+double length_of_union(std::vector<Interval> intervals) {
+  std::ranges::sort(intervals, {}, &Interval::begin);
+  double length = 0, end = std::numeric_limits<double>::lowest();
+  for (const auto& interval : intervals) {
+    length += std::max(0., interval.end - std::max(end, interval.begin));
+    end = std::max(end, interval.end);
+  }
+  return length;
+}
+
+// Rows of a rank's threads, or those of its device, which have their own steps.
+struct Place {
+  int rank = 0;
+  bool is_device = false;
+
+  friend auto operator<=>(const Place&, const Place&) = default;
+};
+
+Place place_of(const Json& event) {
+  return {event["pid"].get<int>(), event.value("tid", 0) >= first_device_row};
+}
+
+struct NumberedStep {
+  Interval interval;
+  std::int64_t number = 0;
+};
+
+class Steps {
+ public:
+  explicit Steps(const std::filesystem::path& file) {
+    const auto is_wanted = [](std::string_view line) {
+      return line.find("\"step\"") != std::string_view::npos;
+    };
+    for_each_event(file, is_wanted, [this](const Json& event) {
+      if (event.value("name", "") != "step" || !event.contains("args")) return;
+      by_place_[place_of(event)].push_back(
+          {interval_of(event), event["args"].value("step", std::int64_t{-1})});
+    });
+    for (auto& [place, steps] : by_place_)
+      std::ranges::sort(steps, {}, [](const NumberedStep& step) { return step.interval.begin; });
+  }
+
+  // In which something begins.
+  [[nodiscard]] std::optional<std::int64_t> number_at(const Place& place, double time) const {
+    const auto found = by_place_.find(place);
+    if (found == by_place_.end()) return std::nullopt;
+    const auto& steps = found->second;
+    auto next = std::ranges::upper_bound(
+        steps, time, {}, [](const NumberedStep& step) { return step.interval.begin; });
+    if (next == steps.begin()) return std::nullopt;
+    const auto& step = *--next;
+    return time <= step.interval.end ? std::optional(step.number) : std::nullopt;
+  }
+  [[nodiscard]] std::size_t count(int rank) const {
+    const auto found = by_place_.find({rank, false});
+    return found == by_place_.end() ? 0 : found->second.size();
+  }
+
+ private:
+  std::map<Place, std::vector<NumberedStep>> by_place_;
+};
+
+// The passes of a rank in a step.
+struct Passes {
+  std::vector<Interval> intervals;
+  std::set<int> micro_batches;
+  int stage = 0;
+};
+
+struct Messages {
+  std::map<std::int64_t, std::vector<Interval>> by_step;
+  double bytes_sent = 0, messages_sent = 0;
+};
+
+class Reader {
+ public:
+  explicit Reader(const std::filesystem::path& file) : steps_(file) {
+    const auto is_wanted = [](std::string_view line) {
+      return line.find(" micro-batch ") != std::string_view::npos ||
+             line.find("\"halo\"") != std::string_view::npos;
+    };
+    for_each_event(file, is_wanted, [this](const Json& event) {
+      if (event["ph"] != "X") return;
+      const auto place = place_of(event);
+      const auto interval = interval_of(event);
+      const auto step = steps_.number_at(place, interval.begin);
+      if (!step) return;
+      const auto name = event.value("name", "");
+      if (const auto pass = pipeline_pass_named(name)) add(place, *step, *pass, interval);
+      if (name == "halo" && event.contains("args")) add(place.rank, *step, event["args"], interval);
+    });
+  }
+
+  [[nodiscard]] TimelineSummary summary() const {
+    TimelineSummary summary;
+    for (const auto& [number, by_place] : passes_)
+      summary.pipelined.push_back(pipelined_step(number, by_place));
+    for (const auto& [rank, messages] : messages_) {
+      const auto steps = static_cast<double>(steps_.count(rank));
+      auto& totals = summary.halos[rank];
+      totals.bytes_sent = messages.bytes_sent / steps;
+      totals.messages_sent = messages.messages_sent / steps;
+      for (const auto& [step, intervals] : messages.by_step)
+        totals.seconds += 1e-6 * length_of_union(intervals) / steps;
+    }
+    return summary;
+  }
+
+ private:
+  void add(const Place& place, std::int64_t step, const PipelinePass& pass,
+           const Interval& interval) {
+    auto& passes = passes_[step][place];
+    passes.intervals.push_back(interval);
+    passes.micro_batches.insert(pass.micro_batch);
+    passes.stage = pass.stage;
+  }
+
+  void add(int rank, std::int64_t step, const Json& message, const Interval& interval) {
+    auto& messages = messages_[rank];
+    messages.by_step[step].push_back(interval);
+    if (!message.value("collective", "").starts_with("send")) return;
+    messages.bytes_sent += message.value("bytes", 0.0);
+    messages.messages_sent += 1;
+  }
+
+  static PipelinedStep pipelined_step(std::int64_t number,
+                                      const std::map<Place, Passes>& by_place) {
+    std::map<int, Passes> by_rank;  // a device's, which come last, instead of its thread's
+    for (const auto& [place, passes] : by_place) by_rank[place.rank] = passes;
+    PipelinedStep step{.number = number};
+    Interval all = by_rank.begin()->second.intervals.front();
+    std::set<int> stages, micro_batches;
+    for (const auto& [rank, passes] : by_rank) {
+      for (const auto& interval : passes.intervals)
+        all = {std::min(all.begin, interval.begin), std::max(all.end, interval.end)};
+      stages.insert(passes.stage);
+      micro_batches.insert(passes.micro_batches.begin(), passes.micro_batches.end());
+    }
+    for (const auto& [rank, passes] : by_rank) {
+      const auto length = all.end - all.begin;
+      step.idle_shares[rank] = length > 0 ? 1 - length_of_union(passes.intervals) / length : 0;
+    }
+    step.shape = {.ranks = static_cast<int>(stages.size()),
+                  .micro_batches = static_cast<int>(micro_batches.size())};
+    // Stages count from 0 on.
+    if (step.shape.ranks == *stages.rbegin() + 1) step.ideal = ideal_idle_share(step.shape);
+    return step;
+  }
+
+  Steps steps_;
+  std::map<std::int64_t, std::map<Place, Passes>> passes_;
+  std::map<int, Messages> messages_;
+};
+
+constexpr double percent = 100;
+
+// Writes a number.
+using Writer = std::string (*)(double);
+
+std::string as_percent(double share) {
+  return fmt::format("{:.1f} %", percent * share);
+}
+std::string as_megabytes(double bytes) {
+  return fmt::format("{:.3g} MB", bytes / 1e6);
+}
+std::string as_milliseconds(double seconds) {
+  return fmt::format("{:.3g} ms", 1e3 * seconds);
+}
+std::string as_number(double number) {
+  return fmt::format("{:.1f}", number);
+}
+
+// "rank 0 12.5 %, rank 1 14.0 %", of many ranks the least, the most and the mean.
+std::string by_rank(const std::map<int, double>& values, Writer write) {
+  constexpr std::size_t most_ranks = 8;
+  std::vector<std::string> texts;
+  double sum = 0, least = values.begin()->second, most = least;
+  for (const auto& [rank, value] : values) {
+    texts.push_back(fmt::format("rank {} {}", rank, write(value)));
+    sum += value;
+    least = std::min(least, value);
+    most = std::max(most, value);
+  }
+  if (values.size() <= most_ranks) return join(texts);
+  return fmt::format("{} ranks {} to {}, mean {}", values.size(), write(least), write(most),
+                     write(sum / static_cast<double>(values.size())));
+}
+
+std::string heading(const PipelinedStep& step) {
+  const auto& shape = step.shape;
+  const auto ideal = step.ideal ? "; equal stages without messages: " + as_percent(*step.ideal)
+                                : std::string("; ranks are missing");
+  return fmt::format("idle in a pipeline of {} rank{}, {} micro-batch{}{}\n", shape.ranks,
+                     shape.ranks == 1 ? "" : "s", shape.micro_batches,
+                     shape.micro_batches == 1 ? "" : "es", ideal);
+}
+
+std::map<int, double> mean_idle_shares(const std::vector<PipelinedStep>& steps) {
+  std::map<int, double> sums, counts;
+  for (const auto& step : steps) {
+    for (const auto& [rank, share] : step.idle_shares) {
+      sums[rank] += share;
+      counts[rank] += 1;
+    }
+  }
+  for (auto& [rank, sum] : sums) sum /= counts[rank];
+  return sums;
+}
+
+}  // namespace
+
+TimelineSummary summarize_timeline(const std::filesystem::path& file) {
+  return Reader(file).summary();
+}
+
+std::string to_text(const TimelineSummary& summary) {
+  std::string text;
+  const PipelinedStep* before = nullptr;
+  for (const auto& step : summary.pipelined) {
+    const auto line = heading(step);
+    if (!before || heading(*before) != line) text += line;
+    before = &step;
+    text += fmt::format("  step {}: {}\n", step.number, by_rank(step.idle_shares, as_percent));
+  }
+  if (summary.pipelined.size() > 1) {
+    text += fmt::format("  mean of {} steps: {}\n", summary.pipelined.size(),
+                        by_rank(mean_idle_shares(summary.pipelined), as_percent));
+  }
+  if (summary.halos.empty()) return text;
+  std::map<int, double> bytes, messages, seconds;
+  for (const auto& [rank, totals] : summary.halos) {
+    bytes[rank] = totals.bytes_sent;
+    messages[rank] = totals.messages_sent;
+    seconds[rank] = totals.seconds;
+  }
+  return text + fmt::format(
+                    "halos in a step, on average\n  sent: {}\n  in messages: {}\n  time on "
+                    "their way: {}\n",
+                    by_rank(bytes, as_megabytes), by_rank(messages, as_number),
+                    by_rank(seconds, as_milliseconds));
+}
+
+}  // namespace kolo

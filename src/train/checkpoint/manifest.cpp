@@ -1,0 +1,193 @@
+#include "train/checkpoint/manifest.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <system_error>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "base/json_value.h"
+#include "train/checkpoint/checksum.h"
+#include "kolo/base/error.h"
+#include "kolo/base/file.h"
+#include "kolo/train/checkpoint/shards.h"
+
+namespace kolo {
+
+namespace {
+
+constexpr const char* format_name = "kolo-checkpoint";
+constexpr int format_version = 1;
+constexpr int sharded_version = 2;  // of several shards, which older programs don't know
+constexpr std::string_view tensors_suffix = ".safetensors";
+
+std::uint32_t checksum_of(const std::filesystem::path& path) {
+  const FileDescriptor file = open_regular_file(path);
+  std::vector<std::byte> block(std::size_t{1} << 20);
+  std::uint32_t result = 0;
+  std::size_t count = 0;
+  do {
+    count = read_up_to(file.get(), block, path);
+    result = checksum(result, std::span(block).first(count));
+  } while (count == block.size());
+  return result;
+}
+
+// "-00001-of-00004" of any numbers.
+bool is_shard_suffix(std::string_view text) {
+  constexpr std::string_view pattern = "-00000-of-00000";
+  const auto fits = [](char letter, char wanted) {
+    return wanted == '0' ? letter >= '0' && letter <= '9' : letter == wanted;
+  };
+  return std::ranges::equal(text, pattern, fits);
+}
+
+// "model", whatever shard it is of.
+bool is_tensors_file(std::string_view name, std::string_view part) {
+  if (!name.starts_with(part) || !name.ends_with(tensors_suffix)) return false;
+  name.remove_prefix(part.size());
+  name.remove_suffix(tensors_suffix.size());
+  return name.empty() || is_shard_suffix(name);
+}
+
+[[noreturn]] void fail(const std::filesystem::path& path, const std::string& problem) {
+  throw Error(fmt::format("checkpoint: {} {}", path.string(), problem));
+}
+
+Manifest parse(const nlohmann::json& document) {
+  if (json_value<std::string>(document, "format") != format_name) {
+    throw Error(fmt::format("is not of the format {}", format_name));
+  }
+  const int version = json_value<int>(document, "version");
+  if (version != format_version && version != sharded_version) {
+    throw Error(fmt::format("has version {}, this program reads {} and {}", version, format_version,
+                            sharded_version));
+  }
+  Manifest manifest;
+  if (version == sharded_version) manifest.shards = json_value<int>(document, "shards");
+  if (manifest.shards < 1 || manifest.shards > most_shards)
+    throw Error(fmt::format("has {} shards, expected 1 to {}", manifest.shards, most_shards));
+  manifest.step = json_value<std::int64_t>(document, "step");
+  manifest.is_best = json_value<bool>(document, "best");
+  for (const auto& file : json_list(document, "files")) {
+    manifest.files.push_back(file_from_json(file));
+  }
+  if (!std::ranges::equal(manifest.files, checkpoint_file_names(manifest.shards), {},
+                          &Manifest::File::name)) {
+    throw Error("does not list the files of a checkpoint");
+  }
+  return manifest;
+}
+
+}  // namespace
+
+nlohmann::json read_json(const std::filesystem::path& path) {
+  const auto text = read_text_file(path);
+  try {
+    return nlohmann::json::parse(text);
+  } catch (const nlohmann::json::parse_error& error) {
+    fail(path, fmt::format("is malformed at byte {}: expected JSON", error.byte));
+  } catch (const nlohmann::json::exception&) {  // a number beyond all that there are
+    fail(path, "is malformed: a number in it is too large");
+  }
+}
+
+std::string tensors_file_name(std::string_view part, int shard, int shards) {
+  if (shards == 1) return fmt::format("{}{}", part, tensors_suffix);
+  return fmt::format("{}-{:05}-of-{:05}{}", part, shard + 1, shards, tensors_suffix);
+}
+
+std::vector<std::string> checkpoint_file_names(int shards) {
+  std::vector<std::string> names;
+  for (const auto part : {model_part, optimizer_part})
+    for (int shard = 0; shard < shards; ++shard)
+      names.push_back(tensors_file_name(part, shard, shards));
+  names.emplace_back(state_file_name);
+  return names;
+}
+
+nlohmann::ordered_json to_json(const Manifest::File& file) {
+  return {{"name", file.name}, {"size", file.size}, {"crc32", file.crc32}};
+}
+
+Manifest::File file_from_json(const nlohmann::json& document) {
+  return {json_value<std::string>(document, "name"), json_value<std::uint64_t>(document, "size"),
+          json_value<std::uint32_t>(document, "crc32")};
+}
+
+void write_manifest(const std::filesystem::path& folder, const Manifest& manifest) {
+  const bool is_sharded = manifest.shards > 1;
+  nlohmann::ordered_json document{{"format", format_name},
+                                  {"version", is_sharded ? sharded_version : format_version},
+                                  {"step", manifest.step},
+                                  {"best", manifest.is_best}};
+  if (is_sharded) document["shards"] = manifest.shards;
+  document["files"] = nlohmann::ordered_json::array();
+  for (const auto& file : manifest.files) document["files"].push_back(to_json(file));
+  write_file_atomically(folder / manifest_file_name, document.dump(2) + "\n");
+}
+
+bool has_manifest(const std::filesystem::path& folder) {
+  try {
+    const auto document =
+        nlohmann::json::parse(read_text_file(folder / manifest_file_name), nullptr, false);
+    return document.is_object() && document.contains("format") && document["format"] == format_name;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+bool is_checkpoint_file(std::string_view name) {
+  // FILE.PROCESS.part as long as it is written.
+  const auto whole = name.substr(0, name.rfind('.', name.rfind('.') - 1));
+  const auto is_file = [](std::string_view file) {
+    return file == manifest_file_name || file == state_file_name ||
+           is_tensors_file(file, model_part) || is_tensors_file(file, optimizer_part);
+  };
+  return is_file(name) || (is_file(whole) && is_part_file(name, whole));
+}
+
+Manifest read_manifest(const std::filesystem::path& folder) {
+  const auto path = folder / manifest_file_name;
+  std::error_code ignored;  // whatever it is, reading the file will tell
+  if (!std::filesystem::exists(path, ignored)) fail(path, "is missing");
+  const auto document = read_json(path);
+  try {
+    return parse(document);
+  } catch (const nlohmann::json::exception& error) {
+    fail(path, fmt::format("is malformed: {}", in_plain_words(error)));
+  } catch (const JsonError& error) {
+    fail(path, fmt::format("is malformed: {}", error.what()));
+  } catch (const Error& error) {
+    fail(path, error.what());
+  }
+}
+
+void verify_sizes(const std::filesystem::path& folder, const Manifest& manifest) {
+  for (const auto& file : manifest.files) {
+    const auto path = folder / file.name;
+    std::error_code error;
+    const auto size = std::filesystem::file_size(path, error);
+    if (error == std::errc::no_such_file_or_directory) fail(path, "is missing");
+    if (error) fail(path, fmt::format("can't be read: {}", error.message()));
+    if (size != file.size) {
+      fail(path, fmt::format("has {} bytes, the manifest says {}", size, file.size));
+    }
+  }
+}
+
+void require_checksum(const std::filesystem::path& folder, const Manifest::File& file,
+                      std::uint32_t crc32) {
+  if (crc32 == file.crc32) return;
+  fail(folder / file.name,
+       fmt::format("is damaged: its checksum is {:08x}, the manifest says {:08x}", crc32,
+                   file.crc32));
+}
+
+void verify_checksum(const std::filesystem::path& folder, const Manifest::File& file) {
+  require_checksum(folder, file, checksum_of(folder / file.name));
+}
+
+}  // namespace kolo

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kolo/base/file.h"
+#include "kolo/train/checkpoint/safetensors_listing.h"
+
+// The JSON header of a safetensors file: text to entries and back.
+namespace kolo {
+
+// Bytes in front of the header: its length as a little-endian 64-bit number.
+inline constexpr std::uint64_t safetensors_prefix_size = 8;
+// What the format allows for a header. Source: the reference implementation's MAX_HEADER_SIZE.
+inline constexpr std::uint64_t safetensors_header_limit = 100'000'000;
+
+// What messages about a tensor or field begin with; tensor and field may be empty.
+struct SafetensorsPlace {
+  const std::filesystem::path& path;
+  std::string_view tensor = {};
+  std::string_view field = {};
+};
+
+[[noreturn]] void fail_safetensors(const SafetensorsPlace& place, const std::string& problem);
+
+// A key of the header that is no tensor's name.
+inline constexpr std::string_view safetensors_metadata_key = "__metadata__";
+
+// Error for a tensor of a type that can't be read.
+void require_readable(const std::filesystem::path& path, const SafetensorsEntry& entry);
+
+// Bytes of a dense tensor. Error: more than a file can have.
+[[nodiscard]] std::uint64_t safetensors_byte_size(std::span<const std::int64_t> shape,
+                                                  c10::ScalarType dtype);
+
+// Reads length and header; the descriptor then stands at the start of the data. `crc32`, when
+// given, gets the checksum of what was read.
+[[nodiscard]] SafetensorsListing read_safetensors_header(const FileDescriptor& file,
+                                                         const std::filesystem::path& path,
+                                                         std::uint32_t* crc32 = nullptr);
+
+// Parses and checks a header whose data takes `data_size` bytes.
+[[nodiscard]] SafetensorsListing parse_safetensors_header(const std::filesystem::path& path,
+                                                          std::string_view text,
+                                                          std::uint64_t data_size);
+
+// The header's text, padded with spaces to a multiple of eight bytes.
+[[nodiscard]] std::string format_safetensors_header(
+    const std::filesystem::path& path, std::span<const SafetensorsEntry> entries,
+    const std::map<std::string, std::string>& metadata);
+
+// The indices of `entries` in the order of their data.
+[[nodiscard]] std::vector<std::size_t> order_of_data(std::span<const SafetensorsEntry> entries);
+
+}  // namespace kolo

@@ -1,0 +1,164 @@
+#include "kolo/train/checkpoint/snapshot_memory.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+
+#include <ATen/Parallel.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <sys/mman.h>
+
+#include <fmt/format.h>
+
+#include "train/checkpoint/copy_values.h"
+#include "kolo/base/checked.h"
+#include "kolo/base/error.h"
+#include "kolo/base/machine.h"
+
+namespace kolo {
+
+namespace {
+
+constexpr std::uint64_t alignment = 64;
+constexpr std::int64_t bytes_at_once = 1 << 20;  // that a thread copies
+// Of what the machine has left, so much stays for what training itself has yet to take.
+constexpr std::uint64_t part_left = 8;
+
+std::uint64_t padded(std::uint64_t bytes) {
+  return checked_multiply(checked_add(bytes, alignment - 1) / alignment, alignment);
+}
+
+bool is_available(std::uint64_t bytes, std::uint64_t besides) {
+  const auto left = available_memory();
+  if (!left) return true;  // whoever gives it will tell
+  const auto most = static_cast<std::uint64_t>(std::max<std::int64_t>(*left, 0));
+  return checked_add(bytes, besides) <= most - most / part_left;
+}
+
+// False: the system does not give the pages.
+bool take_pages(void* memory, std::size_t bytes) {
+#if defined(MADV_POPULATE_WRITE)
+  if (::madvise(memory, bytes, MADV_POPULATE_WRITE) == 0) return true;
+  if (errno == ENOMEM || errno == EFAULT) return false;
+#endif
+  std::memset(memory, 0, bytes);  // an older system
+  return true;
+}
+
+// Undefined: the system does not give it.
+torch::Tensor map_region(std::uint64_t bytes) {
+  const auto size = narrow<std::size_t>(std::max(bytes, alignment));
+  void* const memory =
+      ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return {};
+  (void)::madvise(memory, size, MADV_HUGEPAGE);  // a wish
+  const auto unmap = [size](void* address) { (void)::munmap(address, size); };
+  auto region = torch::from_blob(memory, {narrow<std::int64_t>(size)}, unmap, torch::kByte);
+  return take_pages(memory, size) ? region : torch::Tensor();
+}
+
+torch::Tensor pinned_region(std::uint64_t bytes) {
+  const auto options = torch::TensorOptions(torch::kByte).pinned_memory(true);
+  try {
+    return torch::empty({narrow<std::int64_t>(bytes)}, options);
+  } catch (const c10::Error&) {
+    return {};
+  }
+}
+
+// Several threads copy parts of it; the largest of what each part returns.
+template <typename Word>
+Word copy_in_parts(const torch::Tensor& from, const torch::Tensor& to) {
+  const auto* const source = static_cast<const Word*>(from.data_ptr());
+  auto* const target = static_cast<Word*>(to.data_ptr());
+  const std::int64_t words = from.numel(), each = bytes_at_once / std::int64_t{sizeof(Word)};
+  std::atomic<Word> largest = 0;
+  at::parallel_for(0, (words + each - 1) / each, 1, [&](std::int64_t begin, std::int64_t end) {
+    const auto first = begin * each, count = std::min(end * each, words) - first;
+    const auto mine =
+        copy_values(std::span(source + first, static_cast<std::size_t>(count)), target + first);
+    Word known = largest.load();
+    while (known < mine && !largest.compare_exchange_weak(known, mine)) continue;
+  });
+  return largest.load();
+}
+
+// `infinity`: its bits.
+template <typename Word>
+Values copy_numbers(const torch::Tensor& from, const torch::Tensor& to, Word infinity) {
+  const auto largest = copy_in_parts<Word>(from, to);
+  if (largest < infinity) return Values::finite;
+  return largest == infinity ? Values::infinite : Values::nan;
+}
+
+// Both dense, of the same strides.
+Values copy_dense(const torch::Tensor& from, const torch::Tensor& to) {
+  switch (from.scalar_type()) {
+    case torch::kDouble:
+      return copy_numbers<std::uint64_t>(from, to, 0x7ff0'0000'0000'0000);
+    case torch::kFloat:
+      return copy_numbers<std::uint32_t>(from, to, 0x7f80'0000);
+    case torch::kHalf:
+      return copy_numbers<std::uint16_t>(from, to, 0x7c00);
+    case torch::kBFloat16:
+      return copy_numbers<std::uint16_t>(from, to, 0x7f80);
+    default:
+      std::memcpy(to.data_ptr(), from.data_ptr(), from.nbytes());
+      return Values::finite;
+  }
+}
+
+torch::Tensor as_dense(const torch::Tensor& tensor) {
+  const auto plain = tensor.detach().resolve_neg();
+  return plain.is_non_overlapping_and_dense() ? plain : plain.contiguous();
+}
+
+}  // namespace
+
+std::uint64_t SnapshotMemory::bytes_for(std::span<const NamedTensor> tensors) {
+  std::uint64_t bytes = 0;
+  for (const auto& item : tensors) bytes = checked_add(bytes, padded(item.tensor.nbytes()));
+  return bytes;
+}
+
+std::optional<SnapshotMemory> SnapshotMemory::get(std::uint64_t bytes, const torch::Device& device,
+                                                  std::uint64_t besides) {
+  if (!is_available(bytes, besides)) return std::nullopt;
+  auto region = device.is_cuda() ? pinned_region(bytes) : map_region(bytes);
+  if (!region.defined()) return std::nullopt;
+  return SnapshotMemory(std::move(region));
+}
+
+std::uint64_t SnapshotMemory::bytes() const {
+  return region_.nbytes();
+}
+
+torch::Tensor SnapshotMemory::room_for(const torch::Tensor& dense) {
+  const auto end = checked_add(used_, padded(dense.nbytes()));
+  if (end > bytes()) {
+    throw Error(
+        fmt::format("checkpoint: a snapshot of more than the {} bytes that it has", bytes()));
+  }
+  auto* const place = region_.data_ptr<std::uint8_t>() + used_;
+  used_ = end;
+  const auto keep = [region = region_](void*) {};
+  return torch::from_blob(place, dense.sizes(), dense.strides(), keep,
+                          torch::TensorOptions(dense.scalar_type()));
+}
+
+SnapshotMemory::Copy SnapshotMemory::copy(const torch::Tensor& tensor) {
+  const auto dense = as_dense(tensor);
+  auto room = room_for(dense);
+  if (dense.device().is_cpu()) return {room, copy_dense(dense, room)};
+  const torch::NoGradGuard no_gradient;
+  room.copy_(dense, /*non_blocking=*/dense.is_cuda());
+  return {room, Values::finite};
+}
+
+void SnapshotMemory::wait(const torch::Device& device) {
+  if (!device.is_cuda()) return;
+  c10::impl::VirtualGuardImpl(device.type()).getStream(device).synchronize();
+}
+
+}  // namespace kolo

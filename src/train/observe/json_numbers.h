@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cmath>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "base/json_value.h"
+#include "kolo/train/observe/history.h"
+
+// Measurements in JSON and CSV, where they may be missing.
+namespace kolo {
+
+inline nlohmann::ordered_json number_or_null(double value) {
+  return std::isfinite(value) ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr);
+}
+
+inline double number_or_unmeasured(const nlohmann::ordered_json& json, const char* name) {
+  const auto value = json.find(name);
+  if (value == json.end() || value->is_null()) return not_measured;
+  return json_value<double>(json, name);
+}
+
+// As RFC 4180 has it.
+inline std::string csv_cell(const std::string& text) {
+  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char letter : text) quoted += letter == '"' ? "\"\"" : std::string(1, letter);
+  return quoted + "\"";
+}
+
+inline std::string csv_number(double value) {
+  return std::isfinite(value) ? fmt::format("{}", value) : "";
+}
+
+}  // namespace kolo

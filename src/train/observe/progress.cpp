@@ -1,0 +1,259 @@
+#include "kolo/train/observe/progress.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <ostream>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "kolo/base/clock.h"
+#include "kolo/train/observe/format.h"
+
+namespace kolo {
+
+namespace {
+
+// What a progress bar looks like, apart from when it is drawn.
+
+// The texts of a line, without the bar. Empty ones are left out.
+struct ProgressTexts {
+  std::string label, percent, steps, rate, loss, time;
+};
+
+constexpr std::size_t smallest_bar = 6;
+constexpr std::size_t largest_bar = 40;
+
+void append(std::string& line, std::string_view text, std::string_view separator) {
+  if (text.empty()) return;
+  if (!line.empty()) line += separator;
+  line += text;
+}
+
+std::string tail_of(const ProgressTexts& texts) {
+  std::string tail;
+  for (const auto& text : {texts.percent, texts.steps, texts.rate, texts.loss, texts.time}) {
+    append(tail, text, "  ");
+  }
+  return tail;
+}
+
+// The first `columns` characters.
+std::string cut(std::string_view text, std::size_t columns) {
+  std::size_t end = 0;
+  for (std::size_t taken = 0; end < text.size(); ++end) {
+    const bool starts_character = (static_cast<unsigned char>(text[end]) & 0xC0U) != 0x80U;
+    if (starts_character && taken++ == columns) break;
+  }
+  return std::string(text.substr(0, end));
+}
+
+// Columns that UTF-8 text takes, every character taken for one column wide.
+std::size_t display_width(std::string_view text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char byte) {
+    return (static_cast<unsigned char>(byte) & 0xC0U) != 0x80U;  // not the inside of a character
+  }));
+}
+
+// A bar of `cells` columns; `fraction` from 0 to 1.
+std::string render_bar(double fraction, std::size_t cells, bool unicode) {
+  if (!unicode && cells < 3) return std::string(cells, ' ');
+  const std::size_t inner = unicode ? cells : cells - 2;
+  const double part = std::clamp(fraction, 0.0, 1.0) * static_cast<double>(2 * inner);
+  const auto halves = static_cast<std::size_t>(part);
+  std::string bar;
+  for (std::size_t cell = 0; cell < inner; ++cell) {
+    const bool is_full = 2 * cell + 2 <= halves;
+    const bool is_half = 2 * cell + 1 == halves;
+    if (unicode) {
+      bar += is_full ? "━" : is_half ? "╸" : " ";
+    } else {
+      bar += is_full ? '=' : is_half ? '-' : ' ';
+    }
+  }
+  return unicode ? bar : "[" + bar + "]";
+}
+
+// All texts and the bar in at most `width` columns; what does not fit goes, the least needed first:
+// steps, rate, bar, loss, time.
+std::string render_line(const ProgressTexts& texts, double fraction, std::size_t width,
+                        bool unicode) {
+  ProgressTexts shown = texts;
+  // Room for "label bar  tail" with the smallest bar; without it, the next text goes, and at last
+  // the bar.
+  const std::array<std::string*, 4> expendable{&shown.steps, &shown.rate, &shown.loss, &shown.time};
+  constexpr std::size_t dropped_before_bar = 2;
+  bool has_bar = true;
+  std::size_t dropped = 0;
+  const auto columns = [&] {
+    const std::size_t texts_width = display_width(shown.label) + 2 + display_width(tail_of(shown));
+    return texts_width + (has_bar ? smallest_bar + 1 : 0);
+  };
+  while (columns() > width && (has_bar || dropped < expendable.size())) {
+    if (has_bar && dropped == dropped_before_bar) {
+      has_bar = false;
+    } else {
+      expendable[dropped++]->clear();
+    }
+  }
+  std::string line = shown.label;
+  if (has_bar && columns() <= width) {
+    const std::size_t cells = std::min(largest_bar, smallest_bar + width - columns());
+    append(line, render_bar(fraction, cells, unicode), " ");
+  }
+  append(line, tail_of(shown), "  ");
+  return cut(line, width);
+}
+
+// The texts alone, of any length.
+std::string render_plain(const ProgressTexts& texts) {
+  std::string line = texts.label;
+  append(line, tail_of(texts), "  ");
+  return line;
+}
+
+constexpr double redraw_interval_seconds = 0.1;
+constexpr const char* erase_line = "\r\x1b[K";
+
+std::string_view environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+// As the C library chooses the character set: the first of these that is not empty.
+bool locale_is_utf8() {
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    const auto value = environment(name);
+    if (value.empty()) continue;
+    for (const char* spelling : {"UTF-8", "utf-8", "UTF8", "utf8"}) {
+      if (value.find(spelling) != std::string_view::npos) return true;
+    }
+    return false;
+  }
+  return false;
+}
+
+double fraction_of(std::int64_t done, std::int64_t total) {
+  if (total <= 0) return 1;
+  return std::clamp(static_cast<double>(done) / static_cast<double>(total), 0.0, 1.0);
+}
+
+}  // namespace
+
+ProgressOptions detect_progress_options(int descriptor) {
+  ProgressOptions options;
+  options.terminal = ::isatty(descriptor) == 1 && environment("TERM") != "dumb";
+  winsize size{};
+  if (options.terminal && ::ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
+    options.width = size.ws_col;
+  }
+  options.unicode = locale_is_utf8();
+  return options;
+}
+
+ProgressBar::ProgressBar(std::ostream& stream, ProgressOptions options)
+    : ProgressBar(stream, options, [stopwatch = Stopwatch()] { return stopwatch.seconds(); }) {}
+
+ProgressBar::ProgressBar(std::ostream& stream, ProgressOptions options,
+                         std::function<double()> clock)
+    : stream_(stream), options_(options), clock_(std::move(clock)), last_plain_(clock_()) {}
+
+ProgressBar::~ProgressBar() {
+  if (is_drawn_) stream_ << '\n' << std::flush;
+}
+
+void ProgressBar::start(std::string label, std::int64_t total, std::int64_t done,
+                        std::string unit) {
+  const std::lock_guard lock(mutex_);
+  wipe();
+  epoch_ = Epoch{std::move(label), std::move(unit), total, done, done, {}, clock_()};
+  if (options_.terminal) draw(*epoch_, time_left(*epoch_));
+}
+
+void ProgressBar::update(std::int64_t done, const ProgressFigures& figures) {
+  const std::lock_guard lock(mutex_);
+  if (!epoch_) return;
+  epoch_->done = done;
+  epoch_->figures = figures;
+  const double now = clock_();
+  const double last = options_.terminal ? last_drawn_ : last_plain_;
+  const double interval =
+      options_.terminal ? redraw_interval_seconds : options_.plain_interval_seconds;
+  if (now - last >= interval) draw(*epoch_, time_left(*epoch_));
+}
+
+void ProgressBar::finish() {
+  const std::lock_guard lock(mutex_);
+  if (epoch_ && options_.terminal) {
+    draw(*epoch_, "in " + format_clock(clock_() - epoch_->started));
+    stream_ << '\n' << std::flush;
+    is_drawn_ = false;
+  }
+  epoch_.reset();
+}
+
+void ProgressBar::clear() {
+  const std::lock_guard lock(mutex_);
+  wipe();
+  stream_ << std::flush;
+  epoch_.reset();
+}
+
+void ProgressBar::print_above(std::string_view line) {
+  const std::lock_guard lock(mutex_);
+  const bool was_drawn = is_drawn_;
+  wipe();
+  stream_ << line << '\n';
+  if (was_drawn && epoch_) draw(*epoch_, time_left(*epoch_));
+  stream_ << std::flush;
+}
+
+void ProgressBar::draw(const Epoch& epoch, std::string_view time_text) {
+  const double fraction = fraction_of(epoch.done, epoch.total);
+  const std::string total = format_count(epoch.total);
+  ProgressTexts texts;
+  texts.label = epoch.label;
+  texts.percent = fmt::format("{:3} %", static_cast<int>(fraction * 100));
+  texts.steps = fmt::format("{:>{}}/{}", format_count(epoch.done), total.size(), total);
+  texts.time = time_text;
+  const auto& figures = epoch.figures;
+  if (figures.samples_per_second > 0) {
+    texts.rate = fmt::format("{} {}/s", format_rate(figures.samples_per_second), epoch.unit);
+  }
+  if (figures.loss) texts.loss = fmt::format("loss {}", format_loss(*figures.loss));
+  if (options_.terminal) {
+    const auto width = static_cast<std::size_t>(std::max(options_.width, 1));
+    stream_ << '\r' << render_line(texts, fraction, width, options_.unicode) << "\x1b[K"
+            << std::flush;
+    is_drawn_ = true;
+    last_drawn_ = clock_();
+  } else {
+    stream_ << render_plain(texts) << '\n' << std::flush;
+    last_plain_ = clock_();
+  }
+}
+
+void ProgressBar::wipe() {
+  if (is_drawn_) stream_ << erase_line;
+  is_drawn_ = false;
+}
+
+std::string ProgressBar::time_left(const Epoch& epoch) const {
+  const auto done_here = static_cast<double>(epoch.done - epoch.first_done);
+  const auto to_do = static_cast<double>(std::max<std::int64_t>(epoch.total - epoch.done, 0));
+  // Unknown as long as no step is done.
+  const double seconds =
+      done_here > 0 ? (clock_() - epoch.started) / done_here * to_do : std::nan("");
+  return format_clock(seconds) + " left";
+}
+
+}  // namespace kolo

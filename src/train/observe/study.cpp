@@ -1,0 +1,262 @@
+#include "kolo/train/observe/study.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/json_value.h"
+#include "kolo/base/error.h"
+#include "kolo/base/file.h"
+#include "kolo/base/statistics.h"
+#include "train/observe/json_numbers.h"
+
+namespace kolo {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct ResultField {
+  const char* name;
+  double StudyResults::*member;
+};
+
+constexpr ResultField result_fields[] = {
+    {"epochs", &StudyResults::epochs},
+    {"epoch_seconds", &StudyResults::epoch_seconds},
+    {"epoch_seconds_deviation", &StudyResults::epoch_seconds_deviation},
+    {"samples_per_second", &StudyResults::samples_per_second},
+    {"samples_per_second_deviation", &StudyResults::samples_per_second_deviation},
+    {"step_seconds", &StudyResults::step_seconds},
+    {"data_wait_seconds", &StudyResults::data_wait_seconds},
+    {"exposed_communication_seconds", &StudyResults::exposed_communication_seconds},
+    {"peak_memory_bytes", &StudyResults::peak_memory_bytes},
+    {"loss", &StudyResults::loss},
+    {"accuracy", &StudyResults::accuracy},
+    {"val_loss", &StudyResults::val_loss},
+    {"val_accuracy", &StudyResults::val_accuracy},
+    {"best_loss", &StudyResults::best_loss},
+    {"best_accuracy", &StudyResults::best_accuracy},
+    {"best_val_loss", &StudyResults::best_val_loss},
+    {"best_val_accuracy", &StudyResults::best_val_accuracy},
+    {"gradient_noise_scale", &StudyResults::gradient_noise_scale}};
+
+constexpr std::array<std::string_view, 4> state_names{"pending", "submitted", "done", "failed"};
+
+StudyPointState state_named(const std::string& name) {
+  const auto found = std::ranges::find(state_names, name);
+  if (found != state_names.end()) return StudyPointState(found - state_names.begin());
+  throw Error(
+      fmt::format("\"state\" is \"{}\", expected pending, submitted, done or failed", name));
+}
+
+Json json_of(const StudyPoint& point) {
+  Json json{{"ranks", point.ranks},
+            {"nodes", point.nodes},
+            {"batch_size", point.batch_size},
+            {"lr_scaling", point.lr_scaling},
+            {"warmup_epochs", point.warmup_epochs},
+            {"state", state_name(point.state)},
+            {"folder", point.folder},
+            {"job", point.job},
+            {"problem", point.problem},
+            {"efficiency", number_or_null(point.efficiency)},
+            {"results", Json::object()}};
+  if (!point.spatial.empty()) {
+    json["spatial"] = point.spatial;
+    json["kept_bytes"] = number_or_null(point.kept_bytes);
+  }
+  for (const auto& field : result_fields)
+    json["results"][field.name] = number_or_null(point.results.*field.member);
+  return json;
+}
+
+StudyPoint point_of(const Json& json) {
+  StudyPoint point;
+  point.ranks = json_value<int>(json, "ranks");
+  point.nodes = json.value("nodes", 1);
+  point.batch_size = json_value<std::int64_t>(json, "batch_size");
+  point.lr_scaling = json.value("lr_scaling", "");
+  point.warmup_epochs = json.value("warmup_epochs", 0.0);
+  point.state = state_named(json_value<std::string>(json, "state"));
+  point.folder = json.value("folder", "");
+  point.job = json.value("job", "");
+  point.problem = json.value("problem", "");
+  point.efficiency = number_or_unmeasured(json, "efficiency");
+  point.spatial = json.value("spatial", std::vector<int>());
+  point.kept_bytes = number_or_unmeasured(json, "kept_bytes");
+  const Json results = json.value("results", Json::object());
+  for (const auto& field : result_fields)
+    point.results.*field.member = number_or_unmeasured(results, field.name);
+  return point;
+}
+
+// The point that others of its learning-rate scaling and warm-up are related to: the one with the
+// fewest ranks.
+const StudyPoint* first_of_line(const Study& study, const StudyPoint& line) {
+  const StudyPoint* first = nullptr;
+  for (const StudyPoint& point : study.points) {
+    const bool is_of_line = std::isfinite(point.results.samples_per_second) &&
+                            point.lr_scaling == line.lr_scaling &&
+                            point.warmup_epochs == line.warmup_epochs;
+    if (is_of_line && (first == nullptr || point.ranks < first->ranks)) first = &point;
+  }
+  return first;
+}
+
+}  // namespace
+
+std::string cut_of(const StudyPoint& point) {
+  return point.spatial.empty() ? "" : fmt::format("[{}]", fmt::join(point.spatial, ","));
+}
+
+std::string_view state_name(StudyPointState state) {
+  return state_names.at(static_cast<std::size_t>(state));
+}
+
+Json Study::to_json() const {
+  Json document{{"name", name},         {"configuration", configuration}, {"scaling", scaling},
+                {"parallel", parallel}, {"settings", settings},           {"threads", threads},
+                {"cores", cores},       {"points", Json::array()}};
+  for (const StudyPoint& point : points) document["points"].push_back(json_of(point));
+  return document;
+}
+
+Study Study::from_json(const Json& document) {
+  try {
+    Study study;
+    study.name = json_value<std::string>(document, "name");
+    study.configuration = document.value("configuration", "");
+    study.scaling = json_value<std::string>(document, "scaling");
+    study.parallel = document.value("parallel", "data");
+    study.settings = document.value("settings", std::vector<std::string>());
+    study.threads = document.value("threads", 0);
+    study.cores = document.value("cores", 1);
+    for (const Json& point : json_list(document, "points")) study.points.push_back(point_of(point));
+    return study;
+  } catch (const Json::exception& error) {
+    throw Error(fmt::format("study: malformed: {}", in_plain_words(error)));
+  } catch (const JsonError& error) {
+    throw Error(fmt::format("study: malformed: {}", error.what()));
+  }
+}
+
+void Study::write(const std::filesystem::path& path) const {
+  write_file_atomically(path, to_json().dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+Study Study::read(const std::filesystem::path& path) {
+  constexpr auto advice = "rename or remove it to begin the study's list anew";
+  const auto document = read_json_file(path, advice);
+  try {
+    return from_json(document);
+  } catch (const Error& error) {
+    throw InputError(fmt::format("{}: {}; {}", path.string(), error.what(), advice));
+  }
+}
+
+std::string Study::to_csv() const {
+  std::string text = "ranks,nodes,batch_size,lr_scaling,warmup_epochs,state,efficiency";
+  for (const auto& field : result_fields) text += fmt::format(",{}", field.name);
+  text += ",spatial,kept_bytes,folder,problem\n";
+  for (const StudyPoint& point : points) {
+    text += fmt::format("{},{},{},{},{},{},{}", point.ranks, point.nodes, point.batch_size,
+                        csv_cell(point.lr_scaling), point.warmup_epochs, state_name(point.state),
+                        csv_number(point.efficiency));
+    for (const auto& field : result_fields)
+      text += fmt::format(",{}", csv_number(point.results.*field.member));
+    text += fmt::format(",{},{},{},{}\n", csv_cell(cut_of(point)), csv_number(point.kept_bytes),
+                        csv_cell(point.folder), csv_cell(point.problem));
+  }
+  return text;
+}
+
+void fill_in_efficiency(Study& study) {
+  for (StudyPoint& point : study.points) {
+    const StudyPoint* const first = first_of_line(study, point);
+    point.efficiency = first == nullptr
+                           ? not_measured
+                           : point.results.samples_per_second / first->results.samples_per_second *
+                                 first->ranks / point.ranks;
+  }
+}
+
+namespace {
+
+// The first epoch makes kernels and fills caches: where there are at least so many, it is left out
+// of what is said about speed.
+constexpr std::size_t enough_epochs = 3;
+
+// Of what was measured; one value says nothing of how much they differ.
+MeanDeviation over_epochs(const std::vector<EpochRecord>& epochs, double EpochRecord::*member) {
+  std::vector<double> values;
+  for (const auto& epoch : epochs)
+    if (std::isfinite(epoch.*member)) values.push_back(epoch.*member);
+  if (values.empty()) return {not_measured, not_measured};
+  const auto [mean, deviation] = mean_and_deviation(values);
+  return {mean, values.size() < 2 ? not_measured : deviation};
+}
+
+// All samples by all of the time: a slow epoch lasts longer, so that the mean of the rates is too
+// large.
+double whole_rate(const std::vector<EpochRecord>& epochs) {
+  double samples = 0, seconds = 0;
+  for (const auto& epoch : epochs) {
+    if (!std::isfinite(epoch.samples_per_second) || !std::isfinite(epoch.seconds)) continue;
+    samples += epoch.samples_per_second * epoch.seconds;
+    seconds += epoch.seconds;
+  }
+  return seconds > 0 ? samples / seconds : not_measured;
+}
+
+double best(const std::vector<EpochRecord>& epochs, double EpochRecord::*member, bool largest) {
+  double best = not_measured;
+  for (const auto& epoch : epochs) {
+    const double value = epoch.*member;
+    if (!std::isfinite(value)) continue;
+    if (!std::isfinite(best) || (largest ? value > best : value < best)) best = value;
+  }
+  return best;
+}
+
+}  // namespace
+
+StudyResults results_of(const History& history) {
+  std::vector<EpochRecord> epochs;
+  for (const auto& record : history.epochs())
+    if (record.epoch > 0) epochs.push_back(record);
+  StudyResults results;
+  if (epochs.empty()) return results;
+  const auto& last = epochs.back();
+  results.epochs = static_cast<double>(epochs.size());
+  results.loss = last.loss;
+  results.accuracy = last.accuracy;
+  results.val_loss = last.val_loss;
+  results.val_accuracy = last.val_accuracy;
+  results.gradient_noise_scale = last.gradient_noise_scale;
+  results.best_loss = best(epochs, &EpochRecord::loss, false);
+  results.best_accuracy = best(epochs, &EpochRecord::accuracy, true);
+  results.best_val_loss = best(epochs, &EpochRecord::val_loss, false);
+  results.best_val_accuracy = best(epochs, &EpochRecord::val_accuracy, true);
+  results.peak_memory_bytes = number_or_unmeasured(history.summary(), "peak_memory_bytes");
+
+  const double steps = static_cast<double>(last.step) / static_cast<double>(last.epoch);
+  if (epochs.size() >= enough_epochs) epochs.erase(epochs.begin());
+  const auto seconds = over_epochs(epochs, &EpochRecord::seconds);
+  results.epoch_seconds = seconds.mean;
+  results.epoch_seconds_deviation = seconds.deviation;
+  results.samples_per_second = whole_rate(epochs);
+  results.samples_per_second_deviation =
+      over_epochs(epochs, &EpochRecord::samples_per_second).deviation;
+  results.step_seconds = seconds.mean / steps;
+  results.data_wait_seconds = over_epochs(epochs, &EpochRecord::data_wait_seconds).mean / steps;
+  results.exposed_communication_seconds =
+      over_epochs(epochs, &EpochRecord::exposed_communication_seconds).mean / steps;
+  return results;
+}
+
+}  // namespace kolo

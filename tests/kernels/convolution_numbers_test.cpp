@@ -1,0 +1,179 @@
+// What every kernel's numbers keep: zeros, digits of long sums, and values that are no numbers.
+#include <random>
+
+#include <gtest/gtest.h>
+#include <torch/types.h>
+#include <torch/utils.h>
+
+#include "convolution_problem.h"
+#include "kernels/convolution_kernel.h"
+
+namespace kolo {
+namespace {
+
+// Of [N, C, ...]: some channels are 0 everywhere, some nearly so, some in a part of the samples.
+void thin_out(Tensor& tensor, std::mt19937& random) {
+  const auto below = [&](std::int64_t end) {
+    return std::uniform_int_distribution<std::int64_t>(0, end - 1)(random);
+  };
+  tensor.mul_(torch::rand(tensor.sizes()) < .6);
+  for (std::int64_t channel = 0; channel < tensor.size(1); ++channel) {
+    auto values = tensor.select(1, channel);
+    const auto kind = below(6);
+    if (kind == 0) values.zero_();
+    if (kind == 1) values.mul_(torch::rand(values.sizes()) < 2. / values.numel());
+    if (kind == 2) values.narrow(0, 0, 1 + below(values.size(0))).zero_();
+  }
+}
+
+// Makes all channels of [N, C, ...] 0 in a part of each dimension, as around what images show.
+void clear_margins(Tensor& tensor, std::mt19937& random) {
+  for (std::int64_t i = 2; i < tensor.dim(); ++i) {
+    const auto margin =
+        std::uniform_int_distribution<std::int64_t>(0, tensor.size(i) * 2 / 3)(random);
+    tensor.narrow(i, 0, margin).zero_();
+  }
+}
+
+class ZeroProductsTest : public ConvolutionKernelTest {};
+
+// A weight's gradient is exactly 0 where one factor of each of its products is: dead channels, taps
+// that only fall on padding, channels that are never there together. So is a gradient of an input
+// that no gradient comes to, and an output that sees nothing is its bias.
+TEST_P(ZeroProductsTest, AddUpToZero) {
+  const auto& [kernel_case, dimensions, threads] = GetParam();
+  std::mt19937 random(static_cast<unsigned>(11 * dimensions) + static_cast<unsigned>(threads));
+  std::int64_t zeros = 0, kernels = 0;
+  for (int round = 0; round < 15; ++round) {
+    auto geometry = random_geometry(random, dimensions);
+    kernel_case.suit(geometry);
+    SCOPED_TRACE(text_of(geometry));
+    const auto kernel = kernel_case.make(geometry);
+    if (!kernel) continue;
+    ++kernels;
+    Problem problem(geometry);
+    thin_out(problem.input, random);
+    thin_out(problem.gradient, random);
+    clear_margins(problem.input, random);
+    clear_margins(problem.gradient, random);
+    const auto values = problem.by(*kernel);
+    // How many products there are that are not 0.
+    problem.input = problem.input.ne(0).to(torch::kDouble);
+    problem.gradient = problem.gradient.ne(0).to(torch::kDouble);
+    const auto bias = problem.bias;
+    problem.weight.fill_(1);
+    if (bias.defined()) problem.bias = torch::zeros_like(bias);
+    const auto products = problem.reference();
+    const auto is_zero = products.of_weight < .5;
+    const auto no_input = products.output < .5, no_gradient = products.of_input < .5;
+    auto expected = torch::zeros_like(values.output);
+    if (bias.defined())
+      expected.add_(bias.to(expected.scalar_type())
+                        .view(Problem::lengths(1, -1, std::vector<std::int64_t>(dimensions, 1))));
+    ASSERT_TRUE(values.output.masked_select(no_input).equal(expected.masked_select(no_input)));
+    ASSERT_EQ(values.of_input.masked_select(no_gradient).count_nonzero().item<std::int64_t>(), 0);
+    zeros += is_zero.sum().item<std::int64_t>();
+    ASSERT_EQ(values.of_weight.masked_select(is_zero).count_nonzero().item<std::int64_t>(), 0);
+    if (values.of_bias.defined()) {
+      const auto is_dead = problem.gradient.transpose(0, 1).flatten(1).sum(1).eq(0);
+      ASSERT_EQ(values.of_bias.masked_select(is_dead).count_nonzero().item<std::int64_t>(), 0);
+    }
+  }
+  EXPECT_TRUE(zeros > 0 || kernels == 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kernels, ZeroProductsTest,
+                         testing::Combine(testing::ValuesIn(kernel_cases()),
+                                          testing::Values<std::size_t>(1, 2, 3),
+                                          testing::Values(1, 2)),
+                         case_name);
+
+INSTANTIATE_TEST_SUITE_P(ImageLanes, ZeroProductsTest,
+                         testing::Combine(testing::Values(KernelCase{"image_lanes",
+                                                                     make_image_lane_convolution,
+                                                                     suit_image_lanes}),
+                                          testing::Values<std::size_t>(2), testing::Values(1, 2)),
+                         case_name);
+
+ConvolutionGeometry images_of(std::int64_t batch, std::int64_t size, torch::ScalarType type) {
+  return {.batch = batch,
+          .inputs = 16,
+          .outputs = 16,
+          .size = {size, size},
+          .kernel = {3, 3},
+          .stride = {1, 1},
+          .padding = {0, 0},
+          .type = type};
+}
+
+// Where a product is no number, neither is what it is added to, though the other factor is 0.
+TEST(MinimalAlgorithms, HideNothingThatIsNoNumber) {
+  torch::manual_seed(3);
+  const auto geometry = images_of(2, 8, torch::kFloat);
+  const auto kernel = make_winograd_convolution(geometry);
+  if (!kernel) GTEST_SKIP() << "this processor has no vectors of 8 floats";
+  Problem problem(geometry);
+  problem.input.select(1, 3).fill_(NAN);
+  problem.gradient.select(1, 5).zero_();
+  const auto of_weight = problem.by(*kernel).of_weight;
+  EXPECT_TRUE(of_weight.select(1, 3).isnan().all().item<bool>());
+  EXPECT_EQ(of_weight[5].narrow(0, 4, 12).count_nonzero().item<std::int64_t>(), 0);
+}
+
+// Added up one by one in float32, 53 824 values of one sign are off by 8e-6.
+TEST(ConvolutionKernels, LoseNoDigitsInBiasGradients) {
+  torch::manual_seed(4);
+  const auto threads = at::get_num_threads();
+  for (const auto& make :
+       {make_direct_convolution, make_tap_convolution, make_column_convolution,
+        make_winograd_convolution, make_image_lane_convolution, make_bfloat16_tap_convolution}) {
+    for (const auto type : {torch::kFloat, torch::kBFloat16}) {
+      for (const int count : {1, 2}) {
+        at::set_num_threads(count);
+        auto geometry = images_of(64, 31, type);
+        if (make == make_bfloat16_tap_convolution) geometry.inputs = geometry.outputs = 32;
+        // Kernels by tap and with an image a lane are of one type.
+        const bool is_other =
+            (make == make_tap_convolution) || (make == make_image_lane_convolution);
+        if ((type == torch::kBFloat16 && is_other) ||
+            (type == torch::kFloat && make == make_bfloat16_tap_convolution))
+          continue;
+        const auto kernel = make(geometry);
+        if (!kernel) continue;
+        Problem problem(geometry);
+        problem.gradient = (1 + torch::rand(problem.gradient.sizes())).to(type).to(torch::kDouble);
+        const auto sums = problem.gradient.sum({0, 2, 3});
+        const auto error = (problem.by(*kernel).of_bias.to(torch::kDouble) - sums) / sums;
+        EXPECT_LT(error.abs().max().item<double>(), 5e-7) << text_of(geometry);
+      }
+    }
+  }
+  at::set_num_threads(threads);
+}
+
+// Rounding the weights and the results to bfloat16 is all that may be lost, twice over.
+TEST(ConvolutionKernels, AreNearlyIdealInBFloat16) {
+  torch::manual_seed(5);
+  std::mt19937 random(5);
+  for (const auto& kernel_case : kernel_cases()) {
+    for (int round = 0; round < 12; ++round) {
+      auto geometry = random_geometry(random, 2 + round % 2);
+      kernel_case.suit(geometry);
+      if (geometry.type != torch::kBFloat16) break;
+      SCOPED_TRACE(std::string(kernel_case.name) + ": " + text_of(geometry));
+      const auto kernel = kernel_case.make(geometry);
+      if (!kernel) continue;
+      const Problem problem(geometry);
+      const auto values = problem.by(*kernel), reference = problem.reference();
+      const auto error = [](const Tensor& value, const Tensor& exact) {
+        return ((value.to(torch::kDouble) - exact).norm() / (1e-9 + exact.norm())).item<double>();
+      };
+      EXPECT_LT(error(values.output, reference.output), bfloat16_rounding);
+      EXPECT_LT(error(values.of_input, reference.of_input), bfloat16_rounding);
+      EXPECT_LT(error(values.of_weight, reference.of_weight), bfloat16_rounding);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kolo

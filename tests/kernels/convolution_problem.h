@@ -1,0 +1,276 @@
+#pragma once
+
+// Random convolutions for every kernel, with LibTorch's in float64 beside them.
+#include <cmath>
+#include <memory>
+#include <random>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <gtest/gtest.h>
+#include <torch/types.h>
+#include <torch/utils.h>
+
+#include "kernels/convolution_kernel.h"
+
+namespace kolo {
+
+using torch::Tensor;
+
+struct Values {
+  Tensor output, of_input, of_weight, of_bias;
+};
+
+// Room for a result like a tensor, filled with what must not be left, in a frame that must be.
+struct Framed {
+  static constexpr std::int64_t margin = 4096;
+
+  Tensor memory, tensor;
+
+  explicit Framed(const Tensor& like) {
+    if (!like.defined()) return;
+    memory = torch::full({like.numel() + 2 * margin}, NAN, like.options());
+    memory.narrow(0, 0, margin).fill_(1);
+    memory.narrow(0, margin + like.numel(), margin).fill_(1);
+    tensor = memory.as_strided(like.sizes(), like.strides(), margin);
+  }
+
+  [[nodiscard]] bool is_whole() const {
+    if (!tensor.defined()) return true;
+    const auto ones = torch::ones({margin}, tensor.options());
+    return memory.narrow(0, 0, margin).equal(ones) &&
+           memory.narrow(0, margin + tensor.numel(), margin).equal(ones);
+  }
+};
+
+// "32 x 64x16x16 to 64, 3x3, stride 1x1, padding 1x1, Float"
+inline std::string text_of(const ConvolutionGeometry& geometry) {
+  return fmt::format("{} x {}x{} to {}, {}, stride {}, padding {}{}, {}", geometry.batch,
+                     geometry.inputs, fmt::join(geometry.size, "x"), geometry.outputs,
+                     fmt::join(geometry.kernel, "x"), fmt::join(geometry.stride, "x"),
+                     fmt::join(geometry.padding, "x"),
+                     geometry.has_taps_first ? ", taps first" : "", c10::toString(geometry.type));
+}
+
+// Inputs, weights and gradients for a geometry, and what LibTorch makes of them.
+struct Problem {
+  ConvolutionGeometry geometry;
+  Tensor input, weight, bias, gradient;  // float64
+
+  explicit Problem(ConvolutionGeometry of) : geometry(std::move(of)) {
+    input = random(lengths(geometry.batch, geometry.inputs, geometry.size));
+    weight = random(lengths(geometry.outputs, geometry.inputs, geometry.kernel));
+    if (geometry.bias) bias = torch::randn({geometry.outputs}, torch::kDouble);
+    gradient = random(lengths(geometry.batch, geometry.outputs, geometry.output_size()));
+  }
+
+  // Values that the geometry's type has.
+  [[nodiscard]] Tensor random(const std::vector<std::int64_t>& shape) const {
+    return torch::randn(shape).to(geometry.type).to(torch::kDouble);
+  }
+
+  static std::vector<std::int64_t> lengths(std::int64_t first, std::int64_t second,
+                                           const std::vector<std::int64_t>& rest) {
+    std::vector<std::int64_t> all = {first, second};
+    all.insert(all.end(), rest.begin(), rest.end());
+    return all;
+  }
+
+  [[nodiscard]] Values reference() const {
+    const auto x = input.clone().requires_grad_(), w = weight.clone().requires_grad_();
+    const auto b = bias.defined() ? bias.clone().requires_grad_() : Tensor();
+    const std::vector<std::int64_t> one(geometry.size.size(), 1), zero(geometry.size.size(), 0);
+    const auto y =
+        torch::convolution(x, w, b, geometry.stride, geometry.padding, one, false, zero, 1);
+    y.backward(gradient);
+    return {y.detach(), x.grad(), w.grad(), b.defined() ? b.grad() : Tensor()};
+  }
+
+  [[nodiscard]] Values by(ConvolutionKernel& kernel) const {
+    // [N, C, ...] in the kernel's order, and back: a kernel knows only memory.
+    const int moved = kernel.order() == MemoryOrder::channels_last ? 1 : 0;
+    const auto in_order = [&](const Tensor& tensor) {
+      return tensor.movedim(moved, -1).contiguous().to(geometry.type);
+    };
+    const auto back = [&](const Tensor& tensor) { return tensor.movedim(-1, moved); };
+    const auto x = in_order(input), g = in_order(gradient);
+    const auto single = weight.to(torch::kFloat);
+    const auto w = geometry.has_taps_first ? taps_first(single) : single;
+    const auto b = bias.defined() ? bias.to(torch::kFloat) : Tensor();
+    const Framed y(g), of_x(x), of_w(w), of_b(b);
+    kernel.forward(x, w, b, y.tensor);
+    kernel.backward_input(g, w, of_x.tensor);
+    kernel.backward_weight(x, g, of_w.tensor, of_b.tensor);
+    for (const auto* each : {&y, &of_x, &of_w, &of_b})
+      EXPECT_TRUE(each->is_whole()) << "written outside of a result of " << each->tensor.sizes();
+    return {back(y.tensor), back(of_x.tensor), of_w.tensor, of_b.tensor};
+  }
+};
+
+inline ConvolutionGeometry random_geometry(std::mt19937& random, std::size_t dimensions) {
+  const auto up_to = [&](std::int64_t first, std::int64_t last) {
+    return std::uniform_int_distribution<std::int64_t>(first, last)(random);
+  };
+  ConvolutionGeometry geometry{.batch = up_to(1, 9),
+                               .inputs = up_to(1, 40),
+                               .outputs = up_to(1, 40),
+                               .bias = up_to(0, 1) == 1,
+                               .has_taps_first = up_to(0, 1) == 1};
+  for (std::size_t i = 0; i < dimensions; ++i) {
+    geometry.kernel.push_back(up_to(1, 4));
+    geometry.stride.push_back(up_to(1, 3));
+    geometry.padding.push_back(up_to(0, geometry.kernel.back() - 1));
+    const auto least = std::max<std::int64_t>(1, geometry.kernel.back() - 2 * geometry.padding[i]);
+    geometry.size.push_back(up_to(least, least + (dimensions == 3 ? 3 : 7)));
+  }
+  return geometry;
+}
+
+using MakeKernel = std::unique_ptr<ConvolutionKernel> (*)(const ConvolutionGeometry&);
+
+struct KernelCase {
+  const char* name;
+  MakeKernel make;
+  void (*suit)(ConvolutionGeometry&) = [](ConvolutionGeometry&) {};
+  double rounding = 0;  // of what is multiplied; 0: only results are rounded
+};
+
+inline void suit_bfloat16(ConvolutionGeometry& geometry) {
+  geometry.type = torch::kBFloat16;
+}
+
+// Channels that fill vectors, in whole blocks or not, and weights with the taps first: kolo packs
+// these itself.
+inline void suit_bfloat16_packing(ConvolutionGeometry& geometry) {
+  geometry.type = torch::kBFloat16;
+  geometry.inputs = 16 * (1 + geometry.inputs % 9);
+  geometry.outputs = 16 * (1 + geometry.outputs % 19);
+  geometry.has_taps_first = true;
+}
+
+// Strides of 2 and 3 over kernels of 1 to 4, some of which oneDNN's tiles get wrong.
+inline void suit_bfloat16_far_strides(ConvolutionGeometry& geometry) {
+  suit_bfloat16_packing(geometry);
+  for (auto& stride : geometry.stride) stride = 2 + stride % 2;
+}
+
+inline void suit_bfloat16_taps(ConvolutionGeometry& geometry) {
+  geometry.type = torch::kBFloat16;
+  geometry.inputs = 32 * (1 + geometry.inputs % 5);
+  geometry.outputs = 32 * (1 + geometry.outputs % 5);
+}
+
+inline void suit_bfloat16_columns(ConvolutionGeometry& geometry) {
+  geometry.type = torch::kBFloat16;
+  geometry.inputs = 16 * (1 + geometry.inputs % 2);
+  geometry.outputs += geometry.outputs % 2;
+}
+
+inline void suit_winograd_of(std::int64_t stride, ConvolutionGeometry& geometry) {
+  geometry.inputs = 16 * (1 + geometry.inputs % 6);
+  // So many that taps are sometimes made in several parts.
+  geometry.outputs = 16 * (1 + 3 * geometry.outputs % 13);
+  for (std::size_t i = 0; i < geometry.size.size(); ++i) {
+    geometry.stride[i] = stride;
+    geometry.kernel[i] = 2 + stride;
+    geometry.size[i] = std::max(geometry.size[i], geometry.kernel[i] - 2 * geometry.padding[i]);
+  }
+}
+
+// Either of the two kernels that there are minimal algorithms for.
+inline void suit_winograd(ConvolutionGeometry& geometry) {
+  suit_winograd_of(1 + geometry.stride[0] % 2, geometry);
+}
+
+inline void suit_winograd_bfloat16(ConvolutionGeometry& geometry) {
+  suit_winograd(geometry);
+  geometry.type = torch::kBFloat16;
+}
+
+// Kernels of one value with strides that the inputs' lengths are multiples of, over few channels:
+// oneDNN 2.6 writes outside of its own memory for some.
+inline void suit_strided_points(ConvolutionGeometry& geometry) {
+  geometry.inputs = 1 + geometry.inputs % 20;
+  for (std::size_t i = 0; i < geometry.size.size(); ++i) {
+    geometry.kernel[i] = 1;
+    geometry.padding[i] = 0;
+    geometry.size[i] = (1 + geometry.size[i]) * geometry.stride[i];
+  }
+}
+
+inline void suit_strided_points_bfloat16(ConvolutionGeometry& geometry) {
+  suit_strided_points(geometry);
+  geometry.type = torch::kBFloat16;
+}
+
+// Numbers of positions and channels at which oneDNN goes wrong.
+inline void suit_odd_points_bfloat16(ConvolutionGeometry& geometry) {
+  geometry.outputs |= 1;
+  for (std::size_t i = 0; i < geometry.size.size(); ++i) {
+    geometry.kernel[i] = geometry.stride[i] = 1;
+    geometry.padding[i] = 0;
+  }
+  geometry.size.front() = 30;
+  geometry.type = torch::kBFloat16;
+}
+
+// Geometries that it knows, with batches that fill its vectors from one to five.
+inline void suit_image_lanes(ConvolutionGeometry& geometry) {
+  geometry.batch = 16 * (1 + geometry.batch % 5);
+  geometry.has_taps_first = false;
+  for (std::size_t i = 0; i < geometry.size.size(); ++i) {
+    geometry.stride[i] = 1;
+    geometry.padding[i] = 0;
+    geometry.kernel[i] += 2 * static_cast<std::int64_t>(i);
+    geometry.size[i] += geometry.kernel[i] - 1;
+  }
+}
+
+// What rounding the weights and the results to bfloat16 changes, by root mean squares, is 2.3e-3;
+// no kernel may come to more than twice that.
+inline constexpr double bfloat16_rounding = 4.6e-3;
+
+// Of images, volumes and lines; other kernels come to nothing there.
+inline std::vector<KernelCase> kernel_cases() {
+  return {{"direct", make_direct_convolution},
+          {"by_tap", make_tap_convolution},
+          {"usual_strided_points", make_convolution_kernel, suit_strided_points},
+          {"direct_bfloat16", make_direct_convolution, suit_bfloat16},
+          {"direct_bfloat16_packed", make_direct_convolution, suit_bfloat16_packing},
+          {"usual_bfloat16_far_strides", make_convolution_kernel, suit_bfloat16_far_strides,
+           bfloat16_rounding},
+          {"usual_bfloat16_odd_points", make_convolution_kernel, suit_odd_points_bfloat16,
+           bfloat16_rounding},
+          {"usual_bfloat16_strided_points", make_convolution_kernel, suit_strided_points_bfloat16,
+           bfloat16_rounding},
+          {"by_tap_bfloat16", make_bfloat16_tap_convolution, suit_bfloat16_taps},
+          {"by_columns", make_column_convolution},
+          {"by_columns_bfloat16", make_column_convolution, suit_bfloat16_columns},
+          {"winograd", make_winograd_convolution, suit_winograd},
+          {"winograd_bfloat16", make_winograd_convolution, suit_winograd_bfloat16}};
+}
+
+// With a number of threads, put back afterwards.
+class ConvolutionKernelTest
+    : public testing::TestWithParam<std::tuple<KernelCase, std::size_t, int>> {
+ protected:
+  void SetUp() override {
+    threads_ = at::get_num_threads();
+    at::set_num_threads(std::get<2>(GetParam()));
+    torch::manual_seed(1);
+  }
+  void TearDown() override { at::set_num_threads(threads_); }
+
+ private:
+  int threads_ = 1;
+};
+
+inline std::string case_name(const testing::TestParamInfo<ConvolutionKernelTest::ParamType>& each) {
+  const auto& [kernel_case, dimensions, threads] = each.param;
+  return fmt::format("{}_{}d_{}_threads", kernel_case.name, dimensions, threads);
+}
+
+}  // namespace kolo

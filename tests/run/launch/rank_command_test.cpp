@@ -1,0 +1,274 @@
+#include <algorithm>
+#include <map>
+
+#include <gmock/gmock.h>
+
+#include "kolo/base/error.h"
+#include "kolo/base/text.h"
+#include "kolo/run/launch_ranks.h"
+#include "run/launch/supervise.h"
+#include "support/errors.h"
+#include "support/says.h"
+
+namespace kolo::testing {
+namespace {
+
+MachineFacts facts(Launcher launcher, int cores,
+                   std::map<std::string, std::string> environment = {}) {
+  MachineFacts result;
+  result.launcher = launcher;
+  result.program = launcher == Launcher::srun ? "srun" : "mpirun";
+  result.cpus = result.cores = cores;
+  result.whole_machine = true;
+  result.environment = [values = std::move(environment)](const char* name) {
+    const auto found = values.find(name);
+    return found == values.end() ? std::nullopt : std::optional(found->second);
+  };
+  return result;
+}
+
+LaunchRequest request(int ranks) {
+  return {.ranks = ranks, .command = {"/bin/kolo", "train", "a file.yaml"}};
+}
+
+std::string line(const RankCommand& command) {
+  return join(command.argv, " ");
+}
+
+std::string variable(const RankCommand& command, const std::string& name) {
+  for (const auto& [key, value] : command.environment) {
+    if (key == name) return value;
+  }
+  return "(not set)";
+}
+
+TEST(RankCommand, StartsTheRanksWithTheCommandAtTheEnd) {
+  for (const auto launcher :
+       {Launcher::open_mpi_4, Launcher::open_mpi_5, Launcher::mpich, Launcher::srun}) {
+    const auto command = rank_command(request(2), facts(launcher, 4));
+    EXPECT_TRUE(
+        says(line(command), {launcher == Launcher::srun ? "--ntasks=2" : " -n 2 /bin/kolo"}));
+    ASSERT_GE(command.argv.size(), 4U);
+    EXPECT_EQ(command.argv.back(), "a file.yaml") << "one word stays one word";
+    EXPECT_EQ(variable(command, "OMP_NUM_THREADS"), "2");
+    EXPECT_EQ(variable(command, "OPENBLAS_NUM_THREADS"), "2");
+    EXPECT_EQ(variable(command, "KOLO_TERMINAL"), "0");
+  }
+}
+
+TEST(RankCommand, OpenMpiGetsSlotsAndMayRunAsRoot) {
+  auto machine = facts(Launcher::open_mpi_5, 4);
+  EXPECT_TRUE(says(line(rank_command(request(3), machine)), {"--host localhost:3"}));
+  EXPECT_FALSE(says(line(rank_command(request(3), machine)), {"root"}));
+  EXPECT_TRUE(says(line(rank_command(request(3), machine)), {"--mca btl ^tcp,ofi"}));
+  machine.is_root = true;
+  EXPECT_TRUE(says(line(rank_command(request(3), machine)), {"--allow-run-as-root"}));
+  machine.launcher = Launcher::mpich;
+  EXPECT_FALSE(says(line(rank_command(request(3), machine)), {"root"}));
+}
+
+TEST(RankCommand, BindsEvenSharesOfAWholeMachineOnly) {
+  auto machine = facts(Launcher::open_mpi_4, 8);
+  EXPECT_TRUE(says(line(rank_command(request(2), machine)),
+                   {"--map-by slot:PE=4 --bind-to core:if-supported"}));
+  EXPECT_TRUE(says(line(rank_command(request(3), machine)), {"slot:PE=2"}));
+  machine.whole_machine = false;
+  EXPECT_TRUE(says(line(rank_command(request(2), machine)), {"--bind-to none"}));
+  machine = facts(Launcher::open_mpi_4, 8);
+  machine.cpus = 16;  // two hardware threads per core
+  EXPECT_TRUE(says(line(rank_command(request(9), machine)), {"--bind-to none"}));
+}
+
+TEST(RankCommand, MoreRanksThanCpusAreAskedForExplicitly) {
+  const auto machine = facts(Launcher::open_mpi_4, 2);
+  try {
+    (void)rank_command(request(3), machine);
+    FAIL() << "three ranks on two CPUs";
+  } catch (const InputError& error) {
+    EXPECT_TRUE(says(error.what(), {"--oversubscribe"}));
+    EXPECT_TRUE(says(error.what(), {"-n 3"}));
+  }
+  auto wish = request(3);
+  wish.oversubscribe = true;
+  const auto command = rank_command(wish, machine);
+  EXPECT_TRUE(says(line(command), {"--mca mpi_yield_when_idle 1"}));
+  EXPECT_TRUE(says(line(command), {"--bind-to none"}));
+  EXPECT_EQ(variable(command, "OMP_NUM_THREADS"), "1");
+  EXPECT_THROW((void)rank_command(request(0), machine), InputError);
+}
+
+TEST(RankCommand, TheUsersThreadsCount) {
+  const auto machine = facts(Launcher::open_mpi_4, 8, {{"OMP_NUM_THREADS", "3"}});
+  EXPECT_EQ(threads_per_rank(request(2), machine), 3);
+  auto wish = request(2);
+  wish.threads = 5;
+  EXPECT_EQ(threads_per_rank(wish, machine), 5) << "the configuration before the environment";
+  const auto own =
+      rank_command(request(2), facts(Launcher::open_mpi_4, 8, {{"OPENBLAS_NUM_THREADS", "1"}}));
+  EXPECT_EQ(variable(own, "OMP_NUM_THREADS"), "4");
+  EXPECT_EQ(variable(own, "OPENBLAS_NUM_THREADS"), "(not set)") << "the user's stays";
+}
+
+TEST(RankCommand, SlurmJudgesItsOwnAllocation) {
+  const auto machine = facts(Launcher::srun, 2, {{"SLURM_JOB_NUM_NODES", "4"}});
+  auto wish = request(8);
+  const auto command = rank_command(wish, machine);
+  EXPECT_TRUE(says(line(command), {"--mpi=pmix"}));
+  EXPECT_EQ(variable(command, "OMP_NUM_THREADS"), "1") << "two ranks on each of four nodes";
+  EXPECT_FALSE(says(line(command), {"--overcommit"}));
+  wish.oversubscribe = true;
+  EXPECT_TRUE(says(line(rank_command(wish, machine)), {"--overcommit"}));
+  EXPECT_EQ(threads_per_rank(wish, facts(Launcher::srun, 2, {{"SLURM_CPUS_PER_TASK", "6"}})), 6);
+  const auto shared_node = facts(Launcher::srun, 64, {{"SLURM_CPUS_ON_NODE", "16"}});
+  EXPECT_EQ(threads_per_rank(wish, shared_node), 2) << "not the whole node, but the job's share";
+}
+
+// As large networks of containers without --shm-size leave it.
+TEST(RankCommand, WithoutRoomForSharedMemoryMessagesGoThroughTheMachinesOwnInterface) {
+  auto machine = facts(Launcher::open_mpi_4, 4);
+  machine.shared_memory_room = 8 << 20;
+  EXPECT_TRUE(says(line(rank_command(request(1), machine)), {"--mca btl ^tcp,ofi"}));
+  EXPECT_TRUE(says(line(rank_command(request(2), machine)),
+                   {"--mca btl self,tcp --mca btl_tcp_if_include lo"}));
+}
+
+// MPI would end the ranks, or hang.
+TEST(RankCommand, ALimitOfFilesSizesThatLeavesNoSharedMemoryIsRefused) {
+  auto machine = facts(Launcher::open_mpi_4, 4);
+  machine.file_size_limit = 500 * 1024;
+  EXPECT_TRUE(says(message_of<InputError>([&] { (void)rank_command(request(2), machine); }),
+                   {"larger than 512000 bytes", "ulimit -f unlimited"}));
+  machine.file_size_limit = 64 << 20;
+  EXPECT_NO_THROW((void)rank_command(request(2), machine));
+}
+
+TEST(RankCommand, ALauncherGetsWhatItCannotDoWithout) {
+  auto machine = facts(Launcher::open_mpi_4, 4, {{"PATH", "/opt/bin"}});
+  EXPECT_EQ(variable(rank_command(request(2), machine), "PATH"), "(not set)") << "the user's stays";
+  EXPECT_EQ(variable(rank_command(request(2), machine), "HOME"), "(not set)");
+  machine = facts(Launcher::open_mpi_4, 4);
+  machine.has_home = false;
+  EXPECT_EQ(variable(rank_command(request(2), machine), "PATH"), "/usr/bin:/bin");
+  EXPECT_NE(variable(rank_command(request(2), machine), "HOME"), "(not set)");
+}
+
+// A rank's own CPUs are its program's to bind threads to.
+TEST(RankCommand, OpenMpBindsNothingWhereRanksHaveTheSameCpus) {
+  auto machine = facts(Launcher::open_mpi_4, 4, {{"KOLO_OMP_PROC_BIND_BEFORE", "close"}});
+  const auto before = [&](int ranks) {
+    return variable(rank_command(request(ranks), machine), "KOLO_OMP_PROC_BIND_BEFORE");
+  };
+  EXPECT_EQ(before(2), "(not set)") << "the user's stays";
+  machine.whole_machine = false;
+  EXPECT_EQ(before(2), "false");
+  EXPECT_EQ(before(1), "(not set)");
+}
+
+TEST(RankCommand, TheLimitOfThreadsIsKeptTo) {
+  const auto machine =
+      facts(Launcher::open_mpi_4, 8, {{"OMP_THREAD_LIMIT", "2"}, {"OMP_NUM_THREADS", "3"}});
+  EXPECT_EQ(threads_per_rank(request(1), machine), 2);
+  auto wish = request(1);
+  wish.threads = 5;
+  EXPECT_EQ(threads_per_rank(wish, machine), 2);
+}
+
+TEST(RankCommand, RanksThatStopTogetherAreNotKilledForIt) {
+  auto wish = request(2);
+  EXPECT_TRUE(says(line(rank_command(wish, facts(Launcher::srun, 4))), {"--kill-on-bad-exit=1"}));
+  wish.end_together = true;
+  EXPECT_TRUE(
+      says(line(rank_command(wish, facts(Launcher::srun, 4))), {"--kill-on-bad-exit=0 --wait=10"}));
+}
+
+TEST(RankCommand, APbsJobsNodesGetEvenShares) {
+  auto machine = facts(Launcher::open_mpi_4, 4);
+  machine.job_hosts = {{"a", 1}, {"b", 1}};
+  const auto command = rank_command(request(3), machine);
+  EXPECT_TRUE(says(line(command), {"--host a:2,b:1"}));
+  EXPECT_TRUE(says(line(command), {"-x OMP_NUM_THREADS"}));
+  EXPECT_EQ(variable(command, "OMP_NUM_THREADS"), "2") << "of the fuller node";
+  EXPECT_TRUE(says(line(rank_command(request(1), machine)), {"--host a:1"}));
+  EXPECT_NO_THROW((void)rank_command(request(8), machine));
+  EXPECT_THROW((void)rank_command(request(9), machine), InputError);
+  machine.launcher = Launcher::mpich;
+  EXPECT_TRUE(says(line(rank_command(request(4), machine)), {"-hosts a:2,b:2"}));
+}
+
+TEST(RankCommand, PalsKnowsTheNodesAndIsToldHowManyOnEach) {
+  auto machine = facts(Launcher::pals, 8);
+  machine.program = "/opt/pals/bin/mpiexec";
+  machine.job_hosts = {{"a", 1}, {"b", 1}};
+  const auto command = rank_command(request(4), machine);
+  EXPECT_TRUE(
+      says(line(command), {"/opt/pals/bin/mpiexec -n 4 --ppn 2 --depth 4 --cpu-bind depth"}));
+  EXPECT_TRUE(says(line(command), {"--env OMP_NUM_THREADS=4"}));
+  EXPECT_FALSE(says(line(command), {"--host"}));
+}
+
+TEST(LauncherNoise, DropsOnlyBoxesThatRepeatAFailure) {
+  const std::string rule(74, '-');
+  const std::string failure = rule +
+                              "\nprterun detected that one or more processes exited with non-zero "
+                              "status,\nthus causing the job to be terminated.\n\n   Exit code:    "
+                              "3\n" +
+                              rule + "\n";
+  const std::string other = rule + "\nThere are not enough slots available\n" + rule + "\n";
+  const std::string text = "kolo: rank 1: no\n" + failure + other + "the end without newline";
+  for (const std::size_t piece : {text.size(), std::size_t{1}, std::size_t{7}}) {
+    LauncherNoise noise;
+    std::string shown;
+    for (std::size_t at = 0; at < text.size(); at += piece)
+      shown += noise.filter(std::string_view(text).substr(at, piece));
+    shown += noise.finish();
+    EXPECT_EQ(shown, "kolo: rank 1: no\n" + other + "the end without newline");
+  }
+}
+
+// Nothing else may tell of it.
+TEST(LauncherNoise, KeepsWhatNamesAKilledRankThatNobodyElseHasNamed) {
+  const std::string rule(74, '-');
+  const std::string box = rule +
+                          "\nmpirun noticed that process rank 1 with PID 0 on node n2 exited on "
+                          "signal 9 (Killed).\n" +
+                          rule + "\n";
+  const std::string named = "kolo: watch: rank 1 is gone: it was killed; the job ends\n";
+  EXPECT_EQ(LauncherNoise().filter(box), box);
+  for (const std::string said :
+       {"kolo: warning: slow\n", "kolo: watch: ranks have waited 60.0 s in all-reduce 7\n"})
+    EXPECT_EQ(LauncherNoise().filter(said + box), said + box);
+  EXPECT_EQ(LauncherNoise().filter(named + box), named);
+  LauncherNoise asked;
+  asked.expect_signals();
+  EXPECT_EQ(asked.filter(box), "");
+}
+
+TEST(LauncherNoise, KnowsWhetherAnythingWasSaid) {
+  const std::string rule(74, '-');
+  const std::string silent =
+      "kolo: warning: slow\n" + rule + "\nPer user-direction, the job has been aborted.\n" + rule +
+      "\n[n1:7] 1 more process has sent help message help-mpi-api.txt / mpi-abort\n"
+      "[n1:7] Set MCA parameter \"orte_base_help_aggregate\" to 0 to see all help / error "
+      "messages\n"
+      "[n1:7] [[1,0],0] ORTE_ERROR_LOG: Out of resource in file ../orte/util/show_help.c at line "
+      "501\n";
+  LauncherNoise noise;
+  EXPECT_EQ(noise.filter(silent), "kolo: warning: slow\n");
+  EXPECT_TRUE(noise.was_silent());
+  EXPECT_EQ(noise.filter("no"), "");
+  EXPECT_EQ(noise.finish(), "no");
+  EXPECT_FALSE(noise.was_silent());
+  LauncherNoise other;
+  (void)other.filter(rule + "\nThere are not enough slots available\n" + rule + "\n");
+  EXPECT_FALSE(other.was_silent());
+}
+
+TEST(LauncherNoise, KeepsABoxThatNeverCloses) {
+  const std::string text = std::string(74, '-') + "\nMPI_ABORT was invoked\n";
+  LauncherNoise noise;
+  EXPECT_EQ(noise.filter(text), "");
+  EXPECT_EQ(noise.finish(), text);
+}
+
+}  // namespace
+}  // namespace kolo::testing

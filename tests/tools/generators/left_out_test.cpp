@@ -1,0 +1,24 @@
+// Of a kolo that was built without FFTW.
+#include <gmock/gmock.h>
+
+#include "kolo/base/error.h"
+#include "kolo/tools/cosmology_box.h"
+#include "support/errors.h"
+
+namespace kolo::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+TEST(CosmologyLeftOut, SaysWhatItTakes) {
+  EXPECT_FALSE(is_cosmology_built());
+  const auto says = AllOf(HasSubstr("built without FFTW"), HasSubstr("KOLO_COSMOLOGY=ON"));
+  const CosmologyOptions options;
+  EXPECT_THAT(message_of<InputError>([&] { check_cosmology_options(options); }), says);
+  EXPECT_THAT(message_of<InputError>([&] { (void)cosmology_box_memory(options); }), says);
+  EXPECT_THAT(message_of<InputError>([&] { (void)make_cosmology_box(options); }), says);
+}
+
+}  // namespace
+}  // namespace kolo::testing

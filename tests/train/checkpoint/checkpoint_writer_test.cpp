@@ -1,0 +1,131 @@
+#include "kolo/train/checkpoint/checkpoint_writer.h"
+
+#include <cmath>
+#include <limits>
+
+#include <gmock/gmock.h>
+
+#include "kolo/base/error.h"
+#include "kolo/train/checkpoint/snapshot_memory.h"
+#include "support/errors.h"
+#include "support/says.h"
+#include "support/temporary_folder.h"
+
+namespace kolo {
+namespace {
+
+using testing::message_of;
+using testing::TemporaryFolder;
+
+constexpr float infinity = std::numeric_limits<float>::infinity();
+
+SnapshotMemory memory_for(const std::vector<NamedTensor>& tensors) {
+  return SnapshotMemory::get(SnapshotMemory::bytes_for(tensors), torch::kCPU).value();
+}
+
+TEST(SnapshotMemory, CopiesTensorsOfAnyTypeStridesAndLength) {
+  std::vector<NamedTensor> tensors;
+  for (const auto type : {torch::kDouble, torch::kFloat, torch::kHalf, torch::kBFloat16,
+                          torch::kLong, torch::kByte, torch::kBool}) {
+    for (const std::int64_t length : {0, 1, 7, 4097, 700'001})
+      tensors.push_back({"", (torch::rand({length}) * 3 - 1).to(type)});
+  }
+  const auto box = torch::rand({4, 5, 6, 7});
+  for (const auto& view :
+       {box.permute({0, 2, 3, 1}), box.slice(2, 1, 4), box[2], torch::rand({}),
+        torch::rand({1, 3}).expand({5, 3}), box.contiguous(torch::MemoryFormat::ChannelsLast)})
+    tensors.push_back({"", view});
+  auto memory = memory_for(tensors);
+  for (int round = 0; round < 2; ++round) {
+    memory.clear();
+    std::vector<torch::Tensor> copies;
+    for (const auto& item : tensors) {
+      auto [copy, values] = memory.copy(item.tensor);
+      EXPECT_EQ(values, Values::finite);
+      copies.push_back(std::move(copy));
+    }
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      EXPECT_EQ(copies[i].scalar_type(), tensors[i].tensor.scalar_type());
+      EXPECT_TRUE(copies[i].equal(tensors[i].tensor)) << i;
+      EXPECT_FALSE(copies[i].is_alias_of(tensors[i].tensor));
+    }
+  }
+  EXPECT_TRUE(says(message_of<Error>([&] { (void)memory.copy(torch::ones({100})); }),
+                   {"a snapshot of more than"}));
+}
+
+TEST(SnapshotMemory, SeesOneValueThatIsNotFiniteWhereverItIs) {
+  const auto values_with = [](torch::ScalarType type, std::int64_t length, std::int64_t place,
+                              float value) {
+    auto tensor = torch::full({length}, -2, type);
+    tensor[place] = value;
+    auto memory = memory_for({{"", tensor}});
+    return memory.copy(tensor).values;
+  };
+  for (const auto type : {torch::kDouble, torch::kFloat, torch::kHalf, torch::kBFloat16}) {
+    for (const std::int64_t place : {0, 1, 4095, 299'999, 600'000}) {
+      EXPECT_EQ(values_with(type, 600'001, place, infinity), Values::infinite);
+      EXPECT_EQ(values_with(type, 600'001, place, -infinity), Values::infinite);
+      EXPECT_EQ(values_with(type, 600'001, place, -std::nanf("")), Values::nan);
+      EXPECT_EQ(values_with(type, 600'001, place, -0.F), Values::finite);
+    }
+  }
+  EXPECT_EQ(values_with(torch::kFloat, 3, 1, std::numeric_limits<float>::max()), Values::finite);
+}
+
+TEST(SnapshotMemory, IsNotToBeHadWhereTheMachineHasNoMore) {
+  const std::uint64_t far_too_much = std::uint64_t{1} << 50;
+  EXPECT_FALSE(SnapshotMemory::get(far_too_much, torch::kCPU));
+  EXPECT_FALSE(SnapshotMemory::get(1, torch::kCPU, far_too_much));
+  EXPECT_TRUE(SnapshotMemory::get(1, torch::kCPU));
+}
+
+Checkpoint small_checkpoint_of(double value, std::int64_t elements = 4) {
+  Checkpoint checkpoint;
+  checkpoint.model = {{"weight", torch::full({elements}, value)}};
+  checkpoint.state = {{"value", value}};
+  return checkpoint;
+}
+
+class CheckpointWriterTest : public ::testing::Test {
+ protected:
+  TemporaryFolder temporary_;
+  std::filesystem::path folder_ = temporary_ / "checkpoints";
+  CheckpointStore store_{{folder_}};
+};
+
+TEST_F(CheckpointWriterTest, WritesOneAfterTheOther) {
+  CheckpointWriter writer(store_);
+  EXPECT_FALSE(writer.is_busy());
+  EXPECT_FALSE(writer.wait());
+  for (const int step : {1, 2}) {
+    writer.save(step, small_checkpoint_of(step), step == 1);
+    EXPECT_TRUE(writer.is_busy());
+    EXPECT_TRUE(says(message_of<Error>([&] { writer.save(9, small_checkpoint_of(9), false); }),
+                     {"wait for it"}));
+    const auto written = writer.wait();
+    ASSERT_TRUE(written);
+    EXPECT_EQ(written->step, step);
+    EXPECT_EQ(CheckpointStore::load(written->path).content.state.at("value"), step);
+  }
+  EXPECT_EQ(store_.best()->step, 1);
+}
+
+TEST_F(CheckpointWriterTest, WhatIsOnItsWayIsWrittenBeforeItGoes) {
+  { CheckpointWriter(store_).save(3, small_checkpoint_of(3, 1 << 20), false); }
+  EXPECT_EQ(store_.load_newest([](const auto&) {})->step, 3);
+}
+
+TEST_F(CheckpointWriterTest, HandsOverAnErrorOnceAndGoesOn) {
+  temporary_.write("checkpoints", "a file in the place of the folder");
+  CheckpointWriter writer(store_);
+  writer.save(1, small_checkpoint_of(1), false);
+  EXPECT_TRUE(says(message_of<Error>([&] { (void)writer.wait(); }), {"cannot make the folder"}));
+  EXPECT_FALSE(writer.wait());
+  std::filesystem::remove(folder_);
+  writer.save(2, small_checkpoint_of(2), false);
+  EXPECT_EQ(writer.wait()->step, 2);
+}
+
+}  // namespace
+}  // namespace kolo

@@ -1,0 +1,121 @@
+#include "kolo/train/observe/run_log.h"
+
+#include <sstream>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "kolo/base/error.h"
+#include "kolo/base/file.h"
+#include "kolo/train/observe/progress.h"
+#include "support/errors.h"
+#include "support/says.h"
+#include "support/temporary_folder.h"
+
+namespace kolo {
+namespace {
+
+using ::testing::MatchesRegex;
+using testing::message_of;
+using testing::TemporaryFolder;
+
+void say_everything(RunLog& log) {
+  log.debug("detail {}", 1);
+  log.info("epoch {}/{}", 2, 5);
+  log.warn("slow {:.1f}", 0.25);
+  log.error("broken {}", "disk");
+}
+
+TEST(RunLog, TheConsoleShowsWhatTheVerbosityAsksFor) {
+  const auto shown = [](int verbosity, bool colour) {
+    std::ostringstream console;
+    RunLog log({.console = &console, .colour = colour, .file = {}, .verbosity = verbosity});
+    say_everything(log);
+    return console.str();
+  };
+  EXPECT_EQ(shown(-1, false), "warning: slow 0.2\nerror: broken disk\n");
+  EXPECT_EQ(shown(0, false), "epoch 2/5\nwarning: slow 0.2\nerror: broken disk\n");
+  EXPECT_EQ(shown(1, false), "detail 1\nepoch 2/5\nwarning: slow 0.2\nerror: broken disk\n");
+  EXPECT_EQ(shown(-1, true),
+            "\x1b[33mwarning:\x1b[0m slow 0.2\n\x1b[31merror:\x1b[0m broken disk\n");
+}
+
+TEST(RunLog, TheFileGetsTimeStampsAndIsAppendedTo) {
+  const TemporaryFolder folder;
+  const auto path = folder / "run/out.log";
+  const std::string stamp = "\\[[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8}\\.[0-9]{3}\\] ";
+  RunLog first({.console = nullptr, .colour = false, .file = path, .verbosity = -1});
+  say_everything(first);
+  // Read while the log is open: lines must not wait in a buffer for the end of the run.
+  const std::string three = stamp + "\\[info\\] epoch 2/5\n" + stamp + "\\[warning\\] slow 0.2\n" +
+                            stamp + "\\[error\\] broken disk\n";
+  EXPECT_THAT(read_text_file(path), MatchesRegex(three));
+  RunLog second({.console = nullptr, .colour = false, .file = path, .verbosity = 1});
+  second.debug("more");
+  second.info("again");
+  EXPECT_THAT(read_text_file(path),
+              MatchesRegex(three + stamp + "\\[debug\\] more\n" + stamp + "\\[info\\] again\n"));
+}
+
+TEST(RunLog, TextThatLooksLikeAFormatStaysAsItIs) {
+  std::ostringstream console;
+  RunLog log({.console = &console, .colour = false, .file = {}, .verbosity = 0});
+  log.info("{}", "{} %s {:q}");
+  EXPECT_EQ(console.str(), "{} %s {:q}\n");
+}
+
+TEST(RunLog, SilentSaysNothing) {
+  auto log = RunLog::silent();
+  say_everything(log);
+  log.route_console_through([](std::string_view) { ADD_FAILURE(); });
+  say_everything(log);
+}
+
+TEST(RunLog, AFileThatCannotBeOpenedIsNamed) {
+  const TemporaryFolder folder;
+  const auto message = message_of<Error>([&] {
+    RunLog log({.console = nullptr, .colour = false, .file = folder.path(), .verbosity = 0});
+  });
+  EXPECT_TRUE(says(message, {folder.path().string()}));
+}
+
+TEST(RunLog, GoesThroughAProgressBarAndBack) {
+  std::ostringstream terminal;
+  RunLog log({.console = &terminal, .colour = false, .file = {}, .verbosity = 0});
+  {
+    ProgressBar bar(terminal, {.terminal = true, .width = 40, .unicode = false},
+                    [] { return 0.0; });
+    log.route_console_through([&](std::string_view line) { bar.print_above(line); });
+    bar.start("epoch 1/1", 4);
+    log.warn("careful");
+    EXPECT_TRUE(says(terminal.str(), {"\r\x1b[Kwarning: careful\n\repoch 1/1"}));
+    bar.clear();
+    log.route_console_through({});
+  }
+  terminal.str("");
+  log.info("done");
+  EXPECT_EQ(terminal.str(), "done\n");
+}
+
+TEST(RunLog, LinesOfManyThreadsStayWhole) {
+  std::ostringstream terminal;
+  RunLog log({.console = &terminal, .colour = false, .file = {}, .verbosity = 0});
+  ProgressBar bar(terminal, {.terminal = false}, [] { return 0.0; });
+  log.route_console_through([&](std::string_view line) { bar.print_above(line); });
+  std::vector<std::jthread> threads;
+  for (int thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 200; ++i) log.info("a line of one thread");
+    });
+  }
+  threads.clear();
+  std::istringstream lines(terminal.str());
+  int count = 0;
+  for (std::string line; std::getline(lines, line); ++count)
+    EXPECT_EQ(line, "a line of one thread");
+  EXPECT_EQ(count, 800);
+}
+
+}  // namespace
+}  // namespace kolo
