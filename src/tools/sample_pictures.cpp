@@ -18,24 +18,24 @@ namespace kolo {
 
 namespace {
 
-using Colour = std::array<std::uint8_t, 3>;
+using PixelColour = std::array<std::uint8_t, 3>;
 
-constexpr Colour white{255, 255, 255}, red{0xc6, 0x28, 0x28}, dark_blue{0x1a, 0x5f, 0xb4};
-constexpr Colour cold{0x21, 0x66, 0xac}, neutral{0xf7, 0xf7, 0xf7}, warm{0xb2, 0x18, 0x2b};
+constexpr PixelColour white{255, 255, 255}, red{0xc6, 0x28, 0x28}, dark_blue{0x1a, 0x5f, 0xb4};
+constexpr PixelColour cold{0x21, 0x66, 0xac}, neutral{0xf7, 0xf7, 0xf7}, warm{0xb2, 0x18, 0x2b};
 
 std::uint8_t byte_of(double share) {
   return static_cast<std::uint8_t>(std::lround(255 * std::clamp(share, 0., 1.)));
 }
 
-Colour between(const Colour& first, const Colour& last, double share) {
-  Colour mixed{};
+PixelColour between(const PixelColour& first, const PixelColour& last, double share) {
+  PixelColour mixed{};
   for (std::size_t i = 0; i < mixed.size(); ++i)
     mixed[i] = static_cast<std::uint8_t>(std::lround(first[i] + share * (last[i] - first[i])));
   return mixed;
 }
 
 // D. A. Green's cubehelix (2011): as bright as the value is large.
-Colour helix(double shade) {
+PixelColour helix(double shade) {
   constexpr double start = 0.4, cycles = -0.9, saturation = 1.3;
   const double angle = 2 * std::numbers::pi * (start / 3 + cycles * shade);
   const double amplitude = saturation * shade * (1 - shade) / 2;
@@ -44,7 +44,7 @@ Colour helix(double shade) {
           byte_of(shade + 1.97294 * c)};
 }
 
-Colour colour_of(Panel::Scale scale, const std::array<double, 3>& shades) {
+PixelColour colour_of(Panel::Scale scale, const std::array<double, 3>& shades) {
   const double shade = shades[0];
   switch (scale) {
     case Panel::Scale::field:
@@ -70,7 +70,7 @@ class PanelReader {
   [[nodiscard]] std::int64_t rows() const { return divide_up(panel_.rows, size_.values); }
   [[nodiscard]] std::int64_t columns() const { return divide_up(panel_.columns, size_.values); }
 
-  [[nodiscard]] Colour cell(std::int64_t row, std::int64_t column) const {
+  [[nodiscard]] PixelColour cell(std::int64_t row, std::int64_t column) const {
     std::array<double, 3> shades{};
     for (std::size_t plane = 0; plane < shades.size(); ++plane)
       shades[plane] = panel_.scale == Panel::Scale::colour || plane == 0
@@ -110,7 +110,7 @@ class Canvas {
       : height_(height), width_(width), bytes_(checked_multiply(3 * height, width), 255) {}
 
   void fill(std::int64_t top, std::int64_t left, std::int64_t height, std::int64_t width,
-            const Colour& colour) {
+            const PixelColour& colour) {
     for (auto y = top; y < top + height; ++y)
       for (auto x = left; x < left + width; ++x)
         std::ranges::copy(colour, bytes_.begin() + 3 * (y * width_ + x));
