@@ -20,6 +20,12 @@ macro(kolo_take_torch target)
   if(TARGET torch_cuda)
     set_property(TARGET torch PROPERTY INTERFACE_LINK_OPTIONS LINKER:--allow-shlib-undefined)
   endif()
+  # The system's libstdc++ comes first. pip's LibTorch exports functions of its own one, std::filesystem's among them, of which
+  # remove_all() calls a null pointer (2.11); a program that is linked with LibTorch first takes these for its own.
+  if(CMAKE_SYSTEM_NAME STREQUAL Linux)
+    set_property(TARGET ${target} APPEND PROPERTY INTERFACE_LINK_OPTIONS
+      "SHELL:-Wl,--push-state,--no-as-needed -lstdc++ -Wl,--pop-state")
+  endif()
   set_property(TARGET ${target} PROPERTY INTERFACE_LINK_LIBRARIES "$<BUILD_INTERFACE:${TORCH_LIBRARIES}>")
   get_target_property(kolo_fmt_headers fmt::fmt INTERFACE_INCLUDE_DIRECTORIES)
   kolo_prefer_headers(${target} fmt "${kolo_fmt_headers}")
