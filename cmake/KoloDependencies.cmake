@@ -5,6 +5,11 @@ find_package(fmt REQUIRED)
 if(KOLO_BUILD_TRAINER)
   find_package(Protobuf REQUIRED)  # before LibTorch, which otherwise puts an empty one in its place
 endif()
+# A program with a libstdc++ of its own beside LibTorch's crashes where both touch a file, a stream or a locale.
+execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=libstdc++.so OUTPUT_VARIABLE libstdcxx OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+if(CMAKE_SYSTEM_NAME STREQUAL Linux AND libstdcxx STREQUAL "libstdc++.so")
+  message(FATAL_ERROR "${CMAKE_CXX_COMPILER} has no shared libstdc++, so programs would have a static one beside LibTorch's, and crash: take another compiler (CXX=g++)")
+endif()
 include(KoloCuda)  # LibTorch, and whether there is CUDA with it
 
 # LibTorch's own target spreads its build flags over everything that links it; this one carries the headers (as system headers)

@@ -2,8 +2,11 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <gmock/gmock.h>
 
 #include "kolo/comm/threads.h"
@@ -156,6 +159,12 @@ inline Outcome train_on(int ranks, const TrainingSetup& setup,
                         const ThreadRanksOptions& options = {}) {
   Outcome outcome;
   const auto body = [&](const Communicator& communicator) {
+    // CUDA graphs can't be recorded on the default stream.
+    std::optional<c10::StreamGuard> stream;
+    if (const auto device = setup.device(communicator.rank()); device.is_cuda()) {
+      const c10::impl::VirtualGuardImpl streams(device.type());
+      stream.emplace(streams.getStreamFromGlobalPool(device));
+    }
     SmallTraining training(communicator, setup);
     if (communicator.rank() == 0) training.trainer().add_observer(outcome.record);
     EXPECT_EQ(training.trainer().run(), TrainOutcome::finished);
