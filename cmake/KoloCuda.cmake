@@ -3,6 +3,10 @@
 # KOLO_CUDA=AUTO takes what is there: a LibTorch with CUDA, nvcc, and CUDA's headers. ON insists, OFF does without, whatever
 # LibTorch has. nvcc is looked for in PATH, CUDACXX and /usr/local/cuda.
 
+# nvcc's host compiler is the one of everything else; another one's folders would come into every link.
+if(NOT DEFINED CMAKE_CUDA_HOST_COMPILER AND NOT DEFINED ENV{CUDAHOSTCXX})
+  set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
+endif()
 include(kolo-torch)
 find_package(Torch REQUIRED)
 
