@@ -1,4 +1,3 @@
-#include "kolo/data/npy.h"
 
 #include <algorithm>
 #include <charconv>

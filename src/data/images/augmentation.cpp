@@ -1,12 +1,11 @@
 #include "kolo/data/augmentation.h"
 
-#include <cmath>
 #include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "data/images/image_samples.h"
+#include "data/device_samples.h"
 #include "data/images/workspace_pool.h"
 #include "kolo/base/error.h"
 #include "kolo/base/random.h"
@@ -34,10 +33,6 @@ void AugmentationOptions::check() const {
   check_range("upper zoom", zoom_high, zoom_low, most_zoom,
               fmt::format("at least the lower one, {}, and under 1000", zoom_low));
   if (random_crop) random_crop->check();
-  if (!std::isfinite(fill.value)) {
-    throw InputError(
-        fmt::format("data: augmentation's fill value is {}, expected a finite number", fill.value));
-  }
 }
 
 bool AugmentationOptions::is_identity() const {
@@ -105,7 +100,7 @@ void AugmentedDataset::read(std::int64_t index, std::int64_t epoch,
   const auto& shape = layout().input_shape;
   WorkspacePool<TransformWorkspace>::Loan workspace(*workspaces_);
   transform_image(place.input, shape[0], shape[1], shape[2], transform(index, epoch),
-                  augmentation_.fill(), preprocessing_, *workspace);
+                  preprocessing_, *workspace);
 }
 
 std::shared_ptr<const DeviceSamples> AugmentedDataset::device_samples(

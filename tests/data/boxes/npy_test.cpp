@@ -1,4 +1,4 @@
-#include "kolo/data/npy.h"
+#include "kolo/data/array_file.h"
 
 #include <cstring>
 #include <tuple>

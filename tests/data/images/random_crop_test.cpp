@@ -1,4 +1,4 @@
-#include "kolo/data/random_crop.h"
+#include "kolo/data/image.h"
 
 #include <algorithm>
 #include <cmath>

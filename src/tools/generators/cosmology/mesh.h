@@ -10,8 +10,8 @@
 #include <span>
 #include <vector>
 
-#include "tools/generators/for_each_index.h"
 #include "kolo/base/checked.h"
+#include "tools/generators/generator_tools.h"
 
 namespace kolo::cosmology {
 
