@@ -86,13 +86,10 @@ struct ProgramEnd {
   std::string output;
 };
 
-// `input`: a file for its stdin; empty: this process's.
-ProgramEnd run_program(const std::vector<std::string>& words, const fs::path& input = {}) {
-  std::string line;
-  for (const auto& word : words) line += shell_word(word) + " ";
-  if (!input.empty()) line += "<" + shell_word(input.string());
-  FILE* const pipe = ::popen(line.c_str(), "re");
-  if (pipe == nullptr) throw Error(system_error_text("fetch: cannot run " + words[0], errno));
+// Runs a program in a shell; `arguments` are as the shell takes them.
+ProgramEnd run_program(const std::string& program, const std::string& arguments) {
+  FILE* const pipe = ::popen((program + " " + arguments).c_str(), "re");
+  if (pipe == nullptr) throw Error(system_error_text("fetch: cannot run " + program, errno));
   ProgramEnd end;
   for (int letter = std::fgetc(pipe); letter != EOF; letter = std::fgetc(pipe))
     end.output += static_cast<char>(letter);
@@ -101,39 +98,21 @@ ProgramEnd run_program(const std::vector<std::string>& words, const fs::path& in
   constexpr int not_found = 127;
   if (end.status == not_found)
     throw InputError(fmt::format(
-        "fetch: there is no {} in PATH; install it, or get the files otherwise", words[0]));
+        "fetch: there is no {} in PATH; install it, or get the files otherwise", program));
   return end;
 }
 
 // curl(1): from the file's end on, with a bar on a terminal. Its output is the reason of a failure.
+// Brackets and braces of an address are its own (--globoff).
 ProgramEnd run_curl(const std::string& url, const fs::path& part, std::int64_t bytes) {
-  return run_program({"curl",
-                      ::isatty(STDERR_FILENO) == 1 ? "--progress-bar" : "--silent",
-                      "--fail",
-                      "--location",
-                      "--proto",
-                      "=http,https,file",
-                      "--proto-redir",
-                      "=http,https",
-                      "--connect-timeout",
-                      "30",
-                      "--speed-limit",
-                      "100",
-                      "--speed-time",
-                      "60",
-                      "--retry",
-                      "3",
-                      "--max-filesize",
-                      std::to_string(bytes),
-                      "--write-out",
-                      "%{errormsg}",
-                      "--continue-at",
-                      "-",
-                      "--output",
-                      part.string(),
-                      "--globoff",  // brackets and braces of an address are its own
-                      "--url",
-                      url});
+  return run_program(
+      "curl",
+      fmt::format("{} --fail --location --proto =http,https,file --proto-redir =http,https "
+                  "--connect-timeout 30 --speed-limit 100 --speed-time 60 --retry 3 "
+                  "--max-filesize {} --write-out '%{{errormsg}}' --continue-at - --output {} "
+                  "--globoff --url {}",
+                  ::isatty(STDERR_FILENO) == 1 ? "--progress-bar" : "--silent", bytes,
+                  shell_word(part.string()), shell_word(url)));
 }
 
 std::int64_t size_of(const fs::path& file) {
@@ -227,15 +206,12 @@ void unpack_archive(const RemoteDataset& dataset, const fs::path& folder) {
   const std::vector<std::string_view> names(dataset.members.begin(), dataset.members.end());
   AtomicFolder output(folder / dataset.archive_folder, names);
   // Absolute, because tar takes what precedes a colon for a host.
-  std::vector<std::string> words{"tar",
-                                 "-xzf",
-                                 fs::absolute(archive).string(),
-                                 "-C",
-                                 output.aside().string(),
-                                 "--no-same-owner",
-                                 "--strip-components=1"};
-  for (const auto& member : dataset.members) words.push_back(dataset.archive_folder + "/" + member);
-  const auto end = run_program(words);
+  auto arguments =
+      fmt::format("-xzf {} -C {} --no-same-owner --strip-components=1",
+                  shell_word(fs::absolute(archive).string()), shell_word(output.aside().string()));
+  for (const auto& member : dataset.members)
+    arguments += " " + shell_word(dataset.archive_folder + "/" + member);
+  const auto end = run_program("tar", arguments);
   for (const auto& member : dataset.members) {
     if (fs::is_regular_file(fs::symlink_status(output.aside() / member))) continue;
     throw Error(fmt::format("fetch: no {} came with {}", member, dataset.name));
@@ -293,7 +269,7 @@ std::vector<RemoteDataset> remote_datasets() {
 
 std::string md5_of_file(const fs::path& path) {
   constexpr std::size_t digits = 32;
-  const auto sum = run_program({"md5sum"}, path);
+  const auto sum = run_program("md5sum", "<" + shell_word(path.string()));
   if (sum.status != 0 || sum.output.size() < digits)
     throw Error(fmt::format("fetch: md5sum can't read {}", path.string()));
   return sum.output.substr(0, digits);

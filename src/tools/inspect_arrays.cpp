@@ -68,7 +68,6 @@ InspectionJson array_json(const std::string& name, const std::string& type,
 namespace {
 
 namespace fs = std::filesystem;
-using Json = InspectionJson;
 
 Ranges field_ranges(std::int64_t channels) {
   constexpr std::array names{"rho", "vx", "vy", "vz", "T"};
@@ -78,7 +77,7 @@ Ranges field_ranges(std::int64_t channels) {
   return ranges;
 }
 
-Json describe(const std::string& name, const ArrayLayout& layout, const Ranges& ranges) {
+InspectionJson describe(const std::string& name, const ArrayLayout& layout, const Ranges& ranges) {
   auto json = array_json(name, layout.type_text(), layout.shape, ranges);
   json["chunk"] = layout.chunk;
   json["filters"] = layout.filters;
@@ -86,7 +85,7 @@ Json describe(const std::string& name, const ArrayLayout& layout, const Ranges& 
 }
 
 // Adds an array to an inspection, with advice on its numbers.
-void add_array(Json& inspection, const std::string& name, const ArrayFile& array,
+void add_array(InspectionJson& inspection, const std::string& name, const ArrayFile& array,
                bool reads_numbers, bool may_be_field = false) {
   constexpr std::int64_t numbers_at_once = 1 << 18;
   const auto& shape = array.layout().shape;
@@ -133,11 +132,11 @@ std::uint64_t bytes_of(const fs::path& path) {
 }
 
 // Adds the attributes of an HDF5 file's root and datasets to the facts.
-void add_attributes(const fs::path& hdf5, Json& inspection) {
+void add_attributes(const fs::path& hdf5, InspectionJson& inspection) {
   constexpr std::size_t most_shown = 64;
   for (const auto& attribute : read_hdf5_attributes(hdf5)) {
     inspection["facts"][attribute.name] = std::visit(
-        [&](const auto& values) -> Json {
+        [&](const auto& values) -> InspectionJson {
           if (attribute.is_single && !values.empty()) return values.front();
           if (values.size() <= most_shown) return values;
           return fmt::format("{} values", format_count(narrow<std::int64_t>(values.size())));
@@ -163,7 +162,7 @@ Ranges ranges_of(const BoxFile& box, BoxField field) {
 }
 
 // Advice on a box's field.
-void advise_on_field(const std::string& field, const Ranges& ranges, Json& advice) {
+void advise_on_field(const std::string& field, const Ranges& ranges, InspectionJson& advice) {
   for (const auto& [name, range] : ranges) {
     if (range.not_finite > 0) {
       advice.push_back(
@@ -179,7 +178,7 @@ void advise_on_field(const std::string& field, const Ranges& ranges, Json& advic
   }
 }
 
-void advise_on_memory(std::uint64_t bytes, Json& advice) {
+void advise_on_memory(std::uint64_t bytes, InspectionJson& advice) {
   const auto installed = installed_memory();
   if (!installed) return;
   const auto memory = static_cast<std::uint64_t>(*installed);
@@ -197,13 +196,13 @@ void advise_on_memory(std::uint64_t bytes, Json& advice) {
 
 }  // namespace
 
-Json inspect_npy(const fs::path& path, bool reads_numbers) {
+InspectionJson inspect_npy(const fs::path& path, bool reads_numbers) {
   auto inspection = new_inspection(path, ".npy array", fs::file_size(path));
   add_array(inspection, path.filename().string(), *open_npy_array(path), reads_numbers, true);
   return inspection;
 }
 
-Json inspect_array_samples(const fs::path& path, bool reads_numbers) {
+InspectionJson inspect_array_samples(const fs::path& path, bool reads_numbers) {
   const ArraySamples samples(path);
   auto inspection = new_inspection(path, "samples of arrays", bytes_of(path));
   inspection["advice"] = samples.warnings();
@@ -218,7 +217,7 @@ Json inspect_array_samples(const fs::path& path, bool reads_numbers) {
   return inspection;
 }
 
-Json inspect_arrays(const fs::path& path, bool reads_numbers) {
+InspectionJson inspect_arrays(const fs::path& path, bool reads_numbers) {
   const ArrayCollection collection(path);
   const auto* const format = collection.is_folder() ? "folder of .npy arrays" : "HDF5 file";
   auto inspection = new_inspection(path, format, bytes_of(path));
@@ -243,7 +242,7 @@ Json inspect_arrays(const fs::path& path, bool reads_numbers) {
   return inspection;
 }
 
-Json inspect_box(const fs::path& path, bool reads_numbers) {
+InspectionJson inspect_box(const fs::path& path, bool reads_numbers) {
   const BoxFile box(path, BoxFields::any);
   const bool is_npy = box.format() == BoxFormat::npy;
   auto inspection =

@@ -31,19 +31,18 @@ namespace kolo {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = InspectionJson;
 
-std::string lengths(const Json& shape) {
+std::string lengths(const InspectionJson& shape) {
   const auto text = fmt::to_string(fmt::join(shape.get<std::vector<std::int64_t>>(), " x "));
   return text.empty() ? "one number" : text;
 }
 
-std::string cell_text(const Json& number) {
+std::string cell_text(const InspectionJson& number) {
   return number.is_null() ? "-" : fmt::format("{:.6g}", number.get<double>());
 }
 
-void print_array(const Json& array, std::ostream& out) {
-  const auto text = [](const Json& json) { return json.get<std::string>(); };
+void print_array(const InspectionJson& array, std::ostream& out) {
+  const auto text = [](const InspectionJson& json) { return json.get<std::string>(); };
   out << fmt::format("  {:10} {} of {}", text(array["name"]), lengths(array["shape"]),
                      text(array["type"]));
   if (!array["chunk"].empty()) out << fmt::format(", in chunks of {}", lengths(array["chunk"]));
@@ -81,14 +80,15 @@ void add_planes(Ranges& ranges, std::span<const std::uint8_t> pixels) {
 }
 
 // Counts of images by class: "name": count.
-Json class_counts(const std::vector<std::string>& names, const std::vector<std::int64_t>& counts) {
-  Json json;
+InspectionJson class_counts(const std::vector<std::string>& names,
+                            const std::vector<std::int64_t>& counts) {
+  InspectionJson json;
   for (std::size_t i = 0; i < counts.size(); ++i)
     json[i < names.size() ? names[i] : fmt::to_string(i)] = counts[i];
   return json;
 }
 
-Json inspect_image(const fs::path& path) {
+InspectionJson inspect_image(const fs::path& path) {
   std::vector<std::byte> bytes;
   read_image_file(path, bytes);
   const auto format = image_format_of_content(bytes).value();
@@ -108,7 +108,7 @@ Json inspect_image(const fs::path& path) {
   return inspection;
 }
 
-Json inspect_cifar10_batch(const fs::path& path) {
+InspectionJson inspect_cifar10_batch(const fs::path& path) {
   const auto bytes = read_text_file(path);
   const auto records = bytes.size() / cifar10_record_bytes;
   auto inspection = new_inspection(path, "CIFAR-10 batch, binary", bytes.size());
@@ -127,7 +127,7 @@ Json inspect_cifar10_batch(const fs::path& path) {
   return inspection;
 }
 
-Json inspect_cifar10_folder(const fs::path& path) {
+InspectionJson inspect_cifar10_folder(const fs::path& path) {
   auto inspection = new_inspection(path, "CIFAR-10, binary", 0);
   std::uint64_t bytes = 0;
   for (const auto split : {Split::train, Split::validation}) {
@@ -148,7 +148,7 @@ Json inspect_cifar10_folder(const fs::path& path) {
   return inspection;
 }
 
-Json inspect_image_folder(const fs::path& path) {
+InspectionJson inspect_image_folder(const fs::path& path) {
   constexpr std::int64_t most_decoded = 64;
   const ImageFolderDataset dataset(path);
   std::vector<std::int64_t> counts(dataset.class_names().size());
@@ -221,7 +221,7 @@ bool is_cifar10_batch(const fs::path& path, std::uint64_t size) {
   return true;
 }
 
-Json inspect_idx(const fs::path& path, bool reads_numbers) {
+InspectionJson inspect_idx(const fs::path& path, bool reads_numbers) {
   const auto array = read_idx(path);
   auto inspection = new_inspection(path, "IDX", fs::file_size(path));
   Ranges ranges;
@@ -244,8 +244,8 @@ std::vector<fs::path> idx_files_in(const fs::path& folder) {
   return files;
 }
 
-Json inspect_idx_files(const fs::path& folder, const std::vector<fs::path>& files,
-                       bool reads_numbers) {
+InspectionJson inspect_idx_files(const fs::path& folder, const std::vector<fs::path>& files,
+                                 bool reads_numbers) {
   auto all = new_inspection(folder, "folder of IDX files", 0);
   std::uint64_t bytes = 0;
   for (const auto& file : files) {
@@ -257,7 +257,7 @@ Json inspect_idx_files(const fs::path& folder, const std::vector<fs::path>& file
   return all;
 }
 
-Json inspect_safetensors(const fs::path& path) {
+InspectionJson inspect_safetensors(const fs::path& path) {
   const auto listing = [&] {
     try {
       return list_safetensors(path);
@@ -289,7 +289,7 @@ Json inspect_safetensors(const fs::path& path) {
   return inspection;
 }
 
-Json inspect_folder(const fs::path& path, bool reads_numbers) {
+InspectionJson inspect_folder(const fs::path& path, bool reads_numbers) {
   const ArrayCollection arrays(path);
   if (arrays.holds("inputs")) return inspect_array_samples(path, reads_numbers);
   if (is_there(path / cifar10_batch_files(Split::validation).front()) ||
@@ -301,7 +301,7 @@ Json inspect_folder(const fs::path& path, bool reads_numbers) {
   return arrays.names().empty() ? inspect_image_folder(path) : inspect_arrays(path, reads_numbers);
 }
 
-Json inspect_hdf5(const fs::path& path, bool reads_numbers) {
+InspectionJson inspect_hdf5(const fs::path& path, bool reads_numbers) {
   const ArrayCollection arrays(path);
   if (arrays.holds("inputs")) return inspect_array_samples(path, reads_numbers);
   if (arrays.holds("Nbody") || arrays.holds("Hydro")) return inspect_box(path, reads_numbers);
@@ -310,7 +310,7 @@ Json inspect_hdf5(const fs::path& path, bool reads_numbers) {
 
 }  // namespace
 
-Json inspect(const fs::path& path, bool reads_numbers) {
+InspectionJson inspect(const fs::path& path, bool reads_numbers) {
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) return inspect_folder(path, reads_numbers);
   if (!is_there(path) && is_there(npy_data_file(path))) return inspect_box(path, reads_numbers);
@@ -338,14 +338,14 @@ Json inspect(const fs::path& path, bool reads_numbers) {
       path.string(), size, said.empty() ? "" : "; ", said));
 }
 
-void print_inspection(const Json& inspection, std::ostream& out) {
+void print_inspection(const InspectionJson& inspection, std::ostream& out) {
   out << fmt::format("{}: {}, {}\n", inspection["path"].get<std::string>(),
                      inspection["format"].get<std::string>(),
                      format_bytes(inspection["bytes"].get<std::uint64_t>()));
   for (const auto& array : inspection["arrays"]) print_array(array, out);
   for (const auto& [name, value] : inspection["facts"].items()) {
     // The user's own text may be no UTF-8.
-    constexpr auto replace = Json::error_handler_t::replace;
+    constexpr auto replace = InspectionJson::error_handler_t::replace;
     out << fmt::format(
         "  {}: {}\n", name,
         value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', false, replace));
