@@ -9,7 +9,7 @@
 #include <sys/inotify.h>
 #include <unistd.h>
 
-#include "data/images/png_files.h"
+#include "data/images/image_files.h"
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
 #include "kolo/comm/threads.h"

@@ -3,7 +3,6 @@
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -98,7 +97,7 @@ struct AugmentationOptions {
   bool horizontal_flip = false;
   // A part of the image, as large as the whole, instead of shifts and zooms. Between its edges and
   // the pixels beyond them is interpolated as well, where torchvision repeats those of the edges.
-  std::optional<RandomCropOptions> random_crop = {};
+  double random_crop = 0;  // least part of the area; 0: none
 
   // Keras's zoom_range: z stands for [1 - z, 1 + z].
   void set_zoom_range(double z) { zoom_low = 1 - z, zoom_high = 1 + z; }

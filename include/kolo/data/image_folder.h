@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -56,9 +55,9 @@ class WorkspacePool;
 
 struct ImageFolderOptions {
   std::int64_t height = 224, width = 224;  // what every image is resized to
-  // A sample is a part of its image that is drawn at random, another one in each epoch, instead of
-  // the whole.
-  std::optional<RandomCropOptions> random_crop = {};
+  // Above 0: a sample is a part of its image of at least so much of the area, which is drawn at
+  // random, another one in each epoch.
+  double random_crop = 0;
   std::uint64_t seed = 1;  // of random_crop
 };
 

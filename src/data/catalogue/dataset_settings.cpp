@@ -103,11 +103,6 @@ void ImageSettings::check(const RefuseKey& refuse) const {
   }
 }
 
-std::optional<RandomCropOptions> ImageSettings::crop(const DatasetRequest& request) const {
-  if (!augment || !request.varies || random_crop == 0) return std::nullopt;
-  return RandomCropOptions{.least_area = random_crop};
-}
-
 void ImageSettings::complete(double shift, double usual_zoom, NamedPreprocessing usual) {
   if (random_crop > 0) shift = usual_zoom = 0;
   fill(height_shift, shift);

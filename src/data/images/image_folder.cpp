@@ -30,7 +30,6 @@ void check_options(const ImageFolderOptions& options) {
           fmt::format("data: the {} of images is {}, expected 1 to {}", name, side, most_side));
     }
   }
-  if (options.random_crop) options.random_crop->check();
 }
 
 void check_format(std::span<const std::byte> file, const std::filesystem::path& path) {
@@ -101,9 +100,9 @@ void ImageFolderDataset::read(std::int64_t index, std::int64_t epoch,
   WorkspacePool<DecodeWorkspace>::Loan workspace(*workspaces_);
   read_image_file(file, workspace->file);
   check_format(workspace->file, file);
-  if (options_.random_crop) {
+  if (options_.random_crop > 0) {
     const auto choose = [&](std::int64_t height, std::int64_t width) {
-      return draw_random_crop(*options_.random_crop, options_.seed, epoch, index, height, width);
+      return draw_random_crop(options_.random_crop, options_.seed, epoch, index, height, width);
     };
     decode_window(workspace->file, file.native(), choose, options_.height, options_.width,
                   place.input, *workspace);

@@ -129,16 +129,7 @@ constexpr double least_cell = 1, most_cell = 10'000;
 constexpr std::uint64_t most_seed = 1ULL << 53;  // what parameters can hold exactly
 constexpr double most_scatter = 10;
 
-class Progress {
- public:
-  explicit Progress(const std::function<void(double, std::string_view)>& show) : show_(show) {}
-  void operator()(double fraction, std::string_view stage) const {
-    if (show_) show_(fraction, stage);
-  }
-
- private:
-  const std::function<void(double, std::string_view)>& show_;
-};
+using Progress = std::function<void(double fraction, std::string_view stage)>;
 
 // Progress before each stage, as measured.
 constexpr double gravity_begins = .05, gravity_ends = .9, normalising_begins = .98;
@@ -267,11 +258,11 @@ std::uint64_t cosmology_box_memory(const CosmologyOptions& options) {
                           fields * sizeof(double));
 }
 
-SimulationBox make_cosmology_box(
-    const CosmologyOptions& options,
-    const std::function<void(double fraction, std::string_view stage)>& show_progress) {
+SimulationBox make_cosmology_box(const CosmologyOptions& options, const Progress& show_progress) {
   check_cosmology_options(options);
-  const Progress progress(show_progress);
+  const Progress progress = [&](double fraction, std::string_view stage) {
+    if (show_progress) show_progress(fraction, stage);
+  };
   progress(0, "initial conditions");
   const Universe universe;
   const double kiloparsecs = 1000;
