@@ -8,9 +8,8 @@
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/parallel/merge_timelines.h"
-#include "kolo/tools/timeline_picture.h"
-#include "kolo/tools/timeline_summary.h"
 #include "kolo/report/own_files.h"
+#include "kolo/tools/timeline.h"
 #include "run/run_folder.h"
 
 namespace kolo {

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What is in a folder, without hidden things.
+// Lists a folder, without hidden entries.
 std::vector<fs::directory_entry> entries_of(const fs::path& folder) {
   std::vector<fs::directory_entry> entries;
   std::error_code error;
@@ -61,7 +61,7 @@ RowFolder rows_in(const fs::path& folder) {
   return rows;
 }
 
-// What is neither a folder nor HDF5.
+// Describes a file that is no HDF5, and what to name instead.
 std::string other_file(const fs::path& path) {
   std::array<std::byte, 8> bytes{};
   const auto file = open_regular_file(path);

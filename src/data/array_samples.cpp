@@ -148,7 +148,7 @@ void require_length(const ArrayFile& inputs, const ArrayFile& others) {
                                inputs.rows(), others.name(), others.rows()));
 }
 
-// With a channel in front of two lengths.
+// Shape of an input: two lengths get a channel in front.
 std::vector<std::int64_t> input_shape(const ArrayFile& array) {
   auto shape = array.row_shape();
   if (shape.empty()) shape = {1};
@@ -161,7 +161,8 @@ std::vector<std::int64_t> target_shape(const ArrayFile& array) {
   return shape.empty() ? std::vector<std::int64_t>{1} : shape;
 }
 
-// Of an input or a target: the shape of a single array, or the length of several, and their shapes.
+// Lays out inputs or targets: the shape of a single array, or the length of several, and their
+// shapes.
 template <typename ShapeOf>
 void lay_out(const std::vector<NamedArray>& arrays, const ShapeOf& shape_of,
              std::vector<std::int64_t>& shape, std::vector<std::vector<std::int64_t>>& parts) {

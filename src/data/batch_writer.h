@@ -12,7 +12,6 @@
 #include <torch/types.h>
 
 #include "kolo/data/dataset.h"
-#include "kolo/data/device_samples.h"
 #include "kolo/data/loader.h"
 
 namespace kolo {
@@ -55,7 +54,7 @@ class BatchWriter {
   BatchWriter(std::shared_ptr<const Dataset> dataset, std::int64_t batch_size, std::size_t keep,
               BadSamples bad_samples = BadSamples::stop);
 
-  // What batches are for, from now on, but for those that are being written: in memory that the
+  // Has batches, but for those that are being written, come for a device: in memory that the
   // device reads by itself, and packed where it makes them itself (null: it does not).
   void write_for(const torch::Device& device, std::shared_ptr<const DeviceSamples> samples);
   // Loads these samples, at most batch_size. Asks before each sample whether the batch is still
@@ -71,7 +70,7 @@ class BatchWriter {
   };
 
   [[nodiscard]] Packing packing();
-  // Of so many samples, which are not written yet.
+  // A batch of so many samples, which are not written yet.
   [[nodiscard]] Batch empty_batch(const Packing& packing, std::int64_t samples);
   void write_sample(const Packing& packing, const Batch& batch, std::size_t place,
                     std::int64_t index, std::int64_t epoch) const;

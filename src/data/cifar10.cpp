@@ -43,7 +43,7 @@ constexpr std::string_view how_to_get =
     "a "
     "stand-in";
 
-// What somebody may have meant by a folder without batches.
+// Guesses what is meant by a folder without batches.
 std::string hint_for(const fs::path& folder) {
   if (!is_there(folder)) return fmt::format("; there is no such folder: {}", how_to_get);
   for (const auto& place : {folder, folder / "cifar-10-batches-py"}) {
@@ -100,7 +100,7 @@ void check_not_pickled(const fs::path& file, const FileDescriptor& input) {
   }
 }
 
-// Of records that begin with record `first` of a file.
+// Checks records, which begin with record `first` of a file.
 void check_labels(const fs::path& file, std::int64_t first, std::span<const std::uint8_t> records) {
   for (std::size_t offset = 0; offset < records.size(); offset += cifar10_record_bytes) {
     if (records[offset] < cifar10_classes) continue;

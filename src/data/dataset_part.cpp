@@ -7,7 +7,7 @@
 
 #include "kolo/base/error.h"
 #include "kolo/data/dataset.h"
-#include "kolo/data/device_samples.h"
+#include "kolo/data/loader.h"
 
 // Parts of samples, of datasets that read whole ones.
 namespace kolo {
@@ -23,7 +23,7 @@ std::string text_of(std::span<const RowRange> rows) {
   return text;
 }
 
-// Of a field [channels, rows along each axis].
+// Shape of a part of a field [channels, rows along each axis].
 Shape shape_of_part(const Shape& whole, std::span<const RowRange> rows, std::string_view what) {
   bool fits = whole.size() == rows.size() + 1;
   for (std::size_t i = 0; fits && i < rows.size(); ++i)

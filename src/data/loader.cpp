@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -11,16 +12,110 @@
 #include <utility>
 #include <vector>
 
+#include <c10/core/Event.h>
+#include <c10/core/Stream.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
+#include <torch/types.h>
 
 #include "data/batch_writer.h"
-#include "data/copies_ahead.h"
 #include "kolo/base/checked.h"
-#include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/data/dataset.h"
 
 namespace kolo {
+
+// Batches on their way to a device, in a row: copied by a stream of its own, each with an event
+// that says when it is there. Belongs to one thread at a time.
+class CopiesAhead {
+ public:
+  // The one that is asked for, and two ahead of it.
+  static constexpr std::size_t most = 3;
+
+  explicit CopiesAhead(const torch::Device& device)
+      : device_(device),
+        stream_(c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device)) {}
+  CopiesAhead(const CopiesAhead&) = delete;
+  CopiesAhead& operator=(const CopiesAhead&) = delete;
+  // Waits for the copies under way, which read the host's memory.
+  ~CopiesAhead() {
+    try {
+      stream_.synchronize();
+    } catch (
+        ...) {  // a device that has failed copies nothing any more, and fails the next call too
+    }
+  }
+
+  [[nodiscard]] const torch::Device& device() const { return device_; }
+  [[nodiscard]] std::size_t size() const { return ahead_.size(); }
+
+  // Begins to copy a batch, and keeps its memory until that is done.
+  void add(Batch batch) {
+    // This may be a validation's thread, whose mode must not stick to what is trained with.
+    const c10::InferenceMode normal_tensors(false);
+    const c10::StreamGuard guard(stream_);
+    Source source{batch.input, batch.target, c10::Event(device_.type())};
+    try {
+      batch.input = copied(source.input);
+      batch.target = copied(source.target);
+    } catch (...) {
+      stream_.synchronize();  // one of them may be under way
+      throw;
+    }
+    source.copied.record(stream_);
+    ahead_.emplace_back(std::move(batch), std::move(source));
+  }
+
+  // The first batch of the row. The thread's current stream waits for it; the host goes on.
+  [[nodiscard]] Batch take() {
+    auto [batch, source] = std::move(ahead_.front());
+    ahead_.pop_front();
+    const auto current = c10::impl::VirtualGuardImpl(device_.type()).getStream(device_);
+    source.copied.block(current);
+    for (const auto& tensor : {batch.input, batch.target}) {
+      if (tensor.defined()) tensor.record_stream(current);
+    }
+    left_.push_back(std::move(source));
+    return std::move(batch);
+  }
+
+  // Lets go of the host's memory that has been copied.
+  void hand_back() {
+    std::erase_if(left_, [](const Source& source) { return source.copied.query(); });
+    for (auto& [batch, source] : ahead_) {
+      if (!source.copied.query()) break;  // as are all that were begun after it
+      source.input.reset();
+      source.target.reset();
+    }
+  }
+
+  // Empties the row.
+  void drop() {
+    for (auto& [batch, source] : ahead_) left_.push_back(std::move(source));
+    ahead_.clear();
+  }
+
+ private:
+  // Tensors that a copy reads, until its event has come.
+  struct Source {
+    torch::Tensor input, target;
+    c10::Event copied;
+  };
+
+  // The memory belongs to the copies' stream, so that what is used again is not overwritten early.
+  [[nodiscard]] torch::Tensor copied(const torch::Tensor& tensor) const {
+    if (!tensor.defined()) return tensor;
+    auto copy = torch::empty(tensor.sizes(), tensor.options().device(device_));
+    copy.copy_(tensor, /*non_blocking=*/true);
+    return copy;
+  }
+
+  torch::Device device_;
+  c10::Stream stream_;
+  std::deque<std::pair<Batch, Source>> ahead_;
+  std::vector<Source> left_;  // of batches that are no longer in the row
+};
 
 // The batches of an epoch, fixed when it starts.
 struct Loader::Plan {
@@ -156,10 +251,8 @@ bool Loader::is_loaded() {
 std::optional<Batch> Loader::next_on_host() {
   if (error_) std::rethrow_exception(error_);
   if (delivered_ == plan_->batches.size()) return std::nullopt;
-  const Stopwatch waited;
   Loaded loaded =
       workers_.empty() ? *load(*plan_, delivered_++, [] { return true; }) : wait_for_loaded();
-  wait_seconds_ += waited.seconds();
   if (loaded.error) {
     error_ = loaded.error;
     std::rethrow_exception(error_);

@@ -2,8 +2,18 @@
 
 #include <cstddef>
 #include <cstdint>
-// What makes samples, without LibTorch: loops on the host (sample_loops.cpp), and kernels on CUDA
-// devices (cuda/sample_kernels.cu), which a build without CUDA lacks; sample_device.h calls them.
+#include <optional>
+
+#include "data/images/image_kernels.h"
+#include "kolo/base/host_device.h"
+
+namespace c10 {
+struct Device;
+}
+
+// Samples made in batches, by loops on the host (sample_loops.cpp) and by kernels on CUDA devices
+// (cuda/sample_kernels.cu), which give the same bits. A build without CUDA has no kernels
+// (cuda/sample_device_left_out.cpp).
 namespace kolo::samples {
 
 // In front of an image's pixels: an ImageTransform.
@@ -22,8 +32,7 @@ struct ImageBatch {
   float byte_divisor;      // pixels are bytes, each for its quotient by this; 0: they are floats
   const float* mean;       // of each channel of the result
   const float* deviation;  // likewise
-  bool blue_first, is_filled;
-  float fill;
+  bool blue_first;
   float* out;  // [samples, channels, height, width]
 };
 void make_images(const ImageBatch& batch);
@@ -32,11 +41,99 @@ void enqueue_images(const ImageBatch& batch, void* stream);
 
 struct CropBatch {
   const float* box;         // [channels, box_size, box_size, box_size]
-  const std::byte* packed;  // of each sample a boxes::PackedCrop
+  const std::byte* packed;  // of each sample a PackedCrop
   std::int64_t samples, channels, box_size, crop;
   float* out;  // [samples, channels, crop, crop, crop]
 };
 void make_crops(const CropBatch& batch);
 void enqueue_crops(const CropBatch& batch, void* stream);
+
+// Tells whether the device has kernels; the two below throw Error where it has none.
+[[nodiscard]] bool has_kernels(const c10::Device& device);
+// Bytes that can be allocated; none where nobody knows.
+[[nodiscard]] std::optional<std::int64_t> free_memory(const c10::Device& device);
+
+// In the thread's current stream. The batch lies in the device's memory.
+void make_images_on(const c10::Device& device, const ImageBatch& batch);
+void make_crops_on(const c10::Device& device, const CropBatch& batch);
+
+// A crop as a device reads it: plain numbers.
+struct PackedCrop {
+  std::int32_t start[3];
+  std::int32_t axis[3], sign[3];  // CubeSymmetry
+  std::int32_t turns_velocity;    // channels 1 to 3 of a field that has_velocity are a vector
+  std::int32_t unused[2];
+};
+static_assert(sizeof(PackedCrop) == 48);
+
+struct CropElement {
+  std::int64_t channel;
+  std::int64_t cell[3];  // of the crop, before it is turned, counted from its start
+  float factor;
+};
+
+// Source of the number at `cell` in `channel` of the result, an edge of which has `size` cells.
+KOLO_HOST_DEVICE inline CropElement crop_element(const PackedCrop& crop, std::int64_t size,
+                                                 std::int64_t channel,
+                                                 const std::int64_t (&cell)[3]) {
+  CropElement from{channel, {}, 1};
+  for (int j = 0; j < 3; ++j) {
+    const std::int64_t at = cell[crop.axis[j]];
+    from.cell[j] = crop.sign[j] > 0 ? at : size - 1 - at;
+    if (crop.turns_velocity != 0 && channel == 1 + crop.axis[j]) {
+      from.channel = 1 + j;
+      from.factor = static_cast<float>(crop.sign[j]);
+    }
+  }
+  return from;
+}
+
+// One channel of a packed image.
+template <typename Pixel>
+struct Plane {
+  const Pixel* pixels;
+  std::int32_t width;
+  float divisor;
+
+  KOLO_HOST_DEVICE float operator()(std::int32_t y, std::int32_t x) const {
+    const auto value = static_cast<float>(pixels[y * width + x]);
+    return sizeof(Pixel) == 1 ? value / divisor : value;
+  }
+};
+
+// Number `index` of the image made of `sample`.
+template <typename Pixel>
+KOLO_HOST_DEVICE inline float pixel_of(const ImageBatch& batch, const std::byte* sample,
+                                       std::int32_t index) {
+  const auto& transform = *reinterpret_cast<const PackedTransform*>(sample);
+  const std::int32_t plane = batch.height * batch.width;
+  const std::int32_t channel = index / plane, place = index % plane;
+  const std::int32_t y = place / batch.width, x = place % batch.width;
+  const std::int32_t source = batch.blue_first ? batch.channels - 1 - channel : channel;
+  const Plane<Pixel> load{
+      reinterpret_cast<const Pixel*>(sample + sizeof(PackedTransform)) + source * plane,
+      batch.width, batch.byte_divisor};
+  float value = 0;
+  if (transform.is_identity != 0) {
+    value = load(y, x);
+  } else {
+    const auto row =
+        images::axis_place(y, batch.height, transform.zoom_y, transform.shift_y, false);
+    const auto column = images::axis_place(x, batch.width, transform.zoom_x, transform.shift_x,
+                                           transform.flip != 0);
+    value = images::moved_pixel(load, row, column);
+  }
+  return images::preprocessed(value, batch.mean[channel], batch.deviation[channel]);
+}
+
+// Number at `cell` in `channel` of the result.
+KOLO_HOST_DEVICE inline float crop_value(const CropBatch& batch, const PackedCrop& crop,
+                                         std::int64_t channel, const std::int64_t (&cell)[3]) {
+  const auto from = crop_element(crop, batch.crop, channel, cell);
+  std::int64_t place = from.channel;
+  for (int axis = 0; axis < 3; ++axis)
+    place = place * batch.box_size + crop.start[axis] + from.cell[axis];
+  return from.factor * batch.box[place];
+}
 
 }  // namespace kolo::samples

@@ -1,5 +1,4 @@
 #include "data/sample_kernels.h"
-#include "data/sample_steps.h"
 
 namespace kolo::samples {
 
@@ -16,7 +15,7 @@ void make_images(const ImageBatch& batch) {
 }
 
 void make_crops(const CropBatch& batch) {
-  const auto* const crops = reinterpret_cast<const boxes::PackedCrop*>(batch.packed);
+  const auto* const crops = reinterpret_cast<const PackedCrop*>(batch.packed);
   const auto size = batch.crop;
   float* out = batch.out;
   for (std::int64_t sample = 0; sample < batch.samples; ++sample) {

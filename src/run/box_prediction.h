@@ -7,7 +7,6 @@
 
 #include "kolo/comm/communicator.h"
 #include "kolo/data/box_files.h"
-#include "kolo/data/hydro_file.h"
 #include "kolo/layout/tiles.h"
 #include "kolo/nn/network.h"
 #include "kolo/train/objective.h"

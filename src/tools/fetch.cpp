@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <functional>
 #include <initializer_list>
-#include <thread>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -28,36 +27,33 @@ namespace fs = std::filesystem;
 // the folder, which goes with the process, however that ends.
 class FetchLock {
  public:
-  // `wait` is called when it has to wait.
-  FetchLock(const fs::path& folder, const std::function<void()>& wait);
+  // `wait` is called when it has to wait. The last owner removes the file: a process that waited
+  // for that one has to try again.
+  FetchLock(const fs::path& folder, const std::function<void()>& wait)
+      : path_(folder / ".fetch.lock") {
+    do {
+      file_ = FileDescriptor(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+      auto problem = file_.is_open() ? lock_file(file_) : errno;
+      if (problem == EWOULDBLOCK) {
+        wait();
+        problem = lock_file(file_, true);
+      }
+      if (problem != 0)
+        throw Error(
+            system_error_text(fmt::format("fetch: cannot lock {}", path_.string()), problem));
+    } while (!leads_to(path_, file_));
+  }
   FetchLock(const FetchLock&) = delete;
   FetchLock& operator=(const FetchLock&) = delete;
-  ~FetchLock();
+  ~FetchLock() {
+    std::error_code ignored;  // an empty file that stays does no harm
+    fs::remove(path_, ignored);
+  }
 
  private:
   fs::path path_;
   FileDescriptor file_;
 };
-
-// The last owner removes the file: a process that waited for that one has to try again.
-FetchLock::FetchLock(const fs::path& folder, const std::function<void()>& wait)
-    : path_(folder / ".fetch.lock") {
-  do {
-    file_ = FileDescriptor(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-    auto problem = file_.is_open() ? lock_file(file_) : errno;
-    if (problem == EWOULDBLOCK) {
-      wait();
-      problem = lock_file(file_, true);
-    }
-    if (problem != 0)
-      throw Error(system_error_text(fmt::format("fetch: cannot lock {}", path_.string()), problem));
-  } while (!leads_to(path_, file_));
-}
-
-FetchLock::~FetchLock() {
-  std::error_code ignored;  // an empty file that stays does no harm
-  fs::remove(path_, ignored);
-}
 
 bool is_file_of(const fs::path& path, std::int64_t bytes) {
   std::error_code error;
@@ -90,13 +86,10 @@ struct ProgramEnd {
   std::string output;
 };
 
-// `input`: a file for its stdin; empty: this process's.
-ProgramEnd run_program(const std::vector<std::string>& words, const fs::path& input = {}) {
-  std::string line;
-  for (const auto& word : words) line += shell_word(word) + " ";
-  if (!input.empty()) line += "<" + shell_word(input.string());
-  FILE* const pipe = ::popen(line.c_str(), "re");
-  if (pipe == nullptr) throw Error(system_error_text("fetch: cannot run " + words[0], errno));
+// Runs a program in a shell; `arguments` are as the shell takes them.
+ProgramEnd run_program(const std::string& program, const std::string& arguments) {
+  FILE* const pipe = ::popen((program + " " + arguments).c_str(), "re");
+  if (pipe == nullptr) throw Error(system_error_text("fetch: cannot run " + program, errno));
   ProgramEnd end;
   for (int letter = std::fgetc(pipe); letter != EOF; letter = std::fgetc(pipe))
     end.output += static_cast<char>(letter);
@@ -105,39 +98,21 @@ ProgramEnd run_program(const std::vector<std::string>& words, const fs::path& in
   constexpr int not_found = 127;
   if (end.status == not_found)
     throw InputError(fmt::format(
-        "fetch: there is no {} in PATH; install it, or get the files otherwise", words[0]));
+        "fetch: there is no {} in PATH; install it, or get the files otherwise", program));
   return end;
 }
 
 // curl(1): from the file's end on, with a bar on a terminal. Its output is the reason of a failure.
+// Brackets and braces of an address are its own (--globoff).
 ProgramEnd run_curl(const std::string& url, const fs::path& part, std::int64_t bytes) {
-  return run_program({"curl",
-                      ::isatty(STDERR_FILENO) == 1 ? "--progress-bar" : "--silent",
-                      "--fail",
-                      "--location",
-                      "--proto",
-                      "=http,https,file",
-                      "--proto-redir",
-                      "=http,https",
-                      "--connect-timeout",
-                      "30",
-                      "--speed-limit",
-                      "100",
-                      "--speed-time",
-                      "60",
-                      "--retry",
-                      "3",
-                      "--max-filesize",
-                      std::to_string(bytes),
-                      "--write-out",
-                      "%{errormsg}",
-                      "--continue-at",
-                      "-",
-                      "--output",
-                      part.string(),
-                      "--globoff",  // brackets and braces of an address are its own
-                      "--url",
-                      url});
+  return run_program(
+      "curl",
+      fmt::format("{} --fail --location --proto =http,https,file --proto-redir =http,https "
+                  "--connect-timeout 30 --speed-limit 100 --speed-time 60 --retry 3 "
+                  "--max-filesize {} --write-out '%{{errormsg}}' --continue-at - --output {} "
+                  "--globoff --url {}",
+                  ::isatty(STDERR_FILENO) == 1 ? "--progress-bar" : "--silent", bytes,
+                  shell_word(part.string()), shell_word(url)));
 }
 
 std::int64_t size_of(const fs::path& file) {
@@ -175,27 +150,28 @@ bool refuses_range(int status) {
   return is_one_of(status, {0, 33, 36, 63});
 }
 
+void say(const FetchOptions& options, const std::string& text) {
+  if (options.notice) options.notice(text);
+}
+
 // Gets what is missing of the file and goes on after a cut connection, as long as some more comes.
 // Returns how many bytes came.
 std::int64_t download(const std::string& url, const fs::path& part, std::int64_t bytes,
                       const FetchOptions& options) {
-  constexpr int most_failures = 4;  // one after the other, without a byte
   if (size_of(part) > bytes) fs::remove(part);
   std::int64_t received = 0;
-  for (int failures = 0; size_of(part) < bytes;) {
+  while (size_of(part) < bytes) {
     const auto before = size_of(part);
     const auto end = run_curl(url, part, bytes);
-    const auto more = std::max<std::int64_t>(0, size_of(part) - before);
-    received += more;
-    if (end.status == 0 && size_of(part) == bytes) break;
-    failures = more > 0 ? 0 : failures + 1;
-    if (may_pass(end.status) && failures < most_failures) {
-      if (options.notice) options.notice(fmt::format("{}; going on", end.output));
-      if (failures > 0) std::this_thread::sleep_for(options.pause * (1 << (failures - 1)));
+    const auto now = size_of(part);
+    received += std::max<std::int64_t>(0, now - before);
+    if (end.status == 0 && now == bytes) break;
+    if (may_pass(end.status) && now > before) {
+      say(options, fmt::format("{}; going on", end.output));
       continue;
     }
     const bool begins_anew = before > 0 && refuses_range(end.status);
-    if (begins_anew || size_of(part) == 0 || end.status == 0) fs::remove(part);
+    if (begins_anew || now == 0 || end.status == 0) fs::remove(part);
     if (begins_anew) continue;
     if (end.status == 0)
       throw Error(fmt::format("fetch: {} has not the {} bytes expected", url, bytes));
@@ -210,20 +186,9 @@ std::int64_t fetch_file(const RemoteFile& file, const std::string& url,
   const auto whole = options.folder / file.name;
   if (is_file_of(whole, file.bytes)) return 0;
   const fs::path part = whole.string() + ".part";
-  std::error_code error;
-  const bool was_begun = fs::exists(part, error);
-  if (options.notice) options.notice(fmt::format("{}:", file.name));
-  auto received = download(url, part, file.bytes, options);
-  auto sum = md5_of_file(part);
-  if (sum != file.md5 && was_begun) {
-    if (options.notice)
-      options.notice(
-          fmt::format("{} does not fit its beginning from before; once more", file.name));
-    fs::remove(part);
-    received += download(url, part, file.bytes, options);
-    sum = md5_of_file(part);
-  }
-  if (sum != file.md5) {
+  say(options, fmt::format("{}:", file.name));
+  const auto received = download(url, part, file.bytes, options);
+  if (const auto sum = md5_of_file(part); sum != file.md5) {
     fs::remove(part);
     throw Error(fmt::format(
         "fetch: {} has the MD5 sum {}, expected {}: it is another file or was damaged on the way, "
@@ -241,15 +206,12 @@ void unpack_archive(const RemoteDataset& dataset, const fs::path& folder) {
   const std::vector<std::string_view> names(dataset.members.begin(), dataset.members.end());
   AtomicFolder output(folder / dataset.archive_folder, names);
   // Absolute, because tar takes what precedes a colon for a host.
-  std::vector<std::string> words{"tar",
-                                 "-xzf",
-                                 fs::absolute(archive).string(),
-                                 "-C",
-                                 output.aside().string(),
-                                 "--no-same-owner",
-                                 "--strip-components=1"};
-  for (const auto& member : dataset.members) words.push_back(dataset.archive_folder + "/" + member);
-  const auto end = run_program(words);
+  auto arguments =
+      fmt::format("-xzf {} -C {} --no-same-owner --strip-components=1",
+                  shell_word(fs::absolute(archive).string()), shell_word(output.aside().string()));
+  for (const auto& member : dataset.members)
+    arguments += " " + shell_word(dataset.archive_folder + "/" + member);
+  const auto end = run_program("tar", arguments);
   for (const auto& member : dataset.members) {
     if (fs::is_regular_file(fs::symlink_status(output.aside() / member))) continue;
     throw Error(fmt::format("fetch: no {} came with {}", member, dataset.name));
@@ -260,40 +222,10 @@ void unpack_archive(const RemoteDataset& dataset, const fs::path& folder) {
   fs::remove(archive);
 }
 
-// Makes a folder with those around it. Those that it made and that are still empty go again with
-// it, unless they are wanted: where nothing could be fetched, nothing is left.
-class NewFolder {
- public:
-  explicit NewFolder(const fs::path& folder) {
-    std::error_code error;
-    auto missing = fs::absolute(folder).lexically_normal();
-    if (!missing.has_filename()) missing = missing.parent_path();
-    for (; !fs::exists(missing, error) && missing.has_relative_path();
-         missing = missing.parent_path())
-      made_.push_back(missing);
-    fs::create_directories(folder, error);
-    if (!fs::is_directory(folder)) {
-      throw InputError(
-          fmt::format("fetch: cannot make the folder {}: {}", folder.string(), error.message()));
-    }
-  }
-  NewFolder(const NewFolder&) = delete;
-  NewFolder& operator=(const NewFolder&) = delete;
-  ~NewFolder() {
-    std::error_code not_empty;
-    for (const auto& folder : made_)
-      if (!fs::remove(folder, not_empty)) return;
-  }
-
- private:
-  std::vector<fs::path> made_;  // the innermost first
-};
-
 void fetch_files(const RemoteDataset& dataset, const FetchOptions& options, FetchResult& result) {
   const FetchLock lock(options.folder, [&] {
-    if (!options.notice) return;
-    options.notice(fmt::format("another process is fetching into {}; waiting for it",
-                               options.folder.string()));
+    say(options, fmt::format("another process is fetching into {}; waiting for it",
+                             options.folder.string()));
   });
   result.was_there = is_complete(dataset, options.folder);
   if (result.was_there) return;
@@ -337,7 +269,7 @@ std::vector<RemoteDataset> remote_datasets() {
 
 std::string md5_of_file(const fs::path& path) {
   constexpr std::size_t digits = 32;
-  const auto sum = run_program({"md5sum"}, path);
+  const auto sum = run_program("md5sum", "<" + shell_word(path.string()));
   if (sum.status != 0 || sum.output.size() < digits)
     throw Error(fmt::format("fetch: md5sum can't read {}", path.string()));
   return sum.output.substr(0, digits);
@@ -358,14 +290,18 @@ FetchResult fetch_dataset(const RemoteDataset& dataset, const FetchOptions& opti
   if (dataset.archive_folder.empty()) result.folder = options.folder;
   result.was_there = is_complete(dataset, options.folder);
   if (result.was_there) return result;
-  const NewFolder folder(options.folder);
+  std::error_code error;
+  const bool is_new = fs::create_directories(options.folder, error);
+  if (!fs::is_directory(options.folder)) {
+    throw InputError(fmt::format("fetch: cannot make the folder {}: {}", options.folder.string(),
+                                 error.message()));
+  }
   try {
     fetch_files(dataset, options, result);
-  } catch (const InputError&) {
-    throw;
-  } catch (const Error& error) {
-    throw Error(
-        fmt::format("{}{}{}", error.what(), dataset.instead.empty() ? "" : "; ", dataset.instead));
+  } catch (const Error& problem) {
+    if (is_new) fs::remove(options.folder, error);  // unless something is in it
+    if (dynamic_cast<const InputError*>(&problem) != nullptr || dataset.instead.empty()) throw;
+    throw Error(fmt::format("{}; {}", problem.what(), dataset.instead));
   }
   return result;
 }

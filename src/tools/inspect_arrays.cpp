@@ -1,16 +1,15 @@
+#include "tools/inspect_arrays.h"
+
 #include <algorithm>
 #include <array>
-#include <span>
-#include <string>
+#include <cmath>
 #include <system_error>
 #include <variant>
-#include <vector>
 
 #include <fmt/format.h>
 
 #include "data/array_collection.h"
 #include "data/boxes/hdf5_attributes.h"
-#include "tools/kinds.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
@@ -21,74 +20,105 @@
 
 namespace kolo {
 
+void Range::add(double value) {
+  if (!std::isfinite(value)) {
+    ++not_finite;
+    return;
+  }
+  if (!std::isfinite(static_cast<float>(value))) ++beyond_float32;
+  least = std::min(least, value);
+  most = std::max(most, value);
+  sum += value;
+  ++count;
+}
+
+InspectionJson new_inspection(const std::filesystem::path& path, const std::string& format,
+                              std::uint64_t bytes) {
+  return {{"path", path.string()},
+          {"format", format},
+          {"bytes", bytes},
+          {"arrays", InspectionJson::array()},
+          {"facts", InspectionJson::object()},
+          {"advice", InspectionJson::array()}};
+}
+
+InspectionJson array_json(const std::string& name, const std::string& type,
+                          const std::vector<std::int64_t>& shape, const Ranges& ranges) {
+  InspectionJson json{{"name", name},
+                      {"type", type},
+                      {"shape", shape},
+                      {"chunk", InspectionJson::array()},
+                      {"filters", InspectionJson::array()},
+                      {"channels", InspectionJson::array()}};
+  for (const auto& [channel, range] : ranges) {
+    // Without finite numbers there is no range.
+    const auto number = [&count = range.count](double value) {
+      return count > 0 ? InspectionJson(value) : InspectionJson(nullptr);
+    };
+    json["channels"].push_back({{"name", channel},
+                                {"min", number(range.least)},
+                                {"max", number(range.most)},
+                                {"mean", number(range.sum / static_cast<double>(range.count))},
+                                {"not_finite", range.not_finite},
+                                {"beyond_float32", range.beyond_float32}});
+  }
+  return json;
+}
+
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array field_names{"rho", "vx", "vy", "vz", "T"};
-
-ArrayInspection describe(const std::string& name, const ArrayLayout& layout) {
-  return {.name = name,
-          .type = layout.type_text(),
-          .shape = layout.shape,
-          .chunk = layout.chunk,
-          .filters = layout.filters};
+Ranges field_ranges(std::int64_t channels) {
+  constexpr std::array names{"rho", "vx", "vy", "vz", "T"};
+  Ranges ranges;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(channels); ++i)
+    ranges.emplace_back(names.at(i), Range());
+  return ranges;
 }
 
-void add_ranges(ArrayInspection& inspection, std::span<const char* const> channels) {
-  for (const auto* const channel : channels) inspection.ranges.emplace_back(channel, Range());
+InspectionJson describe(const std::string& name, const ArrayLayout& layout, const Ranges& ranges) {
+  auto json = array_json(name, layout.type_text(), layout.shape, ranges);
+  json["chunk"] = layout.chunk;
+  json["filters"] = layout.filters;
+  return json;
 }
 
-// Channels that ranges are told of: a field's, where it is a simulation's, or all numbers together.
-std::span<const char* const> range_names(const ArrayFile& array, bool may_be_field) {
-  static constexpr std::array all{"all"};
-  const auto& shape = array.layout().shape;
-  const bool is_field = may_be_field && shape.size() == 4 &&
-                        (shape.back() == nbody_channels || shape.back() == hydro_channels);
-  if (!is_field) return all;
-  return std::span(field_names).first(static_cast<std::size_t>(shape.back()));
-}
-
-void read_ranges(const ArrayFile& array, ArrayInspection& inspection) {
+// Adds an array to an inspection, with advice on its numbers.
+void add_array(InspectionJson& inspection, const std::string& name, const ArrayFile& array,
+               bool reads_numbers, bool may_be_field = false) {
   constexpr std::int64_t numbers_at_once = 1 << 18;
-  const auto channels = inspection.ranges.size();
-  const auto step =
-      std::max<std::int64_t>(1, numbers_at_once / std::max<std::int64_t>(1, array.row_numbers()));
-  std::vector<double> numbers;
-  for (std::int64_t first = 0; first < array.rows(); first += step) {
-    const auto count = std::min(step, array.rows() - first);
-    numbers.resize(static_cast<std::size_t>(count * array.row_numbers()));
-    array.read(first, count, numbers);
-    for (std::size_t i = 0; i < numbers.size(); ++i)
-      inspection.ranges[i % channels].second.add(numbers[i]);
-  }
-}
-
-ArrayInspection inspect_array(const std::string& name, const ArrayFile& array, bool reads_numbers,
-                              bool may_be_field = false) {
-  auto inspection = describe(name, array.layout());
-  if (!reads_numbers) return inspection;
-  add_ranges(inspection, range_names(array, may_be_field));
-  read_ranges(array, inspection);
-  return inspection;
-}
-
-void advise_on_numbers(Inspection& inspection) {
-  for (const auto& array : inspection.arrays) {
-    for (const auto& [name, range] : array.ranges) {
-      if (range.not_finite() > 0) {
-        inspection.advice.push_back(
-            fmt::format("{} of the numbers of {} are not finite; no network can learn from them",
-                        format_count(range.not_finite()), array.name));
-      }
-      if (range.beyond_float32() > 0) {
-        inspection.advice.push_back(fmt::format(
-            "{} of the numbers of {} are finite, but float32 can't represent them (at most 3.4e38 "
-            "in size), and networks compute in float32; bring them to a smaller scale",
-            format_count(range.beyond_float32()), array.name));
-      }
+  const auto& shape = array.layout().shape;
+  Ranges ranges;
+  if (reads_numbers) {
+    const bool is_field = may_be_field && shape.size() == 4 &&
+                          (shape.back() == nbody_channels || shape.back() == hydro_channels);
+    ranges = is_field ? field_ranges(shape.back()) : Ranges{{"all", {}}};
+    const auto step =
+        std::max<std::int64_t>(1, numbers_at_once / std::max<std::int64_t>(1, array.row_numbers()));
+    std::vector<double> numbers;
+    for (std::int64_t first = 0; first < array.rows(); first += step) {
+      const auto count = std::min(step, array.rows() - first);
+      numbers.resize(static_cast<std::size_t>(count * array.row_numbers()));
+      array.read(first, count, numbers);
+      for (std::size_t i = 0; i < numbers.size(); ++i)
+        ranges[i % ranges.size()].second.add(numbers[i]);
     }
   }
+  for (const auto& [channel, range] : ranges) {
+    if (range.not_finite > 0) {
+      inspection["advice"].push_back(
+          fmt::format("{} of the numbers of {} are not finite; no network can learn from them",
+                      format_count(range.not_finite), name));
+    }
+    if (range.beyond_float32 > 0) {
+      inspection["advice"].push_back(fmt::format(
+          "{} of the numbers of {} are finite, but float32 can't represent them (at most 3.4e38 "
+          "in size), and networks compute in float32; bring them to a smaller scale",
+          format_count(range.beyond_float32), name));
+    }
+  }
+  inspection["arrays"].push_back(describe(name, array.layout(), ranges));
 }
 
 std::uint64_t bytes_of(const fs::path& path) {
@@ -101,37 +131,23 @@ std::uint64_t bytes_of(const fs::path& path) {
   return bytes;
 }
 
-// Arrays that can't be read become advice.
-void add_arrays(const ArrayCollection& collection, bool reads_numbers, Inspection& inspection) {
-  for (const auto& name : collection.names()) {
-    try {
-      const auto found = collection.find(name);
-      if (found.array)
-        inspection.arrays.push_back(inspect_array(name, *found.array, reads_numbers));
-    } catch (const InputError& error) {
-      inspection.advice.emplace_back(error.what());
-    }
-  }
-}
-
 // Adds the attributes of an HDF5 file's root and datasets to the facts.
-void add_attributes(const fs::path& hdf5, Inspection& inspection) {
+void add_attributes(const fs::path& hdf5, InspectionJson& inspection) {
   constexpr std::size_t most_shown = 64;
   for (const auto& attribute : read_hdf5_attributes(hdf5)) {
-    const auto value = std::visit(
-        [&](const auto& values) -> nlohmann::json {
+    inspection["facts"][attribute.name] = std::visit(
+        [&](const auto& values) -> InspectionJson {
           if (attribute.is_single && !values.empty()) return values.front();
           if (values.size() <= most_shown) return values;
           return fmt::format("{} values", format_count(narrow<std::int64_t>(values.size())));
         },
         attribute.values);
-    inspection.facts.emplace_back(attribute.name, value);
   }
 }
 
-void read_ranges(const BoxFile& box, BoxField field, ArrayInspection& array) {
+Ranges ranges_of(const BoxFile& box, BoxField field) {
   const auto channels = channels_of(field), size = box.size();
-  add_ranges(array, std::span(field_names).first(static_cast<std::size_t>(channels)));
+  auto ranges = field_ranges(channels);
   const auto step = std::min(box.plane_multiple(), size);
   std::vector<float> planes;
   for (std::int64_t first = 0; first < size; first += step) {
@@ -139,132 +155,132 @@ void read_ranges(const BoxFile& box, BoxField field, ArrayInspection& array) {
     const auto cells = static_cast<std::size_t>(count * size * size);
     planes.resize(static_cast<std::size_t>(channels) * cells);
     box.read_planes(field, first, count, planes);
-    for (std::size_t channel = 0; channel < array.ranges.size(); ++channel) {
-      array.ranges[channel].second.add(std::span(planes).subspan(channel * cells, cells));
-    }
+    for (std::size_t i = 0; i < planes.size(); ++i)
+      ranges[i / cells].second.add(static_cast<double>(planes[i]));
   }
+  return ranges;
 }
 
 // Advice on a box's field.
-void advise_on_ranges(const ArrayInspection& array, std::vector<std::string>& advice) {
-  for (const auto& [name, range] : array.ranges) {
-    if (range.not_finite() > 0) {
+void advise_on_field(const std::string& field, const Ranges& ranges, InspectionJson& advice) {
+  for (const auto& [name, range] : ranges) {
+    if (range.not_finite > 0) {
       advice.push_back(
-          fmt::format("{} of the numbers of {}'s {} are not finite; no network can "
-                      "learn from them",
-                      format_count(range.not_finite()), array.name, name));
+          fmt::format("{} of the numbers of {}'s {} are not finite; no network can learn from them",
+                      format_count(range.not_finite), field, name));
     }
-    if (range.least() < -1 || range.most() > 1) {
+    if (range.least < -1 || range.most > 1) {
       advice.push_back(
           fmt::format("{}'s {} runs from {:.3g} to {:.3g}; normalized fields are "
                       "within -1 to 1, as a tanh gives them",
-                      array.name, name, range.least(), range.most()));
+                      field, name, range.least, range.most));
     }
   }
 }
 
-void advise_on_memory(std::uint64_t bytes, std::vector<std::string>& advice) {
+void advise_on_memory(std::uint64_t bytes, InspectionJson& advice) {
   const auto installed = installed_memory();
   if (!installed) return;
   const auto memory = static_cast<std::uint64_t>(*installed);
   if (bytes > memory - memory / 4) {
-    advice.push_back(
-        fmt::format("larger than the page cache of this machine's {} can keep, so crops "
-                    "come from the disk again and again: put the file on a fast local one",
-                    format_bytes(memory)));
+    advice.push_back(fmt::format(
+        "larger than the page cache of this machine's {} can keep, so crops come from the disk "
+        "again and again: put the file on a fast local one",
+        format_bytes(memory)));
   } else {
-    advice.emplace_back(
-        "fits into the page cache: once read, mode lowmem is about as fast as inmem, and "
-        "the ranks of a machine share it");
+    advice.push_back(
+        "fits into the page cache: once read, mode lowmem is about as fast as inmem, and the ranks "
+        "of a machine share it");
   }
 }
 
 }  // namespace
 
-Inspection inspect_npy(const fs::path& path, bool reads_numbers) {
-  Inspection inspection{
-      .path = path.string(), .format = ".npy array", .bytes = fs::file_size(path)};
-  inspection.arrays.push_back(
-      inspect_array(path.filename().string(), *open_npy_array(path), reads_numbers, true));
-  advise_on_numbers(inspection);
+InspectionJson inspect_npy(const fs::path& path, bool reads_numbers) {
+  auto inspection = new_inspection(path, ".npy array", fs::file_size(path));
+  add_array(inspection, path.filename().string(), *open_npy_array(path), reads_numbers, true);
   return inspection;
 }
 
-Inspection inspect_array_samples(const fs::path& path, bool reads_numbers) {
+InspectionJson inspect_array_samples(const fs::path& path, bool reads_numbers) {
   const ArraySamples samples(path);
-  Inspection inspection{
-      .path = path.string(), .format = "samples of arrays", .bytes = bytes_of(path)};
+  auto inspection = new_inspection(path, "samples of arrays", bytes_of(path));
+  inspection["advice"] = samples.warnings();
   for (const auto& [name, array] : samples.parts())
-    inspection.arrays.push_back(inspect_array(name, *array, reads_numbers));
-  inspection.facts.emplace_back("samples", samples.size());
+    add_array(inspection, name, *array, reads_numbers);
+  inspection["facts"]["samples"] = samples.size();
   if (!fs::is_directory(path)) add_attributes(path, inspection);
-  if (samples.layout().classes > 0)
-    inspection.facts.emplace_back("classes", samples.layout().classes);
-  inspection.advice = samples.warnings();
-  advise_on_numbers(inspection);
-  inspection.advice.push_back(
-      fmt::format("a network is trained on it with data: {{name: arrays, train_path: {}, "
-                  "valid_path: ...}}",
-                  path.string()));
+  if (samples.layout().classes > 0) inspection["facts"]["classes"] = samples.layout().classes;
+  inspection["advice"].push_back(fmt::format(
+      "a network is trained on it with data: {{name: arrays, train_path: {}, valid_path: ...}}",
+      path.string()));
   return inspection;
 }
 
-Inspection inspect_arrays(const fs::path& path, bool reads_numbers) {
+InspectionJson inspect_arrays(const fs::path& path, bool reads_numbers) {
   const ArrayCollection collection(path);
-  Inspection inspection{.path = path.string(),
-                        .format = collection.is_folder() ? "folder of .npy arrays" : "HDF5 file",
-                        .bytes = bytes_of(path)};
-  add_arrays(collection, reads_numbers, inspection);
-  if (!collection.is_folder()) add_attributes(path, inspection);
-  advise_on_numbers(inspection);
-  if (inspection.arrays.empty()) {
-    throw InputError(inspection.advice.empty()
-                         ? fmt::format("data: {} holds no array of numbers", path.string())
-                         : inspection.advice.front());
+  const auto* const format = collection.is_folder() ? "folder of .npy arrays" : "HDF5 file";
+  auto inspection = new_inspection(path, format, bytes_of(path));
+  for (const auto& name : collection.names()) {
+    try {
+      const auto found = collection.find(name);
+      if (found.array) add_array(inspection, name, *found.array, reads_numbers);
+    } catch (const InputError& error) {
+      inspection["advice"].push_back(error.what());
+    }
   }
-  inspection.advice.push_back(fmt::format(
+  if (!collection.is_folder()) add_attributes(path, inspection);
+  if (inspection["arrays"].empty()) {
+    throw InputError(inspection["advice"].empty()
+                         ? fmt::format("data: {} holds no array of numbers", path.string())
+                         : inspection["advice"].front().get<std::string>());
+  }
+  inspection["advice"].push_back(fmt::format(
       "a network is trained on those with their samples in front by data: {{name: arrays, "
       "train_path: {}, valid_path: ..., inputs: [{}], targets: [...]}}",
-      path.string(), inspection.arrays.front().name));
+      path.string(), inspection["arrays"].front()["name"].get<std::string>()));
   return inspection;
 }
 
-Inspection inspect_box(const fs::path& path, bool reads_numbers) {
+InspectionJson inspect_box(const fs::path& path, bool reads_numbers) {
   const BoxFile box(path, BoxFields::any);
   const bool is_npy = box.format() == BoxFormat::npy;
-  Inspection inspection{.path = path.string(),
-                        .format = is_npy ? "simulation box, .npy pair" : "simulation box, HDF5"};
+  auto inspection =
+      new_inspection(path, is_npy ? "simulation box, .npy pair" : "simulation box, HDF5", 0);
+  auto& advice = inspection["advice"];
   bool is_mapped = true, has_chunks = false;
+  std::uint64_t bytes = 0;
   fs::path file;
   for (const auto field : {BoxField::nbody, BoxField::hydro}) {
     if (!box.has(field)) continue;
     const auto& layout = box.layout(field);
     file = layout.file;
-    const auto* const name = field == BoxField::nbody ? "Nbody" : "Hydro";
-    auto array = describe(is_npy ? file.filename().string() : name, layout);
-    if (reads_numbers) read_ranges(box, field, array);
-    inspection.bytes += static_cast<std::uint64_t>(layout.stored_bytes);
+    const std::string name = is_npy                     ? file.filename().string()
+                             : field == BoxField::nbody ? "Nbody"
+                                                        : "Hydro";
+    const auto ranges = reads_numbers ? ranges_of(box, field) : Ranges();
+    bytes += static_cast<std::uint64_t>(layout.stored_bytes);
     is_mapped = is_mapped && layout.is_mapped;
     has_chunks = has_chunks || !layout.chunk.empty();
-    advise_on_ranges(array, inspection.advice);
-    inspection.arrays.push_back(std::move(array));
+    advise_on_field(name, ranges, advice);
+    inspection["arrays"].push_back(describe(name, layout, ranges));
   }
+  inspection["bytes"] = bytes;
   if (!is_npy) add_attributes(file, inspection);
   if (!is_mapped) {
-    inspection.advice.emplace_back(
+    advice.push_back(
         "one thread at a time can read it, through the HDF5 library; kolo data convert makes a "
         "file that all threads read at once");
   } else if (has_chunks) {
-    inspection.advice.emplace_back(
+    advice.push_back(
         "in chunks, which are read as they lie; a contiguous box is read faster (kolo data "
         "convert)");
   }
   if (box.has(BoxField::nbody) && box.has(BoxField::hydro)) {
-    advise_on_memory(inspection.bytes, inspection.advice);
+    advise_on_memory(bytes, advice);
   } else {
-    inspection.advice.push_back(
-        fmt::format("the {} is not there, so no network can be trained on it",
-                    box.has(BoxField::nbody) ? "gas (Hydro)" : "dark matter (Nbody)"));
+    advice.push_back(fmt::format("the {} is not there, so no network can be trained on it",
+                                 box.has(BoxField::nbody) ? "gas (Hydro)" : "dark matter (Nbody)"));
   }
   return inspection;
 }

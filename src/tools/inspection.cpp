@@ -2,146 +2,193 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <iostream>
+#include <map>
+#include <ostream>
+#include <span>
+#include <string_view>
 #include <system_error>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/natural_order.h"
 #include "data/array_collection.h"
-#include "tools/kinds.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/base/file_kind.h"
-#include "kolo/train/checkpoint/safetensors.h"
 #include "kolo/data/array_file.h"
 #include "kolo/data/box_files.h"
 #include "kolo/data/cifar10.h"
-#include "kolo/data/idx.h"
 #include "kolo/data/image.h"
+#include "kolo/data/image_folder.h"
 #include "kolo/data/mnist.h"
-#include "kolo/data/npy.h"
+#include "kolo/train/checkpoint/safetensors.h"
 #include "kolo/train/observe/format.h"
+#include "tools/inspect_arrays.h"
 
 namespace kolo {
 
 namespace {
 
-std::string joined(std::span<const std::int64_t> shape) {
-  std::string text;
-  for (const auto size : shape) text += fmt::format("{}{}", text.empty() ? "" : " x ", size);
+namespace fs = std::filesystem;
+
+std::string lengths(const InspectionJson& shape) {
+  const auto text = fmt::to_string(fmt::join(shape.get<std::vector<std::int64_t>>(), " x "));
   return text.empty() ? "one number" : text;
 }
 
-nlohmann::json number_or_null(double value) {
-  return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json(nullptr);
+std::string cell_text(const InspectionJson& number) {
+  return number.is_null() ? "-" : fmt::format("{:.6g}", number.get<double>());
 }
 
-nlohmann::json to_json(const ArrayInspection& array) {
-  nlohmann::json json{{"name", array.name},       {"type", array.type},
-                      {"shape", array.shape},     {"chunk", array.chunk},
-                      {"filters", array.filters}, {"channels", nlohmann::json::array()}};
-  for (const auto& [name, range] : array.ranges) {
-    json["channels"].push_back({{"name", name},
-                                {"min", number_or_null(range.least())},
-                                {"max", number_or_null(range.most())},
-                                {"mean", number_or_null(range.mean())},
-                                {"not_finite", range.not_finite()},
-                                {"beyond_float32", range.beyond_float32()}});
-  }
-  return json;
-}
-
-// A dash stands for a range without finite numbers.
-std::string cell_text(double value) {
-  return std::isfinite(value) ? fmt::format("{:.6g}", value) : "-";
-}
-
-void print(const ArrayInspection& array, std::ostream& out) {
-  out << fmt::format("  {:10} {} of {}", array.name, joined(array.shape), array.type);
-  if (!array.chunk.empty()) out << fmt::format(", in chunks of {}", joined(array.chunk));
-  for (const auto& filter : array.filters) out << fmt::format(", {}", filter);
+void print_array(const InspectionJson& array, std::ostream& out) {
+  const auto text = [](const InspectionJson& json) { return json.get<std::string>(); };
+  out << fmt::format("  {:10} {} of {}", text(array["name"]), lengths(array["shape"]),
+                     text(array["type"]));
+  if (!array["chunk"].empty()) out << fmt::format(", in chunks of {}", lengths(array["chunk"]));
+  for (const auto& filter : array["filters"]) out << fmt::format(", {}", text(filter));
   out << "\n";
-  if (array.ranges.empty()) return;
-  out << fmt::format("    {:10} {:>12} {:>12} {:>12}\n", "", "min", "max", "mean");
-  for (const auto& [name, range] : array.ranges) {
-    out << fmt::format("    {:10} {:>12} {:>12} {:>12}", name, cell_text(range.least()),
-                       cell_text(range.most()), cell_text(range.mean()));
-    if (range.not_finite() > 0) {
-      out << fmt::format("  {} not finite", format_count(range.not_finite()));
+  if (array["channels"].empty()) return;
+  constexpr auto row = "    {:10} {:>12} {:>12} {:>12}";
+  out << fmt::format(fmt::runtime(row), "", "min", "max", "mean") << "\n";
+  for (const auto& channel : array["channels"]) {
+    out << fmt::format(fmt::runtime(row), text(channel["name"]), cell_text(channel["min"]),
+                       cell_text(channel["max"]), cell_text(channel["mean"]));
+    for (const auto& [key, words] :
+         {std::pair("not_finite", "not finite"), std::pair("beyond_float32", "beyond float32")}) {
+      const auto count = channel[key].get<std::int64_t>();
+      if (count > 0) out << fmt::format("  {} {}", format_count(count), words);
     }
-    if (range.beyond_float32() > 0)
-      out << fmt::format("  {} beyond float32", format_count(range.beyond_float32()));
     out << "\n";
   }
 }
 
-}  // namespace
-
-void Range::add(double value) {
-  if (!std::isfinite(value)) {
-    ++not_finite_;
-    return;
-  }
-  if (!std::isfinite(static_cast<float>(value))) ++beyond_float32_;
-  least_ = std::min(least_, value);
-  most_ = std::max(most_, value);
-  sum_ += value;
-  ++count_;
+Ranges colour_ranges() {
+  return {{"red", {}}, {"green", {}}, {"blue", {}}};
 }
 
-void Range::add(std::span<const float> values) {
-  for (const float value : values) add(static_cast<double>(value));
+// Adds pixels whose colours lie side by side.
+void add_pixels(Ranges& ranges, const Image& image) {
+  for (std::size_t i = 0; i < image.pixels.size(); ++i)
+    ranges[i % 3].second.add(static_cast<double>(image.pixels[i]));
 }
 
-nlohmann::json to_json(const Inspection& inspection) {
-  nlohmann::json json{{"path", inspection.path},           {"format", inspection.format},
-                      {"bytes", inspection.bytes},         {"arrays", nlohmann::json::array()},
-                      {"facts", nlohmann::json::object()}, {"advice", inspection.advice}};
-  for (const auto& array : inspection.arrays) json["arrays"].push_back(to_json(array));
-  for (const auto& [name, value] : inspection.facts) json["facts"][name] = value;
+// Adds planes of red, green and blue.
+void add_planes(Ranges& ranges, std::span<const std::uint8_t> pixels) {
+  for (std::size_t i = 0; i < pixels.size(); ++i)
+    ranges[i / (pixels.size() / 3)].second.add(static_cast<double>(pixels[i]));
+}
+
+// Counts of images by class: "name": count.
+InspectionJson class_counts(const std::vector<std::string>& names,
+                            const std::vector<std::int64_t>& counts) {
+  InspectionJson json;
+  for (std::size_t i = 0; i < counts.size(); ++i)
+    json[i < names.size() ? names[i] : fmt::to_string(i)] = counts[i];
   return json;
 }
 
-void print(const Inspection& inspection, std::ostream& out) {
-  out << fmt::format("{}: {}, {}\n", inspection.path, inspection.format,
-                     format_bytes(inspection.bytes));
-  for (const auto& array : inspection.arrays) print(array, out);
-  for (const auto& [name, value] : inspection.facts) {
-    // The user's own text may be no UTF-8.
-    constexpr auto replace = nlohmann::json::error_handler_t::replace;
-    out << fmt::format(
-        "  {}: {}\n", name,
-        value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', false, replace));
+InspectionJson inspect_image(const fs::path& path) {
+  std::vector<std::byte> bytes;
+  read_image_file(path, bytes);
+  const auto format = image_format_of_content(bytes).value();
+  const auto image = decode_image(bytes, path.string());
+  auto inspection =
+      new_inspection(path, fmt::format("image, {}", image_format_name(format)), bytes.size());
+  auto ranges = colour_ranges();
+  add_pixels(ranges, image);
+  inspection["arrays"].push_back(
+      array_json("pixels", "uint8", {image.height, image.width, 3}, ranges));
+  const auto named = image_format_of_name(path);
+  if (named && *named != format) {
+    inspection["advice"].push_back(fmt::format("its name says {}, its content is {}",
+                                               image_format_name(*named),
+                                               image_format_name(format)));
   }
-  for (const auto& advice : inspection.advice) out << fmt::format("  ! {}\n", advice);
+  return inspection;
 }
 
-namespace {
-
-namespace fs = std::filesystem;
-
-template <typename T>
-void add_elements(const IdxArray& array, Range& range) {
-  for (const T value : array.elements<T>()) range.add(static_cast<double>(value));
+InspectionJson inspect_cifar10_batch(const fs::path& path) {
+  const auto bytes = read_text_file(path);
+  const auto records = bytes.size() / cifar10_record_bytes;
+  auto inspection = new_inspection(path, "CIFAR-10 batch, binary", bytes.size());
+  auto ranges = colour_ranges();
+  std::vector<std::int64_t> counts(cifar10_classes);
+  for (std::size_t record = 0; record < records; ++record) {
+    const auto* const at =
+        reinterpret_cast<const std::uint8_t*>(bytes.data()) + record * cifar10_record_bytes;
+    ++counts.at(at[0]);
+    add_planes(ranges, {at + 1, cifar10_pixel_bytes});
+  }
+  inspection["arrays"].push_back(
+      array_json("pixels", "uint8",
+                 {static_cast<std::int64_t>(records), 3, cifar10_side, cifar10_side}, ranges));
+  inspection["facts"]["images by label"] = class_counts({}, counts);
+  return inspection;
 }
 
-void add_elements(const IdxArray& array, Range& range) {
-  switch (array.header.type) {
-    case IdxType::uint8:
-      return add_elements<std::uint8_t>(array, range);
-    case IdxType::int8:
-      return add_elements<std::int8_t>(array, range);
-    case IdxType::int16:
-      return add_elements<std::int16_t>(array, range);
-    case IdxType::int32:
-      return add_elements<std::int32_t>(array, range);
-    case IdxType::float32:
-      return add_elements<float>(array, range);
-    case IdxType::float64:
-      return add_elements<double>(array, range);
+InspectionJson inspect_cifar10_folder(const fs::path& path) {
+  auto inspection = new_inspection(path, "CIFAR-10, binary", 0);
+  std::uint64_t bytes = 0;
+  for (const auto split : {Split::train, Split::validation}) {
+    const Cifar10Dataset dataset(path, split);
+    const std::string name = split == Split::train ? "training" : "validation";
+    auto ranges = colour_ranges();
+    std::vector<std::int64_t> counts(cifar10_classes);
+    for (std::int64_t i = 0; i < dataset.size(); ++i) {
+      ++counts[static_cast<std::size_t>(dataset.label(i))];
+      add_planes(ranges, dataset.pixels(i));
+    }
+    bytes += static_cast<std::uint64_t>(dataset.size()) * cifar10_record_bytes;
+    inspection["arrays"].push_back(
+        array_json(name, "uint8", {dataset.size(), 3, cifar10_side, cifar10_side}, ranges));
+    inspection["facts"][name + " images by class"] = class_counts(dataset.class_names(), counts);
   }
+  inspection["bytes"] = bytes;
+  return inspection;
+}
+
+InspectionJson inspect_image_folder(const fs::path& path) {
+  constexpr std::int64_t most_decoded = 64;
+  const ImageFolderDataset dataset(path);
+  std::vector<std::int64_t> counts(dataset.class_names().size());
+  std::map<std::string, std::int64_t> formats;
+  std::uint64_t all_bytes = 0;
+  for (std::int64_t i = 0; i < dataset.size(); ++i) {
+    ++counts[static_cast<std::size_t>(dataset.label(i))];
+    all_bytes += fs::file_size(dataset.path(i));
+    ++formats[std::string(image_format_name(image_format_of_name(dataset.path(i)).value()))];
+  }
+  auto inspection = new_inspection(path, "folder of images", all_bytes);
+  auto ranges = colour_ranges();
+  Range heights, widths;
+  std::vector<std::byte> bytes;
+  const auto decoded = std::min(most_decoded, dataset.size());
+  for (std::int64_t i = 0; i < decoded; ++i) {
+    const auto file = dataset.path(i * dataset.size() / decoded);
+    read_image_file(file, bytes);
+    const auto image = decode_image(bytes, file.string());
+    heights.add(static_cast<double>(image.height));
+    widths.add(static_cast<double>(image.width));
+    add_pixels(ranges, image);
+  }
+  inspection["arrays"].push_back(array_json("images", "uint8", {dataset.size()}, ranges));
+  auto& facts = inspection["facts"];
+  facts["images by class"] = class_counts(dataset.class_names(), counts);
+  facts["formats"] = formats;
+  facts["images decoded for sizes and ranges"] = decoded;
+  facts["heights"] = {heights.least, heights.most};
+  facts["widths"] = {widths.least, widths.most};
+  auto& advice = inspection["advice"];
+  if (auto left_out = left_out_text(dataset.listing()); !left_out.empty())
+    advice.push_back(std::move(left_out));
+  const auto [least, most] = std::minmax_element(counts.begin(), counts.end());
+  if (*most > 10 * *least) {
+    advice.push_back(
+        fmt::format("classes hold between {} and {} images: the rare ones weigh little in the loss",
+                    *least, *most));
+  }
+  return inspection;
 }
 
 bool is_there(const fs::path& path) {
@@ -174,32 +221,43 @@ bool is_cifar10_batch(const fs::path& path, std::uint64_t size) {
   return true;
 }
 
+InspectionJson inspect_idx(const fs::path& path, bool reads_numbers) {
+  const auto array = read_idx(path);
+  auto inspection = new_inspection(path, "IDX", fs::file_size(path));
+  Ranges ranges;
+  if (reads_numbers) {
+    ranges.emplace_back("all", Range());
+    for (const auto byte : array.bytes) ranges.front().second.add(static_cast<double>(byte));
+  }
+  inspection["arrays"].push_back(
+      array_json(path.filename().string(), "uint8", array.dimensions, ranges));
+  return inspection;
+}
+
 // MNIST and its kin: files named ...-ubyte, plain or .gz, side by side.
 std::vector<fs::path> idx_files_in(const fs::path& folder) {
   std::vector<fs::path> files;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
+  for (const auto& entry : fs::directory_iterator(folder, error))
     if (is_idx_name(entry.path().filename().native())) files.push_back(entry.path());
-  }
   std::ranges::sort(files, comes_before, [](const fs::path& file) { return file.native(); });
   return files;
 }
 
-Inspection inspect_idx(const fs::path& path, bool reads_numbers) {
-  const auto array = read_idx(path);
-  Inspection inspection{.path = path.string(), .format = "IDX", .bytes = fs::file_size(path)};
-  ArrayInspection found{.name = path.filename().string(),
-                        .type = std::string(idx_type_name(array.header.type)),
-                        .shape = array.header.dimensions};
-  if (reads_numbers) {
-    found.ranges.emplace_back("all", Range());
-    add_elements(array, found.ranges.front().second);
+InspectionJson inspect_idx_files(const fs::path& folder, const std::vector<fs::path>& files,
+                                 bool reads_numbers) {
+  auto all = new_inspection(folder, "folder of IDX files", 0);
+  std::uint64_t bytes = 0;
+  for (const auto& file : files) {
+    const auto one = inspect_idx(file, reads_numbers);
+    bytes += one["bytes"].get<std::uint64_t>();
+    all["arrays"].push_back(one["arrays"].front());
   }
-  inspection.arrays.push_back(std::move(found));
-  return inspection;
+  all["bytes"] = bytes;
+  return all;
 }
 
-Inspection inspect_safetensors(const fs::path& path) {
+InspectionJson inspect_safetensors(const fs::path& path) {
   const auto listing = [&] {
     try {
       return list_safetensors(path);
@@ -209,41 +267,29 @@ Inspection inspect_safetensors(const fs::path& path) {
       throw InputError(error.what());
     }
   }();
-  Inspection inspection{
-      .path = path.string(), .format = "safetensors", .bytes = fs::file_size(path)};
+  auto inspection = new_inspection(path, "safetensors", fs::file_size(path));
   std::int64_t numbers = 0;
   for (const auto& tensor : listing.tensors) {
     std::int64_t count = 1;
     for (const auto size : tensor.shape) count *= size;
     numbers += count;
-    inspection.arrays.push_back(
-        {.name = tensor.name,
-         .type = tensor.is_readable() ? c10::toString(tensor.dtype) : tensor.type_name,
-         .shape = tensor.shape});
+    inspection["arrays"].push_back(array_json(
+        tensor.name, tensor.is_readable() ? c10::toString(tensor.dtype) : tensor.type_name,
+        tensor.shape));
   }
   const auto unread = std::ranges::count(listing.tensors, false, &SafetensorsEntry::is_readable);
   if (unread > 0) {
-    inspection.advice.push_back(fmt::format(
+    inspection["advice"].push_back(fmt::format(
         "{} tensor{} of types that can't be read into a network", unread, unread == 1 ? "" : "s"));
   }
-  inspection.facts.emplace_back("tensors", listing.tensors.size());
-  inspection.facts.emplace_back("numbers", numbers);
-  for (const auto& [name, value] : listing.metadata) inspection.facts.emplace_back(name, value);
+  auto& facts = inspection["facts"];
+  facts["tensors"] = listing.tensors.size();
+  facts["numbers"] = numbers;
+  for (const auto& [name, value] : listing.metadata) facts[name] = value;
   return inspection;
 }
 
-Inspection inspect_idx_files(const fs::path& folder, const std::vector<fs::path>& files,
-                             bool reads_numbers) {
-  Inspection all{.path = folder.string(), .format = "folder of IDX files"};
-  for (const auto& file : files) {
-    auto one = inspect_idx(file, reads_numbers);
-    all.bytes += one.bytes;
-    all.arrays.push_back(std::move(one.arrays.front()));
-  }
-  return all;
-}
-
-Inspection inspect_folder(const fs::path& path, bool reads_numbers) {
+InspectionJson inspect_folder(const fs::path& path, bool reads_numbers) {
   const ArrayCollection arrays(path);
   if (arrays.holds("inputs")) return inspect_array_samples(path, reads_numbers);
   if (is_there(path / cifar10_batch_files(Split::validation).front()) ||
@@ -255,50 +301,34 @@ Inspection inspect_folder(const fs::path& path, bool reads_numbers) {
   return arrays.names().empty() ? inspect_image_folder(path) : inspect_arrays(path, reads_numbers);
 }
 
-Inspection inspect_hdf5(const fs::path& path, bool reads_numbers) {
+InspectionJson inspect_hdf5(const fs::path& path, bool reads_numbers) {
   const ArrayCollection arrays(path);
   if (arrays.holds("inputs")) return inspect_array_samples(path, reads_numbers);
   if (arrays.holds("Nbody") || arrays.holds("Hydro")) return inspect_box(path, reads_numbers);
   return inspect_arrays(path, reads_numbers);
 }
 
-std::vector<std::byte> beginning_of(const fs::path& path) {
-  try {
-    const auto file = open_regular_file(path);
-    std::vector<std::byte> bytes(64);
-    bytes.resize(read_up_to(file.get(), bytes, path));
-    return bytes;
-  } catch (const Error& error) {
-    throw InputError(fmt::format("data: {}", error.what()));
-  }
-}
-
 }  // namespace
 
-Inspection inspect(const fs::path& path, bool reads_numbers) {
+InspectionJson inspect(const fs::path& path, bool reads_numbers) {
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) return inspect_folder(path, reads_numbers);
   if (!is_there(path) && is_there(npy_data_file(path))) return inspect_box(path, reads_numbers);
-  const auto beginning = beginning_of(path);
-  const auto size = fs::file_size(path);
-  const auto byte = [&](std::size_t at) {
-    return at < beginning.size() ? std::to_integer<int>(beginning[at]) : -1;
-  };
+  std::array<std::byte, 64> bytes{};
+  const auto file = open_input_file(path, "data");
+  const auto beginning = std::span(bytes).first(read_up_to(file.get(), bytes, path));
+  const std::string_view text(reinterpret_cast<const char*>(beginning.data()), beginning.size());
   if (is_npy(beginning)) {
     return is_half_of_pair(path) ? inspect_box(path, reads_numbers)
                                  : inspect_npy(path, reads_numbers);
   }
-  const auto has = [&](std::string_view magic) {
-    return beginning.size() >= magic.size() &&
-           std::ranges::equal(std::as_bytes(std::span(magic)),
-                              std::span(beginning).first(magic.size()));
-  };
   if (is_hdf5_file(path)) return inspect_hdf5(path, reads_numbers);
-  if (has("\x1f\x8b") || (byte(0) == 0 && byte(1) == 0 && byte(2) >= 8 && byte(2) <= 14)) {
-    return inspect_idx(path, reads_numbers);
-  }
+  const bool is_idx = text.starts_with(std::string_view("\0\0", 2)) && text.size() > 2 &&
+                      text[2] >= 8 && text[2] <= 14;
+  if (text.starts_with("\x1f\x8b") || is_idx) return inspect_idx(path, reads_numbers);
   if (image_format_of_content(beginning)) return inspect_image(path);
   const auto content = content_of_file(path);
+  const auto size = fs::file_size(path);
   if (content.kind == FileKind::safetensors) return inspect_safetensors(path);
   if (is_cifar10_batch(path, size)) return inspect_cifar10_batch(path);
   const auto said = other_file_text(content, "");
@@ -306,6 +336,22 @@ Inspection inspect(const fs::path& path, bool reads_numbers) {
       "data: {} ({} bytes) is of no format that is read: IDX (plain or gzip), CIFAR-10's "
       "binary batches, JPEG, PNG, HDF5, .npy, safetensors{}{}",
       path.string(), size, said.empty() ? "" : "; ", said));
+}
+
+void print_inspection(const InspectionJson& inspection, std::ostream& out) {
+  out << fmt::format("{}: {}, {}\n", inspection["path"].get<std::string>(),
+                     inspection["format"].get<std::string>(),
+                     format_bytes(inspection["bytes"].get<std::uint64_t>()));
+  for (const auto& array : inspection["arrays"]) print_array(array, out);
+  for (const auto& [name, value] : inspection["facts"].items()) {
+    // The user's own text may be no UTF-8.
+    constexpr auto replace = InspectionJson::error_handler_t::replace;
+    out << fmt::format(
+        "  {}: {}\n", name,
+        value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', false, replace));
+  }
+  for (const auto& advice : inspection["advice"])
+    out << fmt::format("  ! {}\n", advice.get<std::string>());
 }
 
 }  // namespace kolo

@@ -1,4 +1,4 @@
-#include "kolo/tools/timeline_picture.h"
+#include "kolo/tools/timeline.h"
 
 #include <algorithm>
 #include <cmath>

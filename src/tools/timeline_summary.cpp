@@ -1,6 +1,7 @@
-#include "kolo/tools/timeline_summary.h"
+#include "kolo/tools/timeline.h"
 
 #include <algorithm>
+#include <fstream>
 #include <limits>
 #include <set>
 #include <string_view>
@@ -8,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "kolo/base/error.h"
 #include "kolo/base/text.h"
 #include "tools/timeline_events.h"
 
@@ -270,6 +272,19 @@ std::string to_text(const TimelineSummary& summary) {
                     "their way: {}\n",
                     by_rank(bytes, as_megabytes), by_rank(messages, as_number),
                     by_rank(seconds, as_milliseconds));
+}
+
+void for_each_event(const std::filesystem::path& path,
+                    const std::function<bool(std::string_view line)>& is_wanted,
+                    const std::function<void(const nlohmann::json&)>& event) {
+  std::ifstream file(path);
+  if (!file) throw InputError(fmt::format("timeline: cannot read {}", path.string()));
+  for (std::string line; std::getline(file, line);) {
+    while (!line.empty() && (line.back() == ',' || line.back() == '\r')) line.pop_back();
+    if (line.empty() || line.front() != '{' || !is_wanted(line)) continue;
+    const auto json = nlohmann::json::parse(line, nullptr, false);
+    if (json.is_object() && json.contains("ph") && json.contains("pid")) event(json);
+  }
 }
 
 }  // namespace kolo

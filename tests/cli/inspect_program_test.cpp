@@ -7,9 +7,9 @@
 
 #include "cli/program.h"
 #include "data/array_files.h"
-#include "data/images/png_files.h"
-#include "kolo/train/checkpoint/safetensors.h"
+#include "data/images/image_files.h"
 #include "kolo/data/box_files.h"
+#include "kolo/train/checkpoint/safetensors.h"
 #include "support/cifar10_files.h"
 #include "support/idx_files.h"
 #include "support/says.h"

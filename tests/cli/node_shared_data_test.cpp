@@ -113,7 +113,7 @@ TEST(NodeSharedData, ImagesAreThereOnceAndTheirDamageIsSaidOnce) {
   write_file(folder / "mnist" / "train-images-idx3-ubyte", packed);
   const auto damaged = train("damaged");
   EXPECT_EQ(damaged.exit_code, 2) << damaged.output;
-  EXPECT_TRUE(says(damaged.errors, {"train-images-idx3-ubyte: corrupt gzip data"}));
+  EXPECT_TRUE(says(damaged.errors, {"train-images-idx3-ubyte", "corrupt gzip data"}));
   EXPECT_EQ(damaged.errors.find("corrupt"), damaged.errors.rfind("corrupt")) << damaged.errors;
   EXPECT_FALSE(std::filesystem::exists(folder / "damaged"));
   EXPECT_EQ(train("run").exit_code, 2);

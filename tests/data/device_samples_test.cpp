@@ -3,12 +3,10 @@
 // operators and gets images as they are read; a GPU makes both by its kernels.
 #include <gmock/gmock.h>
 
-#include "data/box_samples.h"
 #include "data/boxes/boxes.h"
-#include "data/images/image_samples.h"
+#include "data/device_samples.h"
 #include "kolo/base/error.h"
 #include "kolo/data/augmentation.h"
-#include "kolo/data/device_samples.h"
 #include "kolo/data/loader.h"
 #include "kolo/data/nbody.h"
 #include "support/errors.h"
@@ -50,16 +48,14 @@ constexpr AugmentationOptions varied{.33, .33, .5, 1.5, true};
 std::vector<std::shared_ptr<const Dataset>> augmented_datasets() {
   const auto bytes = std::make_shared<Photographs>();
   const auto numbers = std::make_shared<RandomDataset>(SampleLayout{{3, 7, 10}, 4, {}}, 40, 5);
-  auto filled = varied;
-  filled.fill = {Fill::constant, .25F};
   const auto some = std::make_shared<Subset>(bytes, 30, Subset::Choice::spread);
   const auto of_channels = Preprocessing::mean_deviation({.4F, .5F, .6F}, {.2F, .25F, .3F});
   return {
       std::make_shared<AugmentedDataset>(bytes, varied, of_channels, 3),
-      std::make_shared<AugmentedDataset>(some, filled, Preprocessing::caffe(), 3),
+      std::make_shared<AugmentedDataset>(some, varied, Preprocessing::caffe(), 3),
       std::make_shared<AugmentedDataset>(bytes, AugmentationOptions{}, Preprocessing::none(), 3),
       std::make_shared<AugmentedDataset>(numbers, varied, of_channels, 4),
-      std::make_shared<AugmentedDataset>(numbers, filled, Preprocessing::unit(), 4)};
+      std::make_shared<AugmentedDataset>(numbers, varied, Preprocessing::unit(), 4)};
 }
 
 std::vector<Batch> batches_of(Loader& loader) {

@@ -1,11 +1,11 @@
-#include "kolo/data/idx.h"
+#include "kolo/data/mnist.h"
 
-#include <bit>
 #include <string>
 
 #include <gmock/gmock.h>
 
 #include "data/gzip_bytes.h"
+#include "kolo/base/error.h"
 #include "support/errors.h"
 #include "support/idx_files.h"
 #include "support/says.h"
@@ -14,7 +14,6 @@
 namespace kolo {
 namespace {
 
-using testing::big_endian;
 using ::testing::ElementsAre;
 using testing::gzip_bytes;
 using testing::idx_bytes;
@@ -37,32 +36,10 @@ class Idx : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(Idx, ReadsAllSixTypes) {
-  const auto bytes = read(idx_bytes(0x08, {2, 3}, std::string_view("\x00\x01\x7f\x80\xfe\xff", 6)));
-  EXPECT_EQ(bytes.header.type, IdxType::uint8);
-  EXPECT_THAT(bytes.header.dimensions, ElementsAre(2, 3));
-  EXPECT_THAT(bytes.elements<std::uint8_t>(), ElementsAre(0, 1, 127, 128, 254, 255));
-  EXPECT_THAT(read(idx_bytes(0x09, {2}, "\x80\x7f")).elements<std::int8_t>(),
-              ElementsAre(-128, 127));
-  EXPECT_THAT(read(idx_bytes(0x0B, {2}, big_endian(0x0102, 2) + big_endian(0xfffe, 2)))
-                  .elements<std::int16_t>(),
-              ElementsAre(0x0102, -2));
-  EXPECT_THAT(read(idx_bytes(0x0C, {2}, big_endian(0x01020304, 4) + big_endian(0xfffffffd, 4)))
-                  .elements<std::int32_t>(),
-              ElementsAre(0x01020304, -3));
-  EXPECT_THAT(read(idx_bytes(0x0D, {2},
-                             big_endian(std::bit_cast<std::uint32_t>(1.5F), 4) +
-                                 big_endian(std::bit_cast<std::uint32_t>(-.1F), 4)))
-                  .elements<float>(),
-              ElementsAre(1.5F, -.1F));
-  EXPECT_THAT(read(idx_bytes(0x0E, {1, 1}, big_endian(std::bit_cast<std::uint64_t>(.1), 8)))
-                  .elements<double>(),
-              ElementsAre(.1));
-}
-
-TEST_F(Idx, ElementsOfAnotherTypeAreRefused) {
-  const auto array = read(idx_bytes(0x08, {2}, "ab"));
-  EXPECT_TRUE(says(message_of<Error>([&] { (void)array.elements<float>(); }), {"uint8"}));
+TEST_F(Idx, ReadsBytes) {
+  const auto array = read(idx_bytes(0x08, {2, 3}, std::string_view("\x00\x01\x7f\x80\xfe\xff", 6)));
+  EXPECT_THAT(array.dimensions, ElementsAre(2, 3));
+  EXPECT_THAT(array.bytes, ElementsAre(0, 1, 127, 128, 254, 255));
 }
 
 TEST_F(Idx, PlainAndGzipAreTheSameWhateverTheName) {
@@ -89,17 +66,14 @@ TEST_F(Idx, RejectsMagicNumbers) {
   EXPECT_TRUE(says(rejection(std::string_view("\x03\x08\0\0\0\0\0\x01", 8)),
                    {"swapped", "found 03080000", "expected 00000803"}));
   EXPECT_TRUE(says(rejection("PNG, surely"), {"offset 0", "504e472c"}));
-  EXPECT_TRUE(
-      says(rejection(idx_bytes(0x0A, {1}, "a")), {"element type at offset 2 is 0x0a", "0x0b"}));
+  EXPECT_TRUE(says(rejection(idx_bytes(0x0D, {1}, "abcd")),
+                   {"element type at offset 2 is 0x0d", "0x08: bytes"}));
   EXPECT_TRUE(says(rejection(idx_bytes(0x08, {}, "a")), {"dimensions at offset 3 is 0"}));
 }
 
-TEST_F(Idx, RejectsAnotherTypeOrRankThanExpected) {
-  const IdxExpectation images{IdxType::uint8, 3, "images"};
-  EXPECT_TRUE(says(rejection(idx_bytes(0x08, {2}, "ab"), images),
-                   {"00000801 (uint8, rank 1)", "00000803 (uint8, rank 3)", "images"}));
-  EXPECT_TRUE(says(rejection(gzip_bytes(idx_bytes(0x0D, {1, 1, 1}, "abcd")), images),
-                   {"00000d03 (float32, rank 3)", "expected 00000803"}));
+TEST_F(Idx, RejectsAnotherRankThanExpected) {
+  EXPECT_TRUE(says(rejection(idx_bytes(0x08, {2}, "ab"), IdxExpectation{3, "images"}),
+                   {"00000801 (rank 1)", "00000803 (rank 3)", "images"}));
 }
 
 TEST_F(Idx, RejectsDimensions) {
@@ -108,26 +82,23 @@ TEST_F(Idx, RejectsDimensions) {
                    {"truncated", "dimension 1 at offset 8 is 2 bytes"}));
   constexpr std::uint32_t most = 0xffffffff;
   EXPECT_TRUE(says(rejection(idx_bytes(0x08, {most, most, most}, "")), {"overflow"}));
-  EXPECT_TRUE(says(rejection(idx_bytes(0x0E, {0x80000000, 0x80000000}, "")), {"overflow"}));
   EXPECT_TRUE(says(rejection(gzip_bytes(idx_bytes(0x08, {most, most, 2}, ""))), {"overflow"}));
 }
 
 TEST_F(Idx, RejectsTruncatedAndTrailingData) {
-  const auto content = idx_bytes(0x0B, {2, 2}, "abcdefgh");
+  const auto content = idx_bytes(0x08, {2, 4}, "abcdefgh");
   const auto shorter = content.substr(0, content.size() - 1);
-  EXPECT_TRUE(says(rejection(shorter), {"truncated", "2 x 2 of int16", "need 20 bytes", "has 19"}));
+  EXPECT_TRUE(says(rejection(shorter), {"truncated", "2 x 4", "need 20 bytes", "has 19"}));
   EXPECT_TRUE(
       says(rejection(gzip_bytes(shorter)), {"truncated", "offset 12 are 7 bytes, expected 8"}));
   EXPECT_TRUE(says(rejection(content + "x"), {"trailing", "implies 20 bytes", "has 21"}));
   EXPECT_TRUE(says(rejection(gzip_bytes(content + "x")), {"trailing", "implies 20 bytes"}));
-  EXPECT_EQ(read(gzip_bytes(content) + std::string(100000, '\0')).bytes, read(content).bytes);
-  EXPECT_TRUE(says(rejection(gzip_bytes(content) + std::string(100000, '\0') + "x"),
-                   {"trailing bytes after the gzip data"}));
+  // Bytes after the end of gzip data are passed over, as gzip itself does.
+  for (const auto& after : {std::string(100000, '\0'), std::string("x")})
+    EXPECT_EQ(read(gzip_bytes(content) + after).bytes, read(content).bytes);
   EXPECT_TRUE(says(rejection("<!DOCTYPE html><title>Not found</title>"),
                    {"it is an HTML page: the download went wrong"}));
   EXPECT_TRUE(says(rejection("PK\x03\x04" + std::string(40, 'x')), {"it is a zip archive"}));
-  EXPECT_TRUE(
-      says(rejection(gzip_bytes(content) + "x"), {"trailing bytes after the gzip data", "offset"}));
 }
 
 TEST_F(Idx, RejectsWhatCannotBeInTheFileBeforeAllocating) {

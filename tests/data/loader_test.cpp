@@ -1,6 +1,5 @@
 #include "kolo/data/loader.h"
 
-#include <chrono>
 #include <future>
 #include <latch>
 #include <random>
@@ -330,28 +329,6 @@ TEST(Loader, StopsAmidABatch) {
   EXPECT_FALSE(loader->next());
   loader.reset();
   EXPECT_EQ(reads, 1);
-}
-
-TEST(Loader, CountsHowLongItsConsumerWaited) {
-  for (const int workers : {0, 1}) {
-    const auto dataset = std::make_shared<NumberedDataset>(4);
-    std::latch consumer_comes(1);
-    dataset->before = [&](std::int64_t) {
-      consumer_comes.wait();
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    };
-    Loader loader(dataset, {4, 0, 1}, {1, workers, 1});
-    loader.start_epoch(0);
-    EXPECT_EQ(loader.wait_seconds(), 0);
-    consumer_comes.count_down();
-    (void)loader.next();
-    const auto first = loader.wait_seconds();
-    EXPECT_GT(first, 0);
-    (void)loader.next();
-    EXPECT_GT(loader.wait_seconds(), first);
-    loader.reset_wait();
-    EXPECT_EQ(loader.wait_seconds(), 0);
-  }
 }
 
 TEST(Loader, RejectsItsArguments) {

@@ -8,14 +8,14 @@
 
 #include <gmock/gmock.h>
 
-#include "data/images/png_files.h"
+#include "data/images/image_files.h"
 #include "kolo/base/error.h"
-#include "kolo/train/checkpoint/checkpoint_store.h"
 #include "kolo/comm/threads.h"
-#include "kolo/run/launch_environment.h"
-#include "kolo/train/observe/history.h"
 #include "kolo/run/evaluate_run.h"
+#include "kolo/run/launch_environment.h"
 #include "kolo/run/run.h"
+#include "kolo/train/checkpoint/checkpoint_store.h"
+#include "kolo/train/observe/history.h"
 #include "run/field_runs.h"
 #include "support/errors.h"
 #include "support/says.h"

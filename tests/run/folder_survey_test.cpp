@@ -9,15 +9,15 @@
 #include <sys/inotify.h>
 #include <unistd.h>
 
-#include "data/images/png_files.h"
+#include "data/images/image_files.h"
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
 #include "kolo/comm/threads.h"
 #include "kolo/config/factories.h"
-#include "kolo/data/folder_listing.h"
+#include "kolo/data/image_folder.h"
 #include "kolo/run/launch_environment.h"
-#include "kolo/train/observe/history.h"
 #include "kolo/run/run.h"
+#include "kolo/train/observe/history.h"
 #include "support/errors.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"

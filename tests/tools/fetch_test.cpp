@@ -54,8 +54,7 @@ class Fetch : public ::testing::Test {
   FetchResult fetch(const std::string& url = "") {
     return fetch_dataset(dataset, {.folder = folder / "data",
                                    .url = url,
-                                   .notice = [&](const std::string& text) { notices += text; },
-                                   .pause = std::chrono::milliseconds(10)});
+                                   .notice = [&](const std::string& text) { notices += text; }});
   }
 
   std::string rejection(const std::string& url = "") {
@@ -136,9 +135,9 @@ TEST_F(Fetch, BeginsAnewWhereTheServerKnowsNoRanges) {
 
 TEST_F(Fetch, BeginsAnewWhenTheBeginningWasOfAnotherFile) {
   folder.write("data/one.part", noise(200).substr(100));
+  EXPECT_TRUE(says(rejection(), {"MD5", "try again"}));
   fetch();
   expect_all_there();
-  EXPECT_TRUE(says(notices, {"does not fit its beginning"}));
   fs::remove(file("two"));
   folder.write("data/two.part", "longer than the file");
   fetch();
@@ -182,7 +181,7 @@ TEST_F(Fetch, SaysWhatTheServerSays) {
 TEST_F(Fetch, GivesUpAServerThatOnlyFails) {
   server.serve("/one", {.content = contents["one"], .cuts = 1000, .cut_bytes = 0});
   EXPECT_TRUE(says(rejection(), {"/one"}));
-  EXPECT_LT(server.requests().size(), 10U);
+  EXPECT_THAT(server.requests(), SizeIs(1));
 }
 
 TEST_F(Fetch, RefusesAddressesThatAreNone) {

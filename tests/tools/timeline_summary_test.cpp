@@ -1,9 +1,8 @@
-#include "kolo/tools/timeline_summary.h"
+#include "kolo/tools/timeline.h"
 
 #include <gmock/gmock.h>
 
 #include "kolo/base/error.h"
-#include "kolo/tools/timeline_picture.h"
 #include "support/pipeline_play.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"

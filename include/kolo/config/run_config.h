@@ -10,13 +10,13 @@
 #include <vector>
 
 #include "kolo/comm/mpi.h"
-#include "kolo/data/bad_samples.h"
 #include "kolo/data/catalogue.h"
+#include "kolo/data/dataset.h"
+#include "kolo/kernels/precision.h"
 #include "kolo/layout/mesh_shape.h"
 #include "kolo/layout/pipeline_schedule.h"
 #include "kolo/nn/metric.h"
 #include "kolo/nn/model_catalogue.h"
-#include "kolo/kernels/precision.h"
 #include "kolo/optim/catalogue.h"
 #include "kolo/optim/learning_rate.h"
 #include "kolo/parallel/non_finite_step.h"

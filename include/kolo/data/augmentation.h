@@ -3,20 +3,19 @@
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <vector>
 
 #include "kolo/base/enum_names.h"
 #include "kolo/data/dataset.h"
-#include "kolo/data/random_crop.h"
+#include "kolo/data/image.h"
 
 // How images are transformed and what a network wants done to their pixels; and a data set whose
 // images are so varied at random.
 namespace kolo {
 
-// What a network wants done to pixels of 0..255, after augmentation: channel c of the result is
-// (pixel - mean[c]) / deviation[c]. One number stands for all channels.
+// Treatment of pixels of 0..255 after augmentation, as a network wants it: channel c of the result
+// is (pixel - mean[c]) / deviation[c]. One number stands for all channels.
 struct Preprocessing {
   std::vector<float> mean = {0};
   std::vector<float> deviation = {1};  // positive
@@ -38,7 +37,7 @@ struct Preprocessing {
   void check(std::int64_t channels) const;
 };
 
-// Those that have a name. `automatic` is what a data set is usually given.
+// Treatments that have a name. `automatic` is what a data set is usually given.
 enum class NamedPreprocessing : std::uint8_t { automatic, none, unit, caffe, imagenet };
 
 constexpr auto enum_names(NamedPreprocessing) {
@@ -49,11 +48,12 @@ constexpr auto enum_names(NamedPreprocessing) {
                                                       {NamedPreprocessing::imagenet, "imagenet"}});
 }
 
-// Where one pixel of a moved image comes from. With c = (size - 1) / 2 along each axis, the middle
+// Source of each pixel of a moved image. With c = (size - 1) / 2 along each axis, the middle
 // of the image, the result at y, x is the source at
 //   zoom_y (y - c_y) + c_y + shift_y,  zoom_x (x - c_x) + c_x + shift_x,
 // between pixels bilinear (a backward map: a positive shift moves the picture up or left, a zoom
-// under 1 makes things larger); then the result is flipped. Source: Keras's ImageDataGenerator,
+// under 1 makes things larger), and beyond the edges their nearest pixels; then the result is
+// flipped. Source: Keras's ImageDataGenerator,
 // apply_affine_transform with row_axis first.
 struct ImageTransform {
   double shift_y = 0, shift_x = 0;  // pixels
@@ -63,14 +63,6 @@ struct ImageTransform {
   [[nodiscard]] bool is_identity() const {
     return shift_y == 0 && shift_x == 0 && zoom_y == 1 && zoom_x == 1 && !flip;
   }
-};
-
-// What is beyond the edges: the nearest pixel of the edge, or one value.
-enum class Fill { nearest, constant };
-
-struct FillOptions {
-  Fill mode = Fill::nearest;
-  float value = 0;  // of Fill::constant, in the units of the source's pixels
 };
 
 // Memory that transform_image works in; keep it from image to image of a size to save allocations.
@@ -85,7 +77,7 @@ struct TransformWorkspace {
 // source's, bit for bit. Error unless image.size() = channels x height x width, all at least 1, and
 // the preprocessing is for so many channels.
 void transform_image(std::span<float> image, std::int64_t channels, std::int64_t height,
-                     std::int64_t width, const ImageTransform& transform, const FillOptions& fill,
+                     std::int64_t width, const ImageTransform& transform,
                      const Preprocessing& preprocessing, TransformWorkspace& workspace);
 
 template <typename Workspace>
@@ -103,10 +95,9 @@ struct AugmentationOptions {
   double height_shift = 0, width_shift = 0;  // fractions of the size, in [0, 1)
   double zoom_low = 1, zoom_high = 1;        // positive
   bool horizontal_flip = false;
-  FillOptions fill;
   // A part of the image, as large as the whole, instead of shifts and zooms. Between its edges and
   // the pixels beyond them is interpolated as well, where torchvision repeats those of the edges.
-  std::optional<RandomCropOptions> random_crop = {};
+  double random_crop = 0;  // least part of the area; 0: none
 
   // Keras's zoom_range: z stands for [1 - z, 1 + z].
   void set_zoom_range(double z) { zoom_low = 1 - z, zoom_high = 1 + z; }
@@ -121,8 +112,7 @@ class Augmentation {
   // InputError for options out of range. `seed`: of the run.
   Augmentation(AugmentationOptions options, std::uint64_t seed);
 
-  [[nodiscard]] const FillOptions& fill() const { return options_.fill; }
-  // What happens to a sample of these lengths in an epoch.
+  // Draws the transform of a sample of these lengths in an epoch.
   [[nodiscard]] ImageTransform draw(std::int64_t index, std::int64_t epoch, std::int64_t height,
                                     std::int64_t width) const;
 
@@ -149,7 +139,7 @@ class AugmentedDataset final : public Dataset {
   [[nodiscard]] std::shared_ptr<const DeviceSamples> device_samples(
       const c10::Device& device) const override;
 
-  // What happens to a sample in an epoch.
+  // Transform of a sample in an epoch.
   [[nodiscard]] ImageTransform transform(std::int64_t index, std::int64_t epoch) const;
 
  private:

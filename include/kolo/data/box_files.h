@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "kolo/base/file.h"
 #include "kolo/data/array_file.h"
 
 // Files of simulation boxes, in two formats that hold the same numbers (float32, little-endian):
@@ -42,7 +43,7 @@ enum class BoxFormat { hdf5, npy };
   return field == BoxField::nbody ? nbody_channels : hydro_channels;
 }
 
-// What the channels are, in their order.
+// Names of the channels, in their order.
 [[nodiscard]] std::vector<std::string> channel_names(BoxField field);
 
 // Both write aside, flush and rename: a file appears when it is whole and replaces an older one
@@ -83,12 +84,12 @@ class BoxFile {
 
   [[nodiscard]] std::int64_t size() const { return size_; }  // cells an edge
   [[nodiscard]] BoxFormat format() const { return format_; }
-  // Of fields that were not opened the functions below are an Error.
+  // The functions below throw Error for fields that were not opened.
   [[nodiscard]] bool has(BoxField field) const {
     return sources_[field == BoxField::hydro] != nullptr;
   }
   [[nodiscard]] const ArrayLayout& layout(BoxField field) const;
-  // What a user should know though it is no error, for example that float64 is converted.
+  // Notes for the user that are no error, for example that float64 is converted.
   [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
 
   // How many planes at a time are read without unpacking anything twice.
@@ -126,5 +127,93 @@ struct ConvertBoxOptions {
 // should know of things that the new file has no place for.
 std::vector<std::string> convert_box(const BoxFile& box, const std::filesystem::path& to,
                                      const ConvertBoxOptions& options);
+
+// A gas field on its way to disk, which several processes fill, each with regions of its own. The
+// file is what box_files.h describes, with the gas alone: FILE.npy is [N, N, N, 5], any other name
+// is HDF5's with the root dataset Hydro [5, N, N, N].
+//
+// Numbers are written where they belong in a file that has its full size from the beginning, also
+// in HDF5's, whose contiguous dataset has its place at once: that needs neither an HDF5 library
+// with MPI nor processes that wait for each other, and a full disk is an error of a call rather
+// than a signal, as it would be in mapped memory.
+
+// Destination of the numbers, as a process that writes some has to know it.
+struct HydroPlace {
+  std::filesystem::path file;  // aside, until the whole is there
+  BoxFormat format = BoxFormat::hdf5;
+  std::int64_t offset = 0;  // bytes from the file's start to the first number
+  std::int64_t size = 0;    // cells per edge
+  std::int64_t channels = hydro_channels;
+};
+
+// The file as a whole, of one of the processes: made aside in the same folder with numbers that are
+// not yet any, it appears under its name with commit(), and vanishes without. What a process that
+// was killed has left aside is removed by the next one that writes a file of that name.
+class HydroFile {
+ public:
+  // `attributes_of`: an HDF5 file whose attributes this one gets, of the root and of its Hydro, if
+  // it has one; .npy has none. Empty: no attributes. Error: nothing can be written there, or there
+  // is no room for it.
+  HydroFile(std::filesystem::path file, std::int64_t size,
+            const std::filesystem::path& attributes_of = {});
+  HydroFile(const HydroFile&) = delete;
+  HydroFile& operator=(const HydroFile&) = delete;
+  ~HydroFile();
+
+  [[nodiscard]] const HydroPlace& place() const { return place_; }
+  // Notes for the user on attributes that have no place in it.
+  [[nodiscard]] const std::vector<std::string>& left_out() const { return left_out_; }
+  // After everyone's flush().
+  void commit();
+
+ private:
+  std::filesystem::path path_;
+  HydroPlace place_;
+  std::vector<std::string> left_out_;
+  FileDescriptor lock_;  // of what is aside, as long as this process lives
+  bool is_committed_ = false;
+};
+
+// One process's hand in it.
+class HydroWriter {
+ public:
+  explicit HydroWriter(HydroPlace place);
+
+  // [channels, extent]: cells that no one else writes. Error: outside of the box, or the system
+  // says no.
+  void write(const Region& region, std::span<const float> values);
+  // Returns when all that was written is on the device.
+  void flush() const;
+
+ private:
+  void write_channels(const Region& region, std::span<const float> values);
+  void write_cells(const Region& region, std::span<const float> values);
+  void write_at(std::int64_t number, std::span<const float> values) const;
+
+  HydroPlace place_;
+  FileDescriptor file_;
+  std::vector<float> cells_;  // a plane with the channels of a cell side by side
+};
+
+// One of the 48 ways to turn and mirror a cube onto itself, as a signed permutation matrix M that
+// takes a cell of the result to the cell it comes from: out(i) = in(M i), with i counted from the
+// cube's centre. Row j of M has sign[j] in column axis[j] and zeros elsewhere.
+struct CubeSymmetry {
+  std::array<int, 3> axis{0, 1, 2};
+  std::array<int, 3> sign{1, 1, 1};
+
+  // Source of cell `out` (each 0 to size - 1) of the result.
+  [[nodiscard]] std::array<std::int64_t, 3> source(const std::array<std::int64_t, 3>& out,
+                                                   std::int64_t size) const;
+  [[nodiscard]] int determinant() const;  // 1: a rotation; -1: with a reflection
+  bool operator==(const CubeSymmetry&) const = default;
+};
+
+// All 48, the 24 rotations first; number 0 changes nothing.
+[[nodiscard]] const std::array<CubeSymmetry, 48>& cube_group();
+
+// The 24 of NERSC's tutorial (ml-pm-training-2022, utils/data_loader.py), in its order. They are
+// distinct but no group: eight are reflections, and eight rotations are missing.
+[[nodiscard]] const std::array<CubeSymmetry, 24>& tutorial_rotations();
 
 }  // namespace kolo

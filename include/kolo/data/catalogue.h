@@ -19,7 +19,7 @@ struct Datasets {
   std::shared_ptr<const Dataset> validation;
   std::vector<std::string> class_names = {};  // where the data names its classes
   std::vector<std::string> warnings = {};     // for the run's log
-  // What is still to be read before any sample is, where that was asked for.
+  // Loads to be done before any sample is read, where loads_later asked for that.
   std::vector<MemoryLoad> loads = {};
   std::string note_of_loads = {};  // how that was done, for the run's log
 };

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -9,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "kolo/base/enum_names.h"
 #include "kolo/layout/spatial_plan.h"
 
 namespace c10 {
@@ -19,7 +21,7 @@ namespace kolo {
 
 class DeviceSamples;
 
-// What a dataset keeps in memory and has not read yet: several ranks of a node can read it
+// Data that a dataset keeps in memory and has not read yet: several ranks of a node can read it
 // together, a part each, into one piece of memory that they share.
 struct MemoryLoad {
   std::size_t bytes = 0;
@@ -36,12 +38,12 @@ void load_alone(const MemoryLoad& load);
 
 enum class Split { train, validation };
 
-// What every sample of a dataset looks like.
+// Shape of every sample of a dataset.
 struct SampleLayout {
   std::vector<std::int64_t> input_shape;  // float32, channel first, for example {1, 28, 28}
   std::int64_t classes = 0;  // > 0: the target is a class index (int64); 0: float32 of target_shape
   std::vector<std::int64_t> target_shape;
-  // Where an input, or a target of numbers, is made of several arrays: the shape of each. Their
+  // Shapes of the arrays that an input, or a target of numbers, is made of, if of several. Their
   // values come one after another, and the shape of the whole is their number alone. Empty: it is
   // one array.
   std::vector<std::vector<std::int64_t>> input_parts = {}, target_parts = {};
@@ -52,7 +54,7 @@ struct SampleLayout {
   [[nodiscard]] std::int64_t target_size() const;
 };
 
-// Where one sample is written: places inside a batch. `label` holds one number for datasets with
+// Places inside a batch that one sample is written to. `label` holds one number for datasets with
 // classes, `target` the target of the others; the one that is not used is empty.
 struct SamplePlace {
   std::span<float> input;
@@ -74,14 +76,14 @@ class Dataset {
   // Sample `index` is read soon: a dataset may ask the system for what it needs of a file, without
   // waiting. Changes nothing that is read.
   virtual void announce(std::int64_t /*index*/, std::int64_t /*epoch*/) const {}
-  // How the samples are made on a device, where they can be (kolo/data/device_samples.h); what is
+  // How the samples are made on a device, where they can be (kolo/data/loader.h); what is
   // returned may outlive the dataset.
   [[nodiscard]] virtual std::shared_ptr<const DeviceSamples> device_samples(
       const c10::Device& device) const;
   // The same samples, of which no more than these rows are read: see part_of_samples(), which asks
   // here. Null where a sample is read as a whole in any case.
   [[nodiscard]] virtual std::shared_ptr<const Dataset> part(std::span<const RowRange> rows) const;
-  // Where an input is bytes, of which each stands for its quotient by one number: that number.
+  // The divisor of inputs that are bytes, of which each stands for its quotient by it.
   [[nodiscard]] virtual std::optional<float> byte_divisor() const { return std::nullopt; }
   // Such an input's bytes, and its class. Error where there are none.
   virtual void read_bytes(std::int64_t index, std::span<std::uint8_t> input,
@@ -93,7 +95,7 @@ class Dataset {
                   std::size_t target_size) const;
 };
 
-// What is read of a file for a part of a sample.
+// Extent of what is read of a file for a part of a sample.
 enum class PartReading : std::uint8_t {
   rows,  // no more than the part, where the dataset can do that
   whole  // all of the sample, so that one that can't be read can't be by those with other parts
@@ -160,5 +162,20 @@ class RandomDataset final : public Dataset {
   std::size_t target_size_;
   std::vector<float> pool_;
 };
+
+// Treatment of a sample that can't be read (an InputError of the dataset: a file that is damaged or
+// gone).
+enum class BadSamples : std::uint8_t {
+  stop,  // the error comes out of next()
+  // The next sample of the dataset that can be read takes its place, of the same epoch: which one
+  // depends on nothing but the data, so it is the same on any number of ranks, and in a run that
+  // goes on.
+  skip
+};
+
+constexpr auto enum_names(BadSamples) {
+  return std::to_array<EnumName<BadSamples>>(
+      {{BadSamples::stop, "stop"}, {BadSamples::skip, "skip"}});
+}
 
 }  // namespace kolo

@@ -42,7 +42,7 @@ enum class JpegColours { all, grey };
 // profiles and the orientation that cameras note are ignored. All functions may be called from
 // several threads at once.
 
-// What one file may ask for at most.
+// Limits of what one file may ask for.
 struct ImageLimits {
   std::int64_t most_side = 65500;                          // pixels
   std::int64_t most_pixels = std::int64_t{1} << 26;        // 67 million
@@ -90,5 +90,15 @@ void decode_window(
 // The bytes of a regular file. InputError when it can't be read, is empty or larger than the limit.
 void read_image_file(const std::filesystem::path& path, std::vector<std::byte>& bytes,
                      const ImageLimits& limits = {});
+
+// Draws a random resized crop of a sample of these lengths in an epoch, as torchvision does it
+// (RandomResizedCrop, after Szegedy et al., "Going deeper with convolutions", 2015): area uniform
+// from `least_area` of the image's to all of it, aspect uniform in its logarithm from 3:4 to 4:3,
+// place uniform; drawn anew while it is larger than the image, ten times at most, and then as much
+// of the middle as an allowed aspect leaves. Lengths and places are whole pixels. Depends on seed,
+// epoch, index and lengths alone.
+[[nodiscard]] ImageWindow draw_random_crop(double least_area, std::uint64_t seed,
+                                           std::int64_t epoch, std::int64_t index,
+                                           std::int64_t height, std::int64_t width);
 
 }  // namespace kolo

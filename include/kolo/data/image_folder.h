@@ -2,33 +2,62 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
-#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kolo/data/dataset.h"
-#include "kolo/data/folder_listing.h"
 #include "kolo/data/image.h"
-#include "kolo/data/random_crop.h"
 
 namespace kolo {
+
+// The image files below a root with a folder for each class, as a value that one rank finds and
+// tells the others: classes in the natural order of their folders' names (2 before 10), files class
+// by class in the natural order of their paths. Names are bytes; they need not be UTF-8. Names end
+// to end in one string take 8 bytes a file besides themselves, where a million small strings take
+// three times the memory.
+struct FolderListing {
+  std::vector<std::string> classes;
+  std::vector<std::int64_t> class_ends;  // where each class's files end
+  std::string names;                     // below their class's folder
+  std::vector<std::uint64_t> name_ends;
+  // Counts of files that are passed over because their names are of no image, by the names' endings
+  // (".webp"; "" for none).
+  std::map<std::string, std::int64_t> left_out;
+
+  [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(name_ends.size()); }
+  // Class of a file, 0 <= index < size(), and its path below its class's folder.
+  [[nodiscard]] std::int64_t label(std::int64_t index) const;
+  [[nodiscard]] std::string_view name(std::int64_t index) const;
+  void add_class(const std::string& name, const std::vector<std::string>& files);
+
+  bool operator==(const FolderListing&) const = default;
+};
+
+// Goes through a folder of images, as ImageFolderDataset describes it. InputError as its
+// constructor. `inspect_sizes`: asks for every file's size, to find empty ones: a question to the
+// file system for each, where the names of a folder's files come thousands at a time.
+[[nodiscard]] FolderListing list_image_folder(const std::filesystem::path& root,
+                                              bool inspect_sizes = true);
+
+// For other ranks, a byte per file besides its name; and back, from the beginning of `bytes`, which
+// what follows is left in. Error for bytes that are no listing.
+[[nodiscard]] std::string to_bytes(const FolderListing& listing);
+[[nodiscard]] FolderListing take_folder_listing(std::string_view& bytes);
+
+// "3 files left out: 2 .webp, 1 .gif; kolo reads .jpg ..."; "" for none.
+[[nodiscard]] std::string left_out_text(const FolderListing& listing);
 
 template <typename Workspace>
 class WorkspacePool;
 
 struct ImageFolderOptions {
   std::int64_t height = 224, width = 224;  // what every image is resized to
-  std::int64_t most_classes = 0;           // > 0: of the classes only the first so many
-  // A file that is not of the kind that its name says is rejected; false: only its content counts.
-  bool names_must_fit = true;
-  // Look at every file's size at once, to find empty ones before training does. On a file system
-  // where that takes too long: false.
-  bool inspect_sizes = true;
-  ImageLimits limits;
-  // A sample is a part of its image that is drawn at random, another one in each epoch, instead of
-  // the whole.
-  std::optional<RandomCropOptions> random_crop = {};
+  // Above 0: a sample is a part of its image of at least so much of the area, which is drawn at
+  // random, another one in each epoch.
+  double random_crop = 0;
   std::uint64_t seed = 1;  // of random_crop
 };
 
@@ -50,8 +79,8 @@ struct ImageFolderOptions {
 class ImageFolderDataset final : public Dataset {
  public:
   explicit ImageFolderDataset(const std::filesystem::path& root, ImageFolderOptions options = {});
-  // Of what list_image_folder() has found, here or on another rank: no folder is gone through, only
-  // the root is looked for. Of the options most_classes and inspect_sizes don't count.
+  // Takes what list_image_folder() has found, here or on another rank: no folder is gone through,
+  // only the root is looked for.
   ImageFolderDataset(const std::filesystem::path& root, FolderListing listing,
                      ImageFolderOptions options);
   ~ImageFolderDataset() override;

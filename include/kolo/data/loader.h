@@ -2,24 +2,52 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include <torch/types.h>
 
-#include "kolo/data/bad_samples.h"
 #include "kolo/data/dataset.h"
-#include "kolo/data/device_samples.h"
 #include "kolo/sampling/sampler.h"
 
 namespace kolo {
+
+// Places inside a batch for what a device needs of one sample, for the device half of its dataset.
+// Places that the dataset does not fill are empty.
+struct PackedPlace {
+  std::span<std::byte> bytes;
+  std::span<std::int64_t> label;
+  std::span<float> target;
+};
+
+// How a dataset's samples are made on a device: the host packs what each is made of, random numbers
+// included, and the device makes the whole batch, of the same bits as Dataset::read writes.
+class DeviceSamples {
+ public:
+  virtual ~DeviceSamples() = default;
+  // Size of a packed sample; a multiple of 16.
+  [[nodiscard]] virtual std::size_t packed_bytes() const = 0;
+  // Targets are made on the device, too, and not packed.
+  [[nodiscard]] virtual bool makes_targets() const = 0;
+  // As Dataset::read: by any number of threads at once, with the same errors.
+  virtual void pack(std::int64_t index, std::int64_t epoch, const PackedPlace& place) const = 0;
+
+  struct Made {
+    torch::Tensor input, target;  // the latter only with makes_targets()
+  };
+  // Makes a batch of bytes [B, packed_bytes()] in the device's memory, in the thread's current
+  // stream.
+  [[nodiscard]] virtual Made make(const torch::Tensor& packed) const = 0;
+};
 
 struct LoaderOptions {
   std::int64_t batch_size = 64;  // samples per rank (each of several in one); at least 1
@@ -37,8 +65,8 @@ struct Batch {
   torch::Tensor target;               // int64 [B] for classes, else float32 [B, target_shape...]
   std::vector<std::int64_t> indices;  // which samples these are
   std::int64_t position = 0;  // the sampler's position after this batch: go on here after it
-  // Where the sampler stands for several ranks: how many of the samples, in this order, are whose.
-  // Empty otherwise.
+  // Numbers of samples of each rank, in this order, if the sampler stands for several; otherwise
+  // empty.
   std::vector<std::int64_t> shares;
   // Why samples could not be read in whose places others are, one text for each.
   std::vector<std::string> bad_samples = {};
@@ -52,8 +80,8 @@ class CopiesAhead;
 // valid as long as anything holds its tensors or views of their memory; memory that nobody holds
 // any more is used again. start_epoch(), deliver_to() and next() belong to one thread at a time.
 //
-// What a dataset throws comes out of the next() that would have delivered that batch, and out of
-// every later one until start_epoch(). The destructor waits for no more than the samples being
+// An exception of the dataset comes out of the next() that would have delivered that batch, and out
+// of every later one until start_epoch(). The destructor waits for no more than the samples being
 // read.
 class Loader {
  public:
@@ -79,10 +107,6 @@ class Loader {
   // The next batch; none at the end of the epoch.
   [[nodiscard]] std::optional<Batch> next();
 
-  // Seconds that next() has kept its caller waiting since the construction or the last reset.
-  [[nodiscard]] double wait_seconds() const { return wait_seconds_; }
-  void reset_wait() { wait_seconds_ = 0; }
-
  private:
   struct Plan;
   // A batch that has been loaded, or why it could not be.
@@ -98,7 +122,7 @@ class Loader {
   [[nodiscard]] std::optional<Batch> next_on_host();
   [[nodiscard]] bool is_loaded();
   void copy_ahead();
-  // Where the device makes its samples itself, in the caller's stream.
+  // Has the device make its samples, in the caller's stream, if it can.
   [[nodiscard]] Batch made(Batch batch) const;
 
   std::shared_ptr<const Dataset> dataset_;
@@ -107,8 +131,7 @@ class Loader {
   std::unique_ptr<BatchWriter> writer_;
   std::shared_ptr<const DeviceSamples> device_samples_;  // none: batches come as they are read
   std::unique_ptr<CopiesAhead> copies_;                  // none: batches stay in the host's memory
-  double wait_seconds_ = 0;
-  std::exception_ptr error_;  // ends the epoch
+  std::exception_ptr error_;                             // ends the epoch
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable_any may_load_;

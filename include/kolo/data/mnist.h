@@ -1,6 +1,8 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -11,7 +13,7 @@
 
 namespace kolo {
 
-// Where Debian's package dataset-fashion-mnist puts its files.
+// Folder of Debian's package dataset-fashion-mnist.
 inline constexpr std::string_view fashion_mnist_folder = "/usr/share/datasets/fashion-mnist";
 
 // A pixel p of 0..255 becomes (p / 255 - mean) / deviation. The defaults are MNIST's own mean and
@@ -44,7 +46,7 @@ class MnistDataset final : public Dataset {
   MnistDataset(const std::filesystem::path& folder, Split split, Normalisation normalisation = {},
                bool loads_later = false);
 
-  // With loads_later: what reads the pixels, before which no sample may be read.
+  // The reading of the pixels, before which no sample may be read; unset without loads_later.
   [[nodiscard]] const std::optional<MemoryLoad>& load() const { return load_; }
   [[nodiscard]] std::int64_t size() const override {
     return static_cast<std::int64_t>(labels_.size());
@@ -62,5 +64,35 @@ class MnistDataset final : public Dataset {
   std::array<float, 256> normalised_{};  // by pixel value
   std::size_t pixels_ = 0;               // of one image
 };
+
+// IDX, the format of the MNIST files: two zero bytes, the element type (0x08 for bytes, the only
+// one that is read here), the number of dimensions, each dimension as a big-endian 32-bit number,
+// then the elements, row-major. Source: Y. LeCun, C. Cortes, C. Burges, "The MNIST database".
+
+struct IdxArray {
+  std::vector<std::int64_t> dimensions;  // at least one, none of them zero
+  std::vector<std::uint8_t> bytes;       // row-major
+};
+
+// Rank that a file must have; another is refused before its elements are read.
+struct IdxExpectation {
+  std::size_t rank = 1;
+  std::string_view content;  // for the message: "images"
+};
+
+// Reads a whole IDX file, plain or gzip (told by its content, not its name). InputError that names
+// the file, the offset or field, what was found and what was expected, for everything that is not
+// one whole IDX array of bytes: wrong or swapped magic number, another type or rank, a dimension of
+// zero, sizes that overflow, truncated or trailing data, corrupt gzip (bytes after its end are
+// passed over, as by gzip itself). Never allocates more than the file can hold, nor unpacks more
+// than the header promises and one byte.
+[[nodiscard]] IdxArray read_idx(const std::filesystem::path& path,
+                                const std::optional<IdxExpectation>& expected = std::nullopt);
+
+// The dimensions alone, with all that they and the file's size tell: what a gzip file holds is seen
+// when its elements are read.
+[[nodiscard]] std::vector<std::int64_t> read_idx_dimensions(
+    const std::filesystem::path& path,
+    const std::optional<IdxExpectation>& expected = std::nullopt);
 
 }  // namespace kolo

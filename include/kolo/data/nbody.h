@@ -12,7 +12,6 @@
 
 #include "kolo/base/enum_names.h"
 #include "kolo/data/box_files.h"
-#include "kolo/data/cube_symmetry.h"
 #include "kolo/data/dataset.h"
 
 namespace kolo {
@@ -32,7 +31,7 @@ constexpr auto enum_names(BoxMode) {
                                            {BoxMode::device, "device"}});
 }
 
-// What is done to a crop. `tutorial` moves the cells of all components alike, as scalars; `vector`
+// Turns of a crop. `tutorial` moves the cells of all components alike, as scalars; `vector`
 // and `proper` also turn the velocities: for out(i) = in(M i) the components transform as
 // v'_j = sum_i M_ij v_i (component j is the one along axis j), which keeps the divergence.
 enum class Rotations {
@@ -61,7 +60,7 @@ struct NbodyOptions {
   bool loads_later = false;       // inmem: the box is read by load(), not at once
 };
 
-// Where a sample is cut out and how it is turned.
+// Place of a sample in its box, and how it is turned.
 struct NbodyCrop {
   std::array<std::int64_t, 3> start{};  // uniform in 0 to box size - crop, both included
   std::int64_t rotation = 0;            // its number among those of Rotations
@@ -112,7 +111,7 @@ class NbodyDataset final : public Dataset {
   // Shares the box; reads from it what the part needs, turned back by the crop's symmetry. Null
   // with BoxMode::device, where whole crops are made on the device.
   [[nodiscard]] std::shared_ptr<const Dataset> part(std::span<const RowRange> rows) const override;
-  // With BoxMode::device: reads the box into the device's memory, anew with every call. InputError
+  // Reads the box, with BoxMode::device, into the device's memory, anew with every call. InputError
   // where it does not fit.
   [[nodiscard]] std::shared_ptr<const DeviceSamples> device_samples(
       const c10::Device& device) const override;
@@ -121,15 +120,15 @@ class NbodyDataset final : public Dataset {
   [[nodiscard]] NbodyCrop crop(std::int64_t index, std::int64_t epoch) const {
     return rule_.draw(index, epoch);
   }
-  // With loads_later: what reads the box, which samples are read from afterwards.
+  // The reading of the box, which comes before that of samples; unset without loads_later.
   [[nodiscard]] const std::optional<MemoryLoad>& load() const { return load_; }
-  // What the user should know about the file, for the run's log.
+  // Notes on the file for the user, for the run's log.
   [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
   NbodyDataset(const NbodyDataset& whole, std::span<const RowRange> rows);
   void open();
-  // What of the box a sample's part is, before it is turned.
+  // Region of the box that a sample's part is, before it is turned.
   [[nodiscard]] Region region_of(const NbodyCrop& crop) const;
   void read_field(const FieldSource& source, const NbodyCrop& crop, std::span<float> out) const;
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -37,9 +36,7 @@ struct RemoteDataset {
 struct FetchOptions {
   std::filesystem::path folder;
   std::string url;  // instead of the data set's own: http, https or file
-  std::function<void(const std::string&)> notice;  // for people: files, waiting, trying again
-  // Pause before the second try at a server that answers nothing; it doubles from try to try.
-  std::chrono::milliseconds pause{1000};
+  std::function<void(const std::string&)> notice;  // for people: files, waiting, going on
 };
 
 struct FetchResult {

@@ -18,10 +18,9 @@ int inspect_for_user(const InspectArguments& arguments) {
   const auto inspection = inspect(arguments.path, !arguments.quick);
   if (arguments.json) {
     // Names of files need not be UTF-8.
-    std::cout << to_json(inspection).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)
-              << "\n";
+    std::cout << inspection.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
   } else {
-    print(inspection, std::cout);
+    print_inspection(inspection, std::cout);
   }
   return 0;
 }

@@ -2,17 +2,15 @@
 
 #include <algorithm>
 #include <array>
-#include <iterator>
 #include <system_error>
 #include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "data/boxes/box_writer.h"
 #include "data/boxes/field_source.h"
 #include "data/boxes/file_arrays.h"
-#include "data/boxes/hdf5_attributes.h"
+#include "data/boxes/hdf5.h"
 #include "kolo/base/error.h"
 
 namespace kolo {
@@ -130,17 +128,6 @@ void warn_of_layout(const ArrayFile& array, std::vector<std::string>& warnings) 
   }
 }
 
-void refuse_existing(const std::filesystem::path& file) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(std::filesystem::symlink_status(file, ignored))) return;
-  throw InputError(fmt::format("data: {} is there already; --force replaces it", file.string()));
-}
-
-bool is_same_file(const std::filesystem::path& one, const std::filesystem::path& other) {
-  std::error_code error;
-  return std::filesystem::equivalent(one, other, error) && !error;
-}
-
 }  // namespace
 
 std::vector<std::string> channel_names(BoxField field) {
@@ -214,41 +201,6 @@ void BoxFile::read_region(BoxField field, const Region& region, std::vector<floa
       }
     }
   }
-}
-
-std::vector<std::string> convert_box(const BoxFile& box, const std::filesystem::path& to,
-                                     const ConvertBoxOptions& options) {
-  const auto files = options.to == BoxFormat::npy
-                         ? std::vector{npy_data_file(to), npy_label_file(to)}
-                         : std::vector{to};
-  for (const auto& file : files) {
-    for (const auto field : {BoxField::nbody, BoxField::hydro}) {
-      if (!is_same_file(file, box.layout(field).file)) continue;
-      throw InputError(
-          fmt::format("data: {} is what is read, so it can't be written", file.string()));
-    }
-    if (!options.replace) refuse_existing(file);
-  }
-  const auto& from = box.layout(BoxField::nbody).file;
-  const bool may_have_attributes = box.format() == BoxFormat::hdf5;
-  std::vector<std::string> left_out;
-  const auto annotate = [&](const Hdf5Handle& file, const std::string& what) {
-    if (may_have_attributes) left_out = copy_hdf5_attributes(from, file, what);
-  };
-  const auto writer = options.to == BoxFormat::npy
-                          ? make_npy_writer(to, box.size())
-                          : make_hdf5_writer(to, box.size(), options.chunk, annotate);
-  if (options.to == BoxFormat::npy && may_have_attributes) left_out = leave_hdf5_attributes(from);
-  if (may_have_attributes)
-    std::ranges::move(leave_other_objects(from), std::back_inserter(left_out));
-  const auto multiple = std::max({box.plane_multiple(), options.chunk, std::int64_t{1}});
-  write_box(
-      *writer, box.size(), multiple,
-      [&](BoxField field, std::int64_t first, std::int64_t count, std::span<float> out) {
-        box.read_planes(field, first, count, out);
-      },
-      options.progress);
-  return left_out;
 }
 
 std::filesystem::path npy_data_file(const std::filesystem::path& prefix) {

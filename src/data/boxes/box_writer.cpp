@@ -1,21 +1,42 @@
-#include "data/boxes/box_writer.h"
+#include "kolo/data/box_files.h"
 
 #include <algorithm>
 #include <array>
+#include <functional>
+#include <iterator>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "data/boxes/hdf5.h"
+#include "data/boxes/hdf5_attributes.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
-#include "kolo/data/hydro_file.h"
-#include "kolo/data/npy.h"
+#include "kolo/data/array_file.h"
 
 namespace kolo {
 
 namespace {
+
+// A box on its way to disk, some planes at a time. It appears with commit(), or not at all.
+class BoxWriter {
+ public:
+  virtual ~BoxWriter() = default;
+  // Planes first to first + count, [channels, count, N, N].
+  virtual void write_planes(BoxField field, std::int64_t first, std::int64_t count,
+                            std::span<const float> values) = 0;
+  virtual void commit() = 0;
+};
+
+// Gives a new file, whose datasets are there, its attributes. `what` begins messages.
+using AnnotateHdf5 = std::function<void(const Hdf5Handle& file, const std::string& what)>;
+
+// Fills `out` with planes first to first + count of a field, [channels, count, N, N].
+using PlaneReader = std::function<void(BoxField field, std::int64_t first, std::int64_t count,
+                                       std::span<float> out)>;
 
 // Writes both files aside, with their heads; numbers go where they belong.
 class NpyWriter final : public BoxWriter {
@@ -65,6 +86,10 @@ class Hdf5Writer final : public BoxWriter {
       : aside_(path),
         what_(fmt::format("data: cannot write {}", part_file(path).string())),
         size_(size) {
+    if (chunk < 0 || chunk > 512) {
+      throw InputError(fmt::format(
+          "data: chunks of {}^3 cells, expected 1 to 512, or 0 for a contiguous layout", chunk));
+    }
     const Hdf5Session session;
     file_ = create_hdf5_file(part_file(path), what_);
     nbody_ = create_hdf5_field(file_, {BoxField::nbody, size, chunk}, what_);
@@ -142,6 +167,40 @@ PlaneReader planes_of(const SimulationBox& box) {
   };
 }
 
+// Copies both fields plane by plane, `multiple` of them or a multiple of that at a time, and
+// commits.
+void write_box(BoxWriter& writer, std::int64_t size, std::int64_t multiple, const PlaneReader& read,
+               const std::function<void(std::int64_t, std::int64_t)>& progress = {}) {
+  const auto plane_bytes =
+      checked_multiply(checked_multiply(size, size), static_cast<std::int64_t>(sizeof(float)));
+  const auto fitting = buffer_bytes / checked_multiply(hydro_channels, plane_bytes);
+  const auto step = std::min(size, std::max<std::int64_t>(1, fitting / multiple) * multiple);
+  std::vector<float> values;
+  std::int64_t done = 0;
+  for (const auto field : {BoxField::nbody, BoxField::hydro}) {
+    for (std::int64_t first = 0; first < size; first += step) {
+      const auto count = std::min(step, size - first);
+      values.resize(static_cast<std::size_t>(channels_of(field) * count * size * size));
+      read(field, first, count, values);
+      writer.write_planes(field, first, count, values);
+      done += count;
+      if (progress) progress(done, 2 * size);
+    }
+  }
+  writer.commit();
+}
+
+void refuse_existing(const std::filesystem::path& file) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(std::filesystem::symlink_status(file, ignored))) return;
+  throw InputError(fmt::format("data: {} is there already; --force replaces it", file.string()));
+}
+
+bool is_same_file(const std::filesystem::path& one, const std::filesystem::path& other) {
+  std::error_code error;
+  return std::filesystem::equivalent(one, other, error) && !error;
+}
+
 }  // namespace
 
 Hdf5Handle create_hdf5_file(const std::filesystem::path& path, const std::string& what) {
@@ -172,43 +231,10 @@ Hdf5Handle create_hdf5_field(const Hdf5Handle& file, const NewHdf5Field& field,
           H5Dclose, what};
 }
 
-std::unique_ptr<BoxWriter> make_npy_writer(const std::filesystem::path& prefix, std::int64_t size) {
-  return std::make_unique<NpyWriter>(prefix, size);
-}
-
-std::unique_ptr<BoxWriter> make_hdf5_writer(const std::filesystem::path& file, std::int64_t size,
-                                            std::int64_t chunk, const AnnotateHdf5& annotate) {
-  if (chunk < 0 || chunk > 512) {
-    throw InputError(fmt::format(
-        "data: chunks of {}^3 cells, expected 1 to 512, or 0 for a contiguous layout", chunk));
-  }
-  return std::make_unique<Hdf5Writer>(file, size, chunk, annotate);
-}
-
-void write_box(BoxWriter& writer, std::int64_t size, std::int64_t multiple, const PlaneReader& read,
-               const std::function<void(std::int64_t, std::int64_t)>& progress) {
-  const auto plane_bytes =
-      checked_multiply(checked_multiply(size, size), static_cast<std::int64_t>(sizeof(float)));
-  const auto fitting = buffer_bytes / checked_multiply(hydro_channels, plane_bytes);
-  const auto step = std::min(size, std::max<std::int64_t>(1, fitting / multiple) * multiple);
-  std::vector<float> values;
-  std::int64_t done = 0;
-  for (const auto field : {BoxField::nbody, BoxField::hydro}) {
-    for (std::int64_t first = 0; first < size; first += step) {
-      const auto count = std::min(step, size - first);
-      values.resize(static_cast<std::size_t>(channels_of(field) * count * size * size));
-      read(field, first, count, values);
-      writer.write_planes(field, first, count, values);
-      done += count;
-      if (progress) progress(done, 2 * size);
-    }
-  }
-  writer.commit();
-}
-
 void write_box_npy(const SimulationBox& box, const std::filesystem::path& prefix) {
   const auto read = planes_of(box);
-  write_box(*make_npy_writer(prefix, box.size), box.size, 1, read);
+  NpyWriter writer(prefix, box.size);
+  write_box(writer, box.size, 1, read);
 }
 
 void write_box_hdf5(const SimulationBox& box, const std::filesystem::path& file,
@@ -217,8 +243,45 @@ void write_box_hdf5(const SimulationBox& box, const std::filesystem::path& file,
   const auto annotate = [&](const Hdf5Handle& hdf5, const std::string& what) {
     for (const auto& [name, value] : box.parameters) write_number(hdf5, name, value, what);
   };
-  write_box(*make_hdf5_writer(file, box.size, chunk, annotate), box.size,
-            std::max<std::int64_t>(chunk, 1), read);
+  Hdf5Writer writer(file, box.size, chunk, annotate);
+  write_box(writer, box.size, std::max<std::int64_t>(chunk, 1), read);
+}
+
+std::vector<std::string> convert_box(const BoxFile& box, const std::filesystem::path& to,
+                                     const ConvertBoxOptions& options) {
+  const bool to_npy = options.to == BoxFormat::npy;
+  const auto files = to_npy ? std::vector{npy_data_file(to), npy_label_file(to)} : std::vector{to};
+  for (const auto& file : files) {
+    for (const auto field : {BoxField::nbody, BoxField::hydro}) {
+      if (!is_same_file(file, box.layout(field).file)) continue;
+      throw InputError(
+          fmt::format("data: {} is what is read, so it can't be written", file.string()));
+    }
+    if (!options.replace) refuse_existing(file);
+  }
+  const auto& from = box.layout(BoxField::nbody).file;
+  const bool may_have_attributes = box.format() == BoxFormat::hdf5;
+  std::vector<std::string> left_out;
+  std::unique_ptr<BoxWriter> writer;
+  if (to_npy) {
+    writer = std::make_unique<NpyWriter>(to, box.size());
+    if (may_have_attributes) left_out = leave_hdf5_attributes(from);
+  } else {
+    writer = std::make_unique<Hdf5Writer>(to, box.size(), options.chunk,
+                                          [&](const Hdf5Handle& file, const std::string& what) {
+                                            if (may_have_attributes)
+                                              left_out = copy_hdf5_attributes(from, file, what);
+                                          });
+  }
+  if (may_have_attributes)
+    std::ranges::move(leave_other_objects(from), std::back_inserter(left_out));
+  write_box(
+      *writer, box.size(), std::max({box.plane_multiple(), options.chunk, std::int64_t{1}}),
+      [&](BoxField field, std::int64_t first, std::int64_t count, std::span<float> out) {
+        box.read_planes(field, first, count, out);
+      },
+      options.progress);
+  return left_out;
 }
 
 }  // namespace kolo

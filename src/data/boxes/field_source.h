@@ -8,7 +8,6 @@
 
 #include "kolo/data/array_file.h"
 #include "kolo/data/box_files.h"
-#include "kolo/data/cube_symmetry.h"
 
 namespace kolo {
 

@@ -1,7 +1,11 @@
 #pragma once
 
+#include "kolo/data/array_file.h"
+#include "kolo/data/box_files.h"
+
 #include <filesystem>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -65,5 +69,50 @@ void check_hdf5(herr_t status, const std::string& what);
 
 // Looks for a name, which may have groups in it ("run/inputs").
 [[nodiscard]] bool has_hdf5_link(const Hdf5Handle& file, const std::string& name);
+
+// Name of a type of numbers in an HDF5 file, and the type that they are read as.
+struct Hdf5Numbers {
+  std::string name;
+  NumberType type;                      // in memory, and the same for HDF5
+  hid_t memory_type = H5I_INVALID_HID;  // a type of the library's own, which is not closed
+};
+
+// Finds the numbers of a type; nothing for other types. `what` begins messages. Needs an
+// Hdf5Session.
+[[nodiscard]] std::optional<Hdf5Numbers> hdf5_numbers_of(hid_t type, const std::string& what);
+
+// Names types that hold no such numbers, for messages: "text".
+[[nodiscard]] const char* hdf5_contents_of(H5T_class_t kind);
+
+// An open dataset of numbers.
+struct Hdf5Dataset {
+  Hdf5Handle handle;
+  std::string what;  // "data: cannot read NAME of FILE", for messages
+  ArrayLayout layout;
+  Hdf5Numbers numbers;
+};
+
+// InputError as open_hdf5_array() has it. Needs an Hdf5Session.
+[[nodiscard]] Hdf5Dataset open_hdf5_dataset(const Hdf5Handle& file,
+                                            const std::filesystem::path& path,
+                                            const std::string& name);
+
+// The dataset of a field.
+[[nodiscard]] constexpr const char* hdf5_name_of(BoxField field) {
+  return field == BoxField::nbody ? "Nbody" : "Hydro";
+}
+
+// A new file, in place of what is there. Needs an Hdf5Session, as does the function below.
+[[nodiscard]] Hdf5Handle create_hdf5_file(const std::filesystem::path& path,
+                                          const std::string& what);
+
+struct NewHdf5Field {
+  BoxField field = BoxField::hydro;
+  std::int64_t size = 0;           // cells per edge
+  std::int64_t chunk = 0;          // as for write_box_hdf5
+  bool has_place_at_once = false;  // in the file, before numbers are written
+};
+[[nodiscard]] Hdf5Handle create_hdf5_field(const Hdf5Handle& file, const NewHdf5Field& field,
+                                           const std::string& what);
 
 }  // namespace kolo

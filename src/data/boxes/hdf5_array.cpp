@@ -7,7 +7,7 @@
 
 #include "base/natural_order.h"
 #include "data/boxes/file_arrays.h"
-#include "data/boxes/hdf5_dataset.h"
+#include "data/boxes/hdf5.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 

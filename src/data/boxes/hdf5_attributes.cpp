@@ -190,9 +190,10 @@ Hdf5Attribute read_attribute(const Hdf5Handle& object, const std::string& owner,
   return read;
 }
 
-void add_sentence(std::vector<std::string>& sentences, const std::string& beginning,
-                  const std::vector<std::string>& names) {
-  if (!names.empty()) sentences.push_back(fmt::format("{}: {}", beginning, fmt::join(names, ", ")));
+std::vector<std::string> sentence_on(const std::string& beginning,
+                                     const std::vector<std::string>& names) {
+  if (names.empty()) return {};
+  return {fmt::format("{}: {}", beginning, fmt::join(names, ", "))};
 }
 
 }  // namespace
@@ -216,7 +217,7 @@ std::vector<std::string> copy_hdf5_attributes(const std::filesystem::path& from,
                                               const Hdf5Handle& to, const std::string& what) {
   const auto problem = fmt::format("data: cannot read the attributes of {}", from.string());
   const auto file = open_hdf5_file(from);
-  std::vector<std::string> references, left_out;
+  std::vector<std::string> references;
   for (const auto& owner : owners_in(file, problem)) {
     if (owner != root_name && !has_hdf5_link(to, owner)) continue;
     const auto source = open_object(file, owner, problem), target = open_object(to, owner, what);
@@ -230,33 +231,27 @@ std::vector<std::string> copy_hdf5_attributes(const std::filesystem::path& from,
         values.copy_to(target, name, which);
     }
   }
-  add_sentence(
-      left_out,
+  return sentence_on(
       fmt::format("data: attributes of {} that refer to objects in it are left out", from.string()),
       references);
-  return left_out;
 }
 
 std::vector<std::string> leave_other_objects(const std::filesystem::path& from) {
   constexpr std::array fields{"Nbody", "Hydro"};
   const Hdf5Session session;
   const auto file = open_hdf5_file(from);
-  std::vector<std::string> others, left_out;
+  std::vector<std::string> others;
   for (const auto& [name, leads_out] : links_of(file, from.string()))
     if (std::ranges::find(fields, name) == fields.end()) others.push_back(name);
-  add_sentence(left_out,
-               fmt::format("data: {} holds more than a box, which is left out", from.string()),
-               others);
-  return left_out;
+  return sentence_on(
+      fmt::format("data: {} holds more than a box, which is left out", from.string()), others);
 }
 
 std::vector<std::string> leave_hdf5_attributes(const std::filesystem::path& from) {
-  std::vector<std::string> names, left_out;
+  std::vector<std::string> names;
   for (const auto& attribute : read_hdf5_attributes(from)) names.push_back(attribute.name);
-  add_sentence(
-      left_out,
+  return sentence_on(
       fmt::format("data: .npy files have no place for the attributes of {}", from.string()), names);
-  return left_out;
 }
 
 }  // namespace kolo

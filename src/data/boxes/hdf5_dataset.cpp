@@ -1,4 +1,4 @@
-#include "data/boxes/hdf5_dataset.h"
+#include "data/boxes/hdf5.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "kolo/data/hydro_file.h"
+#include "kolo/data/box_files.h"
 
 #include <array>
 #include <cerrno>
@@ -9,12 +9,12 @@
 #include <unistd.h>
 
 #include "base/file_size_limit.h"
-#include "data/boxes/box_writer.h"
 #include "data/boxes/field_source.h"
+#include "data/boxes/hdf5.h"
 #include "data/boxes/hdf5_attributes.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
-#include "kolo/data/npy.h"
+#include "kolo/data/array_file.h"
 
 namespace kolo {
 

@@ -1,12 +1,11 @@
-#include "kolo/data/npy.h"
 
 #include <algorithm>
-#include <charconv>
 #include <initializer_list>
 #include <optional>
 #include <utility>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
@@ -26,7 +25,7 @@ constexpr std::size_t most_dimensions = 32;
 }
 
 // Text of a file as a message shows it.
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   constexpr std::size_t most = 40;
   std::string shown;
   for (const char c : text.substr(0, most)) shown += c >= ' ' && c <= '~' ? c : '?';
@@ -57,138 +56,75 @@ std::string_view other_contents(std::string_view type) {
   }
 }
 
-// Reads the header: a Python dictionary with the keys descr, fortran_order and shape, once each.
-class HeaderReader {
- public:
-  HeaderReader(const std::filesystem::path& file, std::string_view text, std::size_t offset)
-      : file_(file), text_(text), offset_(offset) {}
-
-  // All but the offset of the numbers.
-  NpyHeader read() {
-    expect('{', "the header's '{'");
-    while (!accept('}')) {
-      read_entry();
-      if (accept(',')) continue;
-      expect('}', "',' or '}'");
-      break;
+// The header, a Python dictionary, as JSON: no tuples, no commas at the end, no long integers.
+std::string as_json(std::string_view text) {
+  std::string json;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == ')' || c == ']' || c == '}') {
+      const auto last = json.find_last_not_of(" \t\r\n");
+      if (last != json.npos && json[last] == ',') json.erase(last);
     }
-    skip_spaces();
-    if (at_ != text_.size()) wrong("nothing after the dictionary");
-    if (!type_) fail(file_, "the header lacks the key 'descr'");
-    if (!is_fortran_order_) fail(file_, "the header lacks the key 'fortran_order'");
-    if (!shape_) fail(file_, "the header lacks the key 'shape'");
-    return {.type = *type_, .is_fortran_order = *is_fortran_order_, .shape = *shape_};
-  }
-
- private:
-  [[noreturn]] void wrong(std::string_view expected) const {
-    fail(file_, fmt::format("the header at offset {} is {}, expected {}", offset_ + at_,
-                            quoted(text_.substr(at_)), expected));
-  }
-
-  void skip_spaces() {
-    while (at_ < text_.size() && std::string_view(" \t\r\n").find(text_[at_]) != text_.npos) ++at_;
-  }
-  bool accept(char wanted) {
-    skip_spaces();
-    if (at_ >= text_.size() || text_[at_] != wanted) return false;
-    ++at_;
-    return true;
-  }
-  void expect(char wanted, std::string_view name) {
-    if (!accept(wanted)) wrong(name);
-  }
-
-  void read_entry() {
-    const auto key = read_string("a key in quotes");
-    expect(':', "':'");
-    if (key == "descr" && !type_) {
-      read_type();
-    } else if (key == "fortran_order" && !is_fortran_order_) {
-      read_order();
-    } else if (key == "shape" && !shape_) {
-      read_shape();
-    } else {
-      fail(file_, fmt::format("the header has the key {} {}", quoted(key),
-                              key == "descr" || key == "fortran_order" || key == "shape"
-                                  ? "twice"
-                                  : "besides descr, fortran_order and shape"));
+    const auto rest = text.substr(i);
+    if (rest.starts_with("True")) {
+      json += "true";
+      i += 3;
+    } else if (rest.starts_with("False")) {
+      json += "false";
+      i += 4;
+    } else if (c != 'L' || i == 0 || text[i - 1] < '0' || text[i - 1] > '9') {
+      json += c == '\'' ? '"' : c == '(' ? '[' : c == ')' ? ']' : c;
     }
   }
+  return json;
+}
 
-  std::string_view read_string(std::string_view expected) {
-    skip_spaces();
-    const char quote = at_ < text_.size() ? text_[at_] : '\0';
-    if (quote != '\'' && quote != '"') wrong(expected);
-    const auto end = text_.find(quote, at_ + 1);
-    if (end == text_.npos) wrong("a string that ends");
-    const auto content = text_.substr(at_ + 1, end - at_ - 1);
-    at_ = end + 1;
-    return content;
+NumberType read_type(const std::filesystem::path& file, const nlohmann::json& descr) {
+  constexpr std::string_view expected =
+      "expected floating-point numbers of 16, 32 or 64 bits, or whole ones; write it with "
+      ".astype('float32')";
+  if (descr.is_array())
+    fail(file, fmt::format("descr is a list, so the array holds structures; {}", expected));
+  const auto text = descr.is_string() ? descr.get<std::string>() : descr.dump();
+  const auto type = number_type_of(text);
+  if (!type)
+    fail(file, fmt::format("descr is {}{}; {}", in_quotes(text), other_contents(text), expected));
+  return *type;
+}
+
+// All but the offset of the numbers. The header has the keys descr, fortran_order and shape.
+NpyHeader read_header(const std::filesystem::path& file, std::string_view text,
+                      std::size_t offset) {
+  // Printing what is nested deeply would take as deep a stack.
+  const auto is_shallow = [](int depth, auto, const auto&) { return depth < 4; };
+  const auto json = nlohmann::json::parse(as_json(text), is_shallow, false);
+  if (!json.is_object()) {
+    fail(file, fmt::format("the header at offset {} is {}, expected a Python dictionary", offset,
+                           in_quotes(text)));
   }
-
-  void read_type() {
-    constexpr std::string_view expected =
-        "expected floating-point numbers of 16, 32 or 64 bits, or whole ones; write it with "
-        ".astype('float32')";
-    skip_spaces();
-    if (at_ < text_.size() && text_[at_] == '[') {
-      fail(file_, fmt::format("descr is a list, so the array holds structures; {}", expected));
-    }
-    const auto type = read_string("a type in quotes");
-    type_ = number_type_of(type);
-    if (!type_)
-      fail(file_, fmt::format("descr is {}{}; {}", quoted(type), other_contents(type), expected));
+  for (const auto* const key : {"descr", "fortran_order", "shape"})
+    if (!json.contains(key)) fail(file, fmt::format("the header lacks the key '{}'", key));
+  if (json.size() > 3)
+    fail(file, "the header has other keys besides descr, fortran_order and shape");
+  NpyHeader header{.type = read_type(file, json["descr"])};
+  if (!json["fortran_order"].is_boolean())
+    fail(file, fmt::format("fortran_order is {}, expected True or False",
+                           in_quotes(json["fortran_order"].dump())));
+  header.is_fortran_order = json["fortran_order"].get<bool>();
+  const auto& shape = json["shape"];
+  const bool are_lengths =
+      std::all_of(shape.begin(), shape.end(), [](const nlohmann::json& length) {
+        return length.is_number_unsigned() &&
+               std::in_range<std::int64_t>(length.get<std::uint64_t>());
+      });
+  if (!shape.is_array() || shape.size() > most_dimensions || !are_lengths) {
+    fail(file, fmt::format("the shape is {}, expected at most {} lengths, whole numbers of 64 bits "
+                           "that are not negative",
+                           in_quotes(shape.dump()), most_dimensions));
   }
-
-  void read_order() {
-    skip_spaces();
-    const auto rest = text_.substr(at_);
-    for (const auto& [word, is_fortran] :
-         {std::pair<std::string_view, bool>("True", true), {"False", false}}) {
-      if (!rest.starts_with(word)) continue;
-      at_ += word.size();
-      is_fortran_order_ = is_fortran;
-      return;
-    }
-    wrong("True or False");
-  }
-
-  void read_shape() {
-    expect('(', "the shape's '('");
-    shape_.emplace();
-    while (!accept(')')) {
-      if (shape_->size() == most_dimensions) wrong("at most 32 dimensions");
-      shape_->push_back(read_dimension());
-      if (accept(',')) continue;
-      // (3) is a number in Python, (3,) a shape.
-      if (shape_->size() == 1) wrong("',' after the only dimension");
-      expect(')', "',' or ')'");
-      break;
-    }
-  }
-
-  std::int64_t read_dimension() {
-    skip_spaces();
-    std::int64_t value = 0;
-    const auto [end, error] =
-        std::from_chars(text_.data() + at_, text_.data() + text_.size(), value);
-    if (error == std::errc::result_out_of_range) wrong("a dimension that fits 64 bits");
-    if (error != std::errc()) wrong("a dimension");
-    if (value < 0) wrong("a dimension that is not negative");
-    at_ = static_cast<std::size_t>(end - text_.data());
-    if (at_ < text_.size() && text_[at_] == 'L') ++at_;  // Python 2 wrote long integers so
-    return value;
-  }
-
-  const std::filesystem::path& file_;
-  std::string_view text_;
-  std::size_t offset_;  // of the text in the file
-  std::size_t at_ = 0;
-  std::optional<NumberType> type_;
-  std::optional<bool> is_fortran_order_;
-  std::optional<std::vector<std::int64_t>> shape_;
-};
+  header.shape = shape.get<std::vector<std::int64_t>>();
+  return header;
+}
 
 // Place of the header's text, from the first bytes of a file.
 struct TextPlace {
@@ -200,7 +136,7 @@ TextPlace find_text(const std::filesystem::path& file, std::string_view beginnin
                     std::int64_t file_size) {
   if (!beginning.starts_with(magic)) {
     fail(file, fmt::format("the file begins with {}, expected \\x93NUMPY",
-                           quoted(beginning.substr(0, magic.size()))));
+                           in_quotes(beginning.substr(0, magic.size()))));
   }
   const auto byte = [&](std::size_t at) {
     if (at >= beginning.size()) {
@@ -290,8 +226,8 @@ NpyHeader read_npy_header(const std::filesystem::path& file) {
   read_to(12);
   const auto place = find_text(file, bytes, file_size);
   read_to(std::max(bytes.size(), place.offset + place.size));
-  HeaderReader reader(file, std::string_view(bytes).substr(place.offset, place.size), place.offset);
-  auto header = reader.read();
+  auto header =
+      read_header(file, std::string_view(bytes).substr(place.offset, place.size), place.offset);
   header.data_offset = static_cast<std::int64_t>(place.offset + place.size);
   check_size(file, header, file_size);
   return header;

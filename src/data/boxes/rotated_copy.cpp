@@ -5,13 +5,72 @@
 #if defined(__SSE__)
 #include <xmmintrin.h>
 #endif
+#if defined(__x86_64__)
+#include "base/transpose_avx512.h"
+#endif
 
-#include "data/boxes/wide_copies.h"
 #include "kolo/base/vectorize.h"
 
 namespace kolo {
 
 namespace {
+
+// Copies by vectors of 16 numbers that are stored past the caches, for processors that have them:
+// lines of the caches are read and written whole. Lengths are multiples of `lanes`, places that are
+// written to multiples of 64 bytes. Nothing but are_supported() may be called where it is false.
+namespace wide_copies {
+
+constexpr std::int64_t lanes = 16;
+
+#if defined(__x86_64__)
+
+#define KOLO_AVX512 __attribute__((target("avx512f")))
+
+bool are_supported() {
+  return __builtin_cpu_supports("avx512f");
+}
+
+// Copies a row whose numbers lie one after another, times a factor.
+KOLO_AVX512 void copy_row(const float* in, std::int64_t size, float factor, bool is_backwards,
+                          float* out) {
+  const __m512 factors = _mm512_set1_ps(factor);
+  const __m512i last_first = _mm512_set_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  for (std::int64_t k = 0; k < size; k += lanes) {
+    const auto from = is_backwards ? size - lanes - k : k;
+    __m512 values = _mm512_mul_ps(factors, _mm512_loadu_ps(in + from));
+    if (is_backwards) values = _mm512_permutexvar_ps(last_first, values);
+    _mm512_stream_ps(out + k, values);
+  }
+}
+
+// out[column * out_stride + row] = factor * in[row * in_stride + column], of 16 rows and so many
+// columns. Strides may be negative.
+KOLO_AVX512 void transpose_rows(const float* in, std::int64_t in_stride, std::int64_t columns,
+                                float factor, float* out, std::int64_t out_stride) {
+  const __m512 factors = _mm512_set1_ps(factor);
+  for (std::int64_t column = 0; column < columns; column += lanes) {
+    __m512i block[lanes];
+    for (std::int64_t row = 0; row < lanes; ++row) {
+      block[row] = _mm512_castps_si512(
+          _mm512_mul_ps(factors, _mm512_loadu_ps(in + row * in_stride + column)));
+    }
+    transpose_16x16(block);
+    for (std::int64_t i = 0; i < lanes; ++i)
+      _mm512_stream_ps(out + (column + i) * out_stride, _mm512_castsi512_ps(block[i]));
+  }
+}
+
+#else
+
+constexpr bool are_supported() {
+  return false;
+}
+void copy_row(const float*, std::int64_t, float, bool, float*) {}
+void transpose_rows(const float*, std::int64_t, std::int64_t, float, float*, std::int64_t) {}
+
+#endif
+
+}  // namespace wide_copies
 
 // Numbers of a row, `stride` apart in memory, times a factor, forwards or backwards.
 KOLO_VECTORIZE void copy_row(const float* in, std::int64_t stride, std::int64_t size, float factor,
@@ -40,7 +99,7 @@ Four load(const float* in) {
 
 // Way to store results: streamed ones go past the caches, which spares reading lines that are
 // overwritten whole; for places at multiples of 16 bytes, and rows of multiples of 4 numbers. Wide
-// ones as well, by vectors of 16 numbers (wide_copies.h).
+// ones as well, by vectors of 16 numbers.
 enum class Storing { cached, streamed, wide };
 
 template <Storing storing>

@@ -48,7 +48,7 @@ void visit(Field& field, ArraysData& arrays) {
   field("targets", arrays.targets, AnyText{});
 }
 
-// What is named twice is a slip: it would be read twice.
+// A name that stands twice is a slip: the array would be read twice.
 void ArraysData::check_names(const RefuseKey& refuse, std::string_view key,
                              const std::vector<std::string>& names) {
   for (std::size_t i = 0; i < names.size(); ++i) {
@@ -80,7 +80,7 @@ Datasets ArraysData::make(const DatasetRequest& request) const {
           std::move(warnings)};
 }
 
-// What samples look like stands in the files alone.
+// Shapes of samples stand in the files alone.
 Datasets ArraysData::imitate(const DatasetRequest& request, std::int64_t least) const {
   const auto layout = at_key(request, "train_path",
                              [&] { return ArraySamples(train_path, options(n_classes)).layout(); });

@@ -25,7 +25,7 @@ void visit(Field& field, Cifar10& cifar10) {
   visit_images(field, cifar10.images);
 }
 
-// What a preprocessing of pixels of 0..255 is for those of 0..1.
+// Scales a preprocessing of pixels of 0..255 to those of 0..1.
 static Preprocessing for_unit_pixels(Preprocessing preprocessing) {
   for (float& mean : preprocessing.mean) mean /= 255;
   for (float& deviation : preprocessing.deviation) deviation /= 255;

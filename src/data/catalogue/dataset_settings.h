@@ -12,8 +12,7 @@
 #include "kolo/data/catalogue.h"
 #include "settings/choice_reader.h"
 
-// What entries of the catalogue share. An entry is a struct of settings with a visit() for its
-// keys,
+// Helpers of the catalogue's entries. An entry is a struct of settings with a visit() for its keys,
 //   Datasets make(const DatasetRequest& request) const;
 // one of
 //   SampleLayout layout(const DatasetRequest& request) const;    known without the data
@@ -57,7 +56,7 @@ template <ConfigStruct T>
   return entry;
 }
 
-// What `make` returns; its InputError gets the place and the name of the key that it is about.
+// Calls `make`; its InputError gets the place and the name of the key that it is about.
 template <typename Make>
 auto at_key(const DatasetRequest& request, std::string_view key, const Make& make) {
   try {
@@ -76,7 +75,7 @@ auto at_key(const DatasetRequest& request, std::string_view key, const Make& mak
     const DatasetRequest& request, std::shared_ptr<const Dataset> dataset,
     Subset::Choice choice = Subset::Choice::first);
 
-// What two data sets with a load() have still to read.
+// Loads that two data sets have still to do.
 template <typename Data>
 [[nodiscard]] std::vector<MemoryLoad> loads_of(const Data& training, const Data& validation) {
   std::vector<MemoryLoad> loads;
@@ -101,8 +100,10 @@ struct ImageSettings {
   NamedPreprocessing preprocessing = NamedPreprocessing::automatic;
 
   void check(const RefuseKey& refuse) const;
-  // None where images aren't varied so.
-  [[nodiscard]] std::optional<RandomCropOptions> crop(const DatasetRequest& request) const;
+  // The random crops that are asked for; 0 where images aren't varied so.
+  [[nodiscard]] double crop(const DatasetRequest& request) const {
+    return augment && request.varies ? random_crop : 0;
+  }
 
   void complete(double shift, double usual_zoom, NamedPreprocessing usual);
   // How training images are varied.
@@ -129,7 +130,7 @@ void visit_images(Field& field, ImageSettings& images) {
   field("preprocessing", images.preprocessing, AnyName{});
 }
 
-// Of pixels of 0..255.
+// Preprocessing of pixels of 0..255.
 [[nodiscard]] Preprocessing preprocessing_of(NamedPreprocessing name);
 
 }  // namespace kolo::datasets

@@ -1,4 +1,4 @@
-#include <charconv>
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -8,7 +8,6 @@
 
 #include "base/natural_order.h"
 #include "data/catalogue/dataset_settings.h"
-#include "kolo/data/folder_listing.h"
 #include "kolo/data/image_folder.h"
 
 namespace kolo::datasets {
@@ -74,35 +73,15 @@ ImageFolderOptions Imagenet::folder_options(const DatasetRequest& request) const
   return {.height = shape[1], .width = shape[2]};
 }
 
-// Fields of a survey: its length, a new line, and the bytes.
-static void append_field(std::string& survey, std::string_view bytes) {
-  survey += std::to_string(bytes.size()) + '\n';
-  survey += bytes;
-}
-
-static std::string_view take_field(std::string_view& survey) {
-  std::size_t length = 0;
-  const auto [end, error] = std::from_chars(survey.data(), survey.data() + survey.size(), length);
-  const auto begin = static_cast<std::size_t>(end - survey.data()) + 1;
-  if (error != std::errc() || begin > survey.size() || length > survey.size() - begin)
-    throw Error("data: what another rank has told of folders of images is no survey");
-  const auto field = survey.substr(begin, length);
-  survey.remove_prefix(begin + length);
-  return field;
-}
-
 FolderListing Imagenet::list(const DatasetRequest& request, std::string_view key,
                              const std::string& folder) const {
-  return at_key(request, key, [&] {
-    return list_image_folder(folder, {.inspect_sizes = request.looks_at_files});
-  });
+  return at_key(request, key, [&] { return list_image_folder(folder, request.looks_at_files); });
 }
 
 std::string Imagenet::survey(const DatasetRequest& request) const {
   std::string survey;
   for (const auto& [key, folder] : {std::pair("train_dir", train_dir), {"valid_dir", valid_dir}}) {
-    append_field(survey, folder);
-    append_field(survey, to_bytes(list(request, key, folder)));
+    survey += folder + '\0' + to_bytes(list(request, key, folder));
   }
   return survey;
 }
@@ -113,8 +92,10 @@ Imagenet::Listings Imagenet::listings(const DatasetRequest& request) const {
   std::string_view rest = request.survey ? std::string_view(*request.survey) : std::string_view();
   const auto next = [&](std::string_view key, const std::string& folder) {
     if (!request.survey) return list(request, key, folder);
-    const auto listed = take_field(rest), listing = take_field(rest);
-    return listed == folder ? folder_listing_from(listing) : list(request, key, folder);
+    const auto listed = rest.substr(0, rest.find('\0'));
+    rest.remove_prefix(std::min(rest.size(), listed.size() + 1));
+    auto listing = take_folder_listing(rest);
+    return listed == folder ? std::move(listing) : list(request, key, folder);
   };
   Listings found;
   found.training = next("train_dir", train_dir);

@@ -11,7 +11,6 @@
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file_kind.h"
-#include "kolo/data/idx.h"
 
 namespace kolo {
 
@@ -96,20 +95,19 @@ struct MnistDataset::Pixels {
 MnistDataset::MnistDataset(const std::filesystem::path& folder, Split split,
                            Normalisation normalisation, bool loads_later)
     : images_(std::make_shared<Pixels>()), normalised_(normalised_values(normalisation)) {
-  constexpr IdxExpectation images_expected{IdxType::uint8, 3, "images"};
+  constexpr IdxExpectation images_expected{3, "images"};
   const std::string prefix = split == Split::train ? "train" : "t10k";
   const auto image_file = find_file(folder, prefix + "-images", "idx3-ubyte");
   const auto label_file = find_file(folder, prefix + "-labels", "idx1-ubyte");
-  const auto dimensions = read_idx_header(image_file, images_expected).dimensions;
-  const auto labels = read_idx(label_file, IdxExpectation{IdxType::uint8, 1, "labels"});
-  if (dimensions[0] != labels.header.dimensions[0]) {
+  const auto dimensions = read_idx_dimensions(image_file, images_expected);
+  auto labels = read_idx(label_file, IdxExpectation{1, "labels"});
+  if (dimensions[0] != labels.dimensions[0]) {
     throw InputError(fmt::format(
         "data: {} has {} images but {} has {} labels: expected as many labels as images",
-        image_file.string(), dimensions[0], label_file.string(), labels.header.dimensions[0]));
+        image_file.string(), dimensions[0], label_file.string(), labels.dimensions[0]));
   }
-  const auto all_labels = labels.elements<std::uint8_t>();
-  check_labels(all_labels, label_file);
-  labels_.assign(all_labels.begin(), all_labels.end());
+  check_labels(labels.bytes, label_file);
+  labels_ = std::move(labels.bytes);
   layout_ = {{1, dimensions[1], dimensions[2]}, mnist_classes, {}};
   pixels_ = static_cast<std::size_t>(layout_.input_size());
   const auto bytes = checked_multiply(labels_.size(), pixels_);
@@ -121,7 +119,7 @@ MnistDataset::MnistDataset(const std::filesystem::path& folder, Split split,
                       throw InputError(fmt::format("data: {} has changed while it was read",
                                                    image_file.string()));
                     }
-                    std::ranges::copy(array.bytes, memory.get());
+                    std::ranges::copy(std::as_bytes(std::span(array.bytes)), memory.get());
                   }};
   if (loads_later)
     load_ = std::move(load);

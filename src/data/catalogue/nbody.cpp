@@ -7,9 +7,9 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 
-#include "data/box_samples.h"
 #include "data/boxes/field_source.h"
 #include "data/catalogue/dataset_settings.h"
+#include "data/device_samples.h"
 #include "data/images/workspace_pool.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
@@ -19,7 +19,7 @@
 
 namespace kolo {
 
-// What one thread works in, kept from sample to sample.
+// Memory of one thread, kept from sample to sample.
 struct CropWorkspace {
   std::vector<float> region, plane;
 };

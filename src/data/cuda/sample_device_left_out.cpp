@@ -1,4 +1,4 @@
-#include "data/sample_device.h"
+#include "data/sample_kernels.h"
 
 #include "kolo/base/error.h"
 

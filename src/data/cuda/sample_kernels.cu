@@ -5,7 +5,6 @@
 #include <cuda_runtime.h>
 
 #include "base/cuda/launch.h"
-#include "data/sample_steps.h"
 
 // Compiled with -fmad=false, so that pixels become the same as on the host.
 namespace kolo::samples {
@@ -41,7 +40,7 @@ __global__ void __launch_bounds__(tile* tile* tile_planes)
                                  blockIdx.x / tiles % tiles * tile, blockIdx.x % tiles * tile};
   const std::int64_t channel = blockIdx.y;
   for (std::int64_t sample = blockIdx.z; sample < batch.samples; sample += gridDim.z) {
-    const auto& crop = reinterpret_cast<const boxes::PackedCrop*>(batch.packed)[sample];
+    const auto& crop = reinterpret_cast<const PackedCrop*>(batch.packed)[sample];
     float* const out = batch.out + (sample * batch.channels + channel) * size * size * size;
     for (int plane = static_cast<int>(threadIdx.z); plane < tile; plane += tile_planes) {
       const std::int64_t cell[3] = {first[0] + plane, first[1] + threadIdx.y,

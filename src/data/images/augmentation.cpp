@@ -1,12 +1,11 @@
 #include "kolo/data/augmentation.h"
 
-#include <cmath>
 #include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "data/images/image_samples.h"
+#include "data/device_samples.h"
 #include "data/images/workspace_pool.h"
 #include "kolo/base/error.h"
 #include "kolo/base/random.h"
@@ -33,16 +32,12 @@ void AugmentationOptions::check() const {
   check_range("lower zoom", zoom_low, 1 / most_zoom, most_zoom, "0.001 to 1000");
   check_range("upper zoom", zoom_high, zoom_low, most_zoom,
               fmt::format("at least the lower one, {}, and under 1000", zoom_low));
-  if (random_crop) random_crop->check();
-  if (!std::isfinite(fill.value)) {
-    throw InputError(
-        fmt::format("data: augmentation's fill value is {}, expected a finite number", fill.value));
-  }
+  if (random_crop != 1) check_range("random crop", random_crop, 0, 1, "a part of the area, 0 to 1");
 }
 
 bool AugmentationOptions::is_identity() const {
   return height_shift == 0 && width_shift == 0 && zoom_low == 1 && zoom_high == 1 &&
-         !horizontal_flip && !random_crop;
+         !horizontal_flip && random_crop == 0;
 }
 
 Augmentation::Augmentation(AugmentationOptions options, std::uint64_t seed)
@@ -62,9 +57,9 @@ ImageTransform Augmentation::draw(std::int64_t index, std::int64_t epoch, std::i
   transform.shift_x = uniform(-1, 1) * options_.width_shift * static_cast<double>(width);
   transform.zoom_y = uniform(options_.zoom_low, options_.zoom_high);
   transform.zoom_x = uniform(options_.zoom_low, options_.zoom_high);
-  if (options_.random_crop) {
+  if (options_.random_crop > 0) {
     const auto part =
-        draw_random_crop(*options_.random_crop, crop_seed_, epoch, index, height, width);
+        draw_random_crop(options_.random_crop, crop_seed_, epoch, index, height, width);
     const auto shift_of = [](double begin, double length, std::int64_t of) {
       return (begin - (1 - length) / 2) * static_cast<double>(of);
     };
@@ -105,7 +100,7 @@ void AugmentedDataset::read(std::int64_t index, std::int64_t epoch,
   const auto& shape = layout().input_shape;
   WorkspacePool<TransformWorkspace>::Loan workspace(*workspaces_);
   transform_image(place.input, shape[0], shape[1], shape[2], transform(index, epoch),
-                  augmentation_.fill(), preprocessing_, *workspace);
+                  preprocessing_, *workspace);
 }
 
 std::shared_ptr<const DeviceSamples> AugmentedDataset::device_samples(

@@ -1,8 +1,8 @@
-#include "kolo/data/folder_listing.h"
+#include "kolo/data/image_folder.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdint>
-#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -15,7 +15,6 @@
 #include <fmt/format.h>
 
 #include "base/natural_order.h"
-#include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file_kind.h"
 #include "kolo/data/image.h"
@@ -178,12 +177,10 @@ class FolderWalk {
                                expected_layout));
 }
 
-FolderListing walk(const fs::path& root, const FolderListingOptions& options) {
-  FolderWalk folder(root, options.inspect_sizes);
-  auto classes = folder.classes();
+FolderListing walk(const fs::path& root, bool inspect_sizes) {
+  FolderWalk folder(root, inspect_sizes);
+  const auto classes = folder.classes();
   if (classes.empty()) fail_without_classes(root);
-  if (options.most_classes > 0 && std::cmp_less(options.most_classes, classes.size()))
-    classes.resize(static_cast<std::size_t>(options.most_classes));
   FolderListing listing;
   for (const auto& name : classes) {
     const auto [images, left_out] = folder.files_of(name);
@@ -203,7 +200,7 @@ FolderListing walk(const fs::path& root, const FolderListingOptions& options) {
 
 }  // namespace
 
-FolderListing list_image_folder(const fs::path& root, const FolderListingOptions& options) {
+FolderListing list_image_folder(const fs::path& root, bool inspect_sizes) {
   std::error_code error;
   if (!fs::is_directory(root, error)) {
     throw InputError(fmt::format(
@@ -212,59 +209,12 @@ FolderListing list_image_folder(const fs::path& root, const FolderListingOptions
         expected_layout));
   }
   try {
-    return walk(root, options);
+    return walk(root, inspect_sizes);
   } catch (const fs::filesystem_error& failure) {
     throw InputError(
         fmt::format("data: cannot go through the images in {}: {}", root.string(), failure.what()));
   }
 }
-
-namespace {
-
-template <typename Number>
-void append(std::string& bytes, Number number) {
-  bytes.append(reinterpret_cast<const char*>(&number), sizeof(number));
-}
-
-void append_text(std::string& bytes, std::string_view text) {
-  append(bytes, narrow<std::uint64_t>(text.size()));
-  bytes.append(text);
-}
-
-class ListingReader {
- public:
-  explicit ListingReader(std::string_view bytes) : rest_(bytes) {}
-
-  template <typename Number>
-  Number number() {
-    Number number{};
-    std::memcpy(&number, take(sizeof(number)).data(), sizeof(number));
-    return number;
-  }
-  std::string_view text() { return take(number<std::uint64_t>()); }
-  // So many things are to come, each of at least so many bytes.
-  std::uint64_t count(std::uint64_t least_bytes) {
-    const auto count = number<std::uint64_t>();
-    if (count > rest_.size() / least_bytes) fail();
-    return count;
-  }
-  [[nodiscard]] bool is_at_end() const { return rest_.empty(); }
-  [[noreturn]] static void fail() {
-    throw Error("data: what another rank has told of a folder of images is no listing");
-  }
-
- private:
-  std::string_view take(std::uint64_t bytes) {
-    if (bytes > rest_.size()) fail();
-    const auto taken = rest_.substr(0, bytes);
-    rest_.remove_prefix(bytes);
-    return taken;
-  }
-
-  std::string_view rest_;
-};
-
-}  // namespace
 
 std::string left_out_text(const FolderListing& listing) {
   if (listing.left_out.empty()) return {};
@@ -274,49 +224,46 @@ std::string left_out_text(const FolderListing& listing) {
                      counts_of(listing.left_out), read_names);
 }
 
+// Texts that end with a zero byte, which no file's name holds: each class, its files, and an empty
+// text; another empty text; then counts and endings of files that are left out, and a last one.
 std::string to_bytes(const FolderListing& listing) {
   std::string bytes;
-  append(bytes, narrow<std::uint64_t>(listing.classes.size()));
+  const auto add = [&](std::string_view text) { (bytes += text) += '\0'; };
+  std::int64_t file = 0;
   for (std::size_t i = 0; i < listing.classes.size(); ++i) {
-    append_text(bytes, listing.classes[i]);
-    append(bytes, listing.class_ends[i]);
+    add(listing.classes[i]);
+    for (; file < listing.class_ends[i]; ++file) add(listing.name(file));
+    add("");
   }
-  append(bytes, narrow<std::uint64_t>(listing.name_ends.size()));
-  for (std::int64_t i = 0; i < listing.size(); ++i)
-    append(bytes, narrow<std::uint32_t>(listing.name(i).size()));
-  append_text(bytes, listing.names);
-  append(bytes, narrow<std::uint64_t>(listing.left_out.size()));
-  for (const auto& [ending, count] : listing.left_out) {
-    append_text(bytes, ending);
-    append(bytes, count);
-  }
+  add("");
+  for (const auto& [ending, count] : listing.left_out) add(std::to_string(count) + ending);
+  add("");
   return bytes;
 }
 
-FolderListing folder_listing_from(std::string_view bytes) {
-  ListingReader reader(bytes);
+FolderListing take_folder_listing(std::string_view& bytes) {
+  const auto fail = [] {
+    throw Error("data: what another rank has told of a folder of images is no listing");
+  };
+  const auto next = [&] {
+    const auto end = bytes.find('\0');
+    if (end == bytes.npos) fail();
+    const auto text = bytes.substr(0, end);
+    bytes.remove_prefix(end + 1);
+    return text;
+  };
   FolderListing listing;
-  const auto classes = reader.count(sizeof(std::uint64_t) + sizeof(std::int64_t));
-  for (std::uint64_t i = 0; i < classes; ++i) {
-    listing.classes.emplace_back(reader.text());
-    const auto before = i == 0 ? 0 : listing.class_ends.back();
-    listing.class_ends.push_back(reader.number<std::int64_t>());
-    if (listing.class_ends.back() < before) ListingReader::fail();
+  for (auto name = next(); !name.empty(); name = next()) {
+    std::vector<std::string> files;
+    for (auto file = next(); !file.empty(); file = next()) files.emplace_back(file);
+    listing.add_class(std::string(name), files);
   }
-  const auto files = reader.count(sizeof(std::uint32_t));
-  listing.name_ends.reserve(files);
-  std::uint64_t end = 0;
-  for (std::uint64_t i = 0; i < files; ++i)
-    listing.name_ends.push_back(end += reader.number<std::uint32_t>());
-  listing.names = reader.text();
-  const auto endings = reader.count(sizeof(std::uint64_t) + sizeof(std::int64_t));
-  for (std::uint64_t i = 0; i < endings; ++i) {
-    const std::string ending(reader.text());
-    listing.left_out[ending] = reader.number<std::int64_t>();
+  for (auto text = next(); !text.empty(); text = next()) {
+    std::int64_t count = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+    if (error != std::errc()) fail();
+    listing.left_out[std::string(end, text.data() + text.size())] = count;
   }
-  const auto labelled = classes == 0 ? 0 : listing.class_ends.back();
-  if (end != listing.names.size() || labelled != listing.size() || !reader.is_at_end())
-    ListingReader::fail();
   return listing;
 }
 

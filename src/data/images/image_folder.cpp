@@ -30,11 +30,6 @@ void check_options(const ImageFolderOptions& options) {
           fmt::format("data: the {} of images is {}, expected 1 to {}", name, side, most_side));
     }
   }
-  if (options.most_classes < 0) {
-    throw InputError(fmt::format("data: the most classes to use are {}, expected 0 (all) or more",
-                                 options.most_classes));
-  }
-  if (options.random_crop) options.random_crop->check();
 }
 
 void check_format(std::span<const std::byte> file, const std::filesystem::path& path) {
@@ -68,7 +63,7 @@ ImageFolderDataset::ImageFolderDataset(const std::filesystem::path& root,
                                        ImageFolderOptions options)
     : root_(root), options_(options) {
   check_options(options_);
-  listing_ = list_image_folder(root_, {options_.most_classes, options_.inspect_sizes});
+  listing_ = list_image_folder(root_);
   set_up();
 }
 
@@ -103,17 +98,17 @@ void ImageFolderDataset::read(std::int64_t index, std::int64_t epoch,
   check_read(index, place, static_cast<std::size_t>(layout_.input_size()), 1);
   const auto file = path(index);
   WorkspacePool<DecodeWorkspace>::Loan workspace(*workspaces_);
-  read_image_file(file, workspace->file, options_.limits);
-  if (options_.names_must_fit) check_format(workspace->file, file);
-  if (options_.random_crop) {
+  read_image_file(file, workspace->file);
+  check_format(workspace->file, file);
+  if (options_.random_crop > 0) {
     const auto choose = [&](std::int64_t height, std::int64_t width) {
-      return draw_random_crop(*options_.random_crop, options_.seed, epoch, index, height, width);
+      return draw_random_crop(options_.random_crop, options_.seed, epoch, index, height, width);
     };
     decode_window(workspace->file, file.native(), choose, options_.height, options_.width,
-                  place.input, *workspace, options_.limits);
+                  place.input, *workspace);
   } else {
     decode_resized(workspace->file, file.native(), options_.height, options_.width, place.input,
-                   *workspace, options_.limits);
+                   *workspace);
   }
   place.label[0] = label(index);
 }

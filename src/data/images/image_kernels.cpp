@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "data/images/pixel_steps.h"
 #include "kolo/base/vectorize.h"
 
 namespace kolo::images {

@@ -3,10 +3,55 @@
 #include <cstddef>
 #include <cstdint>
 
-// Inner loops over pixels, compiled for each vector unit.
+#include "kolo/base/host_device.h"
+#include "kolo/base/vectorize.h"
+
 namespace kolo::images {
 
-// Those of resizing. Pixels have four values: red, green, blue and one without meaning.
+// Steps of moving and preprocessing one pixel, written once for the loops below and for CUDA
+// devices (cuda/sample_kernels.cu), which give the same bits: neither fuses a multiplication with
+// an addition.
+#define KOLO_PIXEL_STEP KOLO_HOST_DEVICE KOLO_INLINE inline
+
+// Exactly a where fraction = 0 and where a = b.
+KOLO_PIXEL_STEP float between(float a, float b, float fraction) {
+  return a + fraction * (b - a);
+}
+
+KOLO_PIXEL_STEP float preprocessed(float value, float mean, float deviation) {
+  return (value - mean) / deviation;
+}
+
+// Source of a place of the result, along one axis: between the source's places first and second.
+struct AxisPlace {
+  std::int32_t first, second;
+  float fraction;
+};
+
+KOLO_PIXEL_STEP AxisPlace axis_place(std::int32_t place, std::int32_t size, double zoom,
+                                     double shift, bool flip) {
+  const double last = static_cast<double>(size) - 1;
+  const double middle = last / 2;
+  const double from = flip ? last - place : static_cast<double>(place);
+  const double source = zoom * (from - middle) + middle + shift;
+  const double clamped = source < 0 ? 0 : source > last ? last : source;
+  const auto first = static_cast<std::int32_t>(clamped);
+  return {first, first + 1 < size ? first + 1 : size - 1, static_cast<float>(clamped - first)};
+}
+
+// Value of a moved image's pixel before preprocessing. `load(y, x)` is the source's.
+template <typename Load>
+KOLO_PIXEL_STEP float moved_pixel(const Load& load, const AxisPlace& row, const AxisPlace& column) {
+  const float upper =
+      between(load(row.first, column.first), load(row.first, column.second), column.fraction);
+  const float lower =
+      between(load(row.second, column.first), load(row.second, column.second), column.fraction);
+  return between(upper, lower, row.fraction);
+}
+
+// Inner loops over pixels, compiled for each vector unit.
+
+// Loops of resizing. Pixels have four values: red, green, blue and one without meaning.
 
 // sums[i] = the sum over k < taps of weights[k] rows[k][i], for `size` values; taps at least 1.
 void mix_byte_rows(const std::uint8_t* const* rows, const float* weights, std::size_t taps,
@@ -17,7 +62,7 @@ void mix_byte_rows(const std::uint8_t* const* rows, const float* weights, std::s
 void mix_columns(const float* pixels, const std::int32_t* first, const float* weights,
                  std::size_t taps, float* red, float* green, float* blue, std::size_t width);
 
-// Those of transform_image. Both interpolate as a + f (b - a), which is exactly a where
+// Loops of transform_image. Both interpolate as a + f (b - a), which is exactly a where
 // f = 0 and where a = b.
 
 // result[x] = the source between first[x] and second[x], fractions[x] of the way.

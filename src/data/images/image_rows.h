@@ -11,7 +11,7 @@
 
 namespace kolo::images {
 
-// Where a C library goes, by longjmp, when it fails, and what it says then.
+// Target of a C library's longjmp when it fails, with its message.
 struct FailurePlace {
   std::jmp_buf place;
   std::array<char, 256> message;

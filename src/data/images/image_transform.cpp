@@ -9,9 +9,9 @@
 #include <fmt/format.h>
 
 #include "data/images/image_kernels.h"
-#include "data/images/pixel_steps.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
+#include "kolo/base/random.h"
 
 namespace kolo {
 
@@ -62,30 +62,21 @@ void Preprocessing::check(std::int64_t channels) const {
 
 namespace {
 
-// One axis of the map: result place i lies between the source's places first[i] and second[i]. The
-// map is monotone, so what lies inside the source is one range.
+// One axis of the map: result place i lies between the source's places first[i] and second[i].
 struct AxisMap {
   std::span<std::int32_t> first, second;
   std::span<float> fractions;
-  std::size_t inside_begin = 0, inside_end = 0;  // in result places
 };
 
 void fill_axis_map(AxisMap& map, double zoom, double shift, bool flip) {
   const auto size = map.first.size();
-  map.inside_begin = size;
-  map.inside_end = 0;
   for (std::size_t i = 0; i < size; ++i) {
     const auto place = images::axis_place(static_cast<std::int32_t>(i),
                                           static_cast<std::int32_t>(size), zoom, shift, flip);
-    if (place.is_inside) {
-      map.inside_begin = std::min(map.inside_begin, i);
-      map.inside_end = i + 1;
-    }
     map.first[i] = place.first;
     map.second[i] = place.second;
     map.fractions[i] = place.fraction;
   }
-  if (map.inside_begin > map.inside_end) map.inside_begin = map.inside_end;
 }
 
 struct Size {
@@ -98,31 +89,19 @@ float of_channel(const std::vector<float>& numbers, std::size_t channel) {
 
 // Along x, every row of the image into the same row of `moved`.
 void move_columns(std::span<const float> image, const Size& size, const AxisMap& map,
-                  const FillOptions& fill, std::span<float> moved) {
-  for (std::size_t begin = 0; begin < image.size(); begin += size.width) {
-    float* row = moved.data() + begin;
+                  std::span<float> moved) {
+  for (std::size_t begin = 0; begin < image.size(); begin += size.width)
     images::interpolate_row(image.data() + begin, map.first.data(), map.second.data(),
-                            map.fractions.data(), row, size.width);
-    if (fill.mode == Fill::constant) {
-      std::fill(row, row + map.inside_begin, fill.value);
-      std::fill(row + map.inside_end, row + size.width, fill.value);
-    }
-  }
+                            map.fractions.data(), moved.data() + begin, size.width);
 }
 
 // Along y, one channel, and preprocesses it.
-void move_rows(std::span<const float> moved, std::size_t width, const AxisMap& map,
-               const FillOptions& fill, float mean, float deviation, std::span<float> result) {
-  for (std::size_t y = 0; y < map.first.size(); ++y) {
-    float* row = result.data() + y * width;
-    if (fill.mode == Fill::constant && (y < map.inside_begin || y >= map.inside_end)) {
-      std::fill(row, row + width, images::preprocessed(fill.value, mean, deviation));
-      continue;
-    }
+void move_rows(std::span<const float> moved, std::size_t width, const AxisMap& map, float mean,
+               float deviation, std::span<float> result) {
+  for (std::size_t y = 0; y < map.first.size(); ++y)
     images::mix_rows(moved.data() + static_cast<std::size_t>(map.first[y]) * width,
                      moved.data() + static_cast<std::size_t>(map.second[y]) * width,
-                     map.fractions[y], mean, deviation, row, width);
-  }
+                     map.fractions[y], mean, deviation, result.data() + y * width, width);
 }
 
 // Preprocessing alone.
@@ -158,7 +137,7 @@ Size checked_size(std::span<float> image, std::int64_t channels, std::int64_t he
 }  // namespace
 
 void transform_image(std::span<float> image, std::int64_t channels, std::int64_t height,
-                     std::int64_t width, const ImageTransform& transform, const FillOptions& fill,
+                     std::int64_t width, const ImageTransform& transform,
                      const Preprocessing& preprocessing, TransformWorkspace& workspace) {
   const Size size = checked_size(image, channels, height, width);
   preprocessing.check(channels);
@@ -178,14 +157,56 @@ void transform_image(std::span<float> image, std::int64_t channels, std::int64_t
   fill_axis_map(columns, transform.zoom_x, transform.shift_x, transform.flip);
   fill_axis_map(rows, transform.zoom_y, transform.shift_y, false);
 
-  move_columns(image, size, columns, fill, workspace.image);
+  move_columns(image, size, columns, workspace.image);
   const auto plane = size.height * size.width;
   for (std::size_t c = 0; c < size.channels; ++c) {
     const auto source = preprocessing.blue_first ? size.channels - 1 - c : c;
-    move_rows(std::span(workspace.image).subspan(source * plane, plane), size.width, rows, fill,
+    move_rows(std::span(workspace.image).subspan(source * plane, plane), size.width, rows,
               of_channel(preprocessing.mean, c), of_channel(preprocessing.deviation, c),
               image.subspan(c * plane, plane));
   }
+}
+
+namespace {
+
+constexpr std::uint32_t crop_stream = 0x63726F70;  // of the run's seed
+constexpr int most_tries = 10;
+constexpr double least_aspect = .75, most_aspect = 4. / 3;  // width by height, in pixels
+
+// A crop of these lengths in pixels, from the middle.
+ImageWindow middle_of(double crop_height, double crop_width, double height, double width) {
+  return {(height - crop_height) / 2 / height, (width - crop_width) / 2 / width,
+          crop_height / height, crop_width / width};
+}
+
+}  // namespace
+
+ImageWindow draw_random_crop(double least_area, std::uint64_t seed, std::int64_t epoch,
+                             std::int64_t index, std::int64_t height, std::int64_t width) {
+  CounterRandom random(derive_seed(seed, crop_stream, 0), static_cast<std::uint32_t>(epoch),
+                       static_cast<std::uint64_t>(index));
+  const auto uniform = [&](double low, double high) {
+    return low + (high - low) * static_cast<double>(random.uniform());
+  };
+  const auto rows = static_cast<double>(height), columns = static_cast<double>(width);
+  for (int tries = 0; tries < most_tries; ++tries) {
+    const double area = uniform(least_area, 1) * rows * columns;
+    const double aspect = std::exp(uniform(std::log(least_aspect), std::log(most_aspect)));
+    const double crop_width = std::round(std::sqrt(area * aspect));
+    const double crop_height = std::round(std::sqrt(area / aspect));
+    if (crop_width < 1 || crop_height < 1 || crop_width > columns || crop_height > rows) continue;
+    const double top = std::floor(uniform(0, rows - crop_height + 1));
+    const double left = std::floor(uniform(0, columns - crop_width + 1));
+    return {std::min(top, rows - crop_height) / rows,
+            std::min(left, columns - crop_width) / columns, crop_height / rows,
+            crop_width / columns};
+  }
+  const double aspect = columns / rows;
+  if (aspect < least_aspect)
+    return middle_of(std::max(1., std::round(columns / least_aspect)), columns, rows, columns);
+  if (aspect > most_aspect)
+    return middle_of(rows, std::max(1., std::round(rows * most_aspect)), rows, columns);
+  return {};
 }
 
 }  // namespace kolo

@@ -1,4 +1,4 @@
-#include "kolo/tools/cifar10_stand_in.h"
+#include "kolo/tools/stand_ins.h"
 
 #include <algorithm>
 #include <array>
@@ -12,12 +12,11 @@
 
 #include <fmt/format.h>
 
-#include "tools/generators/cubic.h"
-#include "tools/generators/for_each_index.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/base/random.h"
 #include "kolo/data/cifar10.h"
+#include "tools/generators/generator_tools.h"
 
 namespace kolo {
 
@@ -181,7 +180,7 @@ void paint_garment(std::span<const float> garment, CounterRandom& random, Pictur
   }
 }
 
-// What a camera does: contrast, brightness, noise.
+// Effects of a camera: contrast, brightness, noise.
 void expose(CounterRandom& random, Picture& picture) {
   const float contrast = between(random, .7F, 1.2F), brightness = between(random, -.1F, .1F);
   for (auto& plane : picture) {

@@ -1,4 +1,4 @@
-#include "kolo/data/cube_symmetry.h"
+#include "kolo/data/box_files.h"
 
 #include <algorithm>
 #include <set>
@@ -88,6 +88,17 @@ TEST(CubeGroup, HasEachSignedPermutationOnceRotationsFirst) {
   }
   EXPECT_EQ(matrices.size(), 48U);
   EXPECT_EQ(cube_group()[0], CubeSymmetry{});
+}
+
+// The product of the matrices, out(i) = in(first (second i)).
+CubeSymmetry compose(const CubeSymmetry& first, const CubeSymmetry& second) {
+  CubeSymmetry product;
+  for (std::size_t j = 0; j < 3; ++j) {
+    const auto middle = static_cast<std::size_t>(first.axis[j]);
+    product.axis[j] = second.axis[middle];
+    product.sign[j] = first.sign[j] * second.sign[middle];
+  }
+  return product;
 }
 
 // A finite set of invertible matrices that is closed under products is a group.

@@ -9,7 +9,6 @@
 
 #include "data/boxes/boxes.h"
 #include "kolo/data/box_files.h"
-#include "kolo/data/hydro_file.h"
 #include "support/temporary_folder.h"
 
 namespace kolo {

@@ -1,4 +1,4 @@
-#include "kolo/data/hydro_file.h"
+#include "kolo/data/box_files.h"
 
 #include <csignal>
 #include <random>

@@ -1,4 +1,4 @@
-#include "kolo/data/npy.h"
+#include "kolo/data/array_file.h"
 
 #include <cstring>
 #include <tuple>
@@ -110,7 +110,7 @@ TEST_F(Npy, RejectsTypes) {
   EXPECT_TRUE(says(header_rejection(header_of("(2,)", "'|V2'")), {"bfloat16"}));
   EXPECT_TRUE(says(header_rejection(header_of("(2,)", "''")), {"descr is ''; expected"}));
   EXPECT_TRUE(says(header_rejection(header_of("(6,)", "[('x', '<f4')]")), {"structures"}));
-  EXPECT_TRUE(says(header_rejection(header_of("(6,)", "4")), {"expected a type in quotes"}));
+  EXPECT_TRUE(says(header_rejection(header_of("(6,)", "4")), {"descr is '4'; expected"}));
   EXPECT_TRUE(says(header_rejection(header_of("(6,)", "'<f4'", "0")), {"True or False"}));
 }
 
@@ -138,27 +138,22 @@ TEST_F(Npy, RejectsKeys) {
       says(header_rejection("{'descr': '<f4', 'shape': (6,)}"), {"lacks the key 'fortran_order'"}));
   EXPECT_TRUE(says(header_rejection("{'fortran_order': False, 'shape': (6,)}"), {"'descr'"}));
   EXPECT_TRUE(says(header_rejection("{'descr': '<f4', 'fortran_order': False}"), {"'shape'"}));
-  EXPECT_TRUE(says(header_rejection("{'descr': '<f4', 'descr': '<f4'}"), {"'descr' twice"}));
-  EXPECT_TRUE(says(header_rejection("{'colour': 1}"), {"'colour' besides"}));
-  EXPECT_TRUE(says(header_rejection("{'descr' '<f4'}"), {"expected ':'"}));
-  EXPECT_TRUE(says(header_rejection("{'descr': '<f4'"), {"expected ',' or '}'"}));
-  EXPECT_TRUE(says(header_rejection("{'descr"), {"expected a string that ends"}));
-  EXPECT_TRUE(says(header_rejection("[1]"), {"expected the header's '{'"}));
-  EXPECT_TRUE(says(header_rejection(""), {"expected the header's '{'"}));
-  EXPECT_TRUE(says(header_rejection(header_of("(6,)") + "x"), {"nothing after"}));
+  EXPECT_TRUE(says(header_rejection("{'colour': 1, " + header_of("(6,)").substr(1)),
+                   {"other keys besides"}));
+  for (const auto& header :
+       {std::string("{'descr' '<f4'}"), std::string("{'descr': '<f4'"), std::string("{'descr"),
+        std::string("[1]"), std::string(), header_of("(6,)") + "x"})
+    EXPECT_TRUE(says(header_rejection(header), {"expected a Python dictionary"}));
 }
 
 TEST_F(Npy, RejectsShapes) {
-  EXPECT_TRUE(says(header_rejection(header_of("(-6,)")), {"not negative"}));
-  EXPECT_TRUE(says(header_rejection(header_of("(6)")), {"',' after the only dimension"}));
-  EXPECT_TRUE(says(header_rejection(header_of("6")), {"the shape's '('"}));
-  EXPECT_TRUE(says(header_rejection(header_of("(6, 'x')")), {"expected a dimension"}));
-  EXPECT_TRUE(says(header_rejection(header_of("(99999999999999999999,)")), {"64 bits"}));
+  for (const auto* const shape : {"(-6,)", "6", "(6, 'x')", "(99999999999999999999,)", "(1.5,)"})
+    EXPECT_TRUE(says(header_rejection(header_of(shape)), {"the shape is", "not negative"}));
   EXPECT_TRUE(says(header_rejection(header_of("(4294967296, 4294967296)")), {"overflows 64 bits"}));
   EXPECT_TRUE(says(header_rejection(header_of("(9223372036854775807,)")), {"overflows"}));
   std::string deep = "(";
   for (int i = 0; i < 33; ++i) deep += "1, ";
-  EXPECT_TRUE(says(header_rejection(header_of(deep + ")")), {"32 dimensions"}));
+  EXPECT_TRUE(says(header_rejection(header_of(deep + ")")), {"at most 32"}));
 }
 
 TEST_F(Npy, RejectsSizes) {

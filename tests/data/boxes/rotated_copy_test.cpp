@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "data/boxes/field_source.h"
-#include "kolo/data/cube_symmetry.h"
+#include "kolo/data/box_files.h"
 
 namespace kolo {
 namespace {

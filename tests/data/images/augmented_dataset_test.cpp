@@ -56,9 +56,9 @@ TEST(AugmentedDataset, DrawsEachOptionFromItsRange) {
 TEST(AugmentedDataset, RandomCropsAreMagnifiedParts) {
   constexpr std::int64_t height = 32, width = 24;
   const auto source = images(20, height, width);
-  const AugmentedDataset dataset(source, {.random_crop = RandomCropOptions{}}, {}, 3);
+  const AugmentedDataset dataset(source, {.random_crop = .08}, {}, 3);
   for (std::int64_t index = 0; index < 20; ++index) {
-    const auto part = draw_random_crop({}, 3, 2, index, height, width);
+    const auto part = draw_random_crop(.08, 3, 2, index, height, width);
     const auto whole = read_sample(*source, index, 2).input,
                found = read_sample(dataset, index, 2).input;
     const auto pixel = [&](double y, double x) {
@@ -104,7 +104,7 @@ TEST(AugmentedDataset, AppliesWhatItDraws) {
   TransformWorkspace workspace;
   for (std::int64_t i = 0; i < 20; ++i) {
     auto expected = read_sample(*source, i, 1).input;
-    transform_image(expected, 3, 12, 20, dataset.transform(i, 1), {}, preprocessing, workspace);
+    transform_image(expected, 3, 12, 20, dataset.transform(i, 1), preprocessing, workspace);
     EXPECT_EQ(read_sample(dataset, i, 1).input, expected);
   }
 }
@@ -167,8 +167,7 @@ TEST(AugmentedDataset, RejectsOptionsOutOfRange) {
   EXPECT_TRUE(says(rejection({.width_shift = nan}), {"nan"}));
   EXPECT_TRUE(says(rejection({.zoom_low = 0}), {"lower zoom is 0"}));
   EXPECT_TRUE(says(rejection({.zoom_low = 1.2, .zoom_high = 1.1}), {"upper zoom is 1.1", "1.2"}));
-  EXPECT_TRUE(says(rejection({.fill = {Fill::constant, std::numeric_limits<float>::infinity()}}),
-                   {"fill value is inf"}));
+  EXPECT_TRUE(says(rejection({.random_crop = 1.5}), {"random crop is 1.5"}));
   EXPECT_TRUE(says(rejection({}, {{0, 0}, {1}}), {"2 numbers of mean"}));
   AugmentationOptions keras;
   keras.set_zoom_range(1);

@@ -1,7 +1,6 @@
 #include <gmock/gmock.h>
 
 #include "data/images/image_files.h"
-#include "data/images/png_files.h"
 #include "kolo/base/error.h"
 #include "kolo/data/image.h"
 #include "support/errors.h"

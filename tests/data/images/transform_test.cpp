@@ -18,16 +18,15 @@ using testing::message_of;
 using Pixels = std::vector<float>;
 
 Pixels transformed(Pixels image, std::int64_t channels, std::int64_t height, std::int64_t width,
-                   const ImageTransform& transform, const FillOptions& fill = {},
-                   const Preprocessing& preprocessing = {}) {
+                   const ImageTransform& transform, const Preprocessing& preprocessing = {}) {
   TransformWorkspace workspace;
-  transform_image(image, channels, height, width, transform, fill, preprocessing, workspace);
+  transform_image(image, channels, height, width, transform, preprocessing, workspace);
   return image;
 }
 
-Pixels row(Pixels image, const ImageTransform& transform, const FillOptions& fill = {}) {
+Pixels row(Pixels image, const ImageTransform& transform) {
   const auto width = static_cast<std::int64_t>(image.size());
-  return transformed(std::move(image), 1, 1, width, transform, fill);
+  return transformed(std::move(image), 1, 1, width, transform);
 }
 
 TEST(ImageTransform, ShiftsBetweenPixelsAndRepeatsTheEdge) {
@@ -58,18 +57,6 @@ TEST(ImageTransform, MovesBothAxesAtOnce) {
   EXPECT_THAT(
       transformed({0, 4, 8, 12, 16, 20, 24, 28, 40}, 1, 3, 3, {.shift_y = .5, .shift_x = .5}),
       ElementsAre(8, 12, 14, 20, 26, 30, 26, 34, 40));
-}
-
-TEST(ImageTransform, FillsWithAValue) {
-  const FillOptions fill{Fill::constant, -9};
-  EXPECT_THAT(row({0, 10, 20, 40}, {.shift_x = 1.5}, fill), ElementsAre(15, 30, -9, -9));
-  EXPECT_THAT(row({0, 10, 20, 40}, {.shift_x = 1.5, .flip = true}, fill),
-              ElementsAre(-9, -9, 30, 15));
-  EXPECT_THAT(row({0, 10, 20}, {.shift_x = 4}, fill), ElementsAre(-9, -9, -9));
-  EXPECT_THAT(row({0, 10, 20}, {.shift_x = 2}, fill), ElementsAre(20, -9, -9));
-  EXPECT_THAT(transformed({1, 2, 3, 4}, 1, 2, 2, {.shift_y = -1}, fill), ElementsAre(-9, -9, 1, 2));
-  EXPECT_THAT(transformed({1, 2, 3, 4}, 1, 2, 2, {.shift_y = -1}, fill, {{1}, {2}}),
-              ElementsAre(-5, -5, 0, .5));
 }
 
 Pixels random_image(std::mt19937& random, std::size_t size) {
@@ -137,20 +124,20 @@ TEST(ImageTransform, TheIdentityChangesNoBit) {
 
 TEST(Preprocessing, IsDoneAfterTheTransform) {
   const Pixels image{255, 51, 102, 0, 10, 200};  // 3 channels of two pixels
-  EXPECT_EQ(transformed(image, 3, 1, 2, {}, {}, Preprocessing::none()), image);
-  EXPECT_THAT(transformed(image, 3, 1, 2, {}, {}, Preprocessing::unit()),
+  EXPECT_EQ(transformed(image, 3, 1, 2, {}, Preprocessing::none()), image);
+  EXPECT_THAT(transformed(image, 3, 1, 2, {}, Preprocessing::unit()),
               ElementsAre(1, .2F, .4F, 0, 10 / 255.F, 200 / 255.F));
   const auto caffe = Preprocessing::caffe();
-  EXPECT_THAT(transformed(image, 3, 1, 2, {}, {}, caffe),
+  EXPECT_THAT(transformed(image, 3, 1, 2, {}, caffe),
               ElementsAre(10 - 103.939F, 200 - 103.939F, 102 - 116.779F, -116.779F, 255 - 123.68F,
                           51 - 123.68F));
-  EXPECT_THAT(transformed(image, 3, 1, 2, {.flip = true}, {}, caffe),
+  EXPECT_THAT(transformed(image, 3, 1, 2, {.flip = true}, caffe),
               ElementsAre(200 - 103.939F, 10 - 103.939F, -116.779F, 102 - 116.779F, 51 - 123.68F,
                           255 - 123.68F));
 }
 
 TEST(Preprocessing, TakesMeanAndDeviationOfEachChannel) {
-  const auto result = transformed({255, 51, 102}, 3, 1, 1, {}, {},
+  const auto result = transformed({255, 51, 102}, 3, 1, 1, {},
                                   Preprocessing::mean_deviation({.5, .2F, .1F}, {.5, .25, 2}));
   EXPECT_FLOAT_EQ(result[0], 1);
   EXPECT_NEAR(result[1], 0, 1e-6);

@@ -1,4 +1,4 @@
-#include "kolo/tools/cifar10_stand_in.h"
+#include "kolo/tools/stand_ins.h"
 
 #include <algorithm>
 #include <cmath>

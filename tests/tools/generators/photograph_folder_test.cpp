@@ -1,4 +1,4 @@
-#include "kolo/tools/photograph_folder.h"
+#include "kolo/tools/stand_ins.h"
 
 #include <algorithm>
 #include <map>

@@ -5,11 +5,65 @@
 #include <functional>
 
 #include "tools/generators/cosmology/mesh.h"
-#include "tools/generators/cosmology/universe.h"
 
 // Matter from the universe's beginning on: particles, where perturbation theory lets them go, and
 // how they fall through each other's gravity from there; and the gas that falls with it.
 namespace kolo::cosmology {
+
+// The universe that boxes are made in: its densities and how structure grows in it. Lengths are
+// comoving Mpc/h, wave numbers h/Mpc, `a` is the scale factor (1 now), times are in units of the
+// Hubble time.
+
+struct Universe {
+  double matter = .31;       // densities in units of the critical one
+  double dark_energy = .69;  //
+  double baryons = .0487;    // a part of `matter`
+  double hubble = .675;      // in 100 km/s/Mpc
+  double spectral_index = .965;
+  double sigma8 = .82;
+  double background_temperature = 2.7255;  // K
+};
+
+// The box's redshift and scale factor.
+inline constexpr double box_redshift = 3, box_scale_factor = 1 / (1 + box_redshift);
+
+// The expansion rate in units of today's.
+[[nodiscard]] double expansion_rate(const Universe& universe, double a);
+
+// How much linear structure has grown, 1 now. Source: Carroll, Press and Turner 1992, Annual Review
+// of Astronomy and Astrophysics 30, equation 29; within some .1 %.
+[[nodiscard]] double growth_factor(const Universe& universe, double a);
+
+// d ln(growth) / d ln(a), by Peebles' power law.
+[[nodiscard]] double growth_rate(const Universe& universe, double a);
+
+// Peculiar velocity per displacement that grows linearly, km/s per Mpc/h: a H f.
+[[nodiscard]] double linear_velocity(const Universe& universe, double a);
+
+// How much momentum a^2 dx/dt a constant force adds between two scale factors, and how far a
+// constant momentum carries: the integrals of da / (a^2 E) and da / (a^3 E). Source: Quinn et al.
+// 1997, astro-ph/9710043.
+[[nodiscard]] double kick_time(const Universe& universe, double from, double to);
+[[nodiscard]] double drift_time(const Universe& universe, double from, double to);
+
+// The power of linear density fluctuations now, (Mpc/h)^3. Source of its shape: Eisenstein and Hu
+// 1998, ApJ 496, equations 26 and 28 to 31 (without wiggles).
+class PowerSpectrum {
+ public:
+  explicit PowerSpectrum(const Universe& universe);
+
+  // At wave number k > 0.
+  [[nodiscard]] double operator()(double k) const;
+  [[nodiscard]] double amplitude() const { return amplitude_; }
+
+ private:
+  [[nodiscard]] double transfer(double k) const;
+
+  Universe universe_;
+  double sound_horizon_ = 0;  // Mpc
+  double suppression_ = 0;    // of the shape's scale by baryons, on small scales
+  double amplitude_ = 1;
+};
 
 // Independent standard normal numbers, each a function of seed, stream and cell alone.
 [[nodiscard]] Field white_noise(const Mesh& mesh, std::uint64_t seed, std::uint32_t stream);
@@ -24,7 +78,7 @@ void truncate(const Mesh& mesh, Modes& density, double wave_number);
 // The displacement psi with density = -div psi, Mpc/h. Source: Zel'dovich 1970, A&A 5.
 [[nodiscard]] VectorField first_order_displacement(const Mesh& mesh, const Modes& density);
 
-// What second-order Lagrangian perturbation theory adds to it. Source: Bouchet et al. 1995, A&A
+// The addition of second-order Lagrangian perturbation theory. Source: Bouchet et al. 1995, A&A
 // 296; the sign follows from a collapsing region's collapsing faster.
 [[nodiscard]] VectorField second_order_displacement(const Mesh& mesh, const Modes& density);
 
@@ -62,7 +116,7 @@ struct Cloud {
 // Density in units of its mean.
 void deposit_density(const Mesh& mesh, const Particles& particles, Field& density);
 
-// What particles carry into cells.
+// Sums that particles carry into cells.
 struct Moments {
   Field density;         // in units of its mean
   VectorField momentum;  // density times velocity, km/s
@@ -98,8 +152,8 @@ struct Gas {
   Field temperature;     // K
 };
 
-// Where pressure stops gas from falling with the matter, h/Mpc: its density has the matter's power
-// times exp(-2 k^2 / filter^2).
+// Wave number from which pressure stops gas from falling with the matter, h/Mpc: its density has
+// the matter's power times exp(-2 k^2 / filter^2).
 [[nodiscard]] double filter_wave_number(const Universe& universe);
 
 // Temperature of gas that nothing but the ultraviolet background heats, K.

@@ -46,31 +46,33 @@ void* allocate_for_fftw(std::size_t bytes) {
   return memory;
 }
 
-struct FourierTransform::Plans {
+struct Mesh::Plans {
   Plan forward, inverse;
 };
 
-FourierTransform::FourierTransform(std::int64_t size)
-    : plans_(std::make_unique<Plans>()), size_(size) {
+Mesh::Mesh(std::int64_t size, double length, int threads)
+    : size_(size), length_(length), threads_(threads), plans_(std::make_unique<Plans>()) {
+  for (std::int64_t i = 0; i < size; ++i) {
+    const auto frequency = static_cast<double>(i <= size / 2 ? i : i - size);
+    wave_numbers_.push_back(frequency * 2 * std::numbers::pi / length);
+    odd_wave_numbers_.push_back(2 * i == size ? 0 : wave_numbers_.back());
+  }
   // Planned for one pair of arrays, used for others: all are aligned alike.
   Field field(size);
   Modes modes(size);
   const auto n = narrow<int>(size);
-  {
-    const std::lock_guard lock(planner_mutex());
-    plans_->forward.reset(
-        fftw_plan_dft_r2c_3d(n, n, n, field.values().data(), as_fftw(modes), FFTW_ESTIMATE));
-    plans_->inverse.reset(
-        fftw_plan_dft_c2r_3d(n, n, n, as_fftw(modes), field.values().data(), FFTW_ESTIMATE));
-  }
-  if (!plans_->forward || !plans_->inverse) {
+  const std::lock_guard lock(planner_mutex());
+  plans_->forward.reset(
+      fftw_plan_dft_r2c_3d(n, n, n, field.values().data(), as_fftw(modes), FFTW_ESTIMATE));
+  plans_->inverse.reset(
+      fftw_plan_dft_c2r_3d(n, n, n, as_fftw(modes), field.values().data(), FFTW_ESTIMATE));
+  if (!plans_->forward || !plans_->inverse)
     throw Error(fmt::format("data: FFTW has no plan for a transform of {0} x {0} x {0}", size));
-  }
 }
 
-FourierTransform::~FourierTransform() = default;
+Mesh::~Mesh() = default;
 
-void FourierTransform::forward(const Field& field, Modes& modes) const {
+void Mesh::forward(const Field& field, Modes& modes) const {
   // FFTW takes no const, but leaves the input of this transform as it is.
   fftw_execute_dft_r2c(plans_->forward.get(), const_cast<double*>(field.values().data()),
                        as_fftw(modes));
@@ -78,28 +80,19 @@ void FourierTransform::forward(const Field& field, Modes& modes) const {
   for (auto& mode : modes.values()) mode *= scale;
 }
 
-void FourierTransform::inverse(Modes& modes, Field& field) const {
+void Mesh::inverse(Modes& modes, Field& field) const {
   fftw_execute_dft_c2r(plans_->inverse.get(), as_fftw(modes), field.values().data());
-}
-
-Mesh::Mesh(std::int64_t size, double length, int threads)
-    : size_(size), length_(length), threads_(threads), transform_(size) {
-  for (std::int64_t i = 0; i < size; ++i) {
-    const auto frequency = static_cast<double>(i <= size / 2 ? i : i - size);
-    wave_numbers_.push_back(frequency * 2 * std::numbers::pi / length);
-    odd_wave_numbers_.push_back(2 * i == size ? 0 : wave_numbers_.back());
-  }
 }
 
 Modes Mesh::forward(const Field& field) const {
   Modes modes(size_);
-  transform_.forward(field, modes);
+  forward(field, modes);
   return modes;
 }
 
 Field Mesh::inverse(Modes&& modes) const {
   Field field(size_);
-  transform_.inverse(modes, field);
+  inverse(modes, field);
   return field;
 }
 

@@ -10,12 +10,10 @@
 #include <span>
 #include <vector>
 
-#include "tools/generators/for_each_index.h"
 #include "kolo/base/checked.h"
+#include "tools/generators/generator_tools.h"
 
 namespace kolo::cosmology {
-
-// Fourier transforms of real cubes, by FFTW in double precision.
 
 struct FftwFree {
   void operator()(void* memory) const;
@@ -64,25 +62,6 @@ class Modes : public Cube<std::complex<double>> {
   explicit Modes(std::int64_t size) : Cube(size, size / 2 + 1) {}
 };
 
-// Any number of threads may transform at once. Results depend on the input alone: FFTW plans
-// without measuring.
-class FourierTransform {
- public:
-  explicit FourierTransform(std::int64_t size);
-  FourierTransform(const FourierTransform&) = delete;
-  FourierTransform& operator=(const FourierTransform&) = delete;
-  ~FourierTransform();
-
-  void forward(const Field& field, Modes& modes) const;
-  // `modes` is used as scratch.
-  void inverse(Modes& modes, Field& field) const;
-
- private:
-  struct Plans;
-  std::unique_ptr<Plans> plans_;
-  std::int64_t size_;
-};
-
 using VectorField = std::array<Field, 3>;
 
 // The periodic grid that the fields of a box live on, and the work that is the same for all of
@@ -91,6 +70,9 @@ class Mesh {
  public:
   // `length`: of the box, Mpc/h.
   Mesh(std::int64_t size, double length, int threads);
+  Mesh(const Mesh&) = delete;
+  Mesh& operator=(const Mesh&) = delete;
+  ~Mesh();
 
   [[nodiscard]] std::int64_t size() const { return size_; }
   [[nodiscard]] std::size_t cells() const {
@@ -100,10 +82,13 @@ class Mesh {
   [[nodiscard]] double cell() const { return length_ / static_cast<double>(size_); }
   [[nodiscard]] int threads() const { return threads_; }
 
+  // Any number of threads may transform at once. Results depend on the input alone: FFTW plans
+  // without measuring.
   [[nodiscard]] Modes forward(const Field& field) const;
-  void forward(const Field& field, Modes& modes) const { transform_.forward(field, modes); }
+  void forward(const Field& field, Modes& modes) const;
   [[nodiscard]] Field inverse(Modes&& modes) const;
-  void inverse(Modes& modes, Field& field) const { transform_.inverse(modes, field); }
+  // `modes` is used as scratch.
+  void inverse(Modes& modes, Field& field) const;
 
   // The wave vector of one mode, h/Mpc. Odd derivatives leave out the Nyquist frequency, whose sign
   // is not known: `odd` is 0 there.
@@ -124,7 +109,8 @@ class Mesh {
   double length_;
   int threads_;
   std::vector<double> wave_numbers_, odd_wave_numbers_;  // of each index along an axis
-  FourierTransform transform_;
+  struct Plans;
+  std::unique_ptr<Plans> plans_;
 };
 
 [[nodiscard]] Field divergence(const Mesh& mesh, const VectorField& vectors);

@@ -1,4 +1,4 @@
-#include "tools/generators/cosmology/universe.h"
+#include "tools/generators/cosmology/matter.h"
 
 #include <gtest/gtest.h>
 

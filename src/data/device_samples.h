@@ -6,7 +6,8 @@
 #include <c10/core/Device.h>
 
 #include "data/boxes/field_source.h"
-#include "kolo/data/device_samples.h"
+#include "kolo/data/augmentation.h"
+#include "kolo/data/loader.h"
 #include "kolo/data/nbody.h"
 
 namespace kolo {
@@ -19,5 +20,11 @@ void require_box_fits(std::int64_t box_size, std::int64_t free_bytes, const c10:
                                                                     const FieldSource& nbody,
                                                                     const FieldSource& hydro,
                                                                     const c10::Device& device);
+
+// A dataset's images, augmented and preprocessed by a device, or by loops on the CPU; null for a
+// device without kernels.
+[[nodiscard]] std::shared_ptr<const DeviceSamples> make_image_samples(
+    std::shared_ptr<const Dataset> source, const Augmentation& augmentation,
+    const Preprocessing& preprocessing, const c10::Device& device);
 
 }  // namespace kolo

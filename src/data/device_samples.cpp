@@ -1,13 +1,13 @@
-#include "data/box_samples.h"
+#include "data/device_samples.h"
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "data/boxes/crop_steps.h"
-#include "data/sample_device.h"
+#include "data/sample_kernels.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 
@@ -34,14 +34,14 @@ torch::Tensor on_device(const FieldSource& source, const c10::Device& device) {
   return field;
 }
 
-// A packed sample is a PackedCrop.
+// A packed sample is a samples::PackedCrop.
 class BoxSamples final : public DeviceSamples {
  public:
   BoxSamples(const CropRule& rule, const FieldSource& nbody, const FieldSource& hydro,
              const c10::Device& device)
       : rule_(rule), nbody_(on_device(nbody, device)), hydro_(on_device(hydro, device)) {}
 
-  [[nodiscard]] std::size_t packed_bytes() const override { return sizeof(boxes::PackedCrop); }
+  [[nodiscard]] std::size_t packed_bytes() const override { return sizeof(samples::PackedCrop); }
   [[nodiscard]] bool makes_targets() const override { return true; }
   void pack(std::int64_t index, std::int64_t epoch, const PackedPlace& place) const override;
   [[nodiscard]] Made make(const torch::Tensor& packed) const override {
@@ -58,7 +58,7 @@ class BoxSamples final : public DeviceSamples {
 
 void BoxSamples::pack(std::int64_t index, std::int64_t epoch, const PackedPlace& place) const {
   const auto drawn = rule_.draw(index, epoch);
-  boxes::PackedCrop crop{};
+  samples::PackedCrop crop{};
   for (std::size_t i = 0; i < 3; ++i) {
     crop.start[i] = narrow<std::int32_t>(drawn.start[i]);
     crop.axis[i] = drawn.symmetry.axis[i];
@@ -70,7 +70,7 @@ void BoxSamples::pack(std::int64_t index, std::int64_t epoch, const PackedPlace&
 
 // By LibTorch's operators, one sample after the other, for devices without a kernel.
 void turn_into(const torch::Tensor& out, const torch::Tensor& field,
-               const boxes::PackedCrop& crop) {
+               const samples::PackedCrop& crop) {
   const auto channels = out.size(0), size = out.size(1);
   auto part = field;
   std::array<std::int64_t, 4> order{};
@@ -82,7 +82,7 @@ void turn_into(const torch::Tensor& out, const torch::Tensor& field,
   }
   const auto turned = part.permute(order).flip(flipped);
   for (std::int64_t channel = 0; channel < channels; ++channel) {
-    const auto from = boxes::crop_element(crop, size, channel, {0, 0, 0});
+    const auto from = samples::crop_element(crop, size, channel, {0, 0, 0});
     const auto values = turned.select(0, from.channel);
     out.select(0, channel).copy_(from.factor < 0 ? values.neg() : values);
   }
@@ -93,7 +93,7 @@ void turn_all_into(const torch::Tensor& crops, const torch::Tensor& field,
   const auto here = packed.cpu();
   const auto* const bytes = static_cast<const std::byte*>(here.data_ptr());
   for (std::int64_t sample = 0; sample < crops.size(0); ++sample) {
-    boxes::PackedCrop crop{};
+    samples::PackedCrop crop{};
     std::memcpy(&crop, bytes + static_cast<std::size_t>(sample) * sizeof crop, sizeof crop);
     turn_into(crops[sample], field, crop);
   }
@@ -139,6 +139,105 @@ std::shared_ptr<const DeviceSamples> make_box_samples(const CropRule& rule,
   if (const auto free = samples::free_memory(device))
     require_box_fits(rule.box_size, *free, device);
   return std::make_shared<BoxSamples>(rule, nbody, hydro, device);
+}
+
+namespace {
+
+// A sample is packed as its transform, then its pixels: as bytes where the source has bytes, else
+// as numbers.
+class ImageSamples final : public DeviceSamples {
+ public:
+  ImageSamples(std::shared_ptr<const Dataset> source, const Augmentation& augmentation,
+               const Preprocessing& preprocessing, const c10::Device& device)
+      : source_(std::move(source)),
+        augmentation_(augmentation),
+        blue_first_(preprocessing.blue_first),
+        divisor_(source_->byte_divisor()),
+        shape_(source_->layout().input_shape),
+        pixels_(static_cast<std::size_t>(source_->layout().input_size())),
+        device_(device),
+        mean_(of_channels(preprocessing.mean)),
+        deviation_(of_channels(preprocessing.deviation)) {}
+
+  [[nodiscard]] std::size_t packed_bytes() const override {
+    constexpr std::size_t unit = 16;
+    const auto bytes = sizeof(samples::PackedTransform) + pixel_bytes();
+    return (bytes + unit - 1) / unit * unit;
+  }
+  [[nodiscard]] bool makes_targets() const override { return false; }
+  void pack(std::int64_t index, std::int64_t epoch, const PackedPlace& place) const override;
+  [[nodiscard]] Made make(const torch::Tensor& packed) const override;
+
+ private:
+  [[nodiscard]] std::size_t pixel_bytes() const {
+    return pixels_ * (divisor_ ? sizeof(std::uint8_t) : sizeof(float));
+  }
+  [[nodiscard]] torch::Tensor of_channels(const std::vector<float>& numbers) const {
+    return torch::tensor(numbers).expand({shape_[0]}).to(device_).contiguous();
+  }
+
+  std::shared_ptr<const Dataset> source_;
+  Augmentation augmentation_;
+  bool blue_first_;
+  std::optional<float> divisor_;
+  std::vector<std::int64_t> shape_;
+  std::size_t pixels_;
+  c10::Device device_;
+  torch::Tensor mean_, deviation_;  // on the device
+};
+
+void ImageSamples::pack(std::int64_t index, std::int64_t epoch, const PackedPlace& place) const {
+  const auto drawn = augmentation_.draw(index, epoch, shape_[1], shape_[2]);
+  const samples::PackedTransform transform{drawn.shift_y,
+                                           drawn.shift_x,
+                                           drawn.zoom_y,
+                                           drawn.zoom_x,
+                                           drawn.flip ? 1 : 0,
+                                           drawn.is_identity() ? 1 : 0,
+                                           0};
+  std::memcpy(place.bytes.data(), &transform, sizeof transform);
+  auto* const pixels = place.bytes.data() + sizeof transform;
+  if (divisor_) {
+    source_->read_bytes(index, {reinterpret_cast<std::uint8_t*>(pixels), pixels_}, place.label);
+  } else {
+    source_->read(index, epoch,
+                  {{reinterpret_cast<float*>(pixels), pixels_}, place.label, place.target});
+  }
+}
+
+DeviceSamples::Made ImageSamples::make(const torch::Tensor& packed) const {
+  auto images = torch::empty({packed.size(0), shape_[0], shape_[1], shape_[2]},
+                             packed.options().dtype(torch::kFloat32));
+  samples::ImageBatch batch{};
+  batch.packed = static_cast<const std::byte*>(packed.data_ptr());
+  batch.packed_bytes = packed.size(1);
+  batch.samples = packed.size(0);
+  batch.channels = narrow<std::int32_t>(shape_[0]);
+  batch.height = narrow<std::int32_t>(shape_[1]);
+  batch.width = narrow<std::int32_t>(shape_[2]);
+  batch.byte_divisor = divisor_.value_or(0);
+  batch.mean = mean_.data_ptr<float>();
+  batch.deviation = deviation_.data_ptr<float>();
+  batch.blue_first = blue_first_;
+  batch.out = images.data_ptr<float>();
+  if (device_.is_cpu())
+    samples::make_images(batch);
+  else
+    samples::make_images_on(device_, batch);
+  return {std::move(images), {}};
+}
+
+}  // namespace
+
+std::shared_ptr<const DeviceSamples> make_image_samples(std::shared_ptr<const Dataset> source,
+                                                        const Augmentation& augmentation,
+                                                        const Preprocessing& preprocessing,
+                                                        const c10::Device& device) {
+  // Kernels count an image's numbers in 32 bits.
+  const bool is_countable =
+      source->layout().input_size() <= std::numeric_limits<std::int32_t>::max();
+  if (!is_countable || !(device.is_cpu() || samples::has_kernels(device))) return nullptr;
+  return std::make_shared<ImageSamples>(std::move(source), augmentation, preprocessing, device);
 }
 
 }  // namespace kolo
