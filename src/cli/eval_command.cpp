@@ -27,7 +27,7 @@ struct EvalArguments {
   std::optional<std::int64_t> samples;
 };
 
-constexpr std::int64_t most_columns = 20;  // of a matrix that is still readable
+constexpr std::int64_t most_classes = 20;  // of a matrix that is still readable
 
 std::string name_of(const RunEvaluation& report, std::int64_t label) {
   const auto index = static_cast<std::size_t>(label);
@@ -84,7 +84,7 @@ std::string table_of_classes(const RunEvaluation& report) {
 
 std::string table_of_counts(const RunEvaluation& report) {
   const auto classes = report.matrix->classes();
-  if (classes > most_columns) {
+  if (classes > most_classes) {
     return fmt::format("\nThe confusion matrix of {} classes is in --json.\n", classes);
   }
   const auto width = width_of_names(report);

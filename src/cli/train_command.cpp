@@ -17,7 +17,7 @@
 #include "run/launch/signals.h"
 #include "run/launch/terminal.h"
 #include "run/run_training.h"
-#include "run/stop_time.h"
+#include "run/stopping.h"
 #include "run/strict_resume.h"
 
 namespace kolo {

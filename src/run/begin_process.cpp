@@ -9,7 +9,7 @@
 
 #include "base/openmp.h"
 #include "base/standard_streams.h"
-#include "run/launch/openmp_binding.h"
+#include "kolo/run/launch_environment.h"
 #include "run/blas.h"
 
 namespace kolo {

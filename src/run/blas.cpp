@@ -32,11 +32,6 @@ std::string call_for_text(const char* function) {
   return text == nullptr ? "" : text;
 }
 
-template <std::size_t N>
-bool is_one_of(std::string_view word, const std::array<std::string_view, N>& words) {
-  return std::find(words.begin(), words.end(), word) != words.end();
-}
-
 constexpr std::array<std::string_view, 3> avx512_cores = {"SkylakeX", "Cooperlake",
                                                           "SapphireRapids"};
 constexpr std::array<std::string_view, 3> avx2_cores = {"Haswell", "Zen", "Excavator"};
@@ -82,9 +77,9 @@ VectorUnits vector_units_of_this_processor() {
 }
 
 std::optional<std::string> better_core(std::string_view chosen, const VectorUnits& units) {
-  if (chosen.empty() || is_one_of(chosen, avx512_cores)) return std::nullopt;
-  const bool is_old = is_one_of(chosen, older_cores);
-  const bool is_avx2 = is_one_of(chosen, avx2_cores);
+  if (chosen.empty() || std::ranges::count(avx512_cores, chosen) > 0) return std::nullopt;
+  const bool is_old = std::ranges::count(older_cores, chosen) > 0;
+  const bool is_avx2 = std::ranges::count(avx2_cores, chosen) > 0;
   if (!is_old && !is_avx2) return std::nullopt;
   // On AMD's processors OpenBLAS prefers Zen to SkylakeX kernels by itself up to Zen 3, and newer
   // ones it may not know; that is a judgement of speed, not a mistake.

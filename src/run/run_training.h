@@ -10,13 +10,29 @@
 
 #include "kolo/comm/communicator.h"
 #include "kolo/run/launch_ranks.h"
+#include "kolo/run/run.h"
 #include "kolo/train/observe/progress.h"
 #include "run/prepared_run.h"
 #include "run/run_folder.h"
-#include "run/run_start.h"
-#include "run/stop_time.h"
+#include "run/run_lock.h"
+#include "run/stopping.h"
 
 namespace kolo {
+
+struct LoadedCheckpoint;
+
+// Rank 0's findings before anything is written; empty on the others.
+struct RunStart {
+  std::optional<RunLock> lock;
+  std::shared_ptr<LoadedCheckpoint> from;  // checkpoint that the run resumes from
+  std::vector<std::string> warnings;
+};
+
+// Begins a run: rank 0 takes its folder's lock and, of a run that is resumed, loads the checkpoint.
+// Nothing where nothing is left to do, which rank 0 says. InputError: the folder is in use, there
+// is nothing to resume from, or it doesn't fit. Collective.
+[[nodiscard]] std::optional<RunStart> start_run(PreparedRun& run, const RunOptions& options,
+                                                const Communicator& communicator);
 
 // A run of this model leaves the trained script in this file of its folder.
 inline constexpr std::string_view torchscript_model = "torchscript";

@@ -1,5 +1,5 @@
 // A network that begins from what its first training samples are.
-#include "run/first_samples.h"
+#include "run/load_data.h"
 
 #include <sstream>
 

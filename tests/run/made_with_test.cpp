@@ -1,5 +1,5 @@
 // Name of the processor that a checkpoint was made with.
-#include "run/made_with.h"
+#include "run/strict_resume.h"
 
 #include <gtest/gtest.h>
 

@@ -11,7 +11,7 @@
 #include "kolo/base/file.h"
 #include "kolo/base/text.h"
 #include "kolo/comm/launcher.h"
-#include "run/launch/openmp_binding.h"
+#include "kolo/run/launch_environment.h"
 
 namespace kolo {
 
