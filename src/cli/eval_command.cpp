@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <csignal>
 #include <iostream>
 
 #include <fmt/format.h>
@@ -9,10 +8,8 @@
 #include "cli/command_line.h"
 #include "cli/eval_pictures.h"
 #include "cli/options.h"
-#include "kolo/run/launch_environment.h"
-#include "kolo/run/launch_ranks.h"
-#include "kolo/train/observe/format.h"
 #include "kolo/run/evaluate_run.h"
+#include "kolo/train/observe/format.h"
 #include "run/launch/terminal.h"
 
 namespace kolo {
@@ -164,17 +161,12 @@ void draw(const EvalArguments& arguments, const RunEvaluation& evaluation) {
 }
 
 int eval(EvalArguments arguments, const std::vector<std::string>& words) {
-  const auto environment = detect_launch_environment();
   if (!arguments.pictures.empty()) {
     require_room_for_pictures(arguments.pictures);
     arguments.request.samples = arguments.samples.value_or(usual_samples);
   }
-  if (arguments.ranks.are_many() && !environment.is_launched()) {
-    const auto config = check_evaluation(arguments.request);
-    return run_ranks(launch_request(arguments.ranks, words, config),
-                     {.stop = {.signal = SIGTERM, .message = "the ranks are ended"}});
-  }
-  require_ranks(environment, arguments.ranks.ranks.value_or(0));
+  const auto check = [&] { return check_evaluation(arguments.request); };
+  if (const auto status = start_ranks(arguments.ranks, words, check)) return *status;
   return evaluate_run(arguments.request, [&](const RunEvaluation& evaluation) {
     if (arguments.json)
       std::cout << to_json(evaluation).dump() << std::endl;

@@ -184,14 +184,18 @@ void add_host_options(CLI::App& command, HostOptions& options);
 struct RankOptions {
   std::optional<int> ranks;
   bool oversubscribe = false;
-
-  [[nodiscard]] bool are_many() const { return ranks.value_or(1) > 1; }
 };
 
 // What starts the ranks: this program again, with the same words.
 [[nodiscard]] LaunchRequest launch_request(const RankOptions& options,
                                            const std::vector<std::string>& words,
                                            const RunConfig& config);
+
+// Where -n asks for several ranks that no launcher has started: starts them, if `check` finds
+// nothing wrong, and returns their exit status. Nothing where this process is one of the ranks.
+[[nodiscard]] std::optional<int> start_ranks(const RankOptions& options,
+                                             const std::vector<std::string>& words,
+                                             const std::function<RunConfig()>& check);
 
 // `description`: of -n.
 void add_rank_options(CLI::App& command, RankOptions& options, const std::string& description);
