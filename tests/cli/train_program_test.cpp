@@ -2,33 +2,24 @@
 #include <csignal>
 #include <thread>
 
-#include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
-#include "cli/background.h"
-#include "kolo/base/file.h"
-#include "kolo/train/checkpoint/checkpoint.h"
-#include "kolo/train/checkpoint/checkpoint_store.h"
-#include "kolo/train/observe/history.h"
-#include "support/idx_files.h"
+#include "cli/small_runs.h"
 #include "support/says.h"
 
 namespace kolo::testing {
 namespace {
 
-// A small configuration that trains in a second.
-std::string small_config(const TemporaryFolder& folder) {
-  return folder.write("small.yaml",
-                      "data: {name: mnist, path: " + (folder / "data").string() +
-                          "}\n"
-                          "model: {name: mnist_net}\n"
-                          "optimizer: {name: adam, lr: 0.002, lr_scaling: sqrt}\n"
-                          "training: {batch_size: 16, n_epochs: 2, lr_warmup_epochs: 1}\n");
-}
-
-class TrainProgram : public ::testing::Test {
+class TrainProgram : public SmallRuns {
  protected:
-  TrainProgram() { write_small_mnist(folder / "data", 400, 100); }
+  TrainProgram() {
+    config = folder.write("program.yaml",
+                          "data: {name: mnist, path: " + (folder / "data").string() +
+                              "}\n"
+                              "model: {name: mnist_net}\n"
+                              "optimizer: {name: adam, lr: 0.002, lr_scaling: sqrt}\n"
+                              "training: {batch_size: 16, n_epochs: 2, lr_warmup_epochs: 1}\n");
+  }
 
   [[nodiscard]] std::vector<std::string> command(const std::vector<std::string>& arguments,
                                                  const std::string& output = "run") const {
@@ -42,19 +33,6 @@ class TrainProgram : public ::testing::Test {
                       const std::string& output = "run") {
     return run_kolo(command(arguments, output));
   }
-
-  [[nodiscard]] History history(const std::string& output = "run") const {
-    return History::read(folder / output / "history.json");
-  }
-
-  [[nodiscard]] LoadedCheckpoint newest(const std::string& output = "run") const {
-    return CheckpointStore({folder / output / "checkpoints"})
-        .load_newest([](const auto&) {})
-        .value();
-  }
-
-  TemporaryFolder folder;
-  std::string config = small_config(folder);
 };
 
 void expect_equal_checkpoints(const Checkpoint& a, const Checkpoint& b) {

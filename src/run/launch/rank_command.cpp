@@ -290,10 +290,6 @@ std::vector<std::string> launcher_arguments(const LaunchRequest& request, const 
   return argv;
 }
 
-}  // namespace
-
-namespace {
-
 int threads_wanted(const LaunchRequest& request, const MachineFacts& facts) {
   if (request.threads > 0) return request.threads;
   if (const int wanted = positive_number(facts, "OMP_NUM_THREADS")) return wanted;
