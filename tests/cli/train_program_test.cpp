@@ -35,15 +35,6 @@ class TrainProgram : public SmallRuns {
   }
 };
 
-void expect_equal_checkpoints(const Checkpoint& a, const Checkpoint& b) {
-  ASSERT_EQ(a.model.size(), b.model.size());
-  for (std::size_t i = 0; i < a.model.size(); ++i)
-    EXPECT_TRUE(a.model[i].tensor.equal(b.model[i].tensor)) << a.model[i].name;
-  ASSERT_EQ(a.optimizer.size(), b.optimizer.size());
-  for (std::size_t i = 0; i < a.optimizer.size(); ++i)
-    EXPECT_TRUE(a.optimizer[i].tensor.equal(b.optimizer[i].tensor));
-}
-
 TEST_F(TrainProgram, TwoRanksTrainAndLeaveEverythingBehind) {
   const auto result = train({"-n", "2", "training.n_epochs=4", "training.log_every=5"});
   ASSERT_EQ(result.exit_code, 0) << result.output << result.errors;
@@ -137,7 +128,7 @@ TEST_F(TrainProgram, TheSameSeedGivesTheSameBitsAndAnotherDoesNot) {
   ASSERT_EQ(train({"-n", "2"}, "a").exit_code, 0);
   ASSERT_EQ(train({"-n", "2"}, "b").exit_code, 0);
   ASSERT_EQ(train({"-n", "2", "seed=2"}, "c").exit_code, 0);
-  expect_equal_checkpoints(newest("a").content, newest("b").content);
+  expect_same_weights("a", "b");
   EXPECT_FALSE(newest("a").content.model[0].tensor.equal(newest("c").content.model[0].tensor));
 }
 
@@ -174,7 +165,7 @@ TEST_F(TrainProgram, GoesOnToTheSameBitsAfterAKillInMidEpoch) {
   ASSERT_EQ(resumed.exit_code, 0) << resumed.output << resumed.errors;
   EXPECT_TRUE(says(resumed.output, {"warning"}));
   EXPECT_TRUE(says(resumed.output, {"resuming from"}));
-  expect_equal_checkpoints(newest("whole").content, newest("killed").content);
+  expect_same_weights("whole", "killed");
   const auto whole = history("whole"), killed = history("killed");
   ASSERT_EQ(killed.epochs().size(), whole.epochs().size());
   for (std::size_t epoch = 1; epoch < whole.epochs().size(); ++epoch) {

@@ -27,10 +27,7 @@ class TrainRestart : public SmallRuns {
   }
 
   void expect_equal_runs(const std::string& a, const std::string& b) const {
-    const auto of_a = newest(a).content.model, of_b = newest(b).content.model;
-    ASSERT_EQ(of_a.size(), of_b.size());
-    for (std::size_t i = 0; i < of_a.size(); ++i)
-      EXPECT_TRUE(of_a[i].tensor.equal(of_b[i].tensor)) << of_a[i].name;
+    expect_same_weights(a, b);
     expect_same_records(a, b);
   }
 
