@@ -13,7 +13,7 @@
 
 #include "kolo/base/machine.h"
 #include "kolo/run/launch_environment.h"
-#include "run/blas.h"
+#include "run/begin_process.h"
 
 namespace kolo {
 
