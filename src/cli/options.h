@@ -18,10 +18,9 @@
 #include "kolo/config/run_config.h"
 #include "kolo/run/launch_ranks.h"
 
-// Options of a command that take a value. CLI11 takes an empty value for none, the next option for
-// a value, and says of a wrong one neither what was given nor what is accepted; these throw an
-// InputError that does: `-n: expected a whole number from 1 to 1048576, got "two"`. All options of
-// kolo's commands that have a value are made here.
+// Options with a value. CLI11 takes an empty value for none and the next option for a value, and
+// says neither what was given nor what is accepted; these throw an InputError that does: `-n:
+// expected a whole number from 1 to 1048576, got "two"`.
 namespace kolo {
 
 // Reads one value; throws through refuse_option_value().

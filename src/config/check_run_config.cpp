@@ -228,7 +228,7 @@ class ConfigChecks {
             {StepFeature::parts, parallel.pipeline > 1, "parallel.pipeline"},
             {StepFeature::mixup, training.mixup_alpha > 0, "training.mixup_alpha"},
             {StepFeature::recompute, parallel.recompute, "parallel.recompute"},
-            {StepFeature::spatial, shares_samples(), "parallel.spatial"},
+            {StepFeature::spatial, config_.parallel.shares_samples(), "parallel.spatial"},
             {StepFeature::sync_batch_norm, config_.model.sync_batch_norm, "model.sync_batch_norm"},
             {StepFeature::loss_scale, training.precision == Precision::fp16,
              "training.precision=fp16"}};
@@ -247,9 +247,6 @@ class ConfigChecks {
 
   [[nodiscard]] bool is_adascale() const {
     return config_.optimizer.lr_scaling == Scaling::adascale;
-  }
-  [[nodiscard]] bool shares_samples() const {
-    return std::ranges::any_of(config_.parallel.spatial, [](auto ranks) { return ranks > 1; });
   }
 
   void check_microbatches() const {
@@ -288,7 +285,8 @@ class ConfigChecks {
     refuse_together(
         "training.validation_views", name_of(views),
         {{config_.parallel.pipeline > 1, "parallel.pipeline", "a pipeline takes each sample once"},
-         {shares_samples(), "parallel.spatial", "a rank has a part of each sample"}});
+         {config_.parallel.shares_samples(), "parallel.spatial",
+          "a rank has a part of each sample"}});
   }
 
   void check_compression() const {

@@ -13,6 +13,7 @@
 #include "base/openmp.h"
 #include "base/standard_streams.h"
 #include "kolo/run/launch_environment.h"
+#include "run/launch/child.h"
 #include "run/run_device.h"
 
 namespace kolo {
@@ -112,16 +113,6 @@ bool tell_openblas() {
   return true;
 }
 
-std::vector<cpu_set_t> places_of_openmp() {
-  std::vector<cpu_set_t> set;
-  for (const int cpu : openmp_cpus()) {
-    const auto place = static_cast<std::size_t>(cpu);
-    if (place / CPU_SETSIZE >= set.size()) set.resize(place / CPU_SETSIZE + 1);
-    CPU_SET_S(place, set.size() * sizeof(cpu_set_t), set.data());
-  }
-  return set;
-}
-
 // This thread is on all CPUs again. True: it was not, and OpenMP is told now not to bind it.
 bool tell_openmp(std::span<const cpu_set_t> started_with) {
   std::vector<cpu_set_t> now(started_with.size());
@@ -140,7 +131,7 @@ bool tell_openmp(std::span<const cpu_set_t> started_with) {
 
 void begin_process(char** argv, std::span<const cpu_set_t> started_with) {
   open_standard_streams();
-  const auto places = places_of_openmp();
+  const auto places = cpu_set_of(openmp_cpus());
   const bool of_openblas = tell_openblas();
   const bool of_openmp = tell_openmp(started_with.empty() ? places : started_with);
   // Should it fail, the program works as it is, only slower.

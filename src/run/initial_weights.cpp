@@ -1,6 +1,7 @@
 #include "run/initial_weights.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -18,6 +19,7 @@
 #include "kolo/train/checkpoint/checkpoint.h"
 #include "kolo/train/checkpoint/checkpoint_store.h"
 #include "kolo/train/checkpoint/module_tensors.h"
+#include "kolo/train/checkpoint/safetensors.h"
 #include "run/load_checkpoint.h"
 #include "run/resume.h"
 #include "run/trained_run.h"
@@ -199,6 +201,15 @@ std::string shape_of(const torch::Tensor& tensor) {
   return fmt::format("[{}]", fmt::join(tensor.sizes().vec(), ", "));
 }
 
+// What a network has from a file, by name.
+struct InitialWeights {
+  fs::path source;                          // the checkpoint's folder, or the file
+  std::vector<NamedTensor> fitting;         // as saved; of a file's headers without memory
+  std::vector<std::string> missing;         // the network has them, the file hasn't
+  std::vector<std::string> unexpected;      // the other way round
+  std::vector<std::string> of_other_shape;  // "fc.weight [100, 512] instead of [10, 512]"
+};
+
 InitialWeights compare(Saved saved, const torch::nn::Module& network) {
   InitialWeights weights{.source = saved.source};
   std::unordered_map<std::string, torch::Tensor> there;
@@ -277,8 +288,8 @@ void log_weights(RunLog& log, const InitialWeights& weights, std::size_t wanted)
 
 }  // namespace
 
-InitialWeights find_initial_weights(const RunConfig& config, const torch::nn::Module& network) {
-  return read_initial_weights(config, network, TensorValues::left_out);
+void require_initial_weights(const RunConfig& config, const torch::nn::Module& network) {
+  (void)read_initial_weights(config, network, TensorValues::left_out);
 }
 
 void load_initial_weights(const RunConfig& config, const Communicator& communicator,

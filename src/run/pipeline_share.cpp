@@ -54,6 +54,18 @@ std::vector<NetworkStage> stages_for(const RunConfig& config, const Network& net
   }
 }
 
+// Of a replica's batch: as configured, or the largest divisor of the batch that is at most twice
+// the pipeline's length.
+int micro_batches_of(const RunConfig& config, int ranks) {
+  const auto& parallel = config.parallel;
+  if (parallel.pipeline == 1) return 1;
+  if (parallel.microbatches) return narrow<int>(*parallel.microbatches);
+  const auto batch = batch_size_of(config.training, replicas_of(config, ranks));
+  auto count = std::min(2 * parallel.pipeline, batch);
+  while (batch % count != 0) --count;
+  return narrow<int>(count);
+}
+
 std::int64_t samples_of_micro_batch(const RunConfig& config, int ranks) {
   return batch_size_of(config.training, replicas_of(config, ranks)) /
          micro_batches_of(config, ranks);
@@ -69,10 +81,6 @@ std::vector<ChainStage> counted_costs(const Datasets& datasets, Network& network
                      .bytes_after = checked_multiply<std::int64_t>(elements, sizeof(float))});
   }
   return costs;
-}
-
-bool shares_samples(const ParallelConfig& parallel) {
-  return std::ranges::any_of(parallel.spatial, [](auto length) { return length > 1; });
 }
 
 bool has_batch_norm(const Network& network) {
@@ -140,16 +148,6 @@ void require_pipeline(const RunConfig& config, const Network& network, int ranks
   require_micro_batches(config, ranks);
 }
 
-int micro_batches_of(const RunConfig& config, int ranks) {
-  const auto& parallel = config.parallel;
-  if (parallel.pipeline == 1) return 1;
-  if (parallel.microbatches) return narrow<int>(*parallel.microbatches);
-  const auto batch = batch_size_of(config.training, replicas_of(config, ranks));
-  auto count = std::min(2 * parallel.pipeline, batch);
-  while (batch % count != 0) --count;
-  return narrow<int>(count);
-}
-
 PipelineCut cut_pipeline(const RunConfig& config, const Datasets& datasets, Network& network,
                          int ranks) {
   const auto& parallel = config.parallel;
@@ -158,7 +156,7 @@ PipelineCut cut_pipeline(const RunConfig& config, const Datasets& datasets, Netw
                             .micro_batches = micro_batches_of(config, ranks)},
                   .has_batch_norms = has_batch_norm(network),
                   .micro_batch = samples_of_micro_batch(config, ranks)};
-  if (shares_samples(parallel)) network.share_samples(nullptr);
+  if (parallel.shares_samples()) network.share_samples(nullptr);
   for (const auto& stage : network.stages()) cut.stages.push_back(stage.name);
   const auto costs = counted_costs(datasets, network, cut.micro_batch);
   cut.bounds = cut_stages(costs, cut.shape.ranks);

@@ -29,10 +29,6 @@ struct TrainerOptions;
 // Before anything starts, and without communication.
 void require_pipeline(const RunConfig& config, const Network& network, int ranks);
 
-// Of a replica's batch: as configured, or the largest divisor of the batch that is at most twice
-// the pipeline's length.
-[[nodiscard]] int micro_batches_of(const RunConfig& config, int ranks);
-
 // Which rank has what.
 struct PipelineCut {
   PipelineShape shape;

@@ -219,7 +219,7 @@ PreparedRun prepare_run(const RunConfig& config, const RunParts& parts, const Ru
   if (stays) run.folder.require_no_folders_as_files();
   if (stays && config.checkpoint.enabled) run.folder.require_writable_checkpoints();
   if (!options.resume) {
-    if (!config.model.init_from.empty()) (void)find_initial_weights(config, *run.network);
+    if (!config.model.init_from.empty()) require_initial_weights(config, *run.network);
     return run;
   }
   // What is there is not to be judged while a run is still making it.

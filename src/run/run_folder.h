@@ -14,12 +14,9 @@ namespace kolo {
 
 class CheckpointStore;
 
-// The folder of a run: config.yaml, run.json, out.log, history.json, events.out.tfevents.*,
-// model.txt, checkpoints/, and timeline.json where one was asked for.
-//
-// Nothing in it that kolo did not make is ever removed or overwritten: a run begins only where
-// nothing has such a name, and what has is moved aside with the whole folder where a mark says that
-// the folder is kolo's.
+// Folder of a run: config.yaml, run.json, out.log, history.json, events.out.tfevents.*, model.txt,
+// checkpoints/, and timeline.json where one was asked for. What kolo did not make is never removed
+// or overwritten; an earlier run is moved aside with its folder, which has kolo's mark.
 struct RunFolder {
   std::filesystem::path path;
 

@@ -63,16 +63,14 @@ struct TrainingRestarts {
   int min_ranks = 0;  // where nodes were lost; 0: as many as before
 };
 
-// How kolo train starts its ranks again: by a command that `resume_newest` has changed where the
-// attempt before has left a checkpoint that can be used, from the beginning where there is none
-// yet, in the same folder either way; not when two attempts in a row have failed after the same
-// step by themselves, none of the checkpoints can be used, or the folder is gone. It removes
-// nothing. What happened is written to the folder's out.log. With fewer ranks than before, where
-// nodes were lost, as many are started as can share the batch, samples and layers.
+// Restarts of kolo train's ranks: by the command that `resume_newest` has changed where there is a
+// checkpoint that can be used, from the beginning where there is none yet; not when two attempts
+// have failed after the same step by themselves, no checkpoint can be used, or the folder is gone.
+// Where nodes were lost, with as many ranks as can share batch, samples and layers. out.log tells
+// what happened.
 //
-// The policy holds the folder (see RunLock) until it is destroyed, and `request` tells the ranks;
-// `run` has to outlive it. So that what lies in the folder after a failure can only be that run's,
-// an earlier one is moved aside here and now, and said so. InputError: another run has the folder.
+// The policy holds the folder (RunLock) until it is destroyed, and an earlier run's is moved aside
+// here and now; `run` has to outlive it. InputError: another run has the folder.
 [[nodiscard]] RestartPolicy training_restarts(
     LaunchRequest& request, const PreparedRun& run, const RunOptions& options,
     const TrainingRestarts& restarts,

@@ -24,11 +24,9 @@ inline constexpr const char* stop_time_variable = "KOLO_STOP_TIME";
 // "2026-11-24 18:30:00", local time.
 [[nodiscard]] std::string describe_time(double seconds);
 
-// Says when it is time to stop, early enough. After the answer comes what a run does between two
-// questions, which are asked at every step and every batch of a validation; then the checkpoint in
-// the background is waited for, and the last one is written. So twice the longest time between two
-// questions so far is kept, twice the longest time that a checkpoint was written, and at least 10
-// seconds. For one thread.
+// Says when it is time to stop, early enough to save: it keeps twice the longest time between two
+// questions (at every step, and every batch of a validation) and twice the longest that a
+// checkpoint took, at least 10 seconds. For one thread.
 class StopTime {
  public:
   static constexpr double least_margin = 10;

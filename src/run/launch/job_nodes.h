@@ -44,10 +44,9 @@ struct RankPlaces {
   std::vector<Host> hosts;  // empty: wherever the launcher starts them by itself
 };
 
-// The nodes that a job has, and which of them have failed: a node where a rank was ended from
-// outside, that the launcher has lost, or that does not answer. One that fails in a second attempt
-// is left out from then on; one that does not answer is left out until it does. A job on one node
-// has none to choose from, and whatever happens is no node's failure.
+// Nodes of a job, and which have failed: a rank was ended from outside, the launcher lost it, or it
+// does not answer. One that fails twice is left out from then on, one that does not answer until it
+// does. Of a job on one node nothing is a node's failure.
 class JobNodes {
  public:
   // Each with as many slots as ranks may run there.
