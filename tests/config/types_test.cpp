@@ -1,5 +1,4 @@
 // One key at a time: which values it takes, and what is said of others.
-// Environment variables in paths.
 #include "config/config_fixture.h"
 
 #include <cstdlib>

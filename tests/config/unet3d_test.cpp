@@ -1,5 +1,4 @@
 // configs/unet3d.yaml has the numbers of NERSC's tutorial ml-pm-training-2022.
-// The configurations that come with the program.
 #include <algorithm>
 #include <cmath>
 #include <numbers>

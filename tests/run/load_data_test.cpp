@@ -1,5 +1,4 @@
-// Data in memory, which the ranks of a node keep once.
-// A network that begins from what its first training samples are.
+// Data in memory, which the ranks of a node keep once, and networks that begin from it.
 #include <algorithm>
 #include <sstream>
 

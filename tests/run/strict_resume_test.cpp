@@ -1,5 +1,4 @@
 // checkpoint.strict_resume where nodes are lost; what else it refuses is in tests/cli.
-// Name of the processor that a checkpoint was made with.
 #include "run/strict_resume.h"
 
 #include <gtest/gtest.h>
