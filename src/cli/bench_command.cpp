@@ -1,4 +1,3 @@
-#include <csignal>
 #include <iostream>
 #include <optional>
 
@@ -6,10 +5,8 @@
 
 #include "cli/command_line.h"
 #include "cli/options.h"
-#include "kolo/run/launch_environment.h"
-#include "kolo/run/launch_ranks.h"
-#include "kolo/train/observe/progress.h"
 #include "kolo/study/bench.h"
+#include "kolo/train/observe/progress.h"
 #include "run/launch/terminal.h"
 
 namespace kolo {
@@ -77,14 +74,9 @@ int bench_as_rank(const BenchArguments& arguments) {
 int bench(BenchArguments arguments, const std::vector<std::string>& words) {
   arguments.request.config = arguments.config.source();
   arguments.request.modes = modes_of(arguments.mode);
-  const auto environment = detect_launch_environment();
-  if (arguments.ranks.are_many() && !environment.is_launched()) {
-    const auto config = check_bench(arguments.request, *arguments.ranks.ranks);
-    return run_ranks(launch_request(arguments.ranks, words, config),
-                     {.stop = {.signal = SIGTERM, .message = "the ranks are ended"}});
-  }
-  require_ranks(environment, arguments.ranks.ranks.value_or(0));
-  return bench_as_rank(arguments);
+  const auto check = [&] { return check_bench(arguments.request, *arguments.ranks.ranks); };
+  const auto status = start_ranks(arguments.ranks, words, check);
+  return status ? *status : bench_as_rank(arguments);
 }
 
 void add_plan_options(CLI::App& command, BenchPlan& plan) {

@@ -18,10 +18,9 @@ class CommandLine {
 
   [[nodiscard]] const CLI::App& app() const { return app_; }
 
-  // What the words, without the program's name, ask for: the command's action, which returns the
-  // exit status, or one that prints what --help and the like want to know. InputError: they are
-  // wrong; it says what was given, what is accepted and, where a word is misspelt, what it was
-  // meant for.
+  // Action of the command that the words (without the program's name) ask for, which returns the
+  // exit status; or one that prints what --help and the like want to know. InputError: what was
+  // given, what is accepted and, where a word is misspelt, what it was meant for.
   [[nodiscard]] std::function<int()> parse(std::vector<std::string> words);
 
  private:
@@ -44,10 +43,9 @@ class CommandLine {
 // LibTorch's registries, which take a tenth of a second in every rank.
 [[noreturn]] void end_process(int status);
 
-// Each command is one file with one of these functions. It adds the command with its options to the
-// program; when the user chose the command, `action` becomes what main() runs afterwards and whose
-// result is the exit status. Parsing itself does nothing else. `words` are those of the command
-// line, once it is parsed: what starts itself again on several ranks passes them on.
+// Adds a command with its options to the program. When the user chose it, `action` becomes what
+// main() runs, and its result the exit status. `words` of the command line are there once it is
+// parsed, for commands that start themselves on several ranks.
 void add_train_command(CLI::App& app, std::function<int()>& action,
                        const std::vector<std::string>& words);
 void add_bench_command(CLI::App& app, std::function<int()>& action,

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <csignal>
 #include <iostream>
 
 #include <fmt/format.h>
@@ -9,10 +8,8 @@
 #include "cli/command_line.h"
 #include "cli/eval_pictures.h"
 #include "cli/options.h"
-#include "kolo/run/launch_environment.h"
-#include "kolo/run/launch_ranks.h"
-#include "kolo/train/observe/format.h"
 #include "kolo/run/evaluate_run.h"
+#include "kolo/train/observe/format.h"
 #include "run/launch/terminal.h"
 
 namespace kolo {
@@ -27,17 +24,12 @@ struct EvalArguments {
   std::optional<std::int64_t> samples;
 };
 
-constexpr std::int64_t most_columns = 20;  // of a matrix that is still readable
-
-std::string name_of(const RunEvaluation& report, std::int64_t label) {
-  const auto index = static_cast<std::size_t>(label);
-  return index < report.class_names.size() ? report.class_names[index] : std::to_string(label);
-}
+constexpr std::int64_t most_classes = 20;  // of a matrix that is still readable
 
 std::size_t width_of_names(const RunEvaluation& report) {
   std::size_t width = 5;  // of "class"
   for (std::int64_t label = 0; label < report.matrix->classes(); ++label)
-    width = std::max(width, name_of(report, label).size());
+    width = std::max(width, report.class_name(label).size());
   return width;
 }
 
@@ -64,7 +56,7 @@ std::string usual_mistake(const RunEvaluation& report, std::int64_t target) {
   if (worst < 0) return "-";
   const double share =
       static_cast<double>(row[static_cast<std::size_t>(worst)]) / static_cast<double>(sum_of(row));
-  return fmt::format("{} ({:.2f} %)", name_of(report, worst), 100 * share);
+  return fmt::format("{} ({:.2f} %)", report.class_name(worst), 100 * share);
 }
 
 std::string table_of_classes(const RunEvaluation& report) {
@@ -74,7 +66,7 @@ std::string table_of_classes(const RunEvaluation& report) {
   const auto accuracies = report.matrix->accuracy_by_class();
   for (std::int64_t label = 0; label < report.matrix->classes(); ++label) {
     const double accuracy = accuracies[static_cast<std::size_t>(label)];
-    text += fmt::format("{:<{}}  {:>8}  {:>9}  {}\n", name_of(report, label), width,
+    text += fmt::format("{:<{}}  {:>8}  {:>9}  {}\n", report.class_name(label), width,
                         format_count(sum_of(row_of(*report.matrix, label))),
                         std::isfinite(accuracy) ? fmt::format("{:.2f} %", 100 * accuracy) : "-",
                         usual_mistake(report, label));
@@ -84,7 +76,7 @@ std::string table_of_classes(const RunEvaluation& report) {
 
 std::string table_of_counts(const RunEvaluation& report) {
   const auto classes = report.matrix->classes();
-  if (classes > most_columns) {
+  if (classes > most_classes) {
     return fmt::format("\nThe confusion matrix of {} classes is in --json.\n", classes);
   }
   const auto width = width_of_names(report);
@@ -94,7 +86,7 @@ std::string table_of_counts(const RunEvaluation& report) {
   for (std::int64_t label = 0; label < classes; ++label) text += fmt::format("{:>7}", label);
   text += "\n";
   for (std::int64_t target = 0; target < classes; ++target) {
-    text += fmt::format("{:<{}}", name_of(report, target), width);
+    text += fmt::format("{:<{}}", report.class_name(target), width);
     for (const auto count : row_of(*report.matrix, target)) text += fmt::format("{:>7}", count);
     text += "\n";
   }
@@ -145,7 +137,7 @@ nlohmann::ordered_json to_json(const RunEvaluation& report) {
   for (std::int64_t label = 0; label < report.matrix->classes(); ++label) {
     const auto row = row_of(*report.matrix, label);
     json["classes"].push_back(
-        {{"name", name_of(report, label)},
+        {{"name", report.class_name(label)},
          {"samples", sum_of(row)},
          {"accuracy", finite_or_null(accuracies[static_cast<std::size_t>(label)])}});
     json["confusion_matrix"].push_back(std::vector<std::int64_t>(row.begin(), row.end()));
@@ -164,17 +156,12 @@ void draw(const EvalArguments& arguments, const RunEvaluation& evaluation) {
 }
 
 int eval(EvalArguments arguments, const std::vector<std::string>& words) {
-  const auto environment = detect_launch_environment();
   if (!arguments.pictures.empty()) {
     require_room_for_pictures(arguments.pictures);
     arguments.request.samples = arguments.samples.value_or(usual_samples);
   }
-  if (arguments.ranks.are_many() && !environment.is_launched()) {
-    const auto config = check_evaluation(arguments.request);
-    return run_ranks(launch_request(arguments.ranks, words, config),
-                     {.stop = {.signal = SIGTERM, .message = "the ranks are ended"}});
-  }
-  require_ranks(environment, arguments.ranks.ranks.value_or(0));
+  const auto check = [&] { return check_evaluation(arguments.request); };
+  if (const auto status = start_ranks(arguments.ranks, words, check)) return *status;
   return evaluate_run(arguments.request, [&](const RunEvaluation& evaluation) {
     if (arguments.json)
       std::cout << to_json(evaluation).dump() << std::endl;

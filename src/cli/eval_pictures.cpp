@@ -21,12 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string name_of_class(const RunEvaluation& evaluation, std::int64_t label) {
-  const auto index = static_cast<std::size_t>(label);
-  return index < evaluation.class_names.size() ? evaluation.class_names[index]
-                                               : std::to_string(label);
-}
-
 // A channel's plane, of a field in three dimensions the one through its middle. None of fields of
 // less than two dimensions.
 std::optional<Panel> plane_of(const SampleNumbers& field, std::int64_t channel,
@@ -60,11 +54,11 @@ std::optional<SamplePicture> picture_of_class(const RunEvaluation& evaluation,
   if (shape.size() != 3 || (shape[0] != 1 && shape[0] != 3)) return std::nullopt;
   const auto largest = std::ranges::max_element(sample.output.values);
   const auto taken_for = largest - sample.output.values.begin();
-  const auto name = name_of_class(evaluation, taken_for);
+  const auto name = evaluation.class_name(taken_for);
   SamplePicture picture{.is_mistake = taken_for != sample.label,
                         .panels = {panel_of_image(sample.input)}};
   picture.caption = picture.is_mistake
-                        ? fmt::format("{}, is {}", name, name_of_class(evaluation, sample.label))
+                        ? fmt::format("{}, is {}", name, evaluation.class_name(sample.label))
                         : fmt::format("{} ({:.0f} %)", name, 100. * *largest);
   return picture;
 }
@@ -154,7 +148,7 @@ SamplePicture picture_of_matrix(const RunEvaluation& evaluation) {
   Panel panel{.scale = Panel::Scale::share, .rows = classes, .columns = classes};
   std::vector<std::string> names;
   for (std::int64_t row = 0; row < classes; ++row) {
-    names.push_back(name_of_class(evaluation, row));
+    names.push_back(evaluation.class_name(row));
     const auto counts = matrix.counts().subspan(static_cast<std::size_t>(row * classes),
                                                 static_cast<std::size_t>(classes));
     const auto sum = std::max<std::int64_t>(1, std::reduce(counts.begin(), counts.end()));

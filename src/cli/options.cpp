@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
+#include <csignal>
 #include <filesystem>
 
 #include <fmt/format.h>
@@ -10,6 +11,7 @@
 
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
+#include "kolo/run/launch_environment.h"
 #include "run/resume.h"
 
 namespace kolo {
@@ -207,6 +209,16 @@ LaunchRequest launch_request(const RankOptions& options, const std::vector<std::
                         .end_together = true};
   request.command.insert(request.command.end(), words.begin(), words.end());
   return request;
+}
+
+std::optional<int> start_ranks(const RankOptions& options, const std::vector<std::string>& words,
+                               const std::function<RunConfig()>& check) {
+  const auto environment = detect_launch_environment();
+  if (options.ranks.value_or(1) > 1 && !environment.is_launched())
+    return run_ranks(launch_request(options, words, check()),
+                     {.stop = {.signal = SIGTERM, .message = "the ranks are ended"}});
+  require_ranks(environment, options.ranks.value_or(0));
+  return std::nullopt;
 }
 
 void add_rank_options(CLI::App& command, RankOptions& options, const std::string& description) {

@@ -18,10 +18,9 @@
 #include "kolo/config/run_config.h"
 #include "kolo/run/launch_ranks.h"
 
-// Options of a command that take a value. CLI11 takes an empty value for none, the next option for
-// a value, and says of a wrong one neither what was given nor what is accepted; these throw an
-// InputError that does: `-n: expected a whole number from 1 to 1048576, got "two"`. All options of
-// kolo's commands that have a value are made here.
+// Options with a value. CLI11 takes an empty value for none and the next option for a value, and
+// says neither what was given nor what is accepted; these throw an InputError that does: `-n:
+// expected a whole number from 1 to 1048576, got "two"`.
 namespace kolo {
 
 // Reads one value; throws through refuse_option_value().
@@ -184,14 +183,18 @@ void add_host_options(CLI::App& command, HostOptions& options);
 struct RankOptions {
   std::optional<int> ranks;
   bool oversubscribe = false;
-
-  [[nodiscard]] bool are_many() const { return ranks.value_or(1) > 1; }
 };
 
 // What starts the ranks: this program again, with the same words.
 [[nodiscard]] LaunchRequest launch_request(const RankOptions& options,
                                            const std::vector<std::string>& words,
                                            const RunConfig& config);
+
+// Where -n asks for several ranks that no launcher has started: starts them, if `check` finds
+// nothing wrong, and returns their exit status. Nothing where this process is one of the ranks.
+[[nodiscard]] std::optional<int> start_ranks(const RankOptions& options,
+                                             const std::vector<std::string>& words,
+                                             const std::function<RunConfig()>& check);
 
 // `description`: of -n.
 void add_rank_options(CLI::App& command, RankOptions& options, const std::string& description);

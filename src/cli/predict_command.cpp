@@ -1,4 +1,3 @@
-#include <csignal>
 #include <iostream>
 
 #include <fmt/format.h>
@@ -7,10 +6,8 @@
 #include "cli/command_line.h"
 #include "cli/options.h"
 #include "kolo/base/clock.h"
-#include "kolo/run/launch_environment.h"
-#include "kolo/run/launch_ranks.h"
-#include "kolo/train/observe/format.h"
 #include "kolo/run/predict_run.h"
+#include "kolo/train/observe/format.h"
 #include "run/launch/terminal.h"
 
 namespace kolo {
@@ -61,13 +58,8 @@ nlohmann::ordered_json to_json(const RunPrediction& prediction) {
 }
 
 int predict(const PredictArguments& arguments, const std::vector<std::string>& words) {
-  const auto environment = detect_launch_environment();
-  if (arguments.ranks.are_many() && !environment.is_launched()) {
-    const auto config = check_prediction(arguments.request);
-    return run_ranks(launch_request(arguments.ranks, words, config),
-                     {.stop = {.signal = SIGTERM, .message = "the ranks are ended"}});
-  }
-  require_ranks(environment, arguments.ranks.ranks.value_or(0));
+  const auto check = [&] { return check_prediction(arguments.request); };
+  if (const auto status = start_ranks(arguments.ranks, words, check)) return *status;
   return predict_run(arguments.request, [&](const RunPrediction& prediction) {
     for (const auto& warning : prediction.warnings) std::cerr << warning << "\n";
     if (arguments.json)

@@ -11,10 +11,10 @@
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/base/text.h"
-#include "kolo/train/observe/format.h"
 #include "kolo/report/own_files.h"
 #include "kolo/report/report.h"
 #include "kolo/report/report_server.h"
+#include "kolo/train/observe/format.h"
 #include "run/launch/signals.h"
 #include "run/launch/terminal.h"
 
@@ -27,7 +27,6 @@ namespace {
 struct ReportArguments {
   std::vector<fs::path> paths;
   std::string output = "report.html";
-  std::string title;
   std::string axis;  // empty: the first that is known
   std::vector<double> targets;
   bool watch = false;
@@ -70,7 +69,6 @@ void require_known_axis(const Report& report) {
 
 Report read(const ReportArguments& arguments, bool wait) {
   auto report = read_report(arguments.paths, wait);
-  if (!arguments.title.empty()) report.title = arguments.title;
   report.targets = arguments.targets;
   std::ranges::sort(report.targets);
   report.axis = axis_named(arguments.axis);
@@ -115,8 +113,6 @@ int watch_runs(const ReportArguments& arguments) {
 }
 
 void add_figure_options(CLI::App& command, ReportArguments& arguments) {
-  add_text_option(command, "--title", arguments.title, "a title", "What stands above the page")
-      ->type_name("TEXT");
   add_choice_option(command, "--axis", arguments.axis, {"epoch", "step", "relative", "wall"},
                     "What curves stand against at first: epoch, step, time since the run's start, "
                     "or time of day");

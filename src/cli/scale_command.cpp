@@ -7,8 +7,8 @@
 #include "cli/options.h"
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
-#include "kolo/run/launch_ranks.h"
 #include "kolo/report/results_table.h"
+#include "kolo/run/launch_ranks.h"
 #include "kolo/study/scale_study.h"
 #include "run/launch/terminal.h"
 
@@ -19,21 +19,13 @@ namespace {
 struct ScaleArguments {
   ConfigOptions config;
   ScaleRequest request;
-  bool weak = false;
   std::string output;
   bool dry_run = false;
   bool advise = false;
-  bool json = false;
 };
 
 void require_sense(const ScaleArguments& arguments) {
   const auto& study = arguments.request.study;
-  if (arguments.weak && study.strong)
-    throw InputError("--weak and --strong: a study is one or the other");
-  if (arguments.weak && arguments.request.parallel == "spatial")
-    throw InputError(
-        "--weak and --parallel spatial: where all ranks share each sample, the batch of all ranks "
-        "stays as it is; leave out one of them");
   if (arguments.advise && std::ranges::all_of(study.ranks, [](int ranks) { return ranks < 2; }))
     throw InputError(
         "--advise compares the gradients of ranks, so it needs two at least: --ranks 1,2");
@@ -41,17 +33,10 @@ void require_sense(const ScaleArguments& arguments) {
     throw InputError(
         "--advise and --parallel spatial: ranks that share samples have no gradients of their own; "
         "leave out one of them");
-  if (study.ranks_per_node < 0)
-    throw InputError(fmt::format("--ranks-per-node {}: the least is 1", study.ranks_per_node));
 }
 
 void show_end(const ScaledStudy& scaled, const ScaleArguments& arguments) {
-  const auto& study = scaled.study;
-  if (arguments.json) {
-    std::cout << study.to_json().dump() << std::endl;
-    return;
-  }
-  auto text = fmt::format("\n{}\n", to_text(study_results(study)));
+  auto text = fmt::format("\n{}\n", to_text(study_results(scaled.study)));
   if (arguments.advise) text += batch_advice(scaled, arguments.request.study) + "\n";
   print_wrapped(fmt::format("{}results in {}: report.html, study.json, study.csv, runs/\n", text,
                             scaled.folder.string()));
@@ -84,7 +69,6 @@ int scale(ScaleArguments arguments) {
   auto& request = arguments.request;
   request.study.config = arguments.config.source();
   request.output = arguments.output;
-  request.running.quiet |= arguments.json;
   request.running.say = say;
   request.study.measures_noise = arguments.advise;
   if (arguments.dry_run) {
@@ -107,10 +91,8 @@ void add_study_options(CLI::App& command, ScaleArguments& arguments) {
                   "The numbers of ranks, for example 1,2,4")
       ->required()
       ->type_name("N,...");
-  command.add_flag("--weak", arguments.weak,
-                   "The batch of a rank stays as it is (what happens unless --strong is given)");
   command.add_flag("--strong", arguments.request.study.strong,
-                   "The batch of all ranks stays as it is");
+                   "The batch of all ranks stays as it is, instead of that of a rank");
   add_choice_option(command, "--parallel", arguments.request.parallel, {"data", "spatial"},
                     "What ranks share: data (the samples are dealt out, the default) or spatial "
                     "(all ranks share each sample; the batch stays as it is)");
@@ -148,7 +130,6 @@ void add_running_options(CLI::App& command, ScaleArguments& arguments) {
   command.add_flag("--dry-run", arguments.dry_run, "Show the runs, and do nothing else");
   command.add_flag("--quiet", arguments.request.running.quiet,
                    "Don't show what the runs say; it is in their out.log");
-  command.add_flag("--json", arguments.json, "Print the study as one JSON object at the end");
 }
 
 }  // namespace

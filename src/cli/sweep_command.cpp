@@ -8,8 +8,8 @@
 #include "cli/options.h"
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
-#include "kolo/run/launch_ranks.h"
 #include "kolo/report/results_table.h"
+#include "kolo/run/launch_ranks.h"
 #include "kolo/study/sweep.h"
 #include "run/launch/terminal.h"
 #include "run/run_folder.h"
@@ -21,7 +21,6 @@ namespace {
 struct SweepArguments {
   ConfigOptions config;
   std::optional<int> random;
-  std::optional<std::uint64_t> seed;
   bool halving = false;
   std::optional<double> eta;
   std::optional<std::int64_t> least_epochs;
@@ -31,8 +30,6 @@ struct SweepArguments {
   std::optional<double> target;
   std::string output;
   bool dry_run = false;
-  bool quiet = false;
-  bool json = false;
 };
 
 // An option that only counts together with another one.
@@ -42,13 +39,11 @@ void require_with(bool is_given, std::string_view option, bool other, std::strin
 }
 
 SweepRequest request_of(const SweepArguments& arguments) {
-  require_with(arguments.seed.has_value(), "--seed", arguments.random.has_value(), "--random N");
   require_with(arguments.eta.has_value(), "--eta", arguments.halving, "--halving");
   require_with(arguments.least_epochs.has_value(), "--least-epochs", arguments.halving,
                "--halving");
   SweepRequest request{.config = arguments.config.source()};
   request.random = arguments.random.value_or(0);
-  request.seed = arguments.seed.value_or(request.seed);
   if (arguments.halving) {
     HalvingOptions halving;
     halving.eta = arguments.eta.value_or(halving.eta);
@@ -62,8 +57,7 @@ SweepRequest request_of(const SweepArguments& arguments) {
   request.target = arguments.target;
   request.output = arguments.output;
   // On stderr, so that stdout is the result's.
-  if (!arguments.quiet)
-    request.say = [](const std::string& line) { std::cerr << line << std::endl; };
+  request.say = [](const std::string& line) { std::cerr << line << std::endl; };
   return request;
 }
 
@@ -77,12 +71,8 @@ std::string best_command(const SweepRequest& request, const Sweep& sweep) {
                      as_typed(words));
 }
 
-void show_end(const FinishedSweep& finished, const SweepRequest& request, bool json) {
+void show_end(const FinishedSweep& finished, const SweepRequest& request) {
   const auto& sweep = finished.sweep;
-  if (json) {
-    std::cout << sweep.to_json().dump() << std::endl;
-    return;
-  }
   auto text = fmt::format("\n{}\n", to_text(sweep_results(sweep)));
   if (const auto rungs = sweep_rungs(sweep); !rungs.rows.empty())
     text += fmt::format("{}:\n\n{}\n", rungs.title, to_text(rungs));
@@ -107,17 +97,13 @@ int sweep(const SweepArguments& arguments) {
     complain("stopped; the same command goes on from here");
     return exit_stopped;
   }
-  show_end(finished, request, arguments.json);
+  show_end(finished, request);
   return exit_status(finished.sweep);
 }
 
 void add_trial_options(CLI::App& command, SweepArguments& arguments) {
   add_number_option(command, "--random", arguments.random, {1, 1'000'000},
                     "Draw so many trials, from lists and ranges, instead of all of a grid")
-      ->type_name("N");
-  add_number_option(command, "--seed", arguments.seed,
-                    {0, std::numeric_limits<std::uint64_t>::max()},
-                    "Of --random: the same seed draws the same trials (default: 1)")
       ->type_name("N");
   command.add_flag("--halving", arguments.halving,
                    "Successive halving: all trials train for few epochs, and only the best go on");
@@ -145,8 +131,6 @@ void add_sweep_running_options(CLI::App& command, SweepArguments& arguments) {
                   "The sweep's folder, instead of output_dir with -sweep after it")
       ->type_name("DIR");
   command.add_flag("--dry-run", arguments.dry_run, "Show the trials, and do nothing else");
-  command.add_flag("--quiet", arguments.quiet, "Don't tell of each trial that is over");
-  command.add_flag("--json", arguments.json, "Print the sweep as one JSON object at the end");
 }
 
 }  // namespace

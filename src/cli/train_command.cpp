@@ -2,6 +2,7 @@
 #include <iostream>
 #include <limits>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -17,7 +18,7 @@
 #include "run/launch/signals.h"
 #include "run/launch/terminal.h"
 #include "run/run_training.h"
-#include "run/stop_time.h"
+#include "run/stopping.h"
 #include "run/strict_resume.h"
 
 namespace kolo {
@@ -28,15 +29,11 @@ struct TrainArguments {
   ConfigOptions config;
   RankOptions ranks;
   HostOptions hosts;
-  std::vector<OptionSetting> shortcuts;  // that were given
+  std::vector<OptionSetting> shortcuts;
   std::string output;
   TrainingRestarts restarts;
-  std::string resume;                 // empty: not
-  std::optional<double> stop_before;  // seconds since 1970
-  std::optional<std::int64_t> stop_after_epochs;
-  bool allow_data_change = false;
-  bool timeline = false;
-  bool verbose = false;
+  RunOptions run;
+  std::string resume;  // empty: not
   bool show_config = false;
 };
 
@@ -49,13 +46,8 @@ ConfigSource source_of(const TrainArguments& arguments) {
 }
 
 RunOptions options_of(const TrainArguments& arguments) {
-  RunOptions options;
+  auto options = arguments.run;
   if (!arguments.resume.empty()) options.resume = arguments.resume;
-  options.stop_before = arguments.stop_before;
-  options.stop_after_epochs = arguments.stop_after_epochs;
-  options.allow_data_change = arguments.allow_data_change;
-  options.timeline = arguments.timeline;
-  options.verbosity = arguments.verbose ? 1 : 0;
   return options;
 }
 
@@ -148,62 +140,57 @@ double read_stop_time(const std::string& text) {
   return *time;
 }
 
-// An option that stands for a setting, whose rules it has.
-void add_shortcut(CLI::App& command, TrainArguments& arguments, const std::string& names,
-                  const std::string& setting, const char* type) {
+// Options of the courses' scripts. Each stands for a setting, whose rules it has and which users of
+// kolo write as key=value: --help leaves them out.
+void add_shortcut(
+    CLI::App& command, const std::string& names, const char* type,
+    const std::function<void(const std::string& name, const std::string& text)>& take) {
   const std::string name = names.substr(0, names.find(','));
-  const auto read = [&arguments, name, setting](const std::string& text) {
-    if (text.empty()) refuse_option_value(name, "a value for " + setting, text);
-    arguments.shortcuts.push_back({name, setting + "=" + text});
+  const auto read = [name, type, take](const std::string& text) {
+    if (text.empty()) refuse_option_value(name, type, text);
+    take(name, text);
   };
-  add_value_option(command, names, read, setting)->type_name(type);
+  add_value_option(command, names, read, "")->type_name(type)->group("");
 }
 
-// The options that the tutorials' scripts have, besides key.sub=value.
 void add_shortcuts(CLI::App& command, TrainArguments& arguments) {
-  add_shortcut(command, arguments, "--batch_size", "training.batch_size", "SAMPLES");
-  add_shortcut(command, arguments, "--local_batch_size", "training.local_batch_size", "SAMPLES");
-  add_shortcut(command, arguments, "--n_epochs,--num_epochs", "training.n_epochs", "EPOCHS");
-  add_shortcut(command, arguments, "--num_data_workers", "data.workers", "THREADS");
-  add_shortcut(command, arguments, "--dropout", "model.dropout", "SHARE");
-  add_shortcut(command, arguments, "--bucket_cap_mb", "communication.bucket_mb", "MIB");
-  const auto read_precision = [&arguments](const std::string& text) {
-    if (text.empty()) refuse_option_value("--amp_mode", "none, bf16 or fp16", text);
-    arguments.shortcuts.push_back(
-        {"--amp_mode", "training.precision=" + (text == "none" ? "fp32" : text)});
+  const auto set = [&](const std::string& name, const std::string& setting) {
+    arguments.shortcuts.push_back({name, setting});
   };
-  add_value_option(command, "--amp_mode", read_precision, "training.precision")
-      ->type_name("none|bf16|fp16");
-  // The rate's course is of the training, where the courses have it with the optimizer.
-  const auto section_of = [](const std::string& setting) {
-    const bool is_course = setting.starts_with("lr_") && !setting.starts_with("lr_scaling=");
-    return is_course ? "training." : "optimizer.";
-  };
-  const auto read_optimizer = [&arguments, section_of](const std::string& text) {
+  for (const auto& [names, key, type] :
+       {std::tuple("--batch_size", "training.batch_size=", "SAMPLES"),
+        std::tuple("--local_batch_size", "training.local_batch_size=", "SAMPLES"),
+        std::tuple("--n_epochs,--num_epochs", "training.n_epochs=", "EPOCHS"),
+        std::tuple("--num_data_workers", "data.workers=", "THREADS"),
+        std::tuple("--dropout", "model.dropout=", "SHARE"),
+        std::tuple("--bucket_cap_mb", "communication.bucket_mb=", "MIB")})
+    add_shortcut(command, names, type,
+                 [set, key = std::string(key)](const auto& name, const auto& text) {
+                   set(name, key + text);
+                 });
+  add_shortcut(command, "--amp_mode", "none|bf16|fp16", [set](const auto& name, const auto& text) {
+    set(name, "training.precision=" + (text == "none" ? "fp32" : text));
+  });
+  add_shortcut(command, "--optimizer", "KEY=VALUE,...", [set](const auto& name, const auto& text) {
     for (const std::string& setting : CLI::detail::split(text, ',')) {
       if (setting.empty() || setting.find('=') == std::string::npos)
-        refuse_option_value("--optimizer", "settings such as name=SGD,lr=0.1,momentum=0.9", text);
-      arguments.shortcuts.push_back({"--optimizer", section_of(setting) + setting});
+        refuse_option_value(name, "settings such as name=SGD,lr=0.1,momentum=0.9", text);
+      // The rate's course is of the training, where the courses have it with the optimizer.
+      const bool is_course = setting.starts_with("lr_") && !setting.starts_with("lr_scaling=");
+      set(name, (is_course ? "training." : "optimizer.") + setting);
     }
-  };
-  add_value_option(command, "--optimizer", read_optimizer,
-                   "Settings of the optimizer, for example name=SGD,lr=0.1,momentum=0.9")
-      ->type_name("KEY=VALUE,...");
-  const auto read_loader = [&arguments](const std::string& text) {
-    const auto mode = text == "dali-lowmem" ? "lowmem" : text;
-    const std::vector<std::string> modes = {"lowmem", "inmem", "synthetic"};
-    if (std::ranges::find(modes, mode) == modes.end())
-      refuse_option_value("--data_loader_config", "lowmem, dali-lowmem, inmem or synthetic", text);
-    arguments.shortcuts.push_back({"--data_loader_config", "data.mode=" + mode});
-  };
-  add_value_option(command, "--data_loader_config", read_loader, "data.mode")
-      ->type_name("lowmem|inmem|synthetic");
-  command.add_flag_callback(
-      "--enable_amp",
-      [&arguments] {
-        arguments.shortcuts.push_back({"--enable_amp", "training.precision=bf16"});
-      },
-      "training.precision=bf16");
+  });
+  add_shortcut(command, "--data_loader_config", "lowmem|inmem|synthetic",
+               [set](const auto& name, const auto& text) {
+                 const auto mode = text == "dali-lowmem" ? "lowmem" : text;
+                 if (mode != "lowmem" && mode != "inmem" && mode != "synthetic")
+                   refuse_option_value(name, "lowmem, dali-lowmem, inmem or synthetic", text);
+                 set(name, "data.mode=" + mode);
+               });
+  command
+      .add_flag_callback(
+          "--enable_amp", [set] { set("--enable_amp", "training.precision=bf16"); }, "")
+      ->group("");
 }
 
 }  // namespace
@@ -228,11 +215,11 @@ void add_train_command(CLI::App& app, std::function<int()>& action,
       ->type_name("RANKS");
   add_value_option(
       *command, "--stop-before",
-      [arguments](const std::string& text) { arguments->stop_before = read_stop_time(text); },
+      [arguments](const std::string& text) { arguments->run.stop_before = read_stop_time(text); },
       "Save a checkpoint and stop (status 75) early enough before this time: 18:30, "
       "2026-11-24T18:30, +2h30m")
       ->type_name("TIME");
-  add_number_option(*command, "--stop-after-epochs", arguments->stop_after_epochs,
+  add_number_option(*command, "--stop-after-epochs", arguments->run.stop_after_epochs,
                     {1, std::numeric_limits<std::int64_t>::max()},
                     "Save a checkpoint and stop (status 75) after so many of the epochs, which the "
                     "learning rate still goes by; --resume goes on")
@@ -244,15 +231,16 @@ void add_train_command(CLI::App& app, std::function<int()>& action,
                   "best, a step, or the checkpoint's folder")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)  // job scripts add one
       ->type_name("[best|STEP|PATH]");
-  command->add_flag("--allow-data-change", arguments->allow_data_change,
+  command->add_flag("--allow-data-change", arguments->run.allow_data_change,
                     "With --resume: go on although samples come in another order than so far "
                     "(another seed, other data, within an epoch another batch)");
   add_text_option(*command, "-o,--output", arguments->output, "a folder",
                   "The run's folder, instead of output_dir")
       ->type_name("DIR");
-  command->add_flag("--timeline", arguments->timeline,
+  command->add_flag("--timeline", arguments->run.timeline,
                     "Record when each rank does what, in timeline.json of the run's folder");
-  command->add_flag("-v,--verbose", arguments->verbose, "Say more");
+  command->add_flag_callback(
+      "-v,--verbose", [arguments] { arguments->run.verbosity = 1; }, "Say more");
   command->add_flag("--show-config", arguments->show_config,
                     "Print the configuration as it is understood, and do nothing else");
   command->footer(
@@ -265,6 +253,8 @@ void add_train_command(CLI::App& app, std::function<int()>& action,
       "  kolo train configs/fashion_mnist.yaml -n 2 --max-restarts 3\n"
       "  kolo train configs/fashion_mnist.yaml -n 8 --hosts n1:4,n2:4 --max-restarts 3 --min-ranks "
       "4\n\n"
+      "The options of the courses' scripts (--n_epochs, --batch_size, --optimizer, --amp_mode and "
+      "others: docs/configuration.md) are understood as well.\n\n"
       "Exit status: 0 done, 1 failed, 2 wrong input (nothing was written), 75 stopped on request "
       "after a checkpoint.");
   command->callback([arguments, &words, &action] {

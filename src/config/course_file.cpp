@@ -1,4 +1,4 @@
-#include "config/course_file.h"
+#include "config/settle.h"
 
 #include <algorithm>
 #include <charconv>

@@ -7,14 +7,11 @@
 
 #include <fmt/format.h>
 
-#include "config/course_file.h"
-#include "config/retired_keys.h"
 #include "config/schema.h"
 #include "config/settle.h"
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
 #include "settings/section.h"
-#include "settings/tree_writer.h"
 #include "settings/value.h"
 #include "settings/yaml/yaml.h"
 

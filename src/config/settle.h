@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "kolo/base/error.h"
 #include "kolo/config/run_config.h"
@@ -8,6 +9,21 @@
 
 // What is done to a configuration when it is read, beside reading each key.
 namespace kolo {
+
+// Configurations as NERSC's U-Net tutorials write them (sc21-dl-tutorial and ml-pm-training-2022,
+// config/UNet.yaml): one level of keys of their own. They are taken as they are.
+
+// Whether a configuration is one of these.
+[[nodiscard]] bool is_course_file(const ConfigValue& root);
+
+// The same in kolo's keys, each with the place that its value has in the file. `name`: of the
+// configuration, which is a part of the tutorial's output folder. InputError, with the place, for a
+// key that they don't have, and for what kolo's network, data and optimizer can't be asked for.
+[[nodiscard]] ConfigValue translate_course_file(const ConfigValue& root, const std::string& name);
+
+// Refuses keys that earlier versions had: the InputError says what to do instead. A run's own
+// record may have them; they are removed from it.
+void settle_retired_keys(ConfigValue& root, bool is_record);
 
 constexpr std::int64_t default_batch_size = 64;  // samples per rank
 
@@ -20,11 +36,6 @@ void settle_batch_sizes(ConfigValue& root);
 // the key, and from `root`, which the configuration was read from, its place.
 void check_run_config(const RunConfig& config, const ConfigValue& root,
                       const ModelCatalogue& models);
-
-// Its two parts: within a section, and what can't be had together.
-void check_sections(const RunConfig& config, const ConfigValue& root, const ModelCatalogue& models);
-void check_combinations(const RunConfig& config, const ConfigValue& root,
-                        const ModelCatalogue& models);
 
 // Gives values to what a checked configuration leaves open and what does not depend on the data:
 // the data's usual folder, the model's and the optimizer's usual numbers. Shapes of images get

@@ -10,10 +10,10 @@
 #include "kolo/base/generators.h"
 #include "kolo/base/machine.h"
 #include "kolo/base/random.h"
-#include "kolo/train/observe/format.h"
 #include "kolo/parallel/object_collectives.h"
+#include "kolo/train/observe/format.h"
 #include "online/schema.h"
-#include "settings/tree_writer.h"
+#include "settings/section.h"
 #include "settings/yaml/yaml.h"
 
 namespace kolo {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -11,10 +12,12 @@
 #include "kolo/base/text.h"
 #include "kolo/nn/network.h"
 #include "kolo/nn/stage_summary.h"
-#include "kolo/train/observe/format.h"
+#include "kolo/parallel/sync_batch_norm.h"
 #include "kolo/parallel/timeline.h"
 #include "kolo/train/objective.h"
+#include "kolo/train/observe/format.h"
 #include "kolo/train/pipelined_network.h"
+#include "kolo/train/trainer.h"
 #include "run/run_device.h"
 
 namespace kolo {
@@ -51,6 +54,18 @@ std::vector<NetworkStage> stages_for(const RunConfig& config, const Network& net
   }
 }
 
+// Of a replica's batch: as configured, or the largest divisor of the batch that is at most twice
+// the pipeline's length.
+int micro_batches_of(const RunConfig& config, int ranks) {
+  const auto& parallel = config.parallel;
+  if (parallel.pipeline == 1) return 1;
+  if (parallel.microbatches) return narrow<int>(*parallel.microbatches);
+  const auto batch = batch_size_of(config.training, replicas_of(config, ranks));
+  auto count = std::min(2 * parallel.pipeline, batch);
+  while (batch % count != 0) --count;
+  return narrow<int>(count);
+}
+
 std::int64_t samples_of_micro_batch(const RunConfig& config, int ranks) {
   return batch_size_of(config.training, replicas_of(config, ranks)) /
          micro_batches_of(config, ranks);
@@ -66,10 +81,6 @@ std::vector<ChainStage> counted_costs(const Datasets& datasets, Network& network
                      .bytes_after = checked_multiply<std::int64_t>(elements, sizeof(float))});
   }
   return costs;
-}
-
-bool shares_samples(const ParallelConfig& parallel) {
-  return std::ranges::any_of(parallel.spatial, [](auto length) { return length > 1; });
 }
 
 bool has_batch_norm(const Network& network) {
@@ -96,6 +107,28 @@ std::string describe_part(const PipelineCut& cut, std::size_t part) {
                                            static_cast<double>(cut.bytes[part]) / megabyte));
 }
 
+// This rank's part, on its device. The network may go afterwards. Collective.
+std::shared_ptr<PipelinedNetwork> make_pipeline(const RunConfig& config, const DeviceMesh& mesh,
+                                                const PipelineCut& cut, const Network& network,
+                                                const Objective& objective,
+                                                const torch::Device& device,
+                                                const Timeline& timeline) {
+  auto stages = network.stages();
+  const auto rank = static_cast<std::size_t>(mesh.coordinate(MeshAxis::pipe));
+  for (auto stage = cut.bounds[rank]; stage < cut.bounds[rank + 1]; ++stage)
+    for (const auto& each : stages[stage].modules)
+      move_network(*each.module, config.device, device);
+  return std::make_shared<PipelinedNetwork>(
+      mesh, network, std::move(stages), objective,
+      PipelinedNetworkOptions{.schedule = cut.shape.schedule,
+                              .micro_batches = cut.shape.micro_batches,
+                              .bounds = cut.bounds,
+                              .recompute = config.parallel.recompute,
+                              .seed = config.seed,
+                              .mixup_alpha = config.training.mixup_alpha,
+                              .timeline = timeline});
+}
+
 }  // namespace
 
 void require_pipeline(const RunConfig& config, const Network& network, int ranks) {
@@ -115,16 +148,6 @@ void require_pipeline(const RunConfig& config, const Network& network, int ranks
   require_micro_batches(config, ranks);
 }
 
-int micro_batches_of(const RunConfig& config, int ranks) {
-  const auto& parallel = config.parallel;
-  if (parallel.pipeline == 1) return 1;
-  if (parallel.microbatches) return narrow<int>(*parallel.microbatches);
-  const auto batch = batch_size_of(config.training, replicas_of(config, ranks));
-  auto count = std::min(2 * parallel.pipeline, batch);
-  while (batch % count != 0) --count;
-  return narrow<int>(count);
-}
-
 PipelineCut cut_pipeline(const RunConfig& config, const Datasets& datasets, Network& network,
                          int ranks) {
   const auto& parallel = config.parallel;
@@ -133,7 +156,7 @@ PipelineCut cut_pipeline(const RunConfig& config, const Datasets& datasets, Netw
                             .micro_batches = micro_batches_of(config, ranks)},
                   .has_batch_norms = has_batch_norm(network),
                   .micro_batch = samples_of_micro_batch(config, ranks)};
-  if (shares_samples(parallel)) network.share_samples(nullptr);
+  if (parallel.shares_samples()) network.share_samples(nullptr);
   for (const auto& stage : network.stages()) cut.stages.push_back(stage.name);
   const auto costs = counted_costs(datasets, network, cut.micro_batch);
   cut.bounds = cut_stages(costs, cut.shape.ranks);
@@ -175,25 +198,38 @@ std::vector<std::string> describe_pipeline(const RunConfig& config, const Pipeli
   return lines;
 }
 
-std::shared_ptr<PipelinedNetwork> make_pipeline(const RunConfig& config, const DeviceMesh& mesh,
-                                                const PipelineCut& cut, const Network& network,
-                                                const Objective& objective,
-                                                const torch::Device& device,
-                                                const Timeline& timeline) {
-  auto stages = network.stages();
-  const auto rank = static_cast<std::size_t>(mesh.coordinate(MeshAxis::pipe));
-  for (auto stage = cut.bounds[rank]; stage < cut.bounds[rank + 1]; ++stage)
-    for (const auto& each : stages[stage].modules)
-      move_network(*each.module, config.device, device);
-  return std::make_shared<PipelinedNetwork>(
-      mesh, network, std::move(stages), objective,
-      PipelinedNetworkOptions{.schedule = cut.shape.schedule,
-                              .micro_batches = cut.shape.micro_batches,
-                              .bounds = cut.bounds,
-                              .recompute = config.parallel.recompute,
-                              .seed = config.seed,
-                              .mixup_alpha = config.training.mixup_alpha,
-                              .timeline = timeline});
+RankNetwork make_rank_network(const RankNetworkRequest& request, std::shared_ptr<Network> network,
+                              Objective& objective) {
+  const auto& config = request.config;
+  const auto& share = request.share;
+  RankNetwork result;
+  // Before layers communicate, since counting passes a sample through the network.
+  if (share.has_pipeline())
+    result.cut = cut_pipeline(config, request.datasets, *network, request.communicator.size());
+  const auto& alike = share.has_pipeline() ? share.mesh->replicas() : request.communicator;
+  if (config.model.sync_batch_norm && alike.size() > 1) convert_sync_batch_norm(alike, *network);
+  share_network(share, request.datasets, *network);
+  share_objective(share, request.datasets, objective);
+  if (result.cut) {
+    result.pipelined = make_pipeline(config, *share.mesh, *result.cut, *network, objective,
+                                     request.device, request.timeline);
+  } else {
+    move_network(*network, config.device, request.device);
+    result.whole = std::move(network);
+  }
+  return result;
+}
+
+std::unique_ptr<Trainer> make_trainer(const Communicator& communicator, const RankNetwork& network,
+                                      TrainingParts parts, TrainerOptions options) {
+  if (network.pipelined) {
+    return std::make_unique<Trainer>(communicator, network.pipelined, std::move(parts.optimizer),
+                                     std::move(parts.rate), parts.training, parts.validation,
+                                     std::move(options));
+  }
+  return std::make_unique<Trainer>(communicator, network.whole, parts.objective,
+                                   std::move(parts.optimizer), std::move(parts.rate),
+                                   parts.training, parts.validation, std::move(options));
 }
 
 }  // namespace kolo

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,17 +17,17 @@ struct Device;
 // How the ranks of a run share a network, as `parallel.pipeline` says.
 namespace kolo {
 
+class FlatOptimizer;
+class Loader;
 class PipelinedNetwork;
 class Timeline;
+class Trainer;
+struct TrainerOptions;
 
 // InputError where the network has too few stages for the pipeline, or none though it is to be
 // recomputed, or a replica's batch can't be cut in so many micro-batches: it says what would fit.
 // Before anything starts, and without communication.
 void require_pipeline(const RunConfig& config, const Network& network, int ranks);
-
-// Of a replica's batch: as configured, or the largest divisor of the batch that is at most twice
-// the pipeline's length.
-[[nodiscard]] int micro_batches_of(const RunConfig& config, int ranks);
 
 // Which rank has what.
 struct PipelineCut {
@@ -49,9 +50,38 @@ struct PipelineCut {
                                                          const PipelineCut& cut,
                                                          const Datasets& datasets, int ranks);
 
-// This rank's part, on its device. The network may go afterwards. Collective.
-[[nodiscard]] std::shared_ptr<PipelinedNetwork> make_pipeline(
-    const RunConfig& config, const DeviceMesh& mesh, const PipelineCut& cut, const Network& network,
-    const Objective& objective, const c10::Device& device, const Timeline& timeline);
+// The network as this rank trains it: one of the two, on its device.
+struct RankNetwork {
+  std::shared_ptr<Network> whole;
+  std::shared_ptr<PipelinedNetwork> pipelined;
+  std::optional<PipelineCut> cut;  // of the pipeline
+};
+
+struct RankNetworkRequest {
+  const RunConfig& config;
+  const Datasets& datasets;  // whole, as made from the configuration
+  const WorkShare& share;
+  const Communicator& communicator;
+  const c10::Device& device;
+  const Timeline& timeline;
+};
+
+// Replaces batch norms where they are synchronized, has the ranks share samples or the network, and
+// the objective count a sample once. Of a network in parts the others go where nobody else has
+// them. Collective.
+[[nodiscard]] RankNetwork make_rank_network(const RankNetworkRequest& request,
+                                            std::shared_ptr<Network> network, Objective& objective);
+
+struct TrainingParts {
+  const Objective& objective;
+  std::unique_ptr<FlatOptimizer> optimizer;
+  LearningRate rate;
+  Loader &training, &validation;
+};
+
+// Collective.
+[[nodiscard]] std::unique_ptr<Trainer> make_trainer(const Communicator& communicator,
+                                                    const RankNetwork& network, TrainingParts parts,
+                                                    TrainerOptions options);
 
 }  // namespace kolo

@@ -48,10 +48,9 @@ struct PreparedRun {
 };
 
 // InputError: data, model or optimizer don't fit, more ranks than samples, the output folder can't
-// be written, nothing to resume or something else than this configuration describes, or another
-// order of samples than before. `is_root`: rank 0 or the launcher, which looks at the folder, at
-// the checkpoint's headers, and at the files of a data set; the other ranks leave that to it.
-// `survey`: of the data, where a rank has made one already.
+// be written, nothing to resume, or another model or order of samples than before. `is_root`: rank
+// 0 or the launcher, which alone looks at folder, checkpoint and files of data. `survey`: of the
+// data, where a rank has made one already.
 [[nodiscard]] PreparedRun prepare_run(const RunConfig& config, const RunParts& parts,
                                       const RunOptions& options, int ranks, bool is_root = true,
                                       std::shared_ptr<const std::string> survey = {});

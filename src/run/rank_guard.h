@@ -46,11 +46,9 @@ auto once_begun(const Work& work) {
   }
 }
 
-// Runs a rank's part of a job. An exception ends the job on all ranks, with exit_status_of() it:
-// its message is printed once, with rank and host, and under MPI the call does not return. Where
-// several ranks fail alike the lowest speaks, as those above wait a second, in which they are
-// ended. The echoes on ranks whose collectives fail because of it are not printed. With one rank
-// the exception is simply passed on.
+// Runs a rank's part of a job. An exception ends the job on all ranks, with exit_status_of() it;
+// under MPI the call does not return. Its message is printed once, with rank and host: where
+// several ranks fail alike the lowest speaks. With one rank the exception is passed on.
 [[nodiscard]] int run_guarded(const Communicator& communicator, const std::function<int()>& body);
 
 }  // namespace kolo

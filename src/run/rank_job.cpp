@@ -260,8 +260,9 @@ int survey(const Communicator& communicator, const RankJob& job, const Outcome& 
   return 0;
 }
 
-}  // namespace
-
+// The ranks as MPI sees them. InputError when the configuration wants no communication, but there
+// are several; and when a launcher has started processes that MPI does not connect, which then all
+// throw.
 Communicator make_communicator(const CommunicationConfig& config,
                                const LaunchEnvironment& environment) {
   const auto backend = config.backend;
@@ -277,6 +278,8 @@ Communicator make_communicator(const CommunicationConfig& config,
       backend == mpi || (backend == automatic && environment.is_launched() && !is_single_task);
   return use_mpi ? join_ranks(config) : Communicator::solo();
 }
+
+}  // namespace
 
 int run_rank_job(const LaunchEnvironment& environment, const RankJob& job) {
   CommunicationConfig communication;

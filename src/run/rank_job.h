@@ -43,18 +43,10 @@ struct RankJob {
   std::optional<Communicator> communicator = {};
 };
 
-// Does a rank's part, and returns its exit status. The ranks meet even where one can't read its
-// configuration, so that whatever fails on any of them ends all, with the same status: 2 for an
-// InputError, otherwise 1. It is said once: by rank 0 for all that failed before run() (the same
-// message of all ranks as it is, others with rank and host), or where others are still preparing
-// two seconds later by the lowest rank that failed; during run() see run_guarded(). Where a
-// process is alone the exception is simply passed on.
+// Does a rank's part, and returns its exit status. Whatever fails on any rank ends all with the
+// same status, 2 for an InputError, otherwise 1, and is said once: before run() by rank 0 for all,
+// or by the lowest rank that failed where others still prepare two seconds later; during run() see
+// run_guarded(). A process that is alone gets the exception.
 [[nodiscard]] int run_rank_job(const LaunchEnvironment& environment, const RankJob& job);
-
-// The ranks as MPI sees them. InputError when the configuration wants no communication, but there
-// are several; and when a launcher has started processes that MPI does not connect, which then all
-// throw.
-[[nodiscard]] Communicator make_communicator(const CommunicationConfig& config,
-                                             const LaunchEnvironment& environment);
 
 }  // namespace kolo

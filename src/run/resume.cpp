@@ -26,11 +26,6 @@ constexpr std::array<std::string_view, 7> order_keys{
 constexpr std::array<std::string_view, 3> batch_keys{
     "training.batch_size", "training.global_batch_size", "training.drop_last"};
 
-template <std::size_t count>
-bool is_one_of(const std::array<std::string_view, count>& keys, const std::string& key) {
-  return std::ranges::find(keys, key) != keys.end();
-}
-
 std::string describe(const SettingChange& change) {
   return fmt::format("{} is {} instead of {}", change.key, change.now, change.before);
 }
@@ -170,8 +165,9 @@ ResumeChanges changes_since(const ResumePoint& point, const RunConfig& config,
                                     ends_with_steps(config.training, steps_of_epoch));
   const bool cuts_epoch_anew = point.position > 0 && before.samples != now.samples;
   for (auto& change : changes_between(*earlier, config)) {
-    if (is_one_of(not_compared, change.key)) continue;
-    if (is_one_of(order_keys, change.key) || (cuts_epoch_anew && is_one_of(batch_keys, change.key)))
+    if (std::ranges::count(not_compared, change.key) > 0) continue;
+    if (std::ranges::count(order_keys, change.key) > 0 ||
+        (cuts_epoch_anew && std::ranges::count(batch_keys, change.key) > 0))
       changes.of_data_order.push_back(describe(change));
     changes.settings.push_back(std::move(change));
   }

@@ -15,7 +15,7 @@
 #include "kolo/config/derived_settings.h"
 #include "kolo/parallel/initialize.h"
 #include "parallel/compute_threads.h"
-#include "run/blas.h"
+#include "run/begin_process.h"
 
 namespace kolo {
 

@@ -14,12 +14,9 @@ namespace kolo {
 
 class CheckpointStore;
 
-// The folder of a run: config.yaml, run.json, out.log, history.json, events.out.tfevents.*,
-// model.txt, checkpoints/, and timeline.json where one was asked for.
-//
-// Nothing in it that kolo did not make is ever removed or overwritten: a run begins only where
-// nothing has such a name, and what has is moved aside with the whole folder where a mark says that
-// the folder is kolo's.
+// Folder of a run: config.yaml, run.json, out.log, history.json, events.out.tfevents.*, model.txt,
+// checkpoints/, and timeline.json where one was asked for. What kolo did not make is never removed
+// or overwritten; an earlier run is moved aside with its folder, which has kolo's mark.
 struct RunFolder {
   std::filesystem::path path;
 
@@ -31,7 +28,7 @@ struct RunFolder {
   [[nodiscard]] std::filesystem::path timeline() const { return path / "timeline.json"; }
   [[nodiscard]] std::filesystem::path timelines_of_ranks() const { return path / "timeline"; }
   [[nodiscard]] std::filesystem::path checkpoints() const { return path / "checkpoints"; }
-  // Says that the ranks have stopped (stop_note.h).
+  // Says that the ranks have stopped (stopping.h).
   [[nodiscard]] std::filesystem::path stop_note() const { return path / ".kolo-stopped"; }
 
   // `keep`: matters to who writes only.

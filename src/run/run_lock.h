@@ -13,14 +13,9 @@
 
 namespace kolo {
 
-// Keeps a run's folder for one run, from its first start to its last end. Two processes hold it:
-//
-//   the one that started the run, which is the launcher where kolo starts the ranks, and rank 0
-//   otherwise;
-//   rank 0, which writes there, so that ranks that outlive their launcher for a moment are waited
-//   for.
-//
-// A folder of an earlier run is moved aside by who holds it first.
+// Keeps a run's folder for one run. Two processes hold it: the launcher, or rank 0 where kolo has
+// not started the ranks; and rank 0, which writes there, so that ranks that outlive their launcher
+// for a moment are waited for. Who holds it first moves an earlier run's folder aside.
 class RunLock {
  public:
   // InputError, which says who has the folder: it is in use. `starts_anew`: makes the folder, empty

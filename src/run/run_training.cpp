@@ -1,8 +1,11 @@
 #include "run/run_training.h"
 
+#include <cstdint>
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <ostream>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -19,24 +22,47 @@
 #include "kolo/parallel/timeline.h"
 #include "kolo/train/objective.h"
 #include "kolo/train/trainer.h"
-#include "run/first_samples.h"
 #include "run/initial_weights.h"
 #include "run/load_checkpoint.h"
-#include "run/made_with.h"
+#include "run/load_data.h"
+#include "run/pipeline_share.h"
 #include "run/rank_guard.h"
-#include "run/rank_network.h"
 #include "run/resume.h"
 #include "run/run_checkpoints.h"
 #include "run/run_device.h"
 #include "run/run_folder.h"
 #include "run/run_lock.h"
-#include "run/run_records.h"
 #include "run/run_report.h"
-#include "run/run_start.h"
-#include "run/stop_note.h"
+#include "run/stopping.h"
+#include "run/strict_resume.h"
 #include "run/work_share.h"
 
 namespace kolo {
+
+namespace {
+
+// Whether anything is left to do, as rank 0 has found. Collective.
+bool has_work(const Communicator& communicator, const PreparedRun& run) {
+  std::int32_t answer = run.finished.empty() ? 1 : 0;
+  communicator.broadcast(std::span(&answer, 1), 0, {.name = "what is left to do"});
+  return answer != 0;
+}
+
+}  // namespace
+
+std::optional<RunStart> start_run(PreparedRun& run, const RunOptions& options,
+                                  const Communicator& communicator) {
+  const bool is_root = communicator.rank() == 0;
+  if (!has_work(communicator, run)) {
+    if (is_root) console_of(options) << run.finished << std::endl;
+    return std::nullopt;
+  }
+  RunStart start;
+  if (!is_root) return start;
+  start.lock = RunLock::of_rank_0(run.folder, run.starts_anew());
+  if (options.resume) start.from = load_resumed(run, options, communicator.size(), start.warnings);
+  return start;
+}
 
 namespace {
 

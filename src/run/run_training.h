@@ -10,13 +10,29 @@
 
 #include "kolo/comm/communicator.h"
 #include "kolo/run/launch_ranks.h"
+#include "kolo/run/run.h"
 #include "kolo/train/observe/progress.h"
 #include "run/prepared_run.h"
 #include "run/run_folder.h"
-#include "run/run_start.h"
-#include "run/stop_time.h"
+#include "run/run_lock.h"
+#include "run/stopping.h"
 
 namespace kolo {
+
+struct LoadedCheckpoint;
+
+// Rank 0's findings before anything is written; empty on the others.
+struct RunStart {
+  std::optional<RunLock> lock;
+  std::shared_ptr<LoadedCheckpoint> from;  // checkpoint that the run resumes from
+  std::vector<std::string> warnings;
+};
+
+// Begins a run: rank 0 takes its folder's lock and, of a run that is resumed, loads the checkpoint.
+// Nothing where nothing is left to do, which rank 0 says. InputError: the folder is in use, there
+// is nothing to resume from, or it doesn't fit. Collective.
+[[nodiscard]] std::optional<RunStart> start_run(PreparedRun& run, const RunOptions& options,
+                                                const Communicator& communicator);
 
 // A run of this model leaves the trained script in this file of its folder.
 inline constexpr std::string_view torchscript_model = "torchscript";
@@ -47,16 +63,14 @@ struct TrainingRestarts {
   int min_ranks = 0;  // where nodes were lost; 0: as many as before
 };
 
-// How kolo train starts its ranks again: by a command that `resume_newest` has changed where the
-// attempt before has left a checkpoint that can be used, from the beginning where there is none
-// yet, in the same folder either way; not when two attempts in a row have failed after the same
-// step by themselves, none of the checkpoints can be used, or the folder is gone. It removes
-// nothing. What happened is written to the folder's out.log. With fewer ranks than before, where
-// nodes were lost, as many are started as can share the batch, samples and layers.
+// Restarts of kolo train's ranks: by the command that `resume_newest` has changed where there is a
+// checkpoint that can be used, from the beginning where there is none yet; not when two attempts
+// have failed after the same step by themselves, no checkpoint can be used, or the folder is gone.
+// Where nodes were lost, with as many ranks as can share batch, samples and layers. out.log tells
+// what happened.
 //
-// The policy holds the folder (see RunLock) until it is destroyed, and `request` tells the ranks;
-// `run` has to outlive it. So that what lies in the folder after a failure can only be that run's,
-// an earlier one is moved aside here and now, and said so. InputError: another run has the folder.
+// The policy holds the folder (RunLock) until it is destroyed, and an earlier run's is moved aside
+// here and now; `run` has to outlive it. InputError: another run has the folder.
 [[nodiscard]] RestartPolicy training_restarts(
     LaunchRequest& request, const PreparedRun& run, const RunOptions& options,
     const TrainingRestarts& restarts,

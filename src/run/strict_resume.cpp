@@ -2,15 +2,83 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
+#include <sstream>
 #include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "run/made_with.h"
+#include "kolo/base/error.h"
+#include "kolo/base/file.h"
+#include "kolo/kernels/onednn.h"
 #include "run/prepared_run.h"
+#include "run/run_device.h"
 
 namespace kolo {
+
+namespace {
+
+std::string with_dashes(const std::string& text) {
+  std::string result;
+  for (const char character : text) {
+    const auto letter = static_cast<unsigned char>(character);
+    if (std::isalnum(letter) != 0) {
+      result += static_cast<char>(std::tolower(letter));
+    } else if (!result.empty() && result.back() != '-') {
+      result += '-';
+    }
+  }
+  while (result.ends_with('-')) result.pop_back();
+  return result;
+}
+
+std::string cpuinfo() {
+  try {
+    return read_text_file("/proc/cpuinfo");
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+}  // namespace
+
+std::string processor_name(const std::string& cpuinfo) {
+  std::string name, family, model;
+  std::istringstream lines(cpuinfo);
+  for (std::string line; std::getline(lines, line) && !line.empty();) {
+    const auto colon = line.find(':');
+    if (colon == std::string::npos) continue;
+    const auto key = with_dashes(line.substr(0, colon)), value = line.substr(colon + 1);
+    if (key == "model-name") name = value;
+    if (key == "cpu-family") family = value;
+    if (key == "model") model = value;
+  }
+  const auto result = with_dashes(fmt::format("{} {} {}", name, family, model));
+  return result.empty() ? "processor" : result;
+}
+
+nlohmann::json made_with_here() {
+  const auto libtorch = libtorch_facts();
+  return {{"processor", processor_name(cpuinfo())},
+          {"threads per rank", std::to_string(libtorch.threads)},
+          {"kolo", KOLO_VERSION},
+          {"LibTorch", libtorch.version},
+          {"oneDNN", onednn_description()}};
+}
+
+std::string describe_other_making(const nlohmann::json& before, const nlohmann::json& now) {
+  if (!before.is_object()) return {};
+  std::vector<std::string> differences;
+  for (const auto& [name, value] : now.items()) {
+    const auto found = before.find(name);
+    if (found == before.end() || *found == value || !found->is_string()) continue;
+    differences.push_back(fmt::format("{} {} instead of {}", name, value.get<std::string>(),
+                                      found->get<std::string>()));
+  }
+  return fmt::format("{}", fmt::join(differences, ", "));
+}
 
 namespace {
 
@@ -22,18 +90,13 @@ constexpr std::array<std::string_view, 5> without_effect{
 // The end of a training is where its schedule ends; without one it is only the end.
 constexpr std::array<std::string_view, 2> ends{"training.n_epochs", "training.max_steps"};
 
-template <std::size_t count>
-bool is_one_of(const std::array<std::string_view, count>& keys, const std::string& key) {
-  return std::ranges::find(keys, key) != keys.end();
-}
-
 // Places of data are not among them: there are as many samples, which is all that anybody knows.
 bool has_effect(const std::string& key, const RunConfig& config) {
   const auto places = input_paths();
   if (std::ranges::find(places, key) != places.end()) return false;
-  if (is_one_of(without_effect, key)) return false;
+  if (std::ranges::count(without_effect, key) > 0) return false;
   if (key.starts_with("checkpoint.")) return false;
-  if (is_one_of(ends, key)) return config.training.lr_decay != "none";
+  if (std::ranges::count(ends, key) > 0) return config.training.lr_decay != "none";
   // Virtual ranks are added up in one order, whatever carries them.
   return config.training.virtual_ranks == 0 || !key.starts_with("communication.");
 }

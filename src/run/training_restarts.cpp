@@ -4,14 +4,14 @@
 
 #include <fmt/format.h>
 
-#include "kolo/train/checkpoint/checkpoint_store.h"
 #include "kolo/run/launch_ranks.h"
+#include "kolo/train/checkpoint/checkpoint_store.h"
 #include "kolo/train/observe/run_log.h"
 #include "run/launch/launcher_messages.h"
 #include "run/pipeline_share.h"
 #include "run/run_folder.h"
 #include "run/run_lock.h"
-#include "run/stop_note.h"
+#include "run/stopping.h"
 #include "run/strict_resume.h"
 #include "run/work_share.h"
 

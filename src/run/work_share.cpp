@@ -24,10 +24,6 @@ std::vector<std::int64_t> lengths_of(const Datasets& datasets) {
   return {shape.begin() + 1, shape.end()};
 }
 
-bool is_shared(const ParallelConfig& parallel) {
-  return std::ranges::any_of(parallel.spatial, [](auto ranks) { return ranks > 1; });
-}
-
 std::string text_of(const SpatialNetworkPlan& plan) {
   return fmt::format("[{}]", fmt::join(plan.shape, ","));
 }
@@ -90,7 +86,7 @@ std::vector<FieldLayer> field_layers_of(const RunConfig& config, const SampleLay
 
 std::optional<SpatialNetworkPlan> sample_cut_of(const RunConfig& config, const Datasets& datasets,
                                                 const Network& network) {
-  if (!is_shared(config.parallel)) return std::nullopt;
+  if (!config.parallel.shares_samples()) return std::nullopt;
   return plan_of(config, datasets, network);
 }
 

@@ -7,7 +7,6 @@
 
 #include "kolo/settings/choice.h"
 #include "settings/section.h"
-#include "settings/tree_writer.h"
 
 namespace kolo {
 

@@ -94,7 +94,6 @@ struct NumberRule {
   }
 };
 
-inline constexpr NumberRule any_number{"", [](long double) { return true; }};
 inline constexpr NumberRule positive{" greater than 0", [](long double x) { return x > 0; }};
 inline constexpr NumberRule not_negative{" of at least 0", [](long double x) { return x >= 0; }};
 inline constexpr NumberRule fraction{" of at least 0 and less than 1",

@@ -13,16 +13,18 @@
 #include "kolo/base/machine.h"
 #include "kolo/config/factories.h"
 #include "kolo/data/loader.h"
-#include "kolo/run/launch_environment.h"
 #include "kolo/nn/network.h"
 #include "kolo/parallel/device_memory.h"
+#include "kolo/parallel/timeline.h"
+#include "kolo/run/launch_environment.h"
 #include "kolo/study/measure.h"
+#include "kolo/train/pipelined_network.h"
 #include "kolo/train/trainer.h"
 #include "run/load_data.h"
+#include "run/pipeline_share.h"
 #include "run/prepared_run.h"
 #include "run/rank_guard.h"
 #include "run/rank_job.h"
-#include "run/rank_network.h"
 #include "run/run_device.h"
 #include "run/work_share.h"
 #include "study/halo_counter.h"
@@ -103,8 +105,8 @@ Training make_training(const RunConfig& config, const Datasets& datasets,
                        const Loaders& loaders, TrainerOptions options) {
   auto objective = make_objective(config);
   const auto device = start_device(config.device, communicator);
-  auto made = make_rank_network({config, datasets, share, communicator, device}, std::move(network),
-                                objective);
+  auto made = make_rank_network({config, datasets, share, communicator, device, Timeline()},
+                                std::move(network), objective);
   options.replica = share.replica;
   const auto rate = make_learning_rate(config, share.replicas, loaders.training->batches());
   auto trainer =

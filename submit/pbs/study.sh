@@ -5,7 +5,7 @@
 #   qsub -V [OPTIONS OF QSUB] -- "$PWD/submit/pbs/study.sh" CONFIG [ARGUMENTS OF KOLO SCALE...]
 #
 #   qsub -V -A PROJECT -q debug -l select=4:system=polaris -l place=scatter -l walltime=1:00:00 -l filesystems=home:eagle -j oe \
-#     -- "$PWD/submit/pbs/study.sh" configs/cifar10_resnet.yaml --ranks 1,2,4 --weak --output results/weak
+#     -- "$PWD/submit/pbs/study.sh" configs/cifar10_resnet.yaml --ranks 1,2,4 --output results/weak
 #
 # Without --ranks: 1, 2, 4 and so on, up to one for each GPU of the job's nodes, or mpiprocs of them, or one per node where there are no
 # GPUs. Name the folder (--output): a job that goes on has to find it. Two minutes before the time limit the study stops (exit status 75);

@@ -3,7 +3,7 @@
 #
 #   sbatch [OPTIONS OF SBATCH] submit/slurm/study.sh CONFIG [ARGUMENTS OF KOLO SCALE...]
 #
-#   sbatch -N 4 submit/slurm/study.sh configs/cifar10_resnet.yaml --ranks 1,2,4 --weak --output results/weak
+#   sbatch -N 4 submit/slurm/study.sh configs/cifar10_resnet.yaml --ranks 1,2,4 --output results/weak
 #
 # Without --ranks: 1, 2, 4 and so on, up to as many as sbatch was asked for (-n), or one per node. Two minutes before the time limit
 # the study stops, and the job goes into the queue again and goes on where it was. For a job of its own for each run use

@@ -3,7 +3,6 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/doctor/checks.h"
-#include "cli/doctor/gpu_facts.h"
 #include "cli/program.h"
 #include "kolo/base/text.h"
 #include "kolo/comm/device.h"

@@ -77,6 +77,13 @@ class SmallRuns : public ::testing::Test {
     for (const auto& [name, count] : events(other))
       EXPECT_EQ(count, 1) << name.first << " of step " << name.second;
   }
+  // Step, model and optimizer of the newest checkpoints, to the bit.
+  void expect_same_weights(const std::string& one, const std::string& other) const {
+    const auto a = newest(one), b = newest(other);
+    EXPECT_EQ(a.step, b.step);
+    for (const auto* const file : {"model.safetensors", "optimizer.safetensors"})
+      EXPECT_TRUE(read_text_file(a.path / file) == read_text_file(b.path / file)) << file;
+  }
   void expect_same_records(const std::string& whole, const std::string& other) const {
     const auto a = history(whole), b = history(other);
     ASSERT_EQ(a.epochs().size(), b.epochs().size());

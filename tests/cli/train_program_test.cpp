@@ -1,34 +1,25 @@
-// kolo train, end to end through the binary.
+// kolo train, end to end through the binary, with the courses' own options, too.
 #include <csignal>
 #include <thread>
 
-#include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
-#include "cli/background.h"
-#include "kolo/base/file.h"
-#include "kolo/train/checkpoint/checkpoint.h"
-#include "kolo/train/checkpoint/checkpoint_store.h"
-#include "kolo/train/observe/history.h"
-#include "support/idx_files.h"
+#include "cli/small_runs.h"
 #include "support/says.h"
 
 namespace kolo::testing {
 namespace {
 
-// A small configuration that trains in a second.
-std::string small_config(const TemporaryFolder& folder) {
-  return folder.write("small.yaml",
-                      "data: {name: mnist, path: " + (folder / "data").string() +
-                          "}\n"
-                          "model: {name: mnist_net}\n"
-                          "optimizer: {name: adam, lr: 0.002, lr_scaling: sqrt}\n"
-                          "training: {batch_size: 16, n_epochs: 2, lr_warmup_epochs: 1}\n");
-}
-
-class TrainProgram : public ::testing::Test {
+class TrainProgram : public SmallRuns {
  protected:
-  TrainProgram() { write_small_mnist(folder / "data", 400, 100); }
+  TrainProgram() {
+    config = folder.write("program.yaml",
+                          "data: {name: mnist, path: " + (folder / "data").string() +
+                              "}\n"
+                              "model: {name: mnist_net}\n"
+                              "optimizer: {name: adam, lr: 0.002, lr_scaling: sqrt}\n"
+                              "training: {batch_size: 16, n_epochs: 2, lr_warmup_epochs: 1}\n");
+  }
 
   [[nodiscard]] std::vector<std::string> command(const std::vector<std::string>& arguments,
                                                  const std::string& output = "run") const {
@@ -42,29 +33,7 @@ class TrainProgram : public ::testing::Test {
                       const std::string& output = "run") {
     return run_kolo(command(arguments, output));
   }
-
-  [[nodiscard]] History history(const std::string& output = "run") const {
-    return History::read(folder / output / "history.json");
-  }
-
-  [[nodiscard]] LoadedCheckpoint newest(const std::string& output = "run") const {
-    return CheckpointStore({folder / output / "checkpoints"})
-        .load_newest([](const auto&) {})
-        .value();
-  }
-
-  TemporaryFolder folder;
-  std::string config = small_config(folder);
 };
-
-void expect_equal_checkpoints(const Checkpoint& a, const Checkpoint& b) {
-  ASSERT_EQ(a.model.size(), b.model.size());
-  for (std::size_t i = 0; i < a.model.size(); ++i)
-    EXPECT_TRUE(a.model[i].tensor.equal(b.model[i].tensor)) << a.model[i].name;
-  ASSERT_EQ(a.optimizer.size(), b.optimizer.size());
-  for (std::size_t i = 0; i < a.optimizer.size(); ++i)
-    EXPECT_TRUE(a.optimizer[i].tensor.equal(b.optimizer[i].tensor));
-}
 
 TEST_F(TrainProgram, TwoRanksTrainAndLeaveEverythingBehind) {
   const auto result = train({"-n", "2", "training.n_epochs=4", "training.log_every=5"});
@@ -159,7 +128,7 @@ TEST_F(TrainProgram, TheSameSeedGivesTheSameBitsAndAnotherDoesNot) {
   ASSERT_EQ(train({"-n", "2"}, "a").exit_code, 0);
   ASSERT_EQ(train({"-n", "2"}, "b").exit_code, 0);
   ASSERT_EQ(train({"-n", "2", "seed=2"}, "c").exit_code, 0);
-  expect_equal_checkpoints(newest("a").content, newest("b").content);
+  expect_same_weights("a", "b");
   EXPECT_FALSE(newest("a").content.model[0].tensor.equal(newest("c").content.model[0].tensor));
 }
 
@@ -196,7 +165,7 @@ TEST_F(TrainProgram, GoesOnToTheSameBitsAfterAKillInMidEpoch) {
   ASSERT_EQ(resumed.exit_code, 0) << resumed.output << resumed.errors;
   EXPECT_TRUE(says(resumed.output, {"warning"}));
   EXPECT_TRUE(says(resumed.output, {"resuming from"}));
-  expect_equal_checkpoints(newest("whole").content, newest("killed").content);
+  expect_same_weights("whole", "killed");
   const auto whole = history("whole"), killed = history("killed");
   ASSERT_EQ(killed.epochs().size(), whole.epochs().size());
   for (std::size_t epoch = 1; epoch < whole.epochs().size(); ++epoch) {
@@ -257,6 +226,59 @@ TEST_F(TrainProgram, ShowsTheConfigurationAndWritesNothing) {
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_TRUE(says(result.output, {"lr: 0.5"}));
   EXPECT_FALSE(std::filesystem::exists(folder / "run"));
+}
+
+class TutorialOptions : public SmallRuns {
+ protected:
+  [[nodiscard]] std::string shown(std::vector<std::string> options) const {
+    options.insert(options.begin(), {"train", config, "--show-config"});
+    const auto run = run_kolo(options);
+    EXPECT_EQ(run.exit_code, 0) << run.errors;
+    return run.output;
+  }
+};
+
+TEST_F(TutorialOptions, StandForSettings) {
+  EXPECT_TRUE(says(shown({"--bucket_cap_mb", "7.5"}), {"bucket_mb: 7.5\n"}));
+  EXPECT_TRUE(says(shown({"--amp_mode", "bf16"}), {"precision: bf16\n"}));
+  EXPECT_TRUE(says(shown({"--amp_mode", "none"}), {"precision: fp32\n"}));
+  EXPECT_TRUE(says(shown({"--enable_amp"}), {"precision: bf16\n"}));
+  EXPECT_TRUE(says(shown({"--optimizer", "name=SGD,lr=0.25,lr_scaling=sqrt,lr_warmup_epochs=5"}),
+                   {"name: sgd\n", "lr: 0.25\n", "lr_scaling: sqrt\n", "lr_warmup_epochs: 5\n"}));
+  const std::string box =
+      "data={name: nbody, train_path: a, valid_path: b, n_train: 1, n_valid: 1}";
+  const std::vector<std::string> fields = {"model.name=unet3d", "training.loss=l1", box};
+  for (const auto& [given, mode] :
+       {std::pair("inmem", "inmem"), std::pair("dali-lowmem", "lowmem")}) {
+    auto options = fields;
+    options.insert(options.end(), {"--data_loader_config", given});
+    EXPECT_TRUE(says(shown(options), {std::string("mode: ") + mode + "\n"}));
+  }
+}
+
+TEST_F(TutorialOptions, SayWhatToDoInstead) {
+  for (const auto& [option, instead] :
+       {std::pair("-d", "several ranks always work together"),
+        std::pair("--enable_apex", "optimizers are fused in any case; leave it out"),
+        std::pair("--enable_manual_profiling", "use --timeline"),
+        std::pair("--noddp", "kolo bench --profile"),
+        std::pair("--enable_benchy", "kolo bench FILE"),
+        std::pair("--interactive", "kolo eval RUN"),
+        std::pair("--run_num=01", "--run_num: runs are told apart")}) {
+    const auto refused = train({option});
+    EXPECT_EQ(refused.exit_code, 2) << option;
+    EXPECT_TRUE(says(refused.errors, {instead})) << option;
+  }
+  EXPECT_TRUE(says(run_kolo({"train", "--yaml_config", "a.yaml"}).errors,
+                   {"train: --yaml_config: the configuration's file"}));
+  EXPECT_TRUE(says(train({"--data_loader_config", "dali"}).errors, {"--data_loader_config: "}));
+}
+
+TEST_F(TutorialOptions, MoreThreadsThanProcessorsAreCut) {
+  const auto run = run_kolo({"train", config, "--output", folder / "run", "training.n_epochs=1",
+                             "device.intra_threads=1024"});
+  ASSERT_EQ(run.exit_code, 0) << run.errors;
+  EXPECT_TRUE(says(run.output, {"device.intra_threads: 1024 are more threads than there are"}));
 }
 
 }  // namespace

@@ -2,17 +2,9 @@
 #include <array>
 #include <csignal>
 
-#include <fmt/format.h>
-#include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
-#include "cli/background.h"
 #include "cli/small_runs.h"
-#include "kolo/base/file.h"
-#include "kolo/train/checkpoint/checkpoint.h"
-#include "kolo/train/checkpoint/checkpoint_store.h"
-#include "kolo/train/observe/history.h"
-#include "support/idx_files.h"
 #include "support/says.h"
 
 namespace kolo::testing {
@@ -22,58 +14,28 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-class TrainRestart : public ::testing::Test {
+class TrainRestart : public SmallRuns {
  protected:
-  TrainRestart() { write_small_mnist(folder / "data", 400, 100); }
-
-  [[nodiscard]] std::vector<std::string> arguments(const std::vector<std::string>& more,
-                                                   const std::string& output) const {
-    std::vector<std::string> all = {"train", config, "--output", folder / output};
-    all.insert(all.end(), more.begin(), more.end());
-    return all;
-  }
-
-  [[nodiscard]] std::filesystem::path checkpoint(int step) const {
-    return folder / "run" / "checkpoints" / fmt::format("step-{:08}", step) / "manifest.json";
-  }
-
-  [[nodiscard]] Checkpoint newest(const std::string& output) const {
-    const CheckpointStore store({folder / output / "checkpoints"});
-    return store.load_newest([](const auto&) {}).value().content;
+  TrainRestart() {
+    config = folder.write("restarts.yaml",
+                          "data: {name: mnist, path: " + (folder / "data").string() +
+                              "}\n"
+                              "model: {name: mnist_net}\n"
+                              "optimizer: {name: adam, lr: 0.002}\n"
+                              "training: {batch_size: 16, n_epochs: 12}\n"
+                              "checkpoint: {every_epochs: 0, every_steps: 5, keep: 50}\n");
   }
 
   void expect_equal_runs(const std::string& a, const std::string& b) const {
-    const auto of_a = newest(a), of_b = newest(b);
-    ASSERT_EQ(of_a.model.size(), of_b.model.size());
-    for (std::size_t i = 0; i < of_a.model.size(); ++i)
-      EXPECT_TRUE(of_a.model[i].tensor.equal(of_b.model[i].tensor)) << of_a.model[i].name;
-    const auto history_a = History::read(folder / a / "history.json");
-    const auto history_b = History::read(folder / b / "history.json");
-    ASSERT_EQ(history_a.epochs().size(), history_b.epochs().size());
-    for (std::size_t epoch = 0; epoch < history_a.epochs().size(); ++epoch) {
-      const auto &from = history_a.epochs()[epoch], &to = history_b.epochs()[epoch];
-      EXPECT_EQ(from.step, to.step);
-      EXPECT_EQ(from.val_loss, to.val_loss);
-      if (epoch > 0) {
-        EXPECT_EQ(from.loss, to.loss);
-      }
-    }
+    expect_same_weights(a, b);
+    expect_same_records(a, b);
   }
 
-  [[nodiscard]] std::string log() const { return read_text_file(folder / "run" / "out.log"); }
-
-  TemporaryFolder folder;
-  std::string config =
-      folder.write("small.yaml", "data: {name: mnist, path: " + (folder / "data").string() +
-                                     "}\n"
-                                     "model: {name: mnist_net}\n"
-                                     "optimizer: {name: adam, lr: 0.002}\n"
-                                     "training: {batch_size: 16, n_epochs: 12}\n"
-                                     "checkpoint: {every_epochs: 0, every_steps: 5, keep: 50}\n");
+  [[nodiscard]] std::string log() const { return text_of("run/out.log"); }
 };
 
 TEST_F(TrainRestart, AKilledRankCostsTheStepsSinceTheNewestCheckpoint) {
-  ASSERT_EQ(run_kolo(arguments({"-n", "2"}, "whole")).exit_code, 0);
+  ASSERT_EQ(train({"-n", "2"}, "whole").exit_code, 0);
   const auto result =
       run_kolo_and(arguments({"-n", "2", "--max-restarts", "2"}, "run"), [&](pid_t) {
         EXPECT_TRUE(wait_for_file(checkpoint(20)) && signal_rank(1, folder / "run", SIGKILL));
@@ -240,7 +202,7 @@ TEST_F(TrainRestart, StopsBeforeATimeThatIsGiven) {
     const auto result = run_kolo(arguments(more, output));
     EXPECT_EQ(result.exit_code, 75) << result.output << result.errors;
     EXPECT_TRUE(says(result.output, {"stopped by --stop-before 20"}));
-    EXPECT_FALSE(newest(output).model.empty()) << "what there is is saved";
+    EXPECT_FALSE(newest(output).content.model.empty()) << "what there is is saved";
   }
   const auto wrong = run_kolo(arguments({"--stop-before", "noon"}, "run"));
   EXPECT_EQ(wrong.exit_code, 2);

@@ -123,6 +123,10 @@ TEST_F(Checks, RetiredKeysSayWhatToDoInsteadAndARecordMayHaveThem) {
               AllOf(StartsWith("run.yaml:4: reference: "), HasSubstr("--target NUMBER")));
   EXPECT_THAT(error_after_required("", {"reference.published=0.9"}),
               StartsWith("command line: reference: "));
+  EXPECT_THAT(error_after_required("training: {kernels: usual}\n"),
+              StartsWith("run.yaml:4: training.kernels: kolo chooses the kernels"));
+  EXPECT_THAT(error_after_required("parallel: {chunks: 2}\n"),
+              StartsWith("run.yaml:4: parallel.chunks: each rank of a pipeline has one part"));
   auto record = source(required + text + "reference: {published: null}\n");
   record.is_record = true;
   EXPECT_TRUE(load_run_config(record).checkpoint.enabled);
@@ -245,6 +249,8 @@ TEST_F(Checks, ScheduleFreeOptimizersHaveTheirOwnDecay) {
   EXPECT_TRUE(
       says(error(required, {"optimizer.name=schedule_free_sgd", "optimizer.decoupled_decay=true"}),
            {"schedule_free_sgd has its own kind of weight decay"}));
+  EXPECT_TRUE(says(error(required, {"optimizer.name=lars", "model.l2_mode=decoupled"}),
+                   {"lars has its own kind"}));
 }
 
 TEST_F(Checks, FrozenModulesAreOfWholeNetworks) {

@@ -48,25 +48,6 @@ TEST_F(Choices, KeysOfOthersAreRefusedAndSayWhose) {
   EXPECT_EQ(load(start + "optimizer: {name: sgd, beta1: null}\n").optimizer.name, "sgd");
 }
 
-TEST_F(Choices, KeysThatAreGoneSayWhatToDoInstead) {
-  EXPECT_THAT(
-      error_after_required("training: {kernels: usual}\n"),
-      StartsWith("run.yaml:4: training.kernels: kolo chooses the kernels of convolutions by "
-                 "rules"));
-  EXPECT_THAT(error_after_required("", {"training.kernels=usual"}),
-              StartsWith("command line: training.kernels: "));
-  const auto record = std::string(adam) + "training: {kernels: measured, n_epochs: 2}\n";
-  EXPECT_EQ(load_record(record).training.n_epochs, 2);
-  EXPECT_THROW((void)load_record(record, {"training.kernels=usual"}), InputError);
-  EXPECT_THAT(error_after_required("parallel: {chunks: 2}\n"),
-              StartsWith("run.yaml:4: parallel.chunks: each rank of a pipeline has one part"));
-  EXPECT_THAT(error_after_required("", {"parallel.chunks=2"}),
-              StartsWith("command line: parallel.chunks: "));
-  const auto other = std::string(adam) + "parallel: {chunks: 2, recompute: true}\n";
-  EXPECT_TRUE(load_record(other).parallel.recompute);
-  EXPECT_THROW((void)load_record(other, {"parallel.chunks=2"}), InputError);
-}
-
 // As versions did that knew all optimizers' and all data sets' keys together.
 TEST_F(Choices, ARunsOwnRecordMayHaveKeysOfOthers) {
   const std::string keys =

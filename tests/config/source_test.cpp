@@ -1,5 +1,6 @@
-// Named configurations and overrides.
+// Named configurations, overrides, included files and merge keys: what of several mappings counts.
 #include "config/config_fixture.h"
+
 #include "support/says.h"
 
 namespace kolo {
@@ -150,6 +151,175 @@ TEST_F(OverridesTest, MalformedOnesAreShown) {
   EXPECT_TRUE(says(error(required, {"seed=,3"}), {"\",3\" is not valid YAML: "}));
   EXPECT_THAT(error(required, {"model={name: a, name: b}"}),
               StartsWith("command line: key \"name\" is given twice in one mapping"));
+}
+
+class Include : public testing::ConfigTest {
+ protected:
+  Include() {
+    folder_.write("parts/base.yaml", required + std::string("training: {n_epochs: 3}\n"));
+  }
+  void write(const std::string& name, const std::string& text) const { folder_.write(name, text); }
+};
+
+TEST_F(Include, AFileHasWhatAnotherOneSaysAndItsOwnKeysWin) {
+  const auto config = load("include: parts/base.yaml\ntraining: {batch_size: 7}\n");
+  EXPECT_EQ(config.model.name, "mnist_net");
+  EXPECT_EQ(config.training.n_epochs, 3);
+  EXPECT_EQ(config.training.batch_size, 7);
+  EXPECT_EQ(load("training: {n_epochs: 5}\ninclude: parts/base.yaml\n").training.n_epochs, 5);
+  EXPECT_EQ(load("include: parts/base.yaml\n", {"training.n_epochs=9"}).training.n_epochs, 9);
+}
+
+TEST_F(Include, OfSeveralFilesTheLastWins) {
+  write("parts/fast.yaml", "optimizer: {lr: 0.75}\ntraining: {batch_size: 9}\n");
+  const auto config = load("include: [parts/base.yaml, parts/fast.yaml]\n");
+  EXPECT_EQ(config.optimizer.name, "sgd");
+  EXPECT_EQ(config.optimizer.lr, .75);
+  EXPECT_EQ(config.training.n_epochs, 3);
+  write("parts/slow.yaml", "training: {n_epochs: 30}\n");
+  EXPECT_EQ(load("include: [parts/base.yaml, parts/slow.yaml]\n").training.n_epochs, 30);
+  EXPECT_EQ(load("include: [parts/slow.yaml, parts/base.yaml]\n").training.n_epochs, 3);
+}
+
+// Paths are relative to the file that names them.
+TEST_F(Include, IncludedFilesIncludeAndSectionsToo) {
+  write("parts/more.yaml", "include: base.yaml\noptimizer: {name: adam, beta1: 0.5}\n");
+  EXPECT_EQ(load("include: parts/more.yaml\n").optimizer.name, "adam");
+  EXPECT_EQ(load("include: parts/more.yaml\noptimizer: {name: sgd}\n").optimizer.name, "sgd");
+  write("parts/rates.yaml", "lr: 0.125\n");
+  EXPECT_EQ(load("include: parts/base.yaml\noptimizer: {include: parts/rates.yaml}\n").optimizer.lr,
+            .125);
+  const auto named = load("one: {include: parts/base.yaml}\ntwo: {seed: 2}\n", {}, "one");
+  EXPECT_EQ(named.training.n_epochs, 3);
+}
+
+TEST_F(Include, MessagesNameTheFileAndLineOfTheValue) {
+  write("parts/wrong.yaml", "training:\n  n_epochs: 2\n  batch_size: none\n");
+  EXPECT_THAT(error(std::string(required) + "include: parts/wrong.yaml\n"),
+              StartsWith("parts/wrong.yaml:3: training.batch_size: "));
+  write("parts/broken.yaml", "training: {\n");
+  EXPECT_THAT(error("include: parts/broken.yaml\n"), StartsWith("parts/broken.yaml:"));
+}
+
+TEST_F(Include, WhatCannotBeIncludedIsRefused) {
+  EXPECT_THAT(error("seed: 1\ninclude: parts/none.yaml\n"),
+              AllOf(StartsWith("run.yaml:2: include: "), HasSubstr("parts/none.yaml"),
+                    HasSubstr("relative to the file")));
+  EXPECT_THAT(error("include: {a: b}\n"), StartsWith("run.yaml:1: include: expected a file or"));
+  EXPECT_THAT(error("include: [[a]]\n"), StartsWith("run.yaml:1: include: expected a file or"));
+  EXPECT_TRUE(says(error("include: a\ninclude: b\n"), {"is given twice"}));
+  EXPECT_THAT(error("include: run.yaml\n"),
+              AllOf(StartsWith("run.yaml:1: include: "), HasSubstr("includes itself")));
+  write("parts/there.yaml", "include: back.yaml\n");
+  write("parts/back.yaml", "include: there.yaml\n");
+  EXPECT_THAT(error("include: parts/there.yaml\n"),
+              AllOf(StartsWith("parts/back.yaml:1: include: "), HasSubstr("includes itself")));
+  EXPECT_TRUE(says(error(required, {"include=parts/base.yaml"}), {"unknown key \"include\""}));
+}
+
+class MergeKeys : public testing::ConfigTest {
+ protected:
+  // Loads configuration "run", whose templates are the mappings before it.
+  [[nodiscard]] RunConfig load_merged(const std::string& templates,
+                                      const std::string& training) const {
+    return load(templates + "run:\n  <<: *needed\n  training:\n" + training, {}, "run");
+  }
+
+  static constexpr const char* needed =
+      "needed: &needed\n"
+      "  data: {name: fashion_mnist}\n"
+      "  model: {name: mnist_net}\n"
+      "  optimizer: {name: adam, lr: 0.5}\n";
+};
+
+TEST_F(MergeKeys, ExplicitKeysWinWhereverTheMergeStands) {
+  const std::string templates = std::string(needed) + "t: &t {batch_size: 7, n_epochs: 8}\n";
+  for (const char* training : {"    <<: *t\n    n_epochs: 3\n", "    n_epochs: 3\n    <<: *t\n"}) {
+    const RunConfig config = load_merged(templates, training);
+    EXPECT_EQ(config.training.batch_size, 7);
+    EXPECT_EQ(config.training.n_epochs, 3);
+  }
+}
+
+TEST_F(MergeKeys, EarlierOfAListWins) {
+  const RunConfig config = load_merged(std::string(needed) +
+                                           "a: &a {batch_size: 7, n_epochs: 8}\n"
+                                           "b: &b {batch_size: 70, log_every: 9}\n",
+                                       "    <<: [*a, *b, {log_every: 10, drop_last: true}]\n");
+  EXPECT_EQ(config.training.batch_size, 7);
+  EXPECT_EQ(config.training.n_epochs, 8);
+  EXPECT_EQ(config.training.log_every, 9);
+  EXPECT_TRUE(config.training.drop_last);
+}
+
+TEST_F(MergeKeys, MergedMappingsMayMergeThemselves) {
+  const RunConfig config = load_merged(std::string(needed) +
+                                           "a: &a {batch_size: 7, n_epochs: 8}\n"
+                                           "b: &b {<<: *a, n_epochs: 9}\n",
+                                       "    <<: *b\n");
+  EXPECT_EQ(config.training.batch_size, 7);
+  EXPECT_EQ(config.training.n_epochs, 9);
+}
+
+TEST_F(MergeKeys, NestedMappingsAreMergedAsWell) {
+  const RunConfig config = load(
+      std::string(needed) + "run:\n  <<: *needed\n  optimizer: {weight_decay: 0.25}\n", {}, "run");
+  EXPECT_EQ(config.optimizer.name, "adam");
+  EXPECT_EQ(config.optimizer.lr, 0.5);
+  EXPECT_EQ(config.optimizer.weight_decay, .25);
+}
+
+// Null gives a key its default back.
+TEST_F(MergeKeys, AChoiceLeavesBehindWhatTheOneItIsWrittenOverHad) {
+  const std::string templates =
+      "base: &base\n"
+      "  data: {name: fashion_mnist}\n"
+      "  model: {name: mnist_net}\n"
+      "  optimizer: {name: adam, lr: 0.5, beta1: 0.8}\n"
+      "middle: &middle\n"
+      "  <<: *base\n"
+      "  optimizer: {name: sgd}\n";
+  for (const auto* const merged : {"*middle", "*base"}) {
+    const auto config =
+        load(templates + "run:\n  <<: " + merged + "\n  optimizer: {name: sgd}\n", {}, "run");
+    EXPECT_EQ(config.optimizer.name, "sgd");
+    EXPECT_EQ(config.optimizer.lr, 0.5);
+  }
+  EXPECT_EQ(load(templates, {}, "middle").optimizer.name, "sgd");
+  EXPECT_TRUE(says(
+      error(templates + "run:\n  <<: *base\n  optimizer: {name: sgd, beta1: 0.7}\n", {}, "run"),
+      {"run.yaml:10: optimizer.beta1: is of adam"}));
+  EXPECT_TRUE(
+      says(error(templates + "run:\n  <<: *base\n  optimizer: {momentum: 0.7}\n", {}, "run"),
+           {"run.yaml:10: optimizer.momentum: is of "}));
+}
+
+TEST_F(MergeKeys, ABatchSizeTakesThePlaceOfAMergedOne) {
+  const std::string templates = std::string(needed) + "  training: {batch_size: 7, n_epochs: 8}\n";
+  const auto config =
+      load(templates + "run:\n  <<: *needed\n  training: {global_batch_size: 70}\n", {}, "run");
+  EXPECT_EQ(config.training.global_batch_size, 70);
+  EXPECT_EQ(config.training.batch_size, std::nullopt);
+  EXPECT_EQ(config.training.n_epochs, 8);
+}
+
+TEST_F(MergeKeys, AQuotedKeyIsNoMerge) {
+  EXPECT_TRUE(says(error_after_required("training: {\"<<\": {n_epochs: 2}}\n"),
+                   {"training: unknown key \"<<\""}));
+}
+
+TEST_F(MergeKeys, OnlyMappingsMerge) {
+  EXPECT_THAT(error_after_required("training:\n  <<: 3\n"),
+              AllOf(StartsWith("run.yaml:5: << merges a mapping"), HasSubstr("not \"3\"")));
+  EXPECT_THAT(error_after_required("training:\n  <<: [{n_epochs: 2}, x]\n"),
+              StartsWith("run.yaml:5: << merges"));
+}
+
+TEST_F(MergeKeys, AnErrorInAMergedKeyNamesTheLineWhereItStands) {
+  EXPECT_THAT(error(std::string(needed) +
+                        "t: &t\n  batch_size: 0\nrun:\n  <<: *needed\n  training:\n    <<: *t\n",
+                    {}, "run"),
+              StartsWith("run.yaml:6: training.batch_size: "));
 }
 
 }  // namespace

@@ -107,10 +107,6 @@ TEST_F(TutorialConfigurations, TheFormOfEpsilonDecidesItsDefault) {
   EXPECT_EQ(epsilon("name: rmsprop, epsilon_form: torch"), "1e-08");
   EXPECT_EQ(epsilon("name: adagrad, epsilon_form: torch"), "1e-10");
   EXPECT_EQ(epsilon("name: adagrad, epsilon_form: torch, epsilon: .5"), "0.5");
-  EXPECT_TRUE(
-      says(error("data: {name: fashion_mnist}\nmodel: {name: cnn}\n"
-                 "optimizer: {name: sgd, epsilon_form: torch}\n"),
-           {"optimizer.epsilon_form: is of adam, adamw, rmsprop, adagrad; sgd has momentum"}));
 }
 
 TEST_F(TutorialConfigurations, OptimizersHaveKerasNamesAndDefaults) {
@@ -132,24 +128,6 @@ TEST_F(TutorialConfigurations, OptimizersHaveKerasNamesAndDefaults) {
     EXPECT_EQ(value_of(config, "optimizer.epsilon"), epsilon) << name;
     EXPECT_EQ(make_optimizer(config)->name(), config.optimizer.name);
   }
-}
-
-TEST_F(TutorialConfigurations, ASettingOfAnotherOptimizerIsRefused) {
-  EXPECT_TRUE(says(error(required, {"optimizer.name=adam", "optimizer.momentum=0.9"}),
-                   {"optimizer.momentum: is of sgd, rmsprop, lars, schedule_free_sgd; "
-                    "adam has beta1, beta2, "
-                    "epsilon, epsilon_form, amsgrad"}));
-  EXPECT_TRUE(says(error(required, {"optimizer.centered=true"}),
-                   {"optimizer.centered: is of rmsprop; sgd has"}));
-  EXPECT_TRUE(says(error(required, {"optimizer.beta1=.8"}),
-                   {"optimizer.beta1: is of adam, adamw, adamax, nadam, lamb, "
-                    "schedule_free_adamw; sgd has"}));
-  EXPECT_TRUE(says(error(required, {"optimizer.beta1=.9"}), {"is of adam"}));
-  EXPECT_TRUE(says(error("data: {name: fashion_mnist}\nmodel: {name: mnist_net}\n"
-                         "optimizer: {name: lamb, trust_coefficient: 1}\n"),
-                   {"run.yaml:3: optimizer.trust_coefficient: is of lars; lamb has"}));
-  EXPECT_TRUE(says(error(required, {"optimizer.name=lars", "model.l2_mode=decoupled"}),
-                   {"lars has its own kind"}));
 }
 
 TEST_F(TutorialConfigurations, SchedulesAreInOrderAndOneAtATime) {

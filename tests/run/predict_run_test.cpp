@@ -14,6 +14,7 @@
 #include "kolo/train/checkpoint/checkpoint.h"
 #include "kolo/train/checkpoint/checkpoint_store.h"
 #include "kolo/comm/threads.h"
+#include "kolo/config/factories.h"
 #include "kolo/data/box_files.h"
 #include "kolo/nn/models.h"
 #include "kolo/train/trainer.h"

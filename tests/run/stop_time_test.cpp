@@ -1,4 +1,4 @@
-#include "run/stop_time.h"
+#include "run/stopping.h"
 
 #include <cstdlib>
 #include <ctime>

@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 
 #include "kolo/base/error.h"
-#include "settings/tree_writer.h"
 #include "settings/yaml/yaml.h"
 #include "support/errors.h"
 #include "support/says.h"

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -195,6 +196,9 @@ struct ParallelConfig {
   bool recompute = false;  // inner results are computed again in backward rather than kept
 
   [[nodiscard]] MeshRequest mesh() const { return {data, spatial, pipeline, 1}; }
+  [[nodiscard]] bool shares_samples() const {
+    return std::ranges::any_of(spatial, [](auto ranks) { return ranks > 1; });
+  }
 };
 
 // Where the values of a configuration were given, for messages about them.

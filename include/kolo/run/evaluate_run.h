@@ -49,6 +49,12 @@ struct RunEvaluation {
   // Of the inputs' and targets' channels; empty: they are known by number.
   std::vector<std::string> input_names, target_names;
   std::vector<SampleOutput> samples;  // EvaluationRequest::samples, or all where there are fewer
+
+  // A class by its name, or by its number where it has none.
+  [[nodiscard]] std::string class_name(std::int64_t label) const {
+    const auto index = static_cast<std::size_t>(label);
+    return index < class_names.size() ? class_names[index] : std::to_string(label);
+  }
 };
 
 // Called on each rank, as run() is, and returns the same statuses, or throws where the rank is

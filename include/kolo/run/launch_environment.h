@@ -17,6 +17,10 @@ namespace kolo {
 // In which the ranks find it, from kolo's own launcher.
 inline constexpr const char* job_number_variable = "KOLO_JOB";
 
+// The user's OMP_PROC_BIND, empty where it is not set, while kolo's own is "false"
+// (run/begin_process.h): programs that kolo starts for the user get it back.
+inline constexpr const char* openmp_binding_before = "KOLO_OMP_PROC_BIND_BEFORE";
+
 // InputError when the user asked for a number of ranks (0: did not ask) other than a launcher has
 // started. Without a launcher it must be at most one: more have to be started (launch_ranks.h).
 void require_ranks(const LaunchEnvironment& environment, int requested);

@@ -108,10 +108,9 @@ inline constexpr const char* default_path = "/usr/bin:/bin";
 
 // What happens when this process is asked to end, by SIGINT, SIGTERM, SIGHUP or SIGUSR1.
 struct StopPolicy {
-  // Asks the ranks to stop: SIGUSR1, which ranks of kolo train understand, or SIGUSR2, which
-  // run_rank_program() makes a SIGTERM of. mpirun passes both on and lets the ranks finish. At
-  // SIGTERM it kills them, which is right where they have nothing to save. 0: the signal as it
-  // came.
+  // Asks the ranks to stop: SIGUSR1, which ranks of kolo train understand, or SIGUSR2, of which
+  // run_rank_program() makes a SIGTERM. mpirun passes both on; at SIGTERM it kills the ranks, which
+  // is right where they have nothing to save. 0: the signal as it came.
   int signal = SIGUSR1;
   // Said on stderr, after the signal's name, when the first one comes; empty: nothing.
   std::string message = {};
@@ -123,13 +122,12 @@ struct JobFailure {
   bool node_failed = false;  // of several nodes one was lost, or its ranks were ended from outside
 };
 
-// What happens when a job fails: it ends with a status other than 0, 2 (wrong input) and 75
-// (stopped on request), and nobody has asked it to end.
+// Restarts of a job that ended with a status other than 0, 2 (wrong input) and 75 (stopped),
+// unasked.
 //
-// A job on several nodes (hosts that were given, a Slurm or PBS allocation) is started on those
-// that are left: a node that doesn't answer to the launcher is left out until it does, and one on
-// which ranks were ended from outside, or that was lost, in two attempts for good. As many ranks
-// are started as before where they fit into the slots, else fewer.
+// On several nodes it is started on those that are left: a node that does not answer is left out
+// until it does, one that was lost or whose ranks were ended from outside in two attempts for good;
+// with as many ranks as before where they fit into the slots, else fewer.
 struct RestartPolicy {
   int restarts = 0;   // at most, within an hour
   int min_ranks = 0;  // at least so many ranks are started again; 0: as many as before

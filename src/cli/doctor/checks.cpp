@@ -20,10 +20,10 @@
 #include "kolo/comm/device.h"
 #include "kolo/comm/mpi.h"
 #include "kolo/data/mnist.h"
-#include "kolo/run/launch_ranks.h"
 #include "kolo/parallel/initialize.h"
 #include "kolo/parallel/tensor_collectives.h"
-#include "run/launch/openmp_binding.h"
+#include "kolo/run/launch_environment.h"
+#include "kolo/run/launch_ranks.h"
 #include "run/launch/supervise.h"
 
 namespace kolo {

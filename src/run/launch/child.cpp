@@ -16,17 +16,6 @@ namespace kolo {
 
 namespace {
 
-// As a kernel's set, however many processors there are.
-std::vector<cpu_set_t> set_of(const std::vector<int>& cpus) {
-  std::vector<cpu_set_t> set;
-  for (const int cpu : cpus) {
-    const auto place = static_cast<std::size_t>(cpu);
-    if (place / CPU_SETSIZE >= set.size()) set.resize(place / CPU_SETSIZE + 1);
-    CPU_SET_S(place, set.size() * sizeof(cpu_set_t), set.data());
-  }
-  return set;
-}
-
 [[noreturn]] void become(const RankCommand& command, pid_t parent, const ChildOptions& options,
                          const std::vector<cpu_set_t>& cpus) {
   if (options.ignored != 0) ::signal(options.ignored, SIG_IGN);
@@ -58,6 +47,16 @@ int exit_status_of(int status) {
 
 }  // namespace
 
+std::vector<cpu_set_t> cpu_set_of(std::span<const int> cpus) {
+  std::vector<cpu_set_t> set;
+  for (const int cpu : cpus) {
+    const auto place = static_cast<std::size_t>(cpu);
+    if (place / CPU_SETSIZE >= set.size()) set.resize(place / CPU_SETSIZE + 1);
+    CPU_SET_S(place, set.size() * sizeof(cpu_set_t), set.data());
+  }
+  return set;
+}
+
 Pipe::Pipe() {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) throw Error(system_error_text("cannot make a pipe", errno));
@@ -66,7 +65,7 @@ Pipe::Pipe() {
 }
 
 Child::Child(const RankCommand& command, const ChildOptions& options) {
-  const auto cpus = set_of(options.cpus);
+  const auto cpus = cpu_set_of(options.cpus);
   const pid_t parent = ::getpid();
   process_ = ::fork();
   if (process_ < 0) throw Error(system_error_text("cannot start a process", errno));

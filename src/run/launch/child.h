@@ -2,15 +2,20 @@
 
 #include <csignal>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
+#include <sched.h>
 #include <sys/types.h>
 
 #include "kolo/base/file.h"
 #include "kolo/run/launch_ranks.h"
 
 namespace kolo {
+
+// CPUs as the kernel's set, however many there are.
+[[nodiscard]] std::vector<cpu_set_t> cpu_set_of(std::span<const int> cpus);
 
 struct Pipe {
   FileDescriptor read_end, write_end;

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <algorithm>
+#include <chrono>
+#include <deque>
 #include <functional>
 #include <map>
 #include <set>
@@ -11,16 +14,39 @@
 
 namespace kolo {
 
+// How often a job may be started again: so many times within any hour. So a run of weeks outlives
+// the failures of weeks, while one that can't go on ends soon.
+class RestartsOfHour {
+ public:
+  using Clock = std::chrono::steady_clock;
+  explicit RestartsOfHour(int most) : most_(most) {}
+
+  // Those within the hour before `now`.
+  [[nodiscard]] int count(Clock::time_point now) const {
+    return static_cast<int>(std::ranges::count_if(
+        times_, [&](Clock::time_point time) { return time > now - std::chrono::hours(1); }));
+  }
+  [[nodiscard]] bool may_restart(Clock::time_point now) const { return count(now) < most_; }
+
+  void note(Clock::time_point now) {
+    times_.push_back(now);
+    while (times_.size() > static_cast<std::size_t>(most_)) times_.pop_front();
+  }
+
+ private:
+  int most_;
+  std::deque<Clock::time_point> times_;
+};
+
 // Where the ranks of the next attempt run, and how many they are.
 struct RankPlaces {
   int ranks = 0;
   std::vector<Host> hosts;  // empty: wherever the launcher starts them by itself
 };
 
-// The nodes that a job has, and which of them have failed: a node where a rank was ended from
-// outside, that the launcher has lost, or that does not answer. One that fails in a second attempt
-// is left out from then on; one that does not answer is left out until it does. A job on one node
-// has none to choose from, and whatever happens is no node's failure.
+// Nodes of a job, and which have failed: a rank was ended from outside, the launcher lost it, or it
+// does not answer. One that fails twice is left out from then on, one that does not answer until it
+// does. Of a job on one node nothing is a node's failure.
 class JobNodes {
  public:
   // Each with as many slots as ranks may run there.

@@ -11,7 +11,7 @@
 #include "kolo/base/file.h"
 #include "kolo/base/text.h"
 #include "kolo/comm/launcher.h"
-#include "run/launch/openmp_binding.h"
+#include "kolo/run/launch_environment.h"
 
 namespace kolo {
 
@@ -289,10 +289,6 @@ std::vector<std::string> launcher_arguments(const LaunchRequest& request, const 
   if (request.oversubscribe) argv.emplace_back("--overcommit");
   return argv;
 }
-
-}  // namespace
-
-namespace {
 
 int threads_wanted(const LaunchRequest& request, const MachineFacts& facts) {
   if (request.threads > 0) return request.threads;

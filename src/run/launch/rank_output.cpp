@@ -22,7 +22,7 @@
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/base/machine.h"
-#include "run/launch/openmp_binding.h"
+#include "kolo/run/launch_environment.h"
 #include "run/launch/signals.h"
 
 namespace kolo {

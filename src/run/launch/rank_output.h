@@ -31,10 +31,9 @@ struct RankProgram {
   std::optional<std::filesystem::path> log{};  // instead of both
 };
 
-// Runs it and returns its exit status (128 + the signal that ended it). A SIGUSR2 becomes SIGTERM
-// to the program, which may take its time; SIGUSR1 is passed on; at SIGTERM, and when the launcher
-// goes away, the program is ended, after half a second by force. Whatever else it has started is
-// killed when it ends.
+// Runs it and returns its exit status (128 + the signal that ended it). SIGUSR2 becomes SIGTERM to
+// the program, SIGUSR1 is passed on; at SIGTERM, and when the launcher goes away, the program is
+// ended, after half a second by force, and all that it has started with it.
 [[nodiscard]] int run_rank_program(const RankProgram& program);
 
 }  // namespace kolo

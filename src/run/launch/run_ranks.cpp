@@ -10,7 +10,6 @@
 #include "kolo/base/text.h"
 #include "kolo/run/launch_ranks.h"
 #include "run/launch/job_nodes.h"
-#include "run/launch/restarts_of_hour.h"
 #include "run/launch/signals.h"
 #include "run/launch/supervise.h"
 #include "run/launch/terminal.h"

@@ -11,10 +11,9 @@
 
 namespace kolo {
 
-// Makes signals readable from a file descriptor, whichever thread the kernel gives them to.
-// (Blocking them for a signalfd is not enough: libraries such as OpenBLAS start threads before
-// main() does, and those don't block them.) A SIGHUP that is ignored, as nohup lets it be, stays
-// so. At most one at a time. The destructor restores what was before.
+// Makes signals readable from a file descriptor, whichever thread the kernel gives them to (a
+// signalfd misses those of threads that libraries start before main()). A SIGHUP that nohup ignores
+// stays so. At most one at a time. The destructor restores what was before.
 class SignalPipe {
  public:
   // How many signals are caught. After the first one all of them work again as before, at once, so
@@ -44,10 +43,9 @@ class SignalPipe {
 // "SIGTERM", "Ctrl-C (SIGINT)".
 [[nodiscard]] std::string describe_signal(int signal);
 
-// Turns the signals by which people, terminals and schedulers ask a run to end (SIGINT, SIGTERM,
-// SIGHUP, SIGUSR1) into a question that can be asked. After the first signal they work as usual
-// again, so that a second one ends the process at once; but for SIGUSR1 of kolo's launcher, which
-// repeats it until it is heard, and asks with SIGTERM for an end at once.
+// Turns SIGINT, SIGTERM, SIGHUP and SIGUSR1 into a question that can be asked. After the first
+// signal they work as usual again, so that a second one ends the process; but for SIGUSR1 of kolo's
+// launcher, which repeats it until it is heard.
 class StopSignal {
  public:
   StopSignal();

@@ -41,11 +41,9 @@ struct ProbeResult {
 // Runs a program with a deadline, after which it is killed with everything in its process group.
 [[nodiscard]] ProbeResult probe(const RankCommand& command, std::chrono::milliseconds deadline);
 
-// Takes out of the standard error of mpirun its boxes that only repeat that a rank has failed: the
-// rank has said so itself. A rank that was killed can't, and the others may be ended before they
-// say it: such a box stays where no rank has said anything, unless the job was asked to stop. A box
-// lies between two lines of dashes; other boxes and lines stay, but for those that tell how often
-// such a box has come, or that it got lost.
+// Takes out of mpirun's standard error its boxes (between two lines of dashes) that only repeat
+// that a rank has failed. One that names a killed rank stays where no rank has said anything,
+// unless the job was asked to stop. Lines that count such boxes go too; all others stay.
 class LauncherNoise {
  public:
   // The next piece of text; returns what is to be shown of it. A line is held back until it is

@@ -254,10 +254,6 @@ const char* advice_on_tabs(const std::string& text, int line) {
              : "";
 }
 
-}  // namespace
-
-namespace {
-
 ConfigValue read_document(const std::string& text, const std::string& source, OpenFiles* open) {
   try {
     const auto starts = first_document_starts(text);

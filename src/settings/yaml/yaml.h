@@ -9,13 +9,11 @@
 // Trees of values from and to YAML.
 namespace kolo {
 
-// Reads a file of one YAML document whose top level is a mapping. Aliases, merge keys
-// (https://yaml.org/type/merge.html, but that mappings within mappings are merged as well) and
-// `include: FILE` (a file or a list, relative to the one that names it, whose keys the mapping
-// inherits as if merged; the last wins) are expanded. Throws InputError that begins with
-// FILE:LINE:COLUMN for malformed YAML and FILE:LINE for a repeated key, a key that is not a word, a
-// tag, a merge key of something else than mappings, aliases that grow without
-// bound, and files that can't be read or include themselves.
+// Reads a file of one YAML document, a mapping. Aliases, merge keys (also into mappings within
+// mappings) and `include: FILE` (or a list, of which the last wins; relative to the file that names
+// it) are expanded. InputError begins with FILE:LINE:COLUMN for malformed YAML, with FILE:LINE for
+// repeated or odd keys, tags, aliases without bound, and files that can't be read or include
+// themselves.
 [[nodiscard]] ConfigValue read_yaml_file(const std::filesystem::path& file);
 
 // The same from a text, which includes no files; `source` stands for FILE.

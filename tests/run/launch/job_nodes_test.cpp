@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 
 #include "kolo/base/text.h"
-#include "run/launch/restarts_of_hour.h"
 #include "support/says.h"
 
 namespace kolo::testing {

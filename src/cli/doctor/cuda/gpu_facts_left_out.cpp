@@ -1,4 +1,4 @@
-#include "cli/doctor/gpu_facts.h"
+#include "cli/doctor/checks.h"
 
 namespace kolo {
 

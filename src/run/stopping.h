@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "run/run_folder.h"
+
 namespace kolo {
 
 // A clock time before which a run has to have saved and stopped (--stop-before).
@@ -22,11 +24,9 @@ inline constexpr const char* stop_time_variable = "KOLO_STOP_TIME";
 // "2026-11-24 18:30:00", local time.
 [[nodiscard]] std::string describe_time(double seconds);
 
-// Says when it is time to stop, early enough. After the answer comes what a run does between two
-// questions, which are asked at every step and every batch of a validation; then the checkpoint in
-// the background is waited for, and the last one is written. So twice the longest time between two
-// questions so far is kept, twice the longest time that a checkpoint was written, and at least 10
-// seconds. For one thread.
+// Says when it is time to stop, early enough to save: it keeps twice the longest time between two
+// questions (at every step, and every batch of a validation) and twice the longest that a
+// checkpoint took, at least 10 seconds. For one thread.
 class StopTime {
  public:
   static constexpr double least_margin = 10;
@@ -53,5 +53,22 @@ class StopTime {
   std::optional<std::chrono::steady_clock::time_point> last_;
   bool has_come_ = false;
 };
+
+// A file by which rank 0 tells kolo, which has started the ranks, that they have stopped as they
+// were asked to, with all saved: where not kolo but mpirun itself was asked, as by a SIGTERM to
+// every process of a job, mpirun's status says only that it has ended them.
+
+// The environment variable with the text of the note; notes of other texts are other jobs'.
+inline constexpr const char* stop_note_variable = "KOLO_STOP_NOTE";
+
+// A text for this job and no other.
+[[nodiscard]] std::string new_stop_note();
+
+// Leaves the note, as the last thing that rank 0 does; nothing where kolo has not started the
+// ranks.
+void leave_stop_note(const RunFolder& folder);
+
+// Tells who has started them whether the note `text` was left, and removes it.
+[[nodiscard]] bool take_stop_note(const RunFolder& folder, const std::string& text);
 
 }  // namespace kolo

@@ -1,0 +1,344 @@
+#include <algorithm>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "config/settle.h"
+#include "kolo/base/checked.h"
+#include "kolo/base/error.h"
+#include "kolo/config/derived_settings.h"
+#include "kolo/nn/loss.h"
+#include "kolo/parallel/step_conflicts.h"
+
+namespace kolo {
+
+namespace {
+
+// Each check refuses by an InputError that names the key and, from the tree that the configuration
+// was read from, its place.
+class ConfigChecks {
+ public:
+  ConfigChecks(const RunConfig& config, const ConfigValue& root, const ModelCatalogue& models)
+      : config_(config), root_(root), models_(models) {}
+
+  // Within a section, or of a section and the entry of a catalogue that it names.
+  void check_sections() const {
+    check_data();
+    check_model();
+    check_optimizer();
+    check_learning_rate();
+    check_loss();
+    check_checkpoint();
+  }
+
+  // Keys that exclude each other.
+  void check_combinations() const {
+    check_step();
+    check_microbatches();
+    check_accumulation();
+    check_adascale();
+    check_views();
+    check_compression();
+    check_sharding();
+    check_freezing();
+  }
+
+ private:
+  [[noreturn]] void fail(std::string_view key, std::string_view reason) const {
+    throw InputError(fmt::format("{}: {}: {}", place_of(root_, key), key, reason));
+  }
+
+  // What can't be had together with a key that is set.
+  struct Other {
+    bool is_set;
+    std::string_view key, why;
+  };
+  void refuse_together(std::string_view key, std::string_view value,
+                       std::initializer_list<Other> others) const {
+    for (const auto& other : others) {
+      if (!other.is_set) continue;
+      fail(key, fmt::format("{} can't be had with {}: {}; leave out one of the two", value,
+                            other.key, other.why));
+    }
+  }
+
+  // For an entry of a catalogue, which knows its keys but not their section.
+  [[nodiscard]] RefuseKey of_section(std::string_view section) const {
+    return [this, section](std::string_view key, std::string_view reason) {
+      fail(fmt::format("{}.{}", section, key), reason);
+    };
+  }
+
+  void check_data() const {
+    const auto& data = config_.data;
+    const auto& entry = dataset_entry(data.name);
+    entry.check(data.own, of_section("data"));
+    if (!data.n_train && !entry.needs_n_train.empty()) fail("data.n_train", entry.needs_n_train);
+    if (!data.n_valid && !entry.needs_n_valid.empty()) fail("data.n_valid", entry.needs_n_valid);
+  }
+
+  void check_model() const {
+    const auto& model = config_.model;
+    check_shape("model.input_shape", model.input_shape);
+    const auto& entry = models_.find(model.name);
+    entry.check(model.own, of_section("model"));
+    if (model.sync_batch_norm && entry.keeps_batch_norms) {
+      fail(
+          "model.sync_batch_norm",
+          fmt::format("the batch norms of the model {} can't be replaced; leave it false, or use a "
+                      "model of one's own in C++ with kolo::SyncBatchNorm",
+                      model.name));
+    }
+  }
+
+  void check_shape(std::string_view key, const std::vector<int64_t>& shape) const {
+    try {
+      (void)checked_product(std::span<const int64_t>(shape));
+    } catch (const Error&) {
+      fail(key, "the product of the sizes does not fit 64 bits");
+    }
+  }
+
+  void check_optimizer() const {
+    const auto& optimizer = config_.optimizer;
+    kolo::check_optimizer(optimizer, of_section("optimizer"));
+    if (optimizer_entry(optimizer.name).has_own_decay &&
+        config_.model.l2_mode == L2Mode::decoupled) {
+      fail("model.l2_mode",
+           fmt::format("{} has its own kind of weight decay; set optimizer.weight_decay, and "
+                       "model.l2 to 0",
+                       optimizer.name));
+    }
+  }
+
+  void check_learning_rate() const {
+    const auto& training = config_.training;
+    const bool has_warmup = training.lr_warmup_epochs > 0 || training.lr_warmup_steps > 0;
+    if (training.lr_warmup_epochs > 0 && training.lr_warmup_steps > 0) {
+      fail("training.lr_warmup_steps",
+           "give the warm-up in epochs (lr_warmup_epochs) or in steps, not both");
+    }
+    const auto& decay = schedule_entry(training.lr_decay);
+    decay.check(training.lr_decay_own, of_section("training"));
+    if (!training.lr_schedule.empty() && !decay.takes_intervals) {
+      fail("training.lr_decay",
+           "give the rates by epochs (lr_schedule) or a decay (lr_decay), not both");
+    }
+    if (has_warmup && decay.is_own_warmup) {
+      fail("training.lr_decay", fmt::format("{} rises and falls by itself; leave lr_warmup_epochs "
+                                            "and lr_warmup_steps out",
+                                            decay.name));
+    }
+    check_intervals();
+  }
+
+  void check_intervals() const {
+    double free_from = 0;
+    for (const auto& interval : config_.training.lr_schedule) {
+      if (interval.start_epoch < free_from) {
+        fail("training.lr_schedule",
+             fmt::format("the part from epoch {} begins before the one above it ends or begins; "
+                         "the parts must be in order and apart",
+                         interval.start_epoch));
+      }
+      if (interval.end_epoch && *interval.end_epoch <= interval.start_epoch) {
+        fail("training.lr_schedule",
+             fmt::format("the part from epoch {} ends at epoch {}; it must end later than it "
+                         "begins",
+                         interval.start_epoch, *interval.end_epoch));
+      }
+      free_from = interval.end_epoch.value_or(interval.start_epoch);
+    }
+  }
+
+  void check_loss() const {
+    const auto& training = config_.training;
+    const auto& entry = loss_entry(training.loss);
+    entry.check(training.loss_own, of_section("training"));
+    const auto& classes = config_.model.n_classes;
+    if (entry.is_binary && classes && *classes != 1) {
+      fail("training.loss", fmt::format("{} needs a network of one output (model.n_classes: 1), "
+                                        "but model.n_classes is {}",
+                                        entry.name, *classes));
+    }
+    if (!entry.is_binary && classes && *classes == 1) {
+      fail("training.loss", fmt::format("a network of one output (model.n_classes: 1) learns by "
+                                        "binary_crossentropy, not {}",
+                                        entry.name));
+    }
+    check_metrics(entry);
+  }
+
+  void check_metrics(const LossEntry& loss) const {
+    const auto& metrics = config_.training.metrics;
+    if (loss.is_binary &&
+        std::ranges::find(metrics, Metric::top_k_categorical_accuracy) != metrics.end()) {
+      fail("training.metrics", "top_k_categorical_accuracy needs a network of several outputs");
+    }
+    if (loss.has_classes || metrics.empty()) return;
+    if (root_.find("training")->find("metrics") != nullptr) {
+      fail("training.metrics", fmt::format("with the loss {} nothing is right or wrong; leave the "
+                                           "metrics out",
+                                           loss.name));
+    }
+  }
+
+  void check_checkpoint() const {
+    const CheckpointConfig& checkpoint = config_.checkpoint;
+    if (checkpoint.enabled && checkpoint.every_epochs == 0 && checkpoint.every_steps == 0) {
+      fail("checkpoint.every_epochs",
+           "every_epochs and every_steps are both 0, so no checkpoint would be written; "
+           "set one, or enabled: false");
+    }
+  }
+
+  // Key and value of each feature in the table of kolo/parallel/step_conflicts.h.
+  struct Key {
+    StepFeature feature;
+    bool is_used;
+    std::string_view key;
+    std::string value = "true";
+  };
+
+  [[nodiscard]] std::vector<Key> keys_of_step() const {
+    const auto& [training, parallel, communication] =
+        std::tie(config_.training, config_.parallel, config_.communication);
+    const bool measures = training.noise_scale_every > 0;
+    const std::string compression(name_of(communication.compression));
+    return {{StepFeature::graphs, config_.device.graphs, "device.graphs"},
+            {StepFeature::virtual_ranks, training.virtual_ranks > 0, "training.virtual_ranks",
+             std::to_string(training.virtual_ranks)},
+            {StepFeature::accumulation, training.accumulation > 1, "training.accumulation",
+             std::to_string(training.accumulation)},
+            {StepFeature::noise_scale, measures || is_adascale(),
+             measures ? "training.noise_scale_every" : "optimizer.lr_scaling",
+             measures ? std::to_string(training.noise_scale_every) : "adascale"},
+            {StepFeature::gradient_hook, communication.compression != Compression::none,
+             "communication.compression", compression},
+            {StepFeature::power_sgd, communication.compression == Compression::powersgd,
+             "communication.compression", compression},
+            {StepFeature::sharded, config_.optimizer.sharded, "optimizer.sharded"},
+            {StepFeature::parts, parallel.pipeline > 1, "parallel.pipeline"},
+            {StepFeature::mixup, training.mixup_alpha > 0, "training.mixup_alpha"},
+            {StepFeature::recompute, parallel.recompute, "parallel.recompute"},
+            {StepFeature::spatial, config_.parallel.shares_samples(), "parallel.spatial"},
+            {StepFeature::sync_batch_norm, config_.model.sync_batch_norm, "model.sync_batch_norm"},
+            {StepFeature::loss_scale, training.precision == Precision::fp16,
+             "training.precision=fp16"}};
+  }
+
+  void check_step() const {
+    const auto keys = keys_of_step();
+    StepFeatures features{};
+    for (const auto& key : keys) features.set(key.feature, key.is_used);
+    for (const auto& conflict : conflicts(features)) {
+      const auto& mine = *std::ranges::find(keys, conflict.feature, &Key::feature);
+      const auto& other = *std::ranges::find(keys, conflict.other, &Key::feature);
+      fail(mine.key, describe(conflict, mine.value, other.key));
+    }
+  }
+
+  [[nodiscard]] bool is_adascale() const {
+    return config_.optimizer.lr_scaling == Scaling::adascale;
+  }
+
+  void check_microbatches() const {
+    const auto& parallel = config_.parallel;
+    if (!parallel.microbatches || parallel.pipeline > 1) return;
+    fail("parallel.microbatches",
+         fmt::format("{}, but without a pipeline batches aren't cut; set parallel.pipeline, or "
+                     "leave it out (parallel.microbatches=null)",
+                     *parallel.microbatches));
+  }
+
+  void check_accumulation() const {
+    const auto count = config_.training.accumulation;
+    if (count == 1) return;
+    const auto& training = config_.training;
+    const auto batch = training.batch_size ? training.batch_size : training.local_batch_size;
+    if (!training.global_batch_size && count > batch.value_or(default_batch_size)) {
+      fail("training.accumulation",
+           fmt::format("a rank's batch of {} samples can't be cut in {} parts; batch_size counts "
+                       "the samples of a whole step",
+                       batch.value_or(default_batch_size), count));
+    }
+  }
+
+  void check_adascale() const {
+    if (!is_adascale() || config_.optimizer.name == "sgd") return;
+    fail("optimizer.lr_scaling",
+         fmt::format("adascale is derived for sgd, and the optimizer is {}; use sgd, or linear or "
+                     "sqrt",
+                     config_.optimizer.name));
+  }
+
+  void check_views() const {
+    const auto views = config_.training.validation_views;
+    if (views == ValidationViews::one) return;
+    refuse_together(
+        "training.validation_views", name_of(views),
+        {{config_.parallel.pipeline > 1, "parallel.pipeline", "a pipeline takes each sample once"},
+         {config_.parallel.shares_samples(), "parallel.spatial",
+          "a rank has a part of each sample"}});
+  }
+
+  void check_compression() const {
+    const auto& communication = config_.communication;
+    const bool is_powersgd = communication.compression == Compression::powersgd;
+    const std::pair<std::string_view, bool> of_powersgd[] = {
+        {"communication.powersgd_rank", communication.powersgd_rank.has_value()},
+        {"communication.powersgd_start_step", communication.powersgd_start_step.has_value()}};
+    for (const auto& [key, is_set] : of_powersgd) {
+      if (is_set && !is_powersgd) {
+        fail(key, fmt::format("only PowerSGD has it, and the compression is {}; set "
+                              "communication.compression=powersgd, or leave it out",
+                              name_of(communication.compression)));
+      }
+    }
+  }
+
+  void check_sharding() const {
+    const auto& name = config_.optimizer.name;
+    if (!config_.optimizer.sharded) return;
+    if (optimizer_entry(name).takes_whole_parameters) {
+      fail("optimizer.sharded",
+           fmt::format("{} needs whole parameters, of which a rank would have a part; "
+                       "leave it false, or use another optimizer",
+                       name));
+    }
+  }
+
+  void check_freezing() const {
+    if (config_.model.freeze.empty()) return;
+    refuse_together("model.freeze", fmt::format("[{}]", fmt::join(config_.model.freeze, ", ")),
+                    {{config_.parallel.pipeline > 1, "parallel.pipeline",
+                      "a rank may be left with nothing to train"}});
+    if (models_.find(config_.model.name).keeps_batch_norms) {
+      fail("model.freeze",
+           "modules of a TorchScript model can't be held in evaluation mode; leave it out, or set "
+           "requires_grad of their parameters to False in Python before torch.jit.script");
+    }
+  }
+
+  const RunConfig& config_;
+  const ConfigValue& root_;
+  const ModelCatalogue& models_;
+};
+
+}  // namespace
+
+void check_run_config(const RunConfig& config, const ConfigValue& root,
+                      const ModelCatalogue& models) {
+  const ConfigChecks checks(config, root, models);
+  checks.check_sections();
+  checks.check_combinations();
+}
+
+}  // namespace kolo
