@@ -11,7 +11,7 @@
 
 #include "kolo/comm/communicator.h"
 #include "online/online_trainer.h"
-#include "online/weights.h"
+#include "online/inference.h"
 
 namespace kolo::online {
 

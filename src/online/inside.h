@@ -14,11 +14,9 @@
 #include <nlohmann/json.hpp>
 
 #include "kolo/online/online_network.h"
-#include "online/agree.h"
 #include "online/background.h"
 #include "online/inference.h"
 #include "online/mail.h"
-#include "online/normalizer.h"
 #include "online/online_trainer.h"
 #include "online/roles.h"
 #include "online/sample_store.h"
@@ -26,10 +24,10 @@
 
 namespace kolo {
 
-// What an OnlineNetwork is made of. Its calls are those of OnlineNetwork, without what is done to
-// leave the program's state alone. In sources by idea: making and answering (inside.cpp), samples
-// (pushing.cpp), training in time steps (ticking.cpp), beside them (starting.cpp) and apart
-// (serving.cpp), files (saving.cpp).
+// Implementation of an OnlineNetwork, whose calls these are without what leaves the program's state
+// alone. In sources by idea: making and answering (online_network.cpp), samples (pushing.cpp),
+// training in time steps (ticking.cpp), beside them (background.cpp) and apart (serving.cpp), files
+// (saving.cpp).
 class OnlineNetwork::Inside {
  public:
   Inside(const Communicator& ranks, const OnlineConfig& config, OnlineParts parts);

@@ -1,8 +1,12 @@
 #pragma once
 
+#include <functional>
+#include <string_view>
 #include <vector>
 
+#include "kolo/comm/communicator.h"
 #include "kolo/online/online_config.h"
+#include "online/sample_arrays.h"
 
 namespace kolo::online {
 
@@ -19,5 +23,10 @@ struct Roles {
   // InputError for ranks that are not there.
   [[nodiscard]] static Roles of(const OnlineTrainingConfig& training, int rank, int ranks);
 };
+
+// Does what each rank does by itself, at the beginning of a collective call. Where it fails on one
+// rank, it is an Error on all, and nobody waits for a rank that doesn't come: its own there, and a
+// CommunicationError with its words on the others. Costs an all-reduce of eight bytes.
+void agree(const Communicator& ranks, const Call& call, const std::function<void()>& local);
 
 }  // namespace kolo::online

@@ -14,7 +14,7 @@
 #include "kolo/sampling/reservoir.h"
 
 // What a network inside a simulation is and how it is trained, as YAML says it. Names are those of
-// `kolo train`'s configurations; what values a key accepts stands in src/online/schema.h, what it
+// `kolo train`'s configurations; what values a key accepts stands in src/online/online_config.cpp, what it
 // means in docs/simulations.md.
 namespace kolo {
 
@@ -124,6 +124,9 @@ struct OnlineConfig {
 [[nodiscard]] OnlineConfig load_online_config(const std::string& source,
                                               std::span<const std::string> overrides = {},
                                               const ModelCatalogue& models = built_in_models());
+
+// All that is said in a configuration, as YAML: ranks compare it.
+[[nodiscard]] std::string online_config_text(OnlineConfig config, const ModelCatalogue& models);
 
 // "2 GB", "512 MiB", "1e6" (bytes) as a number of bytes; nothing for what is none.
 [[nodiscard]] std::optional<std::uint64_t> bytes_from_text(std::string_view text);
