@@ -11,10 +11,9 @@
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/base/text.h"
-#include "kolo/train/observe/format.h"
 #include "kolo/report/own_files.h"
 #include "kolo/report/report.h"
-#include "kolo/report/report_server.h"
+#include "kolo/train/observe/format.h"
 #include "run/launch/signals.h"
 #include "run/launch/terminal.h"
 
@@ -51,21 +50,14 @@ void require_sensible_targets(const Report& report, const std::vector<double>& t
   }
 }
 
-std::optional<CurveAxis> axis_named(const std::string& name) {
-  for (const CurveAxis axis : all_axes) {
-    if (name == axis_name(axis)) return axis;
-  }
-  return std::nullopt;
-}
-
 void require_known_axis(const Report& report) {
   const auto known = known_axes(report.runs);
   if (!report.axis || known.empty() || std::ranges::find(known, *report.axis) != known.end())
     return;
   std::vector<std::string> names;
-  for (const CurveAxis axis : known) names.emplace_back(axis_name(axis));
+  for (const CurveAxis axis : known) names.emplace_back(name_of(axis));
   throw InputError(fmt::format("report: --axis {}: no run tells it; these runs tell {}",
-                               axis_name(*report.axis), join(names)));
+                               name_of(*report.axis), join(names)));
 }
 
 Report read(const ReportArguments& arguments, bool wait) {
@@ -73,7 +65,7 @@ Report read(const ReportArguments& arguments, bool wait) {
   if (!arguments.title.empty()) report.title = arguments.title;
   report.targets = arguments.targets;
   std::ranges::sort(report.targets);
-  report.axis = axis_named(arguments.axis);
+  report.axis = find_named<CurveAxis>(arguments.axis);
   return report;
 }
 

@@ -12,7 +12,7 @@
 #include "kolo/base/error.h"
 #include "kolo/base/generators.h"
 #include "kolo/base/random.h"
-#include "kolo/train/checkpoint/module_tensors.h"
+#include "kolo/train/checkpoint/checkpoint.h"
 #include "kolo/parallel/broadcast_state.h"
 #include "kolo/parallel/object_collectives.h"
 

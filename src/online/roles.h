@@ -6,7 +6,7 @@
 
 #include "kolo/comm/communicator.h"
 #include "kolo/online/online_config.h"
-#include "online/sample_arrays.h"
+#include "online/samples.h"
 
 namespace kolo::online {
 

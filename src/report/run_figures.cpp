@@ -1,4 +1,3 @@
-
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -245,20 +244,6 @@ FigureGroup others(const CurveFigures& figures, std::span<const RunRecord> runs)
 }
 
 }  // namespace
-
-std::string_view axis_name(CurveAxis axis) {
-  switch (axis) {
-    case CurveAxis::epoch:
-      return "epoch";
-    case CurveAxis::step:
-      return "step";
-    case CurveAxis::relative:
-      return "relative";
-    case CurveAxis::wall:
-      return "wall";
-  }
-  return {};
-}
 
 std::vector<CurveAxis> known_axes(std::span<const RunRecord> runs) {
   bool epoch = false, step = false, time = false;

@@ -11,7 +11,6 @@
 #include "kolo/base/error.h"
 #include "kolo/train/checkpoint/checkpoint.h"
 #include "kolo/train/checkpoint/checkpoint_store.h"
-#include "kolo/train/checkpoint/module_tensors.h"
 #include "kolo/parallel/broadcast_state.h"
 #include "run/load_checkpoint.h"
 #include "run/resume.h"

@@ -13,9 +13,9 @@
 #include "kolo/base/machine.h"
 #include "kolo/config/factories.h"
 #include "kolo/data/loader.h"
-#include "kolo/run/launch_environment.h"
 #include "kolo/nn/network.h"
 #include "kolo/parallel/device_memory.h"
+#include "kolo/run/launch_environment.h"
 #include "kolo/study/measure.h"
 #include "kolo/train/trainer.h"
 #include "run/load_data.h"
@@ -25,7 +25,6 @@
 #include "run/rank_network.h"
 #include "run/run_device.h"
 #include "run/work_share.h"
-#include "study/halo_counter.h"
 
 namespace kolo {
 
@@ -304,7 +303,7 @@ BenchReport measure_all(BenchRequest request, PreparedBench& prepared,
   Training training;
   const auto& trainer = training.trainer;
   for (const BenchMode mode : request.modes) {
-    begin(std::string(bench_mode_name(mode)));
+    begin(std::string(name_of(mode)));
     report.measurements.push_back(
         measure_mode(mode, plan, prepared, communicator, share, halos, loaders, training));
     if (mode != BenchMode::io && training.pipelined)

@@ -18,7 +18,6 @@
 #include "run/prepared_run.h"
 #include "run/run_device.h"
 #include "study/study_folder.h"
-#include "study/sweep_folder.h"
 
 namespace kolo {
 
@@ -182,7 +181,6 @@ void plan_halving(const SweepRequest& request, const SweepSpace& space, const Ru
           "sweep: {}: with --halving the trials that are best go on to training.n_epochs, which is "
           "the same for all; leave it out, or --halving",
           key.text));
-  sweep.eta = request.halving->eta;
   sweep.rungs =
       plan_rungs(*request.halving, static_cast<int>(sweep.trials.size()), base.training.n_epochs);
 }

@@ -14,7 +14,7 @@
 #include "kolo/base/file.h"
 #include "run/launch/child.h"
 #include "run/launch/signals.h"
-#include "study/sweep_folder.h"
+#include "study/study_folder.h"
 
 namespace kolo {
 

@@ -8,9 +8,10 @@
 #include <string_view>
 #include <vector>
 
+#include "kolo/base/enum_names.h"
+#include "kolo/report/run_record.h"
 #include "kolo/train/observe/study.h"
 #include "kolo/train/observe/sweep.h"
-#include "kolo/report/run_record.h"
 
 // Figures, and those that there are of runs and of studies.
 namespace kolo {
@@ -86,11 +87,12 @@ struct FigureGroup {
 // of that name; wall: the time of day.
 enum class CurveAxis : std::uint8_t { epoch, step, relative, wall };
 
-inline constexpr CurveAxis all_axes[] = {CurveAxis::epoch, CurveAxis::step, CurveAxis::relative,
-                                         CurveAxis::wall};
-
-// "epoch", "step", "relative", "wall".
-[[nodiscard]] std::string_view axis_name(CurveAxis axis);
+constexpr auto enum_names(CurveAxis) {
+  return std::to_array<EnumName<CurveAxis>>({{CurveAxis::epoch, "epoch"},
+                                             {CurveAxis::step, "step"},
+                                             {CurveAxis::relative, "relative"},
+                                             {CurveAxis::wall, "wall"}});
+}
 
 // The axes on which at least one point of the runs has a place, in the order above.
 [[nodiscard]] std::vector<CurveAxis> known_axes(std::span<const RunRecord> runs);
