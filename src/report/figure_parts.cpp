@@ -112,10 +112,6 @@ const Curve* epoch_curve(const RunRecord& run, std::string_view quantity) {
   return curve != nullptr ? curve : run.find(quantity, "training");
 }
 
-FigureSeries bars(std::string name, int colour) {
-  return {.name = std::move(name), .x = {}, .y = {}, .spread = {}, .colour = colour};
-}
-
 }  // namespace
 
 StepTime step_time_of(const RunRecord& run) {
@@ -136,9 +132,9 @@ Figure step_time_figure(const std::vector<StepTime>& times) {
                 .x_label = "",
                 .y_label = "ms per step",
                 .kind = Figure::Kind::stacked_bars};
-  auto compute = bars("compute", compute_colour);
-  auto wait = bars("waiting for data", data_wait_colour);
-  auto exposed = bars("waiting for other ranks", communication_colour);
+  FigureSeries compute{.name = "compute", .colour = compute_colour};
+  FigureSeries wait{.name = "waiting for data", .colour = data_wait_colour};
+  FigureSeries exposed{.name = "waiting for other ranks", .colour = communication_colour};
   const auto add = [](FigureSeries& series, double seconds) {
     series.x.push_back(static_cast<double>(series.x.size()));
     series.y.push_back(std::isfinite(seconds) ? std::max(0.0, 1000 * seconds) : 0);
@@ -225,9 +221,7 @@ std::optional<Figure> time_to_target_figure(std::span<const RunRecord> runs,
     const auto& run = runs[number];
     const auto bests = bests_of(run, goal);
     if (bests.empty()) continue;
-    FigureSeries series{.name = run.name, .x = {}, .y = {}, .spread = {}};
-    series.colour = run_colour(number);
-    series.marks = true;
+    FigureSeries series{.name = run.name, .colour = run_colour(number), .marks = true};
     const auto add = [&](double target, double seconds) {
       series.x.push_back(goal.factor * target);
       series.y.push_back(seconds / unit.seconds);

@@ -108,10 +108,10 @@ class CurveFigures {
 
   [[nodiscard]] FigureSeries series_of(const Curve& curve, std::size_t number,
                                        const Presentation& presentation) const {
-    FigureSeries series{.name = name_of(curve, number), .x = {}, .y = {}, .spread = {}};
-    if (presentation.compares_validations) series.name = runs_[number].name;
-    series.colour = run_colour(number);
-    series.dashed = curve.part == "training" && !curve.by_step;  // there it is alone, and dense
+    FigureSeries series{
+        .name = presentation.compares_validations ? runs_[number].name : name_of(curve, number),
+        .colour = run_colour(number),
+        .dashed = curve.part == "training" && !curve.by_step};  // by step it is alone, and dense
     const double start = start_of(runs_[number]);
     // kolo validates before it trains too. That value would leave little room for the others.
     const bool from_start = runs_[number].writer != "kolo" || curve.by_step;

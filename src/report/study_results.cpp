@@ -123,7 +123,7 @@ std::string note_of(const Study& study) {
 }  // namespace
 
 ResultsTable study_results(const Study& study) {
-  ResultsTable table{.title = "The study", .columns = {}, .rows = {}, .note = note_of(study)};
+  ResultsTable table{.title = "The study", .note = note_of(study)};
   for (const auto& point : study.points) table.rows.push_back({{}, -1, mark_of(point.state)});
   if (study.points.empty()) return table;
   for (const auto& column : columns_of(study.points.front())) {
@@ -179,8 +179,7 @@ std::string note_of(const Sweep& sweep) {
 }  // namespace
 
 ResultsTable sweep_results(const Sweep& sweep) {
-  ResultsTable table{
-      .title = "The trials", .columns = {{"trial", true}}, .rows = {}, .note = note_of(sweep)};
+  ResultsTable table{.title = "The trials", .columns = {{"trial", true}}, .note = note_of(sweep)};
   if (sweep.trials.empty()) return table;
   for (const auto& name : short_names(sweep.trials.front().settings))
     table.columns.push_back({name, true});
@@ -210,9 +209,7 @@ ResultsTable sweep_rungs(const Sweep& sweep) {
                                  {"trials", true},
                                  {"went on", true},
                                  {fmt::format("best {}", metric_title(sweep)), true},
-                                 {"least that went on", true}},
-                     .rows = {},
-                     .note = {}};
+                                 {"least that went on", true}}};
   for (std::size_t rung = 0; rung < sweep.rungs.size(); ++rung) {
     int came = 0, went_on = 0;
     double best = not_measured, least = not_measured;

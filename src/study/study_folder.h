@@ -107,11 +107,8 @@ struct TrialSetting {
   std::vector<std::int64_t> epochs;  // of each trial in all
 };
 
-enum class TrialsEnd : std::uint8_t { all_done, stopped };
-
-// Runs what is to be done, and writes sweep.json after every change.
-[[nodiscard]] TrialsEnd run_trials(const TrialSetting& setting, const SweepFolder& folder,
-                                   Sweep& sweep);
+// Runs what is to be done, and writes sweep.json after every change. True: it was stopped.
+[[nodiscard]] bool run_trials(const TrialSetting& setting, const SweepFolder& folder, Sweep& sweep);
 
 [[nodiscard]] inline bool is_halving(const Sweep& sweep) {
   return !sweep.rungs.empty();

@@ -12,9 +12,9 @@
 #include "kolo/base/file.h"
 #include "kolo/base/machine.h"
 #include "kolo/base/text.h"
-#include "kolo/run/launch_environment.h"
 #include "kolo/nn/loss.h"
 #include "kolo/parallel/initialize.h"
+#include "kolo/run/launch_environment.h"
 #include "run/prepared_run.h"
 #include "run/run_device.h"
 #include "study/study_folder.h"
@@ -300,7 +300,7 @@ FinishedSweep run_sweep(SweepRequest request) {
       "{} trial{}, {} to do, {} at once on {} rank{} each; results in {}", sweep.trials.size(),
       sweep.trials.size() == 1 ? "" : "s", to_do, setting.places.size(), sweep.ranks,
       sweep.ranks == 1 ? "" : "s", folder.path.string()));
-  finished.was_stopped = run_trials(setting, folder, sweep) == TrialsEnd::stopped;
+  finished.was_stopped = run_trials(setting, folder, sweep);
   folder.write_report(sweep);
   return finished;
 }

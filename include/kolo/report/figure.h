@@ -55,12 +55,12 @@ inline constexpr int ideal_colour = -4;
 
 struct FigureSeries {
   std::string name;
-  std::vector<double> x, y;    // of one length; a y that is not a number is a gap
-  std::vector<double> spread;  // standard deviation of y; empty: none is shown
-  int colour = 0;              // its place in the palette: a run's number, or less than 0
-  bool dashed = false;         // training beside validation, ideal beside measured
-  bool marks = false;          // a mark at each point
-  int hidden_by = 0;           // 1, 2 or more lines that are drawn later lie on it: it is wider
+  std::vector<double> x = {}, y = {};  // of one length; a y that is not a number is a gap
+  std::vector<double> spread = {};     // standard deviation of y; empty: none is shown
+  int colour = 0;                      // its place in the palette: a run's number, or less than 0
+  bool dashed = false;                 // training beside validation, ideal beside measured
+  bool marks = false;                  // a mark at each point
+  int hidden_by = 0;  // 1, 2 or more lines that are drawn later lie on it: it is wider
 };
 
 // One chart of a page. Pure data.

@@ -33,9 +33,9 @@ struct ResultsTable {
     Mark mark = Mark::none;
   };
   std::string title;
-  std::vector<Column> columns;
-  std::vector<Row> rows;
-  std::string note;  // a sentence below it; empty: none
+  std::vector<Column> columns = {};
+  std::vector<Row> rows = {};
+  std::string note = {};  // a sentence below it; empty: none
 };
 
 // A row a run: best validation accuracy, top-5 accuracy and loss, mean epoch time and throughput,

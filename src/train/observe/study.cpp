@@ -142,13 +142,7 @@ void Study::write(const std::filesystem::path& path) const {
 }
 
 Study Study::read(const std::filesystem::path& path) {
-  constexpr auto advice = "rename or remove it to begin the study's list anew";
-  const auto document = read_json_file(path, advice);
-  try {
-    return from_json(document);
-  } catch (const Error& error) {
-    throw InputError(fmt::format("{}: {}; {}", path.string(), error.what(), advice));
-  }
+  return read_document<Study>(path, "rename or remove it to begin the study's list anew");
 }
 
 std::string Study::to_csv() const {

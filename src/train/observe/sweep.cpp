@@ -126,13 +126,7 @@ void Sweep::write(const std::filesystem::path& path) const {
 }
 
 Sweep Sweep::read(const std::filesystem::path& path) {
-  constexpr auto advice = "rename or remove it to begin the sweep's list anew";
-  const auto document = read_json_file(path, advice);
-  try {
-    return from_json(document);
-  } catch (const Error& error) {
-    throw InputError(fmt::format("{}: {}; {}", path.string(), error.what(), advice));
-  }
+  return read_document<Sweep>(path, "rename or remove it to begin the sweep's list anew");
 }
 
 std::string Sweep::to_csv() const {
