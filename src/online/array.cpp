@@ -4,7 +4,6 @@
 #include <cstdlib>
 #include <numeric>
 #include <type_traits>
-#include <vector>
 
 #include <fmt/format.h>
 

@@ -3,7 +3,6 @@
 #include <array>
 #include <chrono>
 #include <csignal>
-#include <exception>
 #include <limits>
 #include <utility>
 

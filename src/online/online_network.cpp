@@ -10,7 +10,6 @@
 #include "kolo/base/generators.h"
 #include "kolo/base/machine.h"
 #include "kolo/base/random.h"
-#include "kolo/online/online_network.h"
 #include "kolo/parallel/object_collectives.h"
 #include "kolo/train/observe/format.h"
 #include "online/host_state.h"

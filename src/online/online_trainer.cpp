@@ -1,7 +1,6 @@
 #include "online/online_trainer.h"
 
 #include <cmath>
-#include <exception>
 #include <limits>
 #include <new>
 #include <utility>
@@ -12,7 +11,6 @@
 #include "kolo/base/error.h"
 #include "kolo/base/generators.h"
 #include "kolo/base/random.h"
-#include "kolo/train/checkpoint/checkpoint.h"
 #include "kolo/parallel/broadcast_state.h"
 #include "kolo/parallel/object_collectives.h"
 

@@ -1,13 +1,9 @@
 #include "report/figure_parts.h"
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
-#include <vector>
 
 #include <fmt/format.h>
-
-#include "kolo/report/figure.h"
 
 namespace kolo {
 

@@ -8,8 +8,6 @@
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
-#include "kolo/report/figure.h"
-#include "kolo/report/run_record.h"
 #include "report/embedded_files.h"
 
 namespace kolo {

@@ -1,8 +1,6 @@
 #include "kolo/study/bench.h"
 
 #include <array>
-#include <memory>
-#include <optional>
 #include <span>
 #include <utility>
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <exception>
 #include <numeric>
-#include <optional>
 #include <system_error>
 #include <utility>
 

@@ -4,11 +4,9 @@
 #include <charconv>
 #include <cstddef>
 #include <span>
-#include <string_view>
 #include <system_error>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "base/json_value.h"
 #include "kolo/base/error.h"
