@@ -16,7 +16,7 @@
 
 namespace kolo::online {
 
-// What infer() computes with: the weights of one version, and how its arrays are normalized.
+// State that infer() computes with: the weights of one version, and how its arrays are normalized.
 // Tensors may be those that are trained (live), or copies.
 struct Weights {
   std::int64_t version = 0;
@@ -28,7 +28,7 @@ struct Weights {
   // The same values in memory of their own.
   [[nodiscard]] Weights copy() const;
   [[nodiscard]] std::vector<torch::Tensor> tensors() const;
-  // Of all values; a change of any element changes it.
+  // Covers all values; a change of any element changes it.
   [[nodiscard]] std::uint64_t checksum() const;
 };
 

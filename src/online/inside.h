@@ -49,7 +49,7 @@ class BackgroundTraining {
   ~BackgroundTraining();
   void stop();
 
-  // What ended it, rethrown; nothing while it goes on.
+  // Rethrows the error that ended it; nothing while it goes on.
   void rethrow() const;
 
   // Asks for one more publication. Made where all ranks have asked for it.
@@ -145,7 +145,7 @@ class OnlineNetwork::Inside {
   void hand_over(online::Weights& weights);
   TickReport take_newest(std::int64_t time_step);
   void agree_unless_all_train(const online::Call& call, const std::function<void()>& local);
-  // What goes with weights to other ranks, and back.
+  // Text that goes with weights to other ranks, and back.
   [[nodiscard]] std::string description_of(const online::Weights& weights) const;
   void take_description(const std::string& text, online::Weights& weights);
 

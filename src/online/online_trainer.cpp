@@ -35,7 +35,7 @@ torch::Tensor no_loss(const torch::nn::Module& network) {
   return loss;
 }
 
-// What the ranks add up in a step, in this order.
+// Numbers that the ranks add up in a step, in this order.
 enum Sum { loss_sum, failures, arrivals, stored, sums };
 
 }  // namespace

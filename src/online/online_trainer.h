@@ -23,7 +23,7 @@
 
 namespace kolo::online {
 
-// What has been trained so far; the same on all ranks that train.
+// Progress of the training; the same on all ranks that train.
 struct TrainingProgress {
   std::int64_t steps = 0;
   std::int64_t skipped = 0;   // of these, left out: not finite
@@ -40,7 +40,7 @@ class OnlineTrainer {
   OnlineTrainer(const Communicator& ranks, std::shared_ptr<TensorsNetwork> network,
                 const OnlineConfig& config, TensorsLoss loss);
 
-  // What a rank tells the others with a step.
+  // Counts that a rank tells the others with a step.
   struct Counts {
     std::int64_t arrivals = 0, stored = 0;
   };

@@ -37,7 +37,7 @@ std::vector<int> trainers_of(const OnlineTrainingConfig& training, int ranks) {
 
 }  // namespace
 
-// Those who don't train are dealt to those who do in blocks, as far as possible of one node.
+// Ranks that don't train are dealt in blocks to those that do, as far as possible on one node.
 Roles Roles::of(const OnlineTrainingConfig& training, int rank, int ranks) {
   Roles roles;
   roles.trainers = trainers_of(training, ranks);

@@ -18,7 +18,7 @@
 // Which ranks train, how ranks agree, and what those that compute send to those that train.
 namespace kolo::online {
 
-// Who trains: all ranks, a list, or every so many-th. The others hand their samples to one of those
+// Ranks that train: all, a list, or every so many-th. The others hand their samples to one of those
 // that do, and get the weights.
 struct Roles {
   std::vector<int> trainers;  // ascending
@@ -52,7 +52,7 @@ struct Letter {
 [[nodiscard]] std::vector<std::byte> to_bytes(const Letter& letter);
 [[nodiscard]] Letter letter_from(std::span<const std::byte> bytes);
 
-// What messages between two ranks are told apart by. Those with bytes take the next tag as well.
+// Tags of messages between two ranks. Messages with bytes take the next tag as well.
 enum MailTag : int { letters_tag = 0, staged_tag = 2, answers_tag = 4, weights_tag = 6 };
 
 // Bytes whose number the other rank doesn't know; both wait for each other.
@@ -60,7 +60,7 @@ void send_bytes(const Communicator& ranks, std::span<const std::byte> bytes, int
 [[nodiscard]] std::vector<std::byte> receive_bytes(const Communicator& ranks, int from,
                                                    MailTag tag);
 
-// What one rank sends to its trainer: never waits, unless it is asked to.
+// Messages from one rank to its trainer: never waits, unless it is asked to.
 class Outbox {
  public:
   Outbox(Communicator ranks, int trainer) : ranks_(std::move(ranks)), trainer_(trainer) {}
@@ -85,7 +85,7 @@ class Outbox {
   std::deque<Sent> sent_;  // the oldest first
 };
 
-// What one rank sent to this one, in its order. The next letter is on its way only once the one
+// Messages of one rank to this one, in its order. The next letter is on its way only once the one
 // before was taken: who has no room leaves it where it is, and its sender notices.
 class Inbox {
  public:

@@ -45,7 +45,7 @@ void write_elements(const Elements& elements, const float* values, double mean =
                     double factor = 1);
 void write_elements(const Elements& elements, const std::int64_t* values);
 
-// What a program calls, for messages about it.
+// A call of the program, for messages about it.
 struct Call {
   std::string_view name;
   int rank = 0;
@@ -69,7 +69,7 @@ using TensorShapes = std::vector<TensorShape>;
 
 [[nodiscard]] std::string describe(const TensorShapes& shapes);
 
-// Of each channel: what is subtracted, and what that is multiplied by.
+// Per channel: the number that is subtracted, and the factor of the difference.
 struct ChannelScales {
   std::vector<double> mean, factor;
 };
@@ -141,7 +141,7 @@ struct Samples {
   std::vector<torch::Tensor> inputs, targets, extras;
 };
 
-// What all samples of a network have in common.
+// Shapes that all samples of a network have in common.
 struct SampleShapes {
   TensorShapes inputs, targets, extras;
 

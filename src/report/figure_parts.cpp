@@ -28,7 +28,7 @@ double height_of(const Figure& figure) {
   return std::max(0., largest - smallest);
 }
 
-// Where a line is at x; unknown beyond its ends and in its gaps. Points in order of x.
+// Height of a line at x; unknown beyond its ends and in its gaps. Points in order of x.
 double height_at(const Figure& figure, const FigureSeries& line, double x) {
   const auto after = std::ranges::lower_bound(line.x, x);
   if (after == line.x.end()) return unknown;
@@ -56,7 +56,7 @@ bool lies_on(const Figure& figure, const FigureSeries& other, const FigureSeries
   return has_points;
 }
 
-// What height_at() needs; times to a target come in another order.
+// height_at() needs this order; times to a target come in another order.
 bool is_in_order(const FigureSeries& line) {
   return std::ranges::all_of(line.x, [](double x) { return std::isfinite(x); }) &&
          std::ranges::is_sorted(line.x);
@@ -143,7 +143,7 @@ Figure step_time_figure(const std::vector<StepTime>& times) {
     add(wait, data);
     add(exposed, ranks);
   }
-  // What can't be seen needs no place in the legend.
+  // An invisible part needs no place in the legend.
   double longest = 0;
   for (const auto& time : times) longest = std::fmax(longest, 1000 * time.whole);
   for (auto* const series : {&compute, &wait, &exposed}) {
@@ -156,7 +156,7 @@ Figure step_time_figure(const std::vector<StepTime>& times) {
 
 namespace {
 
-// What was better than all before it, and when.
+// A value better than all before it, and its time.
 struct Best {
   double value;
   double seconds;  // since the run's first point

@@ -19,7 +19,7 @@ namespace kolo {
 // tell them apart by their widths, and bands would hide the rest. The note says so.
 void mark_hidden_lines(Figure& figure);
 
-// Where the time of an optimizer step goes, in seconds. What is not_measured counts as nothing.
+// Parts of an optimizer step's time, in seconds; not_measured counts as nothing.
 struct StepTime {
   std::string category;  // whose
   double whole = not_measured;

@@ -18,7 +18,7 @@
 
 namespace kolo {
 
-// What a page shows.
+// Contents of a page.
 struct Report {
   std::string title;
   std::optional<Study> study;

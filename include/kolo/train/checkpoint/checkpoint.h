@@ -78,7 +78,7 @@ class CheckpointWriter {
 
   // Begins a save (CheckpointStore::save). Error when one is still on its way: wait() first.
   void save(std::int64_t step, Checkpoint checkpoint, bool is_best);
-  // What has been written since the last call of this or wait(). Doesn't wait.
+  // The checkpoint written since the last call of this or wait(). Doesn't wait.
   [[nodiscard]] std::optional<WrittenCheckpoint> written();
   // The same, once it is: waits for it.
   [[nodiscard]] std::optional<WrittenCheckpoint> wait();

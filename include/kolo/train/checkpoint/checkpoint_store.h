@@ -10,16 +10,18 @@
 
 namespace kolo {
 
-// Shards are files of one checkpoint that several ranks write at the same time; each tensor is whole
-// in one of them. bytes_of_a_shard, where their number is chosen, keep a file system busy a while.
+// Shards are files of one checkpoint that several ranks write at the same time; each tensor is
+// whole in one of them. bytes_of_a_shard, where their number is chosen, keep a file system busy a
+// while.
 inline constexpr std::uint64_t bytes_of_a_shard = 256 << 20;
 inline constexpr int most_shards = 99'999;  // as many as file names have digits for
 
 // A shard for every bytes_of_a_shard, at most one per rank; at least 1.
 [[nodiscard]] int choose_shards(std::uint64_t bytes, int ranks);
 
-// Tells which shard each tensor goes to, by bytes: the largest first, each to the shard that has least so
-// far. `first`: what shard 0 has besides. A pure function, so that all writers share out alike.
+// Tells which shard each tensor goes to, by bytes: the largest first, each to the shard that has
+// least so far. `first`: what shard 0 has besides. A pure function, so that all writers share out
+// alike.
 [[nodiscard]] std::vector<int> plan_shards(std::span<const std::uint64_t> bytes, int shards,
                                            std::uint64_t first = 0);
 
@@ -99,7 +101,7 @@ class CheckpointStore {
   // Checksums are not computed.
   [[nodiscard]] std::vector<Entry> list() const;
 
-  // Those that list() leaves out, newest first, and why.
+  // Checkpoints that list() leaves out, newest first, and why.
   struct Damaged {
     std::filesystem::path path;
     std::int64_t step = 0;
