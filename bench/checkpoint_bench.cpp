@@ -25,7 +25,6 @@
 #include "kolo/base/statistics.h"
 #include "kolo/train/checkpoint/checkpoint.h"
 #include "kolo/train/checkpoint/checkpoint_store.h"
-#include "kolo/train/checkpoint/checkpoint_writer.h"
 #include "kolo/train/checkpoint/snapshot_memory.h"
 
 namespace kolo {

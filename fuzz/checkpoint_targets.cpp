@@ -4,7 +4,7 @@
 #include "train/checkpoint/manifest.h"
 #include "fuzz_targets.h"
 #include "kolo/base/error.h"
-#include "kolo/train/checkpoint/safetensors_listing.h"
+#include "kolo/train/checkpoint/safetensors.h"
 #include "memory_file.h"
 
 namespace kolo::fuzz {

@@ -13,7 +13,6 @@
 #include "kolo/base/text.h"
 #include "kolo/report/own_files.h"
 #include "kolo/report/report.h"
-#include "kolo/report/report_server.h"
 #include "kolo/train/observe/format.h"
 #include "run/launch/signals.h"
 #include "run/launch/terminal.h"
@@ -50,28 +49,21 @@ void require_sensible_targets(const Report& report, const std::vector<double>& t
   }
 }
 
-std::optional<CurveAxis> axis_named(const std::string& name) {
-  for (const CurveAxis axis : all_axes) {
-    if (name == axis_name(axis)) return axis;
-  }
-  return std::nullopt;
-}
-
 void require_known_axis(const Report& report) {
   const auto known = known_axes(report.runs);
   if (!report.axis || known.empty() || std::ranges::find(known, *report.axis) != known.end())
     return;
   std::vector<std::string> names;
-  for (const CurveAxis axis : known) names.emplace_back(axis_name(axis));
+  for (const CurveAxis axis : known) names.emplace_back(name_of(axis));
   throw InputError(fmt::format("report: --axis {}: no run tells it; these runs tell {}",
-                               axis_name(*report.axis), join(names)));
+                               name_of(*report.axis), join(names)));
 }
 
 Report read(const ReportArguments& arguments, bool wait) {
   auto report = read_report(arguments.paths, wait);
   report.targets = arguments.targets;
   std::ranges::sort(report.targets);
-  report.axis = axis_named(arguments.axis);
+  report.axis = find_named<CurveAxis>(arguments.axis);
   return report;
 }
 

@@ -5,8 +5,6 @@
 
 #include <ATen/Parallel.h>
 
-#include "base/openmp.h"
-
 // Weak: a program may have no OpenMP but LibTorch's, or none at all, and another BLAS.
 extern "C" {
 int omp_get_max_threads() __attribute__((weak));

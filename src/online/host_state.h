@@ -8,7 +8,7 @@
 
 namespace kolo::online {
 
-// What a call into kolo must leave as the program had it: this thread's number of OpenMP threads
+// State that a call into kolo leaves as the program had it: this thread's number of OpenMP threads
 // and whether it may get fewer, its floating-point environment (traps, rounding, denormals) and its
 // processors. Within the call OpenMP and LibTorch compute with as many threads as the program's
 // OpenMP would, and floating-point traps are off (LibTorch makes NaNs that do no harm).
@@ -32,7 +32,7 @@ class HostState {
 
 // A thread of kolo's own computes with so many threads from now on; 0: with LibTorch's number.
 void compute_with(int threads);
-// Those of the program's OpenMP; 0: it has none.
+// Number of threads of the program's OpenMP; 0: it has none.
 [[nodiscard]] int openmp_threads();
 
 // OpenBLAS has one number of threads for the whole process. While one or more of these live it is

@@ -1,35 +1,87 @@
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
 #include <exception>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
+#include "kolo/comm/communicator.h"
 #include "kolo/online/online_network.h"
-#include "online/agree.h"
-#include "online/background.h"
 #include "online/inference.h"
-#include "online/mail.h"
-#include "online/normalizer.h"
 #include "online/online_trainer.h"
 #include "online/roles.h"
 #include "online/sample_store.h"
-#include "online/training_records.h"
+
+namespace kolo::online {
+
+// Steps of training on a thread of their own, on all ranks that train in lockstep. Each round
+// begins with a meeting of a few bytes, in which they agree whether to step, publish, or end.
+class BackgroundTraining {
+ public:
+  // The network as a step has left it.
+  struct Publication {
+    std::shared_ptr<const Weights> weights;
+    TrainingProgress progress;
+  };
+  struct Work {
+    std::function<bool()> is_ready;         // to step; local
+    std::function<void()> step;             // collective
+    std::function<Publication()> snapshot;  // between steps; collective
+  };
+
+  // `ranks`: those that train, in an order of their own. `threads`: of OpenMP, as the program's.
+  BackgroundTraining(Communicator ranks, Work work, int threads);
+  BackgroundTraining(const BackgroundTraining&) = delete;
+  BackgroundTraining& operator=(const BackgroundTraining&) = delete;
+  // Ends after the step that is under way, on all ranks.
+  ~BackgroundTraining();
+  void stop();
+
+  // Rethrows the error that ended it; nothing while it goes on.
+  void rethrow() const;
+
+  // Asks for one more publication. Made where all ranks have asked for it.
+  void ask_for_publication();
+  // How many were made; each is the same on all ranks.
+  [[nodiscard]] std::int64_t published() const;
+  // One that was made, and forgets those before.
+  [[nodiscard]] Publication take(std::int64_t publication);
+
+ private:
+  void loop(int threads);
+  [[nodiscard]] bool go_round();
+  void publish();
+
+  Communicator ranks_;
+  Work work_;
+  mutable std::mutex mutex_;
+  bool is_asked_to_stop_ = false;
+  std::int64_t asked_ = 0, published_ = 0;
+  std::map<std::int64_t, Publication> publications_;
+  std::exception_ptr failure_;
+  std::thread thread_;
+};
+
+}  // namespace kolo::online
 
 namespace kolo {
 
-// What an OnlineNetwork is made of. Its calls are those of OnlineNetwork, without what is done to
-// leave the program's state alone. In sources by idea: making and answering (inside.cpp), samples
-// (pushing.cpp), training in time steps (ticking.cpp), beside them (starting.cpp) and apart
-// (serving.cpp), files (saving.cpp).
+// Implementation of an OnlineNetwork, whose calls these are without what leaves the program's state
+// alone. In sources by idea: making and answering (online_network.cpp), samples (pushing.cpp),
+// training in time steps (ticking.cpp), beside them (background.cpp) and apart (serving.cpp), files
+// (saving.cpp).
 class OnlineNetwork::Inside {
  public:
   Inside(const Communicator& ranks, const OnlineConfig& config, OnlineParts parts);
@@ -93,7 +145,7 @@ class OnlineNetwork::Inside {
   void hand_over(online::Weights& weights);
   TickReport take_newest(std::int64_t time_step);
   void agree_unless_all_train(const online::Call& call, const std::function<void()>& local);
-  // What goes with weights to other ranks, and back.
+  // Text that goes with weights to other ranks, and back.
   [[nodiscard]] std::string description_of(const online::Weights& weights) const;
   void take_description(const std::string& text, online::Weights& weights);
 

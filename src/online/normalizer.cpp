@@ -1,4 +1,4 @@
-#include "online/normalizer.h"
+#include "online/sample_store.h"
 
 #include <utility>
 

@@ -1,15 +1,24 @@
-#include "kolo/online/online_network.h"
-
-#include <utility>
-
-#include "online/host_state.h"
 #include "online/inside.h"
 
-// What a call leaves of the program's state, and then the call.
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "kolo/base/error.h"
+#include "kolo/base/generators.h"
+#include "kolo/base/machine.h"
+#include "kolo/base/random.h"
+#include "kolo/parallel/object_collectives.h"
+#include "kolo/train/observe/format.h"
+#include "online/host_state.h"
+
 namespace kolo {
 
-using online::BlasThreads;
-using online::HostState;
+using namespace online;  // NOLINT: what this class is made of
+
+// Each call leaves the program's state as it was (HostState), and Inside does the rest.
 
 OnlineNetwork::OnlineNetwork(const Communicator& ranks, const OnlineConfig& config,
                              OnlineParts parts) {
@@ -105,6 +114,175 @@ double OnlineNetwork::get(std::string_view name) const {
 
 bool OnlineNetwork::trains() const {
   return inside_->trains();
+}
+
+namespace {
+
+constexpr std::uint32_t weights_stream = 0xFFFFFFFF;  // steps use the ranks' numbers
+
+void require_same_config(const Communicator& ranks, const OnlineConfig& config,
+                         const ModelCatalogue& models) {
+  const auto mine = online_config_text(config, models);
+  const auto first = broadcast_bytes(ranks, mine);
+  agree(ranks, {"network_create", ranks.rank()}, [&] {
+    if (mine == first) return;
+    throw InputError(
+        fmt::format("online: network_create on rank {}: its configuration is another "
+                    "than rank 0's; give all ranks the same",
+                    ranks.rank()));
+  });
+}
+
+// Several ranks share a machine's memory.
+void require_memory(const OnlineConfig& config, const Roles& roles, const Topology& topology) {
+  const auto memory = installed_memory();
+  const auto each = bytes_from_text(config.reservoir.capacity).value();
+  const auto here = std::ranges::count_if(roles.trainers, [&](int rank) {
+    return topology.node_of_rank[static_cast<std::size_t>(rank)] == topology.node;
+  });
+  const double all = static_cast<double>(each) * static_cast<double>(here);
+  if (!memory || all <= static_cast<double>(*memory)) return;
+  throw InputError(
+      fmt::format("reservoir.capacity: {} per rank that trains, of which this machine has {}, "
+                  "would take {}, but "
+                  "it has {} of memory; make it smaller",
+                  config.reservoir.capacity, here, format_bytes(static_cast<std::uint64_t>(all)),
+                  format_bytes(static_cast<std::uint64_t>(*memory))));
+}
+
+// Random weights that depend on the seed alone, and leave LibTorch's generator as it was.
+std::shared_ptr<TensorsNetwork> make_with_seed(const MakeNetwork& make, std::uint64_t seed) {
+  const DrawAlone turn;
+  const KeepGenerators random(derive_seed(seed, weights_stream, 0));
+  return make();
+}
+
+MakeNetwork maker_of(const OnlineConfig& config, const OnlineParts& parts) {
+  const auto& model = config.model;
+  if (model.name == "own") {
+    if (!parts.network) {
+      throw InputError(
+          "model.name: own is a network that the program makes in C++ (OnlineParts::network), and "
+          "there is none; name one of the catalogue, or torchscript with a file");
+    }
+    return parts.network;
+  }
+  ModelOptions shapes{.input_shape = model.inputs};
+  if (parts.models.find(model.name).output == ModelOutput::classes && model.outputs.size() == 1)
+    shapes.classes = model.outputs.front();
+  else
+    shapes.output_shape = model.outputs;
+  return [models = parts.models, name = model.name, own = model.own, shapes] {
+    return models.make_tensors(name, own, shapes);
+  };
+}
+
+TensorsLoss loss_of(const OnlineConfig& config, const OnlineParts& parts) {
+  const auto& training = config.training;
+  if (parts.loss) return parts.loss;
+  if (!training.loss_file.empty()) return make_torchscript_loss(training.loss_file);
+  const auto& entry = loss_entry(training.loss);
+  return as_tensors_loss(entry.make(entry.completed(training.loss_own)));
+}
+
+}  // namespace
+
+OnlineNetwork::Inside::Inside(const Communicator& ranks, const OnlineConfig& config,
+                              OnlineParts parts)
+    : ranks_(ranks.with_own_order()),
+      config_(config),
+      store_(config, ranks_.rank()),
+      normalizer_(config.normalization) {
+  progress_.loss = std::numeric_limits<double>::quiet_NaN();
+  require_same_config(ranks_, config_, parts.models);
+  agree(ranks_, call("network_create"), [&] {
+    roles_ = Roles::of(config_.training, ranks_.rank(), ranks_.size());
+    require_memory(config_, roles_, ranks_.topology());
+    make_network(parts);
+    if (roles_.trains && ranks_.rank() == roles_.trainers.front())
+      records_ =
+          std::make_unique<TrainingRecords>(config_, static_cast<int>(roles_.trainers.size()));
+  });
+  make_trainer(parts);
+  publish();
+}
+
+void OnlineNetwork::Inside::make_network(const OnlineParts& parts) {
+  const auto make = maker_of(config_, parts);
+  network_ = make_with_seed(make, config_.seed);
+  const auto is_frozen = [](const torch::Tensor& each) { return !each.requires_grad(); };
+  has_tensors_outside_ =
+      !network_->buffers().empty() || std::ranges::any_of(network_->parameters(), is_frozen);
+  live_ = std::make_unique<LiveWeights>(*network_);
+  inference_ = std::make_unique<Inference>(make, config_.training);
+}
+
+void OnlineNetwork::Inside::make_trainer(const OnlineParts& parts) {
+  trainers_ = roles_.are_all ? ranks_.with_own_order() : ranks_.subset(roles_.trainers);
+  if (config_.training.apart) {
+    std::vector<int> others;
+    for (int rank = 0; rank < ranks_.size(); ++rank)
+      if (std::ranges::count(roles_.trainers, rank) == 0) others.push_back(rank);
+    computing_ = ranks_.subset(others);
+    for (const int client : roles_.clients) inboxes_.emplace_back(ranks_, client);
+    if (roles_.computes) outbox_.emplace(ranks_, roles_.trainer);
+  }
+  TensorsLoss loss;
+  agree(ranks_, call("network_create"), [&] { loss = loss_of(config_, parts); });
+  if (trainers_) trainer_ = std::make_unique<OnlineTrainer>(*trainers_, network_, config_, loss);
+}
+
+void OnlineNetwork::Inside::require_computing(const Call& call) const {
+  if (roles_.computes) return;
+  throw StateError(
+      fmt::format("online: {} on rank {}: this rank trains apart (training.apart); its "
+                  "one call until the end is serve()",
+                  call.name, call.rank));
+}
+
+void OnlineNetwork::Inside::require_foreground(const Call& call) const {
+  if (!background_) return;
+  throw StateError(
+      fmt::format("online: {} on rank {}: training goes on in the background; call "
+                  "pause() before",
+                  call.name, call.rank));
+}
+
+void OnlineNetwork::Inside::infer(std::span<const Array> inputs,
+                                  std::span<const Array> outputs) const {
+  inference_->infer(inputs, outputs, call("infer"));
+}
+
+void OnlineNetwork::Inside::warm_up(std::span<const Array> inputs) const {
+  inference_->warm_up(inputs, call("warm_up"));
+}
+
+void OnlineNetwork::Inside::log(std::string_view name, std::int64_t step, double value) {
+  if (records_) records_->add_value(name, step, value);
+}
+
+double OnlineNetwork::Inside::get(std::string_view name) const {
+  const auto number = [](auto value) { return static_cast<double>(value); };
+  const auto weights = inference_->weights();
+  if (name == "loss") return progress_.loss;
+  if (name == "learning_rate") return progress_.learning_rate;
+  if (name == "steps") return number(progress_.steps);
+  if (name == "skipped") return number(progress_.skipped);
+  if (name == "version") return number(weights->version);
+  if (name == "arrivals") return number(store_.arrivals());
+  if (name == "stored") return number(store_.stored());
+  if (name == "capacity") return number(store_.capacity());
+  if (name == "parameters") {
+    std::int64_t count = 0;
+    for (const auto& parameter : weights->parameters) count += parameter.numel();
+    return number(count);
+  }
+  // As many digits as a double holds.
+  if (name == "checksum") return number(weights->checksum() >> 11);
+  refuse(call("get"), "name",
+         fmt::format("there is no \"{}\"; expected one of loss, learning_rate, steps, skipped, "
+                     "version, arrivals, stored, capacity, parameters, checksum",
+                     name));
 }
 
 }  // namespace kolo

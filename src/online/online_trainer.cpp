@@ -1,7 +1,6 @@
 #include "online/online_trainer.h"
 
 #include <cmath>
-#include <exception>
 #include <limits>
 #include <new>
 #include <utility>
@@ -12,7 +11,6 @@
 #include "kolo/base/error.h"
 #include "kolo/base/generators.h"
 #include "kolo/base/random.h"
-#include "kolo/train/checkpoint/module_tensors.h"
 #include "kolo/parallel/broadcast_state.h"
 #include "kolo/parallel/object_collectives.h"
 
@@ -37,7 +35,7 @@ torch::Tensor no_loss(const torch::nn::Module& network) {
   return loss;
 }
 
-// What the ranks add up in a step, in this order.
+// Numbers that the ranks add up in a step, in this order.
 enum Sum { loss_sum, failures, arrivals, stored, sums };
 
 }  // namespace

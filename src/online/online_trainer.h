@@ -2,23 +2,28 @@
 
 #include <cstdint>
 #include <exception>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
-#include "kolo/train/checkpoint/checkpoint.h"
-#include "kolo/train/checkpoint/checkpoint_store.h"
+#include "kolo/base/clock.h"
 #include "kolo/comm/communicator.h"
 #include "kolo/nn/tensors_loss.h"
 #include "kolo/nn/tensors_network.h"
 #include "kolo/optim/learning_rate.h"
 #include "kolo/parallel/training_step.h"
+#include "kolo/train/checkpoint/checkpoint.h"
+#include "kolo/train/checkpoint/checkpoint_store.h"
+#include "kolo/train/observe/history.h"
+#include "kolo/train/observe/tensorboard.h"
 #include "online/samples.h"
 
 namespace kolo::online {
 
-// What has been trained so far; the same on all ranks that train.
+// Progress of the training; the same on all ranks that train.
 struct TrainingProgress {
   std::int64_t steps = 0;
   std::int64_t skipped = 0;   // of these, left out: not finite
@@ -35,7 +40,7 @@ class OnlineTrainer {
   OnlineTrainer(const Communicator& ranks, std::shared_ptr<TensorsNetwork> network,
                 const OnlineConfig& config, TensorsLoss loss);
 
-  // What a rank tells the others with a step.
+  // Counts that a rank tells the others with a step.
   struct Counts {
     std::int64_t arrivals = 0, stored = 0;
   };
@@ -72,6 +77,38 @@ class OnlineTrainer {
   LearningRate learning_rate_;
   TrainingStep step_;
   TrainingProgress progress_;
+};
+
+// The record of a training, on the one rank that writes it: history.json and TensorBoard's events.
+// Without a folder nothing is written.
+class TrainingRecords {
+ public:
+  TrainingRecords(const OnlineConfig& config, int ranks);
+  TrainingRecords(const TrainingRecords&) = delete;
+  TrainingRecords& operator=(const TrainingRecords&) = delete;
+  // Writes what was added.
+  ~TrainingRecords();
+
+  // A step is done; `time_step` is the simulation's.
+  void add(const TrainingProgress& progress, std::int64_t time_step);
+  void add_value(std::string_view name, std::int64_t step, double value);
+  // Writes what was added, so that it is there whatever happens next.
+  void flush();
+  // Records after so many steps will be written anew.
+  void go_back_to(std::int64_t steps);
+
+ private:
+  void keep_earlier_history();
+
+  std::filesystem::path folder_;
+  std::int64_t every_;
+  int ranks_, batch_size_;
+  History history_;
+  bool is_own_ = false;  // history.json is of this training, or of the one it goes on with
+  std::unique_ptr<TensorBoardWriter> events_;
+  double loss_ = 0;  // summed up since the last record
+  std::int64_t steps_ = 0;
+  Stopwatch since_record_, since_flush_;
 };
 
 }  // namespace kolo::online

@@ -1,11 +1,17 @@
 #include "online/roles.h"
 
 #include <algorithm>
+#include <exception>
+#include <limits>
+#include <string>
+#include <utility>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
+#include "kolo/parallel/object_collectives.h"
 
 namespace kolo::online {
 
@@ -31,7 +37,7 @@ std::vector<int> trainers_of(const OnlineTrainingConfig& training, int ranks) {
 
 }  // namespace
 
-// Those who don't train are dealt to those who do in blocks, as far as possible of one node.
+// Ranks that don't train are dealt in blocks to those that do, as far as possible on one node.
 Roles Roles::of(const OnlineTrainingConfig& training, int rank, int ranks) {
   Roles roles;
   roles.trainers = trainers_of(training, ranks);
@@ -57,6 +63,163 @@ Roles Roles::of(const OnlineTrainingConfig& training, int rank, int ranks) {
   }
   if (roles.trains) roles.trainer = rank;
   return roles;
+}
+
+void agree(const Communicator& ranks, const Call& call, const std::function<void()>& local) {
+  constexpr auto none = std::numeric_limits<std::int64_t>::max();
+  std::exception_ptr failure;
+  std::string words;
+  try {
+    local();
+  } catch (const std::exception& error) {
+    failure = std::current_exception();
+    words = error.what();
+  }
+  const std::int64_t mine = failure ? ranks.rank() : none;
+  const auto first = all_reduce_value(ranks, mine, ReduceOp::min);
+  if (first == none) return;
+  const auto said = broadcast_bytes(ranks, words, static_cast<int>(first));
+  if (failure) std::rethrow_exception(failure);
+  throw CommunicationError(
+      fmt::format("online: {} on rank {}: another rank could not take part, so it is not done: {}",
+                  call.name, call.rank, said));
+}
+
+namespace {
+
+using nlohmann::json;
+
+json to_json(const TensorShapes& shapes) {
+  json list = json::array();
+  for (const auto& shape : shapes) list.push_back({shape.is_integer, shape.lengths});
+  return list;
+}
+
+TensorShapes tensor_shapes_from(const json& list) {
+  TensorShapes shapes;
+  for (const auto& each : list)
+    shapes.push_back({each.at(0).get<bool>(), each.at(1).get<std::vector<std::int64_t>>()});
+  return shapes;
+}
+
+}  // namespace
+
+// Eight bytes with the heading's length, the heading in JSON, the records.
+std::vector<std::byte> to_bytes(const Letter& letter) {
+  const auto heading = json{{"kind", static_cast<std::int64_t>(letter.kind)},
+                            {"number", letter.number},
+                            {"text", letter.text},
+                            {"inputs", to_json(letter.shapes.inputs)},
+                            {"targets", to_json(letter.shapes.targets)},
+                            {"extras", to_json(letter.shapes.extras)}}
+                           .dump();
+  const auto length = static_cast<std::uint64_t>(heading.size());
+  std::vector<std::byte> bytes(checked_add(sizeof(length) + heading.size(), letter.records.size()));
+  auto* place = bytes.data();
+  const auto put = [&place](const void* data, std::size_t size) {
+    const auto* const begin = static_cast<const std::byte*>(data);
+    place = std::copy(begin, begin + size, place);
+  };
+  put(&length, sizeof(length));
+  put(heading.data(), heading.size());
+  put(letter.records.data(), letter.records.size());
+  return bytes;
+}
+
+Letter letter_from(std::span<const std::byte> bytes) {
+  std::uint64_t length = 0;
+  if (bytes.size() < sizeof(length)) throw Error("online: a message without a heading");
+  std::copy_n(bytes.begin(), sizeof(length), reinterpret_cast<std::byte*>(&length));
+  if (length > bytes.size() - sizeof(length)) throw Error("online: a message that is cut short");
+  const auto* const heading = reinterpret_cast<const char*>(bytes.data() + sizeof(length));
+  const auto document = json::parse(heading, heading + length);
+  Letter letter;
+  letter.kind = static_cast<Letter::Kind>(document.at("kind").get<std::int64_t>());
+  letter.number = document.at("number").get<std::int64_t>();
+  letter.text = document.at("text").get<std::string>();
+  letter.shapes = {tensor_shapes_from(document.at("inputs")),
+                   tensor_shapes_from(document.at("targets")),
+                   tensor_shapes_from(document.at("extras"))};
+  const auto records = bytes.subspan(sizeof(length) + length);
+  letter.records.assign(records.begin(), records.end());
+  return letter;
+}
+
+void send_bytes(const Communicator& ranks, std::span<const std::byte> bytes, int to, MailTag tag) {
+  const auto length = narrow<std::int64_t>(bytes.size());
+  ranks.send(std::span(&length, 1), to, tag, {.name = "a message's length"});
+  ranks.send(ConstBuffer(bytes.data(), length, DataType::uint8), to, tag + 1,
+             {.name = "a message"});
+}
+
+std::vector<std::byte> receive_bytes(const Communicator& ranks, int from, MailTag tag) {
+  std::int64_t length = 0;
+  ranks.receive(std::span(&length, 1), from, tag, {.name = "a message's length"});
+  std::vector<std::byte> bytes(static_cast<std::size_t>(length));
+  ranks.receive(Buffer(bytes.data(), length, DataType::uint8), from, tag + 1,
+                {.name = "a message"});
+  return bytes;
+}
+
+void Outbox::forget_taken() {
+  while (!sent_.empty() && sent_.front().of_length.is_done() && sent_.front().of_bytes.is_done()) {
+    sent_.front().of_length.wait();
+    sent_.front().of_bytes.wait();
+    sent_.pop_front();
+  }
+}
+
+std::int64_t Outbox::samples_under_way() {
+  forget_taken();
+  std::int64_t samples = 0;
+  for (const auto& sent : sent_) samples += sent.samples;
+  return samples;
+}
+
+void Outbox::send(const Letter& letter) {
+  forget_taken();
+  auto& sent = sent_.emplace_back();
+  sent.samples = letter.kind == Letter::Kind::samples ? letter.number : 0;
+  sent.bytes = to_bytes(letter);
+  sent.length[0] = narrow<std::int64_t>(sent.bytes.size());
+  sent.of_length = ranks_.send_async(std::span<const std::int64_t>(sent.length), trainer_,
+                                     letters_tag, {.name = "samples' length"});
+  sent.of_bytes = ranks_.send_async(
+      ConstBuffer(sent.bytes.data(), narrow<std::int64_t>(sent.bytes.size()), DataType::uint8),
+      trainer_, letters_tag + 1, {.name = "samples"});
+}
+
+void Outbox::wait() {
+  for (const auto& sent : sent_) {
+    sent.of_length.wait();
+    sent.of_bytes.wait();
+  }
+  sent_.clear();
+}
+
+Letter* Inbox::look() {
+  if (letter_) return &*letter_;
+  if (!of_length_) {
+    of_length_ = ranks_.receive_async(std::span<std::int64_t>(length_), sender_, letters_tag,
+                                      {.name = "samples' length"});
+  }
+  if (!of_length_->is_done()) return nullptr;
+  if (!of_bytes_) {
+    of_length_->wait();  // its Error, where it has one
+    bytes_.resize(static_cast<std::size_t>(length_[0]));
+    of_bytes_ = ranks_.receive_async(Buffer(bytes_.data(), length_[0], DataType::uint8), sender_,
+                                     letters_tag + 1, {.name = "samples"});
+  }
+  if (!of_bytes_->is_done()) return nullptr;
+  of_bytes_->wait();
+  letter_ = letter_from(bytes_);
+  return &*letter_;
+}
+
+void Inbox::drop() {
+  letter_.reset();
+  of_length_.reset();
+  of_bytes_.reset();
 }
 
 }  // namespace kolo::online

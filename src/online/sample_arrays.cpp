@@ -1,4 +1,4 @@
-#include "online/sample_arrays.h"
+#include "online/samples.h"
 
 #include <algorithm>
 

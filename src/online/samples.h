@@ -1,25 +1,147 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include <torch/types.h>
 
-#include "online/sample_arrays.h"
+#include "kolo/online/array.h"
+#include "kolo/online/online_config.h"
 
-// Samples as tensors and as records.
+// How a program's arrays are samples of a network: which elements belong to which sample, and where
+// they lie in its tensors and in records.
 namespace kolo::online {
+
+// One loop over elements of an array: how many, how far apart there, how far apart in the values.
+struct Loop {
+  std::int64_t count = 1;
+  std::int64_t in_array = 0, in_values = 0;
+};
+
+// Some elements of an array and their places among contiguous values. Loops are nested, the first
+// one outermost.
+struct Elements {
+  const Array* array = nullptr;
+  std::int64_t first_in_array = 0, first_in_values = 0;
+  std::array<Loop, most_array_dimensions + 1> loops{};
+  std::size_t n_loops = 0;
+
+  void add(const Loop& loop);
+};
+
+// values = (elements - mean) x factor, in float32; the subtraction is done in float64 for arrays of
+// 64 bits.
+void read_elements(const Elements& elements, float* values, double mean = 0, double factor = 1);
+void read_elements(const Elements& elements, std::int64_t* values);
+// elements = values x factor + mean; of integers rounded to the nearest.
+void write_elements(const Elements& elements, const float* values, double mean = 0,
+                    double factor = 1);
+void write_elements(const Elements& elements, const std::int64_t* values);
+
+// A call of the program, for messages about it.
+struct Call {
+  std::string_view name;
+  int rank = 0;
+};
+
+// InputError: "online: push on rank 3: inputs[1]: ...".
+[[noreturn]] void refuse(const Call& call, std::string_view argument, std::string_view reason);
+
+// One sample's part of a tensor of the network, without the batch.
+struct TensorShape {
+  bool is_integer = false;  // int64; otherwise float32
+  std::vector<std::int64_t> lengths;
+
+  [[nodiscard]] std::int64_t count() const;
+  [[nodiscard]] std::size_t bytes() const;
+  // Rounded up, so that what follows in a record is aligned.
+  [[nodiscard]] std::size_t bytes_in_record() const { return (bytes() + 7) / 8 * 8; }
+  bool operator==(const TensorShape&) const = default;
+};
+using TensorShapes = std::vector<TensorShape>;
+
+[[nodiscard]] std::string describe(const TensorShapes& shapes);
+
+// Per channel: the number that is subtracted, and the factor of the difference.
+struct ChannelScales {
+  std::vector<double> mean, factor;
+};
+
+// The arrays of one argument, seen as tensors of samples.
+class SampleArrays {
+ public:
+  // InputError for arrays that can't be samples of this kind. `argument`: "inputs". The arrays
+  // must outlive it.
+  SampleArrays(std::span<const Array> arrays, SampleKind kind, std::int64_t column_axis,
+               const Call& call, std::string_view argument);
+
+  [[nodiscard]] std::int64_t samples() const { return samples_; }
+  // Of one sample.
+  [[nodiscard]] const TensorShapes& shapes() const { return shapes_; }
+  // Parts of a tensor that are normalized apart: its first dimension.
+  [[nodiscard]] std::int64_t channels(std::size_t tensor) const;
+
+  // All samples of a tensor, [samples, lengths...]; `scales`: none where it is not normalized.
+  void read(std::size_t tensor, float* values, const ChannelScales* scales = nullptr) const;
+  void read(std::size_t tensor, std::int64_t* values) const;
+  // Samples come in slices along the slowest of their axes, all of the same number of samples.
+  [[nodiscard]] std::int64_t slices() const { return slices_; }
+  // The samples of some slices, each as a record of its tensors one after another as in shapes(),
+  // `record_bytes` apart.
+  void read_records(std::int64_t first_slice, std::int64_t n_slices, std::byte* records,
+                    std::size_t record_bytes) const;
+  // values x 1 / factor + mean, back into the arrays.
+  void write(std::size_t tensor, const float* values, const ChannelScales* scales = nullptr) const;
+  void write(std::size_t tensor, const std::int64_t* values) const;
+
+ private:
+  // The dimensions of an array by their meaning, each as (length, stride).
+  struct Axis {
+    std::int64_t length = 1, stride = 0;
+  };
+  struct Part {
+    const Array* array = nullptr;
+    std::vector<Axis> of_samples, within;  // within a channel of a sample
+    Axis channels;
+    std::int64_t first_channel = 0;  // in the tensor
+  };
+
+  void add_array(const Array& array, SampleKind kind, std::int64_t column_axis, const Call& call,
+                 const std::string& argument);
+  [[nodiscard]] static Elements elements_of(const Part& part, std::int64_t channel,
+                                            std::int64_t in_channel);
+  void require_channels(std::size_t tensor, const ChannelScales* scales) const;
+  struct Slices {
+    std::int64_t first = 0, count = 0;
+  };
+  enum class Channels : std::uint8_t { together, apart };
+  template <typename Function>
+  void for_each_run(std::size_t tensor, const Slices& slices, std::int64_t sample_stride,
+                    Channels channels, const Function& function) const;
+  template <typename Function>
+  void for_each_run(std::size_t tensor, Channels channels, const Function& function) const;
+
+  std::int64_t samples_ = 1, slices_ = 1;
+  TensorShapes shapes_;
+  std::vector<std::vector<Part>> parts_;  // by tensor
+};
+
+// InputError where two outputs share an element, or one has the same element twice.
+void require_apart(std::span<const Array> outputs, const Call& call);
 
 // Tensors of one batch, or of one sample without a batch.
 struct Samples {
   std::vector<torch::Tensor> inputs, targets, extras;
 };
 
-// What all samples of a network have in common.
+// Shapes that all samples of a network have in common.
 struct SampleShapes {
   TensorShapes inputs, targets, extras;
 

@@ -63,7 +63,7 @@ TickReport OnlineNetwork::Inside::serve() {
   return report(progress_.steps - steps_before);
 }
 
-// What a full reservoir refuses stays with its letter, and the sender waits or drops.
+// Samples that a full reservoir refuses stay with its letter, and the sender waits or drops.
 void OnlineNetwork::Inside::take_letters() {
   constexpr int most_at_once = 16;  // so that steps come between
   for (auto& inbox : inboxes_) {

@@ -1,4 +1,4 @@
-#include "online/training_records.h"
+#include "online/online_trainer.h"
 
 #include <cmath>
 #include <exception>

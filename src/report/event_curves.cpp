@@ -4,17 +4,11 @@
 #include <cmath>
 #include <map>
 #include <optional>
-#include <span>
-#include <string>
-#include <string_view>
 #include <system_error>
-#include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
-#include "kolo/report/run_record.h"
 
 namespace kolo {
 

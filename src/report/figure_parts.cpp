@@ -1,13 +1,9 @@
 #include "report/figure_parts.h"
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
-#include <vector>
 
 #include <fmt/format.h>
-
-#include "kolo/report/figure.h"
 
 namespace kolo {
 
@@ -32,7 +28,7 @@ double height_of(const Figure& figure) {
   return std::max(0., largest - smallest);
 }
 
-// Where a line is at x; unknown beyond its ends and in its gaps. Points in order of x.
+// Height of a line at x; unknown beyond its ends and in its gaps. Points in order of x.
 double height_at(const Figure& figure, const FigureSeries& line, double x) {
   const auto after = std::ranges::lower_bound(line.x, x);
   if (after == line.x.end()) return unknown;
@@ -60,7 +56,7 @@ bool lies_on(const Figure& figure, const FigureSeries& other, const FigureSeries
   return has_points;
 }
 
-// What height_at() needs; times to a target come in another order.
+// height_at() needs this order; times to a target come in another order.
 bool is_in_order(const FigureSeries& line) {
   return std::ranges::all_of(line.x, [](double x) { return std::isfinite(x); }) &&
          std::ranges::is_sorted(line.x);
@@ -112,10 +108,6 @@ const Curve* epoch_curve(const RunRecord& run, std::string_view quantity) {
   return curve != nullptr ? curve : run.find(quantity, "training");
 }
 
-FigureSeries bars(std::string name, int colour) {
-  return {.name = std::move(name), .x = {}, .y = {}, .spread = {}, .colour = colour};
-}
-
 }  // namespace
 
 StepTime step_time_of(const RunRecord& run) {
@@ -136,9 +128,9 @@ Figure step_time_figure(const std::vector<StepTime>& times) {
                 .x_label = "",
                 .y_label = "ms per step",
                 .kind = Figure::Kind::stacked_bars};
-  auto compute = bars("compute", compute_colour);
-  auto wait = bars("waiting for data", data_wait_colour);
-  auto exposed = bars("waiting for other ranks", communication_colour);
+  FigureSeries compute{.name = "compute", .colour = compute_colour};
+  FigureSeries wait{.name = "waiting for data", .colour = data_wait_colour};
+  FigureSeries exposed{.name = "waiting for other ranks", .colour = communication_colour};
   const auto add = [](FigureSeries& series, double seconds) {
     series.x.push_back(static_cast<double>(series.x.size()));
     series.y.push_back(std::isfinite(seconds) ? std::max(0.0, 1000 * seconds) : 0);
@@ -151,7 +143,7 @@ Figure step_time_figure(const std::vector<StepTime>& times) {
     add(wait, data);
     add(exposed, ranks);
   }
-  // What can't be seen needs no place in the legend.
+  // An invisible part needs no place in the legend.
   double longest = 0;
   for (const auto& time : times) longest = std::fmax(longest, 1000 * time.whole);
   for (auto* const series : {&compute, &wait, &exposed}) {
@@ -164,7 +156,7 @@ Figure step_time_figure(const std::vector<StepTime>& times) {
 
 namespace {
 
-// What was better than all before it, and when.
+// A value better than all before it, and its time.
 struct Best {
   double value;
   double seconds;  // since the run's first point
@@ -225,9 +217,7 @@ std::optional<Figure> time_to_target_figure(std::span<const RunRecord> runs,
     const auto& run = runs[number];
     const auto bests = bests_of(run, goal);
     if (bests.empty()) continue;
-    FigureSeries series{.name = run.name, .x = {}, .y = {}, .spread = {}};
-    series.colour = run_colour(number);
-    series.marks = true;
+    FigureSeries series{.name = run.name, .colour = run_colour(number), .marks = true};
     const auto add = [&](double target, double seconds) {
       series.x.push_back(goal.factor * target);
       series.y.push_back(seconds / unit.seconds);

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "kolo/report/figure.h"
@@ -17,7 +19,7 @@ namespace kolo {
 // tell them apart by their widths, and bands would hide the rest. The note says so.
 void mark_hidden_lines(Figure& figure);
 
-// Where the time of an optimizer step goes, in seconds. What is not_measured counts as nothing.
+// Parts of an optimizer step's time, in seconds; not_measured counts as nothing.
 struct StepTime {
   std::string category;  // whose
   double whole = not_measured;
@@ -52,6 +54,17 @@ struct TimeUnit {
 
 // For the longest of the runs, from its first point to its last.
 [[nodiscard]] TimeUnit unit_for(std::span<const RunRecord> runs);
+
+// Values by x as a line with a mark at each point.
+template <typename X>
+FigureSeries marked_line(std::string name, int colour, const std::map<X, double>& values) {
+  FigureSeries series{.name = std::move(name), .colour = colour, .marks = true};
+  for (const auto& [x, y] : values) {
+    series.x.push_back(x);
+    series.y.push_back(y);
+  }
+  return series;
+}
 
 // A run's validation: the curve with a value per epoch, else the one by steps, else null.
 inline const Curve* validation_curve(const RunRecord& run, std::string_view quantity) {

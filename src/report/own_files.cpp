@@ -1,7 +1,6 @@
 #include "kolo/report/own_files.h"
 
 #include <fstream>
-#include <string>
 
 namespace kolo {
 

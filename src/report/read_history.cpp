@@ -3,11 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <filesystem>
-#include <string>
 #include <system_error>
-#include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -208,7 +204,7 @@ RunRecord read_history(const std::filesystem::path& path) {
   run.ranks = history.n_ranks();
   run.is_finished = !history.summary().empty();
   run.curves = curves_of(history);
-  // What stands beside it is good to have, but no run fails for it.
+  // Files beside it are good to have, but no run fails for them.
   const auto beside = [&](const char* name, const auto& read) {
     const auto file = path.parent_path() / name;
     std::error_code ignored;

@@ -8,8 +8,6 @@
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
-#include "kolo/report/figure.h"
-#include "kolo/report/run_record.h"
 #include "report/embedded_files.h"
 
 namespace kolo {
@@ -35,7 +33,7 @@ T read_whole(const fs::path& file) {
   }
 }
 
-// What one of a study's runs is called: "4 ranks", "4 ranks [2,2,1]" or, where a study has several
+// Name of one of a study's runs: "4 ranks", "4 ranks [2,2,1]" or, where a study has several
 // combinations, "4 ranks, linear, no warm-up". Points that train alike, as those of one rank do,
 // share a run.
 std::string name_of(const Study& study, const StudyPoint& point) {

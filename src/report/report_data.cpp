@@ -36,18 +36,6 @@ Json numbers(const std::vector<double>& values, bool are_times = false) {
   return list;
 }
 
-std::string_view mark_name(ResultsTable::Mark mark) {
-  switch (mark) {
-    case ResultsTable::Mark::none:
-      return "";
-    case ResultsTable::Mark::failed:
-      return "failed";
-    case ResultsTable::Mark::waiting:
-      return "waiting";
-  }
-  return "";
-}
-
 Json json_of(const ResultsTable& table) {
   Json json{{"title", table.title}, {"note", table.note}};
   for (const auto& column : table.columns)
@@ -57,7 +45,7 @@ Json json_of(const ResultsTable& table) {
     for (const auto& cell : row.cells)
       cells.push_back({{"text", cell.text}, {"best", cell.is_best}});
     json["rows"].push_back(
-        {{"cells", std::move(cells)}, {"run", row.run}, {"mark", mark_name(row.mark)}});
+        {{"cells", std::move(cells)}, {"run", row.run}, {"mark", name_of(row.mark)}});
   }
   return json;
 }
@@ -102,7 +90,7 @@ Json json_of(const std::vector<FigureGroup>& groups) {
 // Of a figure whose x depends on the axis: x_label and each series' x become objects with a member
 // for each axis. `figure` was made for `axis`; `json` starts as the figure for any axis.
 void add_axis(Json& json, const Figure& figure, CurveAxis axis) {
-  const std::string name(axis_name(axis));
+  const std::string name(name_of(axis));
   if (!json["x_label"].is_object()) {
     json["x_label"] = Json::object();
     for (auto& series : json["series"]) series["x"] = Json::object();
@@ -250,10 +238,10 @@ Json report_data(const Report& report, const std::string& generated) {
        {{"light", palette_of(&PaletteColour::light)}, {"dark", palette_of(&PaletteColour::dark)}}},
       {"runs", Json::array()},
       {"axes", Json::array()},
-      {"axis", axis_name(chosen_axis(report))},
+      {"axis", name_of(chosen_axis(report))},
       {"sections", Json::array()}};
   for (const auto& run : report.runs) data["runs"].push_back(run.name);
-  for (const CurveAxis axis : axes) data["axes"].push_back(axis_name(axis));
+  for (const CurveAxis axis : axes) data["axes"].push_back(name_of(axis));
   // A study's figures come first, then tables, then a sweep's figures, then curves.
   if (report.study) append(data["sections"], json_of(study_figures(*report.study)));
   for (const auto& table : report_tables(report)) data["sections"].push_back(json_of(table));

@@ -173,7 +173,7 @@ std::vector<std::string> setting_names(std::span<const RunRecord* const> runs) {
 }  // namespace
 
 ResultsTable run_results(std::span<const RunRecord> runs) {
-  ResultsTable table{.title = "Results", .columns = {{"run"}}, .rows = {}, .note = {}};
+  ResultsTable table{.title = "Results", .columns = {{"run"}}};
   for (std::size_t number = 0; number < runs.size(); ++number) {
     const auto& run = runs[number];
     const auto name = run.is_finished ? run.name : run.name + " (not finished)";
@@ -195,8 +195,7 @@ ResultsTable run_results(std::span<const RunRecord> runs) {
 }
 
 ResultsTable differing_settings(std::span<const RunRecord> runs) {
-  ResultsTable table{
-      .title = "What the runs differ in", .columns = {{"setting"}}, .rows = {}, .note = {}};
+  ResultsTable table{.title = "What the runs differ in", .columns = {{"setting"}}};
   std::vector<const RunRecord*> configured;
   for (const auto& run : runs) {
     if (!run.settings.empty()) configured.push_back(&run);

@@ -1,4 +1,3 @@
-
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -109,10 +108,10 @@ class CurveFigures {
 
   [[nodiscard]] FigureSeries series_of(const Curve& curve, std::size_t number,
                                        const Presentation& presentation) const {
-    FigureSeries series{.name = name_of(curve, number), .x = {}, .y = {}, .spread = {}};
-    if (presentation.compares_validations) series.name = runs_[number].name;
-    series.colour = run_colour(number);
-    series.dashed = curve.part == "training" && !curve.by_step;  // there it is alone, and dense
+    FigureSeries series{
+        .name = presentation.compares_validations ? runs_[number].name : name_of(curve, number),
+        .colour = run_colour(number),
+        .dashed = curve.part == "training" && !curve.by_step};  // by step it is alone, and dense
     const double start = start_of(runs_[number]);
     // kolo validates before it trains too. That value would leave little room for the others.
     const bool from_start = runs_[number].writer != "kolo" || curve.by_step;
@@ -245,20 +244,6 @@ FigureGroup others(const CurveFigures& figures, std::span<const RunRecord> runs)
 }
 
 }  // namespace
-
-std::string_view axis_name(CurveAxis axis) {
-  switch (axis) {
-    case CurveAxis::epoch:
-      return "epoch";
-    case CurveAxis::step:
-      return "step";
-    case CurveAxis::relative:
-      return "relative";
-    case CurveAxis::wall:
-      return "wall";
-  }
-  return {};
-}
 
 std::vector<CurveAxis> known_axes(std::span<const RunRecord> runs) {
   bool epoch = false, step = false, time = false;

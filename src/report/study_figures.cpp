@@ -1,4 +1,3 @@
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -44,8 +43,7 @@ template <typename Value, typename Deviation>
 void add_series(Figure& figure, const Study& study, Value value, Deviation deviation) {
   std::map<int, Mean> means;
   for (const auto& point : study.points) means[point.ranks].add(value(point), deviation(point));
-  FigureSeries series{.name = "measured", .x = {}, .y = {}, .spread = {}};
-  series.marks = true;
+  FigureSeries series{.name = "measured", .marks = true};
   for (const auto& [ranks, mean] : means) {
     if (mean.is_empty()) continue;
     series.x.push_back(ranks);
@@ -68,10 +66,8 @@ void add_ideal(Figure& figure, double power) {
   if (figure.series.empty()) return;
   const auto& measured = figure.series.front();
   const double first = measured.x.front(), value = measured.y.front(), last = measured.x.back();
-  FigureSeries ideal{.name = "ideal", .x = {first, last}, .y = {}, .spread = {}};
+  FigureSeries ideal{.name = "ideal", .x = {first, last}, .colour = ideal_colour, .dashed = true};
   for (const double ranks : ideal.x) ideal.y.push_back(value * std::pow(ranks / first, power));
-  ideal.colour = ideal_colour;
-  ideal.dashed = true;
   if (last > first) figure.series.push_back(std::move(ideal));
 }
 
@@ -136,14 +132,8 @@ Figure memory(const Study& study) {
   std::map<int, double> kept;
   for (const auto& point : study.points)
     if (std::isfinite(point.kept_bytes)) kept[point.ranks] = point.kept_bytes / mebibyte;
-  FigureSeries series{.name = "kept for backward, by formula", .x = {}, .y = {}, .spread = {}};
-  series.colour = run_colour(2);
+  auto series = marked_line("kept for backward, by formula", run_colour(2), kept);
   series.dashed = true;
-  series.marks = true;
-  for (const auto& [ranks, value] : kept) {
-    series.x.push_back(ranks);
-    series.y.push_back(value);
-  }
   if (!series.x.empty()) figure.series.push_back(std::move(series));
   figure.y_logarithmic = true;
   figure.note =
@@ -189,16 +179,8 @@ Figure by_combination(const Study& study, Figure figure, Measurement value, doub
     }
     lines[static_cast<std::size_t>(place)][point.ranks] = factor * (point.results.*value) + offset;
   }
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    FigureSeries series{.name = names[i], .x = {}, .y = {}, .spread = {}};
-    series.colour = run_colour(i);
-    series.marks = true;
-    for (const auto& [ranks, result] : lines[i]) {
-      series.x.push_back(ranks);
-      series.y.push_back(result);
-    }
-    figure.series.push_back(std::move(series));
-  }
+  for (std::size_t i = 0; i < names.size(); ++i)
+    figure.series.push_back(marked_line(names[i], run_colour(i), lines[i]));
   return figure;
 }
 

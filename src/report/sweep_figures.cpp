@@ -31,14 +31,13 @@ double shown(const Sweep& sweep, double value) {
 
 // One curve of a run against its epochs, of a network that was trained.
 FigureSeries series_of(const RunRecord& run, const Curve& curve, double factor, bool is_best) {
-  FigureSeries series{.name = run.name, .x = {}, .y = {}, .spread = {}};
+  FigureSeries series{.name = is_best ? run.name + " (the best)" : run.name,
+                      .colour = is_best ? run_colour(0) : ideal_colour};
   for (const auto& point : curve.points) {
     if (!(point.epoch > 0)) continue;
     series.x.push_back(point.epoch);
     series.y.push_back(factor * point.value);
   }
-  series.colour = is_best ? run_colour(0) : ideal_colour;
-  if (is_best) series.name += " (the best)";
   return series;
 }
 
@@ -127,9 +126,8 @@ bool has_logarithmic_range(const Sweep& sweep, const std::string& key) {
 
 // Points without lines: gaps between them.
 FigureSeries scattered(std::string name, const std::vector<KeyPoint>& points, bool of_best) {
-  FigureSeries series{.name = std::move(name), .x = {}, .y = {}, .spread = {}};
-  series.colour = of_best ? run_colour(0) : ideal_colour;
-  series.marks = true;
+  FigureSeries series{
+      .name = std::move(name), .colour = of_best ? run_colour(0) : ideal_colour, .marks = true};
   for (const auto& point : points) {
     if (point.is_best != of_best) continue;
     if (!series.x.empty()) {
@@ -198,15 +196,8 @@ std::vector<FigureSeries> lines_of_key(const Sweep& sweep, std::size_t key) {
     lines[place][*x] = is_accuracy(sweep) ? 100 * (1 - trial.best) : trial.best;
   }
   std::vector<FigureSeries> series;
-  for (std::size_t line = 0; line < lines.size(); ++line) {
-    series.push_back({.name = names[line], .x = {}, .y = {}, .spread = {}});
-    series.back().colour = run_colour(line);
-    series.back().marks = true;
-    for (const auto& [x, y] : lines[line]) {
-      series.back().x.push_back(x);
-      series.back().y.push_back(y);
-    }
-  }
+  for (std::size_t line = 0; line < lines.size(); ++line)
+    series.push_back(marked_line(names[line], run_colour(line), lines[line]));
   return series;
 }
 

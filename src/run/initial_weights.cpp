@@ -18,7 +18,6 @@
 #include "kolo/parallel/broadcast_state.h"
 #include "kolo/train/checkpoint/checkpoint.h"
 #include "kolo/train/checkpoint/checkpoint_store.h"
-#include "kolo/train/checkpoint/module_tensors.h"
 #include "kolo/train/checkpoint/safetensors.h"
 #include "run/load_checkpoint.h"
 #include "run/resume.h"

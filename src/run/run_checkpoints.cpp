@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include "kolo/train/checkpoint/checkpoint_store.h"
-#include "kolo/train/checkpoint/shards.h"
 #include "kolo/config/factories.h"
 #include "kolo/train/observe/format.h"
 #include "kolo/parallel/object_collectives.h"

@@ -59,9 +59,7 @@ ResultsTable table_of(double scale, const StudyPoint& point, double rate, bool d
                                  {fmt::format("ranks of {}", format_count(point.batch_size)), true},
                                  {"steps", true},
                                  {"samples", true},
-                                 {"learning rate", true}},
-                     .rows = {},
-                     .note = {}};
+                                 {"learning rate", true}}};
   const auto of_rank = static_cast<double>(point.batch_size);
   for (const double batch : batches_around(scale, of_rank)) {
     const auto advice = advise_batch(batch, scale, of_rank * point.ranks);

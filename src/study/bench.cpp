@@ -1,8 +1,6 @@
 #include "kolo/study/bench.h"
 
 #include <array>
-#include <memory>
-#include <optional>
 #include <span>
 #include <utility>
 
@@ -27,7 +25,6 @@
 #include "run/rank_job.h"
 #include "run/run_device.h"
 #include "run/work_share.h"
-#include "study/halo_counter.h"
 
 namespace kolo {
 
@@ -306,7 +303,7 @@ BenchReport measure_all(BenchRequest request, PreparedBench& prepared,
   Training training;
   const auto& trainer = training.trainer;
   for (const BenchMode mode : request.modes) {
-    begin(std::string(bench_mode_name(mode)));
+    begin(std::string(name_of(mode)));
     report.measurements.push_back(
         measure_mode(mode, plan, prepared, communicator, share, halos, loaders, training));
     if (mode != BenchMode::io && training.pipelined)

@@ -52,7 +52,7 @@ std::string percent(double share) {
 std::string line_of(const BenchMeasurement& measurement, std::int64_t steps) {
   std::vector<std::string> by_rank;
   for (const double rate : rank_rates(measurement)) by_rank.push_back(format_rate(rate));
-  return fmt::format("{:<10}  {:>20}  {:>20}  {}\n", bench_mode_name(measurement.mode),
+  return fmt::format("{:<10}  {:>20}  {:>20}  {}\n", name_of(measurement.mode),
                      with_deviation(mean_and_deviation(samples_per_second(measurement))),
                      with_deviation(mean_and_deviation(milliseconds_per_step(measurement, steps))),
                      fmt::join(by_rank, "  "));
@@ -80,7 +80,7 @@ std::string device_usage_lines(const BenchReport& report) {
   for (const auto& measurement : report.measurements) {
     const auto usage = side_by_side(measurement.device_usage);
     if (usage.seconds > 0)
-      text += fmt::format("devices, {}: {}\n", bench_mode_name(measurement.mode), describe(usage));
+      text += fmt::format("devices, {}: {}\n", name_of(measurement.mode), describe(usage));
   }
   return text;
 }
@@ -119,7 +119,7 @@ std::string halo_lines(const BenchReport& report) {
     text += fmt::format(
         "halos, {}: per rank and step {} sent in {:g} messages, {:.3f} ms from asking until they "
         "are there ({})\n",
-        bench_mode_name(measurement.mode), format_bytes(static_cast<std::uint64_t>(most.bytes)),
+        name_of(measurement.mode), format_bytes(static_cast<std::uint64_t>(most.bytes)),
         most.messages, 1e3 * most.seconds,
         percent(most.seconds / seconds_of_step(measurement, report.setup.steps)));
   }
@@ -245,18 +245,6 @@ Json json_of(const BenchMeasurement& measurement, std::int64_t steps) {
 
 }  // namespace
 
-std::string_view bench_mode_name(BenchMode mode) {
-  switch (mode) {
-    case BenchMode::io:
-      return "io";
-    case BenchMode::synthetic:
-      return "synthetic";
-    case BenchMode::full:
-      return "full";
-  }
-  return {};
-}
-
 std::vector<double> samples_per_second(const BenchMeasurement& measurement) {
   std::vector<double> rates;
   for (std::size_t trial = 0; trial < measurement.trials.front().size(); ++trial) {
@@ -362,7 +350,7 @@ Json to_json(const BenchReport& report) {
             {"trials", setup.trials}};
   if (report.sample_cut) json["spatial"] = json_of_cut(report);
   for (const auto& measurement : report.measurements)
-    json[std::string(bench_mode_name(measurement.mode))] = json_of(measurement, setup.steps);
+    json[std::string(name_of(measurement.mode))] = json_of(measurement, setup.steps);
   if (report.pipeline) json["pipeline"] = json_of(*report.pipeline);
   if (report.profile) json["profile"] = report.profile->to_json();
   if (report.collectives) json["collectives"] = report.collectives->to_json();

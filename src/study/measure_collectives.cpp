@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <cmath>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -7,13 +9,13 @@
 #include <vector>
 
 #include "kolo/base/checked.h"
+#include "kolo/base/machine.h"
 #include "kolo/base/statistics.h"
 #include "kolo/comm/transfer.h"
 #include "kolo/parallel/device_clock.h"
 #include "kolo/parallel/initialize.h"
 #include "kolo/parallel/tensor_collectives.h"
 #include "kolo/study/measure.h"
-#include "study/rank_layout.h"
 
 namespace kolo {
 
@@ -161,6 +163,26 @@ CollectiveMeasurement measure_collectives(const Communicator& communicator,
   measurement.device = device_name(device);
   if (!device.is_cpu()) measurement.channel = communicator.capabilities().device_transport;
   return measurement;
+}
+
+namespace {
+
+int cores_of_node() {
+  const auto limits = detect_cpu_limits();
+  const int quota = limits.quota ? static_cast<int>(std::ceil(*limits.quota)) : limits.online;
+  return std::max(1, std::min(limits.online, quota));
+}
+
+int ranks_on_fullest_node(const Topology& topology) {
+  std::vector<int> ranks(static_cast<std::size_t>(topology.nodes));
+  for (const int node : topology.node_of_rank) ++ranks[static_cast<std::size_t>(node)];
+  return *std::max_element(ranks.begin(), ranks.end());
+}
+
+}  // namespace
+
+RankLayout rank_layout(const Communicator& communicator) {
+  return {communicator.size(), ranks_on_fullest_node(communicator.topology()), cores_of_node()};
 }
 
 }  // namespace kolo

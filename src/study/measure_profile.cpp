@@ -16,7 +16,6 @@
 #include "kolo/parallel/gradient_hook.h"
 #include "kolo/parallel/initialize.h"
 #include "kolo/study/measure.h"
-#include "study/rank_layout.h"
 
 namespace kolo {
 

@@ -12,13 +12,12 @@
 #include "kolo/base/file.h"
 #include "kolo/base/machine.h"
 #include "kolo/base/text.h"
-#include "kolo/run/launch_environment.h"
 #include "kolo/nn/loss.h"
 #include "kolo/parallel/initialize.h"
+#include "kolo/run/launch_environment.h"
 #include "run/prepared_run.h"
 #include "run/run_device.h"
 #include "study/study_folder.h"
-#include "study/sweep_folder.h"
 
 namespace kolo {
 
@@ -182,7 +181,6 @@ void plan_halving(const SweepRequest& request, const SweepSpace& space, const Ru
           "sweep: {}: with --halving the trials that are best go on to training.n_epochs, which is "
           "the same for all; leave it out, or --halving",
           key.text));
-  sweep.eta = request.halving->eta;
   sweep.rungs =
       plan_rungs(*request.halving, static_cast<int>(sweep.trials.size()), base.training.n_epochs);
 }
@@ -302,7 +300,7 @@ FinishedSweep run_sweep(SweepRequest request) {
       "{} trial{}, {} to do, {} at once on {} rank{} each; results in {}", sweep.trials.size(),
       sweep.trials.size() == 1 ? "" : "s", to_do, setting.places.size(), sweep.ranks,
       sweep.ranks == 1 ? "" : "s", folder.path.string()));
-  finished.was_stopped = run_trials(setting, folder, sweep) == TrialsEnd::stopped;
+  finished.was_stopped = run_trials(setting, folder, sweep);
   folder.write_report(sweep);
   return finished;
 }

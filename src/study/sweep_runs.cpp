@@ -14,7 +14,7 @@
 #include "kolo/base/file.h"
 #include "run/launch/child.h"
 #include "run/launch/signals.h"
-#include "study/sweep_folder.h"
+#include "study/study_folder.h"
 
 namespace kolo {
 
@@ -91,7 +91,7 @@ class TrialRunner {
                              [&](std::size_t trial) { return setting.epochs[trial]; });
   }
 
-  TrialsEnd run() {
+  bool run() {
     start_all();
     write();
     while (!running_.empty()) {
@@ -103,7 +103,7 @@ class TrialRunner {
       for (const auto trial : ended)
         setting_.request.say(describe_end(setting_, sweep_, sweep_.trials[trial]));
     }
-    return is_asked_ || !stopped_.empty() ? TrialsEnd::stopped : TrialsEnd::all_done;
+    return is_asked_ || !stopped_.empty();
   }
 
  private:
@@ -270,19 +270,9 @@ class TrialRunner {
 }  // namespace
 
 bool is_to_do(const Sweep& sweep, const Trial& trial) {
-  switch (trial.state) {
-    case TrialState::pending:
-    case TrialState::running:
-    case TrialState::stopped:
-    case TrialState::waiting:
-      return true;
-    case TrialState::failed:
-      return !is_halving(sweep) && trial.failures < most_failures;
-    case TrialState::dropped:
-    case TrialState::done:
-      return false;
-  }
-  return false;
+  if (trial.state == TrialState::failed)
+    return !is_halving(sweep) && trial.failures < most_failures;
+  return trial.state != TrialState::dropped && trial.state != TrialState::done;
 }
 
 std::vector<std::string> trial_words(const TrialSetting& setting, const SweepFolder& folder,
@@ -304,7 +294,7 @@ std::vector<std::string> trial_words(const TrialSetting& setting, const SweepFol
   return words;
 }
 
-TrialsEnd run_trials(const TrialSetting& setting, const SweepFolder& folder, Sweep& sweep) {
+bool run_trials(const TrialSetting& setting, const SweepFolder& folder, Sweep& sweep) {
   return TrialRunner(setting, folder, sweep).run();
 }
 

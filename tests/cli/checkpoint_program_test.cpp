@@ -3,7 +3,7 @@
 #include <thread>
 
 #include "cli/small_runs.h"
-#include "kolo/train/checkpoint/module_tensors.h"
+#include "kolo/train/checkpoint/checkpoint.h"
 #include "support/says.h"
 
 namespace kolo::testing {

@@ -4,7 +4,7 @@
 #include <torch/torch.h>
 
 #include "kolo/base/error.h"
-#include "online/sample_arrays.h"
+#include "online/samples.h"
 #include "online/tensor_array.h"
 #include "support/errors.h"
 

@@ -4,8 +4,9 @@
 #include <gmock/gmock.h>
 
 #include "kolo/base/error.h"
-#include "kolo/train/observe/tensorboard.h"
 #include "kolo/report/run_record.h"
+#include "kolo/train/observe/tensorboard.h"
+#include "report/records.h"
 #include "support/errors.h"
 #include "support/event_encoder.h"
 #include "support/says.h"
@@ -16,6 +17,7 @@ namespace {
 
 namespace events = testing::events;
 using ::testing::AllOf;
+using testing::column;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -26,14 +28,6 @@ using ::testing::Not;
 using testing::TemporaryFolder;
 
 constexpr std::string_view file_name = "events.out.tfevents.1000.host.1.0";
-
-std::vector<double> column(const Curve* curve, double CurvePoint::*member) {
-  std::vector<double> values;
-  EXPECT_NE(curve, nullptr);
-  if (curve == nullptr) return values;
-  for (const CurvePoint& point : curve->points) values.push_back(point.*member);
-  return values;
-}
 
 std::vector<double> values_of(const Curve* curve) {
   return column(curve, &CurvePoint::value);

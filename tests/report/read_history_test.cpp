@@ -5,8 +5,9 @@
 
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
-#include "kolo/train/observe/tensorboard.h"
 #include "kolo/report/run_record.h"
+#include "kolo/train/observe/tensorboard.h"
+#include "report/records.h"
 #include "support/errors.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
@@ -14,6 +15,7 @@
 namespace kolo {
 namespace {
 
+using testing::column;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -24,39 +26,21 @@ using testing::TemporaryFolder;
 // Two epochs of ten steps and a half of the third, a record each five steps.
 History history_of_a_run() {
   History history(4);
-  EpochRecord untrained;
-  untrained.val_loss = 2.5;
-  untrained.time = 1000;
-  history.add(untrained);
-  for (int epoch = 1; epoch <= 2; ++epoch) {
-    EpochRecord record;
-    record.epoch = epoch;
-    record.step = 10 * epoch;
-    record.loss = 2.0 / epoch;
-    record.accuracy = 0.25 * epoch;
-    record.val_loss = 2.25 / epoch;
-    record.top_accuracy = 0.5 * epoch;
-    record.lr = 0.1;
-    record.seconds = 7;
-    record.exposed_communication_seconds = 0.5;
-    record.time = 1000 + 10 * epoch;
-    history.add(record);
-  }
-  for (int step = 5; step <= 25; step += 5) {
-    StepRecord record;
-    record.step = step;
-    record.loss = 1.0 / step;
-    record.time = 1000 + step;
-    history.add(record);
-  }
+  history.add(EpochRecord{.val_loss = 2.5, .time = 1000});
+  for (int epoch = 1; epoch <= 2; ++epoch)
+    history.add(EpochRecord{.epoch = epoch,
+                            .step = 10 * epoch,
+                            .loss = 2.0 / epoch,
+                            .accuracy = 0.25 * epoch,
+                            .val_loss = 2.25 / epoch,
+                            .top_accuracy = 0.5 * epoch,
+                            .lr = 0.1,
+                            .seconds = 7,
+                            .exposed_communication_seconds = 0.5,
+                            .time = 1000. + 10 * epoch});
+  for (int step = 5; step <= 25; step += 5)
+    history.add(StepRecord{.step = step, .loss = 1.0 / step, .time = 1000. + step});
   return history;
-}
-
-std::vector<double> column(const Curve* curve, double CurvePoint::*member) {
-  std::vector<double> values;
-  if (curve == nullptr) return values;
-  for (const CurvePoint& point : curve->points) values.push_back(point.*member);
-  return values;
 }
 
 TEST(ReadHistory, CurvesOfEpochsAndSteps) {
@@ -99,10 +83,7 @@ TEST(ReadHistory, CurvesOfEpochsAndSteps) {
 TEST(ReadHistory, StepsBeforeTheFirstEpochsEndHaveNoEpoch) {
   const TemporaryFolder folder;
   History history(1);
-  StepRecord record;
-  record.step = 5;
-  record.loss = 1;
-  history.add(record);
+  history.add(StepRecord{.step = 5, .loss = 1});
   history.write(folder / "history.json");
   const RunRecord run = read_run(folder / "history.json");
   EXPECT_EQ(run.name, folder.path().filename());

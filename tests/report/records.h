@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include <gtest/gtest.h>
+
 #include "kolo/report/run_record.h"
 
 namespace kolo::testing {
@@ -29,6 +31,14 @@ inline RunRecord run_named(const std::string& name, std::vector<Curve> curves) {
   run.is_finished = true;
   run.curves = std::move(curves);
   return run;
+}
+
+inline std::vector<double> column(const Curve* curve, double CurvePoint::*member) {
+  std::vector<double> values;
+  EXPECT_NE(curve, nullptr);
+  if (curve == nullptr) return values;
+  for (const CurvePoint& point : curve->points) values.push_back(point.*member);
+  return values;
 }
 
 }  // namespace kolo::testing

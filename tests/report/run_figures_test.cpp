@@ -1,4 +1,3 @@
-
 #include <cmath>
 #include <random>
 #include <set>
@@ -98,7 +97,7 @@ TEST(RunFigures, StandAgainstEveryAxis) {
 TEST(RunFigures, AreTheSameForEveryAxisButForX) {
   const auto runs = two_runs();
   const auto reference = all_figures(runs);
-  for (const CurveAxis axis : all_axes) {
+  for (const auto& [axis, name] : enum_names(CurveAxis{})) {
     const auto figures = all_figures(runs, {axis, {}});
     ASSERT_EQ(ids_of(figures), ids_of(reference));
     for (std::size_t i = 0; i < figures.size(); ++i) {
@@ -280,6 +279,20 @@ TEST(RunFigures, RunsOfOneNameGetDifferentOnes) {
   std::vector<std::string> names;
   for (const auto& run : runs) names.push_back(run.name);
   EXPECT_THAT(names, ElementsAre("a/x/run", "b/x/run", "other", "twice", "twice (2)"));
+}
+
+TEST(RunRecord, FindsCurvesByQuantityPartAndKind) {
+  RunRecord run;
+  run.curves = {{"loss", "training", false, {}},
+                {"loss", "validation", false, {}},
+                {"loss", "training", true, {}},
+                {"learning_rate", "", false, {}}};
+  EXPECT_EQ(run.find("loss", "training"), &run.curves[0]);
+  EXPECT_EQ(run.find("loss", "validation"), &run.curves[1]);
+  EXPECT_EQ(run.find("loss", "training", true), &run.curves[2]);
+  EXPECT_EQ(run.find("learning_rate", ""), &run.curves[3]);
+  EXPECT_EQ(run.find("learning_rate", "training"), nullptr);
+  EXPECT_EQ(run.find("accuracy", "training"), nullptr);
 }
 
 }  // namespace

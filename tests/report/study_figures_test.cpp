@@ -174,7 +174,7 @@ TEST(StudyResults, SayWhereRanksShareCores) {
 }
 
 TEST(ResultsText, LinesUp) {
-  ResultsTable table{.title = "", .columns = {{"name"}, {"rate", true}}, .rows = {}, .note = "So."};
+  ResultsTable table{.title = "", .columns = {{"name"}, {"rate", true}}, .note = "So."};
   table.rows.push_back({{{"one"}, {"5 ± 1"}}});
   table.rows.push_back({{{"three"}, {"12 ± 10"}}});
   table.rows.push_back({{{"none"}, {""}}});

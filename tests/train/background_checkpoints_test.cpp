@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "kolo/base/error.h"
-#include "kolo/train/checkpoint/module_tensors.h"
+#include "kolo/train/checkpoint/checkpoint.h"
 #include "kolo/comm/threads.h"
 #include "kolo/parallel/object_collectives.h"
 #include "kolo/train/checkpoint_observer.h"

@@ -1,15 +1,19 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kolo/base/error.h"
+#include "kolo/comm/communicator.h"
 #include "kolo/comm/session.h"
 #include "kolo/kolo.h"
 #include "kolo/online/online_network.h"
+#include "status.h"
 
 // Handles: what C programs hold instead of objects.
 namespace kolo::bindings {
@@ -124,5 +128,9 @@ struct Handles {
 void require_mpi();
 
 [[nodiscard]] std::uintptr_t number_of(const void* handle);
+
+// All ranks say whether they can go on. Where one can't, because of `problem`, that is thrown
+// there, and on the others a CommunicationError that names the first such rank. Collective.
+void meet(const Call& call, const Communicator& communicator, const std::exception_ptr& problem);
 
 }  // namespace kolo::bindings

@@ -9,18 +9,41 @@
 #include "arrays.h"
 #include "handles.h"
 #include "kolo/kolo.h"
-#include "meeting.h"
 #include "reports.h"
 #include "status.h"
-#include "thread_count.h"
 
 // The calls on a network.
+
+// Weak: which OpenMP there is, or none, is LibTorch's and the program's choice.
+extern "C" {
+[[gnu::weak]] int omp_get_max_threads(void);
+[[gnu::weak]] void omp_set_num_threads(int threads);
+}
 
 using namespace kolo::bindings;
 
 namespace {
 
 using kolo::InputError;
+
+// Gives OpenMP on the calling thread another number of threads, which LibTorch then computes with,
+// and takes it back. 0, or a process without OpenMP: nothing.
+class ThreadCount {
+ public:
+  explicit ThreadCount(int threads) noexcept {
+    if (threads <= 0 || omp_get_max_threads == nullptr || omp_set_num_threads == nullptr) return;
+    before_ = omp_get_max_threads();
+    omp_set_num_threads(threads);
+  }
+  ThreadCount(const ThreadCount&) = delete;
+  ThreadCount& operator=(const ThreadCount&) = delete;
+  ~ThreadCount() {
+    if (before_ > 0) omp_set_num_threads(before_);
+  }
+
+ private:
+  int before_ = 0;
+};
 
 const char* text_of(const char* name, const char* text) {
   if (text == nullptr) throw InputError(std::string(name) + " is null; expected a text");

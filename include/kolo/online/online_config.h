@@ -10,15 +10,15 @@
 #include "kolo/base/enum_names.h"
 #include "kolo/nn/models.h"
 #include "kolo/optim/catalogue.h"
-#include "kolo/settings/choice.h"
 #include "kolo/sampling/reservoir.h"
+#include "kolo/settings/choice.h"
 
-// What a network inside a simulation is and how it is trained, as YAML says it. Names are those of
-// `kolo train`'s configurations; what values a key accepts stands in src/online/schema.h, what it
-// means in docs/simulations.md.
+// Configuration of a network inside a simulation and its training. Names are those of
+// `kolo train`'s configurations; what values a key accepts stands in src/online/online_config.cpp,
+// what it means in docs/simulations.md.
 namespace kolo {
 
-// What a sample is in the arrays that a program hands over.
+// Meaning of a sample in the arrays that a program hands over.
 enum class SampleKind : std::uint8_t {
   batch,    // each array is one tensor of the network; its first dimension counts samples
   fields,   // the arrays together are one sample; each is a channel: [arrays, lengths...]
@@ -35,7 +35,7 @@ constexpr auto enum_names(SampleKind) {
                                               {SampleKind::whole, "whole"}});
 }
 
-// What becomes of a step whose loss or gradients are not finite, on all ranks.
+// Fate of a step whose loss or gradients are not finite, on all ranks.
 enum class OnlineNonFinite : std::uint8_t { skip, stop };
 
 constexpr auto enum_names(OnlineNonFinite) {
@@ -64,7 +64,7 @@ constexpr auto enum_names(WhenFull) {
 struct OnlineModelConfig {
   std::string name;  // one of a ModelCatalogue, or "own": the program's
   OwnSettings own;
-  // Of one sample, without the batch, for networks of the catalogue: [2], [4, 64, 64].
+  // Shapes of one sample, without the batch, for networks of the catalogue: [2], [4, 64, 64].
   std::vector<std::int64_t> inputs, outputs;
 };
 
@@ -124,6 +124,9 @@ struct OnlineConfig {
 [[nodiscard]] OnlineConfig load_online_config(const std::string& source,
                                               std::span<const std::string> overrides = {},
                                               const ModelCatalogue& models = built_in_models());
+
+// All that is said in a configuration, as YAML: ranks compare it.
+[[nodiscard]] std::string online_config_text(OnlineConfig config, const ModelCatalogue& models);
 
 // "2 GB", "512 MiB", "1e6" (bytes) as a number of bytes; nothing for what is none.
 [[nodiscard]] std::optional<std::uint64_t> bytes_from_text(std::string_view text);

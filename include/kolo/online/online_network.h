@@ -17,7 +17,7 @@
 
 namespace kolo {
 
-// What tick() and serve() have done.
+// Work done by tick() and serve().
 struct TickReport {
   std::int64_t steps = 0;         // of training, in this call
   std::int64_t all_steps = 0;     // since the network was made
@@ -30,7 +30,7 @@ struct TickReport {
   std::int64_t waiting_for = -1;  // a rank whose reservoir has too few samples yet; -1: none
 };
 
-// What became of the samples of one push().
+// Fate of the samples of one push().
 struct PushReport {
   std::int64_t taken = 0;       // stored, or passed over as the policy has it
   std::int64_t refused = 0;     // no room: push them again after the next tick()
@@ -38,7 +38,7 @@ struct PushReport {
   std::int64_t not_finite = 0;  // had a NaN or an infinity, and were left out
 };
 
-// What a program gives of its own.
+// Parts that a program brings itself.
 struct OnlineParts {
   ModelCatalogue models = built_in_models();
   // With model.name "own": makes the network, each call another one of the same shapes; called

@@ -8,9 +8,10 @@
 #include <string_view>
 #include <vector>
 
+#include "kolo/base/enum_names.h"
+#include "kolo/report/run_record.h"
 #include "kolo/train/observe/study.h"
 #include "kolo/train/observe/sweep.h"
-#include "kolo/report/run_record.h"
 
 // Figures, and those that there are of runs and of studies.
 namespace kolo {
@@ -32,7 +33,7 @@ inline constexpr std::array<PaletteColour, 8> run_palette{{{"#0072b2", "#4ba6e0"
                                                            {"#5b5b5b", "#b9b9b9"},
                                                            {"#8c7a00", "#e5da55"}}};
 
-// What is no run has a negative place: place -1 is the first of these.
+// Colours of other things have negative places: place -1 is the first of these.
 inline constexpr std::array<PaletteColour, 4> other_palette{{{"#7d9bb8", "#6d8fb0"},
                                                              {"#e8b04a", "#d9a440"},
                                                              {"#b5485d", "#d0647a"},
@@ -54,12 +55,12 @@ inline constexpr int ideal_colour = -4;
 
 struct FigureSeries {
   std::string name;
-  std::vector<double> x, y;    // of one length; a y that is not a number is a gap
-  std::vector<double> spread;  // standard deviation of y; empty: none is shown
-  int colour = 0;              // its place in the palette: a run's number, or less than 0
-  bool dashed = false;         // training beside validation, ideal beside measured
-  bool marks = false;          // a mark at each point
-  int hidden_by = 0;           // 1, 2 or more lines that are drawn later lie on it: it is wider
+  std::vector<double> x = {}, y = {};  // of one length; a y that is not a number is a gap
+  std::vector<double> spread = {};     // standard deviation of y; empty: none is shown
+  int colour = 0;                      // its place in the palette: a run's number, or less than 0
+  bool dashed = false;                 // training beside validation, ideal beside measured
+  bool marks = false;                  // a mark at each point
+  int hidden_by = 0;  // 1, 2 or more lines that are drawn later lie on it: it is wider
 };
 
 // One chart of a page. Pure data.
@@ -82,15 +83,16 @@ struct FigureGroup {
   std::vector<Figure> figures;
 };
 
-// What curves stand against. relative: the time since the run's first point, as TensorBoard's view
+// Axes of curves. relative: the time since the run's first point, as TensorBoard's view
 // of that name; wall: the time of day.
 enum class CurveAxis : std::uint8_t { epoch, step, relative, wall };
 
-inline constexpr CurveAxis all_axes[] = {CurveAxis::epoch, CurveAxis::step, CurveAxis::relative,
-                                         CurveAxis::wall};
-
-// "epoch", "step", "relative", "wall".
-[[nodiscard]] std::string_view axis_name(CurveAxis axis);
+constexpr auto enum_names(CurveAxis) {
+  return std::to_array<EnumName<CurveAxis>>({{CurveAxis::epoch, "epoch"},
+                                             {CurveAxis::step, "step"},
+                                             {CurveAxis::relative, "relative"},
+                                             {CurveAxis::wall, "wall"}});
+}
 
 // The axes on which at least one point of the runs has a place, in the order above.
 [[nodiscard]] std::vector<CurveAxis> known_axes(std::span<const RunRecord> runs);
@@ -102,7 +104,7 @@ struct RunFigureOptions {
   std::vector<double> targets;
 };
 
-// What there is to see of these runs: in one group how they learned (loss, accuracy, learning
+// Figures of these runs: in one group how they learned (loss, accuracy, learning
 // rate), in one how fast, in one whatever else they wrote. Validation is solid, training dashed;
 // a run's colour is that of its number. Accuracies are in per cent.
 //
@@ -116,7 +118,7 @@ struct RunFigureOptions {
 // words.
 [[nodiscard]] std::string combination_name(const StudyPoint& point);
 
-// What a study shows: in one group how it scales (throughput and efficiency beside the ideal, time
+// Figures of a study: in one group how it scales (throughput and efficiency beside the ideal, time
 // per epoch, where a step's time goes), in one what becomes of accuracy, error and loss, for each
 // combination of learning-rate scaling and warm-up. Everything against ranks. Points that gave no
 // results are left out; a group without figures is not there.
@@ -125,7 +127,7 @@ struct RunFigureOptions {
 // together, as their mean, and the deviation within and between them.
 [[nodiscard]] std::vector<FigureGroup> study_figures(const Study& study);
 
-// What a sweep shows: the curves of all trials, the best of them in colour; and the best value of
+// Figures of a sweep: the curves of all trials, the best of them in colour; and the best value of
 // each trial against each swept key, whose axis is logarithmic where its range is, or its values
 // are far apart. Where a grid has several ways (all other keys together) and at least two values of
 // a number, each way is a line of errors, or losses, against that number. `runs`: of the sweep's

@@ -4,14 +4,14 @@
 #include <string>
 #include <string_view>
 
-// What kolo wrote earlier, told by how the file begins: it may be replaced without asking. A file
-// that can't be read is none of them.
+// Files that kolo wrote earlier, told by how the file begins: it may be replaced without asking. A
+// file that can't be read is none of them.
 namespace kolo {
 
 // A page of kolo report.
 [[nodiscard]] bool is_report_page(const std::filesystem::path& file);
 
-// What drawings have in their first bytes, as a comment of SVG and a text of PNG.
+// Marks in the first bytes of drawings, as a comment of SVG and a text of PNG.
 inline constexpr std::string_view svg_mark = "<!-- drawn by kolo -->";
 inline constexpr std::string_view png_mark{"Software\0kolo", 13};
 

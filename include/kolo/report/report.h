@@ -1,6 +1,8 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -8,15 +10,15 @@
 
 #include <nlohmann/json.hpp>
 
-#include "kolo/train/observe/study.h"
-#include "kolo/train/observe/sweep.h"
 #include "kolo/report/figure.h"
 #include "kolo/report/results_table.h"
 #include "kolo/report/run_record.h"
+#include "kolo/train/observe/study.h"
+#include "kolo/train/observe/sweep.h"
 
 namespace kolo {
 
-// What a page shows.
+// Contents of a page.
 struct Report {
   std::string title;
   std::optional<Study> study;
@@ -55,5 +57,27 @@ struct Report {
 // The page: one HTML file that needs nothing else and asks for nothing over the network. `live`: it
 // asks the server it came from for /data.json every few seconds.
 [[nodiscard]] std::string report_page(const nlohmann::ordered_json& data, bool live = false);
+
+// Serves one report over HTTP to this machine alone: the page at /, its data at /data.json. Other
+// names for this machine than its own (a page elsewhere that has its name point here) get nothing.
+// Up to 512 connections are served at a time; one that says nothing for 5 s is closed.
+class ReportServer {
+ public:
+  // `data` is asked for every answer, by one thread at a time; what it throws is answered with
+  // status 500. Port 0: any that is free. InputError: the port is taken.
+  ReportServer(int port, std::function<nlohmann::ordered_json()> data);
+  ReportServer(const ReportServer&) = delete;
+  ReportServer& operator=(const ReportServer&) = delete;
+  // Answers what was asked already, then ends.
+  ~ReportServer();
+
+  [[nodiscard]] int port() const;
+  // False once it can't serve any more.
+  [[nodiscard]] bool is_running() const;
+
+ private:
+  class Implementation;
+  std::unique_ptr<Implementation> implementation_;
+};
 
 }  // namespace kolo

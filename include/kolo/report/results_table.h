@@ -5,9 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "kolo/base/enum_names.h"
+#include "kolo/report/run_record.h"
 #include "kolo/train/observe/study.h"
 #include "kolo/train/observe/sweep.h"
-#include "kolo/report/run_record.h"
 
 namespace kolo {
 
@@ -22,15 +23,19 @@ struct ResultsTable {
     bool is_best = false;  // of its column
   };
   enum class Mark : std::uint8_t { none, failed, waiting };
+  friend constexpr auto enum_names(Mark) {
+    return std::to_array<EnumName<Mark>>(
+        {{Mark::none, ""}, {Mark::failed, "failed"}, {Mark::waiting, "waiting"}});
+  }
   struct Row {
     std::vector<Cell> cells;
     int run = -1;  // the number of the run that it tells of; -1: of none
     Mark mark = Mark::none;
   };
   std::string title;
-  std::vector<Column> columns;
-  std::vector<Row> rows;
-  std::string note;  // a sentence below it; empty: none
+  std::vector<Column> columns = {};
+  std::vector<Row> rows = {};
+  std::string note = {};  // a sentence below it; empty: none
 };
 
 // A row a run: best validation accuracy, top-5 accuracy and loss, mean epoch time and throughput,

@@ -40,7 +40,7 @@ struct RunRecord {
   std::optional<std::int64_t> parameters;
   bool is_finished = false;  // its summary is there; of event files: unknown, so true
   std::vector<Curve> curves;
-  // Of the resolved configuration, flattened ("optimizer.lr", "0.001"), in the file's order.
+  // The resolved configuration, flattened ("optimizer.lr", "0.001"), in the file's order.
   std::vector<std::pair<std::string, std::string>> settings;
   std::vector<std::string> warnings;  // what could not be read of it
   // Drawings of kolo eval --pictures in pictures/ of the run's folder, by name.

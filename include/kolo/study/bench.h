@@ -9,12 +9,13 @@
 
 #include <nlohmann/json.hpp>
 
+#include "kolo/base/enum_names.h"
 #include "kolo/config/run_config.h"
 #include "kolo/layout/pipeline_schedule.h"
 #include "kolo/layout/spatial_network.h"
-#include "kolo/train/observe/bench_records.h"
 #include "kolo/parallel/device_memory_use.h"
 #include "kolo/parallel/device_usage.h"
+#include "kolo/train/observe/bench_records.h"
 
 // What a bench has measured and what it tells; how it is measured, of any trainer; and a whole
 // bench.
@@ -23,7 +24,10 @@ namespace kolo {
 // What is measured: the loader alone, training on one batch that is loaded once, and both.
 enum class BenchMode : std::uint8_t { io, synthetic, full };
 
-[[nodiscard]] std::string_view bench_mode_name(BenchMode mode);
+constexpr auto enum_names(BenchMode) {
+  return std::to_array<EnumName<BenchMode>>(
+      {{BenchMode::io, "io"}, {BenchMode::synthetic, "synthetic"}, {BenchMode::full, "full"}});
+}
 
 // A few steps that one rank has done.
 struct BenchTrial {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include <torch/types.h>
@@ -8,6 +9,7 @@
 #include "kolo/data/loader.h"
 #include "kolo/nn/network.h"
 #include "kolo/study/bench.h"
+#include "kolo/train/observe/bench_records.h"
 #include "kolo/train/trainer.h"
 
 // The measuring behind `kolo bench`.
@@ -53,5 +55,28 @@ namespace kolo {
 // calls. Collective.
 [[nodiscard]] CollectiveMeasurement measure_collectives(const Communicator& communicator,
                                                         const torch::Device& device = torch::kCPU);
+
+// How the ranks of a measurement lie: on the fullest node, and this node's processors as far as the
+// process may use them.
+[[nodiscard]] RankLayout rank_layout(const Communicator& communicator);
+
+// Counts the halos of this rank (messages named "halo") on a communicator and all that are split
+// from it later. Listens as long as it lives.
+class HaloCounter {
+ public:
+  explicit HaloCounter(const Communicator& communicator);
+  HaloCounter(const HaloCounter&) = delete;
+  HaloCounter& operator=(const HaloCounter&) = delete;
+  ~HaloCounter();
+
+  // Between exchanges.
+  void reset();
+  [[nodiscard]] HaloUse total() const;
+
+ private:
+  class Listener;
+  Communicator communicator_;
+  std::shared_ptr<Listener> listener_;
+};
 
 }  // namespace kolo

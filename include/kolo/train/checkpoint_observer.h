@@ -8,7 +8,6 @@
 
 #include "kolo/train/checkpoint/checkpoint.h"
 #include "kolo/train/checkpoint/checkpoint_store.h"
-#include "kolo/train/checkpoint/checkpoint_writer.h"
 #include "kolo/train/observer.h"
 
 // The observer that saves checkpoints while a training goes on.

@@ -1,20 +1,88 @@
-#include "kolo/report/report_server.h"
-
 #include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <httplib.h>
 
 #include "kolo/base/error.h"
 #include "kolo/report/report.h"
-#include "report/server/serving_threads.h"
 
 namespace kolo {
 
 namespace {
+
+// A thread for each connection, as long as there are few enough; the library's own choice has eight
+// for all, which eight clients that say nothing keep busy. A connection that comes when all threads
+// have one waits for the first that is done.
+class ServingThreads final : public httplib::TaskQueue {
+ public:
+  explicit ServingThreads(std::size_t most) : most_(most) {}
+  ServingThreads(const ServingThreads&) = delete;
+  ServingThreads& operator=(const ServingThreads&) = delete;
+  ~ServingThreads() override { end(); }
+
+  // Some versions of the library want to know whether it was accepted.
+  using Accepted = decltype(std::declval<httplib::TaskQueue&>().enqueue({}));
+  Accepted enqueue(std::function<void()> serve) override {
+    {
+      const std::scoped_lock lock(mutex_);
+      waiting_.push_back(std::move(serve));
+      if (idle_ < waiting_.size() && threads_.size() < most_) {
+        try {
+          threads_.emplace_back([this] { work(); });
+        } catch (const std::system_error&) {
+          if (threads_.empty()) throw;  // otherwise those that there are do it
+        }
+      }
+    }
+    has_changed_.notify_one();
+    return static_cast<Accepted>(true);
+  }
+
+  // Serves first what has come.
+  void shutdown() override { end(); }
+
+ private:
+  void work() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      ++idle_;
+      has_changed_.wait(lock, [&] { return is_over_ || !waiting_.empty(); });
+      --idle_;
+      if (waiting_.empty()) return;
+      const auto serve = std::move(waiting_.front());
+      waiting_.pop_front();
+      lock.unlock();
+      serve();
+      lock.lock();
+    }
+  }
+
+  void end() {
+    {
+      const std::scoped_lock lock(mutex_);
+      is_over_ = true;
+    }
+    has_changed_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
+  }
+
+  const std::size_t most_;
+  std::mutex mutex_;
+  std::condition_variable has_changed_;
+  std::deque<std::function<void()>> waiting_;
+  std::size_t idle_ = 0;
+  bool is_over_ = false;
+  std::vector<std::thread> threads_;
+};
 
 constexpr const char* address = "127.0.0.1";
 constexpr std::size_t most_connections = 512;

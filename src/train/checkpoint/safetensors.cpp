@@ -8,7 +8,6 @@
 
 #include <fmt/format.h>
 
-#include "train/checkpoint/checksum.h"
 #include "train/checkpoint/safetensors_header.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"

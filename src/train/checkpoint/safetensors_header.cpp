@@ -12,7 +12,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json_value.h"
-#include "train/checkpoint/checksum.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -8,11 +9,21 @@
 #include <string_view>
 #include <vector>
 
+#include <zlib.h>
+
 #include "kolo/base/file.h"
-#include "kolo/train/checkpoint/safetensors_listing.h"
+#include "kolo/train/checkpoint/safetensors.h"
 
 // The JSON header of a safetensors file: text to entries and back.
 namespace kolo {
+
+// zlib's CRC-32 of what came before, 0 at the beginning, and these bytes.
+[[nodiscard]] inline std::uint32_t checksum(std::uint32_t before,
+                                            std::span<const std::byte> bytes) {
+  if (bytes.empty()) return before;  // zlib begins anew where it is given no memory
+  return static_cast<std::uint32_t>(
+      ::crc32_z(before, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size()));
+}
 
 // Bytes in front of the header: its length as a little-endian 64-bit number.
 inline constexpr std::uint64_t safetensors_prefix_size = 8;

@@ -75,34 +75,28 @@ std::optional<std::string_view> EventRecordReader::next() {
   if (!damage_.empty()) return std::nullopt;
   begin_ += given_;
   position_ += static_cast<std::int64_t>(std::exchange(given_, 0));
+  const auto damaged = [this](std::string what) -> std::nullopt_t {
+    damage_ = std::move(what);
+    return std::nullopt;
+  };
 
   const std::string_view head = peek(head_size);
   if (head.empty()) return std::nullopt;
-  if (head.size() < head_size) {
-    damage_ = fmt::format("the file ends within a record's first {} bytes", head_size);
-    return std::nullopt;
-  }
+  if (head.size() < head_size)
+    return damaged(fmt::format("the file ends within a record's first {} bytes", head_size));
   const auto length = number_at<std::uint64_t>(head, 0);
-  if (number_at<std::uint32_t>(head, length_size) != masked_crc(head.substr(0, length_size))) {
-    damage_ = "the checksum of a record's length is wrong";
-    return std::nullopt;
-  }
-  if (length > longest_message) {
-    damage_ = fmt::format("a record of {} bytes, longer than any event", length);
-    return std::nullopt;
-  }
+  if (number_at<std::uint32_t>(head, length_size) != masked_crc(head.substr(0, length_size)))
+    return damaged("the checksum of a record's length is wrong");
+  if (length > longest_message)
+    return damaged(fmt::format("a record of {} bytes, longer than any event", length));
   const std::size_t size = head_size + static_cast<std::size_t>(length) + checksum_size;
   // A length is believed only as far as the file goes: a buffer is made for it.
   const std::int64_t rest = file_size_ - position_;
-  if (std::cmp_greater(size, rest) || peek(size).size() < size) {
-    damage_ = fmt::format("the file ends within a record of {} bytes", size);
-    return std::nullopt;
-  }
+  if (std::cmp_greater(size, rest) || peek(size).size() < size)
+    return damaged(fmt::format("the file ends within a record of {} bytes", size));
   const std::string_view message = peek(size).substr(head_size, static_cast<std::size_t>(length));
-  if (number_at<std::uint32_t>(peek(size), size - checksum_size) != masked_crc(message)) {
-    damage_ = "a record's checksum is wrong";
-    return std::nullopt;
-  }
+  if (number_at<std::uint32_t>(peek(size), size - checksum_size) != masked_crc(message))
+    return damaged("a record's checksum is wrong");
   given_ = size;
   return message;
 }

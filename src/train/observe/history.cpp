@@ -2,12 +2,14 @@
 
 #include <cmath>
 #include <string_view>
+#include <type_traits>
 
 #include <fmt/format.h>
 
 #include "base/json_value.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
+#include "train/observe/json_numbers.h"
 
 namespace kolo {
 
@@ -59,43 +61,42 @@ constexpr Field<CheckpointRecord> checkpoint_fields[] = {
     {"seconds", &CheckpointRecord::seconds},
     {"time", &CheckpointRecord::time}};
 
-template <typename Record>
-void write_fields(Json& json, const Record& record, std::span<const Field<Record>> fields) {
-  for (const auto& field : fields) {
-    const double value = record.*field.member;
-    json[field.name] = std::isfinite(value) ? Json(value) : Json(nullptr);
-  }
+std::span<const Field<EpochRecord>> fields_of(const EpochRecord& /*record*/) {
+  return epoch_fields;
+}
+std::span<const Field<StepRecord>> fields_of(const StepRecord& /*record*/) {
+  return step_fields;
+}
+std::span<const Field<CheckpointRecord>> fields_of(const CheckpointRecord& /*record*/) {
+  return checkpoint_fields;
 }
 
 template <typename Record>
-void read_fields(const Json& json, Record& record, std::span<const Field<Record>> fields) {
-  for (const auto& field : fields) {
-    const auto value = json.find(field.name);
-    if (value == json.end() || value->is_null()) continue;
-    record.*field.member = json_value<double>(json, field.name);
-  }
-}
-
-Json json_of(const EpochRecord& record) {
-  Json json{{"epoch", record.epoch}, {"step", record.step}};
-  write_fields<EpochRecord>(json, record, epoch_fields);
-  for (const auto& field : optional_fields) {
-    const double value = record.*field.member;
-    if (std::isfinite(value)) json[field.name] = value;
-  }
+Json record_json(const Record& record) {
+  constexpr bool is_epoch = std::is_same_v<Record, EpochRecord>;
+  Json json;
+  if constexpr (is_epoch) json["epoch"] = record.epoch;
+  json["step"] = record.step;
+  for (const auto& field : fields_of(record))
+    json[field.name] = number_or_null(record.*field.member);
+  if constexpr (is_epoch)
+    for (const auto& field : optional_fields)
+      if (std::isfinite(record.*field.member)) json[field.name] = record.*field.member;
   return json;
 }
 
-Json json_of(const StepRecord& record) {
-  Json json{{"step", record.step}};
-  write_fields<StepRecord>(json, record, step_fields);
-  return json;
-}
-
-Json json_of(const CheckpointRecord& record) {
-  Json json{{"step", record.step}};
-  write_fields<CheckpointRecord>(json, record, checkpoint_fields);
-  return json;
+template <typename Record>
+Record record_from(const Json& json) {
+  constexpr bool is_epoch = std::is_same_v<Record, EpochRecord>;
+  Record record;
+  if constexpr (is_epoch) record.epoch = json_value<std::int64_t>(json, "epoch");
+  record.step = json_value<std::int64_t>(json, "step");
+  for (const auto& field : fields_of(record))
+    record.*field.member = number_or_unmeasured(json, field.name);
+  if constexpr (is_epoch)
+    for (const auto& field : optional_fields)
+      record.*field.member = number_or_unmeasured(json, field.name);
+  return record;
 }
 
 Json list_if_there(const Json& document, const char* key) {
@@ -126,11 +127,9 @@ void History::drop_after(std::int64_t step, std::int64_t epoch) {
 
 Json History::to_json() const {
   Json document{{"n_ranks", n_ranks_}, {"epochs", Json::array()}};
-  for (const auto& record : epochs_) document["epochs"].push_back(json_of(record));
-  if (!steps_.empty()) document["steps"] = Json::array();
-  for (const auto& record : steps_) document["steps"].push_back(json_of(record));
-  if (!checkpoints_.empty()) document["checkpoints"] = Json::array();
-  for (const auto& record : checkpoints_) document["checkpoints"].push_back(json_of(record));
+  for (const auto& record : epochs_) document["epochs"].push_back(record_json(record));
+  for (const auto& record : steps_) document["steps"].push_back(record_json(record));
+  for (const auto& record : checkpoints_) document["checkpoints"].push_back(record_json(record));
   if (epoch_under_way_)
     document["epoch_under_way"] = {{"epoch", epoch_under_way_->epoch},
                                    {"last_step", epoch_under_way_->last_step}};
@@ -141,26 +140,12 @@ Json History::to_json() const {
 History History::from_json(const Json& document) {
   try {
     History history(json_value<int>(document, "n_ranks"));
-    for (const auto& json : json_list(document, "epochs")) {
-      EpochRecord record;
-      record.epoch = json_value<std::int64_t>(json, "epoch");
-      record.step = json_value<std::int64_t>(json, "step");
-      read_fields<EpochRecord>(json, record, epoch_fields);
-      read_fields<EpochRecord>(json, record, optional_fields);
-      history.add(record);
-    }
-    for (const auto& json : list_if_there(document, "steps")) {
-      StepRecord record;
-      record.step = json_value<std::int64_t>(json, "step");
-      read_fields<StepRecord>(json, record, step_fields);
-      history.add(record);
-    }
-    for (const auto& json : list_if_there(document, "checkpoints")) {
-      CheckpointRecord record;
-      record.step = json_value<std::int64_t>(json, "step");
-      read_fields<CheckpointRecord>(json, record, checkpoint_fields);
-      history.add(record);
-    }
+    for (const auto& json : json_list(document, "epochs"))
+      history.add(record_from<EpochRecord>(json));
+    for (const auto& json : list_if_there(document, "steps"))
+      history.add(record_from<StepRecord>(json));
+    for (const auto& json : list_if_there(document, "checkpoints"))
+      history.add(record_from<CheckpointRecord>(json));
     if (document.contains("epoch_under_way")) {
       const auto& json = document["epoch_under_way"];
       history.begin(
@@ -186,13 +171,7 @@ void History::write(const std::filesystem::path& path) const {
 }
 
 History History::read(const std::filesystem::path& path) {
-  constexpr auto advice = "rename or remove it to go on without it";
-  const Json document = read_json_file(path, advice);
-  try {
-    return from_json(document);
-  } catch (const Error& error) {
-    throw InputError(fmt::format("{}: {}; {}", path.string(), error.what(), advice));
-  }
+  return read_document<History>(path, "rename or remove it to go on without it");
 }
 
 }  // namespace kolo

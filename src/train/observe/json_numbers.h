@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cmath>
+#include <filesystem>
 #include <string>
 
 #include <fmt/format.h>
@@ -19,6 +20,18 @@ inline double number_or_unmeasured(const nlohmann::ordered_json& json, const cha
   const auto value = json.find(name);
   if (value == json.end() || value->is_null()) return not_measured;
   return json_value<double>(json, name);
+}
+
+// Document::read(): InputError that names the file and what to do with it. Those that can't be read
+// name the line where there is one.
+template <typename Document>
+Document read_document(const std::filesystem::path& path, const char* advice) {
+  const auto json = read_json_file(path, advice);
+  try {
+    return Document::from_json(json);
+  } catch (const Error& error) {
+    throw InputError(fmt::format("{}: {}; {}", path.string(), error.what(), advice));
+  }
 }
 
 // As RFC 4180 has it.

@@ -3,11 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdint>
 #include <cstdlib>
 #include <ostream>
-#include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 

@@ -1,9 +1,7 @@
 #include "kolo/train/observe/study.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -45,11 +43,8 @@ constexpr ResultField result_fields[] = {
     {"best_val_accuracy", &StudyResults::best_val_accuracy},
     {"gradient_noise_scale", &StudyResults::gradient_noise_scale}};
 
-constexpr std::array<std::string_view, 4> state_names{"pending", "submitted", "done", "failed"};
-
 StudyPointState state_named(const std::string& name) {
-  const auto found = std::ranges::find(state_names, name);
-  if (found != state_names.end()) return StudyPointState(found - state_names.begin());
+  if (const auto state = find_named<StudyPointState>(name)) return *state;
   throw Error(
       fmt::format("\"state\" is \"{}\", expected pending, submitted, done or failed", name));
 }
@@ -60,7 +55,7 @@ Json json_of(const StudyPoint& point) {
             {"batch_size", point.batch_size},
             {"lr_scaling", point.lr_scaling},
             {"warmup_epochs", point.warmup_epochs},
-            {"state", state_name(point.state)},
+            {"state", name_of(point.state)},
             {"folder", point.folder},
             {"job", point.job},
             {"problem", point.problem},
@@ -114,10 +109,6 @@ std::string cut_of(const StudyPoint& point) {
   return point.spatial.empty() ? "" : fmt::format("[{}]", fmt::join(point.spatial, ","));
 }
 
-std::string_view state_name(StudyPointState state) {
-  return state_names.at(static_cast<std::size_t>(state));
-}
-
 Json Study::to_json() const {
   Json document{{"name", name},         {"configuration", configuration}, {"scaling", scaling},
                 {"parallel", parallel}, {"settings", settings},           {"threads", threads},
@@ -150,13 +141,7 @@ void Study::write(const std::filesystem::path& path) const {
 }
 
 Study Study::read(const std::filesystem::path& path) {
-  constexpr auto advice = "rename or remove it to begin the study's list anew";
-  const auto document = read_json_file(path, advice);
-  try {
-    return from_json(document);
-  } catch (const Error& error) {
-    throw InputError(fmt::format("{}: {}; {}", path.string(), error.what(), advice));
-  }
+  return read_document<Study>(path, "rename or remove it to begin the study's list anew");
 }
 
 std::string Study::to_csv() const {
@@ -165,7 +150,7 @@ std::string Study::to_csv() const {
   text += ",spatial,kept_bytes,folder,problem\n";
   for (const StudyPoint& point : points) {
     text += fmt::format("{},{},{},{},{},{},{}", point.ranks, point.nodes, point.batch_size,
-                        csv_cell(point.lr_scaling), point.warmup_epochs, state_name(point.state),
+                        csv_cell(point.lr_scaling), point.warmup_epochs, name_of(point.state),
                         csv_number(point.efficiency));
     for (const auto& field : result_fields)
       text += fmt::format(",{}", csv_number(point.results.*field.member));

@@ -1,7 +1,6 @@
 #include "kolo/train/observe/sweep.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numeric>
 #include <set>
@@ -21,12 +20,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::array<std::string_view, 7> trial_state_names{
-    "pending", "running", "stopped", "waiting", "dropped", "done", "failed"};
-
 TrialState trial_state_named(const std::string& name) {
-  const auto found = std::ranges::find(trial_state_names, name);
-  if (found != trial_state_names.end()) return TrialState(found - trial_state_names.begin());
+  if (const auto state = find_named<TrialState>(name)) return *state;
   throw JsonError(fmt::format(
       "the key \"state\": expected pending, running, stopped, waiting, dropped, done or failed, "
       "got {}",
@@ -37,7 +32,7 @@ Json trial_json(const Trial& trial) {
   Json json{{"number", trial.number},
             {"settings", trial.settings},
             {"folder", trial.folder},
-            {"state", state_name(trial.state)},
+            {"state", name_of(trial.state)},
             {"failures", trial.failures},
             {"problem", trial.problem},
             {"seconds", number_or_null(trial.seconds)},
@@ -81,10 +76,6 @@ double EpochRecord::*member_of(std::string_view metric) {
 }
 
 }  // namespace
-
-std::string_view state_name(TrialState state) {
-  return trial_state_names.at(static_cast<std::size_t>(state));
-}
 
 Json Sweep::to_json() const {
   Json document{{"name", name},     {"configuration", configuration},
@@ -135,13 +126,7 @@ void Sweep::write(const std::filesystem::path& path) const {
 }
 
 Sweep Sweep::read(const std::filesystem::path& path) {
-  constexpr auto advice = "rename or remove it to begin the sweep's list anew";
-  const auto document = read_json_file(path, advice);
-  try {
-    return from_json(document);
-  } catch (const Error& error) {
-    throw InputError(fmt::format("{}: {}; {}", path.string(), error.what(), advice));
-  }
+  return read_document<Sweep>(path, "rename or remove it to begin the sweep's list anew");
 }
 
 std::string Sweep::to_csv() const {
@@ -156,8 +141,8 @@ std::string Sweep::to_csv() const {
       text += fmt::format(",{}", csv_cell(key_and_value(setting).second));
     text += fmt::format(",{},{},{},{},{:.3f},{},{},{}\n", csv_number(trial.best),
                         std::isfinite(trial.best) ? fmt::format("{}", trial.best_epoch) : "",
-                        csv_number(trial.last), trial.epochs, trial.seconds,
-                        state_name(trial.state), csv_cell(trial.folder), csv_cell(trial.problem));
+                        csv_number(trial.last), trial.epochs, trial.seconds, name_of(trial.state),
+                        csv_cell(trial.folder), csv_cell(trial.problem));
   }
   return text;
 }

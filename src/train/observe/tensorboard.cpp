@@ -3,15 +3,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <functional>
 #include <map>
 #include <optional>
-#include <span>
-#include <string>
-#include <string_view>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -21,7 +16,6 @@
 
 #include "base/half.h"
 #include "kolo/base/error.h"
-#include "kolo/base/file.h"
 #include "kolo/base/machine.h"
 #include "train/observe/event_records.h"
 #include "tensorboard_event.pb.h"

@@ -1,4 +1,4 @@
-#include "kolo/train/checkpoint/checkpoint_writer.h"
+#include "kolo/train/checkpoint/checkpoint.h"
 
 #include <cmath>
 #include <limits>

@@ -1,4 +1,3 @@
-#include "kolo/train/checkpoint/shards.h"
 
 #include <algorithm>
 #include <barrier>
@@ -12,7 +11,6 @@
 #include "kolo/base/error.h"
 #include "kolo/train/checkpoint/checkpoint.h"
 #include "kolo/train/checkpoint/checkpoint_store.h"
-#include "kolo/train/checkpoint/module_tensors.h"
 #include "support/errors.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"

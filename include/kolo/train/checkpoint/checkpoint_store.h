@@ -4,15 +4,39 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "kolo/train/checkpoint/shards.h"
-
 namespace kolo {
 
-struct Checkpoint;        // kolo/train/checkpoint/checkpoint.h
-struct LoadedCheckpoint;  // kolo/train/checkpoint/checkpoint.h
+// Shards are files of one checkpoint that several ranks write at the same time; each tensor is
+// whole in one of them. bytes_of_a_shard, where their number is chosen, keep a file system busy a
+// while.
+inline constexpr std::uint64_t bytes_of_a_shard = 256 << 20;
+inline constexpr int most_shards = 99'999;  // as many as file names have digits for
+
+// A shard for every bytes_of_a_shard, at most one per rank; at least 1.
+[[nodiscard]] int choose_shards(std::uint64_t bytes, int ranks);
+
+// Tells which shard each tensor goes to, by bytes: the largest first, each to the shard that has
+// least so far. `first`: what shard 0 has besides. A pure function, so that all writers share out
+// alike.
+[[nodiscard]] std::vector<int> plan_shards(std::span<const std::uint64_t> bytes, int shards,
+                                           std::uint64_t first = 0);
+
+// One of the processes that write a checkpoint together.
+struct ShardWriter {
+  int index = 0;  // 0 makes the folder, and the manifest when all others are done
+  int count = 1;
+  // Gives every writer all writers' texts, in their order. Called by the thread that saves, as
+  // often on each. Not called of one writer.
+  std::function<std::vector<std::string>(const std::string&)> exchange = {};
+};
+
+// See kolo/train/checkpoint/checkpoint.h.
+struct Checkpoint;
+struct LoadedCheckpoint;
 
 // How much of a checkpoint is read: everything, checked; or the tensors' names, shapes and types
 // (tensors of the device `meta`, without memory) and the state, which is a matter of kilobytes, and
@@ -77,7 +101,7 @@ class CheckpointStore {
   // Checksums are not computed.
   [[nodiscard]] std::vector<Entry> list() const;
 
-  // Those that list() leaves out, newest first, and why.
+  // Checkpoints that list() leaves out, newest first, and why.
   struct Damaged {
     std::filesystem::path path;
     std::int64_t step = 0;

@@ -11,7 +11,7 @@
 // Memory for copies of a training's tensors, so that it can go on while they are written to disk.
 namespace kolo {
 
-// What the values of a tensor are: the worst of them.
+// The worst of a tensor's values.
 enum class Values { finite, infinite, nan };
 
 // One region, which is got once and used for every snapshot: on the host in huge pages where the

@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "kolo/base/enum_names.h"
 #include "kolo/train/observe/history.h"
 
 namespace kolo {
@@ -38,7 +39,12 @@ struct StudyResults {
 // pending: not started; submitted: a scheduler has it.
 enum class StudyPointState : std::uint8_t { pending, submitted, done, failed };
 
-[[nodiscard]] std::string_view state_name(StudyPointState state);
+constexpr auto enum_names(StudyPointState) {
+  return std::to_array<EnumName<StudyPointState>>({{StudyPointState::pending, "pending"},
+                                                   {StudyPointState::submitted, "submitted"},
+                                                   {StudyPointState::done, "done"},
+                                                   {StudyPointState::failed, "failed"}});
+}
 
 // One run of a study.
 struct StudyPoint {

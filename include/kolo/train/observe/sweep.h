@@ -10,6 +10,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "kolo/base/enum_names.h"
 #include "kolo/base/statistics.h"
 #include "kolo/train/observe/history.h"
 
@@ -20,7 +21,15 @@ namespace kolo {
 // of its rung were better; done; failed.
 enum class TrialState : std::uint8_t { pending, running, stopped, waiting, dropped, done, failed };
 
-[[nodiscard]] std::string_view state_name(TrialState state);
+constexpr auto enum_names(TrialState) {
+  return std::to_array<EnumName<TrialState>>({{TrialState::pending, "pending"},
+                                              {TrialState::running, "running"},
+                                              {TrialState::stopped, "stopped"},
+                                              {TrialState::waiting, "waiting"},
+                                              {TrialState::dropped, "dropped"},
+                                              {TrialState::done, "done"},
+                                              {TrialState::failed, "failed"}});
+}
 
 // One trial of a sweep: a run of kolo train with values of its own for the swept keys.
 struct Trial {
