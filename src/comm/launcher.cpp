@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "base/file_size_limit.h"
+#include "base/file_failure.h"
 #include "kolo/base/error.h"
 
 namespace kolo {

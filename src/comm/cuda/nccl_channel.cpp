@@ -15,7 +15,6 @@
 
 #include "comm/cuda/check_cuda.h"
 #include "comm/device/device_channel.h"
-#include "comm/device/joined_call.h"
 #include "kolo/base/error.h"
 
 namespace kolo {
@@ -159,6 +158,34 @@ NcclGroup::~NcclGroup() {
     return ncclCommDestroy(group);
   };
   if (!result_within(patience_at_end, destroy)) (void)ncclCommAbort(group_);
+}
+
+// The call of a rank that has joined, whose values are in the host's memory and whose result nobody
+// needs, with buffers on the device.
+class JoinedCall {
+ public:
+  JoinedCall(const DeviceRuntime& runtime, int device, DeviceStream stream,
+             const CollectiveCall& call);
+
+  // The input is there when the stream has come to here.
+  [[nodiscard]] const CollectiveCall& there() const { return there_; }
+
+ private:
+  CollectiveCall there_;
+  std::shared_ptr<std::byte> input_, output_;
+};
+
+JoinedCall::JoinedCall(const DeviceRuntime& runtime, int device, DeviceStream stream,
+                       const CollectiveCall& call)
+    : there_(call),
+      input_(runtime.allocate(device, call.input.bytes() + 1)),
+      output_(runtime.allocate(device, call.output.bytes() + 1)) {
+  if (call.input.bytes() > 0)
+    runtime.copy(device, input_.get(), call.input.data, call.input.bytes(), stream);
+  there_.input = ConstBuffer(input_.get(), call.input.count, call.input.type);
+  const bool is_in_place = traits_of(call.collective).buffers == BufferShape::in_place;
+  there_.output =
+      Buffer(is_in_place ? input_.get() : output_.get(), call.output.count, call.output.type);
 }
 
 class NcclChannel final : public DeviceChannel {

@@ -6,11 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "comm/aligned_memory.h"
 #include "comm/mpi/mpi_collectives.h"
-#include "comm/mpi/mpi_line.h"
-#include "comm/mpi/mpi_statuses.h"
-#include "comm/negotiation/compare_calls.h"
+#include "comm/mpi/mpi_messages.h"
+#include "comm/negotiation/call_comparison.h"
 #include "comm/solo/alone.h"
 #include "comm/watch/event_block.h"
 #include "kolo/base/checked.h"

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "comm/messages.h"
-#include "comm/mpi/mpi_statuses.h"
+#include "comm/mpi/mpi_messages.h"
 #include "kolo/base/error.h"
 
 namespace kolo {
@@ -275,86 +275,6 @@ void MpiKeeping::check() const {
       fmt::format("comm: the session is broken, and nothing can be done in it any more: {}; "
                   "finalize it, and go on without it or end the program",
                   reason()));
-}
-
-std::string_view name_of(ThreadLevel level) {
-  constexpr std::string_view names[] = {"single", "funneled", "serialized", "multiple"};
-  return names[static_cast<std::size_t>(level)];
-}
-
-namespace {
-
-constexpr std::array mpi_levels = {MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED,
-                                   MPI_THREAD_MULTIPLE};
-
-ThreadLevel from_mpi(int provided) {
-  for (std::size_t level = 0; level < mpi_levels.size(); ++level) {
-    if (mpi_levels[level] == provided) return static_cast<ThreadLevel>(level);
-  }
-  throw Error(fmt::format("comm: MPI granted an unknown thread level, {}", provided));
-}
-
-}  // namespace
-
-ThreadLevel granted_thread_level() {
-  int provided = MPI_THREAD_SINGLE;
-  check_mpi(MPI_Query_thread(&provided), "MPI_Query_thread");
-  return from_mpi(provided);
-}
-
-bool is_mpi_initialized() {
-  int is_initialized = 0;
-  check_mpi(MPI_Initialized(&is_initialized), "MPI_Initialized");
-  return is_initialized != 0;
-}
-
-namespace {
-
-// For as long as this lives a variable of the environment is not set.
-class WithoutVariable {
- public:
-  explicit WithoutVariable(const char* name) : name_(name), value_(environment_variable(name)) {
-    ::unsetenv(name_);
-  }
-  WithoutVariable(const WithoutVariable&) = delete;
-  WithoutVariable& operator=(const WithoutVariable&) = delete;
-  ~WithoutVariable() {
-    if (value_) ::setenv(name_, value_->c_str(), 1);
-  }
-
- private:
-  const char* name_;
-  std::optional<std::string> value_;
-};
-
-}  // namespace
-
-MpiRuntime::MpiRuntime(ThreadLevel wanted, const LaunchEnvironment& environment)
-    : exceptions_at_start_(std::uncaught_exceptions()) {
-  int is_finalized = 0, provided = MPI_THREAD_SINGLE;
-  check_mpi(MPI_Finalized(&is_finalized), "MPI_Finalized");
-  if (is_finalized) {
-    throw StateError(
-        "comm: MPI was already finalized, and it can be initialized only once in a process; keep "
-        "one communicator alive "
-        "until the last use");
-  }
-  if (!is_mpi_initialized()) {
-    // Open MPI takes it for one of several.
-    std::optional<WithoutVariable> alone;
-    if (is_alone_under_srun(environment)) alone.emplace("SLURM_STEP_ID");
-    check_mpi(
-        MPI_Init_thread(nullptr, nullptr, mpi_levels[static_cast<std::size_t>(wanted)], &provided),
-        "MPI_Init_thread");
-    is_owner_ = true;
-  }
-  granted_ = granted_thread_level();
-}
-
-MpiRuntime::~MpiRuntime() {
-  int is_finalized = 0;
-  const bool is_there = MPI_Finalized(&is_finalized) == MPI_SUCCESS && !is_finalized;
-  if (is_owner_ && is_there && std::uncaught_exceptions() <= exceptions_at_start_) MPI_Finalize();
 }
 
 }  // namespace kolo

@@ -9,9 +9,9 @@
 
 #include <fmt/format.h>
 
-#include "comm/aligned_memory.h"
 #include "comm/device/device_backend.h"
 #include "comm/shared_memory/node_group.h"
+#include "comm/solo/alone.h"
 #include "comm/transfers/node_line.h"
 #include "comm/transfers/transfer_desk.h"
 #include "comm/transfers/transfer_thread.h"

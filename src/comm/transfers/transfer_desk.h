@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "comm/transfers/transfer_line.h"
-#include "comm/transfers/transfer_staging.h"
 #include "kolo/comm/work.h"
 
 namespace kolo {

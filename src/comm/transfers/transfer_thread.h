@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "comm/transfers/bell.h"
+#include "comm/shared_memory/futex.h"
 
 namespace kolo {
 
