@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include <unistd.h>
+
 #include "comm/mpi/mpi_collectives.h"
 #include "comm/mpi/mpi_messages.h"
 #include "comm/negotiation/call_comparison.h"
@@ -117,7 +119,7 @@ void MpiBackend::use_stage(std::shared_ptr<SharedSegment> stage) {
   RankCell& own = *memory.cells[static_cast<std::size_t>(topology_.local_rank)];
   own.job_rank = keeping_->job_rank();
   own.process_namespace = own_process_namespace();
-  own.process = own_process();
+  own.process = ::getpid();
   memory.owner = std::move(stage);
   node_memory_ = memory;
   node_group_ = std::make_shared<NodeGroup>(
