@@ -18,7 +18,6 @@
 #include "comm/mpi/mpi_keeping.h"
 #include "comm/mpi/mpi_runtime.h"
 #include "comm/transfers/transfer_desk.h"
-#include "comm/transfers/transfer_thread.h"
 #include "comm/watch/watch.h"
 #include "kolo/base/checked.h"
 #include "kolo/comm/mpi.h"

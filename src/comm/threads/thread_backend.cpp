@@ -14,7 +14,6 @@
 #include "comm/solo/alone.h"
 #include "comm/transfers/node_line.h"
 #include "comm/transfers/transfer_desk.h"
-#include "comm/transfers/transfer_thread.h"
 #include "comm/watch/watch.h"
 #include "kolo/base/checked.h"
 #include "kolo/comm/backend.h"

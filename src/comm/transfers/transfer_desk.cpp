@@ -6,7 +6,6 @@
 
 #include <fmt/format.h>
 
-#include "comm/transfers/transfer_thread.h"
 #include "kolo/base/error.h"
 
 namespace kolo {
