@@ -199,8 +199,9 @@ class NcclChannel final : public DeviceChannel {
         make_rest_(std::move(make_rest)),
         group_(topology, device, id) {}
 
-  [[nodiscard]] std::string description() const override { return nccl_version(); }
-  [[nodiscard]] std::string host_waits() const override { return "never"; }
+  [[nodiscard]] std::string description() const override {
+    return nccl_version() + " (the host waits: never)";
+  }
   [[nodiscard]] bool hands_over(const CallHeader& call) const override { return can_do(call); }
   void execute(const CollectiveCall& call) override;
   void abort() noexcept override { group_.abort(); }

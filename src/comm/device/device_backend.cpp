@@ -119,7 +119,7 @@ std::shared_ptr<TransferStaging> Backend::stage(CollectiveCall& call) const {
 
 std::shared_ptr<TransferStaging> DeviceBackend::stage(CollectiveCall& call) const {
   begin_on_device(call);
-  return call.count > 0 ? stage_transfer(call, *sharing_) : nullptr;
+  return call.count > 0 ? std::make_shared<TransferStaging>(call, *sharing_) : nullptr;
 }
 
 DeviceBackend::DeviceBackend(std::shared_ptr<Backend> host, std::shared_ptr<DeviceSharing> sharing)
@@ -206,8 +206,8 @@ void DeviceBackend::make_channel(const CollectiveCall& call) {
   host_->agree(call);
   const int device = call.order ? call.order->device : own_device();
   auto [made, why] = choose_channel(host_, device, *sharing_);
-  sharing_->note_transport(fmt::format("{} (the host waits: {}){}{}", made->description(),
-                                       made->host_waits(), why.empty() ? "" : "; ", why));
+  sharing_->note_transport(
+      fmt::format("{}{}{}", made->description(), why.empty() ? "" : "; ", why));
   const std::lock_guard lock(mutex_);
   channel_ = std::move(made);
   device_ = device;

@@ -9,7 +9,6 @@
 #include <thread>
 #include <vector>
 
-#include "comm/transfers/transfer_line.h"
 #include "kolo/comm/collective_call.h"
 #include "kolo/comm/device.h"
 
@@ -91,9 +90,32 @@ class DeviceSharing {
   CompletionPoller poller_;
 };
 
-// Pinned memory in the place of the buffer of a transfer, whose order is set. What is sent comes
-// down in a stream for transfers alone, which never waits for a collective.
-[[nodiscard]] std::shared_ptr<TransferStaging> stage_transfer(CollectiveCall& call,
-                                                              DeviceSharing& sharing);
+// Pinned memory of the host in the place of a device's buffer, through which a transfer goes.
+// Nothing here blocks; kept until is_over().
+class TransferStaging {
+ public:
+  // Changes the buffer of the call, whose order is set. What is sent comes down in a stream for
+  // transfers alone, which never waits for a collective.
+  TransferStaging(CollectiveCall& call, DeviceSharing& sharing);
+  TransferStaging(const TransferStaging&) = delete;
+  TransferStaging& operator=(const TransferStaging&) = delete;
+  ~TransferStaging();
+
+  // Tells whether what is sent has come down from the device.
+  [[nodiscard]] bool is_there() const { return !copied_ || copied_->is_done(); }
+  // Has the device take what has been received, and sets the call's order->done.
+  void take_up();
+  // Tells whether the device is done with the host's memory; it is where it has failed.
+  [[nodiscard]] bool is_over() const;
+
+ private:
+  const DeviceRuntime& runtime_;
+  std::shared_ptr<DeviceOrder> order_;
+  std::shared_ptr<void> stream_;
+  std::size_t bytes_;
+  std::shared_ptr<std::byte> memory_;
+  void* destination_;
+  std::shared_ptr<const DeviceEvent> copied_;
+};
 
 }  // namespace kolo

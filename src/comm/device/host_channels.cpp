@@ -19,8 +19,9 @@ class SoloChannel final : public DeviceChannel {
   SoloChannel(std::shared_ptr<const DeviceRuntime> runtime, std::shared_ptr<void> stream)
       : runtime_(std::move(runtime)), stream_(std::move(stream)) {}
 
-  [[nodiscard]] std::string description() const override { return "nothing: one rank"; }
-  [[nodiscard]] std::string host_waits() const override { return "never"; }
+  [[nodiscard]] std::string description() const override {
+    return "nothing: one rank (the host waits: never)";
+  }
   [[nodiscard]] bool hands_over(const CallHeader& /*call*/) const override { return true; }
 
   void execute(const CollectiveCall& call) override {
@@ -56,13 +57,11 @@ class StagedChannel final : public DeviceChannel {
                 std::shared_ptr<void> stream);
 
   [[nodiscard]] std::string description() const override {
-    return fmt::format("{} of the host, then {}",
-                       is_pinned_ ? "pinned memory" : "memory (which can't be pinned)",
-                       host_->capabilities().transport);
-  }
-  [[nodiscard]] std::string host_waits() const override {
-    return fmt::format("once a call, and every {} KiB, once more where input and output are apart",
-                       window_bytes_ / 1024);
+    return fmt::format(
+        "{} of the host, then {} (the host waits: once a call, and every {} KiB, once more where "
+        "input and output are apart)",
+        is_pinned_ ? "pinned memory" : "memory (which can't be pinned)",
+        host_->capabilities().transport, window_bytes_ / 1024);
   }
   [[nodiscard]] bool hands_over(const CallHeader& /*call*/) const override { return false; }
   void execute(const CollectiveCall& call) override;

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "comm/device/device_sharing.h"
 #include "kolo/base/error.h"
 
 namespace kolo {

@@ -22,6 +22,8 @@
 
 namespace kolo {
 
+class TransferStaging;
+
 class TransferDesk;
 
 // The one thread of a process that posts transfers and polls for them, for all groups: with
