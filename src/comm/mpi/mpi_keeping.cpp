@@ -1,9 +1,8 @@
 #include "comm/mpi/mpi_keeping.h"
 
-#include <array>
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
-#include <cstring>
 #include <exception>
 #include <numeric>
 #include <thread>
@@ -14,6 +13,7 @@
 
 #include "comm/messages.h"
 #include "comm/mpi/mpi_messages.h"
+#include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 
 namespace kolo {
@@ -162,6 +162,39 @@ void MpiKeeping::finish() {
   check_mpi(MPI_Comm_free_keyval(&key_), "MPI_Comm_free_keyval");
 }
 
+void MpiSmallMessages::send(const MpiGroup& group, int tag, int to,
+                            std::span<const std::byte> bytes) {
+  Message& message = pending.emplace_back();
+  message.to = to;
+  message.bytes.assign(bytes.begin(), bytes.end());
+  check_mpi(MPI_Isend(message.bytes.data(), narrow<int>(message.bytes.size()), MPI_BYTE, to, tag,
+                      group.get(), &message.request),
+            "MPI_Isend");
+}
+
+int MpiSmallMessages::forget_sent(int to) {
+  std::erase_if(pending, [](Message& message) {
+    int is_done = 0;
+    check_mpi(MPI_Test(&message.request, &is_done, MPI_STATUS_IGNORE), "MPI_Test");
+    return is_done != 0;
+  });
+  return static_cast<int>(std::ranges::count(pending, to, &Message::to));
+}
+
+std::optional<StatusExchange::Message> take_message(const MpiGroup& group, int tag) {
+  int is_there = 0, count = 0;
+  MPI_Status status;
+  check_mpi(MPI_Iprobe(MPI_ANY_SOURCE, tag, group.get(), &is_there, &status), "MPI_Iprobe");
+  if (is_there == 0) return std::nullopt;
+  check_mpi(MPI_Get_count(&status, MPI_BYTE, &count), "MPI_Get_count");
+  StatusExchange::Message message{.from = status.MPI_SOURCE,
+                                  .bytes = std::vector<std::byte>(static_cast<std::size_t>(count))};
+  check_mpi(MPI_Recv(message.bytes.data(), count, MPI_BYTE, message.from, tag, group.get(),
+                     MPI_STATUS_IGNORE),
+            "MPI_Recv");
+  return message;
+}
+
 void MpiObjects::free() {
   if (all_collectives) all_collectives->free();
   if (across_collectives) across_collectives->free();
@@ -243,29 +276,20 @@ void MpiKeeping::look_at_node() {
 void MpiKeeping::listen() {
   const std::unique_lock lock(listening_, std::try_to_lock);
   if (!lock || far_ranks_.empty() || rules_.failure_ends_processes) return;
-  const MPI_Comm all = objects_of_all().all.get();
-  int is_there = 0, count = 0;
-  MPI_Status status;
-  check_mpi(MPI_Iprobe(MPI_ANY_SOURCE, tag_of_breaks, all, &is_there, &status), "MPI_Iprobe");
-  if (is_there == 0) return;
-  check_mpi(MPI_Get_count(&status, MPI_BYTE, &count), "MPI_Get_count");
-  std::string reason(static_cast<std::size_t>(count), ' ');
-  check_mpi(MPI_Recv(reason.data(), count, MPI_BYTE, status.MPI_SOURCE, tag_of_breaks, all,
-                     MPI_STATUS_IGNORE),
-            "MPI_Recv");
-  break_session(reason);
+  const auto message = take_message(objects_of_all().all, tag_of_breaks);
+  if (!message) return;
+  break_session({reinterpret_cast<const char*>(message->bytes.data()), message->bytes.size()});
 }
 
 void MpiKeeping::tell_others() noexcept {
   if (rules_.failure_ends_processes || has_ended_ || has_told_.exchange(true)) return;
   const auto words = reason().substr(0, most_of_reason);
   for (const int rank : far_ranks_) {
-    auto& message = objects_of_all().breaks.pending.emplace_back();
-    message.bytes.resize(words.size());
-    std::memcpy(message.bytes.data(), words.data(), words.size());
-    // Who is gone needn't know.
-    (void)MPI_Isend(message.bytes.data(), static_cast<int>(message.bytes.size()), MPI_BYTE, rank,
-                    tag_of_breaks, objects_of_all().all.get(), &message.request);
+    try {
+      objects_of_all().breaks.send(objects_of_all().all, tag_of_breaks, rank,
+                                   std::as_bytes(std::span(words)));
+    } catch (const MpiError&) {  // who is gone needn't know
+    }
   }
 }
 

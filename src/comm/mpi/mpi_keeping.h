@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -35,7 +36,14 @@ struct MpiSmallMessages {
   };
   std::list<Message> pending;
   std::vector<std::int64_t> sent, received;  // by rank, where they are counted
+
+  void send(const MpiGroup& group, int tag, int to, std::span<const std::byte> bytes);
+  // Forgets what MPI is done with. Returns how many messages to a rank it is not.
+  int forget_sent(int to = -1);
 };
+
+// The next message with that tag, if one is there.
+[[nodiscard]] std::optional<StatusExchange::Message> take_message(const MpiGroup& group, int tag);
 
 // Tags of MPI's messages in the communicator of a set, in which collectives use 0.
 constexpr int tag_of_notes = 1;

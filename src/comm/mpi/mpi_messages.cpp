@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstring>
 #include <deque>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <span>
@@ -33,8 +32,6 @@ class MpiLine final : public TransferLine {
   [[nodiscard]] bool is_silent() const override { return true; }
 
  private:
-  void forget_sent();
-
   MpiObjects& objects_;
   std::int64_t largest_count_;
   MpiKeeping& keeping_;
@@ -92,27 +89,12 @@ class MpiMove final : public TransferMove {
 MpiLine::MpiLine(MpiObjects& objects, std::int64_t largest_count, MpiKeeping& keeping)
     : objects_(objects), largest_count_(largest_count), keeping_(keeping) {}
 
-void MpiLine::forget_sent() {
-  auto& pending = objects_.notes.pending;
-  for (auto message = pending.begin(); message != pending.end();) {
-    int is_done = 0;
-    check_mpi(MPI_Test(&message->request, &is_done, MPI_STATUS_IGNORE), "MPI_Test");
-    message = is_done != 0 ? pending.erase(message) : std::next(message);
-  }
-}
-
 void MpiLine::post(int to, const TransferNote& note) {
-  auto& message = objects_.notes.pending.emplace_back();
-  message.to = to;
-  const auto bytes = std::as_bytes(std::span(&note, 1));
-  message.bytes.assign(bytes.begin(), bytes.end());
-  check_mpi(MPI_Isend(message.bytes.data(), narrow<int>(message.bytes.size()), MPI_BYTE, to,
-                      tag_of_notes, objects_.all.get(), &message.request),
-            "MPI_Isend");
+  objects_.notes.send(objects_.all, tag_of_notes, to, std::as_bytes(std::span(&note, 1)));
 }
 
 std::optional<TransferLine::Arrival> MpiLine::take() {
-  forget_sent();
+  objects_.notes.forget_sent();
   int is_there = 0;
   MPI_Status status;
   check_mpi(MPI_Iprobe(MPI_ANY_SOURCE, tag_of_notes, objects_.all.get(), &is_there, &status),
@@ -209,35 +191,14 @@ class MpiStatusExchange final : public StatusExchange {
 };
 
 void MpiStatusExchange::send(int to, std::span<const std::byte> bytes) {
-  int pending_there = 0;
-  for (auto message = messages_.pending.begin(); message != messages_.pending.end();) {
-    int is_done = 0;
-    check_mpi(MPI_Test(&message->request, &is_done, MPI_STATUS_IGNORE), "MPI_Test");
-    if (!is_done && message->to == to) ++pending_there;
-    message = is_done ? messages_.pending.erase(message) : std::next(message);
-  }
-  if (pending_there >= most_pending_statuses) return;
+  if (messages_.forget_sent(to) >= most_pending_statuses) return;
   ++messages_.sent[static_cast<std::size_t>(to)];
-  auto& message = messages_.pending.emplace_back();
-  message.to = to;
-  message.bytes.assign(bytes.begin(), bytes.end());
-  check_mpi(MPI_Isend(message.bytes.data(), narrow<int>(message.bytes.size()), MPI_BYTE, to,
-                      status_tag, group_.get(), &message.request),
-            "MPI_Isend");
+  messages_.send(group_, status_tag, to, bytes);
 }
 
 std::optional<StatusExchange::Message> MpiStatusExchange::receive() {
-  int is_there = 0, count = 0;
-  MPI_Status status;
-  check_mpi(MPI_Iprobe(MPI_ANY_SOURCE, status_tag, group_.get(), &is_there, &status), "MPI_Iprobe");
-  if (!is_there) return std::nullopt;
-  check_mpi(MPI_Get_count(&status, MPI_BYTE, &count), "MPI_Get_count");
-  Message message{.from = status.MPI_SOURCE,
-                  .bytes = std::vector<std::byte>(static_cast<std::size_t>(count))};
-  check_mpi(MPI_Recv(message.bytes.data(), count, MPI_BYTE, status.MPI_SOURCE, status_tag,
-                     group_.get(), MPI_STATUS_IGNORE),
-            "MPI_Recv");
-  ++messages_.received[static_cast<std::size_t>(message.from)];
+  auto message = take_message(group_, status_tag);
+  if (message) ++messages_.received[static_cast<std::size_t>(message->from)];
   return message;
 }
 
