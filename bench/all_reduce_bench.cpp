@@ -19,7 +19,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "comm/mpi/mpi_group.h"
+#include "comm/mpi/mpi_calls.h"
 #include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/comm/mpi.h"

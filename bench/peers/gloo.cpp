@@ -11,7 +11,7 @@
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
-#include "comm/mpi/mpi_group.h"
+#include "comm/mpi/mpi_calls.h"
 
 namespace kolo {
 

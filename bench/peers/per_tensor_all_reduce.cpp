@@ -4,7 +4,7 @@
 
 #include <torch/optim/adam.h>
 
-#include "comm/mpi/mpi_group.h"
+#include "comm/mpi/mpi_calls.h"
 
 namespace kolo::peers {
 

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/file_size_limit.h"
+#include "base/file_failure.h"
 #include "kolo/base/error.h"
 
 namespace kolo {

@@ -15,7 +15,7 @@
 
 #include <fmt/format.h>
 
-#include "base/file_size_limit.h"
+#include "base/file_failure.h"
 #include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"

@@ -1,9 +1,13 @@
 #include "kolo/base/own_process.h"
 
+#include <cerrno>
 #include <cstddef>
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#include "base/standard_streams.h"
 
 namespace kolo {
 
@@ -31,6 +35,14 @@ OwnProcess::~OwnProcess() {
 
 bool OwnProcess::is_here() const {
   return page_ != nullptr ? *page_ != 0 : ::getpid() == process_;
+}
+
+void open_standard_streams() {
+  for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; ++stream) {
+    if (::fcntl(stream, F_GETFD) >= 0 || errno != EBADF) continue;
+    // The lowest number that is free is this one: those below are open by now.
+    if (::open("/dev/null", O_RDWR) < 0) return;  // nothing there either: it stays closed
+  }
 }
 
 }  // namespace kolo

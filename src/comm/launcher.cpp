@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <initializer_list>
+#include <iterator>
 
 #include <fmt/format.h>
 
-#include "base/file_size_limit.h"
+#include "base/file_failure.h"
 #include "kolo/base/error.h"
 
 namespace kolo {
@@ -21,9 +23,10 @@ std::optional<int> parse_count(std::string_view text) {
   return value;
 }
 
+using Names = std::initializer_list<const char*>;
+
 // A count or rank: the first of these variables that is set to a number.
-std::optional<int> number(const EnvironmentLookup& lookup,
-                          std::initializer_list<const char*> names) {
+std::optional<int> number(const EnvironmentLookup& lookup, Names names) {
   for (const char* const name : names) {
     const auto text = lookup(name);
     if (const auto value = text ? parse_count(*text) : std::nullopt) return value;
@@ -31,147 +34,133 @@ std::optional<int> number(const EnvironmentLookup& lookup,
   return std::nullopt;
 }
 
-std::optional<int> number(const EnvironmentLookup& lookup, const char* name) {
-  return number(lookup, {name});
-}
+// Variables of a launcher: where all `signs` are numbers, it has started this process; of the
+// others the first counts that is set to a number.
+struct Launcher {
+  StartedBy by;
+  std::string_view name;
+  Names signs, rank, size, local_size, cpus;
+};
 
-using Names = std::initializer_list<const char*>;
+// In this order, because an mpirun inside a job leaves the variables of whoever started itself or
+// its daemons in place: there the inner one counts. torchrun's names are so general that they only
+// count when nothing else does.
+//
+// Hydra tells the ranks of a node, srun's PMI does not. srun gives every task SLURM_STEP_ID and
+// SLURM_PROCID; a batch script has SLURM_PROCID too, but its step is no number a task could have
+// started under (SLURM_STEP_ID is not set, or "batch").
+constexpr Launcher launchers[] = {
+    {StartedBy::open_mpi,
+     "Open MPI's mpirun",
+     {"OMPI_COMM_WORLD_SIZE"},
+     {"OMPI_COMM_WORLD_RANK"},
+     {"OMPI_COMM_WORLD_SIZE"},
+     {"OMPI_COMM_WORLD_LOCAL_SIZE"},
+     {}},
+    {StartedBy::mpich,
+     "MPICH's mpiexec",
+     {"MPI_LOCALNRANKS", "PMI_SIZE"},
+     {"PMI_RANK"},
+     {"PMI_SIZE"},
+     {"MPI_LOCALNRANKS"},
+     {}},
+    {StartedBy::mvapich,
+     "MVAPICH's mpirun_rsh",
+     {"MV2_COMM_WORLD_SIZE"},
+     {"MV2_COMM_WORLD_RANK"},
+     {"MV2_COMM_WORLD_SIZE"},
+     {"MV2_COMM_WORLD_LOCAL_SIZE"},
+     {}},
+    {StartedBy::srun,
+     "Slurm's srun",
+     {"SLURM_STEP_ID"},
+     {"SLURM_PROCID"},
+     {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"},
+     {},
+     {"SLURM_CPUS_PER_TASK"}},
+    {StartedBy::pals,
+     "PALS' mpiexec",
+     {},
+     {"PALS_RANKID"},
+     {"PMI_SIZE", "PALS_SIZE"},
+     {"PALS_LOCAL_SIZE", "PMI_LOCAL_SIZE"},
+     {"PALS_DEPTH"}},
+    {StartedBy::alps, "ALPS' aprun", {}, {"ALPS_APP_PE"}, {}, {}, {"ALPS_APP_DEPTH"}},
+    {StartedBy::pmi,
+     "a launcher that speaks PMI",
+     {"PMI_SIZE"},
+     {"PMI_RANK"},
+     {"PMI_SIZE"},
+     {},
+     {}},
+    {StartedBy::pmix, "a launcher that speaks PMIx", {}, {"PMIX_RANK"}, {}, {}, {}},
+    {StartedBy::torchrun,
+     "torchrun",
+     {"WORLD_SIZE"},
+     {"RANK"},
+     {"WORLD_SIZE"},
+     {"LOCAL_WORLD_SIZE"},
+     {}},
+};
 
-// As the first of the rank's variables, and of the size's, that is set to a number says. Nothing
-// unless it is a rank among so many.
-std::optional<LaunchEnvironment> launched(StartedBy by, const EnvironmentLookup& lookup, Names rank,
-                                          Names size) {
+// Nothing unless it is a rank among so many.
+std::optional<LaunchEnvironment> launched(const Launcher& launcher,
+                                          const EnvironmentLookup& lookup) {
   std::string variables;
   const auto noted = [&](Names names) -> std::optional<int> {
     for (const char* const name : names) {
-      const auto value = number(lookup, name);
+      const auto value = number(lookup, {name});
       if (!value) continue;
       variables += fmt::format("{}{}={}", variables.empty() ? "" : ", ", name, *value);
       return value;
     }
     return std::nullopt;
   };
-  const auto rank_here = noted(rank), ranks = noted(size);
-  if (!rank_here || (ranks && *rank_here >= *ranks)) return std::nullopt;
+  for (const char* const sign : launcher.signs) {
+    if (!number(lookup, {sign})) return std::nullopt;
+  }
+  const auto rank = noted(launcher.rank), size = noted(launcher.size);
+  if (!rank || (size && *rank >= *size)) return std::nullopt;
   LaunchEnvironment environment;
-  environment.started_by = by;
-  environment.launcher = name_of(by);
+  environment.started_by = launcher.by;
+  environment.launcher = launcher.name;
   environment.variables = variables;
-  environment.rank = *rank_here;
-  environment.size = ranks.value_or(1);
-  environment.size_is_known = ranks.has_value();
+  environment.rank = *rank;
+  environment.size = size.value_or(1);
+  environment.size_is_known = size.has_value();
+  environment.local_size = number(lookup, launcher.local_size);
+  environment.cpus = number(lookup, launcher.cpus);
   return environment;
 }
 
-std::optional<LaunchEnvironment> by_open_mpi(const EnvironmentLookup& lookup) {
-  if (!number(lookup, "OMPI_COMM_WORLD_SIZE")) return std::nullopt;
-  auto environment =
-      launched(StartedBy::open_mpi, lookup, {"OMPI_COMM_WORLD_RANK"}, {"OMPI_COMM_WORLD_SIZE"});
-  if (environment) environment->local_size = number(lookup, "OMPI_COMM_WORLD_LOCAL_SIZE");
-  return environment;
-}
-
-std::optional<LaunchEnvironment> by_pals(const EnvironmentLookup& lookup) {
-  auto environment = launched(StartedBy::pals, lookup, {"PALS_RANKID"}, {"PMI_SIZE", "PALS_SIZE"});
-  if (!environment) return environment;
-  environment->local_size = number(lookup, {"PALS_LOCAL_SIZE", "PMI_LOCAL_SIZE"});
-  environment->cpus = number(lookup, "PALS_DEPTH");
-  return environment;
-}
-
-std::optional<LaunchEnvironment> by_alps(const EnvironmentLookup& lookup) {
-  auto environment = launched(StartedBy::alps, lookup, {"ALPS_APP_PE"}, {});
-  if (environment) environment->cpus = number(lookup, "ALPS_APP_DEPTH");
-  return environment;
-}
-
-// Hydra tells the ranks of a node, srun's PMI does not.
-std::optional<LaunchEnvironment> by_mpich(const EnvironmentLookup& lookup) {
-  const auto local_size = number(lookup, "MPI_LOCALNRANKS");
-  if (!local_size || !number(lookup, "PMI_SIZE")) return std::nullopt;
-  auto environment = launched(StartedBy::mpich, lookup, {"PMI_RANK"}, {"PMI_SIZE"});
-  if (environment) environment->local_size = local_size;
-  return environment;
-}
-
-std::optional<LaunchEnvironment> by_mvapich(const EnvironmentLookup& lookup) {
-  if (!number(lookup, "MV2_COMM_WORLD_SIZE")) return std::nullopt;
-  auto environment =
-      launched(StartedBy::mvapich, lookup, {"MV2_COMM_WORLD_RANK"}, {"MV2_COMM_WORLD_SIZE"});
-  if (environment) environment->local_size = number(lookup, "MV2_COMM_WORLD_LOCAL_SIZE");
-  return environment;
-}
-
-// srun gives every task SLURM_STEP_ID and SLURM_PROCID; a batch script has SLURM_PROCID too, but
-// its step is no number a task could have started under (SLURM_STEP_ID is not set, or "batch").
-std::optional<LaunchEnvironment> by_srun(const EnvironmentLookup& lookup) {
-  if (!number(lookup, "SLURM_STEP_ID")) return std::nullopt;
-  auto environment =
-      launched(StartedBy::srun, lookup, {"SLURM_PROCID"}, {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"});
-  if (!environment) return environment;
-  environment->size_is_known = true;  // one, unless it says more
-  environment->local_size = slurm_tasks_on_node(lookup("SLURM_STEP_TASKS_PER_NODE").value_or(""),
-                                                number(lookup, "SLURM_NODEID").value_or(0));
-  environment->cpus = number(lookup, "SLURM_CPUS_PER_TASK");
+void add_what_srun_says(LaunchEnvironment& environment, const EnvironmentLookup& lookup) {
+  environment.size_is_known = true;  // one, unless it says more
+  environment.local_size = slurm_tasks_on_node(lookup("SLURM_STEP_TASKS_PER_NODE").value_or(""),
+                                               number(lookup, {"SLURM_NODEID"}).value_or(0));
   if (lookup("PMIX_RANK"))
-    environment->slurm_mpi = SlurmMpi::pmix;
+    environment.slurm_mpi = SlurmMpi::pmix;
   else if (lookup("PMI_RANK"))
-    environment->slurm_mpi = SlurmMpi::pmi2;
-  return environment;
+    environment.slurm_mpi = SlurmMpi::pmi2;
 }
-
-std::optional<LaunchEnvironment> by_others(const EnvironmentLookup& lookup) {
-  if (number(lookup, "PMI_SIZE"))
-    return launched(StartedBy::pmi, lookup, {"PMI_RANK"}, {"PMI_SIZE"});
-  if (!lookup("PMIX_NAMESPACE")) return std::nullopt;
-  return launched(StartedBy::pmix, lookup, {"PMIX_RANK"}, {});
-}
-
-std::optional<LaunchEnvironment> by_torchrun(const EnvironmentLookup& lookup) {
-  const auto size = number(lookup, "WORLD_SIZE");
-  if (!size || *size < 2) return std::nullopt;  // one process needs nobody
-  auto environment = launched(StartedBy::torchrun, lookup, {"RANK"}, {"WORLD_SIZE"});
-  if (environment) environment->local_size = number(lookup, "LOCAL_WORLD_SIZE");
-  return environment;
-}
-
-// In this order, because an mpirun inside a job leaves the variables of whoever started itself or
-// its daemons in place: there the inner one counts. torchrun's names are so general that they only
-// count when nothing else does.
-constexpr std::optional<LaunchEnvironment> (*launchers[])(const EnvironmentLookup&) = {
-    by_open_mpi, by_mpich, by_mvapich, by_srun, by_pals, by_alps, by_others, by_torchrun};
 
 }  // namespace
 
 std::string_view name_of(StartedBy started_by) {
-  switch (started_by) {
-    case StartedBy::open_mpi:
-      return "Open MPI's mpirun";
-    case StartedBy::mpich:
-      return "MPICH's mpiexec";
-    case StartedBy::mvapich:
-      return "MVAPICH's mpirun_rsh";
-    case StartedBy::srun:
-      return "Slurm's srun";
-    case StartedBy::pals:
-      return "PALS' mpiexec";
-    case StartedBy::alps:
-      return "ALPS' aprun";
-    case StartedBy::pmi:
-      return "a launcher that speaks PMI";
-    case StartedBy::pmix:
-      return "a launcher that speaks PMIx";
-    case StartedBy::torchrun:
-      return "torchrun";
-    case StartedBy::nobody:
-      break;
-  }
-  return "";
+  const auto found = std::ranges::find(launchers, started_by, &Launcher::by);
+  return found == std::end(launchers) ? "" : found->name;
 }
 
 LaunchEnvironment detect_launch_environment(const EnvironmentLookup& lookup) {
-  for (const auto detect : launchers) {
-    if (const auto environment = detect(lookup)) return *environment;
+  for (const Launcher& launcher : launchers) {
+    if (launcher.by == StartedBy::pmix &&
+        (number(lookup, {"PMI_SIZE"}) || !lookup("PMIX_NAMESPACE")))
+      continue;
+    auto environment = launched(launcher, lookup);
+    if (!environment) continue;
+    // One process needs nobody.
+    if (launcher.by == StartedBy::torchrun && environment->size < 2) continue;
+    if (launcher.by == StartedBy::srun) add_what_srun_says(*environment, lookup);
+    return *environment;
   }
   LaunchEnvironment environment;
   environment.in_slurm_allocation = lookup("SLURM_JOB_ID").has_value();

@@ -11,7 +11,6 @@
 #include "optim/optimizer_schema.h"
 #include "settings/choice_reader.h"
 #include "settings/section.h"
-#include "settings/tree_writer.h"
 #include "settings/yaml/yaml.h"
 
 namespace kolo {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include <gmock/gmock.h>
-#include "comm/mpi/mpi_group.h"
+#include "comm/mpi/mpi_calls.h"
 
 #include "kolo/base/error.h"
 #include "kolo/comm/mpi.h"

@@ -10,7 +10,7 @@
 
 #include <gmock/gmock.h>
 
-#include "comm/device/completion_poller.h"
+#include "comm/device/device_sharing.h"
 #include "comm/watch/stall.h"
 #include "comm/watch/watch.h"
 #include "kolo/base/error.h"

@@ -25,7 +25,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "comm/mpi/mpi_group.h"
+#include "comm/mpi/mpi_calls.h"
 #include "kolo/base/error.h"
 #include "kolo/comm/mpi.h"
 

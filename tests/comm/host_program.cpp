@@ -21,7 +21,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "comm/mpi/mpi_group.h"
+#include "comm/mpi/mpi_calls.h"
 #include "counted_mpi.h"
 #include "kolo/base/error.h"
 #include "kolo/base/random.h"

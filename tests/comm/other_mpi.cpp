@@ -1,7 +1,7 @@
 // Preloaded, it answers as an MPI of the other kind does. For starting_jobs_test.cpp.
 #include <cstring>
 
-#include "comm/mpi/mpi_group.h"
+#include "comm/mpi/mpi_calls.h"
 
 extern "C" int MPI_Get_library_version(char* version, int* length) {
 #if defined(OPEN_MPI)

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "comm/call_recorder.h"
 #include "kolo/base/error.h"
 #include "support/errors.h"
 #include "support/rank_test.h"
@@ -201,40 +202,20 @@ RANK_TEST(Sets, TasksTakeTheirTurn) {
   communicator.barrier();
 }
 
-class Recorder final : public CollectiveListener {
- public:
-  void on_submit(const CollectiveCall& call) noexcept override { note("submit", call); }
-  void on_start(const CollectiveCall& call) noexcept override { note("start", call); }
-  void on_finish(const CollectiveCall& call, bool failed) noexcept override {
-    note(failed ? "fail" : "finish", call);
-  }
-  [[nodiscard]] std::vector<std::string> take() {
-    const std::lock_guard lock(mutex_);
-    return std::exchange(events_, {});
-  }
-
- private:
-  void note(const std::string& what, const CollectiveCall& call) noexcept {
-    const std::lock_guard lock(mutex_);
-    events_.push_back(what + " " + call.name);
-  }
-
-  std::mutex mutex_;
-  std::vector<std::string> events_;
-};
-
 RANK_TEST(Sets, ListenersAreToldInOrder) {
-  const auto recorder = std::make_shared<Recorder>();
+  const auto recorder = std::make_shared<CallRecorder>();
   communicator.add_listener(recorder);
   std::vector<int> values(100, 1);
   communicator.all_reduce(std::span(values), ReduceOp::sum, {.name = "a"});
-  EXPECT_THAT(recorder->take(), ElementsAre("start a", "finish a"));
+  EXPECT_THAT(recorder->take(), ElementsAre("start all-reduce (sum) of 100 int32 \"a\"",
+                                            "finish all-reduce (sum) of 100 int32 \"a\""));
   communicator.broadcast_async(std::span(values), 0, {.name = "b"}).wait();
-  EXPECT_THAT(recorder->take(), ElementsAre("submit b", "start b", "finish b"));
+  const std::string b = "broadcast (from root 0) of 100 int32 \"b\"";
+  EXPECT_THAT(recorder->take(), ElementsAre("submit " + b, "start " + b, "finish " + b));
   const auto set = communicator.split(0);
   (void)recorder->take();
   set->barrier({.name = "c"});
-  EXPECT_THAT(recorder->take(), ElementsAre("start c", "finish c"));
+  EXPECT_THAT(recorder->take(), ElementsAre("start barrier \"c\"", "finish barrier \"c\""));
   communicator.remove_listener(recorder);
   communicator.barrier({.name = "d"});
   EXPECT_THAT(recorder->take(), ElementsAre());

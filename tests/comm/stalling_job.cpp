@@ -25,7 +25,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "comm/mpi/mpi_group.h"
+#include "comm/mpi/mpi_calls.h"
 #include "kolo/comm/mpi.h"
 
 namespace kolo {

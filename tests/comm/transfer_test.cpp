@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "comm/call_recorder.h"
 #include "comm/typed_values.h"
 #include "kolo/base/error.h"
 #include "kolo/base/random.h"
@@ -379,32 +380,10 @@ RANK_TEST(TransferEnds, AHandleMayGoWhileTransfersArePending) {
   EXPECT_EQ(received, message(before, rank, 0, 0, 300'000));
 }
 
-class Recorder final : public CollectiveListener {
- public:
-  void on_submit(const CollectiveCall& call) noexcept override { note("submit", call); }
-  void on_start(const CollectiveCall& call) noexcept override { note("start", call); }
-  void on_finish(const CollectiveCall& call, bool failed) noexcept override {
-    note(failed ? "fail" : "finish", call);
-  }
-  [[nodiscard]] std::vector<std::string> take() {
-    const std::lock_guard lock(mutex_);
-    return std::exchange(events_, {});
-  }
-
- private:
-  void note(const std::string& what, const CollectiveCall& call) noexcept {
-    const std::lock_guard lock(mutex_);
-    events_.push_back(fmt::format("{} {} \"{}\"", what, call.describe(), call.name));
-  }
-
-  std::mutex mutex_;
-  std::vector<std::string> events_;
-};
-
 RANK_TEST(Transfers, ListenersAreToldPeerAndTag) {
   const int size = communicator.size(), rank = communicator.rank();
   if (size == 1) return;
-  const auto recorder = std::make_shared<Recorder>();
+  const auto recorder = std::make_shared<CallRecorder>();
   communicator.add_listener(recorder);
   std::vector<float> values(3);
   if (rank == 0) {

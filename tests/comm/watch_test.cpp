@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include "comm/watch/deadlock.h"
 #include "comm/watch/stall.h"
 #include "kolo/base/error.h"
 #include "kolo/comm/threads.h"

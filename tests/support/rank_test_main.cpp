@@ -11,7 +11,7 @@
 
 #include <gmock/gmock.h>
 
-#include "comm/mpi/mpi_group.h"
+#include "comm/mpi/mpi_calls.h"
 #include "support/rank_test.h"
 #include "support/run_tests.h"
 

@@ -15,7 +15,6 @@
 
 #include "comm/cuda/check_cuda.h"
 #include "comm/device/device_channel.h"
-#include "comm/device/joined_call.h"
 #include "kolo/base/error.h"
 
 namespace kolo {
@@ -161,6 +160,34 @@ NcclGroup::~NcclGroup() {
   if (!result_within(patience_at_end, destroy)) (void)ncclCommAbort(group_);
 }
 
+// The call of a rank that has joined, whose values are in the host's memory and whose result nobody
+// needs, with buffers on the device.
+class JoinedCall {
+ public:
+  JoinedCall(const DeviceRuntime& runtime, int device, DeviceStream stream,
+             const CollectiveCall& call);
+
+  // The input is there when the stream has come to here.
+  [[nodiscard]] const CollectiveCall& there() const { return there_; }
+
+ private:
+  CollectiveCall there_;
+  std::shared_ptr<std::byte> input_, output_;
+};
+
+JoinedCall::JoinedCall(const DeviceRuntime& runtime, int device, DeviceStream stream,
+                       const CollectiveCall& call)
+    : there_(call),
+      input_(runtime.allocate(device, call.input.bytes() + 1)),
+      output_(runtime.allocate(device, call.output.bytes() + 1)) {
+  if (call.input.bytes() > 0)
+    runtime.copy(device, input_.get(), call.input.data, call.input.bytes(), stream);
+  there_.input = ConstBuffer(input_.get(), call.input.count, call.input.type);
+  const bool is_in_place = traits_of(call.collective).buffers == BufferShape::in_place;
+  there_.output =
+      Buffer(is_in_place ? input_.get() : output_.get(), call.output.count, call.output.type);
+}
+
 class NcclChannel final : public DeviceChannel {
  public:
   NcclChannel(const Topology& topology, int device, const NcclId& id, const DeviceOptions& options,
@@ -172,8 +199,9 @@ class NcclChannel final : public DeviceChannel {
         make_rest_(std::move(make_rest)),
         group_(topology, device, id) {}
 
-  [[nodiscard]] std::string description() const override { return nccl_version(); }
-  [[nodiscard]] std::string host_waits() const override { return "never"; }
+  [[nodiscard]] std::string description() const override {
+    return nccl_version() + " (the host waits: never)";
+  }
   [[nodiscard]] bool hands_over(const CallHeader& call) const override { return can_do(call); }
   void execute(const CollectiveCall& call) override;
   void abort() noexcept override { group_.abort(); }

@@ -18,10 +18,9 @@ class DeviceChannel {
  public:
   virtual ~DeviceChannel() = default;
 
-  // For people: "NCCL 2.28.9", "pinned memory of the host".
+  // For people, with how often the host waits for the device: "NCCL 2.28.9 (the host waits:
+  // never)".
   [[nodiscard]] virtual std::string description() const = 0;
-  // How often the host waits for the device, in words: "never", "once a call".
-  [[nodiscard]] virtual std::string host_waits() const = 0;
   // Whether execute() only gives the device work, without waiting.
   [[nodiscard]] virtual bool hands_over(const CallHeader& call) const = 0;
   // Begins after order->ready, and sets order->done.

@@ -1,15 +1,65 @@
 #pragma once
 
+#include <cstddef>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
+#include <vector>
 
-#include "comm/device/completion_poller.h"
-#include "comm/device/pinned_memories.h"
+#include "kolo/comm/collective_call.h"
 #include "kolo/comm/device.h"
 
 namespace kolo {
+
+// Pinned memory of the host, which takes long to make: what comes back is given out again.
+class PinnedMemories {
+ public:
+  // Memory of at least `bytes`, pinned for `device`; comes back by itself.
+  [[nodiscard]] std::shared_ptr<std::byte> take(const DeviceRuntime& runtime, int device,
+                                                std::size_t bytes);
+
+ private:
+  struct Piece {
+    std::size_t bytes = 0;
+    std::shared_ptr<std::byte> memory;
+  };
+  struct Free {
+    std::mutex mutex;
+    std::vector<Piece> pieces;
+  };
+
+  std::shared_ptr<Free> free_ = std::make_shared<Free>();
+};
+
+// Tells, on a thread of its own, when a device comes to the collectives that it has been given, one
+// after another: a stream does them in order. While there are any it asks the device a thousand
+// times a second; the thread starts with the first.
+class CompletionPoller {
+ public:
+  CompletionPoller();
+  CompletionPoller(const CompletionPoller&) = delete;
+  CompletionPoller& operator=(const CompletionPoller&) = delete;
+  // May come from the poller's own thread: what a collective is followed for may own the last share
+  // in what owns this.
+  ~CompletionPoller() { stop(); }
+
+  // Ends its thread. What is not done by then, and what comes later, is forgotten.
+  void stop();
+
+  // `started` is called when all before it are done and `ready` has come (null: at once),
+  // `finished` after `done`; true: the device has failed.
+  void add(std::shared_ptr<const DeviceEvent> ready, std::shared_ptr<const DeviceEvent> done,
+           std::function<void()> started, std::function<void(bool failed)> finished);
+
+ private:
+  struct State;
+
+  std::shared_ptr<State> state_;
+  std::thread thread_;
+};
 
 // What the groups of a job share of this process's devices. One stream per device for all of them:
 // so collectives of several groups come to the devices in one order, the same on all ranks, and
@@ -38,6 +88,34 @@ class DeviceSharing {
   std::map<int, std::shared_ptr<void>> streams_, transfer_streams_;
   PinnedMemories pinned_;
   CompletionPoller poller_;
+};
+
+// Pinned memory of the host in the place of a device's buffer, through which a transfer goes.
+// Nothing here blocks; kept until is_over().
+class TransferStaging {
+ public:
+  // Changes the buffer of the call, whose order is set. What is sent comes down in a stream for
+  // transfers alone, which never waits for a collective.
+  TransferStaging(CollectiveCall& call, DeviceSharing& sharing);
+  TransferStaging(const TransferStaging&) = delete;
+  TransferStaging& operator=(const TransferStaging&) = delete;
+  ~TransferStaging();
+
+  // Tells whether what is sent has come down from the device.
+  [[nodiscard]] bool is_there() const { return !copied_ || copied_->is_done(); }
+  // Has the device take what has been received, and sets the call's order->done.
+  void take_up();
+  // Tells whether the device is done with the host's memory; it is where it has failed.
+  [[nodiscard]] bool is_over() const;
+
+ private:
+  const DeviceRuntime& runtime_;
+  std::shared_ptr<DeviceOrder> order_;
+  std::shared_ptr<void> stream_;
+  std::size_t bytes_;
+  std::shared_ptr<std::byte> memory_;
+  void* destination_;
+  std::shared_ptr<const DeviceEvent> copied_;
 };
 
 }  // namespace kolo

@@ -6,11 +6,11 @@
 #include <utility>
 #include <vector>
 
-#include "comm/aligned_memory.h"
+#include <unistd.h>
+
 #include "comm/mpi/mpi_collectives.h"
-#include "comm/mpi/mpi_line.h"
-#include "comm/mpi/mpi_statuses.h"
-#include "comm/negotiation/compare_calls.h"
+#include "comm/mpi/mpi_messages.h"
+#include "comm/negotiation/call_comparison.h"
 #include "comm/solo/alone.h"
 #include "comm/watch/event_block.h"
 #include "kolo/base/checked.h"
@@ -119,7 +119,7 @@ void MpiBackend::use_stage(std::shared_ptr<SharedSegment> stage) {
   RankCell& own = *memory.cells[static_cast<std::size_t>(topology_.local_rank)];
   own.job_rank = keeping_->job_rank();
   own.process_namespace = own_process_namespace();
-  own.process = own_process();
+  own.process = ::getpid();
   memory.owner = std::move(stage);
   node_memory_ = memory;
   node_group_ = std::make_shared<NodeGroup>(

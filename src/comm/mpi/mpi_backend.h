@@ -14,7 +14,6 @@
 #include "comm/shared_memory/node_group.h"
 #include "comm/transfers/node_line.h"
 #include "comm/transfers/transfer_desk.h"
-#include "comm/transfers/transfer_thread.h"
 #include "kolo/base/error.h"
 #include "kolo/comm/backend.h"
 

@@ -4,7 +4,6 @@
 #include <functional>
 
 #include "comm/mpi/mpi_calls.h"
-#include "comm/mpi/mpi_group.h"
 #include "kolo/comm/collective_call.h"
 
 namespace kolo {

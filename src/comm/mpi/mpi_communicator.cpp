@@ -10,18 +10,14 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
-#include "base/file_size_limit.h"
+#include "base/file_failure.h"
 #include "base/standard_streams.h"
 #include "comm/device/device_backend.h"
 #include "comm/executor.h"
 #include "comm/messages.h"
-#include "comm/mpi/mpi_exit.h"
-#include "comm/mpi/mpi_job.h"
 #include "comm/mpi/mpi_keeping.h"
-#include "comm/mpi/one_mpi.h"
+#include "comm/mpi/mpi_runtime.h"
 #include "comm/transfers/transfer_desk.h"
-#include "comm/transfers/transfer_thread.h"
-#include "comm/watch/start_watch.h"
 #include "comm/watch/watch.h"
 #include "kolo/base/checked.h"
 #include "kolo/comm/mpi.h"
@@ -341,14 +337,6 @@ Communicator mpi_communicator(const MpiOptions& given) {
       make_mpi_job(runtime, all, wanted, {.level = runtime->granted(), .aborted = MPI_COMM_WORLD});
   if (runtime->is_owner()) finalize_at_exit(job.communicator.rank());
   return job.communicator;
-}
-
-std::string mpi_library_version() {
-  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
-  int length = 0;
-  check_mpi(MPI_Get_library_version(text.data(), &length), "MPI_Get_library_version");
-  const std::string version(text.data());  // Open MPI counts the final zero in the length
-  return version.substr(0, version.find('\n'));
 }
 
 }  // namespace kolo

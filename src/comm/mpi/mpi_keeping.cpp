@@ -1,9 +1,8 @@
 #include "comm/mpi/mpi_keeping.h"
 
-#include <array>
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
-#include <cstring>
 #include <exception>
 #include <numeric>
 #include <thread>
@@ -13,7 +12,8 @@
 #include <unistd.h>
 
 #include "comm/messages.h"
-#include "comm/mpi/mpi_statuses.h"
+#include "comm/mpi/mpi_messages.h"
+#include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 
 namespace kolo {
@@ -162,6 +162,39 @@ void MpiKeeping::finish() {
   check_mpi(MPI_Comm_free_keyval(&key_), "MPI_Comm_free_keyval");
 }
 
+void MpiSmallMessages::send(const MpiGroup& group, int tag, int to,
+                            std::span<const std::byte> bytes) {
+  Message& message = pending.emplace_back();
+  message.to = to;
+  message.bytes.assign(bytes.begin(), bytes.end());
+  check_mpi(MPI_Isend(message.bytes.data(), narrow<int>(message.bytes.size()), MPI_BYTE, to, tag,
+                      group.get(), &message.request),
+            "MPI_Isend");
+}
+
+int MpiSmallMessages::forget_sent(int to) {
+  std::erase_if(pending, [](Message& message) {
+    int is_done = 0;
+    check_mpi(MPI_Test(&message.request, &is_done, MPI_STATUS_IGNORE), "MPI_Test");
+    return is_done != 0;
+  });
+  return static_cast<int>(std::ranges::count(pending, to, &Message::to));
+}
+
+std::optional<StatusExchange::Message> take_message(const MpiGroup& group, int tag) {
+  int is_there = 0, count = 0;
+  MPI_Status status;
+  check_mpi(MPI_Iprobe(MPI_ANY_SOURCE, tag, group.get(), &is_there, &status), "MPI_Iprobe");
+  if (is_there == 0) return std::nullopt;
+  check_mpi(MPI_Get_count(&status, MPI_BYTE, &count), "MPI_Get_count");
+  StatusExchange::Message message{.from = status.MPI_SOURCE,
+                                  .bytes = std::vector<std::byte>(static_cast<std::size_t>(count))};
+  check_mpi(MPI_Recv(message.bytes.data(), count, MPI_BYTE, message.from, tag, group.get(),
+                     MPI_STATUS_IGNORE),
+            "MPI_Recv");
+  return message;
+}
+
 void MpiObjects::free() {
   if (all_collectives) all_collectives->free();
   if (across_collectives) across_collectives->free();
@@ -243,29 +276,20 @@ void MpiKeeping::look_at_node() {
 void MpiKeeping::listen() {
   const std::unique_lock lock(listening_, std::try_to_lock);
   if (!lock || far_ranks_.empty() || rules_.failure_ends_processes) return;
-  const MPI_Comm all = objects_of_all().all.get();
-  int is_there = 0, count = 0;
-  MPI_Status status;
-  check_mpi(MPI_Iprobe(MPI_ANY_SOURCE, tag_of_breaks, all, &is_there, &status), "MPI_Iprobe");
-  if (is_there == 0) return;
-  check_mpi(MPI_Get_count(&status, MPI_BYTE, &count), "MPI_Get_count");
-  std::string reason(static_cast<std::size_t>(count), ' ');
-  check_mpi(MPI_Recv(reason.data(), count, MPI_BYTE, status.MPI_SOURCE, tag_of_breaks, all,
-                     MPI_STATUS_IGNORE),
-            "MPI_Recv");
-  break_session(reason);
+  const auto message = take_message(objects_of_all().all, tag_of_breaks);
+  if (!message) return;
+  break_session({reinterpret_cast<const char*>(message->bytes.data()), message->bytes.size()});
 }
 
 void MpiKeeping::tell_others() noexcept {
   if (rules_.failure_ends_processes || has_ended_ || has_told_.exchange(true)) return;
   const auto words = reason().substr(0, most_of_reason);
   for (const int rank : far_ranks_) {
-    auto& message = objects_of_all().breaks.pending.emplace_back();
-    message.bytes.resize(words.size());
-    std::memcpy(message.bytes.data(), words.data(), words.size());
-    // Who is gone needn't know.
-    (void)MPI_Isend(message.bytes.data(), static_cast<int>(message.bytes.size()), MPI_BYTE, rank,
-                    tag_of_breaks, objects_of_all().all.get(), &message.request);
+    try {
+      objects_of_all().breaks.send(objects_of_all().all, tag_of_breaks, rank,
+                                   std::as_bytes(std::span(words)));
+    } catch (const MpiError&) {  // who is gone needn't know
+    }
   }
 }
 
@@ -275,86 +299,6 @@ void MpiKeeping::check() const {
       fmt::format("comm: the session is broken, and nothing can be done in it any more: {}; "
                   "finalize it, and go on without it or end the program",
                   reason()));
-}
-
-std::string_view name_of(ThreadLevel level) {
-  constexpr std::string_view names[] = {"single", "funneled", "serialized", "multiple"};
-  return names[static_cast<std::size_t>(level)];
-}
-
-namespace {
-
-constexpr std::array mpi_levels = {MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED,
-                                   MPI_THREAD_MULTIPLE};
-
-ThreadLevel from_mpi(int provided) {
-  for (std::size_t level = 0; level < mpi_levels.size(); ++level) {
-    if (mpi_levels[level] == provided) return static_cast<ThreadLevel>(level);
-  }
-  throw Error(fmt::format("comm: MPI granted an unknown thread level, {}", provided));
-}
-
-}  // namespace
-
-ThreadLevel granted_thread_level() {
-  int provided = MPI_THREAD_SINGLE;
-  check_mpi(MPI_Query_thread(&provided), "MPI_Query_thread");
-  return from_mpi(provided);
-}
-
-bool is_mpi_initialized() {
-  int is_initialized = 0;
-  check_mpi(MPI_Initialized(&is_initialized), "MPI_Initialized");
-  return is_initialized != 0;
-}
-
-namespace {
-
-// For as long as this lives a variable of the environment is not set.
-class WithoutVariable {
- public:
-  explicit WithoutVariable(const char* name) : name_(name), value_(environment_variable(name)) {
-    ::unsetenv(name_);
-  }
-  WithoutVariable(const WithoutVariable&) = delete;
-  WithoutVariable& operator=(const WithoutVariable&) = delete;
-  ~WithoutVariable() {
-    if (value_) ::setenv(name_, value_->c_str(), 1);
-  }
-
- private:
-  const char* name_;
-  std::optional<std::string> value_;
-};
-
-}  // namespace
-
-MpiRuntime::MpiRuntime(ThreadLevel wanted, const LaunchEnvironment& environment)
-    : exceptions_at_start_(std::uncaught_exceptions()) {
-  int is_finalized = 0, provided = MPI_THREAD_SINGLE;
-  check_mpi(MPI_Finalized(&is_finalized), "MPI_Finalized");
-  if (is_finalized) {
-    throw StateError(
-        "comm: MPI was already finalized, and it can be initialized only once in a process; keep "
-        "one communicator alive "
-        "until the last use");
-  }
-  if (!is_mpi_initialized()) {
-    // Open MPI takes it for one of several.
-    std::optional<WithoutVariable> alone;
-    if (is_alone_under_srun(environment)) alone.emplace("SLURM_STEP_ID");
-    check_mpi(
-        MPI_Init_thread(nullptr, nullptr, mpi_levels[static_cast<std::size_t>(wanted)], &provided),
-        "MPI_Init_thread");
-    is_owner_ = true;
-  }
-  granted_ = granted_thread_level();
-}
-
-MpiRuntime::~MpiRuntime() {
-  int is_finalized = 0;
-  const bool is_there = MPI_Finalized(&is_finalized) == MPI_SUCCESS && !is_finalized;
-  if (is_owner_ && is_there && std::uncaught_exceptions() <= exceptions_at_start_) MPI_Finalize();
 }
 
 }  // namespace kolo

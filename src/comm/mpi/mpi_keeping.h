@@ -9,44 +9,23 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "comm/executor.h"
+#include "comm/mpi/mpi_calls.h"
 #include "comm/mpi/mpi_collectives.h"
-#include "comm/mpi/mpi_group.h"
+#include "comm/mpi/mpi_runtime.h"
 #include "comm/shared_memory/node_group.h"
 #include "kolo/comm/backend.h"
+#include "kolo/comm/communicator.h"
 #include "kolo/comm/mpi.h"
 
 namespace kolo {
-
-// MPI, initialized: by this object, which then also finalizes it, or before.
-class MpiRuntime {
- public:
-  MpiRuntime(ThreadLevel wanted, const LaunchEnvironment& environment);
-  MpiRuntime(const MpiRuntime&) = delete;
-  MpiRuntime& operator=(const MpiRuntime&) = delete;
-  // MPI_Finalize, where this object has initialized MPI. Not so while an exception that arose after
-  // construction unwinds the stack: the other ranks don't come to it. Without MPI_Finalize the
-  // launcher sees a failed process and ends the job, which is what an exception should lead to.
-  ~MpiRuntime();
-
-  [[nodiscard]] ThreadLevel granted() const { return granted_; }
-  [[nodiscard]] bool is_owner() const { return is_owner_; }
-
- private:
-  ThreadLevel granted_ = ThreadLevel::single;
-  bool is_owner_ = false;
-  int exceptions_at_start_;
-};
-
-[[nodiscard]] bool is_mpi_initialized();
-
-// What MPI has granted to this process, where it is initialized.
-[[nodiscard]] ThreadLevel granted_thread_level();
 
 // Small messages that MPI has been given and may still read.
 struct MpiSmallMessages {
@@ -57,7 +36,14 @@ struct MpiSmallMessages {
   };
   std::list<Message> pending;
   std::vector<std::int64_t> sent, received;  // by rank, where they are counted
+
+  void send(const MpiGroup& group, int tag, int to, std::span<const std::byte> bytes);
+  // Forgets what MPI is done with. Returns how many messages to a rank it is not.
+  int forget_sent(int to = -1);
 };
+
+// The next message with that tag, if one is there.
+[[nodiscard]] std::optional<StatusExchange::Message> take_message(const MpiGroup& group, int tag);
 
 // Tags of MPI's messages in the communicator of a set, in which collectives use 0.
 constexpr int tag_of_notes = 1;
@@ -201,5 +187,21 @@ class MpiKeeping {
 [[nodiscard]] std::shared_ptr<Backend> make_mpi_backend(std::shared_ptr<const MpiRuntime> runtime,
                                                         std::shared_ptr<MpiKeeping> keeping,
                                                         int node_id, const MpiOptions& options);
+
+// The options with what environment variables say in place of what they hold: see kolo/comm/mpi.h.
+[[nodiscard]] MpiOptions with_environment(MpiOptions options);
+
+// A communicator of MPI's ranks, and what it has from MPI.
+struct MpiJob {
+  Communicator communicator;
+  std::shared_ptr<Executor> executor;  // the communicator's
+  std::shared_ptr<MpiKeeping> keeping;
+};
+
+// Of all ranks of a group, with rank 0's options where they count on all; the group is the job's
+// from here on, also where this throws. `rules`: their level is this rank's, and becomes the lowest
+// of all. Collective.
+[[nodiscard]] MpiJob make_mpi_job(std::shared_ptr<const MpiRuntime> runtime, const MpiGroup& group,
+                                  const MpiOptions& options, MpiRules rules);
 
 }  // namespace kolo

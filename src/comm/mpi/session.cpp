@@ -9,9 +9,9 @@
 #include <fmt/format.h>
 
 #include "base/standard_streams.h"
-#include "comm/mpi/mpi_job.h"
-#include "comm/mpi/one_mpi.h"
-#include "comm/watch/start_watch.h"
+#include "comm/mpi/mpi_keeping.h"
+#include "comm/mpi/mpi_runtime.h"
+#include "comm/watch/watch.h"
 #include "kolo/base/error.h"
 
 namespace kolo {

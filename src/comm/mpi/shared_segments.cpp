@@ -13,25 +13,11 @@
 
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
+#include "kolo/base/file.h"
 
 namespace kolo {
 
 namespace {
-
-// A file descriptor for as long as it is needed.
-class File {
- public:
-  explicit File(int number) : number_(number) {}
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  ~File() {
-    if (number_ >= 0) ::close(number_);
-  }
-  [[nodiscard]] int get() const { return number_; }
-
- private:
-  int number_;
-};
 
 std::size_t page_size() {
   return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
@@ -69,8 +55,8 @@ SharedSegment::~SharedSegment() {
 
 std::string SharedSegment::create() {
   const auto name = new_name();
-  const File file(::shm_open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  if (file.get() < 0) return {};
+  const FileDescriptor file(::shm_open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!file.is_open()) return {};
   const bool is_made = has_room(file.get(), size_) &&
                        ::ftruncate(file.get(), narrow<off_t>(size_)) == 0 &&
                        take_room(file.get(), 0, page_size()) && map(file.get());
@@ -83,8 +69,8 @@ std::string SharedSegment::create() {
 }
 
 bool SharedSegment::open(const std::string& name) {
-  const File file(::shm_open(name.c_str(), O_RDWR | O_CLOEXEC, 0));
-  return file.get() >= 0 && map(file.get());
+  const FileDescriptor file(::shm_open(name.c_str(), O_RDWR | O_CLOEXEC, 0));
+  return file.is_open() && map(file.get());
 }
 
 void SharedSegment::remove_name(const std::string& name) {

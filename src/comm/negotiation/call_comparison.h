@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 
@@ -47,5 +48,12 @@ namespace kolo {
 // nowhere. `all_counts`: of every rank what it sends to each, then what it expects from each.
 [[nodiscard]] std::string describe_exchange_mismatch(std::span<const CallHeader> headers,
                                                      std::span<const std::int64_t> all_counts);
+
+// Compares a call with those that the other ranks make at the same time, and throws on all of them,
+// in the same words, where they differ: before anything is moved, so that the ranks can go on with
+// other calls. It takes an all-reduce of 16 bytes; of an all-to-all an all-gather of 8 besides.
+// `execute` does collectives of these ranks, whose calls are the same.
+void compare_calls(const CollectiveCall& call, int rank, int size,
+                   const std::function<void(const CollectiveCall&)>& execute);
 
 }  // namespace kolo

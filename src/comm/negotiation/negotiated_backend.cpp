@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include "base/half.h"
-#include "comm/aligned_memory.h"
+#include "comm/solo/alone.h"
 #include "kolo/base/checked.h"
 
 // The negotiation and the collectives of active ranks, then those of joined ones.

@@ -138,15 +138,13 @@ class NodeGroup {
   NodeGroup(int local_rank, NodeMemory memory, std::shared_ptr<const PeerMemory> peers,
             const NodeGroupOptions& options);
 
-  [[nodiscard]] int local_rank() const { return rank_; }
-  [[nodiscard]] int local_size() const { return size_; }
-
   // Does a collective that has buffers, or a barrier, all of whose ranks are here.
   void execute(const CollectiveCall& call);
 
   // The node's part of an all-reduce over several nodes: the buffer is cut into `slices` (at most
-  // local_size()), local rank s reduces slice s and takes it through `across` before all ranks of
-  // the node get it. Not for averages of integers. Without `across` all ranks are here.
+  // one for each rank of the node), local rank s reduces slice s and takes it through `across`
+  // before all ranks of the node get it. Not for averages of integers. Without `across` all ranks
+  // are here.
   void all_reduce(const CollectiveCall& call, int slices, const AcrossNodes* across);
 
   // A barrier on the way into something that all ranks do together; an Error on all of them if it

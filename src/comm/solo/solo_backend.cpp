@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "comm/aligned_memory.h"
 #include "comm/device/device_backend.h"
 #include "comm/executor.h"
 #include "comm/solo/alone.h"

@@ -9,12 +9,11 @@
 
 #include <fmt/format.h>
 
-#include "comm/aligned_memory.h"
 #include "comm/device/device_backend.h"
 #include "comm/shared_memory/node_group.h"
+#include "comm/solo/alone.h"
 #include "comm/transfers/node_line.h"
 #include "comm/transfers/transfer_desk.h"
-#include "comm/transfers/transfer_thread.h"
 #include "comm/watch/watch.h"
 #include "kolo/base/checked.h"
 #include "kolo/comm/backend.h"

@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "comm/shared_memory/futex.h"
 #include "comm/shared_memory/node_group.h"
-#include "comm/transfers/bell.h"
 #include "comm/transfers/transfer_line.h"
 
 namespace kolo {

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "comm/transfers/transfer_thread.h"
+#include "comm/device/device_sharing.h"
 #include "kolo/base/error.h"
 
 namespace kolo {

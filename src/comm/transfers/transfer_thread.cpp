@@ -1,10 +1,8 @@
-#include "comm/transfers/transfer_thread.h"
+#include "comm/transfers/transfer_desk.h"
 
 #include <algorithm>
 #include <chrono>
 #include <iterator>
-
-#include "comm/transfers/transfer_desk.h"
 
 namespace kolo {
 

@@ -1,4 +1,4 @@
-#include "comm/watch/deadlock.h"
+#include "comm/watch/stall.h"
 
 #include <algorithm>
 #include <map>

@@ -15,10 +15,6 @@
 
 namespace kolo {
 
-std::int32_t own_process() {
-  return ::getpid();
-}
-
 std::uint64_t own_process_namespace() {
   struct stat status {};
   return ::stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
@@ -111,19 +107,6 @@ LaneStatus read_lane(const Lane& lane, std::uint64_t identity, std::int64_t now)
   return status;
 }
 
-// The part of a status that has a fixed size.
-struct Heading {
-  std::int32_t rank = 0;
-  std::int32_t process = 0;
-  std::uint8_t state = 0;
-  std::uint8_t is_watching = 0;
-  std::uint8_t has_left = 0;
-  std::uint8_t says_why = 0;
-  std::uint32_t has_one_caller = 0;
-  std::uint32_t lanes = 0;
-  std::int64_t waited_at_end = 0;
-};
-
 template <typename T>
 void append(std::vector<std::byte>& bytes, const T& value) {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -186,32 +169,15 @@ RankStatus read_status(int rank, const EventBlock& block, std::int64_t silence) 
 
 std::vector<std::byte> to_bytes(const RankStatus& status) {
   std::vector<std::byte> bytes;
-  append(bytes, Heading{.rank = status.rank,
-                        .process = status.process,
-                        .state = static_cast<std::uint8_t>(status.state),
-                        .is_watching = status.is_watching,
-                        .has_left = status.has_left,
-                        .says_why = status.says_why,
-                        .has_one_caller = status.has_one_caller,
-                        .lanes = static_cast<std::uint32_t>(status.lanes.size()),
-                        .waited_at_end = status.waited_at_end});
+  append<RankState>(bytes, status);
   for (const LaneStatus& lane : status.lanes) append(bytes, lane);
   return bytes;
 }
 
 std::optional<RankStatus> from_bytes(std::span<const std::byte> bytes) {
-  Heading heading;
-  if (!take(bytes, heading) || bytes.size() != heading.lanes * sizeof(LaneStatus))
-    return std::nullopt;
   RankStatus status;
-  status.rank = heading.rank;
-  status.process = heading.process;
-  status.state = static_cast<ProcessState>(heading.state);
-  status.is_watching = heading.is_watching != 0;
-  status.waited_at_end = heading.waited_at_end;
-  status.has_left = heading.has_left != 0;
-  status.says_why = heading.says_why != 0;
-  status.has_one_caller = heading.has_one_caller != 0;
+  if (!take<RankState>(bytes, status) || bytes.size() % sizeof(LaneStatus) != 0)
+    return std::nullopt;
   for (LaneStatus lane; take(bytes, lane);) status.lanes.push_back(lane);
   return status;
 }

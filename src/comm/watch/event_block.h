@@ -22,7 +22,6 @@
 // written, also when the rank is stopped or dead. Zero-filled at first. And who writes it.
 namespace kolo {
 
-[[nodiscard]] std::int32_t own_process();
 // Process numbers mean the same to processes with the same namespace; 0: not known.
 [[nodiscard]] std::uint64_t own_process_namespace();
 
@@ -185,17 +184,20 @@ struct LaneStatus {
   CollectiveRecord completed;      // number 0: none yet, or forgotten
 };
 
-// What a rank is known to do.
-struct RankStatus {
+// State of a rank, without its lanes.
+struct RankState {
   std::int32_t rank = 0;
   std::int32_t process = 0;
   ProcessState state = ProcessState::unknown;
   bool is_watching = true;         // its watch has looked lately
-  std::int64_t waited_at_end = 0;  // EventBlock::waited_at_end
   bool has_left = false;           // it has no communicator any more
   bool says_why = false;           // EventBlock::says_why
   bool has_one_caller = false;     // all that it has asked for, one thread has
+  std::int64_t waited_at_end = 0;  // EventBlock::waited_at_end
   std::int64_t age = 0;  // nanoseconds since this was so; 0 where it was read from shared memory
+};
+
+struct RankStatus : RankState {
   std::vector<LaneStatus> lanes;
 
   [[nodiscard]] bool is_ending() const { return waited_at_end != 0; }

@@ -1,5 +1,7 @@
 #include <algorithm>
 
+#include <unistd.h>
+
 #include "comm/watch/event_block.h"
 
 // What a rank writes into its block.
@@ -24,7 +26,7 @@ bool is_waited_for(Collective collective) {
 }  // namespace
 
 FlightRecorder::FlightRecorder(std::shared_ptr<EventBlock> block) : block_(std::move(block)) {
-  block_->process = own_process();
+  block_->process = ::getpid();
   block_->process_namespace = own_process_namespace();
   block_->beat = monotonic_now();
   for (std::size_t place = 0; place < block_->transfers.size(); ++place)

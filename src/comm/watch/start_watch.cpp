@@ -1,4 +1,4 @@
-#include "comm/watch/start_watch.h"
+#include "comm/watch/watch.h"
 
 #include <algorithm>
 #include <utility>

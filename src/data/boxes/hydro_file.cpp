@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "base/file_size_limit.h"
+#include "base/file_failure.h"
 #include "data/boxes/field_source.h"
 #include "data/boxes/hdf5.h"
 #include "data/boxes/hdf5_attributes.h"

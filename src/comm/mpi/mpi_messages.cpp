@@ -1,11 +1,13 @@
-#include "comm/mpi/mpi_line.h"
+#include "comm/mpi/mpi_messages.h"
 
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <deque>
-#include <iterator>
 #include <memory>
+#include <optional>
+#include <span>
+#include <vector>
 
 #include "kolo/base/checked.h"
 
@@ -30,8 +32,6 @@ class MpiLine final : public TransferLine {
   [[nodiscard]] bool is_silent() const override { return true; }
 
  private:
-  void forget_sent();
-
   MpiObjects& objects_;
   std::int64_t largest_count_;
   MpiKeeping& keeping_;
@@ -89,27 +89,12 @@ class MpiMove final : public TransferMove {
 MpiLine::MpiLine(MpiObjects& objects, std::int64_t largest_count, MpiKeeping& keeping)
     : objects_(objects), largest_count_(largest_count), keeping_(keeping) {}
 
-void MpiLine::forget_sent() {
-  auto& pending = objects_.notes.pending;
-  for (auto message = pending.begin(); message != pending.end();) {
-    int is_done = 0;
-    check_mpi(MPI_Test(&message->request, &is_done, MPI_STATUS_IGNORE), "MPI_Test");
-    message = is_done != 0 ? pending.erase(message) : std::next(message);
-  }
-}
-
 void MpiLine::post(int to, const TransferNote& note) {
-  auto& message = objects_.notes.pending.emplace_back();
-  message.to = to;
-  const auto bytes = std::as_bytes(std::span(&note, 1));
-  message.bytes.assign(bytes.begin(), bytes.end());
-  check_mpi(MPI_Isend(message.bytes.data(), narrow<int>(message.bytes.size()), MPI_BYTE, to,
-                      tag_of_notes, objects_.all.get(), &message.request),
-            "MPI_Isend");
+  objects_.notes.send(objects_.all, tag_of_notes, to, std::as_bytes(std::span(&note, 1)));
 }
 
 std::optional<TransferLine::Arrival> MpiLine::take() {
-  forget_sent();
+  objects_.notes.forget_sent();
   int is_there = 0;
   MPI_Status status;
   check_mpi(MPI_Iprobe(MPI_ANY_SOURCE, tag_of_notes, objects_.all.get(), &is_there, &status),
@@ -178,6 +163,60 @@ void MpiMove::begin_message() {
 std::shared_ptr<TransferLine> make_mpi_line(MpiObjects& objects, std::int64_t largest_count,
                                             MpiKeeping& keeping) {
   return std::make_shared<MpiLine>(objects, largest_count, keeping);
+}
+
+namespace {
+
+constexpr int status_tag = 1;
+constexpr int most_pending_statuses = 64;  // to one rank
+
+class MpiStatusExchange final : public StatusExchange {
+ public:
+  MpiStatusExchange(const MpiGroup& group, MpiSmallMessages& messages)
+      : group_(group), messages_(messages) {
+    const auto size = static_cast<std::size_t>(group_.size());
+    messages_.sent.resize(size);
+    messages_.received.resize(size);
+  }
+  MpiStatusExchange(const MpiStatusExchange&) = delete;
+  MpiStatusExchange& operator=(const MpiStatusExchange&) = delete;
+  ~MpiStatusExchange() override = default;
+
+  void send(int to, std::span<const std::byte> bytes) override;
+  [[nodiscard]] std::optional<Message> receive() override;
+
+ private:
+  const MpiGroup& group_;
+  MpiSmallMessages& messages_;
+};
+
+void MpiStatusExchange::send(int to, std::span<const std::byte> bytes) {
+  if (messages_.forget_sent(to) >= most_pending_statuses) return;
+  ++messages_.sent[static_cast<std::size_t>(to)];
+  messages_.send(group_, status_tag, to, bytes);
+}
+
+std::optional<StatusExchange::Message> MpiStatusExchange::receive() {
+  auto message = take_message(group_, status_tag);
+  if (message) ++messages_.received[static_cast<std::size_t>(message->from)];
+  return message;
+}
+
+}  // namespace
+
+std::unique_ptr<StatusExchange> make_status_exchange(MpiObjects& objects) {
+  return std::make_unique<MpiStatusExchange>(objects.statuses, objects.status_messages);
+}
+
+void take_last_statuses(MpiObjects& objects) {
+  if (objects.statuses.is_empty()) return;
+  MpiSmallMessages& messages = objects.status_messages;
+  const std::vector<std::int64_t> ones(messages.sent.size(), 1);
+  std::vector<std::int64_t> expected(messages.sent.size());
+  objects.all_collectives->execute(CollectiveCall::all_to_all(
+      std::span<const std::int64_t>(messages.sent), ones, std::span(expected), ones));
+  MpiStatusExchange exchange(objects.statuses, messages);
+  while (messages.received != expected) (void)exchange.receive();
 }
 
 }  // namespace kolo

@@ -1,0 +1,203 @@
+#include "comm/mpi/mpi_runtime.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <link.h>
+
+#include "comm/executor.h"
+#include "comm/messages.h"
+#include "comm/mpi/mpi_calls.h"
+#include "kolo/base/error.h"
+#include "kolo/base/own_process.h"
+#include "kolo/comm/launcher.h"
+#include "kolo/comm/mpi.h"
+
+namespace kolo {
+
+std::string_view name_of(ThreadLevel level) {
+  constexpr std::string_view names[] = {"single", "funneled", "serialized", "multiple"};
+  return names[static_cast<std::size_t>(level)];
+}
+
+namespace {
+
+constexpr std::array mpi_levels = {MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED,
+                                   MPI_THREAD_MULTIPLE};
+
+ThreadLevel from_mpi(int provided) {
+  for (std::size_t level = 0; level < mpi_levels.size(); ++level) {
+    if (mpi_levels[level] == provided) return static_cast<ThreadLevel>(level);
+  }
+  throw Error(fmt::format("comm: MPI granted an unknown thread level, {}", provided));
+}
+
+}  // namespace
+
+ThreadLevel granted_thread_level() {
+  int provided = MPI_THREAD_SINGLE;
+  check_mpi(MPI_Query_thread(&provided), "MPI_Query_thread");
+  return from_mpi(provided);
+}
+
+bool is_mpi_initialized() {
+  int is_initialized = 0;
+  check_mpi(MPI_Initialized(&is_initialized), "MPI_Initialized");
+  return is_initialized != 0;
+}
+
+namespace {
+
+// For as long as this lives a variable of the environment is not set.
+class WithoutVariable {
+ public:
+  explicit WithoutVariable(const char* name) : name_(name), value_(environment_variable(name)) {
+    ::unsetenv(name_);
+  }
+  WithoutVariable(const WithoutVariable&) = delete;
+  WithoutVariable& operator=(const WithoutVariable&) = delete;
+  ~WithoutVariable() {
+    if (value_) ::setenv(name_, value_->c_str(), 1);
+  }
+
+ private:
+  const char* name_;
+  std::optional<std::string> value_;
+};
+
+}  // namespace
+
+MpiRuntime::MpiRuntime(ThreadLevel wanted, const LaunchEnvironment& environment)
+    : exceptions_at_start_(std::uncaught_exceptions()) {
+  int is_finalized = 0, provided = MPI_THREAD_SINGLE;
+  check_mpi(MPI_Finalized(&is_finalized), "MPI_Finalized");
+  if (is_finalized) {
+    throw StateError(
+        "comm: MPI was already finalized, and it can be initialized only once in a process; keep "
+        "one communicator alive "
+        "until the last use");
+  }
+  if (!is_mpi_initialized()) {
+    // Open MPI takes it for one of several.
+    std::optional<WithoutVariable> alone;
+    if (is_alone_under_srun(environment)) alone.emplace("SLURM_STEP_ID");
+    check_mpi(
+        MPI_Init_thread(nullptr, nullptr, mpi_levels[static_cast<std::size_t>(wanted)], &provided),
+        "MPI_Init_thread");
+    is_owner_ = true;
+  }
+  granted_ = granted_thread_level();
+}
+
+MpiRuntime::~MpiRuntime() {
+  int is_finalized = 0;
+  const bool is_there = MPI_Finalized(&is_finalized) == MPI_SUCCESS && !is_finalized;
+  if (is_owner_ && is_there && std::uncaught_exceptions() <= exceptions_at_start_) MPI_Finalize();
+}
+
+std::string mpi_library_version() {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+  int length = 0;
+  check_mpi(MPI_Get_library_version(text.data(), &length), "MPI_Get_library_version");
+  const std::string version(text.data());  // Open MPI counts the final zero in the length
+  return version.substr(0, version.find('\n'));
+}
+
+namespace {
+
+#if defined(OPEN_MPI)
+constexpr std::string_view own_kind = "Open MPI";
+constexpr std::array<std::string_view, 3> other_kinds = {"MPICH", "MVAPICH", "Intel(R) MPI"};
+#elif defined(MPICH_VERSION)
+constexpr std::string_view own_kind = "MPICH";
+constexpr std::array<std::string_view, 2> other_kinds = {"Open MPI", "Spectrum MPI"};
+#else
+constexpr std::string_view own_kind = "an MPI of another kind";
+constexpr std::array<std::string_view, 0> other_kinds = {};
+#endif
+
+constexpr auto remedy =
+    "build kolo with the MPI that the program uses, or the program with kolo's (kolo doctor names "
+    "it), and preload none";
+
+// The library itself, not what belongs to it: libmpi.so.40, libmpich.so.12.
+bool is_mpi(std::string_view file) {
+  return file.starts_with("libmpi.so") || file.starts_with("libmpich.so");
+}
+
+int note_mpi(dl_phdr_info* info, std::size_t, void* given) {
+  auto& found = *static_cast<std::vector<std::string>*>(given);
+  const std::string_view path = info->dlpi_name == nullptr ? "" : info->dlpi_name;
+  if (is_mpi(path.substr(path.rfind('/') + 1)) && std::ranges::find(found, path) == found.end())
+    found.emplace_back(path);
+  return 0;
+}
+
+}  // namespace
+
+void require_one_mpi() {
+  const auto version = mpi_library_version();
+  const bool is_other = std::ranges::any_of(
+      other_kinds, [&](std::string_view kind) { return version.find(kind) != std::string::npos; });
+  if (!is_other) return;
+  throw InputError(
+      fmt::format("comm: two MPIs in one process: kolo is built with {}, but the MPI that answers "
+                  "here is {}{}; {}",
+                  own_kind, parse_mpi_version(version).name, describe_other_mpi(), remedy));
+}
+
+std::string describe_other_mpi() {
+  std::vector<std::string> found;
+  ::dl_iterate_phdr(note_mpi, &found);
+  if (found.size() < 2) return {};
+  return fmt::format("; this process has loaded two: {}", fmt::join(found, " and "));
+}
+
+namespace {
+
+struct EndOfProcess {
+  OwnProcess process;
+  int rank = 0;
+};
+
+// Why MPI can't be finalized from here; null: it can.
+const char* what_forbids_end() {
+  int is_main = 0;
+  if (MPI_Is_thread_main(&is_main) != MPI_SUCCESS || is_main == 0)
+    return "another thread than that which initialized MPI has called exit()";
+  if (Executor::is_running_here()) return "exit() was called inside a collective";
+  return nullptr;
+}
+
+void at_exit(int status, void* given) {
+  const auto& end = *static_cast<const EndOfProcess*>(given);
+  int is_finalized = 0;
+  if (!end.process.is_here() || status != 0 || MPI_Finalized(&is_finalized) != MPI_SUCCESS ||
+      is_finalized != 0)
+    return;
+  if (const char* const reason = what_forbids_end()) {
+    return print_line(fmt::format(
+        "rank {}: the program ends with status 0, but {}, so MPI is not finalized, and the "
+        "launcher takes that for a failure of the job; return from main() instead",
+        end.rank, reason));
+  }
+  MPI_Finalize();
+}
+
+}  // namespace
+
+void finalize_at_exit(int rank) {
+  auto end = std::make_unique<EndOfProcess>();
+  end->rank = rank;
+  if (::on_exit(at_exit, end.get()) == 0) (void)end.release();  // it is the process's now
+}
+
+}  // namespace kolo
