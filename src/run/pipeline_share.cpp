@@ -10,10 +10,9 @@
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
 #include "kolo/nn/network.h"
-#include "kolo/nn/stage_summary.h"
-#include "kolo/train/observe/format.h"
 #include "kolo/parallel/timeline.h"
 #include "kolo/train/objective.h"
+#include "kolo/train/observe/format.h"
 #include "kolo/train/pipelined_network.h"
 #include "run/run_device.h"
 

@@ -8,7 +8,7 @@
 #include "kolo/parallel/device_memory.h"
 #include "kolo/parallel/pipeline_stages.h"
 #include "kolo/parallel/pipeline_state.h"
-#include "kolo/train/network_stages.h"
+#include "kolo/train/objective.h"
 #include "train/batch_task.h"
 #include "train/evaluation.h"
 

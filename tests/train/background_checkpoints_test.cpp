@@ -5,11 +5,10 @@
 #include <gmock/gmock.h>
 
 #include "kolo/base/error.h"
-#include "kolo/train/checkpoint/module_tensors.h"
 #include "kolo/comm/threads.h"
 #include "kolo/parallel/object_collectives.h"
+#include "kolo/train/checkpoint/module_tensors.h"
 #include "kolo/train/checkpoint_observer.h"
-#include "kolo/train/trainer_snapshots.h"
 #include "support/errors.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
