@@ -130,9 +130,8 @@ torch::DeviceType device_type_of(const StagePayload& payload) {
 
 // Outside of what is recomputed, which computes in backward as it did under these guards.
 std::vector<NetworkStage> training_stages(const Objective& objective,
-                                          std::vector<NetworkStage> stages,
-                                          const TrainingStageOptions& options) {
-  if (options.recompute) stages = recomputed(std::move(stages));
+                                          std::vector<NetworkStage> stages, bool recompute) {
+  if (recompute) stages = recomputed(std::move(stages));
   for (auto& stage : stages) {
     const bool is_last = &stage == &stages.back();
     stage.forward = [forward = std::move(stage.forward), is_last, precision = objective.precision,

@@ -58,8 +58,7 @@ WholeNetwork::WholeNetwork(Communicator communicator, std::shared_ptr<Network> n
                                  {StepFeature::graphs, is_recorded},
                                  {StepFeature::mixup, options.mixup_alpha > 0},
                                  {StepFeature::recompute, options.recompute}});
-  if (options.recompute)
-    recomputed_ = training_stages(objective_, network_->stages(), {.recompute = true});
+  if (options.recompute) recomputed_ = training_stages(objective_, network_->stages(), true);
   if (is_recorded) recorded_steps_ = std::make_unique<RecordedSteps>();
 }
 

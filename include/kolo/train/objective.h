@@ -85,14 +85,11 @@ using EvaluationProgress = std::function<void(std::int64_t done, std::int64_t to
                                   ConfusionMatrix* matrix = nullptr,
                                   const EvaluationProgress& progress = {});
 
-struct TrainingStageOptions {
-  bool recompute = false;  // see kolo/nn/recompute.h
-};
-
 // A network's stages (Network::stages()) as forward_for() computes the whole: in the objective's
-// precision and with its kernels; what the last one makes is in float32. Local.
+// precision and with its kernels; what the last one makes is in float32. With
+// `recompute` backward computes inner results again (kolo/nn/recompute.h). Local.
 [[nodiscard]] std::vector<NetworkStage> training_stages(const Objective& objective,
                                                         std::vector<NetworkStage> stages,
-                                                        const TrainingStageOptions& options = {});
+                                                        bool recompute = false);
 
 }  // namespace kolo
