@@ -6,7 +6,7 @@
 
 #include "kolo/base/clock.h"
 #include "kolo/base/statistics.h"
-#include "kolo/nn/tensors_network.h"
+#include "kolo/nn/network.h"
 #include "kolo/online/online_network.h"
 #include "online/measure.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "kolo/nn/tensors_network.h"
+#include "kolo/nn/network.h"
 
 namespace kolo {
 

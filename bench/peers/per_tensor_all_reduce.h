@@ -10,7 +10,7 @@
 #endif
 #include <mpi.h>
 
-#include "kolo/nn/tensors_network.h"
+#include "kolo/nn/network.h"
 
 // A peer of training inside simulations: what programs that train in C++ write themselves, and what
 // TorchFort does on processors.

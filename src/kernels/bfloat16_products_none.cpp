@@ -1,6 +1,6 @@
 // For processors without vectors of bfloat16: nobody gets here.
+#include "kernels/products.h"
 #include "kolo/base/error.h"
-#include "kernels/bfloat16_products.h"
 
 namespace kolo::bfloat16_products {
 

@@ -6,10 +6,10 @@
 
 #include <ATen/Parallel.h>
 
-#include "kolo/base/checked.h"
-#include "kernels/bfloat16_products.h"
 #include "kernels/convolution_kernel.h"
+#include "kernels/products.h"
 #include "kernels/taps.h"
+#include "kolo/base/checked.h"
 
 namespace kolo {
 

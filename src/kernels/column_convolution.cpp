@@ -5,11 +5,11 @@
 
 #include <ATen/Parallel.h>
 
-#include "kolo/base/checked.h"
-#include "kernels/bfloat16_products.h"
 #include "kernels/convolution_kernel.h"
 #include "kernels/loops.h"
 #include "kernels/matrices.h"
+#include "kernels/products.h"
+#include "kolo/base/checked.h"
 
 namespace kolo {
 

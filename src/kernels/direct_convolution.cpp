@@ -3,11 +3,10 @@
 #include <optional>
 #include <string_view>
 
-#include "kolo/base/checked.h"
-#include "kolo/kernels/convolution.h"
 #include "kernels/convolution_kernel.h"
 #include "kernels/onednn.h"
-#include "kernels/onednn_weights.h"
+#include "kolo/base/checked.h"
+#include "kolo/kernels/convolution.h"
 
 namespace kolo {
 

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <utility>
 
 #include <torch/nn/modules/batchnorm.h>
@@ -53,5 +56,14 @@ enum class Activation : bool { none, relu };
 // operators.
 [[nodiscard]] torch::Tensor batch_norm(torch::nn::BatchNorm2dImpl& norm, const torch::Tensor& input,
                                        const torch::Tensor& addend, Activation activation);
+
+// batch_norm() of fused.h by kernels of a CUDA device, which read the input twice and write the
+// output once, with what is added and the activation in it, forward and backward alike; nothing
+// where they can't: tensors must be float32, float16 or bfloat16 in channels-last memory, the
+// network in training, with a momentum. Nobody waits for the device.
+[[nodiscard]] std::optional<torch::Tensor> batch_norm_on_device(torch::nn::BatchNorm2dImpl& norm,
+                                                                const torch::Tensor& input,
+                                                                const torch::Tensor& addend,
+                                                                Activation activation);
 
 }  // namespace kolo

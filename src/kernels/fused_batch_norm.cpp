@@ -10,10 +10,10 @@
 #include <torch/nn/modules/batchnorm.h>
 
 #include "base/second_derivatives.h"
-#include "kolo/kernels/device_norm.h"
 #include "kernels/convolution_kernel.h"
-#include "kernels/device_norm.h"
+#include "kernels/loops.h"
 #include "kernels/typed_values.h"
+#include "kolo/kernels/device_norm.h"
 
 namespace kolo {
 

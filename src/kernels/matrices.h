@@ -4,7 +4,7 @@
 
 #include <torch/types.h>
 
-// Products and copies of float32 matrices, by oneDNN (onednn_matrices.cpp) or, where kolo is built
+// Products and copies of float32 matrices, by oneDNN (onednn.cpp) or, where kolo is built
 // without it, by LibTorch (onednn_left_out.cpp).
 namespace kolo {
 

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 #include <oneapi/dnnl/dnnl.h>
+#include <torch/types.h>
 #include <oneapi/dnnl/dnnl.hpp>
 
 #include "kolo/base/error.h"
@@ -109,5 +110,10 @@ inline Layout layout_of(const dnnl::memory::desc& description) {
 }
 
 #endif
+
+// Rounds a float32 weight whose memory has the taps first to bfloat16, in one of the layouts that
+// oneDNN's convolutions by AVX512-BF16 and AMX take: as its own reorder does, in less time. False
+// where it is another layout, or channels don't fill vectors; then nothing was done.
+[[nodiscard]] bool pack_weight(const torch::Tensor& weight, const Layout& to, void* packed);
 
 }  // namespace kolo::onednn

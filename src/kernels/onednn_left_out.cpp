@@ -1,11 +1,11 @@
-// Instead of direct_convolution.cpp and onednn_matrices.cpp, where kolo has no oneDNN of its own:
+// Instead of direct_convolution.cpp and onednn.cpp, where kolo has no oneDNN of its own:
 // LibTorch computes.
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/mm.h>
 
-#include "kolo/kernels/convolution.h"
 #include "kernels/convolution_kernel.h"
 #include "kernels/matrices.h"
+#include "kolo/kernels/convolution.h"
 
 namespace kolo {
 

@@ -5,8 +5,10 @@
 
 #include <ATen/Parallel.h>
 
-// What the kernels' own products of small matrices share (float32_products.h,
-// bfloat16_products.h).
+#include "base/half.h"
+
+// What the kernels' own products of small matrices share (float32_products below,
+// bfloat16_products).
 namespace kolo {
 
 // What is done with a product: it takes the place of what is there, or is added to it. Streamed, it
@@ -30,3 +32,82 @@ void for_channels(std::int64_t channels, const Work& work) {
 }
 
 }  // namespace kolo
+
+// Products of float32 matrices that lie in the first caches, with no work besides: for the many
+// small products of a kernel. Larger ones are for matrices.h. Only for processors with vectors of
+// 8 floats or more.
+namespace kolo::float32_products {
+
+[[nodiscard]] bool are_supported();
+
+// Columns are a multiple of so many.
+inline constexpr std::int64_t lanes = 16;
+
+// The left-hand matrix; either of its dimensions may be the one without gaps.
+struct Left {
+  const float* data = nullptr;
+  std::int64_t row_stride = 0, inner_stride = 1;
+};
+
+// c = a b or c += a b; the rows of b and c are their strides apart.
+void multiply(std::int64_t rows, std::int64_t columns, std::int64_t inner, const Left& a,
+              const float* b, std::int64_t b_stride, float* c, std::int64_t c_stride,
+              ProductResult result);
+
+}  // namespace kolo::float32_products
+
+// Products of bfloat16 matrices, added up in float32, by the instruction for two of them at once.
+// Only for processors that have it.
+namespace kolo::bfloat16_products {
+
+// Whether this processor has it (AVX512-BF16); nothing else here may be called where it hasn't.
+[[nodiscard]] bool are_supported();
+
+// Two values that are multiplied and added up together, neighbours along the inner dimension.
+struct alignas(4) Pair {
+  BFloat16 first, second;
+};
+
+// Columns are a multiple of so many; so is the inner dimension of a transposed matrix.
+inline constexpr std::int64_t lanes = 16;
+
+// The right-hand matrix, [pairs of the inner dimension, columns]. From a matrix of `inner` rows,
+// `stride` values apart; where their number is odd, the last has zeros for a neighbour. Rows of
+// pairs are `packed_stride` apart.
+void pack(const float* rows, std::int64_t stride, std::int64_t inner, std::int64_t columns,
+          Pair* packed, std::int64_t packed_stride);
+void pack(const BFloat16* const* rows, std::int64_t inner, std::int64_t columns, Pair* packed);
+// From its transpose, of `columns` rows; `inner` is a multiple of 2 * lanes.
+void pack_transposed(const float* rows, std::int64_t stride, std::int64_t inner,
+                     std::int64_t columns, Pair* packed);
+
+// The left-hand matrix by its rows, and how far apart a row's pairs are: 1 where rows are as they
+// lie in memory, and the number of columns where a packed matrix is taken for its transpose.
+struct Left {
+  const Pair* const* rows = nullptr;
+  std::int64_t stride = 1;
+};
+
+// c = a b or c += a b; c by its rows, b packed.
+void multiply(std::int64_t rows, std::int64_t columns, std::int64_t pairs, const Left& a,
+              const Pair* b, float* const* c, ProductResult result);
+
+}  // namespace kolo::bfloat16_products
+
+// Which values of vectors of channels are not 0, a bit for each. Only for processors with vectors
+// of 8 floats or more.
+namespace kolo::nonzero_bits {
+
+using Word = std::uint64_t;
+inline constexpr std::int64_t bits_of_word = 64;
+
+// Of one vector; bits beyond its channels are 0.
+[[nodiscard]] constexpr std::int64_t words_of(std::int64_t channels) {
+  return (channels + bits_of_word - 1) / bits_of_word;
+}
+
+// Of `count` vectors, one after another. Channels are a multiple of 16. What is no number is not 0.
+void find(const float* vectors, std::int64_t count, std::int64_t channels, Word* bits);
+void find(const BFloat16* vectors, std::int64_t count, std::int64_t channels, Word* bits);
+
+}  // namespace kolo::nonzero_bits

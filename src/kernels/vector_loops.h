@@ -4,13 +4,12 @@
 #include <optional>
 #include <vector>
 
-#include "kernels/float32_products.h"
 #include "kernels/image_lanes.h"
-#include "kernels/nonzero_bits.h"
+#include "kernels/products.h"
 #include "kernels/winograd.h"
 
-// Loops that are written once and compiled for each width of vectors (vectors_avx512.h,
-// vectors_avx2.h). The functions of image_lanes.h, float32_products.h, nonzero_bits.h and
+// Loops that are written once and compiled for each width of vectors (vector_loops_avx512.cpp,
+// vector_loops_avx2.cpp). The functions of image_lanes.h, products.h and
 // winograd.h call the widest that the processor has.
 namespace kolo {
 

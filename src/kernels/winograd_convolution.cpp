@@ -6,13 +6,12 @@
 
 #include <ATen/Parallel.h>
 
-#include "kolo/base/checked.h"
 #include "kernels/convolution_kernel.h"
-#include "kernels/float32_products.h"
 #include "kernels/matrices.h"
+#include "kernels/products.h"
 #include "kernels/winograd_tiles.h"
-#include "kernels/zero_positions.h"
 #include "kernels/zero_products.h"
+#include "kolo/base/checked.h"
 
 namespace kolo {
 

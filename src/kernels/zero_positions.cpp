@@ -1,4 +1,4 @@
-#include "kernels/zero_positions.h"
+#include "kernels/zero_products.h"
 
 #include <algorithm>
 #include <array>

@@ -9,9 +9,9 @@
 
 #include <ATen/Parallel.h>
 
-#include "kolo/base/checked.h"
-#include "kernels/nonzero_bits.h"
+#include "kernels/products.h"
 #include "kernels/taps.h"
+#include "kolo/base/checked.h"
 
 namespace kolo {
 

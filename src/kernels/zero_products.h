@@ -6,6 +6,22 @@
 
 namespace kolo {
 
+// Sets to 0 what direct products leave 0 in outputs and in gradients of inputs: positions whose
+// taps meet nothing but vectors of zeros (an image's background, what no gradient comes to).
+// Minimal algorithms subtract sums of neighbours, which leaves rounding errors there: a ReLU lets
+// half of them pass, and an optimizer that divides by the size of a gradient (Adam) makes whole
+// steps of what they become.
+//
+// Tensors are channels last, dense, float32 or bfloat16, channels a multiple of 16; results that
+// are not finite stay so.
+
+// Outputs become `bias`, 0 where it is null.
+void restore_zero_outputs(const ConvolutionGeometry& geometry, const torch::Tensor& input,
+                          const float* bias, const torch::Tensor& output);
+void restore_zero_input_gradients(const ConvolutionGeometry& geometry,
+                                  const torch::Tensor& output_gradient,
+                                  const torch::Tensor& input_gradient);
+
 // Sets to 0 what direct products leave 0 in the gradient of a weight: a value whose input or output
 // gradient is 0 wherever the value's tap connects the two, in all samples (dead channels, taps that
 // meet only padding, channels that are never there together). Minimal algorithms subtract sums of

@@ -54,10 +54,6 @@ torch::Tensor correct_samples(const torch::Tensor& logits, const torch::Tensor& 
   return predicted_classes(logits).eq(target_classes(logits, targets)).sum();
 }
 
-std::int64_t count_correct(const torch::Tensor& logits, const torch::Tensor& targets) {
-  return correct_samples(logits, targets).item<std::int64_t>();
-}
-
 torch::Tensor samples_in_top(const torch::Tensor& logits, const torch::Tensor& targets,
                              std::int64_t k) {
   if (k < 1) throw InputError(fmt::format("metrics: the top {} classes, expected 1 or more", k));
@@ -72,11 +68,6 @@ torch::Tensor samples_in_top(const torch::Tensor& logits, const torch::Tensor& t
   const torch::Tensor ahead = logits.gt(own).logical_or(logits.eq(own).logical_and(earlier)).sum(1);
   const torch::Tensor finite = logits.isfinite().all(1);
   return ahead.lt(k).logical_and(finite).sum();
-}
-
-std::int64_t count_in_top(const torch::Tensor& logits, const torch::Tensor& targets,
-                          std::int64_t k) {
-  return samples_in_top(logits, targets, k).item<std::int64_t>();
 }
 
 ConfusionMatrix::ConfusionMatrix(std::int64_t classes)

@@ -211,7 +211,7 @@ std::shared_ptr<TensorsNetwork> ModelCatalogue::make_tensors(const std::string& 
                                                              OwnSettings own,
                                                              const ModelOptions& options) const {
   const ModelEntry& entry = find(name);
-  if (!entry.make_tensors) return as_tensors_network(make(name, std::move(own), options));
+  if (!entry.make_tensors) return make(name, std::move(own), options);
   return entry.make_tensors(checked(entry, std::move(own)), options);
 }
 

@@ -4,21 +4,211 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include <ATen/record_function.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <torch/nn/module.h>
 #include <torch/types.h>
 
+#include "kernels/fused.h"
 #include "kolo/base/checked.h"
 #include "kolo/nn/network.h"
-#include "kolo/nn/stage_summary.h"
-#include "kernels/fused.h"
-#include "nn/operator_recorder.h"
 
 namespace kolo {
+
+// Writes down the operators that this thread calls while it lives, but not those that operators
+// call. Those that take no tensor, or only look at parameters, are left out. One at a time on a
+// thread.
+class OperatorRecorder {
+ public:
+  // Operators are named after the parameters and buffers of the module that they take.
+  explicit OperatorRecorder(const torch::nn::Module& module);
+  OperatorRecorder(const OperatorRecorder&) = delete;
+  OperatorRecorder& operator=(const OperatorRecorder&) = delete;
+  ~OperatorRecorder();
+
+  [[nodiscard]] std::vector<LayerSummary> take_layers() { return std::move(layers_); }
+
+ private:
+  struct KnownTensor {
+    std::string module;
+    std::int64_t parameters = 0;  // not yet counted
+  };
+
+  static std::unique_ptr<at::ObserverContext> operator_begins(const at::RecordFunction& function);
+  static void operator_ends(const at::RecordFunction& function, at::ObserverContext* context);
+  void add(const at::RecordFunction& function, const std::vector<c10::IValue>& inputs);
+  void remember(const std::string& name, const torch::Tensor& tensor, std::int64_t parameters);
+
+  std::unordered_map<const void*, KnownTensor> known_;  // by the address of the values
+  std::vector<LayerSummary> layers_;
+  std::int64_t depth_ = 0;
+  at::CallbackHandle handle_ = 0;
+};
+
+namespace {
+
+using Inputs = std::span<const c10::IValue>;
+
+constexpr std::array<std::string_view, 27> moving_data = {
+    "alpha_dropout", "cat",       "channel_shuffle",
+    "chunk",         "clone",     "contiguous",
+    "dropout",       "expand",    "feature_dropout",
+    "flatten",       "narrow",    "pad",
+    "permute",       "reshape",   "select",
+    "slice",         "split",     "squeeze",
+    "stack",         "t",         "to",
+    "transpose",     "unflatten", "unsqueeze",
+    "view",          "detach",    "constant_pad_nd"};
+
+const torch::Tensor& tensor(Inputs inputs, std::size_t index) {
+  return inputs[index].toTensor();
+}
+
+bool has_tensors(Inputs inputs, std::size_t count) {
+  return inputs.size() >= count && std::all_of(inputs.begin(), inputs.begin() + count,
+                                               [](const auto& each) { return each.isTensor(); });
+}
+
+// Input, weight, bias, stride, padding, dilation, transposed.
+std::int64_t convolution_flops(Inputs inputs, const torch::Tensor& output, bool transposed) {
+  const torch::Tensor& weight = tensor(inputs, 1);
+  const std::int64_t each = weight.numel() / weight.size(0);
+  return checked_multiply<std::int64_t>(
+      2, checked_multiply(each, transposed ? tensor(inputs, 0).numel() : output.numel()));
+}
+
+std::int64_t multiplication_flops(const torch::Tensor& first, const torch::Tensor& output) {
+  return checked_multiply<std::int64_t>(2, checked_multiply(first.size(-1), output.numel()));
+}
+
+// Input, kernel: a length for each dimension or one for all.
+std::int64_t pooling_flops(std::string_view name, Inputs inputs, const torch::Tensor& output) {
+  const std::vector<std::int64_t> kernel = inputs[1].toIntVector();
+  const auto dimensions = static_cast<std::size_t>(name[name.find("_pool") + 5] - '0');
+  std::int64_t values = checked_product<std::int64_t>(kernel);
+  for (std::size_t length = kernel.size(); length < dimensions; ++length)
+    values = checked_multiply(values, kernel.front());
+  return checked_multiply(values, output.numel());
+}
+
+// The floating-point operations of one call of an ATen operator, counted as LayerSummary::flops
+// says. The name is without "aten::" and the underscore of those in place.
+std::int64_t operator_flops(std::string_view name, Inputs inputs, const torch::Tensor& output) {
+  if (std::find(moving_data.begin(), moving_data.end(), name) != moving_data.end()) return 0;
+  if (has_tensors(inputs, 2)) {
+    if (name.starts_with("conv_transpose")) return convolution_flops(inputs, output, true);
+    if (name == "convolution" || name == "_convolution")
+      return convolution_flops(inputs, output, inputs[6].toBool());
+    if (name.starts_with("conv")) return convolution_flops(inputs, output, false);
+    if (name == "linear" || name == "matmul" || name == "mm" || name == "bmm")
+      return multiplication_flops(tensor(inputs, 0), output);
+    if (name == "addmm" || name == "baddbmm")
+      return multiplication_flops(tensor(inputs, 1), output);
+  }
+  if (name.find("_norm") != std::string_view::npos) return 2 * output.numel();
+  if (name.starts_with("adaptive_") || name == "mean" || name == "sum" || name == "amax")
+    return tensor(inputs, 0).numel();
+  if (name.starts_with("max_pool") || name.starts_with("avg_pool"))
+    return pooling_flops(name, inputs, output);
+  return output.numel();
+}
+
+// LibTorch takes plain functions to call back, so this is how they find the recorder.
+thread_local OperatorRecorder* active_recorder = nullptr;
+
+// The inputs have to be kept until the operator's end: LibTorch doesn't.
+struct OperatorCall : at::ObserverContext {
+  std::vector<c10::IValue> inputs;
+};
+
+bool is_operator(const at::RecordFunction& function) {
+  return function.operator_name().has_value();
+}
+
+// "aten::relu_" is "relu".
+std::string kind_of(const at::RecordFunction& function) {
+  std::string name = function.name();
+  if (name.starts_with("aten::")) name.erase(0, 6);
+  if (name.size() > 1 && name.ends_with('_')) name.pop_back();
+  return name;
+}
+
+torch::Tensor first_tensor(const std::vector<c10::IValue>& values) {
+  for (const c10::IValue& value : values) {
+    if (value.isTensor() && value.toTensor().defined()) return value.toTensor();
+    if (value.isTensorList() && !value.toTensorVector().empty()) return value.toTensorVector()[0];
+  }
+  return {};
+}
+
+}  // namespace
+
+OperatorRecorder::OperatorRecorder(const torch::nn::Module& module) {
+  for (const auto& item : module.named_parameters())
+    remember(item.key(), item.value(), item.value().numel());
+  for (const auto& item : module.named_buffers()) remember(item.key(), item.value(), 0);
+  active_recorder = this;
+  handle_ = at::addThreadLocalCallback(at::RecordFunctionCallback(operator_begins, operator_ends)
+                                           .needsInputs(true)
+                                           .needsOutputs(true)
+                                           .scopes({at::RecordScope::FUNCTION}));
+}
+
+OperatorRecorder::~OperatorRecorder() {
+  at::removeCallback(handle_);
+  active_recorder = nullptr;
+}
+
+void OperatorRecorder::remember(const std::string& name, const torch::Tensor& tensor,
+                                std::int64_t parameters) {
+  if (tensor.numel() == 0) return;
+  const auto dot = name.rfind('.');
+  known_.try_emplace(tensor.data_ptr(),
+                     KnownTensor{dot == std::string::npos ? "" : name.substr(0, dot), parameters});
+}
+
+std::unique_ptr<at::ObserverContext> OperatorRecorder::operator_begins(
+    const at::RecordFunction& function) {
+  if (!is_operator(function) || active_recorder->depth_++ > 0) return nullptr;
+  auto call = std::make_unique<OperatorCall>();
+  call->inputs.assign(function.inputs().begin(), function.inputs().end());
+  return call;
+}
+
+void OperatorRecorder::operator_ends(const at::RecordFunction& function,
+                                     at::ObserverContext* context) {
+  if (!is_operator(function) || --active_recorder->depth_ > 0) return;
+  active_recorder->add(function, static_cast<OperatorCall*>(context)->inputs);
+}
+
+void OperatorRecorder::add(const at::RecordFunction& function,
+                           const std::vector<c10::IValue>& inputs) {
+  const torch::Tensor output = first_tensor(function.outputs());
+  if (!output.defined() || !first_tensor(inputs).defined()) return;
+  if (output.numel() > 0 && known_.contains(output.data_ptr())) return;  // a parameter's view
+  LayerSummary layer;
+  layer.kind = kind_of(function);
+  for (const c10::IValue& input : inputs) {
+    if (!input.isTensor() || !input.toTensor().defined() || input.toTensor().numel() == 0) continue;
+    const auto known = known_.find(input.toTensor().data_ptr());
+    if (known == known_.end()) continue;
+    if (layer.name.empty()) layer.name = known->second.module;
+    layer.parameters += std::exchange(known->second.parameters, 0);
+  }
+  layer.output_shape = output.sizes().vec();
+  if (!layer.output_shape.empty()) layer.output_shape.erase(layer.output_shape.begin());
+  layer.flops = operator_flops(layer.kind, inputs, output);
+  // What a linear layer calls depends on its input and on LibTorch.
+  if (!layer.name.empty() && (layer.kind == "addmm" || layer.kind == "matmul"))
+    layer.kind = "linear";
+  layers_.push_back(std::move(layer));
+}
 
 namespace {
 

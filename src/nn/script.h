@@ -72,14 +72,4 @@ class AdoptedScript {
 [[nodiscard]] std::vector<torch::Tensor> tensors_of(const c10::IValue& output,
                                                     const Script& script);
 
-// A network with a script inside.
-class ScriptOwner {
- public:
-  ScriptOwner() = default;
-  ScriptOwner(const ScriptOwner&) = delete;
-  ScriptOwner& operator=(const ScriptOwner&) = delete;
-  virtual ~ScriptOwner() = default;
-  [[nodiscard]] virtual const Script& script() const = 0;
-};
-
 }  // namespace kolo

@@ -11,8 +11,8 @@
 
 #include "kolo/base/clock.h"
 #include "kolo/comm/communicator.h"
-#include "kolo/nn/tensors_loss.h"
-#include "kolo/nn/tensors_network.h"
+#include "kolo/nn/loss.h"
+#include "kolo/nn/network.h"
 #include "kolo/optim/learning_rate.h"
 #include "kolo/parallel/training_step.h"
 #include "kolo/train/checkpoint/checkpoint.h"

@@ -11,7 +11,6 @@
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
 #include "kolo/nn/network.h"
-#include "kolo/nn/stage_summary.h"
 #include "kolo/parallel/sync_batch_norm.h"
 #include "kolo/parallel/timeline.h"
 #include "kolo/train/objective.h"

@@ -4,12 +4,11 @@
 #include <optional>
 #include <string>
 
-#include "kolo/train/checkpoint/checkpoint_store.h"
 #include "kolo/comm/communicator.h"
 #include "kolo/config/run_config.h"
+#include "kolo/train/checkpoint/checkpoint_store.h"
 #include "kolo/train/checkpoint_observer.h"
 #include "kolo/train/trainer.h"
-#include "kolo/train/trainer_snapshots.h"
 #include "run/run_folder.h"
 #include "run/work_share.h"
 

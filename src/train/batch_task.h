@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
+#include <torch/nn/module.h>
 #include <torch/types.h>
 
 #include "kolo/data/loader.h"
@@ -9,6 +11,16 @@
 #include "kolo/train/objective.h"
 
 namespace kolo {
+
+// Where a network's parameters are, of which all are in one place; the CPU for one without any.
+[[nodiscard]] torch::Device device_of(const torch::nn::Module& network);
+
+// The batch, on that device. The host goes on while it is copied.
+[[nodiscard]] Batch moved_to(const torch::Device& device, Batch batch);
+
+// The samples of one of several ranks in a batch (Batch::shares), as if they were a batch of their
+// own; the whole batch where it is one rank's.
+[[nodiscard]] Batch part_of(const Batch& batch, std::size_t part);
 
 // How batches are mixed (mixup.h), if they are.
 struct Mixing {

@@ -9,8 +9,7 @@
 #include "kolo/nn/metrics.h"
 #include "kolo/parallel/ordered_total.h"
 #include "kolo/parallel/training_step.h"
-#include "train/batch_parts.h"
-#include "train/device_batches.h"
+#include "train/batch_task.h"
 
 namespace kolo {
 

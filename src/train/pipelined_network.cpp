@@ -8,7 +8,7 @@
 #include "kolo/parallel/device_memory.h"
 #include "kolo/parallel/pipeline_stages.h"
 #include "kolo/parallel/pipeline_state.h"
-#include "kolo/train/network_stages.h"
+#include "kolo/train/objective.h"
 #include "train/batch_task.h"
 #include "train/evaluation.h"
 
@@ -37,15 +37,15 @@ PipelinedNetwork::PipelinedNetwork(const DeviceMesh& mesh, const torch::nn::Modu
       objective_(std::move(objective)),
       options_(options),
       parts_{mesh_.axis(MeshAxis::pipe), names_in(network)},
-      pipeline_(mesh_,
-                training_stages(objective_, whole_chain(network, std::move(stages)),
-                                {.recompute = options_.recompute}),
-                {.schedule = options_.schedule,
-                 .micro_batches = options_.micro_batches,
-                 .bounds = options_.bounds,
-                 .seed = options_.seed,
-                 .sums = metric_numbers,
-                 .timeline = options_.timeline}) {}
+      pipeline_(
+          mesh_,
+          training_stages(objective_, whole_chain(network, std::move(stages)), options_.recompute),
+          {.schedule = options_.schedule,
+           .micro_batches = options_.micro_batches,
+           .bounds = options_.bounds,
+           .seed = options_.seed,
+           .sums = metric_numbers,
+           .timeline = options_.timeline}) {}
 
 TrainingStep::Pending PipelinedNetwork::make(TrainingStep& training, const Step& step) {
   const auto samples = step.batch.input.size(0);

@@ -14,7 +14,7 @@
 #include "kolo/parallel/object_collectives.h"
 #include "kolo/train/objective.h"
 #include "train/advice.h"
-#include "train/device_batches.h"
+#include "train/batch_task.h"
 #include "train/evaluation.h"
 #include "train/whole_network.h"
 

@@ -6,12 +6,41 @@
 #include "kolo/base/generators.h"
 #include "kolo/base/random.h"
 #include "kolo/parallel/device_memory.h"
-#include "kolo/train/network_stages.h"
-#include "train/batch_parts.h"
-#include "train/device_batches.h"
+#include "kolo/train/objective.h"
+#include "train/batch_task.h"
 #include "train/evaluation.h"
 
 namespace kolo {
+
+namespace {
+
+// In which cuDNN tries its algorithms, and everything that is kept is allocated.
+constexpr std::int64_t steps_before_recording = 3;
+
+bool is_alike(const torch::Tensor& a, const torch::Tensor& b) {
+  return a.sizes() == b.sizes() && a.strides() == b.strides() && a.scalar_type() == b.scalar_type();
+}
+
+}  // namespace
+
+bool RecordedSteps::fits(const Batch& batch) const {
+  return is_alike(batch.input, fixed_->input) && is_alike(batch.target, fixed_->target);
+}
+
+TrainingStep::Pending RecordedSteps::make(TrainingStep& step, const Batch& batch, const Pass& pass,
+                                          double learning_rate, std::int64_t number) {
+  if (!fixed_)
+    fixed_ = Batch{torch::empty_like(batch.input), torch::empty_like(batch.target), {}, 0};
+  if (!fits(batch) || ++steps_before_ <= steps_before_recording) {
+    step.begin(number);
+    pass(batch);
+    return step.finish(learning_rate);
+  }
+  fixed_->input.copy_(batch.input);
+  fixed_->target.copy_(batch.target);
+  if (!recorded_) recorded_ = step.record([this, pass] { pass(*fixed_); }, learning_rate, number);
+  return step.replay(*recorded_, learning_rate, number);
+}
 
 WholeNetwork::WholeNetwork(Communicator communicator, std::shared_ptr<Network> network,
                            Objective objective, const TrainerOptions& options)
@@ -29,8 +58,7 @@ WholeNetwork::WholeNetwork(Communicator communicator, std::shared_ptr<Network> n
                                  {StepFeature::graphs, is_recorded},
                                  {StepFeature::mixup, options.mixup_alpha > 0},
                                  {StepFeature::recompute, options.recompute}});
-  if (options.recompute)
-    recomputed_ = training_stages(objective_, network_->stages(), {.recompute = true});
+  if (options.recompute) recomputed_ = training_stages(objective_, network_->stages(), true);
   if (is_recorded) recorded_steps_ = std::make_unique<RecordedSteps>();
 }
 

@@ -14,7 +14,7 @@
 #include "kolo/data/augmentation.h"
 #include "kolo/data/nbody.h"
 #include "kolo/nn/loss.h"
-#include "kolo/nn/mlp.h"
+#include "kolo/nn/models.h"
 #include "settings/choice_reader.h"
 #include "settings/yaml/yaml.h"
 #include "support/says.h"

@@ -85,10 +85,11 @@ TEST(LossOnDevice, IsTheHosts) {
 TEST(MetricsOnDevice, CountAsOnTheHost) {
   const auto logits = torch::randn({50, 7}), classes = torch::randint(7, {50});
   const auto there = logits.to(device()), targets = classes.to(device());
-  EXPECT_EQ(count_correct(there, targets), count_correct(logits, classes));
-  EXPECT_EQ(count_in_top(there, targets, 3), count_in_top(logits, classes, 3));
-  EXPECT_EQ(count_correct(there.select(1, 0), targets.remainder(2)),
-            count_correct(logits.select(1, 0), classes.remainder(2)));
+  EXPECT_TRUE(correct_samples(there, targets).cpu().equal(correct_samples(logits, classes)));
+  EXPECT_TRUE(samples_in_top(there, targets, 3).cpu().equal(samples_in_top(logits, classes, 3)));
+  EXPECT_TRUE(correct_samples(there.select(1, 0), targets.remainder(2))
+                  .cpu()
+                  .equal(correct_samples(logits.select(1, 0), classes.remainder(2))));
   ConfusionMatrix matrix(7), reference(7);
   matrix.add(there, targets);
   reference.add(logits, classes);

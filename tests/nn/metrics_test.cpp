@@ -21,6 +21,15 @@ torch::Tensor classes_of(std::vector<std::int64_t> classes) {
   return torch::tensor(classes, torch::kInt64);
 }
 
+std::int64_t count_correct(const torch::Tensor& logits, const torch::Tensor& targets) {
+  return correct_samples(logits, targets).item<std::int64_t>();
+}
+
+std::int64_t count_in_top(const torch::Tensor& logits, const torch::Tensor& targets,
+                          std::int64_t k) {
+  return samples_in_top(logits, targets, k).item<std::int64_t>();
+}
+
 TEST(CountCorrect, ComparesTheLargestLogitWithTheTarget) {
   const torch::Tensor logits =
       torch::tensor({{1.0, 2.0, 3.0}, {5.0, 2.0, 3.0}, {-1.0, -0.5, -2.0}}).requires_grad_();

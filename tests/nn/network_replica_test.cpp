@@ -78,9 +78,7 @@ class ReplicaOf : public ::testing::TestWithParam<testing::SmallModel> {};
 
 TEST_P(ReplicaOf, FollowsTheTrainedNetwork) {
   torch::manual_seed(1);
-  const auto make = [] {
-    return as_tensors_network(make_network(GetParam().name, GetParam().options));
-  };
+  const auto make = [] { return make_network(GetParam().name, GetParam().options); };
   expect_to_follow(make, {GetParam().input(2)});
 }
 
@@ -122,13 +120,12 @@ TEST_F(ScriptReplica, ChangesNoBufferOfTheTrainedScript) {
 }
 
 const Make make_mlp_of_three = [] {
-  return as_tensors_network(make_network("mlp", {.input_shape = {3}, .output_shape = {2}}));
+  return make_network("mlp", {.input_shape = {3}, .output_shape = {2}});
 };
 
 TEST(NetworkReplica, HasTheTrainedNetworksMemory) {
   const auto make = [] {
-    return as_tensors_network(
-        make_network("resnet_small", {.input_shape = {3, 8, 8}, .classes = 2}));
+    return make_network("resnet_small", {.input_shape = {3, 8, 8}, .classes = 2});
   };
   const auto trained = make();
   std::shared_ptr<TensorsNetwork> inside;
@@ -188,8 +185,7 @@ TEST(NetworkReplica, TakesParametersOfOtherTypesAndCopies) {
 
 TEST(NetworkReplica, RefusesAnotherNetworksParameters) {
   NetworkReplica replica(make_mlp_of_three);
-  const auto other =
-      as_tensors_network(make_network("mlp", {.input_shape = {5}, .output_shape = {2}}));
+  const auto other = make_network("mlp", {.input_shape = {5}, .output_shape = {2}});
   const auto input = torch::randn({1, 3});
   const auto before = replica.infer({&input, 1})[0];
   EXPECT_TRUE(says(message_of<Error>([&] { replica.use(*other); }),

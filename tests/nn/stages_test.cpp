@@ -5,7 +5,7 @@
 
 #include "kolo/base/error.h"
 #include "kolo/nn/models.h"
-#include "kolo/nn/stage_summary.h"
+#include "kolo/nn/network.h"
 #include "support/errors.h"
 #include "support/says.h"
 #include "support/small_models.h"

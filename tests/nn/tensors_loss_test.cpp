@@ -1,4 +1,4 @@
-#include "kolo/nn/tensors_loss.h"
+#include "kolo/nn/loss.h"
 
 #include <fstream>
 

@@ -1,4 +1,4 @@
-#include "kolo/nn/tensors_network.h"
+#include "kolo/nn/network.h"
 
 #include <fstream>
 
@@ -18,61 +18,26 @@ using ::testing::ElementsAre;
 using testing::message_of;
 using Tensors = std::vector<torch::Tensor>;
 
-TEST(AsTensorsNetwork, HasTheNetworksOwnParametersUnderTheirNames) {
-  const auto network = make_network("resnet_small", {.input_shape = {3, 16, 16}, .classes = 4});
-  const auto adapted = as_tensors_network(network);
-  EXPECT_EQ(adapted->named_parameters().keys(), network->named_parameters().keys());
-  EXPECT_EQ(adapted->named_buffers().keys(), network->named_buffers().keys());
-  for (const auto& item : network->named_parameters())
-    EXPECT_TRUE(adapted->named_parameters()[item.key()].is_same(item.value())) << item.key();
-  for (const auto& item : network->named_buffers())
-    EXPECT_TRUE(adapted->named_buffers()[item.key()].is_same(item.value())) << item.key();
-}
-
-// Of a network whose parameters are its own, in no module of it.
 class Scale final : public Network {
  public:
-  Scale() {
-    factor_ = register_parameter("factor", torch::full({1}, 3.F));
-    offset_ = register_buffer("offset", torch::ones({1}));
-    register_parameter("still", torch::ones({1}), false);
-  }
   [[nodiscard]] torch::Tensor forward(const torch::Tensor& input) override {
-    return factor_ * input + offset_;
+    return factor_ * input;
   }
 
  private:
-  torch::Tensor factor_, offset_;
+  torch::Tensor factor_ = register_parameter("factor", torch::full({1}, 3.F));
 };
 
-TEST(AsTensorsNetwork, ComputesAndSwitchesModesAsTheNetworkDoes) {
-  const auto network = std::make_shared<Scale>();
-  network->eval();
-  const auto adapted = as_tensors_network(network);
-  EXPECT_FALSE(adapted->is_training());
-  adapted->train();
-  EXPECT_TRUE(network->is_training());
-  EXPECT_THAT(adapted->named_parameters().keys(), ElementsAre("factor", "still"));
-  EXPECT_FALSE(adapted->named_parameters()["still"].requires_grad());
-
-  const Tensors input{torch::full({1}, 2.F)};
-  const auto output = adapted->forward(input);
+TEST(TensorsNetwork, ANetworkIsOneOfOneTensor) {
+  const std::shared_ptr<TensorsNetwork> network = std::make_shared<Scale>();
+  const auto output = network->forward(Tensors{torch::full({1}, 2.F)});
   ASSERT_EQ(output.size(), 1U);
-  EXPECT_EQ(output[0].item<float>(), 7);
-  output[0].backward();
-  EXPECT_EQ(network->named_parameters()["factor"].grad().item<float>(), 2);
-
-  adapted->to(torch::kFloat64);
-  EXPECT_EQ(network->forward(input[0].to(torch::kFloat64)).scalar_type(), torch::kFloat64);
-}
-
-TEST(AsTensorsNetwork, TakesOneTensor) {
-  const auto adapted = as_tensors_network(std::make_shared<Scale>());
+  EXPECT_EQ(output[0].item<float>(), 6);
   EXPECT_TRUE(says(message_of<InputError>([&] {
-                     (void)adapted->forward(Tensors{torch::zeros({2, 1}), torch::zeros({3})});
+                     (void)network->forward(Tensors{torch::zeros({2, 1}), torch::zeros({3})});
                    }),
                    {"takes 1 tensor, but got 2: [2, 1] of Float, [3] of Float"}));
-  EXPECT_TRUE(says(message_of<InputError>([&] { (void)adapted->forward(Tensors{}); }),
+  EXPECT_TRUE(says(message_of<InputError>([&] { (void)network->forward(Tensors{}); }),
                    {"takes 1 tensor, but got 0: nothing"}));
 }
 

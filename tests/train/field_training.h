@@ -9,7 +9,7 @@
 #include "kolo/comm/threads.h"
 #include "kolo/data/dataset.h"
 #include "kolo/train/trainer.h"
-#include "train/flat_weights.h"
+#include "train/training_fixture.h"
 
 namespace kolo::testing {
 

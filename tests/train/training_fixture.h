@@ -8,14 +8,22 @@
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <gmock/gmock.h>
+#include <torch/nn/module.h>
+#include <torch/types.h>
 
 #include "kolo/comm/threads.h"
 #include "kolo/data/dataset.h"
 #include "kolo/nn/models.h"
 #include "kolo/train/trainer.h"
-#include "train/flat_weights.h"
 
 namespace kolo::testing {
+
+// A copy of all weights, one after the other.
+inline torch::Tensor flat_weights(const torch::nn::Module& network) {
+  std::vector<torch::Tensor> flat;
+  for (const auto& parameter : network.parameters()) flat.push_back(parameter.detach().flatten());
+  return torch::cat(flat).clone();
+}
 
 struct TrainingSetup {
   std::int64_t samples = 100;

@@ -16,7 +16,7 @@
 #include "kolo/kernels/precision.h"
 #include "kolo/layout/mesh_shape.h"
 #include "kolo/layout/pipeline_schedule.h"
-#include "kolo/nn/metric.h"
+#include "kolo/nn/metrics.h"
 #include "kolo/nn/model_catalogue.h"
 #include "kolo/optim/catalogue.h"
 #include "kolo/optim/learning_rate.h"

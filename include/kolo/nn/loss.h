@@ -1,6 +1,8 @@
 #pragma once
 
+#include <filesystem>
 #include <functional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -60,5 +62,31 @@ struct LossEntry : ChoiceEntry {
 
 // The loss of that name with its defaults.
 [[nodiscard]] LossFunction make_loss(std::string_view name);
+
+}  // namespace kolo
+
+// Losses of networks of any number of outputs.
+namespace kolo {
+
+// The loss of a batch, a scalar to call backward() on, from the outputs, their targets and whatever
+// else it needs: weights, areas, masks.
+using TensorsLoss = std::function<at::Tensor(std::span<const at::Tensor> outputs,
+                                             std::span<const at::Tensor> targets,
+                                             std::span<const at::Tensor> extras)>;
+
+// The sum of a catalogue's loss over pairs of an output and its target. InputError where there are
+// not as many targets as outputs, or none, and for extras, which such a loss doesn't take.
+[[nodiscard]] TensorsLoss as_tensors_loss(LossFunction loss);
+
+// A loss from a TorchScript file, as torch.jit.script(loss).save(path) writes it in Python: a
+// module whose forward takes the outputs, then the targets, then the extras, each a tensor, and
+// gives a floating scalar. It is in evaluation mode, its parameters are not trained, and it lies on
+// the CPU. Copies share the module; one thread at a time may use it.
+//
+// InputError when the file is none of TorchScript; when called, InputError for another number of
+// tensors than forward takes and for a result that is no floating scalar or doesn't depend on
+// outputs that are to be trained, Error where the script fails. All name the file and what was
+// passed.
+[[nodiscard]] TensorsLoss make_torchscript_loss(const std::filesystem::path& path);
 
 }  // namespace kolo

@@ -1,10 +1,28 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
 
-#include "kolo/nn/metric.h"
+#include "kolo/base/enum_names.h"
+
+namespace kolo {
+
+// Answers of a classifier that are counted: those that are right, and those among the top 5.
+enum class Metric : std::uint8_t { accuracy, top_k_categorical_accuracy };
+
+// As Keras calls them.
+constexpr auto enum_names(Metric) {
+  return std::to_array<EnumName<Metric>>(
+      {{Metric::accuracy, "accuracy"},
+       {Metric::accuracy, "acc"},
+       {Metric::accuracy, "categorical_accuracy"},
+       {Metric::accuracy, "binary_accuracy"},
+       {Metric::top_k_categorical_accuracy, "top_k_categorical_accuracy"}});
+}
+
+}  // namespace kolo
 
 namespace at {
 class Tensor;
@@ -18,17 +36,12 @@ namespace kolo {
 // those with their largest logit at the target (top-1); of equal logits the one that torch's argmax
 // takes counts. One logit a sample, [N, 1] or [N], and targets 0 and 1, integer or floating, [N] or
 // [N, 1]: those with a logit above 0 exactly where the target is above 1/2.
-[[nodiscard]] std::int64_t count_correct(const at::Tensor& logits, const at::Tensor& targets);
-// The same as one int64 where the logits are, which nobody waits for.
 [[nodiscard]] at::Tensor correct_samples(const at::Tensor& logits, const at::Tensor& targets);
 
 // Counts the samples whose target is among the k largest logits. Of equal logits the one of the
-// lower class comes first, as in count_correct(), which is the top 1. A sample with a logit that
+// lower class comes first, as in correct_samples(), which is the top 1. A sample with a logit that
 // isn't finite doesn't count. logits [N, classes], targets [N], int64; k at least 1, and with k of
 // classes or more every sample counts.
-[[nodiscard]] std::int64_t count_in_top(const at::Tensor& logits, const at::Tensor& targets,
-                                        std::int64_t k);
-// The same as one int64 where the logits are, which nobody waits for.
 [[nodiscard]] at::Tensor samples_in_top(const at::Tensor& logits, const at::Tensor& targets,
                                         std::int64_t k);
 
@@ -40,8 +53,8 @@ class ConfusionMatrix {
   // two classes apart.
   explicit ConfusionMatrix(std::int64_t classes);
 
-  // Adds a batch, classified as count_correct does it. InputError for a target that is no class, or
-  // other shapes.
+  // Adds a batch, classified as correct_samples() does it. InputError for a target that is no
+  // class, or other shapes.
   void add(const at::Tensor& logits, const at::Tensor& targets);
   // Adds what another matrix has counted; Error when it is of another size.
   void merge(const ConfusionMatrix& other);

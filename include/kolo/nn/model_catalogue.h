@@ -61,7 +61,7 @@ struct ModelEntry : ChoiceEntry {
   // The same as a network of any number of tensors; empty: one of one input and one output.
   std::function<std::shared_ptr<TensorsNetwork>(const OwnSettings&, const ModelOptions&)>
       make_tensors = {};
-  // The factor of the penalty on squared weights that it is usually trained with (l2_penalty()).
+  // The factor of the penalty on squared weights that it is usually trained with.
   double l2 = 0;
   ModelOutput output = ModelOutput::classes;
   bool keeps_batch_norms = false;  // its batch norms can't be replaced by SyncBatchNorm
@@ -115,8 +115,8 @@ class ModelCatalogue {
 // mnist_net and mnist_cnn, the MNIST networks of the ALCF tutorial on distributed deep learning;
 // cnn, resnet_small and resnet50 as the NERSC tutorial on deep learning at scale has them in Keras;
 // resnet34; airbench (Jordan 2024), for CIFAR-10; unet3d, the NERSC tutorial's U-Net for cosmology
-// boxes; mlp, a multilayer perceptron (kolo/nn/mlp.h); torchscript, a scripted PyTorch module from
-// a file.
+// boxes; mlp, a multilayer perceptron (kolo/nn/models.h); torchscript, a scripted PyTorch module
+// from a file.
 [[nodiscard]] ModelCatalogue built_in_models();
 [[nodiscard]] const std::vector<ModelEntry>& built_in_model_entries();
 

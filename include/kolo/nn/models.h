@@ -1,12 +1,16 @@
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
+#include "kolo/base/enum_names.h"
 #include "kolo/nn/model_catalogue.h"
 #include "kolo/nn/network.h"
-#include "kolo/nn/tensors_network.h"
 
 namespace kolo {
 
@@ -19,11 +23,9 @@ namespace kolo {
 // output: a classifier's, [N, classes], or where there are no classes numbers, [N,
 // output_shape...]. With options.output_parts forward gives a tuple or list of as many tensors. The
 // network's own input and output are then [N, values], part after part.
-// kolo/nn/tensors_network.h has those that take and give tensors of any shapes.
-// Its parameters and buffers
-// are those of the script, under the same names and in the same memory, so it is trained in place,
-// and train(), eval() and to() reach the script. Parameters that the script has frozen stay frozen,
-// and what it holds under several names has the first of them.
+// Its parameters and buffers are those of the script, under the same names and in the same memory,
+// so it is trained in place, and train(), eval() and to() reach the script. Parameters that the
+// script has frozen stay frozen, and what it holds under several names has the first of them.
 //
 // InputError when the file is none of TorchScript, has no trainable parameter, takes another number
 // of tensors, or gives other shapes for a batch of zeros than the options say. Loads to the CPU, in
@@ -32,9 +34,63 @@ namespace kolo {
 [[nodiscard]] std::shared_ptr<Network> make_torchscript_network(const std::filesystem::path& path,
                                                                 const ModelOptions& options);
 
+// The shapes of one sample's tensors, without the batch.
+struct TensorsShapes {
+  std::vector<std::vector<std::int64_t>> inputs, outputs;
+};
+
+// A network from a TorchScript file, as torch.jit.script(model).save(path) writes it in Python,
+// whose forward takes tensors and gives a tensor, or a tuple or list of tensors. Of its arguments
+// those that are no tensors must have defaults, which they keep. Parameters and buffers are those
+// of the script, as with make_torchscript_network. Loads to the CPU, in training
+// mode.
+//
+// InputError when the file is none of TorchScript, has no trainable parameter, or, where shapes are
+// given, doesn't work on two samples of float32 zeros of these or gives others. forward() is an
+// Error where the script fails; it names the file and what it was given.
+[[nodiscard]] std::shared_ptr<TensorsNetwork> make_torchscript_tensors_network(
+    const std::filesystem::path& path, const std::optional<TensorsShapes>& shapes = std::nullopt);
+
 // Writes a network that was made from a TorchScript file as one, atomically, in evaluation mode:
 // torch.jit.load in Python and make_torchscript_network read it. Costs a copy of the parameters.
 // Error for another kind of network, or when the file can't be written.
 void save_torchscript(const torch::nn::Module& network, const std::filesystem::path& path);
+
+}  // namespace kolo
+
+// The multilayer perceptron, the model "mlp" of the catalogue.
+namespace kolo {
+
+// What follows each hidden layer. gelu is the exact one, x times the normal distribution's integral
+// (Hendrycks and Gimpel, arXiv:1606.08415); silu is x sigmoid(x).
+enum class HiddenActivation : std::uint8_t { relu, tanh, gelu, silu, sigmoid };
+
+constexpr auto enum_names(HiddenActivation) {
+  return std::to_array<EnumName<HiddenActivation>>({{HiddenActivation::relu, "relu"},
+                                                    {HiddenActivation::tanh, "tanh"},
+                                                    {HiddenActivation::gelu, "gelu"},
+                                                    {HiddenActivation::silu, "silu"},
+                                                    {HiddenActivation::silu, "swish"},
+                                                    {HiddenActivation::sigmoid, "sigmoid"}});
+}
+
+struct MlpOptions {
+  std::vector<std::int64_t> hidden = {64, 64};  // widths; none: a linear map
+  HiddenActivation activation = HiddenActivation::relu;
+  std::optional<double> dropout = std::nullopt;  // after each activation; unset: none
+  bool bias = true;                              // of all layers
+};
+
+// Linear layers with an activation between them, over all values of a sample: the input [N, ...] is
+// flattened, the output is [N, classes] or [N, output_shape...]. In training mode, on the CPU in
+// float32, with torch.nn.Linear's random weights and biases (uniform within +-1 / sqrt(inputs))
+// from torch's default generator. Parameters are hidden1.weight, hidden1.bias, hidden2.weight, ...,
+// output.weight, output.bias, as torch has them: [outputs, inputs]. forward() is an
+// InputError for a sample of another number of values.
+//
+// Of `shapes` only the shapes count. InputError for widths below 1, a dropout out of range, and
+// shapes as for every model.
+[[nodiscard]] std::shared_ptr<Network> make_mlp(const MlpOptions& options,
+                                                const ModelOptions& shapes);
 
 }  // namespace kolo

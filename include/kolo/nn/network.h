@@ -10,15 +10,26 @@
 #include <torch/types.h>
 
 #include "kolo/base/network_stage.h"
-#include "kolo/layout/spatial_network.h"
 #include "kolo/kernels/partition.h"
+#include "kolo/layout/spatial_network.h"
 
 namespace kolo {
 
-// A network that can be trained: a torch module with parameters, buffers and modes, and one input.
-// As with every torch module, one thread at a time may use it.
-class Network : public torch::nn::Module {
+// A torch module with parameters, buffers and modes that takes and gives lists of tensors. As with
+// every torch module, one thread at a time may use it.
+class TensorsNetwork : public torch::nn::Module {
  public:
+  // Records for backward unless gradients are off. InputError for another number of inputs than
+  // the network takes.
+  [[nodiscard]] virtual std::vector<torch::Tensor> forward(
+      std::span<const torch::Tensor> inputs) = 0;
+};
+
+// A network of one input and one output.
+class Network : public TensorsNetwork {
+ public:
+  // forward() of the one tensor in the list.
+  [[nodiscard]] std::vector<torch::Tensor> forward(std::span<const torch::Tensor> inputs) override;
   // The outputs for a batch: input [N, ...] as the model was made for, result [N, ...]; for a
   // classifier the logits [N, classes]. Records for backward unless gradients are off.
   [[nodiscard]] virtual torch::Tensor forward(const torch::Tensor& input) = 0;
@@ -86,5 +97,23 @@ struct ModelSummary {
 
 // The summary as a table with totals, one line a layer, ending in a line break.
 [[nodiscard]] std::string to_text(const ModelSummary& summary);
+
+// A stage of a network on one sample.
+struct StageSummary {
+  std::string name;
+  std::int64_t parameters = 0;  // elements
+  std::int64_t flops = 0;       // as LayerSummary counts them
+  std::int64_t elements = 0;    // of what goes on to the next stage
+};
+
+// Counts what each of a network's stages computes, as summarize() does it: for cutting a chain the
+// same way each time. InputError for a network without stages.
+[[nodiscard]] std::vector<StageSummary> summarize_stages(Network& network,
+                                                         std::span<const std::int64_t> input_shape);
+
+// Names the trainable parameters that take no part in what a network in training mode makes of one
+// sample of this shape, and so never get a gradient. Costs a forward pass.
+[[nodiscard]] std::vector<std::string> find_unused_parameters(
+    Network& network, std::span<const std::int64_t> input_shape);
 
 }  // namespace kolo

@@ -7,7 +7,7 @@
 
 #include <torch/types.h>
 
-#include "kolo/nn/tensors_network.h"
+#include "kolo/nn/network.h"
 
 namespace kolo {
 

@@ -9,9 +9,8 @@
 #include <string_view>
 
 #include "kolo/comm/communicator.h"
+#include "kolo/nn/loss.h"
 #include "kolo/nn/models.h"
-#include "kolo/nn/tensors_loss.h"
-#include "kolo/nn/tensors_network.h"
 #include "kolo/online/array.h"
 #include "kolo/online/online_config.h"
 

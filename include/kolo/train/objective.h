@@ -4,9 +4,11 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include <torch/types.h>
 
+#include "kolo/base/network_stage.h"
 #include "kolo/comm/communicator.h"
 #include "kolo/data/loader.h"
 #include "kolo/kernels/autocast.h"
@@ -82,5 +84,12 @@ using EvaluationProgress = std::function<void(std::int64_t done, std::int64_t to
                                   const Objective& objective, Loader& loader,
                                   ConfusionMatrix* matrix = nullptr,
                                   const EvaluationProgress& progress = {});
+
+// A network's stages (Network::stages()) as forward_for() computes the whole: in the objective's
+// precision and with its kernels; what the last one makes is in float32. With
+// `recompute` backward computes inner results again (kolo/nn/recompute.h). Local.
+[[nodiscard]] std::vector<NetworkStage> training_stages(const Objective& objective,
+                                                        std::vector<NetworkStage> stages,
+                                                        bool recompute = false);
 
 }  // namespace kolo

@@ -1,4 +1,4 @@
-#include "kernels/device_norm.h"
+#include "kernels/fused.h"
 
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>

@@ -1,4 +1,4 @@
-#include "kernels/device_norm.h"
+#include "kernels/fused.h"
 
 namespace kolo {
 

@@ -7,9 +7,9 @@
 #include <torch/nn/functional/loss.h>
 
 #include "base/second_derivatives.h"
-#include "kolo/base/error.h"
 #include "kernels/fused.h"
 #include "kernels/loops.h"
+#include "kolo/base/error.h"
 #include "nn/losses/loss_entry.h"
 #include "nn/tensor_text.h"
 
@@ -151,6 +151,27 @@ void visit(Field& field, L1& loss) {
 
 LossEntry l1() {
   auto entry = entry_of<L1>("l1", "the mean distance of numbers", {"mean_absolute_error"});
+  entry.has_classes = false;
+  return entry;
+}
+
+}  // namespace losses
+
+LossFunction make_mse() {
+  return [](const torch::Tensor& outputs, const torch::Tensor& targets) {
+    losses::require_numbers_of_one_shape("mse", outputs, targets);
+    return torch::nn::functional::mse_loss(outputs, targets.to(outputs.scalar_type()));
+  };
+}
+
+namespace losses {
+
+struct Mse : NoSettings {
+  [[nodiscard]] LossFunction make() const { return make_mse(); }
+};
+
+LossEntry mse() {
+  auto entry = entry_of<Mse>("mse", "the mean of squared differences", {"mean_squared_error"});
   entry.has_classes = false;
   return entry;
 }

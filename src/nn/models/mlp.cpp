@@ -1,4 +1,4 @@
-#include "kolo/nn/mlp.h"
+#include "kolo/nn/models.h"
 
 #include <span>
 #include <string>

@@ -14,7 +14,6 @@
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/nn/models.h"
-#include "kolo/nn/tensors_network.h"
 #include "nn/models/model_parts.h"
 #include "nn/script.h"
 
@@ -44,10 +43,10 @@ torch::Tensor join(const std::vector<torch::Tensor>& parts) {
   return torch::cat(flat, 1);
 }
 
-class TorchScriptNetwork final : public Network, public ScriptOwner {
+class TorchScriptNetwork final : public Network {
  public:
-  // Parts: none where there is one tensor.
-  TorchScriptNetwork(Script script, Shapes input_parts, Shapes output_parts)
+  // Parts: of the one input and output of forward(tensor), none where it is one of the script's.
+  explicit TorchScriptNetwork(Script script, Shapes input_parts = {}, Shapes output_parts = {})
       : input_parts_(std::move(input_parts)),
         output_parts_(std::move(output_parts)),
         script_(*this, std::move(script)) {}
@@ -58,7 +57,11 @@ class TorchScriptNetwork final : public Network, public ScriptOwner {
     return output_parts_.empty() ? outputs.front() : join(outputs);
   }
 
-  // As the script has them.
+  [[nodiscard]] std::vector<torch::Tensor> forward(std::span<const torch::Tensor> inputs) override {
+    return tensors_of(script_.forward(inputs), script());
+  }
+
+  // As the script has them, as many as there are parts.
   [[nodiscard]] std::vector<torch::Tensor> compute(const std::vector<torch::Tensor>& inputs) {
     const c10::IValue output = script_.forward(inputs);
     if (!output_parts_.empty()) return tensors_of(output, script());
@@ -80,29 +83,10 @@ class TorchScriptNetwork final : public Network, public ScriptOwner {
     script_.train(on);
   }
 
-  [[nodiscard]] const Script& script() const override { return script_.script(); }
+  [[nodiscard]] const Script& script() const { return script_.script(); }
 
  private:
   Shapes input_parts_, output_parts_;
-  AdoptedScript script_;
-};
-
-class TorchScriptTensorsNetwork final : public TensorsNetwork, public ScriptOwner {
- public:
-  explicit TorchScriptTensorsNetwork(Script script) : script_(*this, std::move(script)) {}
-
-  [[nodiscard]] std::vector<torch::Tensor> forward(std::span<const torch::Tensor> inputs) override {
-    return tensors_of(script_.forward(inputs), script());
-  }
-
-  void train(bool on) override {
-    TensorsNetwork::train(on);
-    script_.train(on);
-  }
-
-  [[nodiscard]] const Script& script() const override { return script_.script(); }
-
- private:
   AdoptedScript script_;
 };
 
@@ -204,7 +188,7 @@ std::shared_ptr<Network> make_torchscript_network(const std::filesystem::path& p
 
 std::shared_ptr<TensorsNetwork> make_torchscript_tensors_network(
     const std::filesystem::path& path, const std::optional<TensorsShapes>& shapes) {
-  const auto network = std::make_shared<TorchScriptTensorsNetwork>(Script(path, "torchscript"));
+  const auto network = std::make_shared<TorchScriptNetwork>(Script(path, "torchscript"));
   require_parameters(*network, network->script());
   if (shapes) {
     require_shapes(
@@ -216,7 +200,7 @@ std::shared_ptr<TensorsNetwork> make_torchscript_tensors_network(
 }
 
 void save_torchscript(const torch::nn::Module& network, const std::filesystem::path& path) {
-  const auto* scripted = dynamic_cast<const ScriptOwner*>(&network);
+  const auto* scripted = dynamic_cast<const TorchScriptNetwork*>(&network);
   if (scripted == nullptr) {
     throw Error(
         "torchscript: only a network that was made from a TorchScript file can be saved as one");

@@ -65,16 +65,6 @@ TEST_P(Mnist, HasTheParametersOfTheOriginal) {
                           "fc1.bias", "fc2.weight", "fc2.bias"));
 }
 
-TEST_P(Mnist, EvaluatesToTheSameFunctionWrittenPlainly) {
-  const auto network = make(mnist_options());
-  network->eval();
-  const torch::Tensor input = torch::randn({4, 1, 28, 28});
-  const torch::Tensor output = network->forward(input);
-  EXPECT_EQ(output.sizes(), (std::vector<std::int64_t>{4, 10}));
-  EXPECT_TRUE(
-      torch::allclose(output, GetParam().plain(network->named_parameters(), input), 1e-6, 1e-6));
-}
-
 TEST_P(Mnist, OtherChannelsSizesAndClasses) {
   const auto network = make({.input_shape = {3, 32, 47}, .classes = 7});
   network->eval();
