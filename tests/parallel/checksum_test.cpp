@@ -5,7 +5,6 @@
 
 #include <gtest/gtest.h>
 
-#include "parallel/checksum_steps.h"
 #include "parallel/kernels.h"
 
 namespace kolo {

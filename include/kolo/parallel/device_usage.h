@@ -47,6 +47,13 @@ struct DeviceUsage {
 // "1.53 kW, 92.1 kJ, 97 % busy, 1755 MHz, 61 C at most": what is known of it.
 [[nodiscard]] std::string describe(const DeviceUsage& usage);
 
+// Memory of a device that this process has had since it began.
+struct DeviceMemoryUse {
+  std::int64_t peak_allocated_bytes = 0;  // by tensors
+  std::int64_t peak_reserved_bytes = 0;   // that LibTorch's allocator has taken for them
+  DeviceMemory device;                    // what is free now, whoever has the rest
+};
+
 // Reads a device now and then, on a thread of its own. Energy is the device's own count, where it
 // has one.
 class DeviceUsageMonitor {

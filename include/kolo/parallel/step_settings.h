@@ -8,7 +8,6 @@
 #include "kolo/parallel/bucket_plan.h"
 #include "kolo/parallel/grad_scaler.h"
 #include "kolo/parallel/gradient_reducer.h"
-#include "kolo/parallel/non_finite_step.h"
 #include "kolo/parallel/step_conflicts.h"
 #include "kolo/parallel/timeline.h"
 

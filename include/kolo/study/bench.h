@@ -13,7 +13,6 @@
 #include "kolo/layout/pipeline_schedule.h"
 #include "kolo/layout/spatial_network.h"
 #include "kolo/train/observe/bench_records.h"
-#include "kolo/parallel/device_memory_use.h"
 #include "kolo/parallel/device_usage.h"
 
 // What a bench has measured and what it tells; how it is measured, of any trainer; and a whole

@@ -7,7 +7,7 @@
 #include "base/cuda/block_total.h"
 #include "base/cuda/packs.h"
 #include "kolo/base/error.h"
-#include "parallel/device_kernels.h"
+#include "parallel/kernels.h"
 
 namespace kolo::parallel {
 

@@ -1,4 +1,4 @@
-#include "parallel/gradients/pending_gradient.h"
+#include "parallel/gradients/reducer_state.h"
 
 #include <cstring>
 #include <limits>

@@ -5,7 +5,6 @@
 #include <fmt/ranges.h>
 
 #include "kolo/base/error.h"
-#include "parallel/gradients/gradient_units.h"
 #include "parallel/gradients/reducer_state.h"
 
 // What happens after backward.

@@ -7,8 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "kolo/base/error.h"
-#include "parallel/optimizers/closure_loss.h"
-#include "parallel/optimizers/exact_groups.h"
+#include "parallel/optimizers/torch_optimizers.h"
 
 namespace kolo {
 

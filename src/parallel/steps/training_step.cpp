@@ -8,7 +8,6 @@
 #include "kolo/parallel/arena_optimizer.h"
 #include "kolo/parallel/broadcast_state.h"
 #include "kolo/parallel/device_memory.h"
-#include "kolo/parallel/ordered_total.h"
 #include "kolo/parallel/sharded_arena_optimizer.h"
 #include "kolo/parallel/tensor_collectives.h"
 #include "parallel/gradients/ordered_average.h"

@@ -14,7 +14,7 @@
 
 #include "kolo/base/error.h"
 #include "kolo/layout/spatial_network.h"
-#include "kolo/parallel/spatial_step.h"
+#include "kolo/parallel/spatial_part.h"
 #include "kolo/parallel/tensor_collectives.h"
 #include "parallel/spatial/spatial_cases.h"
 #include "support/errors.h"
