@@ -40,8 +40,6 @@ class NesterovSchedule {
   double beta1_, log_base_;
 };
 
-using Names = std::span<const std::string_view>;
-
 // An optimizer with weight decay by the options' common fields.
 template <typename Algorithm>
 class Decaying : public optim::ElementwiseOptimizer<Algorithm> {
@@ -50,7 +48,9 @@ class Decaying : public optim::ElementwiseOptimizer<Algorithm> {
 
  protected:
   template <typename Options>
-  Decaying(std::string_view name, const Options& options) : decay_(optim::decay_of(options)) {
+  Decaying(std::string_view name, std::vector<std::string_view> states, const Options& options)
+      : optim::ElementwiseOptimizer<Algorithm>(name, std::move(states)),
+        decay_(optim::decay_of(options)) {
     optim::require_not_negative(name, "epsilon", options.epsilon);
     optim::require_not_negative(name, "weight_decay", options.weight_decay);
   }
@@ -66,15 +66,10 @@ class Decaying : public optim::ElementwiseOptimizer<Algorithm> {
 class Rmsprop final : public Decaying<Rmsprop> {
  public:
   explicit Rmsprop(const RmspropOptions& options)
-      : Decaying("rmsprop", options), options_(options) {
+      : Decaying("rmsprop", states_of(options), options), options_(options) {
     optim::require_fraction("rmsprop", "rho", options.rho);
     optim::require_not_negative("rmsprop", "momentum", options.momentum);
-    if (options.momentum > 0) names_[states_++] = "momentum_buffer";
-    if (options.centered) names_[states_++] = "grad_avg";
   }
-
-  [[nodiscard]] std::string name() const override { return "rmsprop"; }
-  [[nodiscard]] Names state_names() const override { return Names(names_).first(states_); }
 
   [[nodiscard]] StepConstants constants_of(double rate, std::int64_t /*step*/,
                                            bool is_vector) const {
@@ -103,23 +98,23 @@ class Rmsprop final : public Decaying<Rmsprop> {
   }
 
  private:
+  static std::vector<std::string_view> states_of(const RmspropOptions& options) {
+    std::vector<std::string_view> names = {"square_avg"};
+    if (options.momentum > 0) names.push_back("momentum_buffer");
+    if (options.centered) names.push_back("grad_avg");
+    return names;
+  }
+
   RmspropOptions options_;
-  std::array<std::string_view, 3> names_ = {"square_avg"};
-  std::size_t states_ = 1;
 };
 
 class Adagrad final : public Decaying<Adagrad> {
  public:
   explicit Adagrad(const AdagradOptions& options)
-      : Decaying("adagrad", options), options_(options) {
+      : Decaying("adagrad", {"sum"}, options), options_(options) {
     optim::require_not_negative("adagrad", "initial_accumulator", options.initial_accumulator);
   }
 
-  [[nodiscard]] std::string name() const override { return "adagrad"; }
-  [[nodiscard]] Names state_names() const override {
-    static constexpr std::array<std::string_view, 1> names = {"sum"};
-    return names;
-  }
   [[nodiscard]] double initial_state(std::size_t /*place*/) const override {
     return options_.initial_accumulator;
   }
@@ -145,14 +140,8 @@ class Adagrad final : public Decaying<Adagrad> {
 class Adadelta final : public Decaying<Adadelta> {
  public:
   explicit Adadelta(const AdadeltaOptions& options)
-      : Decaying("adadelta", options), options_(options) {
+      : Decaying("adadelta", {"square_avg", "acc_delta"}, options), options_(options) {
     optim::require_fraction("adadelta", "rho", options.rho);
-  }
-
-  [[nodiscard]] std::string name() const override { return "adadelta"; }
-  [[nodiscard]] Names state_names() const override {
-    static constexpr std::array<std::string_view, 2> names = {"square_avg", "acc_delta"};
-    return names;
   }
 
   [[nodiscard]] StepConstants constants_of(double rate, std::int64_t /*step*/,
@@ -175,15 +164,10 @@ class Adadelta final : public Decaying<Adadelta> {
 
 class Adamax final : public Decaying<Adamax> {
  public:
-  explicit Adamax(const AdamaxOptions& options) : Decaying("adamax", options), options_(options) {
+  explicit Adamax(const AdamaxOptions& options)
+      : Decaying("adamax", {"exp_avg", "exp_inf"}, options), options_(options) {
     optim::require_fraction("adamax", "beta1", options.beta1);
     optim::require_fraction("adamax", "beta2", options.beta2);
-  }
-
-  [[nodiscard]] std::string name() const override { return "adamax"; }
-  [[nodiscard]] Names state_names() const override {
-    static constexpr std::array<std::string_view, 2> names = {"exp_avg", "exp_inf"};
-    return names;
   }
 
   [[nodiscard]] StepConstants constants_of(double rate, std::int64_t step, bool is_vector) const {
@@ -207,16 +191,11 @@ class Adamax final : public Decaying<Adamax> {
 
 class Nadam final : public Decaying<Nadam> {
  public:
-  explicit Nadam(const NadamOptions& options) : Decaying("nadam", options), options_(options) {
+  explicit Nadam(const NadamOptions& options)
+      : Decaying("nadam", {"exp_avg", "exp_avg_sq"}, options), options_(options) {
     optim::require_fraction("nadam", "beta1", options.beta1);
     optim::require_fraction("nadam", "beta2", options.beta2);
     optim::require_not_negative("nadam", "momentum_decay", options.momentum_decay);
-  }
-
-  [[nodiscard]] std::string name() const override { return "nadam"; }
-  [[nodiscard]] Names state_names() const override {
-    static constexpr std::array<std::string_view, 2> names = {"exp_avg", "exp_avg_sq"};
-    return names;
   }
 
   [[nodiscard]] StepConstants constants_of(double rate, std::int64_t step, bool is_vector) const {

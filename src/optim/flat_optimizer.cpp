@@ -103,7 +103,10 @@ namespace {
 
 class Sgd final : public optim::ElementwiseOptimizer<Sgd> {
  public:
-  explicit Sgd(const SgdOptions& options) : options_(options), decay_(optim::decay_of(options)) {
+  explicit Sgd(const SgdOptions& options)
+      : ElementwiseOptimizer("sgd", optim::momentum_state(options.momentum)),
+        options_(options),
+        decay_(optim::decay_of(options)) {
     optim::require_not_negative("sgd", "momentum", options.momentum);
     optim::require(std::isfinite(options.dampening), "sgd", "dampening", options.dampening,
                    "a number");
@@ -112,13 +115,6 @@ class Sgd final : public optim::ElementwiseOptimizer<Sgd> {
     optim::require(options.momentum > 0, "sgd", "momentum", options.momentum,
                    "a number above 0 for nesterov");
     optim::require(options.dampening == 0, "sgd", "dampening", options.dampening, "0 for nesterov");
-  }
-
-  [[nodiscard]] std::string name() const override { return "sgd"; }
-
-  [[nodiscard]] std::span<const std::string_view> state_names() const override {
-    static constexpr std::array<std::string_view, 1> names = {"momentum_buffer"};
-    return std::span(names).first(options_.momentum > 0 ? 1 : 0);
   }
 
   [[nodiscard]] bool spares_vectors() const override { return decay_.spares_vectors(); }
@@ -150,21 +146,14 @@ class Sgd final : public optim::ElementwiseOptimizer<Sgd> {
 
 class Adam final : public optim::ElementwiseOptimizer<Adam> {
  public:
-  explicit Adam(const AdamOptions& options) : options_(options), decay_(optim::decay_of(options)) {
+  explicit Adam(const AdamOptions& options)
+      : ElementwiseOptimizer(options.decoupled_decay ? "adamw" : "adam", states_of(options)),
+        options_(options),
+        decay_(optim::decay_of(options)) {
     optim::require_fraction(name(), "beta1", options.beta1);
     optim::require_fraction(name(), "beta2", options.beta2);
     optim::require_not_negative(name(), "epsilon", options.epsilon);
     optim::require_not_negative(name(), "weight_decay", options.weight_decay);
-  }
-
-  [[nodiscard]] std::string name() const override {
-    return options_.decoupled_decay ? "adamw" : "adam";
-  }
-
-  [[nodiscard]] std::span<const std::string_view> state_names() const override {
-    static constexpr std::array<std::string_view, 3> names = {"exp_avg", "exp_avg_sq",
-                                                              "max_exp_avg_sq"};
-    return std::span(names).first(options_.amsgrad ? 3 : 2);
   }
 
   [[nodiscard]] bool spares_vectors() const override { return decay_.spares_vectors(); }
@@ -197,6 +186,11 @@ class Adam final : public optim::ElementwiseOptimizer<Adam> {
   }
 
  private:
+  static std::vector<std::string_view> states_of(const AdamOptions& options) {
+    if (options.amsgrad) return {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"};
+    return {"exp_avg", "exp_avg_sq"};
+  }
+
   AdamOptions options_;
   optim::Decay decay_;
 };

@@ -12,17 +12,13 @@ namespace {
 
 class Lars final : public optim::TypedOptimizer<Lars> {
  public:
-  explicit Lars(const LarsOptions& options) : options_(options) {
+  explicit Lars(const LarsOptions& options)
+      : TypedOptimizer("lars", optim::momentum_state(options.momentum)), options_(options) {
     optim::require_not_negative("lars", "momentum", options.momentum);
     optim::require_not_negative("lars", "weight_decay", options.weight_decay);
     optim::require_positive("lars", "trust_coefficient", options.trust_coefficient);
   }
 
-  [[nodiscard]] std::string name() const override { return "lars"; }
-  [[nodiscard]] std::span<const std::string_view> state_names() const override {
-    static constexpr std::array<std::string_view, 1> names = {"momentum_buffer"};
-    return std::span(names).first(options_.momentum > 0 ? 1 : 0);
-  }
   [[nodiscard]] bool is_layerwise() const override { return true; }
   [[nodiscard]] bool spares_vectors() const override { return options_.exclude_vectors; }
 
@@ -84,18 +80,14 @@ class Lars final : public optim::TypedOptimizer<Lars> {
 
 class Lamb final : public optim::TypedOptimizer<Lamb> {
  public:
-  explicit Lamb(const LambOptions& options) : options_(options) {
+  explicit Lamb(const LambOptions& options)
+      : TypedOptimizer("lamb", {"exp_avg", "exp_avg_sq"}), options_(options) {
     optim::require_fraction("lamb", "beta1", options.beta1);
     optim::require_fraction("lamb", "beta2", options.beta2);
     optim::require_not_negative("lamb", "epsilon", options.epsilon);
     optim::require_not_negative("lamb", "weight_decay", options.weight_decay);
   }
 
-  [[nodiscard]] std::string name() const override { return "lamb"; }
-  [[nodiscard]] std::span<const std::string_view> state_names() const override {
-    static constexpr std::array<std::string_view, 2> names = {"exp_avg", "exp_avg_sq"};
-    return names;
-  }
   [[nodiscard]] bool is_layerwise() const override { return true; }
   [[nodiscard]] bool spares_vectors() const override { return options_.exclude_vectors; }
 

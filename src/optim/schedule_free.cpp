@@ -8,8 +8,6 @@ namespace kolo {
 
 namespace {
 
-using Names = std::span<const std::string_view>;
-
 // The momentum is what makes the parameters a mixture of z and x.
 template <typename Algorithm>
 class ScheduleFree : public optim::ElementwiseOptimizer<Algorithm> {
@@ -20,8 +18,11 @@ class ScheduleFree : public optim::ElementwiseOptimizer<Algorithm> {
   }
 
  protected:
-  ScheduleFree(std::string_view name, double momentum, double weight_decay, bool excludes_vectors)
-      : momentum_(momentum), decay_{weight_decay, false, excludes_vectors} {
+  ScheduleFree(std::string_view name, std::vector<std::string_view> states, double momentum,
+               double weight_decay, bool excludes_vectors)
+      : optim::ElementwiseOptimizer<Algorithm>(name, std::move(states)),
+        momentum_(momentum),
+        decay_{weight_decay, false, excludes_vectors} {
     optim::require_not_negative(name, "weight_decay", weight_decay);
   }
 
@@ -42,15 +43,9 @@ class ScheduleFree : public optim::ElementwiseOptimizer<Algorithm> {
 class ScheduleFreeSgd final : public ScheduleFree<ScheduleFreeSgd> {
  public:
   explicit ScheduleFreeSgd(const ScheduleFreeSgdOptions& options)
-      : ScheduleFree("schedule_free_sgd", options.momentum, options.weight_decay,
+      : ScheduleFree("schedule_free_sgd", {"z_minus_x"}, options.momentum, options.weight_decay,
                      options.decay_excludes_vectors) {
     optim::require_fraction("schedule_free_sgd", "momentum", options.momentum);
-  }
-
-  [[nodiscard]] std::string name() const override { return "schedule_free_sgd"; }
-  [[nodiscard]] Names state_names() const override {
-    static constexpr std::array<std::string_view, 1> names = {"z_minus_x"};
-    return names;
   }
 
   [[nodiscard]] StepConstants constants_of(StepRate rate, std::int64_t /*step*/,
@@ -67,18 +62,12 @@ class ScheduleFreeSgd final : public ScheduleFree<ScheduleFreeSgd> {
 class ScheduleFreeAdamw final : public ScheduleFree<ScheduleFreeAdamw> {
  public:
   explicit ScheduleFreeAdamw(const ScheduleFreeAdamwOptions& options)
-      : ScheduleFree("schedule_free_adamw", options.beta1, options.weight_decay,
-                     options.decay_excludes_vectors),
+      : ScheduleFree("schedule_free_adamw", {"z_minus_x", "exp_avg_sq"}, options.beta1,
+                     options.weight_decay, options.decay_excludes_vectors),
         options_(options) {
     optim::require_fraction("schedule_free_adamw", "beta1", options.beta1);
     optim::require_fraction("schedule_free_adamw", "beta2", options.beta2);
     optim::require_not_negative("schedule_free_adamw", "epsilon", options.epsilon);
-  }
-
-  [[nodiscard]] std::string name() const override { return "schedule_free_adamw"; }
-  [[nodiscard]] Names state_names() const override {
-    static constexpr std::array<std::string_view, 2> names = {"z_minus_x", "exp_avg_sq"};
-    return names;
   }
 
   [[nodiscard]] StepConstants constants_of(StepRate rate, std::int64_t step, bool is_vector) const {

@@ -1,7 +1,11 @@
 #pragma once
 
+#include <span>
+#include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 #include "kolo/optim/flat_optimizer.h"
 #include "optim/device_kernels.h"
@@ -42,6 +46,12 @@ Decay decay_of(const Options& options) {
   return {options.weight_decay, options.decoupled_decay, options.decay_excludes_vectors};
 }
 
+// Of optimizers whose momentum may be 0, which needs no state.
+[[nodiscard]] inline std::vector<std::string_view> momentum_state(double momentum) {
+  if (momentum > 0) return {"momentum_buffer"};
+  return {};
+}
+
 // Throw Error for what FlatOptimizer::update() doesn't take.
 void check_slice(const FlatOptimizer& optimizer, const FlatSlice<float>& slice);
 void check_slice(const FlatOptimizer& optimizer, const FlatSlice<double>& slice);
@@ -50,12 +60,19 @@ void check_step(const FlatOptimizer& optimizer, StepRate rate, std::int64_t step
 // And for what FlatOptimizer::update_on_device() doesn't.
 void check_device(const FlatOptimizer& optimizer, std::size_t size, const DeviceUpdate& device);
 
-// Turns both types' updates, checked, into Algorithm::run(slice, constants) and
+// Has the names, and turns both types' updates, checked, into Algorithm::run(slice, constants) and
 // run_on_device(slice, device), templates of the type; the constants are
 // Algorithm::constants_of(rate, step, is_vector), of which the rate is a StepRate or its number.
 template <typename Algorithm>
 class TypedOptimizer : public FlatOptimizer {
  public:
+  // Takes literals.
+  TypedOptimizer(std::string_view name, std::vector<std::string_view> states)
+      : name_(name), states_(std::move(states)) {}
+
+  [[nodiscard]] std::string name() const final { return std::string(name_); }
+  [[nodiscard]] std::span<const std::string_view> state_names() const final { return states_; }
+
   void update(const FlatSlice<float>& slice, StepRate rate, std::int64_t step) const final {
     check_slice(*this, slice);
     algorithm().run(slice, constants(rate, step, slice.is_vector));
@@ -85,6 +102,9 @@ class TypedOptimizer : public FlatOptimizer {
 
  private:
   [[nodiscard]] const Algorithm& algorithm() const { return static_cast<const Algorithm&>(*this); }
+
+  std::string_view name_;
+  std::vector<std::string_view> states_;
 };
 
 // One whose elements are each on their own: Algorithm::with_step<T>(visit) calls visit with the
@@ -92,6 +112,8 @@ class TypedOptimizer : public FlatOptimizer {
 template <typename Algorithm>
 class ElementwiseOptimizer : public TypedOptimizer<Algorithm> {
  public:
+  using TypedOptimizer<Algorithm>::TypedOptimizer;
+
   template <typename T>
   void run(const FlatSlice<T>& slice, const StepConstants& constants) const {
     static_cast<const Algorithm&>(*this).template with_step<T>(
