@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "kolo/optim/flat_optimizer.h"
-#include "optim/device_kernels.h"
 #include "optim/kernels.h"
 
 // What all optimizers have in common behind FlatOptimizer.

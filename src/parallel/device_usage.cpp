@@ -227,10 +227,4 @@ std::string describe_out_of_memory(std::string_view phase, const torch::Device& 
                     problem.substr(0, problem.find('\n')));
 }
 
-Error out_of_memory(std::string_view phase, const torch::Device& device,
-                    const c10::OutOfMemoryError& error) {
-  return Error(
-      describe_out_of_memory(phase, device, memory_use(device), error.what_without_backtrace()));
-}
-
 }  // namespace kolo

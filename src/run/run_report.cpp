@@ -8,14 +8,14 @@
 #include "config/settle.h"
 #include "kolo/base/file.h"
 #include "kolo/base/machine.h"
-#include "kolo/train/checkpoint/checkpoint.h"
 #include "kolo/config/derived_settings.h"
-#include "kolo/run/launch_environment.h"
-#include "kolo/nn/network.h"
 #include "kolo/kernels/onednn.h"
-#include "kolo/train/observe/format.h"
+#include "kolo/nn/network.h"
 #include "kolo/optim/catalogue.h"
 #include "kolo/parallel/device_memory.h"
+#include "kolo/run/launch_environment.h"
+#include "kolo/train/checkpoint/checkpoint.h"
+#include "kolo/train/observe/format.h"
 #include "kolo/train/trainer.h"
 #include "run/made_with.h"
 #include "run/pipeline_share.h"
@@ -111,9 +111,7 @@ void log_optimizer(RunLog& log, const RunConfig& config, int ranks, const Traine
            rate.warmup_steps() > 0
                ? fmt::format(" after {} warm-up steps from {:.4g}", rate.warmup_steps(), rate.at(0))
                : "",
-           schedule_name(rate.schedule()) == "constant"
-               ? ""
-               : fmt::format(", {}", schedule_name(rate.schedule())),
+           rate.schedule().name() == "constant" ? "" : fmt::format(", {}", rate.schedule().name()),
            trainer.shares_steps()     ? "; the ranks of a node share its steps"
            : config.optimizer.sharded ? "; each rank has a part of its state"
                                       : "");
@@ -124,8 +122,7 @@ void log_optimizer(RunLog& log, const RunConfig& config, int ranks, const Traine
         "{} epochs of these, in {} epochs at most",
         adascale->batch, adascale->epochs, trainer.options().n_epochs);
   }
-  if (optimizer_entry(config.optimizer.name).averages &&
-      schedule_name(rate.schedule()) != "constant") {
+  if (optimizer_entry(config.optimizer.name).averages && rate.schedule().name() != "constant") {
     log.warn(
         "{} averages over the steps, which takes the place of a decay of the rate: with both the "
         "last steps hardly count; training.lr_decay=none does without",

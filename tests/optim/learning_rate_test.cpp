@@ -22,14 +22,6 @@ TEST(ScaleFactor, FollowsTheRanks) {
   EXPECT_THROW((void)scale_factor(Scaling::none, 0), Error);
 }
 
-TEST(Scaling, HasNames) {
-  EXPECT_EQ(scaling_named("none"), Scaling::none);
-  EXPECT_EQ(scaling_named("linear"), Scaling::linear);
-  EXPECT_EQ(scaling_named("sqrt"), Scaling::sqrt);
-  EXPECT_TRUE(says(message_of<InputError>([] { (void)scaling_named("cubic"); }),
-                   {"\"cubic\", expected one of none, linear, sqrt"}));
-}
-
 TEST(LearningRate, IsConstantWithoutWarmUp) {
   const LearningRate rate({.base_rate = 0.1, .scaling = Scaling::linear, .batch_ratio = 8});
   EXPECT_EQ(rate.at(0), 0.1 * 8);

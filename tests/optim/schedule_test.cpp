@@ -63,7 +63,7 @@ TEST(Schedule, EveryOneWithEveryScalingAndWarmUpFollowsItsFormula) {
                                         ? .02 * from + progress * (.02 * factor - .02 * from)
                                         : .02 * factor * each.factor(step, warmup);
             ASSERT_NEAR(rate.at(step), expected, 1e-15)
-                << schedule_name(each.schedule) << ", factor " << factor << ", warm-up " << warmup
+                << each.schedule.name() << ", factor " << factor << ", warm-up " << warmup
                 << " from " << from << ", step " << step;
           }
         }
@@ -103,8 +103,8 @@ TEST(Schedule, AWarmUpCanBeForScaledRatesOnly) {
 TEST(Schedule, ContinuesWhereTheWarmUpEnds) {
   for (const ScheduleCase& each : schedule_cases()) {
     const LearningRate rate({.1, Scaling::linear, 4, 10, 1, each.schedule});
-    EXPECT_EQ(rate.at(9), .4) << schedule_name(each.schedule);
-    EXPECT_DOUBLE_EQ(rate.at(10), .4) << schedule_name(each.schedule);
+    EXPECT_EQ(rate.at(9), .4) << each.schedule.name();
+    EXPECT_DOUBLE_EQ(rate.at(10), .4) << each.schedule.name();
   }
 }
 
@@ -170,11 +170,11 @@ TEST(Schedule, AWarmUpAsLongAsTheTrainingLeavesTheEndOfADecay) {
 }
 
 TEST(Schedule, HasAName) {
-  EXPECT_EQ(schedule_name(ConstantRate{}), "constant");
-  EXPECT_EQ(schedule_name(PiecewiseRate{}), "piecewise");
-  EXPECT_EQ(schedule_name(CosineDecay{}), "cosine");
-  EXPECT_EQ(schedule_name(PolynomialDecay{}), "polynomial");
-  EXPECT_EQ(schedule_name(OneCycle{}), "one_cycle");
+  EXPECT_EQ(ConstantRate{}.name(), "constant");
+  EXPECT_EQ(PiecewiseRate{}.name(), "piecewise");
+  EXPECT_EQ(CosineDecay{}.name(), "cosine");
+  EXPECT_EQ(PolynomialDecay{}.name(), "polynomial");
+  EXPECT_EQ(OneCycle{}.name(), "one_cycle");
 }
 
 TEST(Schedule, ValuesOutOfRangeAreInputErrors) {

@@ -115,6 +115,8 @@ class Schedule {
   requires(!std::same_as<T, Schedule>) Schedule(T schedule)  // NOLINT(google-explicit-constructor)
       : schedule_(std::make_shared<const Holder<T>>(std::move(schedule))) {}
 
+  // In configurations: "constant", "piecewise", "cosine", "cosine_shifted", "polynomial" or
+  // "one_cycle".
   [[nodiscard]] std::string_view name() const { return schedule_->name(); }
   void check(std::int64_t warmup_steps) const { schedule_->check(warmup_steps); }
   [[nodiscard]] double factor(std::int64_t step, std::int64_t warmup_steps) const {
@@ -142,12 +144,6 @@ class Schedule {
   std::shared_ptr<const Base> schedule_;
 };
 
-// The name in configurations: "constant", "piecewise", "cosine", "cosine_shifted", "polynomial" or
-// "one_cycle".
-[[nodiscard]] inline std::string_view schedule_name(const Schedule& schedule) {
-  return schedule.name();
-}
-
 // How the rate grows with the global batch: by the ratio of that to the batch which the rate is
 // meant for. Where each rank has such a batch, the ratio is the number of ranks.
 enum class Scaling {
@@ -165,9 +161,6 @@ constexpr auto enum_names(Scaling) {
                                            {Scaling::sqrt, "sqrt"},
                                            {Scaling::adascale, "adascale"}});
 }
-
-// The scaling of that name; InputError for any other.
-[[nodiscard]] Scaling scaling_named(const std::string& name);
 
 // 1 (none, adascale), ratio or sqrt(ratio); the ratio is above 0, else Error.
 [[nodiscard]] double scale_factor(Scaling scaling, double ratio);

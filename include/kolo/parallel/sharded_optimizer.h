@@ -94,9 +94,8 @@ class ShardedOptimizer : public torch::optim::Optimizer {
   // result is the average of the ranks' losses.
   torch::Tensor step(LossClosure closure = nullptr) override;
 
-  // Of the first group; set: of all. The same on all ranks.
+  // Of the first group.
   [[nodiscard]] double learning_rate() const;
-  void set_learning_rate(double rate);
   [[nodiscard]] std::int64_t steps() const { return steps_; }
 
   // For checkpoints; see ShardedArenaOptimizer. `steps` is what steps() was when the state was

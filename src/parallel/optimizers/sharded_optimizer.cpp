@@ -161,10 +161,6 @@ double ShardedOptimizer::learning_rate() const {
   return param_groups().front().options().get_lr();
 }
 
-void ShardedOptimizer::set_learning_rate(double rate) {
-  for (auto& group : param_groups()) group.options().set_lr(rate);
-}
-
 std::vector<ShardedArenaOptimizer::NamedState> ShardedOptimizer::gather_state() const {
   return optimizer_.gather_state();
 }
