@@ -200,7 +200,7 @@ class Adam final : public optim::ElementwiseOptimizer<Adam> {
 StepRate RateHistory::note(double learning_rate) {
   largest = std::max(largest, learning_rate);
   sum_of_squares += largest * largest;
-  // Where rates are beyond all sense, so that their squares are not finite, a step counts alone.
+  // Rates beyond all sense, whose squares are not finite: a step counts alone.
   if (!std::isfinite(sum_of_squares)) return {learning_rate, 1};
   return {learning_rate, sum_of_squares > 0 ? largest * largest / sum_of_squares : 0};
 }

@@ -57,7 +57,7 @@ const double* lamb_scale_on_device(const FlatSlice<T>& slice, const DeviceUpdate
   KOLO_INSTANTIATE_LAYER_SCALES(float)              \
   KOLO_INSTANTIATE_LAYER_SCALES(double)
 
-// What those two need of the workspace, for a parameter of as many elements: the scale, and two
+// Workspace of those two, for a parameter of as many elements: the scale, and two
 // sums for each chunk, aligned alike.
 constexpr std::size_t layer_scale_bytes(std::size_t size) {
   return (1 + reduction::chunks_of(size)) * 2 * sizeof(double);

@@ -10,7 +10,7 @@
 #include "kolo/optim/flat_optimizer.h"
 #include "optim/kernels.h"
 
-// What all optimizers have in common behind FlatOptimizer.
+// Base classes of all optimizers, behind FlatOptimizer.
 namespace kolo::optim {
 
 // InputErrors that name the optimizer, the option, its value and what it accepts.
@@ -45,7 +45,7 @@ Decay decay_of(const Options& options) {
   return {options.weight_decay, options.decoupled_decay, options.decay_excludes_vectors};
 }
 
-// Of optimizers whose momentum may be 0, which needs no state.
+// State of an optimizer whose momentum may be 0, which needs none.
 [[nodiscard]] inline std::vector<std::string_view> momentum_state(double momentum) {
   if (momentum > 0) return {"momentum_buffer"};
   return {};

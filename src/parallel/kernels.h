@@ -70,7 +70,7 @@ void orthogonalise(const LowRank<double>& factors, double epsilon);
 
 }  // namespace kolo::parallel
 
-// What a checksum is made of, on the host (kernels.cpp) and on CUDA devices (cuda/flat_kernels.cu).
+// Steps of a checksum, on the host (kernels.cpp) and on CUDA devices (cuda/flat_kernels.cu).
 // Bytes are cut into pieces; of more than one, the checksum is that of the pieces' checksums, in
 // their order. A piece is read in rows of a word for each lane, the last filled up with zeros;
 // every lane makes a hash of its words, and from those and the number of bytes comes the piece's
@@ -96,7 +96,7 @@ KOLO_HOST_DEVICE inline std::uint64_t mix(std::uint64_t value) {
   return value ^ (value >> 33);
 }
 
-// What a lane adds to the piece's sum: in any order, so none waits for another.
+// Term that a lane adds to the piece's sum: in any order, so none waits for another.
 KOLO_HOST_DEVICE inline std::uint64_t lane_term(std::uint32_t value, std::uint64_t lane) {
   return mix(lane << 32 | value);
 }
@@ -125,7 +125,7 @@ constexpr std::size_t norm_workspace_bytes(std::size_t size) {
   return reduction::chunks_of(size) * sizeof(double);
 }
 
-// With the factor rounded to the values' type.
+// Rounds the factor to the values' type.
 void scale_on_device(std::span<float> values, const double* factor, void* stream);
 void scale_on_device(std::span<double> values, const double* factor, void* stream);
 

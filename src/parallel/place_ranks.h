@@ -8,8 +8,6 @@
 
 namespace kolo::parallel {
 
-// Where ranks compute.
-
 // LibTorch computes with so many threads, with as many as OMP_THREAD_LIMIT allows where that is
 // less, and with no fewer than that, whatever else OpenMP's variables say.
 void set_compute_threads(int threads);

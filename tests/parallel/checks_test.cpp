@@ -147,7 +147,7 @@ RANK_TEST(FiniteCheck, StoppingNamesParametersAndRanks) {
 RANK_TEST(FiniteCheck, SkippingIsCountedAndEnds) {
   SmallNetwork network;
   const auto arena = std::make_shared<ParameterArena>(communicator, network);
-  FiniteCheck check(communicator, arena, {.policy = NonFinite::skip, .most_in_a_row = 2});
+  FiniteCheck check(communicator, arena, 2);
   const auto step = [&](bool is_good, std::int64_t number) {
     arena->gradient_view(3).fill_(is_good || communicator.rank() > 0 ? 1 : infinity);
     return check.may_step(number);

@@ -46,7 +46,7 @@ struct SpatialPart {
 // adds the gradients of all ranks; autograd sees it.
 [[nodiscard]] torch::Tensor whole_of(const DeviceMesh& mesh, const SpatialPart& part);
 
-// What a layer takes to be computed in parts, along all axes.
+// Needs of a layer that is computed in parts, along all axes.
 struct LayerStep {
   std::vector<PartAxis> input, output;
   std::vector<HaloAxis> halos;  // to extend the input by; of a transposed layer, to fold the output

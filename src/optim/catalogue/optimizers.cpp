@@ -32,8 +32,8 @@ template <ConfigStruct T, typename Options>
   return entry;
 }
 
-// Of optimizers that have both forms of epsilon, whose usual value differs. Frameworks differ in
-// it, and with it their results.
+// An epsilon in one of two forms, whose usual values differ. Frameworks differ in it, and with it
+// their results.
 struct Epsilon {
   EpsilonForm form;
   double of_torch;                   // what it is in torch's form unless given

@@ -75,20 +75,6 @@ double decay_progress(std::int64_t step, std::int64_t warmup, std::int64_t total
 
 }  // namespace
 
-std::string_view ConstantRate::name() const {
-  return "constant";
-}
-
-void ConstantRate::check(std::int64_t /*warmup_steps*/) const {}
-
-double ConstantRate::factor(std::int64_t /*step*/, std::int64_t /*warmup_steps*/) const {
-  return 1;
-}
-
-std::string_view PiecewiseRate::name() const {
-  return "piecewise";
-}
-
 void PiecewiseRate::check(std::int64_t /*warmup_steps*/) const {
   require_steps("piecewise", "steps_per_epoch", steps_per_epoch);
   const RateInterval* before = nullptr;
@@ -109,10 +95,6 @@ double PiecewiseRate::factor(std::int64_t step, std::int64_t /*warmup_steps*/) c
   return factor;
 }
 
-std::string_view CosineDecay::name() const {
-  return "cosine";
-}
-
 void CosineDecay::check(std::int64_t /*warmup_steps*/) const {
   require_steps("cosine", "total_steps", total_steps);
   require_not_negative("cosine", "final_fraction", final_fraction);
@@ -120,10 +102,6 @@ void CosineDecay::check(std::int64_t /*warmup_steps*/) const {
 
 double CosineDecay::factor(std::int64_t step, std::int64_t warmup_steps) const {
   return cosine_between(1, final_fraction, decay_progress(step, warmup_steps, total_steps));
-}
-
-std::string_view ShiftedCosineDecay::name() const {
-  return "cosine_shifted";
 }
 
 void ShiftedCosineDecay::check(std::int64_t /*warmup_steps*/) const {
@@ -137,10 +115,6 @@ double ShiftedCosineDecay::factor(std::int64_t step, std::int64_t warmup_steps) 
   return cosine_between(1, final_fraction, progress);
 }
 
-std::string_view PolynomialDecay::name() const {
-  return "polynomial";
-}
-
 void PolynomialDecay::check(std::int64_t /*warmup_steps*/) const {
   require_steps("polynomial", "total_steps", total_steps);
   require_positive("polynomial", "power", power);
@@ -150,10 +124,6 @@ void PolynomialDecay::check(std::int64_t /*warmup_steps*/) const {
 double PolynomialDecay::factor(std::int64_t step, std::int64_t warmup_steps) const {
   const double progress = decay_progress(step, warmup_steps, total_steps);
   return final_fraction + (1 - final_fraction) * std::pow(1 - progress, power);
-}
-
-std::string_view OneCycle::name() const {
-  return "one_cycle";
 }
 
 void OneCycle::check(std::int64_t warmup_steps) const {

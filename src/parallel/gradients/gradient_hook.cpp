@@ -77,7 +77,7 @@ namespace {
 
 using parallel::LowRank;
 
-// Where a compressed gradient and its factors lie, in elements.
+// Places of a compressed gradient and its factors, in elements.
 struct Matrix {
   std::int64_t rows = 0;
   std::int64_t columns = 0;
@@ -87,7 +87,7 @@ struct Matrix {
   std::int64_t right = 0;
 };
 
-// What a bucket keeps from step to step. Tensors are one-dimensional, of the bucket's type.
+// Data that a bucket keeps from step to step. Tensors are one-dimensional, of the bucket's type.
 struct BucketState {
   std::int64_t step = 0;
   std::vector<Matrix> matrices;
@@ -96,7 +96,7 @@ struct BucketState {
   torch::Tensor error;  // undefined without feedback
 };
 
-// Where the error of a matrix lies; null without feedback.
+// Error of a matrix; null without feedback.
 template <typename T>
 T* error_of(const BucketState& state, const Matrix& matrix) {
   return state.error.defined() ? state.error.data_ptr<T>() + matrix.offset : nullptr;

@@ -85,7 +85,7 @@ bool is_finite(const GradientSquares& squares) {
   return std::isfinite(squares.own) && std::isfinite(squares.averaged);
 }
 
-// Of all of a bucket, one number; or of each of its gradients.
+// Sum of squares of a bucket, one number; or of each of its gradients.
 torch::Tensor squares_of(const GradientBucket& bucket, NoiseMetric metric) {
   const bool is_plain = metric == NoiseMetric::plain;
   const auto count = is_plain ? 1 : static_cast<std::int64_t>(bucket.gradients.size());
@@ -98,7 +98,7 @@ torch::Tensor squares_of(const GradientBucket& bucket, NoiseMetric metric) {
   return squares;
 }
 
-// Of each gradient of a bucket, one over the root of the mean square.
+// Weight of each gradient of a bucket: one over the root of the mean square.
 torch::Tensor weights_of(const GradientBucket& bucket, const torch::Tensor& squares) {
   std::vector<double> counts;
   for (const auto& gradient : bucket.gradients)

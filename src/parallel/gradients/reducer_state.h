@@ -125,8 +125,8 @@ class GradientUnits {
   // Whether all there is to average is one bucket, as of small networks. Backward is over when it
   // is ready, or nearly, so that there is nothing that its average could overlap with.
   [[nodiscard]] bool are_one_bucket() const;
-  // Of one in the host's memory start() makes the average in the calling thread, which takes less
-  // than waking the communication thread and waiting.
+  // A single bucket in the host's memory is averaged in the calling thread, which takes less than
+  // waking the communication thread and waiting.
   [[nodiscard]] bool are_done_at_once() const;
 
   // Starts a unit's average: of the arena's gradients, or of the sparse parameter's grad(). Returns
@@ -134,7 +134,7 @@ class GradientUnits {
   [[nodiscard]] std::int64_t start(std::size_t unit);
   [[nodiscard]] const std::vector<Work>& works() const { return works_; }  // by unit
 
-  // Of a sparse parameter, once its work is done.
+  // Average of a sparse parameter, once its work is done.
   [[nodiscard]] const std::shared_ptr<SparseAverage>& sparse_average(std::size_t parameter) const {
     return sparse_[parameter - arena_->parameters().size()].average;
   }
@@ -160,7 +160,7 @@ class GradientUnits {
   std::vector<Work> works_;
 };
 
-// What the ranks tell each other once per step, in one small all-reduce after the last bucket:
+// Agreement of the ranks once per step, in one small all-reduce after the last bucket:
 // whether all is well with everybody, whether the same parameters are frozen, whether optimizers
 // step with the same learning rates, and, where asked for, which parameters somebody has used.
 // Since every rank sees the same answer, all of them fail, or none does.
@@ -171,9 +171,9 @@ class StepAgreement {
   // This rank's part, before run().
   void begin(bool with_usage);
   void set_used(std::size_t parameter, bool is_used) { used_[parameter] = is_used ? 1 : 0; }
-  // What is wrong on this rank; empty: nothing.
+  // Trouble on this rank; empty: none.
   void set_problem(std::string problem) { problem_ = std::move(problem); }
-  // What must be equal everywhere, and how it is described where it is not.
+  // Fingerprint that must be equal everywhere, and its description where it is not.
   void set_setup(std::uint64_t fingerprint, std::string description);
   void set_rates(std::vector<double> rates) { rates_ = std::move(rates); }
 
@@ -181,7 +181,7 @@ class StepAgreement {
   void run(const Communicator& communicator);
   void run_alone();
 
-  // What came of it.
+  // Results.
   [[nodiscard]] const std::string& error() const { return error_; }  // empty: all is well
   [[nodiscard]] bool is_used(std::size_t parameter) const { return used_[parameter] != 0; }
 

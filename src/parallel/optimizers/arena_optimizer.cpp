@@ -239,7 +239,7 @@ void ArenaOptimizer::scatter_state(const Communicator& ranks,
   broadcast_state(ranks);
 }
 
-// Where steps are shared, one rank a node takes part: what it writes is the whole node's.
+// One rank a node takes part where steps are shared: its state is the whole node's.
 void ArenaOptimizer::broadcast_state(const Communicator& communicator) const {
   require_same_plan();
   const bool takes_part = !shared_ || communicator.topology().local_rank == 0;

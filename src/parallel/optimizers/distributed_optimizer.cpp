@@ -95,8 +95,8 @@ class OptionGroups {
     note();
   }
 
-  // What one side's groups and defaults have got since the last time goes to the other side; where
-  // both have, it is outside's. Groups that one side lacks are added to it. Options that are not of
+  // Changes of one side's groups and defaults since the last time go to the other side; where both
+  // have some, outside's. Groups that one side lacks are added to it. Options that are not of
   // LibTorch's own kinds are kept equal in their learning rate only, where they have one.
   void meet() {
     add_missing(inside_, outside_);

@@ -27,7 +27,7 @@ class TensorSteps {
   void update(const FlatOptimizer& optimizer, const TensorSlice& slice, StepRate rate,
               std::int64_t step, const GradientUse& use = {});
   // The numbers of the last step's updates become those of one that is `steps` later, for a
-  // DeviceGraph of them that is replayed.
+  // recorded graph of them that is replayed.
   void advance(StepRate rate, std::int64_t steps);
 
  private:

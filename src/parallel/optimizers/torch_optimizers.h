@@ -11,8 +11,8 @@
 
 namespace kolo {
 
-// What a closure has returned, averaged over the ranks, so that all decide alike. Collective. Error
-// where it is not one value.
+// Loss that a closure has returned, averaged over the ranks, so that all decide alike. Collective.
+// Error where it is not one value.
 inline torch::Tensor average_loss(const Communicator& communicator, const torch::Tensor& loss) {
   if (!loss.defined() || loss.numel() != 1) {
     throw Error(

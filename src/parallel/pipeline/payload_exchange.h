@@ -14,8 +14,7 @@
 
 namespace kolo::parallel {
 
-// What the tensors of a payload look like: what two ranks agree on before they exchange payloads
-// without telling each time.
+// Types and shapes of a payload's tensors, on which two ranks agree once.
 class PayloadShape {
  public:
   PayloadShape() = default;

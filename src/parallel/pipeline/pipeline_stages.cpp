@@ -22,7 +22,7 @@ namespace {
 // Stands where a network has a module whose stages are only some of its children.
 struct EmptyModule : torch::nn::Module {};
 
-// Of a stage: its tensors with their names in the network.
+// Calls each() for a stage's tensors with their names in the network.
 template <typename Each>
 void for_each_tensor(const NetworkStage& stage, const Each& each) {
   for (const auto& part : stage.modules) {

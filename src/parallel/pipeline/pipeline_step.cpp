@@ -81,7 +81,7 @@ PipelineShape pipeline_shape_of(const DeviceMesh& mesh, const PipelineStepOption
   return {options.schedule, mesh.length(MeshAxis::pipe), options.micro_batches};
 }
 
-// What the ranks have to agree on, in words.
+// Facts on which the ranks must agree, in words.
 std::string describe_pipeline(const PipelineShape& shape, const PipelineStepOptions& options,
                               std::span<const NetworkStage> stages) {
   std::vector<std::string> names;
@@ -167,7 +167,7 @@ class PipelineStep::State {
   IdleTime idle_;
 
  private:
-  // What a list of actions is carried out for.
+  // State of a list of actions that is carried out.
   struct Run {
     const Batch& batch;
     const Backward* backward = nullptr;  // none: forward alone

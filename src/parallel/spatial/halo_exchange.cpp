@@ -21,7 +21,7 @@ namespace kolo {
 
 namespace {
 
-// What one rank does with the rows of one dimension.
+// Exchange of one rank's rows along one dimension.
 struct RowExchange {
   std::int64_t dimension = 2;
   int tag = 0;           // of messages that travel up, in the words of extend; tag + 1 of others
@@ -248,7 +248,7 @@ void require_axis(const DeviceMesh& mesh, const torch::Tensor& tensor, const Hal
                   halo.axis, ranks, length, length));
 }
 
-// What this rank does along an axis.
+// This rank's exchange along an axis.
 RowExchange exchange_of(const DeviceMesh& mesh, const HaloAxis& halo) {
   const auto axis = spatial_axes[halo.axis];
   const bool is_cut = halo.cut.input.ranks() > 1;

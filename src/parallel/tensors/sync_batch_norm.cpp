@@ -44,7 +44,7 @@ torch::Tensor spread(const torch::Tensor& channels, const torch::Tensor& input) 
   return channels.to(input.scalar_type()).view(shape);
 }
 
-// Of this rank's batch: [1 + 2 channels], the count, means and sums of squared distances.
+// Moments of this rank's batch: [1 + 2 channels], the count, means and sums of squared distances.
 torch::Tensor moments_of(const torch::Tensor& input, double count) {
   const auto options = input.options().dtype(torch::kDouble);
   if (count == 0) return torch::zeros({1 + 2 * input.size(1)}, options);
@@ -118,7 +118,7 @@ JointMoments joint_moments(const Communicator& communicator, const torch::Tensor
 }
 
 void require_two_values(const JointMoments& moments, const torch::Tensor& input) {
-  // With two of its own nobody needs to look.
+  // A rank with two of its own needn't look.
   if (values_per_channel(input) >= 2) return;
   const auto count = moments.count.item<double>();
   if (count >= 2) return;

@@ -34,7 +34,7 @@ ClockReading read_clocks() {
   return {nanoseconds_of<std::chrono::steady_clock>(), nanoseconds_of<std::chrono::system_clock>()};
 }
 
-// What this rank's steady clock showed, or would have shown, when rank 0 read its clocks.
+// Time that this rank's steady clock showed, or would have shown, when rank 0 read its clocks.
 std::int64_t common_origin(const Communicator& communicator) {
   const ClockReading mine = read_clocks();
   std::array<std::int64_t, 2> root = {mine.steady, mine.wall};
