@@ -40,33 +40,10 @@ class NesterovSchedule {
   double beta1_, log_base_;
 };
 
-// An optimizer with weight decay by the options' common fields.
-template <typename Algorithm>
-class Decaying : public optim::ElementwiseOptimizer<Algorithm> {
- public:
-  [[nodiscard]] bool spares_vectors() const final { return decay_.spares_vectors(); }
-
- protected:
-  template <typename Options>
-  Decaying(std::string_view name, std::vector<std::string_view> states, const Options& options)
-      : optim::ElementwiseOptimizer<Algorithm>(name, std::move(states)),
-        decay_(optim::decay_of(options)) {
-    optim::require_not_negative(name, "epsilon", options.epsilon);
-    optim::require_not_negative(name, "weight_decay", options.weight_decay);
-  }
-
-  [[nodiscard]] optim::DecayConstants<double> decay(double rate, bool is_vector) const {
-    return {decay_.in_gradient(is_vector), decay_.kept(rate, is_vector)};
-  }
-
- private:
-  optim::Decay decay_;
-};
-
-class Rmsprop final : public Decaying<Rmsprop> {
+class Rmsprop final : public optim::Decaying<Rmsprop, RmspropOptions> {
  public:
   explicit Rmsprop(const RmspropOptions& options)
-      : Decaying("rmsprop", states_of(options), options), options_(options) {
+      : Decaying("rmsprop", states_of(options), options) {
     optim::require_fraction("rmsprop", "rho", options.rho);
     optim::require_not_negative("rmsprop", "momentum", options.momentum);
   }
@@ -104,14 +81,11 @@ class Rmsprop final : public Decaying<Rmsprop> {
     if (options.centered) names.push_back("grad_avg");
     return names;
   }
-
-  RmspropOptions options_;
 };
 
-class Adagrad final : public Decaying<Adagrad> {
+class Adagrad final : public optim::Decaying<Adagrad, AdagradOptions> {
  public:
-  explicit Adagrad(const AdagradOptions& options)
-      : Decaying("adagrad", {"sum"}, options), options_(options) {
+  explicit Adagrad(const AdagradOptions& options) : Decaying("adagrad", {"sum"}, options) {
     optim::require_not_negative("adagrad", "initial_accumulator", options.initial_accumulator);
   }
 
@@ -132,15 +106,12 @@ class Adagrad final : public Decaying<Adagrad> {
   void with_step(const Visit& visit) const {
     visit(std::type_identity<optim::AdagradStep<T>>());
   }
-
- private:
-  AdagradOptions options_;
 };
 
-class Adadelta final : public Decaying<Adadelta> {
+class Adadelta final : public optim::Decaying<Adadelta, AdadeltaOptions> {
  public:
   explicit Adadelta(const AdadeltaOptions& options)
-      : Decaying("adadelta", {"square_avg", "acc_delta"}, options), options_(options) {
+      : Decaying("adadelta", {"square_avg", "acc_delta"}, options) {
     optim::require_fraction("adadelta", "rho", options.rho);
   }
 
@@ -157,15 +128,12 @@ class Adadelta final : public Decaying<Adadelta> {
   void with_step(const Visit& visit) const {
     visit(std::type_identity<optim::AdadeltaStep<T>>());
   }
-
- private:
-  AdadeltaOptions options_;
 };
 
-class Adamax final : public Decaying<Adamax> {
+class Adamax final : public optim::Decaying<Adamax, AdamaxOptions> {
  public:
   explicit Adamax(const AdamaxOptions& options)
-      : Decaying("adamax", {"exp_avg", "exp_inf"}, options), options_(options) {
+      : Decaying("adamax", {"exp_avg", "exp_inf"}, options) {
     optim::require_fraction("adamax", "beta1", options.beta1);
     optim::require_fraction("adamax", "beta2", options.beta2);
   }
@@ -184,15 +152,12 @@ class Adamax final : public Decaying<Adamax> {
   void with_step(const Visit& visit) const {
     visit(std::type_identity<optim::AdamaxStep<T>>());
   }
-
- private:
-  AdamaxOptions options_;
 };
 
-class Nadam final : public Decaying<Nadam> {
+class Nadam final : public optim::Decaying<Nadam, NadamOptions> {
  public:
   explicit Nadam(const NadamOptions& options)
-      : Decaying("nadam", {"exp_avg", "exp_avg_sq"}, options), options_(options) {
+      : Decaying("nadam", {"exp_avg", "exp_avg_sq"}, options) {
     optim::require_fraction("nadam", "beta1", options.beta1);
     optim::require_fraction("nadam", "beta2", options.beta2);
     optim::require_not_negative("nadam", "momentum_decay", options.momentum_decay);
@@ -221,9 +186,6 @@ class Nadam final : public Decaying<Nadam> {
   void with_step(const Visit& visit) const {
     visit(std::type_identity<optim::NadamStep<T>>());
   }
-
- private:
-  NadamOptions options_;
 };
 
 }  // namespace

@@ -101,28 +101,23 @@ namespace {
                   optimizer.name()));
 }
 
-class Sgd final : public optim::ElementwiseOptimizer<Sgd> {
+class Sgd final : public optim::Decaying<Sgd, SgdOptions> {
  public:
   explicit Sgd(const SgdOptions& options)
-      : ElementwiseOptimizer("sgd", optim::momentum_state(options.momentum)),
-        options_(options),
-        decay_(optim::decay_of(options)) {
+      : Decaying("sgd", optim::momentum_state(options.momentum), options) {
     optim::require_not_negative("sgd", "momentum", options.momentum);
     optim::require(std::isfinite(options.dampening), "sgd", "dampening", options.dampening,
                    "a number");
-    optim::require_not_negative("sgd", "weight_decay", options.weight_decay);
     if (!options.nesterov) return;
     optim::require(options.momentum > 0, "sgd", "momentum", options.momentum,
                    "a number above 0 for nesterov");
     optim::require(options.dampening == 0, "sgd", "dampening", options.dampening, "0 for nesterov");
   }
 
-  [[nodiscard]] bool spares_vectors() const override { return decay_.spares_vectors(); }
-
   [[nodiscard]] StepConstants constants_of(double rate, std::int64_t step, bool is_vector) const {
     return optim::stored<optim::SgdConstants>({.rate = rate,
-                                               .gradient_decay = decay_.in_gradient(is_vector),
-                                               .keep = decay_.kept(rate, is_vector),
+                                               .gradient_decay = decay(rate, is_vector).in_gradient,
+                                               .keep = decay(rate, is_vector).keep,
                                                .momentum = options_.momentum,
                                                .gradient_weight = 1 - options_.dampening,
                                                .first_step = step == 1 ? 1. : 0.});
@@ -138,25 +133,15 @@ class Sgd final : public optim::ElementwiseOptimizer<Sgd> {
       visit(std::type_identity<optim::SgdMomentumStep<T, false>>());
     }
   }
-
- private:
-  SgdOptions options_;
-  optim::Decay decay_;
 };
 
-class Adam final : public optim::ElementwiseOptimizer<Adam> {
+class Adam final : public optim::Decaying<Adam, AdamOptions> {
  public:
   explicit Adam(const AdamOptions& options)
-      : ElementwiseOptimizer(options.decoupled_decay ? "adamw" : "adam", states_of(options)),
-        options_(options),
-        decay_(optim::decay_of(options)) {
+      : Decaying(options.decoupled_decay ? "adamw" : "adam", states_of(options), options) {
     optim::require_fraction(name(), "beta1", options.beta1);
     optim::require_fraction(name(), "beta2", options.beta2);
-    optim::require_not_negative(name(), "epsilon", options.epsilon);
-    optim::require_not_negative(name(), "weight_decay", options.weight_decay);
   }
-
-  [[nodiscard]] bool spares_vectors() const override { return decay_.spares_vectors(); }
 
   [[nodiscard]] StepConstants constants_of(double rate, std::int64_t step, bool is_vector) const {
     const auto steps = static_cast<double>(step);
@@ -172,8 +157,8 @@ class Adam final : public optim::ElementwiseOptimizer<Adam> {
          .epsilon = options_.epsilon,
          .step_size = rate / correction1 / (is_before ? root_scale : 1),
          .root_scale = is_before ? 1 : root_scale,
-         .gradient_decay = decay_.in_gradient(is_vector),
-         .keep = decay_.kept(rate, is_vector)});
+         .gradient_decay = decay(rate, is_vector).in_gradient,
+         .keep = decay(rate, is_vector).keep});
   }
 
   template <typename T, typename Visit>
@@ -190,9 +175,6 @@ class Adam final : public optim::ElementwiseOptimizer<Adam> {
     if (options.amsgrad) return {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"};
     return {"exp_avg", "exp_avg_sq"};
   }
-
-  AdamOptions options_;
-  optim::Decay decay_;
 };
 
 }  // namespace

@@ -40,11 +40,6 @@ struct Decay {
   [[nodiscard]] bool spares(bool is_vector) const { return excludes_vectors && is_vector; }
 };
 
-template <typename Options>
-Decay decay_of(const Options& options) {
-  return {options.weight_decay, options.decoupled_decay, options.decay_excludes_vectors};
-}
-
 // State of an optimizer whose momentum may be 0, which needs none.
 [[nodiscard]] inline std::vector<std::string_view> momentum_state(double momentum) {
   if (momentum > 0) return {"momentum_buffer"};
@@ -126,6 +121,32 @@ class ElementwiseOptimizer : public TypedOptimizer<Algorithm> {
     static_cast<const Algorithm&>(*this).template with_step<T>(
         [&]<typename Step>(std::type_identity<Step>) { run_steps_on_device<Step>(slice, device); });
   }
+};
+
+// One with weight decay by the options' common fields, which are checked here.
+template <typename Algorithm, typename Options>
+class Decaying : public ElementwiseOptimizer<Algorithm> {
+ public:
+  [[nodiscard]] bool spares_vectors() const final { return decay_.spares_vectors(); }
+
+ protected:
+  Decaying(std::string_view name, std::vector<std::string_view> states, const Options& options)
+      : ElementwiseOptimizer<Algorithm>(name, std::move(states)),
+        options_(options),
+        decay_{options.weight_decay, options.decoupled_decay, options.decay_excludes_vectors} {
+    if constexpr (requires { options.epsilon; })
+      require_not_negative(name, "epsilon", options.epsilon);
+    require_not_negative(name, "weight_decay", options.weight_decay);
+  }
+
+  [[nodiscard]] DecayConstants<double> decay(double rate, bool is_vector) const {
+    return {decay_.in_gradient(is_vector), decay_.kept(rate, is_vector)};
+  }
+
+  const Options options_;
+
+ private:
+  Decay decay_;
 };
 
 }  // namespace kolo::optim
