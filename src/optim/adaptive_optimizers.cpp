@@ -40,41 +40,13 @@ class NesterovSchedule {
   double beta1_, log_base_;
 };
 
-using Names = std::span<const std::string_view>;
-
-// An optimizer with weight decay by the options' common fields.
-template <typename Algorithm>
-class Decaying : public optim::ElementwiseOptimizer<Algorithm> {
- public:
-  [[nodiscard]] bool spares_vectors() const final { return decay_.spares_vectors(); }
-
- protected:
-  template <typename Options>
-  Decaying(std::string_view name, const Options& options) : decay_(optim::decay_of(options)) {
-    optim::require_not_negative(name, "epsilon", options.epsilon);
-    optim::require_not_negative(name, "weight_decay", options.weight_decay);
-  }
-
-  [[nodiscard]] optim::DecayConstants<double> decay(double rate, bool is_vector) const {
-    return {decay_.in_gradient(is_vector), decay_.kept(rate, is_vector)};
-  }
-
- private:
-  optim::Decay decay_;
-};
-
-class Rmsprop final : public Decaying<Rmsprop> {
+class Rmsprop final : public optim::Decaying<Rmsprop, RmspropOptions> {
  public:
   explicit Rmsprop(const RmspropOptions& options)
-      : Decaying("rmsprop", options), options_(options) {
+      : Decaying("rmsprop", states_of(options), options) {
     optim::require_fraction("rmsprop", "rho", options.rho);
     optim::require_not_negative("rmsprop", "momentum", options.momentum);
-    if (options.momentum > 0) names_[states_++] = "momentum_buffer";
-    if (options.centered) names_[states_++] = "grad_avg";
   }
-
-  [[nodiscard]] std::string name() const override { return "rmsprop"; }
-  [[nodiscard]] Names state_names() const override { return Names(names_).first(states_); }
 
   [[nodiscard]] StepConstants constants_of(double rate, std::int64_t /*step*/,
                                            bool is_vector) const {
@@ -103,23 +75,20 @@ class Rmsprop final : public Decaying<Rmsprop> {
   }
 
  private:
-  RmspropOptions options_;
-  std::array<std::string_view, 3> names_ = {"square_avg"};
-  std::size_t states_ = 1;
+  static std::vector<std::string_view> states_of(const RmspropOptions& options) {
+    std::vector<std::string_view> names = {"square_avg"};
+    if (options.momentum > 0) names.push_back("momentum_buffer");
+    if (options.centered) names.push_back("grad_avg");
+    return names;
+  }
 };
 
-class Adagrad final : public Decaying<Adagrad> {
+class Adagrad final : public optim::Decaying<Adagrad, AdagradOptions> {
  public:
-  explicit Adagrad(const AdagradOptions& options)
-      : Decaying("adagrad", options), options_(options) {
+  explicit Adagrad(const AdagradOptions& options) : Decaying("adagrad", {"sum"}, options) {
     optim::require_not_negative("adagrad", "initial_accumulator", options.initial_accumulator);
   }
 
-  [[nodiscard]] std::string name() const override { return "adagrad"; }
-  [[nodiscard]] Names state_names() const override {
-    static constexpr std::array<std::string_view, 1> names = {"sum"};
-    return names;
-  }
   [[nodiscard]] double initial_state(std::size_t /*place*/) const override {
     return options_.initial_accumulator;
   }
@@ -137,22 +106,13 @@ class Adagrad final : public Decaying<Adagrad> {
   void with_step(const Visit& visit) const {
     visit(std::type_identity<optim::AdagradStep<T>>());
   }
-
- private:
-  AdagradOptions options_;
 };
 
-class Adadelta final : public Decaying<Adadelta> {
+class Adadelta final : public optim::Decaying<Adadelta, AdadeltaOptions> {
  public:
   explicit Adadelta(const AdadeltaOptions& options)
-      : Decaying("adadelta", options), options_(options) {
+      : Decaying("adadelta", {"square_avg", "acc_delta"}, options) {
     optim::require_fraction("adadelta", "rho", options.rho);
-  }
-
-  [[nodiscard]] std::string name() const override { return "adadelta"; }
-  [[nodiscard]] Names state_names() const override {
-    static constexpr std::array<std::string_view, 2> names = {"square_avg", "acc_delta"};
-    return names;
   }
 
   [[nodiscard]] StepConstants constants_of(double rate, std::int64_t /*step*/,
@@ -168,22 +128,14 @@ class Adadelta final : public Decaying<Adadelta> {
   void with_step(const Visit& visit) const {
     visit(std::type_identity<optim::AdadeltaStep<T>>());
   }
-
- private:
-  AdadeltaOptions options_;
 };
 
-class Adamax final : public Decaying<Adamax> {
+class Adamax final : public optim::Decaying<Adamax, AdamaxOptions> {
  public:
-  explicit Adamax(const AdamaxOptions& options) : Decaying("adamax", options), options_(options) {
+  explicit Adamax(const AdamaxOptions& options)
+      : Decaying("adamax", {"exp_avg", "exp_inf"}, options) {
     optim::require_fraction("adamax", "beta1", options.beta1);
     optim::require_fraction("adamax", "beta2", options.beta2);
-  }
-
-  [[nodiscard]] std::string name() const override { return "adamax"; }
-  [[nodiscard]] Names state_names() const override {
-    static constexpr std::array<std::string_view, 2> names = {"exp_avg", "exp_inf"};
-    return names;
   }
 
   [[nodiscard]] StepConstants constants_of(double rate, std::int64_t step, bool is_vector) const {
@@ -200,23 +152,15 @@ class Adamax final : public Decaying<Adamax> {
   void with_step(const Visit& visit) const {
     visit(std::type_identity<optim::AdamaxStep<T>>());
   }
-
- private:
-  AdamaxOptions options_;
 };
 
-class Nadam final : public Decaying<Nadam> {
+class Nadam final : public optim::Decaying<Nadam, NadamOptions> {
  public:
-  explicit Nadam(const NadamOptions& options) : Decaying("nadam", options), options_(options) {
+  explicit Nadam(const NadamOptions& options)
+      : Decaying("nadam", {"exp_avg", "exp_avg_sq"}, options) {
     optim::require_fraction("nadam", "beta1", options.beta1);
     optim::require_fraction("nadam", "beta2", options.beta2);
     optim::require_not_negative("nadam", "momentum_decay", options.momentum_decay);
-  }
-
-  [[nodiscard]] std::string name() const override { return "nadam"; }
-  [[nodiscard]] Names state_names() const override {
-    static constexpr std::array<std::string_view, 2> names = {"exp_avg", "exp_avg_sq"};
-    return names;
   }
 
   [[nodiscard]] StepConstants constants_of(double rate, std::int64_t step, bool is_vector) const {
@@ -242,9 +186,6 @@ class Nadam final : public Decaying<Nadam> {
   void with_step(const Visit& visit) const {
     visit(std::type_identity<optim::NadamStep<T>>());
   }
-
- private:
-  NadamOptions options_;
 };
 
 }  // namespace
@@ -267,6 +208,98 @@ std::unique_ptr<FlatOptimizer> make_adamax(const AdamaxOptions& options) {
 
 std::unique_ptr<FlatOptimizer> make_nadam(const NadamOptions& options) {
   return std::make_unique<Nadam>(options);
+}
+
+namespace {
+
+// The momentum is what makes the parameters a mixture of z and x.
+template <typename Algorithm>
+class ScheduleFree : public optim::ElementwiseOptimizer<Algorithm> {
+ public:
+  [[nodiscard]] bool spares_vectors() const final { return decay_.spares_vectors(); }
+  [[nodiscard]] std::optional<ParametersForUse> for_use() const final {
+    return ParametersForUse{0, 1 - momentum_};
+  }
+
+ protected:
+  ScheduleFree(std::string_view name, std::vector<std::string_view> states, double momentum,
+               double weight_decay, bool excludes_vectors)
+      : optim::ElementwiseOptimizer<Algorithm>(name, std::move(states)),
+        momentum_(momentum),
+        decay_{weight_decay, false, excludes_vectors} {
+    optim::require_not_negative(name, "weight_decay", weight_decay);
+  }
+
+  // But for what AdamW has besides.
+  [[nodiscard]] optim::ScheduleFreeConstants<double> common(StepRate rate, bool is_vector) const {
+    return {.rate = rate.learning_rate,
+            .decay = decay_.in_gradient(is_vector),
+            .direct_rate = (1 - momentum_) * rate.learning_rate,
+            .average_weight = momentum_ * rate.share,
+            .kept = 1 - rate.share};
+  }
+
+ private:
+  double momentum_;
+  optim::Decay decay_;
+};
+
+class ScheduleFreeSgd final : public ScheduleFree<ScheduleFreeSgd> {
+ public:
+  explicit ScheduleFreeSgd(const ScheduleFreeSgdOptions& options)
+      : ScheduleFree("schedule_free_sgd", {"z_minus_x"}, options.momentum, options.weight_decay,
+                     options.decay_excludes_vectors) {
+    optim::require_fraction("schedule_free_sgd", "momentum", options.momentum);
+  }
+
+  [[nodiscard]] StepConstants constants_of(StepRate rate, std::int64_t /*step*/,
+                                           bool is_vector) const {
+    return optim::stored<optim::ScheduleFreeConstants>(common(rate, is_vector));
+  }
+
+  template <typename T, typename Visit>
+  void with_step(const Visit& visit) const {
+    visit(std::type_identity<optim::ScheduleFreeSgdStep<T>>());
+  }
+};
+
+class ScheduleFreeAdamw final : public ScheduleFree<ScheduleFreeAdamw> {
+ public:
+  explicit ScheduleFreeAdamw(const ScheduleFreeAdamwOptions& options)
+      : ScheduleFree("schedule_free_adamw", {"z_minus_x", "exp_avg_sq"}, options.beta1,
+                     options.weight_decay, options.decay_excludes_vectors),
+        options_(options) {
+    optim::require_fraction("schedule_free_adamw", "beta1", options.beta1);
+    optim::require_fraction("schedule_free_adamw", "beta2", options.beta2);
+    optim::require_not_negative("schedule_free_adamw", "epsilon", options.epsilon);
+  }
+
+  [[nodiscard]] StepConstants constants_of(StepRate rate, std::int64_t step, bool is_vector) const {
+    auto constants = common(rate, is_vector);
+    constants.beta2 = options_.beta2;
+    constants.one_minus_beta2 = 1 - options_.beta2;
+    constants.epsilon = options_.epsilon;
+    constants.root_scale = 1 / std::sqrt(1 - std::pow(options_.beta2, static_cast<double>(step)));
+    return optim::stored<optim::ScheduleFreeConstants>(constants);
+  }
+
+  template <typename T, typename Visit>
+  void with_step(const Visit& visit) const {
+    visit(std::type_identity<optim::ScheduleFreeAdamwStep<T>>());
+  }
+
+ private:
+  ScheduleFreeAdamwOptions options_;
+};
+
+}  // namespace
+
+std::unique_ptr<FlatOptimizer> make_schedule_free_sgd(const ScheduleFreeSgdOptions& options) {
+  return std::make_unique<ScheduleFreeSgd>(options);
+}
+
+std::unique_ptr<FlatOptimizer> make_schedule_free_adamw(const ScheduleFreeAdamwOptions& options) {
+  return std::make_unique<ScheduleFreeAdamw>(options);
 }
 
 }  // namespace kolo

@@ -101,32 +101,23 @@ namespace {
                   optimizer.name()));
 }
 
-class Sgd final : public optim::ElementwiseOptimizer<Sgd> {
+class Sgd final : public optim::Decaying<Sgd, SgdOptions> {
  public:
-  explicit Sgd(const SgdOptions& options) : options_(options), decay_(optim::decay_of(options)) {
+  explicit Sgd(const SgdOptions& options)
+      : Decaying("sgd", optim::momentum_state(options.momentum), options) {
     optim::require_not_negative("sgd", "momentum", options.momentum);
     optim::require(std::isfinite(options.dampening), "sgd", "dampening", options.dampening,
                    "a number");
-    optim::require_not_negative("sgd", "weight_decay", options.weight_decay);
     if (!options.nesterov) return;
     optim::require(options.momentum > 0, "sgd", "momentum", options.momentum,
                    "a number above 0 for nesterov");
     optim::require(options.dampening == 0, "sgd", "dampening", options.dampening, "0 for nesterov");
   }
 
-  [[nodiscard]] std::string name() const override { return "sgd"; }
-
-  [[nodiscard]] std::span<const std::string_view> state_names() const override {
-    static constexpr std::array<std::string_view, 1> names = {"momentum_buffer"};
-    return std::span(names).first(options_.momentum > 0 ? 1 : 0);
-  }
-
-  [[nodiscard]] bool spares_vectors() const override { return decay_.spares_vectors(); }
-
   [[nodiscard]] StepConstants constants_of(double rate, std::int64_t step, bool is_vector) const {
     return optim::stored<optim::SgdConstants>({.rate = rate,
-                                               .gradient_decay = decay_.in_gradient(is_vector),
-                                               .keep = decay_.kept(rate, is_vector),
+                                               .gradient_decay = decay(rate, is_vector).in_gradient,
+                                               .keep = decay(rate, is_vector).keep,
                                                .momentum = options_.momentum,
                                                .gradient_weight = 1 - options_.dampening,
                                                .first_step = step == 1 ? 1. : 0.});
@@ -142,32 +133,15 @@ class Sgd final : public optim::ElementwiseOptimizer<Sgd> {
       visit(std::type_identity<optim::SgdMomentumStep<T, false>>());
     }
   }
-
- private:
-  SgdOptions options_;
-  optim::Decay decay_;
 };
 
-class Adam final : public optim::ElementwiseOptimizer<Adam> {
+class Adam final : public optim::Decaying<Adam, AdamOptions> {
  public:
-  explicit Adam(const AdamOptions& options) : options_(options), decay_(optim::decay_of(options)) {
+  explicit Adam(const AdamOptions& options)
+      : Decaying(options.decoupled_decay ? "adamw" : "adam", states_of(options), options) {
     optim::require_fraction(name(), "beta1", options.beta1);
     optim::require_fraction(name(), "beta2", options.beta2);
-    optim::require_not_negative(name(), "epsilon", options.epsilon);
-    optim::require_not_negative(name(), "weight_decay", options.weight_decay);
   }
-
-  [[nodiscard]] std::string name() const override {
-    return options_.decoupled_decay ? "adamw" : "adam";
-  }
-
-  [[nodiscard]] std::span<const std::string_view> state_names() const override {
-    static constexpr std::array<std::string_view, 3> names = {"exp_avg", "exp_avg_sq",
-                                                              "max_exp_avg_sq"};
-    return std::span(names).first(options_.amsgrad ? 3 : 2);
-  }
-
-  [[nodiscard]] bool spares_vectors() const override { return decay_.spares_vectors(); }
 
   [[nodiscard]] StepConstants constants_of(double rate, std::int64_t step, bool is_vector) const {
     const auto steps = static_cast<double>(step);
@@ -183,8 +157,8 @@ class Adam final : public optim::ElementwiseOptimizer<Adam> {
          .epsilon = options_.epsilon,
          .step_size = rate / correction1 / (is_before ? root_scale : 1),
          .root_scale = is_before ? 1 : root_scale,
-         .gradient_decay = decay_.in_gradient(is_vector),
-         .keep = decay_.kept(rate, is_vector)});
+         .gradient_decay = decay(rate, is_vector).in_gradient,
+         .keep = decay(rate, is_vector).keep});
   }
 
   template <typename T, typename Visit>
@@ -197,8 +171,10 @@ class Adam final : public optim::ElementwiseOptimizer<Adam> {
   }
 
  private:
-  AdamOptions options_;
-  optim::Decay decay_;
+  static std::vector<std::string_view> states_of(const AdamOptions& options) {
+    if (options.amsgrad) return {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"};
+    return {"exp_avg", "exp_avg_sq"};
+  }
 };
 
 }  // namespace
@@ -206,7 +182,7 @@ class Adam final : public optim::ElementwiseOptimizer<Adam> {
 StepRate RateHistory::note(double learning_rate) {
   largest = std::max(largest, learning_rate);
   sum_of_squares += largest * largest;
-  // Where rates are beyond all sense, so that their squares are not finite, a step counts alone.
+  // Rates beyond all sense, whose squares are not finite: a step counts alone.
   if (!std::isfinite(sum_of_squares)) return {learning_rate, 1};
   return {learning_rate, sum_of_squares > 0 ? largest * largest / sum_of_squares : 0};
 }

@@ -2,10 +2,11 @@
 
 #include <cstddef>
 
+#include "base/reduction_order.h"
 #include "kolo/optim/flat_optimizer.h"
 #include "optim/element_steps.h"
 
-// The loops of the optimizers on processors, compiled for several vector units.
+// The loops of the optimizers: on processors, compiled for several vector units, and on devices.
 namespace kolo::optim {
 
 // A step on each element of a slice: one function for each kind of step.
@@ -14,9 +15,7 @@ namespace kolo::optim {
 KOLO_FOR_EACH_STEP(KOLO_DECLARE_STEPS)
 #undef KOLO_DECLARE_STEPS
 
-// For the scale of a layer (layerwise_kernels.cpp).
-
-// Added up in double, in one order whatever the processor.
+// For the scale of a layer: added up in double, in one order whatever the processor.
 double sum_of_squares(const float* values, std::size_t size);
 double sum_of_squares(const double* values, std::size_t size);
 
@@ -28,5 +27,40 @@ void lamb_directions(const float* parameters, const float* gradients, float* mea
 void lamb_directions(const double* parameters, const double* gradients, double* mean,
                      double* mean_square, double* directions, std::size_t size,
                      const LambConstants<double>& constants);
+
+// The loops on CUDA devices (cuda/device_kernels.cu). They enqueue kernels on the update's stream
+// and return. In a build without CUDA they throw Error (cuda/device_kernels_left_out.cpp).
+
+// A step on each element of a slice. With a layer's scale, in the device's memory, unless that is
+// null.
+template <typename Step>
+void run_steps_on_device(const FlatSlice<typename Step::Element>& slice, const DeviceUpdate& device,
+                         const double* scale = nullptr);
+
+// The scale of a layer, as on the host but for the order of additions (base/reduction_order.h);
+// where it will lie, in the workspace.
+template <typename T>
+const double* lars_scale_on_device(const FlatSlice<T>& slice, const DeviceUpdate& device);
+// Brings the moments up to date, too.
+template <typename T>
+const double* lamb_scale_on_device(const FlatSlice<T>& slice, const DeviceUpdate& device);
+
+// Everything above that a program links: for cuda/device_kernels.cu and what takes its place.
+#define KOLO_INSTANTIATE_DEVICE_STEPS(T, ...)                                              \
+  template void run_steps_on_device<__VA_ARGS__>(const FlatSlice<T>&, const DeviceUpdate&, \
+                                                 const double*);
+#define KOLO_INSTANTIATE_LAYER_SCALES(T)                                                 \
+  template const double* lars_scale_on_device(const FlatSlice<T>&, const DeviceUpdate&); \
+  template const double* lamb_scale_on_device(const FlatSlice<T>&, const DeviceUpdate&);
+#define KOLO_INSTANTIATE_DEVICE_KERNELS             \
+  KOLO_FOR_EACH_STEP(KOLO_INSTANTIATE_DEVICE_STEPS) \
+  KOLO_INSTANTIATE_LAYER_SCALES(float)              \
+  KOLO_INSTANTIATE_LAYER_SCALES(double)
+
+// Workspace of those two, for a parameter of as many elements: the scale, and two
+// sums for each chunk, aligned alike.
+constexpr std::size_t layer_scale_bytes(std::size_t size) {
+  return (1 + reduction::chunks_of(size)) * 2 * sizeof(double);
+}
 
 }  // namespace kolo::optim

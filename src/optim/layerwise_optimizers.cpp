@@ -10,24 +10,34 @@ namespace kolo {
 
 namespace {
 
-class Lars final : public optim::TypedOptimizer<Lars> {
+// An optimizer that scales the step of a whole parameter by norms over it.
+template <typename Algorithm, typename Options>
+class Layerwise : public optim::TypedOptimizer<Algorithm> {
  public:
-  explicit Lars(const LarsOptions& options) : options_(options) {
+  [[nodiscard]] bool is_layerwise() const final { return true; }
+  [[nodiscard]] bool spares_vectors() const final { return options_.exclude_vectors; }
+  [[nodiscard]] std::size_t device_workspace_bytes(std::size_t size) const final {
+    return optim::layer_scale_bytes(size);
+  }
+
+ protected:
+  Layerwise(std::string_view name, std::vector<std::string_view> states, const Options& options)
+      : optim::TypedOptimizer<Algorithm>(name, std::move(states)), options_(options) {}
+
+  [[nodiscard]] bool excludes(bool is_vector) const {
+    return options_.exclude_vectors && is_vector;
+  }
+
+  const Options options_;
+};
+
+class Lars final : public Layerwise<Lars, LarsOptions> {
+ public:
+  explicit Lars(const LarsOptions& options)
+      : Layerwise("lars", optim::momentum_state(options.momentum), options) {
     optim::require_not_negative("lars", "momentum", options.momentum);
     optim::require_not_negative("lars", "weight_decay", options.weight_decay);
     optim::require_positive("lars", "trust_coefficient", options.trust_coefficient);
-  }
-
-  [[nodiscard]] std::string name() const override { return "lars"; }
-  [[nodiscard]] std::span<const std::string_view> state_names() const override {
-    static constexpr std::array<std::string_view, 1> names = {"momentum_buffer"};
-    return std::span(names).first(options_.momentum > 0 ? 1 : 0);
-  }
-  [[nodiscard]] bool is_layerwise() const override { return true; }
-  [[nodiscard]] bool spares_vectors() const override { return options_.exclude_vectors; }
-
-  [[nodiscard]] std::size_t device_workspace_bytes(std::size_t size) const override {
-    return optim::layer_scale_bytes(size);
   }
 
   [[nodiscard]] StepConstants constants_of(double rate, std::int64_t /*step*/,
@@ -57,10 +67,6 @@ class Lars final : public optim::TypedOptimizer<Lars> {
   }
 
  private:
-  [[nodiscard]] bool excludes(bool is_vector) const {
-    return options_.exclude_vectors && is_vector;
-  }
-
   template <typename T>
   static double scale_of(const FlatSlice<T>& slice, const StepConstants& constants) {
     const std::size_t size = slice.parameters.size();
@@ -78,29 +84,16 @@ class Lars final : public optim::TypedOptimizer<Lars> {
       visit(std::type_identity<optim::LarsStep<T, false>>());
     }
   }
-
-  LarsOptions options_;
 };
 
-class Lamb final : public optim::TypedOptimizer<Lamb> {
+class Lamb final : public Layerwise<Lamb, LambOptions> {
  public:
-  explicit Lamb(const LambOptions& options) : options_(options) {
+  explicit Lamb(const LambOptions& options)
+      : Layerwise("lamb", {"exp_avg", "exp_avg_sq"}, options) {
     optim::require_fraction("lamb", "beta1", options.beta1);
     optim::require_fraction("lamb", "beta2", options.beta2);
     optim::require_not_negative("lamb", "epsilon", options.epsilon);
     optim::require_not_negative("lamb", "weight_decay", options.weight_decay);
-  }
-
-  [[nodiscard]] std::string name() const override { return "lamb"; }
-  [[nodiscard]] std::span<const std::string_view> state_names() const override {
-    static constexpr std::array<std::string_view, 2> names = {"exp_avg", "exp_avg_sq"};
-    return names;
-  }
-  [[nodiscard]] bool is_layerwise() const override { return true; }
-  [[nodiscard]] bool spares_vectors() const override { return options_.exclude_vectors; }
-
-  [[nodiscard]] std::size_t device_workspace_bytes(std::size_t size) const override {
-    return optim::layer_scale_bytes(size);
   }
 
   [[nodiscard]] StepConstants constants_of(double rate, std::int64_t step, bool is_vector) const {
@@ -136,10 +129,6 @@ class Lamb final : public optim::TypedOptimizer<Lamb> {
   }
 
  private:
-  [[nodiscard]] bool excludes(bool is_vector) const {
-    return options_.exclude_vectors && is_vector;
-  }
-
   // Brings the moments up to date and gives the ratio of the parameter's norm to the direction's.
   // Block by block, so that the directions needn't be kept: they lie in the nearest cache until
   // their squares are added up.
@@ -159,8 +148,6 @@ class Lamb final : public optim::TypedOptimizer<Lamb> {
     }
     return optim::lamb_scale(parameter_squares, direction_squares);
   }
-
-  LambOptions options_;
 };
 
 }  // namespace

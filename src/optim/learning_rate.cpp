@@ -9,10 +9,6 @@
 
 namespace kolo {
 
-Scaling scaling_named(const std::string& name) {
-  return named<Scaling>("learning rate", "scaling", name);
-}
-
 double scale_factor(Scaling scaling, double ratio) {
   if (!(ratio > 0) || !std::isfinite(ratio)) {
     throw Error(

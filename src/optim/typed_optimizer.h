@@ -1,13 +1,16 @@
 #pragma once
 
+#include <span>
+#include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 #include "kolo/optim/flat_optimizer.h"
-#include "optim/device_kernels.h"
 #include "optim/kernels.h"
 
-// What all optimizers have in common behind FlatOptimizer.
+// Base classes of all optimizers, behind FlatOptimizer.
 namespace kolo::optim {
 
 // InputErrors that name the optimizer, the option, its value and what it accepts.
@@ -37,9 +40,10 @@ struct Decay {
   [[nodiscard]] bool spares(bool is_vector) const { return excludes_vectors && is_vector; }
 };
 
-template <typename Options>
-Decay decay_of(const Options& options) {
-  return {options.weight_decay, options.decoupled_decay, options.decay_excludes_vectors};
+// State of an optimizer whose momentum may be 0, which needs none.
+[[nodiscard]] inline std::vector<std::string_view> momentum_state(double momentum) {
+  if (momentum > 0) return {"momentum_buffer"};
+  return {};
 }
 
 // Throw Error for what FlatOptimizer::update() doesn't take.
@@ -50,12 +54,19 @@ void check_step(const FlatOptimizer& optimizer, StepRate rate, std::int64_t step
 // And for what FlatOptimizer::update_on_device() doesn't.
 void check_device(const FlatOptimizer& optimizer, std::size_t size, const DeviceUpdate& device);
 
-// Turns both types' updates, checked, into Algorithm::run(slice, constants) and
+// Has the names, and turns both types' updates, checked, into Algorithm::run(slice, constants) and
 // run_on_device(slice, device), templates of the type; the constants are
 // Algorithm::constants_of(rate, step, is_vector), of which the rate is a StepRate or its number.
 template <typename Algorithm>
 class TypedOptimizer : public FlatOptimizer {
  public:
+  // Takes literals.
+  TypedOptimizer(std::string_view name, std::vector<std::string_view> states)
+      : name_(name), states_(std::move(states)) {}
+
+  [[nodiscard]] std::string name() const final { return std::string(name_); }
+  [[nodiscard]] std::span<const std::string_view> state_names() const final { return states_; }
+
   void update(const FlatSlice<float>& slice, StepRate rate, std::int64_t step) const final {
     check_slice(*this, slice);
     algorithm().run(slice, constants(rate, step, slice.is_vector));
@@ -85,6 +96,9 @@ class TypedOptimizer : public FlatOptimizer {
 
  private:
   [[nodiscard]] const Algorithm& algorithm() const { return static_cast<const Algorithm&>(*this); }
+
+  std::string_view name_;
+  std::vector<std::string_view> states_;
 };
 
 // One whose elements are each on their own: Algorithm::with_step<T>(visit) calls visit with the
@@ -92,6 +106,8 @@ class TypedOptimizer : public FlatOptimizer {
 template <typename Algorithm>
 class ElementwiseOptimizer : public TypedOptimizer<Algorithm> {
  public:
+  using TypedOptimizer<Algorithm>::TypedOptimizer;
+
   template <typename T>
   void run(const FlatSlice<T>& slice, const StepConstants& constants) const {
     static_cast<const Algorithm&>(*this).template with_step<T>(
@@ -105,6 +121,32 @@ class ElementwiseOptimizer : public TypedOptimizer<Algorithm> {
     static_cast<const Algorithm&>(*this).template with_step<T>(
         [&]<typename Step>(std::type_identity<Step>) { run_steps_on_device<Step>(slice, device); });
   }
+};
+
+// One with weight decay by the options' common fields, which are checked here.
+template <typename Algorithm, typename Options>
+class Decaying : public ElementwiseOptimizer<Algorithm> {
+ public:
+  [[nodiscard]] bool spares_vectors() const final { return decay_.spares_vectors(); }
+
+ protected:
+  Decaying(std::string_view name, std::vector<std::string_view> states, const Options& options)
+      : ElementwiseOptimizer<Algorithm>(name, std::move(states)),
+        options_(options),
+        decay_{options.weight_decay, options.decoupled_decay, options.decay_excludes_vectors} {
+    if constexpr (requires { options.epsilon; })
+      require_not_negative(name, "epsilon", options.epsilon);
+    require_not_negative(name, "weight_decay", options.weight_decay);
+  }
+
+  [[nodiscard]] DecayConstants<double> decay(double rate, bool is_vector) const {
+    return {decay_.in_gradient(is_vector), decay_.kept(rate, is_vector)};
+  }
+
+  const Options options_;
+
+ private:
+  Decay decay_;
 };
 
 }  // namespace kolo::optim

@@ -92,8 +92,10 @@ bool all_finite(const Communicator& communicator, const ParameterArena& arena) {
 }
 
 FiniteCheck::FiniteCheck(Communicator communicator, std::shared_ptr<const ParameterArena> arena,
-                         const FiniteCheckOptions& options)
-    : communicator_(std::move(communicator)), arena_(std::move(arena)), options_(options) {}
+                         std::int64_t most_skipped_in_a_row)
+    : communicator_(std::move(communicator)),
+      arena_(std::move(arena)),
+      most_in_a_row_(most_skipped_in_a_row) {}
 
 bool FiniteCheck::may_step(std::int64_t step, double loss) {
   const bool is_finite = std::isfinite(loss) && all_finite(communicator_, *arena_);
@@ -106,8 +108,7 @@ void FiniteCheck::note(std::int64_t step, bool is_finite, double loss) {
     in_a_row_ = 0;
     return;
   }
-  const bool goes_on = options_.policy == NonFinite::skip && in_a_row_ < options_.most_in_a_row;
-  if (!goes_on) {
+  if (in_a_row_ >= most_in_a_row_) {
     const std::string skipped =
         in_a_row_ > 0
             ? fmt::format(", and {} steps before it were skipped for the same reason", in_a_row_)

@@ -8,16 +8,17 @@
 
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/cuda.h>
 #include <torch/utils.h>
 
+#include "base/fingerprint.h"
 #include "base/openmp.h"
 #include "comm/messages.h"
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
 #include "kolo/base/random.h"
-#include "parallel/compute_threads.h"
-#include "parallel/place_on_devices.h"
+#include "parallel/place_ranks.h"
 
 namespace kolo {
 
@@ -25,23 +26,11 @@ namespace {
 
 constexpr std::uint32_t rank_stream = 0x72616e6b;  // "rank", apart from other uses of one seed
 
-// FNV-1a, of numbers or characters.
-std::uint64_t fingerprint_of(const auto& values) {
-  std::uint64_t result = 1469598103934665603U;
-  for (const auto value : values)
-    result = (result ^ static_cast<std::uint64_t>(value)) * 1099511628211U;
-  return result;
-}
-
-// The same number on ranks that may run on the same CPUs.
-std::int64_t fingerprint_of_cpus() {
-  return static_cast<std::int64_t>(fingerprint_of(allowed_cpus()));
-}
-
 // Ranks of this node that share their CPUs with this one, itself included. A launcher that binds
 // gives each its own; without binding all have all.
 int ranks_on_these_cpus(const Communicator& communicator) {
-  const auto mine = fingerprint_of_cpus();
+  const auto mine =
+      static_cast<std::int64_t>(fingerprint_of(fmt::format("{}", fmt::join(allowed_cpus(), " "))));
   std::vector<std::int64_t> all(static_cast<std::size_t>(communicator.size()));
   communicator.all_gather(std::span(&mine, 1), std::span(all), {.name = "CPUs of the ranks"});
   const Topology& topology = communicator.topology();

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "kolo/base/vectorize.h"
-#include "parallel/checksum_steps.h"
 
 namespace kolo::parallel {
 

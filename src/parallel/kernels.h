@@ -4,6 +4,9 @@
 #include <cstdint>
 #include <span>
 
+#include "base/reduction_order.h"
+#include "kolo/base/host_device.h"
+
 // Passes over flat memory, at its speed, on this thread. Their results don't depend on the
 // processor.
 namespace kolo::parallel {
@@ -64,5 +67,91 @@ void reconstruct(const LowRank<double>& factors, double* error);
 // that keeps less than epsilon of its length becomes zero.
 void orthogonalise(const LowRank<float>& factors, double epsilon);
 void orthogonalise(const LowRank<double>& factors, double epsilon);
+
+}  // namespace kolo::parallel
+
+// Steps of a checksum, on the host (kernels.cpp) and on CUDA devices (cuda/flat_kernels.cu).
+// Bytes are cut into pieces; of more than one, the checksum is that of the pieces' checksums, in
+// their order. A piece is read in rows of a word for each lane, the last filled up with zeros;
+// every lane makes a hash of its words, and from those and the number of bytes comes the piece's
+// checksum.
+namespace kolo::parallel {
+
+constexpr std::size_t checksum_piece_bytes = std::size_t{1} << 17;
+
+// Hashes of 32 bits side by side, as many as keep the widest vectors' multipliers busy. They begin
+// as the number of the lane.
+constexpr std::size_t checksum_lanes = 128;
+
+// Both factors of the step can be undone, so a lane never loses a difference again. The constants
+// are those of MurmurHash3's finalization (Appleby, in the public domain).
+KOLO_HOST_DEVICE inline std::uint32_t with_word(std::uint32_t lane, std::uint32_t word) {
+  const std::uint32_t value = (lane ^ word) * 0x85ebca6bU;
+  return value ^ (value >> 15);
+}
+
+KOLO_HOST_DEVICE inline std::uint64_t mix(std::uint64_t value) {
+  value = (value ^ (value >> 33)) * 0xff51afd7ed558ccdULL;
+  value = (value ^ (value >> 33)) * 0xc4ceb9fe1a85ec53ULL;
+  return value ^ (value >> 33);
+}
+
+// Term that a lane adds to the piece's sum: in any order, so none waits for another.
+KOLO_HOST_DEVICE inline std::uint64_t lane_term(std::uint32_t value, std::uint64_t lane) {
+  return mix(lane << 32 | value);
+}
+
+KOLO_HOST_DEVICE inline std::uint64_t checksum_of_lanes(std::uint64_t sum, std::uint64_t bytes) {
+  return mix(mix(bytes) ^ sum);
+}
+
+}  // namespace kolo::parallel
+
+// Passes over flat memory of a CUDA device (cuda/flat_kernels.cu), as those of kernels.h on the
+// host. They are enqueued on a stream (a cudaStream_t of the current device), and nobody waits for
+// them; what they are given by a pointer lies in the device's memory, and so do their results.
+// Nothing is kept in a workspace, which is aligned to 8 bytes: passes that follow one another on a
+// stream may use the same. In a build without CUDA they throw Error.
+namespace kolo::parallel {
+
+// add_to_norm() of `total`, which becomes the result. Added up in the order of reduction_order.h,
+// whatever the device.
+void add_to_norm_on_device(double* total, std::span<const float> values, double norm_type,
+                           std::span<std::byte> workspace, void* stream);
+void add_to_norm_on_device(double* total, std::span<const double> values, double norm_type,
+                           std::span<std::byte> workspace, void* stream);
+
+constexpr std::size_t norm_workspace_bytes(std::size_t size) {
+  return reduction::chunks_of(size) * sizeof(double);
+}
+
+// Rounds the factor to the values' type.
+void scale_on_device(std::span<float> values, const double* factor, void* stream);
+void scale_on_device(std::span<double> values, const double* factor, void* stream);
+
+void fill_on_device(std::span<float> values, float value, void* stream);
+void fill_on_device(std::span<double> values, double value, void* stream);
+
+// `found` becomes 1 where has_all_bits() is true, and stays as it is otherwise.
+void find_all_bits_on_device(std::span<const std::uint64_t> values, std::uint64_t mask,
+                             std::int32_t* found, void* stream);
+void find_all_bits_on_device(std::span<const std::uint32_t> values, std::uint32_t mask,
+                             std::int32_t* found, void* stream);
+void find_all_bits_on_device(std::span<const std::uint16_t> values, std::uint16_t mask,
+                             std::int32_t* found, void* stream);
+
+// The same 64 bits as checksum()'s.
+void checksum_on_device(std::span<const std::byte> bytes, std::uint64_t* result,
+                        std::span<std::byte> workspace, void* stream);
+
+// Checksums of pieces, of the pieces of those, and so on.
+constexpr std::size_t checksum_workspace_bytes(std::size_t bytes) {
+  std::size_t total = 0;
+  while (bytes > checksum_piece_bytes) {
+    bytes = (bytes + checksum_piece_bytes - 1) / checksum_piece_bytes * sizeof(std::uint64_t);
+    total += bytes;
+  }
+  return total;
+}
 
 }  // namespace kolo::parallel

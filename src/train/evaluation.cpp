@@ -7,7 +7,7 @@
 
 #include "kolo/layout/virtual_ranks.h"
 #include "kolo/nn/metrics.h"
-#include "kolo/parallel/ordered_total.h"
+#include "kolo/parallel/tensor_collectives.h"
 #include "kolo/parallel/training_step.h"
 #include "train/batch_task.h"
 

@@ -9,7 +9,6 @@
 #include "kolo/layout/spatial_network.h"
 #include "kolo/parallel/halo_exchange.h"
 #include "kolo/parallel/spatial_part.h"
-#include "kolo/parallel/spatial_step.h"
 
 namespace kolo {
 

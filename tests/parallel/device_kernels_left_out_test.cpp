@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "kolo/base/error.h"
-#include "parallel/device_kernels.h"
+#include "parallel/kernels.h"
 #include "support/errors.h"
 #include "support/says.h"
 

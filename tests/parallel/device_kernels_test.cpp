@@ -12,7 +12,6 @@
 
 #include "base/reduction_order.h"
 #include "kolo/base/error.h"
-#include "parallel/device_kernels.h"
 #include "parallel/kernels.h"
 #include "support/errors.h"
 #include "support/gpu.h"

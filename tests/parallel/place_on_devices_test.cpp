@@ -1,4 +1,4 @@
-#include "parallel/place_on_devices.h"
+#include "parallel/place_ranks.h"
 #include "support/says.h"
 
 #include <vector>

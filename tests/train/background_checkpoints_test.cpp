@@ -8,7 +8,6 @@
 #include "kolo/train/checkpoint/checkpoint.h"
 #include "kolo/comm/threads.h"
 #include "kolo/parallel/object_collectives.h"
-#include "kolo/train/checkpoint/module_tensors.h"
 #include "kolo/train/checkpoint_observer.h"
 #include "support/errors.h"
 #include "support/says.h"

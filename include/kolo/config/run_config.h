@@ -20,7 +20,7 @@
 #include "kolo/nn/model_catalogue.h"
 #include "kolo/optim/catalogue.h"
 #include "kolo/optim/learning_rate.h"
-#include "kolo/parallel/non_finite_step.h"
+#include "kolo/parallel/step_conflicts.h"
 #include "kolo/train/validation_views.h"
 
 // What one training run is to do, read from a YAML file. The defaults stand here; which values a

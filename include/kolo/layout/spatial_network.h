@@ -14,7 +14,7 @@ namespace kolo {
 // A network of fields whose samples several ranks share, before anything of it exists: which layers
 // are computed in parts, which rows travel, and what each rank computes and keeps. A pure function
 // of shapes, for messages to users, for reports and for predictions. It follows the same rules as
-// kolo/parallel/spatial_step.h.
+// kolo/parallel/spatial_part.h.
 //
 // Everything counts values ("elements") of one sample; times the size of a type they are bytes.
 

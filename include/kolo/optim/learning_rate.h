@@ -15,13 +15,15 @@
 // resumed run needs no state.
 namespace kolo {
 
-// What becomes of it in the course of a training: the schedules. All of these are factors on one
-// rate, the scaled one; see LearningRate for what they are combined with.
+// The schedules, by which it changes in the course of a training: factors on the scaled rate (see
+// LearningRate).
 
 struct ConstantRate {
-  [[nodiscard]] std::string_view name() const;
-  void check(std::int64_t warmup_steps) const;
-  [[nodiscard]] double factor(std::int64_t step, std::int64_t warmup_steps) const;
+  [[nodiscard]] static constexpr std::string_view name() { return "constant"; }
+  void check(std::int64_t /*warmup_steps*/) const {}
+  [[nodiscard]] double factor(std::int64_t /*step*/, std::int64_t /*warmup_steps*/) const {
+    return 1;
+  }
 };
 
 // From start_epoch (the first epoch is 0) up to, not including, end_epoch. Epochs may be fractions,
@@ -39,7 +41,7 @@ struct PiecewiseRate {
   std::vector<RateInterval> intervals;
   std::int64_t steps_per_epoch = 0;  // 1 or more
 
-  [[nodiscard]] std::string_view name() const;
+  [[nodiscard]] static constexpr std::string_view name() { return "piecewise"; }
   void check(std::int64_t warmup_steps) const;
   [[nodiscard]] double factor(std::int64_t step, std::int64_t warmup_steps) const;
 };
@@ -51,7 +53,7 @@ struct CosineDecay {
   std::int64_t total_steps = 0;  // 1 or more
   double final_fraction = 0;     // 0 or more
 
-  [[nodiscard]] std::string_view name() const;
+  [[nodiscard]] static constexpr std::string_view name() { return "cosine"; }
   void check(std::int64_t warmup_steps) const;
   [[nodiscard]] double factor(std::int64_t step, std::int64_t warmup_steps) const;
 };
@@ -65,7 +67,7 @@ struct ShiftedCosineDecay {
   std::int64_t total_steps = 0;  // 1 or more
   double final_fraction = 0;     // 0 or more
 
-  [[nodiscard]] std::string_view name() const;
+  [[nodiscard]] static constexpr std::string_view name() { return "cosine_shifted"; }
   void check(std::int64_t warmup_steps) const;
   [[nodiscard]] double factor(std::int64_t step, std::int64_t warmup_steps) const;
 };
@@ -77,7 +79,7 @@ struct PolynomialDecay {
   double power = 1;              // above 0
   double final_fraction = 0;     // 0 or more
 
-  [[nodiscard]] std::string_view name() const;
+  [[nodiscard]] static constexpr std::string_view name() { return "polynomial"; }
   void check(std::int64_t warmup_steps) const;
   [[nodiscard]] double factor(std::int64_t step, std::int64_t warmup_steps) const;
 };
@@ -92,12 +94,12 @@ struct OneCycle {
   double initial_divisor = 25;   // PyTorch's div_factor; above 0
   double final_divisor = 1e4;    // PyTorch's final_div_factor; above 0
 
-  [[nodiscard]] std::string_view name() const;
+  [[nodiscard]] static constexpr std::string_view name() { return "one_cycle"; }
   void check(std::int64_t warmup_steps) const;
   [[nodiscard]] double factor(std::int64_t step, std::int64_t warmup_steps) const;
 };
 
-// What a schedule has: its name in configurations, "piecewise"; check(), which throws InputError
+// Members of a schedule: its name in configurations, "piecewise"; check(), which throws InputError
 // for values out of range, and for a warm-up where the schedule takes none; and the factor on the
 // scaled rate in the step that follows `step` completed ones, for steps after the warm-up, of a
 // schedule that was checked.
@@ -115,6 +117,8 @@ class Schedule {
   requires(!std::same_as<T, Schedule>) Schedule(T schedule)  // NOLINT(google-explicit-constructor)
       : schedule_(std::make_shared<const Holder<T>>(std::move(schedule))) {}
 
+  // In configurations: "constant", "piecewise", "cosine", "cosine_shifted", "polynomial" or
+  // "one_cycle".
   [[nodiscard]] std::string_view name() const { return schedule_->name(); }
   void check(std::int64_t warmup_steps) const { schedule_->check(warmup_steps); }
   [[nodiscard]] double factor(std::int64_t step, std::int64_t warmup_steps) const {
@@ -142,12 +146,6 @@ class Schedule {
   std::shared_ptr<const Base> schedule_;
 };
 
-// The name in configurations: "constant", "piecewise", "cosine", "cosine_shifted", "polynomial" or
-// "one_cycle".
-[[nodiscard]] inline std::string_view schedule_name(const Schedule& schedule) {
-  return schedule.name();
-}
-
 // How the rate grows with the global batch: by the ratio of that to the batch which the rate is
 // meant for. Where each rank has such a batch, the ratio is the number of ranks.
 enum class Scaling {
@@ -165,9 +163,6 @@ constexpr auto enum_names(Scaling) {
                                            {Scaling::sqrt, "sqrt"},
                                            {Scaling::adascale, "adascale"}});
 }
-
-// The scaling of that name; InputError for any other.
-[[nodiscard]] Scaling scaling_named(const std::string& name);
 
 // 1 (none, adascale), ratio or sqrt(ratio); the ratio is above 0, else Error.
 [[nodiscard]] double scale_factor(Scaling scaling, double ratio);
@@ -208,7 +203,7 @@ class LearningRate {
   [[nodiscard]] std::int64_t warmup_steps() const { return plan_.warmup_steps; }
   // The same with a warm-up over so many steps.
   [[nodiscard]] LearningRate with_warmup(std::int64_t steps) const;
-  // What the schedule multiplies: base_rate * scale_factor().
+  // Rate that the schedule multiplies: base_rate * scale_factor().
   [[nodiscard]] double scaled_rate() const { return scaled_rate_; }
   [[nodiscard]] const Schedule& schedule() const { return plan_.schedule; }
 

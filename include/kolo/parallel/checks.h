@@ -22,18 +22,6 @@ namespace kolo {
 // gradients at the speed of memory, and one number travels.
 [[nodiscard]] bool all_finite(const Communicator& communicator, const ParameterArena& arena);
 
-enum class NonFinite : std::uint8_t {
-  stop,  // an Error on every rank
-  skip,  // the step is left out, on every rank
-};
-
-struct FiniteCheckOptions {
-  NonFinite policy = NonFinite::stop;
-  // Steps skipped one after another before it stops all the same: when the parameters themselves
-  // are not finite, no step will ever be.
-  std::int64_t most_in_a_row = 20;
-};
-
 // Decides for every step whether its gradients may be used.
 //
 // When to ask: after the gradients are averaged and before the optimizer uses them. An all-reduce
@@ -43,12 +31,14 @@ struct FiniteCheckOptions {
 // it has arrived.
 class FiniteCheck {
  public:
+  // Skips so many steps one after another at most, on every rank; then, or at once where that is 0,
+  // it stops with an Error: when the parameters themselves are not finite, no step will ever be.
   FiniteCheck(Communicator communicator, std::shared_ptr<const ParameterArena> arena,
-              const FiniteCheckOptions& options = {});
+              std::int64_t most_skipped_in_a_row = 0);
 
   // Collective; the same answer on every rank. True: make the step. False: leave it out. Error,
-  // with the same message everywhere: gradients are not finite and the policy is to stop, or too
-  // many steps in a row were skipped; it names parameters and ranks. `step` is for the message.
+  // with the same message everywhere, where gradients are not finite and enough steps in a row were
+  // skipped; it names parameters and ranks. `step` is for the message.
   // `loss`, the same on all ranks, has to be finite too: some losses have finite gradients where
   // they are not (that of an absolute error is a sign).
   [[nodiscard]] bool may_step(std::int64_t step, double loss = 0);
@@ -65,7 +55,7 @@ class FiniteCheck {
 
   Communicator communicator_;
   std::shared_ptr<const ParameterArena> arena_;
-  FiniteCheckOptions options_;
+  std::int64_t most_in_a_row_;
   std::int64_t skipped_ = 0;
   std::int64_t in_a_row_ = 0;
 };

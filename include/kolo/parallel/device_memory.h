@@ -8,7 +8,7 @@
 #include <torch/types.h>
 
 #include "kolo/base/error.h"
-#include "kolo/parallel/device_memory_use.h"
+#include "kolo/parallel/device_usage.h"
 
 namespace kolo {
 
@@ -22,10 +22,6 @@ namespace kolo {
                                                  const std::optional<DeviceMemoryUse>& use,
                                                  std::string_view problem);
 
-// Error with these words.
-[[nodiscard]] Error out_of_memory(std::string_view phase, const torch::Device& device,
-                                  const c10::OutOfMemoryError& error);
-
 // Returns what `work` does. Error with describe_out_of_memory() where the device's memory is not
 // enough for it. `phase`: "forward".
 template <typename Work>
@@ -33,7 +29,8 @@ decltype(auto) in_phase(std::string_view phase, const torch::Device& device, con
   try {
     return work();
   } catch (const c10::OutOfMemoryError& error) {
-    throw out_of_memory(phase, device, error);
+    throw Error(
+        describe_out_of_memory(phase, device, memory_use(device), error.what_without_backtrace()));
   }
 }
 

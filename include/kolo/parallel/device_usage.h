@@ -24,7 +24,7 @@ struct Device;
 
 namespace kolo {
 
-// What a device took and did over a stretch of time. Not a number: it does not tell.
+// Energy and work of a device over a stretch of time. NaN: the device does not tell.
 struct DeviceUsage {
   static constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
 
@@ -46,6 +46,13 @@ struct DeviceUsage {
 
 // "1.53 kW, 92.1 kJ, 97 % busy, 1755 MHz, 61 C at most": what is known of it.
 [[nodiscard]] std::string describe(const DeviceUsage& usage);
+
+// Memory of a device that this process has had since it began.
+struct DeviceMemoryUse {
+  std::int64_t peak_allocated_bytes = 0;  // by tensors
+  std::int64_t peak_reserved_bytes = 0;   // that LibTorch's allocator has taken for them
+  DeviceMemory device;                    // what is free now, whoever has the rest
+};
 
 // Reads a device now and then, on a thread of its own. Energy is the device's own count, where it
 // has one.
@@ -81,14 +88,14 @@ class DeviceUsageMonitor {
   std::jthread sampler_;  // last: it uses all of the above
 };
 
-// Where to look.
+// Libraries that tell of devices.
 struct DeviceUsageSources {
   std::shared_ptr<const DeviceRuntime> runtime = cuda_runtime();
   std::string library = "libnvidia-ml.so.1";  // Nvml's
 };
 
-// Of this rank's device. None for the host, where nothing can be read, and where a rank before this
-// one has the same device, which is counted once. Collective.
+// Monitor of this rank's device. None for the host, where nothing can be read, and where a rank
+// before this one has the same device, which is counted once. Collective.
 [[nodiscard]] std::unique_ptr<DeviceUsageMonitor> monitor_device(
     const Communicator& communicator, const c10::Device& device,
     const DeviceUsageSources& sources = {});

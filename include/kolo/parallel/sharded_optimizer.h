@@ -69,7 +69,7 @@ class ShardedOptimizer : public torch::optim::Optimizer {
   ShardedOptimizer(const Communicator& communicator, const TrainedModules& modules,
                    std::shared_ptr<const FlatOptimizer> algorithm,
                    const ShardedOptimizerOptions& options = {});
-  // With groups, in which every trainable parameter is once: InputError otherwise, which names it.
+  // Takes groups, in which every trainable parameter is once: InputError otherwise, which names it.
   // InputError also for optimizers that need whole parameters or average (FlatOptimizer::for_use).
   ShardedOptimizer(const Communicator& communicator, const TrainedModules& modules,
                    const std::vector<ShardedGroup>& groups,
@@ -94,9 +94,8 @@ class ShardedOptimizer : public torch::optim::Optimizer {
   // result is the average of the ranks' losses.
   torch::Tensor step(LossClosure closure = nullptr) override;
 
-  // Of the first group; set: of all. The same on all ranks.
+  // Rate of the first group.
   [[nodiscard]] double learning_rate() const;
-  void set_learning_rate(double rate);
   [[nodiscard]] std::int64_t steps() const { return steps_; }
 
   // For checkpoints; see ShardedArenaOptimizer. `steps` is what steps() was when the state was
@@ -105,7 +104,7 @@ class ShardedOptimizer : public torch::optim::Optimizer {
   void load_state(std::span<const ShardedArenaOptimizer::NamedState> whole, std::int64_t steps);
   [[nodiscard]] std::int64_t state_bytes() const { return optimizer_.state_bytes(); }
 
-  // What the gradients cost; hook_bytes counts them as sent.
+  // Cost of the gradients; hook_bytes counts them as sent.
   [[nodiscard]] ReducerStatistics statistics() const { return reducer_.statistics(); }
 
   [[nodiscard]] std::shared_ptr<const ParameterArena> arena() const { return arena_; }

@@ -1,13 +1,16 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include <torch/types.h>
 
 #include "kolo/layout/spatial_plan.h"
 #include "kolo/parallel/device_mesh.h"
+#include "kolo/parallel/halo_exchange.h"
 
 // Samples that several ranks share: what each rank has of them between layers.
 namespace kolo {
@@ -42,5 +45,23 @@ struct SpatialPart {
 // The whole samples, on every rank of the spatial group. Collective there, also in backward, which
 // adds the gradients of all ranks; autograd sees it.
 [[nodiscard]] torch::Tensor whole_of(const DeviceMesh& mesh, const SpatialPart& part);
+
+// Needs of a layer that is computed in parts, along all axes.
+struct LayerStep {
+  std::vector<PartAxis> input, output;
+  std::vector<HaloAxis> halos;  // to extend the input by; of a transposed layer, to fold the output
+  std::vector<std::int64_t> padding;  // left to LibTorch's layer: 0 along the axes of `halos`
+};
+
+// `like`, where it is not empty, gives the output's cuts. Error for another number of axes;
+// InputError for lengths that the layer doesn't take.
+[[nodiscard]] LayerStep plan_step(const DeviceMesh& mesh, std::span<const PartAxis> input,
+                                  std::span<const AxisLayer> layers, std::string_view name,
+                                  std::span<const PartAxis> like = {});
+
+// The part as these axes have it: gathered along those that are whole there and not in the part,
+// cut along those that are whole in the part and not there. Collective where something is gathered.
+[[nodiscard]] torch::Tensor rows_as(const DeviceMesh& mesh, const SpatialPart& part,
+                                    std::span<const PartAxis> axes);
 
 }  // namespace kolo

@@ -8,7 +8,6 @@
 #include "kolo/parallel/bucket_plan.h"
 #include "kolo/parallel/grad_scaler.h"
 #include "kolo/parallel/gradient_reducer.h"
-#include "kolo/parallel/non_finite_step.h"
 #include "kolo/parallel/step_conflicts.h"
 #include "kolo/parallel/timeline.h"
 
@@ -46,8 +45,6 @@ struct StepSettings {
   // validation.
   Timeline timeline;
 };
-
-using TrainingStepOptions = StepSettings;
 
 // Features in use, as kolo/parallel/step_conflicts.h knows them.
 [[nodiscard]] StepFeatures features_of(const StepSettings& settings);

@@ -5,22 +5,42 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "kolo/comm/communicator.h"
 #include "kolo/parallel/device_clock.h"
 #include "kolo/parallel/merge_timelines.h"
-#include "kolo/parallel/profiler_range.h"
 
 namespace kolo {
+
+// A range of the host's time that NVIDIA's profilers show under its name (NVTX), with a number
+// beside it. Costs next to nothing where none looks on; nothing where kolo is built without CUDA.
+class ProfilerRange {
+ public:
+  ProfilerRange() = default;
+  explicit ProfilerRange(std::string_view name, std::int64_t number = 0);
+  ProfilerRange(ProfilerRange&& other) noexcept : id_(std::exchange(other.id_, 0)) {}
+  ProfilerRange& operator=(ProfilerRange&& other) noexcept {
+    end();
+    id_ = std::exchange(other.id_, 0);
+    return *this;
+  }
+  ~ProfilerRange() { end(); }
+
+  void end() noexcept;
+
+ private:
+  std::uint64_t id_ = 0;  // 0: none, or nobody looks on
+};
 
 struct TimelineOptions {
   std::filesystem::path folder;     // rank 0's counts; made when it is not there
   std::size_t queue_limit = 65536;  // events on their way to the disk; more are dropped
 };
 
-// What a rank does when: one file per rank, FOLDER/rank-00003.json, for chrome://tracing or
-// https://ui.perfetto.dev. It can be looked at while the training runs, and merge_timelines() makes
-// one of all.
+// Record of what a rank does when: one file per rank, FOLDER/rank-00003.json, for chrome://tracing
+// or https://ui.perfetto.dev. It can be looked at while the training runs, and merge_timelines()
+// makes one of all.
 //
 // Every collective of the communicator, and of sets of ranks made from it later, is a span on a row
 // of the communication, named as CallOptions::name says ("bucket 3"); how long an asynchronous one
@@ -39,7 +59,7 @@ struct TimelineOptions {
 // clocks, as good as these are synchronized (typically a millisecond), once, when the timeline is
 // made: a clock that is set later changes nothing.
 //
-// Of a device (show_device()) each span has a second one, on a row of the device: from when the
+// A device (show_device()) has a second one of each span, on a row of its own: from when the
 // device gets to what the thread's stream had been given before the span, to when it is done with
 // what it was given in it. So a wait for data is as long there as the device has nothing to do.
 //
@@ -70,7 +90,7 @@ class Timeline {
   void stop() const;
   [[nodiscard]] bool is_active() const noexcept;
 
-  // Of the device's work from now on. Waits for the device, to know when its clock started.
+  // Shows the device's work from now on. Waits for the device, to know when its clock started.
   // `runtime`: as DeviceClock has it.
   void show_device(const torch::Device& device,
                    std::shared_ptr<const DeviceRuntime> runtime = nullptr) const;
@@ -84,7 +104,7 @@ class Timeline {
   // A moment.
   void mark(std::string_view name) const;
 
-  // Of this rank; empty before the first start().
+  // File of this rank; empty before the first start().
   [[nodiscard]] std::filesystem::path file() const;
   // Why events are missing in the file; empty when none are.
   [[nodiscard]] std::string problem() const;

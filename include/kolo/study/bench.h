@@ -13,7 +13,6 @@
 #include "kolo/config/run_config.h"
 #include "kolo/layout/pipeline_schedule.h"
 #include "kolo/layout/spatial_network.h"
-#include "kolo/parallel/device_memory_use.h"
 #include "kolo/parallel/device_usage.h"
 #include "kolo/train/observe/bench_records.h"
 

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "kolo/parallel/device_memory_use.h"
 #include "kolo/parallel/device_usage.h"
 #include "kolo/train/train_state.h"
 

@@ -1,4 +1,4 @@
-#include "optim/device_kernels.h"
+#include "optim/kernels.h"
 
 #include <array>
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace kolo::optim {
 
 namespace {
 
-// What a kernel reads from the device's memory besides the buffers.
+// Values that a kernel reads from the device's memory besides the buffers.
 struct StepInputs {
   const double* constants;
   const double* scale;            // of the layer, or null
@@ -99,7 +99,7 @@ cudaStream_t stream_of(const DeviceUpdate& device) {
   return static_cast<cudaStream_t>(device.stream);
 }
 
-// Of two things at once: parameters, and gradients or directions.
+// Sums for two things at once: parameters, and gradients or directions.
 struct Squares {
   double parameters, others;
 };

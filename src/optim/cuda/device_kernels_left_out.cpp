@@ -1,4 +1,4 @@
-#include "optim/device_kernels.h"
+#include "optim/kernels.h"
 
 #include "kolo/base/error.h"
 

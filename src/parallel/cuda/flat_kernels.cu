@@ -7,7 +7,7 @@
 #include "base/cuda/block_total.h"
 #include "base/cuda/packs.h"
 #include "kolo/base/error.h"
-#include "parallel/device_kernels.h"
+#include "parallel/kernels.h"
 
 namespace kolo::parallel {
 
@@ -175,7 +175,7 @@ void find_all_bits(std::span<const T> values, T mask, std::int32_t* found, void*
 
 constexpr std::size_t row_bytes = checksum_lanes * sizeof(std::uint32_t);
 
-// Of bytes at any address, with zeros behind the last.
+// Word of bytes at any address, with zeros behind the last.
 __device__ std::uint32_t word_at(const std::byte* bytes, std::size_t offset, std::size_t size) {
   std::uint32_t word = 0;
   for (std::size_t i = 0; i < sizeof word && offset + i < size; ++i)

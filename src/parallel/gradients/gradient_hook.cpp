@@ -77,7 +77,7 @@ namespace {
 
 using parallel::LowRank;
 
-// Where a compressed gradient and its factors lie, in elements.
+// Places of a compressed gradient and its factors, in elements.
 struct Matrix {
   std::int64_t rows = 0;
   std::int64_t columns = 0;
@@ -87,7 +87,7 @@ struct Matrix {
   std::int64_t right = 0;
 };
 
-// What a bucket keeps from step to step. Tensors are one-dimensional, of the bucket's type.
+// Data that a bucket keeps from step to step. Tensors are one-dimensional, of the bucket's type.
 struct BucketState {
   std::int64_t step = 0;
   std::vector<Matrix> matrices;
@@ -96,7 +96,7 @@ struct BucketState {
   torch::Tensor error;  // undefined without feedback
 };
 
-// Where the error of a matrix lies; null without feedback.
+// Error of a matrix; null without feedback.
 template <typename T>
 T* error_of(const BucketState& state, const Matrix& matrix) {
   return state.error.defined() ? state.error.data_ptr<T>() + matrix.offset : nullptr;
@@ -122,172 +122,157 @@ class PowerSgd final : public GradientHook {
  public:
   explicit PowerSgd(const PowerSgdOptions& options) : options_(options) {}
 
-  void average(const Communicator& communicator, const GradientBucket& bucket) override;
+  void average(const Communicator& communicator, const GradientBucket& bucket) override {
+    if (!bucket.flat.device().is_cpu()) {
+      throw Error(fmt::format(
+          "parallel: PowerSGD takes gradients in the host's memory, and these are on {}; use "
+          "bfloat16_compression() there",
+          bucket.flat.device().str()));
+    }
+    if (communicator.size() == 1) return;
+    const torch::NoGradGuard no_gradient;
+    if (joins_ != communicator.joins()) {
+      // Some ranks have missed steps, so factors and errors are no longer those of one training.
+      joins_ = communicator.joins();
+      states_.clear();
+    }
+    const auto type = bucket.flat.scalar_type();
+    auto found = states_.find(bucket.index);
+    if (found == states_.end()) found = states_.emplace(bucket.index, plan(bucket)).first;
+    BucketState& state = found->second;
+    if (state.step >= options_.start_step && !state.matrices.empty()) {
+      if (type == torch::kFloat)
+        compress<float>(communicator, bucket, state);
+      else
+        compress<double>(communicator, bucket, state);
+    } else {
+      reduce(communicator, bucket.flat, bucket, "gradients");
+    }
+    ++state.step;
+  }
+
   [[nodiscard]] std::int64_t bytes_sent() const override { return bytes_sent_; }
   void buckets_changed() override { states_.clear(); }
 
  private:
   template <typename T>
-  void compress(const Communicator& communicator, const GradientBucket& bucket, BucketState& state);
+  void compress(const Communicator& communicator, const GradientBucket& bucket,
+                BucketState& state) {
+    fill_right_factors<T>(bucket, state, options_.warm_start);
+    for (const Matrix& matrix : state.matrices)
+      parallel::multiply(factors_of<T>(bucket.flat, state, matrix), error_of<T>(state, matrix));
+    reduce(communicator, state.left, bucket, "left factors");
+    // A number that is not finite on one rank is in everybody's sum now, so all take the same way.
+    const std::span left(state.left.data_ptr<T>(), static_cast<std::size_t>(state.left.numel()));
+    if (!std::all_of(left.begin(), left.end(), [](T value) { return std::isfinite(value); }))
+      return reduce_uncompressed<T>(communicator, bucket, state);
+    reduce_others<T>(communicator, bucket, state);
+    for (const Matrix& matrix : state.matrices) {
+      const auto factors = factors_of<T>(bucket.flat, state, matrix);
+      parallel::orthogonalise(factors, options_.orthogonalisation_epsilon);
+      parallel::multiply_transposed(factors);
+    }
+    reduce(communicator, state.right, bucket, "right factors");
+    for (const Matrix& matrix : state.matrices)
+      parallel::reconstruct(factors_of<T>(bucket.flat, state, matrix), error_of<T>(state, matrix));
+  }
+
   void reduce(const Communicator& communicator, const torch::Tensor& tensor,
-              const GradientBucket& bucket, const char* what);
+              const GradientBucket& bucket, const char* what) {
+    if (tensor.numel() == 0) return;
+    communicator.all_reduce(buffer_of(tensor), ReduceOp::average,
+                            {.name = fmt::format("bucket {}, {}", bucket.index, what)});
+    bytes_sent_ += static_cast<std::int64_t>(tensor.nbytes());
+  }
+
+  // Everything that is not compressed, in one all-reduce. (Plain loops: LibTorch's operations would
+  // use all cores, which belong to backward.)
   template <typename T>
   void reduce_others(const Communicator& communicator, const GradientBucket& bucket,
-                     BucketState& state);
+                     BucketState& state) {
+    T* const flat = bucket.flat.data_ptr<T>();
+    T* packed = state.rest.data_ptr<T>();
+    for (const auto& [offset, count] : state.others)
+      packed = std::copy_n(flat + offset, count, packed);
+    reduce(communicator, state.rest, bucket, "uncompressed");
+    const T* averaged = state.rest.data_ptr<T>();
+    for (const auto& [offset, count] : state.others) {
+      std::copy_n(averaged, count, flat + offset);
+      averaged += count;
+    }
+  }
+
+  // For a step that can't be compressed, after the error has been added: takes it out again.
   template <typename T>
   void reduce_uncompressed(const Communicator& communicator, const GradientBucket& bucket,
-                           const BucketState& state);
-  [[nodiscard]] BucketState plan(const GradientBucket& bucket) const;
+                           const BucketState& state) {
+    for (const Matrix& matrix : state.matrices) {
+      T* const gradient = bucket.flat.data_ptr<T>() + matrix.offset;
+      const T* const error = error_of<T>(state, matrix);
+      for (std::int64_t i = 0; error != nullptr && i < matrix.rows * matrix.columns; ++i)
+        gradient[i] -= error[i];
+    }
+    reduce(communicator, bucket.flat, bucket, "gradients");
+  }
+
+  [[nodiscard]] BucketState plan(const GradientBucket& bucket) const {
+    BucketState state;
+    const auto type = bucket.flat.scalar_type();
+    std::int64_t left = 0, right = 0, rest = 0;
+    for (const torch::Tensor& gradient : bucket.gradients) {
+      Matrix matrix;
+      matrix.offset = offset_in(bucket.flat, gradient);
+      matrix.rows = gradient.dim() >= 2 ? gradient.size(0) : 0;
+      matrix.columns = matrix.rows > 0 ? gradient.numel() / matrix.rows : 0;
+      matrix.rank = std::min({options_.rank, matrix.rows, matrix.columns});
+      const auto sent = static_cast<double>((matrix.rows + matrix.columns) * matrix.rank);
+      const bool is_gain =
+          sent * options_.minimum_compression_rate < static_cast<double>(gradient.numel());
+      if (matrix.rank == 0 || !is_gain || (type != torch::kFloat && type != torch::kDouble)) {
+        state.others.emplace_back(matrix.offset, gradient.numel());
+        rest += gradient.numel();
+        continue;
+      }
+      matrix.left = left;
+      matrix.right = right;
+      left += matrix.rows * matrix.rank;
+      right += matrix.columns * matrix.rank;
+      state.matrices.push_back(matrix);
+    }
+    if (state.matrices.empty()) return state;
+    const auto options = bucket.flat.options();
+    state.left = torch::zeros({left}, options);
+    state.right = torch::zeros({right}, options);
+    state.rest = torch::zeros({rest}, options);
+    if (options_.error_feedback) state.error = torch::zeros({bucket.flat.numel()}, options);
+    return state;
+  }
+
+  // Vectors of standard normal numbers that depend on nothing but the seed, the step and the place.
+  // `only_zeros`: just those that are zero, which nothing would bring back to life.
   template <typename T>
-  void fill_right_factors(const GradientBucket& bucket, BucketState& state, bool only_zeros) const;
+  void fill_right_factors(const GradientBucket& bucket, BucketState& state, bool only_zeros) const {
+    const auto seed = derive_seed(options_.seed, static_cast<std::uint32_t>(bucket.index),
+                                  static_cast<std::uint64_t>(state.step));
+    for (std::size_t index = 0; index < state.matrices.size(); ++index) {
+      const Matrix& matrix = state.matrices[index];
+      T* const right = state.right.data_ptr<T>() + matrix.right;
+      for (std::int64_t k = 0; k < matrix.rank; ++k) {
+        T* const begin = right + k * matrix.columns;
+        T* const end = begin + matrix.columns;
+        if (only_zeros && std::any_of(begin, end, [](T value) { return value != 0; })) continue;
+        CounterRandom random(seed, static_cast<std::uint32_t>(index),
+                             static_cast<std::uint64_t>(k));
+        std::generate(begin, end, [&] { return static_cast<T>(random.normal()); });
+      }
+    }
+  }
 
   PowerSgdOptions options_;
   std::map<std::size_t, BucketState> states_;  // by bucket
   std::uint64_t joins_ = 0;                    // of the communicator, when they were made
   std::int64_t bytes_sent_ = 0;
 };
-
-void PowerSgd::average(const Communicator& communicator, const GradientBucket& bucket) {
-  if (!bucket.flat.device().is_cpu()) {
-    throw Error(fmt::format(
-        "parallel: PowerSGD takes gradients in the host's memory, and these are on {}; use "
-        "bfloat16_compression() there",
-        bucket.flat.device().str()));
-  }
-  if (communicator.size() == 1) return;
-  const torch::NoGradGuard no_gradient;
-  if (joins_ != communicator.joins()) {
-    // Some ranks have missed steps, so factors and errors are no longer those of one training.
-    joins_ = communicator.joins();
-    states_.clear();
-  }
-  const auto type = bucket.flat.scalar_type();
-  auto found = states_.find(bucket.index);
-  if (found == states_.end()) found = states_.emplace(bucket.index, plan(bucket)).first;
-  BucketState& state = found->second;
-  if (state.step >= options_.start_step && !state.matrices.empty()) {
-    if (type == torch::kFloat)
-      compress<float>(communicator, bucket, state);
-    else
-      compress<double>(communicator, bucket, state);
-  } else {
-    reduce(communicator, bucket.flat, bucket, "gradients");
-  }
-  ++state.step;
-}
-
-void PowerSgd::reduce(const Communicator& communicator, const torch::Tensor& tensor,
-                      const GradientBucket& bucket, const char* what) {
-  if (tensor.numel() == 0) return;
-  communicator.all_reduce(buffer_of(tensor), ReduceOp::average,
-                          {.name = fmt::format("bucket {}, {}", bucket.index, what)});
-  bytes_sent_ += static_cast<std::int64_t>(tensor.nbytes());
-}
-
-BucketState PowerSgd::plan(const GradientBucket& bucket) const {
-  BucketState state;
-  const auto type = bucket.flat.scalar_type();
-  std::int64_t left = 0, right = 0, rest = 0;
-  for (const torch::Tensor& gradient : bucket.gradients) {
-    Matrix matrix;
-    matrix.offset = offset_in(bucket.flat, gradient);
-    matrix.rows = gradient.dim() >= 2 ? gradient.size(0) : 0;
-    matrix.columns = matrix.rows > 0 ? gradient.numel() / matrix.rows : 0;
-    matrix.rank = std::min({options_.rank, matrix.rows, matrix.columns});
-    const auto sent = static_cast<double>((matrix.rows + matrix.columns) * matrix.rank);
-    const bool is_gain =
-        sent * options_.minimum_compression_rate < static_cast<double>(gradient.numel());
-    if (matrix.rank == 0 || !is_gain || (type != torch::kFloat && type != torch::kDouble)) {
-      state.others.emplace_back(matrix.offset, gradient.numel());
-      rest += gradient.numel();
-      continue;
-    }
-    matrix.left = left;
-    matrix.right = right;
-    left += matrix.rows * matrix.rank;
-    right += matrix.columns * matrix.rank;
-    state.matrices.push_back(matrix);
-  }
-  if (state.matrices.empty()) return state;
-  const auto options = bucket.flat.options();
-  state.left = torch::zeros({left}, options);
-  state.right = torch::zeros({right}, options);
-  state.rest = torch::zeros({rest}, options);
-  if (options_.error_feedback) state.error = torch::zeros({bucket.flat.numel()}, options);
-  return state;
-}
-
-// Vectors of standard normal numbers that depend on nothing but the seed, the step and the place.
-// `only_zeros`: just those that are zero, which nothing would bring back to life.
-template <typename T>
-void PowerSgd::fill_right_factors(const GradientBucket& bucket, BucketState& state,
-                                  bool only_zeros) const {
-  const auto seed = derive_seed(options_.seed, static_cast<std::uint32_t>(bucket.index),
-                                static_cast<std::uint64_t>(state.step));
-  for (std::size_t index = 0; index < state.matrices.size(); ++index) {
-    const Matrix& matrix = state.matrices[index];
-    T* const right = state.right.data_ptr<T>() + matrix.right;
-    for (std::int64_t k = 0; k < matrix.rank; ++k) {
-      T* const begin = right + k * matrix.columns;
-      T* const end = begin + matrix.columns;
-      if (only_zeros && std::any_of(begin, end, [](T value) { return value != 0; })) continue;
-      CounterRandom random(seed, static_cast<std::uint32_t>(index), static_cast<std::uint64_t>(k));
-      std::generate(begin, end, [&] { return static_cast<T>(random.normal()); });
-    }
-  }
-}
-
-// Everything that is not compressed, in one all-reduce. (Plain loops: LibTorch's operations would
-// use all cores, which belong to backward.)
-template <typename T>
-void PowerSgd::reduce_others(const Communicator& communicator, const GradientBucket& bucket,
-                             BucketState& state) {
-  T* const flat = bucket.flat.data_ptr<T>();
-  T* packed = state.rest.data_ptr<T>();
-  for (const auto& [offset, count] : state.others)
-    packed = std::copy_n(flat + offset, count, packed);
-  reduce(communicator, state.rest, bucket, "uncompressed");
-  const T* averaged = state.rest.data_ptr<T>();
-  for (const auto& [offset, count] : state.others) {
-    std::copy_n(averaged, count, flat + offset);
-    averaged += count;
-  }
-}
-
-template <typename T>
-void PowerSgd::compress(const Communicator& communicator, const GradientBucket& bucket,
-                        BucketState& state) {
-  fill_right_factors<T>(bucket, state, options_.warm_start);
-  for (const Matrix& matrix : state.matrices)
-    parallel::multiply(factors_of<T>(bucket.flat, state, matrix), error_of<T>(state, matrix));
-  reduce(communicator, state.left, bucket, "left factors");
-  // A number that is not finite on one rank is in everybody's sum now, so all take the same way.
-  const std::span left(state.left.data_ptr<T>(), static_cast<std::size_t>(state.left.numel()));
-  if (!std::all_of(left.begin(), left.end(), [](T value) { return std::isfinite(value); }))
-    return reduce_uncompressed<T>(communicator, bucket, state);
-  reduce_others<T>(communicator, bucket, state);
-  for (const Matrix& matrix : state.matrices) {
-    const auto factors = factors_of<T>(bucket.flat, state, matrix);
-    parallel::orthogonalise(factors, options_.orthogonalisation_epsilon);
-    parallel::multiply_transposed(factors);
-  }
-  reduce(communicator, state.right, bucket, "right factors");
-  for (const Matrix& matrix : state.matrices)
-    parallel::reconstruct(factors_of<T>(bucket.flat, state, matrix), error_of<T>(state, matrix));
-}
-
-// For a step that can't be compressed, after the error has been added: takes it out again.
-template <typename T>
-void PowerSgd::reduce_uncompressed(const Communicator& communicator, const GradientBucket& bucket,
-                                   const BucketState& state) {
-  for (const Matrix& matrix : state.matrices) {
-    T* const gradient = bucket.flat.data_ptr<T>() + matrix.offset;
-    const T* const error = error_of<T>(state, matrix);
-    for (std::int64_t i = 0; error != nullptr && i < matrix.rows * matrix.columns; ++i)
-      gradient[i] -= error[i];
-  }
-  reduce(communicator, bucket.flat, bucket, "gradients");
-}
 
 }  // namespace
 

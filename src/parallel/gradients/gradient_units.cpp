@@ -1,4 +1,4 @@
-#include "parallel/gradients/gradient_units.h"
+#include "parallel/gradients/reducer_state.h"
 
 #include <numeric>
 #include <span>

@@ -1,4 +1,4 @@
-#include "parallel/gradients/pending_gradient.h"
+#include "parallel/gradients/reducer_state.h"
 
 #include <cstring>
 #include <limits>
@@ -54,64 +54,60 @@ class PendingGradient::Placeholder final : public c10::TensorImpl {
   void set_partly_averaged(bool is_partly_averaged) { is_partly_averaged_ = is_partly_averaged; }
 
   // Handles all operations on tensors with the placeholder's key.
-  static void call(const c10::OperatorHandle& operation, torch::jit::Stack* stack);
+  static void call(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
+    static const std::set<std::string> harmless = {"aten::zero_", "aten::fill_.Scalar",
+                                                   "aten::detach", "aten::detach_",
+                                                   "aten::_foreach_zero_"};
+    const auto& name = operation.schema().operator_name();
+    const auto full = name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
+    if (harmless.contains(full)) {
+      const c10::impl::ExcludeDispatchKeyGuard below(placeholder_key);
+      operation.callBoxed(stack);
+      return;
+    }
+    const auto find = [](const torch::Tensor& tensor) {
+      return dynamic_cast<const Placeholder*>(tensor.unsafeGetTensorImpl());
+    };
+    for (const auto& argument : *stack) {
+      if (argument.isTensor()) {
+        if (const auto* const found = find(argument.toTensor()))
+          throw Error(found->advice(name.name));
+      } else if (argument.isTensorList()) {
+        for (const torch::Tensor& each : argument.toTensorVector()) {
+          if (const auto* const found = find(each)) throw Error(found->advice(name.name));
+        }
+      }
+    }
+    throw Error(fmt::format(
+        "parallel: {} of a gradient between backward() and finish(), while it is not yet averaged "
+        "over the ranks; call finish() first, of the optimizer or the reducer",
+        name.name));
+  }
 
  private:
   [[nodiscard]] c10::intrusive_ptr<TensorImpl> copy(const c10::VariableVersion& version,
                                                     bool allows_other_metadata) const {
     return c10::make_intrusive<Placeholder>(*this, version, allows_other_metadata);
   }
-  [[nodiscard]] std::string advice(const std::string& operation) const;
+  [[nodiscard]] std::string advice(const std::string& operation) const {
+    if (is_partly_averaged_) {
+      return fmt::format(
+          "parallel: {} of the gradient of {}, of which a sharded optimizer averages this rank's "
+          "part only; clip with the optimizer's clip_gradients(), and call zero_grad() before the "
+          "next backward()",
+          operation, parameter_);
+    }
+    return fmt::format(
+        "parallel: {} of the gradient of {} between backward() and finish(), while it is not yet "
+        "averaged over the ranks; call finish() first, of the optimizer or the reducer, and then "
+        "look at gradients, clip them (clip_gradients()) or let another optimizer step; step() of "
+        "kolo's optimizers does all of it",
+        operation, parameter_);
+  }
 
   std::string parameter_;
   bool is_partly_averaged_ = false;
 };
-
-std::string PendingGradient::Placeholder::advice(const std::string& operation) const {
-  if (is_partly_averaged_) {
-    return fmt::format(
-        "parallel: {} of the gradient of {}, of which a sharded optimizer averages this rank's "
-        "part only; clip with the optimizer's clip_gradients(), and call zero_grad() before the "
-        "next backward()",
-        operation, parameter_);
-  }
-  return fmt::format(
-      "parallel: {} of the gradient of {} between backward() and finish(), while it is not yet "
-      "averaged over the ranks; call finish() first, of the optimizer or the reducer, and then "
-      "look at gradients, clip them (clip_gradients()) or let another optimizer step; step() of "
-      "kolo's optimizers does all of it",
-      operation, parameter_);
-}
-
-void PendingGradient::Placeholder::call(const c10::OperatorHandle& operation,
-                                        torch::jit::Stack* stack) {
-  static const std::set<std::string> harmless = {
-      "aten::zero_", "aten::fill_.Scalar", "aten::detach", "aten::detach_", "aten::_foreach_zero_"};
-  const auto& name = operation.schema().operator_name();
-  const auto full = name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
-  if (harmless.contains(full)) {
-    const c10::impl::ExcludeDispatchKeyGuard below(placeholder_key);
-    operation.callBoxed(stack);
-    return;
-  }
-  const auto find = [](const torch::Tensor& tensor) {
-    return dynamic_cast<const Placeholder*>(tensor.unsafeGetTensorImpl());
-  };
-  for (const auto& argument : *stack) {
-    if (argument.isTensor()) {
-      if (const auto* const found = find(argument.toTensor()))
-        throw Error(found->advice(name.name));
-    } else if (argument.isTensorList()) {
-      for (const torch::Tensor& each : argument.toTensorVector()) {
-        if (const auto* const found = find(each)) throw Error(found->advice(name.name));
-      }
-    }
-  }
-  throw Error(fmt::format(
-      "parallel: {} of a gradient between backward() and finish(), while it is not yet averaged "
-      "over the ranks; call finish() first, of the optimizer or the reducer",
-      name.name));
-}
 
 namespace {
 

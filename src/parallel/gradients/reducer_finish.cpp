@@ -5,10 +5,9 @@
 #include <fmt/ranges.h>
 
 #include "kolo/base/error.h"
-#include "parallel/gradients/gradient_units.h"
 #include "parallel/gradients/reducer_state.h"
 
-// What happens after backward.
+// Part of a step after backward.
 namespace kolo {
 
 namespace {
@@ -54,7 +53,7 @@ void GradientReducer::State::seal() {
   if (units_.are_done_at_once()) exposed_.add(std::move(begin), clock_.now());
 }
 
-// Of what has not been started: grad() as it is now counts, which users may have zeroed.
+// Counts grad() as it is now, which users may have zeroed, of what has not been started.
 void GradientReducer::State::settle_arrivals(std::vector<std::string>& missing) {
   for (std::size_t parameter = 0; parameter < parameters(); ++parameter) {
     Arrival& arrival = arrivals_[parameter];
@@ -277,7 +276,7 @@ void GradientReducer::State::take_averages() {
   has_averages_ = false;
 }
 
-// Of a step between whose finish() and whose update the program has had its hands on everything.
+// Looks at what the program has done to gradients between finish() and the update.
 void GradientReducer::State::settle_averages() {
   const std::lock_guard lock(mutex_);
   std::vector<std::string> discarded, changed;

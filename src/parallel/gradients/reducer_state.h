@@ -2,21 +2,165 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include <torch/csrc/autograd/function.h>
+#include <torch/types.h>
 
 #include "kolo/comm/communicator.h"
 #include "kolo/parallel/device_clock.h"
 #include "kolo/parallel/gradient_reducer.h"
-#include "parallel/gradients/gradient_units.h"
-#include "parallel/gradients/pending_gradient.h"
 
 namespace kolo {
 
-// What the ranks tell each other once per step, in one small all-reduce after the last bucket:
+// A parameter's gradient from backward() to its average. grad() is a placeholder meanwhile: any
+// operation of LibTorch on it but zeroing is an Error that says what to do, so nobody clips or
+// steps with what this rank alone has computed. It holds infinity and 1 in a shape that fits no
+// parameter, for loops that read its memory by themselves, and tells by its values whether
+// somebody has written there. What later backward passes of the step bring once the average has
+// begun is kept apart, to be averaged by itself.
+class PendingGradient {
+ public:
+  // The placeholder's fate by others than later passes.
+  enum class Fate : std::uint8_t {
+    untouched,
+    zeroed,  // by zero_grad() of whatever kind: the gradient is not wanted any more
+    changed,
+  };
+
+  PendingGradient(torch::Tensor parameter, std::string name);
+
+  // Sets grad() aside, with the placeholder in its place. Nothing while it is held already.
+  void hold();
+  [[nodiscard]] bool is_held() const { return is_held_; }
+  // Before the average has begun: grad() is what was set aside; undefined if it was zeroed.
+  Fate give_back();
+
+  // While it is averaged. open(): a later pass is about to add to grad(), which is what such passes
+  // have brought so far until look() is called.
+  void open();
+  [[nodiscard]] bool is_open() const { return is_open_; }
+  // Looks at grad(), and makes it the placeholder again. False: it was changed in a way that can't
+  // be followed: scaled, exchanged.
+  [[nodiscard]] bool look();
+  [[nodiscard]] bool is_discarded() const { return is_discarded_; }  // zeroed while held
+  // The sum of the later passes' gradients; undefined: there were none.
+  [[nodiscard]] const torch::Tensor& later() const { return later_; }
+
+  // The average is there: grad() is what was set aside, unless nothing was.
+  void end();
+
+  // Instead of end() where only this rank's part is averaged: grad() stays the placeholder, whose
+  // Error says so, until it is zeroed.
+  void keep();
+  [[nodiscard]] bool is_kept() const { return is_kept_; }
+  // Tells the fate of one that is kept; then grad() is undefined unless it is untouched.
+  Fate look_at_kept();
+  // A backward() of the next step begins: grad() is undefined. It should have been zeroed before,
+  // but a pass through the network may come first whose gradients are zeroed in the end (a GAN's
+  // generator trains through its discriminator): is_stale() until that happens.
+  void drop_kept();
+  [[nodiscard]] bool is_stale() const { return is_stale_; }
+
+  // Ends a step, whatever has happened: grad() is what was set aside where it still is the
+  // placeholder, unless it is kept.
+  void reset();
+  // reset(), and nobody is left with a placeholder.
+  void release();
+
+ private:
+  class Placeholder;
+
+  [[nodiscard]] Fate fate() const;
+  [[nodiscard]] bool is_placeholder(const torch::Tensor& gradient) const;
+  [[nodiscard]] bool is_as_new() const;
+  void put_placeholder(bool is_partly_averaged);
+
+  torch::Tensor parameter_;
+  torch::Tensor original_;     // values of the placeholder
+  torch::Tensor values_;       // in the placeholder's memory
+  torch::Tensor placeholder_;  // whose implementation is a Placeholder
+  torch::Tensor aside_;        // grad() before hold()
+  torch::Tensor later_;
+  bool is_held_ = false;
+  bool is_open_ = false;  // grad() is later_
+  bool is_discarded_ = false;
+  bool is_kept_ = false;
+  bool is_stale_ = false;
+};
+
+// A reducer's parameters, numbered: those of the arena in its order, then the sparse ones. And what
+// of their gradients is averaged in one piece, a unit: the buckets, then the sparse parameters one
+// by one.
+//
+// Tasks on the communication thread own what they use, but neither this nor the communicator.
+class GradientUnits {
+ public:
+  // The average of a sparse gradient.
+  struct SparseAverage {
+    torch::Tensor gradient;
+    std::int64_t bytes = 0;  // of indices and values that this rank has sent
+  };
+
+  // `communicator`: the arena's. The options must outlive this.
+  GradientUnits(Communicator communicator, std::shared_ptr<const ParameterArena> arena,
+                const ReducerOptions& options);
+
+  // To be called after the arena's plan has changed.
+  void lay_out();
+
+  [[nodiscard]] std::size_t parameters() const { return unit_of_.size(); }
+  [[nodiscard]] std::size_t size() const { return arena_->buckets() + sparse_.size(); }
+  [[nodiscard]] bool is_sparse(std::size_t parameter) const {
+    return parameter >= arena_->parameters().size();
+  }
+  [[nodiscard]] const torch::Tensor& tensor(std::size_t parameter) const;
+  [[nodiscard]] std::string name(std::size_t parameter) const;
+  [[nodiscard]] std::size_t unit_of(std::size_t parameter) const { return unit_of_[parameter]; }
+  [[nodiscard]] std::vector<std::size_t> parameters_of(std::size_t unit) const;
+
+  // Whether all there is to average is one bucket, as of small networks. Backward is over when it
+  // is ready, or nearly, so that there is nothing that its average could overlap with.
+  [[nodiscard]] bool are_one_bucket() const;
+  // A single bucket in the host's memory is averaged in the calling thread, which takes less than
+  // waking the communication thread and waiting.
+  [[nodiscard]] bool are_done_at_once() const;
+
+  // Starts a unit's average: of the arena's gradients, or of the sparse parameter's grad(). Returns
+  // the bytes, which of sparse gradients are not known yet.
+  [[nodiscard]] std::int64_t start(std::size_t unit);
+  [[nodiscard]] const std::vector<Work>& works() const { return works_; }  // by unit
+
+  // Average of a sparse parameter, once its work is done.
+  [[nodiscard]] const std::shared_ptr<SparseAverage>& sparse_average(std::size_t parameter) const {
+    return sparse_[parameter - arena_->parameters().size()].average;
+  }
+  // Lets go of the averages that this step has handed out, and returns their bytes.
+  [[nodiscard]] std::int64_t release_sparse_averages();
+  // Forgets the works of a step.
+  void start_over() { works_.assign(size(), Work()); }
+
+ private:
+  struct SparseParameter {
+    ParameterArena::NamedTensor parameter;
+    std::shared_ptr<SparseAverage> average = nullptr;
+  };
+
+  void start_sparse(std::size_t unit);
+
+  Communicator communicator_;
+  std::shared_ptr<const ParameterArena> arena_;
+  const ReducerOptions& options_;
+  std::vector<SparseParameter> sparse_;
+  std::vector<std::size_t> unit_of_;                            // by parameter
+  std::vector<std::shared_ptr<const GradientBucket>> buckets_;  // for the hook
+  std::vector<Work> works_;
+};
+
+// Agreement of the ranks once per step, in one small all-reduce after the last bucket:
 // whether all is well with everybody, whether the same parameters are frozen, whether optimizers
 // step with the same learning rates, and, where asked for, which parameters somebody has used.
 // Since every rank sees the same answer, all of them fail, or none does.
@@ -27,9 +171,9 @@ class StepAgreement {
   // This rank's part, before run().
   void begin(bool with_usage);
   void set_used(std::size_t parameter, bool is_used) { used_[parameter] = is_used ? 1 : 0; }
-  // What is wrong on this rank; empty: nothing.
+  // Trouble on this rank; empty: none.
   void set_problem(std::string problem) { problem_ = std::move(problem); }
-  // What must be equal everywhere, and how it is described where it is not.
+  // Fingerprint that must be equal everywhere, and its description where it is not.
   void set_setup(std::uint64_t fingerprint, std::string description);
   void set_rates(std::vector<double> rates) { rates_ = std::move(rates); }
 
@@ -37,7 +181,7 @@ class StepAgreement {
   void run(const Communicator& communicator);
   void run_alone();
 
-  // What came of it.
+  // Results.
   [[nodiscard]] const std::string& error() const { return error_; }  // empty: all is well
   [[nodiscard]] bool is_used(std::size_t parameter) const { return used_[parameter] != 0; }
 

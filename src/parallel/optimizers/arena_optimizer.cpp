@@ -1,24 +1,155 @@
 #include "kolo/parallel/arena_optimizer.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <torch/types.h>
+
+#include "kolo/base/checked.h"
 #include "kolo/base/error.h"
+#include "kolo/comm/communicator.h"
+#include "kolo/parallel/parameter_arena.h"
 #include "kolo/parallel/tensor_collectives.h"
-#include "parallel/optimizers/shared_step.h"
+
+namespace kolo::parallel {
+
+// The ranks of a node that share the steps of an optimizer: each updates its part of every bucket
+// and writes the new parameters into the others' memory too, for which an arena's parameters lie in
+// memory that the node shares. Optimizer state lies in memory that is one for the node, of which a
+// rank writes its part only.
+//
+// All ranks of the node call the same methods in the same order. A step: begin(), publish() of
+// everything that was updated, end(). Nobody may read parameters between begin() and end() but for
+// the part that is its own.
+class SharedStep {
+ public:
+  // Nothing where the ranks of this node can't share memory. Collective over `all`.
+  [[nodiscard]] static std::optional<SharedStep> make(const Communicator& all,
+                                                      const ParameterArena& arena, bool one_copy) {
+    auto node = all.split(all.topology().node);
+    SharedStep step(arena.gradient_communicator(all), *std::move(node), arena);
+    if (!step.allocate_parameters(one_copy)) return std::nullopt;
+    return step;
+  }
+
+  // Moves the arena's parameters to where steps update them. Collective over the node.
+  void take_parameters(ParameterArena& arena) const {
+    if (only_parameters_) {
+      arena.share_parameters(node_, only_parameters_);
+    } else if (!parameters_.empty()) {
+      arena.move_parameters(parameters_[static_cast<std::size_t>(node_.rank())]);
+    }
+  }
+
+  // Elements of a bucket.
+  struct Part {
+    std::int64_t begin = 0;
+    std::int64_t end = 0;
+  };
+  [[nodiscard]] Part own_part(std::size_t bucket) const {
+    // Cut at cache lines, so that no two ranks write the same one.
+    constexpr std::int64_t line = 64;
+    const std::int64_t count = arena_.plan().buckets[bucket].count;
+    const std::int64_t lines = (count + line - 1) / line;
+    const auto cut = [&](std::int64_t rank) {
+      return std::min(count, lines * rank / node_.size() * line);
+    };
+    return {cut(node_.rank()), cut(node_.rank() + 1)};
+  }
+
+  // Flat tensors laid out like the parameters and filled with a value, one memory for the node, of
+  // which a rank's own part lies near it; nothing where there is no room for it (on all ranks of
+  // the node). Collective.
+  [[nodiscard]] std::optional<std::vector<torch::Tensor>> allocate_like_parameters(
+      double value) const {
+    if (node_.size() == 1) {
+      auto flat = arena_.allocate_like_parameters();
+      for (const torch::Tensor& bucket : flat) bucket.fill_(value);
+      return flat;
+    }
+    const auto memory = node_.allocate_for_node(narrow<std::size_t>(arena_.plan().total_bytes));
+    if (!memory) return std::nullopt;
+    return filled(memory, value);
+  }
+
+  // Blocks until all ranks of the node have come: their backward passes are done, and nobody needs
+  // the old parameters any more. Error on all ranks where one of any node has joined.
+  // All ranks refuse, those of nodes without a joined one too: they would step alone.
+  void begin() const {
+    constexpr auto need_of_all =
+        "parallel: a shared step can't do without a rank that has joined: nobody else of its node "
+        "updates its part of the parameters. Give all ranks as many batches (TorchSampler does), "
+        "or "
+        "make the ArenaOptimizer without StepSharing where they join";
+    all_.require_all_ranks(need_of_all);
+    node_.barrier({.name = "shared step begins"});
+    node_.require_all_ranks(need_of_all);
+  }
+
+  // Copies elements [begin, end) of a bucket's parameters to the other ranks.
+  void publish(std::size_t bucket, std::int64_t begin, std::int64_t end) const {
+    const Bucket& place = arena_.plan().buckets[bucket];
+    const auto size = static_cast<std::int64_t>(size_of(place.type));
+    const std::int64_t offset = place.offset_bytes + begin * size;
+    const auto own = static_cast<std::size_t>(node_.rank());
+    for (std::size_t peer = 0; peer < parameters_.size(); ++peer) {
+      if (peer == own) continue;
+      std::memcpy(parameters_[peer].get() + offset, parameters_[own].get() + offset,
+                  static_cast<std::size_t>((end - begin) * size));
+    }
+  }
+
+  // Blocks until all ranks of the node have published what they updated.
+  void end() const { node_.barrier({.name = "shared step ends"}); }
+
+ private:
+  SharedStep(Communicator all, Communicator node, const ParameterArena& arena)
+      : all_(std::move(all)), node_(std::move(node)), arena_(arena) {}
+
+  // False where the node's ranks can't share memory. One of several nodes may have a single rank,
+  // which shares with nobody.
+  [[nodiscard]] bool allocate_parameters(bool one_copy) {
+    const auto bytes = narrow<std::size_t>(arena_.plan().total_bytes);
+    const bool is_alone = node_.size() == 1;
+    if (one_copy) {
+      only_parameters_ = is_alone ? node_.allocate(bytes) : node_.allocate_for_node(bytes);
+      if (only_parameters_) (void)filled(only_parameters_, 0);
+      return only_parameters_ != nullptr;
+    }
+    if (!is_alone) parameters_ = node_.allocate_shared(bytes);
+    return is_alone || !parameters_.empty();
+  }
+
+  // Flat tensors in memory of the whole node's. Each rank writes its part, so that its room is
+  // taken before more is asked for, and lies near whoever updates it.
+  [[nodiscard]] std::vector<torch::Tensor> filled(const std::shared_ptr<std::byte>& memory,
+                                                  double value) const {
+    auto flat = arena_.flat_views(memory);
+    for (std::size_t bucket = 0; bucket < flat.size(); ++bucket) {
+      const auto [begin, end] = own_part(bucket);
+      flat[bucket].slice(0, begin, end).fill_(value);
+    }
+    node_.barrier({.name = "shared state"});
+    return flat;
+  }
+
+  Communicator all_;  // on which the gradients have come
+  Communicator node_;
+  const ParameterArena& arena_;
+  std::vector<std::shared_ptr<std::byte>> parameters_;  // by local rank; none on one of its own
+  std::shared_ptr<std::byte> only_parameters_;          // the node's, where it has one copy
+};
+
+}  // namespace kolo::parallel
 
 namespace kolo {
-
-namespace {
-
-// 128 KiB of parameters, which with gradients and state fit a second-level cache.
-constexpr std::int64_t cached_elements = std::int64_t{1} << 15;
-
-}  // namespace
 
 bool is_worth_sharing(const FlatOptimizer& optimizer, std::int64_t parameter_bytes,
                       const StepSharing& sharing) {
@@ -69,7 +200,8 @@ void ArenaOptimizer::share_steps(const Communicator& communicator, bool one_copy
   }
   if (all_reduce_value(communicator, has_room ? 1 : 0, ReduceOp::min) == 0) return shared_.reset();
   shared_->take_parameters(arena());
-  published_elements_ = cached_elements;
+  // 128 KiB of parameters, which with gradients and state fit a second-level cache.
+  published_elements_ = std::int64_t{1} << 15;
 }
 
 std::vector<BucketOptimizer::Own> ArenaOptimizer::own_parts(std::size_t bucket) const {
@@ -107,7 +239,7 @@ void ArenaOptimizer::scatter_state(const Communicator& ranks,
   broadcast_state(ranks);
 }
 
-// Where steps are shared, one rank a node takes part: what it writes is the whole node's.
+// One rank a node takes part where steps are shared: its state is the whole node's.
 void ArenaOptimizer::broadcast_state(const Communicator& communicator) const {
   require_same_plan();
   const bool takes_part = !shared_ || communicator.topology().local_rank == 0;

@@ -2,15 +2,114 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
+#include "kolo/optim/flat_optimizer.h"
 #include "kolo/parallel/gradient_norm.h"
-#include "parallel/optimizers/bucket_runs.h"
+#include "kolo/parallel/parameter_arena.h"
 #include "parallel/optimizers/tensor_steps.h"
 #include "parallel/tensors/tensor_passes.h"
+
+namespace kolo::parallel {
+
+// A stretch of a bucket that an optimizer takes in one call, in elements.
+struct BucketRun {
+  std::int64_t offset = 0;  // from the bucket's start
+  std::int64_t count = 0;
+  bool is_vector = false;  // see FlatSlice
+  std::int64_t step = 1;   // of these parameters, from 1
+  std::size_t group = 0;   // see ParameterGroups
+};
+
+// How an optimizer over an arena trains the parameters: in groups with an algorithm each, and which
+// steps each parameter has left out, because it took no part in them (see
+// ParameterArena::takes_part). As in torch::optim a parameter's steps are counted apart, which
+// matters to what is corrected by their number.
+class ParameterGroups {
+ public:
+  using Algorithm = std::shared_ptr<const FlatOptimizer>;
+
+  // Takes algorithms of one kind, and each parameter's place among them. InputError for several
+  // kinds.
+  ParameterGroups(std::vector<Algorithm> algorithms, std::vector<std::size_t> group_of)
+      : algorithms_(std::move(algorithms)),
+        group_of_(std::move(group_of)),
+        skipped_(group_of_.size(), 0) {
+    // The state is laid out once for all of them.
+    const FlatOptimizer& first = *algorithms_.front();
+    for (const Algorithm& other : algorithms_) {
+      bool has_its_state = std::ranges::equal(other->state_names(), first.state_names());
+      for (std::size_t slot = 0; has_its_state && slot < first.state_names().size(); ++slot)
+        has_its_state = other->initial_state(slot) == first.initial_state(slot);
+      if (other->name() == first.name() && has_its_state) continue;
+      throw InputError(fmt::format(
+          "parallel: groups of one optimizer are trained by {} and {}{}; they may differ "
+          "in options, but not in the kind or in what state it keeps",
+          first.name(), other->name(), other->name() == first.name() ? " with other state" : ""));
+    }
+  }
+
+  [[nodiscard]] const std::vector<Algorithm>& algorithms() const { return algorithms_; }
+
+  // A step of a bucket: counts the parameters that are left out of it.
+  void begin(const ParameterArena& arena, std::size_t bucket) {
+    for (const BucketEntry& entry : arena.plan().buckets[bucket].entries) {
+      if (!arena.takes_part(entry.parameter)) ++skipped_[entry.parameter];
+    }
+  }
+
+  // How elements [begin, end) of a bucket have to be cut: where parameters are left out of the step
+  // or have made fewer of them, between groups, between vectors and other parameters where that
+  // matters, or into whole parameters; most often not at all. The gaps between parameters belong to
+  // the run before them, except that whole parameters come without; then the stretch must be the
+  // whole bucket. `step` is that of parameters that have left out none.
+  [[nodiscard]] std::vector<BucketRun> runs(const ParameterArena& arena, std::size_t bucket,
+                                            std::int64_t step, std::int64_t begin,
+                                            std::int64_t end) const {
+    const auto& entries = arena.plan().buckets[bucket].entries;
+    std::vector<BucketRun> runs;
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+      const BucketEntry& entry = entries[i];
+      const std::size_t group = group_of_[entry.parameter];
+      const FlatOptimizer& algorithm = *algorithms_[group];
+      const bool is_whole = algorithm.is_layerwise();
+      const std::int64_t behind = i + 1 < entries.size() ? entries[i + 1].offset : end;
+      const std::int64_t from = std::max(begin, entry.offset);
+      const std::int64_t to = is_whole ? entry.offset + entry.count : std::min(end, behind);
+      if (from >= to || !arena.takes_part(entry.parameter)) continue;
+      const bool is_vector = (is_whole || algorithm.spares_vectors()) &&
+                             arena.plan().parameters[entry.parameter].shape.size() <= 1;
+      const BucketRun run{from, to - from, is_vector, step - skipped_[entry.parameter], group};
+      const bool goes_on = !is_whole && !runs.empty() && runs.back().group == group &&
+                           runs.back().offset + runs.back().count == from &&
+                           runs.back().is_vector == run.is_vector && runs.back().step == run.step;
+      if (goes_on)
+        runs.back().count += run.count;
+      else
+        runs.push_back(run);
+    }
+    return runs;
+  }
+
+  // Steps left out, by parameter; for checkpoints.
+  [[nodiscard]] std::span<std::int64_t> skipped() { return skipped_; }
+  [[nodiscard]] std::span<const std::int64_t> skipped() const { return skipped_; }
+
+ private:
+  std::vector<Algorithm> algorithms_;
+  std::vector<std::size_t> group_of_;  // by parameter
+  std::vector<std::int64_t> skipped_;  // by parameter
+};
+
+}  // namespace kolo::parallel
 
 namespace kolo {
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <string>
 #include <vector>
 
 #include <c10/util/Exception.h>
@@ -20,30 +21,10 @@
 #include "kolo/base/error.h"
 #include "kolo/parallel/broadcast_state.h"
 #include "kolo/parallel/gradient_norm.h"
-#include "parallel/optimizers/closure_loss.h"
-#include "parallel/optimizers/exact_groups.h"
+#include "kolo/parallel/trained_modules.h"
+#include "parallel/optimizers/torch_optimizers.h"
 
 namespace kolo::parallel {
-
-// Keeps the parameter groups of two optimizers of LibTorch equal, of which one is the outside of
-// the other: a scheduler may have either.
-class OptionGroups {
- public:
-  // Both must outlive this, and have groups of the same parameters; outside takes inside's options.
-  OptionGroups(torch::optim::Optimizer& inside, torch::optim::Optimizer& outside);
-
-  // What one side's groups and defaults have got since the last time goes to the other side; where
-  // both have, it is outside's. Groups that one side lacks are added to it. Options that are not of
-  // LibTorch's own kinds are kept equal in their learning rate only, where they have one.
-  void meet();
-
- private:
-  void note();
-
-  torch::optim::Optimizer& inside_;
-  torch::optim::Optimizer& outside_;
-  std::vector<std::unique_ptr<torch::optim::OptimizerOptions>> last_;  // defaults, then by group
-};
 
 namespace {
 
@@ -104,33 +85,46 @@ void add_missing(Optimizer& to, Optimizer& from) {
 
 }  // namespace
 
-OptionGroups::OptionGroups(Optimizer& inside, Optimizer& outside)
-    : inside_(inside), outside_(outside) {
-  take_options(outside, inside.param_groups());
-  note();
-}
-
-void OptionGroups::meet() {
-  add_missing(inside_, outside_);
-  add_missing(outside_, inside_);
-  for (std::size_t place = 0; place < last_.size(); ++place) {
-    OptimizerOptions& inside = options_of(inside_, place);
-    OptimizerOptions& outside = options_of(outside_, place);
-    if (equal_options(inside, outside)) continue;
-    if (equal_options(outside, *last_[place]))
-      assign_options(outside, inside);
-    else
-      assign_options(inside, outside);
+// Keeps the parameter groups of two optimizers of LibTorch equal, of which one is the outside of
+// the other: a scheduler may have either.
+class OptionGroups {
+ public:
+  // Both must outlive this, and have groups of the same parameters; outside takes inside's options.
+  OptionGroups(Optimizer& inside, Optimizer& outside) : inside_(inside), outside_(outside) {
+    take_options(outside, inside.param_groups());
+    note();
   }
-  note();
-}
 
-void OptionGroups::note() {
-  for (std::size_t place = 0; place <= inside_.param_groups().size(); ++place) {
-    if (place == last_.size()) last_.emplace_back();
-    last_[place] = options_of(inside_, place).clone();
+  // Changes of one side's groups and defaults since the last time go to the other side; where both
+  // have some, outside's. Groups that one side lacks are added to it. Options that are not of
+  // LibTorch's own kinds are kept equal in their learning rate only, where they have one.
+  void meet() {
+    add_missing(inside_, outside_);
+    add_missing(outside_, inside_);
+    for (std::size_t place = 0; place < last_.size(); ++place) {
+      OptimizerOptions& inside = options_of(inside_, place);
+      OptimizerOptions& outside = options_of(outside_, place);
+      if (equal_options(inside, outside)) continue;
+      if (equal_options(outside, *last_[place]))
+        assign_options(outside, inside);
+      else
+        assign_options(inside, outside);
+    }
+    note();
   }
-}
+
+ private:
+  void note() {
+    for (std::size_t place = 0; place <= inside_.param_groups().size(); ++place) {
+      if (place == last_.size()) last_.emplace_back();
+      last_[place] = options_of(inside_, place).clone();
+    }
+  }
+
+  torch::optim::Optimizer& inside_;
+  torch::optim::Optimizer& outside_;
+  std::vector<std::unique_ptr<torch::optim::OptimizerOptions>> last_;  // defaults, then by group
+};
 
 }  // namespace kolo::parallel
 
@@ -264,6 +258,50 @@ torch::Tensor DistributedOptimizer::step(LossClosure closure) {
   }
   if (options_.broadcast_buffers) synchronize_buffers(communicator_, modules_.module());
   return result;
+}
+
+namespace {
+
+// A module whose children are given.
+class Joint final : public torch::nn::Module {
+ public:
+  void add(const std::string& name, const std::shared_ptr<torch::nn::Module>& module) {
+    if (!module) throw Error(fmt::format("parallel: module {} to be trained is null", name));
+    register_module(name, module);
+  }
+  void add(const std::string& name, torch::Tensor tensor) {
+    if (!tensor.defined() || !tensor.is_leaf()) {
+      throw Error(fmt::format(
+          "parallel: tensor {} to be trained {}; expected leaves, as backward() gives them "
+          "gradients: x.detach().requires_grad_()",
+          name,
+          tensor.defined() ? fmt::format("of [{}] is the result of an operation",
+                                         fmt::join(tensor.sizes(), ", "))
+                           : "is undefined"));
+    }
+    const bool is_trained = tensor.requires_grad();
+    register_parameter(name, std::move(tensor), is_trained);
+  }
+};
+
+}  // namespace
+
+TrainedModules::TrainedModules(const torch::nn::Module& module) : only_(&module) {}
+
+TrainedModules::TrainedModules(const std::vector<std::shared_ptr<torch::nn::Module>>& modules,
+                               const std::vector<torch::Tensor>& tensors) {
+  if (modules.empty() && tensors.empty())
+    throw Error("parallel: no module and no tensor to be trained; expected one or more");
+  const auto joint = std::make_shared<Joint>();
+  for (std::size_t index = 0; index < modules.size(); ++index)
+    joint->add(std::to_string(index), modules[index]);
+  if (!tensors.empty()) {
+    const auto loose = std::make_shared<Joint>();
+    for (std::size_t index = 0; index < tensors.size(); ++index)
+      loose->add(std::to_string(index), tensors[index]);
+    joint->add("tensors", loose);
+  }
+  joint_ = joint;
 }
 
 }  // namespace kolo

@@ -7,8 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "kolo/base/error.h"
-#include "parallel/optimizers/closure_loss.h"
-#include "parallel/optimizers/exact_groups.h"
+#include "parallel/optimizers/torch_optimizers.h"
 
 namespace kolo {
 
@@ -160,10 +159,6 @@ std::vector<double> ShardedOptimizer::rates() const {
 
 double ShardedOptimizer::learning_rate() const {
   return param_groups().front().options().get_lr();
-}
-
-void ShardedOptimizer::set_learning_rate(double rate) {
-  for (auto& group : param_groups()) group.options().set_lr(rate);
 }
 
 std::vector<ShardedArenaOptimizer::NamedState> ShardedOptimizer::gather_state() const {

@@ -18,16 +18,15 @@ struct TensorSlice {
   bool is_vector = false;
 };
 
-// The steps of optimizers, where the tensors are: on CUDA devices in the order of the current
-// stream, without waiting for anything. Slices on other devices go to the host and back, which is
-// slow and always possible. The optimizers must outlive this.
+// The steps of optimizers on devices: on CUDA's in the order of the current stream, without waiting
+// for anything. Slices on other devices go to the host and back, which is slow and always possible.
+// The optimizers must outlive this.
 class TensorSteps {
  public:
-  // `use`: undefined on the host.
   void update(const FlatOptimizer& optimizer, const TensorSlice& slice, StepRate rate,
               std::int64_t step, const GradientUse& use = {});
   // The numbers of the last step's updates become those of one that is `steps` later, for a
-  // DeviceGraph of them that is replayed.
+  // recorded graph of them that is replayed.
   void advance(StepRate rate, std::int64_t steps);
 
  private:

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -9,9 +11,43 @@
 #include "kolo/base/network_stage.h"
 #include "kolo/comm/communicator.h"
 #include "kolo/layout/pipeline_schedule.h"
-#include "parallel/pipeline/payload_shape.h"
 
 namespace kolo::parallel {
+
+// Types and shapes of a payload's tensors, on which two ranks agree once.
+class PayloadShape {
+ public:
+  PayloadShape() = default;
+  explicit PayloadShape(const StagePayload& payload);
+  // As words() of another rank has it. Error for anything else.
+  [[nodiscard]] static PayloadShape from_words(std::span<const std::int64_t> words);
+
+  [[nodiscard]] std::vector<std::int64_t> words() const;
+  [[nodiscard]] std::vector<bool> need_gradients() const;
+  // New memory for such tensors, undefined where they are.
+  [[nodiscard]] StagePayload allocate(const torch::Device& device) const;
+  // "2 tensors: float32 [4, 8, 16, 16] of strides [2048, 1, 128, 8], none"
+  [[nodiscard]] std::string describe() const;
+
+  friend bool operator==(const PayloadShape&, const PayloadShape&) = default;
+
+ private:
+  struct Shape {
+    bool is_defined = false;
+    bool needs_gradient = false;
+    torch::ScalarType type = torch::kFloat;
+    std::vector<std::int64_t> sizes, strides;
+
+    friend bool operator==(const Shape&, const Shape&) = default;
+  };
+
+  std::vector<Shape> tensors_;
+};
+
+// The same values in memory without gaps: the tensor itself where it has none.
+[[nodiscard]] torch::Tensor without_gaps(const torch::Tensor& tensor);
+// Memory without gaps as one row.
+[[nodiscard]] torch::Tensor as_row(const torch::Tensor& tensor);
 
 // Sends and receives the payloads of one rank's list of actions. What a stage sends looks alike for
 // all micro-batches: its first payload is preceded by a description, which both ends keep; a later

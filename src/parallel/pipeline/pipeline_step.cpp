@@ -1,35 +1,87 @@
 #include "kolo/parallel/pipeline_step.h"
 
+#include <cstddef>
 #include <map>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <torch/csrc/autograd/edge.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include "kolo/base/clock.h"
 #include "kolo/base/enum_names.h"
 #include "kolo/base/error.h"
 #include "kolo/base/generators.h"
+#include "kolo/base/graph_beginning.h"
+#include "kolo/base/network_stage.h"
 #include "kolo/base/random.h"
 #include "kolo/parallel/object_collectives.h"
 #include "kolo/parallel/pipeline_stages.h"
 #include "parallel/pipeline/payload_exchange.h"
-#include "parallel/pipeline/stage_graph.h"
 
 namespace kolo {
 
 namespace {
 
 using parallel::PayloadExchange;
-using parallel::StageGraph;
+
+// The graph of one part of a network for one micro-batch. It begins where another rank has handed
+// over what it has made. Gradients of a payload are listed for those of its tensors that require
+// one, in their order; an undefined one is none.
+class StageGraph {
+ public:
+  // The tensors as results of the graph's beginning, where `need_gradients` says so: in the same
+  // memory, and such that operations may change them in place.
+  [[nodiscard]] StagePayload begin(StagePayload payload, const std::vector<bool>& need_gradients) {
+    for (std::size_t i = 0; i < payload.size(); ++i) {
+      if (!need_gradients[i]) {
+        payload[i] = payload[i].detach();
+        continue;
+      }
+      if (!beginning_) beginning_.emplace();
+      payload[i] = beginning_->attach(payload[i]);
+    }
+    return payload;
+  }
+
+  void end(StagePayload outputs) { outputs_ = std::move(outputs); }
+  [[nodiscard]] const StagePayload& outputs() const { return outputs_; }
+
+  // Goes back from what was made; returns the gradients of what begin() was given. Frees the graph.
+  [[nodiscard]] StagePayload backward(const StagePayload& gradients) {
+    torch::autograd::edge_list roots;
+    torch::autograd::variable_list slopes;
+    std::size_t next = 0;
+    for (const auto& output : std::exchange(outputs_, {})) {
+      if (!output.requires_grad()) continue;
+      const auto& gradient = gradients[next++];
+      if (!gradient.defined()) continue;
+      roots.push_back(torch::autograd::impl::gradient_edge(output));
+      slopes.push_back(gradient);
+    }
+    if (!roots.empty()) {
+      torch::autograd::Engine::get_default_engine().execute(roots, slopes, /*keep_graph=*/false,
+                                                            /*create_graph=*/false,
+                                                            /*accumulate_grad=*/true);
+    }
+    return beginning_ ? std::exchange(beginning_, std::nullopt)->take_gradients() : StagePayload();
+  }
+
+ private:
+  std::optional<GraphBeginning> beginning_;  // none: it begins with data
+  StagePayload outputs_;
+};
 
 PipelineShape pipeline_shape_of(const DeviceMesh& mesh, const PipelineStepOptions& options) {
   return {options.schedule, mesh.length(MeshAxis::pipe), options.micro_batches};
 }
 
-// What the ranks have to agree on, in words.
+// Facts on which the ranks must agree, in words.
 std::string describe_pipeline(const PipelineShape& shape, const PipelineStepOptions& options,
                               std::span<const NetworkStage> stages) {
   std::vector<std::string> names;
@@ -60,10 +112,52 @@ torch::Device device_of(const torch::nn::Module& module) {
 class PipelineStep::State {
  public:
   State(const DeviceMesh& mesh, std::vector<NetworkStage> stages,
-        const PipelineStepOptions& options);
+        const PipelineStepOptions& options)
+      : shape_(pipeline_shape_of(mesh, options)),
+        pipe_(mesh.axis(MeshAxis::pipe)),
+        options_(options),
+        data_rank_(static_cast<std::uint32_t>(mesh.coordinate(MeshAxis::data))) {
+    actions_ = pipeline_actions(shape_, pipe_.rank());
+    require_one_pipeline(pipe_, describe_pipeline(shape_, options_, stages));
+    const auto& bounds = options_.bounds;
+    require_parts(stages, bounds);
+    if (static_cast<int>(bounds.size()) != shape_.ranks + 1) {
+      throw InputError(fmt::format("parallel: pipeline: bounds of {} parts for {} ranks",
+                                   bounds.size() - 1, shape_.ranks));
+    }
+    const auto rank = static_cast<std::size_t>(pipe_.rank());
+    first_stage_ = bounds[rank];
+    stages_.assign(stages.begin() + static_cast<std::ptrdiff_t>(first_stage_),
+                   stages.begin() + static_cast<std::ptrdiff_t>(bounds[rank + 1]));
+    module_ = module_of(stages_);
+    device_ = device_of(*module_);
+    exchange_.emplace(pipe_, device_);
+  }
 
-  torch::Tensor run(const Batch& batch, std::int64_t step, const Backward& backward);
-  torch::Tensor evaluate(const Batch& batch, int micro_batches);
+  torch::Tensor run(const Batch& batch, std::int64_t step, const Backward& backward) {
+    const torch::AutoGradMode with_gradients(true);
+    Run run{batch, &backward, shape_.micro_batches, *exchange_, step};
+    carry_out(run, actions_);
+    return run.sums;
+  }
+
+  // The lists without backward are in an order that can be carried out, as the whole ones are.
+  torch::Tensor evaluate(const Batch& batch, int micro_batches) {
+    const torch::NoGradGuard no_gradient;
+    auto shape = shape_;
+    shape.micro_batches = micro_batches;
+    auto actions = pipeline_actions(shape, pipe_.rank());
+    std::erase_if(actions, [](const PipelineAction& action) {
+      const bool is_message =
+          action.work == PipelineWork::send || action.work == PipelineWork::receive;
+      return is_message ? action.payload == PipelinePayload::gradient
+                        : action.work != PipelineWork::forward;
+    });
+    PayloadExchange exchange(pipe_, device_);
+    Run run{batch, nullptr, micro_batches, exchange};
+    carry_out(run, actions);
+    return run.sums;
+  }
 
   [[nodiscard]] bool is_first() const { return pipe_.rank() == 0; }
   [[nodiscard]] bool is_last() const { return pipe_.rank() + 1 == shape_.ranks; }
@@ -73,7 +167,7 @@ class PipelineStep::State {
   IdleTime idle_;
 
  private:
-  // What a list of actions is carried out for.
+  // State of a list of actions that is carried out.
   struct Run {
     const Batch& batch;
     const Backward* backward = nullptr;  // none: forward alone
@@ -85,17 +179,111 @@ class PipelineStep::State {
     StagePayload made;                 // by the last pass, to be sent
   };
 
-  void carry_out(Run& run, std::span<const PipelineAction> actions);
-  void forward(Run& run, int micro_batch);
-  void backward(Run& run, int micro_batch);
-  [[nodiscard]] StagePayload input_of(Run& run, StageGraph& graph, int micro_batch);
-  [[nodiscard]] StagePayload slopes_of(Run& run, const StageGraph& graph, int micro_batch);
+  void carry_out(Run& run, std::span<const PipelineAction> actions) {
+    const Stopwatch watch;
+    run.sums = torch::zeros({options_.sums}, torch::TensorOptions(torch::kDouble).device(device_));
+    for (const auto& action : actions) {
+      switch (action.work) {
+        case PipelineWork::forward:
+          forward(run, action.micro_batch);
+          break;
+        case PipelineWork::backward:
+          backward(run, action.micro_batch);
+          break;
+        case PipelineWork::send:
+          run.exchange.send(action, std::exchange(run.made, {}));
+          break;
+        case PipelineWork::receive:
+          run.exchange.post_receive(action);
+          break;
+      }
+    }
+    run.exchange.finish_sends();
+    idle_.waiting_seconds += run.exchange.take_waiting_seconds();
+    idle_.seconds += watch.seconds();
+  }
+
+  void forward(Run& run, int micro_batch) {
+    StageGraph graph;
+    auto payload = input_of(run, graph, micro_batch);
+    const auto span = span_of(PipelineWork::forward, micro_batch);
+    auto outputs = pass_through(std::move(payload), run, micro_batch);
+    if (is_last())
+      outputs = {loss_of(run, outputs, micro_batch)};
+    else
+      run.made = outputs;
+    if (run.backward == nullptr) return;
+    graph.end(std::move(outputs));
+    run.graphs.insert_or_assign(micro_batch, std::move(graph));
+  }
+
+  void backward(Run& run, int micro_batch) {
+    auto graph = std::move(run.graphs.extract(micro_batch).mapped());
+    const auto gradients = slopes_of(run, graph, micro_batch);
+    const auto span = span_of(PipelineWork::backward, micro_batch);
+    const auto quiet = quiet_until_last(run, micro_batch);
+    run.made = graph.backward(gradients);
+  }
+
+  [[nodiscard]] StagePayload input_of(Run& run, StageGraph& graph, int micro_batch) {
+    if (is_first()) return {run.batch.input(micro_batch)};
+    auto [payload, needs] = receive(run, PipelinePayload::activation, micro_batch);
+    return graph.begin(std::move(payload), needs);
+  }
+
+  [[nodiscard]] StagePayload slopes_of(Run& run, const StageGraph& graph, int micro_batch) {
+    if (is_last()) return {torch::ones_like(graph.outputs().front())};
+    return receive(run, PipelinePayload::gradient, micro_batch).payload;
+  }
+
   [[nodiscard]] StagePayload pass_through(StagePayload payload, const Run& run,
-                                          int micro_batch) const;
+                                          int micro_batch) const {
+    const auto of_step =
+        derive_seed(options_.seed, data_rank_, static_cast<std::uint64_t>(run.step));
+    for (std::size_t index = 0; index < stages_.size(); ++index) {
+      if (run.backward != nullptr) {
+        seed_generators(derive_seed(of_step, static_cast<std::uint32_t>(first_stage_ + index),
+                                    static_cast<std::uint64_t>(micro_batch)),
+                        device_);
+      }
+      payload = stages_[index].forward(std::move(payload));
+    }
+    return payload;
+  }
+
+  // Gradients are whole in the last pass.
   [[nodiscard]] std::optional<GradientReducer::NoSync> quiet_until_last(const Run& run,
-                                                                        int micro_batch) const;
-  [[nodiscard]] torch::Tensor loss_of(Run& run, const StagePayload& outputs, int micro_batch);
-  [[nodiscard]] PayloadExchange::Received receive(Run& run, PipelinePayload kind, int micro_batch);
+                                                                        int micro_batch) const {
+    auto* const reducer = run.backward->reducer;
+    if (reducer == nullptr || micro_batch + 1 == run.micro_batches) return std::nullopt;
+    return std::make_optional<GradientReducer::NoSync>(reducer->no_sync());
+  }
+
+  [[nodiscard]] torch::Tensor loss_of(Run& run, const StagePayload& outputs, int micro_batch) {
+    if (outputs.size() != 1) {
+      throw Error(fmt::format("parallel: pipeline: the last stage makes {} tensors, expected one",
+                              outputs.size()));
+    }
+    const auto [loss, sums] = run.batch.loss(outputs.front(), micro_batch);
+    if (options_.sums > 0) run.sums.add_(sums.detach());
+    if (run.backward == nullptr) return {};
+    if (!loss.requires_grad()) {
+      throw Error(fmt::format(
+          "parallel: pipeline: the loss of micro-batch {} needs no gradient; it must be "
+          "computed from the last stage's output, and something before it be trained",
+          micro_batch));
+    }
+    const auto part_of_mean = loss / run.micro_batches;
+    return run.backward->scaled ? run.backward->scaled(part_of_mean) : part_of_mean;
+  }
+
+  [[nodiscard]] PayloadExchange::Received receive(Run& run, PipelinePayload kind, int micro_batch) {
+    const auto span = options_.timeline.span(
+        kind == PipelinePayload::activation ? "wait for activation" : "wait for gradient",
+        "micro-batch", micro_batch);
+    return run.exchange.finish_receive(kind, micro_batch);
+  }
+
   [[nodiscard]] Timeline::Span span_of(PipelineWork work, int micro_batch) const {
     return options_.timeline.span(name_of(PipelinePass{work, pipe_.rank(), micro_batch}));
   }
@@ -109,160 +297,6 @@ class PipelineStep::State {
   torch::Device device_ = torch::kCPU;
   std::optional<PayloadExchange> exchange_;  // of steps
 };
-
-PipelineStep::State::State(const DeviceMesh& mesh, std::vector<NetworkStage> stages,
-                           const PipelineStepOptions& options)
-    : shape_(pipeline_shape_of(mesh, options)),
-      pipe_(mesh.axis(MeshAxis::pipe)),
-      options_(options),
-      data_rank_(static_cast<std::uint32_t>(mesh.coordinate(MeshAxis::data))) {
-  actions_ = pipeline_actions(shape_, pipe_.rank());
-  require_one_pipeline(pipe_, describe_pipeline(shape_, options_, stages));
-  const auto& bounds = options_.bounds;
-  require_parts(stages, bounds);
-  if (static_cast<int>(bounds.size()) != shape_.ranks + 1) {
-    throw InputError(fmt::format("parallel: pipeline: bounds of {} parts for {} ranks",
-                                 bounds.size() - 1, shape_.ranks));
-  }
-  const auto rank = static_cast<std::size_t>(pipe_.rank());
-  first_stage_ = bounds[rank];
-  stages_.assign(stages.begin() + static_cast<std::ptrdiff_t>(first_stage_),
-                 stages.begin() + static_cast<std::ptrdiff_t>(bounds[rank + 1]));
-  module_ = module_of(stages_);
-  device_ = device_of(*module_);
-  exchange_.emplace(pipe_, device_);
-}
-
-torch::Tensor PipelineStep::State::run(const Batch& batch, std::int64_t step,
-                                       const Backward& backward) {
-  const torch::AutoGradMode with_gradients(true);
-  Run run{batch, &backward, shape_.micro_batches, *exchange_, step};
-  carry_out(run, actions_);
-  return run.sums;
-}
-
-// The lists without backward are in an order that can be carried out, as the whole ones are.
-torch::Tensor PipelineStep::State::evaluate(const Batch& batch, int micro_batches) {
-  const torch::NoGradGuard no_gradient;
-  auto shape = shape_;
-  shape.micro_batches = micro_batches;
-  auto actions = pipeline_actions(shape, pipe_.rank());
-  std::erase_if(actions, [](const PipelineAction& action) {
-    const bool is_message =
-        action.work == PipelineWork::send || action.work == PipelineWork::receive;
-    return is_message ? action.payload == PipelinePayload::gradient
-                      : action.work != PipelineWork::forward;
-  });
-  PayloadExchange exchange(pipe_, device_);
-  Run run{batch, nullptr, micro_batches, exchange};
-  carry_out(run, actions);
-  return run.sums;
-}
-
-void PipelineStep::State::carry_out(Run& run, std::span<const PipelineAction> actions) {
-  const Stopwatch watch;
-  run.sums = torch::zeros({options_.sums}, torch::TensorOptions(torch::kDouble).device(device_));
-  for (const auto& action : actions) {
-    switch (action.work) {
-      case PipelineWork::forward:
-        forward(run, action.micro_batch);
-        break;
-      case PipelineWork::backward:
-        backward(run, action.micro_batch);
-        break;
-      case PipelineWork::send:
-        run.exchange.send(action, std::exchange(run.made, {}));
-        break;
-      case PipelineWork::receive:
-        run.exchange.post_receive(action);
-        break;
-    }
-  }
-  run.exchange.finish_sends();
-  idle_.waiting_seconds += run.exchange.take_waiting_seconds();
-  idle_.seconds += watch.seconds();
-}
-
-void PipelineStep::State::forward(Run& run, int micro_batch) {
-  StageGraph graph;
-  auto payload = input_of(run, graph, micro_batch);
-  const auto span = span_of(PipelineWork::forward, micro_batch);
-  auto outputs = pass_through(std::move(payload), run, micro_batch);
-  if (is_last())
-    outputs = {loss_of(run, outputs, micro_batch)};
-  else
-    run.made = outputs;
-  if (run.backward == nullptr) return;
-  graph.end(std::move(outputs));
-  run.graphs.insert_or_assign(micro_batch, std::move(graph));
-}
-
-StagePayload PipelineStep::State::input_of(Run& run, StageGraph& graph, int micro_batch) {
-  if (is_first()) return {run.batch.input(micro_batch)};
-  auto [payload, needs] = receive(run, PipelinePayload::activation, micro_batch);
-  return graph.begin(std::move(payload), needs);
-}
-
-StagePayload PipelineStep::State::pass_through(StagePayload payload, const Run& run,
-                                               int micro_batch) const {
-  const auto of_step = derive_seed(options_.seed, data_rank_, static_cast<std::uint64_t>(run.step));
-  for (std::size_t index = 0; index < stages_.size(); ++index) {
-    if (run.backward != nullptr) {
-      seed_generators(derive_seed(of_step, static_cast<std::uint32_t>(first_stage_ + index),
-                                  static_cast<std::uint64_t>(micro_batch)),
-                      device_);
-    }
-    payload = stages_[index].forward(std::move(payload));
-  }
-  return payload;
-}
-
-torch::Tensor PipelineStep::State::loss_of(Run& run, const StagePayload& outputs, int micro_batch) {
-  if (outputs.size() != 1) {
-    throw Error(fmt::format("parallel: pipeline: the last stage makes {} tensors, expected one",
-                            outputs.size()));
-  }
-  const auto [loss, sums] = run.batch.loss(outputs.front(), micro_batch);
-  if (options_.sums > 0) run.sums.add_(sums.detach());
-  if (run.backward == nullptr) return {};
-  if (!loss.requires_grad()) {
-    throw Error(
-        fmt::format("parallel: pipeline: the loss of micro-batch {} needs no gradient; it must be "
-                    "computed from the last stage's output, and something before it be trained",
-                    micro_batch));
-  }
-  const auto part_of_mean = loss / run.micro_batches;
-  return run.backward->scaled ? run.backward->scaled(part_of_mean) : part_of_mean;
-}
-
-// Gradients are whole in the last pass.
-std::optional<GradientReducer::NoSync> PipelineStep::State::quiet_until_last(
-    const Run& run, int micro_batch) const {
-  auto* const reducer = run.backward->reducer;
-  if (reducer == nullptr || micro_batch + 1 == run.micro_batches) return std::nullopt;
-  return std::make_optional<GradientReducer::NoSync>(reducer->no_sync());
-}
-
-void PipelineStep::State::backward(Run& run, int micro_batch) {
-  auto graph = std::move(run.graphs.extract(micro_batch).mapped());
-  const auto gradients = slopes_of(run, graph, micro_batch);
-  const auto span = span_of(PipelineWork::backward, micro_batch);
-  const auto quiet = quiet_until_last(run, micro_batch);
-  run.made = graph.backward(gradients);
-}
-
-StagePayload PipelineStep::State::slopes_of(Run& run, const StageGraph& graph, int micro_batch) {
-  if (is_last()) return {torch::ones_like(graph.outputs().front())};
-  return receive(run, PipelinePayload::gradient, micro_batch).payload;
-}
-
-PayloadExchange::Received PipelineStep::State::receive(Run& run, PipelinePayload kind,
-                                                       int micro_batch) {
-  const auto span = options_.timeline.span(
-      kind == PipelinePayload::activation ? "wait for activation" : "wait for gradient",
-      "micro-batch", micro_batch);
-  return run.exchange.finish_receive(kind, micro_batch);
-}
 
 PipelineStep::PipelineStep(const DeviceMesh& mesh, std::vector<NetworkStage> stages,
                            const PipelineStepOptions& options)

@@ -1,9 +1,52 @@
+#include <chrono>
 #include <cmath>
+#include <memory>
+#include <thread>
 
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <fmt/format.h>
+
+#include "kolo/base/clock.h"
+#include "kolo/base/error.h"
+#include "kolo/parallel/grad_scaler.h"
 #include "kolo/parallel/gradient_norm.h"
 #include "kolo/parallel/tensor_collectives.h"
 #include "kolo/parallel/training_step.h"
+#include "parallel/tensors/device_stream.h"
 #include "parallel/tensors/tensor_passes.h"
+
+namespace kolo {
+
+LateNumbers::LateNumbers(const torch::Tensor& numbers) {
+  const torch::NoGradGuard no_gradient;
+  const auto& device = numbers.device();
+  if (device.is_cpu()) {
+    copy_ = numbers;
+    return;
+  }
+  copy_ = torch::empty(numbers.sizes(),
+                       torch::TensorOptions(torch::kDouble).pinned_memory(device.is_cuda()));
+  copy_.copy_(numbers, /*non_blocking=*/true);
+  copied_ = std::make_shared<c10::Event>(device.type());
+  copied_->record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
+}
+
+// LibTorch before 2.5 can't wait for an event. It is asked often at first, for the steps of small
+// networks.
+std::vector<double> LateNumbers::get() const {
+  constexpr auto pause = std::chrono::microseconds(50);
+  const Stopwatch watch;
+  while (copied_ && !copied_->query()) {
+    if (watch.seconds() < 2e-4)
+      std::this_thread::yield();
+    else
+      std::this_thread::sleep_for(pause);
+  }
+  const auto* const first = copy_.data_ptr<double>();
+  return {first, first + copy_.numel()};
+}
+
+}  // namespace kolo
 
 // The use of averaged gradients in a step: scale, clip, leave out, update.
 namespace kolo {
@@ -101,6 +144,118 @@ torch::Tensor TrainingStep::squared_norm() const {
   if (!world_) return squares;
   world_->all_reduce(buffer_of(squares), ReduceOp::sum, {.name = "gradient norm"});
   return squares.div_(communicator_.size());
+}
+
+}  // namespace kolo
+
+// A step that is recorded once and replayed: CUDA's graphs.
+namespace kolo {
+
+// Rate and number are those of the step that is being made. The numbers lie in the same place each
+// time where the device has graphs.
+class TrainingStep::Recorded {
+ public:
+  std::function<void()> replay;
+  double learning_rate = 0;
+  std::int64_t number = 0;
+  torch::Tensor numbers;
+};
+
+std::shared_ptr<TrainingStep::Recorded> TrainingStep::record(const std::function<void()>& passes,
+                                                             double learning_rate,
+                                                             std::int64_t number) {
+  auto features = features_of(settings_);
+  features.set(StepFeature::graphs);
+  require_no_conflicts("parallel", features);
+  const auto ranks = arena_->gradient_communicator(communicator_);
+  if (arena_->device().is_cuda() && ranks.size() > 1 &&
+      !ranks.capabilities().hands_over_to_devices) {
+    throw Error(fmt::format(
+        "parallel: a step whose gradients are averaged through {} can't be recorded as a CUDA "
+        "graph: the host takes part in it. NCCL's can (communication.device_channel=nccl); "
+        "device.graphs=false does without",
+        ranks.capabilities().device_transport));
+  }
+  auto recorded = std::make_shared<Recorded>();
+  recorded->learning_rate = learning_rate;
+  recorded->number = number;
+  // Now, since a copy that is recorded would be repeated with every replay.
+  optimizer_->prepare(learning_rate, number);
+  // The graph must not keep its owner alive.
+  recorded->replay = parallel::record_graph(arena_->device(), [this, passes, to = recorded.get()] {
+    begin(to->number);
+    passes();
+    to->numbers = complete(to->learning_rate);
+  });
+  return recorded;
+}
+
+TrainingStep::Pending TrainingStep::replay(Recorded& recorded, double learning_rate,
+                                           std::int64_t number) {
+  const auto phase = settings_.timeline.span("recorded step");
+  recorded.learning_rate = learning_rate;
+  recorded.number = number;
+  optimizer_->prepare(learning_rate, number);
+  recorded.replay();
+  Pending pending(number, LateNumbers(recorded.numbers));
+  if (communicator_.size() > 1) {
+    const auto present = std::make_shared<std::int32_t>(1);
+    pending.meeting_ = arena_->gradient_communicator(communicator_)
+                           .all_reduce_async(std::span(present.get(), 1), ReduceOp::min,
+                                             {.name = "recorded step", .owner = present});
+  }
+  return pending;
+}
+
+GradScaler::GradScaler(const LossScaleOptions& options, const torch::Device& device)
+    : options_(options),
+      scale_(
+          torch::full({1}, options.initial, torch::TensorOptions(torch::kDouble).device(device))),
+      good_steps_(torch::zeros({1}, torch::TensorOptions(torch::kLong).device(device))) {
+  const auto is_positive = [](double number) { return number > 0 && std::isfinite(number); };
+  if (is_positive(options.initial) && is_positive(options.growth) && options.growth >= 1 &&
+      is_positive(options.backoff) && options.backoff <= 1 && options.growth_interval >= 1)
+    return;
+  throw InputError(fmt::format(
+      "loss scale: initial {}, growth {} after {} steps, backoff {}; expected numbers above 0, the "
+      "growth at least 1, the backoff at most 1",
+      options.initial, options.growth, options.growth_interval, options.backoff));
+}
+
+torch::Tensor GradScaler::scaled(const torch::Tensor& loss) const {
+  return loss * scale_.to(loss.scalar_type()).squeeze();
+}
+
+void GradScaler::unscale(const ParameterArena& arena) const {
+  for (std::size_t bucket = 0; bucket < arena.buckets(); ++bucket)
+    torch::Tensor(arena.flat_gradients(bucket)).mul_(1 / scale());
+}
+
+void GradScaler::update(bool was_finite) {
+  update(torch::full({1}, was_finite ? 0 : 1, scale_.options().dtype(torch::kInt)));
+}
+
+// A scale that isn't a number of float32 any more would end the training.
+void GradScaler::update(const torch::Tensor& left_out) {
+  const torch::NoGradGuard no_gradient;
+  const auto is_left_out = left_out.ne(0);
+  const auto good_steps = good_steps_ + 1;
+  const auto is_due = good_steps.ge(options_.growth_interval);
+  const auto grown = scale_ * options_.growth;
+  const auto grows = is_due.logical_and(grown.to(torch::kFloat).isfinite());
+  const auto none = torch::zeros_like(good_steps_);
+  scale_.copy_(
+      torch::where(is_left_out, scale_ * options_.backoff, torch::where(grows, grown, scale_)));
+  good_steps_.copy_(torch::where(is_left_out.logical_or(is_due), none, good_steps));
+}
+
+GradScaler::State GradScaler::state() const {
+  return {scale_.item<double>(), good_steps_.item<std::int64_t>()};
+}
+
+void GradScaler::restore(const State& state) {
+  scale_.fill_(state.scale);
+  good_steps_.fill_(state.good_steps);
 }
 
 }  // namespace kolo

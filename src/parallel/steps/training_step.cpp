@@ -8,7 +8,6 @@
 #include "kolo/parallel/arena_optimizer.h"
 #include "kolo/parallel/broadcast_state.h"
 #include "kolo/parallel/device_memory.h"
-#include "kolo/parallel/ordered_total.h"
 #include "kolo/parallel/sharded_arena_optimizer.h"
 #include "kolo/parallel/tensor_collectives.h"
 #include "parallel/gradients/ordered_average.h"
@@ -117,7 +116,7 @@ TrainingStep::TrainingStep(Communicator communicator, std::shared_ptr<torch::nn:
       optimizer_(make_bucket_optimizer(communicator_, arena_, std::move(optimizer), settings_)),
       reducer_(communicator_, arena_,
                averaging(settings_.reducer, optimizer_->gradient_hook(), ordered_)),
-      finite_check_(deciding(), arena_, {.policy = NonFinite::skip}) {
+      finite_check_(deciding(), arena_, /*most_skipped_in_a_row=*/20) {
   settings_.timeline.show_device(arena_->device());
   if (settings_.loss_scale) scaler_.emplace(*settings_.loss_scale, arena_->device());
   arena_->broadcast_parameters(communicator_);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -17,6 +18,17 @@ namespace kolo::parallel {
 // Tells whether what the current stream is given is recorded for a graph of the device, and not
 // done.
 [[nodiscard]] bool is_recording(const c10::Device& device);
+
+// Records work that a device is then given again and again in one call of what is returned, which
+// spares the host what each operator costs it. It does the same to the same memory each time; what
+// is to differ is written there before.
+//
+// On CUDA devices that is a CUDA graph of what `work` gives to the current stream, and does not do
+// yet: nothing in it may wait for the device, and the stream must not be the default one, nor be
+// another than that on which the parameters' gradients were first accumulated. Error where
+// something can't be recorded. On other devices the result is `work`.
+[[nodiscard]] std::function<void()> record_graph(const torch::Device& device,
+                                                 std::function<void()> work);
 
 // The stream of the thread that asks for a task, for the one that does it: what the task gives the
 // device then follows what the first thread gave it before, and whoever waits for the task may use

@@ -1,23 +1,125 @@
 #include "kolo/parallel/sync_batch_norm.h"
 
+#include <cstdint>
 #include <map>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <torch/autograd.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/any.h>
 #include <torch/nn/modules/container/sequential.h>
+#include <torch/types.h>
 
+#include "base/second_derivatives.h"
 #include "kolo/base/error.h"
-#include "parallel/tensors/joint_normalization.h"
+#include "kolo/comm/communicator.h"
+#include "kolo/parallel/autograd_communicator.h"
+#include "kolo/parallel/tensor_collectives.h"
 
 namespace kolo {
 
 namespace {
 
-void require_two_values(const parallel::JointMoments& moments, const torch::Tensor& input) {
-  // With two of its own nobody needs to look.
-  if (parallel::values_per_channel(input) >= 2) return;
+// Mean and variance of the values of all ranks together, in float64, where the input is: nobody
+// waits for a device to know them.
+struct JointMoments {
+  torch::Tensor count;    // values per channel: one number
+  torch::Tensor mean;     // by channel
+  torch::Tensor squares;  // by channel, the sum of the squared distances from the mean
+};
+
+// All dimensions but the channels'.
+std::vector<std::int64_t> others(const torch::Tensor& input) {
+  std::vector<std::int64_t> dimensions = {0};
+  for (std::int64_t i = 2; i < input.dim(); ++i) dimensions.push_back(i);
+  return dimensions;
+}
+
+// A value a channel, to be spread over the input.
+torch::Tensor spread(const torch::Tensor& channels, const torch::Tensor& input) {
+  std::vector<std::int64_t> shape(static_cast<std::size_t>(input.dim()), 1);
+  shape[1] = -1;
+  return channels.to(input.scalar_type()).view(shape);
+}
+
+// Moments of this rank's batch: [1 + 2 channels], the count, means and sums of squared distances.
+torch::Tensor moments_of(const torch::Tensor& input, double count) {
+  const auto options = input.options().dtype(torch::kDouble);
+  if (count == 0) return torch::zeros({1 + 2 * input.size(1)}, options);
+  const auto [variance, mean] = torch::var_mean(input, others(input), /*unbiased=*/false);
+  return torch::cat({torch::full({1}, count, options), mean.to(torch::kDouble),
+                     variance.to(torch::kDouble) * count});
+}
+
+// (input - mean) / sqrt(variance + eps) * weight + bias, by channel, with a variance of squares /
+// count; autograd sees that the moments are the ranks' values'. The gradients of weight and bias
+// are this rank's own. No second derivatives (Error).
+class NormalizeJointly : public torch::autograd::Function<NormalizeJointly> {
+ public:
+  static torch::Tensor forward(torch::autograd::AutogradContext* context,
+                               const torch::Tensor& input, const torch::Tensor& weight,
+                               const torch::Tensor& bias, const Communicator& communicator,
+                               const JointMoments& moments, double eps) {
+    const auto inverse = torch::rsqrt(moments.squares / moments.count + eps);
+    context->save_for_backward({input, weight, moments.mean, inverse, moments.count});
+    keep_communicator(context, communicator);
+    const auto scale = inverse * weight.detach();
+    return (input - spread(moments.mean, input))
+        .mul_(spread(scale, input))
+        .add_(spread(bias.detach(), input));
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& gradients) {
+    refuse_second_derivatives("parallel: a norm over several ranks");
+    const auto saved = context->get_saved_variables();
+    const auto &input = saved[0], &weight = saved[1], &mean = saved[2], &inverse = saved[3],
+               &count = saved[4];
+    const auto& gradient = gradients[0];
+    const auto centred = input - spread(mean, input);
+
+    const auto sum = gradient.sum(others(input)).to(torch::kDouble);
+    const auto dot = (gradient * centred).sum(others(input)).to(torch::kDouble) * inverse;
+    const auto sums = torch::stack({sum, dot});
+    kept_communicator(context).all_reduce(buffer_of(sums), ReduceOp::sum,
+                                          {.name = "norm backward"});
+    const auto means = sums / count;
+    const auto scale = inverse * weight;
+    const auto slope = means[1] * inverse * scale;
+    auto of_input = (gradient - spread(means[0], input)).mul_(spread(scale, input));
+    of_input.sub_(centred * spread(slope, input));
+
+    const auto type = weight.scalar_type();
+    return {of_input, dot.to(type), sum.to(type), {}, {}, {}};
+  }
+};
+
+// Values of each channel of [N, C, ...] on this rank.
+double values_per_channel(const torch::Tensor& input) {
+  return input.size(1) == 0 ? 0 : static_cast<double>(input.numel() / input.size(1));
+}
+
+// One all-gather of all ranks' moments, combined without cancellation, bit-identical on all ranks.
+JointMoments joint_moments(const Communicator& communicator, const torch::Tensor& input) {
+  const torch::NoGradGuard no_gradient;
+  const auto channels = input.size(1);
+  const auto mine = moments_of(input, values_per_channel(input));
+  const auto all = torch::empty({communicator.size(), mine.numel()}, mine.options());
+  communicator.all_gather(buffer_of(mine), buffer_of(all), {.name = "norm forward"});
+  const auto counts = all.narrow(1, 0, 1), means = all.narrow(1, 1, channels);
+  JointMoments together;
+  together.count = counts.sum();
+  together.mean = (means * counts).sum(0) / together.count.clamp_min(1);
+  together.squares = all.narrow(1, channels + 1, channels).sum(0) +
+                     ((means - together.mean).square() * counts).sum(0);
+  return together;
+}
+
+void require_two_values(const JointMoments& moments, const torch::Tensor& input) {
+  // A rank with two of its own needn't look.
+  if (values_per_channel(input) >= 2) return;
   const auto count = moments.count.item<double>();
   if (count >= 2) return;
   throw Error(fmt::format(
@@ -75,13 +177,13 @@ torch::Tensor SyncBatchNormImpl::forward(const torch::Tensor& input) {
   const auto type = input.scalar_type();
   const auto wide = type == torch::kHalf || type == torch::kBFloat16 ? torch::kFloat : type;
   const auto values = input.to(wide);
-  const auto moments = parallel::joint_moments(communicator_, values);
+  const auto moments = joint_moments(communicator_, values);
   require_two_values(moments, values);
   if (is_training() && running_mean.defined()) track(moments.mean, moments.squares, moments.count);
   // Autograd takes no undefined tensors.
   const auto slope = weight.defined() ? weight : torch::ones_like(moments.mean);
   const auto shift = bias.defined() ? bias : torch::zeros_like(moments.mean);
-  return parallel::normalize_jointly(communicator_, values, slope, shift, moments, options.eps())
+  return NormalizeJointly::apply(values, slope, shift, communicator_, moments, options.eps())
       .to(type);
 }
 

@@ -5,7 +5,6 @@
 
 #include <c10/core/DeviceGuard.h>
 
-#include "parallel/device_kernels.h"
 #include "parallel/kernels.h"
 #include "parallel/tensors/device_stream.h"
 

@@ -1,7 +1,13 @@
 // All-reduce and reduce-scatter of tensors.
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
+#include "kolo/layout/virtual_ranks.h"
 #include "kolo/parallel/tensor_collectives.h"
 #include "parallel/tensors/tensor_buffers.h"
 
@@ -193,6 +199,25 @@ TensorListWork reduce_scatter_async(const Communicator& communicator, torch::Ten
                                [list = tensors.vec(), options](const Communicator& ranks) {
                                  return reduce_scatter(ranks, list, options);
                                });
+}
+
+torch::Tensor ordered_total(const Communicator& communicator, int virtual_ranks,
+                            const torch::Tensor& mine) {
+  const torch::NoGradGuard no_gradient;
+  const auto numbers = mine.size(1);
+  auto all = mine.contiguous();
+  if (communicator.size() > 1) {
+    std::vector<std::int64_t> counts;
+    for (int rank = 0; rank < communicator.size(); ++rank)
+      counts.push_back(parts_of_rank(virtual_ranks, communicator.size(), rank).size() * numbers);
+    const auto input = all;
+    all = torch::empty({virtual_ranks, numbers}, mine.options());
+    communicator.all_gather_uneven(buffer_of(input), buffer_of(all), counts, {.name = "metrics"});
+  }
+  const auto add = [](torch::Tensor& left, const torch::Tensor& right) { left = left + right; };
+  PartSums<torch::Tensor> sums;
+  for (int part = 0; part < virtual_ranks; ++part) sums.add({0, part}, all[part], add);
+  return std::move(sums).total(add).clone();
 }
 
 }  // namespace kolo

@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "kolo/parallel/object_collectives.h"
 #include "parallel/timeline/timeline_recorder.h"
 
 namespace kolo {
@@ -33,7 +34,7 @@ ClockReading read_clocks() {
   return {nanoseconds_of<std::chrono::steady_clock>(), nanoseconds_of<std::chrono::system_clock>()};
 }
 
-// What this rank's steady clock showed, or would have shown, when rank 0 read its clocks.
+// Time that this rank's steady clock showed, or would have shown, when rank 0 read its clocks.
 std::int64_t common_origin(const Communicator& communicator) {
   const ClockReading mine = read_clocks();
   std::array<std::int64_t, 2> root = {mine.steady, mine.wall};
@@ -43,12 +44,8 @@ std::int64_t common_origin(const Communicator& communicator) {
   return mine.steady - (mine.wall - root[1]);
 }
 
-std::string broadcast_text(const Communicator& communicator, std::string text) {
-  auto size = static_cast<std::int64_t>(text.size());
-  communicator.broadcast(std::span(&size, 1), 0, {.name = "timeline's folder"});
-  text.resize(static_cast<std::size_t>(size));
-  if (size > 0) communicator.broadcast(std::span(text), 0, {.name = "timeline's folder"});
-  return text;
+std::string broadcast_folder(const Communicator& communicator, std::string_view folder) {
+  return broadcast_bytes(communicator, folder, 0, {.name = "timeline's folder"});
 }
 
 }  // namespace
@@ -72,7 +69,7 @@ struct Timeline::Attachment {
 };
 
 Timeline::Timeline(const Communicator& communicator, const TimelineOptions& options) {
-  const std::filesystem::path folder = broadcast_text(communicator, options.folder.string());
+  const std::filesystem::path folder = broadcast_folder(communicator, options.folder.string());
   const int rank = communicator.rank();
   attachment_ = std::make_shared<Attachment>(
       communicator, std::make_shared<Recorder>(folder / fmt::format("rank-{:05}.json", rank), rank,
@@ -81,7 +78,7 @@ Timeline::Timeline(const Communicator& communicator, const TimelineOptions& opti
 
 Timeline Timeline::from_environment(const Communicator& communicator) {
   const char* const value = std::getenv("KOLO_TIMELINE");
-  const auto folder = broadcast_text(communicator, value == nullptr ? "" : value);
+  const auto folder = broadcast_folder(communicator, value == nullptr ? "" : value);
   if (folder.empty()) return {};
   Timeline timeline(communicator, {.folder = folder});
   timeline.start();

@@ -8,6 +8,10 @@
 
 namespace kolo::parallel {
 
+// LibTorch computes with so many threads, with as many as OMP_THREAD_LIMIT allows where that is
+// less, and with no fewer than that, whatever else OpenMP's variables say.
+void set_compute_threads(int threads);
+
 // Which of the devices that it sees a rank takes; -1: it sees none.
 [[nodiscard]] int place_on_devices(const Topology& topology, int devices);
 

@@ -1,5 +1,9 @@
 #include "kolo/base/error.h"
-#include "parallel/device_kernels.h"
+#include "kolo/parallel/device_memory.h"
+#include "kolo/parallel/initialize.h"
+#include "kolo/parallel/timeline.h"
+#include "parallel/kernels.h"
+#include "parallel/tensors/device_stream.h"
 
 // In place of flat_kernels.cu, where kolo is built without CUDA.
 namespace kolo::parallel {
@@ -61,6 +65,40 @@ void find_all_bits_on_device(std::span<const std::uint16_t> /*values*/, std::uin
 void checksum_on_device(std::span<const std::byte> /*bytes*/, std::uint64_t* /*result*/,
                         std::span<std::byte> /*workspace*/, void* /*stream*/) {
   fail("a checksum");
+}
+
+}  // namespace kolo::parallel
+
+namespace kolo {
+
+std::optional<DeviceMemoryUse> memory_use(const torch::Device& /*device*/) {
+  return std::nullopt;
+}
+
+std::string device_name(const torch::Device& device) {
+  return device.is_cpu() ? std::string() : device.str();
+}
+
+ProfilerRange::ProfilerRange(std::string_view /*name*/, std::int64_t /*number*/) {}
+
+void ProfilerRange::end() noexcept {
+  id_ = 0;
+}
+
+}  // namespace kolo
+
+namespace kolo::parallel {
+
+DeviceStream current_stream(const c10::Device& /*device*/) {
+  return nullptr;
+}
+
+bool is_recording(const c10::Device& /*device*/) {
+  return false;
+}
+
+std::function<void()> record_graph(const torch::Device& /*device*/, std::function<void()> work) {
+  return work;
 }
 
 }  // namespace kolo::parallel

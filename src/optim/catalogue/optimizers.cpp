@@ -1,0 +1,262 @@
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "kolo/optim/catalogue.h"
+#include "settings/choice_reader.h"
+
+// Optimizers of configurations. An entry is a struct of options, perhaps with some more, and a
+// visit() for its keys; where it needs them it has check() and complete() (see set_settings) and
+//   std::string remark() const;
+namespace kolo::optimizers {
+
+template <ConfigStruct T, typename Options>
+[[nodiscard]] OptimizerEntry entry_of(const std::string& name, const std::string& description,
+                                      std::unique_ptr<FlatOptimizer> (*make)(const Options&),
+                                      T defaults = {}) {
+  OptimizerEntry entry{{name, description}};
+  set_settings<T>(entry, std::move(defaults));
+  entry.make = [make](const OwnSettings& own, const WeightDecay& decay) {
+    Options options = own.as<T>();
+    options.weight_decay = decay.weight;
+    if constexpr (requires { options.decoupled_decay; })
+      options.decoupled_decay = decay.is_decoupled;
+    if constexpr (requires { options.decay_excludes_vectors; })
+      options.decay_excludes_vectors = decay.excludes_vectors;
+    return make(options);
+  };
+  if constexpr (requires(const T& settings) { settings.remark(); })
+    entry.remark = [](const OwnSettings& own) { return own.as<T>().remark(); };
+  return entry;
+}
+
+// An epsilon in one of two forms, whose usual values differ. Frameworks differ in it, and with it
+// their results.
+struct Epsilon {
+  EpsilonForm form;
+  double of_torch;                   // what it is in torch's form unless given
+  std::optional<double> value = {};  // unset: 1e-7 in Keras's form
+
+  [[nodiscard]] double complete() {
+    if (!value) value = form == EpsilonForm::torch ? of_torch : 1e-7;
+    return *value;
+  }
+  [[nodiscard]] bool is_of_keras() const { return form == EpsilonForm::keras; }
+  [[nodiscard]] std::string remark() const {
+    return fmt::format("epsilon {}, added as in {}", value.value(),
+                       is_of_keras() ? "Keras" : "PyTorch");
+  }
+};
+
+template <typename Field>
+void visit_epsilon(Field& field, Epsilon& epsilon) {
+  field("epsilon", epsilon.value, positive, Unset{"as epsilon_form has it"});
+  field("epsilon_form", epsilon.form, AnyName{});
+}
+
+struct Sgd : SgdOptions {
+  void check(const RefuseKey& refuse) const {
+    if (!nesterov) return;
+    if (momentum == 0) refuse("nesterov", "needs a momentum greater than 0");
+    if (dampening != 0) refuse("nesterov", "works without dampening only; leave dampening out");
+  }
+};
+
+template <typename Field>
+void visit(Field& field, Sgd& sgd) {
+  field("momentum", sgd.momentum, fraction);
+  field("dampening", sgd.dampening, fraction);
+  field("nesterov", sgd.nesterov, AnyBool{});
+}
+
+OptimizerEntry sgd() {
+  auto entry =
+      entry_of<Sgd>("sgd", "stochastic gradient descent, with momentum if so wanted", make_sgd);
+  entry.usual_rate = .01;
+  return entry;
+}
+
+struct Adam : AdamOptions {
+  Epsilon own_epsilon{.form = EpsilonForm::torch, .of_torch = 1e-8};
+
+  void complete() {
+    epsilon = own_epsilon.complete();
+    epsilon_before_correction = own_epsilon.is_of_keras();
+  }
+  [[nodiscard]] std::string remark() const { return own_epsilon.remark(); }
+};
+
+template <typename Field>
+void visit(Field& field, Adam& adam) {
+  field("beta1", adam.beta1, fraction);
+  field("beta2", adam.beta2, fraction);
+  visit_epsilon(field, adam.own_epsilon);
+  field("amsgrad", adam.amsgrad, AnyBool{});
+}
+
+OptimizerEntry adam() {
+  return entry_of<Adam>("adam", "Adam (Kingma and Ba, 2015), AMSGrad if so wanted", make_adam);
+}
+
+OptimizerEntry adamw() {
+  auto entry = entry_of<Adam>("adamw", "Adam with decoupled weight decay (Loshchilov and Hutter)",
+                              make_adam);
+  entry.decouples_decay = true;
+  return entry;
+}
+
+struct Rmsprop : RmspropOptions {
+  Epsilon own_epsilon{.form = EpsilonForm::keras, .of_torch = 1e-8};
+
+  void complete() {
+    epsilon = own_epsilon.complete();
+    epsilon_in_root = own_epsilon.is_of_keras();
+  }
+  [[nodiscard]] std::string remark() const { return own_epsilon.remark(); }
+};
+
+template <typename Field>
+void visit(Field& field, Rmsprop& rmsprop) {
+  field("rho", rmsprop.rho, fraction);
+  field("momentum", rmsprop.momentum, fraction);
+  visit_epsilon(field, rmsprop.own_epsilon);
+  field("centered", rmsprop.centered, AnyBool{});
+}
+
+OptimizerEntry rmsprop() {
+  return entry_of<Rmsprop>("rmsprop", "RMSprop (Tieleman and Hinton, 2012)", make_rmsprop);
+}
+
+struct Adagrad : AdagradOptions {
+  Epsilon own_epsilon{.form = EpsilonForm::keras, .of_torch = 1e-10};
+
+  void complete() {
+    epsilon = own_epsilon.complete();
+    epsilon_in_root = own_epsilon.is_of_keras();
+  }
+  [[nodiscard]] std::string remark() const { return own_epsilon.remark(); }
+};
+
+template <typename Field>
+void visit(Field& field, Adagrad& adagrad) {
+  field("initial_accumulator", adagrad.initial_accumulator, not_negative);
+  visit_epsilon(field, adagrad.own_epsilon);
+}
+
+OptimizerEntry adagrad() {
+  return entry_of<Adagrad>("adagrad", "Adagrad (Duchi et al., 2011)", make_adagrad);
+}
+
+struct Adadelta : AdadeltaOptions {};
+
+template <typename Field>
+void visit(Field& field, Adadelta& adadelta) {
+  field("rho", adadelta.rho, fraction);
+  field("epsilon", adadelta.epsilon, positive);
+}
+
+OptimizerEntry adadelta() {
+  return entry_of<Adadelta>("adadelta", "Adadelta (Zeiler, 2012), times the rate", make_adadelta);
+}
+
+template <typename Field, typename Options>
+void visit_moments(Field& field, Options& options) {
+  field("beta1", options.beta1, fraction);
+  field("beta2", options.beta2, fraction);
+  field("epsilon", options.epsilon, positive);
+}
+
+struct Adamax : AdamaxOptions {};
+
+template <typename Field>
+void visit(Field& field, Adamax& adamax) {
+  visit_moments(field, adamax);
+}
+
+OptimizerEntry adamax() {
+  return entry_of<Adamax>("adamax", "Adamax (Kingma and Ba, 2015)", make_adamax);
+}
+
+struct Nadam : NadamOptions {};
+
+template <typename Field>
+void visit(Field& field, Nadam& nadam) {
+  visit_moments(field, nadam);
+}
+
+OptimizerEntry nadam() {
+  return entry_of<Nadam>("nadam", "Nadam (Dozat, 2016)", make_nadam);
+}
+
+struct Lars : LarsOptions {};
+
+template <typename Field>
+void visit(Field& field, Lars& lars) {
+  field("momentum", lars.momentum, fraction);
+  field("trust_coefficient", lars.trust_coefficient, positive);
+}
+
+OptimizerEntry lars() {
+  auto entry = entry_of<Lars>("lars", "LARS (You et al., 2017), for large batches", make_lars,
+                              {{.momentum = 0}});
+  entry.usual_rate = .01;
+  entry.has_own_decay = true;
+  entry.takes_whole_parameters = true;
+  return entry;
+}
+
+struct Lamb : LambOptions {};
+
+template <typename Field>
+void visit(Field& field, Lamb& lamb) {
+  visit_moments(field, lamb);
+}
+
+OptimizerEntry lamb() {
+  auto entry = entry_of<Lamb>("lamb", "LAMB (You et al., 2020), for large batches", make_lamb);
+  entry.has_own_decay = true;
+  entry.takes_whole_parameters = true;
+  return entry;
+}
+
+// Schedule-Free optimizers. Usual rates and defaults are those of the authors' program.
+template <typename T, typename Options>
+[[nodiscard]] OptimizerEntry averaging(const std::string& name, const std::string& description,
+                                       std::unique_ptr<FlatOptimizer> (*make)(const Options&),
+                                       double usual_rate) {
+  auto entry = entry_of<T>(name, description, make);
+  entry.remark = [](const OwnSettings&) { return "validation and checkpoints have its average"; };
+  entry.usual_rate = usual_rate;
+  entry.has_own_decay = true;
+  entry.averages = true;
+  return entry;
+}
+
+struct ScheduleFreeSgd : ScheduleFreeSgdOptions {};
+
+template <typename Field>
+void visit(Field& field, ScheduleFreeSgd& sgd) {
+  field("momentum", sgd.momentum, fraction);
+}
+
+OptimizerEntry schedule_free_sgd() {
+  return averaging<ScheduleFreeSgd>("schedule_free_sgd", "Schedule-Free SGD (Defazio et al., 2024)",
+                                    make_schedule_free_sgd, 1);
+}
+
+struct ScheduleFreeAdamw : ScheduleFreeAdamwOptions {};
+
+template <typename Field>
+void visit(Field& field, ScheduleFreeAdamw& adamw) {
+  visit_moments(field, adamw);
+}
+
+OptimizerEntry schedule_free_adamw() {
+  return averaging<ScheduleFreeAdamw>("schedule_free_adamw",
+                                      "Schedule-Free AdamW (Defazio et al., 2024)",
+                                      make_schedule_free_adamw, .0025);
+}
+
+}  // namespace kolo::optimizers

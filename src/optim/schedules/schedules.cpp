@@ -1,0 +1,232 @@
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <string>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "kolo/base/error.h"
+#include "kolo/optim/catalogue.h"
+#include "settings/choice_reader.h"
+
+// The schedules (see RateSchedule), and their entries in the catalogue.
+namespace kolo {
+
+namespace {
+
+// InputErrors, for check().
+
+[[noreturn]] void refuse(std::string_view schedule, std::string_view option, double value,
+                         std::string_view accepts) {
+  throw InputError(fmt::format("learning rate: {} of the {} schedule is {}, expected {}", option,
+                               schedule, value, accepts));
+}
+
+void require_not_negative(std::string_view schedule, std::string_view option, double value) {
+  if (!std::isfinite(value) || value < 0) refuse(schedule, option, value, "a number of 0 or more");
+}
+
+void require_positive(std::string_view schedule, std::string_view option, double value) {
+  if (!std::isfinite(value) || value <= 0) refuse(schedule, option, value, "a number above 0");
+}
+
+void require_steps(std::string_view schedule, std::string_view option, std::int64_t steps) {
+  if (steps >= 1) return;
+  throw InputError(fmt::format("learning rate: {} of the {} schedule is {}, expected 1 or more",
+                               option, schedule, steps));
+}
+
+// `before` is the previous interval, none for the first.
+void check_interval(const RateInterval& interval, const RateInterval* before, std::size_t number) {
+  const auto require = [&](bool accepted, std::string_view option, double value,
+                           const std::string& accepts) {
+    if (accepted) return;
+    throw InputError(
+        fmt::format("learning rate: {} of interval {} of the piecewise schedule is {}, expected {}",
+                    option, number, value, accepts));
+  };
+  const double start = interval.start_epoch;
+  require(std::isfinite(start) && start >= 0, "start_epoch", start, "a number of 0 or more");
+  if (before != nullptr) {
+    require(start > before->start_epoch && start >= before->end_epoch.value_or(0), "start_epoch",
+            start, "an epoch after the interval before: they come in order and don't overlap");
+  }
+  if (interval.end_epoch) {
+    require(std::isfinite(*interval.end_epoch) && *interval.end_epoch > start, "end_epoch",
+            *interval.end_epoch, fmt::format("more than its start_epoch, {}", start));
+  }
+  require(std::isfinite(interval.multiplier) && interval.multiplier >= 0, "multiplier",
+          interval.multiplier, "a number of 0 or more");
+}
+
+// The end of a ramp on half a period of a cosine; progress from 0 to 1.
+double cosine_between(double from, double to, double progress) {
+  return to + (from - to) * 0.5 * (1 + std::cos(std::numbers::pi * progress));
+}
+
+// How much of a decay is behind: 0 at the end of the warm-up, 1 after `total` steps and later. A
+// warm-up that takes all of them leaves nothing to decay over.
+double decay_progress(std::int64_t step, std::int64_t warmup, std::int64_t total) {
+  if (step >= total) return 1;
+  if (step <= warmup) return 0;
+  return static_cast<double>(step - warmup) / static_cast<double>(total - warmup);
+}
+
+}  // namespace
+
+void PiecewiseRate::check(std::int64_t /*warmup_steps*/) const {
+  require_steps("piecewise", "steps_per_epoch", steps_per_epoch);
+  const RateInterval* before = nullptr;
+  std::size_t number = 0;
+  for (const RateInterval& interval : intervals) {
+    check_interval(interval, before, ++number);
+    before = &interval;
+  }
+}
+
+double PiecewiseRate::factor(std::int64_t step, std::int64_t /*warmup_steps*/) const {
+  const auto epochs = static_cast<double>(steps_per_epoch);
+  double factor = 1;
+  for (const RateInterval& interval : intervals) {
+    if (static_cast<double>(step) < std::floor(interval.start_epoch * epochs + 0.5)) break;
+    factor = interval.multiplier;
+  }
+  return factor;
+}
+
+void CosineDecay::check(std::int64_t /*warmup_steps*/) const {
+  require_steps("cosine", "total_steps", total_steps);
+  require_not_negative("cosine", "final_fraction", final_fraction);
+}
+
+double CosineDecay::factor(std::int64_t step, std::int64_t warmup_steps) const {
+  return cosine_between(1, final_fraction, decay_progress(step, warmup_steps, total_steps));
+}
+
+void ShiftedCosineDecay::check(std::int64_t /*warmup_steps*/) const {
+  require_steps("cosine_shifted", "total_steps", total_steps);
+  require_not_negative("cosine_shifted", "final_fraction", final_fraction);
+}
+
+double ShiftedCosineDecay::factor(std::int64_t step, std::int64_t warmup_steps) const {
+  const double behind = static_cast<double>(step + 1 - warmup_steps);
+  const double progress = std::min(behind / static_cast<double>(total_steps), 1.);
+  return cosine_between(1, final_fraction, progress);
+}
+
+void PolynomialDecay::check(std::int64_t /*warmup_steps*/) const {
+  require_steps("polynomial", "total_steps", total_steps);
+  require_positive("polynomial", "power", power);
+  require_not_negative("polynomial", "final_fraction", final_fraction);
+}
+
+double PolynomialDecay::factor(std::int64_t step, std::int64_t warmup_steps) const {
+  const double progress = decay_progress(step, warmup_steps, total_steps);
+  return final_fraction + (1 - final_fraction) * std::pow(1 - progress, power);
+}
+
+void OneCycle::check(std::int64_t warmup_steps) const {
+  require_steps("one_cycle", "total_steps", total_steps);
+  if (!(rising_fraction >= 0 && rising_fraction <= 1))
+    refuse("one_cycle", "rising_fraction", rising_fraction, "a number from 0 to 1");
+  require_positive("one_cycle", "initial_divisor", initial_divisor);
+  require_positive("one_cycle", "final_divisor", final_divisor);
+  if (warmup_steps == 0) return;
+  throw InputError(
+      fmt::format("learning rate: a warm-up over {} steps with the one_cycle schedule, which is "
+                  "its own warm-up; give one of the two",
+                  warmup_steps));
+}
+
+double OneCycle::factor(std::int64_t step, std::int64_t /*warmup_steps*/) const {
+  const auto total = static_cast<double>(total_steps);
+  const double first = 1 / initial_divisor;
+  const double last = first / final_divisor;
+  const double top = rising_fraction * total - 1;  // the step with the highest rate
+  const auto now = static_cast<double>(step);
+  if (top > 0 && now <= top) return cosine_between(first, 1, now / top);
+  if (now >= total - 1) return last;
+  return cosine_between(1, last, (now - top) / (total - 1 - top));
+}
+
+namespace schedules {
+
+// An entry is a schedule with a visit() for its keys.
+template <ConfigStruct T>
+[[nodiscard]] ScheduleEntry entry_of(const std::string& name, const std::string& description) {
+  ScheduleEntry entry{{name, description}};
+  set_settings<T>(entry);
+  entry.make = [](const OwnSettings& own, const ScheduleRequest& request) {
+    auto schedule = own.as<T>();
+    schedule.total_steps = request.total_steps;
+    return Schedule(schedule);
+  };
+  return entry;
+}
+
+ScheduleEntry none() {
+  ScheduleEntry entry{{"none", "the rate stays, or is what it is told to be by epochs"}};
+  set_settings<NoSettings>(entry);
+  entry.make = [](const OwnSettings&, const ScheduleRequest& request) -> Schedule {
+    if (request.intervals.empty()) return ConstantRate{};
+    return PiecewiseRate{request.intervals, request.steps_per_epoch};
+  };
+  entry.takes_intervals = true;
+  return entry;
+}
+
+template <typename Field>
+void visit_final_fraction(Field& field, double& fraction_left) {
+  field("lr_final_fraction", fraction_left, not_negative);
+}
+
+struct Cosine : CosineDecay {};
+
+template <typename Field>
+void visit(Field& field, Cosine& decay) {
+  visit_final_fraction(field, decay.final_fraction);
+}
+
+ScheduleEntry cosine() {
+  return entry_of<Cosine>(
+      "cosine", "half a period of a cosine, from the end of the warm-up to the last step");
+}
+
+struct CosineShifted : ShiftedCosineDecay {};
+
+template <typename Field>
+void visit(Field& field, CosineShifted& decay) {
+  visit_final_fraction(field, decay.final_fraction);
+}
+
+ScheduleEntry cosine_shifted() {
+  return entry_of<CosineShifted>(
+      "cosine_shifted", "the same half period, as long as the training, shifted by the warm-up");
+}
+
+struct Polynomial : PolynomialDecay {};
+
+template <typename Field>
+void visit(Field& field, Polynomial& decay) {
+  visit_final_fraction(field, decay.final_fraction);
+  field("lr_decay_power", decay.power, positive);
+}
+
+ScheduleEntry polynomial() {
+  return entry_of<Polynomial>("polynomial", "a power of what is left of the training");
+}
+
+struct Cycle : OneCycle {};
+
+template <typename Field>
+void visit(Field& /*field*/, Cycle& /*cycle*/) {}
+
+ScheduleEntry one_cycle() {
+  auto entry = entry_of<Cycle>("one_cycle", "up and down again, as PyTorch's OneCycleLR");
+  entry.is_own_warmup = true;
+  return entry;
+}
+
+}  // namespace schedules
+}  // namespace kolo
