@@ -1,11 +1,11 @@
 #include <cstdlib>
 #include <string>
 
-#include "train/checkpoint/manifest.h"
 #include "fuzz_targets.h"
 #include "kolo/base/error.h"
 #include "kolo/train/checkpoint/safetensors.h"
 #include "memory_file.h"
+#include "train/checkpoint/manifest.h"
 
 namespace kolo::fuzz {
 

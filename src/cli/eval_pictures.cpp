@@ -12,8 +12,8 @@
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/base/text.h"
-#include "kolo/tools/sample_pictures.h"
 #include "kolo/report/own_files.h"
+#include "kolo/tools/sample_pictures.h"
 
 namespace kolo {
 

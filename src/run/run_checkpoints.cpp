@@ -6,10 +6,10 @@
 
 #include <fmt/format.h>
 
-#include "kolo/train/checkpoint/checkpoint_store.h"
 #include "kolo/config/factories.h"
-#include "kolo/train/observe/format.h"
 #include "kolo/parallel/object_collectives.h"
+#include "kolo/train/checkpoint/checkpoint_store.h"
+#include "kolo/train/observe/format.h"
 #include "kolo/train/trainer.h"
 
 namespace kolo {

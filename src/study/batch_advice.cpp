@@ -7,10 +7,10 @@
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
 #include "kolo/config/derived_settings.h"
-#include "kolo/train/observe/format.h"
-#include "kolo/train/observe/history.h"
 #include "kolo/report/results_table.h"
 #include "kolo/study/scale_study.h"
+#include "kolo/train/observe/format.h"
+#include "kolo/train/observe/history.h"
 #include "run/run_folder.h"
 #include "study/study_folder.h"
 

@@ -11,11 +11,11 @@
 
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
-#include "kolo/train/checkpoint/checkpoint.h"
-#include "kolo/train/checkpoint/checkpoint_store.h"
 #include "kolo/parallel/checks.h"
 #include "kolo/parallel/object_collectives.h"
 #include "kolo/parallel/pipeline_state.h"
+#include "kolo/train/checkpoint/checkpoint.h"
+#include "kolo/train/checkpoint/checkpoint_store.h"
 #include "kolo/train/train_state.h"
 #include "kolo/train/trainer.h"
 #include "train/advice.h"

@@ -61,7 +61,6 @@ TEST(Join, PutsSeparatorsBetweenWords) {
   EXPECT_EQ(join({}), "");
 }
 
-
 using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
 using ::testing::Optional;

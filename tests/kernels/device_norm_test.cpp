@@ -2,8 +2,8 @@
 #include <gmock/gmock.h>
 #include <torch/cuda.h>
 
-#include "kolo/kernels/device_norm.h"
 #include "kernels/fused.h"
+#include "kolo/kernels/device_norm.h"
 #include "support/gpu.h"
 
 namespace kolo::testing {

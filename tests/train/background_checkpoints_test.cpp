@@ -5,9 +5,9 @@
 #include <gmock/gmock.h>
 
 #include "kolo/base/error.h"
-#include "kolo/train/checkpoint/checkpoint.h"
 #include "kolo/comm/threads.h"
 #include "kolo/parallel/object_collectives.h"
+#include "kolo/train/checkpoint/checkpoint.h"
 #include "kolo/train/checkpoint_observer.h"
 #include "support/errors.h"
 #include "support/says.h"

@@ -8,10 +8,10 @@
 
 #include <fmt/format.h>
 
-#include "train/checkpoint/safetensors_header.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
+#include "train/checkpoint/safetensors_header.h"
 
 namespace kolo {
 

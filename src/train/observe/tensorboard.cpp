@@ -17,8 +17,8 @@
 #include "base/half.h"
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
-#include "train/observe/event_records.h"
 #include "tensorboard_event.pb.h"
+#include "train/observe/event_records.h"
 
 namespace kolo {
 
