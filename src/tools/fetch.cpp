@@ -210,7 +210,7 @@ void unpack_archive(const RemoteDataset& dataset, const fs::path& folder) {
       fmt::format("-xzf {} -C {} --no-same-owner --strip-components=1",
                   shell_word(fs::absolute(archive).string()), shell_word(output.aside().string()));
   for (const auto& member : dataset.members)
-    arguments += " " + shell_word(dataset.archive_folder + "/" + member);
+    arguments += fmt::format(" {}", shell_word(dataset.archive_folder + "/" + member));
   const auto end = run_program("tar", arguments);
   for (const auto& member : dataset.members) {
     if (fs::is_regular_file(fs::symlink_status(output.aside() / member))) continue;
@@ -269,7 +269,7 @@ std::vector<RemoteDataset> remote_datasets() {
 
 std::string md5_of_file(const fs::path& path) {
   constexpr std::size_t digits = 32;
-  const auto sum = run_program("md5sum", "<" + shell_word(path.string()));
+  const auto sum = run_program("md5sum", fmt::format("<{}", shell_word(path.string())));
   if (sum.status != 0 || sum.output.size() < digits)
     throw Error(fmt::format("fetch: md5sum can't read {}", path.string()));
   return sum.output.substr(0, digits);

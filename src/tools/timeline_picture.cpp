@@ -99,7 +99,8 @@ TimelineStep read_timeline_step(const std::filesystem::path& file, std::int64_t 
   return result;
 }
 
-constexpr double width = 960, left = 150, right = 16, top = 44;  // pixels
+constexpr double picture_width = 960, left_margin = 150, right_margin = 16,
+                 top_margin = 44;  // pixels
 constexpr double bar_height = 20, row_gap = 10, character_width = 6.2;
 constexpr double swatch = 12, legend_line = 18;
 
@@ -261,12 +262,12 @@ std::vector<SpanKind> kinds_of(const std::vector<Row>& rows) {
 // In lines as wide as the picture.
 std::vector<LegendEntry> legend_of(const std::vector<Row>& rows) {
   std::vector<LegendEntry> legend;
-  double x = left, y = 0;
+  double x = left_margin, y = 0;
   for (auto& kind : kinds_of(rows)) {
     const double length =
         swatch + character_width * static_cast<double>(kind.description.size()) + 26;
-    if (x + length > width && x > left) {
-      x = left;
+    if (x + length > picture_width && x > left_margin) {
+      x = left_margin;
       y += legend_line;
     }
     legend.push_back({std::move(kind), x, y});
@@ -290,18 +291,18 @@ class Drawing {
           "<line x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1}\" y2=\"{2:.1f}\" "
           "stroke=\"#ddd\"/>\n<text x=\"{0:.1f}\" y=\"{3}\" "
           "text-anchor=\"middle\">{4:g}</text>\n",
-          x, top - 4, height_ - 8, top - 10, time);
+          x, top_margin - 4, height_ - 8, top_margin - 10, time);
     }
     text_ += fmt::format("<text x=\"{}\" y=\"16\" font-weight=\"bold\">step {}: {:.3g} ms</text>\n",
-                         left, step_.number, length);
-    text_ +=
-        fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"end\">ms</text>\n", left - 12, top - 10);
+                         left_margin, step_.number, length);
+    text_ += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"end\">ms</text>\n",
+                         left_margin - 12, top_margin - 10);
   }
 
   // Returns where the next row begins.
   [[nodiscard]] double row(const Row& row, double y) {
-    text_ += fmt::format("<text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>\n", left - 12,
-                         y + bar_height - 6, escaped(row.label));
+    text_ += fmt::format("<text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>\n",
+                         left_margin - 12, y + bar_height - 6, escaped(row.label));
     for (const auto& placed : row.spans) span(placed, y + bar_height * placed.depth);
     return y + bar_height * row.depth + row_gap;
   }
@@ -323,13 +324,13 @@ class Drawing {
         "viewBox=\"{2:.0f} 0 {0:.0f} {1:.0f}\" font-family=\"sans-serif\" font-size=\"11\" "
         "fill=\"#333\">\n<rect x=\"{2:.0f}\" width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n{3}"
         "</svg>\n",
-        width + more_left_, height_, -more_left_, text_);
+        picture_width + more_left_, height_, -more_left_, text_);
   }
 
  private:
   [[nodiscard]] double x_of(double time) const {
     const double share = (time - step_.begin) / (step_.end - step_.begin);
-    return left + std::clamp(share, 0.0, 1.0) * (width - left - right);
+    return left_margin + std::clamp(share, 0.0, 1.0) * (picture_width - left_margin - right_margin);
   }
 
   void span(const PlacedSpan& placed, double y) {
@@ -359,15 +360,15 @@ class Drawing {
 std::string timeline_picture(const std::filesystem::path& file, std::int64_t step) {
   const auto read = read_timeline_step(file, step);
   const auto rows = rows_of(read);
-  double height = top, more_left = 0;
+  double height = top_margin, more_left = 0;
   for (const auto& row : rows) {
     height += bar_height * row.depth + row_gap;
     const auto letters = static_cast<double>(row.label.size());
-    more_left = std::max(more_left, character_width * letters + 20 - left);
+    more_left = std::max(more_left, character_width * letters + 20 - left_margin);
   }
   Drawing drawing(read, height, more_left);
   drawing.axis();
-  double y = top;
+  double y = top_margin;
   for (const auto& row : rows) y = drawing.row(row, y);
   drawing.legend(legend_of(rows));
   return marked_svg(drawing.finish());

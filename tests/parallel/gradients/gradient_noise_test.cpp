@@ -17,13 +17,13 @@ namespace kolo::testing {
 
 namespace {
 
-// As ranks would measure it: means of `batch` samples on each, of gradients that are normally
+// As ranks would measure it: means of `samples` samples on each, of gradients that are normally
 // distributed around `truth` with a variance in each element.
 GradientSquares draw(std::mt19937_64& random, const std::vector<double>& truth, double variance,
-                     int ranks, double batch) {
-  std::normal_distribution<double> spread(0, std::sqrt(variance / batch));
+                     int ranks, double samples) {
+  std::normal_distribution<double> spread(0, std::sqrt(variance / samples));
   std::vector<double> mean(truth.size());
-  GradientSquares squares{0, 0, batch, ranks * batch};
+  GradientSquares squares{0, 0, samples, ranks * samples};
   for (int rank = 0; rank < ranks; ++rank) {
     for (std::size_t i = 0; i < truth.size(); ++i) {
       const double value = truth[i] + spread(random);
