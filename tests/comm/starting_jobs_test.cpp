@@ -13,7 +13,6 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 using Variables = std::map<std::string, std::string>;
 
@@ -114,8 +113,7 @@ TEST_P(LateRank, IsWaitedForWithAWord) {
   EXPECT_EQ(result.exit_code, 0) << result.errors;
   EXPECT_THAT(result.errors, AllOf(HasSubstr("kolo: watch: rank 0 of 3 has waited"),
                                    HasSubstr("in kolo::initialize() for other ranks"),
-                                   HasSubstr("rank 2 of 3: initialization went on after"),
-                                   Not(HasSubstr("rank 1 of 3"))));
+                                   HasSubstr("rank 2 of 3: initialization went on after")));
 }
 
 TEST_P(LateRank, EndsTheJobAfterTheLimit) {
