@@ -162,7 +162,7 @@ TEST_F(FolderSurvey, ARankWithoutTheFolderSaysSo) {
                    {"data.valid_dir", "is no folder here"}));
   const auto cut = std::make_shared<const std::string>(survey->substr(0, survey->size() - 1));
   EXPECT_TRUE(says(message_of<Error>([&] { (void)make_datasets(config, {.survey = cut}); }),
-                   {"is no survey"}));
+                   {"is no listing"}));
 }
 
 }  // namespace
