@@ -3,7 +3,7 @@
 
 #include "fuzz_targets.h"
 #include "kolo/base/error.h"
-#include "kolo/train/checkpoint/safetensors.h"
+#include "kolo/train/checkpoint/safetensors_listing.h"
 #include "memory_file.h"
 #include "train/checkpoint/manifest.h"
 

@@ -12,7 +12,7 @@
 #include <zlib.h>
 
 #include "kolo/base/file.h"
-#include "kolo/train/checkpoint/safetensors.h"
+#include "kolo/train/checkpoint/safetensors_listing.h"
 
 // The JSON header of a safetensors file: text to entries and back.
 namespace kolo {

@@ -10,36 +10,13 @@
 
 #include <torch/types.h>
 
+#include "kolo/train/checkpoint/safetensors_listing.h"
+
 // Weights in the safetensors format (https://huggingface.co/docs/safetensors): eight bytes with the
 // header's length, a JSON header with the dtype, shape and place of each tensor, the raw data.
 // Nothing in such a file is code, and every tool reads it. dtypes: F64 F32 F16 BF16 I64 I32 I16 I8
 // U8 BOOL.
 namespace kolo {
-
-// A tensor of a file, as its header describes it.
-struct SafetensorsEntry {
-  std::string name;
-  // Undefined for the format's types that can't be read: U16 U32 U64, those of 8-bit floats, and
-  // whatever comes after this was written. Such a tensor keeps nobody from reading the others.
-  c10::ScalarType dtype = c10::ScalarType::Float;
-  std::vector<std::int64_t> shape;
-  std::uint64_t begin = 0;  // bytes, counted from the start of the data
-  std::uint64_t end = 0;
-  std::string type_name;  // the dtype as the header names it, in listings
-
-  [[nodiscard]] bool is_readable() const { return dtype != c10::ScalarType::Undefined; }
-};
-
-struct SafetensorsListing {
-  std::vector<SafetensorsEntry> tensors;  // in the order of the header
-  std::map<std::string, std::string> metadata;
-  std::uint64_t data_offset = 0;  // where in the file the data starts, in bytes
-};
-
-// Reads the header alone and checks it whole: its length against the file's, well-formed JSON
-// without repeated keys, sizes that agree with shape and dtype (where that is known), and data that
-// covers the rest of the file without holes or overlaps.
-[[nodiscard]] SafetensorsListing list_safetensors(const std::filesystem::path& path);
 
 struct NamedTensor {
   std::string name;
