@@ -130,7 +130,7 @@ bool is_hdf5_name(std::string_view name) {
   return name.ends_with(".h5") || name.ends_with(".hdf5");
 }
 
-// What was asked for; or what the output's name says; or the other format.
+// Chooses the format that was asked for, else the one of the output's name, else the other one.
 BoxFormat target_format(const ConvertArguments& arguments, const BoxFile& box) {
   require_ending("data: --output", arguments.output,
                  {"HDF5, or a pair of .npy files", {".h5", ".hdf5", ".npy"}, {}});

@@ -190,8 +190,8 @@ struct RankOptions {
                                            const std::vector<std::string>& words,
                                            const RunConfig& config);
 
-// Where -n asks for several ranks that no launcher has started: starts them, if `check` finds
-// nothing wrong, and returns their exit status. Nothing where this process is one of the ranks.
+// Starts the ranks that -n asks for and no launcher has started, if `check` finds nothing wrong,
+// and returns their exit status. Nothing if this process is one of the ranks.
 [[nodiscard]] std::optional<int> start_ranks(const RankOptions& options,
                                              const std::vector<std::string>& words,
                                              const std::function<RunConfig()>& check);

@@ -48,8 +48,8 @@ class Executor {
     return runner_.load(std::memory_order_relaxed) == std::this_thread::get_id();
   }
 
-  // Whether the calling thread runs a task of any executor. Takes no lock: at the end of a process
-  // the thread of an executor may hold one.
+  // Tells whether the calling thread runs a task of any executor. Takes no lock: at the end of a
+  // process the thread of an executor may hold one.
   [[nodiscard]] static bool is_running_here();
 
   // Not so in a fork of the process that has made it: there is no thread, nobody to wait for, and

@@ -55,7 +55,7 @@ class ConfigChecks {
     throw InputError(fmt::format("{}: {}: {}", place_of(root_, key), key, reason));
   }
 
-  // What can't be had together with a key that is set.
+  // Another key that excludes one that is set.
   struct Other {
     bool is_set;
     std::string_view key, why;

@@ -13,7 +13,7 @@ namespace kolo {
 // Configurations as NERSC's U-Net tutorials write them (sc21-dl-tutorial and ml-pm-training-2022,
 // config/UNet.yaml): one level of keys of their own. They are taken as they are.
 
-// Whether a configuration is one of these.
+// Tells whether a configuration is one of these.
 [[nodiscard]] bool is_course_file(const ConfigValue& root);
 
 // The same in kolo's keys, each with the place that its value has in the file. `name`: of the

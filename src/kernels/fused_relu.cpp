@@ -149,7 +149,7 @@ bool is_for_kernel(const torch::Tensor& input) {
 
 }  // namespace
 
-// Where images lie innermost they take the channels' place, and each channel is an image.
+// Images that lie innermost take the channels' place, and each channel is an image.
 torch::Tensor max_pool_relu(const torch::Tensor& input) {
   if (PlainKernels::are_wanted()) return torch::max_pool2d(torch::relu(input), 2);
   if (input.dim() == 4 && has_batch_last(input) && is_for_kernel(input.transpose(0, 1)))

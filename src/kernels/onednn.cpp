@@ -11,7 +11,7 @@
 #include "kernels/products.h"
 #include "kolo/kernels/convolution.h"
 
-// What oneDNN does besides convolutions.
+// Uses of oneDNN besides convolutions.
 
 namespace kolo {
 

@@ -7,11 +7,11 @@
 
 #include "base/half.h"
 
-// What the kernels' own products of small matrices share (float32_products below,
+// Types common to the kernels' own products of small matrices (float32_products below,
 // bfloat16_products).
 namespace kolo {
 
-// What is done with a product: it takes the place of what is there, or is added to it. Streamed, it
+// Use of a product: it takes the place of what is there, or is added to it. Streamed, it
 // takes the place past the caches, which then needn't read it first: for results larger than they
 // are, whose rows begin at multiples of `stream_alignment` bytes.
 enum class ProductResult { replaces, is_added, is_streamed };
@@ -60,7 +60,7 @@ void multiply(std::int64_t rows, std::int64_t columns, std::int64_t inner, const
 // Only for processors that have it.
 namespace kolo::bfloat16_products {
 
-// Whether this processor has it (AVX512-BF16); nothing else here may be called where it hasn't.
+// Tells whether this processor has AVX512-BF16; without it nothing else here may be called.
 [[nodiscard]] bool are_supported();
 
 // Two values that are multiplied and added up together, neighbours along the inner dimension.
@@ -94,19 +94,20 @@ void multiply(std::int64_t rows, std::int64_t columns, std::int64_t pairs, const
 
 }  // namespace kolo::bfloat16_products
 
-// Which values of vectors of channels are not 0, a bit for each. Only for processors with vectors
+// Bits that tell which values of vectors of channels are not 0. Only for processors with vectors
 // of 8 floats or more.
 namespace kolo::nonzero_bits {
 
 using Word = std::uint64_t;
 inline constexpr std::int64_t bits_of_word = 64;
 
-// Of one vector; bits beyond its channels are 0.
+// Words for one vector; bits beyond its channels are 0.
 [[nodiscard]] constexpr std::int64_t words_of(std::int64_t channels) {
   return (channels + bits_of_word - 1) / bits_of_word;
 }
 
-// Of `count` vectors, one after another. Channels are a multiple of 16. What is no number is not 0.
+// Finds the bits of `count` vectors, one after another. Channels are a multiple of 16. NaN is not
+// 0.
 void find(const float* vectors, std::int64_t count, std::int64_t channels, Word* bits);
 void find(const BFloat16* vectors, std::int64_t count, std::int64_t channels, Word* bits);
 

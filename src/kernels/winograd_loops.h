@@ -199,7 +199,7 @@ KOLO_VECTOR void spread_by(const T* const* at, std::int64_t channels, const Plac
   }
 }
 
-// What becomes of a vector that was collected.
+// Destination of a vector that was collected.
 struct Put {
   const float* bias = nullptr;
   bool is_added = false;

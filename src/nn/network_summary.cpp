@@ -204,7 +204,7 @@ void OperatorRecorder::add(const at::RecordFunction& function,
   layer.output_shape = output.sizes().vec();
   if (!layer.output_shape.empty()) layer.output_shape.erase(layer.output_shape.begin());
   layer.flops = operator_flops(layer.kind, inputs, output);
-  // What a linear layer calls depends on its input and on LibTorch.
+  // A linear layer calls one or the other, depending on its input and on LibTorch.
   if (!layer.name.empty() && (layer.kind == "addmm" || layer.kind == "matmul"))
     layer.kind = "linear";
   layers_.push_back(std::move(layer));

@@ -152,8 +152,8 @@ void write_elements(const Elements& elements, const std::int64_t* values) {
   });
 }
 
-// Whether arrays share elements. Interleaved arrays (a component of a vector each) lie in the same
-// range of memory and share none.
+// Search for arrays that share elements. Interleaved arrays (a component of a vector each) lie in
+// the same range of memory and share none.
 
 namespace {
 
@@ -177,7 +177,8 @@ Range range_of(const Array& array) {
   return range;
 }
 
-// Of all strides, in bytes: addresses of elements are multiples of it apart.
+// Greatest common divisor of all strides, in bytes: addresses of elements are multiples of it
+// apart.
 Address common_stride(const Array& array) {
   Address common = 0;
   for (std::size_t i = 0; i < static_cast<std::size_t>(array.dimensions); ++i) {

@@ -54,7 +54,7 @@ class BackgroundTraining {
 
   // Asks for one more publication. Made where all ranks have asked for it.
   void ask_for_publication();
-  // How many were made; each is the same on all ranks.
+  // Number of publications until now; each is the same on all ranks.
   [[nodiscard]] std::int64_t published() const;
   // One that was made, and forgets those before.
   [[nodiscard]] Publication take(std::int64_t publication);

@@ -277,7 +277,7 @@ double OnlineNetwork::Inside::get(std::string_view name) const {
     for (const auto& parameter : weights->parameters) count += parameter.numel();
     return number(count);
   }
-  // As many digits as a double holds.
+  // Cut to the digits that a double holds.
   if (name == "checksum") return number(weights->checksum() >> 11);
   refuse(call("get"), "name",
          fmt::format("there is no \"{}\"; expected one of loss, learning_rate, steps, skipped, "

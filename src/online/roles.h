@@ -15,7 +15,7 @@
 #include "kolo/online/online_config.h"
 #include "online/samples.h"
 
-// Which ranks train, how ranks agree, and what those that compute send to those that train.
+// Roles of ranks: those that train, how they agree, and what those that compute send to them.
 namespace kolo::online {
 
 // Ranks that train: all, a list, or every so many-th. The others hand their samples to one of those

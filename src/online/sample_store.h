@@ -80,13 +80,13 @@ class SampleStore {
   bool is_frozen_ = false;
 };
 
-// How tensors are normalized, from the statistics of all samples that came to the ranks that train;
+// Normalizes tensors, by the statistics of all samples that came to the ranks that train;
 // the same bits on all of them. Fixed once enough samples have come.
 class Normalizer {
  public:
   explicit Normalizer(const NormalizationConfig& config) : config_(config) {}
 
-  // With all that has come until now; from the first samples on. Collective over those that train,
+  // Takes in all that has come until now, from the first samples on. Collective over the trainers,
   // unless nothing is normalized or it is fixed.
   void update(const Communicator& trainers, SampleStore& store);
   [[nodiscard]] const std::shared_ptr<const Normalization>& now() const { return now_; }

@@ -15,8 +15,8 @@
 #include "kolo/online/array.h"
 #include "kolo/online/online_config.h"
 
-// How a program's arrays are samples of a network: which elements belong to which sample, and where
-// they lie in its tensors and in records.
+// Mapping of a program's arrays to samples of a network: which elements belong to which sample, and
+// where they lie in its tensors and in records.
 namespace kolo::online {
 
 // One loop over elements of an array: how many, how far apart there, how far apart in the values.
@@ -83,7 +83,7 @@ class SampleArrays {
                const Call& call, std::string_view argument);
 
   [[nodiscard]] std::int64_t samples() const { return samples_; }
-  // Of one sample.
+  // Shapes of one sample.
   [[nodiscard]] const TensorShapes& shapes() const { return shapes_; }
   // Parts of a tensor that are normalized apart: its first dimension.
   [[nodiscard]] std::int64_t channels(std::size_t tensor) const;

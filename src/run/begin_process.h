@@ -20,7 +20,7 @@ struct BlasLibrary {
 
 [[nodiscard]] BlasLibrary loaded_blas();
 
-// How many threads OpenBLAS computes a product with, where it is what is loaded.
+// Sets the threads of OpenBLAS, if that is the BLAS that is loaded.
 void set_blas_threads(int threads);
 
 // The vector units that matter to OpenBLAS's choice.

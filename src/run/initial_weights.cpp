@@ -200,7 +200,7 @@ std::string shape_of(const torch::Tensor& tensor) {
   return fmt::format("[{}]", fmt::join(tensor.sizes().vec(), ", "));
 }
 
-// What a network has from a file, by name.
+// Weights that a network takes from a file, by name.
 struct InitialWeights {
   fs::path source;                          // the checkpoint's folder, or the file
   std::vector<NamedTensor> fitting;         // as saved; of a file's headers without memory

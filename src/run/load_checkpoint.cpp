@@ -39,7 +39,7 @@ std::string without_job(const fs::path& folder, const std::string& job) {
   return text;
 }
 
-// What job_number() gives: "12", "12_3", "12[3]".
+// Accepts what job_number() gives: "12", "12_3", "12[3]".
 bool is_job(std::string_view text) {
   return !text.empty() && text.front() >= '0' && text.front() <= '9' &&
          text.find_first_not_of("0123456789_[]") == std::string_view::npos;

@@ -53,8 +53,8 @@ std::vector<NetworkStage> stages_for(const RunConfig& config, const Network& net
   }
 }
 
-// Of a replica's batch: as configured, or the largest divisor of the batch that is at most twice
-// the pipeline's length.
+// Number of micro-batches of a replica's batch: as configured, or the largest divisor of the batch
+// that is at most twice the pipeline's length.
 int micro_batches_of(const RunConfig& config, int ranks) {
   const auto& parallel = config.parallel;
   if (parallel.pipeline == 1) return 1;

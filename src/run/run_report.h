@@ -53,7 +53,7 @@ class StepNotes final : public Observer {
   Stopwatch since_look_;
 };
 
-// What only rank 0 has: the files and the console of a run, and the observers that write to them.
+// Files and console of a run, and the observers that write to them; rank 0 alone has them.
 class RunRecords {
  public:
   // `steps`: of an epoch. `resumed`: where the folder's run goes on from; what is recorded beyond
@@ -82,7 +82,7 @@ class RunRecords {
   std::optional<StepNotes> notes_;
 };
 
-// What a run says in its log: of what it is made, where it goes on, how it ends.
+// Lines of a run's log: its parts, where it resumes, how it ends.
 
 // Ranks, communication, data, model, optimizer and rates, before training.
 void log_set_up(RunLog& log, const PreparedRun& run, const Communicator& communicator,

@@ -41,7 +41,7 @@ namespace kolo {
 
 namespace {
 
-// Whether anything is left to do, as rank 0 has found. Collective.
+// Tells whether anything is left to do, as rank 0 has found. Collective.
 bool has_work(const Communicator& communicator, const PreparedRun& run) {
   std::int32_t answer = run.finished.empty() ? 1 : 0;
   communicator.broadcast(std::span(&answer, 1), 0, {.name = "what is left to do"});

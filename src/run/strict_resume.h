@@ -19,14 +19,14 @@ void require_strict_resume(const PreparedRun& run, int ranks, const nlohmann::js
 // Whether so many ranks, instead of those that a run was started with, may go on with it.
 [[nodiscard]] bool may_have_other_ranks(const RunConfig& config);
 
-// What the bits of a run depend on besides its configuration, data and number of ranks.
+// Facts that a run's bits depend on besides its configuration, data and number of ranks.
 
 // "amd-epyc-9654-25-17": name, family and model, as /proc/cpuinfo has them; "processor" where it
 // has none.
 [[nodiscard]] std::string processor_name(const std::string& cpuinfo);
 
-// Of this process: the processor, the threads of a rank, and the versions of what computes.
-// Each by the name that people know it by.
+// Facts of this process: the processor, the threads of a rank, and the versions of the libraries
+// that compute, each by the name that people know it by.
 [[nodiscard]] nlohmann::json made_with_here();
 
 // "threads per rank 1 instead of 2, LibTorch 2.6.0 instead of 1.13.0"; empty where nothing differs

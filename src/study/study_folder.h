@@ -99,7 +99,7 @@ struct SweepFolder {
   void write_report(const Sweep& sweep) const;
 };
 
-// What trials are run with.
+// Settings that all trials are run with.
 struct TrialSetting {
   SweepRequest request;
   MachineFacts machine;
@@ -119,7 +119,7 @@ struct TrialSetting {
 [[nodiscard]] std::string describe_end(const TrialSetting& setting, const Sweep& sweep,
                                        const Trial& trial);
 
-// Whether this call has to run the trial, which may have to wait for others.
+// Tells whether this call has to run the trial, which may have to wait for others.
 [[nodiscard]] bool is_to_do(const Sweep& sweep, const Trial& trial);
 
 // The words of `kolo train` for the trial's next part, up to its rung's end where it is one of

@@ -12,7 +12,7 @@
 
 namespace kolo {
 
-// Where a network's parameters are, of which all are in one place; the CPU for one without any.
+// Device of a network's parameters, which are all on one; the CPU for one without any.
 [[nodiscard]] torch::Device device_of(const torch::nn::Module& network);
 
 // The batch, on that device. The host goes on while it is copied.

@@ -9,7 +9,7 @@
 
 namespace kolo::testing {
 
-// What a listener is told: "start all-reduce (sum) of 4 float32 \"name\"".
+// Records what a listener is told: "start all-reduce (sum) of 4 float32 \"name\"".
 class CallRecorder final : public CollectiveListener {
  public:
   void on_submit(const CollectiveCall& call) noexcept override { note("submit", call); }

@@ -1,4 +1,4 @@
-// What is refused before a run begins, and what is said of exceptions.
+// Refusals before a run begins, and messages of exceptions.
 #include <new>
 #include <stdexcept>
 

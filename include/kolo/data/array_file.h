@@ -12,7 +12,7 @@
 
 namespace kolo {
 
-// How the numbers of a file are stored.
+// Storage of a file's numbers.
 struct NumberType {
   char kind = 'f';  // as NumPy's: 'f' floating-point, 'i' and 'u' whole, 'b' true or false
   std::int64_t bytes = 4;
@@ -37,7 +37,7 @@ struct NpyHeader {
   std::int64_t data_offset = 0;  // bytes from the file's start to the first number
 };
 
-// Whether a file's first bytes are NumPy's magic string.
+// Tells whether a file begins with NumPy's magic string.
 [[nodiscard]] bool is_npy(std::span<const std::byte> beginning);
 
 // Reads the header and compares shape and type with the file's size. InputError names the file, the

@@ -76,8 +76,8 @@ class Dataset {
   // Sample `index` is read soon: a dataset may ask the system for what it needs of a file, without
   // waiting. Changes nothing that is read.
   virtual void announce(std::int64_t /*index*/, std::int64_t /*epoch*/) const {}
-  // How the samples are made on a device, where they can be (kolo/data/loader.h); what is
-  // returned may outlive the dataset.
+  // Maker of the samples on a device (kolo/data/loader.h), which may outlive the dataset; null
+  // where they can't be made there.
   [[nodiscard]] virtual std::shared_ptr<const DeviceSamples> device_samples(
       const c10::Device& device) const;
   // The same samples, of which no more than these rows are read: see part_of_samples(), which asks

@@ -29,7 +29,7 @@ struct PackedPlace {
   std::span<float> target;
 };
 
-// How a dataset's samples are made on a device: the host packs what each is made of, random numbers
+// Makes a dataset's samples on a device: the host packs what each is made of, random numbers
 // included, and the device makes the whole batch, of the same bits as Dataset::read writes.
 class DeviceSamples {
  public:
@@ -38,7 +38,7 @@ class DeviceSamples {
   [[nodiscard]] virtual std::size_t packed_bytes() const = 0;
   // Targets are made on the device, too, and not packed.
   [[nodiscard]] virtual bool makes_targets() const = 0;
-  // As Dataset::read: by any number of threads at once, with the same errors.
+  // Packs one sample. Like Dataset::read: any number of threads at once, the same errors.
   virtual void pack(std::int64_t index, std::int64_t epoch, const PackedPlace& place) const = 0;
 
   struct Made {

@@ -12,7 +12,7 @@ namespace kolo {
 // Answers of a classifier that are counted: those that are right, and those among the top 5.
 enum class Metric : std::uint8_t { accuracy, top_k_categorical_accuracy };
 
-// As Keras calls them.
+// Keras's names.
 constexpr auto enum_names(Metric) {
   return std::to_array<EnumName<Metric>>(
       {{Metric::accuracy, "accuracy"},

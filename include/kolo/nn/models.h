@@ -61,8 +61,8 @@ void save_torchscript(const torch::nn::Module& network, const std::filesystem::p
 // The multilayer perceptron, the model "mlp" of the catalogue.
 namespace kolo {
 
-// What follows each hidden layer. gelu is the exact one, x times the normal distribution's integral
-// (Hendrycks and Gimpel, arXiv:1606.08415); silu is x sigmoid(x).
+// Function after each hidden layer. gelu is the exact one, x times the normal distribution's
+// integral (Hendrycks and Gimpel, arXiv:1606.08415); silu is x sigmoid(x).
 enum class HiddenActivation : std::uint8_t { relu, tanh, gelu, silu, sigmoid };
 
 constexpr auto enum_names(HiddenActivation) {
@@ -88,8 +88,8 @@ struct MlpOptions {
 // output.weight, output.bias, as torch has them: [outputs, inputs]. forward() is an
 // InputError for a sample of another number of values.
 //
-// Of `shapes` only the shapes count. InputError for widths below 1, a dropout out of range, and
-// shapes as for every model.
+// Takes the shapes of `shapes` and nothing else of it. InputError for widths below 1, a dropout out
+// of range, and shapes as for every model.
 [[nodiscard]] std::shared_ptr<Network> make_mlp(const MlpOptions& options,
                                                 const ModelOptions& shapes);
 

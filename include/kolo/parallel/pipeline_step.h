@@ -37,7 +37,7 @@ struct PipelineStepOptions {
 //
 // It computes, to the bit and for any schedule, what one rank computes that calls backward() on
 // each micro-batch's loss, divided by their number, one after another, and adds up the gradients.
-// So batch norms see micro-batches, not batches.
+// Batch norms see micro-batches, not batches.
 //
 // A rank has the parameters of its own stages alone (module()), which an arena, a reducer over
 // mesh.replicas() and an optimizer take as they take any network. Payloads travel over

@@ -56,8 +56,8 @@ namespace kolo {
 [[nodiscard]] CollectiveMeasurement measure_collectives(const Communicator& communicator,
                                                         const torch::Device& device = torch::kCPU);
 
-// How the ranks of a measurement lie: on the fullest node, and this node's processors as far as the
-// process may use them.
+// Layout of a measurement's ranks: how many are on the fullest node, and the processors of this
+// node that the process may use.
 [[nodiscard]] RankLayout rank_layout(const Communicator& communicator);
 
 // Counts the halos of this rank (messages named "halo") on a communicator and all that are split

@@ -53,7 +53,7 @@ void print_findings_as_json(std::ostream& stream, std::span<const Finding> findi
 // Tells whether this kolo was built with kolo data nbody.
 [[nodiscard]] Finding check_cosmology(bool is_built);
 
-// What this process finds out about its GPUs and what runs them. Empty: unknown.
+// Facts about this process's GPUs and the software that runs them. Empty: unknown.
 struct GpuFacts {
   struct Device {
     std::string name;
@@ -75,7 +75,7 @@ struct GpuFacts {
 // Asks CUDA, LibTorch and NVML. None where kolo is built without CUDA.
 [[nodiscard]] std::optional<GpuFacts> gpu_facts();
 
-// What the facts mean: versions, each GPU, reach among several, NVML.
+// Findings from the facts: versions, each GPU, reach among several, NVML.
 [[nodiscard]] std::vector<Finding> check_gpus(const GpuFacts& facts);
 
 // Libraries. `core_before`: what OpenBLAS chose before this program told it better; empty:

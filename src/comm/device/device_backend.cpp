@@ -23,7 +23,7 @@ std::string host_of_nccl() {
   return told == nullptr ? host_name() : std::string(told);
 }
 
-// What a rank has, as it is sent.
+// Facts of a rank's device, as they are sent.
 struct DeviceFacts {
   std::uint64_t hardware = 0;  // equal for ranks that share a device
   std::int32_t device = 0;
@@ -74,8 +74,8 @@ std::string objection_to_nccl(const std::vector<DeviceFacts>& facts) {
 
 struct ChosenChannel {
   std::unique_ptr<DeviceChannel> channel;
-  // Why it is none that would have gone before it: "not NCCL: ..."; empty: there is none, or it was
-  // asked for.
+  // Reason why a better channel was not taken: "not NCCL: ..."; empty: there is none, or this one
+  // was asked for.
   std::string why;
 };
 

@@ -42,7 +42,7 @@ constexpr std::chrono::milliseconds interval{1};
 
 }  // namespace
 
-// What the thread needs; it has a share of its own.
+// State of the thread, which owns it together with the poller.
 struct CompletionPoller::State {
   struct Pending {
     std::shared_ptr<const DeviceEvent> ready, done;

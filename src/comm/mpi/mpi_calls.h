@@ -47,8 +47,9 @@ class MpiGroup {
   [[nodiscard]] int rank() const;
   [[nodiscard]] int size() const;
 
-  // Whether it is so on every rank, and what is least. Collective.
+  // Tells whether `mine` is true on every rank. Collective.
   [[nodiscard]] bool all_ranks(bool mine) const;
+  // The least of all ranks' values. Collective.
   [[nodiscard]] int least(int mine) const;
 
  private:

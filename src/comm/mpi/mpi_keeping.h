@@ -198,9 +198,9 @@ struct MpiJob {
   std::shared_ptr<MpiKeeping> keeping;
 };
 
-// Of all ranks of a group, with rank 0's options where they count on all; the group is the job's
-// from here on, also where this throws. `rules`: their level is this rank's, and becomes the lowest
-// of all. Collective.
+// Makes the job of all ranks of a group, with rank 0's options where they count on all; the group
+// is the job's from here on, also where this throws. `rules`: their level is this rank's, and
+// becomes the lowest of all. Collective.
 [[nodiscard]] MpiJob make_mpi_job(std::shared_ptr<const MpiRuntime> runtime, const MpiGroup& group,
                                   const MpiOptions& options, MpiRules rules);
 

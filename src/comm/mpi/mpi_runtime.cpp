@@ -168,7 +168,7 @@ struct EndOfProcess {
   int rank = 0;
 };
 
-// Why MPI can't be finalized from here; null: it can.
+// Reason why MPI can't be finalized from here; null: it can.
 const char* what_forbids_end() {
   int is_main = 0;
   if (MPI_Is_thread_main(&is_main) != MPI_SUCCESS || is_main == 0)

@@ -29,7 +29,7 @@ class MpiRuntime {
 
 [[nodiscard]] bool is_mpi_initialized();
 
-// What MPI has granted to this process, where it is initialized.
+// Thread level that MPI has granted to this process; it must be initialized.
 [[nodiscard]] ThreadLevel granted_thread_level();
 
 // InputError where the MPI that is called in this process is not of the kind whose header kolo was
@@ -38,11 +38,11 @@ class MpiRuntime {
 // before any call that takes a handle.
 void require_one_mpi();
 
-// Where MPI seems not to be initialized: what other MPI there is in this process, whose program has
-// perhaps initialized that one: "; this process has two MPIs, ...". Empty: there is no other.
+// Words about another MPI in this process, which the program has perhaps initialized in place of
+// this one: "; this process has two MPIs, ...". Empty: there is no other.
 [[nodiscard]] std::string describe_other_mpi();
 
-// Of MPI that kolo has initialized: has it finalized where the process ends by exit(0), or by
+// Has the MPI that kolo has initialized finalized where the process ends by exit(0), or by
 // returning from main(), while communicators live. exit() destroys no locals, and a handle may be
 // lost; without MPI_Finalize launchers take a job that is done for one that has failed. With
 // another status nothing is done: the launcher is to see it at once. Where the end can't be made,

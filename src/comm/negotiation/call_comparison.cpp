@@ -195,7 +195,7 @@ bool are_alike(const CallHeader& mine, const Execute& execute) {
   return greatest[0] == ~greatest[1];
 }
 
-// Whether everybody expects what is sent to it.
+// Tells whether every rank expects what is sent to it.
 bool is_balanced(const CallHeader& mine, int size, const Execute& execute) {
   const auto all = gather_from_all(std::span(&mine.fingerprint, 1), size, execute);
   return std::accumulate(all.begin(), all.end(), std::uint64_t{0}) == 0;

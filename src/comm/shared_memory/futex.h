@@ -18,9 +18,9 @@ void futex_wake_all(std::atomic<std::uint32_t>& word);
 // Between two looks at a word, before going to sleep on it.
 void relax();
 
-// What wakes the thread that goes on with a rank's transfers. It lies in memory that the ranks of
-// the node map, zero-filled at first; one for all groups of a rank, since a thread sleeps on one
-// word.
+// Bell that wakes the thread which goes on with a rank's transfers. It lies in memory that the
+// ranks of the node map, zero-filled at first; one for all groups of a rank, since a thread sleeps
+// on one word.
 struct alignas(64) Bell {
   std::atomic<std::uint32_t> rings;
   std::atomic<std::uint32_t> sleepers;

@@ -42,7 +42,7 @@ void futex_wake_all(std::atomic<std::uint32_t>& word) {
   }
 }
 
-// How ranks meet; the collectives are in node_collectives.cpp.
+// Meetings of the ranks; the collectives are in node_collectives.cpp.
 
 namespace {
 

@@ -41,7 +41,7 @@ KOLO_INLINE inline Accumulator<T, op> load(T value, Accumulator<T, op> factor) {
     return static_cast<Accumulator<T, op>>(value);
 }
 
-// What a reduction comes to, in the type of the result.
+// Result of a reduction, in the result's type.
 template <typename R, typename A>
 KOLO_INLINE inline R store(A value) {
   if constexpr (std::is_same_v<R, Float16>)

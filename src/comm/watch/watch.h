@@ -22,7 +22,7 @@ namespace kolo {
 // on after all.
 class StartWatch {
  public:
-  // What happens after the limit.
+  // Consequence of the limit.
   enum class AtLimit : std::uint8_t { nothing, process_ends };
 
   // `who`: "rank 0 of 2". Warns after a minute at the latest, unless warnings are off: ranks that

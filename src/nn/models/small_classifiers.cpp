@@ -54,22 +54,25 @@ class MnistNetwork final : public ChainNetwork {
 
 }  // namespace
 
+// Settings of models whose one setting of their own is dropout.
+struct WithDropout {
+  std::optional<double> dropout;
+};
+
+template <typename Field>
+void visit(Field& field, WithDropout& model) {
+  field("dropout", model.dropout, fraction);
+}
+
 // Conv 10 of 5x5, max-pool 2, relu; conv 20 of 5x5, channel dropout, max-pool 2, relu; linear 50,
 // relu, dropout; linear to the classes. 21840 parameters for 1x28x28 and 10 classes. Starts from
 // LibTorch's default initialization and accepts any image size that leaves something to flatten.
-struct MnistNet {
-  std::optional<double> dropout;
-
+struct MnistNet : WithDropout {
   void complete() { dropout = dropout.value_or(.5); }
   [[nodiscard]] std::shared_ptr<Network> make(const ModelOptions& shapes) const {
     return std::make_shared<MnistNetwork>(shapes, dropout.value());
   }
 };
-
-template <typename Field>
-void visit(Field& field, MnistNet& model) {
-  field("dropout", model.dropout, fraction);
-}
 
 ModelEntry mnist_net() {
   return entry_of<MnistNet>("mnist_net",
@@ -170,19 +173,12 @@ class CnnNetwork final : public ChainNetwork {
 // 32, 64), relu and 2x2 max-pooling; dense 128, relu, dropout, dense. Weights are glorot_uniform
 // and biases zero, as is Keras's default. 156074 parameters for 3x32x32 and 10 classes. Images of
 // at least 8x8.
-struct Cnn {
-  std::optional<double> dropout;
-
+struct Cnn : WithDropout {
   void complete() { dropout = dropout.value_or(0); }
   [[nodiscard]] std::shared_ptr<Network> make(const ModelOptions& shapes) const {
     return std::make_shared<CnnNetwork>(shapes, dropout.value());
   }
 };
-
-template <typename Field>
-void visit(Field& field, Cnn& model) {
-  field("dropout", model.dropout, fraction);
-}
 
 ModelEntry cnn() {
   return entry_of<Cnn>("cnn",

@@ -61,7 +61,7 @@ class TorchScriptNetwork final : public Network {
     return tensors_of(script_.forward(inputs), script());
   }
 
-  // As the script has them, as many as there are parts.
+  // Outputs in the script's order, as many as there are parts.
   [[nodiscard]] std::vector<torch::Tensor> compute(const std::vector<torch::Tensor>& inputs) {
     const c10::IValue output = script_.forward(inputs);
     if (!output_parts_.empty()) return tensors_of(output, script());

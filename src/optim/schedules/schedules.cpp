@@ -65,7 +65,7 @@ double cosine_between(double from, double to, double progress) {
   return to + (from - to) * 0.5 * (1 + std::cos(std::numbers::pi * progress));
 }
 
-// How much of a decay is behind: 0 at the end of the warm-up, 1 after `total` steps and later. A
+// Progress of a decay: 0 at the end of the warm-up, 1 after `total` steps and later. A
 // warm-up that takes all of them leaves nothing to decay over.
 double decay_progress(std::int64_t step, std::int64_t warmup, std::int64_t total) {
   if (step >= total) return 1;

@@ -122,7 +122,7 @@ class GradientUnits {
   [[nodiscard]] std::size_t unit_of(std::size_t parameter) const { return unit_of_[parameter]; }
   [[nodiscard]] std::vector<std::size_t> parameters_of(std::size_t unit) const;
 
-  // Whether all there is to average is one bucket, as of small networks. Backward is over when it
+  // True if one bucket is all there is to average, as in small networks. Backward is over when it
   // is ready, or nearly, so that there is nothing that its average could overlap with.
   [[nodiscard]] bool are_one_bucket() const;
   // A single bucket in the host's memory is averaged in the calling thread, which takes less than

@@ -29,10 +29,9 @@ struct BucketRun {
   std::size_t group = 0;   // see ParameterGroups
 };
 
-// How an optimizer over an arena trains the parameters: in groups with an algorithm each, and which
-// steps each parameter has left out, because it took no part in them (see
-// ParameterArena::takes_part). As in torch::optim a parameter's steps are counted apart, which
-// matters to what is corrected by their number.
+// Groups of parameters with an algorithm each, and the steps that each parameter has left out,
+// because it took no part in them (see ParameterArena::takes_part). As in torch::optim a
+// parameter's steps are counted apart, which matters to what is corrected by their number.
 class ParameterGroups {
  public:
   using Algorithm = std::shared_ptr<const FlatOptimizer>;
@@ -66,7 +65,7 @@ class ParameterGroups {
     }
   }
 
-  // How elements [begin, end) of a bucket have to be cut: where parameters are left out of the step
+  // Cuts elements [begin, end) of a bucket where parameters are left out of the step
   // or have made fewer of them, between groups, between vectors and other parameters where that
   // matters, or into whole parameters; most often not at all. The gaps between parameters belong to
   // the run before them, except that whole parameters come without; then the stretch must be the

@@ -19,7 +19,7 @@ class PayloadShape {
  public:
   PayloadShape() = default;
   explicit PayloadShape(const StagePayload& payload);
-  // As words() of another rank has it. Error for anything else.
+  // Inverse of words(), of another rank's. Error for anything else.
   [[nodiscard]] static PayloadShape from_words(std::span<const std::int64_t> words);
 
   [[nodiscard]] std::vector<std::int64_t> words() const;

@@ -161,7 +161,7 @@ torch::Tensor room_for(const OwnedTensor& tensor) {
   return torch::empty(tensor.sizes, torch::TensorOptions(tensor.type));
 }
 
-// As one line of text for each: "type length length ... name".
+// Describes each tensor by a line of text: "type length length ... name".
 std::string describe_tensors(NamedTensors tensors) {
   std::string text;
   for (const auto& each : tensors) {

@@ -44,7 +44,7 @@ torch::Tensor channels_last(const torch::Tensor& tensor) {
   return tensor.movedim(1, -1);
 }
 
-// As the tensor, but with other rows, which are undefined.
+// Makes a tensor like `tensor` with other rows, which are undefined.
 torch::Tensor with_rows(const torch::Tensor& tensor, const RowExchange& exchange,
                         const RowRange& rows) {
   auto sizes = tensor.sizes().vec();

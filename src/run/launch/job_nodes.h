@@ -14,14 +14,14 @@
 
 namespace kolo {
 
-// How often a job may be started again: so many times within any hour. So a run of weeks outlives
+// Limit of restarts of a job: so many within any hour. A run of weeks outlives
 // the failures of weeks, while one that can't go on ends soon.
 class RestartsOfHour {
  public:
   using Clock = std::chrono::steady_clock;
   explicit RestartsOfHour(int most) : most_(most) {}
 
-  // Those within the hour before `now`.
+  // Restarts within the hour before `now`.
   [[nodiscard]] int count(Clock::time_point now) const {
     return static_cast<int>(std::ranges::count_if(
         times_, [&](Clock::time_point time) { return time > now - std::chrono::hours(1); }));

@@ -79,7 +79,7 @@ struct StepFolder {
 // ".step-NNNNNNNN.part", while it is written
 [[nodiscard]] std::string aside_name(std::int64_t step);
 
-// Of "step-NNNNNNNN" or "step-NNNNNNNN.replaced"; nullopt for every other name.
+// Parses "step-NNNNNNNN" and "step-NNNNNNNN.replaced"; nullopt for every other name.
 [[nodiscard]] std::optional<StepFolder> parse_folder(const std::filesystem::path& path);
 
 // Newest first; of one step, the one that replaces before the one being replaced.
@@ -93,11 +93,10 @@ void remove_own_files(const std::filesystem::path& folder);
 // A step folder that this program has not made, as its manifest tells, stays as it is.
 void remove_checkpoint(const std::filesystem::path& path);
 
-// What lies in the way of a checkpoint and is none keeps its contents, as step-00000025.1 and so
-// on.
+// Renames what lies in the way of a checkpoint and is none: step-00000025.1 and so on.
 void move_out_of_the_way(const std::filesystem::path& path);
 
-// What an interrupted save left: folders made aside, and folders being replaced.
+// Removes what an interrupted save left: folders made aside, and folders being replaced.
 void remove_leftovers(const std::filesystem::path& parent);
 
 }  // namespace kolo

@@ -17,8 +17,8 @@ namespace kolo::testing {
 
 namespace {
 
-// As ranks would measure it: means of `samples` samples on each, of gradients that are normally
-// distributed around `truth` with a variance in each element.
+// Draws what ranks would measure: means of `samples` samples on each, of gradients that are
+// normally distributed around `truth` with a variance in each element.
 GradientSquares draw(std::mt19937_64& random, const std::vector<double>& truth, double variance,
                      int ranks, double samples) {
   std::normal_distribution<double> spread(0, std::sqrt(variance / samples));

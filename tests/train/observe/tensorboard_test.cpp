@@ -26,12 +26,12 @@ using ::testing::MatchesRegex;
 using testing::message_of;
 using testing::TemporaryFolder;
 
-// What the file holds after its first record.
+// Events of the file after its first record.
 std::string events_in(const std::filesystem::path& path) {
   return read_text_file(path).substr(events::version().size());
 }
 
-// With the plugin, as a tag's first value has it.
+// Value with the plugin, as the first of a tag has it.
 std::string first_scalar(std::string_view tag, float value, std::int64_t step, double time) {
   using events::field;
   const std::string plugin = field(9, field(1, field(1, std::string_view("scalars"))));

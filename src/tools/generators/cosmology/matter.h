@@ -30,7 +30,7 @@ inline constexpr double box_redshift = 3, box_scale_factor = 1 / (1 + box_redshi
 // The expansion rate in units of today's.
 [[nodiscard]] double expansion_rate(const Universe& universe, double a);
 
-// How much linear structure has grown, 1 now. Source: Carroll, Press and Turner 1992, Annual Review
+// Growth of linear structure, 1 now. Source: Carroll, Press and Turner 1992, Annual Review
 // of Astronomy and Astrophysics 30, equation 29; within some .1 %.
 [[nodiscard]] double growth_factor(const Universe& universe, double a);
 
@@ -40,7 +40,7 @@ inline constexpr double box_redshift = 3, box_scale_factor = 1 / (1 + box_redshi
 // Peculiar velocity per displacement that grows linearly, km/s per Mpc/h: a H f.
 [[nodiscard]] double linear_velocity(const Universe& universe, double a);
 
-// How much momentum a^2 dx/dt a constant force adds between two scale factors, and how far a
+// Momentum a^2 dx/dt that a constant force adds between two scale factors, and the way that a
 // constant momentum carries: the integrals of da / (a^2 E) and da / (a^3 E). Source: Quinn et al.
 // 1997, astro-ph/9710043.
 [[nodiscard]] double kick_time(const Universe& universe, double from, double to);
