@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "base/file_failure.h"
+#include "comm/processes/process_variables.h"
 #include "kolo/base/error.h"
 
 namespace kolo {
@@ -70,6 +71,13 @@ constexpr Launcher launchers[] = {
      {"MV2_COMM_WORLD_RANK"},
      {"MV2_COMM_WORLD_SIZE"},
      {"MV2_COMM_WORLD_LOCAL_SIZE"},
+     {}},
+    {StartedBy::kolo,
+     "kolo",
+     {process_rank_variable},
+     {process_rank_variable},
+     {process_ranks_variable},
+     {process_ranks_variable},
      {}},
     {StartedBy::srun,
      "Slurm's srun",
@@ -261,6 +269,12 @@ bool is_alone_under_srun(const LaunchEnvironment& environment) {
 void require_suitable_launcher(const LaunchEnvironment& environment, const LinkedMpi& mpi,
                                LauncherCheck check) {
   if (check == LauncherCheck::off) return;
+  if (environment.started_by == StartedBy::kolo && environment.size > 1) {
+    throw WrongLauncher(fmt::format(
+        "kolo has started {} without MPI, and this program asks for MPI's ranks: make its "
+        "communicator by kolo::initialize(), or start it by kolo run --launcher mpi",
+        processes(environment.size)));
+  }
   if (environment.started_by == StartedBy::torchrun) {
     throw WrongLauncher(fmt::format(
         "RANK and WORLD_SIZE say that torchrun or its like has started {} ({}), but they are not "

@@ -60,6 +60,16 @@ std::vector<RankSetting> thread_settings(std::string_view suite) {
   return settings;
 }
 
+std::vector<RankSetting> process_settings(std::string_view suite) {
+  auto settings = with_checks(
+      suite,
+      {on_processes("by default"), on_processes("through tiny staging areas",
+                                                {.staging_bytes = 4096, .whole_limit_bytes = 64})});
+  if (has_values(suite))
+    settings.push_back(on_device(on_processes("with a device", {.devices = devices()})));
+  return settings;
+}
+
 // Shared memory with large and small areas, MPI alone in whole and in small pieces, and pretended
 // nodes: two of uneven size, and as many as ranks.
 std::vector<RankSetting> mpi_settings(std::string_view suite, int ranks) {

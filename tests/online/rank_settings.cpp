@@ -9,6 +9,10 @@ std::vector<RankSetting> thread_settings(std::string_view /*suite*/) {
   return settings;
 }
 
+std::vector<RankSetting> process_settings(std::string_view /*suite*/) {
+  return {on_processes("by default")};
+}
+
 std::vector<RankSetting> mpi_settings(std::string_view /*suite*/, int ranks) {
   std::vector<RankSetting> settings = {on_mpi("by default")};
   if (ranks > 1) settings.push_back(on_mpi("by MPI alone", {.shared_memory = SharedMemory::off}));

@@ -14,6 +14,10 @@ std::vector<RankSetting> thread_settings(std::string_view /*suite*/) {
 }
 
 // Gradients in the memory of the ranks' node, over MPI alone, and both.
+std::vector<RankSetting> process_settings(std::string_view /*suite*/) {
+  return {on_processes("by default")};
+}
+
 std::vector<RankSetting> mpi_settings(std::string_view suite, int ranks) {
   std::vector<RankSetting> settings = {
       on_mpi("by default"), on_mpi("by MPI alone", {.shared_memory = SharedMemory::off})};

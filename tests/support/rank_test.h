@@ -11,8 +11,8 @@
 
 // RANK_TEST(Suite, Name) { ... communicator ... }: a test that all ranks run together, over
 // whatever back end `communicator` has. It asserts with GoogleTest's EXPECT_. One test runs it in
-// one process with every setting of its program, one after another: numbers of ranks as threads
-// and, where the program is started under mpirun with --mpi, ways to use MPI.
+// one process with every setting of its program, one after another: numbers of ranks as threads,
+// with --processes=RANKS ranks as processes and, under mpirun with --mpi, ways to use MPI.
 #define RANK_TEST(suite, name)                                                           \
   static void suite##_##name(const ::kolo::Communicator& communicator);                  \
   [[maybe_unused]] static const bool suite##_##name##_is_known =                         \
@@ -44,12 +44,16 @@ struct RankSetting {
 // because making one is slow.
 [[nodiscard]] RankSetting on_mpi(const std::string& name, const MpiOptions& options = {});
 
+// The same for the processes of --processes.
+[[nodiscard]] RankSetting on_processes(const std::string& name, const MpiOptions& options = {});
+
 // The same with checked communicators (Communicator::checked()).
 [[nodiscard]] RankSetting checked(const RankSetting& plain);
 
-// What a program with rank tests defines: the settings for tests of one suite, as threads and on
-// the `ranks` ranks of an MPI job.
+// What a program with rank tests defines: the settings for tests of one suite, as threads, as
+// processes, and on the `ranks` ranks of an MPI job.
 [[nodiscard]] std::vector<RankSetting> thread_settings(std::string_view suite);
+[[nodiscard]] std::vector<RankSetting> process_settings(std::string_view suite);
 [[nodiscard]] std::vector<RankSetting> mpi_settings(std::string_view suite, int ranks);
 
 }  // namespace kolo::testing

@@ -1,17 +1,25 @@
-// main() of programs with rank tests: PROGRAM [--mpi|--mpi=funneled|--mpi=serialized] [--gtest_...]
-// [SOURCE]. Without --mpi the rank tests run with ranks as threads, beside all other tests but
-// those in *_mpi_test.cpp. With it the program is under mpirun: every rank runs every rank test and
-// those in *_mpi_test.cpp, and the job fails when one rank does. With SOURCE only the tests in it
-// run.
+// main() of programs with rank tests:
+// PROGRAM [--processes=RANKS|--mpi|--mpi=funneled|--mpi=serialized] [--gtest_...] [SOURCE].
+// Without the first the rank tests run with ranks as threads, beside all other tests but those in
+// *_mpi_test.cpp. With --processes the program forks so many, which all run every rank test. With
+// --mpi the program is under mpirun: every rank runs every rank test and those in *_mpi_test.cpp.
+// The job fails when one rank does. With SOURCE only the tests in it run.
+#include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "comm/mpi/mpi_calls.h"
+#include "comm/processes/process_region.h"
+#include "kolo/comm/processes.h"
 #include "support/rank_test.h"
 #include "support/run_tests.h"
 
@@ -33,10 +41,18 @@ std::vector<RankTest>& rank_tests() {
   return tests;
 }
 
-// Those of on_mpi(), until main() lets go of them.
-std::map<std::string, Communicator>& mpi_communicators() {
+// Those of on_mpi() and on_processes(), until main() lets go of them.
+std::map<std::string, Communicator>& job_communicators() {
   static std::map<std::string, Communicator> made;
   return made;
+}
+
+RankSetting on_job(const std::string& words, const std::string& name, const MpiOptions& options) {
+  return {words + " " + name, [=](const auto& body) {
+            auto& made = job_communicators();
+            if (!made.contains(name)) made.emplace(name, job_communicator(options));
+            body(made.at(name));
+          }};
 }
 
 class RankTestInSettings : public ::testing::Test {
@@ -83,6 +99,51 @@ bool is_rank_test(const ::testing::TestInfo& test) {
   return false;
 }
 
+// Every rank tells of itself where it fails, and rank 0 of all else.
+int run_as_rank(int rank, const std::function<bool(const ::testing::TestInfo&)>& is_wanted) {
+  int failed = select_tests(is_wanted) ? 0 : 2;
+  if (rank != 0) {
+    auto& listeners = ::testing::UnitTest::GetInstance()->listeners();
+    delete listeners.Release(listeners.default_result_printer());
+  }
+  if (failed == 0) failed = RUN_ALL_TESTS();
+  if (failed != 0) std::fprintf(stderr, "rank %d failed\n", rank);
+  job_communicators().clear();
+  return failed;
+}
+
+int run_as_process(const ProcessRegion& region, int rank, const std::string& source) {
+  for (const auto& [name, value] : region.environment(rank))
+    ::setenv(name.c_str(), value.c_str(), 1);
+  register_rank_tests(process_settings);
+  return run_as_rank(rank, [&](const ::testing::TestInfo& test) {
+    return (source.empty() || is_in(test, source)) && is_rank_test(test);
+  });
+}
+
+// The first rank that fails ends the others, which may wait for it.
+int run_on_processes(int ranks, const std::string& source) {
+  const ProcessRegion region(ranks);
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      std::exit(run_as_process(region, rank, source));
+    }
+    children.push_back(child);
+  }
+  int failed = 0;
+  for (int ended = 0; ended < ranks; ++ended) {
+    int status = 0;
+    if (::waitpid(-1, &status, 0) < 0) return 2;
+    if (status == 0 || failed != 0) continue;
+    failed = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    for (const pid_t child : children) ::kill(child, SIGKILL);
+  }
+  return failed;
+}
+
 int run_under_mpi(const std::string& level, const std::string& source) {
   if (level != "" && level != "funneled" && level != "serialized") {
     std::fprintf(stderr, "--mpi=%s: expected funneled or serialized\n", level.c_str());
@@ -100,14 +161,7 @@ int run_under_mpi(const std::string& level, const std::string& source) {
     return (source.empty() || is_in(test, source)) &&
            (is_rank_test(test) || std::string_view(test.file()).ends_with("_mpi_test.cpp"));
   };
-  int failed = select_tests(is_wanted) ? 0 : 2;
-  if (rank != 0) {
-    auto& listeners = ::testing::UnitTest::GetInstance()->listeners();
-    delete listeners.Release(listeners.default_result_printer());
-  }
-  if (failed == 0) failed = RUN_ALL_TESTS();
-  if (failed != 0) std::fprintf(stderr, "rank %d failed\n", rank);
-  mpi_communicators().clear();
+  int failed = run_as_rank(rank, is_wanted);
   MPI_Allreduce(MPI_IN_PLACE, &failed, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
   MPI_Finalize();
   return failed;
@@ -140,11 +194,11 @@ RankSetting on_threads(int ranks, const std::string& name, const ThreadRanksOpti
 }
 
 RankSetting on_mpi(const std::string& name, const MpiOptions& options) {
-  return {"under mpirun " + name, [=](const auto& body) {
-            auto& made = mpi_communicators();
-            if (!made.contains(name)) made.emplace(name, mpi_communicator(options));
-            body(made.at(name));
-          }};
+  return on_job("under mpirun", name, options);
+}
+
+RankSetting on_processes(const std::string& name, const MpiOptions& options) {
+  return on_job("as processes", name, options);
 }
 
 RankSetting checked(const RankSetting& plain) {
@@ -159,13 +213,17 @@ int main(int argc, char** argv) {
   ::testing::InitGoogleMock(&argc, argv);
   std::string source;
   std::optional<std::string> level;
+  int processes = 0;
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
     if (argument.starts_with("--mpi"))
       level = argument.substr(std::min<std::size_t>(argument.size(), 6));
+    else if (argument.starts_with("--processes="))
+      processes = std::stoi(argument.substr(argument.find('=') + 1));
     else
       source = argument;
   }
+  if (processes > 0) return kolo::testing::run_on_processes(processes, source);
   return level ? kolo::testing::run_under_mpi(*level, source)
                : kolo::testing::run_with_threads(source);
 }

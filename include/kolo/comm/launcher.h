@@ -13,6 +13,7 @@ namespace kolo {
 // Who started this process as one of several.
 enum class StartedBy : std::uint8_t {
   nobody,
+  kolo,      // as processes of this machine, without MPI (kolo/comm/processes.h)
   open_mpi,  // mpirun of Open MPI
   mpich,     // mpiexec of MPICH and its relatives (Hydra)
   mvapich,   // mpirun_rsh of MVAPICH

@@ -14,7 +14,7 @@
 #include "base/standard_streams.h"
 #include "comm/device/device_backend.h"
 #include "comm/executor.h"
-#include "comm/messages.h"
+#include "comm/job_options.h"
 #include "comm/mpi/mpi_keeping.h"
 #include "comm/mpi/mpi_runtime.h"
 #include "comm/transfers/transfer_desk.h"
@@ -22,155 +22,10 @@
 #include "kolo/base/checked.h"
 #include "kolo/comm/mpi.h"
 
-// The communicator of an MPI job, and what decides how it works: options, the environment, and
-// rank 0, whose count on all ranks.
+// The communicator of an MPI job.
 namespace kolo {
 
 namespace {
-
-std::optional<std::string> variable(const char* name) {
-  const char* const value = std::getenv(name);
-  if (value == nullptr || *value == 0) return std::nullopt;
-  return std::string(value);
-}
-
-[[noreturn]] void refuse(const char* name, const std::string& value, const char* accepted) {
-  throw InputError(
-      fmt::format("the environment variable {} is \"{}\"; expected {}", name, value, accepted));
-}
-
-void read_switch(const char* name, bool& target) {
-  const auto value = variable(name);
-  if (!value) return;
-  if (*value == "on" || *value == "1")
-    target = true;
-  else if (*value == "off" || *value == "0")
-    target = false;
-  else
-    refuse(name, *value, "on, off, 1 or 0");
-}
-
-void read_seconds(const char* name, std::chrono::duration<double>& target) {
-  const auto value = variable(name);
-  if (!value) return;
-  char* end = nullptr;
-  const double seconds = std::strtod(value->c_str(), &end);
-  if (end == value->c_str() || *end != 0 || !std::isfinite(seconds) || seconds < 0 || seconds > 1e9)
-    refuse(name, *value, "seconds, 0 or more (0: never)");
-  target = std::chrono::duration<double>(seconds);
-}
-
-}  // namespace
-
-MpiOptions with_environment(MpiOptions options) {
-  read_switch("KOLO_CHECKED", options.checked);
-  bool are_launchers_checked = options.launcher_check != LauncherCheck::off;
-  read_switch("KOLO_LAUNCHER_CHECK", are_launchers_checked);
-  if (!are_launchers_checked)
-    options.launcher_check = LauncherCheck::off;
-  else if (options.launcher_check == LauncherCheck::off)
-    options.launcher_check = LauncherCheck::certain;
-  read_switch("KOLO_WATCH", options.watch.enabled);
-  read_seconds("KOLO_WATCH_WARNING", options.watch.warning);
-  read_seconds("KOLO_WATCH_LIMIT", options.watch.limit);
-  if (const auto folder = variable("KOLO_WATCH_FOLDER")) options.watch.folder = *folder;
-  if (const auto channel = variable("KOLO_DEVICE_CHANNEL"))
-    options.devices.channel =
-        named<DeviceChannelKind>("the environment", "KOLO_DEVICE_CHANNEL", *channel);
-  return options;
-}
-
-namespace {
-
-// What decides collectives, as plain numbers.
-struct Settings {
-  std::int32_t checked = 0, watch = 0, shared_memory = 0, nodes = 0;
-  double warning = 0, limit = 0;
-  std::int64_t largest_count = 0, staging_bytes = 0, whole_limit_bytes = 0;
-  std::int64_t device_channel = 0, device_staging_bytes = 0;
-};
-
-Settings settings_of(const MpiOptions& options) {
-  return {.checked = options.checked,
-          .watch = options.watch.enabled,
-          .shared_memory = static_cast<std::int32_t>(options.shared_memory),
-          .nodes = narrow<std::int32_t>(options.ranks_on_nodes.size()),
-          .warning = options.watch.warning.count(),
-          .limit = options.watch.limit.count(),
-          .largest_count = options.largest_count,
-          .staging_bytes = narrow<std::int64_t>(options.staging_bytes),
-          .whole_limit_bytes = narrow<std::int64_t>(options.whole_limit_bytes),
-          .device_channel = static_cast<std::int64_t>(options.devices.channel),
-          .device_staging_bytes = narrow<std::int64_t>(options.devices.staging_bytes)};
-}
-
-void put_into(MpiOptions& options, const Settings& settings) {
-  options.checked = settings.checked != 0;
-  options.watch.enabled = settings.watch != 0;
-  options.watch.warning = std::chrono::duration<double>(settings.warning);
-  options.watch.limit = std::chrono::duration<double>(settings.limit);
-  options.shared_memory = static_cast<SharedMemory>(settings.shared_memory);
-  options.largest_count = settings.largest_count;
-  options.staging_bytes = static_cast<std::size_t>(settings.staging_bytes);
-  options.whole_limit_bytes = static_cast<std::size_t>(settings.whole_limit_bytes);
-  options.devices.channel = static_cast<DeviceChannelKind>(settings.device_channel);
-  options.devices.staging_bytes = static_cast<std::size_t>(settings.device_staging_bytes);
-}
-
-// A setting in words: its name and value.
-struct Named {
-  const char* name;
-  std::string value;
-};
-
-std::array<Named, 10> in_words(const MpiOptions& options) {
-  const auto on_or_off = [](bool value) { return std::string(value ? "on" : "off"); };
-  constexpr std::array shared_memory = {"auto", "on", "off"};
-  return {{{"KOLO_CHECKED (MpiOptions::checked)", on_or_off(options.checked)},
-           {"KOLO_WATCH (MpiOptions::watch)", on_or_off(options.watch.enabled)},
-           {"KOLO_WATCH_WARNING", fmt::format("{} s", options.watch.warning.count())},
-           {"KOLO_WATCH_LIMIT", fmt::format("{} s", options.watch.limit.count())},
-           {"MpiOptions::shared_memory",
-            shared_memory.at(static_cast<std::size_t>(options.shared_memory))},
-           {"MpiOptions::ranks_on_nodes", fmt::format("{}", options.ranks_on_nodes)},
-           {"MpiOptions::largest_count", fmt::format("{}", options.largest_count)},
-           {"MpiOptions::staging_bytes and whole_limit_bytes",
-            fmt::format("{} and {}", options.staging_bytes, options.whole_limit_bytes)},
-           {"KOLO_DEVICE_CHANNEL (DeviceOptions::channel)",
-            std::string(name_of(options.devices.channel))},
-           {"DeviceOptions::staging_bytes", fmt::format("{}", options.devices.staging_bytes)}}};
-}
-
-// The lowest rank in which a setting differs says so.
-void say_what_differs(const MpiGroup& ranks, const MpiOptions& own, const MpiOptions& of_rank_0) {
-  const auto mine = in_words(own), counting = in_words(of_rank_0);
-  std::array<int, std::tuple_size_v<decltype(in_words(own))>> first{};
-  for (std::size_t i = 0; i < first.size(); ++i)
-    first[i] = mine[i].value == counting[i].value ? std::numeric_limits<int>::max() : ranks.rank();
-  check_mpi(MPI_Allreduce(MPI_IN_PLACE, first.data(), narrow<int>(first.size()), MPI_INT, MPI_MIN,
-                          ranks.get()),
-            "MPI_Allreduce");
-  for (std::size_t i = 0; i < first.size(); ++i) {
-    if (first[i] != ranks.rank()) continue;
-    print_line(
-        fmt::format("comm: {} is {} on rank {} and {} on rank 0; rank 0's counts for all ranks",
-                    mine[i].name, mine[i].value, ranks.rank(), counting[i].value));
-  }
-}
-
-// The options with rank 0's values in place of all that decides which collectives the ranks do, or
-// how. Where a rank's own differ, it is said on stderr, once for each of them. Collective.
-MpiOptions with_options_of_rank_0(const MpiGroup& ranks, const MpiOptions& own) {
-  MpiOptions result = own;
-  Settings settings = settings_of(own);
-  check_mpi(MPI_Bcast(&settings, sizeof(settings), MPI_BYTE, 0, ranks.get()), "MPI_Bcast");
-  put_into(result, settings);
-  result.ranks_on_nodes.resize(static_cast<std::size_t>(settings.nodes));
-  check_mpi(MPI_Bcast(result.ranks_on_nodes.data(), settings.nodes, MPI_INT, 0, ranks.get()),
-            "MPI_Bcast");
-  say_what_differs(ranks, own, result);
-  return result;
-}
 
 // One number per rank, equal on the same node: the lowest world rank there.
 int real_node_id(const MpiGroup& ranks) {
@@ -199,6 +54,22 @@ int forced_node_id(int rank, int size, const std::vector<int>& ranks_on_nodes) {
 int node_id_of(const MpiGroup& ranks, const std::vector<int>& ranks_on_nodes) {
   return ranks_on_nodes.empty() ? real_node_id(ranks)
                                 : forced_node_id(ranks.rank(), ranks.size(), ranks_on_nodes);
+}
+
+FirstMeeting meeting_of(const MpiGroup& ranks) {
+  return {.rank = ranks.rank(),
+          .broadcast =
+              [&ranks](std::span<std::byte> bytes) {
+                check_mpi(
+                    MPI_Bcast(bytes.data(), narrow<int>(bytes.size()), MPI_BYTE, 0, ranks.get()),
+                    "MPI_Bcast");
+              },
+          .take_least =
+              [&ranks](std::span<int> values) {
+                check_mpi(MPI_Allreduce(MPI_IN_PLACE, values.data(), narrow<int>(values.size()),
+                                        MPI_INT, MPI_MIN, ranks.get()),
+                          "MPI_Allreduce");
+              }};
 }
 
 std::string words_of_end(const MpiRules& rules, MpiKeeping::End end) {
@@ -281,7 +152,7 @@ MpiJob make_mpi_job(std::shared_ptr<const MpiRuntime> runtime, const MpiGroup& g
                            (rules.level == ThreadLevel::serialized && is_kolos_own);
   const auto keeping = MpiKeeping::make(group, rules);
   try {
-    return make_job(runtime, keeping, with_options_of_rank_0(group, wanted));
+    return make_job(runtime, keeping, with_options_of_rank_0(meeting_of(group), wanted));
   } catch (...) {
     if (rules.is_session) keeping->finish();
     throw;

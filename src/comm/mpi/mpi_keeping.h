@@ -188,9 +188,6 @@ class MpiKeeping {
                                                         std::shared_ptr<MpiKeeping> keeping,
                                                         int node_id, const MpiOptions& options);
 
-// The options with what environment variables say in place of what they hold: see kolo/comm/mpi.h.
-[[nodiscard]] MpiOptions with_environment(MpiOptions options);
-
 // A communicator of MPI's ranks, and what it has from MPI.
 struct MpiJob {
   Communicator communicator;

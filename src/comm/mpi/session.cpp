@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "base/standard_streams.h"
+#include "comm/job_options.h"
 #include "comm/mpi/mpi_keeping.h"
 #include "comm/mpi/mpi_runtime.h"
 #include "comm/watch/watch.h"

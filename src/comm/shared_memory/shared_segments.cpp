@@ -1,19 +1,24 @@
-#include "comm/mpi/shared_segments.h"
+#include "comm/shared_memory/shared_segments.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <new>
 #include <random>
+#include <utility>
 
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
+#include "kolo/base/machine.h"
+#include "kolo/base/text.h"
 
 namespace kolo {
 
@@ -28,7 +33,11 @@ std::size_t whole_pages(std::size_t bytes) {
 }
 
 // A file with more in it than there is room for ends the process that writes there.
-bool has_room(int file, std::size_t bytes) {
+bool has_room(int file, SharedSegment::Source source, std::size_t bytes) {
+  if (source == SharedSegment::Source::anonymous) {
+    const auto available = available_memory();
+    return !available || static_cast<std::uint64_t>(*available) >= bytes;
+  }
   struct statvfs status {};
   return ::fstatvfs(file, &status) == 0 && status.f_bavail >= bytes / status.f_frsize + 1;
 }
@@ -39,7 +48,38 @@ std::string new_name() {
   return fmt::format("/kolo-{}-{:08x}{:08x}", ::getpid(), device(), device());
 }
 
+std::optional<ino_t> number_of(const FileDescriptor& file) {
+  struct stat status {};
+  if (!file.is_open() || ::fstat(file.get(), &status) != 0) return std::nullopt;
+  return status.st_ino;
+}
+
+// "/proc/PID/fd/NUMBER" and the file's own number, because in another container the same process
+// and descriptor may be something else.
+std::string place_of(const FileDescriptor& file) {
+  return fmt::format("/proc/{}/fd/{}#{}", ::getpid(), file.get(), number_of(file).value_or(0));
+}
+
 }  // namespace
+
+SharedSegment::Offer::Offer(std::string place, FileDescriptor file, std::string name)
+    : place_(std::move(place)), file_(std::move(file)), name_(std::move(name)) {}
+
+SharedSegment::Offer::Offer(Offer&& other) noexcept
+    : place_(std::exchange(other.place_, {})),
+      file_(std::move(other.file_)),
+      name_(std::exchange(other.name_, {})) {}
+
+SharedSegment::Offer& SharedSegment::Offer::operator=(Offer&& other) noexcept {
+  std::swap(place_, other.place_);
+  std::swap(file_, other.file_);
+  std::swap(name_, other.name_);
+  return *this;
+}
+
+SharedSegment::Offer::~Offer() {
+  if (!name_.empty()) ::shm_unlink(name_.c_str());
+}
 
 SharedSegment::SharedSegment(int local_rank, const std::vector<std::size_t>& bytes, Room room)
     : local_rank_(local_rank), room_(room), bytes_(bytes), size_(page_size()) {
@@ -53,28 +93,33 @@ SharedSegment::~SharedSegment() {
   if (memory_ != nullptr) ::munmap(memory_, size_);
 }
 
-std::string SharedSegment::create() {
-  const auto name = new_name();
-  const FileDescriptor file(::shm_open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+SharedSegment::Offer SharedSegment::create(Source source) {
+  const bool is_anonymous = source == Source::anonymous;
+  const auto name = is_anonymous ? std::string() : new_name();
+  FileDescriptor file(is_anonymous
+                          ? ::memfd_create("kolo", MFD_CLOEXEC | MFD_ALLOW_SEALING)
+                          : ::shm_open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!file.is_open()) return {};
-  const bool is_made = has_room(file.get(), size_) &&
-                       ::ftruncate(file.get(), narrow<off_t>(size_)) == 0 &&
-                       take_room(file.get(), 0, page_size()) && map(file.get());
-  if (!is_made) {
-    remove_name(name);
+  auto place = is_anonymous ? place_of(file) : name;
+  Offer offer(std::move(place), std::move(file), name);
+  const int made = offer.file().get();
+  if (!has_room(made, source, size_) || ::ftruncate(made, narrow<off_t>(size_)) != 0 ||
+      !take_room(made, 0, page_size()) || !map(made))
     return {};
-  }
+  // Nobody can take pages away under a mapping; it works as well without.
+  if (is_anonymous) (void)::fcntl(made, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
   new (memory_) Heading{.users = static_cast<std::uint32_t>(bytes_.size())};
-  return name;
+  return offer;
 }
 
-bool SharedSegment::open(const std::string& name) {
-  const FileDescriptor file(::shm_open(name.c_str(), O_RDWR | O_CLOEXEC, 0));
-  return file.is_open() && map(file.get());
-}
-
-void SharedSegment::remove_name(const std::string& name) {
-  ::shm_unlink(name.c_str());
+bool SharedSegment::open(const std::string& place) {
+  const auto mark = place.find('#');
+  const auto path = place.substr(0, mark);
+  const FileDescriptor file(mark == place.npos ? ::shm_open(path.c_str(), O_RDWR | O_CLOEXEC, 0)
+                                               : ::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  const bool is_the_one =
+      mark == place.npos || number_of(file) == parse_number<ino_t>(place.substr(mark + 1));
+  return file.is_open() && is_the_one && map(file.get());
 }
 
 bool SharedSegment::map(int file) {
@@ -116,51 +161,55 @@ bool SharedSegment::is_in_use() const {
   return heading().users.load() != 0;
 }
 
-SegmentName padded(const std::string& name) {
-  SegmentName text{};
-  std::copy_n(name.begin(), std::min(name.size(), text.size() - 1), text.begin());
+SegmentPlace padded(const std::string& place) {
+  SegmentPlace text{};
+  std::copy_n(place.begin(), std::min(place.size(), text.size() - 1), text.begin());
   return text;
 }
 
-std::string name_in(const SegmentName& text) {
+std::string place_in(const SegmentPlace& text) {
   return {text.begin(), std::find(text.begin(), text.end(), std::uint8_t{0})};
 }
 
 namespace {
 
-// The name of a segment's file, which goes with this object.
-class Name {
- public:
-  explicit Name(std::string text) : text_(std::move(text)) {}
-  Name(const Name&) = delete;
-  Name& operator=(const Name&) = delete;
-  ~Name() {
-    if (!text_.empty()) SharedSegment::remove_name(text_);
-  }
-  [[nodiscard]] const std::string& text() const { return text_; }
-
- private:
-  std::string text_;
-};
+constexpr std::array sources = {SharedSegment::Source::anonymous, SharedSegment::Source::dev_shm};
 
 }  // namespace
 
 // No rank leaves before the end, whatever it could not do: the others would wait for it.
+std::shared_ptr<SharedSegment> SharedSegments::make(const std::vector<std::size_t>& bytes,
+                                                    SharedSegment::Room room,
+                                                    const Agreement& agreement,
+                                                    SharedSegment::Source source) const {
+  const bool is_first = local_rank_ == 0;
+  auto segment = std::make_shared<SharedSegment>(local_rank_, bytes, room);
+  const auto made = is_first ? segment->create(source) : SharedSegment::Offer();
+  const auto place = agreement.place_of_first(made.place());
+  const bool is_there = !place.empty() && (is_first || segment->open(place));
+  return agreement.everywhere(is_there) ? segment : nullptr;  // and everybody has opened it
+}
+
 std::shared_ptr<SharedSegment> SharedSegments::add(const std::vector<std::size_t>& bytes,
                                                    SharedSegment::Room room,
                                                    const Agreement& agreement) {
   forget_unused();
-  const bool is_first = local_rank_ == 0;
-  auto segment = std::make_shared<SharedSegment>(local_rank_, bytes, room);
-  const Name made(is_first ? segment->create() : std::string());
-  const auto name = agreement.name_of_first(made.text());
-  const bool is_there = !name.empty() && (is_first || segment->open(name));
-  const bool is_everywhere = agreement.everywhere(is_there);  // and everybody has opened it
+  std::shared_ptr<SharedSegment> segment;
+  for (const auto source : sources) {
+    if (!segment) segment = make(bytes, room, agreement, source);
+  }
   ++made_;
-  if (!is_everywhere) return nullptr;
+  if (!segment) return nullptr;
   const std::lock_guard lock(mutex_);
   segments_.push_back({made_, segment});
   return segment;
+}
+
+bool SharedSegments::watch_others(const Agreement& agreement) {
+  return std::ranges::any_of(sources, [&](SharedSegment::Source) {
+    (void)agreement.place_of_first({});
+    return agreement.everywhere(true);
+  });
 }
 
 // Nobody finds memory of his own in a segment that no rank uses, so none will look for others'.

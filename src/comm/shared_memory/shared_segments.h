@@ -12,16 +12,39 @@
 #include <vector>
 
 #include "comm/shared_memory/node_group.h"
+#include "kolo/base/file.h"
 
 namespace kolo {
 
-// A piece of memory that the ranks of a node map, with a part for each. It is a file of the
-// system's shared memory that loses its name as soon as all have mapped it, so it goes with its
-// last mapping, however the processes end, and letting go of it takes no other rank.
-//
-// One rank makes it and the others open it by its name; then that one removes the name.
+// A piece of memory that the ranks of a node map, with a part for each. It is an anonymous file
+// (memfd_create), which the others open through the maker's descriptor in /proc, so it goes with
+// its last mapping, however the processes end, and /dev/shm may be of any size. Where one rank
+// can't reach the other's /proc, as in containers that share no processes, it is a file in /dev/shm
+// that loses its name as soon as all have mapped it.
 class SharedSegment {
  public:
+  enum class Source : std::uint8_t { anonymous, dev_shm };
+
+  // Where the others find a segment, as long as this object lives.
+  class Offer {
+   public:
+    Offer() = default;
+    // `file`: kept open for others to open; `name`: in /dev/shm, which is removed at the end.
+    Offer(std::string place, FileDescriptor file, std::string name);
+    Offer(Offer&& other) noexcept;
+    Offer& operator=(Offer&& other) noexcept;
+    ~Offer();
+
+    // For open(), in another process of this machine; empty: there is no segment.
+    [[nodiscard]] const std::string& place() const { return place_; }
+    [[nodiscard]] const FileDescriptor& file() const { return file_; }
+
+   private:
+    std::string place_;
+    FileDescriptor file_;
+    std::string name_;
+  };
+
   // When a part's memory takes its room: at once, near the rank whose it is, or page by page, where
   // the rank is that first writes one.
   enum class Room : std::uint8_t { at_once, when_written };
@@ -32,11 +55,10 @@ class SharedSegment {
   SharedSegment& operator=(const SharedSegment&) = delete;
   ~SharedSegment();
 
-  // Its new name; empty where there is no room.
-  [[nodiscard]] std::string create();
-  // False where this process can't reach it, or there is no room.
-  [[nodiscard]] bool open(const std::string& name);
-  static void remove_name(const std::string& name);
+  // Makes and maps it; an offer without a place where there is no room.
+  [[nodiscard]] Offer create(Source source);
+  // Maps what another process has made. False where this one can't reach it, or there is no room.
+  [[nodiscard]] bool open(const std::string& place);
 
   // Zero-filled, at the beginning of a page.
   [[nodiscard]] std::byte* part(int local_rank) const;
@@ -64,10 +86,10 @@ class SharedSegment {
   std::byte* memory_ = nullptr;
 };
 
-// The name of a segment's file, as ranks tell each other: zeros after it.
-using SegmentName = std::array<std::uint8_t, 64>;
-[[nodiscard]] SegmentName padded(const std::string& name);
-[[nodiscard]] std::string name_in(const SegmentName& text);
+// The place of a segment, as ranks tell each other: zeros after it.
+using SegmentPlace = std::array<std::uint8_t, 80>;
+[[nodiscard]] SegmentPlace padded(const std::string& place);
+[[nodiscard]] std::string place_in(const SegmentPlace& text);
 
 // The shared memory of a node's ranks, in segments that all of them map. Making one is collective,
 // letting go of one is not: its room is given back when no rank uses it any more, and what is left
@@ -78,7 +100,7 @@ class SharedSegments final : public PeerMemory {
   // would make the ranks take different paths; so all ranks of all nodes agree.
   struct Agreement {
     // What the node's first rank passes.
-    std::function<std::string(const std::string&)> name_of_first;
+    std::function<std::string(const std::string&)> place_of_first;
     // Whether it is so on every rank of every node.
     std::function<bool(bool)> everywhere;
   };
@@ -90,6 +112,9 @@ class SharedSegments final : public PeerMemory {
   [[nodiscard]] std::shared_ptr<SharedSegment> add(const std::vector<std::size_t>& bytes,
                                                    SharedSegment::Room room,
                                                    const Agreement& agreement);
+
+  // The same for a rank that has no part in the segments that others make: whether they have them.
+  [[nodiscard]] static bool watch_others(const Agreement& agreement);
 
   // Memory in a segment, which this rank uses until the last of such is gone.
   [[nodiscard]] static std::shared_ptr<void> use_of(std::shared_ptr<SharedSegment> segment);
@@ -105,6 +130,10 @@ class SharedSegments final : public PeerMemory {
     std::shared_ptr<SharedSegment> segment;
   };
 
+  [[nodiscard]] std::shared_ptr<SharedSegment> make(const std::vector<std::size_t>& bytes,
+                                                    SharedSegment::Room room,
+                                                    const Agreement& agreement,
+                                                    SharedSegment::Source source) const;
   void forget_unused();
 
   int local_rank_;

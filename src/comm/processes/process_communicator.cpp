@@ -1,0 +1,142 @@
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <fmt/format.h>
+#include <stdlib.h>
+
+#include "base/standard_streams.h"
+#include "comm/device/device_backend.h"
+#include "comm/executor.h"
+#include "comm/job_options.h"
+#include "comm/processes/process_backend.h"
+#include "comm/processes/process_region.h"
+#include "comm/watch/watch.h"
+#include "kolo/base/checked.h"
+#include "kolo/base/error.h"
+#include "kolo/base/own_process.h"
+#include "kolo/comm/processes.h"
+
+namespace kolo {
+
+namespace {
+
+// What a rank has to end before its process does.
+struct ProcessJob {
+  OwnProcess process;
+  std::thread::id main_thread = std::this_thread::get_id();
+  std::weak_ptr<Executor> executor;
+  std::weak_ptr<TransferThread> transfers;
+  std::weak_ptr<DeviceSharing> devices;
+  std::weak_ptr<Watch> watch;
+  std::weak_ptr<Backend> backend;
+};
+
+// Pending collectives, transfers, then the watch, which knows of both. A rank that fails has nobody
+// who waits for the rest, and in another thread, or inside a collective, it would wait for itself.
+void at_exit(int status, void* given) {
+  const auto& job = *static_cast<const ProcessJob*>(given);
+  if (!job.process.is_here() || status != 0 || job.main_thread != std::this_thread::get_id() ||
+      Executor::is_running_here())
+    return;
+  const std::string words = "comm: the process ends, so there is no communication any more";
+  if (const auto executor = job.executor.lock()) executor->close(words);
+  if (const auto transfers = job.transfers.lock()) transfers->close(words);
+  if (const auto devices = job.devices.lock()) devices->poller().stop();
+  if (const auto watch = job.watch.lock()) watch->stop();
+  if (const auto backend = job.backend.lock()) backend->leave();
+}
+
+FirstMeeting meeting_in(NodeGroup& group, int rank) {
+  return {.rank = rank,
+          .broadcast =
+              [&group](std::span<std::byte> bytes) {
+                const Buffer buffer(bytes.data(), narrow<std::int64_t>(bytes.size()),
+                                    DataType::uint8);
+                if (!bytes.empty()) group.execute(CollectiveCall::broadcast(buffer, 0));
+              },
+          .take_least =
+              [&group](std::span<int> values) {
+                group.execute(CollectiveCall::all_reduce(values, ReduceOp::min));
+              }};
+}
+
+RankSet all_ranks(const ProcessRegion& region) {
+  const std::vector<int> nodes(static_cast<std::size_t>(region.ranks()), 0);
+  RankSet set{.topology = Topology::from_node_ids(region.rank(), nodes)};
+  for (int rank = 0; rank < region.ranks(); ++rank) set.job_ranks.push_back(rank);
+  return set;
+}
+
+// The memory of the job's communicator.
+void make_stage(RankSet& set, NodeGroup& meeting, std::shared_ptr<SharedSegments> segments,
+                std::size_t staging_bytes) {
+  const Execute execute = [&](const CollectiveCall& call) { meeting.execute(call); };
+  const auto place_of_first = [&](const std::string& place) {
+    auto text = padded(place);
+    execute(CollectiveCall::broadcast(std::span(text), 0));
+    return place_in(text);
+  };
+  const std::vector<std::size_t> bytes(set.job_ranks.size(),
+                                       NodeStage::bytes(set.topology.size, staging_bytes));
+  set.segments = std::move(segments);
+  set.stage =
+      set.segments->add(bytes, SharedSegment::Room::at_once,
+                        {place_of_first, [&](bool here) { return is_everywhere(here, execute); }});
+  if (set.stage) return;
+  throw Error(fmt::format(
+      "comm: the ranks can't share memory: there is no room for {} bytes, or a rank can't open it "
+      "through /proc",
+      checked_multiply(bytes.front(), bytes.size())));
+}
+
+Communicator make_communicator(std::shared_ptr<ProcessBackend> inner, const MpiOptions& options) {
+  auto job = std::make_unique<ProcessJob>();
+  const auto devices = std::make_shared<DeviceSharing>(options.devices);
+  const auto backend = std::make_shared<DeviceBackend>(std::move(inner), devices);
+  const auto executor = std::make_shared<Executor>(true);
+  const Communicator plain(backend, executor);
+  job->executor = executor;
+  job->devices = devices;
+  job->backend = backend;
+  if (const auto transfers = backend->transfers()) job->transfers = transfers->thread();
+  if (options.watch.enabled && plain.size() > 1) {
+    const auto watch = std::make_shared<Watch>(backend, options.watch);
+    plain.add_listener(watch);
+    job->watch = watch;
+  }
+  if (::on_exit(at_exit, job.get()) == 0) (void)job.release();  // it is the process's now
+  return options.checked ? plain.checked() : plain;
+}
+
+}  // namespace
+
+Communicator process_communicator(const MpiOptions& given) {
+  open_standard_streams();
+  MpiOptions options = with_environment(given);
+  if (!options.ranks_on_nodes.empty())
+    throw Error("comm: MpiOptions::ranks_on_nodes is for ranks under MPI, or threads");
+  ProcessRegion region(environment_variable);
+  const StartWatch watch(options.watch, fmt::format("rank {} of {}", region.rank(), region.ranks()),
+                         StartWatch::AtLimit::process_ends);
+  auto set = all_ranks(region);
+  if (region.ranks() > 1) {
+    const auto segments = std::make_shared<SharedSegments>(region.rank());
+    auto meeting = region.next_meeting(segments);
+    meeting.execute(CollectiveCall::of(Collective::barrier));
+    options = with_options_of_rank_0(meeting_in(meeting, region.rank()), options);
+    make_stage(set, meeting, segments, options.staging_bytes);
+  }
+  const NodeGroupOptions of_group{.staging_bytes = options.staging_bytes,
+                                  .whole_limit_bytes = options.whole_limit_bytes};
+  return make_communicator(std::make_shared<ProcessBackend>(std::move(set), of_group), options);
+}
+
+Communicator job_communicator(const MpiOptions& options) {
+  const bool is_process = detect_launch_environment().started_by == StartedBy::kolo;
+  return is_process ? process_communicator(options) : mpi_communicator(options);
+}
+
+}  // namespace kolo

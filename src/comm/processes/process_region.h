@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "comm/shared_memory/node_group.h"
+#include "comm/shared_memory/shared_segments.h"
+#include "kolo/comm/launcher.h"
+
+namespace kolo {
+
+// Memory that the parent of a job's ranks makes before it starts them: in it they meet first, to
+// agree on options and to make the memory of a communicator. It has room for a few communicators.
+class ProcessRegion {
+ public:
+  // In the parent, which keeps it until the last rank has ended. Error: there is no memory.
+  explicit ProcessRegion(int ranks);
+  // In a rank. InputError where kolo has not started this process as one of several.
+  explicit ProcessRegion(const EnvironmentLookup& lookup);
+
+  // Variables by which a rank finds it.
+  [[nodiscard]] std::vector<std::pair<std::string, std::string>> environment(int rank) const;
+
+  [[nodiscard]] int rank() const { return rank_; }
+  [[nodiscard]] int ranks() const { return ranks_; }
+
+  // Meeting of all ranks for this process's next communicator, with segments that they make there.
+  // Collective. StateError where there is no room for another, or another process is this rank.
+  [[nodiscard]] NodeGroup next_meeting(std::shared_ptr<const SharedSegments> segments);
+
+ private:
+  [[nodiscard]] std::vector<std::size_t> sizes() const;
+
+  int rank_ = 0;
+  int ranks_;
+  std::shared_ptr<SharedSegment> memory_;
+  SharedSegment::Offer offer_;  // of the parent
+};
+
+}  // namespace kolo
