@@ -112,18 +112,6 @@ std::optional<std::int64_t> installed_memory() {
   return std::int64_t{pages} * page;
 }
 
-std::optional<std::int64_t> available_memory() {
-  constexpr std::int64_t kibibyte = 1024;
-  auto available = number_named("/proc/meminfo", "MemAvailable:");
-  if (available) *available *= kibibyte;
-  std::ifstream file("/proc/self/cgroup");
-  std::stringstream text;
-  text << file.rdbuf();
-  const auto left = cgroup_memory_left("/sys/fs/cgroup", text.str());
-  if (!available || (left && *left < *available)) return left;
-  return available;
-}
-
 std::uint64_t peak_resident_bytes() {
   rusage usage{};
   if (::getrusage(RUSAGE_SELF, &usage) != 0)
@@ -179,38 +167,73 @@ std::vector<std::vector<int>> allowed_cores() {
   return cores;
 }
 
-std::optional<double> cgroup_cpu_quota(const fs::path& root, const std::string& self_cgroup) {
-  std::optional<double> tightest;
+namespace {
+
+// What `read` finds in the control group `self_cgroup` and in those above it, nothing left out.
+template <typename Read>
+auto read_groups(const fs::path& root, const std::string& self_cgroup, const char* controller,
+                 const Read& read) {
+  using Value = typename decltype(read(root, true))::value_type;
+  std::vector<Value> found;
   std::istringstream lines(self_cgroup);
   for (std::string line; std::getline(lines, line);) {
-    const auto group = parse_group(line, "cpu");
+    const auto group = parse_group(line, controller);
     if (!group) continue;
-    const fs::path base = group->version_2 ? root : root / "cpu";
+    const fs::path base = group->version_2 ? root : root / controller;
     // In a container the path may be the host's and the group itself mounted at the root.
     for (fs::path path = group->path;; path = path.parent_path()) {
-      const auto quota = quota_of_group(base / path, group->version_2);
-      if (quota && (!tightest || *quota < *tightest)) tightest = quota;
+      if (const auto value = read(base / path, group->version_2)) found.push_back(*value);
       if (path.empty()) break;
     }
   }
-  return tightest;
+  return found;
+}
+
+template <typename Value>
+std::optional<Value> least_of(const std::vector<Value>& values) {
+  if (values.empty()) return std::nullopt;
+  return *std::ranges::min_element(values);
+}
+
+std::string own_cgroup() {
+  std::ifstream file("/proc/self/cgroup");
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+}  // namespace
+
+std::optional<double> cgroup_cpu_quota(const fs::path& root, const std::string& self_cgroup) {
+  return least_of(read_groups(root, self_cgroup, "cpu", quota_of_group));
 }
 
 std::optional<std::int64_t> cgroup_memory_left(const fs::path& root,
                                                const std::string& self_cgroup) {
-  std::optional<std::int64_t> least;
-  std::istringstream lines(self_cgroup);
-  for (std::string line; std::getline(lines, line);) {
-    const auto group = parse_group(line, "memory");
-    if (!group) continue;
-    const fs::path base = group->version_2 ? root : root / "memory";
-    for (fs::path path = group->path;; path = path.parent_path()) {
-      const auto left = memory_left_in(base / path, group->version_2);
-      if (left && (!least || *left < *least)) least = left;
-      if (path.empty()) break;
-    }
-  }
-  return least;
+  return least_of(read_groups(root, self_cgroup, "memory", memory_left_in));
+}
+
+std::optional<std::int64_t> cgroup_kills(const fs::path& root, const std::string& self_cgroup) {
+  const auto kills =
+      read_groups(root, self_cgroup, "memory", [](const fs::path& group, bool version_2) {
+        return number_named(group / (version_2 ? "memory.events" : "memory.oom_control"),
+                            "oom_kill");
+      });
+  if (kills.empty()) return std::nullopt;
+  return *std::ranges::max_element(kills);
+}
+
+OutOfMemoryKills out_of_memory_kills() {
+  return {cgroup_kills("/sys/fs/cgroup", own_cgroup()), number_named("/proc/vmstat", "oom_kill")};
+}
+
+std::optional<std::int64_t> available_memory() {
+  constexpr std::int64_t kibibyte = 1024;
+  auto available = number_named("/proc/meminfo", "MemAvailable:");
+  if (available) *available *= kibibyte;
+  const auto left = cgroup_memory_left("/sys/fs/cgroup", own_cgroup());
+  if (!available || (left && *left < *available)) return left;
+  return available;
 }
 
 int CpuLimits::cpus() const {
@@ -227,10 +250,7 @@ CpuLimits detect_cpu_limits() {
   limits.online = std::max(1, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
   limits.affinity = std::max<int>(1, static_cast<int>(cpus.size()));
   limits.affinity_cores = std::max<int>(1, static_cast<int>(allowed_cores().size()));
-  std::ifstream file("/proc/self/cgroup");
-  std::stringstream text;
-  text << file.rdbuf();
-  limits.quota = cgroup_cpu_quota("/sys/fs/cgroup", text.str());
+  limits.quota = cgroup_cpu_quota("/sys/fs/cgroup", own_cgroup());
   return limits;
 }
 

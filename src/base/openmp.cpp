@@ -1,5 +1,7 @@
 #include "base/openmp.h"
 
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
@@ -72,6 +74,24 @@ void promise_threads() {
   if (omp_get_max_active_levels != nullptr && omp_set_max_active_levels != nullptr &&
       omp_get_max_active_levels() < 1)
     omp_set_max_active_levels(1);
+}
+
+// LibTorch loads BLAS as libblas.so.3, which Debian's alternatives point to OpenBLAS.
+void* find_blas_symbol(const char* name) {
+  if (void* const symbol = ::dlsym(RTLD_DEFAULT, name)) return symbol;
+  for (const char* const library : {"libopenblas.so.0", "libblas.so.3"}) {
+    void* const handle = ::dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
+    if (handle == nullptr) continue;
+    void* const symbol = ::dlsym(handle, name);
+    ::dlclose(handle);  // it stays loaded: it was before
+    if (symbol != nullptr) return symbol;
+  }
+  return nullptr;
+}
+
+int openblas_threads() {
+  void* const symbol = find_blas_symbol("openblas_get_num_threads");
+  return symbol == nullptr ? 0 : reinterpret_cast<int (*)()>(symbol)();
 }
 
 }  // namespace kolo

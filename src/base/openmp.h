@@ -40,4 +40,11 @@ class PromisedThreads {
 // The same for good.
 void promise_threads();
 
+// A function of the BLAS that is loaded; null where it has none of that name.
+[[nodiscard]] void* find_blas_symbol(const char* name);
+
+// Threads that OpenBLAS has with the calling one, as it starts them when it is loaded; 0 where it
+// is not the BLAS.
+[[nodiscard]] int openblas_threads();
+
 }  // namespace kolo

@@ -99,8 +99,7 @@ void add_bench_command(CLI::App& app, std::function<int()>& action,
   CLI::App* const command =
       app.add_subcommand("bench", "Measure how fast a configuration trains, and what bounds it");
   add_config_options(*command, arguments->config);
-  add_rank_options(*command, arguments->ranks,
-                   "Start so many ranks on this machine (with mpirun, or srun in a Slurm job)");
+  add_rank_options(*command, arguments->ranks, "Start so many ranks");
   add_choice_option(*command, "--mode", arguments->mode, {"io", "synthetic", "full", "all"},
                     "io: the loader alone; synthetic: training steps on one batch of random "
                     "numbers, for which no data is needed; full: both; all three (default)");

@@ -206,7 +206,13 @@ LaunchRequest launch_request(const RankOptions& options, const std::vector<std::
                         .oversubscribe = options.oversubscribe,
                         .command = {own_program()},
                         .threads = config.device.intra_threads,
-                        .end_together = true};
+                        .end_together = true,
+                        .launcher = config.communication.launcher,
+                        .main = run_kolo_program};
+  // Without shared memory messages are MPI's.
+  if (request.launcher == LauncherChoice::automatic &&
+      config.communication.shared_memory == SharedMemory::off)
+    request.launcher = LauncherChoice::mpi;
   request.command.insert(request.command.end(), words.begin(), words.end());
   return request;
 }

@@ -22,6 +22,7 @@ struct RunArguments {
   HostOptions hosts;
   std::string logs;
   int max_restarts = 0;
+  std::string launcher = "mpi";
   bool no_tag = false;
   bool oversubscribe = false;
   bool as_rank = false;  // this process is to be the parent of one rank's program
@@ -94,8 +95,10 @@ int run(const RunArguments& arguments) {
     throw InputError(fmt::format("run: {} has started this already; start kolo run without it",
                                  environment.launcher));
   }
-  LaunchRequest request{.oversubscribe = arguments.oversubscribe, .hosts = arguments.hosts.read()};
-  const auto machine = examine_machine(environment);
+  LaunchRequest request{.oversubscribe = arguments.oversubscribe,
+                        .hosts = arguments.hosts.read(),
+                        .launcher = named<LauncherChoice>("run", "--launcher", arguments.launcher)};
+  const auto machine = examine_machine(environment, request.launcher, !request.hosts.empty());
   request.ranks = arguments.ranks.value_or(default_ranks(request.hosts, machine));
   request.command = {own_program(), "run", "--as-rank"};
   const bool tag = !arguments.no_tag && arguments.logs.empty() && request.ranks > 1;
@@ -118,6 +121,9 @@ void add_run_command(CLI::App& app, std::function<int()>& action) {
                     "So many; all slots or cores unless given")
       ->type_name("RANKS");
   add_host_options(*command, arguments->hosts);
+  add_choice_option(*command, "--launcher", arguments->launcher, {"auto", "processes", "mpi"},
+                    "processes: without MPI, for programs that call kolo::initialize() (default: "
+                    "mpi)");
   command->add_flag("--oversubscribe", arguments->oversubscribe,
                     "Allow more ranks than there are cores or slots");
   add_number_option(*command, "--max-restarts", arguments->max_restarts, {0, most_restarts},

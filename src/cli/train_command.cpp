@@ -30,6 +30,7 @@ struct TrainArguments {
   RankOptions ranks;
   HostOptions hosts;
   std::vector<OptionSetting> shortcuts;
+  std::string launcher;  // empty: the configuration's
   std::string output;
   TrainingRestarts restarts;
   RunOptions run;
@@ -40,6 +41,8 @@ struct TrainArguments {
 ConfigSource source_of(const TrainArguments& arguments) {
   ConfigSource source = arguments.config.source();
   source.options = arguments.shortcuts;
+  if (!arguments.launcher.empty())
+    source.options.push_back({"--launcher", "communication.launcher=" + arguments.launcher});
   source.output_dir = arguments.output;
   source.job = job_number();
   return source;
@@ -69,7 +72,8 @@ int launch(const TrainArguments& arguments, const LaunchEnvironment& environment
   LaunchRequest request = launch_request(arguments.ranks, words, config);
   request.hosts = arguments.hosts.read();
   request.ranks = ranks_of(arguments);
-  (void)rank_command(request, examine_machine(environment));
+  (void)rank_command(request,
+                     examine_machine(environment, request.launcher, !request.hosts.empty()));
   const auto run = prepare_training(config, {}, options, request.ranks, true);
   require_strict_resume(run, request.ranks, {});
   if (!run.finished.empty()) {
@@ -201,9 +205,11 @@ void add_train_command(CLI::App& app, std::function<int()>& action,
   CLI::App* const command =
       app.add_subcommand("train", "Train a network as a configuration file says");
   add_config_options(*command, arguments->config);
-  add_rank_options(*command, arguments->ranks,
-                   "Start so many ranks on this machine (with mpirun, or srun in a Slurm job)");
+  add_rank_options(*command, arguments->ranks, "Start so many ranks");
   add_host_options(*command, arguments->hosts);
+  add_choice_option(*command, "--launcher", arguments->launcher, {"auto", "processes", "mpi"},
+                    "How the ranks are started (communication.launcher): as processes of this "
+                    "machine, or by mpirun or srun (default: auto)");
   add_number_option(
       *command, "--max-restarts", arguments->restarts.most, {0, most_restarts},
       "When a rank dies, go on from the newest checkpoint, so many times within an hour at "

@@ -108,7 +108,7 @@ void visit(Field& field, CheckpointConfig& checkpoint) {
 
 template <typename Field>
 void visit(Field& field, CommunicationConfig& communication) {
-  field("backend", communication.backend, AnyName{});
+  field("launcher", communication.launcher, AnyName{});
   field("shared_memory", communication.shared_memory, AnyName{});
   field("bucket_mb", communication.bucket_mb, mebibytes);
   field("first_bucket_mb", communication.first_bucket_mb, mebibytes);

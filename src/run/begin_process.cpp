@@ -20,21 +20,8 @@ namespace kolo {
 
 namespace {
 
-// LibTorch loads BLAS as libblas.so.3, which Debian's alternatives point to OpenBLAS.
-void* find_symbol(const char* name) {
-  if (void* const symbol = ::dlsym(RTLD_DEFAULT, name)) return symbol;
-  for (const char* const library : {"libopenblas.so.0", "libblas.so.3"}) {
-    void* const handle = ::dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
-    if (handle == nullptr) continue;
-    void* const symbol = ::dlsym(handle, name);
-    ::dlclose(handle);  // it stays loaded: it was before
-    if (symbol != nullptr) return symbol;
-  }
-  return nullptr;
-}
-
 std::string call_for_text(const char* function) {
-  void* const symbol = find_symbol(function);
+  void* const symbol = find_blas_symbol(function);
   if (symbol == nullptr) return {};
   const char* const text = reinterpret_cast<char* (*)()>(symbol)();
   return text == nullptr ? "" : text;
@@ -54,7 +41,7 @@ constexpr std::array<std::string_view, 15> older_cores = {
 BlasLibrary loaded_blas() {
   BlasLibrary library;
   Dl_info info{};
-  void* const product = find_symbol("sgemm_");
+  void* const product = find_blas_symbol("sgemm_");
   if (product != nullptr && ::dladdr(product, &info) != 0 && info.dli_fname != nullptr) {
     std::error_code error;
     const auto whole = std::filesystem::canonical(info.dli_fname, error);
@@ -67,7 +54,7 @@ BlasLibrary loaded_blas() {
 }
 
 void set_blas_threads(int threads) {
-  if (void* const symbol = find_symbol("openblas_set_num_threads"))
+  if (void* const symbol = find_blas_symbol("openblas_set_num_threads"))
     reinterpret_cast<void (*)(int)>(symbol)(threads);
 }
 

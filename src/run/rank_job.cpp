@@ -17,7 +17,7 @@
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
-#include "kolo/comm/mpi.h"
+#include "kolo/comm/processes.h"
 #include "kolo/config/derived_settings.h"
 #include "kolo/parallel/object_collectives.h"
 #include "run/launch/terminal.h"
@@ -38,8 +38,8 @@ void leave_gpu_memory_to_kolo() {
 Communicator join_ranks(const CommunicationConfig& config) {
   leave_gpu_memory_to_kolo();
   auto options = make_mpi_options(config);
-  if (config.backend != CommunicationBackend::mpi) options.launcher_check = LauncherCheck::likely;
-  return mpi_communicator(options);
+  if (config.launcher != LauncherChoice::mpi) options.launcher_check = LauncherCheck::likely;
+  return job_communicator(options);
 }
 
 // How a rank's preparation ended.
@@ -260,23 +260,23 @@ int survey(const Communicator& communicator, const RankJob& job, const Outcome& 
   return 0;
 }
 
-// The ranks as MPI sees them. InputError when the configuration wants no communication, but there
-// are several; and when a launcher has started processes that MPI does not connect, which then all
-// throw.
+// All ranks that were started. InputError where the configuration wants them started otherwise, and
+// where a launcher has started processes that MPI does not connect, which then all throw.
 Communicator make_communicator(const CommunicationConfig& config,
                                const LaunchEnvironment& environment) {
-  const auto backend = config.backend;
-  using enum CommunicationBackend;
-  if (backend == solo && environment.size > 1) {
-    throw InputError(
-        fmt::format("communication.backend is solo, but {} has started {} ranks; use auto or mpi",
-                    environment.launcher, environment.size));
-  }
+  using enum LauncherChoice;
   // One task of srun needs nobody, and srun may not have been told of MPI.
-  const bool is_single_task = environment.started_by == StartedBy::srun && environment.size == 1;
-  const bool use_mpi =
-      backend == mpi || (backend == automatic && environment.is_launched() && !is_single_task);
-  return use_mpi ? join_ranks(config) : Communicator::solo();
+  const bool is_alone = !environment.is_launched() ||
+                        (environment.started_by == StartedBy::srun && environment.size == 1);
+  if (is_alone && config.launcher != mpi) return Communicator::solo();
+  const bool is_of_kolo = environment.started_by == StartedBy::kolo;
+  if (environment.is_launched() && config.launcher != automatic &&
+      is_of_kolo != (config.launcher == processes)) {
+    throw InputError(fmt::format(
+        "communication.launcher is {}, but {} has started this program; leave the setting out",
+        name_of(config.launcher), environment.launcher));
+  }
+  return join_ranks(config);
 }
 
 }  // namespace

@@ -178,7 +178,7 @@ void settle_threads(StudyRequest& request, const StudyFolder& folder) {
 
 // All that can be wrong is found before the first run.
 void check_runs(const ScaleRequest& request, const RunConfig& base, const Study& study) {
-  const auto machine = examine_machine(detect_launch_environment());
+  const auto machine = examine_machine(detect_launch_environment(), base.communication.launcher);
   for (const StudyPoint& point : study.points) {
     (void)rank_command({.ranks = point.ranks,
                         .oversubscribe = request.running.oversubscribe,

@@ -233,7 +233,7 @@ PreparedSweep prepare(SweepRequest request) {
   sweep = plan_sweep(request, space);
   plan_halving(request, space, base, sweep);
   setting.request = request;
-  setting.machine = examine_machine(detect_launch_environment());
+  setting.machine = examine_machine(detect_launch_environment(), base.communication.launcher);
   auto place_options = request.places;
   place_options.gpus = visible_gpus(base);
   setting.places = trial_places(setting.machine, allowed_cores(), place_options);

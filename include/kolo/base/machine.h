@@ -59,6 +59,18 @@ struct CpuLimits {
 [[nodiscard]] std::optional<std::int64_t> cgroup_memory_left(const std::filesystem::path& root,
                                                              const std::string& self_cgroup);
 
+// How many processes the kernel has killed for want of memory so far: of this process's control
+// group, and of the whole machine. None where the system doesn't say.
+struct OutOfMemoryKills {
+  std::optional<std::int64_t> of_group, of_machine;
+};
+
+[[nodiscard]] OutOfMemoryKills out_of_memory_kills();
+
+// The first of them: of the groups below `root` that limit memory, the largest count.
+[[nodiscard]] std::optional<std::int64_t> cgroup_kills(const std::filesystem::path& root,
+                                                       const std::string& self_cgroup);
+
 // Tells the C library's allocator to keep freed memory instead of giving it back to the system. A
 // training step frees and allocates the same large tensors again and again; getting them from the
 // system each time costs a page fault, and zeroing, for every 4 KiB.

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "kolo/base/enum_names.h"
 #include "kolo/base/error.h"
 
 namespace kolo {
@@ -24,6 +25,16 @@ enum class StartedBy : std::uint8_t {
   pmix,      // another launcher that speaks PMIx
   torchrun,  // or whatever else sets RANK and WORLD_SIZE: no MPI
 };
+
+// How kolo starts the ranks of -n. automatic: as processes of this machine, without MPI, where all
+// of them are to be here; otherwise, over hosts and nodes, by MPI's launcher.
+enum class LauncherChoice : std::uint8_t { automatic, processes, mpi };
+
+constexpr auto enum_names(LauncherChoice) {
+  return std::to_array<EnumName<LauncherChoice>>({{LauncherChoice::automatic, "auto"},
+                                                  {LauncherChoice::processes, "processes"},
+                                                  {LauncherChoice::mpi, "mpi"}});
+}
 
 // "Slurm's srun", "Open MPI's mpirun".
 [[nodiscard]] std::string_view name_of(StartedBy started_by);

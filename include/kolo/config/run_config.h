@@ -129,15 +129,6 @@ struct CheckpointConfig {
   bool strict_resume = false;     // going on otherwise than so far is refused
 };
 
-// automatic: MPI where a launcher has started the program, or else one rank alone.
-enum class CommunicationBackend : std::uint8_t { automatic, mpi, solo };
-
-constexpr auto enum_names(CommunicationBackend) {
-  return std::to_array<EnumName<CommunicationBackend>>({{CommunicationBackend::automatic, "auto"},
-                                                        {CommunicationBackend::mpi, "mpi"},
-                                                        {CommunicationBackend::solo, "solo"}});
-}
-
 // What gradients travel as between ranks (kolo/parallel/gradient_hook.h).
 enum class Compression : std::uint8_t { none, bf16, fp16, powersgd };
 
@@ -149,7 +140,7 @@ constexpr auto enum_names(Compression) {
 }
 
 struct CommunicationConfig {
-  CommunicationBackend backend = CommunicationBackend::automatic;
+  LauncherChoice launcher = LauncherChoice::automatic;   // of -n
   SharedMemory shared_memory = SharedMemory::automatic;  // between ranks of one node
   double bucket_mb = 25;                                 // MiB of gradients that travel in one call
   double first_bucket_mb = 1;  // the first is small, so that communication begins early

@@ -60,9 +60,15 @@ struct LaunchRequest {
   // The ranks end together, whatever their status, because MPI makes them: so kolo's own do. One
   // that ends alone has died, and with others a status other than 0 is what tells.
   bool end_together = false;
+  LauncherChoice launcher = LauncherChoice::automatic;
+  // Body of this program's main(), called with the words after its name: a rank that is a process
+  // of this machine is a fork of this one and calls it, which saves loading the program again.
+  // Empty, or where this process has threads that a fork would miss: the command is started.
+  std::function<int(const std::vector<std::string>& words)> main = {};
 };
 
-enum class Launcher : std::uint8_t { open_mpi_4, open_mpi_5, mpich, srun, pals };
+// processes: kolo itself.
+enum class Launcher : std::uint8_t { processes, open_mpi_4, open_mpi_5, mpich, srun, pals };
 
 // What starting ranks depends on.
 struct MachineFacts {
@@ -70,7 +76,8 @@ struct MachineFacts {
   std::string program = "mpirun";  // or its path
   int cpus = 1;                    // this process may use: its affinity, the container's quota
   int cores = 1;                   // physical cores among them
-  bool whole_machine = false;      // neither affinity nor quota keeps it from any CPU
+  std::vector<std::vector<int>> cpus_of_cores = {};  // CPUs of each core that it may run on
+  bool whole_machine = false;  // neither affinity nor quota keeps it from any CPU
   bool is_root = false;
   std::string slurm_mpi = "pmix";  // how srun introduces ranks to each other
   std::vector<Host> job_hosts;     // of a PBS job that has others than this machine, else none
@@ -86,6 +93,8 @@ struct RankCommand {
   std::vector<std::string> argv;
   std::vector<std::pair<std::string, std::string>> environment;
   bool starts_processes = false;  // the ranks are descendants of the launcher's process
+  int processes = 0;  // ranks, each of which kolo starts itself with argv; 0: argv starts them
+  std::vector<std::vector<int>> cpus = {};  // of each of these; none: all of this process's
 };
 
 // Threads of each rank: what was asked for, or else the user's OMP_NUM_THREADS, or else an even
@@ -97,8 +106,12 @@ struct RankCommand {
 // files' sizes below what mpirun and MPI need. Inside a Slurm allocation srun judges.
 [[nodiscard]] RankCommand rank_command(const LaunchRequest& request, const MachineFacts& facts);
 
-// InputError: no mpirun (or, inside a Slurm allocation, srun) in PATH; names the package.
-[[nodiscard]] MachineFacts examine_machine(const LaunchEnvironment& environment);
+// `choice`: who is to start the ranks; `hosts`: whether hosts are named for them. InputError: no
+// mpirun (or, inside a Slurm allocation of several nodes, srun) in PATH where it is needed; names
+// the package.
+[[nodiscard]] MachineFacts examine_machine(const LaunchEnvironment& environment,
+                                           LauncherChoice choice = LauncherChoice::automatic,
+                                           bool hosts = false);
 
 // Where programs are looked for when there is no PATH.
 inline constexpr const char* default_path = "/usr/bin:/bin";

@@ -327,7 +327,7 @@ Finding check_mpi_library() {
 Finding check_launcher(const LaunchEnvironment& environment) {
   Finding finding{.name = "launcher"};
   try {
-    finding.text = examine_machine(environment).program;
+    finding.text = examine_machine(environment, LauncherChoice::mpi).program;
   } catch (const std::exception& error) {
     finding.status = FindingStatus::warning;
     finding.text = "none: only one rank can be started";
@@ -345,7 +345,7 @@ Finding check_two_ranks(const LaunchEnvironment& environment) {
   }
   MachineFacts machine;
   try {
-    machine = examine_machine(environment);
+    machine = examine_machine(environment, LauncherChoice::mpi);
   } catch (const std::exception&) {
     finding.status = FindingStatus::warning;
     finding.text = "not tried without a launcher";

@@ -1,7 +1,11 @@
 #include "run/launch/child.h"
 
+#include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
+#include <iostream>
+#include <optional>
 #include <string>
 
 #include <fcntl.h>
@@ -16,13 +20,41 @@ namespace kolo {
 
 namespace {
 
-[[noreturn]] void become(const RankCommand& command, pid_t parent, const ChildOptions& options,
-                         const std::vector<cpu_set_t>& cpus) {
+constexpr std::array caught = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+
+// While it lives signals wait: between fork() and its first steps a child would handle them as its
+// parent.
+class SignalsWait {
+ public:
+  SignalsWait() {
+    sigset_t signals;
+    ::sigemptyset(&signals);
+    for (const int signal : caught) ::sigaddset(&signals, signal);
+    ::pthread_sigmask(SIG_BLOCK, &signals, &before_);
+  }
+  SignalsWait(const SignalsWait&) = delete;
+  SignalsWait& operator=(const SignalsWait&) = delete;
+  ~SignalsWait() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+ private:
+  sigset_t before_{};
+};
+
+// One that is ignored stays so: nohup's SIGHUP.
+void forget_handlers() {
+  for (const int signal : caught) {
+    struct sigaction action {};
+    if (::sigaction(signal, nullptr, &action) == 0 && action.sa_handler != SIG_IGN)
+      ::signal(signal, SIG_DFL);
+  }
+}
+
+void prepare(pid_t parent, const ChildOptions& options, const std::vector<cpu_set_t>& cpus) {
   if (options.ignored != 0) ::signal(options.ignored, SIG_IGN);
   // A group of its own: a terminal's Ctrl-C is for this process's parent to translate. Such a group
   // may not read the terminal.
   ::setpgid(0, 0);
-  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  ::prctl(PR_SET_PDEATHSIG, options.death_signal);
   if (::getppid() != parent) ::_exit(1);
   const int nothing = ::open("/dev/null", O_RDONLY);
   ::dup2(nothing, STDIN_FILENO);
@@ -30,6 +62,9 @@ namespace {
   if (options.errors != nullptr) ::dup2(options.errors->get(), STDERR_FILENO);
   // Processors that were taken away since make it no worse than unbound.
   if (!cpus.empty()) ::sched_setaffinity(0, cpus.size() * sizeof(cpu_set_t), cpus.data());
+}
+
+int execute(const RankCommand& command) {
   for (const auto& [name, value] : command.environment) ::setenv(name.c_str(), value.c_str(), 1);
   std::vector<char*> argv;
   for (const auto& word : command.argv) argv.push_back(const_cast<char*>(word.c_str()));
@@ -38,7 +73,7 @@ namespace {
   const auto message =
       "kolo: " + system_error_text("cannot start " + command.argv[0], errno) + "\n";
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, message.data(), message.size());
-  ::_exit(127);
+  return 127;
 }
 
 int exit_status_of(int status) {
@@ -64,12 +99,26 @@ Pipe::Pipe() {
   write_end = FileDescriptor(ends[1]);
 }
 
-Child::Child(const RankCommand& command, const ChildOptions& options) {
+Child::Child(const RankCommand& command, const ChildOptions& options)
+    : Child([&] { return execute(command); }, options) {}
+
+Child::Child(const std::function<int()>& body, const ChildOptions& options) {
   const auto cpus = cpu_set_of(options.cpus);
   const pid_t parent = ::getpid();
+  (void)std::fflush(nullptr);  // or the child would print it once more
+  std::optional<SignalsWait> signals_wait(std::in_place);
   process_ = ::fork();
   if (process_ < 0) throw Error(system_error_text("cannot start a process", errno));
-  if (process_ == 0) become(command, parent, options, cpus);
+  if (process_ == 0) {
+    process_ = -1;  // nobody's child, whatever unwinds here
+    forget_handlers();
+    prepare(parent, options, cpus);
+    signals_wait.reset();
+    const int status = body();
+    std::cout.flush();
+    (void)std::fflush(nullptr);
+    ::_exit(status);
+  }
   ::setpgid(process_, process_);  // whoever is first; the other fails harmlessly
 }
 

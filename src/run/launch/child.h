@@ -1,6 +1,7 @@
 #pragma once
 
 #include <csignal>
+#include <functional>
 #include <optional>
 #include <span>
 #include <utility>
@@ -27,8 +28,9 @@ struct Pipe {
 struct ChildOptions {
   const FileDescriptor* output = nullptr;  // its stdout; null: this process's
   const FileDescriptor* errors = nullptr;  // its stderr; null: this process's
-  int ignored = 0;        // a signal that it does not die of before it listens; 0: none
-  std::vector<int> cpus;  // that it and all it starts may run on; empty: those of this process
+  int ignored = 0;             // a signal that it does not die of before it listens; 0: none
+  int death_signal = SIGTERM;  // that it gets when this process ends
+  std::vector<int> cpus;       // that it and all it starts may run on; empty: those of this process
 };
 
 // A running child: in a process group of its own, with nothing to read, and ended with this
@@ -37,6 +39,9 @@ struct ChildOptions {
 class Child {
  public:
   explicit Child(const RankCommand& command, const ChildOptions& options = {});
+  // A fork that calls the function, and ends with its status. Signals that this process catches
+  // work in it as by default.
+  Child(const std::function<int()>& body, const ChildOptions& options);
   Child(Child&& other) noexcept : process_(std::exchange(other.process_, 0)) {}
   Child& operator=(Child&&) = delete;
   ~Child();

@@ -147,6 +147,8 @@ RankCommand trial_command(const std::vector<Host>& hosts, const MachineFacts& fa
   const auto count = std::to_string(hosts.size());
   std::vector<std::string> argv = {facts.program};
   switch (facts.launcher) {
+    case Launcher::processes:  // has no other hosts
+      break;
     case Launcher::open_mpi_4:
     case Launcher::open_mpi_5:
       if (facts.is_root) argv.emplace_back("--allow-run-as-root");

@@ -120,15 +120,26 @@ std::vector<Host> hosts_of_pbs_job() {
   return hosts;
 }
 
-}  // namespace
-
-std::string find_in_path(const std::string& name) {
-  const auto files = all_in_path(name);
-  return files.empty() ? std::string() : files.front();
+// All ranks are to be on this machine. A shell that salloc has opened may be on another than the
+// allocation's.
+bool is_one_machine(const LaunchEnvironment& environment) {
+  if (environment.in_slurm_allocation)
+    return environment_variable("SLURM_JOB_NUM_NODES") == "1" &&
+           environment_variable("SLURMD_NODENAME");
+  return !environment.in_pbs_job || hosts_of_pbs_job().empty();
 }
 
-MachineFacts examine_machine(const LaunchEnvironment& environment) {
-  MachineFacts facts;
+bool are_processes(const LaunchEnvironment& environment, LauncherChoice choice, bool hosts) {
+  if (choice == LauncherChoice::processes && hosts) {
+    throw InputError(
+        "communication.launcher: processes are ranks on this machine; leave the hosts out, or the "
+        "launcher");
+  }
+  if (choice != LauncherChoice::automatic) return choice == LauncherChoice::processes;
+  return !hosts && is_one_machine(environment);
+}
+
+void find_mpi_launcher(MachineFacts& facts, const LaunchEnvironment& environment) {
   facts.launcher = launcher_of_linked_mpi();
   if (environment.in_slurm_allocation) {
     const auto usual = facts.launcher == Launcher::mpich ? "pmi2" : "pmix";
@@ -142,9 +153,26 @@ MachineFacts examine_machine(const LaunchEnvironment& environment) {
     facts.program = find_mpirun(facts.launcher);
   }
   if (environment.in_pbs_job) facts.job_hosts = hosts_of_pbs_job();
+}
+
+}  // namespace
+
+std::string find_in_path(const std::string& name) {
+  const auto files = all_in_path(name);
+  return files.empty() ? std::string() : files.front();
+}
+
+MachineFacts examine_machine(const LaunchEnvironment& environment, LauncherChoice choice,
+                             bool hosts) {
+  MachineFacts facts;
+  if (are_processes(environment, choice, hosts))
+    facts.launcher = Launcher::processes;
+  else
+    find_mpi_launcher(facts, environment);
   const auto limits = detect_cpu_limits();
   facts.cpus = limits.cpus();
   facts.cores = limits.cores();
+  facts.cpus_of_cores = allowed_cores();
   facts.whole_machine = facts.cpus == limits.online;
   facts.is_root = ::geteuid() == 0;
   facts.has_home = environment_variable("HOME") || ::getpwuid(::geteuid()) != nullptr;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 #include <sstream>
 
 #include <fmt/format.h>
@@ -173,12 +174,24 @@ void add_transport(std::vector<std::string>& argv, const LaunchRequest& request,
     argv.insert(argv.end(), {"--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include", "lo"});
 }
 
+// Cores of this node that a Slurm job has, also where Slurm does not bind the job's script to them;
+// without a job no limit.
+int cores_of_slurm(const MachineFacts& facts) {
+  const bool asks_slurm = facts.launcher == Launcher::srun || facts.launcher == Launcher::processes;
+  const int granted = asks_slurm ? positive_number(facts, "SLURM_CPUS_ON_NODE") : 0;
+  return granted > 0 ? granted : std::numeric_limits<int>::max();
+}
+
 // Each rank gets its share of the cores, so that what it touches first stays near; its helper
 // threads (communication, loading) need the room beside those that compute. With fewer CPUs than
 // the machine has, somebody else has decided where we run, perhaps for several jobs: the kernel
 // sees all of them, mpirun would count from the first core for each.
 bool are_bound(const LaunchRequest& request, const MachineFacts& facts) {
   if (facts.launcher == Launcher::srun || facts.launcher == Launcher::pals) return true;
+  // kolo binds to those cores that this process has, unless only their time is limited.
+  if (facts.launcher == Launcher::processes)
+    return request.ranks <= facts.cores && std::ssize(facts.cpus_of_cores) == facts.cores &&
+           cores_of_slurm(facts) >= facts.cores;
   // Other hosts are taken to be as this one.
   return facts.whole_machine && ranks_per_node(request, facts) <= facts.cores;
 }
@@ -282,6 +295,8 @@ std::vector<std::string> launcher_arguments(const LaunchRequest& request, const 
       return mpich(request, facts);
     case Launcher::pals:
       return pals(request, facts, command.environment);
+    case Launcher::processes:
+      return {};
     case Launcher::srun:
       break;
   }
@@ -290,18 +305,29 @@ std::vector<std::string> launcher_arguments(const LaunchRequest& request, const 
   return argv;
 }
 
+// CPUs of each rank: an equal number of whole cores.
+std::vector<std::vector<int>> cpus_of_ranks(const LaunchRequest& request,
+                                            const MachineFacts& facts) {
+  if (!are_bound(request, facts)) return {};
+  const int cores = facts.cores / request.ranks;
+  std::vector<std::vector<int>> all;
+  for (int rank = 0; rank < request.ranks; ++rank) {
+    auto& cpus = all.emplace_back();
+    for (int core = rank * cores; core < (rank + 1) * cores; ++core) {
+      const auto& of_core = facts.cpus_of_cores[static_cast<std::size_t>(core)];
+      cpus.insert(cpus.end(), of_core.begin(), of_core.end());
+    }
+  }
+  return all;
+}
+
 int threads_wanted(const LaunchRequest& request, const MachineFacts& facts) {
   if (request.threads > 0) return request.threads;
   if (const int wanted = positive_number(facts, "OMP_NUM_THREADS")) return wanted;
   if (facts.launcher == Launcher::srun) {
     if (const int granted = positive_number(facts, "SLURM_CPUS_PER_TASK")) return granted;
   }
-  int cores = facts.cores;
-  if (facts.launcher == Launcher::srun) {
-    // The job's share of this node, where Slurm does not bind the job's script to it.
-    if (const int granted = positive_number(facts, "SLURM_CPUS_ON_NODE"))
-      cores = std::min(cores, granted);
-  }
+  const int cores = std::min(facts.cores, cores_of_slurm(facts));
   return std::max(1, cores / ranks_per_node(request, facts));
 }
 
@@ -351,6 +377,10 @@ RankCommand rank_command(const LaunchRequest& wish, const MachineFacts& facts) {
     command.environment.push_back(variable);
   }
   command.argv = launcher_arguments(request, facts, command);
+  if (facts.launcher == Launcher::processes) {
+    command.processes = request.ranks;
+    command.cpus = cpus_of_ranks(request, facts);
+  }
   command.starts_processes =
       request.hosts.empty() && (is_open_mpi(facts) || facts.launcher == Launcher::mpich);
   if (!request.hosts.empty() && is_open_mpi(facts)) {

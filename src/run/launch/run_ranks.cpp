@@ -44,13 +44,20 @@ std::string describe_ranks(int ranks) {
   return fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s");
 }
 
+// What a fork of this process does as a rank; empty: it can't be one.
+std::function<int()> body_of(const LaunchRequest& request) {
+  if (!request.main) return nullptr;
+  return [&request] { return request.main({request.command.begin() + 1, request.command.end()}); };
+}
+
 // A job and its attempts.
 class Job {
  public:
   Job(const LaunchRequest& request, const RestartPolicy& policy)
       : request_(request),
         policy_(policy),
-        machine_(examine_machine(detect_launch_environment())),
+        machine_(
+            examine_machine(detect_launch_environment(), request.launcher, !request.hosts.empty())),
         restarts_(policy.restarts) {
     if (policy.restarts > 0) nodes_ = JobNodes(nodes_of_job(request, machine_));
   }
@@ -62,7 +69,9 @@ class Job {
       attempt.environment.emplace_back("KOLO_RESTART", std::to_string(restart));
       std::cout << std::flush;
       const auto command = rank_command(attempt, machine_);
-      const auto end = supervise(command, policy_.stop, signals_);
+      const auto end = command.processes > 0
+                           ? supervise_ranks(command, body_of(attempt), policy_.stop, signals_)
+                           : supervise(command, policy_.stop, signals_);
       // mpirun itself may have been asked, as by a SIGTERM to all processes of a job.
       const bool has_stopped = policy_.has_stopped && policy_.has_stopped();
       if (has_stopped && is_failure(end)) return exit_stopped;

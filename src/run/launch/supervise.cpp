@@ -92,11 +92,15 @@ bool read_some(const FileDescriptor& descriptor, std::string& text) {
   return count > 0 || (count < 0 && errno == EINTR);
 }
 
-void pass_on(SignalPipe& signals, const Child& child, const StopPolicy& policy, int& asked_by) {
-  while (const auto signal = signals.next()) {
+}  // namespace
+
+int pass_on(SignalPipe& signals, const StopPolicy& policy, int& asked_by,
+            const std::function<void(int signal)>& send) {
+  int count = 0;
+  for (; const auto signal = signals.next(); ++count) {
     const bool is_first = asked_by == 0;
     if (*signal == SIGUSR1 && policy.signal != SIGUSR1 && policy.signal != 0) {
-      child.signal(SIGUSR1);  // as it is, for programs that know what it means
+      send(SIGUSR1);  // as it is, for programs that know what it means
       continue;
     }
     if (is_first && !policy.message.empty())
@@ -106,12 +110,11 @@ void pass_on(SignalPipe& signals, const Child& child, const StopPolicy& policy, 
     const int translated = policy.signal == 0 ? as_it_came : policy.signal;
     // Ranks that are asked with SIGUSR1 hear it once.
     const bool goes_as_usr1 = *signal == SIGUSR1 && policy.signal != SIGUSR1;
-    child.signal(is_first || goes_as_usr1 ? translated : SIGTERM);
+    send(is_first || goes_as_usr1 ? translated : SIGTERM);
     if (is_first) asked_by = *signal;
   }
+  return count;
 }
-
-}  // namespace
 
 JobEnd supervise(const RankCommand& command, const StopPolicy& policy) {
   SignalPipe signals({SIGINT, SIGTERM, SIGHUP, SIGUSR1});
@@ -148,7 +151,7 @@ JobEnd supervise(const RankCommand& command, const StopPolicy& policy, SignalPip
       return {*status, asked_by, messages.hosts()};
     }
     if (ready == 0 && repeats) child.signal(SIGUSR1);
-    pass_on(signals, child, policy, asked_by);
+    pass_on(signals, policy, asked_by, [&](int signal) { child.signal(signal); });
     if (asked_by != 0) noise.expect_signals();
     if (watched[1].revents == 0) continue;
     std::string text;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -30,6 +31,17 @@ struct JobEnd {
 // The same for one of several jobs, between which `signals`, of those four, catches them.
 [[nodiscard]] JobEnd supervise(const RankCommand& command, const StopPolicy& policy,
                                SignalPipe& signals);
+
+// The same for ranks that are processes of this machine (RankCommand::processes), which get their
+// places in the job. `body`: what kolo's own ranks do, in a fork of this process where that is
+// possible; empty: the command is a user's program, asked to end by SIGTERM when another fails.
+[[nodiscard]] JobEnd supervise_ranks(const RankCommand& command, const std::function<int()>& body,
+                                     const StopPolicy& policy, SignalPipe& signals);
+
+// Passes on what has come, as `policy` says, by `send`. `asked_by`: the first of these signals; 0:
+// none yet. Returns how many have come.
+int pass_on(SignalPipe& signals, const StopPolicy& policy, int& asked_by,
+            const std::function<void(int signal)>& send);
 
 // How a short helper program ended and what it printed.
 struct ProbeResult {
