@@ -18,6 +18,7 @@
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
 #include "kolo/base/random.h"
+#include "kolo/comm/processes.h"
 #include "parallel/place_ranks.h"
 
 namespace kolo {
@@ -94,7 +95,7 @@ std::string parallel::describe_shared_device(const Topology& topology,
 }
 
 Communicator initialize(const MpiOptions& options) {
-  return mpi_communicator(options);
+  return job_communicator(options);
 }
 
 void parallel::set_compute_threads(int threads) {

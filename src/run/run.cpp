@@ -12,6 +12,7 @@
 #include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
+#include "kolo/base/text.h"
 #include "kolo/run/launch_environment.h"
 #include "run/begin_process.h"
 #include "run/launch/signals.h"
@@ -136,39 +137,85 @@ int run_main(char** argv, const std::function<int()>& body) {
   return run_main(body);
 }
 
+namespace {
+
+// What a program that trains with parts of its own is told.
+struct ProgramArguments {
+  ConfigSource source;
+  RunOptions options;
+  int ranks = 0;  // to start; 0: not said
+  bool wants_help = false;
+};
+
+ProgramArguments parse(std::span<const std::string> words, const std::string& usage) {
+  ProgramArguments arguments;
+  auto& [source, options, ranks, wants_help] = arguments;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string_view word = words[i];
+    constexpr std::string_view resume_from = "--resume=";
+    if (word == "--help" || word == "-h") {
+      wants_help = true;
+    } else if (word == "-n" || word == "--ranks") {
+      const auto value = i + 1 < words.size() ? words[++i] : std::string();
+      ranks = parse_number<int>(value).value_or(0);
+      if (ranks < 1)
+        throw InputError(fmt::format("{}: expected a number of ranks, got \"{}\"", word, value));
+    } else if (word == "--resume") {
+      options.resume = newest_checkpoint;
+    } else if (word.starts_with(resume_from) && word != resume_from) {
+      options.resume = word.substr(resume_from.size());
+    } else if (word == "--allow-data-change") {
+      options.allow_data_change = true;
+    } else if (word == "--timeline") {
+      options.timeline = true;
+    } else if (word.starts_with('-')) {
+      throw InputError(fmt::format("unexpected \"{}\"; usage: {}", word, usage));
+    } else if (source.file.empty()) {
+      source.file = word;
+    } else {
+      source.overrides.emplace_back(word);
+    }
+  }
+  if (source.file.empty() && !wants_help)
+    throw InputError(fmt::format("give a configuration, a YAML file; usage: {}", usage));
+  return arguments;
+}
+
+int run_words(const std::string& program, const std::vector<std::string>& words,
+              const RunParts& parts) {
+  const auto usage = fmt::format(
+      "{} CONFIG [-n RANKS] [--resume[=best|STEP|PATH]] [--allow-data-change] [--timeline] "
+      "[key.sub=value ...]",
+      program);
+  const auto [source, options, ranks, wants_help] = parse(words, usage);
+  if (wants_help) {
+    std::cout << "usage: " << usage << std::endl;
+    return 0;
+  }
+  const auto environment = detect_launch_environment();
+  if (ranks > 1 && !environment.is_launched()) {
+    const auto config = load_run_config(source, parts.models);
+    LaunchRequest request{.ranks = ranks,
+                          .command = {own_program()},
+                          .threads = config.device.intra_threads,
+                          .end_together = true,
+                          .launcher = config.communication.launcher,
+                          .main = [&](const std::vector<std::string>& again) {
+                            return run_main([&] { return run_words(program, again, parts); });
+                          }};
+    request.command.insert(request.command.end(), words.begin(), words.end());
+    return run_ranks(request);
+  }
+  require_ranks(environment, ranks);
+  return run(source, parts, options);
+}
+
+}  // namespace
+
 int run_main(int argc, char** argv, const RunParts& parts) {
   return run_main(argv, [&] {
     const std::filesystem::path program = argv[0];
-    const auto usage = fmt::format(
-        "{} CONFIG [--resume[=best|STEP|PATH]] [--allow-data-change] [--timeline] [key.sub=value "
-        "...]",
-        program.filename().string());
-    ConfigSource source;
-    RunOptions options;
-    for (const std::string_view word : std::span(argv, static_cast<std::size_t>(argc)).subspan(1)) {
-      constexpr std::string_view resume_from = "--resume=";
-      if (word == "--help" || word == "-h") {
-        std::cout << "usage: " << usage << std::endl;
-        return 0;
-      }
-      if (word == "--resume")
-        options.resume = newest_checkpoint;
-      else if (word.starts_with(resume_from) && word != resume_from)
-        options.resume = word.substr(resume_from.size());
-      else if (word == "--allow-data-change")
-        options.allow_data_change = true;
-      else if (word == "--timeline")
-        options.timeline = true;
-      else if (word.starts_with('-'))
-        throw InputError(fmt::format("unexpected \"{}\"; usage: {}", word, usage));
-      else if (source.file.empty())
-        source.file = word;
-      else
-        source.overrides.emplace_back(word);
-    }
-    if (source.file.empty())
-      throw InputError(fmt::format("give a configuration, a YAML file; usage: {}", usage));
-    return run(source, parts, options);
+    return run_words(program.filename().string(), {argv + 1, argv + argc}, parts);
   });
 }
 

@@ -30,6 +30,11 @@ namespace {
 
 constexpr std::size_t most_lines = 40;  // of a summary on the console, unless asked for more
 
+std::string who_started(const LaunchEnvironment& environment) {
+  if (environment.started_by != StartedBy::kolo) return environment.launcher;
+  return "kolo, without MPI";
+}
+
 // "started by Slurm's srun in Slurm job 12: rank 0 of 4, local rank 0 of 2 on node 1 of 2 (n1)".
 // The scripts in submit/ look for the job here.
 void log_start(RunLog& log, const Topology& topology) {
@@ -37,7 +42,7 @@ void log_start(RunLog& log, const Topology& topology) {
   const auto job = describe_job();
   if (!environment.is_launched() && job.empty()) return;
   log.info("started{}{}: {} ({})",
-           environment.is_launched() ? fmt::format(" by {}", environment.launcher) : "",
+           environment.is_launched() ? fmt::format(" by {}", who_started(environment)) : "",
            job.empty() ? "" : fmt::format(" in {}", job), topology.describe(), host_name());
 }
 

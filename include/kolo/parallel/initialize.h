@@ -15,8 +15,9 @@ struct Device;
 namespace kolo {
 
 // Step 1: all ranks of the job, with what the environment asks for (the watch, checked calls, a
-// timeline: docs/library.md). A program that no launcher started is one rank. Collective; call it
-// once, at the beginning of main(). Errors as mpi_communicator().
+// timeline: docs/library.md): those that kolo has started as processes of this machine, or MPI's.
+// A program that nobody started as one of several is one rank. Collective; call it once, at the
+// beginning of main(). Errors as process_communicator() and mpi_communicator().
 [[nodiscard]] Communicator initialize(const MpiOptions& options = {});
 
 // Step 2: the device that this rank computes on, and this process set up for it.

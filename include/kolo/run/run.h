@@ -83,7 +83,7 @@ struct RunOptions {
 // main()'s.
 [[nodiscard]] int run_main(char** argv, const std::function<int()>& body);
 // main() of a program that trains with parts of its own, as `kolo train` does otherwise:
-//   PROGRAM CONFIG [--resume[=best|STEP|PATH]] [--allow-data-change] [--timeline]
+//   PROGRAM CONFIG [-n RANKS] [--resume[=best|STEP|PATH]] [--allow-data-change] [--timeline]
 //           [key.sub=value ...]
 [[nodiscard]] int run_main(int argc, char** argv, const RunParts& parts);
 
