@@ -7,6 +7,7 @@
 #include <functional>
 #include <thread>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "cli/program.h"
@@ -68,6 +69,7 @@ inline bool wait_for_text(const std::filesystem::path& path, const std::string& 
 
 // Sends a signal to the kolo process of one rank, which has this argument. False: there is none.
 inline bool signal_rank(int rank, const std::string& argument, int signal) {
+  using namespace std::literals;
   const auto read = [](const std::filesystem::path& path) {
     std::ifstream file(path, std::ios::binary);
     return std::string(std::istreambuf_iterator<char>(file), {});
@@ -76,13 +78,12 @@ inline bool signal_rank(int rank, const std::string& argument, int signal) {
     const std::string name = process.path().filename();
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
     const auto arguments = '\0' + read(process.path() / "cmdline");
-    const auto environment = '\0' + read(process.path() / "environ");
     if (arguments.find('\0' + argument + '\0') == std::string::npos) continue;
-    for (const std::string variable : {"OMPI_COMM_WORLD_RANK", "PMI_RANK"}) {
-      const auto text = '\0' + variable + '=' + std::to_string(rank) + '\0';
-      if (environment.find(text) != std::string::npos)
-        return ::kill(static_cast<pid_t>(std::stol(name)), signal) == 0;
-    }
+    const auto environment = '\0' + read(process.path() / "environ");
+    bool is_rank = read(process.path() / "comm") == fmt::format("kolo rank {}\n", rank);
+    for (const char* variable : {"KOLO_PROCESS_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"})
+      is_rank |= environment.find(fmt::format("\0{}={}\0"sv, variable, rank)) != std::string::npos;
+    if (is_rank) return ::kill(static_cast<pid_t>(std::stol(name)), signal) == 0;
   }
   return false;
 }

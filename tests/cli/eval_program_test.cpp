@@ -4,8 +4,8 @@
 
 #include "cli/program.h"
 #include "kolo/base/file.h"
-#include "kolo/train/observe/history.h"
 #include "kolo/report/own_files.h"
+#include "kolo/train/observe/history.h"
 #include "support/idx_files.h"
 #include "support/says.h"
 

@@ -78,7 +78,8 @@ TEST_F(TrainSignals, ToTheMpirunThatKoloHasStarted) {
   const auto to_mpirun = [](pid_t kolo) {
     for (const pid_t child : children_of(kolo)) ::kill(child, SIGTERM);
   };
-  const auto result = two_ranks_in_validation(to_mpirun, {"--max-restarts", "2"});
+  const auto result =
+      two_ranks_in_validation(to_mpirun, {"--max-restarts", "2", "--launcher", "mpi"});
   expect_saved(result, 0);
   EXPECT_FALSE(says(result.errors, {"restart 1"}));
   EXPECT_FALSE(says(result.errors, {"has said why"}));

@@ -39,7 +39,7 @@ class RandomConfig {
     run.optimizer = optimizer();
     run.training = training();
     run.checkpoint = {coin(), whole(), whole(), whole(), coin()};
-    run.communication = {.backend = pick<CommunicationBackend>(),
+    run.communication = {.launcher = pick<LauncherChoice>(),
                          .shared_memory = pick<SharedMemory>(),
                          .bucket_mb = share() + 1,
                          .first_bucket_mb = share() + 0.1,

@@ -41,7 +41,7 @@ TEST_F(Types, EveryKindOfValueIsRead) {
       "model: {name: cnn, dropout: .25}\n"
       "optimizer: {name: AdamW, lr: 1e-3, beta1: 0.5, epsilon: 1.}\n"
       "checkpoint:\n"
-      "communication: {shared_memory: off, backend: MPI, overlap: False}\n");
+      "communication: {shared_memory: off, launcher: MPI, overlap: False}\n");
   EXPECT_EQ(config.description, "a: b");
   EXPECT_EQ(config.output_dir, "out/here");
   EXPECT_EQ(config.seed, 18446744073709551615U);
@@ -56,7 +56,7 @@ TEST_F(Types, EveryKindOfValueIsRead) {
   EXPECT_EQ(value_of(config, "optimizer.epsilon"), "1");
   EXPECT_EQ(value_of(config, "optimizer.beta1"), "0.5");
   EXPECT_EQ(config.communication.shared_memory, SharedMemory::off);
-  EXPECT_EQ(config.communication.backend, CommunicationBackend::mpi);
+  EXPECT_EQ(config.communication.launcher, LauncherChoice::mpi);
   EXPECT_FALSE(config.communication.overlap);
 }
 
@@ -189,8 +189,8 @@ TEST_F(Types, NamesAreListedAndTheNearestSuggested) {
       says(error_after_required("", {"optimizer.lr_scaling=liner"}), {"did you mean \"linear\"?"}));
   EXPECT_TRUE(says(error_after_required("training: {loss: huber}\n"),
                    {"expected one of cross_entropy, ", "got \"huber\""}));
-  EXPECT_TRUE(
-      says(error_after_required("communication: {backend: gloo}\n"), {"one of auto, mpi, solo"}));
+  EXPECT_TRUE(says(error_after_required("communication: {launcher: gloo}\n"),
+                   {"one of auto, processes, mpi"}));
 }
 
 TEST_F(Types, UnknownKeysNameTheNearestAndAllKnown) {

@@ -92,7 +92,7 @@ class FolderSurvey : public ::testing::Test {
         "images.yaml",
         "data: {name: imagenet, input_shape: [3, 32, 32], workers: 0}\nmodel: {name: cnn}\n"
         "optimizer: {name: sgd, lr: 0.001}\ntraining: {batch_size: 2, n_epochs: 1}\n"
-        "device: {kind: cpu}\ncommunication: {backend: auto}\n");
+        "device: {kind: cpu}\n");
     std::array<int, ranks> statuses{};
     run_as_threads(ranks, [&](const Communicator& communicator) {
       auto words = settings;

@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -94,6 +95,7 @@ class Ranks {
     if (!command.cpus.empty()) options.cpus = command.cpus[static_cast<std::size_t>(rank)];
     if (!forks_) return (void)ranks_.emplace_back(Child(own, options));
     const auto in_fork = [&] {
+      ::prctl(PR_SET_NAME, fmt::format("kolo rank {}", rank).c_str());  // for ps and top
       for (const auto& [name, value] : own.environment) ::setenv(name.c_str(), value.c_str(), 1);
       return body();
     };

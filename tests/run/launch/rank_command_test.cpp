@@ -45,6 +45,37 @@ std::string variable(const RankCommand& command, const std::string& name) {
   return "(not set)";
 }
 
+// Cores of two CPUs each.
+MachineFacts facts_of_processes(int cores, std::map<std::string, std::string> environment = {}) {
+  auto result = facts(Launcher::processes, cores, std::move(environment));
+  result.cpus = 2 * cores;
+  for (int core = 0; core < cores; ++core) result.cpus_of_cores.push_back({core, cores + core});
+  return result;
+}
+
+TEST(RankCommand, ProcessesGetCoresOfTheirOwn) {
+  const auto command = rank_command(request(2), facts_of_processes(5));
+  EXPECT_EQ(command.processes, 2);
+  EXPECT_EQ(line(command), "/bin/kolo train a file.yaml");
+  EXPECT_EQ(variable(command, "OMP_NUM_THREADS"), "2");
+  EXPECT_EQ(command.cpus, (std::vector<std::vector<int>>{{0, 5, 1, 6}, {2, 7, 3, 8}}));
+  auto wish = request(6);
+  EXPECT_TRUE(rank_command(wish, facts_of_processes(5)).cpus.empty()) << "they share cores";
+  wish.ranks = 11;
+  EXPECT_THROW((void)rank_command(wish, facts_of_processes(5)), InputError);
+}
+
+TEST(RankCommand, ProcessesAreNotBoundWhereOthersHaveTheSameCores) {
+  auto limited = facts_of_processes(4);
+  limited.cores = 2;  // by a quota
+  EXPECT_TRUE(rank_command(request(2), limited).cpus.empty());
+  // Slurm has not bound the job's script to its part of the node.
+  const auto in_job =
+      rank_command(request(2), facts_of_processes(8, {{"SLURM_CPUS_ON_NODE", "4"}}));
+  EXPECT_TRUE(in_job.cpus.empty());
+  EXPECT_EQ(variable(in_job, "OMP_NUM_THREADS"), "2");
+}
+
 TEST(RankCommand, StartsTheRanksWithTheCommandAtTheEnd) {
   for (const auto launcher :
        {Launcher::open_mpi_4, Launcher::open_mpi_5, Launcher::mpich, Launcher::srun}) {
