@@ -113,7 +113,7 @@ TEST_F(CheckpointProgram, KillsAmidTheWritingLoseNothing) {
       std::this_thread::sleep_for(std::chrono::microseconds(random() % 60'000));
       signal_processes_with_argument(folder / "run", SIGKILL);
     });
-    const auto result = run_kolo(words_for("run", step > 1));
+    const auto result = start_kolo(words_for("run", step > 1));
     if (result.exit_code == 0) break;
     ++kills;
   }

@@ -304,7 +304,7 @@ TEST_F(TrainResume, KilledRunsHaveAllRecordsOnce) {
     std::jthread killer([&] {
       if (wait_for_file(checkpoint(step))) signal_processes_with_argument(folder / "run", SIGKILL);
     });
-    EXPECT_NE(run_kolo(arguments(again)).exit_code, 0) << "it was over before it was killed";
+    EXPECT_NE(start_kolo(arguments(again)).exit_code, 0) << "it was over before it was killed";
   }
   auto last = settings;
   last.emplace_back("--resume");

@@ -11,15 +11,15 @@
 #include <torch/nn/modules/linear.h>
 
 #include "kolo/base/file.h"
-#include "kolo/train/checkpoint/checkpoint.h"
-#include "kolo/train/checkpoint/checkpoint_store.h"
 #include "kolo/comm/threads.h"
 #include "kolo/config/factories.h"
 #include "kolo/data/dataset.h"
 #include "kolo/nn/network.h"
-#include "kolo/train/observe/history.h"
 #include "kolo/run/evaluate_run.h"
+#include "kolo/train/checkpoint/checkpoint.h"
+#include "kolo/train/checkpoint/checkpoint_store.h"
 #include "kolo/train/objective.h"
+#include "kolo/train/observe/history.h"
 #include "support/errors.h"
 #include "support/process.h"
 #include "support/says.h"
@@ -141,7 +141,7 @@ TEST_F(Run, IsAllOfAProgramsMain) {
 
   const auto refused = main_with({"--resum"});
   EXPECT_EQ(refused.exit_code, exit_wrong_input);
-  EXPECT_TRUE(says(refused.errors, {"unexpected \"--resum\"; usage: own CONFIG [--resume"}));
+  EXPECT_TRUE(says(refused.errors, {"unexpected \"--resum\"; usage: own CONFIG [-n RANKS]"}));
   const auto another = main_with({"another.yaml"});  // the file is named already: no setting
   EXPECT_EQ(another.exit_code, exit_wrong_input);
   EXPECT_TRUE(says(another.errors, {"another.yaml"}));
