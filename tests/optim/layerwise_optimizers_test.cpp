@@ -6,10 +6,7 @@
 
 #include <gmock/gmock.h>
 
-#include "kolo/base/error.h"
 #include "optim/flat_buffers.h"
-#include "support/errors.h"
-#include "support/says.h"
 
 namespace kolo {
 namespace {
@@ -17,8 +14,6 @@ namespace {
 using testing::as_tensor;
 using testing::Buffers;
 using ::testing::Each;
-using ::testing::ElementsAre;
-using testing::message_of;
 using testing::random_buffers;
 
 double rate_of(std::int64_t step) {
@@ -138,26 +133,6 @@ TEST(LayerwiseOptimizers, VectorsAreExcludedUnlessAskedFor) {
     // The direction is 1, and 2 with decay, of norm 4; the parameter's norm is 4.
     EXPECT_THAT(copy.parameters, Each(::testing::DoubleNear(2 - (exclude ? .1 : .2), 1e-15)));
   }
-}
-
-TEST(LayerwiseOptimizers, NameThemselvesAndTheirState) {
-  const auto lars = make_lars({}), lamb = make_lamb({});
-  EXPECT_EQ(lars->name(), "lars");
-  EXPECT_EQ(lamb->name(), "lamb");
-  EXPECT_TRUE(lars->is_layerwise());
-  EXPECT_TRUE(lamb->is_layerwise());
-  EXPECT_THAT(lars->state_names(), ElementsAre("momentum_buffer"));
-  EXPECT_TRUE(make_lars({.momentum = 0})->state_names().empty());
-  EXPECT_THAT(lamb->state_names(), ElementsAre("exp_avg", "exp_avg_sq"));
-}
-
-TEST(LayerwiseOptimizers, OptionsOutOfRangeAreInputErrors) {
-  EXPECT_TRUE(says(message_of<InputError>([] { (void)make_lars({.trust_coefficient = 0}); }),
-                   {"lars: trust_coefficient is 0, expected a number above 0"}));
-  EXPECT_TRUE(says(message_of<InputError>([] { (void)make_lars({.weight_decay = -1}); }),
-                   {"weight_decay is -1"}));
-  EXPECT_TRUE(
-      says(message_of<InputError>([] { (void)make_lamb({.beta1 = 1}); }), {"lamb: beta1 is 1"}));
 }
 
 }  // namespace
