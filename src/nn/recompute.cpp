@@ -12,13 +12,13 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include "kernels/fused.h"
 #include "kolo/base/error.h"
 #include "kolo/base/generators.h"
 #include "kolo/base/graph_beginning.h"
 #include "kolo/base/graph_node.h"
 #include "kolo/kernels/autocast.h"
 #include "kolo/kernels/device_norm.h"
-#include "kernels/fused.h"
 
 namespace kolo {
 

@@ -3,7 +3,6 @@
 
 #include "kernels/fused.h"
 #include "kolo/kernels/convolution.h"
-#include "kolo/nn/weights.h"
 #include "nn/models/model_parts.h"
 
 namespace kolo::networks {

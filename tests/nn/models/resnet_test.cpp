@@ -8,11 +8,8 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
-#include "kolo/base/error.h"
 #include "kolo/nn/models.h"
 #include "nn/models/same_network.h"
-#include "support/errors.h"
-#include "support/says.h"
 
 namespace kolo {
 namespace {
@@ -162,13 +159,6 @@ TEST_P(ResNet, WorksOnOnePixelAndTheMomentumOptionReachesEveryBatchNormInKerasSe
   network->eval();
   EXPECT_EQ(network->forward(torch::zeros({2, 1, 1, 1})).sizes(),
             (std::vector<std::int64_t>{2, 2}));
-}
-
-TEST_P(ResNet, RefusesWhatIsNoImage) {
-  EXPECT_TRUE(says(testing::message_of<InputError>([] {
-                     (void)make_network(GetParam().name, {.input_shape = {32, 32}, .classes = 3});
-                   }),
-                   {"shape is [32, 32], expected an image"}));
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -181,11 +181,6 @@ TEST(UNet3d, RefusesShapesThatDontFit) {
                          "cnn", {.input_shape = {4, 16, 16, 16}, .output_shape = {5, 16, 16, 16}});
                    }),
                    {"for fields unet3d"}));
-  EXPECT_TRUE(
-      says(testing::message_of<InputError>([] {
-             (void)make_network("cnn", {.input_shape = {3, 32, 32}, .classes = 2, .levels = 3});
-           }),
-           {"levels is 3, but the model has only dropout"}));
 }
 
 }  // namespace
