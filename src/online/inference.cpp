@@ -178,7 +178,7 @@ void Inference::infer(std::span<const Array> inputs, std::span<const Array> outp
     if (is_integer)
       to.write(i, values.data_ptr<std::int64_t>());
     else
-      to.write(i, values.data_ptr<float>(), normalization.of_target(i));
+      to.write(i, values.data_ptr<float>(), scales_in(normalization.targets, i));
   }
 }
 

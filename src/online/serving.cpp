@@ -54,12 +54,13 @@ TickReport OnlineNetwork::Inside::serve() {
       std::this_thread::sleep_for(std::chrono::microseconds(200));
     }
   }
-  publish_here();
+  inference_->use(live_weights());
   // What came after the last step counts too.
-  std::array<std::int64_t, 2> here_and_there = {store_.arrivals(), store_.stored()};
-  trainers_->all_reduce(std::span(here_and_there), ReduceOp::sum, {.name = "samples that came"});
-  progress_.arrivals = here_and_there[0];
-  progress_.stored = here_and_there[1];
+  const auto mine = store_.counts();
+  std::array<std::int64_t, 2> all = {mine.arrivals, mine.stored};
+  trainers_->all_reduce(std::span(all), ReduceOp::sum, {.name = "samples that came"});
+  progress_.arrivals = all[0];
+  progress_.stored = all[1];
   return report(progress_.steps - steps_before);
 }
 
@@ -133,10 +134,6 @@ bool OnlineNetwork::Inside::answer() {
   return true;
 }
 
-void OnlineNetwork::Inside::publish_here() {
-  inference_->use(live_weights());
-}
-
 void OnlineNetwork::Inside::send_weights() {
   const auto weights = live_weights();
   std::vector<torch::Tensor> tensors;
@@ -165,8 +162,12 @@ void OnlineNetwork::Inside::receive_weights() {
   inference_->use(std::move(weights));
 }
 
-void OnlineNetwork::Inside::send_request(Letter::Kind kind, std::int64_t number,
-                                         const std::string& text) {
+void OnlineNetwork::Inside::ask(const Call& call, Letter::Kind kind, std::int64_t number,
+                                const std::string& text) {
+  agree(*computing_, call, [&] {
+    if (!is_finished_) return;
+    throw StateError(fmt::format("online: {} on rank {}: after finish()", call.name, call.rank));
+  });
   outbox_->send({.kind = kind, .number = number, .shapes = {}, .text = text, .records = {}});
 }
 
@@ -181,20 +182,14 @@ std::int64_t OnlineNetwork::Inside::refresh() {
   const auto here = call("refresh");
   require_computing(here);
   if (!config_.training.apart) return inference_->weights()->version;
-  agree(*computing_, here, [&] { require_not_finished(here); });
-  send_request(Letter::Kind::refresh);
+  ask(here, Letter::Kind::refresh);
   receive_weights();
   return inference_->weights()->version;
 }
 
-void OnlineNetwork::Inside::require_not_finished(const Call& call) const {
-  if (is_finished_)
-    throw StateError(fmt::format("online: {} on rank {}: after finish()", call.name, call.rank));
-}
-
 void OnlineNetwork::Inside::finish() {
   if (!config_.training.apart || !roles_.computes || std::exchange(is_finished_, true)) return;
-  send_request(Letter::Kind::end);
+  outbox_->send({.kind = Letter::Kind::end, .shapes = {}, .text = {}, .records = {}});
   outbox_->wait();
 }
 
