@@ -6,10 +6,10 @@
 
 #include <ATen/Parallel.h>
 
-#include "kolo/base/checked.h"
-#include "kolo/kernels/convolution.h"
 #include "kernels/convolution_kernel.h"
 #include "kernels/matrices.h"
+#include "kolo/base/checked.h"
+#include "kolo/kernels/convolution.h"
 
 namespace kolo {
 
