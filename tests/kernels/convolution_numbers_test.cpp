@@ -88,13 +88,6 @@ INSTANTIATE_TEST_SUITE_P(Kernels, ZeroProductsTest,
                                           testing::Values(1, 2)),
                          case_name);
 
-INSTANTIATE_TEST_SUITE_P(ImageLanes, ZeroProductsTest,
-                         testing::Combine(testing::Values(KernelCase{"image_lanes",
-                                                                     make_image_lane_convolution,
-                                                                     suit_image_lanes}),
-                                          testing::Values<std::size_t>(2), testing::Values(1, 2)),
-                         case_name);
-
 ConvolutionGeometry images_of(std::int64_t batch, std::int64_t size, torch::ScalarType type) {
   return {.batch = batch,
           .inputs = 16,
