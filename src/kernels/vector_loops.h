@@ -71,7 +71,17 @@ struct VectorLoops {
 [[nodiscard]] std::optional<VectorLoops> vector_loops_of_8();
 
 // Those that this processor has, the widest first; none where it has no vectors of 8 floats.
-[[nodiscard]] const std::vector<VectorLoops>& supported_vector_loops();
+[[nodiscard]] inline const std::vector<VectorLoops>& supported_vector_loops() {
+  static const auto supported = [] {
+    std::vector<VectorLoops> found;
+#if defined(__x86_64__)
+    for (const auto& loops : {vector_loops_of_16(), vector_loops_of_8()})
+      if (loops) found.push_back(*loops);
+#endif
+    return found;
+  }();
+  return supported;
+}
 
 [[nodiscard]] inline bool has_vector_loops() {
   return !supported_vector_loops().empty();

@@ -45,52 +45,53 @@ struct TorchCase {
 
 constexpr double usual_rate = 0.02;
 
-TorchCase sgd_case(const std::string& label, const SgdOptions& options) {
-  const auto torch_options = torch::optim::SGDOptions(usual_rate)
-                                 .momentum(options.momentum)
-                                 .dampening(options.dampening)
-                                 .weight_decay(options.weight_decay)
-                                 .nesterov(options.nesterov);
-  return {label, make_sgd(options), [torch_options](std::vector<torch::Tensor> parameters) {
-            return std::make_unique<torch::optim::SGD>(std::move(parameters), torch_options);
+template <typename Optimizer, typename Options>
+TorchCase torch_case(const std::string& label, std::shared_ptr<const FlatOptimizer> ours,
+                     const Options& options) {
+  return {label, std::move(ours), [options](std::vector<torch::Tensor> parameters) {
+            return std::make_unique<Optimizer>(std::move(parameters), options);
           }};
+}
+
+TorchCase sgd_case(const std::string& label, const SgdOptions& options) {
+  return torch_case<torch::optim::SGD>(label, make_sgd(options),
+                                       torch::optim::SGDOptions(usual_rate)
+                                           .momentum(options.momentum)
+                                           .dampening(options.dampening)
+                                           .weight_decay(options.weight_decay)
+                                           .nesterov(options.nesterov));
 }
 
 template <typename Optimizer, typename Options>
 TorchCase adam_case(const std::string& label, const AdamOptions& options) {
-  const auto torch_options = Options(usual_rate)
-                                 .betas({options.beta1, options.beta2})
-                                 .eps(options.epsilon)
-                                 .weight_decay(options.weight_decay)
-                                 .amsgrad(options.amsgrad);
-  return {label, make_adam(options), [torch_options](std::vector<torch::Tensor> parameters) {
-            return std::make_unique<Optimizer>(std::move(parameters), torch_options);
-          }};
+  return torch_case<Optimizer>(label, make_adam(options),
+                               Options(usual_rate)
+                                   .betas({options.beta1, options.beta2})
+                                   .eps(options.epsilon)
+                                   .weight_decay(options.weight_decay)
+                                   .amsgrad(options.amsgrad));
 }
 
 // With PyTorch's place for epsilon.
 TorchCase rmsprop_case(const std::string& label, RmspropOptions options) {
   options.epsilon_in_root = false;
-  const auto torch_options = torch::optim::RMSpropOptions(usual_rate)
-                                 .alpha(options.rho)
-                                 .eps(options.epsilon)
-                                 .weight_decay(options.weight_decay)
-                                 .momentum(options.momentum)
-                                 .centered(options.centered);
-  return {label, make_rmsprop(options), [torch_options](std::vector<torch::Tensor> parameters) {
-            return std::make_unique<torch::optim::RMSprop>(std::move(parameters), torch_options);
-          }};
+  return torch_case<torch::optim::RMSprop>(label, make_rmsprop(options),
+                                           torch::optim::RMSpropOptions(usual_rate)
+                                               .alpha(options.rho)
+                                               .eps(options.epsilon)
+                                               .weight_decay(options.weight_decay)
+                                               .momentum(options.momentum)
+                                               .centered(options.centered));
 }
 
 TorchCase adagrad_case(const std::string& label, AdagradOptions options) {
   options.epsilon_in_root = false;
-  const auto torch_options = torch::optim::AdagradOptions(usual_rate)
-                                 .initial_accumulator_value(options.initial_accumulator)
-                                 .eps(options.epsilon)
-                                 .weight_decay(options.weight_decay);
-  return {label, make_adagrad(options), [torch_options](std::vector<torch::Tensor> parameters) {
-            return std::make_unique<torch::optim::Adagrad>(std::move(parameters), torch_options);
-          }};
+  return torch_case<torch::optim::Adagrad>(
+      label, make_adagrad(options),
+      torch::optim::AdagradOptions(usual_rate)
+          .initial_accumulator_value(options.initial_accumulator)
+          .eps(options.epsilon)
+          .weight_decay(options.weight_decay));
 }
 
 std::vector<TorchCase> torch_cases() {
