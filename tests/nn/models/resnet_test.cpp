@@ -184,18 +184,5 @@ TEST(ResNetSmall, BatchNormsHaveTheTutorialsMomentumAndEpsilon) {
   EXPECT_EQ(norms, 29);
 }
 
-TEST(ResNetSmall, RunningStatisticsKeepTheMomentumsShareOfTheirOld) {
-  torch::manual_seed(2);
-  const auto network = make_network("resnet_small", {.input_shape = {3, 8, 8}, .classes = 10});
-  const torch::Tensor input = torch::randn({4, 3, 8, 8});
-  const auto parameters = network->named_parameters();
-  const torch::Tensor stem = plain_convolution(parameters, "stem.convolution", input, 1, 1);
-  (void)network->forward(input);
-  EXPECT_TRUE(torch::allclose(network->named_buffers()["stem.norm.running_mean"],
-                              0.01 * stem.mean({0, 2, 3}), 1e-4, 1e-6));
-  EXPECT_TRUE(torch::allclose(network->named_buffers()["stem.norm.running_var"],
-                              0.99 + 0.01 * stem.transpose(0, 1).flatten(1).var(1), 1e-4, 1e-6));
-}
-
 }  // namespace
 }  // namespace kolo
