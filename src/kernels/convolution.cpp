@@ -95,6 +95,12 @@ struct Kept {
     gradient = in_order(gradients[0], kernel->order());
     has_bias = context->saved_data["bias"].toBool();
   }
+
+  // Undefined where it isn't wanted.
+  [[nodiscard]] torch::Tensor gradient_of_bias(AutogradContext* context) const {
+    const bool is_wanted = has_bias && context->needs_input_grad(2);
+    return is_wanted ? sum_by_channel(gradient, kernel->order()) : torch::Tensor();
+  }
 };
 
 // A convolution by a kernel. Tensors are [N, C, ...] of any strides; what comes out is in
@@ -116,17 +122,16 @@ class Convolve : public torch::autograd::Function<Convolve> {
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const Kept kept(context, gradients);
-    torch::Tensor of_input, of_weight, of_bias;
-    if (context->needs_input_grad(1) || (kept.has_bias && context->needs_input_grad(2))) {
+    torch::Tensor of_input, of_weight;
+    if (context->needs_input_grad(1)) {
       of_weight = destination_of_gradient(kept.weight);
-      if (kept.has_bias) of_bias = torch::empty({kept.weight.size(0)}, kept.weight.options());
-      kept.kernel->backward_weight(kept.input, kept.gradient, of_weight, of_bias);
+      kept.kernel->backward_weight(kept.input, kept.gradient, of_weight);
     }
     if (context->needs_input_grad(0)) {
       of_input = torch::empty_like(kept.input);
       kept.kernel->backward_input(kept.gradient, kept.weight, of_input);
     }
-    return {of_input, of_weight, of_bias, {}, {}};
+    return {of_input, of_weight, kept.gradient_of_bias(context), {}, {}};
   }
 };
 
@@ -150,21 +155,16 @@ class ConvolveTransposed : public torch::autograd::Function<ConvolveTransposed> 
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const Kept kept(context, gradients);
-    torch::Tensor of_input, of_weight, of_bias;
+    torch::Tensor of_input, of_weight;
     if (context->needs_input_grad(1)) {
       of_weight = destination_of_gradient(kept.weight);
-      kept.kernel->backward_weight(kept.gradient, kept.input, of_weight, {});
+      kept.kernel->backward_weight(kept.gradient, kept.input, of_weight);
     }
     if (context->needs_input_grad(0)) {
       of_input = torch::empty_like(kept.input);
       kept.kernel->forward(kept.gradient, kept.weight, {}, of_input);
     }
-    if (kept.has_bias && context->needs_input_grad(2)) {
-      const auto channels = kept.gradient.size(1);
-      of_bias = torch::empty({channels}, kept.weight.options());
-      sum_by_channel(kept.gradient, channels, kept.kernel->order(), of_bias);
-    }
-    return {of_input, of_weight, of_bias, {}, {}};
+    return {of_input, of_weight, kept.gradient_of_bias(context), {}, {}};
   }
 };
 

@@ -37,11 +37,10 @@ namespace kolo {
 // In memory: [batch, spatial ..., channels], or [channels, spatial ..., batch].
 enum class MemoryOrder { channels_last, batch_last };
 
-// All but the channels summed up, in float32 and pairwise, so that long sums lose no more digits
-// than a few additions: the gradient of a bias. `tensor` is dense in that order; where no sums are
-// wanted (undefined) nothing is done.
-void sum_by_channel(const torch::Tensor& tensor, std::int64_t channels, MemoryOrder order,
-                    const torch::Tensor& sums);
+// The sums of [N, C, ...] over all but the channels, in float32 and pairwise, so that long sums
+// lose no more digits than a few additions: the gradient of a bias. `tensor` is dense in that
+// order.
+[[nodiscard]] torch::Tensor sum_by_channel(const torch::Tensor& tensor, MemoryOrder order);
 
 // The lengths that a convolution works on; one entry a spatial dimension (1 to 3).
 struct ConvolutionGeometry {
@@ -78,8 +77,7 @@ class ConvolutionKernel {
   virtual void backward_input(const torch::Tensor& output_gradient, const torch::Tensor& weight,
                               const torch::Tensor& input_gradient) = 0;
   virtual void backward_weight(const torch::Tensor& input, const torch::Tensor& output_gradient,
-                               const torch::Tensor& weight_gradient,
-                               const torch::Tensor& bias_gradient) = 0;
+                               const torch::Tensor& weight_gradient) = 0;
 };
 
 // From measurements with 3x3 kernels (docs/experiments.md): where an image has at most so many

@@ -56,14 +56,12 @@ class ImageLaneConvolution final : public ConvolutionKernel {
   }
 
   void backward_weight(const torch::Tensor& input, const torch::Tensor& output_gradient,
-                       const torch::Tensor& weight_gradient,
-                       const torch::Tensor& bias_gradient) override {
+                       const torch::Tensor& weight_gradient) override {
     const float* const gradient = output_gradient.data_ptr<float>();
     at::parallel_for(0, forward_.inputs, 1, [&](std::int64_t begin, std::int64_t end) {
       vector_loops().correlate_gradients(forward_, input.data_ptr<float>(), gradient,
                                          weight_gradient.data_ptr<float>(), begin, end);
     });
-    sum_by_channel(output_gradient, forward_.outputs, order(), bias_gradient);
   }
 
  private:

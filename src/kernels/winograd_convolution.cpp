@@ -112,8 +112,7 @@ class WinogradConvolution final : public ConvolutionKernel {
   }
 
   void backward_weight(const torch::Tensor& input, const torch::Tensor& output_gradient,
-                       const torch::Tensor& weight_gradient,
-                       const torch::Tensor& bias_gradient) override {
+                       const torch::Tensor& weight_gradient) override {
     const bool is_in_place = is_taps_first(weight_gradient);
     const auto gradients =
         is_in_place ? weight_gradient : torch::empty({taps_, geometry_.inputs, geometry_.outputs});
@@ -141,7 +140,6 @@ class WinogradConvolution final : public ConvolutionKernel {
     });
     restore_zeros(geometry_, input, output_gradient, gradients.data_ptr<float>());
     if (!is_in_place) reorder(gradients.permute({2, 1, 0}), flat(weight_gradient));
-    sum_by_channel(output_gradient, outputs, order(), bias_gradient);
   }
 
  private:
