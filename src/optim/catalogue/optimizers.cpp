@@ -91,10 +91,9 @@ struct Epsilon {
     if (!value) value = form == EpsilonForm::torch ? of_torch : 1e-7;
     return *value;
   }
-  [[nodiscard]] bool is_of_keras() const { return form == EpsilonForm::keras; }
   [[nodiscard]] std::string remark() const {
     return fmt::format("epsilon {}, added as in {}", value.value(),
-                       is_of_keras() ? "Keras" : "PyTorch");
+                       form == EpsilonForm::keras ? "Keras" : "PyTorch");
   }
 };
 
@@ -103,6 +102,18 @@ void visit_epsilon(Field& field, Epsilon& epsilon) {
   field("epsilon", epsilon.value, positive, Unset{"as epsilon_form has it"});
   field("epsilon_form", epsilon.form, AnyName{});
 }
+
+// Options with an epsilon in either form; `is_of_keras`: the option that says which.
+template <typename Options, bool Options::*is_of_keras>
+struct WithEpsilon : Options {
+  Epsilon own_epsilon;
+
+  void complete() {
+    this->epsilon = own_epsilon.complete();
+    this->*is_of_keras = own_epsilon.form == EpsilonForm::keras;
+  }
+  [[nodiscard]] std::string remark() const { return own_epsilon.remark(); }
+};
 
 struct Sgd : SgdOptions {
   void check(const RefuseKey& refuse) const {
@@ -126,15 +137,7 @@ OptimizerEntry sgd() {
   return entry;
 }
 
-struct Adam : AdamOptions {
-  Epsilon own_epsilon{.form = EpsilonForm::torch, .of_torch = 1e-8};
-
-  void complete() {
-    epsilon = own_epsilon.complete();
-    epsilon_before_correction = own_epsilon.is_of_keras();
-  }
-  [[nodiscard]] std::string remark() const { return own_epsilon.remark(); }
-};
+using Adam = WithEpsilon<AdamOptions, &AdamOptions::epsilon_before_correction>;
 
 template <typename Field>
 void visit(Field& field, Adam& adam) {
@@ -145,25 +148,18 @@ void visit(Field& field, Adam& adam) {
 }
 
 OptimizerEntry adam() {
-  return entry_of<Adam>("adam", "Adam (Kingma and Ba, 2015), AMSGrad if so wanted", make_adam);
+  return entry_of<Adam>("adam", "Adam (Kingma and Ba, 2015), AMSGrad if so wanted", make_adam,
+                        {{}, {EpsilonForm::torch, 1e-8}});
 }
 
 OptimizerEntry adamw() {
   auto entry = entry_of<Adam>("adamw", "Adam with decoupled weight decay (Loshchilov and Hutter)",
-                              make_adam);
+                              make_adam, {{}, {EpsilonForm::torch, 1e-8}});
   entry.decouples_decay = true;
   return entry;
 }
 
-struct Rmsprop : RmspropOptions {
-  Epsilon own_epsilon{.form = EpsilonForm::keras, .of_torch = 1e-8};
-
-  void complete() {
-    epsilon = own_epsilon.complete();
-    epsilon_in_root = own_epsilon.is_of_keras();
-  }
-  [[nodiscard]] std::string remark() const { return own_epsilon.remark(); }
-};
+using Rmsprop = WithEpsilon<RmspropOptions, &RmspropOptions::epsilon_in_root>;
 
 template <typename Field>
 void visit(Field& field, Rmsprop& rmsprop) {
@@ -174,18 +170,11 @@ void visit(Field& field, Rmsprop& rmsprop) {
 }
 
 OptimizerEntry rmsprop() {
-  return entry_of<Rmsprop>("rmsprop", "RMSprop (Tieleman and Hinton, 2012)", make_rmsprop);
+  return entry_of<Rmsprop>("rmsprop", "RMSprop (Tieleman and Hinton, 2012)", make_rmsprop,
+                           {{}, {EpsilonForm::keras, 1e-8}});
 }
 
-struct Adagrad : AdagradOptions {
-  Epsilon own_epsilon{.form = EpsilonForm::keras, .of_torch = 1e-10};
-
-  void complete() {
-    epsilon = own_epsilon.complete();
-    epsilon_in_root = own_epsilon.is_of_keras();
-  }
-  [[nodiscard]] std::string remark() const { return own_epsilon.remark(); }
-};
+using Adagrad = WithEpsilon<AdagradOptions, &AdagradOptions::epsilon_in_root>;
 
 template <typename Field>
 void visit(Field& field, Adagrad& adagrad) {
@@ -194,7 +183,8 @@ void visit(Field& field, Adagrad& adagrad) {
 }
 
 OptimizerEntry adagrad() {
-  return entry_of<Adagrad>("adagrad", "Adagrad (Duchi et al., 2011)", make_adagrad);
+  return entry_of<Adagrad>("adagrad", "Adagrad (Duchi et al., 2011)", make_adagrad,
+                           {{}, {EpsilonForm::keras, 1e-10}});
 }
 
 OptimizerEntry adadelta() {
