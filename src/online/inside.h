@@ -149,12 +149,9 @@ class OnlineNetwork::Inside {
   void take_description(const std::string& text, online::Weights& weights);
 
   // Apart.
-  struct Round {
-    bool has_request = false;  // of all ranks that compute
-    Plan plan;
-  };
   void take_letters();
-  [[nodiscard]] Round agree_on_round();
+  // Of the ranks that train: nothing where all ranks that compute ask for something.
+  [[nodiscard]] std::optional<Plan> agree_on_plan();
   [[nodiscard]] bool answer();
   void send_weights();
   void receive_weights();

@@ -45,10 +45,10 @@ TickReport OnlineNetwork::Inside::serve() {
   const auto steps_before = progress_.steps;
   while (true) {
     agree(*trainers_, here, [&] { take_letters(); });
-    const auto round = agree_on_round();
-    if (round.has_request) {
+    const auto plan = agree_on_plan();
+    if (!plan) {
       if (!answer()) break;
-    } else if (round.plan.steps > 0) {
+    } else if (plan->steps > 0) {
       make_steps(1, time_step_);
     } else {
       std::this_thread::sleep_for(std::chrono::microseconds(200));
@@ -86,14 +86,13 @@ void OnlineNetwork::Inside::take_letters() {
   }
 }
 
-OnlineNetwork::Inside::Round OnlineNetwork::Inside::agree_on_round() {
+auto OnlineNetwork::Inside::agree_on_plan() -> std::optional<Plan> {
   constexpr std::int64_t none = -1;
   std::int64_t kind = none, number = 0;
-  bool is_one = true;
   for (auto& inbox : inboxes_) {
     const Letter* const letter = inbox.look();
     if (letter == nullptr || letter->kind == Letter::Kind::samples) {
-      is_one = false;
+      kind = none;
       break;
     }
     const auto asked = static_cast<std::int64_t>(letter->kind);
@@ -106,10 +105,8 @@ OnlineNetwork::Inside::Round OnlineNetwork::Inside::agree_on_round() {
     kind = asked;
     number = letter->number;
   }
-  const std::int64_t mine = is_one ? kind : none;
-  const auto least = all_reduce_value(*trainers_, mine, ReduceOp::min);
-  if (least != none) return {.has_request = true};
-  return {.plan = plan_steps(*trainers_)};
+  if (all_reduce_value(*trainers_, kind, ReduceOp::min) != none) return std::nullopt;
+  return plan_steps(*trainers_);
 }
 
 // False: no more will come.
