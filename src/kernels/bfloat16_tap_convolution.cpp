@@ -84,8 +84,7 @@ class BFloat16TapConvolution final : public ConvolutionKernel {
   }
 
   void backward_weight(const torch::Tensor& input, const torch::Tensor& output_gradient,
-                       const torch::Tensor& weight_gradient,
-                       const torch::Tensor& bias_gradient) override {
+                       const torch::Tensor& weight_gradient) override {
     const bool is_in_place = is_taps_first(weight_gradient);
     const auto gradients = is_in_place ? weight_gradient : taps_first(weight_gradient);
     const auto in = vectors_of<BFloat16>(input, positions_in_, geometry_.inputs);
@@ -96,7 +95,6 @@ class BFloat16TapConvolution final : public ConvolutionKernel {
         set_gradient(taps_[tap], in, out, matrix(gradients, tap), room);
     });
     if (!is_in_place) torch::Tensor(weight_gradient).copy_(gradients);
-    sum_by_channel(output_gradient, geometry_.outputs, order(), bias_gradient);
   }
 
  private:

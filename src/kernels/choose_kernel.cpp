@@ -6,16 +6,17 @@
 
 #include <ATen/Parallel.h>
 
-#include "kolo/base/checked.h"
-#include "kolo/kernels/convolution.h"
 #include "kernels/convolution_kernel.h"
 #include "kernels/matrices.h"
+#include "kolo/base/checked.h"
+#include "kolo/kernels/convolution.h"
 
 namespace kolo {
 
 namespace {
 
-// A stride that oneDNN's buffer of inputs for the processor's tiles is not made for.
+// A stride that oneDNN's buffer of inputs for the processor's tiles (AMX) is not made for: 2.6
+// above 2; longer than the kernel until its pull request 5494 of July 2026.
 bool has_far_stride(const ConvolutionGeometry& geometry) {
   const auto &kernel = geometry.kernel, &stride = geometry.stride;
   if (checked_product<std::int64_t>(kernel) == 1) return false;  // needs no such buffer
@@ -46,17 +47,18 @@ bool has_odd_points(const ConvolutionGeometry& geometry) {
 bool is_wrong_in_onednn(const ConvolutionGeometry& geometry) {
   const auto &size = geometry.size, &stride = geometry.stride, &padding = geometry.padding;
   const bool is_3d = size.size() == 3;
+  // The weight's gradient (2.6, over all kernels up to 7, strides up to 4 and lengths up to 9).
   if (is_3d && stride[0] > 1 && padding[0] > stride[0]) return true;
   if (has_strided_points(geometry)) return true;
   if (geometry.type == torch::kFloat) return false;
   if (has_odd_points(geometry)) return true;
-  if (size.back() < stride.back() || has_far_stride(geometry)) return true;
+  if (size.back() < stride.back() || has_far_stride(geometry)) return true;  // 2.6
   const auto output = geometry.output_size();
-  if (output.back() == 1 && stride.back() > 1) return true;
+  if (output.back() == 1 && stride.back() > 1) return true;  // 3.7, forward, of one channel
   for (std::size_t i = 0; i < size.size(); ++i) {
     const bool is_usual =
         size[i] >= geometry.kernel[i] && 2 * padding[i] <= geometry.kernel[i] && output[i] > 2;
-    if (is_3d && padding[i] > 0 && !is_usual) return true;
+    if (is_3d && padding[i] > 0 && !is_usual) return true;  // 2.6 and 3.7, some of these
   }
   return false;
 }

@@ -70,9 +70,8 @@ class ColumnConvolution final : public ConvolutionKernel {
   }
 
   void backward_weight(const torch::Tensor& input, const torch::Tensor& output_gradient,
-                       const torch::Tensor& weight_gradient,
-                       const torch::Tensor& bias_gradient) override {
-    other_->backward_weight(input, output_gradient, weight_gradient, bias_gradient);
+                       const torch::Tensor& weight_gradient) override {
+    other_->backward_weight(input, output_gradient, weight_gradient);
   }
 
  private:

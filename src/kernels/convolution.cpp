@@ -9,10 +9,10 @@
 #include <torch/nn/modules/conv.h>
 
 #include "base/second_derivatives.h"
-#include "kolo/kernels/autocast.h"
 #include "kernels/convolution_kernel.h"
 #include "kernels/fused.h"
 #include "kernels/loops.h"
+#include "kolo/kernels/autocast.h"
 
 namespace kolo {
 
@@ -95,8 +95,16 @@ struct Kept {
     gradient = in_order(gradients[0], kernel->order());
     has_bias = context->saved_data["bias"].toBool();
   }
+
+  // Undefined where it isn't wanted.
+  [[nodiscard]] torch::Tensor gradient_of_bias(AutogradContext* context) const {
+    const bool is_wanted = has_bias && context->needs_input_grad(2);
+    return is_wanted ? sum_by_channel(gradient, kernel->order()) : torch::Tensor();
+  }
 };
 
+// A convolution by a kernel. Tensors are [N, C, ...] of any strides; what comes out is in
+// channels-last memory. `bias` is none or [outputs]. No second derivatives.
 class Convolve : public torch::autograd::Function<Convolve> {
  public:
   static torch::Tensor forward(AutogradContext* context, const torch::Tensor& given,
@@ -114,20 +122,22 @@ class Convolve : public torch::autograd::Function<Convolve> {
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const Kept kept(context, gradients);
-    torch::Tensor of_input, of_weight, of_bias;
-    if (context->needs_input_grad(1) || (kept.has_bias && context->needs_input_grad(2))) {
+    torch::Tensor of_input, of_weight;
+    if (context->needs_input_grad(1)) {
       of_weight = destination_of_gradient(kept.weight);
-      if (kept.has_bias) of_bias = torch::empty({kept.weight.size(0)}, kept.weight.options());
-      kept.kernel->backward_weight(kept.input, kept.gradient, of_weight, of_bias);
+      kept.kernel->backward_weight(kept.input, kept.gradient, of_weight);
     }
     if (context->needs_input_grad(0)) {
       of_input = torch::empty_like(kept.input);
       kept.kernel->backward_input(kept.gradient, kept.weight, of_input);
     }
-    return {of_input, of_weight, of_bias, {}, {}};
+    return {of_input, of_weight, kept.gradient_of_bias(context), {}, {}};
   }
 };
 
+// The transposed convolution, which is the data gradient of the one that the geometry (without a
+// bias) describes: from `outputs` channels to `inputs`, from the small size to the large one. Its
+// gradients are that one's forward and weight gradient. `bias` is none or [inputs].
 class ConvolveTransposed : public torch::autograd::Function<ConvolveTransposed> {
  public:
   static torch::Tensor forward(AutogradContext* context, const torch::Tensor& given,
@@ -145,21 +155,16 @@ class ConvolveTransposed : public torch::autograd::Function<ConvolveTransposed> 
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const Kept kept(context, gradients);
-    torch::Tensor of_input, of_weight, of_bias;
+    torch::Tensor of_input, of_weight;
     if (context->needs_input_grad(1)) {
       of_weight = destination_of_gradient(kept.weight);
-      kept.kernel->backward_weight(kept.gradient, kept.input, of_weight, {});
+      kept.kernel->backward_weight(kept.gradient, kept.input, of_weight);
     }
     if (context->needs_input_grad(0)) {
       of_input = torch::empty_like(kept.input);
       kept.kernel->forward(kept.gradient, kept.weight, {}, of_input);
     }
-    if (kept.has_bias && context->needs_input_grad(2)) {
-      const auto channels = kept.gradient.size(1);
-      of_bias = torch::empty({channels}, kept.weight.options());
-      sum_by_channel(kept.gradient, channels, kept.kernel->order(), of_bias);
-    }
-    return {of_input, of_weight, of_bias, {}, {}};
+    return {of_input, of_weight, kept.gradient_of_bias(context), {}, {}};
   }
 };
 
@@ -271,27 +276,6 @@ std::shared_ptr<ConvolutionKernel> kernel_for(ConvolutionKernels& kernels,
   return geometry ? kernels.find(*geometry) : nullptr;
 }
 
-// Convolutions by a kernel, with their gradients. Tensors are [N, C, ...] of any strides; what
-// comes out is in channels-last memory. No second derivatives.
-//
-// `bias` is none or [outputs].
-torch::Tensor convolve(const torch::Tensor& input, const torch::Tensor& weight,
-                       const c10::optional<torch::Tensor>& bias,
-                       const ConvolutionGeometry& geometry,
-                       const std::shared_ptr<ConvolutionKernel>& kernel) {
-  return Convolve::apply(input, weight, bias, geometry, kernel);
-}
-
-// The transposed convolution, which is the data gradient of the one that the geometry (without a
-// bias) describes: from `outputs` channels to `inputs`, from the small size to the large one. Its
-// gradients are that one's forward and weight gradient. `bias` is none or [inputs].
-torch::Tensor convolve_transposed(const torch::Tensor& input, const torch::Tensor& weight,
-                                  const c10::optional<torch::Tensor>& bias,
-                                  const ConvolutionGeometry& geometry,
-                                  const std::shared_ptr<ConvolutionKernel>& kernel) {
-  return ConvolveTransposed::apply(input, weight, bias, geometry, kernel);
-}
-
 }  // namespace
 
 Convolution2dImpl::Convolution2dImpl(const torch::nn::Conv2dOptions& options_)
@@ -303,7 +287,7 @@ torch::Tensor Convolution2dImpl::forward(const torch::Tensor& input) {
   const auto geometry = geometry_of(options, own_padding(options), given, weight);
   const auto kernel = kernel_for(*kernels_, geometry);
   if (!kernel) return Conv2dImpl::forward(input);
-  return convolve(given, weight, if_defined(bias), *geometry, kernel);
+  return Convolve::apply(given, weight, if_defined(bias), *geometry, kernel);
 }
 
 Convolution3dImpl::Convolution3dImpl(const torch::nn::Conv3dOptions& options_)
@@ -317,7 +301,7 @@ torch::Tensor Convolution3dImpl::forward(const torch::Tensor& input) {
   const auto geometry = geometry_of(options, padding, given, weight);
   const auto kernel = PlainKernels::are_wanted() ? nullptr : kernel_for(*kernels_, geometry);
   if (!kernel && !part_) return Conv3dImpl::forward(input);
-  auto made = kernel ? convolve(given, weight, if_defined(bias), *geometry, kernel)
+  auto made = kernel ? Convolve::apply(given, weight, if_defined(bias), *geometry, kernel)
                      : torch::conv3d(given, weight, bias, options.stride(), padding,
                                      options.dilation(), options.groups());
   return part_ ? part_->output_rows(made) : made;
@@ -338,10 +322,11 @@ torch::Tensor ConvolutionTranspose3dImpl::forward(const torch::Tensor& input) {
   // Rows that are added up would have the bias twice.
   const bool is_bias_last = part_ && part_->adds_rows() && bias.defined();
   const auto first_bias = is_bias_last ? torch::Tensor() : bias;
-  auto made = kernel ? convolve_transposed(given, weight, if_defined(first_bias), *geometry, kernel)
-                     : torch::conv_transpose3d(given, weight, first_bias, options.stride(), padding,
-                                               options.output_padding(), options.groups(),
-                                               options.dilation());
+  auto made =
+      kernel
+          ? ConvolveTransposed::apply(given, weight, if_defined(first_bias), *geometry, kernel)
+          : torch::conv_transpose3d(given, weight, first_bias, options.stride(), padding,
+                                    options.output_padding(), options.groups(), options.dilation());
   if (!part_) return made;
   made = part_->output_rows(made);
   return is_bias_last ? made.add_(bias.to(made.scalar_type()).view({1, -1, 1, 1, 1})) : made;

@@ -48,16 +48,12 @@ bool is_taps_first(const torch::Tensor& weight) {
   return weight.permute(order_of(weight)).is_contiguous();
 }
 
-void sum_by_channel(const torch::Tensor& tensor, std::int64_t channels, MemoryOrder order,
-                    const torch::Tensor& sums) {
-  if (!sums.defined()) return;
-  const auto others = tensor.numel() / channels;
+torch::Tensor sum_by_channel(const torch::Tensor& tensor, MemoryOrder order) {
+  const auto channels = tensor.size(1), others = tensor.numel() / channels;
   const bool is_last = order == MemoryOrder::channels_last;
   const auto matrix = is_last ? tensor.as_strided({others, channels}, {channels, 1})
                               : tensor.as_strided({channels, others}, {others, 1});
-  auto result = sums;
-  torch::sum_out(result, matrix, at::IntArrayRef({is_last ? 0 : 1}), /*keepdim=*/false,
-                 torch::kFloat);
+  return torch::sum(matrix, at::IntArrayRef({is_last ? 0 : 1}), /*keepdim=*/false, torch::kFloat);
 }
 
 torch::Tensor destination_of_gradient(const torch::Tensor& parameter) {
@@ -115,10 +111,8 @@ class RoundingConvolution final : public ConvolutionKernel {
   }
 
   void backward_weight(const torch::Tensor& input, const torch::Tensor& output_gradient,
-                       const torch::Tensor& weight_gradient,
-                       const torch::Tensor& bias_gradient) override {
-    kernel_->backward_weight(in_float32(input), in_float32(output_gradient), weight_gradient,
-                             bias_gradient);
+                       const torch::Tensor& weight_gradient) override {
+    kernel_->backward_weight(in_float32(input), in_float32(output_gradient), weight_gradient);
   }
 
  private:

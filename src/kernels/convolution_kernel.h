@@ -37,11 +37,10 @@ namespace kolo {
 // In memory: [batch, spatial ..., channels], or [channels, spatial ..., batch].
 enum class MemoryOrder { channels_last, batch_last };
 
-// All but the channels summed up, in float32 and pairwise, so that long sums lose no more digits
-// than a few additions: the gradient of a bias. `tensor` is dense in that order; where no sums are
-// wanted (undefined) nothing is done.
-void sum_by_channel(const torch::Tensor& tensor, std::int64_t channels, MemoryOrder order,
-                    const torch::Tensor& sums);
+// The sums of [N, C, ...] over all but the channels, in float32 and pairwise, so that long sums
+// lose no more digits than a few additions: the gradient of a bias. `tensor` is dense in that
+// order.
+[[nodiscard]] torch::Tensor sum_by_channel(const torch::Tensor& tensor, MemoryOrder order);
 
 // The lengths that a convolution works on; one entry a spatial dimension (1 to 3).
 struct ConvolutionGeometry {
@@ -78,8 +77,7 @@ class ConvolutionKernel {
   virtual void backward_input(const torch::Tensor& output_gradient, const torch::Tensor& weight,
                               const torch::Tensor& input_gradient) = 0;
   virtual void backward_weight(const torch::Tensor& input, const torch::Tensor& output_gradient,
-                               const torch::Tensor& weight_gradient,
-                               const torch::Tensor& bias_gradient) = 0;
+                               const torch::Tensor& weight_gradient) = 0;
 };
 
 // From measurements with 3x3 kernels (docs/experiments.md): where an image has at most so many
@@ -99,18 +97,7 @@ inline constexpr std::int64_t most_tap_positions = 16, least_tap_channels = 128;
 [[nodiscard]] std::unique_ptr<ConvolutionKernel> make_convolution_kernel(
     const ConvolutionGeometry& geometry);
 
-// Whether oneDNN gets such a convolution wrong, perhaps writing outside its memory at that: the
-// weight's gradient in 3-D, where the first dimension is padded by more than a stride above 1 (seen
-// in 2.6, over all kernels up to 7, strides up to 4 and lengths up to 9), and in one and two
-// dimensions that of kernels of one value with a stride (2.6: seen where inputs have fewer channels
-// than a vector, 8 with AVX2; by its source 16 with AVX-512), which it doesn't get wherever a
-// side's channels don't fill vectors of 16. In bfloat16 besides where the last dimension is shorter
-// than its stride (2.6) or makes one position by a stride above 1 (3.7, forward, of one channel),
-// and in 3-D where a dimension is padded unusually: by more than half of the kernel, where it is
-// shorter than the kernel, or makes two positions or fewer (2.6 and 3.7, some of these). With the
-// processor's tiles (AMX) and several threads also where a stride is longer than the kernel
-// (forward; oneDNN's pull request 5494 of July 2026 mends it) or is above 2 (2.6, forward), unless
-// the kernel is of one value.
+// Whether oneDNN gets such a convolution wrong, perhaps writing outside its memory at that.
 [[nodiscard]] bool is_wrong_in_onednn(const ConvolutionGeometry& geometry);
 
 // The kernels, one by one, for make_convolution_kernel and for tests.

@@ -59,7 +59,6 @@ class DirectConvolution final : public ConvolutionKernel {
  public:
   explicit DirectConvolution(const ConvolutionGeometry& geometry)
       : is_rounded_(geometry.type == torch::kBFloat16),
-        outputs_(geometry.outputs),
         arguments_(arguments_of(geometry)),
         forward_(onednn::forward_of(engine_, arguments_)),
         backward_input_(onednn::backward_input_of(engine_, arguments_, forward_)),
@@ -74,64 +73,51 @@ class DirectConvolution final : public ConvolutionKernel {
 
   void forward(const torch::Tensor& input, const torch::Tensor& weight, const torch::Tensor& bias,
                const torch::Tensor& output) override {
-    onednn::checked("forward of a convolution", [&] { run_forward(input, weight, bias, output); });
+    onednn::checked("forward of a convolution", [&] {
+      if (!forward_primitive_) forward_primitive_ = dnnl::convolution_forward(forward_);
+      const auto weights = packed(weight, forward_.weights_desc());
+      forward_primitive_.execute(stream_, {{DNNL_ARG_SRC, view(arguments_.input, input)},
+                                           {DNNL_ARG_WEIGHTS, weights.values},
+                                           {DNNL_ARG_BIAS, view(arguments_.bias, bias)},
+                                           {DNNL_ARG_DST, view(arguments_.output, output)}});
+      stream_.wait();
+    });
   }
 
   void backward_input(const torch::Tensor& output_gradient, const torch::Tensor& weight,
                       const torch::Tensor& input_gradient) override {
-    onednn::checked("backward of a convolution",
-                    [&] { run_backward_input(output_gradient, weight, input_gradient); });
+    onednn::checked("backward of a convolution", [&] {
+      if (!backward_input_primitive_)
+        backward_input_primitive_ = dnnl::convolution_backward_data(backward_input_);
+      const auto weights = packed(weight, backward_input_.weights_desc());
+      backward_input_primitive_.execute(
+          stream_, {{DNNL_ARG_DIFF_DST, view(arguments_.output, output_gradient)},
+                    {DNNL_ARG_WEIGHTS, weights.values},
+                    {DNNL_ARG_DIFF_SRC, view(arguments_.input, input_gradient)}});
+      stream_.wait();
+    });
   }
 
   void backward_weight(const torch::Tensor& input, const torch::Tensor& output_gradient,
-                       const torch::Tensor& weight_gradient,
-                       const torch::Tensor& bias_gradient) override {
-    onednn::checked("backward of a convolution",
-                    [&] { run_backward_weight(input, output_gradient, weight_gradient); });
-    sum_by_channel(output_gradient, outputs_, order(), bias_gradient);
+                       const torch::Tensor& weight_gradient) override {
+    onednn::checked("backward of a convolution", [&] {
+      if (!backward_weight_primitive_)
+        backward_weight_primitive_ = dnnl::convolution_backward_weights(backward_weight_);
+      const auto preferred = backward_weight_.diff_weights_desc();
+      const auto layout = layout_of(weight_gradient);
+      const bool is_plain = preferred == layout;
+      const auto plain = view(layout, weight_gradient);
+      const auto result = is_plain ? Packed{weight_gradient, plain} : room_for(preferred);
+      backward_weight_primitive_.execute(
+          stream_, {{DNNL_ARG_SRC, view(arguments_.input, input)},
+                    {DNNL_ARG_DIFF_DST, view(arguments_.output, output_gradient)},
+                    {DNNL_ARG_DIFF_WEIGHTS, result.values}});
+      if (!is_plain) reorder(result.values, plain);
+      stream_.wait();
+    });
   }
 
  private:
-  void run_forward(const torch::Tensor& input, const torch::Tensor& weight,
-                   const torch::Tensor& bias, const torch::Tensor& output) {
-    if (!forward_primitive_) forward_primitive_ = dnnl::convolution_forward(forward_);
-    const auto weights = packed(weight, forward_.weights_desc());
-    forward_primitive_.execute(stream_, {{DNNL_ARG_SRC, view(arguments_.input, input)},
-                                         {DNNL_ARG_WEIGHTS, weights.values},
-                                         {DNNL_ARG_BIAS, view(arguments_.bias, bias)},
-                                         {DNNL_ARG_DST, view(arguments_.output, output)}});
-    stream_.wait();
-  }
-
-  void run_backward_input(const torch::Tensor& output_gradient, const torch::Tensor& weight,
-                          const torch::Tensor& input_gradient) {
-    if (!backward_input_primitive_)
-      backward_input_primitive_ = dnnl::convolution_backward_data(backward_input_);
-    const auto weights = packed(weight, backward_input_.weights_desc());
-    backward_input_primitive_.execute(
-        stream_, {{DNNL_ARG_DIFF_DST, view(arguments_.output, output_gradient)},
-                  {DNNL_ARG_WEIGHTS, weights.values},
-                  {DNNL_ARG_DIFF_SRC, view(arguments_.input, input_gradient)}});
-    stream_.wait();
-  }
-
-  void run_backward_weight(const torch::Tensor& input, const torch::Tensor& output_gradient,
-                           const torch::Tensor& weight_gradient) {
-    if (!backward_weight_primitive_)
-      backward_weight_primitive_ = dnnl::convolution_backward_weights(backward_weight_);
-    const auto preferred = backward_weight_.diff_weights_desc();
-    const auto layout = layout_of(weight_gradient);
-    const bool is_plain = preferred == layout;
-    const auto plain = view(layout, weight_gradient);
-    const auto result = is_plain ? Packed{weight_gradient, plain} : room_for(preferred);
-    backward_weight_primitive_.execute(
-        stream_, {{DNNL_ARG_SRC, view(arguments_.input, input)},
-                  {DNNL_ARG_DIFF_DST, view(arguments_.output, output_gradient)},
-                  {DNNL_ARG_DIFF_WEIGHTS, result.values}});
-    if (!is_plain) reorder(result.values, plain);
-    stream_.wait();
-  }
-
   [[nodiscard]] memory view(const memory::desc& layout, const torch::Tensor& tensor) const {
     if (!tensor.defined()) return {};
     return {layout, engine_, tensor.data_ptr()};
@@ -162,7 +148,6 @@ class DirectConvolution final : public ConvolutionKernel {
   void reorder(memory from, memory to) { dnnl::reorder(from, to).execute(stream_, from, to); }
 
   bool is_rounded_;
-  std::int64_t outputs_;
   dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream_{engine_};
   onednn::ConvolutionArguments arguments_;

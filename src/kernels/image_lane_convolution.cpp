@@ -2,9 +2,10 @@
 
 #include <ATen/Parallel.h>
 
-#include "kolo/base/checked.h"
 #include "kernels/convolution_kernel.h"
 #include "kernels/image_lanes.h"
+#include "kernels/vector_loops.h"
+#include "kolo/base/checked.h"
 
 namespace kolo {
 
@@ -55,14 +56,12 @@ class ImageLaneConvolution final : public ConvolutionKernel {
   }
 
   void backward_weight(const torch::Tensor& input, const torch::Tensor& output_gradient,
-                       const torch::Tensor& weight_gradient,
-                       const torch::Tensor& bias_gradient) override {
+                       const torch::Tensor& weight_gradient) override {
     const float* const gradient = output_gradient.data_ptr<float>();
     at::parallel_for(0, forward_.inputs, 1, [&](std::int64_t begin, std::int64_t end) {
-      image_lanes::correlate_gradients(forward_, input.data_ptr<float>(), gradient,
-                                       weight_gradient.data_ptr<float>(), begin, end);
+      vector_loops().correlate_gradients(forward_, input.data_ptr<float>(), gradient,
+                                         weight_gradient.data_ptr<float>(), begin, end);
     });
-    sum_by_channel(output_gradient, forward_.outputs, order(), bias_gradient);
   }
 
  private:
@@ -85,8 +84,8 @@ class ImageLaneConvolution final : public ConvolutionKernel {
                         const torch::Tensor& packed, const float* bias,
                         const torch::Tensor& output) {
     at::parallel_for(0, shape.output_height(), 1, [&](std::int64_t begin, std::int64_t end) {
-      image_lanes::correlate(shape, input.data_ptr<float>(), packed.data_ptr<float>(), bias,
-                             output.data_ptr<float>(), begin, end);
+      vector_loops().correlate(shape, input.data_ptr<float>(), packed.data_ptr<float>(), bias,
+                               output.data_ptr<float>(), begin, end);
     });
   }
 
@@ -106,7 +105,7 @@ bool is_known(const ConvolutionGeometry& geometry) {
 
 std::unique_ptr<ConvolutionKernel> make_image_lane_convolution(
     const ConvolutionGeometry& geometry) {
-  if (!is_known(geometry) || !image_lanes::are_supported()) return nullptr;
+  if (!is_known(geometry) || !has_vector_loops()) return nullptr;
   return std::make_unique<ImageLaneConvolution>(geometry);
 }
 

@@ -4,15 +4,12 @@
 
 // Convolutions (correlations, of stride 1) of images that lie in memory as [channels, height,
 // width, images]: a vector holds the same value of several images, so that it is full whatever the
-// channels are. Only for processors with vectors of 8 floats or more.
+// channels are. The loops are in vector_loops.h.
 namespace kolo::image_lanes {
 
 inline constexpr std::int64_t lanes = 16;  // two vectors, where they hold 8
 inline constexpr std::int64_t longest_kernel = 11;
 inline constexpr std::int64_t group = 5;  // so many outputs are computed together
-
-// Whether this processor has such vectors; nothing else here may be called where it hasn't.
-[[nodiscard]] bool are_supported();
 
 struct Correlation {
   std::int64_t images = 0;  // a multiple of `lanes`
@@ -30,8 +27,8 @@ struct Correlation {
   [[nodiscard]] std::int64_t taps() const { return kernel_height * kernel_width; }
 };
 
-// The weight as correlate() reads it, [groups of outputs, inputs, taps, outputs of the group], as
-// many values as it has. `at(output, input, tap)` is one value of it.
+// The weight as VectorLoops::correlate() reads it, [groups of outputs, inputs, taps, outputs of the
+// group], as many values as it has. `at(output, input, tap)` is one value of it.
 template <typename At>
 void pack(const Correlation& shape, const At& at, float* packed) {
   for (std::int64_t first = 0; first < shape.outputs; first += group) {
@@ -44,14 +41,5 @@ void pack(const Correlation& shape, const At& at, float* packed) {
     }
   }
 }
-
-// Rows [begin, end) of the output. `bias` is a value an output channel, or null.
-void correlate(const Correlation& shape, const float* input, const float* packed, const float* bias,
-               float* output, std::int64_t begin, std::int64_t end);
-
-// The gradient of a weight [outputs, inputs, kernel_height, kernel_width] from those of the
-// outputs, for input channels [begin, end); without padding.
-void correlate_gradients(const Correlation& shape, const float* input, const float* gradient,
-                         float* weight_gradient, std::int64_t begin, std::int64_t end);
 
 }  // namespace kolo::image_lanes

@@ -34,11 +34,8 @@ void for_channels(std::int64_t channels, const Work& work) {
 }  // namespace kolo
 
 // Products of float32 matrices that lie in the first caches, with no work besides: for the many
-// small products of a kernel. Larger ones are for matrices.h. Only for processors with vectors of
-// 8 floats or more.
+// small products of a kernel (VectorLoops::multiply). Larger ones are for matrices.h.
 namespace kolo::float32_products {
-
-[[nodiscard]] bool are_supported();
 
 // Columns are a multiple of so many.
 inline constexpr std::int64_t lanes = 16;
@@ -48,11 +45,6 @@ struct Left {
   const float* data = nullptr;
   std::int64_t row_stride = 0, inner_stride = 1;
 };
-
-// c = a b or c += a b; the rows of b and c are their strides apart.
-void multiply(std::int64_t rows, std::int64_t columns, std::int64_t inner, const Left& a,
-              const float* b, std::int64_t b_stride, float* c, std::int64_t c_stride,
-              ProductResult result);
 
 }  // namespace kolo::float32_products
 
@@ -94,8 +86,7 @@ void multiply(std::int64_t rows, std::int64_t columns, std::int64_t pairs, const
 
 }  // namespace kolo::bfloat16_products
 
-// Bits that tell which values of vectors of channels are not 0. Only for processors with vectors
-// of 8 floats or more.
+// Bits that tell which values of vectors of channels are not 0 (VectorLoops::find_nonzero).
 namespace kolo::nonzero_bits {
 
 using Word = std::uint64_t;
@@ -105,10 +96,5 @@ inline constexpr std::int64_t bits_of_word = 64;
 [[nodiscard]] constexpr std::int64_t words_of(std::int64_t channels) {
   return (channels + bits_of_word - 1) / bits_of_word;
 }
-
-// Finds the bits of `count` vectors, one after another. Channels are a multiple of 16. NaN is not
-// 0.
-void find(const float* vectors, std::int64_t count, std::int64_t channels, Word* bits);
-void find(const BFloat16* vectors, std::int64_t count, std::int64_t channels, Word* bits);
 
 }  // namespace kolo::nonzero_bits

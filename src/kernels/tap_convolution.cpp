@@ -126,8 +126,7 @@ class TapConvolution final : public ConvolutionKernel {
   }
 
   void backward_weight(const torch::Tensor& input, const torch::Tensor& output_gradient,
-                       const torch::Tensor& weight_gradient,
-                       const torch::Tensor& bias_gradient) override {
+                       const torch::Tensor& weight_gradient) override {
     const bool is_in_place = is_taps_first(weight_gradient);
     const auto weights = is_in_place ? weight_gradient : room_for_weights();
     const auto in = input_field(input), out = output_field(output_gradient);
@@ -137,7 +136,6 @@ class TapConvolution final : public ConvolutionKernel {
         weight_of_tap(tap, in, out, from.get(), to.get(), matrix(weights, tap));
     });
     if (!is_in_place) reorder(in_weight_order(weights), flat(weight_gradient));
-    sum_by_channel(output_gradient, geometry_.outputs, order(), bias_gradient);
   }
 
  private:

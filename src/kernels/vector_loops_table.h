@@ -95,17 +95,18 @@ KOLO_VECTOR void find_nonzero(const T* vectors, std::int64_t count, std::int64_t
 // All loops, for vectors that were included before.
 namespace kolo::KOLO_VECTORS {
 
+template <typename T>
+TypedVectorLoops<T> loops_of() {
+  return {.find_nonzero = find_nonzero<T>, .spread = spread<T>, .collect = collect<T>};
+}
+
 inline VectorLoops all_loops() {
   return {.lanes = lanes,
           .correlate = correlate,
           .correlate_gradients = correlate_gradients,
           .multiply = multiply,
-          .find_nonzero = find_nonzero<float>,
-          .find_nonzero_bfloat16 = find_nonzero<BFloat16>,
-          .spread = spread<float>,
-          .spread_bfloat16 = spread<BFloat16>,
-          .collect = collect<float>,
-          .collect_bfloat16 = collect<BFloat16>};
+          .of_float = loops_of<float>(),
+          .of_bfloat16 = loops_of<BFloat16>()};
 }
 
 }  // namespace kolo::KOLO_VECTORS

@@ -4,14 +4,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/half.h"
-
 // The transforms of minimal algorithms for convolutions (Winograd, 1980; Lavin and Gray, 2016): a
 // tile of outputs takes fewer products than it has taps and positions, of values that are sums of a
-// window of inputs, and sums of taps. Only for processors with vectors of 8 floats or more.
+// window of inputs, and sums of taps. The loops are in vector_loops.h.
 namespace kolo::winograd {
-
-[[nodiscard]] bool is_supported();
 
 // Along each dimension: three taps that move by one, four outputs from six products; or four taps
 // that move by two, which are two kernels of two taps, one on the even positions and one on the odd
@@ -52,23 +48,5 @@ class Places {
   std::int64_t count_;
   std::vector<std::int64_t> first_, rest_;
 };
-
-// Channels are a multiple of 16.
-
-// `at` has a pointer for each position of the window, tile or kernel, with the last dimension
-// running fastest; for padding, to zeros. Coefficients are float32, whose sums rounding to bfloat16
-// would cost too many digits; values may be bfloat16, which taps are not.
-void spread(Algorithm algorithm, Spread what, const float* const* at, std::int64_t channels,
-            const Places& places, float* coefficients);
-void spread(Algorithm algorithm, Spread what, const BFloat16* const* at, std::int64_t channels,
-            const Places& places, float* coefficients);
-
-// A null pointer in `at` is a position that is none. Gradients of inputs are added to what is
-// there, as windows overlap; `bias` may be null.
-void collect(Algorithm algorithm, Collect what, const float* coefficients, const Places& places,
-             std::int64_t channels, const float* bias, float* const* at);
-// Of outputs.
-void collect(Algorithm algorithm, Collect what, const float* coefficients, const Places& places,
-             std::int64_t channels, const float* bias, BFloat16* const* at);
 
 }  // namespace kolo::winograd

@@ -9,6 +9,7 @@
 #include "kernels/convolution_kernel.h"
 #include "kernels/matrices.h"
 #include "kernels/products.h"
+#include "kernels/vector_loops.h"
 #include "kernels/winograd_tiles.h"
 #include "kernels/zero_products.h"
 #include "kolo/base/checked.h"
@@ -111,8 +112,7 @@ class WinogradConvolution final : public ConvolutionKernel {
   }
 
   void backward_weight(const torch::Tensor& input, const torch::Tensor& output_gradient,
-                       const torch::Tensor& weight_gradient,
-                       const torch::Tensor& bias_gradient) override {
+                       const torch::Tensor& weight_gradient) override {
     const bool is_in_place = is_taps_first(weight_gradient);
     const auto gradients =
         is_in_place ? weight_gradient : torch::empty({taps_, geometry_.inputs, geometry_.outputs});
@@ -129,7 +129,7 @@ class WinogradConvolution final : public ConvolutionKernel {
         const Coefficients of_inputs{values.get(), tiles.count * row};
         tiles_.spread_inputs(input, inputs, tiles, of_inputs);
         for (std::int64_t product = 0; product < products_; ++product) {
-          float32_products::multiply(
+          vector_loops().multiply(
               row, outputs, tiles.count, {of_inputs.data + product * of_inputs.product, 1, row},
               of_outputs.data + product * of_outputs.product, outputs,
               coefficients.get() + product * row * outputs, outputs,
@@ -140,7 +140,6 @@ class WinogradConvolution final : public ConvolutionKernel {
     });
     restore_zeros(geometry_, input, output_gradient, gradients.data_ptr<float>());
     if (!is_in_place) reorder(gradients.permute({2, 1, 0}), flat(weight_gradient));
-    sum_by_channel(output_gradient, outputs, order(), bias_gradient);
   }
 
  private:
@@ -217,11 +216,11 @@ class WinogradConvolution final : public ConvolutionKernel {
           const auto columns = panel.count * pass.columns_of_channel;
           const Coefficients to{results.get(), tiles.count * columns};
           for (std::int64_t product = 0; product < products_; ++product) {
-            float32_products::multiply(tiles.count, columns, pass.inner,
-                                       {of_tiles.data + product * of_tiles.product, pass.inner},
-                                       at(panel) + product * pass.inner * columns, columns,
-                                       to.data + product * to.product, columns,
-                                       ProductResult::replaces);
+            vector_loops().multiply(tiles.count, columns, pass.inner,
+                                    {of_tiles.data + product * of_tiles.product, pass.inner},
+                                    at(panel) + product * pass.inner * columns, columns,
+                                    to.data + product * to.product, columns,
+                                    ProductResult::replaces);
           }
           collect(to, panel, tiles);
         });
@@ -288,7 +287,7 @@ class WinogradConvolution final : public ConvolutionKernel {
     std::vector<const float*> from(static_cast<std::size_t>(taps_));
     for (std::int64_t tap = 0; tap < taps_; ++tap)
       from[static_cast<std::size_t>(tap)] = first + tap * geometry_.inputs * geometry_.outputs;
-    winograd::spread(algorithm_, Spread::taps, from.data(), channels, to, at);
+    vector_loops().of_float.spread(algorithm_, Spread::taps, from.data(), channels, to, at);
   }
 
   // From [products, phases, inputs of the range, outputs], to [taps, inputs, outputs].
@@ -301,8 +300,9 @@ class WinogradConvolution final : public ConvolutionKernel {
         at[static_cast<std::size_t>(tap)] =
             gradients + (tap * geometry_.inputs + inputs.first + i) * outputs;
       }
-      winograd::collect(algorithm_, Collect::tap_gradients, coefficients + i * outputs, from,
-                        outputs, nullptr, at.data());
+      vector_loops().of_float.collect(algorithm_, Collect::tap_gradients,
+                                      coefficients + i * outputs, from, outputs, nullptr,
+                                      at.data());
     }
   }
 
@@ -341,7 +341,7 @@ std::unique_ptr<ConvolutionKernel> make_winograd_convolution(const ConvolutionGe
   const auto algorithm = algorithm_for(geometry);
   const bool fits = geometry.size.size() >= 2 && geometry.inputs % lanes == 0 &&
                     geometry.outputs % lanes == 0 && geometry.type != torch::kHalf;
-  if (!algorithm || !fits || !winograd::is_supported()) return nullptr;
+  if (!algorithm || !fits || !has_vector_loops()) return nullptr;
   return std::make_unique<WinogradConvolution>(geometry, *algorithm);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "kernels/vector_loops.h"
 #include "kolo/base/checked.h"
 
 namespace kolo::winograd {
@@ -91,7 +92,7 @@ void Tiles::spread_boxes(Spread what, const T* values, std::int64_t channels, st
   std::vector<const T*> at;
   for (std::int64_t i = 0; i < tiles.count; ++i) {
     box_of(values, tiles.first + i, at);
-    spread(algorithm_, what, at.data(), channels, places, to.data + i * row);
+    vector_loops().of<T>().spread(algorithm_, what, at.data(), channels, places, to.data + i * row);
   }
 }
 
@@ -130,8 +131,8 @@ void Tiles::collect_outputs(Coefficients from, Range channels, Range tiles, cons
       find(tiles.first + i, tile);
       output_.box<T>(values + channels.first, tile.sample, tile.output, lengths_.outputs, nullptr,
                      at);
-      collect(algorithm_, Collect::outputs, from.data + i * channels.count, places, channels.count,
-              added, at.data());
+      vector_loops().of<T>().collect(algorithm_, Collect::outputs, from.data + i * channels.count,
+                                     places, channels.count, added, at.data());
     }
   });
 }
@@ -146,8 +147,8 @@ void Tiles::collect_input_gradients(Coefficients from, Range channels, Range til
     find(tiles.first + i, tile);
     input_.box<float>(sums.data_ptr<float>() + channels.first, tile.sample, tile.input,
                       lengths_.window, nullptr, at);
-    collect(algorithm_, Collect::input_gradients, from.data + i * row, places, channels.count,
-            nullptr, at.data());
+    vector_loops().of_float.collect(algorithm_, Collect::input_gradients, from.data + i * row,
+                                    places, channels.count, nullptr, at.data());
   }
 }
 

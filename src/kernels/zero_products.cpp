@@ -11,6 +11,7 @@
 
 #include "kernels/products.h"
 #include "kernels/taps.h"
+#include "kernels/vector_loops.h"
 #include "kolo/base/checked.h"
 
 namespace kolo {
@@ -86,10 +87,11 @@ struct Side {
  private:
   void find_bits(const torch::Tensor& tensor) {
     constexpr std::int64_t least_of_thread = 1024;
-    const auto find = [&](const auto* values) {
+    const auto find = [&]<typename T>(const T* values) {
+      const auto find_nonzero = vector_loops().of<T>().find_nonzero;
       at::parallel_for(
           0, nonzero.count(), least_of_thread, [&](std::int64_t begin, std::int64_t end) {
-            nonzero_bits::find(values + begin * channels, end - begin, channels, nonzero[begin]);
+            find_nonzero(values + begin * channels, end - begin, channels, nonzero[begin]);
           });
     };
     if (tensor.scalar_type() == torch::kFloat) {

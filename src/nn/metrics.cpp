@@ -1,7 +1,6 @@
 #include "kolo/nn/metrics.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
 #include <fmt/format.h>
@@ -40,10 +39,6 @@ void require_rows(const torch::Tensor& logits, const torch::Tensor& targets) {
       "indices [N], or one logit and one target per sample",
       fmt::join(logits.sizes().vec(), ", "), fmt::join(targets.sizes().vec(), ", "),
       torch::toString(targets.scalar_type())));
-}
-
-double share(std::int64_t part, std::int64_t whole) {
-  return whole == 0 ? std::nan("") : static_cast<double>(part) / static_cast<double>(whole);
 }
 
 }  // namespace
@@ -109,22 +104,12 @@ void ConfusionMatrix::merge(const ConfusionMatrix& other) {
                  std::plus<>());
 }
 
-std::int64_t ConfusionMatrix::samples() const {
-  return std::accumulate(counts_.begin(), counts_.end(), std::int64_t{0});
-}
-
-double ConfusionMatrix::accuracy() const {
-  std::int64_t correct = 0;
-  for (std::size_t at = 0; at < counts_.size(); at += static_cast<std::size_t>(classes_) + 1)
-    correct += counts_[at];
-  return share(correct, samples());
-}
-
 std::vector<double> ConfusionMatrix::accuracy_by_class() const {
   std::vector<double> result;
   for (std::int64_t target = 0; target < classes_; ++target) {
     const auto row = counts_.begin() + target * classes_;
-    result.push_back(share(row[target], std::accumulate(row, row + classes_, std::int64_t{0})));
+    const auto samples = static_cast<double>(std::accumulate(row, row + classes_, std::int64_t{0}));
+    result.push_back(static_cast<double>(row[target]) / samples);
   }
   return result;
 }

@@ -19,20 +19,15 @@ namespace {
 
 // The options that a program's own model has, as settings.
 struct DescribedModel {
-  bool has_dropout, has_batch_norm, reads_file, makes_fields;
+  bool has_dropout, has_batch_norm, makes_fields;
   std::optional<double> dropout = {}, batch_norm_momentum = {};
   std::optional<std::int64_t> levels = {}, channels = {};
-  std::string file = {};
 
-  void check(const RefuseKey& refuse) const {
-    if (reads_file && file.empty()) refuse("file", "the model is read from a file; name it");
-  }
   [[nodiscard]] ModelOptions options(ModelOptions shapes) const {
     shapes.dropout = dropout;
     shapes.batch_norm_momentum = batch_norm_momentum;
     shapes.levels = levels;
     shapes.channels = channels;
-    shapes.file = file;
     return shapes;
   }
 };
@@ -43,7 +38,6 @@ void visit(Field& field, DescribedModel& model) {
   const Unset own{"the model's own"};
   if (model.has_dropout) field("dropout", model.dropout, fraction, own);
   if (model.has_batch_norm) field("batch_norm_momentum", model.batch_norm_momentum, fraction, own);
-  if (model.reads_file) field("file", model.file, PathText{});
   if (!model.makes_fields) return;
   field("levels", model.levels, positive.up_to(most_levels), own);
   field("channels", model.channels, positive.up_to(most_cells), own);
@@ -52,7 +46,7 @@ void visit(Field& field, DescribedModel& model) {
 ModelEntry entry_of(ModelDescription description) {
   ModelEntry entry{{std::move(description.name), std::move(description.description)}};
   set_settings(entry, DescribedModel{description.has_dropout, description.has_batch_norm,
-                                     description.reads_file, description.makes_fields});
+                                     description.makes_fields});
   entry.make = [make = std::move(description.make)](const OwnSettings& own,
                                                     const ModelOptions& options) {
     return make(own.as<DescribedModel>().options(options));
@@ -128,13 +122,10 @@ ConfigValue mapping_of(const ModelOptions& options, const std::string& place) {
     value.place = place;
     mapping.entries.push_back({key, std::move(value)});
   };
-  const auto file =
-      options.file.empty() ? std::nullopt : std::optional(escape_path(options.file.string()));
   add("dropout", options.dropout);
   add("batch_norm_momentum", options.batch_norm_momentum);
   add("levels", options.levels);
   add("channels", options.channels);
-  add("file", file);
   return mapping;
 }
 

@@ -1,6 +1,5 @@
 #include "kolo/nn/network_replica.h"
 
-#include <algorithm>
 #include <string>
 #include <string_view>
 
@@ -15,26 +14,22 @@ namespace kolo {
 
 namespace {
 
-using NamedTensors = torch::OrderedDict<std::string, torch::Tensor>;
-
-bool are_alike(TensorSpan own, TensorSpan given) {
-  return std::ranges::equal(own, given, [](const torch::Tensor& one, const torch::Tensor& other) {
-    return one.sizes() == other.sizes();
-  });
-}
-
-[[noreturn]] void refuse_tensors(std::string_view what, const NamedTensors& own, TensorSpan given) {
-  std::string difference = fmt::format("{} {}s, but was given {}", own.size(), what, given.size());
-  for (std::size_t i = 0; i < own.size() && own.size() == given.size(); ++i) {
-    const auto& mine = own[i].value();
-    if (mine.sizes() == given[i].sizes()) continue;
-    difference =
-        fmt::format("{} {} [{}], but was given [{}]", what, own[i].key(),
-                    fmt::join(mine.sizes().vec(), ", "), fmt::join(given[i].sizes().vec(), ", "));
-    break;
-  }
+[[noreturn]] void refuse(const std::string& difference) {
   throw Error(fmt::format(
       "nn: a replica has {}; it has to be made by what made the trained network", difference));
+}
+
+// `names`: gives the names of the replica's own tensors.
+template <typename Names>
+void require_alike(std::string_view what, TensorSpan own, TensorSpan given, const Names& names) {
+  if (own.size() != given.size())
+    refuse(fmt::format("{} {}s, but was given {}", own.size(), what, given.size()));
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    if (own[i].sizes() == given[i].sizes()) continue;
+    refuse(fmt::format("{} {} [{}], but was given [{}]", what, names().keys()[i],
+                       fmt::join(own[i].sizes().vec(), ", "),
+                       fmt::join(given[i].sizes().vec(), ", ")));
+  }
 }
 
 // The same tensor in the module, another memory.
@@ -54,9 +49,8 @@ NetworkReplica::NetworkReplica(const std::function<std::shared_ptr<TensorsNetwor
 }
 
 void NetworkReplica::use(TensorSpan parameters, TensorSpan buffers) {
-  if (!are_alike(parameters_, parameters))
-    refuse_tensors("parameter", network_->named_parameters(), parameters);
-  if (!are_alike(buffers_, buffers)) refuse_tensors("buffer", network_->named_buffers(), buffers);
+  require_alike("parameter", parameters_, parameters, [&] { return network_->named_parameters(); });
+  require_alike("buffer", buffers_, buffers, [&] { return network_->named_buffers(); });
   take_memory(parameters_, parameters);
   take_memory(buffers_, buffers);
 }

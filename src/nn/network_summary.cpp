@@ -212,31 +212,20 @@ void OperatorRecorder::add(const at::RecordFunction& function,
 
 namespace {
 
-// The modes of all modules, to be set again: train() sets them all alike.
+// While it lives the network is in evaluation mode.
 class EvaluationMode {
  public:
-  explicit EvaluationMode(torch::nn::Module& network)
-      : network_(network),
-        training_(network.is_training()),
-        parts_(network.modules(/*include_self=*/false)) {
-    for (const auto& part : parts_) modes_.push_back(part->is_training());
+  explicit EvaluationMode(Network& network)
+      : network_(network), was_training_(network.is_training()) {
     network.eval();
   }
   EvaluationMode(const EvaluationMode&) = delete;
   EvaluationMode& operator=(const EvaluationMode&) = delete;
-  ~EvaluationMode() {
-    // A module comes before those in it, which train() sets with it.
-    network_.train(training_);
-    for (std::size_t i = 0; i < parts_.size(); ++i) {
-      if (parts_[i]->is_training() != modes_[i]) parts_[i]->train(modes_[i]);
-    }
-  }
+  ~EvaluationMode() { network_.train(was_training_); }
 
  private:
-  torch::nn::Module& network_;
-  bool training_;
-  std::vector<std::shared_ptr<torch::nn::Module>> parts_;
-  std::vector<bool> modes_;
+  Network& network_;
+  bool was_training_;
 };
 
 torch::Tensor sample_of_zeros(const Network& network, std::span<const std::int64_t> input_shape) {

@@ -12,50 +12,23 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include "kernels/fused.h"
 #include "kolo/base/error.h"
 #include "kolo/base/generators.h"
 #include "kolo/base/graph_beginning.h"
 #include "kolo/base/graph_node.h"
 #include "kolo/kernels/autocast.h"
 #include "kolo/kernels/device_norm.h"
-#include "kernels/fused.h"
 
 namespace kolo {
 
 namespace {
 
-// How a thread computes: LibTorch's modes that its engine doesn't take to backward, and kolo's.
-class ComputeModes {
- public:
-  // The calling thread's, as far as they matter to a device.
-  explicit ComputeModes(at::DeviceType device)
-      : device_(device),
-        autocast_(autocast_of(device)),
-        plain_(PlainKernels::are_wanted()),
-        norm_(DeviceNorm::is_wanted()) {}
-
-  // While it lives, the calling thread computes like that.
-  class Use {
-   public:
-    explicit Use(const ComputeModes& modes)
-        : autocast_(modes.autocast_, modes.device_), plain_(modes.plain_), norm_(modes.norm_) {}
-
-   private:
-    AutocastGuard autocast_;
-    PlainKernels plain_;
-    DeviceNorm norm_;
-  };
-
- private:
-  static Precision autocast_of(at::DeviceType device) {
-    if (!autocast_details::is_enabled(device)) return Precision::fp32;
-    return autocast_details::type(device) == at::kHalf ? Precision::fp16 : Precision::bf16;
-  }
-
-  at::DeviceType device_;
-  Precision autocast_;
-  bool plain_, norm_;
-};
+// What operations of the calling thread on a kind of device are cast to.
+Precision autocast_of(at::DeviceType device) {
+  if (!autocast_details::is_enabled(device)) return Precision::fp32;
+  return autocast_details::type(device) == at::kHalf ? Precision::fp16 : Precision::bf16;
+}
 
 // Weights cast for a pass without gradients are none for one with them.
 class WithoutCastCache {
@@ -142,7 +115,9 @@ class Recomputation final : public torch::autograd::Node {
       : stage_(std::move(stage)),
         inputs_(std::move(inputs)),
         device_(inputs_.front().device()),
-        modes_(device_.type()),
+        autocast_(autocast_of(device_.type())),
+        is_plain_(PlainKernels::are_wanted()),
+        has_device_norm_(DeviceNorm::is_wanted()),
         generators_(device_) {
     for (const auto& input : inputs_) {
       versions_.push_back(input._version());
@@ -211,7 +186,9 @@ class Recomputation final : public torch::autograd::Node {
 
   [[nodiscard]] StagePayload run_again(GraphBeginning& beginning) const {
     const torch::AutoGradMode with_gradients(true);
-    const ComputeModes::Use modes(modes_);
+    const AutocastGuard autocast(autocast_, device_.type());
+    const PlainKernels plain(is_plain_);
+    const DeviceNorm norm(has_device_norm_);
     const GeneratorStates now(device_);
     const BufferValues buffers(stage_->stage());
     generators_.restore();
@@ -227,7 +204,9 @@ class Recomputation final : public torch::autograd::Node {
   std::shared_ptr<RecomputedStage> stage_;
   StagePayload inputs_;
   torch::Device device_;
-  ComputeModes modes_;
+  // Modes of the first pass's thread, which LibTorch's engine doesn't take to backward.
+  Precision autocast_;
+  bool is_plain_, has_device_norm_;
   GeneratorStates generators_;
   std::vector<std::uint32_t> versions_;
   std::vector<bool> is_result_;  // by output

@@ -1,11 +1,8 @@
 #include "nn/script.h"
 
-#include <functional>
 #include <string_view>
-#include <unordered_set>
 #include <utility>
 
-#include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
@@ -101,66 +98,6 @@ void set_training(const ScriptModule& module, bool on) {
   for (ScriptModule each : module.modules()) {
     if (each.hasattr("training")) each.setattr("training", on);
   }
-}
-
-AdoptedScript::AdoptedScript(torch::nn::Module& module, Script script)
-    : script_(std::move(script)) {
-  std::unordered_set<const c10::TensorImpl*> known;
-  const auto is_new = [&known](const torch::Tensor& tensor) {
-    return tensor.defined() && known.insert(tensor.unsafeGetTensorImpl()).second;
-  };
-  const std::function<void(torch::nn::Module&, const ScriptModule&)> adopt =
-      [&](torch::nn::Module& to, const ScriptModule& from) {
-        for (const auto& item : from.named_parameters(/*recurse=*/false)) {
-          if (is_new(item.value))
-            to.register_parameter(item.name, item.value, item.value.requires_grad());
-        }
-        for (const auto& item : from.named_buffers(/*recurse=*/false)) {
-          if (!is_new(item.value)) continue;
-          to.register_buffer(item.name, item.value);
-          buffers_.push_back({from, item.name, item.value});
-        }
-        for (const auto& item : from.named_children()) {
-          const auto child = std::make_shared<torch::nn::Module>();
-          adopt(*child, item.value);
-          to.register_module(item.name, child);
-        }
-      };
-  adopt(module, script_.module());
-}
-
-c10::IValue AdoptedScript::forward(std::span<const torch::Tensor> inputs) {
-  auto output = script_.forward(inputs);
-  keep_buffers();
-  return output;
-}
-
-// A script may put new tensors where its buffers were (PyTorch's batch norm once counted batches
-// like that). Their values go to the tensors that everybody knows, and those back to the script.
-void AdoptedScript::keep_buffers() {
-  const torch::NoGradGuard no_gradient;
-  for (Buffer& buffer : buffers_) {
-    const torch::Tensor present = buffer.owner.attr(buffer.name).toTensor();
-    if (present.is_same(buffer.tensor)) continue;
-    if (!c10::InferenceMode::is_enabled()) buffer.tensor.copy_(present);
-    buffer.owner.setattr(buffer.name, buffer.tensor);
-  }
-}
-
-std::vector<torch::Tensor> tensors_of(const c10::IValue& output, const Script& script) {
-  const auto refuse = [&] {
-    throw Error(fmt::format("{}: forward gives a {}, expected a tensor, or a tuple or list of them",
-                            script.name(), output.type()->str()));
-  };
-  if (output.isTensor()) return {output.toTensor()};
-  if (output.isTensorList()) return output.toTensorVector();
-  if (!output.isTuple()) refuse();
-  std::vector<torch::Tensor> tensors;
-  for (const c10::IValue& element : output.toTupleRef().elements()) {
-    if (!element.isTensor()) refuse();
-    tensors.push_back(element.toTensor());
-  }
-  return tensors;
 }
 
 }  // namespace kolo

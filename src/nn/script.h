@@ -41,35 +41,4 @@ class Script {
   std::size_t least_ = 0, most_ = 0;  // tensors that forward takes
 };
 
-// A script as the inside of a torch module.
-class AdoptedScript {
- public:
-  // Registers the very tensors of a script's module, and of those in it, in `module` under the same
-  // names. What the script holds a second time is left out.
-  AdoptedScript(torch::nn::Module& module, Script script);
-
-  // As Script::forward. Buffers that the script replaced are the registered ones again, with the
-  // new values; under c10::InferenceMode with the old ones, since others may share their memory.
-  [[nodiscard]] c10::IValue forward(std::span<const torch::Tensor> inputs);
-
-  void train(bool on) { set_training(script_.module(), on); }
-  [[nodiscard]] const Script& script() const { return script_; }
-
- private:
-  struct Buffer {
-    torch::jit::Module owner;
-    std::string name;
-    torch::Tensor tensor;
-  };
-
-  void keep_buffers();
-
-  Script script_;
-  std::vector<Buffer> buffers_;
-};
-
-// What a script gave: a tensor, or a tuple or list of them. Error for anything else.
-[[nodiscard]] std::vector<torch::Tensor> tensors_of(const c10::IValue& output,
-                                                    const Script& script);
-
 }  // namespace kolo

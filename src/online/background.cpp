@@ -33,8 +33,15 @@ class SignalsBlocked {
 
 }  // namespace
 
-BackgroundTraining::BackgroundTraining(Communicator ranks, Work work, int threads)
-    : ranks_(std::move(ranks)), work_(std::move(work)) {
+BackgroundTraining::BackgroundTraining(const Call& call, const Communicator& ranks,
+                                       OnlineTrainer& trainer, SampleStore& store,
+                                       Normalizer& normalizer, int threads)
+    : call_(call),
+      ranks_(ranks),
+      meetings_(ranks.with_own_order()),
+      trainer_(trainer),
+      store_(store),
+      normalizer_(normalizer) {
   const SignalsBlocked blocked;
   thread_ = std::thread([this, threads] { loop(threads); });
 }
@@ -88,7 +95,7 @@ bool BackgroundTraining::go_round() {
   std::exception_ptr failure;
   std::array<std::int64_t, 3> flags{};  // ready, goes on, publications asked for
   try {
-    flags[0] = work_.is_ready() ? 1 : 0;
+    flags[0] = store_.batches_left() > 0 && !trainer_.is_done() ? 1 : 0;
   } catch (...) {
     failure = std::current_exception();
   }
@@ -97,12 +104,12 @@ bool BackgroundTraining::go_round() {
     flags[1] = !is_asked_to_stop_ && !failure ? 1 : 0;
     flags[2] = asked_;
   }
-  ranks_.all_reduce(std::span(flags), ReduceOp::min, {.name = "background training"});
+  meetings_.all_reduce(std::span(flags), ReduceOp::min, {.name = "background training"});
   if (failure) std::rethrow_exception(failure);
   if (flags[1] == 0) return false;
   if (flags[2] > published()) publish();
   if (flags[0] == 1) {
-    work_.step();
+    step();
   } else {
     // Samples come with time steps, which take longer.
     std::this_thread::sleep_for(std::chrono::microseconds(500));
@@ -110,10 +117,20 @@ bool BackgroundTraining::go_round() {
   return true;
 }
 
+void BackgroundTraining::step() {
+  constexpr std::int64_t steps_between_statistics = 16;
+  if (steps_++ % steps_between_statistics == 0) normalizer_.update(ranks_, store_);
+  trainer_.step([this] { return store_.draw(*normalizer_.now()); }, store_.counts(), call_);
+}
+
+// The network as the step before has left it. Collective.
 void BackgroundTraining::publish() {
-  auto publication = work_.snapshot();
+  broadcast_outside_arena(ranks_, trainer_.network());
+  auto weights = std::make_shared<Weights>(Weights::of(trainer_.network()).copy());
+  weights->version = trainer_.progress().steps;
+  weights->normalization = normalizer_.now();
   const std::lock_guard lock(mutex_);
-  publications_.emplace(++published_, std::move(publication));
+  publications_.emplace(++published_, Publication{std::move(weights), trainer_.progress()});
 }
 
 }  // namespace kolo::online
@@ -146,26 +163,8 @@ void OnlineNetwork::Inside::start() {
   inference_->use(std::make_shared<const Weights>(inference_->weights()->copy()));
   taken_ = 0;
   if (!trainer_) return;
-  BackgroundTraining::Work work{
-      .is_ready = [this] { return store_.batches_left() > 0 && !trainer_->is_done(); },
-      .step =
-          [this] {
-            if (background_steps_ % steps_between_statistics == 0)
-              normalizer_.update(*trainers_, store_);
-            ++background_steps_;
-            trainer_->step([this] { return store_.draw(*normalizer_.now()); }, counts(),
-                           call("background training"));
-          },
-      .snapshot =
-          [this] {
-            broadcast_outside_arena(*trainers_, *network_);
-            auto weights = std::make_shared<Weights>(Weights::of(*network_).copy());
-            weights->version = trainer_->progress().steps;
-            weights->normalization = normalizer_.now();
-            return BackgroundTraining::Publication{std::move(weights), trainer_->progress()};
-          }};
-  background_ = std::make_unique<BackgroundTraining>(trainers_->with_own_order(), std::move(work),
-                                                     openmp_threads());
+  background_ = std::make_unique<BackgroundTraining>(
+      call("background training"), *trainers_, *trainer_, store_, normalizer_, openmp_threads());
 }
 
 void OnlineNetwork::Inside::pause() {

@@ -77,22 +77,8 @@ std::unique_lock<std::shared_mutex> Inference::changes() const {
   return std::unique_lock(changes_);
 }
 
-class Inference::Lease {
- public:
-  explicit Lease(const Inference& inference) : inference_(inference), replica_(inference.take()) {}
-  Lease(const Lease&) = delete;
-  Lease& operator=(const Lease&) = delete;
-  ~Lease() { inference_.give_back(std::move(replica_)); }
-  Replica* operator->() const { return replica_.get(); }
-
- private:
-  const Inference& inference_;
-  std::unique_ptr<Replica> replica_;
-};
-
-// One that has the newest weights.
-std::unique_ptr<Inference::Replica> Inference::take() const {
-  std::unique_ptr<Replica> replica;
+std::shared_ptr<Inference::Replica> Inference::lease() const {
+  std::shared_ptr<Replica> replica;
   std::shared_ptr<const Weights> newest;
   {
     const std::lock_guard lock(mutex_);
@@ -106,18 +92,18 @@ std::unique_ptr<Inference::Replica> Inference::take() const {
   if (!replica) {
     static std::mutex making;
     const std::lock_guard lock(making);
-    replica = std::make_unique<Replica>(Replica{NetworkReplica(make_), nullptr});
+    replica = std::make_shared<Replica>(Replica{NetworkReplica(make_), nullptr});
   }
-  if (replica->weights != newest) {
-    replica->network.use(newest->parameters, newest->buffers);
-    replica->weights = std::move(newest);
+  auto* const leased = replica.get();
+  std::shared_ptr<Replica> lease(leased, [this, replica = std::move(replica)](Replica*) {
+    const std::lock_guard lock(mutex_);
+    free_.push_back(replica);
+  });
+  if (leased->weights != newest) {
+    leased->network.use(newest->parameters, newest->buffers);
+    leased->weights = std::move(newest);
   }
-  return replica;
-}
-
-void Inference::give_back(std::unique_ptr<Replica> replica) const {
-  const std::lock_guard lock(mutex_);
-  free_.push_back(std::move(replica));
+  return lease;
 }
 
 std::vector<torch::Tensor> Inference::outputs_for(const SampleArrays& inputs,
@@ -168,7 +154,7 @@ void Inference::infer(std::span<const Array> inputs, std::span<const Array> outp
   if (outputs.empty()) refuse(call, "outputs", "there are none; expected an array or more");
   require_apart(outputs, call);
   const std::shared_lock lock(changes_);
-  const Lease replica(*this);
+  const auto replica = lease();
   const auto& normalization = *replica->weights->normalization;
   const auto tensors = outputs_for(from, normalization, replica->network, call);
   require_fitting(to, tensors, call);
@@ -178,7 +164,7 @@ void Inference::infer(std::span<const Array> inputs, std::span<const Array> outp
     if (is_integer)
       to.write(i, values.data_ptr<std::int64_t>());
     else
-      to.write(i, values.data_ptr<float>(), normalization.of_target(i));
+      to.write(i, values.data_ptr<float>(), scales_in(normalization.targets, i));
   }
 }
 
@@ -186,7 +172,7 @@ void Inference::warm_up(std::span<const Array> inputs, const Call& call) const {
   const SampleArrays from(inputs, training_.samples, training_.column_axis, call, "inputs");
   if (inputs.empty()) refuse(call, "inputs", "there are none; expected an array or more");
   const std::shared_lock lock(changes_);
-  const Lease replica(*this);
+  const auto replica = lease();
   // TorchScript compiles in its first calls, for the shapes that it meets.
   for (int i = 0; i < 3; ++i)
     (void)outputs_for(from, *replica->weights->normalization, replica->network, call);

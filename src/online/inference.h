@@ -68,11 +68,9 @@ class Inference {
     NetworkReplica network;
     std::shared_ptr<const Weights> weights;
   };
-  // Takes one, and gives it back.
-  class Lease;
 
-  [[nodiscard]] std::unique_ptr<Replica> take() const;
-  void give_back(std::unique_ptr<Replica> replica) const;
+  // One for a call, with the newest weights; it is free again when nobody holds it.
+  [[nodiscard]] std::shared_ptr<Replica> lease() const;
   [[nodiscard]] std::vector<torch::Tensor> outputs_for(const SampleArrays& inputs,
                                                        const Normalization& normalization,
                                                        NetworkReplica& network,
@@ -83,7 +81,7 @@ class Inference {
   mutable std::shared_mutex changes_;
   mutable std::mutex mutex_;
   std::shared_ptr<const Weights> weights_;
-  mutable std::vector<std::unique_ptr<Replica>> free_;
+  mutable std::vector<std::shared_ptr<Replica>> free_;
 };
 
 }  // namespace kolo::online

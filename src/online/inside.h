@@ -35,14 +35,11 @@ class BackgroundTraining {
     std::shared_ptr<const Weights> weights;
     TrainingProgress progress;
   };
-  struct Work {
-    std::function<bool()> is_ready;         // to step; local
-    std::function<void()> step;             // collective
-    std::function<Publication()> snapshot;  // between steps; collective
-  };
 
-  // `ranks`: those that train, in an order of their own. `threads`: of OpenMP, as the program's.
-  BackgroundTraining(Communicator ranks, Work work, int threads);
+  // Steps of `trainer` on samples of `store`. `ranks`: those that train. `threads`: of OpenMP, as
+  // the program's.
+  BackgroundTraining(const Call& call, const Communicator& ranks, OnlineTrainer& trainer,
+                     SampleStore& store, Normalizer& normalizer, int threads);
   BackgroundTraining(const BackgroundTraining&) = delete;
   BackgroundTraining& operator=(const BackgroundTraining&) = delete;
   // Ends after the step that is under way, on all ranks.
@@ -62,10 +59,15 @@ class BackgroundTraining {
  private:
   void loop(int threads);
   [[nodiscard]] bool go_round();
+  void step();
   void publish();
 
-  Communicator ranks_;
-  Work work_;
+  Call call_;                      // in messages about its steps
+  Communicator ranks_, meetings_;  // the latter in an order of their own
+  OnlineTrainer& trainer_;
+  SampleStore& store_;
+  Normalizer& normalizer_;
+  std::int64_t steps_ = 0;
   mutable std::mutex mutex_;
   bool is_asked_to_stop_ = false;
   std::int64_t asked_ = 0, published_ = 0;
@@ -136,9 +138,6 @@ class OnlineNetwork::Inside {
   void record(std::int64_t time_step);
   void require_recorded();
   void make_steps(std::int64_t steps, std::int64_t time_step);
-  [[nodiscard]] online::OnlineTrainer::Counts counts() const {
-    return {store_.arrivals(), store_.stored()};
-  }
   // The weights as they are now become those that are inferred with, on all ranks that compute.
   void publish();
   [[nodiscard]] std::shared_ptr<online::Weights> live_weights();
@@ -150,19 +149,15 @@ class OnlineNetwork::Inside {
   void take_description(const std::string& text, online::Weights& weights);
 
   // Apart.
-  struct Round {
-    bool has_request = false;  // of all ranks that compute
-    Plan plan;
-  };
   void take_letters();
-  [[nodiscard]] Round agree_on_round();
+  // Of the ranks that train: nothing where all ranks that compute ask for something.
+  [[nodiscard]] std::optional<Plan> agree_on_plan();
   [[nodiscard]] bool answer();
-  void publish_here();
-  void require_not_finished(const online::Call& call) const;
   void send_weights();
   void receive_weights();
-  void send_request(online::Letter::Kind kind, std::int64_t number = 0,
-                    const std::string& text = {});
+  // Of all ranks that compute, to those that train.
+  void ask(const online::Call& call, online::Letter::Kind kind, std::int64_t number = 0,
+           const std::string& text = {});
   void receive_answer(const online::Call& call);
 
   // Files. `ranks`: all, or those that train apart.
@@ -189,9 +184,7 @@ class OnlineNetwork::Inside {
   online::TrainingProgress progress_;  // as this rank knows it
   std::int64_t ticks_ = 0, time_step_ = 0;
   double step_seconds_ = 0;  // of a step, as it was measured last
-  static constexpr std::int64_t steps_between_statistics = 16;
-  std::int64_t background_steps_ = 0;  // its thread's
-  std::int64_t taken_ = 0;             // its newest publication that is inferred with
+  std::int64_t taken_ = 0;   // newest publication of the background that is inferred with
 
   // On those that don't train.
   std::optional<online::SampleShapes> shapes_;

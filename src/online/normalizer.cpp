@@ -110,7 +110,7 @@ void Normalizer::restore(const json& states, int rank, int ranks, SampleStore& s
 
 // JSON's numbers come back as the same bits.
 std::string to_bytes(const Normalization& normalization) {
-  const auto group = [](const std::vector<std::optional<ChannelScales>>& all) {
+  const auto group = [](const TensorScales& all) {
     json list = json::array();
     for (const auto& each : all)
       list.push_back(each ? json{{"mean", each->mean}, {"factor", each->factor}} : json(nullptr));
@@ -123,7 +123,7 @@ std::string to_bytes(const Normalization& normalization) {
 Normalization normalization_from(std::string_view bytes) {
   const auto document = json::parse(bytes);
   const auto group = [](const json& list) {
-    std::vector<std::optional<ChannelScales>> all;
+    TensorScales all;
     for (const auto& each : list) {
       if (each.is_null())
         all.emplace_back();

@@ -269,8 +269,8 @@ double OnlineNetwork::Inside::get(std::string_view name) const {
   if (name == "steps") return number(progress_.steps);
   if (name == "skipped") return number(progress_.skipped);
   if (name == "version") return number(weights->version);
-  if (name == "arrivals") return number(store_.arrivals());
-  if (name == "stored") return number(store_.stored());
+  if (name == "arrivals") return number(store_.counts().arrivals);
+  if (name == "stored") return number(store_.counts().stored);
   if (name == "capacity") return number(store_.capacity());
   if (name == "parameters") {
     std::int64_t count = 0;

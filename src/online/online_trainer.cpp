@@ -63,7 +63,8 @@ bool OnlineTrainer::is_done() const {
 }
 
 OnlineTrainer::Forward OnlineTrainer::forward(const std::function<Samples()>& samples_of,
-                                              const Counts& counts, std::exception_ptr& failure) {
+                                              const SampleCounts& counts,
+                                              std::exception_ptr& failure) {
   torch::Tensor loss;
   try {
     const auto samples = samples_of();
@@ -100,7 +101,7 @@ namespace {
 
 }  // namespace
 
-void OnlineTrainer::step(const std::function<Samples()>& samples, const Counts& counts,
+void OnlineTrainer::step(const std::function<Samples()>& samples, const SampleCounts& counts,
                          const Call& call) {
   const auto number = progress_.steps + 1;
   const double rate = learning_rate_.at(progress_.steps);

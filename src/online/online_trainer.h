@@ -40,14 +40,11 @@ class OnlineTrainer {
   OnlineTrainer(const Communicator& ranks, std::shared_ptr<TensorsNetwork> network,
                 const OnlineConfig& config, TensorsLoss loss);
 
-  // Counts that a rank tells the others with a step.
-  struct Counts {
-    std::int64_t arrivals = 0, stored = 0;
-  };
-  // One step, on what `samples` gives. A rank where that or the forward pass fails takes part
-  // without a gradient of its own, so nobody waits for it and all have the same weights; afterwards
-  // it is an Error on all: its own there, a CommunicationError elsewhere. Collective.
-  void step(const std::function<Samples()>& samples, const Counts& counts, const Call& call);
+  // One step, on what `samples` gives; `counts`: this rank's, of which all learn the sum. A rank
+  // where that or the forward pass fails takes part without a gradient of its own, so nobody waits
+  // for it and all have the same weights; afterwards it is an Error on all: its own there, a
+  // CommunicationError elsewhere. Collective.
+  void step(const std::function<Samples()>& samples, const SampleCounts& counts, const Call& call);
   // Whether training.max_steps are done.
   [[nodiscard]] bool is_done() const;
 
@@ -65,8 +62,8 @@ class OnlineTrainer {
   struct Forward {
     torch::Tensor loss, numbers;
   };
-  [[nodiscard]] Forward forward(const std::function<Samples()>& samples_of, const Counts& counts,
-                                std::exception_ptr& failure);
+  [[nodiscard]] Forward forward(const std::function<Samples()>& samples_of,
+                                const SampleCounts& counts, std::exception_ptr& failure);
 
   Communicator ranks_;
   std::shared_ptr<TensorsNetwork> network_;

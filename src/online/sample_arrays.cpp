@@ -136,19 +136,6 @@ void SampleArrays::add_array(const Array& array, SampleKind kind, std::int64_t c
   parts_.back().push_back(std::move(part));
 }
 
-std::int64_t SampleArrays::channels(std::size_t tensor) const {
-  const auto& last = parts_[tensor].back();
-  return last.first_channel + last.channels.length;
-}
-
-// One channel's elements of a sample; without the loops over samples.
-Elements SampleArrays::elements_of(const Part& part, std::int64_t channel,
-                                   std::int64_t in_channel) {
-  return {.array = part.array,
-          .first_in_array = channel * part.channels.stride,
-          .first_in_values = (part.first_channel + channel) * in_channel};
-}
-
 namespace {
 
 // Adds loops over axes whose values lie one after another, `last` apart in the last one.
@@ -171,14 +158,21 @@ std::int64_t product_of(const Axes& axes) {
 
 }  // namespace
 
-// Calls with the elements of the slices' samples in one array, or in one channel of it, and the
-// number of the channel in the tensor. Samples' values are `sample_stride` apart. An array's
-// channels are taken together where nothing is done to each: then what lies in a row is read in
-// a row.
+// Calls with the elements of the slices' samples in one array, or in one channel of it, and their
+// mean and factor. Samples' values are `sample_stride` apart. An array's channels are taken
+// together where nothing is done to each: then what lies in a row is read in a row.
 template <typename Function>
 void SampleArrays::for_each_run(std::size_t tensor, const Slices& slices,
-                                std::int64_t sample_stride, Channels channels,
+                                std::int64_t sample_stride, const ChannelScales* scales,
                                 const Function& function) const {
+  const auto& last = parts_[tensor].back();
+  const auto channels = last.first_channel + last.channels.length;
+  if (scales != nullptr && narrow<std::int64_t>(scales->mean.size()) != channels) {
+    throw InputError(
+        fmt::format("online: tensor {} has {} channels, but samples to learn from had {}, by whose "
+                    "statistics it is normalized",
+                    tensor, channels, scales->mean.size()));
+  }
   for (const Part& part : parts_[tensor]) {
     const auto in_channel = product_of(part.within);
     auto of_samples = part.of_samples;
@@ -187,45 +181,34 @@ void SampleArrays::for_each_run(std::size_t tensor, const Slices& slices,
       first = slices.first * of_samples.front().stride;
       of_samples.front().length = slices.count;
     }
-    const bool are_together = channels == Channels::together;
-    const auto runs = are_together ? 1 : part.channels.length;
-    for (std::int64_t channel = 0; channel < runs; ++channel) {
-      auto elements = elements_of(part, channel, in_channel);
-      elements.first_in_array += first;
+    const auto runs = scales == nullptr ? 1 : part.channels.length;
+    for (std::int64_t run = 0; run < runs; ++run) {
+      const auto channel = part.first_channel + run;
+      Elements elements{.array = part.array,
+                        .first_in_array = first + run * part.channels.stride,
+                        .first_in_values = channel * in_channel};
       add_loops(elements, of_samples, sample_stride);
-      if (are_together) elements.add({part.channels.length, part.channels.stride, in_channel});
+      if (scales == nullptr) elements.add({part.channels.length, part.channels.stride, in_channel});
       add_loops(elements, part.within, 1);
-      function(elements, static_cast<std::size_t>(part.first_channel + channel));
+      const auto i = static_cast<std::size_t>(channel);
+      if (scales == nullptr)
+        function(elements, 0, 1);
+      else
+        function(elements, scales->mean[i], scales->factor[i]);
     }
   }
 }
 
-template <typename Function>
-void SampleArrays::for_each_run(std::size_t tensor, Channels channels,
-                                const Function& function) const {
-  for_each_run(tensor, {0, slices_}, shapes_[tensor].count(), channels, function);
-}
-
-void SampleArrays::require_channels(std::size_t tensor, const ChannelScales* scales) const {
-  if (scales == nullptr || narrow<std::int64_t>(scales->mean.size()) == channels(tensor)) return;
-  throw InputError(fmt::format(
-      "online: tensor {} has {} channels, but samples to learn from had {}, by whose statistics it "
-      "is normalized",
-      tensor, channels(tensor), scales->mean.size()));
-}
-
 void SampleArrays::read(std::size_t tensor, float* values, const ChannelScales* scales) const {
-  require_channels(tensor, scales);
-  for_each_run(tensor, scales == nullptr ? Channels::together : Channels::apart,
-               [&](const Elements& elements, std::size_t channel) {
-                 if (scales == nullptr) return read_elements(elements, values);
-                 read_elements(elements, values, scales->mean[channel], scales->factor[channel]);
+  for_each_run(tensor, {0, slices_}, shapes_[tensor].count(), scales,
+               [&](const Elements& elements, double mean, double factor) {
+                 read_elements(elements, values, mean, factor);
                });
 }
 
 void SampleArrays::read(std::size_t tensor, std::int64_t* values) const {
-  for_each_run(tensor, Channels::together,
-               [&](const Elements& elements, std::size_t) { read_elements(elements, values); });
+  for_each_run(tensor, {0, slices_}, shapes_[tensor].count(), nullptr,
+               [&](const Elements& elements, double, double) { read_elements(elements, values); });
 }
 
 void SampleArrays::read_records(std::int64_t first_slice, std::int64_t n_slices, std::byte* records,
@@ -233,8 +216,9 @@ void SampleArrays::read_records(std::int64_t first_slice, std::int64_t n_slices,
   for (std::size_t tensor = 0; tensor < shapes_.size(); ++tensor) {
     const auto read_as = [&]<typename T>(T* values) {
       const auto stride = static_cast<std::int64_t>(record_bytes / sizeof(T));
-      for_each_run(tensor, {first_slice, n_slices}, stride, Channels::together,
-                   [&](const Elements& elements, std::size_t) { read_elements(elements, values); });
+      for_each_run(
+          tensor, {first_slice, n_slices}, stride, nullptr,
+          [&](const Elements& elements, double, double) { read_elements(elements, values); });
     };
     if (shapes_[tensor].is_integer)
       read_as(reinterpret_cast<std::int64_t*>(records));
@@ -246,18 +230,15 @@ void SampleArrays::read_records(std::int64_t first_slice, std::int64_t n_slices,
 
 void SampleArrays::write(std::size_t tensor, const float* values,
                          const ChannelScales* scales) const {
-  require_channels(tensor, scales);
-  for_each_run(tensor, scales == nullptr ? Channels::together : Channels::apart,
-               [&](const Elements& elements, std::size_t channel) {
-                 if (scales == nullptr) return write_elements(elements, values);
-                 write_elements(elements, values, scales->mean[channel],
-                                1 / scales->factor[channel]);
+  for_each_run(tensor, {0, slices_}, shapes_[tensor].count(), scales,
+               [&](const Elements& elements, double mean, double factor) {
+                 write_elements(elements, values, mean, 1 / factor);
                });
 }
 
 void SampleArrays::write(std::size_t tensor, const std::int64_t* values) const {
-  for_each_run(tensor, Channels::together,
-               [&](const Elements& elements, std::size_t) { write_elements(elements, values); });
+  for_each_run(tensor, {0, slices_}, shapes_[tensor].count(), nullptr,
+               [&](const Elements& elements, double, double) { write_elements(elements, values); });
 }
 
 }  // namespace kolo::online

@@ -146,14 +146,10 @@ Samples SampleStore::draw(const Normalization& normalization) {
                     normalization);
 }
 
-std::int64_t SampleStore::arrivals() const {
+SampleCounts SampleStore::counts() const {
   const std::lock_guard lock(mutex_);
-  return reservoir_ ? reservoir_->state().arrivals : 0;
-}
-
-std::int64_t SampleStore::stored() const {
-  const std::lock_guard lock(mutex_);
-  return reservoir_ ? reservoir_->size() : 0;
+  if (!reservoir_) return {};
+  return {reservoir_->state().arrivals, reservoir_->size()};
 }
 
 std::int64_t SampleStore::capacity() const {

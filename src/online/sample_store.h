@@ -45,8 +45,7 @@ class SampleStore {
   [[nodiscard]] std::int64_t batches_left() const;
   [[nodiscard]] Samples draw(const Normalization& normalization);
 
-  [[nodiscard]] std::int64_t arrivals() const;
-  [[nodiscard]] std::int64_t stored() const;
+  [[nodiscard]] SampleCounts counts() const;
   [[nodiscard]] std::int64_t capacity() const;  // samples; 0 before the first came
 
   // Per tensor, inputs first, then targets; one channel each that is normalized.

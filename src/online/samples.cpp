@@ -65,12 +65,11 @@ void SampleArguments::require(const SampleShapes& expected, const Call& call) co
   compare(extras.shapes(), expected.extras, "extras");
 }
 
-namespace {
-
-const ChannelScales* scales_in(const std::vector<std::optional<ChannelScales>>& all,
-                               std::size_t tensor) {
+const ChannelScales* scales_in(const TensorScales& all, std::size_t tensor) {
   return tensor < all.size() && all[tensor] ? &*all[tensor] : nullptr;
 }
+
+namespace {
 
 torch::Tensor empty_for(const TensorShape& shape, std::int64_t samples, bool has_batch) {
   auto sizes = shape.lengths;
@@ -78,9 +77,8 @@ torch::Tensor empty_for(const TensorShape& shape, std::int64_t samples, bool has
   return torch::empty(sizes, shape.is_integer ? torch::kLong : torch::kFloat);
 }
 
-template <typename ScalesOf>
 std::vector<torch::Tensor> all_tensors(const SampleArrays& arrays, bool has_batch,
-                                       const ScalesOf& scales_of) {
+                                       const TensorScales& scales) {
   std::vector<torch::Tensor> tensors;
   for (std::size_t i = 0; i < arrays.shapes().size(); ++i) {
     const auto& shape = arrays.shapes()[i];
@@ -88,7 +86,7 @@ std::vector<torch::Tensor> all_tensors(const SampleArrays& arrays, bool has_batc
     if (shape.is_integer)
       arrays.read(i, tensor.data_ptr<std::int64_t>());
     else
-      arrays.read(i, tensor.data_ptr<float>(), scales_of(i));
+      arrays.read(i, tensor.data_ptr<float>(), scales_in(scales, i));
   }
   return tensors;
 }
@@ -105,17 +103,16 @@ void normalize(float* values, std::int64_t count, const ChannelScales& scales) {
 }
 
 // The tensors of one group, which begin at `offset` in each record; moves it to their end.
-template <typename ScalesOf>
 std::vector<torch::Tensor> tensors_at(std::span<const std::span<const std::byte>> records,
                                       const TensorShapes& shapes, bool has_batch,
-                                      std::size_t& offset, const ScalesOf& scales_of) {
+                                      std::size_t& offset, const TensorScales& all_scales) {
   std::vector<torch::Tensor> tensors;
   const auto samples = narrow<std::int64_t>(records.size());
   for (std::size_t i = 0; i < shapes.size(); ++i) {
     const auto& shape = shapes[i];
     auto& tensor = tensors.emplace_back(empty_for(shape, samples, has_batch));
     auto* place = static_cast<std::byte*>(tensor.data_ptr());
-    const auto* const scales = shape.is_integer ? nullptr : scales_of(i);
+    const auto* const scales = shape.is_integer ? nullptr : scales_in(all_scales, i);
     for (const auto& record : records) {
       std::memcpy(place, record.data() + offset, shape.bytes());
       if (scales) normalize(reinterpret_cast<float*>(place), shape.count(), *scales);
@@ -128,38 +125,25 @@ std::vector<torch::Tensor> tensors_at(std::span<const std::span<const std::byte>
 
 }  // namespace
 
-const ChannelScales* Normalization::of_input(std::size_t tensor) const {
-  return scales_in(inputs, tensor);
-}
-
-const ChannelScales* Normalization::of_target(std::size_t tensor) const {
-  return scales_in(targets, tensor);
-}
-
 std::vector<torch::Tensor> inputs_of(const SampleArrays& inputs, bool has_batch,
                                      const Normalization& normalization) {
-  return all_tensors(inputs, has_batch, [&](std::size_t i) { return normalization.of_input(i); });
+  return all_tensors(inputs, has_batch, normalization.inputs);
 }
 
 Samples tensors_of(const SampleArguments& arguments, bool has_batch,
                    const Normalization& normalization) {
   return {inputs_of(arguments.inputs, has_batch, normalization),
-          all_tensors(arguments.targets, has_batch,
-                      [&](std::size_t i) { return normalization.of_target(i); }),
-          all_tensors(arguments.extras, has_batch,
-                      [](std::size_t) -> const ChannelScales* { return nullptr; })};
+          all_tensors(arguments.targets, has_batch, normalization.targets),
+          all_tensors(arguments.extras, has_batch, {})};
 }
 
 Samples tensors_of(std::span<const std::span<const std::byte>> records, const SampleShapes& shapes,
                    bool has_batch, const Normalization& normalization) {
   std::size_t offset = 0;
   Samples samples;
-  samples.inputs = tensors_at(records, shapes.inputs, has_batch, offset,
-                              [&](std::size_t i) { return normalization.of_input(i); });
-  samples.targets = tensors_at(records, shapes.targets, has_batch, offset,
-                               [&](std::size_t i) { return normalization.of_target(i); });
-  samples.extras = tensors_at(records, shapes.extras, has_batch, offset,
-                              [](std::size_t) -> const ChannelScales* { return nullptr; });
+  samples.inputs = tensors_at(records, shapes.inputs, has_batch, offset, normalization.inputs);
+  samples.targets = tensors_at(records, shapes.targets, has_batch, offset, normalization.targets);
+  samples.extras = tensors_at(records, shapes.extras, has_batch, offset, {});
   return samples;
 }
 

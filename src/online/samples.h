@@ -41,8 +41,7 @@ struct Elements {
 void read_elements(const Elements& elements, float* values, double mean = 0, double factor = 1);
 void read_elements(const Elements& elements, std::int64_t* values);
 // elements = values x factor + mean; of integers rounded to the nearest.
-void write_elements(const Elements& elements, const float* values, double mean = 0,
-                    double factor = 1);
+void write_elements(const Elements& elements, const float* values, double mean, double factor);
 void write_elements(const Elements& elements, const std::int64_t* values);
 
 // A call of the program, for messages about it.
@@ -85,11 +84,10 @@ class SampleArrays {
   [[nodiscard]] std::int64_t samples() const { return samples_; }
   // Shapes of one sample.
   [[nodiscard]] const TensorShapes& shapes() const { return shapes_; }
-  // Parts of a tensor that are normalized apart: its first dimension.
-  [[nodiscard]] std::int64_t channels(std::size_t tensor) const;
 
-  // All samples of a tensor, [samples, lengths...]; `scales`: none where it is not normalized.
-  void read(std::size_t tensor, float* values, const ChannelScales* scales = nullptr) const;
+  // All samples of a tensor, [samples, lengths...]; `scales`: none where it is not normalized, as
+  // integers never are.
+  void read(std::size_t tensor, float* values, const ChannelScales* scales) const;
   void read(std::size_t tensor, std::int64_t* values) const;
   // Samples come in slices along the slowest of their axes, all of the same number of samples.
   [[nodiscard]] std::int64_t slices() const { return slices_; }
@@ -98,7 +96,7 @@ class SampleArrays {
   void read_records(std::int64_t first_slice, std::int64_t n_slices, std::byte* records,
                     std::size_t record_bytes) const;
   // values x 1 / factor + mean, back into the arrays.
-  void write(std::size_t tensor, const float* values, const ChannelScales* scales = nullptr) const;
+  void write(std::size_t tensor, const float* values, const ChannelScales* scales) const;
   void write(std::size_t tensor, const std::int64_t* values) const;
 
  private:
@@ -115,18 +113,12 @@ class SampleArrays {
 
   void add_array(const Array& array, SampleKind kind, std::int64_t column_axis, const Call& call,
                  const std::string& argument);
-  [[nodiscard]] static Elements elements_of(const Part& part, std::int64_t channel,
-                                            std::int64_t in_channel);
-  void require_channels(std::size_t tensor, const ChannelScales* scales) const;
   struct Slices {
     std::int64_t first = 0, count = 0;
   };
-  enum class Channels : std::uint8_t { together, apart };
   template <typename Function>
   void for_each_run(std::size_t tensor, const Slices& slices, std::int64_t sample_stride,
-                    Channels channels, const Function& function) const;
-  template <typename Function>
-  void for_each_run(std::size_t tensor, Channels channels, const Function& function) const;
+                    const ChannelScales* scales, const Function& function) const;
 
   std::int64_t samples_ = 1, slices_ = 1;
   TensorShapes shapes_;
@@ -139,6 +131,11 @@ void require_apart(std::span<const Array> outputs, const Call& call);
 // Tensors of one batch, or of one sample without a batch.
 struct Samples {
   std::vector<torch::Tensor> inputs, targets, extras;
+};
+
+// Samples that came, and those of them that reservoirs have now.
+struct SampleCounts {
+  std::int64_t arrivals = 0, stored = 0;
 };
 
 // Shapes that all samples of a network have in common.
@@ -165,12 +162,14 @@ struct SampleArguments {
   void require(const SampleShapes& expected, const Call& call) const;
 };
 
-// How tensors are normalized; nothing for those that aren't. Never changes once it is made.
-struct Normalization {
-  std::vector<std::optional<ChannelScales>> inputs, targets;
+// By tensor; nothing for those that aren't normalized, and none at all where no tensor is.
+using TensorScales = std::vector<std::optional<ChannelScales>>;
 
-  [[nodiscard]] const ChannelScales* of_input(std::size_t tensor) const;
-  [[nodiscard]] const ChannelScales* of_target(std::size_t tensor) const;
+[[nodiscard]] const ChannelScales* scales_in(const TensorScales& all, std::size_t tensor);
+
+// How tensors are normalized. Never changes once it is made.
+struct Normalization {
+  TensorScales inputs, targets;
 };
 
 // All samples of a call, normalized; [samples, lengths...], or without the batch.

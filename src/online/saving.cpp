@@ -7,11 +7,11 @@
 
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
-#include "kolo/train/checkpoint/checkpoint.h"
-#include "kolo/train/checkpoint/checkpoint_store.h"
 #include "kolo/parallel/checks.h"
 #include "kolo/parallel/object_collectives.h"
 #include "kolo/sampling/deal_reservoirs.h"
+#include "kolo/train/checkpoint/checkpoint.h"
+#include "kolo/train/checkpoint/checkpoint_store.h"
 #include "online/inside.h"
 
 // A network's files. folder/step-TAG is a checkpoint as every room's (CheckpointStore), written by
@@ -141,12 +141,10 @@ void OnlineNetwork::Inside::save(const fs::path& folder, std::int64_t tag) {
   const auto here = call("save");
   require_computing(here);
   if (config_.training.apart) {
-    agree(*computing_, here, [&] { require_not_finished(here); });
-    send_request(Letter::Kind::save, tag, folder.string());
+    ask(here, Letter::Kind::save, tag, folder.string());
     return receive_answer(here);
   }
-  const bool goes_on = background_ != nullptr;
-  const auto was_on = all_reduce_value(ranks_, std::int32_t{goes_on ? 1 : 0}, ReduceOp::max) == 1;
+  const auto was_on = all_reduce_value(ranks_, background_ ? 1 : 0, ReduceOp::max) == 1;
   if (was_on) pause();
   if (!roles_.are_all) {
     if (!roles_.trains) send_staged();
@@ -200,8 +198,7 @@ void OnlineNetwork::Inside::restore(const fs::path& folder, std::int64_t tag) {
   const auto here = call("restore");
   require_computing(here);
   if (config_.training.apart) {
-    agree(*computing_, here, [&] { require_not_finished(here); });
-    send_request(Letter::Kind::restore, tag, folder.string());
+    ask(here, Letter::Kind::restore, tag, folder.string());
     receive_answer(here);
     (void)refresh();
     return;

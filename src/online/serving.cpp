@@ -45,21 +45,22 @@ TickReport OnlineNetwork::Inside::serve() {
   const auto steps_before = progress_.steps;
   while (true) {
     agree(*trainers_, here, [&] { take_letters(); });
-    const auto round = agree_on_round();
-    if (round.has_request) {
+    const auto plan = agree_on_plan();
+    if (!plan) {
       if (!answer()) break;
-    } else if (round.plan.steps > 0) {
+    } else if (plan->steps > 0) {
       make_steps(1, time_step_);
     } else {
       std::this_thread::sleep_for(std::chrono::microseconds(200));
     }
   }
-  publish_here();
+  inference_->use(live_weights());
   // What came after the last step counts too.
-  std::array<std::int64_t, 2> here_and_there = {store_.arrivals(), store_.stored()};
-  trainers_->all_reduce(std::span(here_and_there), ReduceOp::sum, {.name = "samples that came"});
-  progress_.arrivals = here_and_there[0];
-  progress_.stored = here_and_there[1];
+  const auto mine = store_.counts();
+  std::array<std::int64_t, 2> all = {mine.arrivals, mine.stored};
+  trainers_->all_reduce(std::span(all), ReduceOp::sum, {.name = "samples that came"});
+  progress_.arrivals = all[0];
+  progress_.stored = all[1];
   return report(progress_.steps - steps_before);
 }
 
@@ -85,14 +86,13 @@ void OnlineNetwork::Inside::take_letters() {
   }
 }
 
-OnlineNetwork::Inside::Round OnlineNetwork::Inside::agree_on_round() {
+auto OnlineNetwork::Inside::agree_on_plan() -> std::optional<Plan> {
   constexpr std::int64_t none = -1;
   std::int64_t kind = none, number = 0;
-  bool is_one = true;
   for (auto& inbox : inboxes_) {
     const Letter* const letter = inbox.look();
     if (letter == nullptr || letter->kind == Letter::Kind::samples) {
-      is_one = false;
+      kind = none;
       break;
     }
     const auto asked = static_cast<std::int64_t>(letter->kind);
@@ -105,10 +105,8 @@ OnlineNetwork::Inside::Round OnlineNetwork::Inside::agree_on_round() {
     kind = asked;
     number = letter->number;
   }
-  const std::int64_t mine = is_one ? kind : none;
-  const auto least = all_reduce_value(*trainers_, mine, ReduceOp::min);
-  if (least != none) return {.has_request = true};
-  return {.plan = plan_steps(*trainers_)};
+  if (all_reduce_value(*trainers_, kind, ReduceOp::min) != none) return std::nullopt;
+  return plan_steps(*trainers_);
 }
 
 // False: no more will come.
@@ -131,10 +129,6 @@ bool OnlineNetwork::Inside::answer() {
   }
   for (const int client : roles_.clients) send_text(ranks_, client, words);
   return true;
-}
-
-void OnlineNetwork::Inside::publish_here() {
-  inference_->use(live_weights());
 }
 
 void OnlineNetwork::Inside::send_weights() {
@@ -165,8 +159,12 @@ void OnlineNetwork::Inside::receive_weights() {
   inference_->use(std::move(weights));
 }
 
-void OnlineNetwork::Inside::send_request(Letter::Kind kind, std::int64_t number,
-                                         const std::string& text) {
+void OnlineNetwork::Inside::ask(const Call& call, Letter::Kind kind, std::int64_t number,
+                                const std::string& text) {
+  agree(*computing_, call, [&] {
+    if (!is_finished_) return;
+    throw StateError(fmt::format("online: {} on rank {}: after finish()", call.name, call.rank));
+  });
   outbox_->send({.kind = kind, .number = number, .shapes = {}, .text = text, .records = {}});
 }
 
@@ -181,20 +179,14 @@ std::int64_t OnlineNetwork::Inside::refresh() {
   const auto here = call("refresh");
   require_computing(here);
   if (!config_.training.apart) return inference_->weights()->version;
-  agree(*computing_, here, [&] { require_not_finished(here); });
-  send_request(Letter::Kind::refresh);
+  ask(here, Letter::Kind::refresh);
   receive_weights();
   return inference_->weights()->version;
 }
 
-void OnlineNetwork::Inside::require_not_finished(const Call& call) const {
-  if (is_finished_)
-    throw StateError(fmt::format("online: {} on rank {}: after finish()", call.name, call.rank));
-}
-
 void OnlineNetwork::Inside::finish() {
   if (!config_.training.apart || !roles_.computes || std::exchange(is_finished_, true)) return;
-  send_request(Letter::Kind::end);
+  outbox_->send({.kind = Letter::Kind::end, .shapes = {}, .text = {}, .records = {}});
   outbox_->wait();
 }
 

@@ -107,7 +107,7 @@ void OnlineNetwork::Inside::step(const std::function<Samples()>& samples, const 
                                  std::int64_t time_step) {
   {
     const auto lock = inference_->changes();
-    trainer_->step(samples, counts(), call);
+    trainer_->step(samples, store_.counts(), call);
   }
   progress_ = trainer_->progress();
   record(time_step);
@@ -165,24 +165,16 @@ void OnlineNetwork::Inside::publish() {
   inference_->use(std::move(weights));
 }
 
-namespace {
-
-std::string progress_text(const TrainingProgress& progress, const Weights& weights) {
-  return nlohmann::json{{"steps", progress.steps},
-                        {"skipped", progress.skipped},
-                        {"arrivals", progress.arrivals},
-                        {"stored", progress.stored},
-                        {"loss", std::to_string(progress.loss)},
-                        {"learning_rate", progress.learning_rate},
+std::string OnlineNetwork::Inside::description_of(const Weights& weights) const {
+  return nlohmann::json{{"steps", progress_.steps},
+                        {"skipped", progress_.skipped},
+                        {"arrivals", progress_.arrivals},
+                        {"stored", progress_.stored},
+                        {"loss", std::to_string(progress_.loss)},
+                        {"learning_rate", progress_.learning_rate},
                         {"version", weights.version},
                         {"normalization", to_bytes(*weights.normalization)}}
       .dump();
-}
-
-}  // namespace
-
-std::string OnlineNetwork::Inside::description_of(const Weights& weights) const {
-  return progress_text(progress_, weights);
 }
 
 void OnlineNetwork::Inside::take_description(const std::string& text, Weights& weights) {

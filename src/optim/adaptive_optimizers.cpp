@@ -40,266 +40,156 @@ class NesterovSchedule {
   double beta1_, log_base_;
 };
 
-class Rmsprop final : public optim::Decaying<Rmsprop, RmspropOptions> {
- public:
-  explicit Rmsprop(const RmspropOptions& options)
-      : Decaying("rmsprop", states_of(options), options) {
-    optim::require_fraction("rmsprop", "rho", options.rho);
-    optim::require_not_negative("rmsprop", "momentum", options.momentum);
-  }
-
-  [[nodiscard]] StepConstants constants_of(double rate, std::int64_t /*step*/,
-                                           bool is_vector) const {
-    return optim::stored<optim::RmspropConstants>(
-        {.decay = decay(rate, is_vector),
-         .rate = rate,
-         .rho = options_.rho,
-         .one_minus_rho = 1 - options_.rho,
-         .momentum = options_.momentum,
-         .epsilon_in_root = options_.epsilon_in_root ? options_.epsilon : 0,
-         .epsilon_to_root = options_.epsilon_in_root ? 0 : options_.epsilon});
-  }
-
-  template <typename T, typename Visit>
-  void with_step(const Visit& visit) const {
-    const bool has_momentum = options_.momentum > 0;
-    if (has_momentum && options_.centered) {
-      visit(std::type_identity<optim::RmspropStep<T, true, true>>());
-    } else if (has_momentum) {
-      visit(std::type_identity<optim::RmspropStep<T, true, false>>());
-    } else if (options_.centered) {
-      visit(std::type_identity<optim::RmspropStep<T, false, true>>());
-    } else {
-      visit(std::type_identity<optim::RmspropStep<T, false, false>>());
-    }
-  }
-
- private:
-  static std::vector<std::string_view> states_of(const RmspropOptions& options) {
-    std::vector<std::string_view> names = {"square_avg"};
-    if (options.momentum > 0) names.push_back("momentum_buffer");
-    if (options.centered) names.push_back("grad_avg");
-    return names;
-  }
-};
-
-class Adagrad final : public optim::Decaying<Adagrad, AdagradOptions> {
- public:
-  explicit Adagrad(const AdagradOptions& options) : Decaying("adagrad", {"sum"}, options) {
-    optim::require_not_negative("adagrad", "initial_accumulator", options.initial_accumulator);
-  }
-
-  [[nodiscard]] double initial_state(std::size_t /*place*/) const override {
-    return options_.initial_accumulator;
-  }
-
-  [[nodiscard]] StepConstants constants_of(double rate, std::int64_t /*step*/,
-                                           bool is_vector) const {
-    return optim::stored<optim::AdagradConstants>(
-        {.decay = decay(rate, is_vector),
-         .rate = rate,
-         .epsilon_in_root = options_.epsilon_in_root ? options_.epsilon : 0,
-         .epsilon_to_root = options_.epsilon_in_root ? 0 : options_.epsilon});
-  }
-
-  template <typename T, typename Visit>
-  void with_step(const Visit& visit) const {
-    visit(std::type_identity<optim::AdagradStep<T>>());
-  }
-};
-
-class Adadelta final : public optim::Decaying<Adadelta, AdadeltaOptions> {
- public:
-  explicit Adadelta(const AdadeltaOptions& options)
-      : Decaying("adadelta", {"square_avg", "acc_delta"}, options) {
-    optim::require_fraction("adadelta", "rho", options.rho);
-  }
-
-  [[nodiscard]] StepConstants constants_of(double rate, std::int64_t /*step*/,
-                                           bool is_vector) const {
-    return optim::stored<optim::AdadeltaConstants>({.decay = decay(rate, is_vector),
-                                                    .rate = rate,
-                                                    .rho = options_.rho,
-                                                    .one_minus_rho = 1 - options_.rho,
-                                                    .epsilon = options_.epsilon});
-  }
-
-  template <typename T, typename Visit>
-  void with_step(const Visit& visit) const {
-    visit(std::type_identity<optim::AdadeltaStep<T>>());
-  }
-};
-
-class Adamax final : public optim::Decaying<Adamax, AdamaxOptions> {
- public:
-  explicit Adamax(const AdamaxOptions& options)
-      : Decaying("adamax", {"exp_avg", "exp_inf"}, options) {
-    optim::require_fraction("adamax", "beta1", options.beta1);
-    optim::require_fraction("adamax", "beta2", options.beta2);
-  }
-
-  [[nodiscard]] StepConstants constants_of(double rate, std::int64_t step, bool is_vector) const {
-    const double correction = 1 - std::pow(options_.beta1, static_cast<double>(step));
-    return optim::stored<optim::AdamaxConstants>({.decay = decay(rate, is_vector),
-                                                  .beta1 = options_.beta1,
-                                                  .one_minus_beta1 = 1 - options_.beta1,
-                                                  .beta2 = options_.beta2,
-                                                  .epsilon = options_.epsilon,
-                                                  .step_size = rate / correction});
-  }
-
-  template <typename T, typename Visit>
-  void with_step(const Visit& visit) const {
-    visit(std::type_identity<optim::AdamaxStep<T>>());
-  }
-};
-
-class Nadam final : public optim::Decaying<Nadam, NadamOptions> {
- public:
-  explicit Nadam(const NadamOptions& options)
-      : Decaying("nadam", {"exp_avg", "exp_avg_sq"}, options) {
-    optim::require_fraction("nadam", "beta1", options.beta1);
-    optim::require_fraction("nadam", "beta2", options.beta2);
-    optim::require_not_negative("nadam", "momentum_decay", options.momentum_decay);
-  }
-
-  [[nodiscard]] StepConstants constants_of(double rate, std::int64_t step, bool is_vector) const {
-    const auto steps = static_cast<double>(step);
-    const NesterovSchedule schedule(options_.beta1, options_.momentum_decay);
-    const double product = schedule.product(steps);
-    const double next = schedule.momentum(steps + 1);
-    const double correction2 = 1 - std::pow(options_.beta2, steps);
-    return optim::stored<optim::NadamConstants>(
-        {.decay = decay(rate, is_vector),
-         .rate = rate,
-         .beta1 = options_.beta1,
-         .one_minus_beta1 = 1 - options_.beta1,
-         .beta2 = options_.beta2,
-         .one_minus_beta2 = 1 - options_.beta2,
-         .epsilon = options_.epsilon,
-         .mean_weight = next / (1 - product * next),
-         .gradient_weight = (1 - schedule.momentum(steps)) / (1 - product),
-         .root_scale = 1 / std::sqrt(correction2)});
-  }
-
-  template <typename T, typename Visit>
-  void with_step(const Visit& visit) const {
-    visit(std::type_identity<optim::NadamStep<T>>());
-  }
-};
+// Adam's family in common: rates of the moments, and epsilon.
+template <typename Options>
+void require_moments(std::string_view name, const Options& options) {
+  optim::require_fraction(name, "beta1", options.beta1);
+  optim::require_fraction(name, "beta2", options.beta2);
+  optim::require_not_negative(name, "epsilon", options.epsilon);
+}
 
 }  // namespace
 
 std::unique_ptr<FlatOptimizer> make_rmsprop(const RmspropOptions& options) {
-  return std::make_unique<Rmsprop>(options);
+  optim::require_fraction("rmsprop", "rho", options.rho);
+  optim::require_not_negative("rmsprop", "momentum", options.momentum);
+  optim::require_not_negative("rmsprop", "epsilon", options.epsilon);
+  const auto constants = [options](StepRate rate, std::int64_t, const auto& decay) {
+    return optim::stored<optim::RmspropConstants>(
+        {.decay = decay,
+         .rate = rate.learning_rate,
+         .rho = options.rho,
+         .one_minus_rho = 1 - options.rho,
+         .momentum = options.momentum,
+         .epsilon_in_root = options.epsilon_in_root ? options.epsilon : 0,
+         .epsilon_to_root = options.epsilon_in_root ? 0 : options.epsilon});
+  };
+  optim::Elementwise rmsprop{"rmsprop", {"square_avg"}, optim::decay_of(options), constants};
+  const bool has_momentum = options.momentum > 0;
+  if (has_momentum) rmsprop.states.emplace_back("momentum_buffer");
+  if (options.centered) rmsprop.states.emplace_back("grad_avg");
+  if (has_momentum && options.centered)
+    return optim::elementwise<optim::RmspropKind<true, true>::Step>(rmsprop);
+  if (has_momentum) return optim::elementwise<optim::RmspropKind<true, false>::Step>(rmsprop);
+  if (options.centered) return optim::elementwise<optim::RmspropKind<false, true>::Step>(rmsprop);
+  return optim::elementwise<optim::RmspropKind<false, false>::Step>(rmsprop);
 }
 
 std::unique_ptr<FlatOptimizer> make_adagrad(const AdagradOptions& options) {
-  return std::make_unique<Adagrad>(options);
+  optim::require_not_negative("adagrad", "initial_accumulator", options.initial_accumulator);
+  optim::require_not_negative("adagrad", "epsilon", options.epsilon);
+  const auto constants = [options](StepRate rate, std::int64_t, const auto& decay) {
+    return optim::stored<optim::AdagradConstants>(
+        {.decay = decay,
+         .rate = rate.learning_rate,
+         .epsilon_in_root = options.epsilon_in_root ? options.epsilon : 0,
+         .epsilon_to_root = options.epsilon_in_root ? 0 : options.epsilon});
+  };
+  return optim::elementwise<optim::AdagradStep>({.name = "adagrad",
+                                                 .states = {"sum"},
+                                                 .decay = optim::decay_of(options),
+                                                 .constants = constants,
+                                                 .initial_state = options.initial_accumulator});
 }
 
 std::unique_ptr<FlatOptimizer> make_adadelta(const AdadeltaOptions& options) {
-  return std::make_unique<Adadelta>(options);
+  optim::require_fraction("adadelta", "rho", options.rho);
+  optim::require_not_negative("adadelta", "epsilon", options.epsilon);
+  const auto constants = [options](StepRate rate, std::int64_t, const auto& decay) {
+    return optim::stored<optim::AdadeltaConstants>({.decay = decay,
+                                                    .rate = rate.learning_rate,
+                                                    .rho = options.rho,
+                                                    .one_minus_rho = 1 - options.rho,
+                                                    .epsilon = options.epsilon});
+  };
+  return optim::elementwise<optim::AdadeltaStep>(
+      {"adadelta", {"square_avg", "acc_delta"}, optim::decay_of(options), constants});
 }
 
 std::unique_ptr<FlatOptimizer> make_adamax(const AdamaxOptions& options) {
-  return std::make_unique<Adamax>(options);
+  require_moments("adamax", options);
+  const auto constants = [options](StepRate rate, std::int64_t step, const auto& decay) {
+    const double correction = 1 - std::pow(options.beta1, static_cast<double>(step));
+    return optim::stored<optim::AdamaxConstants>({.decay = decay,
+                                                  .beta1 = options.beta1,
+                                                  .one_minus_beta1 = 1 - options.beta1,
+                                                  .beta2 = options.beta2,
+                                                  .epsilon = options.epsilon,
+                                                  .step_size = rate.learning_rate / correction});
+  };
+  return optim::elementwise<optim::AdamaxStep>(
+      {"adamax", {"exp_avg", "exp_inf"}, optim::decay_of(options), constants});
 }
 
 std::unique_ptr<FlatOptimizer> make_nadam(const NadamOptions& options) {
-  return std::make_unique<Nadam>(options);
+  require_moments("nadam", options);
+  optim::require_not_negative("nadam", "momentum_decay", options.momentum_decay);
+  const auto constants = [options](StepRate rate, std::int64_t step, const auto& decay) {
+    const auto steps = static_cast<double>(step);
+    const NesterovSchedule schedule(options.beta1, options.momentum_decay);
+    const double product = schedule.product(steps);
+    const double next = schedule.momentum(steps + 1);
+    const double correction2 = 1 - std::pow(options.beta2, steps);
+    return optim::stored<optim::NadamConstants>(
+        {.decay = decay,
+         .rate = rate.learning_rate,
+         .beta1 = options.beta1,
+         .one_minus_beta1 = 1 - options.beta1,
+         .beta2 = options.beta2,
+         .one_minus_beta2 = 1 - options.beta2,
+         .epsilon = options.epsilon,
+         .mean_weight = next / (1 - product * next),
+         .gradient_weight = (1 - schedule.momentum(steps)) / (1 - product),
+         .root_scale = 1 / std::sqrt(correction2)});
+  };
+  return optim::elementwise<optim::NadamStep>(
+      {"nadam", {"exp_avg", "exp_avg_sq"}, optim::decay_of(options), constants});
 }
 
 namespace {
 
-// The momentum is what makes the parameters a mixture of z and x.
-template <typename Algorithm>
-class ScheduleFree : public optim::ElementwiseOptimizer<Algorithm> {
- public:
-  [[nodiscard]] bool spares_vectors() const final { return decay_.spares_vectors(); }
-  [[nodiscard]] std::optional<ParametersForUse> for_use() const final {
-    return ParametersForUse{0, 1 - momentum_};
-  }
-
- protected:
-  ScheduleFree(std::string_view name, std::vector<std::string_view> states, double momentum,
-               double weight_decay, bool excludes_vectors)
-      : optim::ElementwiseOptimizer<Algorithm>(name, std::move(states)),
-        momentum_(momentum),
-        decay_{weight_decay, false, excludes_vectors} {
-    optim::require_not_negative(name, "weight_decay", weight_decay);
-  }
-
-  // But for what AdamW has besides.
-  [[nodiscard]] optim::ScheduleFreeConstants<double> common(StepRate rate, bool is_vector) const {
-    return {.rate = rate.learning_rate,
-            .decay = decay_.in_gradient(is_vector),
-            .direct_rate = (1 - momentum_) * rate.learning_rate,
-            .average_weight = momentum_ * rate.share,
-            .kept = 1 - rate.share};
-  }
-
- private:
-  double momentum_;
-  optim::Decay decay_;
-};
-
-class ScheduleFreeSgd final : public ScheduleFree<ScheduleFreeSgd> {
- public:
-  explicit ScheduleFreeSgd(const ScheduleFreeSgdOptions& options)
-      : ScheduleFree("schedule_free_sgd", {"z_minus_x"}, options.momentum, options.weight_decay,
-                     options.decay_excludes_vectors) {
-    optim::require_fraction("schedule_free_sgd", "momentum", options.momentum);
-  }
-
-  [[nodiscard]] StepConstants constants_of(StepRate rate, std::int64_t /*step*/,
-                                           bool is_vector) const {
-    return optim::stored<optim::ScheduleFreeConstants>(common(rate, is_vector));
-  }
-
-  template <typename T, typename Visit>
-  void with_step(const Visit& visit) const {
-    visit(std::type_identity<optim::ScheduleFreeSgdStep<T>>());
-  }
-};
-
-class ScheduleFreeAdamw final : public ScheduleFree<ScheduleFreeAdamw> {
- public:
-  explicit ScheduleFreeAdamw(const ScheduleFreeAdamwOptions& options)
-      : ScheduleFree("schedule_free_adamw", {"z_minus_x", "exp_avg_sq"}, options.beta1,
-                     options.weight_decay, options.decay_excludes_vectors),
-        options_(options) {
-    optim::require_fraction("schedule_free_adamw", "beta1", options.beta1);
-    optim::require_fraction("schedule_free_adamw", "beta2", options.beta2);
-    optim::require_not_negative("schedule_free_adamw", "epsilon", options.epsilon);
-  }
-
-  [[nodiscard]] StepConstants constants_of(StepRate rate, std::int64_t step, bool is_vector) const {
-    auto constants = common(rate, is_vector);
-    constants.beta2 = options_.beta2;
-    constants.one_minus_beta2 = 1 - options_.beta2;
-    constants.epsilon = options_.epsilon;
-    constants.root_scale = 1 / std::sqrt(1 - std::pow(options_.beta2, static_cast<double>(step)));
-    return optim::stored<optim::ScheduleFreeConstants>(constants);
-  }
-
-  template <typename T, typename Visit>
-  void with_step(const Visit& visit) const {
-    visit(std::type_identity<optim::ScheduleFreeAdamwStep<T>>());
-  }
-
- private:
-  ScheduleFreeAdamwOptions options_;
-};
+// But for what AdamW has besides. The momentum is what makes the parameters a mixture of z and x.
+optim::ScheduleFreeConstants<double> schedule_free_constants(
+    StepRate rate, double momentum, const optim::DecayConstants<double>& decay) {
+  return {.rate = rate.learning_rate,
+          .decay = decay.in_gradient,
+          .direct_rate = (1 - momentum) * rate.learning_rate,
+          .average_weight = momentum * rate.share,
+          .kept = 1 - rate.share};
+}
 
 }  // namespace
 
 std::unique_ptr<FlatOptimizer> make_schedule_free_sgd(const ScheduleFreeSgdOptions& options) {
-  return std::make_unique<ScheduleFreeSgd>(options);
+  optim::require_fraction("schedule_free_sgd", "momentum", options.momentum);
+  const auto constants = [options](StepRate rate, std::int64_t, const auto& decay) {
+    return optim::stored<optim::ScheduleFreeConstants>(
+        schedule_free_constants(rate, options.momentum, decay));
+  };
+  return optim::elementwise<optim::ScheduleFreeSgdStep>(
+      {.name = "schedule_free_sgd",
+       .states = {"z_minus_x"},
+       .decay = {options.weight_decay, false, options.decay_excludes_vectors},
+       .constants = constants,
+       .for_use = ParametersForUse{0, 1 - options.momentum}});
 }
 
 std::unique_ptr<FlatOptimizer> make_schedule_free_adamw(const ScheduleFreeAdamwOptions& options) {
-  return std::make_unique<ScheduleFreeAdamw>(options);
+  require_moments("schedule_free_adamw", options);
+  const auto constants = [options](StepRate rate, std::int64_t step, const auto& decay) {
+    auto all = schedule_free_constants(rate, options.beta1, decay);
+    all.beta2 = options.beta2;
+    all.one_minus_beta2 = 1 - options.beta2;
+    all.epsilon = options.epsilon;
+    all.root_scale = 1 / std::sqrt(1 - std::pow(options.beta2, static_cast<double>(step)));
+    return optim::stored<optim::ScheduleFreeConstants>(all);
+  };
+  return optim::elementwise<optim::ScheduleFreeAdamwStep>(
+      {.name = "schedule_free_adamw",
+       .states = {"z_minus_x", "exp_avg_sq"},
+       .decay = {options.weight_decay, false, options.decay_excludes_vectors},
+       .constants = constants,
+       .for_use = ParametersForUse{0, 1 - options.beta1}});
 }
 
 }  // namespace kolo

@@ -87,6 +87,11 @@ struct SgdMomentumStep : StepOf<T, 1> {
 };
 
 template <typename T>
+using MomentumStep = SgdMomentumStep<T, false>;
+template <typename T>
+using NesterovStep = SgdMomentumStep<T, true>;
+
+template <typename T>
 struct AdamConstants {
   T beta1, one_minus_beta1, beta2, one_minus_beta2, epsilon;
   T step_size;       // the rate with the bias correction of the first moment
@@ -114,8 +119,12 @@ struct AdamStep : StepOf<T, amsgrad ? 3 : 2> {
   }
 };
 
-// What goes around every step of those below: the gradient's weight decay, and the factor on the
-// parameter.
+template <typename T>
+using PlainAdamStep = AdamStep<T, false>;
+template <typename T>
+using AmsgradStep = AdamStep<T, true>;
+
+// Weight decay around a step: what is added to the gradient, and the factor on the parameter.
 template <typename T>
 struct DecayConstants {
   T in_gradient, keep;
@@ -150,6 +159,12 @@ struct RmspropStep : StepOf<T, 1 + has_momentum + is_centered> {
     }
     parameter = c.decay.keep * parameter - step;
   }
+};
+
+template <bool has_momentum, bool is_centered>
+struct RmspropKind {
+  template <typename T>
+  using Step = RmspropStep<T, has_momentum, is_centered>;
 };
 
 template <typename T>

@@ -11,10 +11,8 @@
 
 namespace kolo::optim {
 
-namespace {
-
 template <typename T>
-void check(const FlatOptimizer& optimizer, const FlatSlice<T>& slice) {
+void check_slice(const FlatOptimizer& optimizer, const FlatSlice<T>& slice) {
   const std::size_t size = slice.parameters.size();
   const auto require_as_many = [&](std::size_t count, std::string_view what) {
     if (count == size) return;
@@ -27,7 +25,8 @@ void check(const FlatOptimizer& optimizer, const FlatSlice<T>& slice) {
     require_as_many(slice.state[i].size(), fmt::format("elements of {}", names[i]));
 }
 
-}  // namespace
+template void check_slice(const FlatOptimizer&, const FlatSlice<float>&);
+template void check_slice(const FlatOptimizer&, const FlatSlice<double>&);
 
 void require(bool accepted, std::string_view optimizer, std::string_view option, double value,
              std::string_view accepts) {
@@ -46,14 +45,6 @@ void require_positive(std::string_view optimizer, std::string_view option, doubl
 
 void require_fraction(std::string_view optimizer, std::string_view option, double value) {
   require(value >= 0 && value < 1, optimizer, option, value, "a number from 0 to below 1");
-}
-
-void check_slice(const FlatOptimizer& optimizer, const FlatSlice<float>& slice) {
-  check(optimizer, slice);
-}
-
-void check_slice(const FlatOptimizer& optimizer, const FlatSlice<double>& slice) {
-  check(optimizer, slice);
 }
 
 void check_step(const FlatOptimizer& optimizer, StepRate rate, std::int64_t step) {
@@ -101,82 +92,6 @@ namespace {
                   optimizer.name()));
 }
 
-class Sgd final : public optim::Decaying<Sgd, SgdOptions> {
- public:
-  explicit Sgd(const SgdOptions& options)
-      : Decaying("sgd", optim::momentum_state(options.momentum), options) {
-    optim::require_not_negative("sgd", "momentum", options.momentum);
-    optim::require(std::isfinite(options.dampening), "sgd", "dampening", options.dampening,
-                   "a number");
-    if (!options.nesterov) return;
-    optim::require(options.momentum > 0, "sgd", "momentum", options.momentum,
-                   "a number above 0 for nesterov");
-    optim::require(options.dampening == 0, "sgd", "dampening", options.dampening, "0 for nesterov");
-  }
-
-  [[nodiscard]] StepConstants constants_of(double rate, std::int64_t step, bool is_vector) const {
-    return optim::stored<optim::SgdConstants>({.rate = rate,
-                                               .gradient_decay = decay(rate, is_vector).in_gradient,
-                                               .keep = decay(rate, is_vector).keep,
-                                               .momentum = options_.momentum,
-                                               .gradient_weight = 1 - options_.dampening,
-                                               .first_step = step == 1 ? 1. : 0.});
-  }
-
-  template <typename T, typename Visit>
-  void with_step(const Visit& visit) const {
-    if (options_.momentum == 0) {
-      visit(std::type_identity<optim::SgdStep<T>>());
-    } else if (options_.nesterov) {
-      visit(std::type_identity<optim::SgdMomentumStep<T, true>>());
-    } else {
-      visit(std::type_identity<optim::SgdMomentumStep<T, false>>());
-    }
-  }
-};
-
-class Adam final : public optim::Decaying<Adam, AdamOptions> {
- public:
-  explicit Adam(const AdamOptions& options)
-      : Decaying(options.decoupled_decay ? "adamw" : "adam", states_of(options), options) {
-    optim::require_fraction(name(), "beta1", options.beta1);
-    optim::require_fraction(name(), "beta2", options.beta2);
-  }
-
-  [[nodiscard]] StepConstants constants_of(double rate, std::int64_t step, bool is_vector) const {
-    const auto steps = static_cast<double>(step);
-    const double correction1 = 1 - std::pow(options_.beta1, steps);
-    const double root_scale = 1 / std::sqrt(1 - std::pow(options_.beta2, steps));
-    // epsilon in units of the uncorrected root: then it is the step that carries the correction.
-    const bool is_before = options_.epsilon_before_correction;
-    return optim::stored<optim::AdamConstants>(
-        {.beta1 = options_.beta1,
-         .one_minus_beta1 = 1 - options_.beta1,
-         .beta2 = options_.beta2,
-         .one_minus_beta2 = 1 - options_.beta2,
-         .epsilon = options_.epsilon,
-         .step_size = rate / correction1 / (is_before ? root_scale : 1),
-         .root_scale = is_before ? 1 : root_scale,
-         .gradient_decay = decay(rate, is_vector).in_gradient,
-         .keep = decay(rate, is_vector).keep});
-  }
-
-  template <typename T, typename Visit>
-  void with_step(const Visit& visit) const {
-    if (options_.amsgrad) {
-      visit(std::type_identity<optim::AdamStep<T, true>>());
-    } else {
-      visit(std::type_identity<optim::AdamStep<T, false>>());
-    }
-  }
-
- private:
-  static std::vector<std::string_view> states_of(const AdamOptions& options) {
-    if (options.amsgrad) return {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"};
-    return {"exp_avg", "exp_avg_sq"};
-  }
-};
-
 }  // namespace
 
 StepRate RateHistory::note(double learning_rate) {
@@ -203,11 +118,55 @@ void FlatOptimizer::update_on_device(const FlatSlice<double>& /*slice*/,
 }
 
 std::unique_ptr<FlatOptimizer> make_sgd(const SgdOptions& options) {
-  return std::make_unique<Sgd>(options);
+  optim::require_not_negative("sgd", "momentum", options.momentum);
+  optim::require(std::isfinite(options.dampening), "sgd", "dampening", options.dampening,
+                 "a number");
+  if (options.nesterov) {
+    optim::require(options.momentum > 0, "sgd", "momentum", options.momentum,
+                   "a number above 0 for nesterov");
+    optim::require(options.dampening == 0, "sgd", "dampening", options.dampening, "0 for nesterov");
+  }
+  const auto constants = [options](StepRate rate, std::int64_t step, const auto& decay) {
+    return optim::stored<optim::SgdConstants>({.rate = rate.learning_rate,
+                                               .gradient_decay = decay.in_gradient,
+                                               .keep = decay.keep,
+                                               .momentum = options.momentum,
+                                               .gradient_weight = 1 - options.dampening,
+                                               .first_step = step == 1 ? 1. : 0.});
+  };
+  const optim::Elementwise sgd{"sgd", optim::momentum_state(options.momentum),
+                               optim::decay_of(options), constants};
+  if (options.momentum == 0) return optim::elementwise<optim::SgdStep>(sgd);
+  return options.nesterov ? optim::elementwise<optim::NesterovStep>(sgd)
+                          : optim::elementwise<optim::MomentumStep>(sgd);
 }
 
 std::unique_ptr<FlatOptimizer> make_adam(const AdamOptions& options) {
-  return std::make_unique<Adam>(options);
+  const std::string_view name = options.decoupled_decay ? "adamw" : "adam";
+  optim::require_fraction(name, "beta1", options.beta1);
+  optim::require_fraction(name, "beta2", options.beta2);
+  optim::require_not_negative(name, "epsilon", options.epsilon);
+  const auto constants = [options](StepRate rate, std::int64_t step, const auto& decay) {
+    const auto steps = static_cast<double>(step);
+    const double correction1 = 1 - std::pow(options.beta1, steps);
+    const double root_scale = 1 / std::sqrt(1 - std::pow(options.beta2, steps));
+    // epsilon in units of the uncorrected root: then it is the step that carries the correction.
+    const bool is_before = options.epsilon_before_correction;
+    return optim::stored<optim::AdamConstants>(
+        {.beta1 = options.beta1,
+         .one_minus_beta1 = 1 - options.beta1,
+         .beta2 = options.beta2,
+         .one_minus_beta2 = 1 - options.beta2,
+         .epsilon = options.epsilon,
+         .step_size = rate.learning_rate / correction1 / (is_before ? root_scale : 1),
+         .root_scale = is_before ? 1 : root_scale,
+         .gradient_decay = decay.in_gradient,
+         .keep = decay.keep});
+  };
+  optim::Elementwise adam{name, {"exp_avg", "exp_avg_sq"}, optim::decay_of(options), constants};
+  if (!options.amsgrad) return optim::elementwise<optim::PlainAdamStep>(adam);
+  adam.states.emplace_back("max_exp_avg_sq");
+  return optim::elementwise<optim::AmsgradStep>(adam);
 }
 
 }  // namespace kolo

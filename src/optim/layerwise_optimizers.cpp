@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <type_traits>
 
 #include "optim/typed_optimizer.h"
 
@@ -40,10 +41,10 @@ class Lars final : public Layerwise<Lars, LarsOptions> {
     optim::require_positive("lars", "trust_coefficient", options.trust_coefficient);
   }
 
-  [[nodiscard]] StepConstants constants_of(double rate, std::int64_t /*step*/,
+  [[nodiscard]] StepConstants constants_of(StepRate rate, std::int64_t /*step*/,
                                            bool is_vector) const {
     return optim::stored<optim::LarsConstants>(
-        {.rate = rate,
+        {.rate = rate.learning_rate,
          .weight_decay = excludes(is_vector) ? 0 : options_.weight_decay,
          .momentum = options_.momentum,
          .trust_coefficient = options_.trust_coefficient});
@@ -96,12 +97,12 @@ class Lamb final : public Layerwise<Lamb, LambOptions> {
     optim::require_not_negative("lamb", "weight_decay", options.weight_decay);
   }
 
-  [[nodiscard]] StepConstants constants_of(double rate, std::int64_t step, bool is_vector) const {
+  [[nodiscard]] StepConstants constants_of(StepRate rate, std::int64_t step, bool is_vector) const {
     const auto steps = static_cast<double>(step);
     const double correction1 = 1 - std::pow(options_.beta1, steps);
     const double correction2 = 1 - std::pow(options_.beta2, steps);
     return optim::stored<optim::LambConstants>(
-        {.rate = rate,
+        {.rate = rate.learning_rate,
          .beta1 = options_.beta1,
          .one_minus_beta1 = 1 - options_.beta1,
          .beta2 = options_.beta2,

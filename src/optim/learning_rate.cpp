@@ -43,16 +43,24 @@ LearningRate::LearningRate(LearningRatePlan plan)
                     plan_.warmup_from));
   }
   if (plan_.warmup_only_when_scaled && !(scaled_rate_ > plan_.base_rate)) plan_.warmup_steps = 0;
-  plan_.schedule.check(plan_.warmup_steps);
+  std::visit([this](const auto& schedule) { schedule.check(plan_.warmup_steps); }, plan_.schedule);
 }
 
 double LearningRate::at(std::int64_t step) const {
   if (step < 0) throw Error(fmt::format("learning rate: step {}, expected 0 or more", step));
-  if (step >= plan_.warmup_steps)
-    return scaled_rate_ * plan_.schedule.factor(step, plan_.warmup_steps);
+  if (step >= plan_.warmup_steps) {
+    return scaled_rate_ *
+           std::visit(
+               [&](const auto& schedule) { return schedule.factor(step, plan_.warmup_steps); },
+               plan_.schedule);
+  }
   const double done = static_cast<double>(step + 1) / static_cast<double>(plan_.warmup_steps);
   const double begin = plan_.warmup_from * plan_.base_rate;
   return std::lerp(begin, scaled_rate_, done);
+}
+
+std::string_view LearningRate::schedule_name() const {
+  return std::visit([](const auto& schedule) { return schedule.name(); }, plan_.schedule);
 }
 
 LearningRate LearningRate::with_warmup(std::int64_t steps) const {

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <functional>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -47,8 +49,8 @@ struct Decay {
 }
 
 // Throw Error for what FlatOptimizer::update() doesn't take.
-void check_slice(const FlatOptimizer& optimizer, const FlatSlice<float>& slice);
-void check_slice(const FlatOptimizer& optimizer, const FlatSlice<double>& slice);
+template <typename T>
+void check_slice(const FlatOptimizer& optimizer, const FlatSlice<T>& slice);
 void check_step(const FlatOptimizer& optimizer, StepRate rate, std::int64_t step);
 
 // And for what FlatOptimizer::update_on_device() doesn't.
@@ -56,7 +58,7 @@ void check_device(const FlatOptimizer& optimizer, std::size_t size, const Device
 
 // Has the names, and turns both types' updates, checked, into Algorithm::run(slice, constants) and
 // run_on_device(slice, device), templates of the type; the constants are
-// Algorithm::constants_of(rate, step, is_vector), of which the rate is a StepRate or its number.
+// Algorithm::constants_of(rate, step, is_vector).
 template <typename Algorithm>
 class TypedOptimizer : public FlatOptimizer {
  public:
@@ -78,10 +80,7 @@ class TypedOptimizer : public FlatOptimizer {
   [[nodiscard]] StepConstants constants(StepRate rate, std::int64_t step,
                                         bool is_vector) const final {
     check_step(*this, rate, step);
-    if constexpr (requires { algorithm().constants_of(rate, step, is_vector); })
-      return algorithm().constants_of(rate, step, is_vector);
-    else
-      return algorithm().constants_of(rate.learning_rate, step, is_vector);
+    return algorithm().constants_of(rate, step, is_vector);
   }
   void update_on_device(const FlatSlice<float>& slice, const DeviceUpdate& device) const final {
     check_slice(*this, slice);
@@ -101,52 +100,59 @@ class TypedOptimizer : public FlatOptimizer {
   std::vector<std::string_view> states_;
 };
 
-// One whose elements are each on their own: Algorithm::with_step<T>(visit) calls visit with the
-// std::type_identity of its kind of step (element_steps.h).
-template <typename Algorithm>
-class ElementwiseOptimizer : public TypedOptimizer<Algorithm> {
- public:
-  using TypedOptimizer<Algorithm>::TypedOptimizer;
+// What tells one elementwise optimizer from another.
+struct Elementwise {
+  std::string_view name;  // a literal, as those of the states
+  std::vector<std::string_view> states;
+  Decay decay;
+  std::function<StepConstants(StepRate rate, std::int64_t step, const DecayConstants<double>&)>
+      constants;
+  double initial_state = 0;
+  std::optional<ParametersForUse> for_use = std::nullopt;
+};
 
+// An optimizer whose elements are each on their own: each makes a Step<T> (element_steps.h).
+template <template <typename> typename Step>
+class ElementwiseOptimizer final : public TypedOptimizer<ElementwiseOptimizer<Step>> {
+ public:
+  explicit ElementwiseOptimizer(Elementwise given)
+      : TypedOptimizer<ElementwiseOptimizer>(given.name, given.states), own_(std::move(given)) {
+    require_not_negative(own_.name, "weight_decay", own_.decay.amount);
+  }
+
+  [[nodiscard]] double initial_state(std::size_t /*place*/) const override {
+    return own_.initial_state;
+  }
+  [[nodiscard]] bool spares_vectors() const override { return own_.decay.spares_vectors(); }
+  [[nodiscard]] std::optional<ParametersForUse> for_use() const override { return own_.for_use; }
+
+  [[nodiscard]] StepConstants constants_of(StepRate rate, std::int64_t step, bool is_vector) const {
+    return own_.constants(
+        rate, step,
+        {own_.decay.in_gradient(is_vector), own_.decay.kept(rate.learning_rate, is_vector)});
+  }
   template <typename T>
   void run(const FlatSlice<T>& slice, const StepConstants& constants) const {
-    static_cast<const Algorithm&>(*this).template with_step<T>(
-        [&]<typename Step>(std::type_identity<Step>) {
-          run_steps(step_of<Step>(constants.data()), slice);
-        });
+    run_steps(step_of<Step<T>>(constants.data()), slice);
   }
-
   template <typename T>
   void run_on_device(const FlatSlice<T>& slice, const DeviceUpdate& device) const {
-    static_cast<const Algorithm&>(*this).template with_step<T>(
-        [&]<typename Step>(std::type_identity<Step>) { run_steps_on_device<Step>(slice, device); });
+    run_steps_on_device<Step<T>>(slice, device);
   }
-};
-
-// One with weight decay by the options' common fields, which are checked here.
-template <typename Algorithm, typename Options>
-class Decaying : public ElementwiseOptimizer<Algorithm> {
- public:
-  [[nodiscard]] bool spares_vectors() const final { return decay_.spares_vectors(); }
-
- protected:
-  Decaying(std::string_view name, std::vector<std::string_view> states, const Options& options)
-      : ElementwiseOptimizer<Algorithm>(name, std::move(states)),
-        options_(options),
-        decay_{options.weight_decay, options.decoupled_decay, options.decay_excludes_vectors} {
-    if constexpr (requires { options.epsilon; })
-      require_not_negative(name, "epsilon", options.epsilon);
-    require_not_negative(name, "weight_decay", options.weight_decay);
-  }
-
-  [[nodiscard]] DecayConstants<double> decay(double rate, bool is_vector) const {
-    return {decay_.in_gradient(is_vector), decay_.kept(rate, is_vector)};
-  }
-
-  const Options options_;
 
  private:
-  Decay decay_;
+  Elementwise own_;
 };
+
+template <template <typename> typename Step>
+[[nodiscard]] std::unique_ptr<FlatOptimizer> elementwise(Elementwise given) {
+  return std::make_unique<ElementwiseOptimizer<Step>>(std::move(given));
+}
+
+// The decay of the options' common fields.
+template <typename Options>
+[[nodiscard]] Decay decay_of(const Options& options) {
+  return {options.weight_decay, options.decoupled_decay, options.decay_excludes_vectors};
+}
 
 }  // namespace kolo::optim

@@ -119,7 +119,7 @@ void log_optimizer(RunLog& log, const RunConfig& config, int ranks, const Traine
            rate.warmup_steps() > 0
                ? fmt::format(" after {} warm-up steps from {:.4g}", rate.warmup_steps(), rate.at(0))
                : "",
-           rate.schedule().name() == "constant" ? "" : fmt::format(", {}", rate.schedule().name()),
+           rate.schedule_name() == "constant" ? "" : fmt::format(", {}", rate.schedule_name()),
            trainer.shares_steps()     ? "; the ranks of a node share its steps"
            : config.optimizer.sharded ? "; each rank has a part of its state"
                                       : "");
@@ -130,7 +130,7 @@ void log_optimizer(RunLog& log, const RunConfig& config, int ranks, const Traine
         "{} epochs of these, in {} epochs at most",
         adascale->batch, adascale->epochs, trainer.options().n_epochs);
   }
-  if (optimizer_entry(config.optimizer.name).averages && rate.schedule().name() != "constant") {
+  if (optimizer_entry(config.optimizer.name).averages && rate.schedule_name() != "constant") {
     log.warn(
         "{} averages over the steps, which takes the place of a decay of the rate: with both the "
         "last steps hardly count; training.lr_decay=none does without",

@@ -73,20 +73,19 @@ static void without_mpi(const char* words) {
 }
 
 static void wrong_sessions(MPI_Comm communicator) {
+  static const char* const wrong[5][2] = {{"warn_after=soon", "seconds"},
+                                          {"timeout=-1", "seconds"},
+                                          {"threads=0", "at least 1"},
+                                          {"on_failure=exit", "error or abort"},
+                                          {"shared_memory", "auto or on or off"}};
   kolo_session session = NULL;
   EXPECT(KOLO_INPUT, kolo_initialize(MPI_COMM_NULL, NULL, &session), "kolo_initialize",
          "MPI_COMM_NULL");
   EXPECT(KOLO_INPUT, kolo_initialize_f(INT64_MAX, NULL, &session), "none of this MPI's integers");
   EXPECT(KOLO_INPUT, kolo_initialize(communicator, NULL, NULL), "session is null", "on rank ");
-  EXPECT(KOLO_INPUT, kolo_initialize(communicator, "warn_after=soon", &session), "warn_after=soon",
-         "seconds");
-  EXPECT(KOLO_INPUT, kolo_initialize(communicator, "timeout=-1", &session), "timeout=-1",
-         "seconds");
-  EXPECT(KOLO_INPUT, kolo_initialize(communicator, "threads=0", &session), "threads=0",
-         "at least 1");
-  EXPECT(KOLO_INPUT, kolo_initialize(communicator, "on_failure=exit", &session), "error or abort");
-  EXPECT(KOLO_INPUT, kolo_initialize(communicator, "shared_memory", &session), "shared_memory",
-         "auto or on or off");
+  for (int i = 0; i < 5; ++i)
+    EXPECT(KOLO_INPUT, kolo_initialize(communicator, wrong[i][0], &session), wrong[i][0],
+           wrong[i][1]);
   EXPECT(KOLO_INPUT, kolo_initialize(communicator, " threads=1 colour=blue", &session),
          "colour=blue", "warn_after=SECONDS", "checked=on or off");
   if (size > 1) { /* wrong on one rank, told to all */

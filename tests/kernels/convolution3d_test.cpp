@@ -8,55 +8,13 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
+#include "convolution_problem.h"
+#include "kernels/convolution_kernel.h"
 #include "kolo/kernels/autocast.h"
 #include "kolo/kernels/convolution.h"
-#include "kernels/convolution_kernel.h"
 
 namespace kolo {
 namespace {
-
-using torch::Tensor;
-
-// Sums of up to some thousand products in float32, beside float64.
-void expect_close(const Tensor& value, const Tensor& reference, const std::string& what) {
-  ASSERT_EQ(value.sizes(), reference.sizes()) << what;
-  if (value.numel() == 0) return;
-  const double scale = 1e-3 + reference.abs().max().item<double>();
-  EXPECT_LT((value.to(torch::kDouble) - reference).abs().max().item<double>(), 1e-5 * scale)
-      << what;
-}
-
-// A layer in float32 and torch's own in float64, which is the same to 1e-5.
-template <typename Layer, typename Plain, typename Options>
-struct Layers {
-  Layer ours;
-  Plain plain;
-
-  explicit Layers(const Options& options, bool by_taps = false) : ours(options), plain(options) {
-    plain->to(torch::kDouble);
-    if (by_taps) keep_taps_first(ours->weight);
-    const torch::NoGradGuard no_gradient;
-    for (const auto& item : plain->named_parameters())
-      item.value().copy_(ours->named_parameters()[item.key()]);
-  }
-
-  void expect_alike(const Tensor& given) {
-    const auto x = given.detach().clone().requires_grad_();
-    const auto x_plain = given.detach().to(torch::kDouble).requires_grad_();
-    ours->zero_grad();
-    plain->zero_grad();
-    const auto y = ours(x), y_plain = plain(x_plain);
-    expect_close(y.detach(), y_plain.detach(), "output");
-    if (y.numel() == 0) return;
-    const auto slope = torch::randn(y.sizes());
-    y.backward(slope);
-    y_plain.backward(slope.to(torch::kDouble));
-    expect_close(x.grad(), x_plain.grad(), "gradient of the input");
-    for (const auto& item : plain->named_parameters())
-      expect_close(ours->named_parameters()[item.key()].grad(), item.value().grad(), item.key());
-    EXPECT_EQ(ours->weight.grad().strides(), ours->weight.strides());
-  }
-};
 
 using Down = Layers<Convolution3d, torch::nn::Conv3d, torch::nn::Conv3dOptions>;
 using Up =

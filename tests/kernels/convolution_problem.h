@@ -15,6 +15,7 @@
 #include <torch/utils.h>
 
 #include "kernels/convolution_kernel.h"
+#include "kolo/kernels/convolution.h"
 
 namespace kolo {
 
@@ -31,7 +32,6 @@ struct Framed {
   Tensor memory, tensor;
 
   explicit Framed(const Tensor& like) {
-    if (!like.defined()) return;
     memory = torch::full({like.numel() + 2 * margin}, NAN, like.options());
     memory.narrow(0, 0, margin).fill_(1);
     memory.narrow(0, margin + like.numel(), margin).fill_(1);
@@ -39,7 +39,6 @@ struct Framed {
   }
 
   [[nodiscard]] bool is_whole() const {
-    if (!tensor.defined()) return true;
     const auto ones = torch::ones({margin}, tensor.options());
     return memory.narrow(0, 0, margin).equal(ones) &&
            memory.narrow(0, margin + tensor.numel(), margin).equal(ones);
@@ -100,13 +99,59 @@ struct Problem {
     const auto single = weight.to(torch::kFloat);
     const auto w = geometry.has_taps_first ? taps_first(single) : single;
     const auto b = bias.defined() ? bias.to(torch::kFloat) : Tensor();
-    const Framed y(g), of_x(x), of_w(w), of_b(b);
+    const Framed y(g), of_x(x), of_w(w);
     kernel.forward(x, w, b, y.tensor);
     kernel.backward_input(g, w, of_x.tensor);
-    kernel.backward_weight(x, g, of_w.tensor, of_b.tensor);
-    for (const auto* each : {&y, &of_x, &of_w, &of_b})
+    kernel.backward_weight(x, g, of_w.tensor);
+    for (const auto* each : {&y, &of_x, &of_w})
       EXPECT_TRUE(each->is_whole()) << "written outside of a result of " << each->tensor.sizes();
-    return {back(y.tensor), back(of_x.tensor), of_w.tensor, of_b.tensor};
+    return {back(y.tensor), back(of_x.tensor), of_w.tensor,
+            b.defined() ? sum_by_channel(back(g), kernel.order()) : Tensor()};
+  }
+};
+
+// Relative to the largest value: sums of up to some thousand products in float32, beside what a
+// rounding of the result to its type changes.
+inline void expect_close(const Tensor& value, const Tensor& reference, const std::string& what) {
+  ASSERT_EQ(value.defined(), reference.defined()) << what;
+  if (!value.defined()) return;
+  ASSERT_EQ(value.sizes(), reference.sizes()) << what;
+  if (value.numel() == 0) return;
+  const double scale = 1e-3 + reference.abs().max().item<double>();
+  const double tolerance = value.scalar_type() == torch::kBFloat16 ? 4e-3 : 1e-5;
+  EXPECT_LT((value.to(torch::kDouble) - reference).abs().max().item<double>(), tolerance * scale)
+      << what;
+}
+
+// A layer in float32 and torch's own in float64, which is the same to 1e-5.
+template <typename Layer, typename Plain, typename Options>
+struct Layers {
+  Layer ours;
+  Plain plain;
+
+  explicit Layers(const Options& options, bool by_taps = false) : ours(options), plain(options) {
+    plain->to(torch::kDouble);
+    if (by_taps) keep_taps_first(ours->weight);
+    const torch::NoGradGuard no_gradient;
+    for (const auto& item : plain->named_parameters())
+      item.value().copy_(ours->named_parameters()[item.key()]);
+  }
+
+  void expect_alike(const Tensor& given) {
+    const auto x = given.detach().clone().requires_grad_();
+    const auto x_plain = given.detach().to(torch::kDouble).requires_grad_();
+    ours->zero_grad();
+    plain->zero_grad();
+    const auto y = ours(x), y_plain = plain(x_plain);
+    expect_close(y.detach(), y_plain.detach(), "output");
+    if (y.numel() == 0) return;
+    const auto slope = torch::randn(y.sizes());
+    y.backward(slope);
+    y_plain.backward(slope.to(torch::kDouble));
+    expect_close(x.grad(), x_plain.grad(), "gradient of the input");
+    for (const auto& item : plain->named_parameters())
+      expect_close(ours->named_parameters()[item.key()].grad(), item.value().grad(), item.key());
+    EXPECT_EQ(ours->weight.grad().strides(), ours->weight.strides());
   }
 };
 
@@ -233,7 +278,7 @@ inline void suit_image_lanes(ConvolutionGeometry& geometry) {
 // no kernel may come to more than twice that.
 inline constexpr double bfloat16_rounding = 4.6e-3;
 
-// Of images, volumes and lines; other kernels come to nothing there.
+// Of images, volumes and lines, where there are such kernels.
 inline std::vector<KernelCase> kernel_cases() {
   return {{"direct", make_direct_convolution},
           {"by_tap", make_tap_convolution},
@@ -250,7 +295,8 @@ inline std::vector<KernelCase> kernel_cases() {
           {"by_columns", make_column_convolution},
           {"by_columns_bfloat16", make_column_convolution, suit_bfloat16_columns},
           {"winograd", make_winograd_convolution, suit_winograd},
-          {"winograd_bfloat16", make_winograd_convolution, suit_winograd_bfloat16}};
+          {"winograd_bfloat16", make_winograd_convolution, suit_winograd_bfloat16},
+          {"image_lanes", make_image_lane_convolution, suit_image_lanes}};
 }
 
 // With a number of threads, put back afterwards.

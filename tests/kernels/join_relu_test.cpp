@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
-#include "kolo/base/error.h"
 #include "kernels/fused.h"
+#include "kolo/base/error.h"
 
 namespace kolo {
 namespace {

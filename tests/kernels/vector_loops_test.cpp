@@ -157,10 +157,10 @@ TEST_F(VectorLoopsTest, FindWhatIsNotZero) {
     }
     for_each_width([&](const VectorLoops& loops) {
       std::vector<nonzero_bits::Word> bits(reference.size(), ~nonzero_bits::Word{0});
-      loops.find_nonzero(vectors.data(), count, channels, bits.data());
+      loops.of_float.find_nonzero(vectors.data(), count, channels, bits.data());
       EXPECT_EQ(bits, reference);
       bits.assign(bits.size(), ~nonzero_bits::Word{0});
-      loops.find_nonzero_bfloat16(rounded.data(), count, channels, bits.data());
+      loops.of_bfloat16.find_nonzero(rounded.data(), count, channels, bits.data());
       EXPECT_EQ(bits, reference);
     });
     if (HasFailure()) return;
@@ -222,10 +222,9 @@ struct Box {
 };
 
 // A tile of four by four outputs of three by three taps, made of products of coefficients.
-template <typename T, typename Spread, typename Collect>
+template <typename T>
 void expect_tile(const Values& window_values, const Values& tap_values, const Values& bias,
-                 const VectorLoops& loops, const Spread& spread, const Collect& collect,
-                 double tolerance) {
+                 const VectorLoops& loops, double tolerance) {
   constexpr auto algorithm = winograd::Algorithm::four_of_three_taps;
   constexpr std::size_t window_length = 6, tile_length = 4, taps = 3;
   const auto channels = static_cast<std::int64_t>(bias.size());
@@ -233,15 +232,15 @@ void expect_tile(const Values& window_values, const Values& tap_values, const Va
   const Box<T> window(window_values, channels);
   const Box<float> kernel(tap_values, channels);
   Values of_inputs(window_length * window_length * bias.size(), NAN), of_taps = of_inputs;
-  spread(algorithm, winograd::Spread::inputs, window.places().data(), channels, places,
-         of_inputs.data());
-  loops.spread(algorithm, winograd::Spread::taps, kernel.places().data(), channels, places,
-               of_taps.data());
+  loops.of<T>().spread(algorithm, winograd::Spread::inputs, window.places().data(), channels,
+                       places, of_inputs.data());
+  loops.of_float.spread(algorithm, winograd::Spread::taps, kernel.places().data(), channels, places,
+                        of_taps.data());
   for (std::size_t i = 0; i < of_inputs.size(); ++i) of_inputs[i] *= of_taps[i];
   Box<T> tile(Values(tile_length * tile_length * bias.size(), NAN), channels);
   tile.at[5] = nullptr;  // a position that is none
-  collect(algorithm, winograd::Collect::outputs, of_inputs.data(), places, channels, bias.data(),
-          tile.at.data());
+  loops.of<T>().collect(algorithm, winograd::Collect::outputs, of_inputs.data(), places, channels,
+                        bias.data(), tile.at.data());
   for (std::size_t y = 0; y < tile_length; ++y)
     for (std::size_t x = 0; x < tile_length; ++x)
       for (std::size_t c = 0; c < bias.size(); ++c) {
@@ -264,9 +263,8 @@ TEST_F(VectorLoopsTest, TransformTiles) {
     const auto channels = 16 * between(1, 4);
     const auto window = values(36 * channels), taps = values(9 * channels), bias = values(channels);
     for_each_width([&](const VectorLoops& loops) {
-      expect_tile<float>(window, taps, bias, loops, loops.spread, loops.collect, 1e-5);
-      expect_tile<BFloat16>(window, taps, bias, loops, loops.spread_bfloat16,
-                            loops.collect_bfloat16, 4e-3);
+      expect_tile<float>(window, taps, bias, loops, 1e-5);
+      expect_tile<BFloat16>(window, taps, bias, loops, 4e-3);
     });
     if (HasFatalFailure()) return;
   }
@@ -288,8 +286,8 @@ TEST_F(VectorLoopsTest, RoundOutputsToBFloat16) {
       bias[3] = __builtin_bit_cast(float, 0x3F808000U);  // half way, down to even
       bias[4] = __builtin_bit_cast(float, 0x3F818000U);  // half way, up to even
       Box<BFloat16> tile(Values(16 * channels, 0.F), channels);
-      loops.collect_bfloat16(algorithm, winograd::Collect::outputs, coefficients.data(), places,
-                             channels, bias.data(), tile.at.data());
+      loops.of_bfloat16.collect(algorithm, winograd::Collect::outputs, coefficients.data(), places,
+                                channels, bias.data(), tile.at.data());
       for (std::size_t c = 0; c < bias.size(); ++c) {
         if (std::isnan(bias[c])) {
           EXPECT_TRUE(std::isnan(to_float(tile.values[c]))) << c;

@@ -10,7 +10,6 @@
 #include "kolo/nn/loss.h"
 #include "kolo/nn/metrics.h"
 #include "kolo/nn/mixup.h"
-#include "kolo/nn/weights.h"
 #include "support/small_models.h"
 #include "support/test_devices.h"
 

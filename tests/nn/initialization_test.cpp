@@ -1,14 +1,13 @@
-#include "kolo/nn/weights.h"
-
 #include <cmath>
 
 #include <gmock/gmock.h>
 
 #include "kolo/base/error.h"
+#include "nn/models/model_parts.h"
 #include "support/errors.h"
 #include "support/says.h"
 
-namespace kolo {
+namespace kolo::networks {
 namespace {
 
 double share_below(const torch::Tensor& values, double bound) {
@@ -56,4 +55,4 @@ TEST(Initialization, NeedsFans) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::networks

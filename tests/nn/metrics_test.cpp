@@ -104,13 +104,10 @@ TEST(CountInTop, WhatIsNotFiniteIsNotIn) {
 
 TEST(ConfusionMatrix, CountsTargetsByPrediction) {
   ConfusionMatrix matrix(3);
-  EXPECT_THAT(matrix.accuracy(), IsNan());
   const torch::Tensor logits = torch::eye(3).index({classes_of({0, 1, 1, 2, 2})});
   matrix.add(logits, classes_of({0, 0, 1, 1, 1}));
   matrix.add(torch::zeros({0, 3}), torch::zeros({0}, torch::kInt64));
   EXPECT_THAT(matrix.counts(), ElementsAre(1, 1, 0, 0, 1, 2, 0, 0, 0));
-  EXPECT_EQ(matrix.samples(), 5);
-  EXPECT_DOUBLE_EQ(matrix.accuracy(), 0.4);
   EXPECT_THAT(matrix.accuracy_by_class(), ElementsAre(0.5, ::testing::DoubleEq(1.0 / 3), IsNan()));
 }
 
@@ -125,8 +122,6 @@ TEST(ConfusionMatrix, TheSumOfPartsIsTheWhole) {
   ConfusionMatrix merged = first;
   merged.merge(second);
   EXPECT_THAT(merged.counts(), ElementsAreArray(whole.counts()));
-  EXPECT_EQ(first.samples(), 23) << "a copy counts for itself";
-  EXPECT_DOUBLE_EQ(whole.accuracy() * 60, static_cast<double>(count_correct(logits, targets)));
   EXPECT_THROW(merged.merge(ConfusionMatrix(4)), Error);
 }
 
@@ -153,7 +148,7 @@ TEST(ConfusionMatrix, RefusesWhatIsNoClass) {
                      matrix.add(torch::zeros({1, 4}), classes_of({1}));
                    }),
                    {"logits of 4 classes for a confusion matrix of 3"}));
-  EXPECT_EQ(matrix.samples(), 0);
+  EXPECT_THAT(matrix.counts(), ::testing::Each(0));
 }
 
 }  // namespace

@@ -123,25 +123,6 @@ const Make make_mlp_of_three = [] {
   return make_network("mlp", {.input_shape = {3}, .output_shape = {2}});
 };
 
-TEST(NetworkReplica, HasTheTrainedNetworksMemory) {
-  const auto make = [] {
-    return make_network("resnet_small", {.input_shape = {3, 8, 8}, .classes = 2});
-  };
-  const auto trained = make();
-  std::shared_ptr<TensorsNetwork> inside;
-  NetworkReplica replica([&] { return inside = make(); });
-  replica.use(*trained);
-  const auto expect_shared = [](const Tensors& own, const Tensors& of_trained) {
-    for (std::size_t i = 0; i < own.size(); ++i) {
-      EXPECT_EQ(own[i].data_ptr(), of_trained[i].data_ptr()) << i;
-      EXPECT_FALSE(own[i].requires_grad());
-    }
-  };
-  expect_shared(inside->parameters(), trained->parameters());
-  expect_shared(inside->buffers(), trained->buffers());
-  EXPECT_TRUE(trained->parameters()[0].requires_grad());
-}
-
 TEST(NetworkReplica, LeavesTheRandomNumbersOfTrainingAlone) {
   torch::manual_seed(3);
   const auto expected = torch::rand({4});

@@ -9,10 +9,10 @@
 #include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/linear.h>
 
+#include "kernels/fused.h"
 #include "kolo/base/error.h"
 #include "kolo/kernels/autocast.h"
 #include "kolo/nn/models.h"
-#include "kernels/fused.h"
 #include "support/errors.h"
 #include "support/says.h"
 #include "support/small_models.h"
@@ -84,15 +84,11 @@ std::vector<NetworkStage> recomputed_of(const Network& network) {
 class Recompute : public ::testing::TestWithParam<SmallModel> {};
 
 TEST_P(Recompute, HasTheBitsOfWhatIsKept) {
-  for (const auto precision : {Precision::fp32, Precision::bf16}) {
-    expect_same(train(GetParam(), precision, recomputed_of), train(GetParam(), precision, kept));
+  for (const bool is_plain : {false, true}) {
+    const PlainKernels plain(is_plain);
+    for (const auto precision : {Precision::fp32, Precision::bf16})
+      expect_same(train(GetParam(), precision, recomputed_of), train(GetParam(), precision, kept));
   }
-}
-
-TEST_P(Recompute, HasTheBitsOfPlainKernelsToo) {
-  const PlainKernels plain;
-  expect_same(train(GetParam(), Precision::fp32, recomputed_of),
-              train(GetParam(), Precision::fp32, kept));
 }
 
 INSTANTIATE_TEST_SUITE_P(Networks, Recompute, ::testing::ValuesIn(models()), name_of);

@@ -1,7 +1,5 @@
 #include "kolo/nn/network.h"
 
-#include <fstream>
-
 #include <gmock/gmock.h>
 
 #include "kolo/base/error.h"
@@ -83,25 +81,6 @@ TEST_F(ScriptOfTensors, TakesAndGivesSeveral) {
   }
 }
 
-TEST_F(ScriptOfTensors, ItsBuffersStayTheNetworks) {
-  const auto network = load(testing::pair_script("y"));
-  const auto calls = network->named_buffers()["inner.calls"];
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(network->forward(inputs_).size(), 1U);
-  EXPECT_EQ(calls.item<int>(), 3);
-}
-
-TEST_F(ScriptOfTensors, IsSavedAsAScript) {
-  const auto network = load(testing::pair_script());
-  network->parameters().front().detach().mul_(2);
-  save_torchscript(*network, folder_ / "trained.pt");
-  const auto again = make_torchscript_tensors_network(folder_ / "trained.pt");
-  network->eval();
-  again->eval();
-  const auto expected = network->forward(inputs_), found = again->forward(inputs_);
-  for (std::size_t i = 0; i < expected.size(); ++i)
-    EXPECT_TRUE(torch::equal(found[i], expected[i]));
-}
-
 TEST_F(ScriptOfTensors, ShapesAreTriedWhereTheyAreGiven) {
   const auto module = testing::pair_script();
   const auto network = load(module, TensorsShapes{{{3}, {2}}, {{4}, {1}}});
@@ -148,14 +127,6 @@ TEST_F(ScriptOfTensors, RefusesOtherArgumentsAndResults) {
   const auto mixed = load(testing::pair_script("(y, 3)"));
   EXPECT_TRUE(says(message_of<Error>([&] { (void)mixed->forward(inputs_); }),
                    {"expected a tensor, or a tuple or list of them"}));
-
-  auto still = testing::script_module("Still");
-  still.define("def forward(self, x):\n  return x\n");
-  EXPECT_TRUE(says(refusal(still), {"pair.pt has 0 parameters and none to train"}));
-  std::ofstream(folder_ / "text.pt") << "not a network";
-  EXPECT_TRUE(says(
-      message_of<InputError>([&] { (void)make_torchscript_tensors_network(folder_ / "text.pt"); }),
-      {"text.pt is no TorchScript file"}));
 }
 
 }  // namespace

@@ -217,17 +217,8 @@ TEST_F(TorchScript, KeepsWhatIsFrozenAndSharedAsItIs) {
   EXPECT_EQ(again->forward(input_).abs().sum().item<double>(), 0) << "both uses are the same";
 }
 
-TEST_F(TorchScript, ReachesTheScriptWithTo) {
+TEST_F(TorchScript, IsSummarized) {
   const auto network = load(classifier());
-  network->eval();
-  network->to(torch::kFloat64);
-  const torch::Tensor input = input_.to(torch::kFloat64);
-  EXPECT_TRUE(torch::allclose(network->forward(input), plain_classifier(*network, input)));
-}
-
-TEST_F(TorchScript, IsAModelOfTheCatalogue) {
-  options_.file = saved(classifier());
-  const auto network = make_network("torchscript", options_);
   const auto summary = summarize(*network, options_.input_shape);
   EXPECT_EQ(summary.parameters, 6 * 4 + 6 + 3 * 6);
   EXPECT_EQ(summary.layers.front().name, "hidden");
@@ -326,8 +317,7 @@ TEST_F(TorchScript, RefusesPartsThatItsForwardDoesNotTake) {
   EXPECT_TRUE(says(refusal(pair), {"gives [2, 4], [2, 1] for a batch [2, 3], [2, 2], expected "
                                    "[2, 3], [2, 2]"}));
   options_.input_parts = {{3}, {1}};
-  options_.file = saved(pair);
-  EXPECT_TRUE(says(message_of<InputError>([&] { (void)make_network("torchscript", options_); }),
+  EXPECT_TRUE(says(message_of<InputError>([&] { (void)make_network("mlp", options_); }),
                    {"the input's parts are [[3], [1]], but its shape is [5]"}));
 }
 

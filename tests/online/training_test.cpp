@@ -47,23 +47,16 @@ RANK_TEST(OnlineTraining, LearnsInTimeSteps) {
   EXPECT_TRUE(is_alike(communicator, network));
 }
 
-RANK_TEST(OnlineTraining, TakesEveryFewTimeSteps) {
-  OnlineNetwork network(communicator, linear_config({"training.every=5", "training.n_steps=3"}));
+RANK_TEST(OnlineTraining, TakesEveryFewTimeStepsUntilItsStepsAreDone) {
+  OnlineNetwork network(communicator, linear_config({"training.every=5", "training.n_steps=3",
+                                                     "training.max_steps=7"}));
   auto random = random_of(communicator);
+  const std::vector<std::int64_t> expected = {3, 3, 1, 0};
   for (int step = 1; step <= 20; ++step) {
     Cells cells(random, 16);
     network.push(cells.inputs(), cells.targets());
-    EXPECT_EQ(network.tick(step).steps, step % 5 == 0 ? 3 : 0);
-  }
-}
-
-RANK_TEST(OnlineTraining, EndsWithItsSteps) {
-  OnlineNetwork network(communicator, linear_config({"training.max_steps=7"}));
-  auto random = random_of(communicator);
-  for (int step = 1; step <= 10; ++step) {
-    Cells cells(random, 16);
-    network.push(cells.inputs(), cells.targets());
-    EXPECT_EQ(network.tick(step).steps, step <= 7 ? 1 : 0);
+    const auto steps = step % 5 == 0 ? expected[static_cast<std::size_t>(step / 5 - 1)] : 0;
+    EXPECT_EQ(network.tick(step).steps, steps);
   }
 }
 

@@ -7,18 +7,13 @@
 
 #include <gmock/gmock.h>
 
-#include "kolo/base/error.h"
 #include "optim/flat_buffers.h"
-#include "support/errors.h"
-#include "support/says.h"
 
 namespace kolo {
 namespace {
 
 using testing::as_tensor;
 using testing::Buffers;
-using ::testing::ElementsAre;
-using testing::message_of;
 using testing::random_buffers;
 
 // One element with its state, in double.
@@ -187,31 +182,6 @@ TEST_P(AgainstFormula, Double) {
   compare_with_formula<double>(GetParam(), 1e-12);
 }
 
-TEST_P(AgainstFormula, SlicesAddUpToTheWholeBitByBit) {
-  torch::manual_seed(8);
-  const FlatOptimizer& optimizer = *GetParam().optimizer;
-  auto whole = random_buffers<float>(517, optimizer);
-  auto sliced = whole;
-  for (std::int64_t step = 1; step <= 3; ++step) {
-    optimizer.update(whole.whole(), .02, step);
-    std::size_t begin = 0;
-    for (const std::size_t end : {1, 1, 8, 131, 400, 517}) {
-      optimizer.update(sliced.slice(begin, end), .02, step);
-      begin = end;
-    }
-  }
-  EXPECT_EQ(whole.parameters, sliced.parameters);
-  EXPECT_EQ(whole.state, sliced.state);
-}
-
-TEST_P(AgainstFormula, WhatIsNoNumberShows) {
-  auto buffers = random_buffers<float>(40, *GetParam().optimizer);
-  buffers.gradients[17] = std::nanf("");
-  GetParam().optimizer->update(buffers.whole(), .02, 1);
-  EXPECT_TRUE(std::isnan(buffers.parameters[17]));
-  EXPECT_FALSE(std::isnan(buffers.parameters[16]));
-}
-
 INSTANTIATE_TEST_SUITE_P(Optimizers, AgainstFormula, ::testing::ValuesIn(formula_cases()),
                          [](const auto& each) { return each.param.label; });
 
@@ -258,37 +228,6 @@ TEST(AdaptiveOptimizers, DecayMaySpareVectors) {
     EXPECT_LT(other.parameters[0], 1);
     EXPECT_EQ(other.parameters, reference.parameters);
   }
-}
-
-TEST(AdaptiveOptimizers, NameThemselvesAndTheirState) {
-  const auto adagrad = make_adagrad({});
-  EXPECT_EQ(adagrad->name(), "adagrad");
-  EXPECT_THAT(adagrad->state_names(), ElementsAre("sum"));
-  EXPECT_EQ(adagrad->initial_state(0), .1);
-  const auto rmsprop = make_rmsprop({.momentum = .1, .centered = true});
-  EXPECT_EQ(rmsprop->name(), "rmsprop");
-  EXPECT_THAT(rmsprop->state_names(), ElementsAre("square_avg", "momentum_buffer", "grad_avg"));
-  const auto centered = make_rmsprop({.centered = true});
-  EXPECT_THAT(centered->state_names(), ElementsAre("square_avg", "grad_avg"));
-  EXPECT_EQ(make_adadelta({})->name(), "adadelta");
-  EXPECT_EQ(make_adamax({})->name(), "adamax");
-  EXPECT_EQ(make_nadam({})->name(), "nadam");
-}
-
-TEST(AdaptiveOptimizers, OptionsOutOfRangeAreInputErrors) {
-  const auto message = [](const std::function<void()>& make) {
-    return message_of<InputError>(make);
-  };
-  EXPECT_TRUE(says(message([] { (void)make_rmsprop({.rho = 1}); }), {"rmsprop: rho is 1"}));
-  EXPECT_TRUE(says(message([] { (void)make_rmsprop({.momentum = -1}); }), {"momentum is -1"}));
-  EXPECT_TRUE(says(message([] { (void)make_adagrad({.initial_accumulator = -1}); }),
-                   {"adagrad: initial_accumulator is -1"}));
-  EXPECT_TRUE(says(message([] { (void)make_adadelta({.epsilon = -1}); }), {"epsilon is -1"}));
-  EXPECT_TRUE(says(message([] { (void)make_adamax({.beta2 = 2}); }), {"adamax: beta2 is 2"}));
-  EXPECT_TRUE(
-      says(message([] { (void)make_nadam({.momentum_decay = -1}); }), {"momentum_decay is -1"}));
-  EXPECT_TRUE(says(message([] { (void)make_nadam({.weight_decay = std::nan("")}); }),
-                   {"nadam: weight_decay is nan"}));
 }
 
 }  // namespace

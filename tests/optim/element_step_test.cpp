@@ -26,7 +26,7 @@ using testing::random_buffers;
 
 constexpr double rate = .02;
 
-// The optimizers by the step that they make, as with_step() chooses it.
+// The optimizers by the step that they make, as make_...() chooses it.
 template <typename T, typename Visit>
 void visit_elementwise(const Visit& visit) {
   using namespace optim;

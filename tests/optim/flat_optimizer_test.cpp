@@ -17,6 +17,7 @@
 #include <torch/utils.h>
 
 #include "kolo/base/error.h"
+#include "optim/every_optimizer.h"
 #include "optim/flat_buffers.h"
 #include "support/errors.h"
 #include "support/says.h"
@@ -27,6 +28,8 @@ namespace {
 using testing::as_tensor;
 using testing::Buffers;
 using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
+using testing::every_optimizer;
 using testing::message_of;
 using testing::random_buffers;
 
@@ -42,52 +45,53 @@ struct TorchCase {
 
 constexpr double usual_rate = 0.02;
 
-TorchCase sgd_case(const std::string& label, const SgdOptions& options) {
-  const auto torch_options = torch::optim::SGDOptions(usual_rate)
-                                 .momentum(options.momentum)
-                                 .dampening(options.dampening)
-                                 .weight_decay(options.weight_decay)
-                                 .nesterov(options.nesterov);
-  return {label, make_sgd(options), [torch_options](std::vector<torch::Tensor> parameters) {
-            return std::make_unique<torch::optim::SGD>(std::move(parameters), torch_options);
+template <typename Optimizer, typename Options>
+TorchCase torch_case(const std::string& label, std::shared_ptr<const FlatOptimizer> ours,
+                     const Options& options) {
+  return {label, std::move(ours), [options](std::vector<torch::Tensor> parameters) {
+            return std::make_unique<Optimizer>(std::move(parameters), options);
           }};
+}
+
+TorchCase sgd_case(const std::string& label, const SgdOptions& options) {
+  return torch_case<torch::optim::SGD>(label, make_sgd(options),
+                                       torch::optim::SGDOptions(usual_rate)
+                                           .momentum(options.momentum)
+                                           .dampening(options.dampening)
+                                           .weight_decay(options.weight_decay)
+                                           .nesterov(options.nesterov));
 }
 
 template <typename Optimizer, typename Options>
 TorchCase adam_case(const std::string& label, const AdamOptions& options) {
-  const auto torch_options = Options(usual_rate)
-                                 .betas({options.beta1, options.beta2})
-                                 .eps(options.epsilon)
-                                 .weight_decay(options.weight_decay)
-                                 .amsgrad(options.amsgrad);
-  return {label, make_adam(options), [torch_options](std::vector<torch::Tensor> parameters) {
-            return std::make_unique<Optimizer>(std::move(parameters), torch_options);
-          }};
+  return torch_case<Optimizer>(label, make_adam(options),
+                               Options(usual_rate)
+                                   .betas({options.beta1, options.beta2})
+                                   .eps(options.epsilon)
+                                   .weight_decay(options.weight_decay)
+                                   .amsgrad(options.amsgrad));
 }
 
 // With PyTorch's place for epsilon.
 TorchCase rmsprop_case(const std::string& label, RmspropOptions options) {
   options.epsilon_in_root = false;
-  const auto torch_options = torch::optim::RMSpropOptions(usual_rate)
-                                 .alpha(options.rho)
-                                 .eps(options.epsilon)
-                                 .weight_decay(options.weight_decay)
-                                 .momentum(options.momentum)
-                                 .centered(options.centered);
-  return {label, make_rmsprop(options), [torch_options](std::vector<torch::Tensor> parameters) {
-            return std::make_unique<torch::optim::RMSprop>(std::move(parameters), torch_options);
-          }};
+  return torch_case<torch::optim::RMSprop>(label, make_rmsprop(options),
+                                           torch::optim::RMSpropOptions(usual_rate)
+                                               .alpha(options.rho)
+                                               .eps(options.epsilon)
+                                               .weight_decay(options.weight_decay)
+                                               .momentum(options.momentum)
+                                               .centered(options.centered));
 }
 
 TorchCase adagrad_case(const std::string& label, AdagradOptions options) {
   options.epsilon_in_root = false;
-  const auto torch_options = torch::optim::AdagradOptions(usual_rate)
-                                 .initial_accumulator_value(options.initial_accumulator)
-                                 .eps(options.epsilon)
-                                 .weight_decay(options.weight_decay);
-  return {label, make_adagrad(options), [torch_options](std::vector<torch::Tensor> parameters) {
-            return std::make_unique<torch::optim::Adagrad>(std::move(parameters), torch_options);
-          }};
+  return torch_case<torch::optim::Adagrad>(
+      label, make_adagrad(options),
+      torch::optim::AdagradOptions(usual_rate)
+          .initial_accumulator_value(options.initial_accumulator)
+          .eps(options.epsilon)
+          .weight_decay(options.weight_decay));
 }
 
 std::vector<TorchCase> torch_cases() {
@@ -137,57 +141,69 @@ TEST_P(AgainstTorch, Double) {
   compare_with_torch<double>(GetParam(), 1e-12);
 }
 
-// A rank that updates only its slices must arrive at the same bits as one that updates everything.
-TEST_P(AgainstTorch, SlicesAddUpToTheWholeBitByBit) {
-  torch::manual_seed(8);
-  const FlatOptimizer& optimizer = *GetParam().optimizer;
-  auto whole = random_buffers<float>(517, optimizer);
-  auto sliced = whole;
-  for (std::int64_t step = 1; step <= 3; ++step) {
-    optimizer.update(whole.whole(), usual_rate, step);
-    std::size_t begin = 0;
-    for (const std::size_t end : {1, 1, 8, 131, 400, 517}) {
-      optimizer.update(sliced.slice(begin, end), usual_rate, step);
-      begin = end;
-    }
-  }
-  EXPECT_EQ(whole.parameters, sliced.parameters);
-  EXPECT_EQ(whole.state, sliced.state);
-}
-
-TEST_P(AgainstTorch, ThreadsMayShareTheOptimizer) {
-  torch::manual_seed(9);
-  const FlatOptimizer& optimizer = *GetParam().optimizer;
-  auto serial = random_buffers<double>(4000, optimizer);
-  auto parallel = serial;
-  optimizer.update(serial.whole(), usual_rate, 1);
-  {
-    std::vector<std::jthread> threads;
-    for (std::size_t begin = 0; begin < 4000; begin += 1000) {
-      threads.emplace_back(
-          [&, begin] { optimizer.update(parallel.slice(begin, begin + 1000), usual_rate, 1); });
-    }
-  }
-  EXPECT_EQ(serial.parameters, parallel.parameters);
-}
-
 INSTANTIATE_TEST_SUITE_P(Optimizers, AgainstTorch, ::testing::ValuesIn(torch_cases()),
                          [](const auto& each) { return each.param.label; });
 
+// A rank that updates only its slices must arrive at the same bits as one that updates everything.
+TEST(FlatOptimizer, SlicesAddUpToTheWholeBitByBit) {
+  torch::manual_seed(8);
+  for (const auto& [label, optimizer] : every_optimizer()) {
+    if (optimizer->is_layerwise()) continue;
+    auto whole = random_buffers<float>(517, *optimizer);
+    auto sliced = whole;
+    for (std::int64_t step = 1; step <= 3; ++step) {
+      optimizer->update(whole.whole(), usual_rate, step);
+      std::vector<std::jthread> threads;  // which may share the optimizer
+      std::size_t begin = 0;
+      for (const std::size_t end : {1, 1, 8, 131, 400, 517}) {
+        threads.emplace_back(
+            [&, begin, end] { optimizer->update(sliced.slice(begin, end), usual_rate, step); });
+        begin = end;
+      }
+    }
+    EXPECT_EQ(whole.parameters, sliced.parameters) << label;
+    EXPECT_EQ(whole.state, sliced.state) << label;
+  }
+}
+
+TEST(FlatOptimizer, WhatIsNoNumberShows) {
+  for (const auto& [label, optimizer] : every_optimizer()) {
+    auto buffers = random_buffers<float>(40, *optimizer);
+    buffers.gradients[17] = std::nanf("");
+    optimizer->update(buffers.whole(), usual_rate, 1);
+    EXPECT_TRUE(std::isnan(buffers.parameters[17])) << label;
+    EXPECT_EQ(std::isnan(buffers.parameters[16]), optimizer->is_layerwise()) << label;
+  }
+}
+
 TEST(FlatOptimizer, NamesItselfAndItsState) {
-  EXPECT_EQ(make_sgd({})->name(), "sgd");
-  EXPECT_EQ(make_adam({})->name(), "adam");
-  EXPECT_EQ(make_adam({.decoupled_decay = true})->name(), "adamw");
-  EXPECT_FALSE(make_adam({})->is_layerwise());
-  EXPECT_FALSE(make_adam({.weight_decay = 0.1})->spares_vectors());
-  EXPECT_TRUE(make_adam({.weight_decay = 0.1, .decay_excludes_vectors = true})->spares_vectors());
-  EXPECT_TRUE(make_sgd({})->state_names().empty());
-  const auto momentum = make_sgd({.momentum = 0.5});
-  EXPECT_THAT(momentum->state_names(), ElementsAre("momentum_buffer"));
-  const auto adam = make_adam({});
-  EXPECT_THAT(adam->state_names(), ElementsAre("exp_avg", "exp_avg_sq"));
-  const auto amsgrad = make_adam({.amsgrad = true});
-  EXPECT_THAT(amsgrad->state_names(), ElementsAre("exp_avg", "exp_avg_sq", "max_exp_avg_sq"));
+  using Names = std::vector<std::string_view>;
+  const Names momentum = {"momentum_buffer"}, moments = {"exp_avg", "exp_avg_sq"};
+  const auto expect_names = [](const std::shared_ptr<const FlatOptimizer>& optimizer,
+                               const std::string& name, const Names& states) {
+    EXPECT_EQ(optimizer->name(), name);
+    EXPECT_THAT(optimizer->state_names(), ElementsAreArray(states)) << name;
+    EXPECT_EQ(optimizer->is_layerwise(), name == "lars" || name == "lamb") << name;
+    EXPECT_EQ(optimizer->for_use().has_value(), name.starts_with("schedule_free")) << name;
+  };
+  expect_names(make_sgd({}), "sgd", {});
+  expect_names(make_sgd({.momentum = 0.5}), "sgd", momentum);
+  expect_names(make_adam({}), "adam", moments);
+  expect_names(make_adam({.decoupled_decay = true}), "adamw", moments);
+  expect_names(make_adam({.amsgrad = true}), "adam", {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"});
+  expect_names(make_adagrad({}), "adagrad", {"sum"});
+  expect_names(make_rmsprop({.momentum = .1, .centered = true}), "rmsprop",
+               {"square_avg", "momentum_buffer", "grad_avg"});
+  expect_names(make_rmsprop({.centered = true}), "rmsprop", {"square_avg", "grad_avg"});
+  expect_names(make_adadelta({}), "adadelta", {"square_avg", "acc_delta"});
+  expect_names(make_adamax({}), "adamax", {"exp_avg", "exp_inf"});
+  expect_names(make_nadam({}), "nadam", moments);
+  expect_names(make_lars({}), "lars", momentum);
+  expect_names(make_lars({.momentum = 0}), "lars", {});
+  expect_names(make_lamb({}), "lamb", moments);
+  expect_names(make_schedule_free_sgd({}), "schedule_free_sgd", {"z_minus_x"});
+  expect_names(make_schedule_free_adamw({}), "schedule_free_adamw", {"z_minus_x", "exp_avg_sq"});
+  EXPECT_EQ(make_adagrad({})->initial_state(0), .1);
 }
 
 TEST(FlatOptimizer, TheFirstStepDoesNotReadTheMomentum) {
@@ -232,24 +248,39 @@ TEST(FlatOptimizer, WrongCallsChangeNothing) {
 }
 
 TEST(FlatOptimizer, OptionsOutOfRangeAreInputErrors) {
-  const auto sgd = [](const SgdOptions& options) {
-    return message_of<InputError>([&] { (void)make_sgd(options); });
+  const double nan = std::nan("");
+  const auto refused = [](auto make, const auto& options, std::string_view message) {
+    EXPECT_TRUE(says(message_of<InputError>([&] { (void)make(options); }), {message}));
   };
-  EXPECT_TRUE(says(sgd({.momentum = -0.1}), {"sgd: momentum is -0.1, expected"}));
-  EXPECT_TRUE(says(sgd({.momentum = std::nan("")}), {"momentum is nan"}));
-  EXPECT_TRUE(says(sgd({.dampening = std::nan("")}), {"dampening is nan"}));
-  EXPECT_TRUE(says(sgd({.weight_decay = -1}), {"weight_decay is -1"}));
-  EXPECT_TRUE(says(sgd({.nesterov = true}), {"momentum is 0, expected a number above 0"}));
-  EXPECT_TRUE(says(sgd({.momentum = 0.9, .dampening = 0.1, .nesterov = true}),
-                   {"dampening is 0.1, expected 0 for nesterov"}));
-  const auto adam = [](const AdamOptions& options) {
-    return message_of<InputError>([&] { (void)make_adam(options); });
-  };
-  EXPECT_TRUE(says(adam({.beta1 = 1}), {"adam: beta1 is 1, expected a number from 0"}));
-  EXPECT_TRUE(says(adam({.beta2 = -0.5}), {"beta2 is -0.5"}));
-  EXPECT_TRUE(says(adam({.epsilon = -1e-8}), {"epsilon is -1e-08"}));
-  EXPECT_TRUE(says(adam({.weight_decay = INFINITY, .decoupled_decay = true}),
-                   {"adamw: weight_decay is inf"}));
+  using Sgd = SgdOptions;
+  refused(make_sgd, Sgd{.momentum = -0.1}, "sgd: momentum is -0.1, expected");
+  refused(make_sgd, Sgd{.momentum = nan}, "momentum is nan");
+  refused(make_sgd, Sgd{.dampening = nan}, "dampening is nan");
+  refused(make_sgd, Sgd{.weight_decay = -1}, "weight_decay is -1");
+  refused(make_sgd, Sgd{.nesterov = true}, "momentum is 0, expected a number above 0");
+  refused(make_sgd, Sgd{.momentum = 0.9, .dampening = 0.1, .nesterov = true},
+          "dampening is 0.1, expected 0 for nesterov");
+  refused(make_adam, AdamOptions{.beta1 = 1}, "adam: beta1 is 1, expected a number from 0");
+  refused(make_adam, AdamOptions{.beta2 = -0.5}, "beta2 is -0.5");
+  refused(make_adam, AdamOptions{.epsilon = -1e-8}, "epsilon is -1e-08");
+  refused(make_adam, AdamOptions{.weight_decay = INFINITY, .decoupled_decay = true},
+          "adamw: weight_decay is inf");
+  refused(make_rmsprop, RmspropOptions{.rho = 1}, "rmsprop: rho is 1");
+  refused(make_rmsprop, RmspropOptions{.momentum = -1}, "momentum is -1");
+  refused(make_adagrad, AdagradOptions{.initial_accumulator = -1},
+          "adagrad: initial_accumulator is -1");
+  refused(make_adadelta, AdadeltaOptions{.epsilon = -1}, "epsilon is -1");
+  refused(make_adamax, AdamaxOptions{.beta2 = 2}, "adamax: beta2 is 2");
+  refused(make_nadam, NadamOptions{.momentum_decay = -1}, "momentum_decay is -1");
+  refused(make_nadam, NadamOptions{.weight_decay = nan}, "nadam: weight_decay is nan");
+  refused(make_lars, LarsOptions{.trust_coefficient = 0},
+          "lars: trust_coefficient is 0, expected a number above 0");
+  refused(make_lars, LarsOptions{.weight_decay = -1}, "weight_decay is -1");
+  refused(make_lamb, LambOptions{.beta1 = 1}, "lamb: beta1 is 1");
+  refused(make_schedule_free_sgd, ScheduleFreeSgdOptions{.momentum = 1},
+          "schedule_free_sgd: momentum is 1");
+  refused(make_schedule_free_adamw, ScheduleFreeAdamwOptions{.beta2 = -1},
+          "schedule_free_adamw: beta2 is -1");
 }
 
 TEST(FlatOptimizerOnADevice, AWorkspaceTooSmallIsAnError) {

@@ -14,7 +14,6 @@ namespace kolo {
 namespace {
 
 using testing::as_tensor;
-using ::testing::ElementsAre;
 using testing::message_of;
 using testing::random_buffers;
 
@@ -108,17 +107,7 @@ TEST(ScheduleFree, SharesOfOneRateAreThoseOfAMean) {
     EXPECT_EQ(RateHistory{}.note(huge).share, 1);
 }
 
-TEST(ScheduleFree, OthersUseWhatTheyTrain) {
-  EXPECT_FALSE(make_adam({})->for_use().has_value());
-  EXPECT_THAT(make_schedule_free_sgd({})->state_names(), ElementsAre("z_minus_x"));
-  EXPECT_THAT(make_schedule_free_adamw({})->state_names(), ElementsAre("z_minus_x", "exp_avg_sq"));
-}
-
-TEST(ScheduleFree, WhatIsOutOfRangeIsRefused) {
-  EXPECT_TRUE(says(message_of<InputError>([] { (void)make_schedule_free_sgd({.momentum = 1}); }),
-                   {"schedule_free_sgd: momentum is 1"}));
-  EXPECT_TRUE(says(message_of<InputError>([] { (void)make_schedule_free_adamw({.beta2 = -1}); }),
-                   {"schedule_free_adamw: beta2 is -1"}));
+TEST(ScheduleFree, AShareOutOfRangeIsRefused) {
   testing::Buffers<float> buffers(3);
   EXPECT_TRUE(says(message_of<Error>([&] {
                      make_schedule_free_sgd({})->update(buffers.whole(), {.1, 1.5}, 1);

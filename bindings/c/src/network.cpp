@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <exception>
 #include <filesystem>
@@ -9,7 +12,6 @@
 #include "arrays.h"
 #include "handles.h"
 #include "kolo/kolo.h"
-#include "reports.h"
 #include "status.h"
 
 // The calls on a network.
@@ -84,6 +86,49 @@ auto arguments_of_all(Read&& read, Refused&& refused) {
     }
     std::rethrow_exception(problem);
   }
+}
+
+// Reports into the program's structs, which may be those of an older header, with fewer numbers.
+
+// InputError for a struct whose size was not set; null is nobody's.
+template <typename Report>
+void check_report(const Report* report) {
+  if (report != nullptr && report->size < static_cast<std::int64_t>(2 * sizeof(std::int64_t)))
+    throw InputError("report: size is " + std::to_string(report->size) + "; expected sizeof, " +
+                     std::to_string(sizeof(Report)));
+}
+
+kolo_tick_report in_c(const kolo::TickReport& done) {
+  kolo_tick_report report{};
+  report.steps = done.steps;
+  report.all_steps = done.all_steps;
+  report.loss = done.loss;
+  report.learning_rate = done.learning_rate;
+  report.version = done.version;
+  report.arrivals = done.arrivals;
+  report.stored = done.stored;
+  report.skipped = done.skipped;
+  report.waiting_for = done.waiting_for;
+  return report;
+}
+
+kolo_push_report in_c(const kolo::PushReport& done) {
+  kolo_push_report report{};
+  report.taken = done.taken;
+  report.refused = done.refused;
+  report.dropped = done.dropped;
+  report.not_finite = done.not_finite;
+  return report;
+}
+
+// As much as the program's struct has room for.
+template <typename Done, typename Report>
+void write_report(const Done& done, Report* report) {
+  if (report == nullptr) return;
+  auto filled = in_c(done);
+  filled.size = report->size;
+  const auto room = std::min<std::size_t>(static_cast<std::size_t>(report->size), sizeof filled);
+  std::memcpy(report, &filled, room);
 }
 
 struct Samples {

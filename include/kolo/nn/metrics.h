@@ -66,10 +66,7 @@ class ConfusionMatrix {
   [[nodiscard]] std::span<const std::int64_t> counts() const { return counts_; }
   [[nodiscard]] std::span<std::int64_t> counts() { return counts_; }
 
-  [[nodiscard]] std::int64_t samples() const;
-  // The share of samples on the diagonal; not a number without samples.
-  [[nodiscard]] double accuracy() const;
-  // Of each class's samples the share taken for that class; not a number for a class without any.
+  // Recall of each class: the share of its samples taken for it; NaN for a class without any.
   [[nodiscard]] std::vector<double> accuracy_by_class() const;
 
  private:

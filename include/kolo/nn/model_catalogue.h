@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -39,8 +38,6 @@ struct ModelOptions {
   // the model's own when not given.
   std::optional<std::int64_t> levels = std::nullopt;
   std::optional<std::int64_t> channels = std::nullopt;
-  // File that the model is read from, for models that are.
-  std::filesystem::path file = {};
 };
 
 // Kinds of a model's output.
@@ -77,7 +74,6 @@ struct ModelDescription {
   // Options that it has.
   bool has_dropout = true;
   bool has_batch_norm = true;
-  bool reads_file = false;
   bool makes_fields = false;  // its output is a field; has levels and channels
 };
 

@@ -91,8 +91,8 @@ struct ModelSummary {
 
 // Runs one sample of zeros through a network and writes down what it computes: any network, without
 // its help, by watching LibTorch's operators. Work that doesn't go through them is shown when its
-// author marks it with RECORD_FUNCTION. Evaluation mode is used, and the modes, buffers and random
-// generators are afterwards as before. The shape is one sample's, without the batch.
+// author marks it with RECORD_FUNCTION. Evaluation mode is used, and the network's mode, buffers
+// and random generators are afterwards as before. The shape is one sample's, without the batch.
 [[nodiscard]] ModelSummary summarize(Network& network, std::span<const std::int64_t> input_shape);
 
 // The summary as a table with totals, one line a layer, ending in a line break.

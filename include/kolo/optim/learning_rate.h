@@ -1,12 +1,9 @@
 #pragma once
 
-#include <concepts>
 #include <cstdint>
-#include <memory>
 #include <optional>
-#include <string>
 #include <string_view>
-#include <utility>
+#include <variant>
 #include <vector>
 
 #include "kolo/base/enum_names.h"
@@ -15,8 +12,10 @@
 // resumed run needs no state.
 namespace kolo {
 
-// The schedules, by which it changes in the course of a training: factors on the scaled rate (see
-// LearningRate).
+// The schedules, by which it changes in the course of a training. Each has its name in messages;
+// check(), which throws InputError for values out of range, and for a warm-up where it takes none;
+// and, once it was checked, the factor on the scaled rate (see LearningRate) in the step that
+// follows `step` completed ones, for steps after the warm-up.
 
 struct ConstantRate {
   [[nodiscard]] static constexpr std::string_view name() { return "constant"; }
@@ -99,52 +98,8 @@ struct OneCycle {
   [[nodiscard]] double factor(std::int64_t step, std::int64_t warmup_steps) const;
 };
 
-// Members of a schedule: its name in configurations, "piecewise"; check(), which throws InputError
-// for values out of range, and for a warm-up where the schedule takes none; and the factor on the
-// scaled rate in the step that follows `step` completed ones, for steps after the warm-up, of a
-// schedule that was checked.
-template <typename T>
-concept RateSchedule = requires(const T& schedule, std::int64_t steps) {
-  { schedule.name() } -> std::convertible_to<std::string_view>;
-  schedule.check(steps);
-  { schedule.factor(steps, steps) } -> std::convertible_to<double>;
-};
-
-// Any schedule, as a value.
-class Schedule {
- public:
-  template <RateSchedule T>
-  requires(!std::same_as<T, Schedule>) Schedule(T schedule)  // NOLINT(google-explicit-constructor)
-      : schedule_(std::make_shared<const Holder<T>>(std::move(schedule))) {}
-
-  // In configurations: "constant", "piecewise", "cosine", "cosine_shifted", "polynomial" or
-  // "one_cycle".
-  [[nodiscard]] std::string_view name() const { return schedule_->name(); }
-  void check(std::int64_t warmup_steps) const { schedule_->check(warmup_steps); }
-  [[nodiscard]] double factor(std::int64_t step, std::int64_t warmup_steps) const {
-    return schedule_->factor(step, warmup_steps);
-  }
-
- private:
-  struct Base {
-    virtual ~Base() = default;
-    [[nodiscard]] virtual std::string_view name() const = 0;
-    virtual void check(std::int64_t warmup_steps) const = 0;
-    [[nodiscard]] virtual double factor(std::int64_t step, std::int64_t warmup_steps) const = 0;
-  };
-  template <typename T>
-  struct Holder final : Base {
-    explicit Holder(T schedule) : held(std::move(schedule)) {}
-    [[nodiscard]] std::string_view name() const override { return held.name(); }
-    void check(std::int64_t warmup_steps) const override { held.check(warmup_steps); }
-    [[nodiscard]] double factor(std::int64_t step, std::int64_t warmup_steps) const override {
-      return held.factor(step, warmup_steps);
-    }
-    T held;
-  };
-
-  std::shared_ptr<const Base> schedule_;
-};
+using Schedule = std::variant<ConstantRate, PiecewiseRate, CosineDecay, ShiftedCosineDecay,
+                              PolynomialDecay, OneCycle>;
 
 // How the rate grows with the global batch: by the ratio of that to the batch which the rate is
 // meant for. Where each rank has such a batch, the ratio is the number of ranks.
@@ -205,7 +160,7 @@ class LearningRate {
   [[nodiscard]] LearningRate with_warmup(std::int64_t steps) const;
   // Rate that the schedule multiplies: base_rate * scale_factor().
   [[nodiscard]] double scaled_rate() const { return scaled_rate_; }
-  [[nodiscard]] const Schedule& schedule() const { return plan_.schedule; }
+  [[nodiscard]] std::string_view schedule_name() const;  // "constant", "piecewise", "cosine", ...
 
  private:
   LearningRatePlan plan_;

@@ -43,21 +43,24 @@ LossFunction make_cross_entropy(double label_smoothing) {
 
 namespace losses {
 
-struct CrossEntropy {
+// Smoothed in training alone, so that runs compare.
+template <LossFunction (*make_loss)(double label_smoothing)>
+struct Smoothed {
   double label_smoothing = 0;
 
-  [[nodiscard]] LossFunction make() const { return make_cross_entropy(label_smoothing); }
-  [[nodiscard]] LossFunction make_for_validation() const { return make_cross_entropy(); }
+  [[nodiscard]] LossFunction make() const { return make_loss(label_smoothing); }
+  [[nodiscard]] LossFunction make_for_validation() const { return make_loss(0); }
 };
 
-template <typename Field>
-void visit(Field& field, CrossEntropy& loss) {
+template <typename Field, auto make_loss>
+void visit(Field& field, Smoothed<make_loss>& loss) {
   field("label_smoothing", loss.label_smoothing, fraction);
 }
 
 LossEntry cross_entropy() {
-  return entry_of<CrossEntropy>("cross_entropy", "of one class among several",
-                                {"categorical_crossentropy", "sparse_categorical_crossentropy"});
+  return entry_of<Smoothed<make_cross_entropy>>(
+      "cross_entropy", "of one class among several",
+      {"categorical_crossentropy", "sparse_categorical_crossentropy"});
 }
 
 }  // namespace losses
@@ -92,21 +95,9 @@ LossFunction make_binary_cross_entropy(double label_smoothing) {
 
 namespace losses {
 
-struct BinaryCrossEntropy {
-  double label_smoothing = 0;
-
-  [[nodiscard]] LossFunction make() const { return make_binary_cross_entropy(label_smoothing); }
-  [[nodiscard]] LossFunction make_for_validation() const { return make_binary_cross_entropy(); }
-};
-
-template <typename Field>
-void visit(Field& field, BinaryCrossEntropy& loss) {
-  field("label_smoothing", loss.label_smoothing, fraction);
-}
-
 LossEntry binary_crossentropy() {
-  auto entry = entry_of<BinaryCrossEntropy>("binary_crossentropy", "of one output, for two classes",
-                                            {"binary_cross_entropy"});
+  auto entry = entry_of<Smoothed<make_binary_cross_entropy>>(
+      "binary_crossentropy", "of one output, for two classes", {"binary_cross_entropy"});
   entry.is_binary = true;
   return entry;
 }

@@ -11,7 +11,6 @@
 #include <torch/nn/modules/pooling.h>
 
 #include "kolo/base/checked.h"
-#include "kolo/nn/weights.h"
 #include "nn/models/model_parts.h"
 
 // Residual networks (He et al., arXiv:1512.03385): a stem, four stages of residual blocks, the mean

@@ -3,53 +3,56 @@
 
 #include "kernels/fused.h"
 #include "kolo/kernels/convolution.h"
-#include "kolo/nn/weights.h"
 #include "nn/models/model_parts.h"
 
 namespace kolo::networks {
 
 namespace {
 
-// A convolution, pooling and relu, and a dropout.
+// Two convolutions and two linear layers. `Drop` is behind the second convolution.
 template <typename Drop>
-auto pooled_layer(Convolution2d convolution, Drop drop) {
-  return [convolution, drop](const torch::Tensor& x) mutable {
-    return drop(max_pool_relu(convolution(x)));
-  };
-}
-
-// A linear layer of all values of a sample, relu and dropout.
-auto hidden_layer(torch::nn::Linear linear, torch::nn::Dropout drop) {
-  return [linear, drop](const torch::Tensor& x) mutable {
-    return drop(torch::relu(linear(x.flatten(1))));
-  };
-}
-
 class MnistNetwork final : public ChainNetwork {
  public:
-  MnistNetwork(const ModelOptions& shapes, double dropout) {
+  struct Layout {
+    const char* name;
+    std::int64_t smallest, kernel, first, second, hidden;  // lengths, channels, values
+    bool pools_first;
+    double conv2_drop, fc1_drop;
+  };
+
+  MnistNetwork(const ModelOptions& shapes, const Layout& layout) {
+    const auto channels = channels_of(shapes, layout.name, layout.smallest);
+    const auto reduced = [&](std::int64_t length) {
+      const auto after_first = length - layout.kernel + 1;
+      return ((layout.pools_first ? after_first / 2 : after_first) - layout.kernel + 1) / 2;
+    };
     Convolution2d conv1 =
-        register_module("conv1", Convolution2d(channels_of(shapes, "mnist_net", 16), 10, 5));
-    Convolution2d conv2 = register_module("conv2", Convolution2d(10, 20, 5));
-    torch::nn::Dropout2d conv2_drop = register_module("conv2_drop", torch::nn::Dropout2d(dropout));
-    torch::nn::Linear fc1 =
-        register_module("fc1", torch::nn::Linear(flattened(shapes, 20, reduced), 50));
-    torch::nn::Dropout fc1_drop = register_module("fc1_drop", torch::nn::Dropout(dropout));
-    torch::nn::Linear fc2 = register_module("fc2", torch::nn::Linear(50, shapes.classes));
+        register_module("conv1", Convolution2d(channels, layout.first, layout.kernel));
+    Convolution2d conv2 =
+        register_module("conv2", Convolution2d(layout.first, layout.second, layout.kernel));
+    Drop conv2_drop = register_module("conv2_drop", Drop(layout.conv2_drop));
+    torch::nn::Linear fc1 = register_module(
+        "fc1", torch::nn::Linear(flattened(shapes, layout.second, reduced), layout.hidden));
+    torch::nn::Dropout fc1_drop = register_module("fc1_drop", torch::nn::Dropout(layout.fc1_drop));
+    torch::nn::Linear fc2 =
+        register_module("fc2", torch::nn::Linear(layout.hidden, shapes.classes));
     add_stage("conv1", {{"conv1", conv1.ptr()}},
-              [conv1](const torch::Tensor& x) mutable { return max_pool_relu(conv1(x)); });
-    // As before the pooling, where there are four times the values: a scale of 0 or more for whole
-    // channels commutes with maxima.
+              [conv1, pools = layout.pools_first](const torch::Tensor& x) mutable {
+                return pools ? max_pool_relu(conv1(x)) : torch::relu(conv1(x));
+              });
+    // mnist_net drops channels before the pooling, where there are four times the values: a scale
+    // of 0 or more for whole channels commutes with maxima.
     add_stage("conv2", {{"conv2", conv2.ptr()}, {"conv2_drop", conv2_drop.ptr()}},
-              pooled_layer(conv2, conv2_drop));
+              [conv2, conv2_drop](const torch::Tensor& x) mutable {
+                return conv2_drop(max_pool_relu(conv2(x)));
+              });
     add_stage("fc1", {{"fc1", fc1.ptr()}, {"fc1_drop", fc1_drop.ptr()}},
-              hidden_layer(fc1, fc1_drop));
+              [fc1, fc1_drop](const torch::Tensor& x) mutable {
+                return fc1_drop(torch::relu(fc1(x.flatten(1))));
+              });
     add_stage("fc2", {{"fc2", fc2.ptr()}},
               [fc2](const torch::Tensor& x) mutable { return fc2(x); });
   }
-
- private:
-  static std::int64_t reduced(std::int64_t length) { return ((length - 4) / 2 - 4) / 2; }
 };
 
 }  // namespace
@@ -70,7 +73,9 @@ void visit(Field& field, WithDropout& model) {
 struct MnistNet : WithDropout {
   void complete() { dropout = dropout.value_or(.5); }
   [[nodiscard]] std::shared_ptr<Network> make(const ModelOptions& shapes) const {
-    return std::make_shared<MnistNetwork>(shapes, dropout.value());
+    using MnistNetwork = MnistNetwork<torch::nn::Dropout2d>;
+    return std::make_shared<MnistNetwork>(
+        shapes, MnistNetwork::Layout{"mnist_net", 16, 5, 10, 20, 50, true, *dropout, *dropout});
   }
 };
 
@@ -80,37 +85,6 @@ ModelEntry mnist_net() {
                             "thousand parameters on MNIST");
 }
 
-namespace {
-
-class MnistCnnNetwork final : public ChainNetwork {
- public:
-  MnistCnnNetwork(const ModelOptions& shapes, std::optional<double> dropout) {
-    Convolution2d conv1 =
-        register_module("conv1", Convolution2d(channels_of(shapes, "mnist_cnn", 6), 32, 3));
-    Convolution2d conv2 = register_module("conv2", Convolution2d(32, 64, 3));
-    torch::nn::Dropout conv2_drop =
-        register_module("conv2_drop", torch::nn::Dropout(dropout.value_or(0.25)));
-    torch::nn::Linear fc1 =
-        register_module("fc1", torch::nn::Linear(flattened(shapes, 64, reduced), 128));
-    torch::nn::Dropout fc1_drop =
-        register_module("fc1_drop", torch::nn::Dropout(dropout.value_or(0.5)));
-    torch::nn::Linear fc2 = register_module("fc2", torch::nn::Linear(128, shapes.classes));
-    add_stage("conv1", {{"conv1", conv1.ptr()}},
-              [conv1](const torch::Tensor& x) mutable { return torch::relu(conv1(x)); });
-    add_stage("conv2", {{"conv2", conv2.ptr()}, {"conv2_drop", conv2_drop.ptr()}},
-              pooled_layer(conv2, conv2_drop));
-    add_stage("fc1", {{"fc1", fc1.ptr()}, {"fc1_drop", fc1_drop.ptr()}},
-              hidden_layer(fc1, fc1_drop));
-    add_stage("fc2", {{"fc2", fc2.ptr()}},
-              [fc2](const torch::Tensor& x) mutable { return fc2(x); });
-  }
-
- private:
-  static std::int64_t reduced(std::int64_t length) { return (length - 4) / 2; }
-};
-
-}  // namespace
-
 // Conv 32 of 3x3, relu; conv 64 of 3x3, relu, max-pool 2, dropout .25; linear 128, relu, dropout
 // .5; linear to the classes. 1199882 parameters for 1x28x28 and 10 classes. Starts from LibTorch's
 // default initialization and accepts any image size that leaves something to flatten.
@@ -118,7 +92,10 @@ struct MnistCnn {
   std::optional<double> dropout;  // of both
 
   [[nodiscard]] std::shared_ptr<Network> make(const ModelOptions& shapes) const {
-    return std::make_shared<MnistCnnNetwork>(shapes, dropout);
+    using MnistNetwork = MnistNetwork<torch::nn::Dropout>;
+    return std::make_shared<MnistNetwork>(
+        shapes, MnistNetwork::Layout{"mnist_cnn", 6, 3, 32, 64, 128, false, dropout.value_or(.25),
+                                     dropout.value_or(.5)});
   }
 };
 

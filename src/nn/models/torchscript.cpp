@@ -4,9 +4,11 @@
 #include <sstream>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
+#include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
 #include <torch/script.h>
 
@@ -43,13 +45,35 @@ torch::Tensor join(const std::vector<torch::Tensor>& parts) {
   return torch::cat(flat, 1);
 }
 
+// What a script gave: a tensor, or a tuple or list of them. Error for anything else.
+std::vector<torch::Tensor> tensors_of(const c10::IValue& output, const Script& script) {
+  const auto refuse = [&] {
+    throw Error(fmt::format("{}: forward gives a {}, expected a tensor, or a tuple or list of them",
+                            script.name(), output.type()->str()));
+  };
+  if (output.isTensor()) return {output.toTensor()};
+  if (output.isTensorList()) return output.toTensorVector();
+  if (!output.isTuple()) refuse();
+  std::vector<torch::Tensor> tensors;
+  for (const c10::IValue& element : output.toTupleRef().elements()) {
+    if (!element.isTensor()) refuse();
+    tensors.push_back(element.toTensor());
+  }
+  return tensors;
+}
+
+// The very tensors of a script are the network's, under the same names; what the script holds a
+// second time is left out.
 class TorchScriptNetwork final : public Network {
  public:
   // Parts: of the one input and output of forward(tensor), none where it is one of the script's.
   explicit TorchScriptNetwork(Script script, Shapes input_parts = {}, Shapes output_parts = {})
       : input_parts_(std::move(input_parts)),
         output_parts_(std::move(output_parts)),
-        script_(*this, std::move(script)) {}
+        script_(std::move(script)) {
+    std::unordered_set<const c10::TensorImpl*> known;
+    adopt(*this, script_.module(), known);
+  }
 
   [[nodiscard]] torch::Tensor forward(const torch::Tensor& input) override {
     const auto outputs =
@@ -58,15 +82,15 @@ class TorchScriptNetwork final : public Network {
   }
 
   [[nodiscard]] std::vector<torch::Tensor> forward(std::span<const torch::Tensor> inputs) override {
-    return tensors_of(script_.forward(inputs), script());
+    return tensors_of(run(inputs), script_);
   }
 
   // Outputs in the script's order, as many as there are parts.
   [[nodiscard]] std::vector<torch::Tensor> compute(const std::vector<torch::Tensor>& inputs) {
-    const c10::IValue output = script_.forward(inputs);
-    if (!output_parts_.empty()) return tensors_of(output, script());
+    const c10::IValue output = run(inputs);
+    if (!output_parts_.empty()) return tensors_of(output, script_);
     if (!output.isTensor()) {
-      throw Error(fmt::format("{}: forward gives a {}, expected one tensor", script().name(),
+      throw Error(fmt::format("{}: forward gives a {}, expected one tensor", script_.name(),
                               output.type()->str()));
     }
     return {output.toTensor()};
@@ -80,14 +104,57 @@ class TorchScriptNetwork final : public Network {
 
   void train(bool on) override {
     Network::train(on);
-    script_.train(on);
+    set_training(script_.module(), on);
   }
 
-  [[nodiscard]] const Script& script() const { return script_.script(); }
+  [[nodiscard]] const Script& script() const { return script_; }
 
  private:
+  struct Buffer {
+    torch::jit::Module owner;
+    std::string name;
+    torch::Tensor tensor;
+  };
+
+  void adopt(torch::nn::Module& to, const torch::jit::Module& from,
+             std::unordered_set<const c10::TensorImpl*>& known) {
+    const auto is_new = [&known](const torch::Tensor& tensor) {
+      return tensor.defined() && known.insert(tensor.unsafeGetTensorImpl()).second;
+    };
+    for (const auto& item : from.named_parameters(/*recurse=*/false)) {
+      if (is_new(item.value))
+        to.register_parameter(item.name, item.value, item.value.requires_grad());
+    }
+    for (const auto& item : from.named_buffers(/*recurse=*/false)) {
+      if (!is_new(item.value)) continue;
+      to.register_buffer(item.name, item.value);
+      buffers_.push_back({from, item.name, item.value});
+    }
+    for (const auto& item : from.named_children()) {
+      const auto child = std::make_shared<torch::nn::Module>();
+      adopt(*child, item.value, known);
+      to.register_module(item.name, child);
+    }
+  }
+
+  // A script may put new tensors where its buffers were (PyTorch's batch norm once counted batches
+  // like that). Their values go to the tensors that everybody knows, and those back to the script;
+  // under c10::InferenceMode with the old values, since others may share their memory.
+  c10::IValue run(std::span<const torch::Tensor> inputs) {
+    auto output = script_.forward(inputs);
+    const torch::NoGradGuard no_gradient;
+    for (Buffer& buffer : buffers_) {
+      const torch::Tensor present = buffer.owner.attr(buffer.name).toTensor();
+      if (present.is_same(buffer.tensor)) continue;
+      if (!c10::InferenceMode::is_enabled()) buffer.tensor.copy_(present);
+      buffer.owner.setattr(buffer.name, buffer.tensor);
+    }
+    return output;
+  }
+
   Shapes input_parts_, output_parts_;
-  AdoptedScript script_;
+  Script script_;
+  std::vector<Buffer> buffers_;
 };
 
 void require_parameters(const torch::nn::Module& network, const Script& script) {

@@ -7,6 +7,54 @@
 #include "kolo/optim/catalogue.h"
 #include "settings/choice_reader.h"
 
+namespace kolo {
+
+template <typename Field, typename Options>
+void visit_moments(Field& field, Options& options) {
+  field("beta1", options.beta1, fraction);
+  field("beta2", options.beta2, fraction);
+  field("epsilon", options.epsilon, positive);
+}
+
+template <typename Field>
+void visit(Field& field, AdadeltaOptions& adadelta) {
+  field("rho", adadelta.rho, fraction);
+  field("epsilon", adadelta.epsilon, positive);
+}
+
+template <typename Field>
+void visit(Field& field, AdamaxOptions& adamax) {
+  visit_moments(field, adamax);
+}
+
+template <typename Field>
+void visit(Field& field, NadamOptions& nadam) {
+  visit_moments(field, nadam);
+}
+
+template <typename Field>
+void visit(Field& field, LarsOptions& lars) {
+  field("momentum", lars.momentum, fraction);
+  field("trust_coefficient", lars.trust_coefficient, positive);
+}
+
+template <typename Field>
+void visit(Field& field, LambOptions& lamb) {
+  visit_moments(field, lamb);
+}
+
+template <typename Field>
+void visit(Field& field, ScheduleFreeSgdOptions& sgd) {
+  field("momentum", sgd.momentum, fraction);
+}
+
+template <typename Field>
+void visit(Field& field, ScheduleFreeAdamwOptions& adamw) {
+  visit_moments(field, adamw);
+}
+
+}  // namespace kolo
+
 // Optimizers of configurations. An entry is a struct of options, perhaps with some more, and a
 // visit() for its keys; where it needs them it has check() and complete() (see set_settings) and
 //   std::string remark() const;
@@ -43,10 +91,9 @@ struct Epsilon {
     if (!value) value = form == EpsilonForm::torch ? of_torch : 1e-7;
     return *value;
   }
-  [[nodiscard]] bool is_of_keras() const { return form == EpsilonForm::keras; }
   [[nodiscard]] std::string remark() const {
     return fmt::format("epsilon {}, added as in {}", value.value(),
-                       is_of_keras() ? "Keras" : "PyTorch");
+                       form == EpsilonForm::keras ? "Keras" : "PyTorch");
   }
 };
 
@@ -55,6 +102,18 @@ void visit_epsilon(Field& field, Epsilon& epsilon) {
   field("epsilon", epsilon.value, positive, Unset{"as epsilon_form has it"});
   field("epsilon_form", epsilon.form, AnyName{});
 }
+
+// Options with an epsilon in either form; `is_of_keras`: the option that says which.
+template <typename Options, bool Options::*is_of_keras>
+struct WithEpsilon : Options {
+  Epsilon own_epsilon;
+
+  void complete() {
+    this->epsilon = own_epsilon.complete();
+    this->*is_of_keras = own_epsilon.form == EpsilonForm::keras;
+  }
+  [[nodiscard]] std::string remark() const { return own_epsilon.remark(); }
+};
 
 struct Sgd : SgdOptions {
   void check(const RefuseKey& refuse) const {
@@ -78,15 +137,7 @@ OptimizerEntry sgd() {
   return entry;
 }
 
-struct Adam : AdamOptions {
-  Epsilon own_epsilon{.form = EpsilonForm::torch, .of_torch = 1e-8};
-
-  void complete() {
-    epsilon = own_epsilon.complete();
-    epsilon_before_correction = own_epsilon.is_of_keras();
-  }
-  [[nodiscard]] std::string remark() const { return own_epsilon.remark(); }
-};
+using Adam = WithEpsilon<AdamOptions, &AdamOptions::epsilon_before_correction>;
 
 template <typename Field>
 void visit(Field& field, Adam& adam) {
@@ -97,25 +148,18 @@ void visit(Field& field, Adam& adam) {
 }
 
 OptimizerEntry adam() {
-  return entry_of<Adam>("adam", "Adam (Kingma and Ba, 2015), AMSGrad if so wanted", make_adam);
+  return entry_of<Adam>("adam", "Adam (Kingma and Ba, 2015), AMSGrad if so wanted", make_adam,
+                        {{}, {EpsilonForm::torch, 1e-8}});
 }
 
 OptimizerEntry adamw() {
   auto entry = entry_of<Adam>("adamw", "Adam with decoupled weight decay (Loshchilov and Hutter)",
-                              make_adam);
+                              make_adam, {{}, {EpsilonForm::torch, 1e-8}});
   entry.decouples_decay = true;
   return entry;
 }
 
-struct Rmsprop : RmspropOptions {
-  Epsilon own_epsilon{.form = EpsilonForm::keras, .of_torch = 1e-8};
-
-  void complete() {
-    epsilon = own_epsilon.complete();
-    epsilon_in_root = own_epsilon.is_of_keras();
-  }
-  [[nodiscard]] std::string remark() const { return own_epsilon.remark(); }
-};
+using Rmsprop = WithEpsilon<RmspropOptions, &RmspropOptions::epsilon_in_root>;
 
 template <typename Field>
 void visit(Field& field, Rmsprop& rmsprop) {
@@ -126,18 +170,11 @@ void visit(Field& field, Rmsprop& rmsprop) {
 }
 
 OptimizerEntry rmsprop() {
-  return entry_of<Rmsprop>("rmsprop", "RMSprop (Tieleman and Hinton, 2012)", make_rmsprop);
+  return entry_of<Rmsprop>("rmsprop", "RMSprop (Tieleman and Hinton, 2012)", make_rmsprop,
+                           {{}, {EpsilonForm::keras, 1e-8}});
 }
 
-struct Adagrad : AdagradOptions {
-  Epsilon own_epsilon{.form = EpsilonForm::keras, .of_torch = 1e-10};
-
-  void complete() {
-    epsilon = own_epsilon.complete();
-    epsilon_in_root = own_epsilon.is_of_keras();
-  }
-  [[nodiscard]] std::string remark() const { return own_epsilon.remark(); }
-};
+using Adagrad = WithEpsilon<AdagradOptions, &AdagradOptions::epsilon_in_root>;
 
 template <typename Field>
 void visit(Field& field, Adagrad& adagrad) {
@@ -146,76 +183,35 @@ void visit(Field& field, Adagrad& adagrad) {
 }
 
 OptimizerEntry adagrad() {
-  return entry_of<Adagrad>("adagrad", "Adagrad (Duchi et al., 2011)", make_adagrad);
-}
-
-struct Adadelta : AdadeltaOptions {};
-
-template <typename Field>
-void visit(Field& field, Adadelta& adadelta) {
-  field("rho", adadelta.rho, fraction);
-  field("epsilon", adadelta.epsilon, positive);
+  return entry_of<Adagrad>("adagrad", "Adagrad (Duchi et al., 2011)", make_adagrad,
+                           {{}, {EpsilonForm::keras, 1e-10}});
 }
 
 OptimizerEntry adadelta() {
-  return entry_of<Adadelta>("adadelta", "Adadelta (Zeiler, 2012), times the rate", make_adadelta);
-}
-
-template <typename Field, typename Options>
-void visit_moments(Field& field, Options& options) {
-  field("beta1", options.beta1, fraction);
-  field("beta2", options.beta2, fraction);
-  field("epsilon", options.epsilon, positive);
-}
-
-struct Adamax : AdamaxOptions {};
-
-template <typename Field>
-void visit(Field& field, Adamax& adamax) {
-  visit_moments(field, adamax);
+  return entry_of<AdadeltaOptions>("adadelta", "Adadelta (Zeiler, 2012), times the rate",
+                                   make_adadelta);
 }
 
 OptimizerEntry adamax() {
-  return entry_of<Adamax>("adamax", "Adamax (Kingma and Ba, 2015)", make_adamax);
-}
-
-struct Nadam : NadamOptions {};
-
-template <typename Field>
-void visit(Field& field, Nadam& nadam) {
-  visit_moments(field, nadam);
+  return entry_of<AdamaxOptions>("adamax", "Adamax (Kingma and Ba, 2015)", make_adamax);
 }
 
 OptimizerEntry nadam() {
-  return entry_of<Nadam>("nadam", "Nadam (Dozat, 2016)", make_nadam);
-}
-
-struct Lars : LarsOptions {};
-
-template <typename Field>
-void visit(Field& field, Lars& lars) {
-  field("momentum", lars.momentum, fraction);
-  field("trust_coefficient", lars.trust_coefficient, positive);
+  return entry_of<NadamOptions>("nadam", "Nadam (Dozat, 2016)", make_nadam);
 }
 
 OptimizerEntry lars() {
-  auto entry = entry_of<Lars>("lars", "LARS (You et al., 2017), for large batches", make_lars,
-                              {{.momentum = 0}});
+  auto entry = entry_of<LarsOptions>("lars", "LARS (You et al., 2017), for large batches",
+                                     make_lars, {.momentum = 0});
   entry.usual_rate = .01;
   entry.has_own_decay = true;
   entry.takes_whole_parameters = true;
   return entry;
 }
 
-struct Lamb : LambOptions {};
-
-template <typename Field>
-void visit(Field& field, Lamb& lamb) {
-  visit_moments(field, lamb);
-}
-
 OptimizerEntry lamb() {
-  auto entry = entry_of<Lamb>("lamb", "LAMB (You et al., 2020), for large batches", make_lamb);
+  auto entry =
+      entry_of<LambOptions>("lamb", "LAMB (You et al., 2020), for large batches", make_lamb);
   entry.has_own_decay = true;
   entry.takes_whole_parameters = true;
   return entry;
@@ -234,29 +230,15 @@ template <typename T, typename Options>
   return entry;
 }
 
-struct ScheduleFreeSgd : ScheduleFreeSgdOptions {};
-
-template <typename Field>
-void visit(Field& field, ScheduleFreeSgd& sgd) {
-  field("momentum", sgd.momentum, fraction);
-}
-
 OptimizerEntry schedule_free_sgd() {
-  return averaging<ScheduleFreeSgd>("schedule_free_sgd", "Schedule-Free SGD (Defazio et al., 2024)",
-                                    make_schedule_free_sgd, 1);
-}
-
-struct ScheduleFreeAdamw : ScheduleFreeAdamwOptions {};
-
-template <typename Field>
-void visit(Field& field, ScheduleFreeAdamw& adamw) {
-  visit_moments(field, adamw);
+  return averaging<ScheduleFreeSgdOptions>(
+      "schedule_free_sgd", "Schedule-Free SGD (Defazio et al., 2024)", make_schedule_free_sgd, 1);
 }
 
 OptimizerEntry schedule_free_adamw() {
-  return averaging<ScheduleFreeAdamw>("schedule_free_adamw",
-                                      "Schedule-Free AdamW (Defazio et al., 2024)",
-                                      make_schedule_free_adamw, .0025);
+  return averaging<ScheduleFreeAdamwOptions>("schedule_free_adamw",
+                                             "Schedule-Free AdamW (Defazio et al., 2024)",
+                                             make_schedule_free_adamw, .0025);
 }
 
 }  // namespace kolo::optimizers

@@ -10,7 +10,7 @@
 #include "kolo/optim/catalogue.h"
 #include "settings/choice_reader.h"
 
-// The schedules (see RateSchedule), and their entries in the catalogue.
+// The schedules, and their entries in the catalogue.
 namespace kolo {
 
 namespace {
@@ -150,6 +150,25 @@ double OneCycle::factor(std::int64_t step, std::int64_t /*warmup_steps*/) const 
   return cosine_between(1, last, (now - top) / (total - 1 - top));
 }
 
+template <typename Field>
+void visit(Field& field, CosineDecay& decay) {
+  field("lr_final_fraction", decay.final_fraction, not_negative);
+}
+
+template <typename Field>
+void visit(Field& field, ShiftedCosineDecay& decay) {
+  field("lr_final_fraction", decay.final_fraction, not_negative);
+}
+
+template <typename Field>
+void visit(Field& field, PolynomialDecay& decay) {
+  field("lr_final_fraction", decay.final_fraction, not_negative);
+  field("lr_decay_power", decay.power, positive);
+}
+
+template <typename Field>
+void visit(Field& /*field*/, OneCycle& /*cycle*/) {}
+
 namespace schedules {
 
 // An entry is a schedule with a visit() for its keys.
@@ -176,54 +195,22 @@ ScheduleEntry none() {
   return entry;
 }
 
-template <typename Field>
-void visit_final_fraction(Field& field, double& fraction_left) {
-  field("lr_final_fraction", fraction_left, not_negative);
-}
-
-struct Cosine : CosineDecay {};
-
-template <typename Field>
-void visit(Field& field, Cosine& decay) {
-  visit_final_fraction(field, decay.final_fraction);
-}
-
 ScheduleEntry cosine() {
-  return entry_of<Cosine>(
+  return entry_of<CosineDecay>(
       "cosine", "half a period of a cosine, from the end of the warm-up to the last step");
 }
 
-struct CosineShifted : ShiftedCosineDecay {};
-
-template <typename Field>
-void visit(Field& field, CosineShifted& decay) {
-  visit_final_fraction(field, decay.final_fraction);
-}
-
 ScheduleEntry cosine_shifted() {
-  return entry_of<CosineShifted>(
+  return entry_of<ShiftedCosineDecay>(
       "cosine_shifted", "the same half period, as long as the training, shifted by the warm-up");
 }
 
-struct Polynomial : PolynomialDecay {};
-
-template <typename Field>
-void visit(Field& field, Polynomial& decay) {
-  visit_final_fraction(field, decay.final_fraction);
-  field("lr_decay_power", decay.power, positive);
-}
-
 ScheduleEntry polynomial() {
-  return entry_of<Polynomial>("polynomial", "a power of what is left of the training");
+  return entry_of<PolynomialDecay>("polynomial", "a power of what is left of the training");
 }
-
-struct Cycle : OneCycle {};
-
-template <typename Field>
-void visit(Field& /*field*/, Cycle& /*cycle*/) {}
 
 ScheduleEntry one_cycle() {
-  auto entry = entry_of<Cycle>("one_cycle", "up and down again, as PyTorch's OneCycleLR");
+  auto entry = entry_of<OneCycle>("one_cycle", "up and down again, as PyTorch's OneCycleLR");
   entry.is_own_warmup = true;
   return entry;
 }

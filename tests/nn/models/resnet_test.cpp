@@ -8,11 +8,8 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
-#include "kolo/base/error.h"
 #include "kolo/nn/models.h"
 #include "nn/models/same_network.h"
-#include "support/errors.h"
-#include "support/says.h"
 
 namespace kolo {
 namespace {
@@ -164,13 +161,6 @@ TEST_P(ResNet, WorksOnOnePixelAndTheMomentumOptionReachesEveryBatchNormInKerasSe
             (std::vector<std::int64_t>{2, 2}));
 }
 
-TEST_P(ResNet, RefusesWhatIsNoImage) {
-  EXPECT_TRUE(says(testing::message_of<InputError>([] {
-                     (void)make_network(GetParam().name, {.input_shape = {32, 32}, .classes = 3});
-                   }),
-                   {"shape is [32, 32], expected an image"}));
-}
-
 INSTANTIATE_TEST_SUITE_P(
     Models, ResNet,
     // Weights (inputs x outputs x kernel), biases and two values per channel for each batch norm,
@@ -192,19 +182,6 @@ TEST(ResNetSmall, BatchNormsHaveTheTutorialsMomentumAndEpsilon) {
     EXPECT_NEAR(norm->options.momentum().value(), identity ? 0.1 : 0.01, 1e-15) << item.key();
   }
   EXPECT_EQ(norms, 29);
-}
-
-TEST(ResNetSmall, RunningStatisticsKeepTheMomentumsShareOfTheirOld) {
-  torch::manual_seed(2);
-  const auto network = make_network("resnet_small", {.input_shape = {3, 8, 8}, .classes = 10});
-  const torch::Tensor input = torch::randn({4, 3, 8, 8});
-  const auto parameters = network->named_parameters();
-  const torch::Tensor stem = plain_convolution(parameters, "stem.convolution", input, 1, 1);
-  (void)network->forward(input);
-  EXPECT_TRUE(torch::allclose(network->named_buffers()["stem.norm.running_mean"],
-                              0.01 * stem.mean({0, 2, 3}), 1e-4, 1e-6));
-  EXPECT_TRUE(torch::allclose(network->named_buffers()["stem.norm.running_var"],
-                              0.99 + 0.01 * stem.transpose(0, 1).flatten(1).var(1), 1e-4, 1e-6));
 }
 
 }  // namespace

@@ -55,31 +55,6 @@ TEST(UNet3d, EqualsTheSameNetworkWrittenPlainly) {
   testing::expect_same_network(*network, plain_unet, torch::randn({2, 4, 16, 16, 16}));
 }
 
-// By the kernels, in float32; with 16 channels some of the layers keep their weights by taps.
-TEST(UNet3d, ComputesInFloat32WhatTorchsModulesDoInFloat64) {
-  torch::manual_seed(2);
-  const auto network = make_network("unet3d", options_for(16, 4, 16));
-  const auto input = torch::randn({2, 4, 16, 16, 16});
-  const auto slope = torch::randn({2, 5, 16, 16, 16});
-  const auto output = network->forward(input);
-  output.backward(slope);
-
-  Parameters doubles;
-  for (const auto& item : network->named_parameters())
-    doubles.insert(item.key(), item.value().detach().to(torch::kDouble).requires_grad_());
-  const auto expected = plain_unet(doubles, input.to(torch::kDouble));
-  expected.backward(slope.to(torch::kDouble));
-  const auto expect_close = [](const torch::Tensor& value, const torch::Tensor& reference,
-                               const std::string& what) {
-    const double scale = reference.abs().max().item<double>();
-    EXPECT_LT((value.to(torch::kDouble) - reference).abs().max().item<double>(), 1e-5 * scale)
-        << what;
-  };
-  expect_close(output.detach(), expected.detach(), "output");
-  for (const auto& item : network->named_parameters())
-    expect_close(item.value().grad(), doubles[item.key()].grad(), item.key());
-}
-
 // 64 (4 + 4 * 64 ... channels) 4x4x4 taps and the biases, as added up from the tutorial's layers.
 TEST(UNet3d, HasTheTutorialsParametersAtFullScaleAndStartsAsItDoes) {
   torch::manual_seed(3);
@@ -181,11 +156,6 @@ TEST(UNet3d, RefusesShapesThatDontFit) {
                          "cnn", {.input_shape = {4, 16, 16, 16}, .output_shape = {5, 16, 16, 16}});
                    }),
                    {"for fields unet3d"}));
-  EXPECT_TRUE(
-      says(testing::message_of<InputError>([] {
-             (void)make_network("cnn", {.input_shape = {3, 32, 32}, .classes = 2, .levels = 3});
-           }),
-           {"levels is 3, but the model has only dropout"}));
 }
 
 }  // namespace

@@ -1,0 +1,206 @@
+#include <cmath>
+#include <string>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <torch/nn/functional.h>
+#include <torch/nn/modules/dropout.h>
+#include <torch/types.h>
+#include <torch/utils.h>
+
+#include "kolo/base/error.h"
+#include "kolo/nn/models.h"
+#include "nn/models/same_network.h"
+#include "support/errors.h"
+#include "support/says.h"
+
+namespace kolo {
+namespace {
+
+namespace F = torch::nn::functional;
+using testing::message_of;
+using testing::Parameters;
+using testing::plain_convolution;
+
+// The networks once more, as plain function calls without dropout.
+torch::Tensor plain_mnist_net(const Parameters& p, torch::Tensor x) {
+  x = F::conv2d(x, p["conv1.weight"], F::Conv2dFuncOptions().bias(p["conv1.bias"]));
+  x = F::relu(F::max_pool2d(x, F::MaxPool2dFuncOptions(2)));
+  x = F::conv2d(x, p["conv2.weight"], F::Conv2dFuncOptions().bias(p["conv2.bias"]));
+  x = F::relu(F::max_pool2d(x, F::MaxPool2dFuncOptions(2))).reshape({x.size(0), -1});
+  x = F::relu(F::linear(x, p["fc1.weight"], p["fc1.bias"]));
+  return F::linear(x, p["fc2.weight"], p["fc2.bias"]);
+}
+
+torch::Tensor plain_mnist_cnn(const Parameters& p, torch::Tensor x) {
+  x = F::relu(F::conv2d(x, p["conv1.weight"], F::Conv2dFuncOptions().bias(p["conv1.bias"])));
+  x = F::relu(F::conv2d(x, p["conv2.weight"], F::Conv2dFuncOptions().bias(p["conv2.bias"])));
+  x = F::max_pool2d(x, F::MaxPool2dFuncOptions(2)).reshape({x.size(0), -1});
+  x = F::relu(F::linear(x, p["fc1.weight"], p["fc1.bias"]));
+  return F::linear(x, p["fc2.weight"], p["fc2.bias"]);
+}
+
+torch::Tensor plain_cnn(const Parameters& p, torch::Tensor x) {
+  for (const char* name : {"convolution1", "convolution2", "convolution3"})
+    x = torch::max_pool2d(torch::relu(plain_convolution(p, name, x, 1, 1)), 2);
+  x = x.reshape({x.size(0), -1});
+  x = torch::relu(torch::addmm(p["hidden.bias"], x, p["hidden.weight"].t()));
+  return torch::addmm(p["output.bias"], x, p["output.weight"].t());
+}
+
+torch::Tensor plain_shift_norm(const Parameters& p, const std::string& name,
+                               const torch::Tensor& x) {
+  const auto mean = x.mean({0, 2, 3}, /*keepdim=*/true);
+  const auto variance = (x - mean).square().mean({0, 2, 3}, /*keepdim=*/true);
+  return (x - mean) / (variance + 1e-12).sqrt() + 8 * p[name + ".shift"].view({1, -1, 1, 1});
+}
+
+torch::Tensor plain_airbench(const Parameters& p, torch::Tensor x) {
+  x = torch::gelu(plain_convolution(p, "whitening", x, 1, 0));
+  for (int number = 1; number <= 3; ++number) {
+    const auto block = fmt::format("block{}.", number);
+    x = torch::max_pool2d(plain_convolution(p, block + "convolution1", x, 1, 1), 2);
+    x = torch::gelu(plain_shift_norm(p, block + "norm1", x));
+    x = plain_convolution(p, block + "convolution2", x, 1, 1);
+    x = torch::gelu(plain_shift_norm(p, block + "norm2", x));
+  }
+  return x.flatten(2).amax(2).mm(p["output.weight"].t()) / 9;
+}
+
+struct SmallClassifier {
+  const char* name;
+  std::int64_t channels, size;  // of its usual images
+  std::int64_t parameters;      // for these and 10 classes, counted by hand
+  std::int64_t smallest;        // image
+  int dropouts;                 // layers
+  torch::Tensor (*plain)(const Parameters&, torch::Tensor);
+
+  [[nodiscard]] ModelOptions options() const {
+    return {.input_shape = {channels, size, size}, .classes = 10};
+  }
+  [[nodiscard]] torch::Tensor input() const { return torch::randn({4, channels, size, size}); }
+};
+
+class SmallClassifiers : public ::testing::TestWithParam<SmallClassifier> {
+ protected:
+  void SetUp() override { torch::manual_seed(3); }
+  [[nodiscard]] static std::shared_ptr<Network> make(const ModelOptions& options) {
+    return make_network(GetParam().name, options);
+  }
+};
+
+TEST_P(SmallClassifiers, HaveTheParametersCountedByHand) {
+  EXPECT_EQ(testing::parameter_count(*make(GetParam().options())), GetParam().parameters);
+}
+
+// Pooling drops what is left over at odd sizes.
+TEST_P(SmallClassifiers, EqualTheSameNetworkWrittenPlainly) {
+  const auto network = make({.input_shape = {2, 29, 26}, .classes = 5, .dropout = 0});
+  for (auto& parameter : network->parameters()) {
+    parameter.set_requires_grad(true);
+    if (parameter.dim() == 1) parameter.data().uniform_(-.1, .1);
+  }
+  testing::expect_same_network(*network, GetParam().plain, torch::randn({3, 2, 29, 26}));
+}
+
+TEST_P(SmallClassifiers, DropOutInTrainingAsTheyAreTold) {
+  const auto input = GetParam().input();
+  const auto repeats = [&](Network& network) {
+    return torch::equal(network.forward(input), network.forward(input));
+  };
+  const bool drops_by_itself = std::string(GetParam().name).starts_with("mnist");
+  EXPECT_EQ(repeats(*make(GetParam().options())), !drops_by_itself);
+  if (GetParam().dropouts == 0) return;
+  auto options = GetParam().options();
+  options.dropout = 0.125;
+  const auto network = make(options);
+  EXPECT_FALSE(repeats(*network));
+  network->eval();
+  EXPECT_TRUE(repeats(*network));
+  int layers = 0;
+  for (const auto& module : network->modules()) {
+    const auto* const dropout = module->as<torch::nn::Dropout>();
+    const auto* const channels = module->as<torch::nn::Dropout2d>();
+    if (dropout == nullptr && channels == nullptr) continue;
+    EXPECT_EQ((dropout != nullptr ? dropout->options : channels->options).p(), 0.125);
+    ++layers;
+  }
+  EXPECT_EQ(layers, GetParam().dropouts);
+}
+
+TEST_P(SmallClassifiers, HaveParametersThatTheSeedDetermines) {
+  const auto parameters_of = [](std::uint64_t seed) {
+    torch::manual_seed(seed);
+    return make(GetParam().options())->parameters();
+  };
+  const auto first = parameters_of(42), again = parameters_of(42), other = parameters_of(43);
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    EXPECT_TRUE(torch::equal(first[i], again[i])) << i;
+    if (first[i].dim() > 1) EXPECT_FALSE(torch::equal(first[i], other[i])) << i;
+  }
+}
+
+TEST_P(SmallClassifiers, TakeTheSmallestImageAndRefuseSmallerOnes) {
+  const std::int64_t size = GetParam().smallest;
+  const auto network = make({.input_shape = {1, size, size}, .classes = 2});
+  EXPECT_EQ(network->forward(torch::randn({2, 1, size, size})).numel(), 4);
+  EXPECT_TRUE(says(message_of<InputError>([&] {
+                     (void)make({.input_shape = {1, size, size - 1}, .classes = 2});
+                   }),
+                   {fmt::format("images of {}x{} pixels are too small, expected at least {}x{}",
+                                size, size - 1, size, size)}));
+  EXPECT_TRUE(says(message_of<InputError>([] { (void)make({.input_shape = {784}, .classes = 2}); }),
+                   {"shape is [784], expected an image"}));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Models, SmallClassifiers,
+    ::testing::Values(SmallClassifier{"mnist_net", 1, 28, 21840, 16, 2, plain_mnist_net},
+                      SmallClassifier{"mnist_cnn", 1, 28, 1199882, 6, 2, plain_mnist_cnn},
+                      SmallClassifier{"cnn", 3, 32, 156074, 8, 1, plain_cnn},
+                      // The whitening, the blocks and the last layer.
+                      SmallClassifier{"airbench", 3, 32,
+                                      24 * 3 * 4 + 24 + (24 + 64) * 64 * 9 + 2 * 64 +
+                                          (64 + 256) * 256 * 9 + 2 * 256 + (256 + 256) * 256 * 9 +
+                                          2 * 256 + 256 * 10,
+                                      25, 0, plain_airbench}),
+    [](const auto& each) { return std::string(each.param.name); });
+
+TEST(Cnn, StartsAsKerasLayersDo) {
+  torch::manual_seed(7);
+  const auto network = make_network("cnn", {.input_shape = {3, 32, 32}, .classes = 10});
+  for (const auto& item : network->named_parameters()) {
+    const torch::Tensor& parameter = item.value();
+    if (parameter.dim() == 1) {
+      EXPECT_EQ(parameter.count_nonzero().item<int>(), 0) << item.key();
+      continue;
+    }
+    const auto kernel = parameter.numel() / parameter.size(0) / parameter.size(1);
+    const double bound =
+        std::sqrt(6.0 / static_cast<double>(kernel * (parameter.size(0) + parameter.size(1))));
+    EXPECT_LE(parameter.abs().max().item<double>(), bound) << item.key();
+    EXPECT_NEAR(parameter.std().item<double>(), bound / std::sqrt(3.0), 0.06 * bound) << item.key();
+  }
+}
+
+TEST(Airbench, ItsPatchesAreWhitenedOnceItHasSeenSamplesAndStaySo) {
+  torch::manual_seed(9);
+  const auto network = make_network("airbench", {.input_shape = {2, 28, 28}, .classes = 10});
+  EXPECT_GT(network->first_samples(), 0);
+  // Neighbours that are alike, and channels as well.
+  const auto noise = torch::randn({300, 1, 29, 29});
+  const auto smooth = noise.slice(2, 1).slice(3, 1) + noise.slice(2, 0, 28).slice(3, 0, 28);
+  const auto samples = torch::cat({smooth, smooth + torch::randn({300, 1, 28, 28})}, 1);
+  network->begin_with(samples);
+  const auto weight = network->named_parameters()["whitening.weight"];
+  EXPECT_FALSE(weight.requires_grad());
+  ASSERT_EQ(weight.sizes(), (std::vector<std::int64_t>{16, 2, 2, 2}));
+  EXPECT_TRUE(weight.slice(0, 8).equal(-weight.slice(0, 0, 8)));
+  const auto outputs = torch::conv2d(samples, weight.slice(0, 0, 8)).permute({1, 0, 2, 3});
+  const auto flat = outputs.reshape({8, -1});
+  const auto covariance = flat.mm(flat.t()) / flat.size(1);
+  EXPECT_TRUE(covariance.allclose(torch::eye(8), 0, 5e-3)) << covariance;
+}
+
+}  // namespace
+}  // namespace kolo
