@@ -65,23 +65,13 @@ struct ImageTransform {
   }
 };
 
-// Memory that transform_image works in; keep it from image to image of a size to save allocations.
-// One for each thread.
-struct TransformWorkspace {
-  std::vector<float> image, fractions;
-  std::vector<std::int32_t> places;
-};
-
 // Transforms and then preprocesses an image of {channels, height, width} floats in place, in two
 // passes over it. Where the transform is the identity, the pixels that preprocessing gets are the
 // source's, bit for bit. Error unless image.size() = channels x height x width, all at least 1, and
-// the preprocessing is for so many channels.
+// the preprocessing is for so many channels. Each thread keeps memory for the largest image so far.
 void transform_image(std::span<float> image, std::int64_t channels, std::int64_t height,
                      std::int64_t width, const ImageTransform& transform,
-                     const Preprocessing& preprocessing, TransformWorkspace& workspace);
-
-template <typename Workspace>
-class WorkspacePool;
+                     const Preprocessing& preprocessing);
 
 // How images are varied at random, in the terms of Keras's ImageDataGenerator: shifts uniform in
 // +- the fraction of the size, continuous; zooms uniform in [low, high], of their own for each
@@ -130,7 +120,6 @@ class AugmentedDataset final : public Dataset {
   // InputError for options out of range and for samples that are not of three dimensions.
   AugmentedDataset(std::shared_ptr<const Dataset> source, AugmentationOptions augmentation,
                    Preprocessing preprocessing, std::uint64_t seed);
-  ~AugmentedDataset() override;
 
   [[nodiscard]] std::int64_t size() const override { return source_->size(); }
   [[nodiscard]] const SampleLayout& layout() const override { return source_->layout(); }
@@ -146,7 +135,6 @@ class AugmentedDataset final : public Dataset {
   std::shared_ptr<const Dataset> source_;
   Augmentation augmentation_;
   Preprocessing preprocessing_;
-  std::unique_ptr<WorkspacePool<TransformWorkspace>> workspaces_;
 };
 
 }  // namespace kolo

@@ -50,9 +50,6 @@ struct FolderListing {
 // "3 files left out: 2 .webp, 1 .gif; kolo reads .jpg ..."; "" for none.
 [[nodiscard]] std::string left_out_text(const FolderListing& listing);
 
-template <typename Workspace>
-class WorkspacePool;
-
 struct ImageFolderOptions {
   std::int64_t height = 224, width = 224;  // what every image is resized to
   // Above 0: a sample is a part of its image of at least so much of the area, which is drawn at
@@ -83,7 +80,6 @@ class ImageFolderDataset final : public Dataset {
   // only the root is looked for.
   ImageFolderDataset(const std::filesystem::path& root, FolderListing listing,
                      ImageFolderOptions options);
-  ~ImageFolderDataset() override;
 
   [[nodiscard]] std::int64_t size() const override { return listing_.size(); }
   [[nodiscard]] const SampleLayout& layout() const override { return layout_; }
@@ -98,13 +94,10 @@ class ImageFolderDataset final : public Dataset {
   [[nodiscard]] std::int64_t label(std::int64_t index) const { return listing_.label(index); }
 
  private:
-  void set_up();
-
   std::filesystem::path root_;
   ImageFolderOptions options_;
   FolderListing listing_;
   SampleLayout layout_;
-  std::unique_ptr<WorkspacePool<DecodeWorkspace>> workspaces_;
 };
 
 // InputError that names classes which only one of the two has, when there are any.

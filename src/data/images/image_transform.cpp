@@ -64,20 +64,22 @@ namespace {
 
 // One axis of the map: result place i lies between the source's places first[i] and second[i].
 struct AxisMap {
-  std::span<std::int32_t> first, second;
-  std::span<float> fractions;
-};
+  std::vector<std::int32_t> first, second;
+  std::vector<float> fractions;
 
-void fill_axis_map(AxisMap& map, double zoom, double shift, bool flip) {
-  const auto size = map.first.size();
-  for (std::size_t i = 0; i < size; ++i) {
-    const auto place = images::axis_place(static_cast<std::int32_t>(i),
-                                          static_cast<std::int32_t>(size), zoom, shift, flip);
-    map.first[i] = place.first;
-    map.second[i] = place.second;
-    map.fractions[i] = place.fraction;
+  void fill(std::size_t size, double zoom, double shift, bool flip) {
+    first.resize(size);
+    second.resize(size);
+    fractions.resize(size);
+    for (std::size_t i = 0; i < size; ++i) {
+      const auto place = images::axis_place(static_cast<std::int32_t>(i),
+                                            static_cast<std::int32_t>(size), zoom, shift, flip);
+      first[i] = place.first;
+      second[i] = place.second;
+      fractions[i] = place.fraction;
+    }
   }
-}
+};
 
 struct Size {
   std::size_t channels, height, width;
@@ -138,30 +140,21 @@ Size checked_size(std::span<float> image, std::int64_t channels, std::int64_t he
 
 void transform_image(std::span<float> image, std::int64_t channels, std::int64_t height,
                      std::int64_t width, const ImageTransform& transform,
-                     const Preprocessing& preprocessing, TransformWorkspace& workspace) {
+                     const Preprocessing& preprocessing) {
   const Size size = checked_size(image, channels, height, width);
   preprocessing.check(channels);
   if (transform.is_identity()) return preprocess(image, size, preprocessing);
 
-  const auto places = size.width + size.height;
-  workspace.image.resize(image.size());
-  workspace.fractions.resize(places);
-  workspace.places.resize(2 * places);
-  const auto axis = [&](std::size_t begin, std::size_t count) {
-    return AxisMap{std::span(workspace.places).subspan(2 * begin, count),
-                   std::span(workspace.places).subspan(2 * begin + count, count),
-                   std::span(workspace.fractions).subspan(begin, count)};
-  };
-  AxisMap columns = axis(0, size.width);
-  AxisMap rows = axis(size.width, size.height);
-  fill_axis_map(columns, transform.zoom_x, transform.shift_x, transform.flip);
-  fill_axis_map(rows, transform.zoom_y, transform.shift_y, false);
-
-  move_columns(image, size, columns, workspace.image);
+  static thread_local AxisMap columns, rows;  // kept from image to image
+  static thread_local std::vector<float> moved;
+  moved.resize(image.size());
+  columns.fill(size.width, transform.zoom_x, transform.shift_x, transform.flip);
+  rows.fill(size.height, transform.zoom_y, transform.shift_y, false);
+  move_columns(image, size, columns, moved);
   const auto plane = size.height * size.width;
   for (std::size_t c = 0; c < size.channels; ++c) {
     const auto source = preprocessing.blue_first ? size.channels - 1 - c : c;
-    move_rows(std::span(workspace.image).subspan(source * plane, plane), size.width, rows,
+    move_rows(std::span(moved).subspan(source * plane, plane), size.width, rows,
               of_channel(preprocessing.mean, c), of_channel(preprocessing.deviation, c),
               image.subspan(c * plane, plane));
   }

@@ -101,10 +101,9 @@ TEST(AugmentedDataset, AppliesWhatItDraws) {
   const auto source = images(20);
   const auto preprocessing = Preprocessing::caffe();
   const AugmentedDataset dataset(source, everything, preprocessing, 3);
-  TransformWorkspace workspace;
   for (std::int64_t i = 0; i < 20; ++i) {
     auto expected = read_sample(*source, i, 1).input;
-    transform_image(expected, 3, 12, 20, dataset.transform(i, 1), preprocessing, workspace);
+    transform_image(expected, 3, 12, 20, dataset.transform(i, 1), preprocessing);
     EXPECT_EQ(read_sample(dataset, i, 1).input, expected);
   }
 }

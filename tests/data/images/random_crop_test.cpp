@@ -83,17 +83,14 @@ TEST(RandomCrop, OfLongImagesTheMiddleIsTakenWhereNothingFits) {
 std::vector<float> window_of(std::string_view file, const ImageWindow& window, std::int64_t height,
                              std::int64_t width) {
   std::vector<float> planes(static_cast<std::size_t>(3 * height * width), -1);
-  DecodeWorkspace workspace;
-  decode_window(
-      bytes_of(file), "test", [&](std::int64_t, std::int64_t) { return window; }, height, width,
-      planes, workspace);
+  decode_resized(bytes_of(file), "test", height, width, planes,
+                 [&](std::int64_t, std::int64_t) { return window; });
   return planes;
 }
 
 std::vector<float> resized(std::string_view file, std::int64_t height, std::int64_t width) {
   std::vector<float> planes(static_cast<std::size_t>(3 * height * width), -1);
-  DecodeWorkspace workspace;
-  decode_resized(bytes_of(file), "test", height, width, planes, workspace);
+  decode_resized(bytes_of(file), "test", height, width, planes);
   return planes;
 }
 

@@ -23,8 +23,7 @@ using testing::smooth_image;
 std::vector<float> resized(std::span<const std::byte> file, std::int64_t height,
                            std::int64_t width) {
   std::vector<float> planes(static_cast<std::size_t>(3 * height * width), -1);
-  DecodeWorkspace workspace;
-  decode_resized(file, "test", height, width, planes, workspace);
+  decode_resized(file, "test", height, width, planes);
   return planes;
 }
 
@@ -134,23 +133,11 @@ TEST(Resize, JpegOfReducedSizeIsTheSamePicture) {
   }
 }
 
-TEST(Resize, UsesAWorkspaceAgain) {
-  DecodeWorkspace workspace;
-  for (const std::int64_t side : {40, 7, 64}) {
-    const auto image = noise_image(side, 80 - side);
-    std::vector<float> planes(3 * 16 * 20);
-    decode_resized(bytes_of(png_file(image)), "test", 16, 20, planes, workspace);
-    EXPECT_EQ(planes, resized(image, 16, 20));
-  }
-}
-
 TEST(Resize, RefusesAPlaceOfAnotherSize) {
   std::vector<float> planes(3 * 4 * 5);
-  DecodeWorkspace workspace;
   const auto file = png_file(noise_image(4, 4));
-  EXPECT_TRUE(says(
-      message_of<Error>([&] { decode_resized(bytes_of(file), "test", 4, 4, planes, workspace); }),
-      {"3 x 4 x 4", "60 numbers"}));
+  EXPECT_TRUE(says(message_of<Error>([&] { decode_resized(bytes_of(file), "test", 4, 4, planes); }),
+                   {"3 x 4 x 4", "60 numbers"}));
 }
 
 }  // namespace

@@ -19,8 +19,7 @@ using Pixels = std::vector<float>;
 
 Pixels transformed(Pixels image, std::int64_t channels, std::int64_t height, std::int64_t width,
                    const ImageTransform& transform, const Preprocessing& preprocessing = {}) {
-  TransformWorkspace workspace;
-  transform_image(image, channels, height, width, transform, preprocessing, workspace);
+  transform_image(image, channels, height, width, transform, preprocessing);
   return image;
 }
 
