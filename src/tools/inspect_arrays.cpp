@@ -4,7 +4,6 @@
 #include <array>
 #include <cmath>
 #include <system_error>
-#include <variant>
 
 #include <fmt/format.h>
 
@@ -134,14 +133,13 @@ std::uint64_t bytes_of(const fs::path& path) {
 // Adds the attributes of an HDF5 file's root and datasets to the facts.
 void add_attributes(const fs::path& hdf5, InspectionJson& inspection) {
   constexpr std::size_t most_shown = 64;
-  for (const auto& attribute : read_hdf5_attributes(hdf5)) {
-    inspection["facts"][attribute.name] = std::visit(
-        [&](const auto& values) -> InspectionJson {
-          if (attribute.is_single && !values.empty()) return values.front();
-          if (values.size() <= most_shown) return values;
-          return fmt::format("{} values", format_count(narrow<std::int64_t>(values.size())));
-        },
-        attribute.values);
+  const auto attributes = read_hdf5_attributes(hdf5);
+  for (const auto& [name, value] : attributes.items()) {
+    inspection["facts"][name] =
+        value.is_array() && value.size() > most_shown
+            ? InspectionJson(
+                  fmt::format("{} values", format_count(narrow<std::int64_t>(value.size()))))
+            : value;
   }
 }
 

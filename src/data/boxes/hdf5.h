@@ -106,13 +106,9 @@ struct Hdf5Dataset {
 [[nodiscard]] Hdf5Handle create_hdf5_file(const std::filesystem::path& path,
                                           const std::string& what);
 
-struct NewHdf5Field {
-  BoxField field = BoxField::hydro;
-  std::int64_t size = 0;           // cells per edge
-  std::int64_t chunk = 0;          // as for write_box_hdf5
-  bool has_place_at_once = false;  // in the file, before numbers are written
-};
-[[nodiscard]] Hdf5Handle create_hdf5_field(const Hdf5Handle& file, const NewHdf5Field& field,
-                                           const std::string& what);
+// `chunk`: as for write_box_hdf5. `place`: when the numbers get their place in the file.
+[[nodiscard]] Hdf5Handle create_hdf5_field(const Hdf5Handle& file, BoxField field,
+                                           std::int64_t size, std::int64_t chunk,
+                                           H5D_alloc_time_t place, const std::string& what);
 
 }  // namespace kolo
