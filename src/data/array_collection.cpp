@@ -12,6 +12,7 @@
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/base/file_kind.h"
+#include "kolo/data/array_file.h"
 
 namespace kolo {
 

@@ -204,8 +204,8 @@ InspectionJson inspect_array_samples(const fs::path& path, bool reads_numbers) {
   const ArraySamples samples(path);
   auto inspection = new_inspection(path, "samples of arrays", bytes_of(path));
   inspection["advice"] = samples.warnings();
-  for (const auto& [name, array] : samples.parts())
-    add_array(inspection, name, *array, reads_numbers);
+  for (const auto& each : samples.arrays())
+    add_array(inspection, each.name, *each.array, reads_numbers);
   inspection["facts"]["samples"] = samples.size();
   if (!fs::is_directory(path)) add_attributes(path, inspection);
   if (samples.layout().classes > 0) inspection["facts"]["classes"] = samples.layout().classes;
