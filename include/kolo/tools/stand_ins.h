@@ -86,10 +86,6 @@ struct PhotographFolderOptions {
   std::uint64_t seed = 0;
 };
 
-// The folder of a class: "0_t_shirt_top" for label 0, "T-shirt/top"; sorted by name, the folders
-// have their labels' order.
-[[nodiscard]] std::string class_folder(std::int64_t label, std::string_view name);
-
 // Writes `folder`, which appears only when everything is in it. Sizes, aspects and qualities vary,
 // one file in twenty is grey, and fine texture makes the files about as large as photographs. What
 // a file holds depends on images, options and its number alone, not on the threads. InputError for
