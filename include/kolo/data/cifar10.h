@@ -65,8 +65,6 @@ class Cifar10Dataset final : public Dataset {
  private:
   class Records;
 
-  [[nodiscard]] std::span<const std::uint8_t> record(std::int64_t index) const;
-
   SampleLayout layout_;
   std::shared_ptr<Records> records_;
   std::optional<MemoryLoad> load_;

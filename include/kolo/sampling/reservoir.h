@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "kolo/base/enum_names.h"
@@ -58,6 +59,10 @@ struct ReservoirState {
   std::int64_t first = 0;     // where the order begins: the oldest of fifo and keep_unseen
   std::int64_t deals = 0;     // how often samples were dealt to other ranks (deal_reservoirs.h)
 
+  // Whether a reservoir of this policy can have come to it.
+  [[nodiscard]] bool can_be(ReservoirPolicy policy) const;
+  // "5 arrivals, 2 draws, 3 samples, 0 of them seen, first 0, 1 deals"
+  [[nodiscard]] std::string text() const;
   [[nodiscard]] bool operator==(const ReservoirState&) const = default;
 };
 
