@@ -54,12 +54,6 @@ TEST_F(Idx, PlainAndGzipAreTheSameWhateverTheName) {
   EXPECT_EQ(plain.bytes, read(members).bytes);
 }
 
-TEST_F(Idx, RejectsWhatIsNoRegularFile) {
-  EXPECT_TRUE(
-      says(message_of<InputError>([&] { (void)read_idx(folder_ / "none"); }), {"No such file"}));
-  EXPECT_TRUE(says(message_of<InputError>([&] { (void)read_idx(folder_.path()); }), {"a folder"}));
-}
-
 TEST_F(Idx, RejectsMagicNumbers) {
   EXPECT_TRUE(says(rejection(""), {"magic number", "0 bytes, expected 4"}));
   EXPECT_TRUE(says(rejection(std::string_view("\0\0\x08", 3)), {"3 bytes, expected 4"}));

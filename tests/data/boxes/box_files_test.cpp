@@ -253,10 +253,6 @@ TEST_F(BadHdf5, ShapesBeyond64Bits) {
 }
 
 // hdf5_arrays_test.cpp has what else keeps a dataset from being read.
-TEST_F(BadHdf5, NumbersThatWereNeverWritten) {
-  EXPECT_TRUE(says(rejection({.shape = shape}), {"no numbers were ever written"}));
-}
-
 TEST_F(BadHdf5, TruncatedFiles) {
   write_box_hdf5(box, path);
   const auto whole = read_text_file(path);

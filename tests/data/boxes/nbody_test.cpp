@@ -145,26 +145,6 @@ TEST_P(NbodyStorage, CropsAreTheBoxsOwnNumbers) {
   }
 }
 
-// Those above a MiB, which are written past the caches.
-TEST(LargeCrops, AreTheBoxsOwnNumbers) {
-  const TemporaryFolder folder;
-  const auto box = numbered_box(47);
-  write_box_hdf5(box, folder / "box.h5");
-  for (const std::int64_t size : {44, 45}) {
-    const NbodyDataset dataset(
-        {.file = folder / "box.h5", .crop = size, .samples = 60, .rotations = Rotations::vector});
-    std::set<std::int64_t> rotations;
-    for (std::int64_t i = 0; i < dataset.size(); ++i) {
-      const auto crop = dataset.crop(i, 0);
-      if (!rotations.insert(crop.rotation).second) continue;
-      const auto sample = read_sample(dataset, i, 0);
-      expect_field(sample.input, box.nbody, 47, crop, size, true);
-      expect_field(sample.target, box.hydro, 47, crop, size, true);
-    }
-    EXPECT_GT(rotations.size(), 20U);
-  }
-}
-
 class Nbody : public ::testing::Test {
  protected:
   Nbody() { write_box_hdf5(box, file); }

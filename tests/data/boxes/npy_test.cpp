@@ -94,23 +94,20 @@ TEST_F(Npy, RejectsOtherFiles) {
   auto minor = npy_bytes(header_of("(6,)"), 24);
   minor[7] = 1;
   EXPECT_TRUE(says(rejection(minor), {"1.1, expected 1.0, 2.0 or 3.0"}));
-  EXPECT_TRUE(
-      says(message_of<InputError>([&] { (void)read_npy_header(folder.path()); }), {"a folder"}));
-  EXPECT_TRUE(says(message_of<InputError>([&] { (void)read_npy_header(folder / "none"); }),
-                   {"No such file"}));
 }
 
 TEST_F(Npy, RejectsTypes) {
-  EXPECT_TRUE(
-      says(header_rejection(header_of("(6,)", "'|O'")), {"Python objects", ".astype('float32')"}));
-  EXPECT_TRUE(says(header_rejection(header_of("(3,)", "'<c8'")), {"complex numbers"}));
-  EXPECT_TRUE(says(header_rejection(header_of("(2,)", "'<f16'")), {"long doubles"}));
-  EXPECT_TRUE(says(header_rejection(header_of("(2,)", "'<U3'")), {"text"}));
-  EXPECT_TRUE(says(header_rejection(header_of("(2,)", "'<M8[s]'")), {"dates"}));
-  EXPECT_TRUE(says(header_rejection(header_of("(2,)", "'|V2'")), {"bfloat16"}));
-  EXPECT_TRUE(says(header_rejection(header_of("(2,)", "''")), {"descr is ''; expected"}));
-  EXPECT_TRUE(says(header_rejection(header_of("(6,)", "[('x', '<f4')]")), {"structures"}));
-  EXPECT_TRUE(says(header_rejection(header_of("(6,)", "4")), {"descr is '4'; expected"}));
+  for (const auto& [type, said] : {std::pair("'|O'", "Python objects"),
+                                   {"'|O'", ".astype('float32')"},
+                                   {"'<c8'", "complex numbers"},
+                                   {"'<f16'", "long doubles"},
+                                   {"'<U3'", "text"},
+                                   {"'<M8[s]'", "dates"},
+                                   {"'|V2'", "bfloat16"},
+                                   {"''", "descr is ''; expected"},
+                                   {"[('x', '<f4')]", "structures"},
+                                   {"4", "descr is '4'; expected"}})
+    EXPECT_TRUE(says(header_rejection(header_of("(6,)", type)), {said}));
   EXPECT_TRUE(says(header_rejection(header_of("(6,)", "'<f4'", "0")), {"True or False"}));
 }
 

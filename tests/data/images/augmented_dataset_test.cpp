@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <map>
 #include <memory>
 
 #include <gmock/gmock.h>
@@ -10,7 +9,6 @@
 #include "kolo/base/error.h"
 #include "kolo/data/augmentation.h"
 #include "kolo/data/dataset.h"
-#include "kolo/data/loader.h"
 #include "support/errors.h"
 #include "support/says.h"
 
@@ -19,7 +17,6 @@ namespace {
 
 using testing::message_of;
 using testing::read_sample;
-using Pixels = std::vector<float>;
 
 const AugmentationOptions everything{.height_shift = .33,
                                      .width_shift = .2,
@@ -124,35 +121,6 @@ TEST(AugmentedDataset, ValidationZoomIsTheSameEveryTime) {
     EXPECT_EQ(t.zoom_x, .875);
     EXPECT_TRUE(t.shift_y == 0 && t.shift_x == 0 && !t.flip);
     EXPECT_EQ(read_sample(dataset, 1, epoch), read_sample(dataset, 1, 0));
-  }
-}
-
-// Every sample of an epoch, over all ranks.
-std::map<std::int64_t, Pixels> samples(const std::shared_ptr<const Dataset>& dataset, int ranks,
-                                       int workers, std::int64_t batch_size) {
-  std::map<std::int64_t, Pixels> samples;
-  for (int rank = 0; rank < ranks; ++rank) {
-    Loader loader(dataset, DistributedSampler(dataset->size(), rank, ranks, {true, 7}),
-                  {batch_size, workers, 3});
-    loader.start_epoch(4);
-    while (const auto batch = loader.next()) {
-      for (std::size_t i = 0; i < batch->indices.size(); ++i) {
-        const auto sample = batch->input[static_cast<std::int64_t>(i)].contiguous();
-        const auto* values = sample.data_ptr<float>();
-        samples[batch->indices[i]] = Pixels(values, values + sample.numel());
-      }
-    }
-  }
-  return samples;
-}
-
-TEST(AugmentedDataset, IsTheSameForAnyNumberOfRanksAndWorkers) {
-  const auto dataset =
-      std::make_shared<AugmentedDataset>(images(60), everything, Preprocessing::caffe(), 3);
-  const auto expected = samples(dataset, 1, 0, 60);
-  ASSERT_EQ(expected.size(), 60U);
-  for (const int ranks : {1, 2, 3, 4}) {
-    for (const int workers : {0, 1, 3}) EXPECT_EQ(samples(dataset, ranks, workers, 7), expected);
   }
 }
 

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include <gmock/gmock.h>
 
@@ -15,17 +14,12 @@ namespace {
 
 using testing::bytes_of;
 using ::testing::ElementsAre;
+using testing::largest_difference;
 using testing::message_of;
 using testing::noise_image;
 using testing::png_file;
+using testing::resized;
 using testing::smooth_image;
-
-std::vector<float> resized(std::span<const std::byte> file, std::int64_t height,
-                           std::int64_t width) {
-  std::vector<float> planes(static_cast<std::size_t>(3 * height * width), -1);
-  decode_resized(file, "test", height, width, planes);
-  return planes;
-}
 
 std::vector<float> resized(const Image& image, std::int64_t height, std::int64_t width) {
   return resized(bytes_of(png_file(image)), height, width);
@@ -65,15 +59,6 @@ std::vector<float> reference(const Image& image, std::int64_t height, std::int64
     }
   }
   return planes;
-}
-
-double largest_difference(const std::vector<float>& a, const std::vector<float>& b) {
-  if (a.size() != b.size()) return std::numeric_limits<double>::infinity();
-  double largest = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    largest = std::max(largest, static_cast<double>(std::abs(a[i] - b[i])));
-  }
-  return largest;
 }
 
 TEST(Resize, MatchesPixelsByHand) {
