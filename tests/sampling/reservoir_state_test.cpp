@@ -19,8 +19,12 @@ namespace kolo {
 namespace {
 
 using testing::chi_square;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::message_of;
+using testing::number_in;
+using testing::Numbers;
+using testing::numbers_at;
 using testing::policies;
 using testing::push;
 using testing::room_for;
@@ -129,15 +133,6 @@ TEST(ReservoirDraw, KeepUnseenAlwaysGoesOn) {
     }
   }
 }
-
-using ::testing::HasSubstr;
-using testing::message_of;
-using testing::number_in;
-using testing::Numbers;
-using testing::numbers_at;
-using testing::policies;
-using testing::push;
-using testing::room_for;
 
 // One arrival or draw, by chance; what came of it.
 Numbers one_step(Reservoir& reservoir, std::mt19937_64& random) {

@@ -24,7 +24,6 @@ namespace {
 
 using testing::all_numbers;
 using testing::chi_square;
-using ::testing::ElementsAre;
 using testing::message_of;
 using testing::Numbers;
 using testing::numbers_at;
@@ -49,20 +48,21 @@ TEST(Reservoir, HasRoomForWhatFitsTheCapacity) {
 }
 
 TEST(Reservoir, RejectsOptions) {
-  const auto message = [](const ReservoirOptions& options) {
-    return message_of<InputError>([&] { (void)Reservoir(options); });
-  };
-  EXPECT_TRUE(says(message({.sample_bytes = 0, .capacity_bytes = 10}), {"samples of 0 bytes"}));
-  EXPECT_TRUE(says(message({.sample_bytes = 100, .capacity_bytes = 99, .rank = 3}),
-                   {"(rank 3): a capacity of 99 bytes, expected at least 100"}));
-  EXPECT_TRUE(says(message({.sample_bytes = 4, .capacity_bytes = 40, .minimum = 11}),
-                   {"a minimum of 11 samples before the first draw, expected 1 to 10"}));
-  EXPECT_TRUE(
-      says(message({.sample_bytes = 4, .capacity_bytes = 40, .minimum = 0}), {"a minimum of 0"}));
-  EXPECT_TRUE(says(message({.sample_bytes = 4, .capacity_bytes = 40, .reuse = -1}),
-                   {"-1 draws per arrival"}));
-  EXPECT_TRUE(says(message({.sample_bytes = 4, .capacity_bytes = 40, .rank = -1}),
-                   {"the rank is negative"}));
+  const auto memory = installed_memory();
+  ASSERT_TRUE(memory);
+  const std::vector<std::pair<ReservoirOptions, std::string>> refused{
+      {{.sample_bytes = 0, .capacity_bytes = 10}, "samples of 0 bytes"},
+      {{.sample_bytes = 100, .capacity_bytes = 99, .rank = 3},
+       "(rank 3): a capacity of 99 bytes, expected at least 100"},
+      {{.sample_bytes = 4, .capacity_bytes = 40, .minimum = 11},
+       "a minimum of 11 samples before the first draw, expected 1 to 10"},
+      {{.sample_bytes = 4, .capacity_bytes = 40, .minimum = 0}, "a minimum of 0"},
+      {{.sample_bytes = 4, .capacity_bytes = 40, .reuse = -1}, "-1 draws per arrival"},
+      {{.sample_bytes = 4, .capacity_bytes = 40, .rank = -1}, "the rank is negative"},
+      {{.sample_bytes = 4, .capacity_bytes = *memory + 1},
+       std::to_string(*memory + 1) + " bytes, but this machine has " + std::to_string(*memory)}};
+  for (const auto& [options, reason] : refused)
+    EXPECT_TRUE(says(message_of<InputError>([&] { (void)Reservoir(options); }), {reason}));
   const auto most = std::numeric_limits<std::int64_t>::max();
   EXPECT_TRUE(says(message_of<Error>([&] {
                      (void)reservoir_capacity({.policy = ReservoirPolicy::keep_unseen,
@@ -70,19 +70,6 @@ TEST(Reservoir, RejectsOptions) {
                                                .capacity_bytes = most});
                    }),
                    {"overflow"}));
-}
-
-TEST(Reservoir, NamesBothSizesWhereTheMachineHasTooLittleMemory) {
-  const auto memory = installed_memory();
-  ASSERT_TRUE(memory);
-  const auto message = message_of<InputError>(
-      [&] { (void)Reservoir({.sample_bytes = 4, .capacity_bytes = *memory + 1}); });
-  EXPECT_TRUE(says(message, {std::to_string(*memory + 1)}));
-  EXPECT_TRUE(says(message, {std::to_string(*memory) + " bytes of memory"}));
-}
-
-TEST(Reservoir, PoliciesHaveNames) {
-  EXPECT_THAT(known_names<ReservoirPolicy>(), ElementsAre("uniform", "fifo", "keep_unseen"));
 }
 
 // Every set of 2 of 5 arrivals is equally likely, on every rank, whatever the other rank has kept.
