@@ -76,6 +76,34 @@ std::string write_hdf5_like(const SimulationBox& box, const TemporaryFolder& fol
   return folder / "box.h5";
 }
 
+// A pair of .npy files of other numbers, in Fortran's order, or with a header of an odd size, after
+// which numbers don't lie at multiples of four.
+template <typename Number>
+std::string write_npy_pair(const SimulationBox& box, const TemporaryFolder& folder,
+                           const std::string& type, bool is_fortran, bool is_odd = false) {
+  const auto size = box.size;
+  for (const auto field : {BoxField::nbody, BoxField::hydro}) {
+    const auto& values = field == BoxField::nbody ? box.nbody : box.hydro;
+    const auto channels = channels_of(field), cells = size * size * size;
+    std::vector<Number> numbers(values.size());
+    for (std::int64_t from = 0; from < channels * cells; ++from) {
+      const auto channel = from / cells, cell = from % cells;
+      const auto i = cell / (size * size), j = cell / size % size, k = cell % size;
+      const auto to =
+          is_fortran ? i + size * (j + size * (k + size * channel)) : cell * channels + channel;
+      numbers[static_cast<std::size_t>(to)] =
+          static_cast<Number>(values[static_cast<std::size_t>(from)]);
+    }
+    auto bytes = testing::npy_array(type, {size, size, size, channels}, numbers, is_fortran);
+    if (is_odd) {
+      ++bytes[8];  // the header's length
+      bytes.insert(127, " ");
+    }
+    folder.write(field == BoxField::nbody ? "box_data.npy" : "box_label.npy", bytes);
+  }
+  return folder / "box";
+}
+
 const std::vector<Storage> storages = {
     {"contiguous",
      [](const auto& box, const auto& folder) {
@@ -109,6 +137,18 @@ const std::vector<Storage> storages = {
      [](const auto& box, const auto& folder) {
        write_box_npy(box, folder / "box");
        return (folder / "box_label.npy").string();
+     }},
+    {"npyFloat64",
+     [](const auto& box, const auto& folder) {
+       return write_npy_pair<double>(box, folder, "<f8", false);
+     }},
+    {"npyFortran",
+     [](const auto& box, const auto& folder) {
+       return write_npy_pair<float>(box, folder, "<f4", true);
+     }},
+    {"npyUnaligned",
+     [](const auto& box, const auto& folder) {
+       return write_npy_pair<float>(box, folder, "<f4", false, true);
      }},
     {"inmem",
      [](const auto& box, const auto& folder) {
@@ -306,6 +346,8 @@ TEST_F(Nbody, WarnsOfWhatIsSlow) {
   EXPECT_TRUE(dataset({.mode = BoxMode::inmem, .crop = 4}).warnings().empty());
   testing::write_box_like(file, box, {.type = H5T_IEEE_F64LE});
   EXPECT_TRUE(says(dataset({.crop = 4}).warnings().front(), {"float64 and converted"}));
+  const NbodyDataset fortran({.file = write_npy_pair<float>(box, folder, "<f4", true), .crop = 4});
+  EXPECT_TRUE(says(fortran.warnings().front(), {"float32 in Fortran order"}));
 }
 
 TEST_F(Nbody, RefusesOptionsOutOfRange) {
