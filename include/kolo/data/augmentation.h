@@ -32,8 +32,8 @@ struct Preprocessing {
   [[nodiscard]] static Preprocessing mean_deviation(std::array<float, 3> mean,
                                                     std::array<float, 3> deviation);
 
-  // InputError unless it is for images of so many channels: one number or one a channel, finite,
-  // deviations positive, blue_first with 3 channels only.
+  // InputError unless it is for images of so many channels: one number or one a channel, blue_first
+  // with 3 channels only.
   void check(std::int64_t channels) const;
 };
 
@@ -67,8 +67,8 @@ struct ImageTransform {
 
 // Transforms and then preprocesses an image of {channels, height, width} floats in place, in two
 // passes over it. Where the transform is the identity, the pixels that preprocessing gets are the
-// source's, bit for bit. Error unless image.size() = channels x height x width, all at least 1, and
-// the preprocessing is for so many channels. Each thread keeps memory for the largest image so far.
+// source's, bit for bit. The preprocessing is for so many channels. Each thread keeps memory for
+// the largest image so far.
 void transform_image(std::span<float> image, std::int64_t channels, std::int64_t height,
                      std::int64_t width, const ImageTransform& transform,
                      const Preprocessing& preprocessing);

@@ -30,8 +30,8 @@ enum class ImageFormat { jpeg, png };
 enum class JpegColours { all, grey };
 
 // An image as a baseline JPEG file, colours at half resolution as usual, or its brightness alone as
-// a file of one component. Error for a quality
-// outside 1 to 100 and for an image whose pixels don't fit its size.
+// a file of one component. `quality`: 1 to 100. Error for
+// an image that is too large for the format.
 [[nodiscard]] std::vector<std::byte> encode_jpeg(const Image& image, int quality,
                                                  JpegColours colours = JpegColours::all);
 
@@ -66,8 +66,7 @@ using ChooseWindow = std::function<ImageWindow(std::int64_t height, std::int64_t
 // nothing. The filter is bilinear, widened by the factor of reduction so that nothing is skipped
 // (what Pillow calls BILINEAR), without rounding to whole numbers. The image is never held as a
 // whole: rows are resized as they are decoded, and JPEG is decoded at the smallest of 1/8, 1/4, 1/2
-// and its full size of which the part is not less than what is wanted. Error for a place of another
-// size.
+// and its full size of which the part is not less than what is wanted.
 void decode_resized(std::span<const std::byte> file, std::string_view name, std::int64_t height,
                     std::int64_t width, std::span<float> planes, const ChooseWindow& choose = {});
 

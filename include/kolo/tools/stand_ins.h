@@ -40,8 +40,7 @@ class StandInImages {
 
   [[nodiscard]] std::int64_t size() const { return std::ssize(order_); }
   [[nodiscard]] std::uint8_t label(std::int64_t index) const;
-  // Writes the 3072 bytes as CIFAR-10 has them: red, green and blue planes of 32 x 32. Error for a
-  // place of another size.
+  // Writes the 3072 bytes as CIFAR-10 has them: red, green and blue planes of 32 x 32.
   void paint(std::int64_t index, std::span<std::uint8_t> pixels) const;
 
  private:

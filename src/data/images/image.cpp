@@ -237,12 +237,6 @@ Image decode_image(std::span<const std::byte> file, std::string_view name,
 
 void decode_resized(std::span<const std::byte> file, std::string_view name, std::int64_t height,
                     std::int64_t width, std::span<float> planes, const ChooseWindow& choose) {
-  if (height < 1 || width < 1 ||
-      !std::cmp_equal(planes.size(),
-                      checked_multiply(checked_multiply(height, width), std::int64_t{3}))) {
-    throw Error(fmt::format("data: an image of 3 x {} x {} in a place of {} numbers", height, width,
-                            planes.size()));
-  }
   ImageWindow part;
   if (choose) {
     images::decode(file, name, {}, {}, [&](images::ImageRows& rows) {

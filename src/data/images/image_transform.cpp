@@ -9,32 +9,10 @@
 #include <fmt/format.h>
 
 #include "data/images/image_kernels.h"
-#include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/random.h"
 
 namespace kolo {
-
-namespace {
-
-void check_numbers(std::string_view name, const std::vector<float>& numbers,
-                   std::int64_t channels) {
-  const auto count = static_cast<std::int64_t>(numbers.size());
-  if (count != 1 && count != channels) {
-    throw InputError(fmt::format(
-        "data: preprocessing has {} numbers of {} for images of {} channels; give one number, or "
-        "one a channel",
-        count, name, channels));
-  }
-  for (const float number : numbers) {
-    if (!std::isfinite(number)) {
-      throw InputError(
-          fmt::format("data: a {} of preprocessing is {}, expected a finite number", name, number));
-    }
-  }
-}
-
-}  // namespace
 
 Preprocessing Preprocessing::mean_deviation(std::array<float, 3> mean,
                                             std::array<float, 3> deviation) {
@@ -45,13 +23,12 @@ Preprocessing Preprocessing::mean_deviation(std::array<float, 3> mean,
 }
 
 void Preprocessing::check(std::int64_t channels) const {
-  check_numbers("mean", mean, channels);
-  check_numbers("deviation", deviation, channels);
-  for (const float number : deviation) {
-    if (!(number > 0)) {
-      throw InputError(fmt::format(
-          "data: a deviation of preprocessing is {}, expected a positive number", number));
-    }
+  for (const auto& [name, numbers] : {std::pair("mean", &mean), {"deviation", &deviation}}) {
+    if (numbers->size() == 1 || std::cmp_equal(numbers->size(), channels)) continue;
+    throw InputError(fmt::format(
+        "data: preprocessing has {} numbers of {} for images of {} channels; give one number, or "
+        "one a channel",
+        numbers->size(), name, channels));
   }
   if (blue_first && channels != 3) {
     throw InputError(fmt::format(
@@ -121,28 +98,13 @@ void preprocess(std::span<float> image, const Size& size, const Preprocessing& p
   }
 }
 
-Size checked_size(std::span<float> image, std::int64_t channels, std::int64_t height,
-                  std::int64_t width) {
-  constexpr std::int64_t most = std::int64_t{1} << 30;  // places are 32-bit numbers
-  const bool are_sizes = std::min({channels, height, width}) >= 1 && std::max(height, width) < most;
-  const auto expected = are_sizes ? checked_product(std::span<const std::int64_t>(
-                                        std::array<std::int64_t, 3>{channels, height, width}))
-                                  : 0;
-  if (!are_sizes || !std::cmp_equal(image.size(), expected)) {
-    throw Error(fmt::format("data: an image of {} x {} x {} in a place of {} numbers", channels,
-                            height, width, image.size()));
-  }
-  return {static_cast<std::size_t>(channels), static_cast<std::size_t>(height),
-          static_cast<std::size_t>(width)};
-}
-
 }  // namespace
 
 void transform_image(std::span<float> image, std::int64_t channels, std::int64_t height,
                      std::int64_t width, const ImageTransform& transform,
                      const Preprocessing& preprocessing) {
-  const Size size = checked_size(image, channels, height, width);
-  preprocessing.check(channels);
+  const Size size{static_cast<std::size_t>(channels), static_cast<std::size_t>(height),
+                  static_cast<std::size_t>(width)};
   if (transform.is_identity()) return preprocess(image, size, preprocessing);
 
   static thread_local AxisMap columns, rows;  // kept from image to image

@@ -178,12 +178,6 @@ struct Compressor {
 }  // namespace
 
 std::vector<std::byte> encode_jpeg(const Image& image, int quality, JpegColours colours) {
-  const auto pixels =
-      checked_multiply(checked_multiply(image.height, image.width), std::int64_t{3});
-  if (quality < 1 || quality > 100 || pixels < 1 || !std::cmp_equal(image.pixels.size(), pixels)) {
-    throw Error(fmt::format("data: cannot write {} x {} pixels in {} bytes as JPEG of quality {}",
-                            image.height, image.width, image.pixels.size(), quality));
-  }
   Compressor compressor;
   auto& jpeg = compressor.jpeg;
   const bool is_done = images::guarded(compressor.errors.failure, [&] {

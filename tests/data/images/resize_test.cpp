@@ -4,10 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "data/images/image_files.h"
-#include "kolo/base/error.h"
 #include "kolo/data/image.h"
-#include "support/errors.h"
-#include "support/says.h"
 
 namespace kolo {
 namespace {
@@ -15,7 +12,6 @@ namespace {
 using testing::bytes_of;
 using ::testing::ElementsAre;
 using testing::largest_difference;
-using testing::message_of;
 using testing::noise_image;
 using testing::png_file;
 using testing::resized;
@@ -116,13 +112,6 @@ TEST(Resize, JpegOfReducedSizeIsTheSamePicture) {
               tolerance)
         << height << " x " << width;
   }
-}
-
-TEST(Resize, RefusesAPlaceOfAnotherSize) {
-  std::vector<float> planes(3 * 4 * 5);
-  const auto file = png_file(noise_image(4, 4));
-  EXPECT_TRUE(says(message_of<Error>([&] { decode_resized(bytes_of(file), "test", 4, 4, planes); }),
-                   {"3 x 4 x 4", "60 numbers"}));
 }
 
 }  // namespace
