@@ -96,24 +96,12 @@ struct Row {
 };
 
 std::string escaped(const std::string& text) {
+  static const std::map<char, std::string_view> names{
+      {'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}};
   std::string safe;
   for (const char letter : text) {
-    switch (letter) {
-      case '&':
-        safe += "&amp;";
-        break;
-      case '<':
-        safe += "&lt;";
-        break;
-      case '>':
-        safe += "&gt;";
-        break;
-      case '"':
-        safe += "&quot;";
-        break;
-      default:
-        safe += letter;
-    }
+    const auto name = names.find(letter);
+    safe += name == names.end() ? std::string_view(&letter, 1) : name->second;
   }
   return safe;
 }

@@ -22,13 +22,11 @@ using testing::TemporaryFolder;
 
 class Idx : public ::testing::Test {
  protected:
-  IdxArray read(std::string_view content,
-                const std::optional<IdxExpectation>& expected = std::nullopt) const {
+  IdxArray read(std::string_view content, const IdxExpectation& expected = {}) const {
     return read_idx(folder_.write("file", content), expected);
   }
   // Why the content is rejected; every message names the file.
-  std::string rejection(std::string_view content,
-                        const std::optional<IdxExpectation>& expected = std::nullopt) const {
+  std::string rejection(std::string_view content, const IdxExpectation& expected = {}) const {
     const auto message = message_of<InputError>([&] { (void)read(content, expected); });
     EXPECT_TRUE(says(message, {(folder_ / "file").string()}));
     return message;

@@ -33,27 +33,16 @@ std::string in_quotes(std::string_view text) {
 }
 
 // The contents of an array whose type is not one of numbers that are read.
-std::string_view other_contents(std::string_view type) {
+std::string other_contents(std::string_view type) {
+  constexpr std::pair<std::string_view, std::string_view> contents_of_kinds[] = {
+      {"O", "Python objects"},  {"c", "complex numbers"},
+      {"f", "long doubles"},    {"SUa", "text"},
+      {"Mm", "dates or times"}, {"V", "raw bytes, as bfloat16's are written"}};
   const auto kind = type.find_first_not_of("<>|=");  // after the order of bytes
-  switch (kind == type.npos ? '\0' : type[kind]) {
-    case 'O':
-      return ", which is Python objects";
-    case 'c':
-      return ", which is complex numbers";
-    case 'f':
-      return ", which is long doubles";
-    case 'S':
-    case 'U':
-    case 'a':
-      return ", which is text";
-    case 'M':
-    case 'm':
-      return ", which is dates or times";
-    case 'V':
-      return ", which is raw bytes, as bfloat16's are written";
-    default:
-      return "";
-  }
+  for (const auto& [kinds, contents] : contents_of_kinds)
+    if (kind != type.npos && kinds.find(type[kind]) != kinds.npos)
+      return fmt::format(", which is {}", contents);
+  return {};
 }
 
 // The header, a Python dictionary, as JSON: no tuples, no commas at the end, no long integers.

@@ -47,9 +47,9 @@ Datasets Cifar10::make(const DatasetRequest& request) const {
   const auto preprocessing = images.preprocessing == NamedPreprocessing::unit
                                  ? Preprocessing::none()
                                  : for_unit_pixels(preprocessing_of(images.preprocessing));
-  return {std::make_shared<AugmentedDataset>(first_of_training(request, training), augmentation,
-                                             preprocessing, request.seed),
-          std::make_shared<AugmentedDataset>(first_of_validation(request, validation),
+  return {std::make_shared<AugmentedDataset>(first_of(request, Split::train, training),
+                                             augmentation, preprocessing, request.seed),
+          std::make_shared<AugmentedDataset>(first_of(request, Split::validation, validation),
                                              AugmentationOptions{}, preprocessing, request.seed),
           training->class_names(),
           {},

@@ -68,11 +68,8 @@ auto at_key(const DatasetRequest& request, std::string_view key, const Make& mak
 }
 
 // The first samples, or some of all classes, where fewer are asked for than there are.
-[[nodiscard]] std::shared_ptr<const Dataset> first_of_training(
-    const DatasetRequest& request, std::shared_ptr<const Dataset> dataset,
-    Subset::Choice choice = Subset::Choice::first);
-[[nodiscard]] std::shared_ptr<const Dataset> first_of_validation(
-    const DatasetRequest& request, std::shared_ptr<const Dataset> dataset,
+[[nodiscard]] std::shared_ptr<const Dataset> first_of(
+    const DatasetRequest& request, Split split, std::shared_ptr<const Dataset> dataset,
     Subset::Choice choice = Subset::Choice::first);
 
 // Loads that two data sets have still to do.

@@ -135,10 +135,10 @@ Datasets Imagenet::make(const DatasetRequest& request) const {
       warnings.push_back(fmt::format("data: {}: {}", dataset->root().string(), left_out));
   }
   return {
-      std::make_shared<AugmentedDataset>(first_of_training(request, training, spread),
+      std::make_shared<AugmentedDataset>(first_of(request, Split::train, training, spread),
                                          images.augmentation(request), preprocessing, request.seed),
-      std::make_shared<AugmentedDataset>(first_of_validation(request, validation, spread), closer,
-                                         preprocessing, request.seed),
+      std::make_shared<AugmentedDataset>(first_of(request, Split::validation, validation, spread),
+                                         closer, preprocessing, request.seed),
       training->class_names(), std::move(warnings)};
 }
 

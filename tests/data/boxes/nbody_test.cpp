@@ -9,6 +9,7 @@
 #include "data/read_sample.h"
 #include "kolo/base/error.h"
 #include "kolo/data/box_files.h"
+#include "kolo/data/loader.h"
 #include "support/errors.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
@@ -181,6 +182,24 @@ TEST_P(NbodyStorage, CropsAreTheBoxsOwnNumbers) {
         expect_field(sample.input, box.nbody, 13, crop, size, turns);
         expect_field(sample.target, box.hydro, 13, crop, size, turns);
       }
+    }
+  }
+}
+
+TEST_P(NbodyStorage, EightThreadsReadWhatOneReads) {
+  const TemporaryFolder folder;
+  const auto dataset = std::make_shared<NbodyDataset>(
+      NbodyOptions{.file = GetParam().write(numbered_box(13), folder),
+                   .mode = GetParam().mode,
+                   .crop = 6,
+                   .samples = 60});
+  Loader loader(dataset, {60, 0, 1, {.seed = 2}}, {.batch_size = 3, .workers = 8, .prefetch = 8});
+  loader.start_epoch(1);
+  while (const auto batch = loader.next()) {
+    for (std::int64_t i = 0; i < 3; ++i) {
+      const auto sample = read_sample(*dataset, batch->indices.at(static_cast<std::size_t>(i)), 1);
+      EXPECT_TRUE(torch::equal(batch->input[i].flatten(), torch::tensor(sample.input)));
+      EXPECT_TRUE(torch::equal(batch->target[i].flatten(), torch::tensor(sample.target)));
     }
   }
 }
