@@ -46,7 +46,7 @@ struct CropBatch {
 };
 void enqueue_crops(const CropBatch& batch, void* stream);
 
-// Tells whether the device has kernels; the two below throw Error where it has none.
+// Tells whether the device has kernels, as the two below need.
 [[nodiscard]] bool has_kernels(const c10::Device& device);
 // Bytes that can be allocated; none where nobody knows.
 [[nodiscard]] std::optional<std::int64_t> free_memory(const c10::Device& device);

@@ -66,7 +66,7 @@ struct Candidate {
   }
 };
 
-// What deals by chance: for all of one saved rank's samples.
+// Random numbers for all of one saved rank's samples.
 struct Chance {
   std::uint64_t key = 0;
 
@@ -83,7 +83,7 @@ Candidate candidate(const SavedReservoir& saved, ReservoirPolicy policy, const C
   const auto& state = saved.state;
   const auto place = static_cast<double>(number);
   if (policy == ReservoirPolicy::fifo) return {rank, number, false, place};
-  // Of each rank as many come first as are in proportion to its arrivals; chance rounds, so that no
+  // As many of each rank come first as are in proportion to its arrivals; chance rounds, so that no
   // rank has more than its share in the long run.
   if (policy == ReservoirPolicy::uniform)
     return {rank, number, false,

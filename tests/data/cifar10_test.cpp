@@ -33,7 +33,7 @@ class Cifar10 : public ::testing::Test {
     return message_of<InputError>([&] { Cifar10Dataset(folder.path(), split); });
   }
 
-  // What is said about data_batch_3.bin with this content.
+  // The message about data_batch_3.bin with this content.
   [[nodiscard]] std::string rejection_of(const std::string& content) const {
     folder.write("data_batch_3.bin", content);
     const auto message = rejection();

@@ -141,7 +141,7 @@ TEST_P(LoaderWithWorkers, UsesMemoryAgainThatNobodyHolds) {
   loader.start_epoch(0);
   std::set<const void*> places;
   while (auto batch = loader.next()) {
-    // What a consumer does to its tensor must not stick to the memory.
+    // Whatever a consumer does to its tensor must not stick to the memory.
     EXPECT_FALSE(batch->input.requires_grad());
     EXPECT_EQ(batch->input.dim(), 3);
     places.insert(batch->input.data_ptr());
@@ -209,7 +209,7 @@ TEST_P(LoaderWithWorkers, RethrowsWhatTheDatasetThrowsAndGoesOnAfterIt) {
   (void)loader.next();  // and is destroyed with the error still to come
 }
 
-// Whose place is taken by which depends on the data alone.
+// Replacements depend on the data alone.
 TEST_P(LoaderWithWorkers, SkipsBadSamplesTheSameOnAnyNumberOfRanks) {
   const auto dataset = std::make_shared<NumberedDataset>(60);
   dataset->before = [](std::int64_t index) {

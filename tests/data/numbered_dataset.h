@@ -29,7 +29,7 @@ class NumberedDataset : public Dataset {
       place.target[0] = place.target[1] = static_cast<float>(index);
     }
   }
-  // What happens before a sample is read.
+  // Happens before a sample is read.
   std::function<void(std::int64_t)> before = [](std::int64_t) {};
 
  private:

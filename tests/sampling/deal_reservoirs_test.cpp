@@ -59,7 +59,7 @@ class Ranks {
     return all;
   }
 
-  // What those ranks have, dealt to others.
+  // The samples of these ranks, dealt to others.
   [[nodiscard]] Ranks dealt(ReservoirOptions options, int ranks) const {
     Ranks others(options, ranks);
     const auto all = saved();

@@ -160,7 +160,7 @@ TEST(Reservoir, FifoKeepsTheNewest) {
   }
 }
 
-// What keep_unseen should do, in the plainest way.
+// Model of keep_unseen in the plainest way.
 struct KeepUnseenModel {
   std::set<std::int64_t> unseen;
   std::deque<std::int64_t> seen;  // by their first draw

@@ -16,13 +16,13 @@ class ArrayFile;
 struct NamedArray {
   std::string name;
   std::shared_ptr<const ArrayFile> array;  // null: there is none of that name
-  // Of one made of a file per row: their names without .npy, in natural order, and what else but
+  // The files' names without .npy, in natural order, where each row is a file, and what else but
   // hidden files is in their folder.
   std::vector<std::string> row_names = {}, left_out = {};
 };
 
 struct ArraySamplesOptions {
-  // What inputs are divided by: 255 brings bytes to 0..1.
+  // Divisor of inputs: 255 brings bytes to 0..1.
   double divisor = 1;
   // How many classes labels tell apart; unset: one more than the largest label.
   std::optional<std::int64_t> classes = {};

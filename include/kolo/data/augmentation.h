@@ -112,7 +112,7 @@ class Augmentation {
 };
 
 // The samples of another dataset of {channels, height, width} images, augmented, then preprocessed.
-// What a sample looks like depends on (seed, epoch, index) only: it is the same for any number of
+// How a sample looks depends on (seed, epoch, index) only: it is the same for any number of
 // ranks, workers and threads. Targets pass through. Thread-safe as every dataset; reading costs two
 // passes over the image besides the other dataset's read.
 class AugmentedDataset final : public Dataset {

@@ -65,7 +65,7 @@ struct Axis {
   std::int64_t to;
 };
 
-// Of a part of what a decoder has filled.
+// The axis of a part, given in shares of what a decoder has filled.
 Axis axis_of(std::int64_t from, double filled, double begin, double length, std::int64_t to) {
   return {from, begin * filled, length * filled, to};
 }

@@ -221,7 +221,7 @@ class BadHdf5 : public BoxFiles {
     EXPECT_TRUE(says(message, {path}));
     return message;
   }
-  // Of a file whose Hydro is right and whose Nbody is this.
+  // The rejection of a file whose Hydro is right and whose Nbody is this.
   std::string rejection(Hdf5Field bad) {
     return rejection([&](hid_t file) {
       bad.name = "Nbody";

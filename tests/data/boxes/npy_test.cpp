@@ -48,7 +48,7 @@ class Npy : public ::testing::Test {
     EXPECT_TRUE(says(message, {(folder / "file.npy").string()}));
     return message;
   }
-  // Of a header of version 1 with 24 bytes of numbers after it.
+  // The rejection of a header of version 1 with 24 bytes of numbers after it.
   std::string header_rejection(std::string_view header) const {
     return rejection(npy_bytes(header, 24));
   }
