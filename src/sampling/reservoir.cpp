@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <limits>
 #include <numeric>
 #include <unordered_map>
@@ -185,16 +184,6 @@ Reservoir::Arrival Reservoir::arrive() {
       break;
   }
   return arrive_keep_unseen();
-}
-
-Reservoir::Outcome Reservoir::push(std::span<const std::byte> sample) {
-  if (sample.size() != narrow<std::size_t>(options_.sample_bytes)) {
-    throw Error(fmt::format("reservoir (rank {}): a sample of {} bytes was pushed, expected {}",
-                            options_.rank, sample.size(), options_.sample_bytes));
-  }
-  const auto arrival = arrive();
-  if (!arrival.place.empty()) std::memcpy(arrival.place.data(), sample.data(), sample.size());
-  return arrival.outcome;
 }
 
 std::int64_t Reservoir::draws_left() const {

@@ -100,8 +100,6 @@ class Reservoir {
   // Decides on the next sample. The caller writes all of it to `place` before any other call; so
   // nothing needs to be made that isn't kept. Takes constant time.
   [[nodiscard]] Arrival arrive();
-  // The same for a sample that lies somewhere. Error unless it has sample_bytes.
-  Outcome push(std::span<const std::byte> sample);
 
   // How many samples may be drawn now: none before the minimum, no more than `reuse` leaves.
   [[nodiscard]] std::int64_t draws_left() const;
