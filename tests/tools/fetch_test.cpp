@@ -294,9 +294,6 @@ TEST_F(FetchArchive, ManyProcessesAtOnceUnpackItOnceInFoldersOfAnyName) {
 TEST(RemoteDatasets, AreKnownByName) {
   EXPECT_EQ(remote_dataset("cifar10").files.front().md5, "c32a1d4ab5d03f1284b67883e8d87530");
   EXPECT_EQ(remote_dataset("mnist").files.size(), 4U);
-  for (const auto& dataset : remote_datasets()) {
-    for (const auto& file : dataset.files) EXPECT_THAT(file.md5, SizeIs(32));
-  }
   EXPECT_TRUE(says(message_of<InputError>([] { (void)remote_dataset("imagenet"); }),
                    {"mnist, fashion-mnist, cifar10"}));
 }

@@ -5,7 +5,6 @@
 
 #include <filesystem>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -76,13 +75,6 @@ struct Hdf5Numbers {
   NumberType type;                      // in memory, and the same for HDF5
   hid_t memory_type = H5I_INVALID_HID;  // a type of the library's own, which is not closed
 };
-
-// Finds the numbers of a type; nothing for other types. `what` begins messages. Needs an
-// Hdf5Session.
-[[nodiscard]] std::optional<Hdf5Numbers> hdf5_numbers_of(hid_t type, const std::string& what);
-
-// Names types that hold no such numbers, for messages: "text".
-[[nodiscard]] const char* hdf5_contents_of(H5T_class_t kind);
 
 // An open dataset of numbers.
 struct Hdf5Dataset {

@@ -68,6 +68,24 @@ std::string as_json(std::string_view text) {
   return json;
 }
 
+// The type that NumPy writes so: "<f4", ">u2", "|b1". None for what holds no numbers, and for
+// complex ones and long doubles.
+std::optional<NumberType> number_type_of(std::string_view numpy) {
+  if (numpy.size() != 3 || std::string_view("<>|=").find(numpy[0]) == numpy.npos)
+    return std::nullopt;
+  const NumberType type{
+      .kind = numpy[1], .bytes = numpy[2] - '0', .is_big_endian = numpy[0] == '>'};
+  const auto is_one_of = [&](std::initializer_list<std::int64_t> sizes) {
+    return std::ranges::find(sizes, type.bytes) != sizes.end();
+  };
+  const bool is_known = type.kind == 'f' ? is_one_of({2, 4, 8})
+                        : type.kind == 'b'
+                            ? type.bytes == 1
+                            : (type.kind == 'i' || type.kind == 'u') && is_one_of({1, 2, 4, 8});
+  if (!is_known) return std::nullopt;
+  return NumberType{type.kind, type.bytes, type.is_big_endian && type.bytes > 1};
+}
+
 NumberType read_type(const std::filesystem::path& file, const nlohmann::json& descr) {
   constexpr std::string_view expected =
       "expected floating-point numbers of 16, 32 or 64 bits, or whole ones; write it with "
@@ -184,22 +202,6 @@ std::string NumberType::name() const {
                      : kind == 'i' ? "int"
                                    : "uint",
                      8 * bytes);
-}
-
-std::optional<NumberType> number_type_of(std::string_view numpy) {
-  if (numpy.size() != 3 || std::string_view("<>|=").find(numpy[0]) == numpy.npos)
-    return std::nullopt;
-  const NumberType type{
-      .kind = numpy[1], .bytes = numpy[2] - '0', .is_big_endian = numpy[0] == '>'};
-  const auto is_one_of = [&](std::initializer_list<std::int64_t> sizes) {
-    return std::ranges::find(sizes, type.bytes) != sizes.end();
-  };
-  const bool is_known = type.kind == 'f' ? is_one_of({2, 4, 8})
-                        : type.kind == 'b'
-                            ? type.bytes == 1
-                            : (type.kind == 'i' || type.kind == 'u') && is_one_of({1, 2, 4, 8});
-  if (!is_known) return std::nullopt;
-  return NumberType{type.kind, type.bytes, type.is_big_endian && type.bytes > 1};
 }
 
 NpyHeader read_npy_header(const std::filesystem::path& file) {
