@@ -74,9 +74,9 @@ void transform_image(std::span<float> image, std::int64_t channels, std::int64_t
                      const Preprocessing& preprocessing);
 
 // How images are varied at random, in the terms of Keras's ImageDataGenerator: shifts uniform in
-// +- the fraction of the size, continuous; zooms uniform in [low, high], of their own for each
-// axis, under 1 for larger; flipped left to right with probability 1/2. The defaults change
-// nothing.
+// +- the fraction of the size, continuous; zooms uniform in [low, high] (a zoom_range of z is 1 - z
+// to 1 + z), of their own for each axis, under 1 for larger; flipped left to right with probability
+// 1/2. The defaults change nothing.
 //
 //   CIFAR-10, training:    {.height_shift = .1, .width_shift = .1, .horizontal_flip = true}
 //   ImageNet, training:    {.33, .33, .5, 1.5, true}
@@ -89,8 +89,6 @@ struct AugmentationOptions {
   // the pixels beyond them is interpolated as well, where torchvision repeats those of the edges.
   double random_crop = 0;  // least part of the area; 0: none
 
-  // Keras's zoom_range: z stands for [1 - z, 1 + z].
-  void set_zoom_range(double z) { zoom_low = 1 - z, zoom_high = 1 + z; }
   // InputError for values out of range; the message names the value.
   void check() const;
   [[nodiscard]] bool is_identity() const;

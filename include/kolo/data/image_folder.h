@@ -58,12 +58,10 @@ struct ImageFolderOptions {
   std::uint64_t seed = 1;  // of random_crop
 };
 
-// Images in a folder for each class, as ImageNet is laid out: ROOT/CLASS/**/IMAGE. Classes are
-// numbered in the natural order of their folders' names (2 before 10), samples class by class,
-// files in the natural order of their paths, at any depth. Links are followed, wherever they lead.
-// Files whose names don't say jpg, jpeg, jfif, jpe or png are passed over and
-// counted (listing().left_out), and what begins with a dot is passed over. Names are bytes; they
-// need not be UTF-8.
+// Images in a folder for each class, as ImageNet is laid out: ROOT/CLASS/**/IMAGE. Classes and
+// samples are numbered as in a FolderListing. Links are followed, wherever they lead. Files whose
+// names don't say jpg, jpeg, jfif, jpe or png are passed over and counted (listing().left_out), and
+// what begins with a dot is passed over.
 //
 // Inputs are {3, height, width}, pixels of 0..255, resized as decode_resized does (bilinear, where
 // Keras's flow_from_directory takes the nearest pixel unless told otherwise). Nothing is decoded

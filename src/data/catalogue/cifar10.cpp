@@ -42,8 +42,7 @@ Datasets Cifar10::make(const DatasetRequest& request) const {
     });
   };
   const auto training = read(Split::train), validation = read(Split::validation);
-  auto augmentation = images.augmentation(request);
-  augmentation.random_crop = images.crop(request);
+  const auto augmentation = images.augmentation(request);
   const auto preprocessing = images.preprocessing == NamedPreprocessing::unit
                                  ? Preprocessing::none()
                                  : for_unit_pixels(preprocessing_of(images.preprocessing));

@@ -106,8 +106,10 @@ AugmentationOptions ImageSettings::augmentation(const DatasetRequest& request) c
   if (!augment || !request.varies) return {};
   AugmentationOptions options{.height_shift = height_shift.value(),
                               .width_shift = width_shift.value(),
-                              .horizontal_flip = horizontal_flip.value()};
-  if (*zoom > 0) options.set_zoom_range(*zoom);
+                              .horizontal_flip = horizontal_flip.value(),
+                              .random_crop = random_crop};
+  options.zoom_low = 1 - *zoom;
+  options.zoom_high = 1 + *zoom;
   return options;
 }
 

@@ -97,11 +97,6 @@ struct ImageSettings {
   NamedPreprocessing preprocessing = NamedPreprocessing::automatic;
 
   void check(const RefuseKey& refuse) const;
-  // The random crops that are asked for; 0 where images aren't varied so.
-  [[nodiscard]] double crop(const DatasetRequest& request) const {
-    return augment && request.varies ? random_crop : 0;
-  }
-
   void complete(double shift, double usual_zoom, NamedPreprocessing usual);
   // How training images are varied.
   [[nodiscard]] AugmentationOptions augmentation(const DatasetRequest& request) const;

@@ -165,8 +165,7 @@ Datasets MnistFiles::make(const DatasetRequest& request) const {
     });
   };
   const auto read_training = read(Split::train), validation = read(Split::validation);
-  auto augmentation = images.augmentation(request);
-  augmentation.random_crop = images.crop(request);
+  const auto augmentation = images.augmentation(request);
   auto training = first_of(request, Split::train, read_training);
   if (!augmentation.is_identity()) {
     training = std::make_shared<AugmentedDataset>(training, augmentation, Preprocessing::none(),

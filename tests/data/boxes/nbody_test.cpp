@@ -217,15 +217,6 @@ class Nbody : public ::testing::Test {
   std::string file = folder / "box.h5";
 };
 
-TEST_F(Nbody, LooksLikeItsCrop) {
-  const auto crops = dataset({.crop = 4, .samples = 3});
-  EXPECT_EQ(crops.size(), 3);
-  EXPECT_EQ(crops.layout().input_shape, (std::vector<std::int64_t>{4, 4, 4, 4}));
-  EXPECT_EQ(crops.layout().target_shape, (std::vector<std::int64_t>{5, 4, 4, 4}));
-  EXPECT_EQ(crops.layout().classes, 0);
-  EXPECT_TRUE(crops.warnings().empty());
-}
-
 TEST_F(Nbody, DrawsEveryStartAndEveryRotation) {
   for (const auto& [rotations, count] :
        {std::pair(Rotations::none, 1), std::pair(Rotations::tutorial, 24),

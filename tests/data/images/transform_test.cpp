@@ -50,13 +50,6 @@ TEST(ImageTransform, FlipsWhatHasBeenMoved) {
   EXPECT_THAT(row({0, 10, 20, 40}, {.shift_x = .5, .flip = true}), ElementsAre(40, 30, 15, 5));
 }
 
-TEST(ImageTransform, MovesBothAxesAtOnce) {
-  // Half a pixel along both: each result is the mean of four pixels.
-  EXPECT_THAT(
-      transformed({0, 4, 8, 12, 16, 20, 24, 28, 40}, 1, 3, 3, {.shift_y = .5, .shift_x = .5}),
-      ElementsAre(8, 12, 14, 20, 26, 30, 26, 34, 40));
-}
-
 Pixels random_image(std::mt19937& random, std::size_t size) {
   std::uniform_real_distribution<float> pixel(0, 255);
   Pixels image(size);
