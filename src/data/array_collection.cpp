@@ -111,16 +111,6 @@ std::vector<std::string> ArrayCollection::names() const {
   return names;
 }
 
-bool ArrayCollection::holds(const std::string& name) const {
-  if (!is_folder_) {
-    const auto all = list_hdf5_arrays(path_);
-    return std::ranges::find(all, name) != all.end();
-  }
-  std::error_code ignored;
-  return fs::exists(path_ / (name + ".npy"), ignored) ||
-         is_folder_of_npy(fs::directory_entry(path_ / name, ignored));
-}
-
 NamedArray ArrayCollection::find_npy(const std::string& name) const {
   const auto file = path_ / (name + ".npy"), folder = path_ / name;
   std::error_code ignored;

@@ -19,7 +19,6 @@ class ArrayCollection {
   [[nodiscard]] bool is_folder() const { return is_folder_; }
   // In natural order; of HDF5 also what will turn out to be no array.
   [[nodiscard]] std::vector<std::string> names() const;
-  [[nodiscard]] bool holds(const std::string& name) const;
   // InputError for what is no array of numbers, and for both a file and a folder of that name.
   [[nodiscard]] NamedArray find(const std::string& name) const;
 

@@ -277,22 +277,26 @@ InspectionJson inspect_safetensors(const fs::path& path) {
   return inspection;
 }
 
+bool holds(const std::vector<std::string>& names, std::string_view name) {
+  return std::ranges::find(names, name) != names.end();
+}
+
 InspectionJson inspect_folder(const fs::path& path, bool reads_numbers) {
-  const ArrayCollection arrays(path);
-  if (arrays.holds("inputs")) return inspect_array_samples(path, reads_numbers);
+  const auto arrays = ArrayCollection(path).names();
+  if (holds(arrays, "inputs")) return inspect_array_samples(path, reads_numbers);
   if (is_there(path / cifar10_batch_files(Split::validation).front()) ||
       is_there(path / "cifar-10-batches-bin")) {
     return inspect_cifar10_folder(path);
   }
   const auto files = idx_files_in(mnist_folder(path));
   if (!files.empty()) return inspect_idx_files(path, files, reads_numbers);
-  return arrays.names().empty() ? inspect_image_folder(path) : inspect_arrays(path, reads_numbers);
+  return arrays.empty() ? inspect_image_folder(path) : inspect_arrays(path, reads_numbers);
 }
 
 InspectionJson inspect_hdf5(const fs::path& path, bool reads_numbers) {
-  const ArrayCollection arrays(path);
-  if (arrays.holds("inputs")) return inspect_array_samples(path, reads_numbers);
-  if (arrays.holds("Nbody") || arrays.holds("Hydro")) return inspect_box(path, reads_numbers);
+  const auto arrays = list_hdf5_arrays(path);
+  if (holds(arrays, "inputs")) return inspect_array_samples(path, reads_numbers);
+  if (holds(arrays, "Nbody") || holds(arrays, "Hydro")) return inspect_box(path, reads_numbers);
   return inspect_arrays(path, reads_numbers);
 }
 
