@@ -68,7 +68,8 @@ using ChooseWindow = std::function<ImageWindow(std::int64_t height, std::int64_t
 // whole: rows are resized as they are decoded, and JPEG is decoded at the smallest of 1/8, 1/4, 1/2
 // and its full size of which the part is not less than what is wanted.
 void decode_resized(std::span<const std::byte> file, std::string_view name, std::int64_t height,
-                    std::int64_t width, std::span<float> planes, const ChooseWindow& choose = {});
+                    std::int64_t width, std::span<float> planes, const ChooseWindow& choose = {},
+                    const ImageLimits& limits = {});
 
 // The bytes of a regular file. InputError when it can't be read, is empty or larger than the limit.
 void read_image_file(const std::filesystem::path& path, std::vector<std::byte>& bytes,

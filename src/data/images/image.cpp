@@ -236,10 +236,11 @@ Image decode_image(std::span<const std::byte> file, std::string_view name,
 }
 
 void decode_resized(std::span<const std::byte> file, std::string_view name, std::int64_t height,
-                    std::int64_t width, std::span<float> planes, const ChooseWindow& choose) {
+                    std::int64_t width, std::span<float> planes, const ChooseWindow& choose,
+                    const ImageLimits& limits) {
   ImageWindow part;
   if (choose) {
-    images::decode(file, name, {}, {}, [&](images::ImageRows& rows) {
+    images::decode(file, name, {}, limits, [&](images::ImageRows& rows) {
       part = choose(rows.size().height, rows.size().width);
     });
   }
@@ -247,7 +248,7 @@ void decode_resized(std::span<const std::byte> file, std::string_view name, std:
   const auto whole = [](std::int64_t length, double share) {
     return static_cast<std::int64_t>(std::ceil(static_cast<double>(length) / share));
   };
-  images::decode(file, name, {whole(height, part.height), whole(width, part.width)}, {},
+  images::decode(file, name, {whole(height, part.height), whole(width, part.width)}, limits,
                  [&](images::ImageRows& rows) {
                    images::resize_rows(rows, part, {height, width}, planes);
                  });
