@@ -13,6 +13,7 @@
 #include <iostream>
 #include <numeric>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -50,12 +51,15 @@ class FullReservoir {
         reservoir_({.policy = policy,
                     .sample_bytes = options.sample_bytes,
                     .capacity_bytes = options.capacity_mib << 20}) {
-    for (std::int64_t i = 0; i < reservoir_.capacity(); ++i) reservoir_.push(sample_);
+    push(reservoir_.capacity());
   }
 
   [[nodiscard]] std::int64_t capacity() const { return reservoir_.capacity(); }
   void push(std::int64_t samples) {
-    for (std::int64_t i = 0; i < samples; ++i) reservoir_.push(sample_);
+    for (std::int64_t i = 0; i < samples; ++i) {
+      const auto place = reservoir_.arrive().place;
+      std::ranges::copy(std::span(sample_).first(place.size()), place.begin());
+    }
   }
   void draw(std::int64_t samples) {
     for (std::int64_t i = 0; i < samples; i += options_.batch)

@@ -37,9 +37,8 @@ void decode(std::span<const std::byte> file) {
 void resize(std::span<const std::byte> file) {
   constexpr std::int64_t height = 9, width = 14;
   std::vector<float> planes(3 * height * width, -1);
-  DecodeWorkspace workspace;
   try {
-    decode_resized(file, "input", height, width, planes, workspace, limits);
+    decode_resized(file, "input", height, width, planes, {}, limits);
   } catch (const InputError&) {
     return;
   }

@@ -12,6 +12,7 @@
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/base/file_kind.h"
+#include "kolo/data/array_file.h"
 
 namespace kolo {
 
@@ -42,23 +43,16 @@ bool is_folder_of_npy(const fs::directory_entry& entry) {
   return entry.is_directory(ignored) && std::ranges::any_of(entries_of(entry), is_npy_name);
 }
 
-// The rows of an array that is a folder.
-struct RowFolder {
-  std::vector<std::string> names, left_out;
-};
-
-RowFolder rows_in(const fs::path& folder) {
-  RowFolder rows;
+void list_rows(const fs::path& folder, NamedArray& array) {
   for (const auto& entry : entries_of(folder)) {
     const auto name = entry.path().filename();
     if (is_npy_name(entry))
-      rows.names.push_back(name.stem().native());
+      array.row_names.push_back(name.stem().native());
     else
-      rows.left_out.push_back(name.native());
+      array.left_out.push_back(name.native());
   }
-  std::ranges::sort(rows.names, comes_before);
-  std::ranges::sort(rows.left_out, comes_before);
-  return rows;
+  std::ranges::sort(array.row_names, comes_before);
+  std::ranges::sort(array.left_out, comes_before);
 }
 
 // Describes a file that is no HDF5, and what to name instead.
@@ -110,30 +104,22 @@ std::vector<std::string> ArrayCollection::names() const {
   return names;
 }
 
-bool ArrayCollection::holds(const std::string& name) const {
-  if (!is_folder_) {
-    const auto all = list_hdf5_arrays(path_);
-    return std::ranges::find(all, name) != all.end();
-  }
-  std::error_code ignored;
-  return fs::exists(path_ / (name + ".npy"), ignored) ||
-         is_folder_of_npy(fs::directory_entry(path_ / name, ignored));
-}
-
 NamedArray ArrayCollection::find_npy(const std::string& name) const {
   const auto file = path_ / (name + ".npy"), folder = path_ / name;
   std::error_code ignored;
   const bool has_file = fs::exists(file, ignored), has_folder = fs::is_directory(folder, ignored);
-  auto rows = has_folder ? rows_in(folder) : RowFolder();
-  if (has_file && !rows.names.empty()) {
+  NamedArray found{name, nullptr};
+  if (has_folder) list_rows(folder, found);
+  if (has_file && !found.row_names.empty()) {
     throw InputError(fmt::format("data: there are both {} and files in {}; remove or rename one",
                                  file.string(), folder.string()));
   }
   if (has_file) return {name, open_npy_array(file)};
-  if (!has_folder) return {name, nullptr};
+  if (!has_folder) return found;
   std::vector<fs::path> files;
-  for (const auto& row : rows.names) files.push_back(folder / (row + ".npy"));
-  return {name, open_npy_files(folder, files), std::move(rows.names), std::move(rows.left_out)};
+  for (const auto& row : found.row_names) files.push_back(folder / (row + ".npy"));
+  found.array = open_npy_files(folder, files);
+  return found;
 }
 
 NamedArray ArrayCollection::find(const std::string& name) const {

@@ -1,21 +1,12 @@
 #pragma once
 
 #include <filesystem>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "kolo/data/array_file.h"
+#include "kolo/data/array_samples.h"
 
 namespace kolo {
-
-struct NamedArray {
-  std::string name;
-  std::shared_ptr<const ArrayFile> array;  // null: there is none of that name
-  // Where it is made of a file per row: their names without .npy, in natural order, and what else
-  // but hidden files is in their folder.
-  std::vector<std::string> row_names = {}, left_out = {};
-};
 
 // Arrays by name: NAME.npy or the files of the folder NAME in a folder, or the datasets of an HDF5
 // file.
@@ -28,7 +19,6 @@ class ArrayCollection {
   [[nodiscard]] bool is_folder() const { return is_folder_; }
   // In natural order; of HDF5 also what will turn out to be no array.
   [[nodiscard]] std::vector<std::string> names() const;
-  [[nodiscard]] bool holds(const std::string& name) const;
   // InputError for what is no array of numbers, and for both a file and a folder of that name.
   [[nodiscard]] NamedArray find(const std::string& name) const;
 

@@ -22,19 +22,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The arrays of one path; targets: none where there are labels, which are else null.
-struct Arrays {
-  std::vector<NamedArray> inputs, targets;
-  NamedArray labels;
-
-  [[nodiscard]] std::vector<NamedArray> all() const {
-    auto all = inputs;
-    all.insert(all.end(), targets.begin(), targets.end());
-    if (labels.array) all.push_back(labels);
-    return all;
-  }
-};
-
 [[noreturn]] void refuse(const ArrayCollection& collection, const std::string& found) {
   throw InputError(fmt::format(
       "data: {} {}; expected inputs, and either targets (numbers) or labels (classes), or the "
@@ -127,21 +114,6 @@ void check_files(const std::vector<NamedArray>& arrays, std::vector<std::string>
   }
 }
 
-Arrays open_arrays(const fs::path& path, const ArraySamplesOptions& options) {
-  if (options.inputs.empty()) throw InputError("data: arrays need the name of an input at least");
-  const ArrayCollection collection(path);
-  Arrays arrays{find_all(collection, options.inputs), find_all(collection, options.targets), {}};
-  if (options.targets.empty()) {
-    arrays.labels = collection.find("labels");
-    auto targets = collection.find("targets");
-    if (!targets.array && !arrays.labels.array)
-      refuse(collection, "has neither targets nor labels");
-    if (targets.array && arrays.labels.array) refuse(collection, "has both targets and labels");
-    if (targets.array) arrays.targets = {std::move(targets)};
-  }
-  return arrays;
-}
-
 void require_length(const ArrayFile& inputs, const ArrayFile& others) {
   if (inputs.rows() == others.rows()) return;
   throw InputError(fmt::format("data: {} has {} samples, but {} has {}", inputs.name(),
@@ -169,34 +141,28 @@ void lay_out(const std::vector<NamedArray>& arrays, const ShapeOf& shape_of,
   shape = shape_of(*arrays.front().array);
   if (arrays.size() == 1) return;
   shape = {0};
-  for (const auto& [name, array, rows, others] : arrays) {
-    shape[0] = checked_add(shape[0], array->row_numbers());
-    parts.push_back(shape_of(*array));
+  for (const auto& each : arrays) {
+    shape[0] = checked_add(shape[0], each.array->row_numbers());
+    parts.push_back(shape_of(*each.array));
   }
 }
 
 // One after another.
-void read_arrays(std::span<const ArraySamples::Part> parts, std::int64_t index,
+void read_arrays(const std::vector<NamedArray>& arrays, std::int64_t index,
                  std::span<float> numbers) {
-  for (const auto& part : parts) {
-    const auto count = static_cast<std::size_t>(part.array->row_numbers());
-    part.array->read(index, 1, numbers.first(count));
+  for (const auto& each : arrays) {
+    const auto count = static_cast<std::size_t>(each.array->row_numbers());
+    each.array->read(index, 1, numbers.first(count));
     numbers = numbers.subspan(count);
   }
 }
 
-std::vector<ArraySamples::Part> parts_of(const std::vector<NamedArray>& arrays,
-                                         std::vector<std::string>& warnings) {
-  std::vector<ArraySamples::Part> parts;
-  for (const auto& array : arrays) {
-    parts.push_back({array.name, array.array});
-    if (!array.array->layout().is_fortran_order) continue;
-    warnings.push_back(fmt::format(
-        "data: {} is in Fortran order, in which the numbers of a sample lie apart, so that reading "
-        "one takes longer; numpy.save(FILE, numpy.ascontiguousarray(array)) puts them side by side",
-        array.array->name()));
-  }
-  return parts;
+void warn_of_order(const ArrayFile& array, std::vector<std::string>& warnings) {
+  if (!array.layout().is_fortran_order) return;
+  warnings.push_back(fmt::format(
+      "data: {} is in Fortran order, in which the numbers of a sample lie apart, so that reading "
+      "one takes longer; numpy.save(FILE, numpy.ascontiguousarray(array)) puts them side by side",
+      array.name()));
 }
 
 }  // namespace
@@ -207,22 +173,32 @@ ArraySamples::ArraySamples(const fs::path& path, const ArraySamplesOptions& opti
     throw InputError(
         fmt::format("data: inputs divided by {}; expected a number above 0", options.divisor));
   }
-  const auto arrays = open_arrays(path, options);
-  const auto all = arrays.all();
-  for (const auto& array : all) require_samples(*array.array);
+  if (options.inputs.empty()) throw InputError("data: arrays need the name of an input at least");
+  const ArrayCollection collection(path);
+  inputs_ = find_all(collection, options.inputs);
+  targets_ = find_all(collection, options.targets);
+  if (options.targets.empty()) {
+    label_array_ = collection.find("labels");
+    auto targets = collection.find("targets");
+    if (!targets.array && !label_array_.array) refuse(collection, "has neither targets nor labels");
+    if (targets.array && label_array_.array) refuse(collection, "has both targets and labels");
+    if (targets.array) targets_ = {std::move(targets)};
+  }
+  const auto all = arrays();
+  for (const auto& each : all) require_samples(*each.array);
   check_files(all, warnings_);
-  for (const auto& array : all) require_length(*arrays.inputs.front().array, *array.array);
-  inputs_ = parts_of(arrays.inputs, warnings_);
-  targets_ = parts_of(arrays.targets, warnings_);
-  lay_out(arrays.inputs, input_shape, layout_.input_shape, layout_.input_parts);
-  if (arrays.labels.array)
-    take_labels({arrays.labels.name, arrays.labels.array}, options.classes);
+  for (const auto& each : all) require_length(*inputs_.front().array, *each.array);
+  for (const auto* const some : {&inputs_, &targets_})
+    for (const auto& each : *some) warn_of_order(*each.array, warnings_);
+  lay_out(inputs_, input_shape, layout_.input_shape, layout_.input_parts);
+  if (label_array_.array)
+    take_labels(options.classes);
   else
-    lay_out(arrays.targets, target_shape, layout_.target_shape, layout_.target_parts);
+    lay_out(targets_, target_shape, layout_.target_shape, layout_.target_parts);
 }
 
-void ArraySamples::take_labels(const Part& part, std::optional<std::int64_t> classes) {
-  const auto& labels = *part.array;
+void ArraySamples::take_labels(std::optional<std::int64_t> classes) {
+  const auto& labels = *label_array_.array;
   if (!labels.is_whole() || labels.row_numbers() != 1) {
     throw InputError(fmt::format(
         "data: {} holds {} of type {} per sample; labels are one whole number each, targets may be "
@@ -233,7 +209,6 @@ void ArraySamples::take_labels(const Part& part, std::optional<std::int64_t> cla
             : fmt::format("[{}] numbers", fmt::join(labels.row_shape(), ", ")),
         labels.layout().type));
   }
-  label_array_ = part;
   labels_.resize(static_cast<std::size_t>(labels.rows()));
   labels.read(0, labels.rows(), labels_);
   constexpr std::int64_t most_classes = 1000000000;
@@ -261,11 +236,11 @@ void ArraySamples::read(std::int64_t index, std::int64_t /*epoch*/,
   if (!place.label.empty()) place.label[0] = labels_[static_cast<std::size_t>(index)];
 }
 
-std::vector<ArraySamples::Part> ArraySamples::parts() const {
-  auto parts = inputs_;
-  parts.insert(parts.end(), targets_.begin(), targets_.end());
-  if (label_array_.array) parts.push_back(label_array_);
-  return parts;
+std::vector<NamedArray> ArraySamples::arrays() const {
+  auto arrays = inputs_;
+  arrays.insert(arrays.end(), targets_.begin(), targets_.end());
+  if (label_array_.array) arrays.push_back(label_array_);
+  return arrays;
 }
 
 }  // namespace kolo

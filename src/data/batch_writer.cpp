@@ -110,13 +110,6 @@ BatchWriter::Packing BatchWriter::packing() {
   return packing_;
 }
 
-Batch BatchWriter::empty_batch(const Packing& packing, std::int64_t samples) {
-  Batch batch;
-  batch.input = packing.samples ? packing.pool->lend(samples) : inputs_->lend(samples);
-  if (!packing.samples || !packing.samples->makes_targets()) batch.target = targets_->lend(samples);
-  return batch;
-}
-
 void BatchWriter::write_sample(const Packing& packing, const Batch& batch, std::size_t place,
                                std::int64_t index, std::int64_t epoch) const {
   std::span<std::int64_t> label;
@@ -164,16 +157,18 @@ void BatchWriter::write_readable(const Packing& packing, Batch& batch, std::size
   }
 }
 
-std::optional<Batch> BatchWriter::write(std::span<const std::int64_t> indices, std::int64_t epoch,
+std::optional<Batch> BatchWriter::write(Batch batch, std::int64_t epoch,
                                         const std::function<bool()>& is_wanted) {
   const auto packing = this->packing();
-  auto batch = empty_batch(packing, static_cast<std::int64_t>(indices.size()));
-  batch.indices.assign(indices.begin(), indices.end());
-  for (std::size_t i = 0; i < indices.size(); ++i) {
+  const auto samples = std::ssize(batch.indices);
+  batch.input = packing.samples ? packing.pool->lend(samples) : inputs_->lend(samples);
+  if (!packing.samples || !packing.samples->makes_targets()) batch.target = targets_->lend(samples);
+  for (std::size_t i = 0; i < batch.indices.size(); ++i) {
     if (!is_wanted()) return std::nullopt;
     // One sample ahead, of those that are read here.
-    if (!packing.samples && i == 0) dataset_->announce(indices[i], epoch);
-    if (!packing.samples && i + 1 < indices.size()) dataset_->announce(indices[i + 1], epoch);
+    if (!packing.samples && i == 0) dataset_->announce(batch.indices[i], epoch);
+    if (!packing.samples && i + 1 < batch.indices.size())
+      dataset_->announce(batch.indices[i + 1], epoch);
     write_readable(packing, batch, i, epoch);
   }
   return batch;

@@ -57,10 +57,10 @@ class BatchWriter {
   // Has batches, but for those that are being written, come for a device: in memory that the
   // device reads by itself, and packed where it makes them itself (null: it does not).
   void write_for(const torch::Device& device, std::shared_ptr<const DeviceSamples> samples);
-  // Loads these samples, at most batch_size. Asks before each sample whether the batch is still
-  // wanted; if not, returns none. Throws what the dataset throws.
-  [[nodiscard]] std::optional<Batch> write(std::span<const std::int64_t> indices,
-                                           std::int64_t epoch,
+  // Loads the samples whose indices the batch has, at most batch_size, into tensors of its own.
+  // Asks before each sample whether the batch is still wanted; if not, returns none. Throws what
+  // the dataset throws.
+  [[nodiscard]] std::optional<Batch> write(Batch batch, std::int64_t epoch,
                                            const std::function<bool()>& is_wanted);
 
  private:
@@ -70,8 +70,6 @@ class BatchWriter {
   };
 
   [[nodiscard]] Packing packing();
-  // A batch of so many samples, which are not written yet.
-  [[nodiscard]] Batch empty_batch(const Packing& packing, std::int64_t samples);
   void write_sample(const Packing& packing, const Batch& batch, std::size_t place,
                     std::int64_t index, std::int64_t epoch) const;
   // The sample of this place, or another where it can't be read (BadSamples).

@@ -252,16 +252,12 @@ std::int64_t Cifar10Dataset::size() const {
   return records_->size();
 }
 
-std::span<const std::uint8_t> Cifar10Dataset::record(std::int64_t index) const {
-  return records_->record(index);
-}
-
 std::span<const std::uint8_t> Cifar10Dataset::pixels(std::int64_t index) const {
-  return record(index).subspan(1);
+  return records_->record(index).subspan(1);
 }
 
 std::int64_t Cifar10Dataset::label(std::int64_t index) const {
-  return record(index)[0];
+  return records_->record(index)[0];
 }
 
 void Cifar10Dataset::read(std::int64_t index, std::int64_t /*epoch*/,

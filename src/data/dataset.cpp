@@ -1,12 +1,10 @@
 #include "kolo/data/dataset.h"
 
 #include <algorithm>
-#include <limits>
 #include <new>
 #include <utility>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
@@ -24,23 +22,6 @@ void check_index(std::int64_t index, std::int64_t size) {
 
 constexpr std::uint32_t pool_size = 1U << 18;
 constexpr std::uint32_t pool_stream = 0, sample_stream = 1;
-
-void check_shape(const std::vector<std::int64_t>& shape, const char* what) {
-  if (std::all_of(shape.begin(), shape.end(), [](std::int64_t size) { return size > 0; })) return;
-  throw InputError(fmt::format("data: {} shape of random data is [{}], expected dimensions above 0",
-                               what, fmt::join(shape, ", ")));
-}
-
-SampleLayout checked(SampleLayout layout) {
-  check_shape(layout.input_shape, "the input");
-  check_shape(layout.target_shape, "the target");
-  if (layout.classes < 0 || layout.classes > std::numeric_limits<std::int32_t>::max()) {
-    throw InputError(fmt::format(
-        "data: random data with {} classes, expected 1 to {}, or 0 for targets of numbers",
-        layout.classes, std::numeric_limits<std::int32_t>::max()));
-  }
-  return layout;
-}
 
 void copy_round(const std::vector<float>& pool, std::size_t start, std::span<float> out) {
   while (!out.empty()) {
@@ -122,15 +103,12 @@ void Subset::read_bytes(std::int64_t index, std::span<std::uint8_t> input,
 }
 
 RandomDataset::RandomDataset(SampleLayout layout, std::int64_t size, std::uint64_t seed)
-    : layout_(checked(std::move(layout))),
+    : layout_(std::move(layout)),
       size_(size),
       seed_(seed),
       input_size_(static_cast<std::size_t>(layout_.input_size())),
       target_size_(static_cast<std::size_t>(layout_.target_size())),
       pool_(pool_size) {
-  if (size < 1) {
-    throw InputError(fmt::format("data: random data of {} samples, expected at least 1", size));
-  }
   CounterRandom random(seed, pool_stream, 0);
   for (auto& number : pool_) number = random.normal();
 }

@@ -99,6 +99,20 @@ void turn_all_into(const torch::Tensor& crops, const torch::Tensor& field,
   }
 }
 
+void make_crops(const samples::CropBatch& batch) {
+  const auto* const crops = reinterpret_cast<const samples::PackedCrop*>(batch.packed);
+  const auto size = batch.crop;
+  float* out = batch.out;
+  for (std::int64_t sample = 0; sample < batch.samples; ++sample) {
+    for (std::int64_t channel = 0; channel < batch.channels; ++channel) {
+      for (std::int64_t cell = 0; cell < size * size * size; ++cell) {
+        const std::int64_t place[3] = {cell / (size * size), cell / size % size, cell % size};
+        *out++ = samples::crop_value(batch, crops[sample], channel, place);
+      }
+    }
+  }
+}
+
 torch::Tensor BoxSamples::crops_of(const torch::Tensor& field, const torch::Tensor& packed) const {
   const auto samples = packed.size(0), channels = field.size(0), edge = rule_.crop;
   auto crops = torch::empty({samples, channels, edge, edge, edge}, field.options());
@@ -110,7 +124,7 @@ torch::Tensor BoxSamples::crops_of(const torch::Tensor& field, const torch::Tens
                                  .crop = edge,
                                  .out = crops.data_ptr<float>()};
   if (field.is_cpu())
-    samples::make_crops(batch);
+    make_crops(batch);
   else if (samples::has_kernels(field.device()))
     samples::make_crops_on(field.device(), batch);
   else
@@ -205,6 +219,18 @@ void ImageSamples::pack(std::int64_t index, std::int64_t epoch, const PackedPlac
   }
 }
 
+void make_images(const samples::ImageBatch& batch) {
+  const std::int32_t size = batch.channels * batch.height * batch.width;
+  for (std::int64_t sample = 0; sample < batch.samples; ++sample) {
+    const std::byte* const packed = batch.packed + sample * batch.packed_bytes;
+    float* const out = batch.out + sample * size;
+    for (std::int32_t i = 0; i < size; ++i) {
+      out[i] = batch.byte_divisor != 0 ? samples::pixel_of<std::uint8_t>(batch, packed, i)
+                                       : samples::pixel_of<float>(batch, packed, i);
+    }
+  }
+}
+
 DeviceSamples::Made ImageSamples::make(const torch::Tensor& packed) const {
   auto images = torch::empty({packed.size(0), shape_[0], shape_[1], shape_[2]},
                              packed.options().dtype(torch::kFloat32));
@@ -221,7 +247,7 @@ DeviceSamples::Made ImageSamples::make(const torch::Tensor& packed) const {
   batch.blue_first = blue_first_;
   batch.out = images.data_ptr<float>();
   if (device_.is_cpu())
-    samples::make_images(batch);
+    make_images(batch);
   else
     samples::make_images_on(device_, batch);
   return {std::move(images), {}};

@@ -29,8 +29,7 @@ using Magic = std::array<std::uint8_t, 4>;
 // Reads one file; holds what its error messages need.
 class IdxReader {
  public:
-  IdxReader(const std::filesystem::path& path, const std::optional<IdxExpectation>& expected)
-      : path_(path) {
+  IdxReader(const std::filesystem::path& path, const IdxExpectation& expected) : path_(path) {
     const auto file = open_input_file(path, "data");
     file_size_ = size_in_bytes(file, path);
     const int copy = ::dup(file.get());
@@ -104,7 +103,7 @@ class IdxReader {
   }
 
   // Returns the number of dimensions.
-  std::size_t read_magic(const std::optional<IdxExpectation>& expected) {
+  std::size_t read_magic(const IdxExpectation& expected) {
     Magic magic{};
     read_exactly(magic, "magic number");
     check_zero_bytes(magic);
@@ -112,12 +111,11 @@ class IdxReader {
       fail(fmt::format("the element type at offset 2 is 0x{:02x}, expected 0x08: bytes", magic[2]));
     }
     if (magic[3] == 0) fail("the number of dimensions at offset 3 is 0, expected at least 1");
-    if (expected && expected->rank != magic[3]) {
-      fail(
-          fmt::format("the magic number is 0000{:02x}{:02x} (rank {}), expected 0000{:02x}{:02x} "
-                      "(rank {}) for {}",
-                      magic[2], magic[3], magic[3], byte_type, expected->rank, expected->rank,
-                      expected->content));
+    if (expected.rank != 0 && expected.rank != magic[3]) {
+      fail(fmt::format(
+          "the magic number is 0000{:02x}{:02x} (rank {}), expected 0000{:02x}{:02x} "
+          "(rank {}) for {}",
+          magic[2], magic[3], magic[3], byte_type, expected.rank, expected.rank, expected.content));
     }
     return magic[3];
   }
@@ -181,14 +179,13 @@ class IdxReader {
 
 }  // namespace
 
-IdxArray read_idx(const std::filesystem::path& path,
-                  const std::optional<IdxExpectation>& expected) {
+IdxArray read_idx(const std::filesystem::path& path, const IdxExpectation& expected) {
   IdxReader reader(path, expected);
   return {reader.dimensions(), reader.read_elements()};
 }
 
 std::vector<std::int64_t> read_idx_dimensions(const std::filesystem::path& path,
-                                              const std::optional<IdxExpectation>& expected) {
+                                              const IdxExpectation& expected) {
   return IdxReader(path, expected).dimensions();
 }
 

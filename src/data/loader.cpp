@@ -119,13 +119,8 @@ class CopiesAhead {
 
 // The batches of an epoch, fixed when it starts.
 struct Loader::Plan {
-  struct PlannedBatch {
-    std::vector<std::int64_t> indices;
-    std::int64_t position = 0;
-    std::vector<std::int64_t> shares;
-  };
   std::int64_t epoch = 0;
-  std::vector<PlannedBatch> batches;
+  std::vector<Batch> batches;  // without tensors
 };
 
 namespace {
@@ -292,13 +287,10 @@ void Loader::work(const std::stop_token& stop) {
 
 std::optional<Loader::Loaded> Loader::load(const Plan& plan, std::size_t number,
                                            const std::function<bool()>& is_wanted) const {
-  const auto& planned = plan.batches[number];
   Loaded loaded;
   try {
-    loaded.batch = writer_->write(planned.indices, plan.epoch, is_wanted);
+    loaded.batch = writer_->write(plan.batches[number], plan.epoch, is_wanted);
     if (!loaded.batch) return std::nullopt;
-    loaded.batch->position = planned.position;
-    loaded.batch->shares = planned.shares;
   } catch (...) {
     loaded.error = std::current_exception();
   }

@@ -11,7 +11,7 @@ namespace c10 {
 struct Device;
 }
 
-// Samples made in batches, by loops on the host (sample_loops.cpp) and by kernels on CUDA devices
+// Samples made in batches, by loops on the host (device_samples.cpp) and by kernels on CUDA devices
 // (cuda/sample_kernels.cu), which give the same bits. A build without CUDA has no kernels
 // (cuda/sample_device_left_out.cpp).
 namespace kolo::samples {
@@ -35,7 +35,6 @@ struct ImageBatch {
   bool blue_first;
   float* out;  // [samples, channels, height, width]
 };
-void make_images(const ImageBatch& batch);
 // Enqueued in a stream of the current device.
 void enqueue_images(const ImageBatch& batch, void* stream);
 
@@ -45,10 +44,9 @@ struct CropBatch {
   std::int64_t samples, channels, box_size, crop;
   float* out;  // [samples, channels, crop, crop, crop]
 };
-void make_crops(const CropBatch& batch);
 void enqueue_crops(const CropBatch& batch, void* stream);
 
-// Tells whether the device has kernels; the two below throw Error where it has none.
+// Tells whether the device has kernels, as the two below need.
 [[nodiscard]] bool has_kernels(const c10::Device& device);
 // Bytes that can be allocated; none where nobody knows.
 [[nodiscard]] std::optional<std::int64_t> free_memory(const c10::Device& device);

@@ -26,22 +26,19 @@ void check_saved(std::span<const SavedReservoir> saved, const ReservoirOptions& 
     throw InputError(fmt::format("reservoir: samples are dealt to rank {} of {}, expected 0 to {}",
                                  options.rank, ranks, ranks - 1));
   }
-  const bool keeps_unseen = options.policy == ReservoirPolicy::keep_unseen;
   for (std::size_t rank = 0; rank < saved.size(); ++rank) {
-    const auto& state = saved[rank].state;
-    const auto order = saved[rank].order;
-    const auto in_saved = [&](std::int64_t slot) { return slot >= 0 && slot < state.size; };
-    if (state.size < 0 || state.arrivals < state.size || state.draws < 0 || state.deals < 0 ||
-        state.seen < 0 || state.seen > (keeps_unseen ? state.size : 0) ||
-        (state.first != 0 && !in_saved(state.first)) ||
-        (!order.empty() && order.size() != narrow<std::size_t>(state.size)) ||
-        !std::all_of(order.begin(), order.end(), in_saved)) {
-      throw InputError(fmt::format(
-          "reservoir: rank {} has saved a state that can't be: {} arrivals, {} draws, {} samples, "
-          "{} of them seen, first {}, {} deals, {} in order (policy {})",
-          rank, state.arrivals, state.draws, state.size, state.seen, state.first, state.deals,
-          order.size(), name_of(options.policy)));
-    }
+    const auto& [state, order] = saved[rank];
+    const auto in_saved = [size = state.size](std::int64_t slot) {
+      return slot >= 0 && slot < size;
+    };
+    if (state.can_be(options.policy) &&
+        (order.empty() || std::cmp_equal(order.size(), state.size)) &&
+        std::ranges::all_of(order, in_saved))
+      continue;
+    throw InputError(
+        fmt::format("reservoir: rank {} has saved a state that can't be: {}, {} in order (policy "
+                    "{})",
+                    rank, state.text(), order.size(), name_of(options.policy)));
   }
 }
 
@@ -69,7 +66,7 @@ struct Candidate {
   }
 };
 
-// What deals by chance: for all of one saved rank's samples.
+// Random numbers for all of one saved rank's samples.
 struct Chance {
   std::uint64_t key = 0;
 
@@ -86,7 +83,7 @@ Candidate candidate(const SavedReservoir& saved, ReservoirPolicy policy, const C
   const auto& state = saved.state;
   const auto place = static_cast<double>(number);
   if (policy == ReservoirPolicy::fifo) return {rank, number, false, place};
-  // Of each rank as many come first as are in proportion to its arrivals; chance rounds, so that no
+  // As many of each rank come first as are in proportion to its arrivals; chance rounds, so that no
   // rank has more than its share in the long run.
   if (policy == ReservoirPolicy::uniform)
     return {rank, number, false,

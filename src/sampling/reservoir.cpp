@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <limits>
 #include <numeric>
 #include <unordered_map>
@@ -46,6 +45,18 @@ void choose_distinct(CounterRandom& random, std::int64_t bound, std::int64_t cou
 }
 
 }  // namespace
+
+bool ReservoirState::can_be(ReservoirPolicy policy) const {
+  constexpr auto most = std::numeric_limits<std::int64_t>::max();
+  return size >= 0 && arrivals >= size && arrivals < most && draws >= 0 && deals >= 0 &&
+         seen >= 0 && seen <= (policy == ReservoirPolicy::keep_unseen ? size : 0) && first >= 0 &&
+         first <= std::max<std::int64_t>(0, size - 1);
+}
+
+std::string ReservoirState::text() const {
+  return fmt::format("{} arrivals, {} draws, {} samples, {} of them seen, first {}, {} deals",
+                     arrivals, draws, size, seen, first, deals);
+}
 
 std::int64_t reservoir_capacity(const ReservoirOptions& options) {
   const auto refuse = [&](const std::string& what) {
@@ -175,16 +186,6 @@ Reservoir::Arrival Reservoir::arrive() {
   return arrive_keep_unseen();
 }
 
-Reservoir::Outcome Reservoir::push(std::span<const std::byte> sample) {
-  if (sample.size() != narrow<std::size_t>(options_.sample_bytes)) {
-    throw Error(fmt::format("reservoir (rank {}): a sample of {} bytes was pushed, expected {}",
-                            options_.rank, sample.size(), options_.sample_bytes));
-  }
-  const auto arrival = arrive();
-  if (!arrival.place.empty()) std::memcpy(arrival.place.data(), sample.data(), sample.size());
-  return arrival.outcome;
-}
-
 std::int64_t Reservoir::draws_left() const {
   constexpr auto most = std::numeric_limits<std::int64_t>::max();
   if (state_.size < options_.minimum) return 0;
@@ -263,16 +264,9 @@ void Reservoir::check_state(const ReservoirState& state,
                     "the saved samples to it",
                     state.size, capacity_));
   }
-  const bool keeps_unseen = options_.policy == ReservoirPolicy::keep_unseen;
-  if (state.size < 0 || state.arrivals < state.size || state.draws < 0 || state.deals < 0 ||
-      state.arrivals == std::numeric_limits<std::int64_t>::max() || state.seen < 0 ||
-      state.seen > (keeps_unseen ? state.size : 0) || state.first < 0 ||
-      state.first > std::max<std::int64_t>(0, state.size - 1)) {
-    refuse(fmt::format(
-        "a saved state that can't be: {} arrivals, {} draws, {} samples, {} of them seen, first "
-        "{}, {} deals (policy {}, room for {})",
-        state.arrivals, state.draws, state.size, state.seen, state.first, state.deals,
-        name_of(options_.policy), capacity_));
+  if (!state.can_be(options_.policy)) {
+    refuse(fmt::format("a saved state that can't be: {} (policy {}, room for {})", state.text(),
+                       name_of(options_.policy), capacity_));
   }
   const bool goes_round = options_.policy != ReservoirPolicy::uniform && state.size == capacity_;
   if (state.first > 0 && !goes_round) {
@@ -282,7 +276,7 @@ void Reservoir::check_state(const ReservoirState& state,
         state.size, state.first, capacity_, name_of(options_.policy)));
   }
   if (order.empty()) return;
-  std::vector<bool> found(keeps_unseen ? narrow<std::size_t>(state.size) : 0);
+  std::vector<bool> found(order_.empty() ? 0 : narrow<std::size_t>(state.size));
   if (order.size() != found.size()) {
     refuse(fmt::format("a saved order of {} samples, expected {}", order.size(), found.size()));
   }

@@ -236,8 +236,6 @@ void fetch_files(const RemoteDataset& dataset, const FetchOptions& options, Fetc
   if (!dataset.archive_folder.empty()) unpack_archive(dataset, options.folder);
 }
 
-}  // namespace
-
 std::vector<RemoteDataset> remote_datasets() {
   return {
       {.name = "mnist",
@@ -266,6 +264,8 @@ std::vector<RemoteDataset> remote_datasets() {
            "stand-in"},
   };
 }
+
+}  // namespace
 
 std::string md5_of_file(const fs::path& path) {
   constexpr std::size_t digits = 32;

@@ -4,7 +4,6 @@
 #include <array>
 #include <cmath>
 #include <system_error>
-#include <variant>
 
 #include <fmt/format.h>
 
@@ -84,6 +83,20 @@ InspectionJson describe(const std::string& name, const ArrayLayout& layout, cons
   return json;
 }
 
+void advise_on(const std::string& name, const Range& range, InspectionJson& advice) {
+  if (range.not_finite > 0) {
+    advice.push_back(
+        fmt::format("{} of the numbers of {} are not finite; no network can learn from them",
+                    format_count(range.not_finite), name));
+  }
+  if (range.beyond_float32 > 0) {
+    advice.push_back(fmt::format(
+        "{} of the numbers of {} are finite, but float32 can't represent them (at most 3.4e38 in "
+        "size), and networks compute in float32; bring them to a smaller scale",
+        format_count(range.beyond_float32), name));
+  }
+}
+
 // Adds an array to an inspection, with advice on its numbers.
 void add_array(InspectionJson& inspection, const std::string& name, const ArrayFile& array,
                bool reads_numbers, bool may_be_field = false) {
@@ -101,23 +114,10 @@ void add_array(InspectionJson& inspection, const std::string& name, const ArrayF
       const auto count = std::min(step, array.rows() - first);
       numbers.resize(static_cast<std::size_t>(count * array.row_numbers()));
       array.read(first, count, numbers);
-      for (std::size_t i = 0; i < numbers.size(); ++i)
-        ranges[i % ranges.size()].second.add(numbers[i]);
+      add_numbers<double>(ranges, numbers);
     }
   }
-  for (const auto& [channel, range] : ranges) {
-    if (range.not_finite > 0) {
-      inspection["advice"].push_back(
-          fmt::format("{} of the numbers of {} are not finite; no network can learn from them",
-                      format_count(range.not_finite), name));
-    }
-    if (range.beyond_float32 > 0) {
-      inspection["advice"].push_back(fmt::format(
-          "{} of the numbers of {} are finite, but float32 can't represent them (at most 3.4e38 "
-          "in size), and networks compute in float32; bring them to a smaller scale",
-          format_count(range.beyond_float32), name));
-    }
-  }
+  for (const auto& [channel, range] : ranges) advise_on(name, range, inspection["advice"]);
   inspection["arrays"].push_back(describe(name, array.layout(), ranges));
 }
 
@@ -134,14 +134,13 @@ std::uint64_t bytes_of(const fs::path& path) {
 // Adds the attributes of an HDF5 file's root and datasets to the facts.
 void add_attributes(const fs::path& hdf5, InspectionJson& inspection) {
   constexpr std::size_t most_shown = 64;
-  for (const auto& attribute : read_hdf5_attributes(hdf5)) {
-    inspection["facts"][attribute.name] = std::visit(
-        [&](const auto& values) -> InspectionJson {
-          if (attribute.is_single && !values.empty()) return values.front();
-          if (values.size() <= most_shown) return values;
-          return fmt::format("{} values", format_count(narrow<std::int64_t>(values.size())));
-        },
-        attribute.values);
+  const auto attributes = read_hdf5_attributes(hdf5);
+  for (const auto& [name, value] : attributes.items()) {
+    inspection["facts"][name] =
+        value.is_array() && value.size() > most_shown
+            ? InspectionJson(
+                  fmt::format("{} values", format_count(narrow<std::int64_t>(value.size()))))
+            : value;
   }
 }
 
@@ -155,8 +154,7 @@ Ranges ranges_of(const BoxFile& box, BoxField field) {
     const auto cells = static_cast<std::size_t>(count * size * size);
     planes.resize(static_cast<std::size_t>(channels) * cells);
     box.read_planes(field, first, count, planes);
-    for (std::size_t i = 0; i < planes.size(); ++i)
-      ranges[i / cells].second.add(static_cast<double>(planes[i]));
+    add_numbers<float>(ranges, planes, cells);
   }
   return ranges;
 }
@@ -164,11 +162,7 @@ Ranges ranges_of(const BoxFile& box, BoxField field) {
 // Advice on a box's field.
 void advise_on_field(const std::string& field, const Ranges& ranges, InspectionJson& advice) {
   for (const auto& [name, range] : ranges) {
-    if (range.not_finite > 0) {
-      advice.push_back(
-          fmt::format("{} of the numbers of {}'s {} are not finite; no network can learn from them",
-                      format_count(range.not_finite), field, name));
-    }
+    advise_on(field + "'s " + name, range, advice);
     if (range.least < -1 || range.most > 1) {
       advice.push_back(
           fmt::format("{}'s {} runs from {:.3g} to {:.3g}; normalized fields are "
@@ -206,8 +200,8 @@ InspectionJson inspect_array_samples(const fs::path& path, bool reads_numbers) {
   const ArraySamples samples(path);
   auto inspection = new_inspection(path, "samples of arrays", bytes_of(path));
   inspection["advice"] = samples.warnings();
-  for (const auto& [name, array] : samples.parts())
-    add_array(inspection, name, *array, reads_numbers);
+  for (const auto& each : samples.arrays())
+    add_array(inspection, each.name, *each.array, reads_numbers);
   inspection["facts"]["samples"] = samples.size();
   if (!fs::is_directory(path)) add_attributes(path, inspection);
   if (samples.layout().classes > 0) inspection["facts"]["classes"] = samples.layout().classes;

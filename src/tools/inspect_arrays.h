@@ -1,8 +1,10 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <limits>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,6 +26,13 @@ struct Range {
   std::int64_t beyond_float32 = 0;         // of these, infinite as float32
 };
 using Ranges = std::vector<std::pair<std::string, Range>>;  // by channel
+
+// Adds numbers of which `run` in a row belong to each channel in turn.
+template <typename Number>
+void add_numbers(Ranges& ranges, std::span<const Number> numbers, std::size_t run = 1) {
+  for (std::size_t i = 0; i < numbers.size(); ++i)
+    ranges[i / run % ranges.size()].second.add(static_cast<double>(numbers[i]));
+}
 
 // An inspection without arrays, facts and advice.
 [[nodiscard]] InspectionJson new_inspection(const std::filesystem::path& path,

@@ -67,18 +67,6 @@ Ranges colour_ranges() {
   return {{"red", {}}, {"green", {}}, {"blue", {}}};
 }
 
-// Adds pixels whose colours lie side by side.
-void add_pixels(Ranges& ranges, const Image& image) {
-  for (std::size_t i = 0; i < image.pixels.size(); ++i)
-    ranges[i % 3].second.add(static_cast<double>(image.pixels[i]));
-}
-
-// Adds planes of red, green and blue.
-void add_planes(Ranges& ranges, std::span<const std::uint8_t> pixels) {
-  for (std::size_t i = 0; i < pixels.size(); ++i)
-    ranges[i / (pixels.size() / 3)].second.add(static_cast<double>(pixels[i]));
-}
-
 // Counts of images by class: "name": count.
 InspectionJson class_counts(const std::vector<std::string>& names,
                             const std::vector<std::int64_t>& counts) {
@@ -96,7 +84,7 @@ InspectionJson inspect_image(const fs::path& path) {
   auto inspection =
       new_inspection(path, fmt::format("image, {}", image_format_name(format)), bytes.size());
   auto ranges = colour_ranges();
-  add_pixels(ranges, image);
+  add_numbers<std::uint8_t>(ranges, image.pixels);
   inspection["arrays"].push_back(
       array_json("pixels", "uint8", {image.height, image.width, 3}, ranges));
   const auto named = image_format_of_name(path);
@@ -118,7 +106,7 @@ InspectionJson inspect_cifar10_batch(const fs::path& path) {
     const auto* const at =
         reinterpret_cast<const std::uint8_t*>(bytes.data()) + record * cifar10_record_bytes;
     ++counts.at(at[0]);
-    add_planes(ranges, {at + 1, cifar10_pixel_bytes});
+    add_numbers<std::uint8_t>(ranges, {at + 1, cifar10_pixel_bytes}, cifar10_pixel_bytes / 3);
   }
   inspection["arrays"].push_back(
       array_json("pixels", "uint8",
@@ -137,7 +125,7 @@ InspectionJson inspect_cifar10_folder(const fs::path& path) {
     std::vector<std::int64_t> counts(cifar10_classes);
     for (std::int64_t i = 0; i < dataset.size(); ++i) {
       ++counts[static_cast<std::size_t>(dataset.label(i))];
-      add_planes(ranges, dataset.pixels(i));
+      add_numbers(ranges, dataset.pixels(i), cifar10_pixel_bytes / 3);
     }
     bytes += static_cast<std::uint64_t>(dataset.size()) * cifar10_record_bytes;
     inspection["arrays"].push_back(
@@ -170,7 +158,7 @@ InspectionJson inspect_image_folder(const fs::path& path) {
     const auto image = decode_image(bytes, file.string());
     heights.add(static_cast<double>(image.height));
     widths.add(static_cast<double>(image.width));
-    add_pixels(ranges, image);
+    add_numbers<std::uint8_t>(ranges, image.pixels);
   }
   inspection["arrays"].push_back(array_json("images", "uint8", {dataset.size()}, ranges));
   auto& facts = inspection["facts"];
@@ -227,7 +215,7 @@ InspectionJson inspect_idx(const fs::path& path, bool reads_numbers) {
   Ranges ranges;
   if (reads_numbers) {
     ranges.emplace_back("all", Range());
-    for (const auto byte : array.bytes) ranges.front().second.add(static_cast<double>(byte));
+    add_numbers<std::uint8_t>(ranges, array.bytes);
   }
   inspection["arrays"].push_back(
       array_json(path.filename().string(), "uint8", array.dimensions, ranges));
@@ -289,22 +277,26 @@ InspectionJson inspect_safetensors(const fs::path& path) {
   return inspection;
 }
 
+bool holds(const std::vector<std::string>& names, std::string_view name) {
+  return std::ranges::find(names, name) != names.end();
+}
+
 InspectionJson inspect_folder(const fs::path& path, bool reads_numbers) {
-  const ArrayCollection arrays(path);
-  if (arrays.holds("inputs")) return inspect_array_samples(path, reads_numbers);
+  const auto arrays = ArrayCollection(path).names();
+  if (holds(arrays, "inputs")) return inspect_array_samples(path, reads_numbers);
   if (is_there(path / cifar10_batch_files(Split::validation).front()) ||
       is_there(path / "cifar-10-batches-bin")) {
     return inspect_cifar10_folder(path);
   }
   const auto files = idx_files_in(mnist_folder(path));
   if (!files.empty()) return inspect_idx_files(path, files, reads_numbers);
-  return arrays.names().empty() ? inspect_image_folder(path) : inspect_arrays(path, reads_numbers);
+  return arrays.empty() ? inspect_image_folder(path) : inspect_arrays(path, reads_numbers);
 }
 
 InspectionJson inspect_hdf5(const fs::path& path, bool reads_numbers) {
-  const ArrayCollection arrays(path);
-  if (arrays.holds("inputs")) return inspect_array_samples(path, reads_numbers);
-  if (arrays.holds("Nbody") || arrays.holds("Hydro")) return inspect_box(path, reads_numbers);
+  const auto arrays = list_hdf5_arrays(path);
+  if (holds(arrays, "inputs")) return inspect_array_samples(path, reads_numbers);
+  if (holds(arrays, "Nbody") || holds(arrays, "Hydro")) return inspect_box(path, reads_numbers);
   return inspect_arrays(path, reads_numbers);
 }
 

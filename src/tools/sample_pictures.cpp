@@ -139,27 +139,9 @@ class Canvas {
   std::vector<std::uint8_t> bytes_;
 };
 
-bool is_gap(const Panel& panel) {
-  return panel.rows == 0 && panel.values.empty();
-}
-
-void require_complete(const Panel& panel) {
-  const std::int64_t planes = panel.scale == Panel::Scale::colour ? 3 : 1;
-  const auto expected = checked_multiply(checked_multiply(panel.rows, panel.columns), planes);
-  if (panel.rows >= 1 && panel.columns >= 1 && std::cmp_equal(panel.values.size(), expected))
-    return;
-  throw Error(fmt::format("pictures: a panel of {} x {} cells has {} values, expected {}",
-                          panel.rows, panel.columns, panel.values.size(), expected));
-}
-
 std::int64_t longest_edge(const SamplePicture& picture) {
-  std::int64_t edge = 0;
-  for (const auto& panel : picture.panels) {
-    if (is_gap(panel)) continue;
-    require_complete(panel);
-    edge = std::max({edge, panel.rows, panel.columns});
-  }
-  if (edge == 0 || picture.panels_per_row < 1) throw Error("pictures: there is nothing to draw");
+  std::int64_t edge = 1;
+  for (const auto& panel : picture.panels) edge = std::max({edge, panel.rows, panel.columns});
   return edge;
 }
 

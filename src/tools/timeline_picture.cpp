@@ -22,20 +22,19 @@ namespace kolo {
 
 namespace {
 
-// Work of a thread of a rank for a while. Microseconds from the timeline's beginning.
+// Work of a thread of a rank for a while.
 struct TimelineSpan {
   int rank = 0;
   std::int64_t thread = 0;
   std::string name;
-  double begin = 0, duration = 0;
-
-  [[nodiscard]] double end() const { return begin + duration; }
+  Interval time;
+  int depth = 0;  // how many other spans of its row it lies in
 };
 
 // One step, as all ranks did it.
 struct TimelineStep {
   std::int64_t number = 0;
-  double begin = 0, end = 0;        // of the first and the last rank
+  Interval time;                    // of the first and the last rank
   std::vector<TimelineSpan> spans;  // those that touch it, in the order of the file
   std::map<std::pair<int, std::int64_t>, std::string> thread_names;  // by rank and thread
 };
@@ -50,30 +49,14 @@ std::string name_of(const Json& event) {
   return bucket == arguments.end() ? name : fmt::format("{} {}", name, bucket->dump());
 }
 
-struct StepTimes {
-  double begin, end;
-};
-
-std::map<std::int64_t, StepTimes> times_of_steps(const std::filesystem::path& path) {
-  std::map<std::int64_t, StepTimes> steps;
-  const auto is_wanted = [](std::string_view line) {
-    return line.find("\"step\"") != std::string_view::npos;
-  };
-  for_each_event(path, is_wanted, [&](const Json& json) {
-    if (json.value("name", "") != "step" || !json.contains("args")) return;
-    const auto number = json["args"].value("step", std::int64_t{-1});
-    const double begin = json.value("ts", 0.0), end = begin + json.value("dur", 0.0);
-    const auto [step, is_new] = steps.try_emplace(number, StepTimes{begin, end});
-    if (is_new) return;
-    step->second.begin = std::min(step->second.begin, begin);
-    step->second.end = std::max(step->second.end, end);
-  });
-  return steps;
-}
-
 // See timeline_picture().
 TimelineStep read_timeline_step(const std::filesystem::path& file, std::int64_t step) {
-  const auto steps = times_of_steps(file);
+  std::map<std::int64_t, Interval> steps;
+  for_each_step(file, [&](const Json& event, std::int64_t number) {
+    const auto time = interval_of(event);
+    auto& all = steps.try_emplace(number, time).first->second;
+    all = {std::min(all.begin, time.begin), std::max(all.end, time.end)};
+  });
   if (steps.empty())
     throw InputError(
         fmt::format("timeline: {} tells of no steps; expected the timeline.json of a "
@@ -84,7 +67,7 @@ TimelineStep read_timeline_step(const std::filesystem::path& file, std::int64_t 
   if (found == steps.end())
     throw InputError(fmt::format("timeline: {} has no step {}; it has {} to {}", file.string(),
                                  step, steps.begin()->first, steps.rbegin()->first));
-  TimelineStep result{found->first, found->second.begin, found->second.end, {}, {}};
+  TimelineStep result{found->first, found->second, {}, {}};
   const auto all = [](std::string_view) { return true; };
   for_each_event(file, all, [&](const Json& json) {
     const int rank = json["pid"].get<int>();
@@ -93,8 +76,9 @@ TimelineStep read_timeline_step(const std::filesystem::path& file, std::int64_t 
     if (kind == "M" && json.value("name", "") == "thread_name")
       result.thread_names[{rank, thread}] = json["args"].value("name", "");
     if (kind != "X") return;
-    TimelineSpan span{rank, thread, name_of(json), json.value("ts", 0.0), json.value("dur", 0.0)};
-    if (span.end() > result.begin && span.begin < result.end) result.spans.push_back(span);
+    const auto time = interval_of(json);
+    if (time.end > result.time.begin && time.begin < result.time.end)
+      result.spans.push_back({rank, thread, name_of(json), time});
   });
   return result;
 }
@@ -104,38 +88,20 @@ constexpr double picture_width = 960, left_margin = 150, right_margin = 16,
 constexpr double bar_height = 20, row_gap = 10, character_width = 6.2;
 constexpr double swatch = 12, legend_line = 18;
 
-// A span and how many others it lies in.
-struct PlacedSpan {
-  TimelineSpan span;
-  int depth = 0;
-};
-
 // One thread of one rank.
 struct Row {
   std::string label;
-  std::vector<PlacedSpan> spans;
+  std::vector<TimelineSpan> spans;
   int depth = 1;  // spans below each other
 };
 
 std::string escaped(const std::string& text) {
+  static const std::map<char, std::string_view> names{
+      {'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}};
   std::string safe;
   for (const char letter : text) {
-    switch (letter) {
-      case '&':
-        safe += "&amp;";
-        break;
-      case '<':
-        safe += "&lt;";
-        break;
-      case '>':
-        safe += "&gt;";
-        break;
-      case '"':
-        safe += "&quot;";
-        break;
-      default:
-        safe += letter;
-    }
+    const auto name = names.find(letter);
+    safe += name == names.end() ? std::string_view(&letter, 1) : name->second;
   }
   return safe;
 }
@@ -196,16 +162,16 @@ std::string label_of(const std::string& name, double length) {
 // Spans that begin earlier or, at once, last longer, lie above those within them.
 Row placed(std::vector<TimelineSpan> spans, std::string label) {
   std::ranges::sort(spans, [](const TimelineSpan& one, const TimelineSpan& other) {
-    return one.begin != other.begin ? one.begin < other.begin : one.duration > other.duration;
+    return std::pair(one.time.begin, -one.time.end) < std::pair(other.time.begin, -other.time.end);
   });
-  Row row{std::move(label), {}, 1};
+  Row row{std::move(label), std::move(spans), 1};
   constexpr double rounding = 0.01;  // of times in the file, in microseconds
   std::vector<double> ends;          // of the spans that are open
-  for (auto& span : spans) {
-    while (!ends.empty() && ends.back() <= span.begin + rounding) ends.pop_back();
-    row.spans.push_back({span, static_cast<int>(ends.size())});
-    ends.push_back(span.end());
-    row.depth = std::max(row.depth, static_cast<int>(ends.size()));
+  for (auto& span : row.spans) {
+    while (!ends.empty() && ends.back() <= span.time.begin + rounding) ends.pop_back();
+    span.depth = static_cast<int>(ends.size());
+    ends.push_back(span.time.end);
+    row.depth = std::max(row.depth, span.depth + 1);
   }
   return row;
 }
@@ -243,9 +209,9 @@ std::vector<SpanKind> kinds_of(const std::vector<Row>& rows) {
   std::vector<SpanKind> there, kinds;
   std::map<std::pair<int, PipelineWork>, SpanKind> passes;
   for (const auto& row : rows) {
-    for (const auto& placed : row.spans) {
-      const auto kind = kind_of(placed.span.name);
-      if (const auto pass = pipeline_pass_named(placed.span.name))
+    for (const auto& span : row.spans) {
+      const auto kind = kind_of(span.name);
+      if (const auto pass = pipeline_pass_named(span.name))
         passes.try_emplace({pass->micro_batch, pass->work}, kind);
       else if (std::ranges::find(there, kind) == there.end())
         there.push_back(kind);
@@ -283,10 +249,10 @@ class Drawing {
       : step_(step), height_(height), more_left_(more_left) {}
 
   void axis() {
-    const double length = (step_.end - step_.begin) / 1e3;
+    const double length = (step_.time.end - step_.time.begin) / 1e3;
     const double tick = tick_of(length);
     for (double time = 0; time <= length; time += tick) {
-      const double x = x_of(step_.begin + 1e3 * time);
+      const double x = x_of(step_.time.begin + 1e3 * time);
       text_ += fmt::format(
           "<line x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1}\" y2=\"{2:.1f}\" "
           "stroke=\"#ddd\"/>\n<text x=\"{0:.1f}\" y=\"{3}\" "
@@ -303,7 +269,7 @@ class Drawing {
   [[nodiscard]] double row(const Row& row, double y) {
     text_ += fmt::format("<text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>\n",
                          left_margin - 12, y + bar_height - 6, escaped(row.label));
-    for (const auto& placed : row.spans) span(placed, y + bar_height * placed.depth);
+    for (const auto& each : row.spans) span(each, y + bar_height * each.depth);
     return y + bar_height * row.depth + row_gap;
   }
 
@@ -329,21 +295,23 @@ class Drawing {
 
  private:
   [[nodiscard]] double x_of(double time) const {
-    const double share = (time - step_.begin) / (step_.end - step_.begin);
+    const double share = (time - step_.time.begin) / (step_.time.end - step_.time.begin);
     return left_margin + std::clamp(share, 0.0, 1.0) * (picture_width - left_margin - right_margin);
   }
 
-  void span(const PlacedSpan& placed, double y) {
-    const auto& [rank, thread, name, begin, duration] = placed.span;
+  void span(const TimelineSpan& span, double y) {
+    const auto& name = span.name;
+    const auto& [begin, end] = span.time;
     const auto kind = kind_of(name);
     // The shortest can be seen too: they have no edge, which would cover them.
-    const double x = x_of(begin), length = std::max(1.0, x_of(begin + duration) - x);
+    const double x = x_of(begin), length = std::max(1.0, x_of(end) - x);
     text_ += fmt::format(
         "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{}\" "
         "fill=\"{}\"{}><title>{} {:.3g} ms"
         "</title></rect>\n",
         x, y, length, bar_height - 2, kind.colour,
-        length > 2 ? " stroke=\"#fff\" stroke-width=\"0.5\"" : "", escaped(name), duration / 1e3);
+        length > 2 ? " stroke=\"#fff\" stroke-width=\"0.5\"" : "", escaped(name),
+        (end - begin) / 1e3);
     const auto label = label_of(name, length);
     if (label.empty()) return;
     text_ += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" fill=\"{}\">{}</text>\n", x + 4,

@@ -21,16 +21,6 @@ using Json = nlohmann::json;
 
 constexpr int first_device_row = 2000;  // below are the threads' rows and those of messages
 
-// In microseconds.
-struct Interval {
-  double begin = 0, end = 0;
-};
-
-Interval interval_of(const Json& event) {
-  const auto begin = event.value("ts", 0.0);
-  return {begin, begin + event.value("dur", 0.0)};
-}
-
 // Length of time in which at least one of them lasts.
 double length_of_union(std::vector<Interval> intervals) {
   std::ranges::sort(intervals, {}, &Interval::begin);
@@ -62,13 +52,8 @@ struct NumberedStep {
 class Steps {
  public:
   explicit Steps(const std::filesystem::path& file) {
-    const auto is_wanted = [](std::string_view line) {
-      return line.find("\"step\"") != std::string_view::npos;
-    };
-    for_each_event(file, is_wanted, [this](const Json& event) {
-      if (event.value("name", "") != "step" || !event.contains("args")) return;
-      by_place_[place_of(event)].push_back(
-          {interval_of(event), event["args"].value("step", std::int64_t{-1})});
+    for_each_step(file, [this](const Json& event, std::int64_t number) {
+      by_place_[place_of(event)].push_back({interval_of(event), number});
     });
     for (auto& [place, steps] : by_place_)
       std::ranges::sort(steps, {}, [](const NumberedStep& step) { return step.interval.begin; });
@@ -274,6 +259,11 @@ std::string to_text(const TimelineSummary& summary) {
                     by_rank(seconds, as_milliseconds));
 }
 
+Interval interval_of(const nlohmann::json& event) {
+  const auto begin = event.value("ts", 0.0);
+  return {begin, begin + event.value("dur", 0.0)};
+}
+
 void for_each_event(const std::filesystem::path& path,
                     const std::function<bool(std::string_view line)>& is_wanted,
                     const std::function<void(const nlohmann::json&)>& event) {
@@ -285,6 +275,17 @@ void for_each_event(const std::filesystem::path& path,
     const auto json = nlohmann::json::parse(line, nullptr, false);
     if (json.is_object() && json.contains("ph") && json.contains("pid")) event(json);
   }
+}
+
+void for_each_step(const std::filesystem::path& path,
+                   const std::function<void(const nlohmann::json&, std::int64_t number)>& step) {
+  const auto is_wanted = [](std::string_view line) {
+    return line.find("\"step\"") != std::string_view::npos;
+  };
+  for_each_event(path, is_wanted, [&](const nlohmann::json& event) {
+    if (event.value("name", "") == "step" && event.contains("args"))
+      step(event, event["args"].value("step", std::int64_t{-1}));
+  });
 }
 
 }  // namespace kolo

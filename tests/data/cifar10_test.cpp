@@ -1,7 +1,6 @@
 #include "kolo/data/cifar10.h"
 
 #include <filesystem>
-#include <thread>
 
 #include <gmock/gmock.h>
 
@@ -34,7 +33,7 @@ class Cifar10 : public ::testing::Test {
     return message_of<InputError>([&] { Cifar10Dataset(folder.path(), split); });
   }
 
-  // What is said about data_batch_3.bin with this content.
+  // The message about data_batch_3.bin with this content.
   [[nodiscard]] std::string rejection_of(const std::string& content) const {
     folder.write("data_batch_3.bin", content);
     const auto message = rejection();
@@ -89,14 +88,6 @@ TEST_F(Cifar10, BatchesMayDifferInSizeAndNamesMayBeMissing) {
   expect_images(training, 0);
 }
 
-TEST_F(Cifar10, ManyThreadsMayRead) {
-  const Cifar10Dataset training(folder.path(), Split::train);
-  std::vector<std::jthread> threads;
-  for (int thread = 0; thread < 4; ++thread) {
-    threads.emplace_back([&] { expect_images(training, 0); });
-  }
-}
-
 TEST_F(Cifar10, RejectsDamagedBatches) {
   EXPECT_TRUE(says(rejection_of(""), {"empty", "3073"}));
   EXPECT_THAT(
@@ -108,12 +99,6 @@ TEST_F(Cifar10, RejectsDamagedBatches) {
                    {"image 2", "offset 6146", "is 10", "0 to 9"}));
   EXPECT_TRUE(says(rejection_of("\x80\x02}q" + std::string(20000, 'x')),
                    {"0x80", "pickled", "binary version"}));
-}
-
-TEST_F(Cifar10, RejectsWhatIsNotARegularFile) {
-  std::filesystem::remove(folder / "data_batch_3.bin");
-  std::filesystem::create_directory(folder / "data_batch_3.bin");
-  EXPECT_TRUE(says(rejection(), {"data_batch_3.bin", "a folder"}));
 }
 
 TEST_F(Cifar10, NamesTheMissingBatch) {

@@ -7,6 +7,7 @@
 
 #include <gmock/gmock.h>
 
+#include "data/numbered_dataset.h"
 #include "kolo/base/error.h"
 #include "support/errors.h"
 #include "support/says.h"
@@ -15,48 +16,10 @@ namespace kolo {
 namespace {
 
 using ::testing::ElementsAre;
+using testing::holds_its_samples;
 using testing::message_of;
+using testing::NumberedDataset;
 using Shape = std::vector<std::int64_t>;
-
-// Samples that tell which they are: input (index, epoch, index), target the index, as a class or as
-// two numbers.
-class NumberedDataset : public Dataset {
- public:
-  explicit NumberedDataset(std::int64_t size, bool has_classes = true) : size_(size) {
-    layout_.input_shape = {3, 1};
-    layout_.classes = has_classes ? size : 0;
-    layout_.target_shape = {2};
-  }
-  std::int64_t size() const override { return size_; }
-  const SampleLayout& layout() const override { return layout_; }
-  void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const override {
-    check_read(index, place, 3, layout_.classes > 0 ? 1 : 2);
-    before(index);
-    place.input[0] = place.input[2] = static_cast<float>(index);
-    place.input[1] = static_cast<float>(epoch);
-    if (layout_.classes > 0) {
-      place.label[0] = index;
-    } else {
-      place.target[0] = place.target[1] = static_cast<float>(index);
-    }
-  }
-  // What happens before a sample is read.
-  std::function<void(std::int64_t)> before = [](std::int64_t) {};
-
- private:
-  SampleLayout layout_;
-  std::int64_t size_;
-};
-
-bool holds_its_samples(const Batch& batch, std::int64_t epoch) {
-  const auto indices = torch::tensor(batch.indices, torch::kInt64);
-  const auto numbers = indices.to(torch::kFloat32);
-  const auto samples = static_cast<std::int64_t>(batch.indices.size());
-  const auto expected =
-      torch::stack({numbers, torch::full_like(numbers, static_cast<double>(epoch)), numbers}, 1)
-          .view({samples, 3, 1});
-  return torch::equal(batch.input, expected) && torch::equal(batch.target, indices);
-}
 
 std::vector<Batch> drain(Loader& loader) {
   std::vector<Batch> batches;
@@ -178,7 +141,7 @@ TEST_P(LoaderWithWorkers, UsesMemoryAgainThatNobodyHolds) {
   loader.start_epoch(0);
   std::set<const void*> places;
   while (auto batch = loader.next()) {
-    // What a consumer does to its tensor must not stick to the memory.
+    // Whatever a consumer does to its tensor must not stick to the memory.
     EXPECT_FALSE(batch->input.requires_grad());
     EXPECT_EQ(batch->input.dim(), 3);
     places.insert(batch->input.data_ptr());
@@ -246,7 +209,7 @@ TEST_P(LoaderWithWorkers, RethrowsWhatTheDatasetThrowsAndGoesOnAfterIt) {
   (void)loader.next();  // and is destroyed with the error still to come
 }
 
-// Whose place is taken by which depends on the data alone.
+// Replacements depend on the data alone.
 TEST_P(LoaderWithWorkers, SkipsBadSamplesTheSameOnAnyNumberOfRanks) {
   const auto dataset = std::make_shared<NumberedDataset>(60);
   dataset->before = [](std::int64_t index) {

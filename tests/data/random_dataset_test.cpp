@@ -6,15 +6,11 @@
 #include <gmock/gmock.h>
 
 #include "data/read_sample.h"
-#include "kolo/base/error.h"
-#include "support/errors.h"
-#include "support/says.h"
 
 namespace kolo {
 namespace {
 
 using ::testing::Each;
-using testing::message_of;
 using testing::read_sample;
 
 TEST(RandomDataset, DependsOnSeedAndIndexOnly) {
@@ -56,21 +52,6 @@ TEST(RandomDataset, FillsTargetsOfNumbersAndInputsLargerThanItsPool) {
     EXPECT_THAT(sample.target, Each(is_finite));
   }
   EXPECT_NE(read_sample(dataset, 0).target, read_sample(dataset, 1).target);
-}
-
-TEST(RandomDataset, RejectsItsOptions) {
-  EXPECT_TRUE(says(message_of<InputError>([] {
-                     RandomDataset({{1}, 10, {}}, 0, 1);
-                   }),
-                   {"0 samples"}));
-  EXPECT_TRUE(says(message_of<InputError>([] {
-                     RandomDataset({{1, 0}, 10, {}}, 1, 1);
-                   }),
-                   {"[1, 0]"}));
-  EXPECT_TRUE(says(message_of<InputError>([] {
-                     RandomDataset({{1}, -1, {}}, 1, 1);
-                   }),
-                   {"-1 classes"}));
 }
 
 }  // namespace

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <iterator>
 #include <numeric>
 #include <random>
 #include <set>
-#include <span>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -22,6 +22,7 @@ namespace {
 using testing::chi_square;
 using ::testing::HasSubstr;
 using testing::message_of;
+using testing::number_in;
 using testing::Numbers;
 using testing::policies;
 using testing::room_for;
@@ -41,32 +42,24 @@ class Ranks {
   }
 
   bool push(std::size_t rank, std::int64_t number) {
-    return reservoirs_[rank].push(std::as_bytes(std::span(&number, 1))) !=
-           Reservoir::Outcome::refused;
+    return testing::push(reservoirs_[rank], number) != Reservoir::Outcome::refused;
   }
   [[nodiscard]] std::int64_t number(DealtSample sample) const {
-    std::int64_t number = 0;
-    const auto bytes = reservoirs_[static_cast<std::size_t>(sample.rank)].sample(sample.slot);
-    std::memcpy(&number, bytes.data(), sizeof(number));
-    return number;
+    return number_in(reservoirs_[static_cast<std::size_t>(sample.rank)], sample.slot);
   }
-  [[nodiscard]] Numbers numbers(std::int64_t rank) const {
-    Numbers all;
-    for (std::int64_t i = 0; i < reservoirs_[static_cast<std::size_t>(rank)].size(); ++i)
-      all.push_back(number({rank, i}));
-    return all;
+  // In order of size.
+  [[nodiscard]] Numbers numbers(std::size_t rank) const {
+    return testing::all_numbers(reservoirs_[rank]);
   }
   [[nodiscard]] Numbers all_numbers() const {
     Numbers all;
-    for (std::size_t rank = 0; rank < reservoirs_.size(); ++rank) {
-      const auto own = numbers(static_cast<std::int64_t>(rank));
-      all.insert(all.end(), own.begin(), own.end());
-    }
-    std::sort(all.begin(), all.end());
+    for (const auto& each : reservoirs_)
+      std::ranges::copy(testing::all_numbers(each), std::back_inserter(all));
+    std::ranges::sort(all);
     return all;
   }
 
-  // What those ranks have, dealt to others.
+  // The samples of these ranks, dealt to others.
   [[nodiscard]] Ranks dealt(ReservoirOptions options, int ranks) const {
     Ranks others(options, ranks);
     const auto all = saved();
@@ -163,12 +156,10 @@ TEST(DealReservoirs, FifoKeepsTheNewestAndTheirOrder) {
   const auto kept = dealt.all_numbers();
   EXPECT_TRUE(std::includes(kept.begin(), kept.end(), newest.begin() + 2, newest.end()));
   for (const std::size_t rank : {0, 1}) {
-    auto left = dealt.numbers(static_cast<std::int64_t>(rank));
-    std::sort(left.begin(), left.end());
+    const auto left = dealt.numbers(rank);
     // The next arrivals replace them from the oldest on, but for the ranks that they came to.
     for (std::size_t i = 0; i < 4; ++i) dealt.push(rank, 1000);
-    auto now = dealt.numbers(static_cast<std::int64_t>(rank));
-    std::sort(now.begin(), now.end());
+    const auto now = dealt.numbers(rank);
     EXPECT_EQ(std::ranges::count(now, 1000), 4);
     EXPECT_LE(left[3], now[0]);
   }

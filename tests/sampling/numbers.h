@@ -25,8 +25,15 @@ inline ReservoirOptions room_for(std::int64_t samples, ReservoirPolicy policy,
           .seed = seed};
 }
 
+// A copy of `sample` comes.
+inline Reservoir::Outcome push(Reservoir& reservoir, std::span<const std::byte> sample) {
+  const auto arrival = reservoir.arrive();
+  std::ranges::copy(sample.first(arrival.place.size()), arrival.place.begin());
+  return arrival.outcome;
+}
+
 inline Reservoir::Outcome push(Reservoir& reservoir, std::int64_t number) {
-  return reservoir.push(std::as_bytes(std::span(&number, 1)));
+  return push(reservoir, std::as_bytes(std::span(&number, 1)));
 }
 
 inline std::int64_t number_in(const Reservoir& reservoir, std::int64_t slot) {

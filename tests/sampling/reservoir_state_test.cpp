@@ -19,8 +19,12 @@ namespace kolo {
 namespace {
 
 using testing::chi_square;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::message_of;
+using testing::number_in;
+using testing::Numbers;
+using testing::numbers_at;
 using testing::policies;
 using testing::push;
 using testing::room_for;
@@ -130,15 +134,6 @@ TEST(ReservoirDraw, KeepUnseenAlwaysGoesOn) {
   }
 }
 
-using ::testing::HasSubstr;
-using testing::message_of;
-using testing::number_in;
-using testing::Numbers;
-using testing::numbers_at;
-using testing::policies;
-using testing::push;
-using testing::room_for;
-
 // One arrival or draw, by chance; what came of it.
 Numbers one_step(Reservoir& reservoir, std::mt19937_64& random) {
   if (reservoir.size() == 0 || random() % 3 > 0)
@@ -211,10 +206,10 @@ TEST(ReservoirState, TakesMemoryAsSamplesCome) {
     Reservoir reservoir(
         {.policy = policy, .sample_bytes = sample_bytes, .capacity_bytes = capacity_bytes});
     const std::vector<std::byte> sample(sample_bytes, std::byte{1});
-    for (int i = 0; i < 1000; ++i) reservoir.push(sample);
+    for (int i = 0; i < 1000; ++i) push(reservoir, sample);
     EXPECT_LT(resident_bytes() - before, std::uint64_t{20} << 20);
     for (std::int64_t i = 0; i < 2 * reservoir.capacity(); ++i) {
-      reservoir.push(sample);
+      push(reservoir, sample);
       if (i % 1000 == 0) (void)reservoir.draw(100);
     }
     EXPECT_EQ(reservoir.size(), reservoir.capacity());

@@ -6,10 +6,7 @@
 #include <gmock/gmock.h>
 #include <png.h>
 
-#include "kolo/base/error.h"
 #include "kolo/report/own_files.h"
-#include "support/errors.h"
-#include "support/says.h"
 #include "support/temporary_folder.h"
 
 namespace kolo::testing {
@@ -116,15 +113,6 @@ TEST(SamplePictures, ConstantsAndValuesThatAreNotFiniteAreDrawn) {
   const Pixels pixels(draw_picture(picture_of({constant, endless})));
   EXPECT_THAT(pixels.at(0, 0), ElementsAre(128, 128, 128));
   EXPECT_THAT(pixels.at(0, 198), ElementsAre(0, 0, 0));
-}
-
-TEST(SamplePictures, IncompletePanelsAreRefused) {
-  auto broken = panel(Panel::Scale::colour, 4, 4);
-  broken.values.pop_back();
-  EXPECT_TRUE(says(message_of<Error>([&] { (void)draw_picture(picture_of({broken})); }),
-                   {"4 x 4", "47 values", "48"}));
-  EXPECT_TRUE(
-      says(message_of<Error>([&] { (void)draw_picture(picture_of({})); }), {"nothing to draw"}));
 }
 
 }  // namespace

@@ -24,10 +24,6 @@ struct NumberType {
   [[nodiscard]] std::string name() const;
 };
 
-// The type that NumPy writes so: "<f4", ">u2", "|b1". None for what holds no numbers, and for
-// complex ones and long doubles.
-[[nodiscard]] std::optional<NumberType> number_type_of(std::string_view numpy);
-
 // The head of a NumPy array file (.npy, versions 1 to 3; source: NumPy's format specification,
 // numpy/lib/format.py).
 struct NpyHeader {

@@ -13,8 +13,16 @@ namespace kolo {
 
 class ArrayFile;
 
+struct NamedArray {
+  std::string name;
+  std::shared_ptr<const ArrayFile> array;  // null: there is none of that name
+  // The files' names without .npy, in natural order, where each row is a file, and what else but
+  // hidden files is in their folder.
+  std::vector<std::string> row_names = {}, left_out = {};
+};
+
 struct ArraySamplesOptions {
-  // What inputs are divided by: 255 brings bytes to 0..1.
+  // Divisor of inputs: 255 brings bytes to 0..1.
   double divisor = 1;
   // How many classes labels tell apart; unset: one more than the largest label.
   std::optional<std::int64_t> classes = {};
@@ -55,23 +63,17 @@ class ArraySamples final : public Dataset {
   [[nodiscard]] const SampleLayout& layout() const override { return layout_; }
   void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const override;
 
-  // One of the arrays that samples are read from.
-  struct Part {
-    std::string name;
-    std::shared_ptr<const ArrayFile> array;
-  };
   // Inputs, targets and labels.
-  [[nodiscard]] std::vector<Part> parts() const;
+  [[nodiscard]] std::vector<NamedArray> arrays() const;
   // For the user, where no error: files that were left out, an order that may surprise.
   [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
-  void take_labels(const Part& labels, std::optional<std::int64_t> classes);
+  void take_labels(std::optional<std::int64_t> classes);
 
   float divisor_;
-  // Each makes up a part of a sample; targets: none where there are labels.
-  std::vector<Part> inputs_, targets_;
-  Part label_array_;
+  std::vector<NamedArray> inputs_, targets_;  // targets: none where there are labels
+  NamedArray label_array_;                    // null where there are targets
   std::vector<std::int64_t> labels_;
   SampleLayout layout_;
   std::vector<std::string> warnings_;

@@ -32,8 +32,8 @@ struct Preprocessing {
   [[nodiscard]] static Preprocessing mean_deviation(std::array<float, 3> mean,
                                                     std::array<float, 3> deviation);
 
-  // InputError unless it is for images of so many channels: one number or one a channel, finite,
-  // deviations positive, blue_first with 3 channels only.
+  // InputError unless it is for images of so many channels: one number or one a channel, blue_first
+  // with 3 channels only.
   void check(std::int64_t channels) const;
 };
 
@@ -65,28 +65,18 @@ struct ImageTransform {
   }
 };
 
-// Memory that transform_image works in; keep it from image to image of a size to save allocations.
-// One for each thread.
-struct TransformWorkspace {
-  std::vector<float> image, fractions;
-  std::vector<std::int32_t> places;
-};
-
 // Transforms and then preprocesses an image of {channels, height, width} floats in place, in two
 // passes over it. Where the transform is the identity, the pixels that preprocessing gets are the
-// source's, bit for bit. Error unless image.size() = channels x height x width, all at least 1, and
-// the preprocessing is for so many channels.
+// source's, bit for bit. The preprocessing is for so many channels. Each thread keeps memory for
+// the largest image so far.
 void transform_image(std::span<float> image, std::int64_t channels, std::int64_t height,
                      std::int64_t width, const ImageTransform& transform,
-                     const Preprocessing& preprocessing, TransformWorkspace& workspace);
-
-template <typename Workspace>
-class WorkspacePool;
+                     const Preprocessing& preprocessing);
 
 // How images are varied at random, in the terms of Keras's ImageDataGenerator: shifts uniform in
-// +- the fraction of the size, continuous; zooms uniform in [low, high], of their own for each
-// axis, under 1 for larger; flipped left to right with probability 1/2. The defaults change
-// nothing.
+// +- the fraction of the size, continuous; zooms uniform in [low, high] (a zoom_range of z is 1 - z
+// to 1 + z), of their own for each axis, under 1 for larger; flipped left to right with probability
+// 1/2. The defaults change nothing.
 //
 //   CIFAR-10, training:    {.height_shift = .1, .width_shift = .1, .horizontal_flip = true}
 //   ImageNet, training:    {.33, .33, .5, 1.5, true}
@@ -99,8 +89,6 @@ struct AugmentationOptions {
   // the pixels beyond them is interpolated as well, where torchvision repeats those of the edges.
   double random_crop = 0;  // least part of the area; 0: none
 
-  // Keras's zoom_range: z stands for [1 - z, 1 + z].
-  void set_zoom_range(double z) { zoom_low = 1 - z, zoom_high = 1 + z; }
   // InputError for values out of range; the message names the value.
   void check() const;
   [[nodiscard]] bool is_identity() const;
@@ -122,7 +110,7 @@ class Augmentation {
 };
 
 // The samples of another dataset of {channels, height, width} images, augmented, then preprocessed.
-// What a sample looks like depends on (seed, epoch, index) only: it is the same for any number of
+// How a sample looks depends on (seed, epoch, index) only: it is the same for any number of
 // ranks, workers and threads. Targets pass through. Thread-safe as every dataset; reading costs two
 // passes over the image besides the other dataset's read.
 class AugmentedDataset final : public Dataset {
@@ -130,7 +118,6 @@ class AugmentedDataset final : public Dataset {
   // InputError for options out of range and for samples that are not of three dimensions.
   AugmentedDataset(std::shared_ptr<const Dataset> source, AugmentationOptions augmentation,
                    Preprocessing preprocessing, std::uint64_t seed);
-  ~AugmentedDataset() override;
 
   [[nodiscard]] std::int64_t size() const override { return source_->size(); }
   [[nodiscard]] const SampleLayout& layout() const override { return source_->layout(); }
@@ -146,7 +133,6 @@ class AugmentedDataset final : public Dataset {
   std::shared_ptr<const Dataset> source_;
   Augmentation augmentation_;
   Preprocessing preprocessing_;
-  std::unique_ptr<WorkspacePool<TransformWorkspace>> workspaces_;
 };
 
 }  // namespace kolo

@@ -128,14 +128,10 @@ struct ConvertBoxOptions {
 std::vector<std::string> convert_box(const BoxFile& box, const std::filesystem::path& to,
                                      const ConvertBoxOptions& options);
 
-// A gas field on its way to disk, which several processes fill, each with regions of its own. The
-// file is what box_files.h describes, with the gas alone: FILE.npy is [N, N, N, 5], any other name
-// is HDF5's with the root dataset Hydro [5, N, N, N].
-//
-// Numbers are written where they belong in a file that has its full size from the beginning, also
-// in HDF5's, whose contiguous dataset has its place at once: that needs neither an HDF5 library
-// with MPI nor processes that wait for each other, and a full disk is an error of a call rather
-// than a signal, as it would be in mapped memory.
+// A gas field that several processes fill, each with regions of its own: FILE.npy is [N, N, N, 5],
+// any other name is HDF5 with the root dataset Hydro [5, N, N, N]. The file has its full size from
+// the beginning. So writers need neither an HDF5 library with MPI nor each other, and a full disk
+// is an error of a call rather than a signal, as it would be in mapped memory.
 
 // Destination of the numbers, as a process that writes some has to know it.
 struct HydroPlace {

@@ -46,7 +46,7 @@ class Cifar10Dataset final : public Dataset {
  public:
   Cifar10Dataset(const std::filesystem::path& folder, Split split, Cifar10Options options = {});
 
-  // With loads_later: what reads the images, before which no sample may be read.
+  // The reading of the images, before which no sample may be read; unset without loads_later.
   [[nodiscard]] const std::optional<MemoryLoad>& load() const { return load_; }
   [[nodiscard]] std::int64_t size() const override;
   [[nodiscard]] const SampleLayout& layout() const override { return layout_; }
@@ -59,13 +59,11 @@ class Cifar10Dataset final : public Dataset {
   // index outside [0, size).
   [[nodiscard]] std::span<const std::uint8_t> pixels(std::int64_t index) const;
   [[nodiscard]] std::int64_t label(std::int64_t index) const;
-  // Of batches.meta.txt, ten; empty where there is no such file.
+  // The ten of batches.meta.txt; empty where there is no such file.
   [[nodiscard]] const std::vector<std::string>& class_names() const { return class_names_; }
 
  private:
   class Records;
-
-  [[nodiscard]] std::span<const std::uint8_t> record(std::int64_t index) const;
 
   SampleLayout layout_;
   std::shared_ptr<Records> records_;

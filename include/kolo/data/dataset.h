@@ -147,7 +147,6 @@ class Subset final : public Dataset {
 // than 2^18 numbers repeats itself.
 class RandomDataset final : public Dataset {
  public:
-  // InputError for size < 1, negative classes, dimensions < 1.
   RandomDataset(SampleLayout layout, std::int64_t size, std::uint64_t seed);
 
   [[nodiscard]] std::int64_t size() const override { return size_; }

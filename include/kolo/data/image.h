@@ -30,8 +30,8 @@ enum class ImageFormat { jpeg, png };
 enum class JpegColours { all, grey };
 
 // An image as a baseline JPEG file, colours at half resolution as usual, or its brightness alone as
-// a file of one component. Error for a quality
-// outside 1 to 100 and for an image whose pixels don't fit its size.
+// a file of one component. `quality`: 1 to 100. Error for
+// an image that is too large for the format.
 [[nodiscard]] std::vector<std::byte> encode_jpeg(const Image& image, int quality,
                                                  JpegColours colours = JpegColours::all);
 
@@ -54,38 +54,22 @@ struct ImageLimits {
 [[nodiscard]] Image decode_image(std::span<const std::byte> file, std::string_view name,
                                  const ImageLimits& limits = {});
 
-// Memory that decode_resized works in; keep it from image to image to save allocations. One for
-// each thread.
-struct DecodeWorkspace {
-  std::vector<std::byte> file;
-  std::vector<std::uint8_t> rows;
-  std::vector<float> numbers;
-  std::vector<std::int32_t> places;
-};
-
-// The image resized to height x width, as 0..255 floats {3, height, width} in `planes`. The filter
-// is bilinear, widened by the factor of reduction so that nothing is skipped (what Pillow calls
-// BILINEAR), without rounding to whole numbers. The image is never held as a whole: rows are
-// resized as they are decoded, and JPEG is decoded at the smallest of 1/8, 1/4, 1/2 and its full
-// size that is not less than what is wanted. Error for a place of another size.
-void decode_resized(std::span<const std::byte> file, std::string_view name, std::int64_t height,
-                    std::int64_t width, std::span<float> planes, DecodeWorkspace& workspace,
-                    const ImageLimits& limits = {});
-
 // A part of an image, in fractions of its height and width.
 struct ImageWindow {
   double top = 0, left = 0;      // 0 to below 1
   double height = 1, width = 1;  // above 0
 };
+using ChooseWindow = std::function<ImageWindow(std::int64_t height, std::int64_t width)>;
 
-// The same of a part of the image, which `choose` names once the size is known. What is outside of
-// it counts for nothing. JPEG is decoded at the smallest size of which the part is not less than
-// what is wanted.
-void decode_window(
-    std::span<const std::byte> file, std::string_view name,
-    const std::function<ImageWindow(std::int64_t height, std::int64_t width)>& choose,
-    std::int64_t height, std::int64_t width, std::span<float> planes, DecodeWorkspace& workspace,
-    const ImageLimits& limits = {});
+// The image, or the part of it that `choose` names once its size is known, resized to height x
+// width, as 0..255 floats {3, height, width} in `planes`. What is outside of a part counts for
+// nothing. The filter is bilinear, widened by the factor of reduction so that nothing is skipped
+// (what Pillow calls BILINEAR), without rounding to whole numbers. The image is never held as a
+// whole: rows are resized as they are decoded, and JPEG is decoded at the smallest of 1/8, 1/4, 1/2
+// and its full size of which the part is not less than what is wanted.
+void decode_resized(std::span<const std::byte> file, std::string_view name, std::int64_t height,
+                    std::int64_t width, std::span<float> planes, const ChooseWindow& choose = {},
+                    const ImageLimits& limits = {});
 
 // The bytes of a regular file. InputError when it can't be read, is empty or larger than the limit.
 void read_image_file(const std::filesystem::path& path, std::vector<std::byte>& bytes,

@@ -50,9 +50,6 @@ struct FolderListing {
 // "3 files left out: 2 .webp, 1 .gif; kolo reads .jpg ..."; "" for none.
 [[nodiscard]] std::string left_out_text(const FolderListing& listing);
 
-template <typename Workspace>
-class WorkspacePool;
-
 struct ImageFolderOptions {
   std::int64_t height = 224, width = 224;  // what every image is resized to
   // Above 0: a sample is a part of its image of at least so much of the area, which is drawn at
@@ -61,12 +58,10 @@ struct ImageFolderOptions {
   std::uint64_t seed = 1;  // of random_crop
 };
 
-// Images in a folder for each class, as ImageNet is laid out: ROOT/CLASS/**/IMAGE. Classes are
-// numbered in the natural order of their folders' names (2 before 10), samples class by class,
-// files in the natural order of their paths, at any depth. Links are followed, wherever they lead.
-// Files whose names don't say jpg, jpeg, jfif, jpe or png are passed over and
-// counted (listing().left_out), and what begins with a dot is passed over. Names are bytes; they
-// need not be UTF-8.
+// Images in a folder for each class, as ImageNet is laid out: ROOT/CLASS/**/IMAGE. Classes and
+// samples are numbered as in a FolderListing. Links are followed, wherever they lead. Files whose
+// names don't say jpg, jpeg, jfif, jpe or png are passed over and counted (listing().left_out), and
+// what begins with a dot is passed over.
 //
 // Inputs are {3, height, width}, pixels of 0..255, resized as decode_resized does (bilinear, where
 // Keras's flow_from_directory takes the nearest pixel unless told otherwise). Nothing is decoded
@@ -83,7 +78,6 @@ class ImageFolderDataset final : public Dataset {
   // only the root is looked for.
   ImageFolderDataset(const std::filesystem::path& root, FolderListing listing,
                      ImageFolderOptions options);
-  ~ImageFolderDataset() override;
 
   [[nodiscard]] std::int64_t size() const override { return listing_.size(); }
   [[nodiscard]] const SampleLayout& layout() const override { return layout_; }
@@ -98,13 +92,10 @@ class ImageFolderDataset final : public Dataset {
   [[nodiscard]] std::int64_t label(std::int64_t index) const { return listing_.label(index); }
 
  private:
-  void set_up();
-
   std::filesystem::path root_;
   ImageFolderOptions options_;
   FolderListing listing_;
   SampleLayout layout_;
-  std::unique_ptr<WorkspacePool<DecodeWorkspace>> workspaces_;
 };
 
 // InputError that names classes which only one of the two has, when there are any.

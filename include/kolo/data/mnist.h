@@ -76,7 +76,7 @@ struct IdxArray {
 
 // Rank that a file must have; another is refused before its elements are read.
 struct IdxExpectation {
-  std::size_t rank = 1;
+  std::size_t rank = 0;      // 0: any
   std::string_view content;  // for the message: "images"
 };
 
@@ -87,12 +87,11 @@ struct IdxExpectation {
 // passed over, as by gzip itself). Never allocates more than the file can hold, nor unpacks more
 // than the header promises and one byte.
 [[nodiscard]] IdxArray read_idx(const std::filesystem::path& path,
-                                const std::optional<IdxExpectation>& expected = std::nullopt);
+                                const IdxExpectation& expected = {});
 
 // The dimensions alone, with all that they and the file's size tell: what a gzip file holds is seen
 // when its elements are read.
-[[nodiscard]] std::vector<std::int64_t> read_idx_dimensions(
-    const std::filesystem::path& path,
-    const std::optional<IdxExpectation>& expected = std::nullopt);
+[[nodiscard]] std::vector<std::int64_t> read_idx_dimensions(const std::filesystem::path& path,
+                                                            const IdxExpectation& expected = {});
 
 }  // namespace kolo

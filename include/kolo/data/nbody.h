@@ -80,9 +80,6 @@ struct CropRule {
 };
 
 class FieldSource;
-struct CropWorkspace;
-template <typename Workspace>
-class WorkspacePool;
 
 // Random crops of a simulation box (see kolo/data/box_files.h for the formats): input [4, c, c, c],
 // the dark matter, target [5, c, c, c], the gas; both turned alike. Sample `index` of `epoch`
@@ -96,9 +93,6 @@ class NbodyDataset final : public Dataset {
  public:
   // InputError for a file that is no such box, options out of range, a box smaller than the crop.
   explicit NbodyDataset(NbodyOptions options);
-  NbodyDataset(const NbodyDataset&) = delete;
-  NbodyDataset& operator=(const NbodyDataset&) = delete;
-  ~NbodyDataset() override;
 
   [[nodiscard]] std::int64_t size() const override { return options_.samples; }
   [[nodiscard]] const SampleLayout& layout() const override { return layout_; }
@@ -138,7 +132,6 @@ class NbodyDataset final : public Dataset {
   SampleLayout layout_;
   std::size_t cells_ = 0;  // of the part
   std::shared_ptr<const FieldSource> nbody_, hydro_;
-  std::unique_ptr<WorkspacePool<CropWorkspace>> workspaces_;
   mutable std::atomic<int> announcements_;  // that are still worth it
   std::optional<MemoryLoad> load_;
   std::vector<std::string> warnings_;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "kolo/base/enum_names.h"
@@ -12,7 +13,7 @@
 
 namespace kolo {
 
-// What a full reservoir does with the next sample.
+// Treatment of the next sample by a full reservoir.
 enum class ReservoirPolicy {
   // All that came have the same chance to be in it: arrival t enters with probability capacity / t
   // and replaces any one. Source: Vitter, "Random sampling with a reservoir", algorithm R, ACM TOMS
@@ -21,7 +22,7 @@ enum class ReservoirPolicy {
   // The oldest is replaced.
   fifo,
   // Only a sample that has been drawn may be replaced: the one whose first draw lies furthest back.
-  // Where there is none, the arrival is refused, so that the caller waits or drops it. Draws take
+  // Without any the arrival is refused, so that the caller waits or drops it. Draws take
   // samples that were never drawn before others do. So nothing is lost unseen, who waits is soon
   // let in, and with any `reuse` the reservoir never comes to a state in which it takes neither
   // arrivals nor draws of a batch that fits it.
@@ -49,7 +50,7 @@ struct ReservoirOptions {
 // the capacity has no room for, a negative reuse or rank.
 [[nodiscard]] std::int64_t reservoir_capacity(const ReservoirOptions& options);
 
-// What a reservoir is beside its samples; plain numbers for a checkpoint.
+// All of a reservoir but its samples; plain numbers for a checkpoint.
 struct ReservoirState {
   std::int64_t arrivals = 0;  // that came and were not refused
   std::int64_t draws = 0;     // samples drawn, each time it was
@@ -58,6 +59,10 @@ struct ReservoirState {
   std::int64_t first = 0;     // where the order begins: the oldest of fifo and keep_unseen
   std::int64_t deals = 0;     // how often samples were dealt to other ranks (deal_reservoirs.h)
 
+  // Whether a reservoir of this policy can have come to it.
+  [[nodiscard]] bool can_be(ReservoirPolicy policy) const;
+  // "5 arrivals, 2 draws, 3 samples, 0 of them seen, first 0, 1 deals"
+  [[nodiscard]] std::string text() const;
   [[nodiscard]] bool operator==(const ReservoirState&) const = default;
 };
 
@@ -72,7 +77,7 @@ struct ReservoirState {
 // than the capacity and two pages. Whether the machine has it all is only known then; several
 // reservoirs on one machine have to fit together.
 //
-// What is decided by chance depends on seed, rank and the state's counters alone. So state, order()
+// Chance depends on seed, rank and the state's counters alone. So state, order()
 // and contents() are all there is: a reservoir restored from them makes the same of the same
 // arrivals and draws, to the bit.
 //
@@ -95,8 +100,6 @@ class Reservoir {
   // Decides on the next sample. The caller writes all of it to `place` before any other call; so
   // nothing needs to be made that isn't kept. Takes constant time.
   [[nodiscard]] Arrival arrive();
-  // The same for a sample that lies somewhere. Error unless it has sample_bytes.
-  Outcome push(std::span<const std::byte> sample);
 
   // How many samples may be drawn now: none before the minimum, no more than `reuse` leaves.
   [[nodiscard]] std::int64_t draws_left() const;
@@ -127,7 +130,7 @@ class Reservoir {
                                              std::span<const std::int64_t> order = {});
 
  private:
-  // Of the ring that begins at the oldest.
+  // Index into the ring of a place counted from the oldest sample.
   [[nodiscard]] std::int64_t ring_place(std::int64_t position) const;
   [[nodiscard]] std::span<std::byte> place(std::int64_t slot);
   [[nodiscard]] Arrival enter();

@@ -27,10 +27,8 @@ struct RemoteDataset {
   std::string instead;  // what to do where it can't be had, for the error that says so
 };
 
-// The known ones with their sums: mnist, fashion-mnist, cifar10 (the binary version). MNIST comes
-// from the mirror that torchvision uses.
-[[nodiscard]] std::vector<RemoteDataset> remote_datasets();
-// InputError for a name that is not known.
+// A known one with its sums: mnist, fashion-mnist, cifar10 (the binary version). MNIST comes from
+// the mirror that torchvision uses. InputError for another name.
 [[nodiscard]] RemoteDataset remote_dataset(std::string_view name);
 
 struct FetchOptions {

@@ -35,8 +35,8 @@ struct SamplePicture {
 // stands for.
 inline constexpr std::int64_t most_cells_of_panel = 128;
 
-// The bytes of a PNG with kolo's mark (is_drawing()). Small panels are drawn with several pixels a
-// cell. Error: there is no panel, or one has other values than its size says.
+// The bytes of a PNG with kolo's mark (is_drawing()), of one panel at least. Small panels are drawn
+// with several pixels a cell.
 [[nodiscard]] std::string draw_picture(const SamplePicture& picture);
 
 }  // namespace kolo

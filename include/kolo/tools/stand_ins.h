@@ -40,8 +40,7 @@ class StandInImages {
 
   [[nodiscard]] std::int64_t size() const { return std::ssize(order_); }
   [[nodiscard]] std::uint8_t label(std::int64_t index) const;
-  // Writes the 3072 bytes as CIFAR-10 has them: red, green and blue planes of 32 x 32. Error for a
-  // place of another size.
+  // Writes the 3072 bytes as CIFAR-10 has them: red, green and blue planes of 32 x 32.
   void paint(std::int64_t index, std::span<std::uint8_t> pixels) const;
 
  private:
@@ -85,10 +84,6 @@ struct PhotographFolderOptions {
   std::int64_t least_side = 160, most_side = 640;  // pixels; both sides are between
   std::uint64_t seed = 0;
 };
-
-// The folder of a class: "0_t_shirt_top" for label 0, "T-shirt/top"; sorted by name, the folders
-// have their labels' order.
-[[nodiscard]] std::string class_folder(std::int64_t label, std::string_view name);
 
 // Writes `folder`, which appears only when everything is in it. Sizes, aspects and qualities vary,
 // one file in twenty is grey, and fine texture makes the files about as large as photographs. What

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
 #include <iterator>
 #include <optional>
 #include <system_error>
@@ -30,13 +29,6 @@ class BoxWriter {
                             std::span<const float> values) = 0;
   virtual void commit() = 0;
 };
-
-// Gives a new file, whose datasets are there, its attributes. `what` begins messages.
-using AnnotateHdf5 = std::function<void(const Hdf5Handle& file, const std::string& what)>;
-
-// Fills `out` with planes first to first + count of a field, [channels, count, N, N].
-using PlaneReader = std::function<void(BoxField field, std::int64_t first, std::int64_t count,
-                                       std::span<float> out)>;
 
 // Writes both files aside, with their heads; numbers go where they belong.
 class NpyWriter final : public BoxWriter {
@@ -81,8 +73,7 @@ hsize_t size_of(std::int64_t size) {
 
 class Hdf5Writer final : public BoxWriter {
  public:
-  Hdf5Writer(const std::filesystem::path& path, std::int64_t size, std::int64_t chunk,
-             const AnnotateHdf5& annotate)
+  Hdf5Writer(const std::filesystem::path& path, std::int64_t size, std::int64_t chunk)
       : aside_(path),
         what_(fmt::format("data: cannot write {}", part_file(path).string())),
         size_(size) {
@@ -92,10 +83,14 @@ class Hdf5Writer final : public BoxWriter {
     }
     const Hdf5Session session;
     file_ = create_hdf5_file(part_file(path), what_);
-    nbody_ = create_hdf5_field(file_, {BoxField::nbody, size, chunk}, what_);
-    hydro_ = create_hdf5_field(file_, {BoxField::hydro, size, chunk}, what_);
-    if (annotate) annotate(file_, what_);
+    nbody_ = create_hdf5_field(file_, BoxField::nbody, size, chunk, H5D_ALLOC_TIME_DEFAULT, what_);
+    hydro_ = create_hdf5_field(file_, BoxField::hydro, size, chunk, H5D_ALLOC_TIME_DEFAULT, what_);
   }
+
+  // For attributes. Needs an Hdf5Session.
+  [[nodiscard]] const Hdf5Handle& file() const { return file_; }
+  // Begins messages.
+  [[nodiscard]] const std::string& what() const { return what_; }
 
   void write_planes(BoxField field, std::int64_t first, std::int64_t count,
                     std::span<const float> values) override {
@@ -144,36 +139,33 @@ void write_number(const Hdf5Handle& file, const std::string& name, double value,
 
 constexpr std::int64_t buffer_bytes = std::int64_t{1} << 26;
 
-void check_field(std::span<const float> values, std::int64_t size, BoxField field) {
-  const std::array dimensions{channels_of(field), size, size, size};
-  const auto expected = checked_product(std::span<const std::int64_t>(dimensions));
-  if (size >= 1 && std::cmp_equal(values.size(), expected)) return;
-  throw Error(fmt::format("data: the {} field of a box of {}^3 cells has {} numbers, expected {}",
-                          field == BoxField::nbody ? "dark matter" : "gas", size, values.size(),
-                          expected));
-}
-
-// Reads planes out of a box in memory.
-PlaneReader planes_of(const SimulationBox& box) {
-  check_field(box.nbody, box.size, BoxField::nbody);
-  check_field(box.hydro, box.size, BoxField::hydro);
-  return [&box](BoxField field, std::int64_t first, std::int64_t count, std::span<float> out) {
+void check_fields(const SimulationBox& box) {
+  const auto size = box.size;
+  for (const auto field : {BoxField::nbody, BoxField::hydro}) {
     const auto& values = field == BoxField::nbody ? box.nbody : box.hydro;
-    const auto plane = box.size * box.size;
-    for (std::int64_t channel = 0; channel < channels_of(field); ++channel) {
-      std::copy_n(values.data() + (channel * box.size + first) * plane, count * plane,
-                  out.data() + channel * count * plane);
-    }
-  };
+    const std::array dimensions{channels_of(field), size, size, size};
+    const auto expected = checked_product(std::span<const std::int64_t>(dimensions));
+    if (size >= 1 && std::cmp_equal(values.size(), expected)) continue;
+    throw Error(fmt::format("data: the {} field of a box of {}^3 cells has {} numbers, expected {}",
+                            field == BoxField::nbody ? "dark matter" : "gas", size, values.size(),
+                            expected));
+  }
 }
 
-// Copies both fields plane by plane, `multiple` of them or a multiple of that at a time, and
-// commits.
-void write_box(BoxWriter& writer, std::int64_t size, std::int64_t multiple, const PlaneReader& read,
-               const std::function<void(std::int64_t, std::int64_t)>& progress = {}) {
+// Writes a box in memory, and commits.
+void write_box(BoxWriter& writer, const SimulationBox& box) {
+  writer.write_planes(BoxField::nbody, 0, box.size, box.nbody);
+  writer.write_planes(BoxField::hydro, 0, box.size, box.hydro);
+  writer.commit();
+}
+
+// Copies both fields, some planes at a time, and commits.
+void copy_box(const BoxFile& box, BoxWriter& writer, const ConvertBoxOptions& options) {
+  const auto size = box.size();
   const auto plane_bytes =
       checked_multiply(checked_multiply(size, size), static_cast<std::int64_t>(sizeof(float)));
   const auto fitting = buffer_bytes / checked_multiply(hydro_channels, plane_bytes);
+  const auto multiple = std::max({box.plane_multiple(), options.chunk, std::int64_t{1}});
   const auto step = std::min(size, std::max<std::int64_t>(1, fitting / multiple) * multiple);
   std::vector<float> values;
   std::int64_t done = 0;
@@ -181,10 +173,10 @@ void write_box(BoxWriter& writer, std::int64_t size, std::int64_t multiple, cons
     for (std::int64_t first = 0; first < size; first += step) {
       const auto count = std::min(step, size - first);
       values.resize(static_cast<std::size_t>(channels_of(field) * count * size * size));
-      read(field, first, count, values);
+      box.read_planes(field, first, count, values);
       writer.write_planes(field, first, count, values);
       done += count;
-      if (progress) progress(done, 2 * size);
+      if (options.progress) options.progress(done, 2 * size);
     }
   }
   writer.commit();
@@ -212,39 +204,40 @@ Hdf5Handle create_hdf5_file(const std::filesystem::path& path, const std::string
   return {H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get()), H5Fclose, what};
 }
 
-Hdf5Handle create_hdf5_field(const Hdf5Handle& file, const NewHdf5Field& field,
-                             const std::string& what) {
-  const auto edge = size_of(field.size);
-  const Hdf5Extent shape{size_of(channels_of(field.field)), edge, edge, edge};
+Hdf5Handle create_hdf5_field(const Hdf5Handle& file, BoxField field, std::int64_t size,
+                             std::int64_t chunk, H5D_alloc_time_t place, const std::string& what) {
+  const auto edge = size_of(size);
+  const Hdf5Extent shape{size_of(channels_of(field)), edge, edge, edge};
   const Hdf5Handle space(H5Screate_simple(4, shape.data(), nullptr), H5Sclose, what);
   const Hdf5Handle creation(H5Pcreate(H5P_DATASET_CREATE), H5Pclose, what);
   check_hdf5(H5Pset_fill_time(creation.get(), H5D_FILL_TIME_NEVER), what);  // all is written
-  if (field.has_place_at_once)
-    check_hdf5(H5Pset_alloc_time(creation.get(), H5D_ALLOC_TIME_EARLY), what);
-  if (field.chunk > 0) {
-    const auto chunk = size_of(std::min(field.chunk, field.size));
-    const Hdf5Extent chunks{1, chunk, chunk, chunk};
+  check_hdf5(H5Pset_alloc_time(creation.get(), place), what);
+  if (chunk > 0) {
+    const auto length = size_of(std::min(chunk, size));
+    const Hdf5Extent chunks{1, length, length, length};
     check_hdf5(H5Pset_chunk(creation.get(), 4, chunks.data()), what);
   }
-  return {H5Dcreate2(file.get(), hdf5_name_of(field.field), H5T_IEEE_F32LE, space.get(),
-                     H5P_DEFAULT, creation.get(), H5P_DEFAULT),
+  return {H5Dcreate2(file.get(), hdf5_name_of(field), H5T_IEEE_F32LE, space.get(), H5P_DEFAULT,
+                     creation.get(), H5P_DEFAULT),
           H5Dclose, what};
 }
 
 void write_box_npy(const SimulationBox& box, const std::filesystem::path& prefix) {
-  const auto read = planes_of(box);
+  check_fields(box);
   NpyWriter writer(prefix, box.size);
-  write_box(writer, box.size, 1, read);
+  write_box(writer, box);
 }
 
 void write_box_hdf5(const SimulationBox& box, const std::filesystem::path& file,
                     std::int64_t chunk) {
-  const auto read = planes_of(box);
-  const auto annotate = [&](const Hdf5Handle& hdf5, const std::string& what) {
-    for (const auto& [name, value] : box.parameters) write_number(hdf5, name, value, what);
-  };
-  Hdf5Writer writer(file, box.size, chunk, annotate);
-  write_box(writer, box.size, std::max<std::int64_t>(chunk, 1), read);
+  check_fields(box);
+  Hdf5Writer writer(file, box.size, chunk);
+  {
+    const Hdf5Session session;
+    for (const auto& [name, value] : box.parameters)
+      write_number(writer.file(), name, value, writer.what());
+  }
+  write_box(writer, box);
 }
 
 std::vector<std::string> convert_box(const BoxFile& box, const std::filesystem::path& to,
@@ -267,20 +260,14 @@ std::vector<std::string> convert_box(const BoxFile& box, const std::filesystem::
     writer = std::make_unique<NpyWriter>(to, box.size());
     if (may_have_attributes) left_out = leave_hdf5_attributes(from);
   } else {
-    writer = std::make_unique<Hdf5Writer>(to, box.size(), options.chunk,
-                                          [&](const Hdf5Handle& file, const std::string& what) {
-                                            if (may_have_attributes)
-                                              left_out = copy_hdf5_attributes(from, file, what);
-                                          });
+    auto hdf5 = std::make_unique<Hdf5Writer>(to, box.size(), options.chunk);
+    const Hdf5Session session;
+    if (may_have_attributes) left_out = copy_hdf5_attributes(from, hdf5->file(), hdf5->what());
+    writer = std::move(hdf5);
   }
   if (may_have_attributes)
     std::ranges::move(leave_other_objects(from), std::back_inserter(left_out));
-  write_box(
-      *writer, box.size(), std::max({box.plane_multiple(), options.chunk, std::int64_t{1}}),
-      [&](BoxField field, std::int64_t first, std::int64_t count, std::span<float> out) {
-        box.read_planes(field, first, count, out);
-      },
-      options.progress);
+  copy_box(box, *writer, options);
   return left_out;
 }
 

@@ -5,7 +5,6 @@
 
 #include <filesystem>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -77,13 +76,6 @@ struct Hdf5Numbers {
   hid_t memory_type = H5I_INVALID_HID;  // a type of the library's own, which is not closed
 };
 
-// Finds the numbers of a type; nothing for other types. `what` begins messages. Needs an
-// Hdf5Session.
-[[nodiscard]] std::optional<Hdf5Numbers> hdf5_numbers_of(hid_t type, const std::string& what);
-
-// Names types that hold no such numbers, for messages: "text".
-[[nodiscard]] const char* hdf5_contents_of(H5T_class_t kind);
-
 // An open dataset of numbers.
 struct Hdf5Dataset {
   Hdf5Handle handle;
@@ -106,13 +98,9 @@ struct Hdf5Dataset {
 [[nodiscard]] Hdf5Handle create_hdf5_file(const std::filesystem::path& path,
                                           const std::string& what);
 
-struct NewHdf5Field {
-  BoxField field = BoxField::hydro;
-  std::int64_t size = 0;           // cells per edge
-  std::int64_t chunk = 0;          // as for write_box_hdf5
-  bool has_place_at_once = false;  // in the file, before numbers are written
-};
-[[nodiscard]] Hdf5Handle create_hdf5_field(const Hdf5Handle& file, const NewHdf5Field& field,
-                                           const std::string& what);
+// `chunk`: as for write_box_hdf5. `place`: when the numbers get their place in the file.
+[[nodiscard]] Hdf5Handle create_hdf5_field(const Hdf5Handle& file, BoxField field,
+                                           std::int64_t size, std::int64_t chunk,
+                                           H5D_alloc_time_t place, const std::string& what);
 
 }  // namespace kolo

@@ -78,6 +78,27 @@ std::vector<std::int64_t> find_chunks(const Hdf5Dataset& dataset, std::int64_t f
   return offsets;
 }
 
+// The array out of the file mapped into memory; null where its layout doesn't allow that.
+std::shared_ptr<const ArrayFile> mapped_array(const std::string& name, const Hdf5Handle& file,
+                                              const Hdf5Dataset& dataset) {
+  auto layout = dataset.layout;
+  const auto& shape = layout.shape;
+  if (layout.type != "float32" || !layout.filters.empty() || has_user_block(file, dataset.what) ||
+      std::ranges::find(shape, std::int64_t{0}) != shape.end())
+    return nullptr;
+  layout.is_mapped = true;
+  MappedFile map(layout.file);
+  if (layout.chunk.empty()) {
+    const auto offset = find_contiguous(dataset, map.size());
+    if (!offset) return nullptr;
+    return std::make_shared<PlainArray>(name, std::move(layout), NumberType(), *offset);
+  }
+  auto offsets = find_chunks(dataset, map.size());
+  if (offsets.empty()) return nullptr;
+  return std::make_shared<ChunkedArray>(name, std::move(layout), std::move(map),
+                                        std::move(offsets));
+}
+
 // Numbers that come through the library.
 class LibraryArray final : public ArrayFile {
  public:
@@ -86,8 +107,6 @@ class LibraryArray final : public ArrayFile {
         access_(access),
         file_(std::move(file)),
         dataset_(std::move(dataset)) {}
-  // The same array out of the file mapped into memory; null where its layout doesn't allow that.
-  [[nodiscard]] std::shared_ptr<const ArrayFile> mapped() const;
 
  private:
   void read_bytes(const ArrayRegion& region, std::span<std::byte> bytes) const override;
@@ -96,24 +115,6 @@ class LibraryArray final : public ArrayFile {
   Hdf5Handle file_;
   Hdf5Dataset dataset_;
 };
-
-std::shared_ptr<const ArrayFile> LibraryArray::mapped() const {
-  auto layout = dataset_.layout;
-  if (layout.type != "float32" || !layout.filters.empty() || has_user_block(file_, dataset_.what) ||
-      rows() * row_numbers() == 0)
-    return nullptr;
-  layout.is_mapped = true;
-  MappedFile map(layout.file);
-  if (layout.chunk.empty()) {
-    const auto offset = find_contiguous(dataset_, map.size());
-    if (!offset) return nullptr;
-    return std::make_shared<PlainArray>(name(), std::move(layout), NumberType(), *offset);
-  }
-  auto offsets = find_chunks(dataset_, map.size());
-  if (offsets.empty()) return nullptr;
-  return std::make_shared<ChunkedArray>(name(), std::move(layout), std::move(map),
-                                        std::move(offsets));
-}
 
 void LibraryArray::read_bytes(const ArrayRegion& region, std::span<std::byte> bytes) const {
   const std::vector<hsize_t> start(region.start.begin(), region.start.end()),
@@ -181,10 +182,10 @@ std::shared_ptr<const ArrayFile> open_hdf5_array(const std::filesystem::path& pa
   const Hdf5Session session;
   auto file = open_hdf5_file(path);
   auto dataset = open_hdf5_dataset(file, path, name);
-  const auto array = std::make_shared<LibraryArray>(fmt::format("{} of {}", name, path.string()),
-                                                    std::move(file), std::move(dataset), access);
-  const auto mapped = access == ArrayAccess::regions ? array->mapped() : nullptr;
-  return mapped ? mapped : array;
+  const auto full_name = fmt::format("{} of {}", name, path.string());
+  if (access == ArrayAccess::regions)
+    if (auto mapped = mapped_array(full_name, file, dataset)) return mapped;
+  return std::make_shared<LibraryArray>(full_name, std::move(file), std::move(dataset), access);
 }
 
 }  // namespace kolo

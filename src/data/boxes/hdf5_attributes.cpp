@@ -14,6 +14,8 @@ namespace kolo {
 
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 const std::string root_name = "/";
 
 // The library's callbacks only gather names: no exception may pass through it.
@@ -168,26 +170,19 @@ std::string kind_of(hid_t type) {
   }
 }
 
-Hdf5Attribute read_attribute(const Hdf5Handle& object, const std::string& owner,
-                             const std::string& name, const std::string& what) {
+Json read_attribute(const Hdf5Handle& object, const std::string& name, const std::string& what) {
   AttributeValues values(object, name, what);
-  Hdf5Attribute read{full_name(owner, name), values.is_single(), {}};
+  const auto json = [&](const auto& all) {
+    return values.is_single() ? Json(all.front()) : Json(all);
+  };
   const hid_t type = values.type().get();
   const auto kind = H5Tget_class(type);
   const bool is_whole = kind == H5T_INTEGER && H5Tget_size(type) <= sizeof(std::int64_t);
-  if (kind == H5T_FLOAT) {
-    read.values = values.as<double>(H5T_NATIVE_DOUBLE);
-  } else if (is_whole && H5Tget_sign(type) == H5T_SGN_NONE) {
-    read.values = values.as<std::uint64_t>(H5T_NATIVE_UINT64);
-  } else if (is_whole || kind == H5T_ENUM) {
-    read.values = values.as<std::int64_t>(H5T_NATIVE_INT64);
-  } else if (kind == H5T_STRING) {
-    read.values = texts_of(values);
-  } else {
-    read.is_single = true;
-    read.values = std::vector{kind_of(type)};
-  }
-  return read;
+  if (kind == H5T_FLOAT) return json(values.as<double>(H5T_NATIVE_DOUBLE));
+  if (is_whole && H5Tget_sign(type) == H5T_SGN_NONE)
+    return json(values.as<std::uint64_t>(H5T_NATIVE_UINT64));
+  if (is_whole || kind == H5T_ENUM) return json(values.as<std::int64_t>(H5T_NATIVE_INT64));
+  return kind == H5T_STRING ? json(texts_of(values)) : Json(kind_of(type));
 }
 
 std::vector<std::string> sentence_on(const std::string& beginning,
@@ -198,16 +193,16 @@ std::vector<std::string> sentence_on(const std::string& beginning,
 
 }  // namespace
 
-std::vector<Hdf5Attribute> read_hdf5_attributes(const std::filesystem::path& path) {
+Json read_hdf5_attributes(const std::filesystem::path& path) {
   const auto what = fmt::format("data: cannot read the attributes of {}", path.string());
   const Hdf5Session session;
   const auto file = open_hdf5_file(path);
-  std::vector<Hdf5Attribute> attributes;
+  auto attributes = Json::object();
   for (const auto& owner : owners_in(file, what)) {
     const auto object = open_object(file, owner, what);
     for (const auto& name : attributes_of(object, what)) {
-      const auto which = fmt::format("{}: {}", what, full_name(owner, name));
-      attributes.push_back(read_attribute(object, owner, name, which));
+      const auto full = full_name(owner, name);
+      attributes[full] = read_attribute(object, name, fmt::format("{}: {}", what, full));
     }
   }
   return attributes;
@@ -249,7 +244,8 @@ std::vector<std::string> leave_other_objects(const std::filesystem::path& from) 
 
 std::vector<std::string> leave_hdf5_attributes(const std::filesystem::path& from) {
   std::vector<std::string> names;
-  for (const auto& attribute : read_hdf5_attributes(from)) names.push_back(attribute.name);
+  const auto attributes = read_hdf5_attributes(from);
+  for (const auto& [name, value] : attributes.items()) names.push_back(name);
   return sentence_on(
       fmt::format("data: .npy files have no place for the attributes of {}", from.string()), names);
 }

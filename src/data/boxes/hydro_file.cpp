@@ -77,8 +77,7 @@ std::int64_t create_hdf5(const fs::path& file, std::int64_t size, const fs::path
   const auto what = problem_with(file);
   const Hdf5Session session;
   auto hdf5 = create_hdf5_file(file, what);
-  auto dataset = create_hdf5_field(
-      hdf5, {.field = BoxField::hydro, .size = size, .has_place_at_once = true}, what);
+  auto dataset = create_hdf5_field(hdf5, BoxField::hydro, size, 0, H5D_ALLOC_TIME_EARLY, what);
   if (!attributes_of.empty()) left_out = copy_hdf5_attributes(attributes_of, hdf5, what);
   const auto offset = H5Dget_offset(dataset.get());
   if (offset == HADDR_UNDEF)

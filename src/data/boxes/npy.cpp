@@ -33,27 +33,16 @@ std::string in_quotes(std::string_view text) {
 }
 
 // The contents of an array whose type is not one of numbers that are read.
-std::string_view other_contents(std::string_view type) {
+std::string other_contents(std::string_view type) {
+  constexpr std::pair<std::string_view, std::string_view> contents_of_kinds[] = {
+      {"O", "Python objects"},  {"c", "complex numbers"},
+      {"f", "long doubles"},    {"SUa", "text"},
+      {"Mm", "dates or times"}, {"V", "raw bytes, as bfloat16's are written"}};
   const auto kind = type.find_first_not_of("<>|=");  // after the order of bytes
-  switch (kind == type.npos ? '\0' : type[kind]) {
-    case 'O':
-      return ", which is Python objects";
-    case 'c':
-      return ", which is complex numbers";
-    case 'f':
-      return ", which is long doubles";
-    case 'S':
-    case 'U':
-    case 'a':
-      return ", which is text";
-    case 'M':
-    case 'm':
-      return ", which is dates or times";
-    case 'V':
-      return ", which is raw bytes, as bfloat16's are written";
-    default:
-      return "";
-  }
+  for (const auto& [kinds, contents] : contents_of_kinds)
+    if (kind != type.npos && kinds.find(type[kind]) != kinds.npos)
+      return fmt::format(", which is {}", contents);
+  return {};
 }
 
 // The header, a Python dictionary, as JSON: no tuples, no commas at the end, no long integers.
@@ -77,6 +66,24 @@ std::string as_json(std::string_view text) {
     }
   }
   return json;
+}
+
+// The type that NumPy writes so: "<f4", ">u2", "|b1". None for what holds no numbers, and for
+// complex ones and long doubles.
+std::optional<NumberType> number_type_of(std::string_view numpy) {
+  if (numpy.size() != 3 || std::string_view("<>|=").find(numpy[0]) == numpy.npos)
+    return std::nullopt;
+  const NumberType type{
+      .kind = numpy[1], .bytes = numpy[2] - '0', .is_big_endian = numpy[0] == '>'};
+  const auto is_one_of = [&](std::initializer_list<std::int64_t> sizes) {
+    return std::ranges::find(sizes, type.bytes) != sizes.end();
+  };
+  const bool is_known = type.kind == 'f' ? is_one_of({2, 4, 8})
+                        : type.kind == 'b'
+                            ? type.bytes == 1
+                            : (type.kind == 'i' || type.kind == 'u') && is_one_of({1, 2, 4, 8});
+  if (!is_known) return std::nullopt;
+  return NumberType{type.kind, type.bytes, type.is_big_endian && type.bytes > 1};
 }
 
 NumberType read_type(const std::filesystem::path& file, const nlohmann::json& descr) {
@@ -195,22 +202,6 @@ std::string NumberType::name() const {
                      : kind == 'i' ? "int"
                                    : "uint",
                      8 * bytes);
-}
-
-std::optional<NumberType> number_type_of(std::string_view numpy) {
-  if (numpy.size() != 3 || std::string_view("<>|=").find(numpy[0]) == numpy.npos)
-    return std::nullopt;
-  const NumberType type{
-      .kind = numpy[1], .bytes = numpy[2] - '0', .is_big_endian = numpy[0] == '>'};
-  const auto is_one_of = [&](std::initializer_list<std::int64_t> sizes) {
-    return std::ranges::find(sizes, type.bytes) != sizes.end();
-  };
-  const bool is_known = type.kind == 'f' ? is_one_of({2, 4, 8})
-                        : type.kind == 'b'
-                            ? type.bytes == 1
-                            : (type.kind == 'i' || type.kind == 'u') && is_one_of({1, 2, 4, 8});
-  if (!is_known) return std::nullopt;
-  return NumberType{type.kind, type.bytes, type.is_big_endian && type.bytes > 1};
 }
 
 NpyHeader read_npy_header(const std::filesystem::path& file) {

@@ -74,8 +74,8 @@ Datasets ArraysData::make(const DatasetRequest& request) const {
                    "has labels where the training has targets, or the other way round");
   auto warnings = training->warnings();
   warnings.insert(warnings.end(), validation->warnings().begin(), validation->warnings().end());
-  return {first_of_training(request, training),
-          first_of_validation(request, validation),
+  return {first_of(request, Split::train, training),
+          first_of(request, Split::validation, validation),
           {},
           std::move(warnings)};
 }

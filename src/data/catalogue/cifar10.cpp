@@ -42,14 +42,13 @@ Datasets Cifar10::make(const DatasetRequest& request) const {
     });
   };
   const auto training = read(Split::train), validation = read(Split::validation);
-  auto augmentation = images.augmentation(request);
-  augmentation.random_crop = images.crop(request);
+  const auto augmentation = images.augmentation(request);
   const auto preprocessing = images.preprocessing == NamedPreprocessing::unit
                                  ? Preprocessing::none()
                                  : for_unit_pixels(preprocessing_of(images.preprocessing));
-  return {std::make_shared<AugmentedDataset>(first_of_training(request, training), augmentation,
-                                             preprocessing, request.seed),
-          std::make_shared<AugmentedDataset>(first_of_validation(request, validation),
+  return {std::make_shared<AugmentedDataset>(first_of(request, Split::train, training),
+                                             augmentation, preprocessing, request.seed),
+          std::make_shared<AugmentedDataset>(first_of(request, Split::validation, validation),
                                              AugmentationOptions{}, preprocessing, request.seed),
           training->class_names(),
           {},

@@ -21,18 +21,6 @@ bool is_channel_count(std::int64_t length) {
   return length == 1 || length == 3 || length == 4;
 }
 
-std::shared_ptr<const Dataset> first_samples(const DatasetRequest& request, std::string_view key,
-                                             const std::optional<std::int64_t>& count,
-                                             std::shared_ptr<const Dataset> dataset,
-                                             Subset::Choice choice) {
-  if (!count || *count == dataset->size()) return dataset;
-  if (*count > dataset->size()) {
-    request.refuse(
-        key, fmt::format("{} samples asked for, but the data set has {}", *count, dataset->size()));
-  }
-  return std::make_shared<Subset>(std::move(dataset), *count, choice);
-}
-
 }  // namespace
 
 void put_channels_first(std::vector<std::int64_t>& shape) {
@@ -55,16 +43,18 @@ Datasets random_datasets(const SampleLayout& layout, std::int64_t n_train, std::
           std::make_shared<RandomDataset>(layout, n_valid, seed + 1)};
 }
 
-std::shared_ptr<const Dataset> first_of_training(const DatasetRequest& request,
-                                                 std::shared_ptr<const Dataset> dataset,
-                                                 Subset::Choice choice) {
-  return first_samples(request, "n_train", request.n_train, std::move(dataset), choice);
-}
-
-std::shared_ptr<const Dataset> first_of_validation(const DatasetRequest& request,
-                                                   std::shared_ptr<const Dataset> dataset,
-                                                   Subset::Choice choice) {
-  return first_samples(request, "n_valid", request.n_valid, std::move(dataset), choice);
+std::shared_ptr<const Dataset> first_of(const DatasetRequest& request, Split split,
+                                        std::shared_ptr<const Dataset> dataset,
+                                        Subset::Choice choice) {
+  const bool is_training = split == Split::train;
+  const auto count = is_training ? request.n_train : request.n_valid;
+  if (!count || *count == dataset->size()) return dataset;
+  if (*count > dataset->size()) {
+    request.refuse(
+        is_training ? "n_train" : "n_valid",
+        fmt::format("{} samples asked for, but the data set has {}", *count, dataset->size()));
+  }
+  return std::make_shared<Subset>(std::move(dataset), *count, choice);
 }
 
 void check_shape(const RefuseKey& refuse, std::string_view key,
@@ -116,8 +106,10 @@ AugmentationOptions ImageSettings::augmentation(const DatasetRequest& request) c
   if (!augment || !request.varies) return {};
   AugmentationOptions options{.height_shift = height_shift.value(),
                               .width_shift = width_shift.value(),
-                              .horizontal_flip = horizontal_flip.value()};
-  if (*zoom > 0) options.set_zoom_range(*zoom);
+                              .horizontal_flip = horizontal_flip.value(),
+                              .random_crop = random_crop};
+  options.zoom_low = 1 - *zoom;
+  options.zoom_high = 1 + *zoom;
   return options;
 }
 

@@ -68,11 +68,8 @@ auto at_key(const DatasetRequest& request, std::string_view key, const Make& mak
 }
 
 // The first samples, or some of all classes, where fewer are asked for than there are.
-[[nodiscard]] std::shared_ptr<const Dataset> first_of_training(
-    const DatasetRequest& request, std::shared_ptr<const Dataset> dataset,
-    Subset::Choice choice = Subset::Choice::first);
-[[nodiscard]] std::shared_ptr<const Dataset> first_of_validation(
-    const DatasetRequest& request, std::shared_ptr<const Dataset> dataset,
+[[nodiscard]] std::shared_ptr<const Dataset> first_of(
+    const DatasetRequest& request, Split split, std::shared_ptr<const Dataset> dataset,
     Subset::Choice choice = Subset::Choice::first);
 
 // Loads that two data sets have still to do.
@@ -100,11 +97,6 @@ struct ImageSettings {
   NamedPreprocessing preprocessing = NamedPreprocessing::automatic;
 
   void check(const RefuseKey& refuse) const;
-  // The random crops that are asked for; 0 where images aren't varied so.
-  [[nodiscard]] double crop(const DatasetRequest& request) const {
-    return augment && request.varies ? random_crop : 0;
-  }
-
   void complete(double shift, double usual_zoom, NamedPreprocessing usual);
   // How training images are varied.
   [[nodiscard]] AugmentationOptions augmentation(const DatasetRequest& request) const;

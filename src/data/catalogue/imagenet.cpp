@@ -107,9 +107,11 @@ Imagenet::Listings Imagenet::listings(const DatasetRequest& request) const {
 Datasets Imagenet::make(const DatasetRequest& request) const {
   const auto options = folder_options(request);
   auto found = listings(request);
+  auto augmentation = images.augmentation(request);
+  const double random_crop = std::exchange(augmentation.random_crop, 0);  // done while decoding
   const auto training = at_key(request, "train_dir", [&] {
     auto cropped = options;
-    cropped.random_crop = images.crop(request);
+    cropped.random_crop = random_crop;
     cropped.seed = request.seed;
     return std::make_shared<ImageFolderDataset>(train_dir, std::move(found.training), cropped);
   });
@@ -135,10 +137,10 @@ Datasets Imagenet::make(const DatasetRequest& request) const {
       warnings.push_back(fmt::format("data: {}: {}", dataset->root().string(), left_out));
   }
   return {
-      std::make_shared<AugmentedDataset>(first_of_training(request, training, spread),
-                                         images.augmentation(request), preprocessing, request.seed),
-      std::make_shared<AugmentedDataset>(first_of_validation(request, validation, spread), closer,
-                                         preprocessing, request.seed),
+      std::make_shared<AugmentedDataset>(first_of(request, Split::train, training, spread),
+                                         augmentation, preprocessing, request.seed),
+      std::make_shared<AugmentedDataset>(first_of(request, Split::validation, validation, spread),
+                                         closer, preprocessing, request.seed),
       training->class_names(), std::move(warnings)};
 }
 

@@ -165,15 +165,14 @@ Datasets MnistFiles::make(const DatasetRequest& request) const {
     });
   };
   const auto read_training = read(Split::train), validation = read(Split::validation);
-  auto augmentation = images.augmentation(request);
-  augmentation.random_crop = images.crop(request);
-  auto training = first_of_training(request, read_training);
+  const auto augmentation = images.augmentation(request);
+  auto training = first_of(request, Split::train, read_training);
   if (!augmentation.is_identity()) {
     training = std::make_shared<AugmentedDataset>(training, augmentation, Preprocessing::none(),
                                                   request.seed);
   }
   return {training,
-          first_of_validation(request, validation),
+          first_of(request, Split::validation, validation),
           {},
           {},
           loads_of(*read_training, *validation)};

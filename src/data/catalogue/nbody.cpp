@@ -10,7 +10,6 @@
 #include "data/boxes/field_source.h"
 #include "data/catalogue/dataset_settings.h"
 #include "data/device_samples.h"
-#include "data/images/workspace_pool.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
@@ -18,11 +17,6 @@
 #include "kolo/data/dataset.h"
 
 namespace kolo {
-
-// Memory of one thread, kept from sample to sample.
-struct CropWorkspace {
-  std::vector<float> region, plane;
-};
 
 namespace {
 
@@ -146,7 +140,6 @@ NbodyDataset::NbodyDataset(NbodyOptions options)
             .symmetries = symmetries_of(options_.rotations),
             .turns_velocity =
                 options_.rotations == Rotations::vector || options_.rotations == Rotations::proper},
-      workspaces_(std::make_unique<WorkspacePool<CropWorkspace>>()),
       announcements_(announced_in_a_row) {
   check(options_);
   const auto edge = options_.crop;
@@ -168,7 +161,6 @@ NbodyDataset::NbodyDataset(const NbodyDataset& whole, std::span<const RowRange> 
       layout_(whole.layout_),
       nbody_(whole.nbody_),
       hydro_(whole.hydro_),
-      workspaces_(std::make_unique<WorkspacePool<CropWorkspace>>()),
       announcements_(announced_in_a_row),
       warnings_(whole.warnings_) {
   cells_ = 1;
@@ -179,8 +171,6 @@ NbodyDataset::NbodyDataset(const NbodyDataset& whole, std::span<const RowRange> 
     cells_ *= static_cast<std::size_t>(rows[i].size());
   }
 }
-
-NbodyDataset::~NbodyDataset() = default;
 
 std::shared_ptr<const Dataset> NbodyDataset::part(std::span<const RowRange> rows) const {
   if (options_.mode == BoxMode::device) return nullptr;
@@ -290,11 +280,11 @@ Region NbodyDataset::region_of(const NbodyCrop& crop) const {
 
 void NbodyDataset::read_field(const FieldSource& source, const NbodyCrop& crop,
                               std::span<float> out) const {
-  WorkspacePool<CropWorkspace>::Loan workspace(*workspaces_);
+  static thread_local std::vector<float> scratch, plane;  // kept from sample to sample
   const auto region = region_of(crop);
-  const auto view = source.view(region, workspace->region);
-  copy_rotated(view, source.channels(), region.extent, {crop.symmetry, rule_.turns_velocity},
-               workspace->plane, out.data());
+  const auto view = source.view(region, scratch);
+  copy_rotated(view, source.channels(), region.extent, {crop.symmetry, rule_.turns_velocity}, plane,
+               out.data());
 }
 
 }  // namespace kolo

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include "data/device_samples.h"
-#include "data/images/workspace_pool.h"
 #include "kolo/base/error.h"
 #include "kolo/base/random.h"
 
@@ -75,8 +74,7 @@ AugmentedDataset::AugmentedDataset(std::shared_ptr<const Dataset> source,
                                    std::uint64_t seed)
     : source_(std::move(source)),
       augmentation_(augmentation, seed),
-      preprocessing_(std::move(preprocessing)),
-      workspaces_(std::make_unique<WorkspacePool<TransformWorkspace>>()) {
+      preprocessing_(std::move(preprocessing)) {
   const auto& shape = layout().input_shape;
   if (shape.size() != 3) {
     throw InputError(
@@ -87,8 +85,6 @@ AugmentedDataset::AugmentedDataset(std::shared_ptr<const Dataset> source,
   preprocessing_.check(shape[0]);
 }
 
-AugmentedDataset::~AugmentedDataset() = default;
-
 ImageTransform AugmentedDataset::transform(std::int64_t index, std::int64_t epoch) const {
   const auto& shape = layout().input_shape;
   return augmentation_.draw(index, epoch, shape[1], shape[2]);
@@ -98,9 +94,8 @@ void AugmentedDataset::read(std::int64_t index, std::int64_t epoch,
                             const SamplePlace& place) const {
   source_->read(index, epoch, place);
   const auto& shape = layout().input_shape;
-  WorkspacePool<TransformWorkspace>::Loan workspace(*workspaces_);
   transform_image(place.input, shape[0], shape[1], shape[2], transform(index, epoch),
-                  preprocessing_, *workspace);
+                  preprocessing_);
 }
 
 std::shared_ptr<const DeviceSamples> AugmentedDataset::device_samples(

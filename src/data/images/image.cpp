@@ -49,8 +49,8 @@ namespace {
 // ones, cut at the edges; the weights of a place add up to 1.
 struct AxisFilter {
   std::size_t taps = 0;
-  std::span<std::int32_t> first;
-  std::span<float> weights;  // result places x taps
+  std::vector<std::int32_t> first;
+  std::vector<float> weights;  // result places x taps
 };
 
 struct Window {
@@ -65,7 +65,7 @@ struct Axis {
   std::int64_t to;
 };
 
-// Of a part of what a decoder has filled.
+// The axis of a part, given in shares of what a decoder has filled.
 Axis axis_of(std::int64_t from, double filled, double begin, double length, std::int64_t to) {
   return {from, begin * filled, length * filled, to};
 }
@@ -93,12 +93,15 @@ std::size_t taps_of(const Axis& axis) {
 }
 
 void fill_filter(AxisFilter& filter, const Axis& axis) {
+  filter.taps = taps_of(axis);
+  filter.first.resize(static_cast<std::size_t>(axis.to));
+  filter.weights.resize(filter.first.size() * filter.taps);
   const auto taps = static_cast<std::int64_t>(filter.taps);
   for (std::int64_t i = 0; i < axis.to; ++i) {
     const auto window = window_of(i, axis);
     // All have as many taps, so those at the end begin earlier, with weights of 0.
     const auto first = std::min(window.begin, axis.from - taps);
-    const auto weights = filter.weights.subspan(static_cast<std::size_t>(i * taps), filter.taps);
+    float* const weights = filter.weights.data() + i * taps;
     filter.first[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(first);
     const auto weight = [&](std::int64_t place) {
       const double distance = std::abs(static_cast<double>(place) + .5 - window.middle);
@@ -107,9 +110,8 @@ void fill_filter(AxisFilter& filter, const Axis& axis) {
     };
     double sum = 0;
     for (std::int64_t k = 0; k < taps; ++k) sum += weight(first + k);
-    for (std::int64_t k = 0; k < taps; ++k) {
-      weights[static_cast<std::size_t>(k)] = static_cast<float>(weight(first + k) / sum);
-    }
+    for (std::int64_t k = 0; k < taps; ++k)
+      weights[k] = static_cast<float>(weight(first + k) / sum);
   }
 }
 
@@ -144,37 +146,31 @@ class RowWindow {
 };
 
 // Reads rows, and writes a part of the image resized to `size` as {3, height, width} floats of
-// 0..255.
+// 0..255. Memory is kept from image to image, for each thread.
 void resize_rows(ImageRows& rows, const ImageWindow& part, const ImageSize& size,
-                 std::span<float> planes, DecodeWorkspace& workspace) {
+                 std::span<float> planes) {
+  static thread_local AxisFilter row_filter, column_filter;
+  static thread_local std::vector<float> sums;
+  static thread_local std::vector<std::uint8_t> row_memory;
   const auto& from = rows.size();
   const auto height = narrow<std::size_t>(size.height), width = narrow<std::size_t>(size.width);
-  const auto values = checked_multiply(narrow<std::size_t>(from.width), std::size_t{4});
-  const auto down = axis_of(from.height, rows.filled_height(), part.top, part.height, size.height);
-  const auto across = axis_of(from.width, rows.filled_width(), part.left, part.width, size.width);
-  const auto row_taps = taps_of(down), column_taps = taps_of(across);
+  fill_filter(row_filter,
+              axis_of(from.height, rows.filled_height(), part.top, part.height, size.height));
+  fill_filter(column_filter,
+              axis_of(from.width, rows.filled_width(), part.left, part.width, size.width));
+  sums.resize(checked_multiply(narrow<std::size_t>(from.width), std::size_t{4}));
 
-  workspace.places.resize(height + width);
-  workspace.numbers.resize(height * row_taps + width * column_taps + values);
-  const std::span numbers(workspace.numbers);
-  const std::span places(workspace.places);
-  AxisFilter row_filter{row_taps, places.first(height), numbers.first(height * row_taps)};
-  AxisFilter column_filter{column_taps, places.last(width),
-                           numbers.subspan(height * row_taps, width * column_taps)};
-  fill_filter(row_filter, down);
-  fill_filter(column_filter, across);
-  float* sums = numbers.last(values).data();
-
-  RowWindow window(rows, row_taps, values, workspace.rows);
-  std::vector<const std::uint8_t*> sources(row_taps);
+  const auto taps = row_filter.taps;
+  RowWindow window(rows, taps, sums.size(), row_memory);
+  std::vector<const std::uint8_t*> sources(taps);
   float* red = planes.data();
   for (std::size_t y = 0; y < height; ++y, red += width) {
     const auto first = static_cast<std::size_t>(row_filter.first[y]);
-    const float* weights = row_filter.weights.data() + y * row_taps;
-    for (std::size_t k = 0; k < row_taps; ++k) sources[k] = window.row(first + k);
-    mix_byte_rows(sources.data(), weights, row_taps, sums, values);
-    mix_columns(sums, column_filter.first.data(), column_filter.weights.data(), column_taps, red,
-                red + height * width, red + 2 * height * width, width);
+    for (std::size_t k = 0; k < taps; ++k) sources[k] = window.row(first + k);
+    mix_byte_rows(sources.data(), row_filter.weights.data() + y * taps, taps, sums.data(),
+                  sums.size());
+    mix_columns(sums.data(), column_filter.first.data(), column_filter.weights.data(),
+                column_filter.taps, red, red + height * width, red + 2 * height * width, width);
   }
 }
 
@@ -239,47 +235,23 @@ Image decode_image(std::span<const std::byte> file, std::string_view name,
   return image;
 }
 
-namespace {
-
-void require_place(std::int64_t height, std::int64_t width, std::size_t numbers) {
-  if (height >= 1 && width >= 1 &&
-      std::cmp_equal(numbers, checked_multiply(checked_multiply(height, width), std::int64_t{3}))) {
-    return;
-  }
-  throw Error(fmt::format("data: an image of 3 x {} x {} in a place of {} numbers", height, width,
-                          numbers));
-}
-
-// The whole image's length where `wanted` of it is needed in a part.
-std::int64_t whole_length(std::int64_t wanted, double part) {
-  return static_cast<std::int64_t>(std::ceil(static_cast<double>(wanted) / part));
-}
-
-}  // namespace
-
 void decode_resized(std::span<const std::byte> file, std::string_view name, std::int64_t height,
-                    std::int64_t width, std::span<float> planes, DecodeWorkspace& workspace,
+                    std::int64_t width, std::span<float> planes, const ChooseWindow& choose,
                     const ImageLimits& limits) {
-  require_place(height, width, planes.size());
-  images::decode(file, name, {height, width}, limits, [&](images::ImageRows& rows) {
-    images::resize_rows(rows, {}, {height, width}, planes, workspace);
-  });
-}
-
-void decode_window(std::span<const std::byte> file, std::string_view name,
-                   const std::function<ImageWindow(std::int64_t, std::int64_t)>& choose,
-                   std::int64_t height, std::int64_t width, std::span<float> planes,
-                   DecodeWorkspace& workspace, const ImageLimits& limits) {
-  require_place(height, width, planes.size());
   ImageWindow part;
-  images::decode(file, name, {}, limits, [&](images::ImageRows& rows) {
-    part = choose(rows.size().height, rows.size().width);
-  });
-  const images::ImageSize wanted{whole_length(height, part.height),
-                                 whole_length(width, part.width)};
-  images::decode(file, name, wanted, limits, [&](images::ImageRows& rows) {
-    images::resize_rows(rows, part, {height, width}, planes, workspace);
-  });
+  if (choose) {
+    images::decode(file, name, {}, limits, [&](images::ImageRows& rows) {
+      part = choose(rows.size().height, rows.size().width);
+    });
+  }
+  // The whole image's length where `length` of it is needed in a part.
+  const auto whole = [](std::int64_t length, double share) {
+    return static_cast<std::int64_t>(std::ceil(static_cast<double>(length) / share));
+  };
+  images::decode(file, name, {whole(height, part.height), whole(width, part.width)}, limits,
+                 [&](images::ImageRows& rows) {
+                   images::resize_rows(rows, part, {height, width}, planes);
+                 });
 }
 
 void read_image_file(const std::filesystem::path& path, std::vector<std::byte>& bytes,

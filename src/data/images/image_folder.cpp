@@ -14,7 +14,6 @@
 #include <fmt/ranges.h>
 
 #include "base/natural_order.h"
-#include "data/images/workspace_pool.h"
 #include "kolo/base/error.h"
 #include "kolo/data/image.h"
 
@@ -61,11 +60,7 @@ std::vector<std::string> missing_from(const std::vector<std::string>& some,
 
 ImageFolderDataset::ImageFolderDataset(const std::filesystem::path& root,
                                        ImageFolderOptions options)
-    : root_(root), options_(options) {
-  check_options(options_);
-  listing_ = list_image_folder(root_);
-  set_up();
-}
+    : ImageFolderDataset(root, list_image_folder(root), options) {}
 
 ImageFolderDataset::ImageFolderDataset(const std::filesystem::path& root, FolderListing listing,
                                        ImageFolderOptions options)
@@ -78,16 +73,9 @@ ImageFolderDataset::ImageFolderDataset(const std::filesystem::path& root, Folder
                     "nodes need the same data at the places that they are given",
                     root_.string(), listing_.size(), listing_.classes.size()));
   }
-  set_up();
-}
-
-void ImageFolderDataset::set_up() {
   layout_.input_shape = {3, options_.height, options_.width};
   layout_.classes = static_cast<std::int64_t>(listing_.classes.size());
-  workspaces_ = std::make_unique<WorkspacePool<DecodeWorkspace>>();
 }
-
-ImageFolderDataset::~ImageFolderDataset() = default;
 
 std::filesystem::path ImageFolderDataset::path(std::int64_t index) const {
   return root_ / listing_.classes[static_cast<std::size_t>(label(index))] / listing_.name(index);
@@ -97,19 +85,16 @@ void ImageFolderDataset::read(std::int64_t index, std::int64_t epoch,
                               const SamplePlace& place) const {
   check_read(index, place, static_cast<std::size_t>(layout_.input_size()), 1);
   const auto file = path(index);
-  WorkspacePool<DecodeWorkspace>::Loan workspace(*workspaces_);
-  read_image_file(file, workspace->file);
-  check_format(workspace->file, file);
+  static thread_local std::vector<std::byte> bytes;  // kept from image to image
+  read_image_file(file, bytes);
+  check_format(bytes, file);
+  ChooseWindow choose;
   if (options_.random_crop > 0) {
-    const auto choose = [&](std::int64_t height, std::int64_t width) {
+    choose = [&](std::int64_t height, std::int64_t width) {
       return draw_random_crop(options_.random_crop, options_.seed, epoch, index, height, width);
     };
-    decode_window(workspace->file, file.native(), choose, options_.height, options_.width,
-                  place.input, *workspace);
-  } else {
-    decode_resized(workspace->file, file.native(), options_.height, options_.width, place.input,
-                   *workspace);
   }
+  decode_resized(bytes, file.native(), options_.height, options_.width, place.input, choose);
   place.label[0] = label(index);
 }
 

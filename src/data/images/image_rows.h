@@ -38,14 +38,19 @@ class ImageRows {
   virtual ~ImageRows() = default;
   [[nodiscard]] const ImageSize& size() const { return size_; }
   // How much of that is image: a decoder that reduces leaves part of the last row and column empty.
-  [[nodiscard]] virtual double filled_height() const { return static_cast<double>(size_.height); }
-  [[nodiscard]] virtual double filled_width() const { return static_cast<double>(size_.width); }
+  [[nodiscard]] double filled_height() const {
+    return reduction_ * static_cast<double>(full_.height);
+  }
+  [[nodiscard]] double filled_width() const {
+    return reduction_ * static_cast<double>(full_.width);
+  }
   // Writes the next row: width pixels of red, green, blue and a byte without meaning. At most
   // `height` calls.
   virtual void read(std::uint8_t* row) = 0;
 
  protected:
-  ImageSize size_;
+  ImageSize size_, full_;  // as decoded; in the file
+  double reduction_ = 1;   // of the decoder
 };
 
 // Each reads no more than the header. The bytes must outlive what is returned.

@@ -9,32 +9,10 @@
 #include <fmt/format.h>
 
 #include "data/images/image_kernels.h"
-#include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/random.h"
 
 namespace kolo {
-
-namespace {
-
-void check_numbers(std::string_view name, const std::vector<float>& numbers,
-                   std::int64_t channels) {
-  const auto count = static_cast<std::int64_t>(numbers.size());
-  if (count != 1 && count != channels) {
-    throw InputError(fmt::format(
-        "data: preprocessing has {} numbers of {} for images of {} channels; give one number, or "
-        "one a channel",
-        count, name, channels));
-  }
-  for (const float number : numbers) {
-    if (!std::isfinite(number)) {
-      throw InputError(
-          fmt::format("data: a {} of preprocessing is {}, expected a finite number", name, number));
-    }
-  }
-}
-
-}  // namespace
 
 Preprocessing Preprocessing::mean_deviation(std::array<float, 3> mean,
                                             std::array<float, 3> deviation) {
@@ -45,13 +23,12 @@ Preprocessing Preprocessing::mean_deviation(std::array<float, 3> mean,
 }
 
 void Preprocessing::check(std::int64_t channels) const {
-  check_numbers("mean", mean, channels);
-  check_numbers("deviation", deviation, channels);
-  for (const float number : deviation) {
-    if (!(number > 0)) {
-      throw InputError(fmt::format(
-          "data: a deviation of preprocessing is {}, expected a positive number", number));
-    }
+  for (const auto& [name, numbers] : {std::pair("mean", &mean), {"deviation", &deviation}}) {
+    if (numbers->size() == 1 || std::cmp_equal(numbers->size(), channels)) continue;
+    throw InputError(fmt::format(
+        "data: preprocessing has {} numbers of {} for images of {} channels; give one number, or "
+        "one a channel",
+        numbers->size(), name, channels));
   }
   if (blue_first && channels != 3) {
     throw InputError(fmt::format(
@@ -64,20 +41,22 @@ namespace {
 
 // One axis of the map: result place i lies between the source's places first[i] and second[i].
 struct AxisMap {
-  std::span<std::int32_t> first, second;
-  std::span<float> fractions;
-};
+  std::vector<std::int32_t> first, second;
+  std::vector<float> fractions;
 
-void fill_axis_map(AxisMap& map, double zoom, double shift, bool flip) {
-  const auto size = map.first.size();
-  for (std::size_t i = 0; i < size; ++i) {
-    const auto place = images::axis_place(static_cast<std::int32_t>(i),
-                                          static_cast<std::int32_t>(size), zoom, shift, flip);
-    map.first[i] = place.first;
-    map.second[i] = place.second;
-    map.fractions[i] = place.fraction;
+  void fill(std::size_t size, double zoom, double shift, bool flip) {
+    first.resize(size);
+    second.resize(size);
+    fractions.resize(size);
+    for (std::size_t i = 0; i < size; ++i) {
+      const auto place = images::axis_place(static_cast<std::int32_t>(i),
+                                            static_cast<std::int32_t>(size), zoom, shift, flip);
+      first[i] = place.first;
+      second[i] = place.second;
+      fractions[i] = place.fraction;
+    }
   }
-}
+};
 
 struct Size {
   std::size_t channels, height, width;
@@ -119,49 +98,25 @@ void preprocess(std::span<float> image, const Size& size, const Preprocessing& p
   }
 }
 
-Size checked_size(std::span<float> image, std::int64_t channels, std::int64_t height,
-                  std::int64_t width) {
-  constexpr std::int64_t most = std::int64_t{1} << 30;  // places are 32-bit numbers
-  const bool are_sizes = std::min({channels, height, width}) >= 1 && std::max(height, width) < most;
-  const auto expected = are_sizes ? checked_product(std::span<const std::int64_t>(
-                                        std::array<std::int64_t, 3>{channels, height, width}))
-                                  : 0;
-  if (!are_sizes || !std::cmp_equal(image.size(), expected)) {
-    throw Error(fmt::format("data: an image of {} x {} x {} in a place of {} numbers", channels,
-                            height, width, image.size()));
-  }
-  return {static_cast<std::size_t>(channels), static_cast<std::size_t>(height),
-          static_cast<std::size_t>(width)};
-}
-
 }  // namespace
 
 void transform_image(std::span<float> image, std::int64_t channels, std::int64_t height,
                      std::int64_t width, const ImageTransform& transform,
-                     const Preprocessing& preprocessing, TransformWorkspace& workspace) {
-  const Size size = checked_size(image, channels, height, width);
-  preprocessing.check(channels);
+                     const Preprocessing& preprocessing) {
+  const Size size{static_cast<std::size_t>(channels), static_cast<std::size_t>(height),
+                  static_cast<std::size_t>(width)};
   if (transform.is_identity()) return preprocess(image, size, preprocessing);
 
-  const auto places = size.width + size.height;
-  workspace.image.resize(image.size());
-  workspace.fractions.resize(places);
-  workspace.places.resize(2 * places);
-  const auto axis = [&](std::size_t begin, std::size_t count) {
-    return AxisMap{std::span(workspace.places).subspan(2 * begin, count),
-                   std::span(workspace.places).subspan(2 * begin + count, count),
-                   std::span(workspace.fractions).subspan(begin, count)};
-  };
-  AxisMap columns = axis(0, size.width);
-  AxisMap rows = axis(size.width, size.height);
-  fill_axis_map(columns, transform.zoom_x, transform.shift_x, transform.flip);
-  fill_axis_map(rows, transform.zoom_y, transform.shift_y, false);
-
-  move_columns(image, size, columns, workspace.image);
+  static thread_local AxisMap columns, rows;  // kept from image to image
+  static thread_local std::vector<float> moved;
+  moved.resize(image.size());
+  columns.fill(size.width, transform.zoom_x, transform.shift_x, transform.flip);
+  rows.fill(size.height, transform.zoom_y, transform.shift_y, false);
+  move_columns(image, size, columns, moved);
   const auto plane = size.height * size.width;
   for (std::size_t c = 0; c < size.channels; ++c) {
     const auto source = preprocessing.blue_first ? size.channels - 1 - c : c;
-    move_rows(std::span(workspace.image).subspan(source * plane, plane), size.width, rows,
+    move_rows(std::span(moved).subspan(source * plane, plane), size.width, rows,
               of_channel(preprocessing.mean, c), of_channel(preprocessing.deviation, c),
               image.subspan(c * plane, plane));
   }

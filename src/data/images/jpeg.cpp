@@ -99,11 +99,12 @@ class JpegRows final : public ImageRows {
       jpeg_mem_src(&jpeg, reinterpret_cast<const unsigned char*>(file.data()), file.size());
       jpeg_read_header(&jpeg, TRUE);
     });
-    const ImageSize full{jpeg.image_height, jpeg.image_width};
-    check_size(full.height, full.width, limits);
+    full_ = {jpeg.image_height, jpeg.image_width};
+    check_size(full_.height, full_.width, limits);
     jpeg.progress = &decompressor_.progress;
     jpeg.mem->max_memory_to_use = narrow<long>(limits.most_memory);
-    jpeg.scale_num = scale_in_eighths(full, wanted);
+    jpeg.scale_num = scale_in_eighths(full_, wanted);
+    reduction_ = jpeg.scale_num / 8.;
     jpeg.scale_denom = 8;
     is_cmyk_ = jpeg.jpeg_color_space == JCS_CMYK || jpeg.jpeg_color_space == JCS_YCCK;
     is_inverted_ = jpeg.saw_Adobe_marker != 0;
@@ -112,21 +113,12 @@ class JpegRows final : public ImageRows {
     size_ = {jpeg.output_height, jpeg.output_width};
   }
 
-  [[nodiscard]] double filled_height() const override {
-    return decompressor_.jpeg.image_height * reduction();
-  }
-  [[nodiscard]] double filled_width() const override {
-    return decompressor_.jpeg.image_width * reduction();
-  }
-
   void read(std::uint8_t* row) override {
     decompressor_.run([&] { jpeg_read_scanlines(&decompressor_.jpeg, &row, 1); });
     if (is_cmyk_) convert_cmyk(row);
   }
 
  private:
-  [[nodiscard]] double reduction() const { return decompressor_.jpeg.scale_num / 8.; }
-
   // Adobe's programs store ink upside down, 255 for none, and mark their files.
   void convert_cmyk(std::uint8_t* row) const {
     const unsigned flip = is_inverted_ ? 0 : 255;
@@ -178,12 +170,6 @@ struct Compressor {
 }  // namespace
 
 std::vector<std::byte> encode_jpeg(const Image& image, int quality, JpegColours colours) {
-  const auto pixels =
-      checked_multiply(checked_multiply(image.height, image.width), std::int64_t{3});
-  if (quality < 1 || quality > 100 || pixels < 1 || !std::cmp_equal(image.pixels.size(), pixels)) {
-    throw Error(fmt::format("data: cannot write {} x {} pixels in {} bytes as JPEG of quality {}",
-                            image.height, image.width, image.pixels.size(), quality));
-  }
   Compressor compressor;
   auto& jpeg = compressor.jpeg;
   const bool is_done = images::guarded(compressor.errors.failure, [&] {

@@ -70,8 +70,8 @@ class PngRows final : public ImageRows {
   PngRows(std::span<const std::byte> file, const ImageLimits& limits) {
     reader_.source = {file.data(), file.size()};
     open();
-    size_ = {png_get_image_height(reader_.png, reader_.info),
-             png_get_image_width(reader_.png, reader_.info)};
+    size_ = full_ = {png_get_image_height(reader_.png, reader_.info),
+                     png_get_image_width(reader_.png, reader_.info)};
     check_size(size_.height, size_.width, limits);
     is_interlaced_ = png_get_interlace_type(reader_.png, reader_.info) != PNG_INTERLACE_NONE;
     reader_.run([&] {

@@ -63,6 +63,72 @@ std::vector<float> places_in_small(std::int64_t pixels, std::int64_t other_side)
   return places;
 }
 
+// Interpolation with cubic splines through the points (R. Keys, "Cubic convolution interpolation
+// for digital image processing", 1981, a = -1/2).
+struct CubicTaps {
+  std::int64_t first = 0;  // of the four points around a place; point i is at place i
+  std::array<float, 4> weights{};
+};
+
+CubicTaps cubic_taps(float place) {
+  const float floor = std::floor(place);
+  const float t = place - floor, t2 = t * t, t3 = t2 * t;
+  return {static_cast<std::int64_t>(floor) - 1,
+          {.5F * (-t3 + 2 * t2 - t), .5F * (3 * t3 - 5 * t2 + 2), .5F * (-3 * t3 + 4 * t2 + t),
+           .5F * (t3 - t2)}};
+}
+
+std::vector<CubicTaps> taps_of(std::span<const float> places) {
+  std::vector<CubicTaps> taps;
+  taps.reserve(places.size());
+  for (const float place : places) taps.push_back(cubic_taps(place));
+  return taps;
+}
+
+// Places of the pixels' middles in a lattice of so many cells, one point before the first cell.
+std::vector<float> lattice_places(float cells, std::int64_t pixels) {
+  std::vector<float> places(static_cast<std::size_t>(pixels));
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    places[i] = 1 + (static_cast<float>(i) + .5F) * cells / static_cast<float>(pixels);
+  }
+  return places;
+}
+
+// A plane of rows x columns numbers, resampled at the given places (in rows and columns) to
+// row_places x column_places numbers. Points beyond the edges are those of the edge.
+std::vector<float> resample(std::span<const float> plane, std::int64_t rows, std::int64_t columns,
+                            std::span<const float> row_places,
+                            std::span<const float> column_places) {
+  const auto row_taps = taps_of(row_places), column_taps = taps_of(column_places);
+  const auto width = column_taps.size();
+  std::vector<float> wide(static_cast<std::size_t>(rows) * width);  // resampled along rows
+  const auto at_edge = [](std::int64_t place, std::int64_t size) {
+    return static_cast<std::size_t>(std::clamp<std::int64_t>(place, 0, size - 1));
+  };
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const auto line = plane.subspan(static_cast<std::size_t>(row * columns));
+    for (std::size_t x = 0; x < width; ++x) {
+      const auto& [first, weights] = column_taps[x];
+      float sum = 0;
+      for (int i = 0; i < 4; ++i) {
+        sum += weights[static_cast<std::size_t>(i)] * line[at_edge(first + i, columns)];
+      }
+      wide[static_cast<std::size_t>(row) * width + x] = sum;
+    }
+  }
+  std::vector<float> result(row_taps.size() * width);
+  for (std::size_t y = 0; y < row_taps.size(); ++y) {
+    const auto& [first, weights] = row_taps[y];
+    const auto out = std::span(result).subspan(y * width, width);
+    for (int i = 0; i < 4; ++i) {
+      const auto line = std::span(wide).subspan(at_edge(first + i, rows) * width, width);
+      const float weight = weights[static_cast<std::size_t>(i)];
+      for (std::size_t x = 0; x < width; ++x) out[x] += weight * line[x];
+    }
+  }
+  return result;
+}
+
 // Brightness that varies from pixel to pixel and over some pixels, without which so large an image
 // of so few pixels would pack into almost nothing.
 std::vector<float> draw_grain(CounterRandom& random, const Size& size) {
@@ -155,6 +221,16 @@ void write_file(const fs::path& path, std::span<const std::byte> bytes) {
   file.close(path);
 }
 
+// "0_t_shirt_top" for label 0, "T-shirt/top": sorted by name, the folders have their labels' order.
+std::string class_folder(std::int64_t label, std::string_view name) {
+  auto folder = fmt::format("{}_{}", label, name);
+  for (char& letter : folder) {
+    const auto byte = static_cast<unsigned char>(letter);
+    letter = std::isalnum(byte) != 0 ? static_cast<char>(std::tolower(byte)) : '_';
+  }
+  return folder;
+}
+
 }  // namespace
 
 SmallImages small_images(const StandInImages& images) {
@@ -169,15 +245,6 @@ SmallImages small_images(const Cifar10Dataset& images) {
           [&images](std::int64_t index, std::span<std::uint8_t> pixels) {
             std::ranges::copy(images.pixels(index), pixels.begin());
           }};
-}
-
-std::string class_folder(std::int64_t label, std::string_view name) {
-  auto folder = fmt::format("{}_{}", label, name);
-  for (char& letter : folder) {
-    const auto byte = static_cast<unsigned char>(letter);
-    letter = std::isalnum(byte) != 0 ? static_cast<char>(std::tolower(byte)) : '_';
-  }
-  return folder;
 }
 
 std::array<std::int64_t, 2> write_photograph_folder(const fs::path& folder,
@@ -213,67 +280,6 @@ std::array<std::int64_t, 2> write_photograph_folder(const fs::path& folder,
   write_split(validation, validation_tasks, 1);
   output.commit();
   return {std::ssize(tasks), std::ssize(validation_tasks)};
-}
-
-namespace {
-
-std::vector<CubicTaps> taps_of(std::span<const float> places) {
-  std::vector<CubicTaps> taps;
-  taps.reserve(places.size());
-  for (const float place : places) taps.push_back(cubic_taps(place));
-  return taps;
-}
-
-// Places of the pixels' middles in a lattice of so many cells, one point before the first cell.
-std::vector<float> lattice_places(float cells, std::int64_t pixels) {
-  std::vector<float> places(static_cast<std::size_t>(pixels));
-  for (std::size_t i = 0; i < places.size(); ++i) {
-    places[i] = 1 + (static_cast<float>(i) + .5F) * cells / static_cast<float>(pixels);
-  }
-  return places;
-}
-
-}  // namespace
-
-CubicTaps cubic_taps(float place) {
-  const float floor = std::floor(place);
-  const float t = place - floor, t2 = t * t, t3 = t2 * t;
-  return {static_cast<std::int64_t>(floor) - 1,
-          {.5F * (-t3 + 2 * t2 - t), .5F * (3 * t3 - 5 * t2 + 2), .5F * (-3 * t3 + 4 * t2 + t),
-           .5F * (t3 - t2)}};
-}
-
-std::vector<float> resample(std::span<const float> plane, std::int64_t rows, std::int64_t columns,
-                            std::span<const float> row_places,
-                            std::span<const float> column_places) {
-  const auto row_taps = taps_of(row_places), column_taps = taps_of(column_places);
-  const auto width = column_taps.size();
-  std::vector<float> wide(static_cast<std::size_t>(rows) * width);  // resampled along rows
-  const auto at_edge = [](std::int64_t place, std::int64_t size) {
-    return static_cast<std::size_t>(std::clamp<std::int64_t>(place, 0, size - 1));
-  };
-  for (std::int64_t row = 0; row < rows; ++row) {
-    const auto line = plane.subspan(static_cast<std::size_t>(row * columns));
-    for (std::size_t x = 0; x < width; ++x) {
-      const auto& [first, weights] = column_taps[x];
-      float sum = 0;
-      for (int i = 0; i < 4; ++i) {
-        sum += weights[static_cast<std::size_t>(i)] * line[at_edge(first + i, columns)];
-      }
-      wide[static_cast<std::size_t>(row) * width + x] = sum;
-    }
-  }
-  std::vector<float> result(row_taps.size() * width);
-  for (std::size_t y = 0; y < row_taps.size(); ++y) {
-    const auto& [first, weights] = row_taps[y];
-    const auto out = std::span(result).subspan(y * width, width);
-    for (int i = 0; i < 4; ++i) {
-      const auto line = std::span(wide).subspan(at_edge(first + i, rows) * width, width);
-      const float weight = weights[static_cast<std::size_t>(i)];
-      for (std::size_t x = 0; x < width; ++x) out[x] += weight * line[x];
-    }
-  }
-  return result;
 }
 
 std::vector<float> value_noise(CounterRandom& random, float row_cells, float column_cells,

@@ -221,7 +221,7 @@ class BadHdf5 : public BoxFiles {
     EXPECT_TRUE(says(message, {path}));
     return message;
   }
-  // Of a file whose Hydro is right and whose Nbody is this.
+  // The rejection of a file whose Hydro is right and whose Nbody is this.
   std::string rejection(Hdf5Field bad) {
     return rejection([&](hid_t file) {
       bad.name = "Nbody";
@@ -253,10 +253,6 @@ TEST_F(BadHdf5, ShapesBeyond64Bits) {
 }
 
 // hdf5_arrays_test.cpp has what else keeps a dataset from being read.
-TEST_F(BadHdf5, NumbersThatWereNeverWritten) {
-  EXPECT_TRUE(says(rejection({.shape = shape}), {"no numbers were ever written"}));
-}
-
 TEST_F(BadHdf5, TruncatedFiles) {
   write_box_hdf5(box, path);
   const auto whole = read_text_file(path);

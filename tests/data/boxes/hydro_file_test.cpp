@@ -155,32 +155,6 @@ TEST_F(HydroFiles, RefuseRegionsThatAreNotTheirs) {
   EXPECT_THROW(writer.write({{2, 2, 2}, {2, 2, 1}}, values), Error);
 }
 
-TEST_F(HydroFiles, AndBoxesAreReadRegionByRegion) {
-  write_box_hdf5(box_, folder_ / "plain.h5");
-  write_box_hdf5(box_, folder_ / "chunked.h5", 4);
-  testing::write_box_like(folder_ / "packed.h5", box_, {.chunk = {2, 3, 3, 3}, .deflate = 1});
-  write_box_npy(box_, folder_ / "pair");
-  std::mt19937 random(5);
-  std::vector<float> scratch;
-  for (const auto* const name : {"plain.h5", "chunked.h5", "packed.h5", "pair"}) {
-    SCOPED_TRACE(name);
-    const BoxFile read(folder_ / name, BoxFields::nbody);
-    EXPECT_FALSE(read.has(BoxField::hydro));
-    EXPECT_THROW((void)read.layout(BoxField::hydro), Error);
-    for (const auto& region : random_regions(random, box_.size)) {
-      std::vector<float> values(static_cast<std::size_t>(nbody_channels * region.cells()));
-      read.read_region(BoxField::nbody, region, scratch, values);
-      std::size_t at = 0;
-      for (std::int64_t channel = 0; channel < nbody_channels; ++channel)
-        for (auto i = region.start[0]; i < region.start[0] + region.extent[0]; ++i)
-          for (auto j = region.start[1]; j < region.start[1] + region.extent[1]; ++j)
-            for (auto k = region.start[2]; k < region.start[2] + region.extent[2]; ++k)
-              ASSERT_EQ(values[at++],
-                        box_.nbody[static_cast<std::size_t>(((channel * 6 + i) * 6 + j) * 6 + k)]);
-    }
-  }
-}
-
 // Dark matter alone is all that a prediction needs.
 TEST_F(HydroFiles, AreMadeOfBoxesWithoutGas) {
   const auto edge = static_cast<hsize_t>(box_.size);
@@ -193,6 +167,8 @@ TEST_F(HydroFiles, AreMadeOfBoxesWithoutGas) {
   for (const auto* const name : {"dark.h5", "dark.npy"}) {
     const BoxFile read(folder_ / name, BoxFields::nbody);
     EXPECT_TRUE(read.has(BoxField::nbody));
+    EXPECT_FALSE(read.has(BoxField::hydro));
+    EXPECT_THROW((void)read.layout(BoxField::hydro), Error);
     EXPECT_EQ(read.size(), 6);
   }
   EXPECT_TRUE(BoxFile(folder_ / "dark.h5", BoxFields::any).has(BoxField::nbody));

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <random>
 #include <span>
 #include <string>
@@ -106,6 +107,21 @@ inline Image noise_image(std::int64_t height, std::int64_t width, unsigned seed 
 inline std::string png_file(const Image& image) {
   return png_file(static_cast<std::uint32_t>(image.height), static_cast<std::uint32_t>(image.width),
                   {reinterpret_cast<const char*>(image.pixels.data()), image.pixels.size()});
+}
+
+inline std::vector<float> resized(std::span<const std::byte> file, std::int64_t height,
+                                  std::int64_t width, const ChooseWindow& choose = {}) {
+  std::vector<float> planes(static_cast<std::size_t>(3 * height * width), -1);
+  decode_resized(file, "test", height, width, planes, choose);
+  return planes;
+}
+
+inline double largest_difference(const std::vector<float>& a, const std::vector<float>& b) {
+  if (a.size() != b.size()) return std::numeric_limits<double>::infinity();
+  double largest = 0;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    largest = std::max(largest, static_cast<double>(std::abs(a[i] - b[i])));
+  return largest;
 }
 
 }  // namespace kolo::testing

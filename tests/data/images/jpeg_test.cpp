@@ -132,13 +132,7 @@ TEST(Jpeg, BoundsTheScansOfAFile) {
               AnyOf(HasSubstr("200 scans"), HasSubstr("progression")));
 }
 
-TEST(Jpeg, RefusesToWriteNonsense) {
-  const auto image = noise_image(4, 4);
-  EXPECT_TRUE(says(message_of<Error>([&] { (void)encode_jpeg(image, 0); }), {"quality 0"}));
-  EXPECT_TRUE(says(message_of<Error>([&] {
-                     (void)encode_jpeg({4, 5, image.pixels}, 90);
-                   }),
-                   {"4 x 5 pixels in 48 bytes"}));
+TEST(Jpeg, RefusesToWriteWhatIsTooLarge) {
   EXPECT_TRUE(says(message_of<Error>([&] {
                      (void)encode_jpeg({1, 70000, Pixels(210000)}, 90);
                    }),

@@ -12,8 +12,10 @@ namespace kolo {
 namespace {
 
 using testing::bytes_of;
+using testing::largest_difference;
 using testing::noise_image;
 using testing::png_file;
+using testing::resized;
 
 struct Pixels {
   double top, left, height, width;
@@ -80,21 +82,9 @@ TEST(RandomCrop, OfLongImagesTheMiddleIsTakenWhereNothingFits) {
   EXPECT_NEAR(tall.top, 130, 1e-9);
 }
 
-std::vector<float> window_of(std::string_view file, const ImageWindow& window, std::int64_t height,
-                             std::int64_t width) {
-  std::vector<float> planes(static_cast<std::size_t>(3 * height * width), -1);
-  DecodeWorkspace workspace;
-  decode_window(
-      bytes_of(file), "test", [&](std::int64_t, std::int64_t) { return window; }, height, width,
-      planes, workspace);
-  return planes;
-}
-
-std::vector<float> resized(std::string_view file, std::int64_t height, std::int64_t width) {
-  std::vector<float> planes(static_cast<std::size_t>(3 * height * width), -1);
-  DecodeWorkspace workspace;
-  decode_resized(bytes_of(file), "test", height, width, planes, workspace);
-  return planes;
+std::vector<float> window_of(const std::string& file, const ImageWindow& window,
+                             std::int64_t height, std::int64_t width) {
+  return resized(bytes_of(file), height, width, [&](std::int64_t, std::int64_t) { return window; });
 }
 
 Image part_of(const Image& image, std::int64_t top, std::int64_t left, std::int64_t height,
@@ -104,13 +94,6 @@ Image part_of(const Image& image, std::int64_t top, std::int64_t left, std::int6
     for (std::int64_t i = 3 * left; i < 3 * (left + width); ++i)
       part.pixels.push_back(image.pixels[static_cast<std::size_t>(3 * y * image.width + i)]);
   return part;
-}
-
-double largest_difference(const std::vector<float>& a, const std::vector<float>& b) {
-  double largest = 0;
-  for (std::size_t i = 0; i < a.size(); ++i)
-    largest = std::max(largest, static_cast<double>(std::abs(a[i] - b[i])));
-  return largest;
 }
 
 // Larger and smaller than the part.
@@ -123,9 +106,9 @@ TEST(RandomCrop, APartIsResizedAsIfItWereTheWholeImage) {
     const ImageWindow window{top / 40., left / 64., height / 40., width / 64.};
     const auto part = png_file(part_of(image, top, left, height, width));
     for (const auto& [rows, columns] : {std::pair{16, 16}, std::pair{5, 90}})
-      EXPECT_LT(
-          largest_difference(window_of(file, window, rows, columns), resized(part, rows, columns)),
-          1e-2)
+      EXPECT_LT(largest_difference(window_of(file, window, rows, columns),
+                                   resized(bytes_of(part), rows, columns)),
+                1e-2)
           << top << " " << left << " to " << rows;
   }
 }
@@ -135,7 +118,7 @@ TEST(RandomCrop, APartOfAJpegKeepsItsDetail) {
   const auto image = testing::smooth_image(480, 640);
   const auto file = testing::jpeg_file(480, 640, image.pixels, {});
   const ImageWindow window{120 / 480., 160 / 640., 240 / 480., 240 / 640.};
-  const auto expected = resized(png_file(part_of(image, 120, 160, 240, 240)), 56, 56);
+  const auto expected = resized(bytes_of(png_file(part_of(image, 120, 160, 240, 240))), 56, 56);
   EXPECT_LT(largest_difference(window_of(file, window, 56, 56), expected), 8);
 }
 

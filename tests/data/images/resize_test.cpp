@@ -1,32 +1,21 @@
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include <gmock/gmock.h>
 
 #include "data/images/image_files.h"
-#include "kolo/base/error.h"
 #include "kolo/data/image.h"
-#include "support/errors.h"
-#include "support/says.h"
 
 namespace kolo {
 namespace {
 
 using testing::bytes_of;
 using ::testing::ElementsAre;
-using testing::message_of;
+using testing::largest_difference;
 using testing::noise_image;
 using testing::png_file;
+using testing::resized;
 using testing::smooth_image;
-
-std::vector<float> resized(std::span<const std::byte> file, std::int64_t height,
-                           std::int64_t width) {
-  std::vector<float> planes(static_cast<std::size_t>(3 * height * width), -1);
-  DecodeWorkspace workspace;
-  decode_resized(file, "test", height, width, planes, workspace);
-  return planes;
-}
 
 std::vector<float> resized(const Image& image, std::int64_t height, std::int64_t width) {
   return resized(bytes_of(png_file(image)), height, width);
@@ -66,15 +55,6 @@ std::vector<float> reference(const Image& image, std::int64_t height, std::int64
     }
   }
   return planes;
-}
-
-double largest_difference(const std::vector<float>& a, const std::vector<float>& b) {
-  if (a.size() != b.size()) return std::numeric_limits<double>::infinity();
-  double largest = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    largest = std::max(largest, static_cast<double>(std::abs(a[i] - b[i])));
-  }
-  return largest;
 }
 
 TEST(Resize, MatchesPixelsByHand) {
@@ -132,25 +112,6 @@ TEST(Resize, JpegOfReducedSizeIsTheSamePicture) {
               tolerance)
         << height << " x " << width;
   }
-}
-
-TEST(Resize, UsesAWorkspaceAgain) {
-  DecodeWorkspace workspace;
-  for (const std::int64_t side : {40, 7, 64}) {
-    const auto image = noise_image(side, 80 - side);
-    std::vector<float> planes(3 * 16 * 20);
-    decode_resized(bytes_of(png_file(image)), "test", 16, 20, planes, workspace);
-    EXPECT_EQ(planes, resized(image, 16, 20));
-  }
-}
-
-TEST(Resize, RefusesAPlaceOfAnotherSize) {
-  std::vector<float> planes(3 * 4 * 5);
-  DecodeWorkspace workspace;
-  const auto file = png_file(noise_image(4, 4));
-  EXPECT_TRUE(says(
-      message_of<Error>([&] { decode_resized(bytes_of(file), "test", 4, 4, planes, workspace); }),
-      {"3 x 4 x 4", "60 numbers"}));
 }
 
 }  // namespace
