@@ -142,10 +142,13 @@ class Job:
             if folder.name.isdigit():
                 try:
                     variables = (folder / "environ").read_bytes().split(b"\0")
+                    name = (folder / "comm").read_text().strip()
                 except OSError:  # it has just ended, or is another's
                     continue
                 if f"{mark}={self.mark}".encode() in variables:
                     rank = [int(line[21:]) for line in variables if line.startswith(b"OMPI_COMM_WORLD_RANK=")]
+                    if name.startswith("kolo rank "):  # a fork of kolo's
+                        rank = [int(name.split()[-1])]
                     found[int(folder.name)] = rank[0] if rank else None
         return found
 
