@@ -26,12 +26,12 @@ double norm_of(const torch::Tensor& tensor) {
 }
 
 // A step of a whole parameter in float64, by its formula.
-using Formula =
+using TensorFormula =
     std::function<void(torch::Tensor& parameter, const torch::Tensor& gradient, std::int64_t step)>;
 
 template <typename T>
 void compare(const FlatOptimizer& optimizer, std::size_t size, double tolerance,
-             const Formula& formula) {
+             const TensorFormula& formula) {
   auto buffers = random_buffers<T>(size, optimizer);
   auto parameter = as_tensor(buffers.parameters).to(torch::kDouble, false, true);
   for (std::int64_t step = 1; step <= 10; ++step) {
@@ -44,7 +44,7 @@ void compare(const FlatOptimizer& optimizer, std::size_t size, double tolerance,
   }
 }
 
-Formula lars_formula(double momentum, double decay) {
+TensorFormula lars_formula(double momentum, double decay) {
   return [=, buffer = torch::zeros({}, torch::kDouble)](auto& parameter, const auto& gradient,
                                                         std::int64_t step) mutable {
     const double scale =
@@ -64,7 +64,7 @@ TEST(Lars, FollowsItsFormula) {
   }
 }
 
-Formula lamb_formula(double decay) {
+TensorFormula lamb_formula(double decay) {
   const auto zero = torch::zeros({}, torch::kDouble);
   return [=, mean = zero, square = zero](auto& parameter, const auto& gradient,
                                          std::int64_t step) mutable {

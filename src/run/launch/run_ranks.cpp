@@ -44,12 +44,6 @@ std::string describe_ranks(int ranks) {
   return fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s");
 }
 
-// What a fork of this process does as a rank; empty: it can't be one.
-std::function<int()> body_of(const LaunchRequest& request) {
-  if (!request.main) return nullptr;
-  return [&request] { return request.main({request.command.begin() + 1, request.command.end()}); };
-}
-
 // A job and its attempts.
 class Job {
  public:
@@ -70,7 +64,7 @@ class Job {
       std::cout << std::flush;
       const auto command = rank_command(attempt, machine_);
       const auto end = command.processes > 0
-                           ? supervise_ranks(command, body_of(attempt), policy_.stop, signals_)
+                           ? supervise_ranks(command, attempt, policy_.stop, signals_)
                            : supervise(command, policy_.stop, signals_);
       // mpirun itself may have been asked, as by a SIGTERM to all processes of a job.
       const bool has_stopped = policy_.has_stopped && policy_.has_stopped();

@@ -33,9 +33,9 @@ struct JobEnd {
                                SignalPipe& signals);
 
 // The same for ranks that are processes of this machine (RankCommand::processes), which get their
-// places in the job. `body`: what kolo's own ranks do, in a fork of this process where that is
-// possible; empty: the command is a user's program, asked to end by SIGTERM when another fails.
-[[nodiscard]] JobEnd supervise_ranks(const RankCommand& command, const std::function<int()>& body,
+// places in the job. `command` is what the request comes to. When one fails, those that end
+// together are killed, and others are asked to end by SIGTERM before.
+[[nodiscard]] JobEnd supervise_ranks(const RankCommand& command, const LaunchRequest& request,
                                      const StopPolicy& policy, SignalPipe& signals);
 
 // Passes on what has come, as `policy` says, by `send`. `asked_by`: the first of these signals; 0:

@@ -22,6 +22,7 @@
 #include "comm/processes/process_region.h"
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
+#include "kolo/comm/device.h"
 #include "run/launch/child.h"
 #include "run/launch/supervise.h"
 #include "run/launch/terminal.h"
@@ -36,6 +37,7 @@ using Clock = std::chrono::steady_clock;
 // Whether a fork has all that this process has: threads stay behind. OpenBLAS starts some as it is
 // loaded, and ends them before a fork. OpenMP that binds its threads has chosen their CPUs already.
 bool may_fork() {
+  if (cuda_runtime()) return false;  // what looks for GPUs can't be used in a fork
   for (const char* const name : {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY"}) {
     const char* const value = std::getenv(name);
     if (value != nullptr && std::string_view(value) != "false") return false;
@@ -60,14 +62,14 @@ struct Rank {
 
 class Ranks {
  public:
-  Ranks(const RankCommand& command, const std::function<int()>& body, const StopPolicy& policy,
+  Ranks(const RankCommand& command, const LaunchRequest& request, const StopPolicy& policy,
         SignalPipe& signals)
       : policy_(policy),
         signals_(signals),
         region_(command.processes),
-        is_own_(body != nullptr),
-        forks_(body && may_fork()) {
-    for (int rank = 0; rank < command.processes; ++rank) start(command, body, rank);
+        is_own_(request.end_together),
+        forks_(request.main && may_fork()) {
+    for (int rank = 0; rank < command.processes; ++rank) start(command, request, rank);
     errors_.write_end = FileDescriptor();
     ::fcntl(errors_.read_end.get(), F_SETFL, O_NONBLOCK);
   }
@@ -86,7 +88,7 @@ class Ranks {
   }
 
  private:
-  void start(const RankCommand& command, const std::function<int()>& body, int rank) {
+  void start(const RankCommand& command, const LaunchRequest& request, int rank) {
     RankCommand own = command;
     for (const auto& variable : region_.environment(rank)) own.environment.push_back(variable);
     ChildOptions options{.errors = &errors_.write_end,
@@ -97,7 +99,7 @@ class Ranks {
     const auto in_fork = [&] {
       ::prctl(PR_SET_NAME, fmt::format("kolo rank {}", rank).c_str());  // for ps and top
       for (const auto& [name, value] : own.environment) ::setenv(name.c_str(), value.c_str(), 1);
-      return body();
+      return request.main({command.argv.begin() + 1, command.argv.end()});
     };
     ranks_.emplace_back(Child(in_fork, options));
   }
@@ -222,9 +224,9 @@ class Ranks {
 
 }  // namespace
 
-JobEnd supervise_ranks(const RankCommand& command, const std::function<int()>& body,
+JobEnd supervise_ranks(const RankCommand& command, const LaunchRequest& request,
                        const StopPolicy& policy, SignalPipe& signals) {
-  return Ranks(command, body, policy, signals).wait();
+  return Ranks(command, request, policy, signals).wait();
 }
 
 }  // namespace kolo
