@@ -107,7 +107,6 @@ class ParameterArena {
   // the values that the first of them has. What a rank writes into its parameters is written into
   // all of theirs from then on. Collective over `node`.
   void share_parameters(const Communicator& node, const std::shared_ptr<std::byte>& memory);
-  [[nodiscard]] bool has_shared_parameters() const { return shared_parameters_; }
 
   // Parameters that have got other memory since (torch::load() of the module, set_data(), to()) lie
   // here again afterwards, with the values they have now. Returns what can't be mended, for an

@@ -4,9 +4,7 @@
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
-#include "kolo/parallel/gradient_hook.h"
 #include "kolo/parallel/gradient_reducer.h"
-#include "kolo/parallel/tensor_collectives.h"
 #include "parallel/gradients/reference_gradients.h"
 #include "support/errors.h"
 #include "support/rank_test.h"
@@ -83,23 +81,6 @@ RANK_TEST(ReducerOrder, RanksWithFewerBatchesJoin) {
     expect_gradients(network, expected);
   }
   EXPECT_EQ(checked.join(), communicator.size() - 1);
-}
-
-// What float16_compression() sends and does, by hand.
-RANK_TEST(ReducerOrder, Float16AveragesAreThoseOfCastGradients) {
-  if (communicator.size() == 1) return;
-  SmallNetwork network;
-  GradientReducer reducer(communicator, network, {.hook = float16_compression()});
-  mean_loss(network, samples_of(communicator.rank(), 0)).backward();
-  reducer.finish();
-  SmallNetwork alone;
-  mean_loss(alone, samples_of(communicator.rank(), 0)).backward();
-  for (std::size_t i = 0; i < 4; ++i) {
-    torch::Tensor half = alone.parameters()[i].grad().to(torch::kHalf);
-    all_reduce(communicator, half, ReduceOp::average);
-    EXPECT_TRUE(network.parameters()[i].grad().equal(half.to(torch::kFloat))) << "parameter " << i;
-  }
-  EXPECT_EQ(2 * reducer.statistics().hook_bytes, reducer.arena()->plan().total_bytes);
 }
 
 // Two halves of one network, each with a backward() in a thread of its own.

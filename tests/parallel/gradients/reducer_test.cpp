@@ -42,6 +42,7 @@ RANK_TEST(GradientReducer, PassesWithoutCommunicationAddUp) {
       if (step != 1) passes.push_back(3 * step + 2);
       expect_gradients(network, expected_after(network, communicator.size(), passes));
     }
+    EXPECT_EQ(reducer.statistics().steps, 3);
   }
 }
 

@@ -186,32 +186,6 @@ RANK_TEST(TiedWeights, GradientsAreZeroedAsInLibTorch) {
   }
 }
 
-RANK_TEST(TiedWeights, OptimizersZeroGradientsAsInLibTorch) {
-  SmallNetwork network, sharded;
-  DistributedOptimizer optimizer(communicator, network,
-                                 torch::optim::SGD(network.parameters(), .1));
-  ShardedOptimizer shards(communicator, sharded, make_sgd({}), {.learning_rate = .1});
-  for (std::int64_t step = 0; step < 6; ++step) {
-    const bool to_none = step % 2 == 0;
-    if (step < 2) {
-      optimizer.inner().zero_grad();
-      zero_in_place(sharded);
-    } else if (step < 4) {
-      network.zero_grad(to_none);
-      sharded.zero_grad(to_none);
-    } else {
-      optimizer.zero_grad();
-      shards.zero_grad();
-    }
-    mean_loss(network, samples_of(communicator.rank(), step)).backward();
-    mean_loss(sharded, samples_of(communicator.rank(), step)).backward();
-    optimizer.step();
-    shards.step();
-    for (std::size_t i = 0; i < 4; ++i)
-      EXPECT_TRUE(network.parameters()[i].allclose(sharded.parameters()[i], 1e-5, 1e-6)) << step;
-  }
-}
-
 }  // namespace
 
 }  // namespace kolo::testing

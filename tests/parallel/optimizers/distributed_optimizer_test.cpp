@@ -102,25 +102,6 @@ RANK_TEST(DistributedOptimizer, AnOptimizerOfOtherParametersIsNamed) {
                    {"a tensor of [7] in its group 0 is not the module's"}));
 }
 
-RANK_TEST(DistributedOptimizer, PassesWithoutCommunication) {
-  SmallNetwork network, reference;
-  network.to(torch::kDouble);
-  reference.to(torch::kDouble);
-  DistributedOptimizer optimizer(communicator, network,
-                                 torch::optim::SGD(network.parameters(), .1));
-  {
-    const auto quiet = optimizer.no_sync();
-    mean_loss(network, samples_of(communicator.rank(), 0, torch::kDouble)).backward();
-  }
-  mean_loss(network, samples_of(communicator.rank(), 1, torch::kDouble)).backward();
-  optimizer.step();
-  torch::optim::SGD peer(reference.parameters(), .1);
-  loss_of_all(reference, communicator.size(), 0).backward();
-  loss_of_all(reference, communicator.size(), 1).backward();
-  peer.step();
-  expect_equal_parameters(network, reference);
-}
-
 RANK_TEST(DistributedOptimizer, ClosuresSeeTheAveragedLoss) {
   SmallNetwork network, reference;
   network.to(torch::kDouble);
@@ -239,25 +220,6 @@ RANK_TEST(DistributedOptimizer, BuffersBecomeThoseOfTheLowestActiveRank) {
     EXPECT_TRUE(network.calls.eq(communicator.size() > 1 ? 11 : 10).all().item<bool>());
     (void)checked.join();
   }
-}
-
-RANK_TEST(DistributedOptimizer, RanksThatHaveJoinedDoNotCount) {
-  const Communicator checked = communicator.checked();
-  SmallNetwork network;
-  GradientReducer reducer(checked, network, {.unused_parameters = true});
-  const int active = std::max(1, communicator.size() - 1);
-  for (std::int64_t step = 0; step < 3; ++step) {
-    if (step > 0 && communicator.rank() >= active) continue;
-    const int ranks = step == 0 ? communicator.size() : active;
-    reducer.clear_gradients();
-    mean_loss(network, samples_of(communicator.rank(), step)).backward();
-    reducer.finish();
-    expect_gradients(
-        network, average_of_ranks<SmallNetwork>(ranks, network, [&](SmallNetwork& alone, int rank) {
-          mean_loss(alone, samples_of(rank, step)).backward();
-        }));
-  }
-  (void)checked.join();
 }
 
 }  // namespace

@@ -111,6 +111,9 @@ RANK_TEST(TensorCollectives, ScalesBeforeAndBehind) {
                                        {.prescale = 2});
                    }),
                    {"booleans can't be scaled"}));
+  EXPECT_TRUE(says(
+      message_of<Error>([&] { all_reduce(communicator, torch::zeros({2}, torch::kComplexFloat)); }),
+      {"convert to one of"}));
 }
 
 RANK_TEST(TensorCollectives, RowsOfAnyNumberAreGathered) {
