@@ -139,10 +139,9 @@ RANK_TEST(SharedStep, StateBeginsAsTheOptimizerSaysAndBecomesThatOfRankZero) {
       communicator.barrier();
     };
     expect_state(.25);
-    if (communicator.rank() == 0) {
-      for (const auto& each : optimizer.named_state()) torch::Tensor(each.tensor).fill_(.5);
-    }
-    optimizer.broadcast_state(communicator);
+    optimizer.scatter_state(communicator, std::vector<std::int64_t>(4), [](const auto& whole) {
+      for (const auto& each : whole) torch::Tensor(each.tensor).fill_(.5);
+    });
     expect_state(.5);
   }
 }
