@@ -83,7 +83,7 @@ class DistributedOptimizer : public torch::optim::Optimizer {
   void zero_grad(bool set_to_none = true) { reducer_.clear_gradients(set_to_none); }
 
   // While the result lives, backward() only adds to this rank's gradients.
-  GradientReducer::NoSync no_sync() { return reducer_.no_sync(); }
+  [[nodiscard]] GradientReducer::NoSync no_sync() { return reducer_.no_sync(); }
 
   // Between backward() and step(), where something is to be done with the averages: waits for them.
   // step() takes them as they are.

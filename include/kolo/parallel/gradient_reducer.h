@@ -114,13 +114,8 @@ struct ReducerStatistics {
 // Calls come from the thread that calls backward(). The destructor does not communicate.
 class GradientReducer {
  public:
-  // Ends when the last copy goes.
-  class [[nodiscard]] NoSync {
-   private:
-    friend class GradientReducer;
-    explicit NoSync(std::shared_ptr<void> scope) : scope_(std::move(scope)) {}
-    std::shared_ptr<void> scope_;
-  };
+  // Scope that ends when the last copy goes.
+  using NoSync = std::shared_ptr<void>;
 
   GradientReducer(const Communicator& communicator, std::shared_ptr<ParameterArena> arena,
                   const ReducerOptions& options = {});
@@ -133,7 +128,7 @@ class GradientReducer {
 
   // While the result lives, backward() only adds to this rank's gradients; the next one outside, or
   // finish(), averages the sum. Every rank does as many steps; passes within one may differ.
-  NoSync no_sync();
+  [[nodiscard]] NoSync no_sync();
 
   // Blocks until a bucket's gradients are averaged. Error when backward has not produced all of its
   // gradients: it names the parameters.

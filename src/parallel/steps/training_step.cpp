@@ -161,8 +161,7 @@ void TrainingStep::backward(const torch::Tensor& loss, const torch::Tensor& numb
   }
   passes.phase = settings_.timeline.span("backward");
   const auto weighted = share == 1 ? loss : loss * share;
-  std::optional<GradientReducer::NoSync> quiet;
-  if (!is_last) quiet.emplace(reducer_.no_sync());
+  auto quiet = is_last ? nullptr : reducer_.no_sync();
   in_phase("backward", arena_->device(),
            [&] { (scaler_ ? scaler_->scaled(weighted) : weighted).backward(); });
   passes.phase.reset();
