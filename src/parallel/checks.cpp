@@ -123,15 +123,8 @@ void FiniteCheck::note(std::int64_t step, bool is_finite, double loss) {
   ++skipped_;
 }
 
-// Collective.
-std::string FiniteCheck::problem(double loss) const {
-  const std::string parameters = where();
-  if (parameters.empty()) return fmt::format("the loss is {}", loss);
-  return fmt::format("gradients are infinite or not a number: {}", parameters);
-}
-
 // By name: ranks may hold different parts of a network. Collective.
-std::string FiniteCheck::where() const {
+std::string FiniteCheck::problem(double loss) const {
   std::string mine;  // a name per line
   for (std::size_t index = 0; index < arena_->parameters().size(); ++index) {
     if (!is_finite(arena_->gradient_view(index)))
@@ -150,7 +143,8 @@ std::string FiniteCheck::where() const {
   }
   NamedParameters named;
   for (const auto& [name, ranks] : found) named.add(name, ranks);
-  return named.text();
+  if (found.empty()) return fmt::format("the loss is {}", loss);
+  return fmt::format("gradients are infinite or not a number: {}", named.text());
 }
 
 namespace {

@@ -51,7 +51,6 @@ class FiniteCheck {
 
  private:
   [[nodiscard]] std::string problem(double loss) const;
-  [[nodiscard]] std::string where() const;
 
   Communicator communicator_;
   std::shared_ptr<const ParameterArena> arena_;

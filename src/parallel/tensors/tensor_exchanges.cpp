@@ -216,15 +216,6 @@ TensorWork broadcast_async(const Communicator& communicator, const torch::Tensor
   });
 }
 
-TensorListWork broadcast_async(const Communicator& communicator, torch::TensorList tensors,
-                               int root, CallOptions call) {
-  return TensorListWork::start(communicator, call,
-                               [list = tensors.vec(), root, call](const Communicator& ranks) {
-                                 broadcast(ranks, list, root, call);
-                                 return list;
-                               });
-}
-
 torch::Tensor all_gather(const Communicator& communicator, const torch::Tensor& tensor,
                          CallOptions call) {
   return all_gather(communicator, torch::TensorList(tensor), std::move(call)).front();
