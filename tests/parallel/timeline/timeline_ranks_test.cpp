@@ -16,8 +16,6 @@ namespace kolo::testing {
 
 namespace {
 
-using ::testing::EndsWith;
-
 // A folder of rank 0's, whose name all get.
 class SharedFolder {
  public:
@@ -67,7 +65,7 @@ void train_like(const Communicator& communicator, const Timeline& timeline, int 
 RANK_TEST(Timeline, RecordsStepsAndCollectives) {
   const SharedFolder folder(communicator);
   {
-    const Timeline timeline(communicator, {.folder = folder.path()});
+    const Timeline timeline(communicator, folder.path());
     EXPECT_FALSE(timeline.is_active());
     timeline.start();
     EXPECT_EQ(timeline.file(), folder.file_of(communicator.rank()));
@@ -115,7 +113,7 @@ RANK_TEST(Timeline, RecordsStepsAndCollectives) {
 RANK_TEST(Timeline, RanksShareOneTime) {
   const SharedFolder folder(communicator);
   {
-    const Timeline timeline(communicator, {.folder = folder.path()});
+    const Timeline timeline(communicator, folder.path());
     timeline.start();
     timeline.mark("before");
     communicator.barrier();
@@ -141,7 +139,7 @@ RANK_TEST(Timeline, StartsAndStopsAtAnyTime) {
   const SharedFolder folder(communicator);
   const auto file = folder.file_of(communicator.rank());
   {
-    const Timeline timeline(communicator, {.folder = folder.path()});
+    const Timeline timeline(communicator, folder.path());
     timeline.mark("too early");
     timeline.start();
     timeline.start();
@@ -169,7 +167,7 @@ RANK_TEST(Timeline, StartsAndStopsAtAnyTime) {
 RANK_TEST(Timeline, SetsOfRanksHaveRowsOfTheirOwn) {
   const SharedFolder folder(communicator);
   {
-    const Timeline timeline(communicator, {.folder = folder.path()});
+    const Timeline timeline(communicator, folder.path());
     timeline.start();
     const auto half = communicator.split(communicator.rank() % 2);
     communicator.barrier({.name = "all"});
@@ -185,7 +183,7 @@ RANK_TEST(Timeline, SetsOfRanksHaveRowsOfTheirOwn) {
 RANK_TEST(Timeline, MergesAllRanks) {
   const SharedFolder folder(communicator);
   {
-    const Timeline timeline(communicator, {.folder = folder.path()});
+    const Timeline timeline(communicator, folder.path());
     timeline.start();
     train_like(communicator, timeline, 2);
   }
