@@ -59,18 +59,11 @@ RANK_TEST(DistributedOptimizer, AnyOptimizerStepsWithAverages) {
   const auto sgd = [](SmallNetwork& network) {
     return torch::optim::SGD(network.parameters(), torch::optim::SGDOptions(.1).momentum(.9));
   };
-  const auto groups = [](SmallNetwork& network) {
-    std::vector<torch::optim::OptimizerParamGroup> of;
-    of.emplace_back(network.first->parameters());
-    of.emplace_back(network.second->parameters(), std::make_unique<torch::optim::AdamOptions>(.05));
-    return torch::optim::Adam(std::move(of), torch::optim::AdamOptions(.01));
-  };
   for (const bool views : {true, false}) {
     DistributedOptimizerOptions options;
     options.reducer.gradients_as_views = views;
     options.reducer.buckets = one_each;
     compare_training(communicator, sgd, options);
-    compare_training(communicator, groups, options);
     options.clip_norm = .1;
     compare_training(communicator, sgd, options);
   }
