@@ -18,8 +18,7 @@
 #include "kolo/base/error.h"
 #include "kolo/parallel/object_collectives.h"
 #include "parallel/kernels.h"
-#include "parallel/tensors/distinct_tensors.h"
-#include "parallel/tensors/tensor_passes.h"
+#include "parallel/tensors/tensors.h"
 
 namespace kolo {
 
@@ -31,29 +30,19 @@ template <typename Ranks>
   return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
 }
 
-// Parameters of which something is wrong on some ranks, for a message: the first ten by name, and
-// how many there are besides.
-class NamedParameters {
- public:
-  void add(std::string_view name, const std::vector<std::size_t>& ranks) {
-    if (named_.size() < most_named)
-      named_.push_back(fmt::format("{} ({})", name, ranks_text(ranks)));
-    else
-      ++others_;
-  }
+// Parameters of which something is wrong, with the ranks on which it is.
+using NamedRanks = std::vector<std::pair<std::string, std::vector<std::size_t>>>;
 
-  // "first.weight (ranks 1, 2), second.bias (rank 1)"
-  [[nodiscard]] std::string text() const {
-    auto text = fmt::format("{}", fmt::join(named_, ", "));
-    if (others_ > 0) text += fmt::format(", {} more", others_);
-    return text;
-  }
-
- private:
-  static constexpr std::size_t most_named = 10;
-  std::vector<std::string> named_;
-  std::size_t others_ = 0;
-};
+// "first.weight (ranks 1, 2), second.bias (rank 1)": the first ten, and how many more there are.
+std::string describe_ranks(const NamedRanks& found) {
+  constexpr std::size_t most_named = 10;
+  std::vector<std::string> named;
+  for (const auto& [name, ranks] : found)
+    if (named.size() < most_named) named.push_back(fmt::format("{} ({})", name, ranks_text(ranks)));
+  return fmt::format(
+      "{}{}", fmt::join(named, ", "),
+      found.size() > most_named ? fmt::format(", {} more", found.size() - most_named) : "");
+}
 
 // `Word`: unsigned, as wide as an element.
 template <typename Word>
@@ -132,7 +121,7 @@ std::string FiniteCheck::problem(double loss) const {
   }
   const auto all =
       all_gather_bytes(communicator_, mine, {.name = "where gradients are not finite"});
-  std::vector<std::pair<std::string, std::vector<std::size_t>>> found;
+  NamedRanks found;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     std::istringstream lines(all[rank]);
     for (std::string name; std::getline(lines, name);) {
@@ -141,10 +130,8 @@ std::string FiniteCheck::problem(double loss) const {
       known->second.push_back(rank);
     }
   }
-  NamedParameters named;
-  for (const auto& [name, ranks] : found) named.add(name, ranks);
   if (found.empty()) return fmt::format("the loss is {}", loss);
-  return fmt::format("gradients are infinite or not a number: {}", named.text());
+  return fmt::format("gradients are infinite or not a number: {}", describe_ranks(found));
 }
 
 namespace {
@@ -220,7 +207,7 @@ void ReplicaCheck::report(const std::vector<std::int64_t>& checksums,
   std::vector<std::int64_t> gathered(checksums.size() * ranks);
   communicator_.all_gather(std::span(checksums), std::span(gathered),
                            {.name = "replica check by parameter"});
-  NamedParameters named;
+  NamedRanks found;
   std::set<std::size_t> deviating;
   bool has_majority = true;
   for (std::size_t index = 0; index < parameters_.size(); ++index) {
@@ -235,13 +222,13 @@ void ReplicaCheck::report(const std::vector<std::int64_t>& checksums,
     if (others.empty()) continue;
     has_majority = has_majority && 2 * others.size() < present.size();
     deviating.insert(others.begin(), others.end());
-    named.add(parameters_[index].name, others);
+    found.emplace_back(parameters_[index].name, others);
   }
   throw Error(fmt::format(
       "parallel: {}: the replicas' parameters differ: {}. {} {} {}. A parameter that some rank "
       "updates alone, with a gradient that is not averaged or with random numbers of its own, "
       "makes replicas drift; find it, and go on from a checkpoint written before",
-      when, named.text(), ranks_text(deviating), deviating.size() == 1 ? "is" : "are",
+      when, describe_ranks(found), ranks_text(deviating), deviating.size() == 1 ? "is" : "are",
       has_majority ? std::string("unlike the majority")
                    : fmt::format("unlike rank {}'s; no majority agrees", present.front())));
 }

@@ -12,7 +12,7 @@
 
 #include "kolo/parallel/device_clock.h"
 #include "kolo/parallel/device_memory.h"
-#include "parallel/tensors/device_stream.h"
+#include "parallel/tensors/tensors.h"
 
 namespace kolo {
 

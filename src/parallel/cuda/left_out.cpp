@@ -3,7 +3,7 @@
 #include "kolo/parallel/initialize.h"
 #include "kolo/parallel/timeline.h"
 #include "parallel/kernels.h"
-#include "parallel/tensors/device_stream.h"
+#include "parallel/tensors/tensors.h"
 
 // In place of flat_kernels.cu, where kolo is built without CUDA.
 namespace kolo::parallel {

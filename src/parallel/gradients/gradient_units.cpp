@@ -10,7 +10,7 @@
 
 #include "kolo/base/checked.h"
 #include "kolo/parallel/tensor_collectives.h"
-#include "parallel/tensors/device_stream.h"
+#include "parallel/tensors/tensors.h"
 
 namespace kolo {
 

@@ -7,7 +7,7 @@
 #include "kolo/base/machine.h"
 #include "kolo/parallel/gradient_hook.h"
 #include "kolo/parallel/tensor_collectives.h"
-#include "parallel/tensors/distinct_tensors.h"
+#include "parallel/tensors/tensors.h"
 
 namespace kolo {
 

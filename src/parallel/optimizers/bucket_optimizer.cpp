@@ -16,7 +16,7 @@
 #include "kolo/parallel/gradient_norm.h"
 #include "kolo/parallel/parameter_arena.h"
 #include "parallel/optimizers/tensor_steps.h"
-#include "parallel/tensors/tensor_passes.h"
+#include "parallel/tensors/tensors.h"
 
 namespace kolo::parallel {
 
@@ -57,11 +57,6 @@ void require_one_kind(std::span<const std::shared_ptr<const FlatOptimizer>> algo
         "in options, but not in the kind or in what state it keeps",
         first.name(), other->name(), other->name() == first.name() ? " with other state" : ""));
   }
-}
-
-template <typename T>
-std::span<T> elements_of(const torch::Tensor& flat, std::int64_t offset, std::int64_t count) {
-  return {flat.data_ptr<T>() + offset, static_cast<std::size_t>(count)};
 }
 
 }  // namespace
@@ -217,12 +212,15 @@ void BucketOptimizer::update_run(const parallel::BucketRun& run, std::size_t buc
 template <typename T>
 FlatSlice<T> BucketOptimizer::slice_of(const parallel::BucketRun& run, std::size_t bucket,
                                        std::int64_t before_state) const {
+  const auto part = [&](const torch::Tensor& flat, std::int64_t offset) {
+    return parallel::elements_of<T>(flat).subspan(static_cast<std::size_t>(offset),
+                                                  static_cast<std::size_t>(run.count));
+  };
   FlatSlice<T> slice;
-  slice.parameters = elements_of<T>(arena_->flat_parameters(bucket), run.offset, run.count);
-  slice.gradients = elements_of<T>(arena_->flat_gradients(bucket), run.offset, run.count);
+  slice.parameters = part(arena_->flat_parameters(bucket), run.offset);
+  slice.gradients = part(arena_->flat_gradients(bucket), run.offset);
   for (std::size_t slot = 0; slot < state_.size(); ++slot)
-    slice.state.at(slot) =
-        elements_of<T>(state_[slot][bucket], run.offset - before_state, run.count);
+    slice.state.at(slot) = part(state_[slot][bucket], run.offset - before_state);
   slice.is_vector = run.is_vector;
   return slice;
 }

@@ -10,7 +10,7 @@
 
 #include "kolo/base/error.h"
 #include "kolo/parallel/tensor_collectives.h"
-#include "parallel/tensors/tensor_passes.h"
+#include "parallel/tensors/tensors.h"
 
 namespace kolo {
 

@@ -11,7 +11,7 @@
 #include "kolo/parallel/sharded_arena_optimizer.h"
 #include "kolo/parallel/tensor_collectives.h"
 #include "parallel/gradients/ordered_average.h"
-#include "parallel/tensors/device_stream.h"
+#include "parallel/tensors/tensors.h"
 
 namespace kolo {
 

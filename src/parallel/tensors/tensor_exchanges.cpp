@@ -13,7 +13,7 @@
 
 #include "kolo/base/checked.h"
 #include "kolo/parallel/tensor_collectives.h"
-#include "parallel/tensors/tensor_buffers.h"
+#include "parallel/tensors/tensors.h"
 
 namespace kolo {
 

@@ -1,4 +1,4 @@
-#include "parallel/tensors/tensor_passes.h"
+#include "parallel/tensors/tensors.h"
 
 #include <cmath>
 #include <span>
@@ -6,7 +6,6 @@
 #include <c10/core/DeviceGuard.h>
 
 #include "parallel/kernels.h"
-#include "parallel/tensors/device_stream.h"
 
 namespace kolo::parallel {
 
@@ -27,16 +26,10 @@ std::optional<std::uint64_t> exponent_bits(torch::ScalarType type) {
 
 namespace {
 
-template <typename T>
-std::span<const T> values_of(const torch::Tensor& contiguous) {
-  return {static_cast<const T*>(contiguous.data_ptr()),
-          static_cast<std::size_t>(contiguous.numel())};
-}
-
 // `word`: unsigned, as wide as an element.
 template <typename Word>
 void find_on_cuda(const torch::Tensor& contiguous, std::uint64_t bits, const torch::Tensor& found) {
-  find_all_bits_on_device(values_of<Word>(contiguous), static_cast<Word>(bits),
+  find_all_bits_on_device(elements_of<const Word>(contiguous), static_cast<Word>(bits),
                           found.data_ptr<std::int32_t>(), current_stream(contiguous.device()));
 }
 
@@ -85,8 +78,8 @@ void add_to_norm(const torch::Tensor& tensor, const torch::Tensor& total, double
   // more than the pass.
   if (contiguous.is_cpu()) {
     auto& sum = *total.data_ptr<double>();
-    sum = is_double ? add_to_norm(sum, values_of<double>(contiguous), norm_type)
-                    : add_to_norm(sum, values_of<float>(contiguous), norm_type);
+    sum = is_double ? add_to_norm(sum, elements_of<const double>(contiguous), norm_type)
+                    : add_to_norm(sum, elements_of<const float>(contiguous), norm_type);
     return;
   }
   if (!contiguous.is_cuda()) return add_to_norm_by_operators(contiguous, total, norm_type);
@@ -98,9 +91,9 @@ void add_to_norm(const torch::Tensor& tensor, const torch::Tensor& total, double
   auto* const sum = total.data_ptr<double>();
   const auto stream = current_stream(contiguous.device());
   if (is_double)
-    add_to_norm_on_device(sum, values_of<double>(contiguous), norm_type, room, stream);
+    add_to_norm_on_device(sum, elements_of<const double>(contiguous), norm_type, room, stream);
   else
-    add_to_norm_on_device(sum, values_of<float>(contiguous), norm_type, room, stream);
+    add_to_norm_on_device(sum, elements_of<const float>(contiguous), norm_type, room, stream);
 }
 
 namespace {
