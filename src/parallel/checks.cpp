@@ -44,33 +44,12 @@ std::string describe_ranks(const NamedRanks& found) {
       found.size() > most_named ? fmt::format(", {} more", found.size() - most_named) : "");
 }
 
-// `Word`: unsigned, as wide as an element.
-template <typename Word>
-bool has_exponent_bits(const torch::Tensor& contiguous, std::uint64_t bits) {
-  const std::span words(static_cast<const Word*>(contiguous.data_ptr()),
-                        static_cast<std::size_t>(contiguous.numel()));
-  return parallel::has_all_bits(words, static_cast<Word>(bits));
-}
-
 }  // namespace
 
 bool is_finite(const torch::Tensor& tensor) {
-  const auto bits = parallel::exponent_bits(tensor.scalar_type());
-  if (!bits) return true;
-  if (!tensor.device().is_cpu()) {
-    const auto found = torch::zeros({1}, tensor.options().dtype(torch::kInt));
-    parallel::find_non_finite(tensor, found);
-    return found.item<std::int32_t>() == 0;
-  }
-  const torch::Tensor flat = tensor.contiguous();
-  switch (flat.element_size()) {
-    case 8:
-      return !has_exponent_bits<std::uint64_t>(flat, *bits);
-    case 4:
-      return !has_exponent_bits<std::uint32_t>(flat, *bits);
-    default:
-      return !has_exponent_bits<std::uint16_t>(flat, *bits);
-  }
+  const auto found = torch::zeros({1}, tensor.options().dtype(torch::kInt));
+  parallel::find_non_finite(tensor, found);
+  return found.item<std::int32_t>() == 0;
 }
 
 bool all_finite(const Communicator& communicator, const ParameterArena& arena) {

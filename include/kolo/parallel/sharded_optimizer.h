@@ -94,15 +94,12 @@ class ShardedOptimizer : public torch::optim::Optimizer {
   // result is the average of the ranks' losses.
   torch::Tensor step(LossClosure closure = nullptr) override;
 
-  // Rate of the first group.
-  [[nodiscard]] double learning_rate() const;
   [[nodiscard]] std::int64_t steps() const { return steps_; }
 
   // For checkpoints; see ShardedArenaOptimizer. `steps` is what steps() was when the state was
   // gathered.
   [[nodiscard]] std::vector<ShardedArenaOptimizer::NamedState> gather_state() const;
   void load_state(std::span<const ShardedArenaOptimizer::NamedState> whole, std::int64_t steps);
-  [[nodiscard]] std::int64_t state_bytes() const { return optimizer_.state_bytes(); }
 
   // Cost of the gradients; hook_bytes counts them as sent.
   [[nodiscard]] ReducerStatistics statistics() const { return reducer_.statistics(); }

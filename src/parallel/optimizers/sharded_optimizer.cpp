@@ -157,10 +157,6 @@ std::vector<double> ShardedOptimizer::rates() const {
   return rates;
 }
 
-double ShardedOptimizer::learning_rate() const {
-  return param_groups().front().options().get_lr();
-}
-
 std::vector<ShardedArenaOptimizer::NamedState> ShardedOptimizer::gather_state() const {
   return optimizer_.gather_state();
 }

@@ -8,6 +8,7 @@
 
 #include "kolo/base/error.h"
 #include "kolo/parallel/autograd_communicator.h"
+#include "parallel/tensors/tensors.h"
 
 namespace kolo::differentiable {
 
@@ -164,10 +165,6 @@ class AllToAll : public torch::autograd::Function<AllToAll> {
             {}};
   }
 };
-
-torch::Tensor as_rows(const torch::Tensor& tensor) {
-  return tensor.dim() == 0 ? tensor.reshape({1}) : tensor;
-}
 
 }  // namespace
 

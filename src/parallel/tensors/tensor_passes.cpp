@@ -9,6 +9,10 @@
 
 namespace kolo::parallel {
 
+namespace {
+
+// Bits of the exponent, which are all set in infinity and what is not a number; nothing for
+// integers, which are finite.
 std::optional<std::uint64_t> exponent_bits(torch::ScalarType type) {
   switch (type) {
     case torch::kDouble:
@@ -24,13 +28,16 @@ std::optional<std::uint64_t> exponent_bits(torch::ScalarType type) {
   }
 }
 
-namespace {
-
-// `word`: unsigned, as wide as an element.
+// `Word`: unsigned, as wide as an element.
 template <typename Word>
-void find_on_cuda(const torch::Tensor& contiguous, std::uint64_t bits, const torch::Tensor& found) {
-  find_all_bits_on_device(elements_of<const Word>(contiguous), static_cast<Word>(bits),
-                          found.data_ptr<std::int32_t>(), current_stream(contiguous.device()));
+void find_bits(const torch::Tensor& contiguous, std::uint64_t bits, const torch::Tensor& found) {
+  const auto words = elements_of<const Word>(contiguous);
+  auto* const is_found = found.data_ptr<std::int32_t>();
+  if (contiguous.is_cuda())
+    find_all_bits_on_device(words, static_cast<Word>(bits), is_found,
+                            current_stream(contiguous.device()));
+  else if (has_all_bits(words, static_cast<Word>(bits)))
+    *is_found = 1;
 }
 
 }  // namespace
@@ -39,19 +46,20 @@ void find_non_finite(const torch::Tensor& tensor, const torch::Tensor& found) {
   const auto bits = exponent_bits(tensor.scalar_type());
   if (!bits || tensor.numel() == 0) return;
   const torch::NoGradGuard no_gradient;
-  if (!tensor.is_cuda()) {
+  if (!tensor.is_cuda() && !tensor.is_cpu()) {
     torch::Tensor(found).logical_or_(torch::isfinite(tensor).all().logical_not());
     return;
   }
-  const c10::DeviceGuard guard(tensor.device());
+  c10::OptionalDeviceGuard guard;
+  if (tensor.is_cuda()) guard.reset_device(tensor.device());
   const torch::Tensor contiguous = tensor.contiguous();
   switch (contiguous.element_size()) {
     case 8:
-      return find_on_cuda<std::uint64_t>(contiguous, *bits, found);
+      return find_bits<std::uint64_t>(contiguous, *bits, found);
     case 4:
-      return find_on_cuda<std::uint32_t>(contiguous, *bits, found);
+      return find_bits<std::uint32_t>(contiguous, *bits, found);
     default:
-      return find_on_cuda<std::uint16_t>(contiguous, *bits, found);
+      return find_bits<std::uint16_t>(contiguous, *bits, found);
   }
 }
 

@@ -68,10 +68,6 @@ void require_memory_of_their_own(const torch::nn::Module& module);
 // Passes over whole tensors where they are, whose results stay there: of a device, in the order of
 // the current stream, and nobody waits.
 
-// The bits of a floating-point number's exponent, which are all set in infinity and what is not a
-// number; nothing for integers, which are finite.
-[[nodiscard]] std::optional<std::uint64_t> exponent_bits(torch::ScalarType type);
-
 // `found`, one int32, becomes 1 where a dense tensor has an infinity or something that is not a
 // number, and stays as it is otherwise.
 void find_non_finite(const torch::Tensor& tensor, const torch::Tensor& found);

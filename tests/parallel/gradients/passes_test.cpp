@@ -13,7 +13,7 @@
 #include "kolo/parallel/gradient_norm.h"
 #include "kolo/parallel/sharded_optimizer.h"
 #include "kolo/parallel/trained_modules.h"
-#include "parallel/gradients/reference_gradients.h"
+#include "parallel/small_network.h"
 #include "support/errors.h"
 #include "support/rank_test.h"
 #include "support/says.h"

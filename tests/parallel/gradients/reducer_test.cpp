@@ -7,7 +7,7 @@
 #include "kolo/parallel/gradient_norm.h"
 #include "kolo/parallel/gradient_reducer.h"
 #include "kolo/parallel/tensor_collectives.h"
-#include "parallel/gradients/reference_gradients.h"
+#include "parallel/small_network.h"
 #include "support/errors.h"
 #include "support/rank_test.h"
 #include "support/says.h"

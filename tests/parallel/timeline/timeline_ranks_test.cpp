@@ -180,23 +180,6 @@ RANK_TEST(Timeline, SetsOfRanksHaveRowsOfTheirOwn) {
   EXPECT_NE(all[0].row, half[0].row);
 }
 
-RANK_TEST(Timeline, MergesAllRanks) {
-  const SharedFolder folder(communicator);
-  {
-    const Timeline timeline(communicator, folder.path());
-    timeline.start();
-    train_like(communicator, timeline, 2);
-  }
-  communicator.barrier();
-  if (communicator.rank() != 0) return;
-  const auto output = folder.path() / "timeline.json";
-  EXPECT_EQ(merge_timelines(folder.path(), output).files, communicator.size());
-  const auto trace = read_trace(output);
-  std::vector<int> steps(static_cast<std::size_t>(communicator.size()));
-  for (const auto& line : named(trace, "step")) ++steps.at(static_cast<std::size_t>(line.process));
-  EXPECT_THAT(steps, ::testing::Each(2));
-}
-
 }  // namespace
 
 }  // namespace kolo::testing
