@@ -73,8 +73,8 @@ std::string missing_neighbours(const LayerCut& layer, int rank) {
   if (extended.end <= owned.begin || extended.begin >= owned.end) {
     return fmt::format("rank {} uses none of its own rows", rank);
   }
-  const auto& halo = layer.halos[static_cast<std::size_t>(rank)];
-  for (const auto& [step, rows] : {std::pair{-1, halo.below}, std::pair{1, halo.above}}) {
+  for (const auto& [step, rows] :
+       {std::pair{-1, owned.begin - extended.begin}, std::pair{1, extended.end - owned.end}}) {
     const auto other = neighbour(layer, rank, step);
     if (!other) continue;
     const auto available = layer.exchanged().rows(*other).size();
@@ -167,12 +167,6 @@ AxisCut output_cut(const AxisLayer& layer, const AxisCut& input) {
   return output;
 }
 
-RowRange LayerCut::extended(int rank) const {
-  const auto owned = exchanged().rows(rank);
-  const auto& halo = halos[static_cast<std::size_t>(rank)];
-  return {owned.begin - halo.below, owned.end + halo.above};
-}
-
 LayerCut cut_layer(const AxisLayer& layer, const AxisCut& input,
                    const std::optional<AxisCut>& output) {
   LayerCut cut{.input = input,
@@ -192,8 +186,7 @@ LayerCut cut_layer(const AxisLayer& layer, const AxisCut& input,
   const auto& coarse = layer.is_transposed ? cut.input : cut.output;
   for (int rank = 0; rank < input.ranks(); ++rank) {
     const auto owned = cut.exchanged().rows(rank);
-    const auto reached = reach(layer, coarse.rows(rank), owned.begin);
-    cut.halos.push_back({owned.begin - reached.begin, reached.end - owned.end});
+    cut.reached.push_back(reach(layer, coarse.rows(rank), owned.begin));
   }
   cut.whole_because = obstacle_in(cut);
   cut.gathers_input = cut.takes_part = cut.is_whole();

@@ -88,7 +88,6 @@ void FiniteCheck::note(std::int64_t step, bool is_finite, double loss) {
                     step, problem(loss), skipped));
   }
   ++in_a_row_;
-  ++skipped_;
 }
 
 // By name: ranks may hold different parts of a network. Collective.
@@ -130,26 +129,15 @@ std::uint64_t checksum_of(const torch::Tensor& tensor) {
   return static_cast<std::uint64_t>(parallel::checksums_of({tensor}).front());
 }
 
-ReplicaCheck::ReplicaCheck(Communicator communicator, std::int64_t every_steps)
+ReplicaCheck::ReplicaCheck(Communicator communicator, const ParameterArena& arena,
+                           std::int64_t every_steps)
     : communicator_(std::move(communicator)), every_steps_(every_steps) {
   if (every_steps_ < 1) {
     throw Error(fmt::format("parallel: replicas to be compared every {} steps; expected 1 or more",
                             every_steps_));
   }
-}
-
-ReplicaCheck::ReplicaCheck(Communicator communicator, const ParameterArena& arena,
-                           std::int64_t every_steps)
-    : ReplicaCheck(std::move(communicator), every_steps) {
   for (std::size_t index = 0; index < arena.parameters().size(); ++index)
     parameters_.push_back({arena.plan().parameters[index].names(), arena.parameters()[index]});
-}
-
-ReplicaCheck::ReplicaCheck(Communicator communicator, const torch::nn::Module& module,
-                           std::int64_t every_steps)
-    : ReplicaCheck(std::move(communicator), every_steps) {
-  for (const auto& each : parallel::distinct_tensors(module.named_parameters()))
-    parameters_.push_back({each.names(), each.tensor});
 }
 
 void ReplicaCheck::after_step(std::int64_t step) const {
@@ -159,7 +147,7 @@ void ReplicaCheck::after_step(std::int64_t step) const {
 void ReplicaCheck::compare(const std::string& when) const {
   if (communicator_.size() == 1) return;
   std::vector<torch::Tensor> tensors;
-  for (const Replicated& parameter : parameters_) tensors.push_back(parameter.tensor);
+  for (const auto& parameter : parameters_) tensors.push_back(parameter.tensor);
   const auto checksums = parallel::checksums_of(tensors);
   const auto together =
       static_cast<std::int64_t>(parallel::checksum(std::as_bytes(std::span(checksums))));

@@ -356,7 +356,7 @@ TEST(SpatialPlan, ADecoderTakesTheCutsOfItsEncoder) {
       const auto& up = cuts[cuts.size() - 1 - level];
       EXPECT_EQ(up.output, down.input);
       EXPECT_EQ(up.input, down.output);
-      EXPECT_EQ(up.halos, down.halos);
+      EXPECT_EQ(up.reached, down.reached);
       EXPECT_EQ(up.is_whole(), down.is_whole());
       EXPECT_EQ(down.gathers_input, down.is_whole() && (level == 0 || !cuts[level - 1].is_whole()));
       EXPECT_EQ(up.takes_part, down.gathers_input);

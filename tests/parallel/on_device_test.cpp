@@ -296,7 +296,7 @@ TEST(OnADevice, ReplicasAreCompared) {
   expect_the_same(
       [&](const Communicator& communicator, nn::Sequential& network, const Batch& batch) {
         auto losses = training_steps({}, make_adam({}))(communicator, network, batch);
-        const ReplicaCheck check(communicator, *network.ptr(), 1);
+        const ReplicaCheck check(communicator, ParameterArena(communicator, *network), 1);
         check.compare("now");
         const torch::NoGradGuard no_gradient;
         if (communicator.rank() == 1) network->parameters()[1].add_(1);

@@ -49,10 +49,7 @@ class BucketOptimizer {
  public:
   // One parameter's part of the state, named "<parameter>.<state>", for example
   // "conv1.weight.exp_avg".
-  struct NamedState {
-    std::string name;
-    torch::Tensor tensor;
-  };
+  using NamedState = ParameterArena::NamedTensor;
 
   BucketOptimizer(const BucketOptimizer&) = delete;
   BucketOptimizer& operator=(const BucketOptimizer&) = delete;

@@ -99,8 +99,6 @@ class Timeline {
   // A moment.
   void mark(std::string_view name) const;
 
-  // File of this rank; empty before the first start().
-  [[nodiscard]] std::filesystem::path file() const;
   // Why events are missing in the file; empty when none are.
   [[nodiscard]] std::string problem() const;
 

@@ -307,10 +307,6 @@ const std::shared_ptr<torch::nn::Module>& PipelineStep::module() const {
   return state_->module_;
 }
 
-const PipelineShape& PipelineStep::shape() const {
-  return state_->shape_;
-}
-
 bool PipelineStep::is_last() const {
   return state_->is_last();
 }

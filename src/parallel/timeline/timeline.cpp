@@ -121,10 +121,6 @@ void Timeline::mark(std::string_view name) const {
                               .name = std::string(name)});
 }
 
-std::filesystem::path Timeline::file() const {
-  return attachment_ ? attachment_->recorder->file() : std::filesystem::path();
-}
-
 std::string Timeline::problem() const {
   return attachment_ ? attachment_->recorder->problem() : std::string();
 }

@@ -206,11 +206,6 @@ void Timeline::Recorder::add_collective(const CollectiveCall& call, const Times&
                   .arguments = arguments_of(call, failed)});
 }
 
-std::filesystem::path Timeline::Recorder::file() {
-  const std::lock_guard lock(mutex_);
-  return writer_ ? path_ : std::filesystem::path();
-}
-
 std::string Timeline::Recorder::problem() {
   const std::lock_guard lock(mutex_);
   if (!writer_) return problem_;

@@ -49,7 +49,6 @@ class Timeline::Recorder final : public CollectiveListener {
 
   // Ends the file.
   void close();
-  [[nodiscard]] std::filesystem::path file();
   [[nodiscard]] std::string problem();
 
  private:

@@ -33,24 +33,6 @@ double microseconds(std::int64_t nanoseconds) {
   return static_cast<double>(nanoseconds) / 1000;
 }
 
-// The length of the UTF-8 character at the beginning, 0 when there is none (Unicode 15, table 3-7).
-std::size_t utf8_length(std::string_view text) {
-  const auto byte = [&](std::size_t i) {
-    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U;
-  };
-  const auto is_tail = [&](std::size_t i) { return (byte(i) & 0xC0U) == 0x80U; };
-  const unsigned first = byte(0), second = byte(1);
-  if (first < 0x80) return 1;
-  if (first >= 0xC2 && first <= 0xDF) return is_tail(1) ? 2 : 0;
-  if (first >= 0xE0 && first <= 0xEF) {
-    if ((first == 0xE0 && second < 0xA0) || (first == 0xED && second > 0x9F)) return 0;
-    return is_tail(1) && is_tail(2) ? 3 : 0;
-  }
-  if (first < 0xF0 || first > 0xF4) return 0;
-  if ((first == 0xF0 && second < 0x90) || (first == 0xF4 && second > 0x8F)) return 0;
-  return is_tail(1) && is_tail(2) && is_tail(3) ? 4 : 0;
-}
-
 std::string json_object(const std::vector<TraceEvent::Argument>& arguments) {
   std::string text = "{";
   for (const auto& [name, value] : arguments) {
@@ -67,20 +49,13 @@ std::string json_object(const std::vector<TraceEvent::Argument>& arguments) {
 
 std::string json_string(std::string_view text) {
   std::string json = "\"";
-  while (!text.empty()) {
-    const char first = text.front();
-    const auto length = utf8_length(text);
-    if (length == 0) {
-      json += "\\ufffd";
-    } else if (first == '"' || first == '\\') {
-      json += '\\';
-      json += first;
-    } else if (static_cast<unsigned char>(first) < 0x20) {
-      fmt::format_to(std::back_inserter(json), "\\u{:04x}", static_cast<unsigned>(first));
-    } else {
-      json += text.substr(0, length);
+  for (const char letter : text) {
+    if (static_cast<unsigned char>(letter) < 0x20) {
+      fmt::format_to(std::back_inserter(json), "\\u{:04x}", static_cast<unsigned>(letter));
+      continue;
     }
-    text.remove_prefix(std::max<std::size_t>(length, 1));
+    if (letter == '"' || letter == '\\') json += '\\';
+    json += letter;
   }
   return json + '"';
 }

@@ -29,7 +29,7 @@ struct TraceEvent {
   int row = 0;                           // the event format's thread id
   std::int64_t start = 0;                // nanoseconds since the trace's origin
   std::int64_t end = 0;                  // of spans and waits
-  std::string name;                      // any bytes; what is not UTF-8 is replaced
+  std::string name;                      // UTF-8
   std::vector<Argument> arguments = {};  // shown when the event is selected; names are literals
 };
 

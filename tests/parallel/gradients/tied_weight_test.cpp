@@ -126,8 +126,9 @@ RANK_TEST(TiedWeights, TiedWeightsAreBroadcastAndComparedOnce) {
   broadcast_parameters(communicator, network);
   EXPECT_TRUE(network.last->weight.equal(Tied().last->weight));
   if (communicator.size() == 1) return;
+  const ReplicaCheck check(communicator, ParameterArena(communicator, network), 1);
   if (communicator.rank() == 1) network.last->weight.add_(1);
-  EXPECT_THAT(message_of<Error>([&] { ReplicaCheck(communicator, network, 1).after_step(1); }),
+  EXPECT_THAT(message_of<Error>([&] { check.after_step(1); }),
               AllOf(HasSubstr("first.weight (also last.weight, again.weight)"),
                     Not(HasSubstr(", last.weight (rank"))));
 }

@@ -53,7 +53,6 @@ TEST(Timeline, AnInactiveOneDoesNothing) {
   none.mark("now");
   none.stop();
   EXPECT_FALSE(none.is_active());
-  EXPECT_TRUE(none.file().empty());
 }
 
 TEST(Timeline, AFolderThatCannotBeMadeIsWrongInput) {
@@ -179,8 +178,6 @@ TEST(JsonString, EscapesWhatJsonRequires) {
   EXPECT_EQ(json_string("bucket 3"), "\"bucket 3\"");
   EXPECT_EQ(json_string("a\"b\\c\n\t\x01"), R"("a\"b\\c\u000a\u0009\u0001")");
   EXPECT_EQ(json_string("größe ☃ 𝄞"), "\"größe ☃ 𝄞\"");
-  EXPECT_EQ(json_string("\xff|\xc3|\xed\xa0\x80|\xc0\xaf"),
-            R"("\ufffd|\ufffd|\ufffd\ufffd\ufffd|\ufffd\ufffd")");
 }
 
 TEST(TraceWriter, WritesTheEventFormat) {
