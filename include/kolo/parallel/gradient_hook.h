@@ -20,7 +20,6 @@ struct GradientBucket {
   std::size_t index = 0;                 // in the order of the plan; the same on every rank
   torch::Tensor flat;                    // one-dimensional, contiguous
   std::vector<torch::Tensor> gradients;  // with the parameters' shapes
-  std::vector<std::string> names;        // of the parameters
 };
 
 // How the ranks average a bucket of gradients: compression, or a user's own scheme. (PyTorch's DDP

@@ -27,7 +27,6 @@ GradientBucket bucket_of(const std::vector<std::vector<std::int64_t>>& shapes,
   for (std::size_t i = 0; i < shapes.size(); ++i) {
     const auto count = c10::multiply_integers(shapes[i]);
     bucket.gradients.push_back(bucket.flat.narrow(0, offsets[i], count).view(shapes[i]));
-    bucket.names.push_back("gradient");
   }
   return bucket;
 }
