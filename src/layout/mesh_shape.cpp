@@ -46,7 +46,7 @@ void require_lengths(const MeshRequest& request) {
   }
 }
 
-// What the request fixes: the factors above 1, in the order in which a configuration has them.
+// Factors that the request fixes, those above 1, in the order in which a configuration has them.
 std::vector<Factor> fixed_factors(const MeshRequest& request) {
   std::vector<Factor> factors;
   const auto add = [&factors](std::string text, std::int64_t ranks) {

@@ -156,7 +156,7 @@ AxisCut output_cut(const AxisLayer& layer, const AxisCut& input) {
     if (!layer.is_transposed) {
       made = divide_up(bound, layer.stride);
     } else if (bound > 0) {
-      // What leads back to `bound` lies in (bound s - s, bound s].
+      // Bounds that lead back to `bound` lie in (bound s - s, bound s].
       const auto last = checked_multiply(bound, layer.stride);
       const auto even = divide_up(checked_multiply<std::int64_t>(rank, length), ranks);
       made = std::clamp(even, last - layer.stride + 1, last);
@@ -236,7 +236,7 @@ RowMessages row_messages(const LayerCut& layer, int rank) {
   const auto send = [&](int peer, RowDirection direction, const RowRange& rows) {
     if (!rows.is_empty()) messages.sends.push_back({peer, direction, owned_by(rows, length)});
   };
-  // What the rank below has above its own rows comes from here, and the other way round.
+  // Rows that the rank below has above its own come from here, and the other way round.
   if (below) send(*below, RowDirection::down, rows_above(layer, *below));
   if (above) send(*above, RowDirection::up, rows_below(layer, *above));
   return messages;

@@ -66,7 +66,7 @@ void require_stages(std::span<const ChainStage> stages, int parts) {
 std::vector<std::size_t> cut_stages(std::span<const ChainStage> stages, int parts) {
   require_stages(stages, parts);
   const auto count = stages.size(), wanted = static_cast<std::size_t>(parts);
-  // Of [begin][end). Always added up from the end, so that equal parts have equal sums, to the bit.
+  // By begin and end; added up from the end, so that equal parts have equal sums, to the bit.
   std::vector<std::vector<double>> work(count, std::vector<double>(count + 1, 0));
   for (std::size_t end = 1; end <= count; ++end) {
     double sum = 0;

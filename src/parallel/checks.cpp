@@ -163,7 +163,7 @@ void ReplicaCheck::compare(const std::string& when) const {
     present.push_back(rank);
     differs = differs || gathered[2 * rank + 1] != together;
   }
-  // What differs from one rank's differs from some other's, on every rank.
+  // A checksum that differs from one rank's differs from some other's, on every rank.
   if (differs) report(checksums, present, when);
 }
 

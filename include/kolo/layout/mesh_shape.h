@@ -36,7 +36,7 @@ inline constexpr std::array replica_axes{MeshAxis::data, MeshAxis::spatial0, Mes
 // A rank's place along each axis, in the order of MeshAxis.
 using MeshCoordinates = std::array<int, mesh_axes>;
 
-// What a configuration asks for: how many ranks along each axis.
+// Request of a configuration: how many ranks along each axis.
 struct MeshRequest {
   std::int64_t data = -1;             // -1: what is left
   std::vector<std::int64_t> spatial;  // up to three axes, a sample's slowest first
@@ -44,7 +44,7 @@ struct MeshRequest {
   std::int64_t tensor = 1;
 };
 
-// What Communicator::split() wants from a rank.
+// Arguments of Communicator::split() for a rank.
 struct SplitPlace {
   int colour = 0;  // equal for the ranks of a group; from 0 on, without gaps
   int key = 0;     // the place in the group, in the order of ranks

@@ -50,7 +50,7 @@ struct AxisCut {
 // fewer rows than ranks.
 [[nodiscard]] AxisCut cut_evenly(std::int64_t length, int ranks);
 
-// What a layer does along one axis: a convolution, a pooling or a transposed convolution, with the
+// A layer along one axis: a convolution, a pooling or a transposed convolution, with the
 // arguments that LibTorch gives them.
 struct AxisLayer {
   std::int64_t kernel = 1;
@@ -128,7 +128,7 @@ struct RowMessage {
   friend bool operator==(const RowMessage&, const RowMessage&) = default;
 };
 
-// What a rank sends and receives in extend; in fold it receives and adds the rows of `sends`, in
+// Messages of a rank in extend; in fold it receives and adds the rows of `sends`, in
 // this order, which makes sums the same to the bit each time, and sends those of `receives`. One
 // message per direction at most. The peer is the rank itself where a periodic axis has one rank.
 struct RowMessages {

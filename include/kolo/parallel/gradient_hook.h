@@ -66,8 +66,8 @@ class GradientHook {
 [[nodiscard]] std::shared_ptr<GradientHook> bfloat16_compression(double predivide_factor = 1);
 
 struct PowerSgdOptions {
-  // Of the approximation: a gradient of n x m travels as (n + m) * rank numbers. 1 or more; at most
-  // min(n, m) of it is used.
+  // Rank of the approximation: a gradient of n x m travels as (n + m) * rank numbers. 1 or more; at
+  // most min(n, m) of it is used.
   std::int64_t rank = 1;
   // Each step begins with the last one's right factor, so that the approximation follows the
   // gradients' main directions; otherwise with random numbers.

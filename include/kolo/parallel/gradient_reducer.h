@@ -30,9 +30,9 @@ struct ReducerOptions {
   // begin their reduction after backward.
   bool unused_parameters = false;
 
-  // With unused_parameters: each rank uses the same parameters in all steps. They are noted in the
-  // first one; later steps send no bytes for them and overlap as if all were used. An Error on all
-  // ranks names the parameters of a step in which that does not hold.
+  // Beside unused_parameters: each rank uses the same parameters in all steps. They are noted in
+  // the first one; later steps send no bytes for them and overlap as if all were used. An Error on
+  // all ranks names the parameters of a step in which that does not hold.
   bool static_graph = false;
 
   // After the first step the buckets are cut anew, in the order in which gradients became ready (by
@@ -65,7 +65,7 @@ struct ReducerOptions {
   std::vector<std::string> sparse_parameters = {};
 };
 
-// What the reducer has done since it was made or asked to reset.
+// Counts since the reducer was made or asked to reset.
 struct ReducerStatistics {
   std::int64_t steps = 0;
   std::int64_t bytes = 0;  // of gradients, reduced

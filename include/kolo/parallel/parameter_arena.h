@@ -45,7 +45,7 @@ class ParameterArena {
   ParameterArena(const ParameterArena&) = delete;
   ParameterArena& operator=(const ParameterArena&) = delete;
 
-  // Where parameters and gradients are.
+  // Device of parameters and gradients.
   [[nodiscard]] const torch::Device& device() const { return device_; }
   [[nodiscard]] const BucketPlan& plan() const { return plan_; }
   [[nodiscard]] std::size_t buckets() const { return plan_.buckets.size(); }

@@ -15,7 +15,7 @@ namespace kolo {
 
 namespace {
 
-// With this thread alone: LibTorch would use all cores, which belong to backward.
+// Adds in this thread alone: LibTorch would use all cores, which belong to backward.
 void add_to(const torch::Tensor& left, const torch::Tensor& right) {
   if (!left.device().is_cpu())
     torch::Tensor(left).add_(right);
@@ -43,7 +43,7 @@ void scale(const torch::Tensor& flat, double factor) {
     parallel::scale(parallel::elements_of<float>(flat), factor);
 }
 
-// Of so many elements, cut at multiples of 64 elements.
+// Lengths of the ranks' slices of so many elements, cut at multiples of 64.
 std::vector<std::int64_t> slices_of(std::int64_t elements, int ranks) {
   constexpr std::int64_t grain = 64;
   const auto grains = (elements + grain - 1) / grain;

@@ -279,7 +279,7 @@ torch::Tensor GradientReducer::State::gradient_of(std::size_t parameter) const {
   return pending_[parameter].is_kept() ? torch::Tensor() : tensor(parameter).grad();
 }
 
-// Of a parameter that is under way: what has happened to its gradient meanwhile.
+// Notes what has happened meanwhile to the gradient of a parameter that is under way.
 void GradientReducer::State::look_after(std::size_t parameter) {
   if (!pending_[parameter].look()) changed_.push_back(name(parameter));
 }

@@ -115,7 +115,7 @@ std::shared_ptr<GradientHook> ShardedArenaOptimizer::gradient_hook() const {
   return std::make_shared<ReduceScatterHook>();
 }
 
-// Of a bucket's flat tensor, what this rank updates: its part, and what is left over.
+// Pieces of a bucket's flat tensor that this rank updates: its part, and what is left over.
 std::vector<torch::Tensor> ShardedArenaOptimizer::owned(const torch::Tensor& flat) const {
   const Shards shards(flat.numel(), communicator_.size());
   return {flat.narrow(0, communicator_.rank() * shards.part, shards.part),

@@ -36,7 +36,7 @@ ReduceOptions kept_options(AutogradContext* context) {
           .postscale = context->saved_data["postscale"].toDouble()};
 }
 
-// What a linear reduction multiplies the sum by.
+// Factor of the sum in a linear reduction.
 double factor_of(const ReduceOptions& options, int ranks) {
   return options.prescale * options.postscale / (options.op == ReduceOp::average ? ranks : 1);
 }

@@ -19,11 +19,11 @@ namespace kolo {
 
 namespace {
 
-// What ranks tell each other of tensors whose first dimensions may differ: dtype, number of
+// Header that ranks exchange of tensors whose first dimensions may differ: dtype, number of
 // dimensions, and their sizes (of more than 14, the product of the last ones).
 using TensorHeader = std::array<std::int64_t, 16>;
 
-// Of a rank that has joined comes a header of zeros (Communicator::join()): it has no rows.
+// A rank that has joined sends a header of zeros (Communicator::join()): it has no rows.
 [[nodiscard]] inline bool has_joined(const TensorHeader& header) {
   return header[1] == 0;
 }
@@ -165,7 +165,7 @@ void gather_fused(const Communicator& communicator, const FusedTensors& fused,
   }
 }
 
-// What every rank sends here, or the error of a rank whose arguments are wrong.
+// Headers of what every rank sends here, or the error of a rank whose arguments are wrong.
 std::vector<TensorHeader> exchange_splits(const Communicator& communicator,
                                           const torch::Tensor& rows,
                                           std::span<const std::int64_t> splits,

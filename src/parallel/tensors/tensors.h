@@ -19,7 +19,7 @@
 // streams of their devices.
 namespace kolo {
 
-// Those of several tensors that have one dtype, to travel in one buffer.
+// Tensors of one dtype among several, to travel in one buffer.
 struct FusedTensors {
   std::vector<std::size_t> indices;  // in the list they came from
   torch::Tensor flat;                // contiguous, one-dimensional

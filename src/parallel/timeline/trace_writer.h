@@ -16,7 +16,7 @@
 
 namespace kolo {
 
-// What happened, for people to look at in chrome://tracing or https://ui.perfetto.dev.
+// An event for people to look at in chrome://tracing or https://ui.perfetto.dev.
 struct TraceEvent {
   enum class Kind : std::uint8_t {
     span,     // from start to end; spans of one row lie inside or behind each other
