@@ -140,27 +140,6 @@ RANK_TEST(Guards, GradientsOfAShardedOptimizerAreNotRead) {
   }
 }
 
-RANK_TEST(Guards, GradientsMayBeZeroedBeforeTheStep) {
-  for (const BucketLimits& limits : sizes) {
-    for (const bool to_none : {true, false}) {
-      SmallNetwork network;
-      DistributedOptimizer optimizer(communicator, network,
-                                     torch::optim::SGD(network.parameters(), .1),
-                                     {.reducer = {.buckets = limits}});
-      backward(network, communicator.rank(), 7);
-      optimizer.zero_grad(to_none);
-      backward(network, communicator.rank(), 0);
-      optimizer.finish();
-      expect_gradients(network, average_of_ranks<SmallNetwork>(communicator.size(), network,
-                                                               [](SmallNetwork& alone, int rank) {
-                                                                 backward(alone, rank, 0);
-                                                               }));
-      network.zero_grad(to_none);
-      optimizer.step();
-    }
-  }
-}
-
 // With the same Error on all ranks.
 RANK_TEST(Guards, DifferentLearningRatesAreAnError) {
   if (communicator.size() == 1) return;
