@@ -112,8 +112,6 @@ class ShardedOptimizer : public torch::optim::Optimizer {
   void load(torch::serialize::InputArchive& archive) override;
 
  private:
-  [[nodiscard]] std::vector<double> rates() const;
-
   Communicator communicator_;
   TrainedModules modules_;
   std::shared_ptr<ParameterArena> arena_;
