@@ -46,7 +46,7 @@ void require_lengths(const MeshRequest& request) {
   }
 }
 
-// What the request fixes: the factors above 1, in the order in which a configuration has them.
+// Factors that the request fixes, those above 1, in the order in which a configuration has them.
 std::vector<Factor> fixed_factors(const MeshRequest& request) {
   std::vector<Factor> factors;
   const auto add = [&factors](std::string text, std::int64_t ranks) {
@@ -138,13 +138,9 @@ int MeshShape::length(std::span<const MeshAxis> axes) const {
   return product;
 }
 
-void MeshShape::require_rank(int rank) const {
-  if (rank >= 0 && rank < ranks_) return;
-  throw Error(fmt::format("parallel: rank {} of a mesh of {} ranks", rank, ranks_));
-}
-
 MeshCoordinates MeshShape::coordinates_of(int rank) const {
-  require_rank(rank);
+  if (rank < 0 || rank >= ranks_)
+    throw Error(fmt::format("parallel: rank {} of a mesh of {} ranks", rank, ranks_));
   MeshCoordinates coordinates{};
   for (std::size_t axis = mesh_axes; axis-- > 0;) {
     coordinates[axis] = rank % lengths_[axis];
@@ -174,27 +170,6 @@ SplitPlace MeshShape::place_of(int rank, std::span<const MeshAxis> axes) const {
     number = number * lengths_[axis] + coordinates[axis];
   }
   return place;
-}
-
-std::vector<int> MeshShape::group_of(int rank, std::span<const MeshAxis> axes) const {
-  const auto colour = place_of(rank, axes).colour;
-  std::vector<int> group;
-  for (int other = 0; other < ranks_; ++other) {
-    // Keys grow with ranks, because both count the slowest axis first.
-    if (place_of(other, axes).colour == colour) group.push_back(other);
-  }
-  return group;
-}
-
-std::optional<int> MeshShape::neighbour(int rank, MeshAxis axis, int steps,
-                                        bool is_periodic) const {
-  auto coordinates = coordinates_of(rank);
-  const std::int64_t ranks = length(axis);
-  auto place = coordinates[index_of(axis)] + std::int64_t{steps};
-  if (is_periodic) place = (place % ranks + ranks) % ranks;
-  if (place < 0 || place >= ranks) return std::nullopt;
-  coordinates[index_of(axis)] = static_cast<int>(place);
-  return rank_of(coordinates);
 }
 
 std::string MeshShape::describe() const {

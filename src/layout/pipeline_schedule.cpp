@@ -1,8 +1,8 @@
 #include "kolo/layout/pipeline_schedule.h"
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
+#include <sstream>
 
 #include <fmt/format.h>
 
@@ -84,42 +84,19 @@ double ideal_idle_share(const PipelineShape& shape) {
   return others / (shape.micro_batches + others);
 }
 
-namespace {
-
-// What comes after `beginning`; none where the text begins otherwise.
-std::optional<std::string_view> after(std::string_view beginning, std::string_view text) {
-  if (!text.starts_with(beginning)) return std::nullopt;
-  return text.substr(beginning.size());
-}
-
-// Takes a number away from the beginning of the text.
-std::optional<int> take_number(std::string_view& text) {
-  int number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || number < 0) return std::nullopt;
-  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
-  return number;
-}
-
-}  // namespace
-
 std::string name_of(const PipelinePass& pass) {
   return fmt::format("{} stage {} micro-batch {}", name_of(pass.work), pass.stage,
                      pass.micro_batch);
 }
 
+// Reads whatever looks like a pass, and takes it if it is called so.
 std::optional<PipelinePass> pipeline_pass_named(std::string_view name) {
-  for (const auto work : {PipelineWork::forward, PipelineWork::backward}) {
-    auto rest = after(fmt::format("{} stage ", name_of(work)), name);
-    if (!rest) continue;
-    const auto stage = take_number(*rest);
-    rest = after(" micro-batch ", *rest);
-    if (!stage || !rest) return std::nullopt;
-    const auto micro_batch = take_number(*rest);
-    if (!micro_batch || !rest->empty()) return std::nullopt;
-    return PipelinePass{work, *stage, *micro_batch};
-  }
-  return std::nullopt;
+  std::istringstream words{std::string(name)};
+  std::string work, skipped;
+  PipelinePass pass;
+  words >> work >> skipped >> pass.stage >> skipped >> pass.micro_batch;
+  if (work == "backward") pass.work = PipelineWork::backward;
+  return name == name_of(pass) ? std::optional(pass) : std::nullopt;
 }
 
 }  // namespace kolo

@@ -22,7 +22,7 @@ struct SentRows {
   friend bool operator==(const SentRows&, const SentRows&) = default;
 };
 
-// What a place along an axis has of a layer.
+// Share of a layer that a place along an axis has.
 struct AxisShare {
   std::int64_t input = 0, output = 0;        // rows, all of them where the layer is whole
   std::int64_t gathered = 0;                 // rows after gathering; 0: nothing is gathered
@@ -79,7 +79,7 @@ std::vector<LayerCut> cut_along(std::span<const FieldLayer> layers, std::size_t 
   return cut_layers(layers_along(layers, axis), cut_evenly(length, ranks));
 }
 
-// Of what the layer makes of `coarse` values per channel: outputs, or inputs of a transposed layer,
+// FLOPs of the layer for `coarse` values per channel: outputs, or inputs of a transposed layer,
 // each of which meets all taps.
 std::int64_t flops_of(const FieldLayer& layer, std::int64_t coarse) {
   auto taps = product({2, layer.inputs / layer.groups, layer.outputs, coarse});

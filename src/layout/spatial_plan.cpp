@@ -73,8 +73,8 @@ std::string missing_neighbours(const LayerCut& layer, int rank) {
   if (extended.end <= owned.begin || extended.begin >= owned.end) {
     return fmt::format("rank {} uses none of its own rows", rank);
   }
-  const auto& halo = layer.halos[static_cast<std::size_t>(rank)];
-  for (const auto& [step, rows] : {std::pair{-1, halo.below}, std::pair{1, halo.above}}) {
+  for (const auto& [step, rows] :
+       {std::pair{-1, owned.begin - extended.begin}, std::pair{1, extended.end - owned.end}}) {
     const auto other = neighbour(layer, rank, step);
     if (!other) continue;
     const auto available = layer.exchanged().rows(*other).size();
@@ -156,7 +156,7 @@ AxisCut output_cut(const AxisLayer& layer, const AxisCut& input) {
     if (!layer.is_transposed) {
       made = divide_up(bound, layer.stride);
     } else if (bound > 0) {
-      // What leads back to `bound` lies in (bound s - s, bound s].
+      // Bounds that lead back to `bound` lie in (bound s - s, bound s].
       const auto last = checked_multiply(bound, layer.stride);
       const auto even = divide_up(checked_multiply<std::int64_t>(rank, length), ranks);
       made = std::clamp(even, last - layer.stride + 1, last);
@@ -165,12 +165,6 @@ AxisCut output_cut(const AxisLayer& layer, const AxisCut& input) {
   }
   output.bounds.push_back(length);
   return output;
-}
-
-RowRange LayerCut::extended(int rank) const {
-  const auto owned = exchanged().rows(rank);
-  const auto& halo = halos[static_cast<std::size_t>(rank)];
-  return {owned.begin - halo.below, owned.end + halo.above};
 }
 
 LayerCut cut_layer(const AxisLayer& layer, const AxisCut& input,
@@ -192,8 +186,7 @@ LayerCut cut_layer(const AxisLayer& layer, const AxisCut& input,
   const auto& coarse = layer.is_transposed ? cut.input : cut.output;
   for (int rank = 0; rank < input.ranks(); ++rank) {
     const auto owned = cut.exchanged().rows(rank);
-    const auto reached = reach(layer, coarse.rows(rank), owned.begin);
-    cut.halos.push_back({owned.begin - reached.begin, reached.end - owned.end});
+    cut.reached.push_back(reach(layer, coarse.rows(rank), owned.begin));
   }
   cut.whole_because = obstacle_in(cut);
   cut.gathers_input = cut.takes_part = cut.is_whole();
@@ -243,7 +236,7 @@ RowMessages row_messages(const LayerCut& layer, int rank) {
   const auto send = [&](int peer, RowDirection direction, const RowRange& rows) {
     if (!rows.is_empty()) messages.sends.push_back({peer, direction, owned_by(rows, length)});
   };
-  // What the rank below has above its own rows comes from here, and the other way round.
+  // Rows that the rank below has above its own come from here, and the other way round.
   if (below) send(*below, RowDirection::down, rows_above(layer, *below));
   if (above) send(*above, RowDirection::up, rows_below(layer, *above));
   return messages;

@@ -13,74 +13,39 @@ namespace kolo {
 
 namespace {
 
-// Some stages in a row.
-struct Part {
-  std::size_t begin = 0;
-  double work = 0;
+// Bounds of the parts, and what their values come to.
+template <typename Value>
+struct BestCut {
+  Value value;
+  std::vector<std::size_t> bounds;
 };
 
-class Chain {
- public:
-  Chain(std::span<const ChainStage> stages, int parts)
-      : stages_(stages), parts_(static_cast<std::size_t>(parts)) {}
-
-  // The bounds for which the parts' values, joined one after another, come to the least.
-  // `join(value, part)` is the value of a beginning and a part after it; none where the part can't
-  // be. `Value{}` is that of no part.
-  template <typename Value, typename Join>
-  [[nodiscard]] std::vector<std::size_t> best_bounds(const Join& join) const {
-    const auto count = stages_.size();
-    std::vector<std::optional<Value>> best(count + 1);  // of the beginnings, by end
-    best[0] = Value{};
-    std::vector<std::vector<std::size_t>> begins;  // of the last part, by parts and end
-    for (std::size_t number = 0; number < parts_; ++number) {
-      std::vector<std::optional<Value>> longer(count + 1);
-      auto& begin = begins.emplace_back(count + 1, 0);
-      for (std::size_t end = number + 1; end <= count; ++end) {
-        for_each_part(number, end, [&](const Part& part) {
-          if (!best[part.begin]) return;
-          const auto value = join(*best[part.begin], part);
-          if (!value || (longer[end] && *longer[end] <= *value)) return;
-          longer[end] = value;
-          begin[end] = part.begin;
-        });
+// Finds the cut for which the parts' values, joined one after another, come to the least.
+// `join(value, begin, end)` is the value of a beginning and the part [begin, end) after it; none
+// where the part can't be. `Value{}` is that of no part.
+template <typename Value, typename Join>
+BestCut<Value> best_cut(std::size_t stages, std::size_t parts, const Join& join) {
+  std::vector<std::optional<Value>> best(stages + 1);  // of the beginnings, by end
+  best[0] = Value{};
+  std::vector<std::vector<std::size_t>> begins;  // of the last part, by parts and end
+  for (std::size_t number = 0; number < parts; ++number) {
+    std::vector<std::optional<Value>> longer(stages + 1);
+    auto& begin_of = begins.emplace_back(stages + 1, 0);
+    for (std::size_t end = number + 1; end <= stages; ++end) {
+      for (std::size_t begin = end; begin-- > number;) {
+        if (!best[begin]) continue;
+        const std::optional<Value> value = join(*best[begin], begin, end);
+        if (!value || (longer[end] && *longer[end] <= *value)) continue;
+        longer[end] = value;
+        begin_of[end] = begin;
       }
-      best = std::move(longer);
     }
-    std::vector<std::size_t> bounds(parts_ + 1, count);
-    for (auto number = parts_; number-- > 0;) bounds[number] = begins[number][bounds[number + 1]];
-    return bounds;
+    best = std::move(longer);
   }
-
-  [[nodiscard]] std::int64_t bytes_before(const Part& part) const {
-    return part.begin == 0 ? 0 : stages_[part.begin - 1].bytes_after;
-  }
-
-  [[nodiscard]] double largest_work(const std::vector<std::size_t>& bounds) const {
-    double largest = 0;
-    for (std::size_t number = 0; number < parts_; ++number) {
-      for_each_part(number, bounds[number + 1], [&](const Part& part) {
-        if (part.begin == bounds[number]) largest = std::max(largest, part.work);
-      });
-    }
-    return largest;
-  }
-
- private:
-  // All parts with that number and end, the shortest first. Sums are always added up in this order,
-  // so that equal parts have equal ones, to the bit.
-  template <typename Visit>
-  void for_each_part(std::size_t number, std::size_t end, const Visit& visit) const {
-    Part part{end};
-    while (part.begin > number) {
-      part.work += stages_[--part.begin].work;
-      visit(part);
-    }
-  }
-
-  std::span<const ChainStage> stages_;
-  std::size_t parts_;
-};
+  std::vector<std::size_t> bounds(parts + 1, stages);
+  for (auto number = parts; number-- > 0;) bounds[number] = begins[number][bounds[number + 1]];
+  return {*best[stages], bounds};
+}
 
 void require_stages(std::span<const ChainStage> stages, int parts) {
   for (const auto& stage : stages) {
@@ -100,15 +65,24 @@ void require_stages(std::span<const ChainStage> stages, int parts) {
 
 std::vector<std::size_t> cut_stages(std::span<const ChainStage> stages, int parts) {
   require_stages(stages, parts);
-  const Chain chain(stages, parts);
-  const auto limit =
-      chain.largest_work(chain.best_bounds<double>([](double largest, const Part& part) {
-        return std::optional(std::max(largest, part.work));
-      }));
-  return chain.best_bounds<std::int64_t>([&](std::int64_t bytes, const Part& part) {
-    return part.work <= limit ? std::optional(checked_add(bytes, chain.bytes_before(part)))
-                              : std::nullopt;
-  });
+  const auto count = stages.size(), wanted = static_cast<std::size_t>(parts);
+  // By begin and end; added up from the end, so that equal parts have equal sums, to the bit.
+  std::vector<std::vector<double>> work(count, std::vector<double>(count + 1, 0));
+  for (std::size_t end = 1; end <= count; ++end) {
+    double sum = 0;
+    for (auto begin = end; begin-- > 0;) work[begin][end] = sum += stages[begin].work;
+  }
+  const auto least =
+      best_cut<double>(count, wanted, [&](double largest, std::size_t begin, std::size_t end) {
+        return std::max(largest, work[begin][end]);
+      });
+  const auto fewest = best_cut<std::int64_t>(
+      count, wanted,
+      [&](std::int64_t bytes, std::size_t begin, std::size_t end) -> std::optional<std::int64_t> {
+        if (work[begin][end] > least.value) return std::nullopt;
+        return begin == 0 ? bytes : checked_add(bytes, stages[begin - 1].bytes_after);
+      });
+  return fewest.bounds;
 }
 
 }  // namespace kolo

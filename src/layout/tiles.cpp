@@ -160,7 +160,7 @@ AxisReach reach_of(std::span<const AxisLayer> layers) {
   AxisReach reach;
   for (const auto scale : scales) reach.multiple = std::lcm(reach.multiple, scale);
   require_lengths(layers, scales, reach.multiple);
-  // What is needed of each layer's input for one multiple of outputs, from the last one back.
+  // Rows that are needed of each layer's input for one multiple of outputs, from the last one back.
   std::vector<RowRange> needed(layers.size() + 1, {0, 0});
   std::vector<bool> is_needed(layers.size() + 1, false);
   needed.back() = {0, reach.multiple};

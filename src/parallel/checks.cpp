@@ -18,8 +18,7 @@
 #include "kolo/base/error.h"
 #include "kolo/parallel/object_collectives.h"
 #include "parallel/kernels.h"
-#include "parallel/tensors/distinct_tensors.h"
-#include "parallel/tensors/tensor_passes.h"
+#include "parallel/tensors/tensors.h"
 
 namespace kolo {
 
@@ -31,57 +30,26 @@ template <typename Ranks>
   return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
 }
 
-// Parameters of which something is wrong on some ranks, for a message: the first ten by name, and
-// how many there are besides.
-class NamedParameters {
- public:
-  void add(std::string_view name, const std::vector<std::size_t>& ranks) {
-    if (named_.size() < most_named)
-      named_.push_back(fmt::format("{} ({})", name, ranks_text(ranks)));
-    else
-      ++others_;
-  }
+// Parameters of which something is wrong, with the ranks on which it is.
+using NamedRanks = std::vector<std::pair<std::string, std::vector<std::size_t>>>;
 
-  // "first.weight (ranks 1, 2), second.bias (rank 1)"
-  [[nodiscard]] std::string text() const {
-    auto text = fmt::format("{}", fmt::join(named_, ", "));
-    if (others_ > 0) text += fmt::format(", {} more", others_);
-    return text;
-  }
-
- private:
-  static constexpr std::size_t most_named = 10;
-  std::vector<std::string> named_;
-  std::size_t others_ = 0;
-};
-
-// `Word`: unsigned, as wide as an element.
-template <typename Word>
-bool has_exponent_bits(const torch::Tensor& contiguous, std::uint64_t bits) {
-  const std::span words(static_cast<const Word*>(contiguous.data_ptr()),
-                        static_cast<std::size_t>(contiguous.numel()));
-  return parallel::has_all_bits(words, static_cast<Word>(bits));
+// "first.weight (ranks 1, 2), second.bias (rank 1)": the first ten, and how many more there are.
+std::string describe_ranks(const NamedRanks& found) {
+  constexpr std::size_t most_named = 10;
+  std::vector<std::string> named;
+  for (const auto& [name, ranks] : found)
+    if (named.size() < most_named) named.push_back(fmt::format("{} ({})", name, ranks_text(ranks)));
+  return fmt::format(
+      "{}{}", fmt::join(named, ", "),
+      found.size() > most_named ? fmt::format(", {} more", found.size() - most_named) : "");
 }
 
 }  // namespace
 
 bool is_finite(const torch::Tensor& tensor) {
-  const auto bits = parallel::exponent_bits(tensor.scalar_type());
-  if (!bits) return true;
-  if (!tensor.device().is_cpu()) {
-    const auto found = torch::zeros({1}, tensor.options().dtype(torch::kInt));
-    parallel::find_non_finite(tensor, found);
-    return found.item<std::int32_t>() == 0;
-  }
-  const torch::Tensor flat = tensor.contiguous();
-  switch (flat.element_size()) {
-    case 8:
-      return !has_exponent_bits<std::uint64_t>(flat, *bits);
-    case 4:
-      return !has_exponent_bits<std::uint32_t>(flat, *bits);
-    default:
-      return !has_exponent_bits<std::uint16_t>(flat, *bits);
-  }
+  const auto found = torch::zeros({1}, tensor.options().dtype(torch::kInt));
+  parallel::find_non_finite(tensor, found);
+  return found.item<std::int32_t>() == 0;
 }
 
 bool all_finite(const Communicator& communicator, const ParameterArena& arena) {
@@ -120,18 +88,10 @@ void FiniteCheck::note(std::int64_t step, bool is_finite, double loss) {
                     step, problem(loss), skipped));
   }
   ++in_a_row_;
-  ++skipped_;
-}
-
-// Collective.
-std::string FiniteCheck::problem(double loss) const {
-  const std::string parameters = where();
-  if (parameters.empty()) return fmt::format("the loss is {}", loss);
-  return fmt::format("gradients are infinite or not a number: {}", parameters);
 }
 
 // By name: ranks may hold different parts of a network. Collective.
-std::string FiniteCheck::where() const {
+std::string FiniteCheck::problem(double loss) const {
   std::string mine;  // a name per line
   for (std::size_t index = 0; index < arena_->parameters().size(); ++index) {
     if (!is_finite(arena_->gradient_view(index)))
@@ -139,7 +99,7 @@ std::string FiniteCheck::where() const {
   }
   const auto all =
       all_gather_bytes(communicator_, mine, {.name = "where gradients are not finite"});
-  std::vector<std::pair<std::string, std::vector<std::size_t>>> found;
+  NamedRanks found;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     std::istringstream lines(all[rank]);
     for (std::string name; std::getline(lines, name);) {
@@ -148,9 +108,8 @@ std::string FiniteCheck::where() const {
       known->second.push_back(rank);
     }
   }
-  NamedParameters named;
-  for (const auto& [name, ranks] : found) named.add(name, ranks);
-  return named.text();
+  if (found.empty()) return fmt::format("the loss is {}", loss);
+  return fmt::format("gradients are infinite or not a number: {}", describe_ranks(found));
 }
 
 namespace {
@@ -170,26 +129,15 @@ std::uint64_t checksum_of(const torch::Tensor& tensor) {
   return static_cast<std::uint64_t>(parallel::checksums_of({tensor}).front());
 }
 
-ReplicaCheck::ReplicaCheck(Communicator communicator, std::int64_t every_steps)
+ReplicaCheck::ReplicaCheck(Communicator communicator, const ParameterArena& arena,
+                           std::int64_t every_steps)
     : communicator_(std::move(communicator)), every_steps_(every_steps) {
   if (every_steps_ < 1) {
     throw Error(fmt::format("parallel: replicas to be compared every {} steps; expected 1 or more",
                             every_steps_));
   }
-}
-
-ReplicaCheck::ReplicaCheck(Communicator communicator, const ParameterArena& arena,
-                           std::int64_t every_steps)
-    : ReplicaCheck(std::move(communicator), every_steps) {
   for (std::size_t index = 0; index < arena.parameters().size(); ++index)
     parameters_.push_back({arena.plan().parameters[index].names(), arena.parameters()[index]});
-}
-
-ReplicaCheck::ReplicaCheck(Communicator communicator, const torch::nn::Module& module,
-                           std::int64_t every_steps)
-    : ReplicaCheck(std::move(communicator), every_steps) {
-  for (const auto& each : parallel::distinct_tensors(module.named_parameters()))
-    parameters_.push_back({each.names(), each.tensor});
 }
 
 void ReplicaCheck::after_step(std::int64_t step) const {
@@ -199,7 +147,7 @@ void ReplicaCheck::after_step(std::int64_t step) const {
 void ReplicaCheck::compare(const std::string& when) const {
   if (communicator_.size() == 1) return;
   std::vector<torch::Tensor> tensors;
-  for (const Replicated& parameter : parameters_) tensors.push_back(parameter.tensor);
+  for (const auto& parameter : parameters_) tensors.push_back(parameter.tensor);
   const auto checksums = parallel::checksums_of(tensors);
   const auto together =
       static_cast<std::int64_t>(parallel::checksum(std::as_bytes(std::span(checksums))));
@@ -215,7 +163,7 @@ void ReplicaCheck::compare(const std::string& when) const {
     present.push_back(rank);
     differs = differs || gathered[2 * rank + 1] != together;
   }
-  // What differs from one rank's differs from some other's, on every rank.
+  // A checksum that differs from one rank's differs from some other's, on every rank.
   if (differs) report(checksums, present, when);
 }
 
@@ -226,7 +174,7 @@ void ReplicaCheck::report(const std::vector<std::int64_t>& checksums,
   std::vector<std::int64_t> gathered(checksums.size() * ranks);
   communicator_.all_gather(std::span(checksums), std::span(gathered),
                            {.name = "replica check by parameter"});
-  NamedParameters named;
+  NamedRanks found;
   std::set<std::size_t> deviating;
   bool has_majority = true;
   for (std::size_t index = 0; index < parameters_.size(); ++index) {
@@ -241,13 +189,13 @@ void ReplicaCheck::report(const std::vector<std::int64_t>& checksums,
     if (others.empty()) continue;
     has_majority = has_majority && 2 * others.size() < present.size();
     deviating.insert(others.begin(), others.end());
-    named.add(parameters_[index].name, others);
+    found.emplace_back(parameters_[index].name, others);
   }
   throw Error(fmt::format(
       "parallel: {}: the replicas' parameters differ: {}. {} {} {}. A parameter that some rank "
       "updates alone, with a gradient that is not averaged or with random numbers of its own, "
       "makes replicas drift; find it, and go on from a checkpoint written before",
-      when, named.text(), ranks_text(deviating), deviating.size() == 1 ? "is" : "are",
+      when, describe_ranks(found), ranks_text(deviating), deviating.size() == 1 ? "is" : "are",
       has_majority ? std::string("unlike the majority")
                    : fmt::format("unlike rank {}'s; no majority agrees", present.front())));
 }

@@ -12,7 +12,7 @@
 
 #include "kolo/parallel/device_clock.h"
 #include "kolo/parallel/device_memory.h"
-#include "parallel/tensors/device_stream.h"
+#include "parallel/tensors/tensors.h"
 
 namespace kolo {
 
@@ -132,12 +132,12 @@ DeviceUsage DeviceUsageMonitor::take() {
   return usage;
 }
 
-std::unique_ptr<DeviceUsageMonitor> monitor_device(const Communicator& communicator,
-                                                   const torch::Device& device,
-                                                   const DeviceUsageSources& sources) {
-  if (device.is_cpu() || !sources.runtime) return nullptr;
-  const int index = device.has_index() ? device.index() : sources.runtime->current_device();
-  const auto place = sources.runtime->pci_bus_id(index);
+std::unique_ptr<DeviceUsageMonitor> monitor_device(
+    const Communicator& communicator, const torch::Device& device,
+    const std::shared_ptr<const DeviceRuntime>& runtime, const std::string& library) {
+  if (device.is_cpu() || !runtime) return nullptr;
+  const int index = device.has_index() ? device.index() : runtime->current_device();
+  const auto place = runtime->pci_bus_id(index);
   const auto mine = static_cast<std::int64_t>(std::hash<std::string>{}(place));
   const auto& topology = communicator.topology();
   std::vector<std::int64_t> all(static_cast<std::size_t>(topology.size));
@@ -147,7 +147,7 @@ std::unique_ptr<DeviceUsageMonitor> monitor_device(const Communicator& communica
     if (topology.node_of_rank[other] == topology.node && all[other] == mine) return nullptr;
   }
   if (place.empty()) return nullptr;
-  NvmlDevice managed(std::make_shared<Nvml>(sources.library), place);
+  NvmlDevice managed(std::make_shared<Nvml>(library), place);
   if (!managed.problem().empty()) return nullptr;
   return std::make_unique<DeviceUsageMonitor>(std::move(managed));
 }

@@ -62,10 +62,6 @@ void require_own_devices(const Communicator& communicator, int place, bool may_s
 
 }  // namespace
 
-int parallel::place_on_devices(const Topology& topology, int devices) {
-  return devices == 0 ? -1 : topology.local_rank % devices;
-}
-
 std::string parallel::describe_missing_device(std::span<const std::int64_t> devices) {
   const auto none = std::find(devices.begin(), devices.end(), 0);
   const auto one =
@@ -128,7 +124,7 @@ DeviceCount cuda_devices() {
 torch::Device take_device(const Communicator& communicator, bool may_share) {
   if (!cuda_runtime()) return torch::kCPU;
   const auto devices = cuda_devices().devices;
-  const auto place = parallel::place_on_devices(communicator.topology(), devices);
+  const int place = devices == 0 ? -1 : communicator.topology().local_rank % devices;
   require_own_devices(communicator, place, may_share);
   if (place < 0) return torch::kCPU;
   const torch::Device device(torch::kCUDA, static_cast<torch::DeviceIndex>(place));

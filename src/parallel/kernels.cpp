@@ -14,20 +14,19 @@ namespace kolo::parallel {
 namespace {
 
 // Accumulators side by side: enough for the widest vectors, and one order of additions for all.
-constexpr std::size_t strands = 32;
+constexpr std::int64_t strands = 32;
 
-template <typename T>
-inline double sum_of_squares_loop(const T* __restrict values, std::size_t size) {
-  std::array<double, strands> sums{};
-  std::size_t i = 0;
+template <typename Sum, typename T>
+inline Sum dot(const T* __restrict a, const T* __restrict b, std::int64_t size) {
+  std::array<Sum, strands> sums{};
+  std::int64_t i = 0;
   for (; i + strands <= size; i += strands) {
-    for (std::size_t strand = 0; strand < strands; ++strand) {
-      const auto value = static_cast<double>(values[i + strand]);
-      sums[strand] += value * value;
-    }
+    for (std::int64_t strand = 0; strand < strands; ++strand)
+      sums[static_cast<std::size_t>(strand)] +=
+          static_cast<Sum>(a[i + strand]) * static_cast<Sum>(b[i + strand]);
   }
-  for (std::size_t strand = 0; i < size; ++i, ++strand)
-    sums[strand] += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+  for (std::int64_t strand = 0; i < size; ++i, ++strand)
+    sums[static_cast<std::size_t>(strand)] += static_cast<Sum>(a[i]) * static_cast<Sum>(b[i]);
   for (std::size_t half = strands / 2; half > 0; half /= 2) {
     for (std::size_t strand = 0; strand < half; ++strand) sums[strand] += sums[strand + half];
   }
@@ -108,12 +107,12 @@ double add_to_norm_loop(double total, std::span<const T> values, double norm_typ
 
 KOLO_VECTORIZE
 double sum_of_squares(std::span<const float> values) {
-  return sum_of_squares_loop(values.data(), values.size());
+  return dot<double>(values.data(), values.data(), std::ssize(values));
 }
 
 KOLO_VECTORIZE
 double sum_of_squares(std::span<const double> values) {
-  return sum_of_squares_loop(values.data(), values.size());
+  return dot<double>(values.data(), values.data(), std::ssize(values));
 }
 
 KOLO_VECTORIZE
@@ -188,26 +187,6 @@ double add_to_norm(double total, std::span<const double> values, double norm_typ
 }
 
 namespace {
-
-// Sums in as many strands, so that the order of additions is the same for every width of vectors.
-constexpr std::int64_t product_strands = 32;
-
-template <typename Sum, typename T>
-inline Sum dot(const T* __restrict a, const T* __restrict b, std::int64_t size) {
-  std::array<Sum, product_strands> sums{};
-  std::int64_t i = 0;
-  for (; i + product_strands <= size; i += product_strands) {
-    for (std::int64_t strand = 0; strand < product_strands; ++strand)
-      sums[static_cast<std::size_t>(strand)] +=
-          static_cast<Sum>(a[i + strand]) * static_cast<Sum>(b[i + strand]);
-  }
-  for (std::int64_t strand = 0; i < size; ++i, ++strand)
-    sums[static_cast<std::size_t>(strand)] += static_cast<Sum>(a[i]) * static_cast<Sum>(b[i]);
-  for (std::size_t half = product_strands / 2; half > 0; half /= 2) {
-    for (std::size_t strand = 0; strand < half; ++strand) sums[strand] += sums[strand + half];
-  }
-  return sums[0];
-}
 
 template <typename T>
 inline void add_scaled(T* __restrict to, const T* __restrict from, T scale, std::int64_t size) {

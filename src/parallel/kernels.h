@@ -125,13 +125,6 @@ constexpr std::size_t norm_workspace_bytes(std::size_t size) {
   return reduction::chunks_of(size) * sizeof(double);
 }
 
-// Rounds the factor to the values' type.
-void scale_on_device(std::span<float> values, const double* factor, void* stream);
-void scale_on_device(std::span<double> values, const double* factor, void* stream);
-
-void fill_on_device(std::span<float> values, float value, void* stream);
-void fill_on_device(std::span<double> values, double value, void* stream);
-
 // `found` becomes 1 where has_all_bits() is true, and stays as it is otherwise.
 void find_all_bits_on_device(std::span<const std::uint64_t> values, std::uint64_t mask,
                              std::int32_t* found, void* stream);

@@ -12,9 +12,6 @@ namespace kolo::parallel {
 // less, and with no fewer than that, whatever else OpenMP's variables say.
 void set_compute_threads(int threads);
 
-// Which of the devices that it sees a rank takes; -1: it sees none.
-[[nodiscard]] int place_on_devices(const Topology& topology, int devices);
-
 // `devices`: of each rank a number that is equal for the same piece of hardware; 0: it has none.
 
 // Which rank has none where another has one; empty: all have one, or none has.

@@ -1,5 +1,8 @@
 #include "kolo/parallel/torch_sampler.h"
 
+#include <optional>
+#include <utility>
+
 #include <torch/serialize.h>
 
 #include "kolo/base/checked.h"
@@ -11,15 +14,9 @@ struct TorchSampler::State {
   int ranks = 1;
   SamplerOptions options;
   DistributedSampler sampler;
-  bool is_placed = false;  // the next reset() starts the epoch given, not the one after the last
-  std::int64_t epoch = 0;
-  std::int64_t position = 0;
   bool has_begun = false;
-
-  void start(std::int64_t new_epoch, std::int64_t new_position) {
-    sampler.start_epoch(new_epoch, new_position);
-    has_begun = true;
-  }
+  // Epoch and position that the next reset() starts, instead of the epoch after the last.
+  std::optional<std::pair<std::int64_t, std::int64_t>> next = std::nullopt;
 };
 
 TorchSampler::TorchSampler(std::size_t dataset_size, const Communicator& communicator,
@@ -36,15 +33,14 @@ TorchSampler::TorchSampler(std::size_t dataset_size, int rank, int ranks,
 
 void TorchSampler::reset(torch::optional<std::size_t> new_size) {
   State& state = *state_;
-  const auto next_epoch = state.is_placed   ? state.epoch
-                          : state.has_begun ? state.sampler.epoch() + 1
-                                            : 0;
-  const auto position = state.is_placed ? state.position : 0;
+  const auto [epoch, position] = std::exchange(state.next, std::nullopt)
+                                     .value_or(std::pair<std::int64_t, std::int64_t>(
+                                         state.has_begun ? state.sampler.epoch() + 1 : 0, 0));
   if (new_size) {
     state.sampler = {narrow<std::int64_t>(*new_size), state.rank, state.ranks, state.options};
   }
-  state.is_placed = false;
-  state.start(next_epoch, position);
+  state.sampler.start_epoch(epoch, position);
+  state.has_begun = true;
 }
 
 torch::optional<std::vector<std::size_t>> TorchSampler::next(std::size_t batch_size) {
@@ -59,9 +55,7 @@ void TorchSampler::set_epoch(std::int64_t epoch, std::int64_t position) {
     throw Error(fmt::format("parallel: sampler: epoch {} at position {}, expected 0 or more", epoch,
                             position));
   }
-  state_->is_placed = true;
-  state_->epoch = epoch;
-  state_->position = position;
+  state_->next = {epoch, position};
 }
 
 std::int64_t TorchSampler::epoch() const {
@@ -86,7 +80,8 @@ void TorchSampler::load(torch::serialize::InputArchive& archive) {
   archive.read("epoch", epoch, /*is_buffer=*/true);
   archive.read("position", position, /*is_buffer=*/true);
   set_epoch(epoch.item<std::int64_t>(), position.item<std::int64_t>());
-  state_->start(state_->epoch, state_->position);
+  state_->sampler.start_epoch(state_->next->first, state_->next->second);
+  state_->has_begun = true;
 }
 
 }  // namespace kolo

@@ -83,7 +83,7 @@ void start_folder(const PreparedRun& run, const RunLock& lock, const RunContext&
 Timeline start_timeline(const Communicator& communicator, const RunFolder& folder,
                         const RunOptions& options) {
   if (!options.timeline) return Timeline::from_environment(communicator);
-  Timeline timeline(communicator, {.folder = folder.timelines_of_ranks()});
+  Timeline timeline(communicator, folder.timelines_of_ranks());
   timeline.start();
   return timeline;
 }

@@ -14,7 +14,6 @@
 namespace kolo {
 namespace {
 
-using ::testing::ElementsAre;
 using testing::message_of;
 
 std::string refusal(int ranks, const MeshRequest& request) {
@@ -49,10 +48,8 @@ TEST(MeshShape, DataTakesWhatIsLeft) {
 TEST(MeshShape, TheSlowestAxisIsThePipeline) {
   const MeshShape mesh(16, {2, {2}, 2, 2});
   EXPECT_EQ(mesh.coordinates_of(9), (MeshCoordinates{1, 0, 0, 0, 0, 1}));
-  EXPECT_THAT(mesh.group_of(9, std::array{MeshAxis::pipe}), ElementsAre(1, 9));
-  EXPECT_THAT(mesh.group_of(9, std::array{MeshAxis::tensor}), ElementsAre(8, 9));
-  EXPECT_THAT(mesh.group_of(9, spatial_axes), ElementsAre(9, 11));
-  EXPECT_THAT(mesh.group_of(9, replica_axes), ElementsAre(9, 11, 13, 15));
+  EXPECT_EQ(mesh.place_of(9, replica_axes), (SplitPlace{3, 0}));
+  EXPECT_EQ(mesh.place_of(13, replica_axes), (SplitPlace{3, 2}));
 }
 
 TEST(MeshShape, CoordinatesRoundTripAndGroupsPartitionTheRanks) {
@@ -78,7 +75,6 @@ TEST(MeshShape, CoordinatesRoundTripAndGroupsPartitionTheRanks) {
     EXPECT_EQ(members.rbegin()->first, static_cast<int>(members.size()) - 1);
     for (const auto& [colour, group] : members) {
       EXPECT_EQ(static_cast<int>(group.size()), mesh.length(axes));
-      EXPECT_EQ(mesh.group_of(group.back(), axes), group);
       // Along all other axes the ranks of a group are in one place.
       for (const auto& [axis, name] : enum_names(MeshAxis{})) {
         if (std::ranges::find(axes, axis) != axes.end()) continue;
@@ -90,17 +86,6 @@ TEST(MeshShape, CoordinatesRoundTripAndGroupsPartitionTheRanks) {
       }
     }
   }
-}
-
-TEST(MeshShape, NeighboursEndAtTheBorderUnlessItIsPeriodic) {
-  const MeshShape mesh(12, {2, {3}, 1, 2});
-  EXPECT_EQ(mesh.neighbour(2, MeshAxis::spatial0, 1), 4);
-  EXPECT_EQ(mesh.neighbour(2, MeshAxis::spatial0, -1), 0);
-  EXPECT_EQ(mesh.neighbour(4, MeshAxis::spatial0, 1), std::nullopt);
-  EXPECT_EQ(mesh.neighbour(4, MeshAxis::spatial0, 1, true), 0);
-  EXPECT_EQ(mesh.neighbour(6, MeshAxis::spatial0, -1, true), 10);
-  EXPECT_EQ(mesh.neighbour(6, MeshAxis::pipe, 1), std::nullopt);
-  EXPECT_EQ(mesh.neighbour(6, MeshAxis::pipe, std::numeric_limits<int>::max(), true), 6);
 }
 
 TEST(MeshShape, SaysWhatWouldFit) {

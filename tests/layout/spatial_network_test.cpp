@@ -188,29 +188,6 @@ TEST(SpatialNetwork, GathersBeforeWholeLayersAlone) {
   EXPECT_THAT(shares[3].forward, IsEmpty());
 }
 
-TEST(SpatialNetwork, SendsBackWhatItReceives) {
-  std::mt19937_64 random(1);
-  for (int round = 0; round < 200; ++round) {
-    const auto plan = RandomNetwork(random).plan();
-    // By layer, sender, receiver, axis.
-    using Way = std::tuple<std::size_t, int, int, std::size_t>;
-    std::map<Way, std::int64_t> forward, backward;
-    for (int rank = 0; rank < plan.ranks(); ++rank) {
-      const auto shares = spatial_share(plan, rank);
-      EXPECT_THAT(
-          plan.layers[0].axes[0].is_transposed ? std::vector<HaloMessage>{} : shares[0].backward,
-          IsEmpty());
-      for (std::size_t layer = 1; layer < shares.size(); ++layer) {
-        for (const auto& message : shares[layer].forward)
-          forward[{layer, rank, message.peer, message.axis}] += message.elements;
-        for (const auto& message : shares[layer].backward)
-          backward[{layer, message.peer, rank, message.axis}] += message.elements;
-      }
-    }
-    EXPECT_EQ(forward, backward);
-  }
-}
-
 TEST(SpatialNetwork, RoomsAreFilledByWhatIsReceived) {
   std::mt19937_64 random(2);
   for (int round = 0; round < 100; ++round) {

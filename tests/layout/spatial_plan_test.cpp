@@ -179,13 +179,6 @@ class Simulation {
   const LayerCut& layer_;
 };
 
-std::int64_t dot(const Values& left, const Values& right) {
-  EXPECT_EQ(left.size(), right.size());
-  std::int64_t sum = 0;
-  for (std::size_t i = 0; i < left.size(); ++i) sum += left[i] * right[i];
-  return sum;
-}
-
 TEST(SpatialPlan, EvenCutsStayEvenOnLaterLevels) {
   EXPECT_THAT(cut_evenly(10, 4).bounds, ElementsAre(0, 3, 5, 8, 10));
   for (std::int64_t length = 1; length <= 130; ++length) {
@@ -203,21 +196,6 @@ TEST(SpatialPlan, EvenCutsStayEvenOnLaterLevels) {
       }
     }
   }
-}
-
-// Kernel, stride and padding of the layers that networks have, with aligned cuts.
-TEST(SpatialPlan, HalosOfUsualLayers) {
-  const auto halos = [](const AxisLayer& layer) {
-    return cut_layer(layer, cut_evenly(24, 3)).halos.at(1);
-  };
-  EXPECT_EQ(halos({4, 2, 1}), (AxisHalo{1, 1}));
-  EXPECT_EQ(halos({3, 1, 1}), (AxisHalo{1, 1}));
-  EXPECT_EQ(halos({3, 2, 1}), (AxisHalo{1, 0}));
-  EXPECT_EQ(halos({7, 2, 3}), (AxisHalo{3, 2}));
-  EXPECT_EQ(halos({1, 2, 0}), (AxisHalo{0, -1}));
-  EXPECT_EQ(halos({3, 1, 2, 2}), (AxisHalo{2, 2}));
-  EXPECT_EQ(halos({.kernel = 4, .stride = 2, .padding = 1, .is_transposed = true}),
-            (AxisHalo{1, 1}));
 }
 
 TEST(SpatialPlan, OutputsAreOwnedByTheOwnerOfTheInputAtTheirStride) {
@@ -318,29 +296,6 @@ TEST(SpatialPlan, CutLayersComputeWhatWholeOnesDo) {
   EXPECT_GT(computed, 1500);
 }
 
-TEST(SpatialPlan, FoldIsTheAdjointOfExtend) {
-  std::mt19937_64 random(4);
-  int computed = 0;
-  for (int i = 0; i < 6000; ++i) {
-    const Case each(random);
-    SCOPED_TRACE(each.text());
-    const auto cut = cut_layer(each.layer, each.input, each.output);
-    if (cut.is_whole()) continue;
-    ++computed;
-    const Simulation ranks(cut);
-    const auto x = random_values(random, cut.exchanged().length());
-    const auto extended = ranks.extend(x);
-    std::vector<Values> y;
-    std::int64_t left = 0;
-    for (const auto& part : extended) {
-      y.push_back(random_values(random, static_cast<std::int64_t>(part.size())));
-      left += dot(part, y.back());
-    }
-    EXPECT_EQ(left, dot(x, ranks.fold(y)));
-  }
-  EXPECT_GT(computed, 1500);
-}
-
 TEST(SpatialPlan, MessagesOfAPeriodicAxis) {
   const AxisLayer layer{.kernel = 3, .padding = 1, .is_periodic = true};
   const auto two = row_messages(cut_layer(layer, cut_evenly(8, 2)), 0);
@@ -401,7 +356,7 @@ TEST(SpatialPlan, ADecoderTakesTheCutsOfItsEncoder) {
       const auto& up = cuts[cuts.size() - 1 - level];
       EXPECT_EQ(up.output, down.input);
       EXPECT_EQ(up.input, down.output);
-      EXPECT_EQ(up.halos, down.halos);
+      EXPECT_EQ(up.reached, down.reached);
       EXPECT_EQ(up.is_whole(), down.is_whole());
       EXPECT_EQ(down.gathers_input, down.is_whole() && (level == 0 || !cuts[level - 1].is_whole()));
       EXPECT_EQ(up.takes_part, down.gathers_input);
@@ -409,21 +364,6 @@ TEST(SpatialPlan, ADecoderTakesTheCutsOfItsEncoder) {
       EXPECT_FALSE(up.gathers_input);
     }
   }
-}
-
-TEST(SpatialPlan, SayWhichLevelsOfAUNetAreWhole) {
-  const auto whole_levels = [](int ranks) {
-    std::vector<std::size_t> levels;
-    const auto cuts = cut_layers(unet(6, 64), cut_evenly(64, ranks));
-    for (std::size_t i = 0; i < 6; ++i) {
-      if (cuts[i].is_whole()) levels.push_back(i + 1);
-    }
-    return levels;
-  };
-  EXPECT_THAT(whole_levels(8), ElementsAre(4, 5, 6));
-  EXPECT_THAT(whole_levels(4), ElementsAre(5, 6));
-  EXPECT_THAT(whole_levels(2), ElementsAre(6));
-  EXPECT_THAT(whole_levels(1), IsEmpty());
 }
 
 TEST(SpatialPlan, RefusesWhatCannotBe) {

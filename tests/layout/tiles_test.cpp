@@ -295,6 +295,17 @@ TEST(Tiles, AreSharedSoThatNobodyHasMuchMore) {
   EXPECT_THROW((void)share_tiles({}, 0), Error);
 }
 
+// Cells that the rank with most of them reads.
+std::int64_t most_read(const std::vector<Tile>& tiles, int ranks) {
+  std::int64_t most = 0;
+  for (const auto& share : share_tiles(tiles, ranks)) {
+    std::int64_t load = 0;
+    for (const auto tile : share) load += tiles[tile].cells();
+    most = std::max(most, load);
+  }
+  return most;
+}
+
 // The best of all cores, tried one by one.
 std::int64_t least_of_all(std::int64_t length, const AxisReach& reach, std::int64_t most_cells,
                           int ranks) {
@@ -304,13 +315,7 @@ std::int64_t least_of_all(std::int64_t length, const AxisReach& reach, std::int6
       for (auto c = reach.multiple; c <= length; c += reach.multiple) {
         const auto tiles = cut_in_tiles(length, {a, b, c}, reach);
         if (std::ranges::max(tiles, {}, &Tile::cells).cells() > most_cells) continue;
-        std::int64_t most = 0;
-        for (const auto& share : share_tiles(tiles, ranks)) {
-          std::int64_t load = 0;
-          for (const auto tile : share) load += tiles[tile].cells();
-          most = std::max(most, load);
-        }
-        least = std::min(least, most);
+        least = std::min(least, most_read(tiles, ranks));
       }
     }
   }
@@ -329,15 +334,9 @@ TEST(Tiles, AreChosenAsLargeAsFitsAndForAllRanks) {
         ASSERT_EQ(core.has_value(), best != std::numeric_limits<std::int64_t>::max()) << where;
         if (!core) continue;
         const auto tiles = cut_in_tiles(length, *core, reach);
-        std::int64_t most = 0;
-        for (const auto& share : share_tiles(tiles, ranks)) {
-          std::int64_t load = 0;
-          for (const auto tile : share) load += tiles[tile].cells();
-          most = std::max(most, load);
-        }
         EXPECT_LE(std::ranges::max(tiles, {}, &Tile::cells).cells(), most_cells) << where;
         // Not all lengths are tried, only the evenest of each number of parts.
-        EXPECT_LE(static_cast<double>(most), 1.1 * static_cast<double>(best)) << where;
+        EXPECT_LE(static_cast<double>(most_read(tiles, ranks)), 1.1 * static_cast<double>(best)) << where;
       }
     }
   }

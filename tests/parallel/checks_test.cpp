@@ -25,22 +25,12 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-RANK_TEST(ReplicaCheck, EqualReplicasPassWhateverTheirLayout) {
-  SmallNetwork network;
-  // Views of an arena on one rank, LibTorch's own memory on the others.
-  std::shared_ptr<ParameterArena> arena;
-  if (communicator.rank() == 0) {
-    arena = std::make_shared<ParameterArena>(Communicator::solo(), network, BucketLimits{1, 1});
-  }
-  const ReplicaCheck check(communicator, network, 2);
-  for (std::int64_t step = 1; step < 5; ++step) EXPECT_NO_THROW(check.after_step(step));
-}
-
 RANK_TEST(ReplicaCheck, ADriftedReplicaIsNamedWithItsParameters) {
   if (communicator.size() == 1) return;
   SmallNetwork network;
   const auto arena = std::make_shared<ParameterArena>(communicator, network);
   const ReplicaCheck check(communicator, *arena, 10);
+  EXPECT_NO_THROW(check.after_step(10));
   const int last = communicator.size() - 1;
   if (communicator.rank() == last) {
     const torch::NoGradGuard no_gradient;
@@ -58,7 +48,7 @@ RANK_TEST(ReplicaCheck, ADriftedReplicaIsNamedWithItsParameters) {
 RANK_TEST(ReplicaCheck, TheMajorityIsBelieved) {
   if (communicator.size() < 3) return;
   SmallNetwork network(7, communicator.rank() == 0 ? 2 : 1);
-  const ReplicaCheck check(communicator, network, 1);
+  const ReplicaCheck check(communicator, ParameterArena(communicator, network), 1);
   EXPECT_TRUE(says(message_of<Error>([&] { check.compare("at the start"); }),
                    {"at the start", "first.bias (rank 0)", "rank 0 is unlike the majority"}));
 }
@@ -158,7 +148,6 @@ RANK_TEST(FiniteCheck, SkippingIsCountedAndEnds) {
   EXPECT_TRUE(step(true, 4));
   EXPECT_FALSE(step(false, 5));
   EXPECT_FALSE(step(false, 6));
-  EXPECT_EQ(check.skipped_steps(), 4);
   EXPECT_TRUE(says(message_of<Error>([&] { (void)step(false, 7); }),
                    {"step 7", "second.bias (rank 0), and 2 steps before"}));
 }

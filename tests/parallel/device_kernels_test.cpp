@@ -114,21 +114,6 @@ TEST_F(DeviceKernels, NormsOfWhatIsNoNumberAreNone) {
   }
 }
 
-TEST_F(DeviceKernels, ScaleAndFillAreTheHostsToTheBit) {
-  const auto factor = torch::full({1}, .3, on_device(torch::kDouble));
-  const auto compare = [&]<typename T>(T) {
-    for_each_tensor<T>(sizes, offsets, [&](const torch::Tensor& host, const torch::Tensor& device) {
-      parallel::scale_on_device(span_of<T>(device), factor.data_ptr<double>(), nullptr);
-      parallel::scale(span_of<T>(host), .3);
-      EXPECT_TRUE(torch::equal(device.cpu(), host)) << host.numel();
-      parallel::fill_on_device(span_of<T>(device), T(7), nullptr);
-      EXPECT_TRUE(torch::equal(device.cpu(), torch::full_like(host, 7))) << host.numel();
-    });
-  };
-  compare(float());
-  compare(double());
-}
-
 template <typename T>
 bool finds_all_bits(const torch::Tensor& values, T mask) {
   const auto found = torch::zeros({1}, on_device(torch::kInt));

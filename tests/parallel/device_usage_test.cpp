@@ -93,7 +93,7 @@ TEST(MonitorDevice, RanksOnOneDeviceCountItOnce) {
   const auto runtime = std::make_shared<TickingRuntime>();
   run_as_threads(2, [&](const Communicator& communicator) {
     const torch::Device device(torch::kPrivateUse1, 0);
-    const auto monitor = monitor_device(communicator, device, {runtime, KOLO_FAKE_NVML});
+    const auto monitor = monitor_device(communicator, device, runtime, KOLO_FAKE_NVML);
     EXPECT_EQ(monitor != nullptr, communicator.rank() == 0);
     const auto usages =
         gather(communicator, monitor ? std::optional(monitor->take()) : std::nullopt);
@@ -107,9 +107,9 @@ TEST(MonitorDevice, RanksOnOneDeviceCountItOnce) {
 TEST(MonitorDevice, IsNoneWhereNothingTells) {
   const auto runtime = std::make_shared<TickingRuntime>();
   const auto communicator = Communicator::solo();
-  EXPECT_EQ(monitor_device(communicator, torch::kCPU, {runtime, KOLO_FAKE_NVML}), nullptr);
+  EXPECT_EQ(monitor_device(communicator, torch::kCPU, runtime, KOLO_FAKE_NVML), nullptr);
   const torch::Device device(torch::kPrivateUse1, 0);
-  EXPECT_EQ(monitor_device(communicator, device, {runtime, "libno-nvidia.so.1"}), nullptr);
+  EXPECT_EQ(monitor_device(communicator, device, runtime, "libno-nvidia.so.1"), nullptr);
 }
 
 // The driver's own library. Its counter of energy is brought up to date some ten times a second.

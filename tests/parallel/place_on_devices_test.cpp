@@ -10,26 +10,14 @@ namespace {
 
 using ::testing::IsEmpty;
 
-// Four ranks on two nodes.
-Topology topology(int rank) {
-  return Topology::from_node_ids(rank, std::vector<int>{0, 0, 1, 1});
-}
-
-TEST(PlaceOnDevices, ByThePlaceOnTheNode) {
-  EXPECT_EQ(place_on_devices(topology(0), 4), 0);
-  EXPECT_EQ(place_on_devices(topology(1), 4), 1);
-  EXPECT_EQ(place_on_devices(topology(3), 4), 1);
-  EXPECT_EQ(place_on_devices(topology(1), 1), 0);  // the only one that it sees
-  EXPECT_EQ(place_on_devices(topology(1), 0), -1);
-}
+const Topology two_nodes = Topology::from_node_ids(0, std::vector<int>{0, 0, 1, 1});
 
 TEST(PlaceOnDevices, RanksOfANodeWithOneDeviceAreNamed) {
-  EXPECT_TRUE(says(describe_shared_device(topology(0), std::vector<std::int64_t>{7, 8, 9, 9}),
+  EXPECT_TRUE(says(describe_shared_device(two_nodes, std::vector<std::int64_t>{7, 8, 9, 9}),
                    {"ranks 2 and 3 have the same GPU"}));
   // Numbers of other nodes mean nothing, and no device is none.
-  EXPECT_THAT(describe_shared_device(topology(0), std::vector<std::int64_t>{7, 8, 7, 8}),
-              IsEmpty());
-  EXPECT_THAT(describe_shared_device(topology(0), std::vector<std::int64_t>(4, 0)), IsEmpty());
+  EXPECT_THAT(describe_shared_device(two_nodes, std::vector<std::int64_t>{7, 8, 7, 8}), IsEmpty());
+  EXPECT_THAT(describe_shared_device(two_nodes, std::vector<std::int64_t>(4, 0)), IsEmpty());
 }
 
 TEST(PlaceOnDevices, ARankWithoutOneIsNamed) {

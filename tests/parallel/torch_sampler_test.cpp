@@ -67,16 +67,6 @@ TEST(TorchSampler, EverySampleIsDrawnOnceAnEpochInAnotherOrderEachTime) {
   }
 }
 
-TEST(TorchSampler, DrawsLikeTheSamplerItWraps) {
-  const TorchSampler sampler(50, 1, 4, {true, 3});
-  auto loader = loader_of(50, sampler, 5);
-  DistributedSampler reference(50, 1, 4, {true, 3});
-  for (int epoch = 0; epoch < 2; ++epoch) {
-    reference.start_epoch(epoch);
-    EXPECT_EQ(draw_epoch(loader), reference.next(1000));
-  }
-}
-
 TEST(TorchSampler, GoesOnWhereItWasSaved) {
   const TorchSampler sampler(40, 1, 2, {true, 5});
   auto loader = loader_of(40, sampler, 4);
@@ -121,12 +111,6 @@ TEST(TorchSampler, StartsTheEpochThatItIsTold) {
   EXPECT_THROW(sampler.set_epoch(-1), std::exception);
   sampler.reset(3);
   EXPECT_EQ(sampler.length(), 3);
-}
-
-TEST(TorchSampler, ADatasetSmallerThanTheRanksGivesSomeNothing) {
-  const TorchSampler sampler(2, 2, 3, {true, 1, Padding::none});
-  auto loader = loader_of(2, sampler, 4);
-  EXPECT_TRUE(draw_epoch(loader).empty());
 }
 
 // Of what ranks draw beside their samples.

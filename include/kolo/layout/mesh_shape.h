@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -37,7 +36,7 @@ inline constexpr std::array replica_axes{MeshAxis::data, MeshAxis::spatial0, Mes
 // A rank's place along each axis, in the order of MeshAxis.
 using MeshCoordinates = std::array<int, mesh_axes>;
 
-// What a configuration asks for: how many ranks along each axis.
+// Request of a configuration: how many ranks along each axis.
 struct MeshRequest {
   std::int64_t data = -1;             // -1: what is left
   std::vector<std::int64_t> spatial;  // up to three axes, a sample's slowest first
@@ -45,7 +44,7 @@ struct MeshRequest {
   std::int64_t tensor = 1;
 };
 
-// What Communicator::split() wants from a rank.
+// Arguments of Communicator::split() for a rank.
 struct SplitPlace {
   int colour = 0;  // equal for the ranks of a group; from 0 on, without gaps
   int key = 0;     // the place in the group, in the order of ranks
@@ -72,18 +71,11 @@ class MeshShape {
   [[nodiscard]] int rank_of(const MeshCoordinates& coordinates) const;
 
   [[nodiscard]] SplitPlace place_of(int rank, std::span<const MeshAxis> axes) const;
-  // The group that the rank is in along the axes, itself among it, in the order of keys.
-  [[nodiscard]] std::vector<int> group_of(int rank, std::span<const MeshAxis> axes) const;
-  // The rank `steps` further along the axis; none beyond the mesh, unless it is periodic there.
-  [[nodiscard]] std::optional<int> neighbour(int rank, MeshAxis axis, int steps,
-                                             bool is_periodic = false) const;
 
   // "pipeline 2 x data 3 x spatial [2,1,1]": the axes with more than one rank.
   [[nodiscard]] std::string describe() const;
 
  private:
-  void require_rank(int rank) const;
-
   int ranks_;
   std::array<int, mesh_axes> lengths_{};
   std::size_t spatial_count_;  // axes that were asked for, for describe()

@@ -33,7 +33,7 @@ struct FieldLayer {
   bool keeps_output = true;
 };
 
-// What the layers do along one axis, as cut_layers() and reach_of() take them.
+// The layers along one axis, as cut_layers() and reach_of() take them.
 [[nodiscard]] std::vector<AxisLayer> layers_along(std::span<const FieldLayer> layers,
                                                   std::size_t axis);
 
@@ -42,7 +42,8 @@ struct SpatialNetworkPlan {
   std::vector<std::int64_t> lengths;        // of a sample, by axis
   std::vector<int> shape;                   // ranks along each axis
   std::vector<std::vector<LayerCut>> cuts;  // by layer and axis
-  // Of a whole sample's forward pass, two per multiply-add; a backward pass has twice as many.
+  // FLOPs of a whole sample's forward pass, two per multiply-add; a backward pass has twice as
+  // many.
   std::int64_t flops = 0;
   std::int64_t whole_flops = 0;  // of those, the ones in layers that are computed whole
 
@@ -64,7 +65,7 @@ struct SpatialNetworkPlan {
                                                       std::span<const std::int64_t> lengths,
                                                       std::span<const std::int64_t> shape);
 
-// What a rank sends to another.
+// A message to another rank.
 struct HaloMessage {
   int peer = 0;  // in the group of ranks that share the sample, the last axis's neighbour next
   std::size_t axis = 0;
@@ -82,11 +83,11 @@ struct HaloGather {
   friend bool operator==(const HaloGather&, const HaloGather&) = default;
 };
 
-// What one rank has of a layer.
+// Share of a layer that one rank has.
 struct SpatialLayerShare {
   std::int64_t flops = 0;           // of the forward pass
   std::int64_t input_elements = 0;  // without rows of others
-  // Of the copy of its input that a layer needs: with rows of others, or gathered. 0 for none.
+  // Size of the copy of its input that a layer needs: with rows of others, or gathered. 0 for none.
   std::int64_t room_elements = 0;
   std::int64_t output_elements = 0;
   // That the rank sends. Nothing backward for what comes from the sample itself, which has no
@@ -99,14 +100,14 @@ struct SpatialLayerShare {
 [[nodiscard]] std::vector<SpatialLayerShare> spatial_share(const SpatialNetworkPlan& plan,
                                                            int rank);
 
-// Of all layers.
+// Sums over all layers.
 struct SpatialTotals {
   std::int64_t flops = 0;
   std::int64_t halo_elements = 0;  // sent, forward and backward
   std::int64_t halo_messages = 0;
   std::int64_t gathered_elements = 0;  // forward
-  // What backward needs: the sample, what layers make and what is concatenated of it, rooms, and
-  // the loss's targets and differences.
+  // Values that backward needs: the sample, what layers make and what is concatenated of it, rooms,
+  // and the loss's targets and differences.
   std::int64_t kept_elements = 0;
   // With the largest gradient of a layer's input, by when the differences have become a gradient.
   std::int64_t peak_elements = 0;

@@ -50,7 +50,7 @@ struct AxisCut {
 // fewer rows than ranks.
 [[nodiscard]] AxisCut cut_evenly(std::int64_t length, int ranks);
 
-// What a layer does along one axis: a convolution, a pooling or a transposed convolution, with the
+// A layer along one axis: a convolution, a pooling or a transposed convolution, with the
 // arguments that LibTorch gives them.
 struct AxisLayer {
   std::int64_t kernel = 1;
@@ -78,25 +78,17 @@ struct AxisLayer {
 // evenest.
 [[nodiscard]] AxisCut output_cut(const AxisLayer& layer, const AxisCut& input);
 
-// How many rows a rank reads (extend) or has made (fold) on either side of those that it owns.
-// Negative: so many of its own rows it neither reads nor makes.
-struct AxisHalo {
-  std::int64_t below = 0;
-  std::int64_t above = 0;
-
-  friend bool operator==(const AxisHalo&, const AxisHalo&) = default;
-};
-
 // A layer among ranks.
 struct LayerCut {
   AxisCut input;
   AxisCut output;
   bool is_transposed = false;
   bool is_periodic = false;
-  // By rank, of the cut that is exchanged. With rows [a, b) of it and [c, d) of the other side, the
-  // window of stride s, padding p, dilation D and kernel k reaches over [c s - p, (d - 1) s - p +
-  // D (k - 1) + 1).
-  std::vector<AxisHalo> halos;
+  // Rows that each rank reads (extend) or has made (fold), of the cut that is exchanged: more or
+  // fewer than it owns, also below 0 and above the length at a border. With rows [a, b) of it and
+  // [c, d) of the other side, the window of stride s, padding p, dilation D and kernel k reaches
+  // over [c s - p, (d - 1) s - p + D (k - 1) + 1).
+  std::vector<RowRange> reached;
   // Why it can't be computed in parts: a rank has no rows, or a halo exceeds the neighbour's, with
   // which more than neighbours would have to talk. Then all ranks compute all of it; "" otherwise.
   std::string whole_because;
@@ -108,8 +100,9 @@ struct LayerCut {
   [[nodiscard]] bool is_whole() const { return !whole_because.empty(); }
   // The side that is extended (the input) or folded (a transposed layer's output).
   [[nodiscard]] const AxisCut& exchanged() const { return is_transposed ? output : input; }
-  // What the rank reads or has made: begins below 0 or ends above the length at a border.
-  [[nodiscard]] RowRange extended(int rank) const;
+  [[nodiscard]] const RowRange& extended(int rank) const {
+    return reached[static_cast<std::size_t>(rank)];
+  }
 };
 
 // One layer. `output`, where it is given, replaces output_cut(); Error where its length or number
@@ -135,7 +128,7 @@ struct RowMessage {
   friend bool operator==(const RowMessage&, const RowMessage&) = default;
 };
 
-// What a rank sends and receives in extend; in fold it receives and adds the rows of `sends`, in
+// Messages of a rank in extend; in fold it receives and adds the rows of `sends`, in
 // this order, which makes sums the same to the bit each time, and sends those of `receives`. One
 // message per direction at most. The peer is the rank itself where a periodic axis has one rank.
 struct RowMessages {

@@ -33,10 +33,10 @@ struct AxisReach {
   friend bool operator==(const AxisReach&, const AxisReach&) = default;
 };
 
-// Of layers each of which takes what the one before it makes. What a layer that mirrors an earlier
-// one makes is joined with that one's input. Two layers of kernel 4, stride 2 and padding 1 and
-// their transposes see 7 rows to either side, six see 127. InputError for layers that make other
-// lengths than a multiple's strides say, or end with another length than they began.
+// Reach of layers each of which takes what the one before it makes. What a layer that mirrors an
+// earlier one makes is joined with that one's input. Two layers of kernel 4, stride 2 and padding 1
+// and their transposes see 7 rows to either side, six see 127. InputError for layers that make
+// other lengths than a multiple's strides say, or end with another length than they began.
 [[nodiscard]] AxisReach reach_of(std::span<const AxisLayer> layers);
 
 // Cells of a cube: those that are read, and those of them whose outputs count.

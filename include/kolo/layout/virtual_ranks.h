@@ -21,7 +21,7 @@ struct PartRange {
   bool operator==(const PartRange&) const = default;
 };
 
-// Those of a rank; some ranks have one more than others where R does not divide V. Error unless
+// Parts of a rank; some ranks have one more than others where R does not divide V. Error unless
 // 0 <= rank < ranks <= parts.
 [[nodiscard]] PartRange parts_of_rank(int parts, int ranks, int rank);
 
@@ -64,7 +64,7 @@ class PartSums {
     items_.push_back({sum, std::move(value)});
   }
 
-  // Of all parts, once all have come. There must be one at least.
+  // Sum of all parts, once all have come. There must be one at least.
   template <typename Add>
   [[nodiscard]] Value total(const Add& add) && {
     while (items_.size() > 1) {

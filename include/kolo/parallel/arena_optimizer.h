@@ -55,8 +55,6 @@ class ArenaOptimizer final : public BucketOptimizer {
   [[nodiscard]] std::vector<NamedState> named_state(std::optional<int> only = {}) const override;
   void scatter_state(const Communicator& ranks, std::span<const std::int64_t> skipped_steps,
                      const FillState& fill) override;
-  // Every rank's state and skipped steps become rank 0's. Collective.
-  void broadcast_state(const Communicator& communicator) const;
 
   [[nodiscard]] bool is_shared() const override { return shared_ != nullptr; }
 

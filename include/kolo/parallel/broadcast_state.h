@@ -5,9 +5,9 @@
 
 #include "kolo/comm/communicator.h"
 
-// What ranks must have in common, taken from one of them: before the first step, and buffers at any
-// time. Collective; every rank has the same network and the same kind of optimizer over it, else
-// Error on every rank that names what differs (synchronize_buffers() does not look).
+// State that ranks must have in common, taken from one of them: before the first step, and buffers
+// at any time. Collective; every rank has the same network and the same kind of optimizer over it,
+// else Error on every rank that names what differs (synchronize_buffers() does not look).
 namespace kolo {
 
 // Every parameter, trainable or not, becomes root's; in place, so whatever views the parameters

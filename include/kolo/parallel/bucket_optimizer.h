@@ -20,7 +20,6 @@
 namespace kolo {
 
 namespace parallel {
-class ParameterGroups;
 class TensorSteps;
 struct BucketRun;
 }  // namespace parallel
@@ -50,10 +49,7 @@ class BucketOptimizer {
  public:
   // One parameter's part of the state, named "<parameter>.<state>", for example
   // "conv1.weight.exp_avg".
-  struct NamedState {
-    std::string name;
-    torch::Tensor tensor;
-  };
+  using NamedState = ParameterArena::NamedTensor;
 
   BucketOptimizer(const BucketOptimizer&) = delete;
   BucketOptimizer& operator=(const BucketOptimizer&) = delete;
@@ -101,7 +97,7 @@ class BucketOptimizer {
                              const FillState& fill) = 0;
   // Counts of the steps that each parameter, in the order of the arena's plan, took no part in:
   // part of a checkpoint where parameters are frozen or unused in some steps, zeros otherwise.
-  [[nodiscard]] std::vector<std::int64_t> skipped_steps() const;
+  [[nodiscard]] const std::vector<std::int64_t>& skipped_steps() const { return skipped_; }
   void set_skipped_steps(std::span<const std::int64_t> counts);
   // Bytes of state that this rank holds.
   [[nodiscard]] std::int64_t state_bytes() const;
@@ -114,12 +110,13 @@ class BucketOptimizer {
   [[nodiscard]] virtual bool is_shared() const { return false; }
 
   // Algorithm of the first group.
-  [[nodiscard]] const FlatOptimizer& algorithm() const;
+  [[nodiscard]] const FlatOptimizer& algorithm() const { return *algorithms_.front(); }
 
  protected:
-  // `name` is for messages.
-  BucketOptimizer(std::shared_ptr<ParameterArena> arena,
-                  std::vector<std::shared_ptr<const FlatOptimizer>> algorithms,
+  // Takes an algorithm for each group of parameters, and each parameter's group. `name` is for
+  // messages. InputError for algorithms of several kinds.
+  using Algorithms = std::vector<std::shared_ptr<const FlatOptimizer>>;
+  BucketOptimizer(std::shared_ptr<ParameterArena> arena, Algorithms algorithms,
                   std::vector<std::size_t> group_of, std::string name);
 
   // Elements [begin, end) of a bucket, whose state begins at element `state` of its tensors.
@@ -135,8 +132,6 @@ class BucketOptimizer {
   [[nodiscard]] std::vector<NamedState> named(
       const std::vector<std::vector<torch::Tensor>>& whole) const;
   [[nodiscard]] ParameterArena& arena() const { return *arena_; }
-  // Steps left out, by parameter.
-  [[nodiscard]] std::span<std::int64_t> skipped() const;
 
   std::vector<std::vector<torch::Tensor>> state_;  // by state, by bucket
   // Elements after which an update shows the others what it has made.
@@ -151,8 +146,9 @@ class BucketOptimizer {
   virtual void end_bucket(std::size_t /*bucket*/) {}
   virtual void end_step() {}
 
-  void require_trainable() const;
   void enter_step();
+  [[nodiscard]] std::vector<parallel::BucketRun> runs(std::size_t bucket, std::int64_t step,
+                                                      const Own& own) const;
   void update_run(const parallel::BucketRun& run, std::size_t bucket, std::int64_t before_state,
                   StepRate rate, const GradientUse& use);
   template <typename T>
@@ -164,7 +160,9 @@ class BucketOptimizer {
   std::shared_ptr<ParameterArena> arena_;
   std::int64_t version_;  // of the arena's plan
   std::string name_;
-  std::unique_ptr<parallel::ParameterGroups> groups_;
+  Algorithms algorithms_;
+  std::vector<std::size_t> group_of_;  // by parameter
+  std::vector<std::int64_t> skipped_;  // by parameter
   std::unique_ptr<parallel::TensorSteps> on_device_;
   // After to_evaluation(): by bucket, what this rank trains of it.
   std::vector<std::vector<torch::Tensor>> trained_;

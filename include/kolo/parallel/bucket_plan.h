@@ -10,7 +10,7 @@
 
 namespace kolo {
 
-// What a plan needs to know of a parameter.
+// Description of a parameter, as a plan needs it.
 struct ParameterDescription {
   std::string name;
   std::vector<std::int64_t> shape;
@@ -34,7 +34,7 @@ struct BucketLimits {
                        << 20;  // a parameter larger than this has a bucket to itself
 };
 
-// Where a parameter lies in its bucket. Parameters begin at multiples of 64 bytes.
+// Place of a parameter in its bucket. Parameters begin at multiples of 64 bytes.
 struct BucketEntry {
   std::size_t parameter = 0;  // its place in the list the plan was made from
   std::int64_t offset = 0;    // elements from the bucket's start

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include <torch/nn/module.h>
 #include <torch/types.h>
 
 #include "kolo/comm/communicator.h"
@@ -47,16 +46,12 @@ class FiniteCheck {
   // it was not finite. The message names what is in the gradients now.
   void note(std::int64_t step, bool is_finite, double loss = 0);
 
-  [[nodiscard]] std::int64_t skipped_steps() const { return skipped_; }
-
  private:
   [[nodiscard]] std::string problem(double loss) const;
-  [[nodiscard]] std::string where() const;
 
   Communicator communicator_;
   std::shared_ptr<const ParameterArena> arena_;
   std::int64_t most_in_a_row_;
-  std::int64_t skipped_ = 0;
   std::int64_t in_a_row_ = 0;
 };
 
@@ -76,9 +71,6 @@ class ReplicaCheck {
  public:
   // Error when every_steps is below 1.
   ReplicaCheck(Communicator communicator, const ParameterArena& arena, std::int64_t every_steps);
-  // With the parameters that don't require gradients.
-  ReplicaCheck(Communicator communicator, const torch::nn::Module& module,
-               std::int64_t every_steps);
 
   // Compares when `step`, counted from 1 and the same on all ranks, is a multiple of every_steps.
   void after_step(std::int64_t step) const;
@@ -89,18 +81,12 @@ class ReplicaCheck {
   void compare(const std::string& when) const;
 
  private:
-  struct Replicated {
-    std::string name;
-    torch::Tensor tensor;
-  };
-
-  ReplicaCheck(Communicator communicator, std::int64_t every_steps);
   [[noreturn]] void report(const std::vector<std::int64_t>& checksums,
                            const std::vector<std::size_t>& present, const std::string& when) const;
 
   Communicator communicator_;
   std::int64_t every_steps_ = 1;
-  std::vector<Replicated> parameters_;
+  std::vector<ParameterArena::NamedTensor> parameters_;
 };
 
 }  // namespace kolo

@@ -32,7 +32,7 @@ class DeviceClock {
   std::shared_ptr<const DeviceRuntime> runtime_;  // none: the host's clock
 };
 
-// Of one DeviceClock.
+// A moment of one DeviceClock.
 class DeviceClock::Moment {
  public:
   Moment() = default;  // unknown

@@ -25,11 +25,11 @@ class DeviceMesh {
 
   [[nodiscard]] const MeshShape& shape() const { return shape_; }
   [[nodiscard]] int length(MeshAxis axis) const { return shape_.length(axis); }
-  // Where this rank is.
+  // Place of this rank.
   [[nodiscard]] const MeshCoordinates& coordinates() const { return coordinates_; }
   [[nodiscard]] int coordinate(MeshAxis axis) const;
 
-  // What the mesh was made from.
+  // Communicator that the mesh was made from.
   [[nodiscard]] const Communicator& world() const { return world_; }
   // The ranks that differ from this one along the axis alone; its rank there is its coordinate.
   [[nodiscard]] const Communicator& axis(MeshAxis axis) const;

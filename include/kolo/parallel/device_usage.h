@@ -88,17 +88,12 @@ class DeviceUsageMonitor {
   std::jthread sampler_;  // last: it uses all of the above
 };
 
-// Libraries that tell of devices.
-struct DeviceUsageSources {
-  std::shared_ptr<const DeviceRuntime> runtime = cuda_runtime();
-  std::string library = "libnvidia-ml.so.1";  // Nvml's
-};
-
 // Monitor of this rank's device. None for the host, where nothing can be read, and where a rank
-// before this one has the same device, which is counted once. Collective.
+// before this one has the same device, which is counted once. `library`: Nvml's. Collective.
 [[nodiscard]] std::unique_ptr<DeviceUsageMonitor> monitor_device(
     const Communicator& communicator, const c10::Device& device,
-    const DeviceUsageSources& sources = {});
+    const std::shared_ptr<const DeviceRuntime>& runtime = cuda_runtime(),
+    const std::string& library = "libnvidia-ml.so.1");
 
 // All ranks', by rank; without seconds where a rank has none. Collective.
 [[nodiscard]] std::vector<DeviceUsage> gather(const Communicator& communicator,

@@ -53,7 +53,7 @@ struct DistributedOptimizerOptions {
 // The constructor is collective. Calls come from one thread.
 class DistributedOptimizer : public torch::optim::Optimizer {
  public:
-  // Takes any optimizer by value.
+  // Takes any optimizer by value, or by a std::unique_ptr or shared_ptr.
   template <typename Optimizer>
   requires std::derived_from<Optimizer, torch::optim::Optimizer> DistributedOptimizer(
       const Communicator& communicator, const TrainedModules& modules, Optimizer optimizer,
@@ -74,13 +74,6 @@ class DistributedOptimizer : public torch::optim::Optimizer {
   DistributedOptimizer(const Communicator& communicator, const TrainedModules& modules,
                        std::shared_ptr<torch::optim::Optimizer> optimizer,
                        const DistributedOptimizerOptions& options = {});
-  template <typename Optimizer>
-  DistributedOptimizer(const Communicator& communicator, const TrainedModules& modules,
-                       std::unique_ptr<Optimizer> optimizer,
-                       const DistributedOptimizerOptions& options = {})
-      : DistributedOptimizer(communicator, modules,
-                             std::shared_ptr<torch::optim::Optimizer>(std::move(optimizer)),
-                             options) {}
 
   DistributedOptimizer(const DistributedOptimizer&) = delete;
   DistributedOptimizer& operator=(const DistributedOptimizer&) = delete;
@@ -90,7 +83,7 @@ class DistributedOptimizer : public torch::optim::Optimizer {
   void zero_grad(bool set_to_none = true) { reducer_.clear_gradients(set_to_none); }
 
   // While the result lives, backward() only adds to this rank's gradients.
-  GradientReducer::NoSync no_sync() { return reducer_.no_sync(); }
+  [[nodiscard]] GradientReducer::NoSync no_sync() { return reducer_.no_sync(); }
 
   // Between backward() and step(), where something is to be done with the averages: waits for them.
   // step() takes them as they are.

@@ -21,7 +21,7 @@ struct LossScaleOptions {
 // them in between, and gradients are divided by it before they are used. It grows until they
 // overflow; then the step is left out, and it shrinks.
 //
-// With several ranks: each scales its own loss, gradients are averaged scaled, and all divide by
+// On several ranks each scales its own loss, gradients are averaged scaled, and all divide by
 // the same number, because all decide alike which steps are left out (see FiniteCheck). Powers of
 // two leave the digits of gradients as they are.
 //
@@ -35,7 +35,7 @@ class GradScaler {
   [[nodiscard]] double scale() const { return state().scale; }
   // One float64.
   [[nodiscard]] const torch::Tensor& scale_tensor() const { return scale_; }
-  // What to call backward() on.
+  // Loss to call backward() on.
   [[nodiscard]] torch::Tensor scaled(const torch::Tensor& loss) const;
   // Divides all gradients of the arena by the scale: one pass. After they are averaged, and before
   // update().

@@ -20,7 +20,6 @@ struct GradientBucket {
   std::size_t index = 0;                 // in the order of the plan; the same on every rank
   torch::Tensor flat;                    // one-dimensional, contiguous
   std::vector<torch::Tensor> gradients;  // with the parameters' shapes
-  std::vector<std::string> names;        // of the parameters
 };
 
 // How the ranks average a bucket of gradients: compression, or a user's own scheme. (PyTorch's DDP
@@ -67,8 +66,8 @@ class GradientHook {
 [[nodiscard]] std::shared_ptr<GradientHook> bfloat16_compression(double predivide_factor = 1);
 
 struct PowerSgdOptions {
-  // Of the approximation: a gradient of n x m travels as (n + m) * rank numbers. 1 or more; at most
-  // min(n, m) of it is used.
+  // Rank of the approximation: a gradient of n x m travels as (n + m) * rank numbers. 1 or more; at
+  // most min(n, m) of it is used.
   std::int64_t rank = 1;
   // Each step begins with the last one's right factor, so that the approximation follows the
   // gradients' main directions; otherwise with random numbers.

@@ -16,7 +16,7 @@
 // (appendix A.1). Their ratio, tr(S) / |G|^2, is the gradient noise scale, in samples.
 namespace kolo {
 
-// Of one step, where ranks have averaged.
+// Measurement of one step, where ranks have averaged.
 struct GradientSquares {
   double own = 0;          // squared norm of a rank's own gradient, mean over the ranks
   double averaged = 0;     // of their average
@@ -63,7 +63,7 @@ class GradientNoise {
   State state_;
 };
 
-// What a squared norm of gradients is. Steps along P g, with a preconditioner P, have the noise
+// Kind of a squared norm of gradients. Steps along P g, with a preconditioner P, have the noise
 // scale tr(P S) / G'PG, which is that of the gradient P^(1/2) g.
 enum class NoiseMetric {
   plain,      // of steps along the gradient, as SGD's
@@ -83,8 +83,8 @@ class NoiseMeter final : public GradientHook {
                       NoiseMetric metric = NoiseMetric::plain);
 
   void measure_next();
-  // What was measured since measure_next(), and no longer. `samples`: of this rank in that step.
-  // None where nothing was averaged. Waits for a device. Collective.
+  // Returns what was measured since measure_next(), and ends it. `samples`: of this rank in that
+  // step. None where nothing was averaged. Waits for a device. Collective.
   [[nodiscard]] std::optional<GradientSquares> take(const Communicator& communicator,
                                                     double samples);
 

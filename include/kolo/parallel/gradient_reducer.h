@@ -30,9 +30,9 @@ struct ReducerOptions {
   // begin their reduction after backward.
   bool unused_parameters = false;
 
-  // With unused_parameters: each rank uses the same parameters in all steps. They are noted in the
-  // first one; later steps send no bytes for them and overlap as if all were used. An Error on all
-  // ranks names the parameters of a step in which that does not hold.
+  // Beside unused_parameters: each rank uses the same parameters in all steps. They are noted in
+  // the first one; later steps send no bytes for them and overlap as if all were used. An Error on
+  // all ranks names the parameters of a step in which that does not hold.
   bool static_graph = false;
 
   // After the first step the buckets are cut anew, in the order in which gradients became ready (by
@@ -65,7 +65,7 @@ struct ReducerOptions {
   std::vector<std::string> sparse_parameters = {};
 };
 
-// What the reducer has done since it was made or asked to reset.
+// Counts since the reducer was made or asked to reset.
 struct ReducerStatistics {
   std::int64_t steps = 0;
   std::int64_t bytes = 0;  // of gradients, reduced
@@ -114,13 +114,8 @@ struct ReducerStatistics {
 // Calls come from the thread that calls backward(). The destructor does not communicate.
 class GradientReducer {
  public:
-  // Ends when the last copy goes.
-  class [[nodiscard]] NoSync {
-   private:
-    friend class GradientReducer;
-    explicit NoSync(std::shared_ptr<void> scope) : scope_(std::move(scope)) {}
-    std::shared_ptr<void> scope_;
-  };
+  // Scope that ends when the last copy goes.
+  using NoSync = std::shared_ptr<void>;
 
   GradientReducer(const Communicator& communicator, std::shared_ptr<ParameterArena> arena,
                   const ReducerOptions& options = {});
@@ -133,7 +128,7 @@ class GradientReducer {
 
   // While the result lives, backward() only adds to this rank's gradients; the next one outside, or
   // finish(), averages the sum. Every rank does as many steps; passes within one may differ.
-  NoSync no_sync();
+  [[nodiscard]] NoSync no_sync();
 
   // Blocks until a bucket's gradients are averaged. Error when backward has not produced all of its
   // gradients: it names the parameters.

@@ -36,7 +36,7 @@ c10::Device pin_device(const Communicator& communicator);
 
 // The CUDA devices that kolo and LibTorch can use in this process, or why there are none.
 [[nodiscard]] DeviceCount cuda_devices();
-// What its maker calls it: "NVIDIA H100 80GB HBM3". Empty for the host.
+// Name that its maker gives it: "NVIDIA H100 80GB HBM3". Empty for the host.
 [[nodiscard]] std::string device_name(const c10::Device& device);
 // The CUDA device that is this rank's, which becomes this thread's current one; the CPU where there
 // is none. As pin_device() chooses it; `may_share`: two ranks may have the same one. Collective.

@@ -45,7 +45,7 @@ class ParameterArena {
   ParameterArena(const ParameterArena&) = delete;
   ParameterArena& operator=(const ParameterArena&) = delete;
 
-  // Where parameters and gradients are.
+  // Device of parameters and gradients.
   [[nodiscard]] const torch::Device& device() const { return device_; }
   [[nodiscard]] const BucketPlan& plan() const { return plan_; }
   [[nodiscard]] std::size_t buckets() const { return plan_.buckets.size(); }
@@ -107,7 +107,6 @@ class ParameterArena {
   // the values that the first of them has. What a rank writes into its parameters is written into
   // all of theirs from then on. Collective over `node`.
   void share_parameters(const Communicator& node, const std::shared_ptr<std::byte>& memory);
-  [[nodiscard]] bool has_shared_parameters() const { return shared_parameters_; }
 
   // Parameters that have got other memory since (torch::load() of the module, set_data(), to()) lie
   // here again afterwards, with the values they have now. Returns what can't be mended, for an

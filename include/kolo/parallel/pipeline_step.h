@@ -81,7 +81,6 @@ class PipelineStep {
 
   // This rank's part of the network: its modules, parameters and buffers under their whole names.
   [[nodiscard]] const std::shared_ptr<torch::nn::Module>& module() const;
-  [[nodiscard]] const PipelineShape& shape() const;
   [[nodiscard]] bool is_last() const;
 
   // Forward and backward of all micro-batches; adds to the gradients of this rank's parameters.

@@ -37,8 +37,7 @@ class ShardedArenaOptimizer final : public BucketOptimizer {
   // Takes groups of parameters: an algorithm each, of one kind with different options, and each
   // parameter's place among them, in the order of the arena's plan.
   ShardedArenaOptimizer(const Communicator& communicator,
-                        const std::shared_ptr<ParameterArena>& arena,
-                        const std::vector<std::shared_ptr<const FlatOptimizer>>& algorithms,
+                        const std::shared_ptr<ParameterArena>& arena, const Algorithms& algorithms,
                         std::vector<std::size_t> group_of);
 
   // Averages only what this rank's update() reads: afterwards a bucket holds averages in this
@@ -68,8 +67,6 @@ class ShardedArenaOptimizer final : public BucketOptimizer {
   void end_bucket(std::size_t bucket) override;
   void end_step() override;
 
-  [[nodiscard]] std::vector<std::vector<torch::Tensor>> flat_state_of(
-      std::span<const NamedState> whole) const;
   [[nodiscard]] std::vector<torch::Tensor> averages(std::size_t bucket) const override;
   [[nodiscard]] std::vector<torch::Tensor> owned(const torch::Tensor& flat) const;
 

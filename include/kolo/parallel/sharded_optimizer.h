@@ -80,7 +80,7 @@ class ShardedOptimizer : public torch::optim::Optimizer {
   void zero_grad(bool set_to_none = true) { reducer_.clear_gradients(set_to_none); }
 
   // While the result lives, backward() only adds to this rank's gradients.
-  GradientReducer::NoSync no_sync() { return reducer_.no_sync(); }
+  [[nodiscard]] GradientReducer::NoSync no_sync() { return reducer_.no_sync(); }
 
   // Between backward() and step(), where something is to be done with the averages: waits for them.
   // step() takes them as they are.
@@ -94,15 +94,12 @@ class ShardedOptimizer : public torch::optim::Optimizer {
   // result is the average of the ranks' losses.
   torch::Tensor step(LossClosure closure = nullptr) override;
 
-  // Rate of the first group.
-  [[nodiscard]] double learning_rate() const;
   [[nodiscard]] std::int64_t steps() const { return steps_; }
 
   // For checkpoints; see ShardedArenaOptimizer. `steps` is what steps() was when the state was
   // gathered.
   [[nodiscard]] std::vector<ShardedArenaOptimizer::NamedState> gather_state() const;
   void load_state(std::span<const ShardedArenaOptimizer::NamedState> whole, std::int64_t steps);
-  [[nodiscard]] std::int64_t state_bytes() const { return optimizer_.state_bytes(); }
 
   // Cost of the gradients; hook_bytes counts them as sent.
   [[nodiscard]] ReducerStatistics statistics() const { return reducer_.statistics(); }
@@ -115,8 +112,6 @@ class ShardedOptimizer : public torch::optim::Optimizer {
   void load(torch::serialize::InputArchive& archive) override;
 
  private:
-  [[nodiscard]] std::vector<double> rates() const;
-
   Communicator communicator_;
   TrainedModules modules_;
   std::shared_ptr<ParameterArena> arena_;

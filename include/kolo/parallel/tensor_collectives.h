@@ -119,9 +119,6 @@ void broadcast(const Communicator& communicator, torch::TensorList tensors, int 
 [[nodiscard]] TensorWork broadcast_async(const Communicator& communicator,
                                          const torch::Tensor& tensor, int root = 0,
                                          CallOptions call = {});
-[[nodiscard]] TensorListWork broadcast_async(const Communicator& communicator,
-                                             torch::TensorList tensors, int root = 0,
-                                             CallOptions call = {});
 
 // Concatenated along the first dimension, in the order of ranks: [n0 + n1 + ..., ...] from [n0,
 // ...], [n1, ...] ... A tensor without dimensions counts as [1]. The first dimensions may differ,

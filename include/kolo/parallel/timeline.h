@@ -33,11 +33,6 @@ class ProfilerRange {
   std::uint64_t id_ = 0;  // 0: none, or nobody looks on
 };
 
-struct TimelineOptions {
-  std::filesystem::path folder;     // rank 0's counts; made when it is not there
-  std::size_t queue_limit = 65536;  // events on their way to the disk; more are dropped
-};
-
 // Record of what a rank does when: one file per rank, FOLDER/rank-00003.json, for chrome://tracing
 // or https://ui.perfetto.dev. It can be looked at while the training runs, and merge_timelines()
 // makes one of all.
@@ -76,8 +71,8 @@ class Timeline {
   // Never active.
   Timeline() = default;
 
-  // Not started yet. Collective.
-  Timeline(const Communicator& communicator, const TimelineOptions& options);
+  // Not started yet. Rank 0's folder counts; it is made when it is not there. Collective.
+  Timeline(const Communicator& communicator, const std::filesystem::path& folder);
 
   // Started if the environment variable KOLO_TIMELINE names a folder on rank 0; otherwise never
   // active. Collective. Throws what start() throws.
@@ -104,8 +99,6 @@ class Timeline {
   // A moment.
   void mark(std::string_view name) const;
 
-  // File of this rank; empty before the first start().
-  [[nodiscard]] std::filesystem::path file() const;
   // Why events are missing in the file; empty when none are.
   [[nodiscard]] std::string problem() const;
 

@@ -135,8 +135,6 @@ class TrainingStep {
   [[nodiscard]] Passes& passes();
   void end_part(Passes& passes);
   void start_summing(Passes& passes);
-  [[nodiscard]] Work start_summing(const torch::Tensor& sums);
-  [[nodiscard]] torch::Tensor start_summing_parts(const torch::Tensor& sums, Work& summing);
   // Gives the rest of a step to the device, or makes it on the host. Returns the sums over all
   // ranks and, where it may be left out, one more number that tells whether it is.
   [[nodiscard]] torch::Tensor complete(double learning_rate);

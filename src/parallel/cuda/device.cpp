@@ -15,7 +15,7 @@
 #include "kolo/parallel/device_memory.h"
 #include "kolo/parallel/initialize.h"
 #include "kolo/parallel/timeline.h"
-#include "parallel/tensors/device_stream.h"
+#include "parallel/tensors/tensors.h"
 
 namespace kolo::parallel {
 

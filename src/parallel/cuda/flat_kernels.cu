@@ -106,29 +106,6 @@ void add_to_norm_of(double* total, std::span<const T> values, double norm_type,
 
 template <typename T>
 __global__ void __launch_bounds__(cuda::block_threads)
-    scale_kernel(T* values, cuda::Cut<T> cut, const double* factor_of_all) {
-  const T factor = static_cast<T>(*factor_of_all);
-  cuda::for_each_pack(cut, [&]<int width>(std::size_t index) {
-    auto pack = cuda::load<width>(values + index);
-#pragma unroll
-    for (int k = 0; k < width; ++k) pack.values[k] *= factor;
-    cuda::store(values + index, pack);
-  });
-}
-
-template <typename T>
-__global__ void __launch_bounds__(cuda::block_threads)
-    fill_kernel(T* values, cuda::Cut<T> cut, T value) {
-  cuda::for_each_pack(cut, [&]<int width>(std::size_t index) {
-    cuda::Pack<T, width> pack;
-#pragma unroll
-    for (int k = 0; k < width; ++k) pack.values[k] = value;
-    cuda::store(values + index, pack);
-  });
-}
-
-template <typename T>
-__global__ void __launch_bounds__(cuda::block_threads)
     all_bits_kernel(const T* values, cuda::Cut<T> cut, T mask, std::int32_t* found) {
   bool is_found = false;
   cuda::for_each_pack(cut, [&]<int width>(std::size_t index) {
@@ -137,29 +114,6 @@ __global__ void __launch_bounds__(cuda::block_threads)
     for (int k = 0; k < width; ++k) is_found = is_found || (pack.values[k] & mask) == mask;
   });
   if (is_found) *found = 1;  // whoever else writes it writes the same
-}
-
-template <typename T>
-cuda::Cut<T> cut_of(std::span<T> values) {
-  return cuda::cut<T, 1>(values.size(), {values.data()});
-}
-
-template <typename T>
-void scale_all(std::span<T> values, const double* factor, void* stream) {
-  if (values.empty()) return;
-  const auto cut = cut_of(values);
-  scale_kernel<<<cut.blocks(), cuda::block_threads, 0, stream_of(stream)>>>(values.data(), cut,
-                                                                            factor);
-  cuda::check_launch("parallel", "scale");
-}
-
-template <typename T>
-void fill_all(std::span<T> values, T value, void* stream) {
-  if (values.empty()) return;
-  const auto cut = cut_of(values);
-  fill_kernel<<<cut.blocks(), cuda::block_threads, 0, stream_of(stream)>>>(values.data(), cut,
-                                                                           value);
-  cuda::check_launch("parallel", "fill");
 }
 
 template <typename T>
@@ -225,22 +179,6 @@ void add_to_norm_on_device(double* total, std::span<const float> values, double 
 void add_to_norm_on_device(double* total, std::span<const double> values, double norm_type,
                            std::span<std::byte> workspace, void* stream) {
   add_to_norm_of(total, values, norm_type, workspace, stream);
-}
-
-void scale_on_device(std::span<float> values, const double* factor, void* stream) {
-  scale_all(values, factor, stream);
-}
-
-void scale_on_device(std::span<double> values, const double* factor, void* stream) {
-  scale_all(values, factor, stream);
-}
-
-void fill_on_device(std::span<float> values, float value, void* stream) {
-  fill_all(values, value, stream);
-}
-
-void fill_on_device(std::span<double> values, double value, void* stream) {
-  fill_all(values, value, stream);
 }
 
 void find_all_bits_on_device(std::span<const std::uint64_t> values, std::uint64_t mask,

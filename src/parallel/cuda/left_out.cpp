@@ -3,7 +3,7 @@
 #include "kolo/parallel/initialize.h"
 #include "kolo/parallel/timeline.h"
 #include "parallel/kernels.h"
-#include "parallel/tensors/device_stream.h"
+#include "parallel/tensors/tensors.h"
 
 // In place of flat_kernels.cu, where kolo is built without CUDA.
 namespace kolo::parallel {
@@ -19,52 +19,40 @@ namespace {
 
 }  // namespace
 
-void add_to_norm_on_device(double* /*total*/, std::span<const float> /*values*/,
-                           double /*norm_type*/, std::span<std::byte> /*workspace*/,
-                           void* /*stream*/) {
+void add_to_norm_on_device(double*, std::span<const float>, double, std::span<std::byte>, void*) {
   fail("a norm");
 }
 
-void add_to_norm_on_device(double* /*total*/, std::span<const double> /*values*/,
-                           double /*norm_type*/, std::span<std::byte> /*workspace*/,
-                           void* /*stream*/) {
+void add_to_norm_on_device(double*, std::span<const double>, double, std::span<std::byte>, void*) {
   fail("a norm");
 }
 
-void scale_on_device(std::span<float> /*values*/, const double* /*factor*/, void* /*stream*/) {
-  fail("scaling");
-}
-
-void scale_on_device(std::span<double> /*values*/, const double* /*factor*/, void* /*stream*/) {
-  fail("scaling");
-}
-
-void fill_on_device(std::span<float> /*values*/, float /*value*/, void* /*stream*/) {
-  fail("filling");
-}
-
-void fill_on_device(std::span<double> /*values*/, double /*value*/, void* /*stream*/) {
-  fail("filling");
-}
-
-void find_all_bits_on_device(std::span<const std::uint64_t> /*values*/, std::uint64_t /*mask*/,
-                             std::int32_t* /*found*/, void* /*stream*/) {
+void find_all_bits_on_device(std::span<const std::uint64_t>, std::uint64_t, std::int32_t*, void*) {
   fail("a check for finite values");
 }
 
-void find_all_bits_on_device(std::span<const std::uint32_t> /*values*/, std::uint32_t /*mask*/,
-                             std::int32_t* /*found*/, void* /*stream*/) {
+void find_all_bits_on_device(std::span<const std::uint32_t>, std::uint32_t, std::int32_t*, void*) {
   fail("a check for finite values");
 }
 
-void find_all_bits_on_device(std::span<const std::uint16_t> /*values*/, std::uint16_t /*mask*/,
-                             std::int32_t* /*found*/, void* /*stream*/) {
+void find_all_bits_on_device(std::span<const std::uint16_t>, std::uint16_t, std::int32_t*, void*) {
   fail("a check for finite values");
 }
 
-void checksum_on_device(std::span<const std::byte> /*bytes*/, std::uint64_t* /*result*/,
-                        std::span<std::byte> /*workspace*/, void* /*stream*/) {
+void checksum_on_device(std::span<const std::byte>, std::uint64_t*, std::span<std::byte>, void*) {
   fail("a checksum");
+}
+
+DeviceStream current_stream(const c10::Device& /*device*/) {
+  return nullptr;
+}
+
+bool is_recording(const c10::Device& /*device*/) {
+  return false;
+}
+
+std::function<void()> record_graph(const torch::Device& /*device*/, std::function<void()> work) {
+  return work;
 }
 
 }  // namespace kolo::parallel
@@ -86,19 +74,3 @@ void ProfilerRange::end() noexcept {
 }
 
 }  // namespace kolo
-
-namespace kolo::parallel {
-
-DeviceStream current_stream(const c10::Device& /*device*/) {
-  return nullptr;
-}
-
-bool is_recording(const c10::Device& /*device*/) {
-  return false;
-}
-
-std::function<void()> record_graph(const torch::Device& /*device*/, std::function<void()> work) {
-  return work;
-}
-
-}  // namespace kolo::parallel

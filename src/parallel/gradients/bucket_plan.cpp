@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <sstream>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -36,30 +37,6 @@ std::vector<std::string> lines_of(const BucketPlan& plan) {
       lines.back() += fmt::format(" {}", entry.parameter);
   }
   return lines;
-}
-
-std::vector<std::string> split_lines(std::string_view text) {
-  std::vector<std::string> lines;
-  while (!text.empty()) {
-    const auto end = text.find('\n');
-    lines.emplace_back(text.substr(0, end));
-    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-  }
-  return lines;
-}
-
-std::string describe_difference(std::size_t root, std::span<const std::string> of_root,
-                                std::size_t rank, std::span<const std::string> of_rank) {
-  std::size_t line = 0;
-  while (line < std::min(of_root.size(), of_rank.size()) && of_root[line] == of_rank[line]) ++line;
-  const auto shown = [&](std::span<const std::string> lines) {
-    return line < lines.size() ? lines[line] : std::string("nothing more");
-  };
-  return fmt::format(
-      "parallel: the ranks' models differ: rank {} has {}, rank {} has {}; every rank must build "
-      "the same network with "
-      "the same options",
-      root, shown(of_root), rank, shown(of_rank));
 }
 
 void require_each_once(std::span<const std::size_t> order, std::size_t parameters) {
@@ -144,7 +121,17 @@ void require_equal_plans(const Communicator& communicator, const BucketPlan& pla
       all_gather_bytes(communicator, fmt::format("{}", fmt::join(lines_of(plan), "\n")));
   const auto root = static_cast<std::size_t>(first - all.begin());
   const auto rank = static_cast<std::size_t>(different - all.begin());
-  throw Error(describe_difference(root, split_lines(texts[root]), rank, split_lines(texts[rank])));
+  std::istringstream of_root(texts[root]), of_rank(texts[rank]);
+  std::string root_has, rank_has;
+  do {
+    if (!std::getline(of_root, root_has)) root_has = "nothing more";
+    if (!std::getline(of_rank, rank_has)) rank_has = "nothing more";
+  } while (root_has == rank_has);
+  throw Error(
+      fmt::format("parallel: the ranks' models differ: rank {} has {}, rank {} has {}; every rank "
+                  "must build the "
+                  "same network with the same options",
+                  root, root_has, rank, rank_has));
 }
 
 }  // namespace kolo

@@ -12,7 +12,7 @@
 #include "kolo/parallel/gradient_noise.h"
 #include "kolo/parallel/gradient_norm.h"
 #include "kolo/parallel/tensor_collectives.h"
-#include "parallel/tensors/tensor_passes.h"
+#include "parallel/tensors/tensors.h"
 
 namespace kolo {
 

@@ -100,8 +100,7 @@ GradientReducer::~GradientReducer() = default;
 
 GradientReducer::NoSync GradientReducer::no_sync() {
   state_->enter_quiet();
-  return NoSync(
-      std::shared_ptr<void>(state_.get(), [state = state_](void*) { state->leave_quiet(); }));
+  return {state_.get(), [state = state_](void*) { state->leave_quiet(); }};
 }
 
 void GradientReducer::wait(std::size_t bucket) {

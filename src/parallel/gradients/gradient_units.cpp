@@ -10,7 +10,7 @@
 
 #include "kolo/base/checked.h"
 #include "kolo/parallel/tensor_collectives.h"
-#include "parallel/tensors/device_stream.h"
+#include "parallel/tensors/tensors.h"
 
 namespace kolo {
 
@@ -79,7 +79,6 @@ void GradientUnits::lay_out() {
     for (const auto& entry : arena_->plan().buckets[index].entries) {
       unit_of_[entry.parameter] = index;
       bucket->gradients.push_back(arena_->gradient_view(entry.parameter));
-      bucket->names.push_back(arena_->plan().parameters[entry.parameter].name);
     }
     buckets_.push_back(std::move(bucket));
   }

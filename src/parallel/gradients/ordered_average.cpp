@@ -9,24 +9,20 @@
 #include "kolo/base/error.h"
 #include "kolo/parallel/tensor_collectives.h"
 #include "parallel/kernels.h"
+#include "parallel/tensors/tensors.h"
 
 namespace kolo {
 
 namespace {
 
-template <typename T>
-std::span<T> values_of(const torch::Tensor& flat) {
-  return {flat.data_ptr<T>(), static_cast<std::size_t>(flat.numel())};
-}
-
-// With this thread alone: LibTorch would use all cores, which belong to backward.
+// Adds in this thread alone: LibTorch would use all cores, which belong to backward.
 void add_to(const torch::Tensor& left, const torch::Tensor& right) {
   if (!left.device().is_cpu())
     torch::Tensor(left).add_(right);
   else if (left.scalar_type() == torch::kDouble)
-    parallel::add(values_of<double>(left), values_of<double>(right));
+    parallel::add(parallel::elements_of<double>(left), parallel::elements_of<double>(right));
   else
-    parallel::add(values_of<float>(left), values_of<float>(right));
+    parallel::add(parallel::elements_of<float>(left), parallel::elements_of<float>(right));
 }
 
 constexpr auto add_tensors = [](torch::Tensor& left, const torch::Tensor& right) {
@@ -42,12 +38,12 @@ void scale(const torch::Tensor& flat, double factor) {
   if (!flat.device().is_cpu())
     torch::Tensor(flat).mul_(factor);
   else if (flat.scalar_type() == torch::kDouble)
-    parallel::scale(values_of<double>(flat), factor);
+    parallel::scale(parallel::elements_of<double>(flat), factor);
   else
-    parallel::scale(values_of<float>(flat), factor);
+    parallel::scale(parallel::elements_of<float>(flat), factor);
 }
 
-// Of so many elements, cut at multiples of 64 elements.
+// Lengths of the ranks' slices of so many elements, cut at multiples of 64.
 std::vector<std::int64_t> slices_of(std::int64_t elements, int ranks) {
   constexpr std::int64_t grain = 64;
   const auto grains = (elements + grain - 1) / grain;

@@ -7,7 +7,7 @@
 #include "kolo/base/machine.h"
 #include "kolo/parallel/gradient_hook.h"
 #include "kolo/parallel/tensor_collectives.h"
-#include "parallel/tensors/distinct_tensors.h"
+#include "parallel/tensors/tensors.h"
 
 namespace kolo {
 
@@ -27,7 +27,7 @@ torch::TensorOptions bytes_on(const torch::Device& device) {
   return torch::TensorOptions(torch::kByte).device(device);
 }
 
-// Of the host, which the tensor keeps.
+// Memory of the host as a tensor, which keeps it alive.
 torch::Tensor as_bytes(const std::shared_ptr<std::byte>& memory, std::int64_t bytes) {
   return torch::from_blob(
       memory.get(), {bytes}, [memory](void*) {}, torch::TensorOptions(torch::kByte));
@@ -261,7 +261,7 @@ void ParameterArena::broadcast_parameters(const Communicator& communicator, int 
   for (const NamedTensor& each : excluded_) broadcast(communicator, each.tensor, root);
 }
 
-// Where a node has one copy, the first of its ranks takes part for all.
+// The first rank of a node takes part for all where they have one copy.
 void ParameterArena::broadcast_flat_parameters(const Communicator& communicator, int root) const {
   const auto broadcast_by = [&](const Communicator& ranks, int from) {
     for (const torch::Tensor& bucket : flat_parameters_) ranks.broadcast(buffer_of(bucket), from);

@@ -38,7 +38,7 @@ void GradientReducer::State::seal() {
                      : "") +
                 missing_gradients(missing));
   }
-  if (!problem_.empty() && !options_.agree && !options_.unused_parameters) {
+  if (!agreement_->problem.empty() && !options_.agree && !options_.unused_parameters) {
     has_agreement_ = true;  // none: fail() tells this rank only, and nothing more is started
     return;
   }
@@ -75,8 +75,9 @@ void GradientReducer::State::settle_arrivals(std::vector<std::string>& missing) 
 }
 
 void GradientReducer::State::add_problem(const std::string& problem) {
-  problem_ += problem_.empty() ? fmt::format("rank {}: ", communicator_.rank()) : "; ";
-  problem_ += problem;
+  agreement_->problem +=
+      agreement_->problem.empty() ? fmt::format("rank {}: ", communicator_.rank()) : "; ";
+  agreement_->problem += problem;
 }
 
 std::string GradientReducer::State::missing_gradients(const std::vector<std::string>& names) const {
@@ -186,7 +187,7 @@ void GradientReducer::State::wait(std::size_t bucket) {
     const std::lock_guard lock(mutex_);
     seal();
   }
-  if (!problem_.empty()) fail();
+  if (!agreement_->problem.empty()) fail();
   average_later_passes();
   await(units_.works()[bucket]);
   const auto& entries = arena_->plan().buckets[bucket].entries;
@@ -221,13 +222,13 @@ void GradientReducer::State::await(const Work& work) {
 
 void GradientReducer::State::await_agreement() {
   await(agreement_work_);
-  if (!agreement_->error().empty()) fail();
+  if (!agreement_->error.empty()) fail();
 }
 
 void GradientReducer::State::fail() {
   drain();
   const std::string message =
-      agreement_->error().empty() ? "parallel: " + problem_ : agreement_->error();
+      agreement_->error.empty() ? "parallel: " + agreement_->problem : agreement_->error;
   start_over();
   throw Error(message);
 }
@@ -249,7 +250,7 @@ void GradientReducer::State::finish() {
     const std::lock_guard lock(mutex_);
     seal();
   }
-  if (!problem_.empty()) fail();
+  if (!agreement_->problem.empty()) fail();
   average_later_passes();
   for (std::size_t bucket = 0; bucket < arena_->buckets(); ++bucket) wait(bucket);
   for (std::size_t unit = arena_->buckets(); unit < units_.size(); ++unit)
@@ -290,26 +291,25 @@ void GradientReducer::State::settle_averages() {
     discarded.push_back(name(parameter));
     arena_->set_idle(parameter, true);
   }
-  agreement_->begin(false);
-  agreement_->set_problem(
+  agreement_->problem =
       changed.empty()
           ? arena_->take_back_parameters()
           : fmt::format(
-                "rank {}: the gradient of {} was changed after finish(), which averages this "
-                "rank's part of it only; use clip_gradients()",
-                communicator_.rank(), fmt::join(changed, ", ")));
-  agreement_->set_setup(
-      setup_, fmt::format("rank {} has discarded the averages of {} (do so on all ranks, or none)",
-                          communicator_.rank(),
-                          discarded.empty() ? "no parameter"
-                                            : fmt::format("{}", fmt::join(discarded, ", "))));
+                "rank {}: the gradient of {} was changed after finish(), which averages "
+                "this rank's part of it only; use clip_gradients()",
+                communicator_.rank(), fmt::join(changed, ", "));
+  agreement_->setup_text = fmt::format(
+      "rank {} has discarded the averages of {} (do so on all ranks, or none)",
+      communicator_.rank(),
+      discarded.empty() ? "no parameter" : fmt::format("{}", fmt::join(discarded, ", ")));
   if (communicates() && options_.agree)
     agreement_->run(communicator_);
   else
     agreement_->run_alone();
-  setup_ = 0;
   has_averages_ = false;
-  if (!agreement_->error().empty()) throw Error(agreement_->error());
+  const std::string error = agreement_->error;
+  agreement_->start_over();
+  if (!error.empty()) throw Error(error);
 }
 
 // The average becomes grad().
@@ -345,7 +345,7 @@ void GradientReducer::State::settle_absent(std::size_t parameter) {
 
 bool GradientReducer::State::is_used_anywhere(std::size_t parameter) const {
   if (is_recorded_) return used_anywhere_[parameter] && tensor(parameter).requires_grad();
-  return options_.unused_parameters && agreement_->is_used(parameter);
+  return options_.unused_parameters && agreement_->used[parameter] != 0;
 }
 
 // Not while a rank has joined: it would not have noted anything.
@@ -356,7 +356,7 @@ void GradientReducer::State::record_graph() {
   used_anywhere_.assign(parameters(), false);
   for (std::size_t parameter = 0; parameter < parameters(); ++parameter) {
     used_here_[parameter] = arrivals_[parameter] == Arrival::ready;
-    used_anywhere_[parameter] = agreement_->is_used(parameter);
+    used_anywhere_[parameter] = agreement_->used[parameter] != 0;
   }
   is_recorded_ = true;
 }

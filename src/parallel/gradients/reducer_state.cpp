@@ -15,54 +15,51 @@
 
 namespace kolo {
 
-void StepAgreement::begin(bool with_usage) {
-  with_usage_ = with_usage;
-  problem_.clear();
-  error_.clear();
-}
-
-void StepAgreement::set_setup(std::uint64_t fingerprint, std::string description) {
-  setup_ = fingerprint;
-  description_ = std::move(description);
-}
-
 // A maximum tells every rank whether a value is the same everywhere when its complement travels
 // with it: where a byte differs, no rank has both the maximum of the byte and of its complement.
 void StepAgreement::run(const Communicator& communicator) {
-  const std::uint64_t rates = fingerprint_of(
-      {reinterpret_cast<const char*>(rates_.data()), rates_.size() * sizeof(double)});
-  const std::uint64_t values[] = {setup_, ~setup_, rates, ~rates};
+  const std::uint64_t of_rates =
+      fingerprint_of({reinterpret_cast<const char*>(rates.data()), rates.size() * sizeof(double)});
+  const std::uint64_t values[] = {setup, ~setup, of_rates, ~of_rates};
   constexpr std::size_t head = 1 + sizeof(values);
   message_.resize(head);
-  message_[0] = problem_.empty() ? 0 : 1;
+  message_[0] = problem.empty() ? 0 : 1;
   std::memcpy(&message_[1], values, sizeof(values));
-  if (with_usage_) message_.insert(message_.end(), used_.begin(), used_.end());
+  if (with_usage) message_.insert(message_.end(), used.begin(), used.end());
   communicator.all_reduce(std::span(message_), ReduceOp::max, {.name = "step agreement"});
-  if (with_usage_) {
-    std::copy(message_.begin() + static_cast<std::ptrdiff_t>(head), message_.end(), used_.begin());
+  if (with_usage) {
+    std::copy(message_.begin() + static_cast<std::ptrdiff_t>(head), message_.end(), used.begin());
   }
   const bool is_trouble = message_[0] != 0;
   const bool is_setup_equal = std::memcmp(&message_[1], values, sizeof(values) / 2) == 0;
   const bool are_rates_equal =
       std::memcmp(&message_[1 + sizeof(values) / 2], &values[2], sizeof(values) / 2) == 0;
   if (!is_trouble && is_setup_equal && are_rates_equal) return;
-  const std::string mine = is_trouble ? problem_
+  const std::string mine = is_trouble ? problem
                            : !is_setup_equal
-                               ? description_
+                               ? setup_text
                                : fmt::format("rank {} steps with a learning rate of {}",
-                                             communicator.rank(), fmt::join(rates_, ", "));
+                                             communicator.rank(), fmt::join(rates, ", "));
   const auto texts = all_gather_bytes(communicator, mine);
-  error_ = is_trouble ? "parallel: " : "parallel: the ranks' steps differ: ";
+  error = is_trouble ? "parallel: " : "parallel: the ranks' steps differ: ";
   for (const std::string& text : texts) {
-    if (!text.empty()) error_ += (error_.back() == ' ' ? "" : "\n") + text;
+    if (!text.empty()) error += (error.back() == ' ' ? "" : "\n") + text;
   }
 }
 
 void StepAgreement::run_alone() {
-  if (!problem_.empty()) error_ = "parallel: " + problem_;
+  if (!problem.empty()) error = "parallel: " + problem;
 }
 
-// What happens before and during backward; the rest of a step is in reducer_finish.cpp.
+void StepAgreement::start_over() {
+  with_usage = false;
+  problem.clear();
+  setup = 0;
+  setup_text.clear();
+  error.clear();
+}
+
+// Part of a step before and during backward; the rest of a step is in reducer_finish.cpp.
 
 namespace {
 
@@ -100,7 +97,7 @@ GradientReducer::State::State(const Communicator& communicator,
   // in backward may differ between ranks, what comes after it does not.
   if (communicates() && !communicator_.capabilities().concurrent) starts_early_ = false;
   if (units_.are_one_bucket()) starts_early_ = false;  // on devices too, for the same bits
-  agreement_ = std::make_shared<StepAgreement>(parameters());
+  agreement_->used.resize(parameters());
   if (options_.hook) hook_bytes_before_ = options_.hook->bytes_sent();
   for (std::size_t parameter = 0; parameter < parameters(); ++parameter)
     pending_.emplace_back(tensor(parameter), name(parameter));
@@ -162,8 +159,6 @@ void GradientReducer::State::start_over() {
   is_taken_.assign(parameters(), false);
   is_coming_.assign(parameters(), false);
   has_later_passes_ = false;
-  setup_ = 0;
-  setup_text_.clear();
   missing_.assign(units_.size(), 1);
   for (std::size_t bucket = 0; bucket < arena_->buckets(); ++bucket)
     missing_[bucket] = arena_->plan().buckets[bucket].entries.size();
@@ -171,7 +166,7 @@ void GradientReducer::State::start_over() {
   units_.start_over();
   is_handed_out_.assign(arena_->buckets(), false);
   agreement_work_ = Work();
-  problem_.clear();
+  agreement_->start_over();
   changed_.clear();
   stash_.clear();
   order_.clear();
@@ -180,7 +175,7 @@ void GradientReducer::State::start_over() {
 void GradientReducer::State::begin_step() {
   has_begun_ = true;
   has_averages_ = false;
-  agreement_->begin(sends_usage());
+  agreement_->with_usage = sends_usage();
   std::vector<std::string> frozen;
   for (std::size_t parameter = 0; parameter < parameters(); ++parameter) {
     if (!tensor(parameter).requires_grad()) {
@@ -206,11 +201,11 @@ void GradientReducer::State::begin_step() {
 
 // Fibonacci hashing keeps apart which numbers they are.
 void GradientReducer::State::add_to_setup(std::size_t number) {
-  setup_ = (setup_ ^ (number + 1)) * 0x9e3779b97f4a7c15;
+  agreement_->setup = (agreement_->setup ^ (number + 1)) * 0x9e3779b97f4a7c15;
 }
 
 void GradientReducer::State::describe_setup(const std::string& text) {
-  setup_text_ += (setup_text_.empty() ? "" : ", ") + text;
+  agreement_->setup_text += (agreement_->setup_text.empty() ? "" : ", ") + text;
 }
 
 void GradientReducer::State::gradient_is_ready(std::size_t parameter) {
@@ -284,7 +279,7 @@ torch::Tensor GradientReducer::State::gradient_of(std::size_t parameter) const {
   return pending_[parameter].is_kept() ? torch::Tensor() : tensor(parameter).grad();
 }
 
-// Of a parameter that is under way: what has happened to its gradient meanwhile.
+// Notes what has happened meanwhile to the gradient of a parameter that is under way.
 void GradientReducer::State::look_after(std::size_t parameter) {
   if (!pending_[parameter].look()) changed_.push_back(name(parameter));
 }
@@ -364,9 +359,7 @@ void GradientReducer::State::start_agreement() {
   if (has_agreement_) return;
   has_agreement_ = true;
   for (std::size_t parameter = 0; parameter < parameters(); ++parameter)
-    agreement_->set_used(parameter, arrivals_[parameter] == Arrival::ready);
-  agreement_->set_problem(problem_);
-  agreement_->set_setup(setup_, setup_text_);
+    agreement_->used[parameter] = arrivals_[parameter] == Arrival::ready ? 1 : 0;
   if (!communicates() || (!options_.agree && !options_.unused_parameters)) {
     agreement_->run_alone();
     return;

@@ -164,36 +164,26 @@ class GradientUnits {
 // whether all is well with everybody, whether the same parameters are frozen, whether optimizers
 // step with the same learning rates, and, where asked for, which parameters somebody has used.
 // Since every rank sees the same answer, all of them fail, or none does.
-class StepAgreement {
- public:
-  explicit StepAgreement(std::size_t parameters) : used_(parameters) {}
+struct StepAgreement {
+  // This rank's part.
+  bool with_usage = false;
+  std::vector<std::uint8_t> used;  // by parameter; afterwards by whatever rank
+  std::string problem;             // trouble on this rank; empty: none
+  std::uint64_t setup = 0;         // fingerprint that must be equal everywhere,
+  std::string setup_text;          // and its description where it is not
+  std::vector<double> rates;       // of the optimizer's groups
 
-  // This rank's part, before run().
-  void begin(bool with_usage);
-  void set_used(std::size_t parameter, bool is_used) { used_[parameter] = is_used ? 1 : 0; }
-  // Trouble on this rank; empty: none.
-  void set_problem(std::string problem) { problem_ = std::move(problem); }
-  // Fingerprint that must be equal everywhere, and its description where it is not.
-  void set_setup(std::uint64_t fingerprint, std::string description);
-  void set_rates(std::vector<double> rates) { rates_ = std::move(rates); }
+  std::string error;  // the result; empty: all is well
 
-  // Collective. Alone: what it would find with this rank only.
+  // Collective.
   void run(const Communicator& communicator);
+  // Finds what run() would find with this rank only.
   void run_alone();
-
-  // Results.
-  [[nodiscard]] const std::string& error() const { return error_; }  // empty: all is well
-  [[nodiscard]] bool is_used(std::size_t parameter) const { return used_[parameter] != 0; }
+  // Forgets a step, but for its rates.
+  void start_over();
 
  private:
-  bool with_usage_ = false;
-  std::vector<std::uint8_t> used_;
-  std::string problem_;
-  std::uint64_t setup_ = 0;
-  std::string description_;
-  std::vector<double> rates_;          // of the optimizer's groups
   std::vector<std::uint8_t> message_;  // kept for its memory
-  std::string error_;
 };
 
 // The reducer's state machine, over numbered parameters and what is averaged in one piece
@@ -229,7 +219,7 @@ class GradientReducer::State : public std::enable_shared_from_this<State> {
   void finish();
   [[nodiscard]] bool has_averages() const { return has_averages_; }
   void take_averages();
-  void set_rates(std::vector<double> rates) { agreement_->set_rates(std::move(rates)); }
+  void set_rates(std::vector<double> rates) { agreement_->rates = std::move(rates); }
   void clear_gradients(bool set_to_none);
 
   [[nodiscard]] const std::shared_ptr<ParameterArena>& arena() const { return arena_; }
@@ -306,7 +296,7 @@ class GradientReducer::State : public std::enable_shared_from_this<State> {
   std::vector<GraphNode> accumulators_;
   std::vector<unsigned> tensor_hooks_;
   std::vector<PendingGradient> pending_;  // by parameter
-  std::shared_ptr<StepAgreement> agreement_;
+  std::shared_ptr<StepAgreement> agreement_ = std::make_shared<StepAgreement>();
   std::int64_t hook_bytes_before_ = 0;
 
   std::mutex mutex_;  // backward may run on several threads
@@ -321,7 +311,6 @@ class GradientReducer::State : public std::enable_shared_from_this<State> {
   std::vector<bool> is_handed_out_;   // by bucket
   bool has_agreement_ = false;        // on its way, or done
   Work agreement_work_;
-  std::string problem_;                         // of this rank
   std::vector<std::string> changed_;            // gradients that were, while they were averaged
   std::map<std::size_t, torch::Tensor> stash_;  // gradients of absent parameters, to be put back
   ReducerStatistics statistics_;                // but for exposed_
@@ -331,8 +320,6 @@ class GradientReducer::State : public std::enable_shared_from_this<State> {
   bool starts_early_;              // during backward, not after it
   std::vector<bool> is_coming_;    // by parameter: a gradient is about to be added to grad()
   bool has_later_passes_ = false;  // for units that are under way
-  std::uint64_t setup_ = 0;        // what must be equal on all ranks
-  std::string setup_text_;
 
   bool is_recorded_ = false;  // static_graph: the two below hold
   std::vector<bool> used_here_;

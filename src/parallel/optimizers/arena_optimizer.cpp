@@ -231,26 +231,21 @@ std::vector<BucketOptimizer::NamedState> ArenaOptimizer::named_state(
   return named(state_);
 }
 
+// One rank a node takes part where steps are shared: its state is the whole node's.
 void ArenaOptimizer::scatter_state(const Communicator& ranks,
                                    std::span<const std::int64_t> skipped_steps,
                                    const FillState& fill) {
   if (ranks.rank() == 0) fill(named_state());
-  set_skipped_steps(skipped_steps);
-  broadcast_state(ranks);
-}
-
-// One rank a node takes part where steps are shared: its state is the whole node's.
-void ArenaOptimizer::broadcast_state(const Communicator& communicator) const {
   require_same_plan();
-  const bool takes_part = !shared_ || communicator.topology().local_rank == 0;
-  const auto holders = shared_ ? communicator.split(takes_part ? 0 : -1) : communicator;
+  set_skipped_steps(skipped_steps);
+  const bool takes_part = !shared_ || ranks.topology().local_rank == 0;
+  const auto holders = shared_ ? ranks.split(takes_part ? 0 : -1) : ranks;
   for (const auto& buckets : state_) {
     for (const torch::Tensor& flat : buckets) {
       if (takes_part) holders->broadcast(buffer_of(flat));
     }
   }
-  communicator.broadcast(skipped());
-  communicator.barrier();
+  ranks.barrier();
 }
 
 }  // namespace kolo

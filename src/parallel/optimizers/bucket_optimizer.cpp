@@ -16,7 +16,7 @@
 #include "kolo/parallel/gradient_norm.h"
 #include "kolo/parallel/parameter_arena.h"
 #include "parallel/optimizers/tensor_steps.h"
-#include "parallel/tensors/tensor_passes.h"
+#include "parallel/tensors/tensors.h"
 
 namespace kolo::parallel {
 
@@ -26,86 +26,7 @@ struct BucketRun {
   std::int64_t count = 0;
   bool is_vector = false;  // see FlatSlice
   std::int64_t step = 1;   // of these parameters, from 1
-  std::size_t group = 0;   // see ParameterGroups
-};
-
-// Groups of parameters with an algorithm each, and the steps that each parameter has left out,
-// because it took no part in them (see ParameterArena::takes_part). As in torch::optim a
-// parameter's steps are counted apart, which matters to what is corrected by their number.
-class ParameterGroups {
- public:
-  using Algorithm = std::shared_ptr<const FlatOptimizer>;
-
-  // Takes algorithms of one kind, and each parameter's place among them. InputError for several
-  // kinds.
-  ParameterGroups(std::vector<Algorithm> algorithms, std::vector<std::size_t> group_of)
-      : algorithms_(std::move(algorithms)),
-        group_of_(std::move(group_of)),
-        skipped_(group_of_.size(), 0) {
-    // The state is laid out once for all of them.
-    const FlatOptimizer& first = *algorithms_.front();
-    for (const Algorithm& other : algorithms_) {
-      bool has_its_state = std::ranges::equal(other->state_names(), first.state_names());
-      for (std::size_t slot = 0; has_its_state && slot < first.state_names().size(); ++slot)
-        has_its_state = other->initial_state(slot) == first.initial_state(slot);
-      if (other->name() == first.name() && has_its_state) continue;
-      throw InputError(fmt::format(
-          "parallel: groups of one optimizer are trained by {} and {}{}; they may differ "
-          "in options, but not in the kind or in what state it keeps",
-          first.name(), other->name(), other->name() == first.name() ? " with other state" : ""));
-    }
-  }
-
-  [[nodiscard]] const std::vector<Algorithm>& algorithms() const { return algorithms_; }
-
-  // A step of a bucket: counts the parameters that are left out of it.
-  void begin(const ParameterArena& arena, std::size_t bucket) {
-    for (const BucketEntry& entry : arena.plan().buckets[bucket].entries) {
-      if (!arena.takes_part(entry.parameter)) ++skipped_[entry.parameter];
-    }
-  }
-
-  // Cuts elements [begin, end) of a bucket where parameters are left out of the step
-  // or have made fewer of them, between groups, between vectors and other parameters where that
-  // matters, or into whole parameters; most often not at all. The gaps between parameters belong to
-  // the run before them, except that whole parameters come without; then the stretch must be the
-  // whole bucket. `step` is that of parameters that have left out none.
-  [[nodiscard]] std::vector<BucketRun> runs(const ParameterArena& arena, std::size_t bucket,
-                                            std::int64_t step, std::int64_t begin,
-                                            std::int64_t end) const {
-    const auto& entries = arena.plan().buckets[bucket].entries;
-    std::vector<BucketRun> runs;
-    for (std::size_t i = 0; i < entries.size(); ++i) {
-      const BucketEntry& entry = entries[i];
-      const std::size_t group = group_of_[entry.parameter];
-      const FlatOptimizer& algorithm = *algorithms_[group];
-      const bool is_whole = algorithm.is_layerwise();
-      const std::int64_t behind = i + 1 < entries.size() ? entries[i + 1].offset : end;
-      const std::int64_t from = std::max(begin, entry.offset);
-      const std::int64_t to = is_whole ? entry.offset + entry.count : std::min(end, behind);
-      if (from >= to || !arena.takes_part(entry.parameter)) continue;
-      const bool is_vector = (is_whole || algorithm.spares_vectors()) &&
-                             arena.plan().parameters[entry.parameter].shape.size() <= 1;
-      const BucketRun run{from, to - from, is_vector, step - skipped_[entry.parameter], group};
-      const bool goes_on = !is_whole && !runs.empty() && runs.back().group == group &&
-                           runs.back().offset + runs.back().count == from &&
-                           runs.back().is_vector == run.is_vector && runs.back().step == run.step;
-      if (goes_on)
-        runs.back().count += run.count;
-      else
-        runs.push_back(run);
-    }
-    return runs;
-  }
-
-  // Steps left out, by parameter; for checkpoints.
-  [[nodiscard]] std::span<std::int64_t> skipped() { return skipped_; }
-  [[nodiscard]] std::span<const std::int64_t> skipped() const { return skipped_; }
-
- private:
-  std::vector<Algorithm> algorithms_;
-  std::vector<std::size_t> group_of_;  // by parameter
-  std::vector<std::int64_t> skipped_;  // by parameter
+  std::size_t group = 0;
 };
 
 }  // namespace kolo::parallel
@@ -114,35 +35,46 @@ namespace kolo {
 
 namespace {
 
-template <typename T>
-std::span<T> elements_of(const torch::Tensor& flat, std::int64_t offset, std::int64_t count) {
-  return {flat.data_ptr<T>() + offset, static_cast<std::size_t>(count)};
+void require_trainable(const BucketPlan& plan, std::string_view name) {
+  for (const auto& parameter : plan.parameters) {
+    if (parameter.type == DataType::float32 || parameter.type == DataType::float64) continue;
+    throw Error(
+        fmt::format("parallel: {} can't be trained by {}: parameters must be float32 or float64",
+                    parameter.describe(), name));
+  }
+}
+
+// The state is laid out once for all of them.
+void require_one_kind(std::span<const std::shared_ptr<const FlatOptimizer>> algorithms) {
+  const FlatOptimizer& first = *algorithms.front();
+  for (const auto& other : algorithms) {
+    bool has_its_state = std::ranges::equal(other->state_names(), first.state_names());
+    for (std::size_t slot = 0; has_its_state && slot < first.state_names().size(); ++slot)
+      has_its_state = other->initial_state(slot) == first.initial_state(slot);
+    if (other->name() == first.name() && has_its_state) continue;
+    throw InputError(fmt::format(
+        "parallel: groups of one optimizer are trained by {} and {}{}; they may differ "
+        "in options, but not in the kind or in what state it keeps",
+        first.name(), other->name(), other->name() == first.name() ? " with other state" : ""));
+  }
 }
 
 }  // namespace
 
-BucketOptimizer::BucketOptimizer(std::shared_ptr<ParameterArena> arena,
-                                 std::vector<std::shared_ptr<const FlatOptimizer>> algorithms,
+BucketOptimizer::BucketOptimizer(std::shared_ptr<ParameterArena> arena, Algorithms algorithms,
                                  std::vector<std::size_t> group_of, std::string name)
     : arena_(std::move(arena)),
       version_(arena_->version()),
       name_(std::move(name)),
-      groups_(
-          std::make_unique<parallel::ParameterGroups>(std::move(algorithms), std::move(group_of))),
+      algorithms_(std::move(algorithms)),
+      group_of_(std::move(group_of)),
+      skipped_(group_of_.size(), 0),
       on_device_(std::make_unique<parallel::TensorSteps>()) {
-  require_trainable();
+  require_one_kind(algorithms_);
+  require_trainable(arena_->plan(), name_);
 }
 
 BucketOptimizer::~BucketOptimizer() = default;
-
-void BucketOptimizer::require_trainable() const {
-  for (const auto& parameter : arena_->plan().parameters) {
-    if (parameter.type == DataType::float32 || parameter.type == DataType::float64) continue;
-    throw Error(
-        fmt::format("parallel: {} can't be trained by {}: parameters must be float32 or float64",
-                    parameter.describe(), name_));
-  }
-}
 
 void BucketOptimizer::require_same_plan() const {
   if (arena_->version() == version_) return;
@@ -152,24 +84,20 @@ void BucketOptimizer::require_same_plan() const {
                   name_));
 }
 
-const FlatOptimizer& BucketOptimizer::algorithm() const {
-  return *groups_->algorithms().front();
-}
-
 void BucketOptimizer::update(std::size_t bucket, double learning_rate, std::int64_t step,
                              const GradientUse& use) {
-  const std::vector<double> rates(groups_->algorithms().size(), learning_rate);
+  const std::vector<double> rates(algorithms_.size(), learning_rate);
   update(bucket, rates, step, use);
 }
 
 void BucketOptimizer::update(std::size_t bucket, std::span<const double> learning_rates,
                              std::int64_t step, const GradientUse& use) {
   require_same_plan();
-  if (learning_rates.size() != groups_->algorithms().size()) {
+  if (learning_rates.size() != algorithms_.size()) {
     throw Error(
         fmt::format("parallel: {} learning rates for {}, which was made with {} groups of "
                     "parameters; groups can't be added later",
-                    learning_rates.size(), name_, groups_->algorithms().size()));
+                    learning_rates.size(), name_, algorithms_.size()));
   }
   if (!trained_.empty()) {
     throw Error(fmt::format(
@@ -179,9 +107,11 @@ void BucketOptimizer::update(std::size_t bucket, std::span<const double> learnin
   }
   enter_step();
   if (std::exchange(noted_step_, step) != step) share_ = rates_.note(learning_rates.front()).share;
-  groups_->begin(*arena_, bucket);
+  for (const BucketEntry& entry : arena_->plan().buckets[bucket].entries) {
+    if (!arena_->takes_part(entry.parameter)) ++skipped_[entry.parameter];
+  }
   for (const Own& own : own_parts(bucket)) {
-    for (const auto& run : groups_->runs(*arena_, bucket, step, own.begin, own.end)) {
+    for (const auto& run : runs(bucket, step, own)) {
       // Piece by piece, so that what goes to the other ranks is in the cache still.
       for (std::int64_t done = 0; done < run.count;) {
         auto piece = run;
@@ -194,6 +124,38 @@ void BucketOptimizer::update(std::size_t bucket, std::span<const double> learnin
     }
   }
   end_bucket(bucket);
+}
+
+// Cuts a part of a bucket where parameters are left out of the step or have made fewer of them,
+// between groups, between vectors and other parameters where that matters, or into whole
+// parameters; most often not at all. The gaps between parameters belong to the run before them,
+// except that whole parameters come without; then the part must be the whole bucket.
+std::vector<parallel::BucketRun> BucketOptimizer::runs(std::size_t bucket, std::int64_t step,
+                                                       const Own& own) const {
+  const auto& entries = arena_->plan().buckets[bucket].entries;
+  std::vector<parallel::BucketRun> runs;
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const BucketEntry& entry = entries[i];
+    const std::size_t group = group_of_[entry.parameter];
+    const FlatOptimizer& algorithm = *algorithms_[group];
+    const bool is_whole = algorithm.is_layerwise();
+    const std::int64_t behind = i + 1 < entries.size() ? entries[i + 1].offset : own.end;
+    const std::int64_t from = std::max(own.begin, entry.offset);
+    const std::int64_t to = is_whole ? entry.offset + entry.count : std::min(own.end, behind);
+    if (from >= to || !arena_->takes_part(entry.parameter)) continue;
+    const bool is_vector = (is_whole || algorithm.spares_vectors()) &&
+                           arena_->plan().parameters[entry.parameter].shape.size() <= 1;
+    const parallel::BucketRun run{from, to - from, is_vector, step - skipped_[entry.parameter],
+                                  group};
+    const bool goes_on = !is_whole && !runs.empty() && runs.back().group == group &&
+                         runs.back().offset + runs.back().count == from &&
+                         runs.back().is_vector == run.is_vector && runs.back().step == run.step;
+    if (goes_on)
+      runs.back().count += run.count;
+    else
+      runs.push_back(run);
+  }
+  return runs;
 }
 
 std::vector<torch::Tensor> BucketOptimizer::averages(std::size_t bucket) const {
@@ -229,7 +191,7 @@ void BucketOptimizer::enter_step() {
 
 void BucketOptimizer::update_run(const parallel::BucketRun& run, std::size_t bucket,
                                  std::int64_t before_state, StepRate rate, const GradientUse& use) {
-  const auto& algorithm = *groups_->algorithms()[run.group];
+  const auto& algorithm = *algorithms_[run.group];
   if (arena_->device().is_cpu()) {
     if (arena_->plan().buckets[bucket].type == DataType::float64)
       algorithm.update(slice_of<double>(run, bucket, before_state), rate, run.step);
@@ -250,12 +212,15 @@ void BucketOptimizer::update_run(const parallel::BucketRun& run, std::size_t buc
 template <typename T>
 FlatSlice<T> BucketOptimizer::slice_of(const parallel::BucketRun& run, std::size_t bucket,
                                        std::int64_t before_state) const {
+  const auto part = [&](const torch::Tensor& flat, std::int64_t offset) {
+    return parallel::elements_of<T>(flat).subspan(static_cast<std::size_t>(offset),
+                                                  static_cast<std::size_t>(run.count));
+  };
   FlatSlice<T> slice;
-  slice.parameters = elements_of<T>(arena_->flat_parameters(bucket), run.offset, run.count);
-  slice.gradients = elements_of<T>(arena_->flat_gradients(bucket), run.offset, run.count);
+  slice.parameters = part(arena_->flat_parameters(bucket), run.offset);
+  slice.gradients = part(arena_->flat_gradients(bucket), run.offset);
   for (std::size_t slot = 0; slot < state_.size(); ++slot)
-    slice.state.at(slot) =
-        elements_of<T>(state_[slot][bucket], run.offset - before_state, run.count);
+    slice.state.at(slot) = part(state_[slot][bucket], run.offset - before_state);
   slice.is_vector = run.is_vector;
   return slice;
 }
@@ -324,20 +289,12 @@ std::vector<BucketOptimizer::NamedState> BucketOptimizer::named(
   return result;
 }
 
-std::span<std::int64_t> BucketOptimizer::skipped() const {
-  return groups_->skipped();
-}
-
-std::vector<std::int64_t> BucketOptimizer::skipped_steps() const {
-  return {skipped().begin(), skipped().end()};
-}
-
 void BucketOptimizer::set_skipped_steps(std::span<const std::int64_t> counts) {
-  if (counts.size() != skipped().size()) {
+  if (counts.size() != skipped_.size()) {
     throw Error(fmt::format("parallel: skipped steps of {} parameters for {}; the arena has {}",
-                            counts.size(), name_, skipped().size()));
+                            counts.size(), name_, skipped_.size()));
   }
-  std::ranges::copy(counts, skipped().begin());
+  std::ranges::copy(counts, skipped_.begin());
 }
 
 std::int64_t BucketOptimizer::state_bytes() const {

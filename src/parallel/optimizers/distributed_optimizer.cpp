@@ -32,23 +32,19 @@ using torch::optim::Optimizer;
 using torch::optim::OptimizerOptions;
 
 // Calls the function with both as what they are, if they are of one of LibTorch's kinds.
-template <typename Function, typename... Kinds>
-bool as_kind(OptimizerOptions& a, const OptimizerOptions& b, const Function& function) {
-  const auto as = [&]<typename Kind>(const Kind*) {
-    auto* const first = dynamic_cast<Kind*>(&a);
+template <typename Function>
+bool as_known(OptimizerOptions& a, const OptimizerOptions& b, const Function& function) {
+  namespace optim = torch::optim;
+  const auto as = [&]<typename Kind>(Kind* first) {
     const auto* const second = dynamic_cast<const Kind*>(&b);
-    if (!first || !second) return false;
+    if (first == nullptr || second == nullptr) return false;
     function(*first, *second);
     return true;
   };
-  return (as(static_cast<const Kinds*>(nullptr)) || ...);
-}
-
-template <typename Function>
-bool as_known(OptimizerOptions& a, const OptimizerOptions& b, const Function& function) {
-  return as_kind<Function, torch::optim::AdagradOptions, torch::optim::AdamOptions,
-                 torch::optim::AdamWOptions, torch::optim::LBFGSOptions,
-                 torch::optim::RMSpropOptions, torch::optim::SGDOptions>(a, b, function);
+  return as(dynamic_cast<optim::AdagradOptions*>(&a)) ||
+         as(dynamic_cast<optim::AdamOptions*>(&a)) || as(dynamic_cast<optim::AdamWOptions*>(&a)) ||
+         as(dynamic_cast<optim::LBFGSOptions*>(&a)) ||
+         as(dynamic_cast<optim::RMSpropOptions*>(&a)) || as(dynamic_cast<optim::SGDOptions*>(&a));
 }
 
 // LibTorch throws for options that have none.

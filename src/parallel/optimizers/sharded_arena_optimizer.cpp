@@ -6,10 +6,11 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "kolo/base/error.h"
 #include "kolo/parallel/tensor_collectives.h"
-#include "parallel/tensors/tensor_passes.h"
+#include "parallel/tensors/tensors.h"
 
 namespace kolo {
 
@@ -86,10 +87,10 @@ ShardedArenaOptimizer::ShardedArenaOptimizer(const Communicator& communicator,
     : ShardedArenaOptimizer(communicator, arena, {std::move(optimizer)},
                             std::vector<std::size_t>(arena->parameters().size(), 0)) {}
 
-ShardedArenaOptimizer::ShardedArenaOptimizer(
-    const Communicator& communicator, const std::shared_ptr<ParameterArena>& arena,
-    const std::vector<std::shared_ptr<const FlatOptimizer>>& algorithms,
-    std::vector<std::size_t> group_of)
+ShardedArenaOptimizer::ShardedArenaOptimizer(const Communicator& communicator,
+                                             const std::shared_ptr<ParameterArena>& arena,
+                                             const Algorithms& algorithms,
+                                             std::vector<std::size_t> group_of)
     : BucketOptimizer(arena, algorithms, std::move(group_of),
                       "sharded " + algorithms.front()->name()),
       communicator_(arena->gradient_communicator(communicator)) {
@@ -114,7 +115,7 @@ std::shared_ptr<GradientHook> ShardedArenaOptimizer::gradient_hook() const {
   return std::make_shared<ReduceScatterHook>();
 }
 
-// Of a bucket's flat tensor, what this rank updates: its part, and what is left over.
+// Pieces of a bucket's flat tensor that this rank updates: its part, and what is left over.
 std::vector<torch::Tensor> ShardedArenaOptimizer::owned(const torch::Tensor& flat) const {
   const Shards shards(flat.numel(), communicator_.size());
   return {flat.narrow(0, communicator_.rank() * shards.part, shards.part),
@@ -193,29 +194,6 @@ std::vector<BucketOptimizer::NamedState> ShardedArenaOptimizer::gather_state() c
   return state;
 }
 
-// By state, by bucket, as the arena is laid out.
-std::vector<std::vector<torch::Tensor>> ShardedArenaOptimizer::flat_state_of(
-    std::span<const NamedState> whole) const {
-  std::map<std::string, torch::Tensor> given;
-  for (const NamedState& item : whole) given.emplace(item.name, item.tensor);
-  std::vector<std::vector<torch::Tensor>> flat;
-  for (const std::string_view name : algorithm().state_names()) {
-    flat.push_back(arena().allocate_like_parameters());
-    for (std::size_t index = 0; index < arena().parameters().size(); ++index) {
-      const auto key = fmt::format("{}.{}", arena().plan().parameters[index].name, name);
-      const torch::Tensor place = arena().view_of(index, flat.back());
-      const auto found = given.find(key);
-      if (found == given.end() || found->second.sizes() != place.sizes() ||
-          found->second.scalar_type() != place.scalar_type()) {
-        throw Error(fmt::format("parallel: the state to load has no {} of the shape and type of {}",
-                                key, arena().plan().parameters[index].describe()));
-      }
-      place.copy_(found->second);
-    }
-  }
-  return flat;
-}
-
 void ShardedArenaOptimizer::load_state(std::span<const NamedState> whole) {
   require_same_plan();
   const torch::NoGradGuard no_gradient;
@@ -241,7 +219,18 @@ void ShardedArenaOptimizer::load_state(std::span<const NamedState> whole) {
     throw Error(fmt::format("parallel: a state of {} tensors for {}; expected {}, {} a parameter",
                             given.size(), algorithm().name(), expected, names.size()));
   }
-  const auto flat = flat_state_of(whole);
+  std::vector<std::vector<torch::Tensor>> flat;
+  for (std::size_t slot = 0; slot < names.size(); ++slot)
+    flat.push_back(arena().allocate_like_parameters());
+  for (const auto& [name, place] : named(flat)) {
+    const auto found = given.find(name);
+    if (found == given.end() || found->second.sizes() != place.sizes() ||
+        found->second.scalar_type() != place.scalar_type()) {
+      throw Error(fmt::format("parallel: the state to load has no {} of {} [{}]", name,
+                              c10::toString(place.scalar_type()), fmt::join(place.sizes(), ", ")));
+    }
+    torch::Tensor(place).copy_(found->second);
+  }
   for (std::size_t slot = 0; slot < state_.size(); ++slot) {
     for (std::size_t bucket = 0; bucket < state_[slot].size(); ++bucket)
       state_[slot][bucket].copy_(torch::cat(owned(flat[slot][bucket])));

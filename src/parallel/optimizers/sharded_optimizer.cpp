@@ -136,7 +136,8 @@ torch::Tensor ShardedOptimizer::step(LossClosure closure) {
     const torch::AutoGradMode with_gradient(true);
     loss = average_loss(communicator_, closure());
   }
-  const auto learning_rates = rates();
+  std::vector<double> learning_rates;
+  for (const auto& group : param_groups()) learning_rates.push_back(group.options().get_lr());
   reducer_.set_rates(learning_rates);
   const std::int64_t step = steps_ + 1;
   const bool has_averages = reducer_.has_averages();
@@ -149,16 +150,6 @@ torch::Tensor ShardedOptimizer::step(LossClosure closure) {
   optimizer_.finish();
   steps_ = step;
   return loss;
-}
-
-std::vector<double> ShardedOptimizer::rates() const {
-  std::vector<double> rates;
-  for (const auto& group : param_groups()) rates.push_back(group.options().get_lr());
-  return rates;
-}
-
-double ShardedOptimizer::learning_rate() const {
-  return param_groups().front().options().get_lr();
 }
 
 std::vector<ShardedArenaOptimizer::NamedState> ShardedOptimizer::gather_state() const {

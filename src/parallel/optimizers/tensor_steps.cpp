@@ -4,24 +4,19 @@
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
-#include "parallel/tensors/device_stream.h"
+#include "parallel/tensors/tensors.h"
 
 namespace kolo::parallel {
 
 namespace {
 
 template <typename T>
-std::span<T> span_of(const torch::Tensor& flat) {
-  return {flat.data_ptr<T>(), static_cast<std::size_t>(flat.numel())};
-}
-
-template <typename T>
 FlatSlice<T> flat(const TensorSlice& tensors) {
   FlatSlice<T> slice;
-  slice.parameters = span_of<T>(tensors.parameters);
-  slice.gradients = span_of<T>(tensors.gradients);
+  slice.parameters = elements_of<T>(tensors.parameters);
+  slice.gradients = elements_of<T>(tensors.gradients);
   for (std::size_t place = 0; place < tensors.state.size(); ++place)
-    slice.state.at(place) = span_of<T>(tensors.state[place]);
+    slice.state.at(place) = elements_of<T>(tensors.state[place]);
   slice.is_vector = tensors.is_vector;
   return slice;
 }

@@ -252,11 +252,10 @@ class PipelineStep::State {
   }
 
   // Gradients are whole in the last pass.
-  [[nodiscard]] std::optional<GradientReducer::NoSync> quiet_until_last(const Run& run,
-                                                                        int micro_batch) const {
+  [[nodiscard]] GradientReducer::NoSync quiet_until_last(const Run& run, int micro_batch) const {
     auto* const reducer = run.backward->reducer;
-    if (reducer == nullptr || micro_batch + 1 == run.micro_batches) return std::nullopt;
-    return std::make_optional<GradientReducer::NoSync>(reducer->no_sync());
+    const bool is_last_pass = micro_batch + 1 == run.micro_batches;
+    return reducer == nullptr || is_last_pass ? nullptr : reducer->no_sync();
   }
 
   [[nodiscard]] torch::Tensor loss_of(Run& run, const StagePayload& outputs, int micro_batch) {
@@ -306,10 +305,6 @@ PipelineStep::~PipelineStep() = default;
 
 const std::shared_ptr<torch::nn::Module>& PipelineStep::module() const {
   return state_->module_;
-}
-
-const PipelineShape& PipelineStep::shape() const {
-  return state_->shape_;
 }
 
 bool PipelineStep::is_last() const {

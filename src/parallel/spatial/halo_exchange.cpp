@@ -52,21 +52,12 @@ torch::Tensor with_rows(const torch::Tensor& tensor, const RowExchange& exchange
   return torch::empty(sizes, tensor.options(), tensor.suggest_memory_format());
 }
 
-// Views of some of the rows of a tensor that has the rows `all`.
-class Rows {
- public:
-  Rows(const torch::Tensor& tensor, const RowExchange& exchange, const RowRange& all)
-      : tensor_(tensor), dimension_(exchange.dimension), all_(all) {}
-
-  [[nodiscard]] torch::Tensor operator()(const RowRange& rows) const {
-    return tensor_.narrow(dimension_, rows.begin - all_.begin, rows.size());
-  }
-
- private:
-  const torch::Tensor& tensor_;
-  std::int64_t dimension_;
-  RowRange all_;
-};
+// Gives views of some of a tensor's rows, of which it has `all`.
+auto rows_of(const torch::Tensor& tensor, const RowExchange& exchange, const RowRange& all) {
+  return [&tensor, dimension = exchange.dimension, all](const RowRange& rows) {
+    return tensor.narrow(dimension, rows.begin - all.begin, rows.size());
+  };
+}
 
 RowRange common(const RowRange& a, const RowRange& b) {
   const auto begin = std::max(a.begin, b.begin);
@@ -126,7 +117,7 @@ torch::Tensor extended_rows(const Communicator& communicator, const torch::Tenso
                             const RowExchange& exchange) {
   const auto &owned = exchange.owned, &extended = exchange.extended;
   const auto result = with_rows(tensor, exchange, extended);
-  const Rows before(tensor, exchange, owned), after(result, exchange, extended);
+  const auto before = rows_of(tensor, exchange, owned), after = rows_of(result, exchange, extended);
   std::vector<Parcel> sent, received;
   for (const auto& message : exchange.messages.sends)
     sent.push_back({message, channels_last(before(message.rows)).contiguous()});
@@ -157,7 +148,7 @@ torch::Tensor folded_rows(const Communicator& communicator, const torch::Tensor&
                           const RowExchange& exchange) {
   const auto &owned = exchange.owned, &extended = exchange.extended;
   const auto result = with_rows(tensor, exchange, owned);
-  const Rows before(tensor, exchange, extended), after(result, exchange, owned);
+  const auto before = rows_of(tensor, exchange, extended), after = rows_of(result, exchange, owned);
   std::vector<Parcel> sent, received;
   for (const auto& message : exchange.messages.receives)
     sent.push_back({message, channels_last(before(message.rows)).contiguous()});
@@ -185,12 +176,6 @@ torch::Tensor folded_rows(const Communicator& communicator, const torch::Tensor&
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-enum class HaloDirection : std::int64_t { extend, fold };
-
-HaloDirection opposite(HaloDirection direction) {
-  return direction == HaloDirection::extend ? HaloDirection::fold : HaloDirection::extend;
-}
-
 // Exchanges along several axes, in the order of extend; among what autograd keeps.
 struct HaloPlan : torch::CustomClassHolder {
   HaloPlan(Communicator ranks, std::vector<RowExchange> exchanges)
@@ -200,32 +185,27 @@ struct HaloPlan : torch::CustomClassHolder {
   std::vector<RowExchange> axes;
 };
 
-torch::Tensor moved(const HaloPlan& plan, torch::Tensor tensor, HaloDirection direction) {
-  if (direction == HaloDirection::extend) {
-    for (const auto& axis : plan.axes) tensor = extended_rows(plan.communicator, tensor, axis);
-    return tensor;
-  }
-  // The adjoint of one after another is the adjoints the other way round.
-  for (auto axis = plan.axes.rbegin(); axis != plan.axes.rend(); ++axis)
-    tensor = folded_rows(plan.communicator, tensor, *axis);
-  return tensor;
-}
-
 // Both directions. The gradient of the zeros beyond a border goes nowhere, and the gradient of what
 // was dropped there is 0.
 class MoveHalos : public torch::autograd::Function<MoveHalos> {
  public:
-  static torch::Tensor forward(AutogradContext* context, const torch::Tensor& tensor,
-                               const c10::intrusive_ptr<HaloPlan>& plan, HaloDirection direction) {
+  static torch::Tensor forward(AutogradContext* context, torch::Tensor tensor,
+                               const c10::intrusive_ptr<HaloPlan>& plan, bool folds) {
     context->saved_data["plan"] = c10::IValue::make_capsule(plan);
-    context->saved_data["direction"] = static_cast<std::int64_t>(direction);
-    return moved(*plan, tensor, direction);
+    context->saved_data["folds"] = folds;
+    if (!folds) {
+      for (const auto& axis : plan->axes) tensor = extended_rows(plan->communicator, tensor, axis);
+      return tensor;
+    }
+    // The adjoint of one after another is the adjoints the other way round.
+    for (auto axis = plan->axes.rbegin(); axis != plan->axes.rend(); ++axis)
+      tensor = folded_rows(plan->communicator, tensor, *axis);
+    return tensor;
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto plan =
         c10::static_intrusive_pointer_cast<HaloPlan>(context->saved_data["plan"].toCapsule());
-    const auto direction = static_cast<HaloDirection>(context->saved_data["direction"].toInt());
-    return {MoveHalos::apply(gradients[0], plan, opposite(direction)), {}, {}};
+    return {MoveHalos::apply(gradients[0], plan, !context->saved_data["folds"].toBool()), {}, {}};
   }
 };
 
@@ -271,7 +251,7 @@ RowExchange exchange_of(const DeviceMesh& mesh, const HaloAxis& halo) {
 
 // The plan for a tensor with these rows; none where nothing happens to it on this rank.
 c10::intrusive_ptr<HaloPlan> plan_of(const DeviceMesh& mesh, const torch::Tensor& tensor,
-                                     std::span<const HaloAxis> axes, HaloDirection direction) {
+                                     std::span<const HaloAxis> axes, bool folds) {
   if (tensor.dim() < 3 || tensor.dim() > 5 || !torch::isFloatingType(tensor.scalar_type())) {
     throw Error(fmt::format(
         "parallel: halos: a tensor of {} with shape {}; expected a floating dtype and [N, C, L], "
@@ -282,7 +262,7 @@ c10::intrusive_ptr<HaloPlan> plan_of(const DeviceMesh& mesh, const torch::Tensor
   for (const auto& halo : axes) {
     require_axis(mesh, tensor, halo);
     auto exchange = exchange_of(mesh, halo);
-    const auto& rows = direction == HaloDirection::extend ? exchange.owned : exchange.extended;
+    const auto& rows = folds ? exchange.extended : exchange.owned;
     if (tensor.size(exchange.dimension) != rows.size()) {
       throw Error(fmt::format(
           "parallel: halos: rank {} has {} rows along axis {}, but its part is rows {} to {}, {} "
@@ -300,14 +280,14 @@ c10::intrusive_ptr<HaloPlan> plan_of(const DeviceMesh& mesh, const torch::Tensor
 
 torch::Tensor extend_halos(const DeviceMesh& mesh, const torch::Tensor& tensor,
                            std::span<const HaloAxis> axes) {
-  const auto plan = plan_of(mesh, tensor, axes, HaloDirection::extend);
-  return plan ? MoveHalos::apply(tensor, plan, HaloDirection::extend) : tensor;
+  const auto plan = plan_of(mesh, tensor, axes, /*folds=*/false);
+  return plan ? MoveHalos::apply(tensor, plan, /*folds=*/false) : tensor;
 }
 
 torch::Tensor fold_halos(const DeviceMesh& mesh, const torch::Tensor& tensor,
                          std::span<const HaloAxis> axes) {
-  const auto plan = plan_of(mesh, tensor, axes, HaloDirection::fold);
-  return plan ? MoveHalos::apply(tensor, plan, HaloDirection::fold) : tensor;
+  const auto plan = plan_of(mesh, tensor, axes, /*folds=*/true);
+  return plan ? MoveHalos::apply(tensor, plan, /*folds=*/true) : tensor;
 }
 
 }  // namespace kolo

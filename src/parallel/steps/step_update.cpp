@@ -12,8 +12,7 @@
 #include "kolo/parallel/gradient_norm.h"
 #include "kolo/parallel/tensor_collectives.h"
 #include "kolo/parallel/training_step.h"
-#include "parallel/tensors/device_stream.h"
-#include "parallel/tensors/tensor_passes.h"
+#include "parallel/tensors/tensors.h"
 
 namespace kolo {
 

@@ -11,7 +11,7 @@
 #include "kolo/parallel/sharded_arena_optimizer.h"
 #include "kolo/parallel/tensor_collectives.h"
 #include "parallel/gradients/ordered_average.h"
-#include "parallel/tensors/device_stream.h"
+#include "parallel/tensors/tensors.h"
 
 namespace kolo {
 
@@ -161,8 +161,7 @@ void TrainingStep::backward(const torch::Tensor& loss, const torch::Tensor& numb
   }
   passes.phase = settings_.timeline.span("backward");
   const auto weighted = share == 1 ? loss : loss * share;
-  std::optional<GradientReducer::NoSync> quiet;
-  if (!is_last) quiet.emplace(reducer_.no_sync());
+  auto quiet = is_last ? nullptr : reducer_.no_sync();
   in_phase("backward", arena_->device(),
            [&] { (scaler_ ? scaler_->scaled(weighted) : weighted).backward(); });
   passes.phase.reset();
@@ -200,42 +199,32 @@ void TrainingStep::add(const torch::Tensor& numbers) {
 
 void TrainingStep::start_summing(Passes& passes) {
   passes.is_summing = true;
+  const auto ranks = world_ ? *world_ : arena_->gradient_communicator(communicator_);
+  // Small networks are served in this thread: see GradientUnits::are_done_at_once().
+  const bool is_small = arena_->buckets() == 1 && arena_->device().is_cpu();
   if (!passes.by_part.empty()) {
-    passes.sums = start_summing_parts(torch::stack(passes.by_part), passes.summing);
+    const auto sums = torch::stack(passes.by_part);
+    passes.sums = torch::empty({sums.size(1)}, sums.options());
+    const auto add_up = [virtual_ranks = settings_.virtual_ranks, sums, total = passes.sums,
+                         stream =
+                             parallel::TaskStream::of(sums)](const Communicator& communicator) {
+      const auto in_stream = stream.enter();
+      torch::Tensor(total).copy_(ordered_total(communicator, virtual_ranks, sums));
+    };
+    if (ranks.size() == 1 || is_small)
+      add_up(ranks);
+    else
+      passes.summing = ranks.enqueue(add_up, {.name = "metrics"});
     return;
   }
   if (!passes.sums.defined())
     passes.sums = torch::empty({0}, torch::TensorOptions(torch::kDouble).device(arena_->device()));
-  passes.summing = start_summing(passes.sums);
-}
-
-// Returns what holds the sums once `summing` is done.
-torch::Tensor TrainingStep::start_summing_parts(const torch::Tensor& sums, Work& summing) {
-  const auto total = torch::empty({sums.size(1)}, sums.options());
-  const auto ranks = arena_->gradient_communicator(communicator_);
-  // Small networks are served in this thread: see GradientUnits::are_done_at_once().
-  if (ranks.size() == 1 || (arena_->buckets() == 1 && arena_->device().is_cpu()))
-    return torch::Tensor(total).copy_(ordered_total(ranks, settings_.virtual_ranks, sums));
-  summing = ranks.enqueue(
-      [virtual_ranks = settings_.virtual_ranks, sums, total,
-       stream = parallel::TaskStream::of(sums)](const Communicator& communicator) {
-        const auto in_stream = stream.enter();
-        torch::Tensor(total).copy_(ordered_total(communicator, virtual_ranks, sums));
-      },
-      {.name = "metrics"});
-  return total;
-}
-
-Work TrainingStep::start_summing(const torch::Tensor& sums) {
-  if (sums.numel() == 0 || deciding().size() == 1) return {};
-  const auto ranks = world_ ? *world_ : arena_->gradient_communicator(communicator_);
-  CallOptions call{.name = "metrics", .owner = std::make_shared<torch::Tensor>(sums)};
-  // Small networks are served in this thread: see GradientUnits::are_done_at_once().
-  if (arena_->buckets() == 1 && arena_->device().is_cpu()) {
-    ranks.all_reduce(buffer_of(sums), ReduceOp::sum, std::move(call));
-    return {};
-  }
-  return ranks.all_reduce_async(buffer_of(sums), ReduceOp::sum, std::move(call));
+  if (passes.sums.numel() == 0 || deciding().size() == 1) return;
+  CallOptions call{.name = "metrics", .owner = std::make_shared<torch::Tensor>(passes.sums)};
+  if (is_small)
+    ranks.all_reduce(buffer_of(passes.sums), ReduceOp::sum, std::move(call));
+  else
+    passes.summing = ranks.all_reduce_async(buffer_of(passes.sums), ReduceOp::sum, std::move(call));
 }
 
 TrainingStep::Pending TrainingStep::finish(double learning_rate) {

@@ -15,7 +15,7 @@
 #include "kolo/parallel/distributed_optimizer.h"
 #include "kolo/parallel/object_collectives.h"
 #include "kolo/parallel/tensor_collectives.h"
-#include "parallel/tensors/distinct_tensors.h"
+#include "parallel/tensors/tensors.h"
 
 namespace kolo {
 

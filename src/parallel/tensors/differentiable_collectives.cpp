@@ -8,6 +8,7 @@
 
 #include "kolo/base/error.h"
 #include "kolo/parallel/autograd_communicator.h"
+#include "parallel/tensors/tensors.h"
 
 namespace kolo::differentiable {
 
@@ -35,7 +36,7 @@ ReduceOptions kept_options(AutogradContext* context) {
           .postscale = context->saved_data["postscale"].toDouble()};
 }
 
-// What a linear reduction multiplies the sum by.
+// Factor of the sum in a linear reduction.
 double factor_of(const ReduceOptions& options, int ranks) {
   return options.prescale * options.postscale / (options.op == ReduceOp::average ? ranks : 1);
 }
@@ -164,10 +165,6 @@ class AllToAll : public torch::autograd::Function<AllToAll> {
             {}};
   }
 };
-
-torch::Tensor as_rows(const torch::Tensor& tensor) {
-  return tensor.dim() == 0 ? tensor.reshape({1}) : tensor;
-}
 
 }  // namespace
 

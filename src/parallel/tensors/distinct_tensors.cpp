@@ -1,4 +1,4 @@
-#include "parallel/tensors/distinct_tensors.h"
+#include "parallel/tensors/tensors.h"
 
 #include <algorithm>
 #include <map>

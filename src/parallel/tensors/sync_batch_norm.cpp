@@ -195,15 +195,16 @@ void SyncBatchNormImpl::pretty_print(std::ostream& stream) const {
 
 namespace {
 
-std::shared_ptr<SyncBatchNormImpl> replacement_of(const Communicator& communicator,
-                                                  const torch::nn::Module& module) {
-  if (const auto* one = dynamic_cast<const torch::nn::BatchNorm1dImpl*>(&module))
-    return std::make_shared<SyncBatchNormImpl>(communicator, *one);
-  if (const auto* two = dynamic_cast<const torch::nn::BatchNorm2dImpl*>(&module))
-    return std::make_shared<SyncBatchNormImpl>(communicator, *two);
-  if (const auto* three = dynamic_cast<const torch::nn::BatchNorm3dImpl*>(&module))
-    return std::make_shared<SyncBatchNormImpl>(communicator, *three);
-  return nullptr;
+// Calls visit with the module as the batch norm of LibTorch's that it is. False for others.
+template <typename Visit>
+bool as_batch_norm(const torch::nn::Module& module, const Visit& visit) {
+  const auto as = [&](const auto* norm) {
+    if (norm != nullptr) visit(*norm);
+    return norm != nullptr;
+  };
+  return as(dynamic_cast<const torch::nn::BatchNorm1dImpl*>(&module)) ||
+         as(dynamic_cast<const torch::nn::BatchNorm2dImpl*>(&module)) ||
+         as(dynamic_cast<const torch::nn::BatchNorm3dImpl*>(&module));
 }
 
 // Calls visit(parent, index, key, child, name) for all descendants, but for those of batch norms.
@@ -217,28 +218,21 @@ void for_each_child(torch::nn::Module& module, const std::string& prefix, const 
   }
 }
 
-// "BatchNorm2d"
-std::string_view kind_of(const torch::nn::Module& module) {
-  if (dynamic_cast<const torch::nn::BatchNorm1dImpl*>(&module)) return "BatchNorm1d";
-  if (dynamic_cast<const torch::nn::BatchNorm2dImpl*>(&module)) return "BatchNorm2d";
-  if (dynamic_cast<const torch::nn::BatchNorm3dImpl*>(&module)) return "BatchNorm3d";
-  return {};
-}
-
 }  // namespace
 
 std::vector<std::string> batch_norms_held_by_type(torch::nn::Module& module) {
   std::vector<std::string> names;
-  if (const auto kind = kind_of(module); !kind.empty())
-    names.push_back(fmt::format("the module itself ({})", kind));
+  const auto note = [&names]<std::size_t D, typename Derived>(
+                        const torch::nn::BatchNormImplBase<D, Derived>&, const std::string& name) {
+    names.push_back(fmt::format("{} (BatchNorm{}d)", name, D));
+  };
+  as_batch_norm(module, [&](const auto& norm) { note(norm, "the module itself"); });
   for_each_child(module, "",
                  [&](torch::nn::Module& parent, std::ptrdiff_t, const std::string&,
                      torch::nn::Module& child, const std::string& name) {
-                   const auto kind = kind_of(child);
-                   if (kind.empty()) return false;
-                   if (!dynamic_cast<torch::nn::SequentialImpl*>(&parent))
-                     names.push_back(fmt::format("{} ({})", name, kind));
-                   return true;
+                   return as_batch_norm(child, [&](const auto& norm) {
+                     if (!dynamic_cast<torch::nn::SequentialImpl*>(&parent)) note(norm, name);
+                   });
                  });
   return names;
 }
@@ -264,8 +258,11 @@ std::vector<std::string> convert_sync_batch_norm(const Communicator& communicato
                  [&](torch::nn::Module& parent, std::ptrdiff_t index, const std::string& key,
                      torch::nn::Module& child, const std::string& name) {
                    auto& replacement = replacements[&child];
-                   if (!replacement) replacement = replacement_of(ranks, child);
-                   if (!replacement) return false;
+                   const bool is_norm = as_batch_norm(child, [&](const auto& norm) {
+                     if (!replacement)
+                       replacement = std::make_shared<SyncBatchNormImpl>(ranks, norm);
+                   });
+                   if (!is_norm) return false;
                    auto& sequential = dynamic_cast<torch::nn::SequentialImpl&>(parent);
                    *(sequential.begin() + index) = torch::nn::AnyModule(replacement);
                    sequential.replace_module(key, replacement);

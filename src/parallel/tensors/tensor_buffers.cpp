@@ -1,4 +1,4 @@
-#include "parallel/tensors/tensor_buffers.h"
+#include "parallel/tensors/tensors.h"
 
 #include <algorithm>
 
@@ -7,7 +7,6 @@
 
 #include "kolo/base/error.h"
 #include "kolo/parallel/tensor_collectives.h"
-#include "parallel/tensors/device_stream.h"
 
 namespace kolo {
 

@@ -13,63 +13,49 @@
 
 #include "kolo/base/checked.h"
 #include "kolo/parallel/tensor_collectives.h"
-#include "parallel/tensors/tensor_buffers.h"
+#include "parallel/tensors/tensors.h"
 
 namespace kolo {
 
 namespace {
 
-// What ranks tell each other of tensors whose first dimensions may differ: dtype, number of
-// dimensions, and their sizes (of more than 14, the product of the last ones).
-using TensorHeader = std::array<std::int64_t, 16>;
+// Description that ranks exchange of tensors whose first dimensions may differ.
+struct TensorHeader {
+  std::int64_t type = 0;        // of data, or `refused`
+  std::int64_t dimensions = 0;  // 0: of a rank that has joined (Communicator::join()), without rows
+  std::int64_t rows = 0;
+  std::array<std::int64_t, 13> sizes{};  // of the other dimensions; the last has all that are left
 
-// Of a rank that has joined comes a header of zeros (Communicator::join()): it has no rows.
-[[nodiscard]] inline bool has_joined(const TensorHeader& header) {
-  return header[1] == 0;
-}
+  [[nodiscard]] bool has_joined() const { return dimensions == 0; }
+  [[nodiscard]] bool is_compatible(const TensorHeader& other) const {
+    return type == other.type && dimensions == other.dimensions && sizes == other.sizes;
+  }
+};
+constexpr std::size_t header_numbers = sizeof(TensorHeader) / sizeof(std::int64_t);
 
-[[nodiscard]] inline std::int64_t rows_of(const TensorHeader& header) {
-  return header[2];
-}
-inline void set_rows(TensorHeader& header, std::int64_t rows) {
-  header[2] = rows;
-}
-
-constexpr std::size_t first_size = 2;
-constexpr std::int64_t refused = -1;
+constexpr std::int64_t refused = -1;  // this rank's arguments were wrong
 
 // "float32 [*, 4, 5]"
 std::string describe(const TensorHeader& header) {
-  std::string text = fmt::format("{} [*", name_of(static_cast<DataType>(header[0])));
-  const auto end = std::min(header.size(), first_size + static_cast<std::size_t>(header[1]));
-  for (std::size_t i = first_size + 1; i < end; ++i) text += fmt::format(", {}", header[i]);
+  const auto others =
+      std::min<std::size_t>(header.sizes.size(), static_cast<std::size_t>(header.dimensions - 1));
+  std::string text = fmt::format("{} [*", name_of(static_cast<DataType>(header.type)));
+  for (const auto size : std::span(header.sizes).first(others)) text += fmt::format(", {}", size);
   return text + "]";
-}
-
-bool is_compatible(const TensorHeader& a, const TensorHeader& b) {
-  return std::equal(a.begin(), a.begin() + first_size, b.begin()) &&
-         std::equal(a.begin() + first_size + 1, a.end(), b.begin() + first_size + 1);
 }
 
 // `rows` has at least one dimension.
 TensorHeader header_of(const torch::Tensor& rows) {
-  TensorHeader header{};
-  header[0] = static_cast<std::int64_t>(data_type_of(rows.scalar_type()));
-  header[1] = rows.dim();
-  for (std::int64_t i = 0; i < rows.dim(); ++i) {
-    const auto place = first_size + static_cast<std::size_t>(i);
-    if (place < header.size()) {
-      header[place] = rows.size(i);
-    } else {
-      header.back() = checked_multiply(header.back(), rows.size(i));
-    }
+  TensorHeader header{static_cast<std::int64_t>(data_type_of(rows.scalar_type())), rows.dim(),
+                      rows.size(0)};
+  for (std::int64_t i = 1; i < rows.dim(); ++i) {
+    const auto place = static_cast<std::size_t>(i - 1);
+    if (place < header.sizes.size())
+      header.sizes[place] = rows.size(i);
+    else
+      header.sizes.back() = checked_multiply(header.sizes.back(), rows.size(i));
   }
   return header;
-}
-
-// A header that says that this rank's arguments were wrong.
-TensorHeader refusal() {
-  return {refused, 1};
 }
 
 // Error unless all ranks' tensors have one dtype and one shape but for the first dimension. It
@@ -77,16 +63,16 @@ TensorHeader refusal() {
 void require_compatible(std::span<const TensorHeader> headers, const char* collective,
                         std::size_t stride = 1) {
   for (std::size_t i = 0; i < headers.size(); i += stride) {
-    if (headers[i][0] == refused) {
+    if (headers[i].type == refused) {
       throw Error(
           fmt::format("parallel: {}: rank {} passed arguments that don't fit; see its error",
                       collective, i / stride));
     }
   }
   std::size_t first = 0;  // of those that have not joined
-  while (first < headers.size() && has_joined(headers[first])) first += stride;
+  while (first < headers.size() && headers[first].has_joined()) first += stride;
   for (std::size_t i = first; i < headers.size(); i += stride) {
-    if (has_joined(headers[i]) || is_compatible(headers[first], headers[i])) continue;
+    if (headers[i].has_joined() || headers[first].is_compatible(headers[i])) continue;
     throw Error(fmt::format(
         "parallel: {}: rank {} passed {}, rank {} {}; the dtype and all dimensions but the first "
         "must be the same on every rank",
@@ -95,7 +81,7 @@ void require_compatible(std::span<const TensorHeader> headers, const char* colle
 }
 
 std::span<std::int64_t> numbers_of(std::span<TensorHeader> headers) {
-  return {headers.front().data(), headers.size() * std::tuple_size_v<TensorHeader>};
+  return {reinterpret_cast<std::int64_t*>(headers.data()), headers.size() * header_numbers};
 }
 
 // The headers of several tensors of every rank: [rank][tensor].
@@ -134,7 +120,7 @@ void gather_fused(const Communicator& communicator, const FusedTensors& fused,
                   const CallOptions& call, std::vector<torch::Tensor>& results) {
   const auto ranks = static_cast<std::size_t>(communicator.size());
   const auto count_of = [&](std::size_t rank, std::size_t tensor) {
-    return checked_multiply(rows_of(headers[rank * tensors.size() + tensor]),
+    return checked_multiply(headers[rank * tensors.size() + tensor].rows,
                             row_count(tensors[tensor]));
   };
   std::vector<std::int64_t> counts(ranks, 0);
@@ -153,7 +139,7 @@ void gather_fused(const Communicator& communicator, const FusedTensors& fused,
     for (std::size_t i = 0; i < fused.indices.size(); ++i) {
       const auto count = count_of(rank, fused.indices[i]);
       whole[i].parts.push_back(gathered.narrow(0, begin, count));
-      whole[i].rows += rows_of(headers[rank * tensors.size() + fused.indices[i]]);
+      whole[i].rows += headers[rank * tensors.size() + fused.indices[i]].rows;
       begin += count;
     }
   }
@@ -165,7 +151,7 @@ void gather_fused(const Communicator& communicator, const FusedTensors& fused,
   }
 }
 
-// What every rank sends here, or the error of a rank whose arguments are wrong.
+// Headers of what every rank sends here, or the error of a rank whose arguments are wrong.
 std::vector<TensorHeader> exchange_splits(const Communicator& communicator,
                                           const torch::Tensor& rows,
                                           std::span<const std::int64_t> splits,
@@ -175,9 +161,10 @@ std::vector<TensorHeader> exchange_splits(const Communicator& communicator,
       splits.size() == ranks &&
       std::all_of(splits.begin(), splits.end(), [](auto n) { return n >= 0; }) &&
       std::accumulate(splits.begin(), splits.end(), std::int64_t{0}) == rows.size(0);
-  std::vector<TensorHeader> sent(ranks, is_valid ? header_of(rows) : refusal()), received(ranks);
-  for (std::size_t rank = 0; is_valid && rank < ranks; ++rank) set_rows(sent[rank], splits[rank]);
-  const std::vector<std::int64_t> counts(ranks, std::tuple_size_v<TensorHeader>);
+  std::vector<TensorHeader> sent(ranks, is_valid ? header_of(rows) : TensorHeader{refused, 1}),
+      received(ranks);
+  for (std::size_t rank = 0; is_valid && rank < ranks; ++rank) sent[rank].rows = splits[rank];
+  const std::vector<std::int64_t> counts(ranks, header_numbers);
   communicator.all_to_all(numbers_of(sent), counts, numbers_of(received), counts, call);
   if (!is_valid) {
     throw Error(fmt::format(
@@ -214,15 +201,6 @@ TensorWork broadcast_async(const Communicator& communicator, const torch::Tensor
     broadcast(ranks, tensor, root, call);
     return tensor;
   });
-}
-
-TensorListWork broadcast_async(const Communicator& communicator, torch::TensorList tensors,
-                               int root, CallOptions call) {
-  return TensorListWork::start(communicator, call,
-                               [list = tensors.vec(), root, call](const Communicator& ranks) {
-                                 broadcast(ranks, list, root, call);
-                                 return list;
-                               });
 }
 
 torch::Tensor all_gather(const Communicator& communicator, const torch::Tensor& tensor,
@@ -271,9 +249,9 @@ ReceivedRows all_to_all(const Communicator& communicator, const torch::Tensor& t
   shape.front() = 0;
   std::vector<std::int64_t> receive_counts;
   for (const TensorHeader& header : headers) {
-    received.splits.push_back(rows_of(header));
-    shape.front() = checked_add(shape.front(), rows_of(header));
-    receive_counts.push_back(checked_multiply(rows_of(header), row_count(rows)));
+    received.splits.push_back(header.rows);
+    shape.front() = checked_add(shape.front(), header.rows);
+    receive_counts.push_back(checked_multiply(header.rows, row_count(rows)));
   }
   for (std::int64_t& count : sent) count = checked_multiply(count, row_count(rows));
   received.tensor = torch::empty(shape, rows.options());

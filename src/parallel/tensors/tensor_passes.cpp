@@ -1,4 +1,4 @@
-#include "parallel/tensors/tensor_passes.h"
+#include "parallel/tensors/tensors.h"
 
 #include <cmath>
 #include <span>
@@ -6,10 +6,13 @@
 #include <c10/core/DeviceGuard.h>
 
 #include "parallel/kernels.h"
-#include "parallel/tensors/device_stream.h"
 
 namespace kolo::parallel {
 
+namespace {
+
+// Bits of the exponent, which are all set in infinity and what is not a number; nothing for
+// integers, which are finite.
 std::optional<std::uint64_t> exponent_bits(torch::ScalarType type) {
   switch (type) {
     case torch::kDouble:
@@ -25,19 +28,16 @@ std::optional<std::uint64_t> exponent_bits(torch::ScalarType type) {
   }
 }
 
-namespace {
-
-template <typename T>
-std::span<const T> values_of(const torch::Tensor& contiguous) {
-  return {static_cast<const T*>(contiguous.data_ptr()),
-          static_cast<std::size_t>(contiguous.numel())};
-}
-
-// `word`: unsigned, as wide as an element.
+// `Word`: unsigned, as wide as an element.
 template <typename Word>
-void find_on_cuda(const torch::Tensor& contiguous, std::uint64_t bits, const torch::Tensor& found) {
-  find_all_bits_on_device(values_of<Word>(contiguous), static_cast<Word>(bits),
-                          found.data_ptr<std::int32_t>(), current_stream(contiguous.device()));
+void find_bits(const torch::Tensor& contiguous, std::uint64_t bits, const torch::Tensor& found) {
+  const auto words = elements_of<const Word>(contiguous);
+  auto* const is_found = found.data_ptr<std::int32_t>();
+  if (contiguous.is_cuda())
+    find_all_bits_on_device(words, static_cast<Word>(bits), is_found,
+                            current_stream(contiguous.device()));
+  else if (has_all_bits(words, static_cast<Word>(bits)))
+    *is_found = 1;
 }
 
 }  // namespace
@@ -46,19 +46,20 @@ void find_non_finite(const torch::Tensor& tensor, const torch::Tensor& found) {
   const auto bits = exponent_bits(tensor.scalar_type());
   if (!bits || tensor.numel() == 0) return;
   const torch::NoGradGuard no_gradient;
-  if (!tensor.is_cuda()) {
+  if (!tensor.is_cuda() && !tensor.is_cpu()) {
     torch::Tensor(found).logical_or_(torch::isfinite(tensor).all().logical_not());
     return;
   }
-  const c10::DeviceGuard guard(tensor.device());
+  c10::OptionalDeviceGuard guard;
+  if (tensor.is_cuda()) guard.reset_device(tensor.device());
   const torch::Tensor contiguous = tensor.contiguous();
   switch (contiguous.element_size()) {
     case 8:
-      return find_on_cuda<std::uint64_t>(contiguous, *bits, found);
+      return find_bits<std::uint64_t>(contiguous, *bits, found);
     case 4:
-      return find_on_cuda<std::uint32_t>(contiguous, *bits, found);
+      return find_bits<std::uint32_t>(contiguous, *bits, found);
     default:
-      return find_on_cuda<std::uint16_t>(contiguous, *bits, found);
+      return find_bits<std::uint16_t>(contiguous, *bits, found);
   }
 }
 
@@ -85,8 +86,8 @@ void add_to_norm(const torch::Tensor& tensor, const torch::Tensor& total, double
   // more than the pass.
   if (contiguous.is_cpu()) {
     auto& sum = *total.data_ptr<double>();
-    sum = is_double ? add_to_norm(sum, values_of<double>(contiguous), norm_type)
-                    : add_to_norm(sum, values_of<float>(contiguous), norm_type);
+    sum = is_double ? add_to_norm(sum, elements_of<const double>(contiguous), norm_type)
+                    : add_to_norm(sum, elements_of<const float>(contiguous), norm_type);
     return;
   }
   if (!contiguous.is_cuda()) return add_to_norm_by_operators(contiguous, total, norm_type);
@@ -98,9 +99,9 @@ void add_to_norm(const torch::Tensor& tensor, const torch::Tensor& total, double
   auto* const sum = total.data_ptr<double>();
   const auto stream = current_stream(contiguous.device());
   if (is_double)
-    add_to_norm_on_device(sum, values_of<double>(contiguous), norm_type, room, stream);
+    add_to_norm_on_device(sum, elements_of<const double>(contiguous), norm_type, room, stream);
   else
-    add_to_norm_on_device(sum, values_of<float>(contiguous), norm_type, room, stream);
+    add_to_norm_on_device(sum, elements_of<const float>(contiguous), norm_type, room, stream);
 }
 
 namespace {

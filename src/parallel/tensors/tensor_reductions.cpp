@@ -9,7 +9,7 @@
 #include "kolo/base/error.h"
 #include "kolo/layout/virtual_ranks.h"
 #include "kolo/parallel/tensor_collectives.h"
-#include "parallel/tensors/tensor_buffers.h"
+#include "parallel/tensors/tensors.h"
 
 namespace kolo {
 

@@ -68,19 +68,19 @@ struct Timeline::Attachment {
   }
 };
 
-Timeline::Timeline(const Communicator& communicator, const TimelineOptions& options) {
-  const std::filesystem::path folder = broadcast_folder(communicator, options.folder.string());
+Timeline::Timeline(const Communicator& communicator, const std::filesystem::path& folder) {
+  const std::filesystem::path common = broadcast_folder(communicator, folder.string());
   const int rank = communicator.rank();
   attachment_ = std::make_shared<Attachment>(
-      communicator, std::make_shared<Recorder>(folder / fmt::format("rank-{:05}.json", rank), rank,
-                                               common_origin(communicator), options.queue_limit));
+      communicator, std::make_shared<Recorder>(common / fmt::format("rank-{:05}.json", rank), rank,
+                                               common_origin(communicator)));
 }
 
 Timeline Timeline::from_environment(const Communicator& communicator) {
   const char* const value = std::getenv("KOLO_TIMELINE");
   const auto folder = broadcast_folder(communicator, value == nullptr ? "" : value);
   if (folder.empty()) return {};
-  Timeline timeline(communicator, {.folder = folder});
+  Timeline timeline(communicator, folder);
   timeline.start();
   return timeline;
 }
@@ -119,10 +119,6 @@ void Timeline::mark(std::string_view name) const {
   attachment_->recorder->add({.kind = TraceEvent::Kind::instant,
                               .start = attachment_->recorder->now(),
                               .name = std::string(name)});
-}
-
-std::filesystem::path Timeline::file() const {
-  return attachment_ ? attachment_->recorder->file() : std::filesystem::path();
 }
 
 std::string Timeline::problem() const {

@@ -69,7 +69,7 @@ bool is_event(std::string_view line) {
   return is_whole_object(line) && line.find("\"ph\":") != std::string_view::npos;
 }
 
-// What a rank has begun to write begins with "["; one that was killed before may have left nothing.
+// Files of ranks begin with "["; a rank that was killed before that may have left nothing.
 void require_rank_file(const fs::path& path, std::string_view first_line) {
   if (first_line == "[") return;
   throw InputError(fmt::format(

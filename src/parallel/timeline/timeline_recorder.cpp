@@ -43,9 +43,8 @@ std::vector<TraceEvent::Argument> arguments_of(const CollectiveCall& call, bool 
 
 }  // namespace
 
-Timeline::Recorder::Recorder(std::filesystem::path file, int rank, std::int64_t origin,
-                             std::size_t queue_limit)
-    : path_(std::move(file)), rank_(rank), origin_(origin), queue_limit_(queue_limit) {}
+Timeline::Recorder::Recorder(std::filesystem::path file, int rank, std::int64_t origin)
+    : path_(std::move(file)), rank_(rank), origin_(origin) {}
 
 void Timeline::Recorder::start() {
   const std::lock_guard lock(mutex_);
@@ -53,10 +52,8 @@ void Timeline::Recorder::start() {
   if (!writer_) {
     std::error_code error;
     std::filesystem::create_directories(path_.parent_path(), error);  // the writer says what fails
-    writer_ = std::make_unique<TraceWriter>(
-        path_, TraceWriterOptions{.process = rank_,
-                                  .process_name = fmt::format("rank {} ({})", rank_, host_name()),
-                                  .queue_limit = queue_limit_});
+    writer_ = std::make_unique<TraceWriter>(path_, rank_,
+                                            fmt::format("rank {} ({})", rank_, host_name()));
   }
   is_active_.store(true, std::memory_order_release);
 }
@@ -207,11 +204,6 @@ void Timeline::Recorder::add_collective(const CollectiveCall& call, const Times&
                   .end = now(),
                   .name = name,
                   .arguments = arguments_of(call, failed)});
-}
-
-std::filesystem::path Timeline::Recorder::file() {
-  const std::lock_guard lock(mutex_);
-  return writer_ ? path_ : std::filesystem::path();
 }
 
 std::string Timeline::Recorder::problem() {

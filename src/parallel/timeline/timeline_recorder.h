@@ -25,7 +25,7 @@ namespace kolo {
 class Timeline::Recorder final : public CollectiveListener {
  public:
   // `origin`: what the steady clock of this rank shows (nanoseconds) at time 0 of the trace.
-  Recorder(std::filesystem::path file, int rank, std::int64_t origin, std::size_t queue_limit);
+  Recorder(std::filesystem::path file, int rank, std::int64_t origin);
 
   void start();
   void stop();
@@ -49,7 +49,6 @@ class Timeline::Recorder final : public CollectiveListener {
 
   // Ends the file.
   void close();
-  [[nodiscard]] std::filesystem::path file();
   [[nodiscard]] std::string problem();
 
  private:
@@ -75,7 +74,6 @@ class Timeline::Recorder final : public CollectiveListener {
   const std::filesystem::path path_;
   const int rank_;
   const std::int64_t origin_;
-  const std::size_t queue_limit_;
   std::atomic<bool> is_active_ = false;
 
   std::mutex mutex_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <iterator>
 #include <span>
 
@@ -14,6 +15,7 @@ namespace kolo {
 
 namespace {
 
+constexpr std::chrono::milliseconds longest_delay{500};        // until events are in the file
 constexpr std::size_t unwritten_limit = std::size_t{1} << 20;  // bytes between two writes
 
 FileDescriptor create(const std::filesystem::path& path) {
@@ -29,24 +31,6 @@ FileDescriptor create(const std::filesystem::path& path) {
 
 double microseconds(std::int64_t nanoseconds) {
   return static_cast<double>(nanoseconds) / 1000;
-}
-
-// The length of the UTF-8 character at the beginning, 0 when there is none (Unicode 15, table 3-7).
-std::size_t utf8_length(std::string_view text) {
-  const auto byte = [&](std::size_t i) {
-    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U;
-  };
-  const auto is_tail = [&](std::size_t i) { return (byte(i) & 0xC0U) == 0x80U; };
-  const unsigned first = byte(0), second = byte(1);
-  if (first < 0x80) return 1;
-  if (first >= 0xC2 && first <= 0xDF) return is_tail(1) ? 2 : 0;
-  if (first >= 0xE0 && first <= 0xEF) {
-    if ((first == 0xE0 && second < 0xA0) || (first == 0xED && second > 0x9F)) return 0;
-    return is_tail(1) && is_tail(2) ? 3 : 0;
-  }
-  if (first < 0xF0 || first > 0xF4) return 0;
-  if ((first == 0xF0 && second < 0x90) || (first == 0xF4 && second > 0x8F)) return 0;
-  return is_tail(1) && is_tail(2) && is_tail(3) ? 4 : 0;
 }
 
 std::string json_object(const std::vector<TraceEvent::Argument>& arguments) {
@@ -65,35 +49,23 @@ std::string json_object(const std::vector<TraceEvent::Argument>& arguments) {
 
 std::string json_string(std::string_view text) {
   std::string json = "\"";
-  while (!text.empty()) {
-    const char first = text.front();
-    const auto length = utf8_length(text);
-    if (length == 0) {
-      json += "\\ufffd";
-    } else if (first == '"' || first == '\\') {
-      json += '\\';
-      json += first;
-    } else if (static_cast<unsigned char>(first) < 0x20) {
-      fmt::format_to(std::back_inserter(json), "\\u{:04x}", static_cast<unsigned>(first));
-    } else {
-      json += text.substr(0, length);
+  for (const char letter : text) {
+    if (static_cast<unsigned char>(letter) < 0x20) {
+      fmt::format_to(std::back_inserter(json), "\\u{:04x}", static_cast<unsigned>(letter));
+      continue;
     }
-    text.remove_prefix(std::max<std::size_t>(length, 1));
+    if (letter == '"' || letter == '\\') json += '\\';
+    json += letter;
   }
   return json + '"';
 }
 
-void TraceWriter::Batch::clear() {
-  events.clear();
-  row_names.clear();
-  dropped = 0;
-}
-
-TraceWriter::TraceWriter(std::filesystem::path path, TraceWriterOptions options)
-    : path_(std::move(path)), options_(std::move(options)), file_(create(path_)) {
+TraceWriter::TraceWriter(std::filesystem::path path, int process, std::string_view process_name,
+                         std::size_t queue_limit)
+    : path_(std::move(path)), process_(process), queue_limit_(queue_limit), file_(create(path_)) {
   text_ = "[";
-  append_metadata("process_name", 0, "name", json_string(options_.process_name));
-  append_metadata("process_sort_index", 0, "sort_index", fmt::format("{}", options_.process));
+  append_metadata("process_name", 0, "name", json_string(process_name));
+  append_metadata("process_sort_index", 0, "sort_index", fmt::format("{}", process_));
   thread_ = std::thread([this] { loop(); });
 }
 
@@ -110,13 +82,13 @@ void TraceWriter::write(TraceEvent event) {
   bool is_half_full = false;
   {
     const std::lock_guard lock(mutex_);
-    if (queue_.events.size() >= options_.queue_limit) {
+    if (queue_.events.size() >= queue_limit_) {
       ++queue_.dropped;
       ++dropped_;
       return;
     }
     queue_.events.push_back(std::move(event));
-    is_half_full = queue_.events.size() == options_.queue_limit / 2 + 1;
+    is_half_full = queue_.events.size() == queue_limit_ / 2 + 1;
   }
   if (is_half_full) wake_.notify_one();
 }
@@ -148,9 +120,9 @@ void TraceWriter::loop() {
   write_text();  // the metadata: the file is valid from the beginning
   std::unique_lock lock(mutex_);
   for (bool is_last = false; !is_last;) {
-    wake_.wait_for(lock, options_.flush_interval, [&] {
+    wake_.wait_for(lock, longest_delay, [&] {
       return is_stopping_ || flushes_asked_ > flushes_done_ ||
-             queue_.events.size() > options_.queue_limit / 2;
+             queue_.events.size() > queue_limit_ / 2;
     });
     is_last = is_stopping_;
     const auto asked = flushes_asked_;
@@ -159,7 +131,9 @@ void TraceWriter::loop() {
     write_batch(batch);
     if (is_last) text_ += "\n]\n";
     write_text();
-    batch.clear();
+    batch.events.clear();
+    batch.row_names.clear();
+    batch.dropped = 0;
     lock.lock();
     flushes_done_ = asked;
     written_.notify_all();
@@ -182,8 +156,7 @@ void TraceWriter::append(const TraceEvent& event) {
   last_time_ = std::max({last_time_, event.start, event.end});
   const auto begin = [&](const char* phase, std::int64_t time) {
     return fmt::format(R"({{"name":{},"ph":"{}","pid":{},"tid":{},"ts":{:.3f})",
-                       json_string(event.name), phase, options_.process, event.row,
-                       microseconds(time));
+                       json_string(event.name), phase, process_, event.row, microseconds(time));
   };
   const auto arguments = json_object(event.arguments);
   switch (event.kind) {
@@ -207,7 +180,7 @@ void TraceWriter::append(const TraceEvent& event) {
 void TraceWriter::append_metadata(std::string_view what, int row, std::string_view argument,
                                   std::string_view value) {
   append_line(fmt::format(R"({{"name":"{}","ph":"M","pid":{},"tid":{},"args":{{"{}":{}}}}})", what,
-                          options_.process, row, argument, value));
+                          process_, row, argument, value));
 }
 
 void TraceWriter::append_line(std::string_view line) {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -17,7 +16,7 @@
 
 namespace kolo {
 
-// What happened, for people to look at in chrome://tracing or https://ui.perfetto.dev.
+// An event for people to look at in chrome://tracing or https://ui.perfetto.dev.
 struct TraceEvent {
   enum class Kind : std::uint8_t {
     span,     // from start to end; spans of one row lie inside or behind each other
@@ -30,19 +29,12 @@ struct TraceEvent {
   int row = 0;                           // the event format's thread id
   std::int64_t start = 0;                // nanoseconds since the trace's origin
   std::int64_t end = 0;                  // of spans and waits
-  std::string name;                      // any bytes; what is not UTF-8 is replaced
+  std::string name;                      // UTF-8
   std::vector<Argument> arguments = {};  // shown when the event is selected; names are literals
 };
 
 // The text as JSON, with its quotes.
 [[nodiscard]] std::string json_string(std::string_view text);
-
-struct TraceWriterOptions {
-  int process = 0;                  // the number of this process; files of different ones merge
-  std::string process_name;         // shown beside its rows
-  std::size_t queue_limit = 65536;  // events that wait to be written
-  std::chrono::milliseconds flush_interval{500};  // events are in the file after at most this
-};
 
 // Writes events to a file in the Trace Event Format (JSON array form), one a line, from a thread of
 // its own. The file can be loaded at any time: the format lets the closing bracket be missing.
@@ -53,8 +45,11 @@ struct TraceWriterOptions {
 // failure to write (a full disk) the rest is dropped, and problem() tells.
 class TraceWriter {
  public:
-  // InputError: the file can't be made. An older one of that name is replaced.
-  TraceWriter(std::filesystem::path path, TraceWriterOptions options);
+  // `process`: the number of this process, so that files of different ones merge, and its name,
+  // which is shown beside its rows. `queue_limit`: events that wait to be written. InputError: the
+  // file can't be made. An older one of that name is replaced.
+  TraceWriter(std::filesystem::path path, int process, std::string_view process_name,
+              std::size_t queue_limit = 65536);
   TraceWriter(const TraceWriter&) = delete;
   TraceWriter& operator=(const TraceWriter&) = delete;
   ~TraceWriter();  // writes what is left, and the closing bracket
@@ -65,7 +60,6 @@ class TraceWriter {
   // Returns when everything written before is in the file.
   void flush();
 
-  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
   [[nodiscard]] std::uint64_t dropped() const;
   [[nodiscard]] std::string problem() const;  // empty: none
 
@@ -78,8 +72,6 @@ class TraceWriter {
     std::vector<TraceEvent> events;
     std::vector<RowName> row_names;
     std::uint64_t dropped = 0;
-    [[nodiscard]] bool is_empty() const { return events.empty() && row_names.empty(); }
-    void clear();
   };
 
   void loop();
@@ -91,7 +83,8 @@ class TraceWriter {
   void write_text();
 
   std::filesystem::path path_;
-  TraceWriterOptions options_;
+  int process_;
+  std::size_t queue_limit_;
   FileDescriptor file_;
   std::string text_;            // of the writer thread
   bool is_first_ = true;        // no event has been written

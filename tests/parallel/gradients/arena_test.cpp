@@ -1,143 +1,142 @@
-
+// Plans of buckets, and the arenas that are laid out by them.
+#include <set>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <torch/optim/adam.h>
 
 #include "kolo/base/error.h"
+#include "kolo/base/random.h"
 #include "kolo/parallel/arena_optimizer.h"
+#include "kolo/parallel/bucket_plan.h"
 #include "kolo/parallel/gradient_reducer.h"
-#include "kolo/parallel/tensor_collectives.h"
 #include "parallel/small_network.h"
 #include "support/errors.h"
 #include "support/rank_test.h"
 #include "support/says.h"
 
+namespace kolo {
+namespace {
+
+ParameterDescription parameter(std::string name, std::vector<std::int64_t> shape,
+                               DataType type = DataType::float32) {
+  return {std::move(name), std::move(shape), type};
+}
+
+TEST(BucketPlan, LastParametersComeFirstAndTheFirstBucketIsSmall) {
+  const auto plan = plan_buckets(
+      {parameter("a", {100}), parameter("b", {100}), parameter("c", {100}), parameter("d", {100})},
+      {.first_bytes = 400, .bytes = 800});
+  ASSERT_EQ(plan.buckets.size(), 3U);
+  EXPECT_EQ(plan.buckets[0].entries[0].parameter, 3U);
+  EXPECT_EQ(plan.buckets[0].entries.size(), 1U);
+  EXPECT_EQ(plan.buckets[1].entries.size(), 2U);
+  EXPECT_EQ(plan.buckets[1].entries[0].parameter, 2U);
+}
+
+TEST(BucketPlan, TypesDoNotMix) {
+  const auto plan = plan_buckets(
+      {parameter("a", {4}), parameter("b", {4}, DataType::float64), parameter("c", {4})});
+  ASSERT_EQ(plan.buckets.size(), 3U);
+  EXPECT_EQ(plan.buckets[1].type, DataType::float64);
+}
+
+TEST(BucketPlan, NoParametersNoBuckets) {
+  EXPECT_EQ(plan_buckets({}).total_bytes, 0);
+}
+
+TEST(BucketPlan, RefusesBucketsOfNothing) {
+  EXPECT_THROW((void)plan_buckets({}, {.first_bytes = 0}), Error);
+}
+
+// Whatever the parameters: every one lies in exactly one bucket, aligned, without overlap, in an
+// order that never goes forward.
+TEST(BucketPlan, RandomParametersAreLaidOutSoundly) {
+  CounterRandom random(5, 0, 0);
+  for (int round = 0; round < 50; ++round) {
+    std::vector<ParameterDescription> parameters;
+    for (std::uint32_t i = 0, n = random.below(30); i < n; ++i) {
+      const auto type = random.below(2) ? DataType::float32 : DataType::float64;
+      parameters.push_back(
+          parameter(fmt::format("p{}", i), {random.below(9), random.below(300)}, type));
+    }
+    const BucketLimits limits{1 + random.below(2000), 1 + random.below(9000)};
+    const auto plan = plan_buckets(parameters, limits);
+    std::size_t next = parameters.size();
+    std::int64_t end_of_last = 0;
+    for (const Bucket& bucket : plan.buckets) {
+      EXPECT_EQ(bucket.offset_bytes, end_of_last);
+      EXPECT_EQ(bucket.offset_bytes % 64, 0);
+      std::int64_t free = 0;
+      for (const auto& entry : bucket.entries) {
+        EXPECT_EQ(entry.parameter, --next);
+        EXPECT_GE(entry.offset, free);
+        EXPECT_EQ(entry.offset * static_cast<std::int64_t>(size_of(bucket.type)) % 64, 0);
+        EXPECT_EQ(entry.count, parameters[entry.parameter].count());
+        EXPECT_EQ(bucket.type, parameters[entry.parameter].type);
+        free = entry.offset + entry.count;
+      }
+      EXPECT_LE(free, bucket.count);
+      end_of_last += bucket.count * static_cast<std::int64_t>(size_of(bucket.type));
+    }
+    EXPECT_EQ(next, 0U);
+    EXPECT_EQ(plan.total_bytes, end_of_last);
+    EXPECT_EQ(plan.fingerprint(), plan_buckets(parameters, limits).fingerprint());
+  }
+}
+
+TEST(BucketPlan, TheFingerprintSeesNamesShapesTypesAndLimits) {
+  const std::vector<ParameterDescription> base = {parameter("a", {6}), parameter("b", {500})};
+  std::set<std::uint64_t> prints = {plan_buckets(base).fingerprint()};
+  prints.insert(plan_buckets({parameter("A", {6}), base[1]}).fingerprint());
+  prints.insert(plan_buckets({parameter("a", {2, 3}), base[1]}).fingerprint());
+  prints.insert(plan_buckets({parameter("a", {6}, DataType::float64), base[1]}).fingerprint());
+  prints.insert(plan_buckets({base[0]}).fingerprint());
+  prints.insert(plan_buckets(base, {.first_bytes = 100}).fingerprint());
+  EXPECT_EQ(prints.size(), 6U);
+}
+
+TEST(BucketPlan, AGivenOrderIsKept) {
+  const std::vector<ParameterDescription> parameters = {
+      parameter("a", {100}), parameter("b", {100}), parameter("c", {100})};
+  const std::vector<std::size_t> order = {1, 2, 0}, reversed = {2, 1, 0};
+  const auto plan = plan_buckets(parameters, {1, 1}, order);
+  ASSERT_EQ(plan.buckets.size(), 3U);
+  for (std::size_t bucket = 0; bucket < 3; ++bucket)
+    EXPECT_EQ(plan.buckets[bucket].entries.front().parameter, order[bucket]);
+  EXPECT_EQ(plan.total_bytes, plan_buckets(parameters, {1, 1}).total_bytes);
+  EXPECT_NE(plan.fingerprint(), plan_buckets(parameters, {1, 1}).fingerprint());
+  EXPECT_EQ(plan_buckets(parameters, {1, 1}, reversed).fingerprint(),
+            plan_buckets(parameters, {1, 1}).fingerprint());
+  for (const auto& wrong : {std::vector<std::size_t>{0, 1}, {0, 1, 1}, {0, 1, 3}})
+    EXPECT_THROW((void)plan_buckets(parameters, {1, 1}, wrong), Error);
+}
+
+}  // namespace
+}  // namespace kolo
+
 namespace kolo::testing {
 
 namespace {
 
-constexpr std::int64_t batch = 4;  // samples per rank
+const BucketLimits one_bucket_each{1, 1};  // every parameter has a bucket of its own
 
-// Buckets so small that every parameter has one of its own, and one that holds all.
-const BucketLimits tiny{1, 1}, large{1 << 20, 1 << 20};
-
-RANK_TEST(Arena, TensorsOfEveryKind) {
-  const int ranks = communicator.size();
-  for (const DataType type : all_data_types) {
-    const auto options = torch::TensorOptions(scalar_type_of(type));
-    const std::vector<torch::Tensor> tensors = {
-        torch::ones({3, 4}, options), torch::ones({}, options), torch::ones({0, 5}, options),
-        torch::ones({6, 4}, options).t(),
-        torch::ones({8, 8}, options).slice(0, 0, 8, 3).slice(1, 1, 7, 2)};
-    for (const torch::Tensor& tensor : tensors) {
-      const double sum = type == DataType::boolean ? 1 : ranks;
-      all_reduce(communicator, tensor);
-      EXPECT_TRUE(tensor.to(torch::kDouble).eq(sum).all().item<bool>())
-          << name_of(type) << " " << tensor.sizes();
-      tensor.fill_(communicator.rank() == ranks - 1 ? 1 : 0);
-      broadcast(communicator, tensor, ranks - 1);
-      EXPECT_TRUE(tensor.to(torch::kDouble).eq(1).all().item<bool>());
-      const torch::Tensor gathered = all_gather(communicator, tensor);
-      EXPECT_EQ(gathered.numel(), ranks * tensor.numel());
-      EXPECT_EQ(gathered.size(0), ranks * (tensor.dim() == 0 ? 1 : tensor.size(0)));
-      const torch::Tensor scattered = reduce_scatter(communicator, gathered, ReduceOp::max);
-      EXPECT_TRUE(scattered.equal(tensor.dim() == 0 ? tensor.reshape({1}) : tensor))
-          << name_of(type);
-    }
+RANK_TEST(Arena, KeepsValuesAndBroadcasts) {
+  for (const bool is_frozen : {false, true}) {
+    SmallNetwork network(7, 10 + communicator.rank());
+    const SmallNetwork of_root(7, 10), untouched(7, 10 + communicator.rank());
+    network.first->weight.set_requires_grad(!is_frozen);
+    network.calls.fill_(communicator.rank());
+    ParameterArena arena(communicator, network, one_bucket_each);
+    EXPECT_EQ(arena.buckets(), is_frozen ? 3U : 4U);
+    for (std::size_t i = 0; i < 4; ++i)
+      EXPECT_TRUE(network.parameters()[i].equal(untouched.parameters()[i]));
+    arena.broadcast_parameters(communicator);
+    broadcast_outside_arena(communicator, network);
+    for (std::size_t i = 0; i < 4; ++i)
+      EXPECT_TRUE(network.parameters()[i].equal(of_root.parameters()[i]));
+    EXPECT_TRUE(network.calls.eq(0).all().item<bool>());
   }
-  EXPECT_TRUE(says(
-      message_of<Error>([&] { all_reduce(communicator, torch::zeros({2}, torch::kComplexFloat)); }),
-      {"convert to one of"}));
-}
-
-RANK_TEST(Arena, ArenaKeepsValuesAndBroadcasts) {
-  SmallNetwork network(7, 10 + communicator.rank());
-  const SmallNetwork of_root(7, 10), untouched(7, 10 + communicator.rank());
-  network.calls.fill_(communicator.rank());
-  ParameterArena arena(communicator, network, tiny);
-  EXPECT_EQ(arena.buckets(), 4U);
-  for (std::size_t i = 0; i < 4; ++i)
-    EXPECT_TRUE(network.parameters()[i].equal(untouched.parameters()[i]));
-  arena.broadcast_parameters(communicator);
-  broadcast_outside_arena(communicator, network);
-  for (std::size_t i = 0; i < 4; ++i)
-    EXPECT_TRUE(network.parameters()[i].equal(of_root.parameters()[i]));
-  EXPECT_TRUE(network.calls.eq(0).all().item<bool>());
-}
-
-RANK_TEST(Arena, FrozenParametersAreBroadcastAndLeftAlone) {
-  SmallNetwork network(7, 10 + communicator.rank());
-  const SmallNetwork of_root(7, 10);
-  network.first->weight.set_requires_grad(false);
-  ParameterArena arena(communicator, network);
-  EXPECT_EQ(arena.parameters().size(), 3U);
-  broadcast_outside_arena(communicator, network);
-  EXPECT_TRUE(network.first->weight.equal(of_root.first->weight));
-}
-
-torch::Tensor batch_of(const Communicator& communicator, std::int64_t step,
-                       torch::ScalarType type = torch::kFloat) {
-  const auto begin = (step * communicator.size() + communicator.rank()) * batch;
-  return samples(begin, begin + batch, type);
-}
-
-RANK_TEST(Arena, GradientsEqualOneRanksOnTheUnion) {
-  for (const bool overlap : {true, false}) {
-    for (const BucketLimits& limits : {tiny, large}) {
-      SmallNetwork network, reference;
-      const auto arena = std::make_shared<ParameterArena>(communicator, network, limits);
-      GradientReducer reducer(communicator, arena, {.overlap = overlap});
-      for (std::int64_t step = 0; step < 3; ++step) {
-        if (step != 1)
-          reducer.clear_gradients();  // step 1 adds to zeroed views, as zero_grad() of some
-                                      // versions leaves them
-        else
-          for (auto& parameter : network.parameters()) parameter.mutable_grad().zero_();
-        mean_loss(network, batch_of(communicator, step)).backward();
-        reducer.finish();
-        for (auto& parameter : reference.parameters()) parameter.mutable_grad() = torch::Tensor();
-        const auto begin = step * communicator.size() * batch;
-        mean_loss(reference, samples(begin, begin + communicator.size() * batch)).backward();
-        for (std::size_t i = 0; i < 4; ++i) {
-          EXPECT_TRUE(
-              network.parameters()[i].grad().allclose(reference.parameters()[i].grad(), 1e-6, 1e-6))
-              << "parameter " << i;
-        }
-      }
-      EXPECT_EQ(reducer.statistics().steps, 3);
-      EXPECT_EQ(reducer.statistics().bytes, 3 * arena->plan().total_bytes);
-    }
-  }
-}
-
-RANK_TEST(Arena, TrainingEqualsTorchOptimOnTheUnion) {
-  SmallNetwork network, reference;
-  network.to(torch::kDouble);
-  reference.to(torch::kDouble);
-  const auto arena = std::make_shared<ParameterArena>(communicator, network, tiny);
-  GradientReducer reducer(communicator, arena);
-  ArenaOptimizer optimizer(arena, make_adam({.weight_decay = .01}));
-  torch::optim::Adam peer(reference.parameters(), torch::optim::AdamOptions(.02).weight_decay(.01));
-  for (std::int64_t step = 0; step < 10; ++step) {
-    reducer.clear_gradients();
-    mean_loss(network, batch_of(communicator, step, torch::kDouble)).backward();
-    for (std::size_t bucket = 0; bucket < arena->buckets(); ++bucket) {
-      reducer.wait(bucket);
-      optimizer.update(bucket, .02, step + 1);
-    }
-    reducer.finish();
-    peer.zero_grad();
-    const auto begin = step * communicator.size() * batch;
-    mean_loss(reference, samples(begin, begin + communicator.size() * batch, torch::kDouble))
-        .backward();
-    peer.step();
-  }
-  for (std::size_t i = 0; i < 4; ++i) {
-    EXPECT_TRUE(network.parameters()[i].allclose(reference.parameters()[i], 1e-10, 1e-12))
-        << "parameter " << i;
-  }
-  EXPECT_EQ(optimizer.named_state().front().name, "first.weight.exp_avg");
 }
 
 // A parameter whose memory is dense but transposed keeps its strides, and so does its gradient.
@@ -146,12 +145,13 @@ RANK_TEST(Arena, ATransposedParameterTrainsAlike) {
   network.first->weight.set_data(network.first->weight.t().contiguous().t());
   const auto strides = network.first->weight.strides().vec();
   for (SmallNetwork* const each : {&network, &reference}) {
-    const auto arena = std::make_shared<ParameterArena>(communicator, *each, tiny);
+    const auto arena = std::make_shared<ParameterArena>(communicator, *each, one_bucket_each);
     GradientReducer reducer(communicator, arena);
     ArenaOptimizer optimizer(arena, make_adam({}));
     for (std::int64_t step = 0; step < 3; ++step) {
       reducer.clear_gradients();
-      mean_loss(*each, batch_of(communicator, step)).backward();
+      const auto begin = (step * communicator.size() + communicator.rank()) * 4;
+      mean_loss(*each, samples(begin, begin + 4)).backward();
       reducer.finish();
       for (std::size_t bucket = 0; bucket < arena->buckets(); ++bucket)
         optimizer.update(bucket, .02, step + 1);
@@ -164,16 +164,6 @@ RANK_TEST(Arena, ATransposedParameterTrainsAlike) {
     EXPECT_TRUE(network.parameters()[i].allclose(reference.parameters()[i], 1e-5, 1e-7))
         << "parameter " << i;
   }
-}
-
-RANK_TEST(Arena, AMissingGradientIsNamed) {
-  SmallNetwork network;
-  const auto arena = std::make_shared<ParameterArena>(communicator, network, tiny);
-  GradientReducer reducer(communicator, arena);
-  torch::tanh(network.first(batch_of(communicator, 0))).sum().backward();
-  EXPECT_TRUE(says(message_of<Error>([&] { reducer.finish(); }),
-                   {"no gradient to second.weight, second.bias;",
-                    "rank " + std::to_string(communicator.rank())}));
 }
 
 RANK_TEST(Arena, DifferentModelsAreNamed) {

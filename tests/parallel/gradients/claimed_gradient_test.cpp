@@ -3,7 +3,7 @@
 
 #include "kolo/base/gradient_destination.h"
 #include "kolo/parallel/gradient_reducer.h"
-#include "parallel/gradients/reference_gradients.h"
+#include "parallel/small_network.h"
 #include "support/rank_test.h"
 
 namespace kolo::testing {

@@ -11,7 +11,7 @@
 #include "kolo/optim/flat_optimizer.h"
 #include "kolo/parallel/distributed_optimizer.h"
 #include "kolo/parallel/sharded_optimizer.h"
-#include "parallel/gradients/reference_gradients.h"
+#include "parallel/small_network.h"
 #include "support/errors.h"
 #include "support/rank_test.h"
 #include "support/says.h"
@@ -137,27 +137,6 @@ RANK_TEST(Guards, GradientsOfAShardedOptimizerAreNotRead) {
     backward(network, communicator.rank(), 1);
     optimizer.step();
     EXPECT_FALSE(network.first->weight.equal(before));
-  }
-}
-
-RANK_TEST(Guards, GradientsMayBeZeroedBeforeTheStep) {
-  for (const BucketLimits& limits : sizes) {
-    for (const bool to_none : {true, false}) {
-      SmallNetwork network;
-      DistributedOptimizer optimizer(communicator, network,
-                                     torch::optim::SGD(network.parameters(), .1),
-                                     {.reducer = {.buckets = limits}});
-      backward(network, communicator.rank(), 7);
-      optimizer.zero_grad(to_none);
-      backward(network, communicator.rank(), 0);
-      optimizer.finish();
-      expect_gradients(network, average_of_ranks<SmallNetwork>(communicator.size(), network,
-                                                               [](SmallNetwork& alone, int rank) {
-                                                                 backward(alone, rank, 0);
-                                                               }));
-      network.zero_grad(to_none);
-      optimizer.step();
-    }
   }
 }
 

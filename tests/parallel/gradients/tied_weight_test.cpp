@@ -8,7 +8,7 @@
 #include "kolo/parallel/distributed_optimizer.h"
 #include "kolo/parallel/gradient_norm.h"
 #include "kolo/parallel/sharded_optimizer.h"
-#include "parallel/gradients/reference_gradients.h"
+#include "parallel/small_network.h"
 #include "support/errors.h"
 #include "support/rank_test.h"
 #include "support/says.h"
@@ -126,8 +126,9 @@ RANK_TEST(TiedWeights, TiedWeightsAreBroadcastAndComparedOnce) {
   broadcast_parameters(communicator, network);
   EXPECT_TRUE(network.last->weight.equal(Tied().last->weight));
   if (communicator.size() == 1) return;
+  const ReplicaCheck check(communicator, ParameterArena(communicator, network), 1);
   if (communicator.rank() == 1) network.last->weight.add_(1);
-  EXPECT_THAT(message_of<Error>([&] { ReplicaCheck(communicator, network, 1).after_step(1); }),
+  EXPECT_THAT(message_of<Error>([&] { check.after_step(1); }),
               AllOf(HasSubstr("first.weight (also last.weight, again.weight)"),
                     Not(HasSubstr(", last.weight (rank"))));
 }
@@ -183,32 +184,6 @@ RANK_TEST(TiedWeights, GradientsAreZeroedAsInLibTorch) {
                 reducer.arena()->gradient_view(0).data_ptr());
       sgd.step();
     }
-  }
-}
-
-RANK_TEST(TiedWeights, OptimizersZeroGradientsAsInLibTorch) {
-  SmallNetwork network, sharded;
-  DistributedOptimizer optimizer(communicator, network,
-                                 torch::optim::SGD(network.parameters(), .1));
-  ShardedOptimizer shards(communicator, sharded, make_sgd({}), {.learning_rate = .1});
-  for (std::int64_t step = 0; step < 6; ++step) {
-    const bool to_none = step % 2 == 0;
-    if (step < 2) {
-      optimizer.inner().zero_grad();
-      zero_in_place(sharded);
-    } else if (step < 4) {
-      network.zero_grad(to_none);
-      sharded.zero_grad(to_none);
-    } else {
-      optimizer.zero_grad();
-      shards.zero_grad();
-    }
-    mean_loss(network, samples_of(communicator.rank(), step)).backward();
-    mean_loss(sharded, samples_of(communicator.rank(), step)).backward();
-    optimizer.step();
-    shards.step();
-    for (std::size_t i = 0; i < 4; ++i)
-      EXPECT_TRUE(network.parameters()[i].allclose(sharded.parameters()[i], 1e-5, 1e-6)) << step;
   }
 }
 

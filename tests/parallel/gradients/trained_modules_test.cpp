@@ -10,7 +10,7 @@
 #include "kolo/optim/flat_optimizer.h"
 #include "kolo/parallel/distributed_optimizer.h"
 #include "kolo/parallel/sharded_optimizer.h"
-#include "parallel/gradients/reference_gradients.h"
+#include "parallel/small_network.h"
 #include "support/errors.h"
 #include "support/rank_test.h"
 #include "support/says.h"
@@ -41,26 +41,19 @@ struct ActorAndCritic {
 RANK_TEST(TrainedModules, SeveralAndTensorsAreTrainedAsOne) {
   for (const bool is_sharded : {false, true}) {
     ActorAndCritic together, reference;
-    std::unique_ptr<DistributedOptimizer> whole;
-    std::unique_ptr<ShardedOptimizer> shards;
+    std::unique_ptr<torch::optim::Optimizer> optimizer;
     if (is_sharded) {
-      shards = std::make_unique<ShardedOptimizer>(communicator, together.modules(), make_sgd({}),
-                                                  ShardedOptimizerOptions{.learning_rate = .1});
+      optimizer = std::make_unique<ShardedOptimizer>(communicator, together.modules(), make_sgd({}),
+                                                     ShardedOptimizerOptions{.learning_rate = .1});
     } else {
-      whole = std::make_unique<DistributedOptimizer>(communicator, together.modules(),
-                                                     torch::optim::SGD(together.parameters(), .1));
+      optimizer = std::make_unique<DistributedOptimizer>(
+          communicator, together.modules(), torch::optim::SGD(together.parameters(), .1));
     }
     torch::optim::SGD sgd(reference.parameters(), .1);
     for (std::int64_t step = 0; step < 3; ++step) {
-      if (is_sharded)
-        shards->zero_grad();
-      else
-        whole->zero_grad();
+      optimizer->zero_grad();
       together.loss(communicator.rank(), step).backward();
-      if (is_sharded)
-        (void)shards->step();
-      else
-        (void)whole->step();
+      (void)optimizer->step();
       sgd.zero_grad();
       for (int rank = 0; rank < communicator.size(); ++rank)
         (reference.loss(rank, step) / communicator.size()).backward();

@@ -3,7 +3,7 @@
 
 #include "kolo/base/error.h"
 #include "kolo/parallel/gradient_reducer.h"
-#include "parallel/gradients/reference_gradients.h"
+#include "parallel/small_network.h"
 #include "support/errors.h"
 #include "support/rank_test.h"
 #include "support/says.h"

@@ -8,7 +8,7 @@
 #include "kolo/base/error.h"
 #include "kolo/parallel/broadcast_state.h"
 #include "kolo/parallel/distributed_optimizer.h"
-#include "parallel/gradients/reference_gradients.h"
+#include "parallel/small_network.h"
 #include "support/errors.h"
 #include "support/rank_test.h"
 #include "support/says.h"
@@ -59,18 +59,11 @@ RANK_TEST(DistributedOptimizer, AnyOptimizerStepsWithAverages) {
   const auto sgd = [](SmallNetwork& network) {
     return torch::optim::SGD(network.parameters(), torch::optim::SGDOptions(.1).momentum(.9));
   };
-  const auto groups = [](SmallNetwork& network) {
-    std::vector<torch::optim::OptimizerParamGroup> of;
-    of.emplace_back(network.first->parameters());
-    of.emplace_back(network.second->parameters(), std::make_unique<torch::optim::AdamOptions>(.05));
-    return torch::optim::Adam(std::move(of), torch::optim::AdamOptions(.01));
-  };
   for (const bool views : {true, false}) {
     DistributedOptimizerOptions options;
     options.reducer.gradients_as_views = views;
     options.reducer.buckets = one_each;
     compare_training(communicator, sgd, options);
-    compare_training(communicator, groups, options);
     options.clip_norm = .1;
     compare_training(communicator, sgd, options);
   }
@@ -100,25 +93,6 @@ RANK_TEST(DistributedOptimizer, AnOptimizerOfOtherParametersIsNamed) {
                      DistributedOptimizer(communicator, network, torch::optim::SGD(parameters, .1));
                    }),
                    {"a tensor of [7] in its group 0 is not the module's"}));
-}
-
-RANK_TEST(DistributedOptimizer, PassesWithoutCommunication) {
-  SmallNetwork network, reference;
-  network.to(torch::kDouble);
-  reference.to(torch::kDouble);
-  DistributedOptimizer optimizer(communicator, network,
-                                 torch::optim::SGD(network.parameters(), .1));
-  {
-    const auto quiet = optimizer.no_sync();
-    mean_loss(network, samples_of(communicator.rank(), 0, torch::kDouble)).backward();
-  }
-  mean_loss(network, samples_of(communicator.rank(), 1, torch::kDouble)).backward();
-  optimizer.step();
-  torch::optim::SGD peer(reference.parameters(), .1);
-  loss_of_all(reference, communicator.size(), 0).backward();
-  loss_of_all(reference, communicator.size(), 1).backward();
-  peer.step();
-  expect_equal_parameters(network, reference);
 }
 
 RANK_TEST(DistributedOptimizer, ClosuresSeeTheAveragedLoss) {
@@ -239,25 +213,6 @@ RANK_TEST(DistributedOptimizer, BuffersBecomeThoseOfTheLowestActiveRank) {
     EXPECT_TRUE(network.calls.eq(communicator.size() > 1 ? 11 : 10).all().item<bool>());
     (void)checked.join();
   }
-}
-
-RANK_TEST(DistributedOptimizer, RanksThatHaveJoinedDoNotCount) {
-  const Communicator checked = communicator.checked();
-  SmallNetwork network;
-  GradientReducer reducer(checked, network, {.unused_parameters = true});
-  const int active = std::max(1, communicator.size() - 1);
-  for (std::int64_t step = 0; step < 3; ++step) {
-    if (step > 0 && communicator.rank() >= active) continue;
-    const int ranks = step == 0 ? communicator.size() : active;
-    reducer.clear_gradients();
-    mean_loss(network, samples_of(communicator.rank(), step)).backward();
-    reducer.finish();
-    expect_gradients(
-        network, average_of_ranks<SmallNetwork>(ranks, network, [&](SmallNetwork& alone, int rank) {
-          mean_loss(alone, samples_of(rank, step)).backward();
-        }));
-  }
-  (void)checked.join();
 }
 
 }  // namespace

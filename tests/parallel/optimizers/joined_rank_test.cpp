@@ -139,7 +139,7 @@ RANK_TEST(JoinedRanks, RowsComeFromActiveRanks) {
 RANK_TEST(JoinedRanks, ReplicasAreComparedWithoutThem) {
   const auto world = communicator.checked();
   SmallNetwork network;
-  const ReplicaCheck check(world, network, 1);
+  const ReplicaCheck check(world, ParameterArena(world, network), 1);
   const bool differ = world.size() > 3;
   if (has_data(world)) {
     EXPECT_NO_THROW(check.compare("now"));

@@ -104,63 +104,32 @@ RANK_TEST(ShardedOptimizer, ARankHoldsItsPartOfTheState) {
 }
 
 RANK_TEST(ShardedOptimizer, StateSurvivesACheckpoint) {
-  Replica first(communicator, tiny, torch::kDouble);
-  ShardedArenaOptimizer optimizer(communicator, first.arena, make_adam({}));
-  const auto hook = optimizer.gradient_hook();
-  const auto step_of = [&](Replica& replica, ShardedArenaOptimizer& of, std::int64_t step) {
-    replica.backward(step);
-    replica.average(*hook);
-    update_all(of, *replica.arena, step + 1);
-    of.finish();
+  SmallNetwork network(hidden), copy(hidden);
+  for (SmallNetwork* const each : {&network, &copy}) each->to(torch::kDouble);
+  ShardedOptimizer first(communicator, network, make_adam({}), {.buckets = tiny});
+  const auto make_step = [&](SmallNetwork& of, ShardedOptimizer& by, std::int64_t step) {
+    const auto begin = (step * communicator.size() + communicator.rank()) * 4;
+    by.zero_grad();
+    mean_loss(of, samples(begin, begin + 4, torch::kDouble)).backward();
+    by.step();
   };
-  step_of(first, optimizer, 0);
-  // Resumed with other buckets, which are cut for the ranks elsewhere.
-  Replica second(communicator, large, torch::kDouble);
-  ShardedArenaOptimizer resumed(communicator, second.arena, make_adam({}));
-  auto state = optimizer.gather_state();
-  resumed.load_state(state);
+  make_step(network, first, 0);
   {
     const torch::NoGradGuard no_gradient;
-    for (std::size_t index = 0; index < first.arena->parameters().size(); ++index)
-      second.arena->parameters()[index].copy_(first.arena->parameters()[index]);
+    for (std::size_t index = 0; index < 4; ++index)
+      copy.parameters()[index].copy_(network.parameters()[index]);
   }
-  step_of(first, optimizer, 1);
-  step_of(second, resumed, 1);
-  for (std::size_t index = 0; index < first.arena->parameters().size(); ++index) {
-    EXPECT_TRUE(
-        first.arena->parameters()[index].allclose(second.arena->parameters()[index], 1e-12, 1e-14));
-  }
+  // Resumed with other buckets, which are cut for the ranks elsewhere.
+  ShardedOptimizer resumed(communicator, copy, make_adam({}), {.buckets = large});
+  auto state = first.gather_state();
+  resumed.load_state(state, first.steps());
+  make_step(network, first, 1);
+  make_step(copy, resumed, 1);
+  for (std::size_t index = 0; index < 4; ++index)
+    EXPECT_TRUE(network.parameters()[index].allclose(copy.parameters()[index], 1e-12, 1e-14));
   state.back().name = "other";
-  EXPECT_TRUE(says(message_of<Error>([&] { resumed.load_state(state); }),
+  EXPECT_TRUE(says(message_of<Error>([&] { resumed.load_state(state, 2); }),
                    {"has no second.bias.exp_avg_sq"}));
-}
-
-RANK_TEST(ShardedOptimizer, ClippingEqualsClippingOfTheAverage) {
-  Replica sharded(communicator, tiny, torch::kDouble), whole(communicator, tiny, torch::kDouble);
-  ShardedArenaOptimizer optimizer(communicator, sharded.arena, make_sgd({}));
-  ArenaOptimizer reference(whole.arena, make_sgd({}));
-  const auto hook = optimizer.gradient_hook();
-  for (const double maximum_norm : {0.1, 1e9}) {
-    sharded.backward(0);
-    sharded.average(*hook);
-    whole.backward(0);
-    whole.all_reduce_gradients();
-    double squares = 0;
-    for (std::size_t bucket = 0; bucket < whole.arena->buckets(); ++bucket)
-      squares += whole.arena->flat_gradients(bucket).square().sum().item<double>();
-    const double norm = std::sqrt(squares);
-    const double factor = std::min(1.0, maximum_norm / (norm + 1e-6));
-    for (std::size_t bucket = 0; bucket < whole.arena->buckets(); ++bucket)
-      whole.arena->flat_gradients(bucket).mul_(factor);
-    EXPECT_NEAR(optimizer.clip_gradients(maximum_norm), norm, 1e-12 * norm);
-    update_all(optimizer, *sharded.arena, 1);
-    optimizer.finish();
-    update_all(reference, *whole.arena, 1);
-    for (std::size_t index = 0; index < sharded.arena->parameters().size(); ++index) {
-      EXPECT_TRUE(sharded.arena->parameters()[index].allclose(whole.arena->parameters()[index],
-                                                              1e-12, 1e-14));
-    }
-  }
 }
 
 RANK_TEST(ShardedOptimizer, ItTakesAnOptimizersPlace) {
@@ -189,43 +158,6 @@ RANK_TEST(ShardedOptimizer, ItTakesAnOptimizersPlace) {
   for (std::size_t index = 0; index < 4; ++index) {
     EXPECT_TRUE(network.parameters()[index].allclose(reference.parameters()[index], 1e-6, 1e-7));
   }
-}
-
-RANK_TEST(ShardedOptimizer, ARebuiltArenaIsRefused) {
-  Replica replica(communicator, tiny, torch::kFloat);
-  ShardedArenaOptimizer optimizer(communicator, replica.arena, make_adam({}));
-  ASSERT_TRUE(replica.arena->rebuild(communicator, std::vector<std::size_t>{2, 0, 3, 1}));
-  EXPECT_TRUE(
-      says(message_of<Error>([&] { optimizer.update(0, .1, 1); }), {"rebuilt after sharded"}));
-}
-
-RANK_TEST(ShardedOptimizer, AResumedRunGoesOnAlike) {
-  SmallNetwork network(hidden), resumed(hidden);
-  const auto backward = [&](SmallNetwork& of, std::int64_t step) {
-    const auto begin = (step * communicator.size() + communicator.rank()) * 4;
-    mean_loss(of, samples(begin, begin + 4)).backward();
-  };
-  ShardedOptimizer first(communicator, network, make_adam({}));
-  for (std::int64_t step = 0; step < 3; ++step) {
-    first.zero_grad();
-    backward(network, step);
-    first.step();
-  }
-  {
-    const torch::NoGradGuard no_gradient;
-    for (std::size_t index = 0; index < 4; ++index)
-      resumed.parameters()[index].copy_(network.parameters()[index]);
-  }
-  ShardedOptimizer second(communicator, resumed, make_adam({}));
-  second.load_state(first.gather_state(), first.steps());
-  first.zero_grad();
-  second.zero_grad();
-  backward(network, 3);
-  backward(resumed, 3);
-  first.step();
-  second.step();
-  for (std::size_t index = 0; index < 4; ++index)
-    EXPECT_TRUE(network.parameters()[index].equal(resumed.parameters()[index]));
 }
 
 }  // namespace

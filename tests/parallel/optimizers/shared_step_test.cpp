@@ -38,9 +38,12 @@ void expect_equal_state(const ArenaOptimizer& shared, const ArenaOptimizer& whol
 }
 
 // Both average their gradients in the same way, so nothing may differ, not even in the last bit.
-void expect_same_training(const Communicator& communicator, Replica& shared, Replica& whole,
+void expect_same_training(const Communicator& communicator, const BucketLimits& limits,
+                          torch::ScalarType type, std::int64_t hidden_values,
                           const std::shared_ptr<const FlatOptimizer>& algorithm,
-                          const StepSharing& sharing = always) {
+                          const StepSharing& sharing) {
+  Replica shared(communicator, limits, type, hidden_values),
+      whole(communicator, limits, type, hidden_values);
   ArenaOptimizer optimizer(communicator, shared.arena, algorithm, sharing);
   ArenaOptimizer reference(whole.arena, algorithm);
   EXPECT_EQ(optimizer.is_shared(), can_share(communicator));
@@ -62,36 +65,16 @@ void expect_same_training(const Communicator& communicator, Replica& shared, Rep
 }
 
 RANK_TEST(SharedStep, ItTrainsLikeEveryRankAlone) {
-  for (const auto& algorithm : elementwise_optimizers()) {
-    for (const BucketLimits& limits : {tiny, large}) {
-      for (const auto type : {torch::kFloat, torch::kDouble}) {
-        Replica shared(communicator, limits, type), whole(communicator, limits, type);
-        expect_same_training(communicator, shared, whole, algorithm);
+  for (const StepSharing& sharing : {always, one_copy}) {
+    for (const auto& algorithm : elementwise_optimizers()) {
+      for (const BucketLimits& limits : {tiny, large}) {
+        for (const auto type : {torch::kFloat, torch::kDouble})
+          expect_same_training(communicator, limits, type, hidden, algorithm, sharing);
       }
     }
+    // Published in several pieces, of which the last is short.
+    expect_same_training(communicator, large, torch::kFloat, 40'001, make_adam({}), sharing);
   }
-}
-
-// Published in several pieces, of which the last is short.
-RANK_TEST(SharedStep, LargeParametersGoInPieces) {
-  constexpr std::int64_t many = 40'001;
-  Replica shared(communicator, large, torch::kFloat, many),
-      whole(communicator, large, torch::kFloat, many);
-  expect_same_training(communicator, shared, whole, make_adam({}));
-}
-
-RANK_TEST(SharedStep, OneCopyOfTheParametersTrainsLikeEveryRankAlone) {
-  for (const auto& algorithm : elementwise_optimizers()) {
-    for (const BucketLimits& limits : {tiny, large}) {
-      Replica shared(communicator, limits, torch::kFloat),
-          whole(communicator, limits, torch::kFloat);
-      expect_same_training(communicator, shared, whole, algorithm, one_copy);
-    }
-  }
-  constexpr std::int64_t many = 40'001;
-  Replica shared(communicator, large, torch::kFloat, many),
-      whole(communicator, large, torch::kFloat, many);
-  expect_same_training(communicator, shared, whole, make_adam({}), one_copy);
 }
 
 // What one rank of a node writes, the others have; a broadcast brings root's to all nodes.
@@ -110,7 +93,6 @@ RANK_TEST(SharedStep, OneCopyIsOfTheFirstRankAndOneMemory) {
   const auto& topology = communicator.topology();
   fill(topology.local_rank == 0 ? 10. + topology.node : -1.);
   const ArenaOptimizer optimizer(communicator, replica.arena, make_adam({}), one_copy);
-  EXPECT_EQ(replica.arena->has_shared_parameters(), can_share(communicator));
   if (!can_share(communicator)) return;
   EXPECT_TRUE(have(10. + topology.node));
   communicator.barrier();
@@ -146,25 +128,22 @@ RANK_TEST(SharedStep, WhatIsNotWorthItIsNotShared) {
   EXPECT_FALSE(is_shared(make_lars({.momentum = .9}), always));  // needs norms of whole parameters
 }
 
-RANK_TEST(SharedStep, StateBecomesThatOfRankZero) {
+RANK_TEST(SharedStep, StateBeginsAsTheOptimizerSaysAndBecomesThatOfRankZero) {
   for (const StepSharing& sharing : {always, one_copy, StepSharing{.enabled = false}}) {
     const Replica replica(communicator, tiny, torch::kFloat);
-    const ArenaOptimizer optimizer(communicator, replica.arena, make_adam({}), sharing);
-    if (communicator.rank() == 0) {
-      for (const auto& each : optimizer.named_state()) torch::Tensor(each.tensor).fill_(.5);
-    }
-    optimizer.broadcast_state(communicator);
-    for (const auto& each : optimizer.named_state())
-      EXPECT_TRUE(each.tensor.eq(.5).all().item<bool>()) << each.name;
+    ArenaOptimizer optimizer(communicator, replica.arena,
+                             make_adagrad({.initial_accumulator = .25}), sharing);
+    const auto expect_state = [&](double value) {
+      for (const auto& each : optimizer.named_state())
+        EXPECT_TRUE(each.tensor.eq(value).all().item<bool>()) << each.name;
+      communicator.barrier();
+    };
+    expect_state(.25);
+    optimizer.scatter_state(communicator, std::vector<std::int64_t>(4), [](const auto& whole) {
+      for (const auto& each : whole) torch::Tensor(each.tensor).fill_(.5);
+    });
+    expect_state(.5);
   }
-}
-
-RANK_TEST(SharedStep, StateBeginsAsTheOptimizerSays) {
-  const Replica replica(communicator, tiny, torch::kFloat);
-  const ArenaOptimizer optimizer(communicator, replica.arena,
-                                 make_adagrad({.initial_accumulator = .25}), always);
-  for (const auto& each : optimizer.named_state())
-    EXPECT_TRUE(each.tensor.eq(.25).all().item<bool>()) << each.name;
 }
 
 }  // namespace

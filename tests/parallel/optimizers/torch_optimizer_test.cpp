@@ -14,7 +14,7 @@
 #include "kolo/parallel/broadcast_state.h"
 #include "kolo/parallel/distributed_optimizer.h"
 #include "kolo/parallel/sharded_optimizer.h"
-#include "parallel/gradients/reference_gradients.h"
+#include "parallel/small_network.h"
 #include "support/errors.h"
 #include "support/rank_test.h"
 #include "support/says.h"

@@ -64,34 +64,27 @@ StepSettings options_of(int virtual_ranks, const BucketLimits& limits) {
 
 const BucketLimits each_its_own{1, 1}, all_in_one{1 << 20, 1 << 20};
 
-RANK_TEST(VirtualRanks, StepsOfWholeParametersAndOfAveragesHaveTheBitsOfOneRank) {
-  const std::vector<std::shared_ptr<const FlatOptimizer>> optimizers = {make_lamb({}),
-                                                                        make_schedule_free_sgd({})};
-  for (const auto& optimizer : optimizers) {
-    PartedReplica replica(communicator, options_of(12, each_its_own), optimizer);
-    PartedReplica alone(Communicator::solo(), options_of(12, each_its_own), optimizer);
-    for (std::int64_t number = 1; number <= 4; ++number) {
-      EXPECT_EQ(replica.make(number), alone.make(number)) << optimizer->name();
-      EXPECT_EQ(replica.values(), alone.values()) << optimizer->name();
-    }
-    replica.step.to_evaluation();
-    alone.step.to_evaluation();
-    EXPECT_EQ(replica.values(), alone.values()) << optimizer->name();
-    communicator.barrier();
-  }
-}
-
 // On these ranks the bits of one rank that has all parts, after every step.
 RANK_TEST(VirtualRanks, StepsHaveTheBitsOfOneRank) {
   const int ranks = communicator.size();
+  const std::vector<std::shared_ptr<const FlatOptimizer>> optimizers = {
+      make_adam({}), make_lamb({}), make_schedule_free_sgd({})};
   for (const int virtual_ranks : {ranks, ranks + 1, 2 * ranks + 1, 12}) {
     for (const auto& limits : {each_its_own, all_in_one}) {
-      PartedReplica replica(communicator, options_of(virtual_ranks, limits));
-      PartedReplica alone(Communicator::solo(), options_of(virtual_ranks, limits));
-      EXPECT_EQ(alone.step.parts(), (PartRange{0, virtual_ranks}));
-      for (std::int64_t number = 1; number <= 4; ++number) {
-        EXPECT_EQ(replica.make(number), alone.make(number));
-        EXPECT_EQ(replica.values(), alone.values()) << virtual_ranks << " virtual ranks";
+      for (const auto& optimizer : optimizers) {
+        const auto options = options_of(virtual_ranks, limits);
+        PartedReplica replica(communicator, options, optimizer);
+        PartedReplica alone(Communicator::solo(), options, optimizer);
+        EXPECT_EQ(alone.step.parts(), (PartRange{0, virtual_ranks}));
+        for (std::int64_t number = 1; number <= 4; ++number) {
+          EXPECT_EQ(replica.make(number), alone.make(number)) << optimizer->name();
+          EXPECT_EQ(replica.values(), alone.values())
+              << virtual_ranks << " virtual ranks, " << optimizer->name();
+        }
+        replica.step.to_evaluation();
+        alone.step.to_evaluation();
+        EXPECT_EQ(replica.values(), alone.values()) << optimizer->name();
+        communicator.barrier();
       }
     }
   }

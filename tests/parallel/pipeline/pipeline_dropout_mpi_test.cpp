@@ -45,18 +45,11 @@ struct DropoutRun {
   PipelineStep pipeline;
 };
 
-std::vector<std::size_t> equal_bounds(int parts) {
-  std::vector<std::size_t> bounds;
-  for (int part = 0; part <= parts; ++part)
-    bounds.push_back(static_cast<std::size_t>(8 * part / parts));
-  return bounds;
-}
-
 RANK_TEST(PipelineDropout, DrawsTheMasksOfOneRankWhereverItIsCut) {
   const DeviceMesh mesh(communicator, {.pipeline = communicator.size()});
   const DeviceMesh alone(Communicator::solo(), {});
   for (const auto schedule : {PipelineSchedule::gpipe, PipelineSchedule::one_f_one_b}) {
-    DropoutRun shared(mesh, equal_bounds(communicator.size()), schedule);
+    DropoutRun shared(mesh, even_bounds(8, communicator.size()), schedule);
     DropoutRun whole(alone, {0, 8}, PipelineSchedule::gpipe);
     torch::manual_seed(communicator.rank());
     shared.backward(3);

@@ -60,13 +60,6 @@ std::int64_t seed_of(int data, int step, int micro_batch) {
   return 1000 * data + 100 * step + micro_batch;
 }
 
-std::vector<std::size_t> even_bounds(std::size_t stages, int parts) {
-  std::vector<std::size_t> bounds;
-  for (int part = 0; part <= parts; ++part)
-    bounds.push_back(stages * static_cast<std::size_t>(part) / static_cast<std::size_t>(parts));
-  return bounds;
-}
-
 std::unique_ptr<torch::optim::Optimizer> optimizer_of(const torch::nn::Module& module, bool adam) {
   if (adam) return std::make_unique<torch::optim::Adam>(module.parameters(), .01);
   return std::make_unique<torch::optim::SGD>(module.parameters(),

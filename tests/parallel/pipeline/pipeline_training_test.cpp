@@ -38,20 +38,13 @@ DeviceMesh pipelines_of(const Communicator& communicator) {
   return DeviceMesh(communicator, {.pipeline = is_even ? 2 : communicator.size()});
 }
 
-std::vector<std::size_t> bounds_for(int parts) {
-  std::vector<std::size_t> bounds;
-  for (int part = 0; part <= parts; ++part)
-    bounds.push_back(static_cast<std::size_t>(10 * part / parts));
-  return bounds;
-}
-
 // This rank's part of a training, and the same whole on one rank.
 struct PipelinedTraining {
   PipelinedTraining(const DeviceMesh& of, StepSettings options)
       : mesh(of),
         pipeline(mesh, stages_of(image_network()),
                  {.micro_batches = micro_batches,
-                  .bounds = bounds_for(mesh.length(MeshAxis::pipe)),
+                  .bounds = even_bounds(10, mesh.length(MeshAxis::pipe)),
                   .sums = 2}) {
     options.world = mesh.world();
     step.emplace(mesh.replicas(), pipeline.module(), make_adam({}), options);

@@ -33,6 +33,14 @@ inline void set_parameters(torch::nn::Module& module) {
                     (parameter.dim() == 1 ? .5 : 0));
 }
 
+// Cuts so many stages as evenly as can be.
+inline std::vector<std::size_t> even_bounds(std::size_t stages, int parts) {
+  std::vector<std::size_t> bounds;
+  for (int part = 0; part <= parts; ++part)
+    bounds.push_back(stages * static_cast<std::size_t>(part) / static_cast<std::size_t>(parts));
+  return bounds;
+}
+
 // 3x12x12 to 5: ten stages, with batch norms and activations in place. (Without biases before batch
 // norms, whose gradients are rounding errors alone.)
 inline torch::nn::Sequential image_network() {

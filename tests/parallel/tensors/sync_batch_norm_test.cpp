@@ -1,13 +1,15 @@
-
 #include <sstream>
 #include <vector>
 
 #include <gmock/gmock.h>
+#include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
+#include <torch/optim/sgd.h>
 
 #include "kolo/base/error.h"
+#include "kolo/parallel/distributed_optimizer.h"
 #include "kolo/parallel/sync_batch_norm.h"
 #include "kolo/parallel/tensor_collectives.h"
 #include "support/errors.h"
@@ -127,10 +129,6 @@ struct Block : torch::nn::Module {
       : layers(torch::nn::Linear(5, 4), torch::nn::BatchNorm1d(4),
                std::make_shared<Inner>(torch::nn::Linear(4, 3), torch::nn::BatchNorm1d(3))) {
     register_module("layers", layers);
-    const torch::NoGradGuard no_gradient;
-    int index = 0;
-    for (auto& parameter : parameters())
-      parameter.copy_(waves(parameter.sizes().vec(), .7 + ++index, torch::kFloat) + .3);
   }
   torch::nn::Sequential layers;
 };
@@ -177,37 +175,62 @@ RANK_TEST(SyncBatchNorm, ALayerInTwoPlacesStaysOne) {
   communicator.barrier();
 }
 
-// A network converted: the averaged gradients are one rank's on the union.
-RANK_TEST(SyncBatchNorm, ConvertedNetworksTrainAsOnTheUnion) {
+RANK_TEST(SyncBatchNorm, ConvertedNetworksKeepNamesAndTensors) {
   Block block, reference;
   const auto* weight = block.parameters()[2].unsafeGetTensorImpl();
-  const auto replaced = convert_sync_batch_norm(communicator, block);
-  EXPECT_THAT(replaced, ElementsAre("layers.1", "layers.2.1"));
+  EXPECT_THAT(convert_sync_batch_norm(communicator, block), ElementsAre("layers.1", "layers.2.1"));
   EXPECT_EQ(block.parameters()[2].unsafeGetTensorImpl(), weight);
   EXPECT_EQ(block.named_parameters().keys(), reference.named_parameters().keys());
   EXPECT_EQ(block.named_buffers().keys(), reference.named_buffers().keys());
   std::ostringstream text;
   text << block.layers;
   EXPECT_TRUE(says(text.str(), {"kolo::SyncBatchNorm(4"}));
+}
 
-  // The gradient of a bias in front of a batch norm is nothing but rounding.
-  block.to(torch::kDouble);
-  reference.to(torch::kDouble);
-  const int rank = communicator.rank(), ranks = communicator.size();
-  for (int step = 0; step < 5; ++step) {
-    block.zero_grad();
-    reference.zero_grad();
-    const auto whole = waves({4 * ranks, 5}, .31 + step, torch::kDouble);
-    block.layers->forward(whole.slice(0, 4 * rank, 4 * rank + 4)).pow(3).mean().backward();
-    std::vector<torch::Tensor> gradients;
-    for (const auto& parameter : block.parameters()) gradients.push_back(parameter.grad());
-    all_reduce(communicator, gradients, {.op = ReduceOp::average});
-    reference.layers->forward(whole).pow(3).mean().backward();
-    for (const auto& item : block.named_parameters()) {
-      EXPECT_TRUE(torch::allclose(item.value().grad(),
-                                  reference.named_parameters()[item.key()].grad(), 1e-9, 1e-9))
+// Without biases before the norms, whose gradients are nothing but rounding.
+torch::nn::Sequential normalised_network(torch::ScalarType type) {
+  namespace nn = torch::nn;
+  nn::Sequential network(nn::Linear(nn::LinearOptions(5, 8).bias(false)), nn::BatchNorm1d(8),
+                         nn::Tanh(), nn::Linear(nn::LinearOptions(8, 6).bias(false)),
+                         nn::BatchNorm1d(6), nn::Linear(6, 3));
+  network->to(type);
+  const torch::NoGradGuard no_gradient;
+  double frequency = .7;
+  for (auto& parameter : network->parameters())
+    parameter.copy_(waves(parameter.sizes().vec(), frequency++) * .5 +
+                    (parameter.dim() == 1 ? 1 : 0));
+  return network;
+}
+
+// Beside a reducer, whose buckets travel meanwhile.
+RANK_TEST(SyncBatchNorm, ConvertedNetworksTrainAsOnTheUnion) {
+  for (const auto& [type, tolerance] :
+       {std::pair{torch::kDouble, 1e-9}, std::pair{torch::kFloat, 1e-5}}) {
+    auto network = normalised_network(type), reference = normalised_network(type);
+    EXPECT_EQ(convert_sync_batch_norm(communicator, *network).size(), 2U);
+    const auto options = torch::optim::SGDOptions(.05).momentum(.9);
+    torch::optim::SGD peer(reference->parameters(), options);
+    DistributedOptimizer optimizer(communicator, *network,
+                                   torch::optim::SGD(network->parameters(), options),
+                                   {.reducer = {.buckets = {1, 1}}});
+    const int rank = communicator.rank(), ranks = communicator.size();
+    for (int step = 0; step < 3; ++step) {
+      const auto whole = noise({4 * ranks, 5}, step).to(type);
+      optimizer.zero_grad();
+      network->forward(whole.slice(0, 4 * rank, 4 * rank + 4)).square().sum(1).mean().backward();
+      optimizer.step();
+      peer.zero_grad();
+      reference->forward(whole).square().sum(1).mean().backward();
+      peer.step();
+    }
+    for (const auto& item : reference->named_parameters()) {
+      EXPECT_TRUE(
+          network->named_parameters()[item.key()].allclose(item.value(), tolerance, tolerance))
           << item.key();
     }
+    for (const auto& item : reference->named_buffers())
+      EXPECT_TRUE(network->named_buffers()[item.key()].allclose(item.value(), tolerance, tolerance))
+          << item.key();
   }
 }
 

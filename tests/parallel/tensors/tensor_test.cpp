@@ -56,6 +56,8 @@ RANK_TEST(TensorCollectives, EveryFormOfAllReduce) {
       all_reduce(communicator, in_place);
       EXPECT_TRUE(in_place.equal(expected));
       EXPECT_TRUE(all_reduced(communicator, strided(mine)).equal(expected));
+      EXPECT_TRUE(
+          broadcast_async(communicator, strided(mine), 0).get().equal(values_of(0, shape, type)));
       const auto awaited = strided(mine);
       const auto work = all_reduce_async(communicator, awaited, {.call = {.name = "awaited"}});
       const auto apart = all_reduced_async(communicator, mine);
@@ -81,10 +83,9 @@ RANK_TEST(TensorCollectives, SeveralTypesTravelTogether) {
     sent.push_back(strided(values_of(rank, {3}, type)));
   }
   const auto reducing = all_reduce_async(communicator, reduced);
-  const auto sending = broadcast_async(communicator, sent, ranks - 1);
+  broadcast(communicator, sent, ranks - 1);
   const auto gathered = all_gather(communicator, reducing.get());
   const auto scattered = reduce_scatter(communicator, gathered, {.op = ReduceOp::max});
-  (void)sending.get();
   for (std::size_t i = 0; i < types.size(); ++i) {
     EXPECT_TRUE(reduced[i].equal(sum_of_ranks(ranks, {2, 3}, types[i])));
     EXPECT_TRUE(sent[i].equal(values_of(ranks - 1, {3}, types[i])));
@@ -111,6 +112,9 @@ RANK_TEST(TensorCollectives, ScalesBeforeAndBehind) {
                                        {.prescale = 2});
                    }),
                    {"booleans can't be scaled"}));
+  EXPECT_TRUE(says(
+      message_of<Error>([&] { all_reduce(communicator, torch::zeros({2}, torch::kComplexFloat)); }),
+      {"convert to one of"}));
 }
 
 RANK_TEST(TensorCollectives, RowsOfAnyNumberAreGathered) {

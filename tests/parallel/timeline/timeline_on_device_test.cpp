@@ -27,7 +27,7 @@ TEST(TimelineOfADevice, HasItsWorkOnARowOfItsOwnWithoutWaiting) {
   const TemporaryFolder folder;
   const auto runtime = std::make_shared<TickingRuntime>();
   {
-    const Timeline timeline(Communicator::solo(), {.folder = folder.path()});
+    const Timeline timeline(Communicator::solo(), folder.path());
     timeline.show_device(simulated::device(), runtime);
     timeline.start();
     const auto waits_before = runtime->waits();
@@ -54,7 +54,7 @@ TEST(TimelineOfADevice, LeavesOutWhatIsRecordedAsAGraph) {
   const TemporaryFolder folder;
   const auto runtime = std::make_shared<TickingRuntime>();
   {
-    const Timeline timeline(Communicator::solo(), {.folder = folder.path()});
+    const Timeline timeline(Communicator::solo(), folder.path());
     timeline.show_device(simulated::device(), runtime);
     timeline.start();
     runtime->set_recording_graph(true);

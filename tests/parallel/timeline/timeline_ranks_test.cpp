@@ -16,8 +16,6 @@ namespace kolo::testing {
 
 namespace {
 
-using ::testing::EndsWith;
-
 // A folder of rank 0's, whose name all get.
 class SharedFolder {
  public:
@@ -67,10 +65,9 @@ void train_like(const Communicator& communicator, const Timeline& timeline, int 
 RANK_TEST(Timeline, RecordsStepsAndCollectives) {
   const SharedFolder folder(communicator);
   {
-    const Timeline timeline(communicator, {.folder = folder.path()});
+    const Timeline timeline(communicator, folder.path());
     EXPECT_FALSE(timeline.is_active());
     timeline.start();
-    EXPECT_EQ(timeline.file(), folder.file_of(communicator.rank()));
     train_like(communicator, timeline, 3);
     EXPECT_EQ(timeline.problem(), "");
   }
@@ -115,7 +112,7 @@ RANK_TEST(Timeline, RecordsStepsAndCollectives) {
 RANK_TEST(Timeline, RanksShareOneTime) {
   const SharedFolder folder(communicator);
   {
-    const Timeline timeline(communicator, {.folder = folder.path()});
+    const Timeline timeline(communicator, folder.path());
     timeline.start();
     timeline.mark("before");
     communicator.barrier();
@@ -141,7 +138,7 @@ RANK_TEST(Timeline, StartsAndStopsAtAnyTime) {
   const SharedFolder folder(communicator);
   const auto file = folder.file_of(communicator.rank());
   {
-    const Timeline timeline(communicator, {.folder = folder.path()});
+    const Timeline timeline(communicator, folder.path());
     timeline.mark("too early");
     timeline.start();
     timeline.start();
@@ -169,7 +166,7 @@ RANK_TEST(Timeline, StartsAndStopsAtAnyTime) {
 RANK_TEST(Timeline, SetsOfRanksHaveRowsOfTheirOwn) {
   const SharedFolder folder(communicator);
   {
-    const Timeline timeline(communicator, {.folder = folder.path()});
+    const Timeline timeline(communicator, folder.path());
     timeline.start();
     const auto half = communicator.split(communicator.rank() % 2);
     communicator.barrier({.name = "all"});
@@ -180,23 +177,6 @@ RANK_TEST(Timeline, SetsOfRanksHaveRowsOfTheirOwn) {
   ASSERT_EQ(all.size(), 1U);
   ASSERT_EQ(half.size(), 1U);
   EXPECT_NE(all[0].row, half[0].row);
-}
-
-RANK_TEST(Timeline, MergesAllRanks) {
-  const SharedFolder folder(communicator);
-  {
-    const Timeline timeline(communicator, {.folder = folder.path()});
-    timeline.start();
-    train_like(communicator, timeline, 2);
-  }
-  communicator.barrier();
-  if (communicator.rank() != 0) return;
-  const auto output = folder.path() / "timeline.json";
-  EXPECT_EQ(merge_timelines(folder.path(), output).files, communicator.size());
-  const auto trace = read_trace(output);
-  std::vector<int> steps(static_cast<std::size_t>(communicator.size()));
-  for (const auto& line : named(trace, "step")) ++steps.at(static_cast<std::size_t>(line.process));
-  EXPECT_THAT(steps, ::testing::Each(2));
 }
 
 }  // namespace
