@@ -348,7 +348,7 @@ void Trainer::refuse_network(const std::string& problem) const {
 
 bool Trainer::finish_epoch(double data_wait_seconds) {
   require_finite_parameters();
-  EpochReport report{state_, state_.sums, std::nullopt};
+  EpochReport report{state_, state_.sums, {}};
   report.top = network_->objective().top;
   report.learning_rate = rate_at(state_.step - 1);
   report.seconds = state_.epoch_seconds;
@@ -357,20 +357,20 @@ bool Trainer::finish_epoch(double data_wait_seconds) {
   if (step_.scaler()) report.loss_scale = step_.scaler()->scale();
   if (const auto noise = noise_.estimate()) report.gradient_noise_scale = noise->scale();
   report.skipped_steps = state_.skipped_in_epoch;
-  report.validation = in_phase("validation", device(), [&] { return validate(); });
+  const auto validation = in_phase("validation", device(), [&] { return validate(); });
+  if (!validation) return false;
+  report.validation = *validation;
   report.device_memory = memory_use(device());
-  if (!report.validation) return false;
   report.device_usage = take_device_usage();
-  require_finite_validation(*report.validation);
-  if (report.training.replaced + report.validation->replaced > 0)
-    report.bad_samples = first_bad_samples();
+  require_finite_validation(*validation);
+  if (report.training.replaced + validation->replaced > 0) report.bad_samples = first_bad_samples();
   bad_samples_.clear();
   ++state_.epoch;
   state_.position = 0;
   state_.sums = {};
   state_.skipped_in_epoch = 0;
   state_.epoch_seconds = 0;
-  report.is_best = note_if_best(*report.validation);
+  report.is_best = note_if_best(*validation);
   notify([&](Observer& observer) { observer.on_epoch_end(report); });
   return true;
 }

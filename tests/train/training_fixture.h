@@ -135,7 +135,7 @@ class Recorder final : public Observer {
   }
   void on_step(const StepReport& report) override { losses.push_back(report.sums.mean_loss()); }
   void on_epoch_end(const EpochReport& report) override {
-    epochs.push_back({report.training, report.validation.value()});
+    epochs.push_back({report.training, report.validation});
     is_best.push_back(report.is_best);
     skipped_in_epoch.push_back(report.skipped_steps);
   }

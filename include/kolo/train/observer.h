@@ -20,7 +20,7 @@ struct StepReport {
 struct EpochReport {
   const TrainState& state;  // after the epoch
   MetricSums training;      // as the steps saw it, dropout and all
-  std::optional<MetricSums> validation;
+  MetricSums validation;
   double learning_rate = 0;  // of the last step
   double seconds = 0;        // of training, without the validation
   // This rank, or its device, waited for batches, and for other ranks' gradients.
