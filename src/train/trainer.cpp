@@ -16,7 +16,6 @@
 #include "train/advice.h"
 #include "train/batch_task.h"
 #include "train/evaluation.h"
-#include "train/whole_network.h"
 
 // The loop; what goes into a checkpoint and comes out of it is in trainer_checkpoint.cpp.
 namespace kolo {
@@ -89,8 +88,7 @@ Trainer::Trainer(Communicator communicator, std::shared_ptr<Network> network, Ob
                  std::shared_ptr<const FlatOptimizer> optimizer, LearningRate learning_rate,
                  Loader& training, Loader& validation, TrainerOptions options)
     : Trainer(communicator,
-              std::make_shared<WholeNetwork>(communicator, std::move(network), std::move(objective),
-                                             options),
+              make_whole_network(communicator, std::move(network), std::move(objective), options),
               std::move(optimizer), std::move(learning_rate), training, validation, options) {}
 
 Trainer::Trainer(Communicator communicator, std::shared_ptr<TrainedNetwork> network,
