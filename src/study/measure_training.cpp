@@ -121,25 +121,6 @@ std::vector<BenchTrial> measure_training(const Communicator& communicator, Train
       });
 }
 
-std::vector<std::vector<BenchTrial>> gather(const Communicator& communicator,
-                                            const std::vector<BenchTrial>& mine) {
-  std::vector<double> sent;
-  for (const auto& trial : mine) {
-    for (const double value :
-         {trial.seconds, trial.samples, trial.data_seconds, trial.communication_seconds})
-      sent.push_back(value);
-  }
-  std::vector<double> received(sent.size() * static_cast<std::size_t>(communicator.size()));
-  communicator.all_gather(std::span<const double>(sent), std::span(received));
-  std::vector<std::vector<BenchTrial>> all(static_cast<std::size_t>(communicator.size()));
-  auto value = received.begin();
-  for (auto& trials : all) {
-    for (std::size_t i = 0; i < mine.size(); ++i, value += 4)
-      trials.push_back({value[0], value[1], value[2], value[3]});
-  }
-  return all;
-}
-
 // A span of time begins when a message is asked for while none is under way, and ends when none is
 // any more: it has the wait for the other rank in it.
 class HaloCounter::Listener final : public CollectiveListener {

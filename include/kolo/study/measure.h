@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <type_traits>
 #include <vector>
 
 #include <torch/types.h>
@@ -34,9 +36,16 @@ namespace kolo {
 // The first one of an epoch.
 [[nodiscard]] Batch first_batch(Loader& loader);
 
-// All ranks' trials, by rank. Collective.
-[[nodiscard]] std::vector<std::vector<BenchTrial>> gather(const Communicator& communicator,
-                                                          const std::vector<BenchTrial>& mine);
+// Every rank's value, by rank. Collective.
+template <typename T>
+[[nodiscard]] std::vector<T> gather_values(const Communicator& communicator, const T& mine) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  std::vector<T> all(static_cast<std::size_t>(communicator.size()));
+  const auto bytes = static_cast<std::int64_t>(sizeof mine);
+  communicator.all_gather(ConstBuffer(&mine, bytes, DataType::uint8),
+                          Buffer(all.data(), bytes * communicator.size(), DataType::uint8));
+  return all;
+}
 
 // For kolo-simulate: a step without communication, and collectives without a step.
 
