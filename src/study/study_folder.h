@@ -62,6 +62,10 @@ struct StudyFolder {
 [[nodiscard]] bool run_points(const StudyRequest& request, const StudyFolder& folder, Study& study,
                               const RunningOptions& options);
 
+// The options with what they leave to kolo. InputError: an unknown scheduler, its command is not in
+// PATH, no script where one was named, or kolo's own can't be found.
+[[nodiscard]] SchedulerOptions checked(SchedulerOptions options);
+
 // Hands over to the scheduler what is not done and what it does not have yet; writes the study
 // after each. A job that ended without finishing its run is handed over again.
 void submit_points(const StudyRequest& request, const StudyFolder& folder, Study& study,

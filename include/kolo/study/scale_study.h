@@ -64,23 +64,6 @@ struct SchedulerOptions {
   std::filesystem::path script;  // what a job runs; empty: kolo's own
 };
 
-// InputError: an unknown scheduler, its command is not in PATH, no script where one was named, or
-// kolo's own can't be found.
-[[nodiscard]] SchedulerOptions checked(const SchedulerOptions& options);
-
-// The command line that hands a run over. `arguments`: what follows `kolo train`.
-[[nodiscard]] std::vector<std::string> submit_command(const SchedulerOptions& options,
-                                                      const StudyPoint& point,
-                                                      const std::string& job_name,
-                                                      const std::filesystem::path& log,
-                                                      const std::vector<std::string>& arguments);
-
-// Hands a run over and returns the job's name. Error, with what the scheduler said.
-[[nodiscard]] std::string submit(const std::vector<std::string>& command);
-
-// The scheduler still has the job, waiting or running. Error when it can't be asked.
-[[nodiscard]] bool has_job(const SchedulerOptions& options, const std::string& job);
-
 // One configuration trained on several numbers of ranks, as `kolo scale` does it.
 
 struct RunningOptions {
