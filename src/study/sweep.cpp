@@ -192,7 +192,7 @@ int threads_of(const RunConfig& base, const SweepSpace& space, const TrialSettin
   if (base.device.intra_threads > 0) return 0;
   for (const auto& key : space.keys)
     if (std::ranges::find(key.keys, "device.intra_threads") != key.keys.end()) return 0;
-  if (fs::exists(folder.sweep_file())) return Sweep::read(folder.sweep_file()).threads;
+  if (fs::exists(folder.file())) return Sweep::read(folder.file()).threads;
   const auto& machine = setting.machine;
   int cores = machine.cores;
   const auto places = static_cast<int>(setting.places.size());
@@ -288,12 +288,12 @@ std::string describe_sweep(SweepRequest request) {
 
 FinishedSweep run_sweep(SweepRequest request) {
   auto [setting, folder, configuration, planned] = prepare(std::move(request));
-  const auto lock = StudyFolder{folder.path}.lock();
+  const auto lock = folder.lock();
   FinishedSweep finished{folder.merged(planned, configuration), folder.path};
   auto& sweep = finished.sweep;
   if (!fs::exists(folder.config())) write_file_atomically(folder.config(), configuration);
   folder.collect(sweep);
-  sweep.write(folder.sweep_file());
+  sweep.write(folder.file());
   const auto to_do = std::ranges::count_if(
       sweep.trials, [&](const Trial& trial) { return is_to_do(sweep, trial); });
   setting.request.say(fmt::format(
