@@ -54,13 +54,6 @@ std::string cut(std::string_view text, std::size_t columns) {
   return std::string(text.substr(0, end));
 }
 
-// Columns that UTF-8 text takes, every character taken for one column wide.
-std::size_t display_width(std::string_view text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char byte) {
-    return (static_cast<unsigned char>(byte) & 0xC0U) != 0x80U;  // not the inside of a character
-  }));
-}
-
 // A bar of `cells` columns; `fraction` from 0 to 1.
 std::string render_bar(double fraction, std::size_t cells, bool unicode) {
   if (!unicode && cells < 3) return std::string(cells, ' ');

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -26,6 +27,9 @@ namespace kolo {
 
 // "00:14", "12:05", "3:07:00"; "--:--" for what is not finite or negative.
 [[nodiscard]] std::string format_clock(double seconds);
+
+// Columns that UTF-8 text takes, every character taken for one column wide.
+[[nodiscard]] std::size_t display_width(std::string_view text);
 
 // Text for a terminal of `width` columns (0: none, the text stays as it is): lines that are longer
 // are broken between words, never within one or within a number and its unit ("60 000", "91.3 %",
