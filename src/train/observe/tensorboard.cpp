@@ -26,18 +26,14 @@ namespace {
 
 constexpr std::size_t buffer_size = 64 * 1024;
 
-std::filesystem::path event_file_name(std::int64_t seconds, std::string_view suffix) {
-  return fmt::format("{}{}.{}.{}{}", event_file_prefix, seconds, host_name(), ::getpid(), suffix);
-}
-
 }  // namespace
 
-TensorBoardWriter::TensorBoardWriter(const std::filesystem::path& folder, std::string_view suffix) {
+TensorBoardWriter::TensorBoardWriter(const std::filesystem::path& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);  // a failure shows when the file is opened
   const double now = wall_time();
   for (auto seconds = static_cast<std::int64_t>(now); !file_.is_open(); ++seconds) {
-    path_ = folder / event_file_name(seconds, suffix);
+    path_ = folder / fmt::format("{}{}.{}.{}", event_file_prefix, seconds, host_name(), ::getpid());
     file_ = FileDescriptor(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (!file_.is_open() && errno != EEXIST) {
       throw Error(

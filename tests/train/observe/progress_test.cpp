@@ -173,18 +173,6 @@ TEST(ProgressBar, TimeLeftCountsOnlyTheStepsOfThisProcess) {
   EXPECT_THAT(Screen(bar.take()).joined(), EndsWith(" 60 %   60/100  00:40 left"));
 }
 
-TEST(ProgressBar, FinishLeavesTheLineAndTheTimeItTook) {
-  Bar bar(terminal(80));
-  bar->start("epoch 1/2", 10);
-  bar.now = 61;
-  bar->update(10, {});
-  bar->finish();
-  const Screen screen(bar.take());
-  ASSERT_EQ(screen.above.size(), 1U);
-  EXPECT_THAT(screen.above[0], EndsWith("100 %  10/10  in 01:01"));
-  EXPECT_EQ(screen.joined(), "");
-}
-
 TEST(ProgressBar, ClearLeavesNothing) {
   Bar bar(terminal(80));
   bar->start("epoch 1/2", 10);
@@ -223,7 +211,7 @@ TEST(ProgressBar, WithoutTerminalOnlyPlainLinesNowAndThen) {
       bar.now += 1;
       bar->update(step, {64.0, 0.5});
     }
-    bar->finish();
+    bar->clear();
   }
   EXPECT_EQ(bar.take(),
             "epoch 1/2   62 %  10/16  64.0 images/s  loss 0.5000  00:06 left\n"

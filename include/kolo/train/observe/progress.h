@@ -51,9 +51,6 @@ class ProgressBar {
   void start(std::string label, std::int64_t total, std::int64_t done = 0,
              std::string unit = "images");
   void update(std::int64_t done, const ProgressFigures& figures);
-  // Ends the epoch. On a terminal the bar stays, with the time it took, and the cursor goes to the
-  // next line.
-  void finish();
   // Ends the epoch and wipes the bar away: for those who print a line of their own about it.
   void clear();
   // Prints `line` and a newline where the bar is, and the bar again beneath: how anything else gets
@@ -68,7 +65,7 @@ class ProgressBar {
     double started = 0;
   };
 
-  void draw(const Epoch& epoch, std::string_view time_text);
+  void draw(const Epoch& epoch);
   void wipe();
   [[nodiscard]] std::string time_left(const Epoch& epoch) const;
 

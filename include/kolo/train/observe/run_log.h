@@ -38,8 +38,6 @@ class RunLog {
  public:
   // Error: the file can't be opened.
   explicit RunLog(const RunLogOptions& options);
-  // Says nothing anywhere: for ranks other than 0.
-  [[nodiscard]] static RunLog silent() { return RunLog(RunLogOptions{}); }
   RunLog(RunLog&&) noexcept;
   RunLog& operator=(RunLog&&) noexcept;
   ~RunLog();

@@ -27,10 +27,10 @@ inline constexpr std::string_view event_file_prefix = "events.out.tfevents.";
 // a failure) and a full buffer (64 KiB). One thread at a time.
 class TensorBoardWriter {
  public:
-  // Makes folder/events.out.tfevents.<seconds>.<host>.<pid><suffix>; the folder is made where it is
+  // Makes folder/events.out.tfevents.<seconds>.<host>.<pid>; the folder is made where it is
   // missing. A file of that name is never touched: the seconds go up until the name is free. Error:
   // the file can't be made or written.
-  explicit TensorBoardWriter(const std::filesystem::path& folder, std::string_view suffix = {});
+  explicit TensorBoardWriter(const std::filesystem::path& folder);
   TensorBoardWriter(const TensorBoardWriter&) = delete;
   TensorBoardWriter& operator=(const TensorBoardWriter&) = delete;
   ~TensorBoardWriter();
