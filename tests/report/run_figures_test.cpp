@@ -21,16 +21,7 @@ using ::testing::SizeIs;
 
 std::vector<Figure> all_figures(const std::vector<RunRecord>& runs,
                                 const RunFigureOptions& options = {}) {
-  std::vector<Figure> all;
-  for (auto& group : run_figures(runs, options))
-    std::ranges::move(group.figures, std::back_inserter(all));
-  return all;
-}
-
-const Figure& figure_named(const std::vector<Figure>& figures, const std::string& id) {
-  const auto found = std::ranges::find(figures, id, &Figure::id);
-  if (found == figures.end()) throw std::runtime_error("no figure " + id);
-  return *found;
+  return testing::all_figures(run_figures(runs, options));
 }
 
 std::vector<std::string> ids_of(const std::vector<Figure>& figures) {
