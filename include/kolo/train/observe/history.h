@@ -98,6 +98,7 @@ class History {
   [[nodiscard]] int n_ranks() const { return n_ranks_; }
   [[nodiscard]] std::span<const EpochRecord> epochs() const { return epochs_; }
   [[nodiscard]] std::span<const StepRecord> steps() const { return steps_; }
+  [[nodiscard]] std::span<const CheckpointRecord> checkpoints() const { return checkpoints_; }
   // None before the first, and between two.
   [[nodiscard]] const std::optional<EpochUnderWay>& epoch_under_way() const {
     return epoch_under_way_;
