@@ -37,17 +37,7 @@ class Bar {
 };
 
 ProgressOptions terminal(int width, bool unicode = true) {
-  ProgressOptions options;
-  options.terminal = true;
-  options.width = width;
-  options.unicode = unicode;
-  return options;
-}
-
-ProgressOptions no_terminal(double interval = 10) {
-  ProgressOptions options;
-  options.plain_interval_seconds = interval;
-  return options;
+  return {.terminal = true, .width = width, .unicode = unicode};
 }
 
 // A minimal terminal: what its last line shows after this text, one string a character; and the
@@ -204,7 +194,7 @@ TEST(ProgressBar, LeavesTheCursorOnALineOfItsOwn) {
 }
 
 TEST(ProgressBar, WithoutTerminalOnlyPlainLinesNowAndThen) {
-  Bar bar(no_terminal(10));
+  Bar bar({.plain_interval_seconds = 10});
   for (int epoch = 1; epoch <= 2; ++epoch) {
     bar->start("epoch " + std::to_string(epoch) + "/2", 16);
     for (int step = 1; step <= 16; ++step) {
