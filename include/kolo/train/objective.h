@@ -48,9 +48,6 @@ inline constexpr std::int64_t metric_numbers = 4;  // of MetricSums
 // ranks that share samples, each sample counts once. Waits for no device.
 [[nodiscard]] torch::Tensor metric_sums(const Objective& objective, const torch::Tensor& loss,
                                         const torch::Tensor& outputs, const torch::Tensor& targets);
-// The loss times the factor of this rank's share, to call backward() on.
-[[nodiscard]] torch::Tensor loss_for_backward(const Objective& objective,
-                                              const torch::Tensor& loss);
 // The first of these numbers.
 [[nodiscard]] MetricSums metrics_of(std::span<const double> numbers);
 
