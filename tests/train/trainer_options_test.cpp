@@ -15,6 +15,7 @@
 namespace kolo {
 namespace {
 
+using testing::AtSteps;
 using testing::expect_to_go_on_to;
 using testing::message_of;
 using testing::Recorder;
@@ -210,19 +211,14 @@ TEST(TrainerOptions, MixupLearns) {
   EXPECT_FALSE(mixed.weights.equal(train_on(1, {.samples = 200, .epochs = 4}).weights));
 }
 
-// Changes a parameter behind the trainer's back.
-class Tamperer final : public Observer {
- public:
-  Tamperer(Network& network, std::int64_t step) : network_(network), step_(step) {}
-  void on_step(const StepReport& report) override {
+// Multiplies all parameters after a step behind the trainer's back.
+AtSteps multiplying(Network& network, std::int64_t step, double factor) {
+  return AtSteps([&network, step, factor](const StepReport& report) {
     const torch::NoGradGuard no_gradient;
-    if (report.state.step == step_) network_.parameters()[0].add_(1);
-  }
-
- private:
-  Network& network_;
-  std::int64_t step_;
-};
+    if (report.state.step != step) return;
+    for (auto& parameter : network.parameters()) parameter.mul_(factor);
+  });
+}
 
 TEST(TrainerOptions, ReplicasAreCompared) {
   const TrainingSetup setup{.epochs = 1,
@@ -230,7 +226,7 @@ TEST(TrainerOptions, ReplicasAreCompared) {
   EXPECT_EQ(train_on(2, setup).record.losses.size(), 7U);
   run_as_threads(2, [&](const Communicator& communicator) {
     SmallTraining training(communicator, setup);
-    Tamperer tamperer(training.network(), 4);
+    auto tamperer = multiplying(training.network(), 4, 2);
     if (communicator.rank() == 1) training.trainer().add_observer(tamperer);
     EXPECT_TRUE(says(message_of<Error>([&] { (void)training.trainer().run(); }),
                      {"step 6", "conv1.weight"}));
@@ -259,9 +255,7 @@ TrainingSetup spoilt(int bad_rank, NonFiniteStep policy, std::int64_t epochs = 1
   return {.epochs = epochs, .dropout = 0, .change = change, .loss = loss};
 }
 
-bool is_finite(const torch::Tensor& tensor) {
-  return tensor.isfinite().all().item<bool>();
-}
+constexpr double infinity = std::numeric_limits<double>::infinity();
 
 TEST(NonFinite, StopsAllRanksWithTheStepNamed) {
   run_as_threads(2, [](const Communicator& communicator) {
@@ -339,30 +333,12 @@ TEST(NonFinite, IgnoreGoesOnUntilTheEpochHasSpoiltTheNetwork) {
                    {"parameters are not finite after step 13, the last of epoch 1"}));
 }
 
-// Multiplies all parameters after a step, as the step itself may have done.
-class Spoiler final : public Observer {
- public:
-  static constexpr double infinity = std::numeric_limits<double>::infinity();
-  Spoiler(Network& network, std::int64_t step, double factor = infinity)
-      : network_(network), step_(step), factor_(factor) {}
-  void on_step(const StepReport& report) override {
-    const torch::NoGradGuard no_gradient;
-    if (report.state.step != step_) return;
-    for (auto& parameter : network_.parameters()) parameter.mul_(factor_);
-  }
-
- private:
-  Network& network_;
-  std::int64_t step_;
-  double factor_;
-};
-
 TEST(NonFinite, ANetworkSpoiltByTheLastStepOfAnEpochEndsAllRanksAndIsNotSaved) {
   const testing::TemporaryFolder folder;
   for (const std::int64_t last : {7, 14}) {
     run_as_threads(2, [&](const Communicator& communicator) {
       SmallTraining training(communicator, {});  // two epochs of 7 steps
-      Spoiler spoiler(training.network(), last);
+      auto spoiler = multiplying(training.network(), last, infinity);
       CheckpointStore store({folder / std::to_string(last)});
       CheckpointObserver checkpoints(store, {}, [&] { return training.trainer().checkpoint(); });
       training.trainer().add_observer(spoiler);
@@ -383,7 +359,8 @@ TEST(NonFinite, WeightsThatAreTooLargeToValidateAreNeitherSavedNorTheBest) {
     run_as_threads(2, [&](const Communicator& communicator) {
       SmallTraining training(communicator,
                              {.change = [&](auto& options) { options.non_finite = policy; }});
-      Spoiler spoiler(training.network(), 14, 1e30);  // the last step of the second epoch
+      auto spoiler =
+          multiplying(training.network(), 14, 1e30);  // the last step of the second epoch
       Recorder recorder;
       training.trainer().add_observer(spoiler);
       training.trainer().add_observer(recorder);
@@ -406,7 +383,7 @@ TEST(NonFinite, ACheckpointThatNothingCouldGoOnFromIsNotMade) {
   (void)training.trainer().run();
   const auto good = training.trainer().checkpoint();
   const torch::NoGradGuard no_gradient;
-  good.optimizer.front().tensor.mul_(std::numeric_limits<double>::infinity());  // the trainer's own
+  good.optimizer.front().tensor.mul_(infinity);  // the trainer's own
   EXPECT_TRUE(says(message_of<Error>([&] { (void)training.trainer().checkpoint(); }),
                    {"the optimizer's", "It is not saved"}));
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <map>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -160,6 +160,16 @@ class Recorder final : public Observer {
   std::vector<std::int64_t> skipped_in_epoch;
   std::int64_t steps_in_epoch = 0;
   int stops = 0, finishes = 0;
+};
+
+// Does something after each step.
+class AtSteps final : public Observer {
+ public:
+  explicit AtSteps(std::function<void(const StepReport&)> body) : body_(std::move(body)) {}
+  void on_step(const StepReport& report) override { body_(report); }
+
+ private:
+  std::function<void(const StepReport&)> body_;
 };
 
 // Trains so many steps, goes on from the checkpoint in another trainer, and compares the end with
