@@ -245,7 +245,8 @@ BenchReport measure_all(BenchRequest request, PreparedBench& prepared,
   const auto begin = [&](const std::string& part) {
     if (rank == 0 && listener.part_begins) listener.part_begins(part, plan.all_steps());
   };
-  HaloCounter halos(communicator);  // before the ranks are split
+  const auto halos = std::make_shared<HaloCounter>();
+  communicator.add_listener(halos);  // before the ranks are split
   const auto share = share_work(config, communicator);
   const auto datasets = share_datasets(share, prepared.datasets, prepared.config.data.bad_samples);
   const Loaders loaders = {make_training_loader(config, datasets.training, share.replica,
@@ -259,7 +260,7 @@ BenchReport measure_all(BenchRequest request, PreparedBench& prepared,
   for (const BenchMode mode : request.modes) {
     begin(std::string(name_of(mode)));
     report.measurements.push_back(
-        measure_mode(mode, plan, prepared, communicator, share, halos, loaders, training));
+        measure_mode(mode, plan, prepared, communicator, share, *halos, loaders, training));
     if (mode == BenchMode::io || !training.pipelined) continue;
     const auto& shape = training.cut->shape;
     report.pipeline = {shape,

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <mutex>
 #include <type_traits>
 #include <vector>
 
 #include <torch/types.h>
 
+#include "kolo/base/clock.h"
+#include "kolo/comm/collective_call.h"
 #include "kolo/comm/communicator.h"
 #include "kolo/data/loader.h"
 #include "kolo/nn/network.h"
@@ -69,23 +71,23 @@ template <typename T>
 // node that the process may use.
 [[nodiscard]] RankLayout rank_layout(const Communicator& communicator);
 
-// Counts the halos of this rank (messages named "halo") on a communicator and all that are split
-// from it later. Listens as long as it lives.
-class HaloCounter {
+// Counts the halos of this rank (messages named "halo") on the communicators that it listens to,
+// and all that are split from them later. A span of time begins when a message is asked for while
+// none is under way, and ends when none is any more: it has the wait for the other rank in it.
+class HaloCounter final : public CollectiveListener {
  public:
-  explicit HaloCounter(const Communicator& communicator);
-  HaloCounter(const HaloCounter&) = delete;
-  HaloCounter& operator=(const HaloCounter&) = delete;
-  ~HaloCounter();
+  void on_submit(const CollectiveCall& call) noexcept override;
+  void on_finish(const CollectiveCall& call, bool failed) noexcept override;
 
   // Between exchanges.
   void reset();
   [[nodiscard]] HaloUse total() const;
 
  private:
-  class Listener;
-  Communicator communicator_;
-  std::shared_ptr<Listener> listener_;
+  mutable std::mutex mutex_;
+  int under_way_ = 0;
+  Stopwatch watch_;
+  HaloUse total_;
 };
 
 }  // namespace kolo

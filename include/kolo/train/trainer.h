@@ -208,7 +208,6 @@ class Trainer {
   // True: a rank asks to stop.
   [[nodiscard]] bool train_step(const Batch& batch);
   [[nodiscard]] bool settle(StepUnderWay step);
-  [[nodiscard]] bool settles_after(std::int64_t step) const;
   void note_requests_to_stop();
   [[nodiscard]] bool is_out_of_patience() const;
   [[nodiscard]] bool is_out_of_steps() const;
@@ -238,7 +237,6 @@ class Trainer {
                                                    const std::function<bool()>& stop_requested);
   [[nodiscard]] std::optional<MetricSums> validate();
   [[nodiscard]] TrainOutcome stop();
-  [[nodiscard]] std::optional<DeviceUsage> take_device_usage() const;
   [[nodiscard]] bool note_if_best(const MetricSums& validation);
   // On the first rank of those that have parts of a network: this rank's, and all others'.
   [[nodiscard]] std::vector<NamedTensor> of_all_parts(std::vector<NamedTensor> mine) const;
