@@ -51,19 +51,17 @@ template <typename T>
 
 // For kolo-simulate: a step without communication, and collectives without a step.
 
-// A trainer's steps on one batch, on all ranks at once, but without averaging gradients
-// (ReducerOptions::communicate is false), so that the ranks share caches and memory as they do in a
-// training. What the trainer's options decide, the data wait among it, is left to the caller.
-// Collective.
+// A trainer's steps on one batch, on all ranks at once, without averaging gradients
+// (ReducerOptions::communicate is false). What the trainer's options decide, the data wait among
+// it, is left to the caller. Collective.
 [[nodiscard]] StepProfile measure_profile(const Communicator& communicator, Trainer& trainer,
                                           const Network& network, Loader& loader,
                                           const BenchPlan& plan);
 
-// All-reduces of 4 KiB to 64 MiB of float32 (or until one takes half a second), as gradients are
-// averaged: asynchronously, in memory that every rank has just written, from
+// Medians of many calls, of sizes that double until one takes half a second: asynchronous
+// all-reduces of 4 KiB to 64 MiB of float32, in memory that every rank has just written, from
 // Communicator::allocate() or, by the device's times, on this rank's device; then messages of up to
-// 16 MiB that pairs of neighbours send each other, as ranks that share samples do. Medians of many
-// calls. Collective.
+// 16 MiB that pairs of neighbours send each other. Collective.
 [[nodiscard]] CollectiveMeasurement measure_collectives(const Communicator& communicator,
                                                         const torch::Device& device = torch::kCPU);
 

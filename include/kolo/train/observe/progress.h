@@ -27,15 +27,12 @@ struct ProgressFigures {
   std::optional<double> loss;
 };
 
-// A bar that shows how far an epoch has come:
+// A bar that shows how far an epoch has come, for several threads:
 //
 //   epoch 2/5 ━━━━━━━━╸      62 %  581/938  21 480 images/s  loss 0.3121  00:14 left
 //
-// On a terminal it is redrawn in place, at most ten times a second; where the width is scarce it
-// shows less. Elsewhere it prints plain lines, at most one every plain_interval_seconds, and
-// nothing else.
-//
-// All methods may be called from several threads.
+// On a terminal it is redrawn in place, at most ten times a second, and shows less where the width
+// is scarce. Elsewhere it prints a plain line at most every plain_interval_seconds.
 class ProgressBar {
  public:
   // `clock`: monotonic seconds.
