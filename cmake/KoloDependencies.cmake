@@ -40,7 +40,6 @@ target_link_libraries(kolo_torch_header PRIVATE kolo::torch kolo_warnings)
 target_precompile_headers(kolo_torch_header PRIVATE ${kolo_torch_headers})
 
 if(KOLO_BUILD_TRAINER)
-  find_package(spdlog REQUIRED)
   find_package(ZLIB REQUIRED)
   find_package(JPEG REQUIRED)
   find_package(PNG REQUIRED)

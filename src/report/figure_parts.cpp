@@ -94,20 +94,6 @@ double steps_of(const Curve& curve) {
   return curve.points.back().step - before;
 }
 
-double sum_of(const Curve* curve) {
-  if (curve == nullptr) return not_measured;
-  double sum = not_measured;
-  for (const auto& point : curve->points) {
-    if (std::isfinite(point.value)) sum = (std::isfinite(sum) ? sum : 0) + point.value;
-  }
-  return sum;
-}
-
-const Curve* epoch_curve(const RunRecord& run, std::string_view quantity) {
-  const auto* const curve = run.find(quantity, "");
-  return curve != nullptr ? curve : run.find(quantity, "training");
-}
-
 }  // namespace
 
 StepTime step_time_of(const RunRecord& run) {

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -64,6 +66,27 @@ FigureSeries marked_line(std::string name, int colour, const std::map<X, double>
     series.y.push_back(y);
   }
   return series;
+}
+
+// The curve with a value per epoch of a quantity that is the run's, or else its training's.
+inline const Curve* epoch_curve(const RunRecord& run, std::string_view quantity) {
+  const auto* const curve = run.find(quantity, "");
+  return curve != nullptr ? curve : run.find(quantity, "training");
+}
+
+// Its finite values; none without a curve.
+inline std::vector<double> finite_values(const Curve* curve) {
+  std::vector<double> values;
+  if (curve != nullptr)
+    for (const auto& point : curve->points)
+      if (std::isfinite(point.value)) values.push_back(point.value);
+  return values;
+}
+
+// Their sum; not_measured where there are none.
+inline double sum_of(const Curve* curve) {
+  const auto values = finite_values(curve);
+  return values.empty() ? not_measured : std::accumulate(values.begin(), values.end(), 0.);
 }
 
 // A run's validation: the curve with a value per epoch, else the one by steps, else null.

@@ -134,27 +134,13 @@ Report read_report(std::span<const fs::path> paths, bool wait) {
 namespace {
 
 std::string escaped_html(std::string_view text) {
+  static constexpr std::pair<char, std::string_view> entities[] = {
+      {'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}, {'\'', "&#39;"}};
   std::string escaped;
-  for (const char letter : text) {
-    switch (letter) {
-      case '&':
-        escaped += "&amp;";
-        break;
-      case '<':
-        escaped += "&lt;";
-        break;
-      case '>':
-        escaped += "&gt;";
-        break;
-      case '"':
-        escaped += "&quot;";
-        break;
-      case '\'':
-        escaped += "&#39;";
-        break;
-      default:
-        escaped += letter;
-    }
+  for (const char& letter : text) {
+    const auto* const entity =
+        std::ranges::find(entities, letter, &std::pair<char, std::string_view>::first);
+    escaped += entity == std::end(entities) ? std::string_view(&letter, 1) : entity->second;
   }
   return escaped;
 }

@@ -27,11 +27,6 @@ struct Measure {
   Better better = Better::neither;
 };
 
-const Curve* training_or_only(const RunRecord& run, std::string_view quantity) {
-  const auto* const only = run.find(quantity, "");
-  return only != nullptr ? only : run.find(quantity, "training");
-}
-
 double best_of(const RunRecord& run, std::string_view quantity, bool larger) {
   double best = not_measured;
   for (const auto& point : validations(run, quantity)) {
@@ -42,21 +37,13 @@ double best_of(const RunRecord& run, std::string_view quantity, bool larger) {
 }
 
 double mean_of(const RunRecord& run, std::string_view quantity) {
-  const auto* const curve = training_or_only(run, quantity);
-  if (curve == nullptr) return not_measured;
-  double sum = 0;
-  int count = 0;
-  for (const auto& point : curve->points) {
-    if (!std::isfinite(point.value)) continue;
-    sum += point.value;
-    ++count;
-  }
-  return count == 0 ? not_measured : sum / count;
+  const auto* const curve = epoch_curve(run, quantity);
+  return sum_of(curve) / static_cast<double>(finite_values(curve).size());
 }
 
 // How long the epochs took that end at these steps; empty where a point's is unknown.
 std::vector<double> seconds_of(const RunRecord& run, const std::vector<CurvePoint>& points) {
-  const auto* const curve = training_or_only(run, "epoch_seconds");
+  const auto* const curve = epoch_curve(run, "epoch_seconds");
   if (curve == nullptr) return {};
   std::map<double, double> by_step;
   for (const auto& point : curve->points) {
@@ -74,7 +61,7 @@ std::vector<double> seconds_of(const RunRecord& run, const std::vector<CurvePoin
 // All samples by all of the time: the mean of the rates is too large, as a slow epoch lasts longer.
 // Where times are unknown, points are taken to tell of as many samples each.
 double whole_rate(const RunRecord& run) {
-  const auto* curve = training_or_only(run, "samples_per_second");
+  const auto* curve = epoch_curve(run, "samples_per_second");
   if (curve == nullptr) curve = run.find("samples_per_second", "", true);
   if (curve == nullptr) return not_measured;
   const auto times = seconds_of(run, curve->points);
@@ -87,15 +74,6 @@ double whole_rate(const RunRecord& run) {
     seconds += time;
   }
   return seconds > 0 ? samples / seconds : not_measured;
-}
-
-// Of all GPUs, in all epochs.
-double energy_of(const RunRecord& run) {
-  const auto* const curve = run.find("device_joules", "");
-  if (curve == nullptr) return not_measured;
-  double joules = 0;
-  for (const auto& point : curve->points) joules += point.value;
-  return joules;
 }
 
 double last_epoch(const RunRecord& run) {
@@ -132,8 +110,8 @@ std::vector<Measure> measures() {
           {"time per epoch", [](const RunRecord& run) { return mean_of(run, "epoch_seconds"); },
            seconds, Better::smaller},
           {"samples/s", whole_rate, format_rate, Better::larger},
-          {"energy", energy_of, [](double value) { return fmt::format("{:.4g} kJ", 1e-3 * value); },
-           Better::smaller},
+          {"energy", [](const RunRecord& run) { return sum_of(run.find("device_joules", "")); },
+           [](double value) { return fmt::format("{:.4g} kJ", 1e-3 * value); }, Better::smaller},
           {"ranks", [](const RunRecord& run) { return number_or_unmeasured(run.ranks); }, count},
           {"parameters", [](const RunRecord& run) { return number_or_unmeasured(run.parameters); },
            count},
@@ -215,22 +193,16 @@ ResultsTable differing_settings(std::span<const RunRecord> runs) {
 
 namespace {
 
-// Columns as people see them: ± is one, though two bytes.
-std::size_t width_of(const std::string& text) {
-  return static_cast<std::size_t>(std::ranges::count_if(
-      text, [](char letter) { return (static_cast<unsigned char>(letter) & 0xC0) != 0x80; }));
-}
-
 std::string padded(const std::string& text, std::size_t width, bool to_the_right) {
-  const std::string space(width - width_of(text), ' ');
+  const std::string space(width - display_width(text), ' ');
   return to_the_right ? space + text : text + space;
 }
 
 std::vector<std::size_t> widths_of(const ResultsTable& table) {
   std::vector<std::size_t> widths;
   for (std::size_t i = 0; i < table.columns.size(); ++i) {
-    std::size_t width = width_of(table.columns[i].title);
-    for (const auto& row : table.rows) width = std::max(width, width_of(row.cells[i].text));
+    std::size_t width = display_width(table.columns[i].title);
+    for (const auto& row : table.rows) width = std::max(width, display_width(row.cells[i].text));
     widths.push_back(width);
   }
   return widths;

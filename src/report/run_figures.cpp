@@ -72,32 +72,16 @@ class CurveFigures {
   }
 
  private:
+  // In the order of CurveAxis.
   [[nodiscard]] std::string axis_label() const {
-    switch (axis_) {
-      case CurveAxis::epoch:
-        return "epoch";
-      case CurveAxis::step:
-        return "step";
-      case CurveAxis::relative:
-        return unit_.name + " since the start";
-      case CurveAxis::wall:
-        return "time (UTC)";
-    }
-    return {};
+    const std::string labels[] = {"epoch", "step", unit_.name + " since the start", "time (UTC)"};
+    return labels[static_cast<std::size_t>(axis_)];
   }
 
   [[nodiscard]] double place_of(const CurvePoint& point, double start) const {
-    switch (axis_) {
-      case CurveAxis::epoch:
-        return point.epoch;
-      case CurveAxis::step:
-        return point.step;
-      case CurveAxis::relative:
-        return (point.time - start) / unit_.seconds;
-      case CurveAxis::wall:
-        return point.time;
-    }
-    return not_measured;
+    const double places[] = {point.epoch, point.step, (point.time - start) / unit_.seconds,
+                             point.time};
+    return places[static_cast<std::size_t>(axis_)];
   }
 
   // "training", or among several runs "first, training".

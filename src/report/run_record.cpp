@@ -175,10 +175,9 @@ std::filesystem::path root_of(EventFolder& folder, const std::filesystem::path& 
   return folder.path;
 }
 
-// The runs in a folder and below it, to some depth, in the order of their paths; links to folders
-// are not followed. Folders named train, validation and so on belong to the run that they lie in,
-// as Keras has it, and so do those that PyTorch's add_scalars makes. Reads the event files.
-// InputError: the only ones there can't be read; says why.
+// The runs in a folder and below it, by their paths; links to folders are not followed. Folders
+// named train, validation and so on belong to the run that they lie in, as Keras has it, and so do
+// those of PyTorch's add_scalars. InputError: the only event files can't be read.
 std::vector<RunPlace> runs_below(const std::filesystem::path& path) {
   auto folder = path.lexically_normal();
   if (!folder.has_filename()) folder = folder.parent_path();  // it ended with a slash

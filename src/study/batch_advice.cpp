@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "kolo/base/error.h"
 #include "kolo/base/text.h"
 #include "kolo/config/derived_settings.h"
 #include "kolo/report/results_table.h"
@@ -76,10 +75,6 @@ ResultsTable table_of(double scale, const StudyPoint& point, double rate, bool d
 }  // namespace
 
 BatchAdvice advise_batch(double batch, double noise_scale, double measured_batch) {
-  if (!(batch > 0 && measured_batch > 0 && noise_scale >= 0)) {
-    throw Error(fmt::format("study: no advice for batches of {} and {} and a noise scale of {}",
-                            batch, measured_batch, noise_scale));
-  }
   // The limits for an infinite scale: a rate in proportion to the batch.
   if (std::isinf(noise_scale)) return {batch, noise_scale, 1, batch / measured_batch};
   const double steps = 1 + noise_scale / batch;

@@ -1,7 +1,5 @@
 #include "kolo/study/bench.h"
 
-#include <array>
-#include <span>
 #include <utility>
 
 #include <ATen/Parallel.h>
@@ -113,34 +111,6 @@ Training make_training(const RunConfig& config, const Datasets& datasets,
   return {std::move(trainer), std::move(made.pipelined), std::move(made.cut)};
 }
 
-std::vector<std::int64_t> gather_memory(const Communicator& communicator) {
-  const auto mine = narrow<std::int64_t>(peak_resident_bytes());
-  std::vector<std::int64_t> all(static_cast<std::size_t>(communicator.size()));
-  communicator.all_gather(std::span(&mine, 1), std::span(all));
-  return all;
-}
-
-// Nothing where they don't train on devices.
-std::vector<DeviceMemoryUse> gather_device_memory(const Communicator& communicator,
-                                                  const torch::Device& device) {
-  const auto use = memory_use(device);
-  std::array<std::int64_t, 4> mine{};
-  if (use) {
-    mine = {use->peak_allocated_bytes, use->peak_reserved_bytes,
-            narrow<std::int64_t>(use->device.free_bytes),
-            narrow<std::int64_t>(use->device.total_bytes)};
-  }
-  std::vector<std::int64_t> all(mine.size() * static_cast<std::size_t>(communicator.size()));
-  communicator.all_gather(std::span<const std::int64_t>(mine), std::span(all));
-  std::vector<DeviceMemoryUse> uses;
-  for (std::size_t at = 0; use && at < all.size(); at += mine.size()) {
-    uses.push_back({all[at],
-                    all[at + 1],
-                    {narrow<std::size_t>(all[at + 2]), narrow<std::size_t>(all[at + 3])}});
-  }
-  return uses;
-}
-
 BenchSetup setup_of(const BenchRequest& request, const RunConfig& config, int ranks) {
   const auto& plan = request.plan;
   const auto replicas = replicas_of(config, ranks);
@@ -207,30 +177,6 @@ StepProfile profile_steps(const BenchRequest& request, const RunConfig& config,
   return profile;
 }
 
-// By rank: of the steps after the warm-up. Collective.
-BenchPipeline idle_times(const Training& training, const Communicator& communicator) {
-  const auto& cut = *training.cut;
-  const double mine = training.pipelined->take_idle_time().share();
-  BenchPipeline pipeline{
-      .shape = cut.shape,
-      .idle_shares = std::vector<double>(static_cast<std::size_t>(communicator.size())),
-      .ideal = ideal_idle_share(cut.shape)};
-  communicator.all_gather(std::span(&mine, 1), std::span(pipeline.idle_shares));
-  return pipeline;
-}
-
-std::vector<HaloUse> gather(const Communicator& communicator, const HaloUse& total,
-                            std::int64_t steps) {
-  const auto count = static_cast<double>(steps);
-  const std::array mine{total.bytes / count, total.messages / count, total.seconds / count};
-  std::vector<double> all(mine.size() * static_cast<std::size_t>(communicator.size()));
-  communicator.all_gather(std::span<const double>(mine), std::span(all));
-  std::vector<HaloUse> uses;
-  for (std::size_t at = 0; at < all.size(); at += mine.size())
-    uses.push_back({all[at], all[at + 1], all[at + 2]});
-  return uses;
-}
-
 // The plan, by whose warm-up nothing is remembered.
 BenchPlan forgetting_warmup(const BenchPlan& plan, std::function<void()> forget) {
   auto counted = plan;
@@ -242,22 +188,26 @@ BenchPlan forgetting_warmup(const BenchPlan& plan, std::function<void()> forget)
   return counted;
 }
 
-// A replica's ranks have drawn the same samples.
-std::vector<BenchTrial> shared_trials(std::vector<BenchTrial> trials, const WorkShare& share,
-                                      int ranks) {
-  for (auto& trial : trials) trial.samples *= static_cast<double>(share.replicas) / ranks;
-  return trials;
+// All ranks' trials, by rank; a replica's ranks have drawn the same samples. Collective.
+std::vector<std::vector<BenchTrial>> gather(const Communicator& communicator,
+                                            const WorkShare& share,
+                                            const std::vector<BenchTrial>& mine) {
+  std::vector<std::vector<BenchTrial>> all(static_cast<std::size_t>(communicator.size()));
+  for (auto trial : mine) {
+    trial.samples *= static_cast<double>(share.replicas) / communicator.size();
+    const auto of_ranks = gather_values(communicator, trial);
+    for (std::size_t rank = 0; rank < all.size(); ++rank) all[rank].push_back(of_ranks[rank]);
+  }
+  return all;
 }
 
 // One mode's trials, of all ranks. `halos`: of who share samples.
 BenchMeasurement measure_mode(BenchMode mode, const BenchPlan& given, PreparedBench& prepared,
                               const Communicator& communicator, const WorkShare& share,
                               HaloCounter& halos, const Loaders& loaders, Training& training) {
-  const auto gathered = [&](std::vector<BenchTrial> mine) {
-    return gather(communicator, shared_trials(std::move(mine), share, communicator.size()));
-  };
   if (mode == BenchMode::io)
-    return {mode, gathered(measure_loader(communicator, *loaders.training, given))};
+    return {mode,
+            gather(communicator, share, measure_loader(communicator, *loaders.training, given))};
   if (!training.trainer) {
     training = make_training(prepared.config, prepared.datasets, communicator, share,
                              std::move(prepared.network), std::move(prepared.optimizer), loaders,
@@ -272,12 +222,16 @@ BenchMeasurement measure_mode(BenchMode mode, const BenchPlan& given, PreparedBe
     if (training.pipelined) (void)training.pipelined->take_idle_time();
   });
   BenchMeasurement measurement{
-      mode, gathered(mode == BenchMode::synthetic
-                         ? measure_steps(communicator, *trainer, *loaders.training, plan)
-                         : measure_training(communicator, *trainer, *loaders.training, plan))};
-  const auto exchanged = halos.total();
-  if (share.shares_samples())
-    measurement.halos = gather(communicator, exchanged, checked_multiply(plan.steps, plan.trials));
+      mode, gather(communicator, share,
+                   mode == BenchMode::synthetic
+                       ? measure_steps(communicator, *trainer, *loaders.training, plan)
+                       : measure_training(communicator, *trainer, *loaders.training, plan))};
+  if (share.shares_samples()) {
+    const auto [bytes, messages, seconds] = halos.total();
+    const auto steps = static_cast<double>(checked_multiply(plan.steps, plan.trials));
+    measurement.halos =
+        gather_values(communicator, HaloUse{bytes / steps, messages / steps, seconds / steps});
+  }
   if (device_usage) measurement.device_usage = gather(communicator, device_usage());
   return measurement;
 }
@@ -291,7 +245,8 @@ BenchReport measure_all(BenchRequest request, PreparedBench& prepared,
   const auto begin = [&](const std::string& part) {
     if (rank == 0 && listener.part_begins) listener.part_begins(part, plan.all_steps());
   };
-  HaloCounter halos(communicator);  // before the ranks are split
+  const auto halos = std::make_shared<HaloCounter>();
+  communicator.add_listener(halos);  // before the ranks are split
   const auto share = share_work(config, communicator);
   const auto datasets = share_datasets(share, prepared.datasets, prepared.config.data.bad_samples);
   const Loaders loaders = {make_training_loader(config, datasets.training, share.replica,
@@ -305,13 +260,17 @@ BenchReport measure_all(BenchRequest request, PreparedBench& prepared,
   for (const BenchMode mode : request.modes) {
     begin(std::string(name_of(mode)));
     report.measurements.push_back(
-        measure_mode(mode, plan, prepared, communicator, share, halos, loaders, training));
-    if (mode != BenchMode::io && training.pipelined)
-      report.pipeline = idle_times(training, communicator);
+        measure_mode(mode, plan, prepared, communicator, share, *halos, loaders, training));
+    if (mode == BenchMode::io || !training.pipelined) continue;
+    const auto& shape = training.cut->shape;
+    report.pipeline = {shape,
+                       gather_values(communicator, training.pipelined->take_idle_time().share()),
+                       ideal_idle_share(shape)};
   }
-  report.peak_bytes = gather_memory(communicator);
-  report.device_memory =
-      gather_device_memory(communicator, trainer ? trainer->device() : torch::Device(torch::kCPU));
+  report.peak_bytes = gather_values(communicator, narrow<std::int64_t>(peak_resident_bytes()));
+  const auto use = memory_use(trainer ? trainer->device() : torch::Device(torch::kCPU));
+  auto uses = gather_values(communicator, use.value_or(DeviceMemoryUse{}));
+  if (use) report.device_memory = std::move(uses);
   if (request.profile) {
     begin("profile");
     report.profile =

@@ -21,44 +21,31 @@ namespace kolo {
 
 namespace {
 
-// Memory as gradients have it: on the host such that ranks of a node reduce in place.
-class AveragedMemory {
- public:
-  AveragedMemory(const Communicator& communicator, std::int64_t bytes, const torch::Device& device)
-      : communicator_(communicator), clock_(device) {
-    if (device.is_cpu())
-      host_ = communicator.allocate(narrow<std::size_t>(bytes));
-    else
-      there_ = torch::empty({bytes / float_bytes}, torch::TensorOptions(device));
-  }
+// Tells how long this rank's call with so many bytes takes.
+using TimedCall = std::function<double(std::int64_t bytes)>;
 
-  // How long an average of so many bytes takes this rank. It writes them before: otherwise a
-  // slice's owner would find what it has left itself in its cache, and reducing would seem several
-  // times as fast.
-  [[nodiscard]] double time_average(std::int64_t bytes) const {
-    const auto count = bytes / float_bytes;
-    auto* const values = reinterpret_cast<float*>(host_.get());
-    const auto part = host_ ? torch::Tensor() : there_.narrow(0, 0, count);
-    const auto buffer =
-        host_ ? Buffer(std::span(values, narrow<std::size_t>(count))) : buffer_of(part);
-    if (host_)
-      std::fill_n(values, count, 1.F);
+// An average in memory as gradients have it: on the host such that ranks of a node reduce in place.
+// The rank writes the values before: otherwise a slice's owner would find what it has left itself
+// in its cache, and reducing would seem several times as fast.
+TimedCall timed_average(const Communicator& communicator, std::int64_t most,
+                        const torch::Device& device) {
+  constexpr std::int64_t float_bytes = sizeof(float);
+  const auto host = device.is_cpu() ? communicator.allocate(narrow<std::size_t>(most)) : nullptr;
+  const auto values = host ? torch::from_blob(host.get(), {most / float_bytes})
+                           : torch::empty({most / float_bytes}, torch::TensorOptions(device));
+  return [&communicator, host, values, clock = DeviceClock(device)](std::int64_t bytes) {
+    auto part = values.narrow(0, 0, bytes / float_bytes);
+    if (host)
+      std::fill_n(part.data_ptr<float>(), part.numel(), 1.F);
     else
-      torch::Tensor(part).fill_(1);
-    clock_.now().wait();
-    communicator_.barrier();
-    const auto begin = clock_.now();
-    communicator_.all_reduce_async(buffer, ReduceOp::average).wait();
-    return clock_.now().seconds_since(begin);
-  }
-
- private:
-  static constexpr std::int64_t float_bytes = sizeof(float);
-  const Communicator& communicator_;
-  DeviceClock clock_;
-  std::shared_ptr<std::byte> host_;  // none: on a device
-  torch::Tensor there_;
-};
+      part.fill_(1);
+    clock.now().wait();
+    communicator.barrier();
+    const auto begin = clock.now();
+    communicator.all_reduce_async(buffer_of(part), ReduceOp::average).wait();
+    return clock.now().seconds_since(begin);
+  };
+}
 
 // The rank that this one sends messages to and gets them from: pairs of ranks which follow each
 // other, on the same node unless nodes have just one. None for the last one of an odd number.
@@ -75,48 +62,37 @@ std::optional<int> partner_of(const Topology& topology, int rank, int ranks_per_
   return partner < together.size() ? std::optional(together[partner]) : std::nullopt;
 }
 
-// Messages between neighbours as halos are sent, from and to memory of their own.
-class ExchangedMemory {
- public:
-  ExchangedMemory(const Communicator& communicator, std::optional<int> partner, std::int64_t bytes,
-                  const torch::Device& device)
-      : communicator_(communicator), partner_(partner), clock_(device) {
-    const auto options = torch::TensorOptions(device).dtype(torch::kByte);
-    sent_ = torch::zeros({bytes}, options);
-    received_ = torch::zeros({bytes}, options);
-  }
-
-  // How long both directions at once take this rank; 0 without a partner.
-  [[nodiscard]] double time_exchange(std::int64_t bytes) const {
-    auto sent = sent_.narrow(0, 0, bytes);
+// Messages that two neighbours send each other at once, as halos are sent, from and to memory of
+// their own; takes no time without a partner.
+TimedCall timed_exchange(const Communicator& communicator, std::optional<int> partner,
+                         std::int64_t most, const torch::Device& device) {
+  const auto options = torch::TensorOptions(device).dtype(torch::kByte);
+  const auto all_sent = torch::zeros({most}, options), received = torch::zeros({most}, options);
+  return [&communicator, partner, all_sent, received,
+          clock = DeviceClock(device)](std::int64_t bytes) {
+    auto sent = all_sent.narrow(0, 0, bytes);
     sent.fill_(1);
-    clock_.now().wait();
-    communicator_.barrier();
-    if (!partner_) return 0;
-    const auto begin = clock_.now();
+    clock.now().wait();
+    communicator.barrier();
+    if (!partner) return 0.;
+    const auto begin = clock.now();
     const std::vector transfers{
-        Transfer::receive(buffer_of(received_.narrow(0, 0, bytes)), *partner_),
-        Transfer::send(buffer_of(sent), *partner_)};
-    communicator_.exchange_async(transfers, {.name = "message"}).wait();
-    return clock_.now().seconds_since(begin);
-  }
+        Transfer::receive(buffer_of(received.narrow(0, 0, bytes)), *partner),
+        Transfer::send(buffer_of(sent), *partner)};
+    communicator.exchange_async(transfers, {.name = "message"}).wait();
+    return clock.now().seconds_since(begin);
+  };
+}
 
- private:
-  const Communicator& communicator_;
-  std::optional<int> partner_;
-  DeviceClock clock_;
-  torch::Tensor sent_, received_;
-};
-
-// How long the slowest rank takes, half of the times; `time_once`: this rank's, of one call.
-double median_of_slowest(const Communicator& communicator,
-                         const std::function<double()>& time_once) {
+// How long the slowest rank takes, half of the times.
+double median_of_slowest(const Communicator& communicator, const TimedCall& time_once,
+                         std::int64_t bytes) {
   constexpr double enough_seconds = .1;
   constexpr std::size_t warmup = 2, fewest_calls = 5, most_calls = 1000;
   std::vector<double> seconds;
   double spent = 0;
   for (std::size_t call = 0; call < most_calls; ++call) {
-    const double mine = time_once();
+    const double mine = time_once(bytes);
     if (call < warmup) continue;
     const double slowest = all_reduce_value(communicator, mine, ReduceOp::max);
     seconds.push_back(slowest);
@@ -126,15 +102,15 @@ double median_of_slowest(const Communicator& communicator,
   return median(std::move(seconds));
 }
 
-// Each size twice the one before, until one takes too long. `time_once`: this rank's time of one
-// call with so many bytes.
-std::vector<CollectiveMeasurement::Point> measure_sizes(
-    const Communicator& communicator, std::int64_t smallest, std::int64_t largest,
-    const std::function<double(std::int64_t)>& time_once) {
+// Each size twice the one before, until one takes too long.
+std::vector<CollectiveMeasurement::Point> measure_sizes(const Communicator& communicator,
+                                                        std::int64_t largest,
+                                                        const TimedCall& time_once) {
+  constexpr std::int64_t smallest = std::int64_t{4} << 10;
   constexpr double longest_seconds = .5;
   std::vector<CollectiveMeasurement::Point> points;
   for (std::int64_t bytes = smallest; bytes <= largest; bytes *= 2) {
-    const double seconds = median_of_slowest(communicator, [&] { return time_once(bytes); });
+    const double seconds = median_of_slowest(communicator, time_once, bytes);
     points.push_back({static_cast<double>(bytes), seconds});
     if (seconds > longest_seconds) break;
   }
@@ -145,44 +121,29 @@ std::vector<CollectiveMeasurement::Point> measure_sizes(
 
 CollectiveMeasurement measure_collectives(const Communicator& communicator,
                                           const torch::Device& device) {
-  constexpr std::int64_t smallest = std::int64_t{4} << 10, largest = std::int64_t{64} << 20;
-  constexpr std::int64_t largest_message = std::int64_t{16} << 20;
+  constexpr std::int64_t largest = std::int64_t{64} << 20, largest_message = largest / 4;
   CollectiveMeasurement measurement;
   measurement.layout = rank_layout(communicator);
-  const AveragedMemory averaged(communicator, largest, device);
-  measurement.points = measure_sizes(communicator, smallest, largest, [&](std::int64_t bytes) {
-    return averaged.time_average(bytes);
-  });
-  const ExchangedMemory exchanged(
-      communicator,
-      partner_of(communicator.topology(), communicator.rank(), measurement.layout.ranks_per_node),
-      largest_message, device);
+  measurement.points =
+      measure_sizes(communicator, largest, timed_average(communicator, largest, device));
+  const auto partner =
+      partner_of(communicator.topology(), communicator.rank(), measurement.layout.ranks_per_node);
   measurement.messages =
-      measure_sizes(communicator, smallest, largest_message,
-                    [&](std::int64_t bytes) { return exchanged.time_exchange(bytes); });
+      measure_sizes(communicator, largest_message,
+                    timed_exchange(communicator, partner, largest_message, device));
   measurement.device = device_name(device);
   if (!device.is_cpu()) measurement.channel = communicator.capabilities().device_transport;
   return measurement;
 }
 
-namespace {
-
-int cores_of_node() {
-  const auto limits = detect_cpu_limits();
-  const int quota = limits.quota ? static_cast<int>(std::ceil(*limits.quota)) : limits.online;
-  return std::max(1, std::min(limits.online, quota));
-}
-
-int ranks_on_fullest_node(const Topology& topology) {
+RankLayout rank_layout(const Communicator& communicator) {
+  const auto& topology = communicator.topology();
   std::vector<int> ranks(static_cast<std::size_t>(topology.nodes));
   for (const int node : topology.node_of_rank) ++ranks[static_cast<std::size_t>(node)];
-  return *std::max_element(ranks.begin(), ranks.end());
-}
-
-}  // namespace
-
-RankLayout rank_layout(const Communicator& communicator) {
-  return {communicator.size(), ranks_on_fullest_node(communicator.topology()), cores_of_node()};
+  const auto limits = detect_cpu_limits();
+  const int quota = limits.quota ? static_cast<int>(std::ceil(*limits.quota)) : limits.online;
+  return {communicator.size(), std::ranges::max(ranks),
+          std::max(1, std::min(limits.online, quota))};
 }
 
 }  // namespace kolo

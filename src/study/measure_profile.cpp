@@ -21,28 +21,63 @@ namespace kolo {
 
 namespace {
 
-// When the parts of a training step were done, in seconds.
-struct RecordedStep {
-  double forward = 0;
-  double backward = 0;
-  double rest = 0;            // after the last gradient
-  std::vector<double> ready;  // by bucket, from backward's beginning: its last gradient
-};
+// Seconds of a training step's parts: forward; backward, to its last gradient; the rest; and then
+// by bucket, from backward's beginning, when its last gradient was ready.
+using StepTimes = std::vector<double>;
 
 // Takes the times of a trainer's steps: it tells between forward and backward, and hooks after its
 // own on the parameters tell when gradients are ready. To be made after the trainer; the network
 // has the hooks for good. Moments are read some steps later, so that nobody waits for a device.
 class StepRecorder {
  public:
-  StepRecorder(const Network& network, DeviceClock clock);
+  StepRecorder(const Network& network, DeviceClock clock)
+      : clock_(std::move(clock)), step_(std::make_shared<Moments>()) {
+    for (const auto& parameter : network.named_parameters()) {
+      if (!parameter.value().requires_grad()) continue;
+      auto accumulator = call_after_accumulation(
+          parameter.value(),
+          [clock = clock_, weak = std::weak_ptr(step_), index = gradients_.size()] {
+            if (const auto step = weak.lock()) step->ready[index] = clock.now();
+          });
+      gradients_.push_back({parameter.key(), std::move(accumulator)});
+    }
+  }
 
   // Around a step.
-  void begin();
+  void begin() {
+    *step_ = {};
+    step_->ready.resize(gradients_.size());
+    step_->begin = clock_.now();
+  }
   void forward_is_done() { step_->backward = clock_.now(); }
-  void end() { step_->end = clock_.now(); }
+  void end() {
+    step_->end = clock_.now();
+    done_.push_back(std::move(*step_));
+  }
 
   // Of all steps. Waits for the device.
-  [[nodiscard]] std::vector<RecordedStep> times(const BucketPlan& plan) const;
+  [[nodiscard]] std::vector<StepTimes> times(const BucketPlan& plan) const {
+    std::vector<StepTimes> all;
+    for (const auto& step : done_) {
+      std::map<std::string, double> ready;  // since backward began
+      double last = 0;
+      for (std::size_t index = 0; index < gradients_.size(); ++index) {
+        const double seconds = step.ready[index].seconds_since(step.backward);
+        ready[gradients_[index].name] = seconds;
+        last = std::max(last, seconds);
+      }
+      auto& times = all.emplace_back(StepTimes{step.backward.seconds_since(step.begin), last,
+                                               step.end.seconds_since(step.backward) - last});
+      // A bucket goes after those before it.
+      double latest = 0;
+      for (const auto& bucket : plan.buckets) {
+        for (const auto& entry : bucket.entries)
+          latest = std::max(latest, ready[plan.parameters[entry.parameter].name]);
+        times.push_back(latest);
+      }
+    }
+    return all;
+  }
 
  private:
   using Moment = DeviceClock::Moment;
@@ -56,62 +91,11 @@ class StepRecorder {
     GraphNode accumulator;
   };
 
-  [[nodiscard]] RecordedStep times_of(const Moments& step, const BucketPlan& plan) const;
-
   DeviceClock clock_;
   std::vector<Gradient> gradients_;
   std::vector<Moments> done_;
   std::shared_ptr<Moments> step_;  // the one that is under way
 };
-
-StepRecorder::StepRecorder(const Network& network, DeviceClock clock)
-    : clock_(std::move(clock)), step_(std::make_shared<Moments>()) {
-  for (const auto& parameter : network.named_parameters()) {
-    if (!parameter.value().requires_grad()) continue;
-    const auto index = gradients_.size();
-    auto accumulator = call_after_accumulation(
-        parameter.value(), [clock = clock_, weak = std::weak_ptr(step_), index] {
-          if (const auto step = weak.lock()) step->ready[index] = clock.now();
-        });
-    gradients_.push_back({parameter.key(), std::move(accumulator)});
-  }
-}
-
-void StepRecorder::begin() {
-  if (step_->end.is_known()) done_.push_back(std::move(*step_));
-  *step_ = {};
-  step_->ready.resize(gradients_.size());
-  step_->begin = clock_.now();
-}
-
-std::vector<RecordedStep> StepRecorder::times(const BucketPlan& plan) const {
-  std::vector<RecordedStep> steps;
-  for (const auto& step : done_) steps.push_back(times_of(step, plan));
-  if (step_->end.is_known()) steps.push_back(times_of(*step_, plan));
-  return steps;
-}
-
-RecordedStep StepRecorder::times_of(const Moments& step, const BucketPlan& plan) const {
-  std::map<std::string, double> ready;  // since backward began
-  double last = 0;
-  for (std::size_t index = 0; index < gradients_.size(); ++index) {
-    const double seconds = step.ready[index].seconds_since(step.backward);
-    ready[gradients_[index].name] = seconds;
-    last = std::max(last, seconds);
-  }
-  RecordedStep times{step.backward.seconds_since(step.begin),
-                     last,
-                     step.end.seconds_since(step.backward) - last,
-                     {}};
-  // A bucket goes after those before it.
-  double latest = 0;
-  for (const auto& bucket : plan.buckets) {
-    for (const auto& entry : bucket.entries)
-      latest = std::max(latest, ready[plan.parameters[entry.parameter].name]);
-    times.ready.push_back(latest);
-  }
-  return times;
-}
 
 // A standard deviation that a few outliers, as a busy machine makes them, don't change: 1.4826
 // times the median distance from the median.
@@ -122,17 +106,10 @@ double robust_deviation(const std::vector<double>& values) {
   return 1.4826 * median(std::move(distances));
 }
 
-template <typename Time>
-double median_of(const std::vector<RecordedStep>& steps, const Time& time) {
-  std::vector<double> values;
-  for (const auto& step : steps) values.push_back(time(step));
-  return median(std::move(values));
-}
-
 // A device has the next step before it is done with the last one, as in a training.
-std::vector<RecordedStep> record_steps(const Communicator& communicator, Trainer& trainer,
-                                       const Network& network, const Batch& batch,
-                                       const BenchPlan& plan) {
+std::vector<StepTimes> record_steps(const Communicator& communicator, Trainer& trainer,
+                                    const Network& network, const Batch& batch,
+                                    const BenchPlan& plan) {
   for (std::int64_t step = 0; step < plan.warmup; ++step) {
     trainer.step(batch);
     plan.step_done();
@@ -151,31 +128,20 @@ std::vector<RecordedStep> record_steps(const Communicator& communicator, Trainer
   return recorder.times(trainer.plan());
 }
 
-std::vector<double> computing_of(const std::vector<RecordedStep>& steps) {
-  std::vector<double> seconds;
-  for (const auto& step : steps) seconds.push_back(step.forward + step.backward + step.rest);
-  return seconds;
-}
-
-// This rank's times, in the order of a profile's, and then the buckets'.
-std::vector<double> times_of(const std::vector<RecordedStep>& steps) {
-  std::vector<double> times = {
-      median_of(steps, [](const RecordedStep& step) { return step.forward; }),
-      median_of(steps, [](const RecordedStep& step) { return step.backward; }),
-      median_of(steps, [](const RecordedStep& step) { return step.rest; }),
-      robust_deviation(computing_of(steps))};
-  for (std::size_t bucket = 0; bucket < steps.front().ready.size(); ++bucket)
-    times.push_back(median_of(steps, [&](const RecordedStep& step) { return step.ready[bucket]; }));
-  return times;
-}
-
 }  // namespace
 
 StepProfile measure_profile(const Communicator& communicator, Trainer& trainer,
                             const Network& network, Loader& loader, const BenchPlan& plan) {
   const Batch batch = first_batch(loader);
   const auto steps = record_steps(communicator, trainer, network, batch, plan);
-  auto times = times_of(steps), slowest = computing_of(steps);
+  std::vector<double> slowest, times;  // by step; by part, and then the deviation
+  for (const auto& step : steps) slowest.push_back(step[0] + step[1] + step[2]);
+  for (std::size_t part = 0; part < steps.front().size(); ++part) {
+    std::vector<double> values;
+    for (const auto& step : steps) values.push_back(step[part]);
+    times.push_back(median(std::move(values)));
+  }
+  times.push_back(robust_deviation(slowest));
   communicator.all_reduce(std::span(times), ReduceOp::average);
   communicator.all_reduce(std::span(slowest), ReduceOp::max);
   StepProfile profile;
@@ -190,8 +156,8 @@ StepProfile measure_profile(const Communicator& communicator, Trainer& trainer,
   profile.backward_seconds = times[1];
   profile.optimizer_seconds = times[2];
   profile.slowest_seconds = median(std::move(slowest));
-  profile.deviation_seconds = times[3];
-  auto ready = times.begin() + 4;
+  profile.deviation_seconds = times.back();
+  auto ready = times.begin() + 3;
   for (const auto& bucket : trainer.plan().buckets) {
     profile.buckets.push_back(
         {checked_multiply(bucket.count, narrow<std::int64_t>(size_of(bucket.type))), *ready++});

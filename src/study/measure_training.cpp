@@ -1,11 +1,9 @@
 #include <functional>
-#include <mutex>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "kolo/base/clock.h"
-#include "kolo/comm/collective_call.h"
 #include "kolo/parallel/device_clock.h"
 #include "kolo/study/measure.h"
 
@@ -121,78 +119,37 @@ std::vector<BenchTrial> measure_training(const Communicator& communicator, Train
       });
 }
 
-std::vector<std::vector<BenchTrial>> gather(const Communicator& communicator,
-                                            const std::vector<BenchTrial>& mine) {
-  std::vector<double> sent;
-  for (const auto& trial : mine) {
-    for (const double value :
-         {trial.seconds, trial.samples, trial.data_seconds, trial.communication_seconds})
-      sent.push_back(value);
-  }
-  std::vector<double> received(sent.size() * static_cast<std::size_t>(communicator.size()));
-  communicator.all_gather(std::span<const double>(sent), std::span(received));
-  std::vector<std::vector<BenchTrial>> all(static_cast<std::size_t>(communicator.size()));
-  auto value = received.begin();
-  for (auto& trials : all) {
-    for (std::size_t i = 0; i < mine.size(); ++i, value += 4)
-      trials.push_back({value[0], value[1], value[2], value[3]});
-  }
-  return all;
+namespace {
+
+bool is_halo(const CollectiveCall& call) {
+  return is_transfer(call.collective) && call.name == "halo";
 }
 
-// A span of time begins when a message is asked for while none is under way, and ends when none is
-// any more: it has the wait for the other rank in it.
-class HaloCounter::Listener final : public CollectiveListener {
- public:
-  void on_submit(const CollectiveCall& call) noexcept override {
-    if (!is_halo(call)) return;
-    const std::lock_guard lock(mutex_);
-    if (under_way_++ == 0) watch_ = {};
-    if (call.collective != Collective::send) return;
-    total_.bytes += static_cast<double>(call.input.bytes());
-    total_.messages += 1;
-  }
-  void on_finish(const CollectiveCall& call, bool /*failed*/) noexcept override {
-    if (!is_halo(call)) return;
-    const std::lock_guard lock(mutex_);
-    if (--under_way_ == 0) total_.seconds += watch_.seconds();
-  }
+}  // namespace
 
-  void reset() {
-    const std::lock_guard lock(mutex_);
-    total_ = {};
-  }
-  [[nodiscard]] HaloUse total() const {
-    const std::lock_guard lock(mutex_);
-    return total_;
-  }
-
- private:
-  static bool is_halo(const CollectiveCall& call) {
-    return is_transfer(call.collective) && call.name == "halo";
-  }
-
-  mutable std::mutex mutex_;
-  int under_way_ = 0;
-  Stopwatch watch_;
-  HaloUse total_;
-};
-
-HaloCounter::HaloCounter(const Communicator& communicator)
-    : communicator_(communicator), listener_(std::make_shared<Listener>()) {
-  communicator_.add_listener(listener_);
+void HaloCounter::on_submit(const CollectiveCall& call) noexcept {
+  if (!is_halo(call)) return;
+  const std::lock_guard lock(mutex_);
+  if (under_way_++ == 0) watch_ = {};
+  if (call.collective != Collective::send) return;
+  total_.bytes += static_cast<double>(call.input.bytes());
+  total_.messages += 1;
 }
 
-HaloCounter::~HaloCounter() {
-  communicator_.remove_listener(listener_);
+void HaloCounter::on_finish(const CollectiveCall& call, bool /*failed*/) noexcept {
+  if (!is_halo(call)) return;
+  const std::lock_guard lock(mutex_);
+  if (--under_way_ == 0) total_.seconds += watch_.seconds();
 }
 
 void HaloCounter::reset() {
-  listener_->reset();
+  const std::lock_guard lock(mutex_);
+  total_ = {};
 }
 
 HaloUse HaloCounter::total() const {
-  return listener_->total();
+  const std::lock_guard lock(mutex_);
+  return total_;
 }
 
 }  // namespace kolo

@@ -9,11 +9,11 @@
 #include "kolo/base/file.h"
 #include "kolo/base/machine.h"
 #include "kolo/config/factories.h"
+#include "kolo/report/report.h"
 #include "kolo/run/launch_environment.h"
 #include "kolo/run/launch_ranks.h"
 #include "kolo/train/observe/format.h"
 #include "kolo/train/observe/history.h"
-#include "kolo/report/report.h"
 #include "run/prepared_run.h"
 #include "run/work_share.h"
 #include "study/study_folder.h"
@@ -36,52 +36,28 @@ const StudyPoint* find(const Study& study, const StudyPoint& wanted) {
   return found == study.points.end() ? nullptr : &*found;
 }
 
-[[noreturn]] void refuse(const fs::path& folder, const std::string& reason) {
-  throw InputError(
-      fmt::format("study in {}: {}; choose another folder with --output DIR, or move this one away",
-                  folder.string(), reason));
-}
-
-// What a study would write over.
-void require_nothing_of_others(const StudyFolder& folder, const std::string& configuration) {
-  for (const auto& file : {folder.config(), folder.table(), folder.report()}) {
-    if (!fs::exists(file)) continue;
-    // A study that was stopped before it began has left its configuration.
-    if (file == folder.config() && read_text_file(file) == configuration) continue;
-    refuse(folder.path, fmt::format("it holds {}, and no study", file.filename().string()));
-  }
-}
-
 }  // namespace
 
-void StudyFolder::require_same(const Study& study, const std::string& configuration) const {
-  RunFolder{path}.require_writable();
-  if (!fs::exists(study_file())) {
-    if (RunFolder{path}.holds_a_run()) refuse(path, "the folder holds a run of kolo train");
-    require_nothing_of_others(*this, configuration);
-    return;
-  }
-  const Study earlier = Study::read(study_file());
-  if (earlier.scaling != study.scaling)
-    refuse(path, fmt::format("its scaling is {}, not {}", earlier.scaling, study.scaling));
-  if (earlier.parallel != study.parallel)
-    refuse(path, fmt::format("its --parallel is {}, not {}", earlier.parallel, study.parallel));
-  if (earlier.settings != study.settings || earlier.threads != study.threads ||
-      read_text_file(config()) != configuration)
-    refuse(path, "it was made with other settings, or the configuration has changed since");
-  for (const StudyPoint& point : study.points) {
-    const StudyPoint* const same = find(earlier, point);
-    if (same != nullptr && same->batch_size != point.batch_size)
-      refuse(path, fmt::format("its run on {} ranks has batches of {} per rank, not {}",
-                               point.ranks, same->batch_size, point.batch_size));
+void ResultsFolder::refuse(const std::string& reason) const {
+  throw InputError(
+      fmt::format("{} in {}: {}; choose another folder with --output DIR, or move this one away",
+                  kind, path.string(), reason));
+}
+
+void ResultsFolder::require_free(const std::string& configuration) const {
+  const RunFolder run{path};
+  run.require_writable();
+  if (fs::exists(file())) return;
+  if (run.holds_a_run()) refuse("the folder holds a run of kolo train");
+  for (const auto& other : {config(), table(), report()}) {
+    if (!fs::exists(other)) continue;
+    // One that was stopped before it began has left its configuration.
+    if (other == config() && read_text_file(other) == configuration) continue;
+    refuse(fmt::format("it holds {}, and no {}", other.filename().string(), kind));
   }
 }
 
-int StudyFolder::threads() const {
-  return fs::exists(study_file()) ? Study::read(study_file()).threads : 0;
-}
-
-std::unique_ptr<FolderLock> StudyFolder::lock() const {
+std::unique_ptr<FolderLock> ResultsFolder::lock() const {
   fs::create_directories(path);
   try {
     return std::make_unique<FolderLock>(
@@ -89,18 +65,42 @@ std::unique_ptr<FolderLock> StudyFolder::lock() const {
         FolderLockOptions{.job = describe_job(),
                           .advice = "; wait for it, or choose another folder with --output DIR"});
   } catch (const InputError& error) {
-    throw InputError(fmt::format("study in {}", error.what()));
+    throw InputError(fmt::format("{} in {}", kind, error.what()));
+  }
+}
+
+void ResultsFolder::write_page() const {
+  const auto data = report_data(read_report(std::span(&path, 1)), format_moment(wall_time()));
+  write_file_atomically(report(), report_page(data));
+}
+
+void StudyFolder::require_same(const Study& study, const std::string& configuration) const {
+  require_free(configuration);
+  if (!fs::exists(file())) return;
+  const Study earlier = Study::read(file());
+  if (earlier.scaling != study.scaling)
+    refuse(fmt::format("its scaling is {}, not {}", earlier.scaling, study.scaling));
+  if (earlier.parallel != study.parallel)
+    refuse(fmt::format("its --parallel is {}, not {}", earlier.parallel, study.parallel));
+  if (earlier.settings != study.settings || earlier.threads != study.threads ||
+      read_text_file(config()) != configuration)
+    refuse("it was made with other settings, or the configuration has changed since");
+  for (const StudyPoint& point : study.points) {
+    const StudyPoint* const same = find(earlier, point);
+    if (same != nullptr && same->batch_size != point.batch_size)
+      refuse(fmt::format("its run on {} ranks has batches of {} per rank, not {}", point.ranks,
+                         same->batch_size, point.batch_size));
   }
 }
 
 Study StudyFolder::open(const Study& study, const std::string& configuration) const {
   require_same(study, configuration);
   fs::create_directories(path);
-  if (!fs::exists(study_file())) {
+  if (!fs::exists(file())) {
     write_file_atomically(config(), configuration);
     return study;
   }
-  Study merged = Study::read(study_file());
+  Study merged = Study::read(file());
   for (const StudyPoint& point : study.points)
     if (find(merged, point) == nullptr) merged.points.push_back(point);
   std::ranges::stable_sort(merged.points, {}, &StudyPoint::ranks);
@@ -122,7 +122,7 @@ void StudyFolder::collect(Study& study) const {
 
 void StudyFolder::write(Study& study) const {
   fill_in_efficiency(study);
-  study.write(study_file());
+  study.write(file());
   write_file_atomically(table(), study.to_csv());
 }
 
@@ -141,14 +141,13 @@ std::string homework_metrics(const History& history) {
 }  // namespace
 
 void StudyFolder::write_report() const {
-  for (const auto& point : Study::read(study_file()).points) {
+  for (const auto& point : Study::read(file()).points) {
     if (point.state != StudyPointState::done) continue;
     const auto folder = run(point);
     write_file_atomically(folder.path / "metrics.dat",
                           homework_metrics(History::read(folder.history())));
   }
-  const auto data = report_data(read_report(std::span(&path, 1)), format_moment(wall_time()));
-  write_file_atomically(report(), report_page(data));
+  write_page();
 }
 
 void require_no_launcher(std::string_view command) {
@@ -172,7 +171,7 @@ void settle_threads(StudyRequest& request, const StudyFolder& folder) {
   request.cores = detect_cpu_limits().cores();
   if (detect_launch_environment().in_slurm_allocation || request.ranks.empty()) return;
   const int share = request.cores / std::max(1, std::ranges::max(request.ranks));
-  const int earlier = folder.threads();
+  const int earlier = fs::exists(folder.file()) ? Study::read(folder.file()).threads : 0;
   request.threads = earlier > 0 ? earlier : std::max(1, share);
 }
 
@@ -248,7 +247,7 @@ struct PreparedStudy {
 PreparedStudy prepare(ScaleRequest& request) {
   require_no_launcher("kolo scale");
   if (request.study.program.empty()) request.study.program = own_program();
-  PreparedStudy prepared{load_run_config(request.study.config), {}, {}};
+  PreparedStudy prepared{load_run_config(request.study.config), StudyFolder(), {}};
   const auto& base = prepared.base;
   settle_parallel(request, base);
   prepared.folder.path = output_of(request, base);

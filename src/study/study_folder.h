@@ -16,29 +16,39 @@
 
 namespace kolo {
 
-// The folder of a study: study.json, study.csv, config.yaml, report.html, and runs/, the folders of
-// its runs.
-struct StudyFolder {
+// The folder of a study or a sweep (`kind`): study.json, study.csv, config.yaml, report.html, and
+// the folders of its runs.
+struct ResultsFolder {
+  std::string kind;
   std::filesystem::path path;
 
-  [[nodiscard]] std::filesystem::path study_file() const { return path / "study.json"; }
-  [[nodiscard]] std::filesystem::path table() const { return path / "study.csv"; }
+  [[nodiscard]] std::filesystem::path file() const { return path / (kind + ".json"); }
+  [[nodiscard]] std::filesystem::path table() const { return path / (kind + ".csv"); }
   [[nodiscard]] std::filesystem::path config() const { return path / "config.yaml"; }
   [[nodiscard]] std::filesystem::path report() const { return path / "report.html"; }
-  [[nodiscard]] RunFolder run(const StudyPoint& point) const { return {path / point.folder}; }
 
-  // InputError: the folder holds the study of another configuration, of other settings or batches,
-  // or something else. `configuration`: as resolved, in YAML.
-  void require_same(const Study& study, const std::string& configuration) const;
-
-  // How many threads per rank has in the study that is there; 0 without one, or where that was not
-  // the study's choice.
-  [[nodiscard]] int threads() const;
-
+  // InputError that names the folder and advises another one.
+  [[noreturn]] void refuse(const std::string& reason) const;
+  // InputError: it can't be written to, or has no study or sweep, but something that one would
+  // write over. `configuration`: as resolved, in YAML.
+  void require_free(const std::string& configuration) const;
   // Makes the folder and keeps it for this process. InputError, which says who has it: it is in
   // use.
   [[nodiscard]] std::unique_ptr<FolderLock> lock() const;
+  // report.html, of what is in the folder.
+  void write_page() const;
+};
 
+// Its runs are in runs/.
+struct StudyFolder : ResultsFolder {
+  explicit StudyFolder(std::filesystem::path folder = {})
+      : ResultsFolder{"study", std::move(folder)} {}
+
+  [[nodiscard]] RunFolder run(const StudyPoint& point) const { return {path / point.folder}; }
+
+  // InputError: the folder holds the study of another configuration, of other settings or batches,
+  // or something else.
+  void require_same(const Study& study, const std::string& configuration) const;
   // Makes the folder, or goes on with it: points that are only in the study.json that is there are
   // kept.
   [[nodiscard]] Study open(const Study& study, const std::string& configuration) const;
@@ -62,6 +72,10 @@ struct StudyFolder {
 [[nodiscard]] bool run_points(const StudyRequest& request, const StudyFolder& folder, Study& study,
                               const RunningOptions& options);
 
+// The options with what they leave to kolo. InputError: an unknown scheduler, its command is not in
+// PATH, no script where one was named, or kolo's own can't be found.
+[[nodiscard]] SchedulerOptions checked(SchedulerOptions options);
+
 // Hands over to the scheduler what is not done and what it does not have yet; writes the study
 // after each. A job that ended without finishing its run is handed over again.
 void submit_points(const StudyRequest& request, const StudyFolder& folder, Study& study,
@@ -74,21 +88,15 @@ void require_no_launcher(std::string_view command);
 [[nodiscard]] std::string describe_plan(const StudyRequest& request, const StudyFolder& folder,
                                         const Study& study);
 
-// The folder of a sweep: sweep.json, sweep.csv, config.yaml, report.html, trials/, the folders of
-// its runs, and output/, what those have printed.
-struct SweepFolder {
-  std::filesystem::path path;
+// Its runs are in trials/, and what those have printed in output/.
+struct SweepFolder : ResultsFolder {
+  SweepFolder() : ResultsFolder{"sweep", {}} {}
 
-  [[nodiscard]] std::filesystem::path sweep_file() const { return path / "sweep.json"; }
-  [[nodiscard]] std::filesystem::path table() const { return path / "sweep.csv"; }
-  [[nodiscard]] std::filesystem::path config() const { return path / "config.yaml"; }
-  [[nodiscard]] std::filesystem::path report() const { return path / "report.html"; }
   [[nodiscard]] RunFolder run(const Trial& trial) const { return {path / trial.folder}; }
   [[nodiscard]] std::filesystem::path output(const Trial& trial) const;
 
   // The sweep that is there with the trials that are new, or the planned one where there is none.
   // InputError, which says what differs: the folder holds another sweep, or something else.
-  // `configuration`: as resolved, in YAML.
   [[nodiscard]] Sweep merged(const Sweep& planned, const std::string& configuration) const;
 
   // Looks at what the trials' runs have written.

@@ -130,48 +130,11 @@ bool run_points(const StudyRequest& request, const StudyFolder& folder, Study& s
   return true;
 }
 
-void submit_points(const StudyRequest& request, const StudyFolder& folder, Study& study,
-                   const SchedulerOptions& scheduler, const RunningOptions& options) {
-  for (const StudyPoint& point : runs_to_do(study)) {
-    if (point.state == StudyPointState::submitted && has_job(scheduler, point.job)) {
-      options.say(fmt::format("job {}: {} (not over yet)", point.job, describe(point)));
-      continue;
-    }
-    std::filesystem::create_directories(folder.path / "runs");
-    const std::filesystem::path name = folder.run(point).path.filename();
-    const auto log = folder.path / "runs" / fmt::format("{}.log", name.string());
-    auto arguments = train_arguments(request, folder, study, point);
-    const auto job = submit(submit_command(scheduler, point, fmt::format("kolo-{}", name.string()),
-                                           std::filesystem::absolute(log), arguments));
-    settle(study, point.folder, StudyPointState::submitted, "", job);
-    folder.write(study);
-    options.say(fmt::format("job {}: {}", job, describe(point)));
-  }
-}
-
-std::string describe_plan(const StudyRequest& request, const StudyFolder& folder,
-                          const Study& study) {
-  std::string text;
-  for (const StudyPoint& point : runs_to_do(study)) {
-    const auto command = train_command(request, folder, study, point, false);
-    text += fmt::format("{}\n  kolo {}\n", describe(point),
-                        join(std::span(command.argv).subspan(1), " "));
-  }
-  return text.empty() ? "every run is done\n" : text;
-}
-
 namespace {
 
 namespace fs = std::filesystem;
 
 constexpr std::chrono::seconds longest_answer{120};  // of a busy scheduler
-
-std::vector<std::string> words_of(const std::string& text) {
-  std::istringstream stream(text);
-  std::vector<std::string> words;
-  for (std::string word; stream >> word;) words.push_back(word);
-  return words;
-}
 
 std::string submitter(const SchedulerOptions& options) {
   return options.name == "slurm" ? "sbatch" : "qsub";
@@ -192,12 +155,6 @@ fs::path own_script(const std::string& scheduler) {
                   scheduler, script.string(), installed.string()));
 }
 
-// Without the blank and the line's end after it, and Slurm's ";cluster".
-std::string first_word(const std::string& text) {
-  const auto words = words_of(text);
-  return words.empty() ? "" : words[0].substr(0, words[0].find(';'));
-}
-
 ProbeResult ask(const std::vector<std::string>& command) {
   const auto answer = probe({.argv = command, .environment = {}}, longest_answer);
   if (answer.status) return answer;
@@ -205,28 +162,18 @@ ProbeResult ask(const std::vector<std::string>& command) {
                           longest_answer.count()));
 }
 
-}  // namespace
-
-SchedulerOptions checked(const SchedulerOptions& options) {
-  if (options.name != "slurm" && options.name != "pbs")
-    throw InputError(fmt::format("--submit {}: the schedulers are slurm and pbs", options.name));
-  if (find_in_path(submitter(options)).empty())
-    throw InputError(
-        fmt::format("--submit {}: there is no {} in PATH; submit from a machine that "
-                    "has it, or leave --submit out to run here",
-                    options.name, submitter(options)));
-  SchedulerOptions complete = options;
-  if (options.script.empty()) complete.script = own_script(options.name);
-  if (!fs::is_regular_file(complete.script))
-    throw InputError(
-        fmt::format("--job-script {}: there is no such file", options.script.string()));
-  complete.script = fs::absolute(complete.script);
-  return complete;
+// Without the blank and the line's end after it, and Slurm's ";cluster".
+std::string first_word(const std::string& text) {
+  std::string word;
+  std::istringstream(text) >> word;
+  return word.substr(0, word.find(';'));
 }
 
-std::vector<std::string> submit_command(const SchedulerOptions& options, const StudyPoint& point,
-                                        const std::string& job_name, const fs::path& log,
-                                        const std::vector<std::string>& arguments) {
+// Hands a run over and returns the job's name; `arguments`: what follows `kolo train`. Error, with
+// what the scheduler said.
+std::string submit(const SchedulerOptions& options, const StudyPoint& point,
+                   const std::string& job_name, const fs::path& log,
+                   const std::vector<std::string>& arguments) {
   std::vector<std::string> command{submitter(options)};
   const int on_a_node = (point.ranks + point.nodes - 1) / point.nodes;
   if (options.name == "slurm") {
@@ -238,14 +185,11 @@ std::vector<std::string> submit_command(const SchedulerOptions& options, const S
     command.insert(command.end(), {"-N", job_name, "-j", "oe", "-o", log.string(), "-l",
                                    fmt::format("select={}:mpiprocs={}", point.nodes, on_a_node)});
   }
-  for (const auto& word : words_of(options.options)) command.push_back(word);
+  std::istringstream more(options.options);
+  for (std::string word; more >> word;) command.push_back(word);
   if (options.name == "pbs") command.emplace_back("--");  // what follows is run with its arguments
   command.push_back(options.script.string());
   command.insert(command.end(), arguments.begin(), arguments.end());
-  return command;
-}
-
-std::string submit(const std::vector<std::string>& command) {
   const auto answer = ask(command);
   const auto job = first_word(answer.output);
   if (*answer.status == 0 && !job.empty()) return job;
@@ -253,6 +197,7 @@ std::string submit(const std::vector<std::string>& command) {
                           answer.errors, answer.output));
 }
 
+// The scheduler still has the job, waiting or running. Error when it can't be asked.
 bool has_job(const SchedulerOptions& options, const std::string& job) {
   const bool is_slurm = options.name == "slurm";
   const auto answer = ask(
@@ -265,6 +210,53 @@ bool has_job(const SchedulerOptions& options, const std::string& job) {
     if (answer.errors.find(message) != std::string::npos) return false;
   throw Error(
       fmt::format("scheduler: cannot tell whether job {} is still there: {}", job, answer.errors));
+}
+
+}  // namespace
+
+SchedulerOptions checked(SchedulerOptions options) {
+  if (options.name != "slurm" && options.name != "pbs")
+    throw InputError(fmt::format("--submit {}: the schedulers are slurm and pbs", options.name));
+  if (find_in_path(submitter(options)).empty())
+    throw InputError(
+        fmt::format("--submit {}: there is no {} in PATH; submit from a machine that "
+                    "has it, or leave --submit out to run here",
+                    options.name, submitter(options)));
+  if (options.script.empty()) options.script = own_script(options.name);
+  if (!fs::is_regular_file(options.script))
+    throw InputError(
+        fmt::format("--job-script {}: there is no such file", options.script.string()));
+  options.script = fs::absolute(options.script);
+  return options;
+}
+
+void submit_points(const StudyRequest& request, const StudyFolder& folder, Study& study,
+                   const SchedulerOptions& scheduler, const RunningOptions& options) {
+  for (const StudyPoint& point : runs_to_do(study)) {
+    if (point.state == StudyPointState::submitted && has_job(scheduler, point.job)) {
+      options.say(fmt::format("job {}: {} (not over yet)", point.job, describe(point)));
+      continue;
+    }
+    std::filesystem::create_directories(folder.path / "runs");
+    const std::filesystem::path name = folder.run(point).path.filename();
+    const auto log = folder.path / "runs" / fmt::format("{}.log", name.string());
+    const auto job = submit(scheduler, point, fmt::format("kolo-{}", name.string()),
+                            fs::absolute(log), train_arguments(request, folder, study, point));
+    settle(study, point.folder, StudyPointState::submitted, "", job);
+    folder.write(study);
+    options.say(fmt::format("job {}: {}", job, describe(point)));
+  }
+}
+
+std::string describe_plan(const StudyRequest& request, const StudyFolder& folder,
+                          const Study& study) {
+  std::string text;
+  for (const StudyPoint& point : runs_to_do(study)) {
+    const auto command = train_command(request, folder, study, point, false);
+    text += fmt::format("{}\n  kolo {}\n", describe(point),
+                        join(std::span(command.argv).subspan(1), " "));
+  }
+  return text.empty() ? "every run is done\n" : text;
 }
 
 }  // namespace kolo

@@ -68,56 +68,47 @@ std::string preparation_of(const RunConfig& config) {
   return text;
 }
 
-// All that can be wrong is found before the first trial.
-class TrialChecks {
- public:
-  TrialChecks(const SweepRequest& request, const Sweep& sweep, const SweepFolder& folder)
-      : request_(request), sweep_(sweep), trials_(folder.path / "trials") {}
+// Epochs of trials, by their settings.
+using TrialEpochs = std::map<std::vector<std::string>, std::int64_t>;
 
-  // The configuration of the trial. InputError, which names it.
-  RunConfig check(const Trial& trial) {
+// All that can be wrong is found before the first trial: InputError, which names the trial. Chooses
+// the metric where that is left to the sweep.
+TrialEpochs check_trials(const SweepRequest& request, const SweepFolder& folder, Sweep& sweep) {
+  TrialEpochs epochs;
+  std::set<std::string> prepared;
+  bool have_accuracy = true;
+  const auto check = [&](const Trial& trial) {
+    auto settings = sweep.settings;
+    settings.insert(settings.end(), trial.settings.begin(), trial.settings.end());
+    auto source = source_of(request, settings);
+    source.output_dir = (folder.path / "trials").string();
+    const auto config = load_run_config(source);
+    epochs[trial.settings] = config.training.n_epochs;
+    if (request.halving && !config.checkpoint.enabled)
+      throw InputError(
+          "--halving: trials go on from their checkpoints, but checkpoint.enabled is false");
+    if (!prepared.insert(preparation_of(config)).second) return;
+    const auto run = prepare_run(config, {}, {}, sweep.ranks);
+    if (run.datasets.validation->size() == 0)
+      throw InputError("there is no validation data to compare trials by; see data.n_valid");
+    const bool counts_correct = loss_entry(run.config.training.loss).has_classes;
+    have_accuracy = have_accuracy && counts_correct;
+    if (request.metric == "val_accuracy" && !counts_correct)
+      throw InputError("--metric val_accuracy: this training has none; use val_loss");
+  };
+  for (const auto& trial : sweep.trials) {
     try {
-      auto settings = sweep_.settings;
-      settings.insert(settings.end(), trial.settings.begin(), trial.settings.end());
-      auto source = source_of(request_, settings);
-      source.output_dir = trials_.string();
-      auto config = load_run_config(source);
-      require_halving(config);
-      if (!prepared_.insert(preparation_of(config)).second) return config;
-      const auto run = prepare_run(config, {}, {}, sweep_.ranks);
-      require_metric(run);
-      return config;
+      check(trial);
     } catch (const InputError& error) {
       throw InputError(
           fmt::format("sweep: trial {} ({}): {}", trial.number, describe(trial), error.what()));
     }
   }
-
-  // Whether the trials tell right from wrong.
-  [[nodiscard]] bool has_accuracy() const { return has_accuracy_; }
-
- private:
-  void require_metric(const PreparedRun& run) {
-    if (run.datasets.validation->size() == 0)
-      throw InputError("there is no validation data to compare trials by; see data.n_valid");
-    const bool counts_correct = loss_entry(run.config.training.loss).has_classes;
-    has_accuracy_ = has_accuracy_ && counts_correct;
-    if (request_.metric == "val_accuracy" && !counts_correct)
-      throw InputError("--metric val_accuracy: this training has none; use val_loss");
-  }
-
-  void require_halving(const RunConfig& config) const {
-    if (!request_.halving || config.checkpoint.enabled) return;
-    throw InputError(
-        "--halving: trials go on from their checkpoints, but checkpoint.enabled is false");
-  }
-
-  const SweepRequest& request_;
-  const Sweep& sweep_;
-  fs::path trials_;
-  std::set<std::string> prepared_;
-  bool has_accuracy_ = true;
-};
+  sweep.metric = !request.metric.empty() ? request.metric
+                 : have_accuracy         ? "val_accuracy"
+                                         : "val_loss";
+  return epochs;
+}
 
 void require_metric_name(const std::string& metric) {
   if (!metric.empty() && metric != "val_accuracy" && metric != "val_loss")
@@ -192,7 +183,7 @@ int threads_of(const RunConfig& base, const SweepSpace& space, const TrialSettin
   if (base.device.intra_threads > 0) return 0;
   for (const auto& key : space.keys)
     if (std::ranges::find(key.keys, "device.intra_threads") != key.keys.end()) return 0;
-  if (fs::exists(folder.sweep_file())) return Sweep::read(folder.sweep_file()).threads;
+  if (fs::exists(folder.file())) return Sweep::read(folder.file()).threads;
   const auto& machine = setting.machine;
   int cores = machine.cores;
   const auto places = static_cast<int>(setting.places.size());
@@ -242,13 +233,7 @@ PreparedSweep prepare(SweepRequest request) {
                       .oversubscribe = request.places.oversubscribe,
                       .threads = std::max(sweep.threads, base.device.intra_threads)},
                      setting.machine);
-  TrialChecks checks(request, sweep, folder);
-  std::map<std::vector<std::string>, std::int64_t> epochs;
-  for (const auto& trial : sweep.trials)
-    epochs[trial.settings] = checks.check(trial).training.n_epochs;
-  sweep.metric = !request.metric.empty() ? request.metric
-                 : checks.has_accuracy() ? "val_accuracy"
-                                         : "val_loss";
+  const auto epochs = check_trials(request, folder, sweep);
   require_target(sweep.target, sweep.metric);
   sweep = folder.merged(sweep, configuration);
   name_trials(sweep);
@@ -273,12 +258,9 @@ std::string describe_sweep(SweepRequest request) {
   std::string text;
   for (const auto& trial : sweep.trials) {
     if (!is_to_do(sweep, trial)) continue;
-    const auto words = trial_words(setting, folder, sweep, trial, setting.places.front());
-    text += fmt::format("trial {}: {}\n  {}\n", trial.number, describe(trial), as_typed([&] {
-                          auto command = words;
-                          command.insert(command.begin(), "kolo");
-                          return command;
-                        }()));
+    auto words = trial_words(setting, folder, sweep, trial, setting.places.front());
+    words.insert(words.begin(), "kolo");
+    text += fmt::format("trial {}: {}\n  {}\n", trial.number, describe(trial), as_typed(words));
   }
   for (const auto& rung : sweep.rungs)
     text += fmt::format("{} trial{} to epoch {}\n", rung.trials, rung.trials == 1 ? "" : "s",
@@ -288,12 +270,12 @@ std::string describe_sweep(SweepRequest request) {
 
 FinishedSweep run_sweep(SweepRequest request) {
   auto [setting, folder, configuration, planned] = prepare(std::move(request));
-  const auto lock = StudyFolder{folder.path}.lock();
+  const auto lock = folder.lock();
   FinishedSweep finished{folder.merged(planned, configuration), folder.path};
   auto& sweep = finished.sweep;
   if (!fs::exists(folder.config())) write_file_atomically(folder.config(), configuration);
   folder.collect(sweep);
-  sweep.write(folder.sweep_file());
+  sweep.write(folder.file());
   const auto to_do = std::ranges::count_if(
       sweep.trials, [&](const Trial& trial) { return is_to_do(sweep, trial); });
   setting.request.say(fmt::format(

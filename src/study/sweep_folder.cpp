@@ -1,15 +1,12 @@
 #include "study/study_folder.h"
 
 #include <algorithm>
-#include <span>
 
 #include <fmt/format.h>
 
 #include "kolo/base/clock.h"
-#include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/base/text.h"
-#include "kolo/report/report.h"
 #include "kolo/train/observe/format.h"
 
 namespace kolo {
@@ -17,12 +14,6 @@ namespace kolo {
 namespace fs = std::filesystem;
 
 namespace {
-
-[[noreturn]] void refuse_sweep(const fs::path& folder, const std::string& reason) {
-  throw InputError(
-      fmt::format("sweep in {}: {}; choose another folder with --output DIR, or move this one away",
-                  folder.string(), reason));
-}
 
 std::string listed(const std::vector<std::string>& words) {
   return words.empty() ? "nothing" : join(words, " ");
@@ -39,15 +30,15 @@ bool is_there(const Sweep& sweep, const Trial& wanted) {
 }
 
 // What all trials of both have to have alike.
-void require_same_sweep(const fs::path& folder, const Sweep& earlier, const Sweep& planned) {
+void require_same_sweep(const SweepFolder& folder, const Sweep& earlier, const Sweep& planned) {
   const auto differs = [&](std::string_view what, const auto& before, const auto& now) {
-    if (before != now) refuse_sweep(folder, fmt::format("its {} {}, not {}", what, before, now));
+    if (before != now) folder.refuse(fmt::format("its {} {}, not {}", what, before, now));
   };
   differs("settings are", listed(earlier.settings), listed(planned.settings));
   differs("ranks of a trial are", earlier.ranks, planned.ranks);
   if ((earlier.random > 0) != (planned.random > 0))
-    refuse_sweep(folder, earlier.random > 0 ? "its trials are drawn (--random), not a grid"
-                                            : "its trials are a grid, and not drawn (--random)");
+    folder.refuse(earlier.random > 0 ? "its trials are drawn (--random), not a grid"
+                                     : "its trials are a grid, and not drawn (--random)");
   if (planned.random > 0) {
     differs("keys are", listed(earlier.space), listed(planned.space));
     differs("--seed is", earlier.seed, planned.seed);
@@ -58,15 +49,16 @@ void require_same_sweep(const fs::path& folder, const Sweep& earlier, const Swee
   }
   differs("--eta (0: without --halving) is", earlier.eta, planned.eta);
   if (earlier.rungs != planned.rungs)
-    refuse_sweep(folder, fmt::format("it halves {} trials from {} epochs on, not {} from {}",
-                                     earlier.trials.size(), earlier.rungs.front().epochs,
-                                     planned.trials.size(), planned.rungs.front().epochs));
+    folder.refuse(fmt::format("it halves {} trials from {} epochs on, not {} from {}",
+                              earlier.trials.size(), earlier.rungs.front().epochs,
+                              planned.trials.size(), planned.rungs.front().epochs));
   if (planned.eta > 0) differs("--metric is", earlier.metric, planned.metric);
   for (const auto& trial : earlier.trials)
     if (!is_there(planned, trial))
-      refuse_sweep(folder, fmt::format("its trial {} ({}) is not among these; values can be added, "
-                                       "but not taken away",
-                                       trial.number, describe(trial)));
+      folder.refuse(
+          fmt::format("its trial {} ({}) is not among these; values can be added, "
+                      "but not taken away",
+                      trial.number, describe(trial)));
 }
 
 }  // namespace
@@ -76,22 +68,12 @@ fs::path SweepFolder::output(const Trial& trial) const {
 }
 
 Sweep SweepFolder::merged(const Sweep& planned, const std::string& configuration) const {
-  RunFolder{path}.require_writable();
-  if (!fs::exists(sweep_file())) {
-    if (RunFolder{path}.holds_a_run()) refuse_sweep(path, "the folder holds a run of kolo train");
-    for (const auto& file : {config(), table(), report()}) {
-      // A sweep that was stopped before it began has left its configuration.
-      const bool is_own =
-          file == config() && fs::exists(file) && read_text_file(file) == configuration;
-      if (fs::exists(file) && !is_own)
-        refuse_sweep(path, fmt::format("it holds {}, and no sweep", file.filename().string()));
-    }
-    return planned;
-  }
-  Sweep merged = Sweep::read(sweep_file());
-  require_same_sweep(path, merged, planned);
+  require_free(configuration);
+  if (!fs::exists(file())) return planned;
+  Sweep merged = Sweep::read(file());
+  require_same_sweep(*this, merged, planned);
   if (!fs::exists(config()) || read_text_file(config()) != configuration)
-    refuse_sweep(path, "the configuration has changed since it was begun");
+    refuse("the configuration has changed since it was begun");
   for (auto& trial : merged.trials)
     if (trial.state == TrialState::running) trial.state = TrialState::stopped;
   for (const auto& trial : planned.trials) {
@@ -119,8 +101,7 @@ void SweepFolder::collect(Sweep& sweep) const {
 
 void SweepFolder::write_report(const Sweep& sweep) const {
   write_file_atomically(table(), sweep.to_csv());
-  const auto data = report_data(read_report(std::span(&path, 1)), format_moment(wall_time()));
-  write_file_atomically(report(), report_page(data));
+  write_page();
 }
 
 namespace {

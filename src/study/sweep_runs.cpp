@@ -253,7 +253,7 @@ class TrialRunner {
     trial.problem = problem;
   }
 
-  void write() const { sweep_.write(folder_.sweep_file()); }
+  void write() const { sweep_.write(folder_.file()); }
 
   const TrialSetting& setting_;
   const SweepFolder& folder_;

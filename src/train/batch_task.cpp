@@ -80,7 +80,8 @@ BatchTask::Result BatchTask::measure(const torch::Tensor& outputs) const {
                              : objective_->loss(outputs, batch_.targets);
   // A mixed sample counts as right when it is taken for what there is more of in it.
   const auto& targets = batch_.share >= .5 ? batch_.targets : batch_.partner_targets;
-  return {loss_for_backward(*objective_, loss), metric_sums(*objective_, loss, outputs, targets)};
+  const auto factor = objective_->share.loss_factor;
+  return {factor == 1 ? loss : loss * factor, metric_sums(*objective_, loss, outputs, targets)};
 }
 
 BatchTask BatchTask::part(std::int64_t first, std::int64_t samples) const {

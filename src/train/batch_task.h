@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include <torch/nn/module.h>
 #include <torch/types.h>
@@ -9,6 +10,7 @@
 #include "kolo/data/loader.h"
 #include "kolo/nn/mixup.h"
 #include "kolo/train/objective.h"
+#include "kolo/train/trainer.h"
 
 namespace kolo {
 
@@ -49,5 +51,13 @@ class BatchTask {
   const Objective* objective_;
   MixedBatch batch_;  // without partners where it isn't mixed
 };
+
+// A network that every rank has all of. Takes of the options how batches are mixed, what random
+// numbers depend on, and whether steps are recorded or inner results recomputed. InputError for a
+// network without stages that is to recompute.
+[[nodiscard]] std::shared_ptr<TrainedNetwork> make_whole_network(Communicator communicator,
+                                                                 std::shared_ptr<Network> network,
+                                                                 Objective objective,
+                                                                 const TrainerOptions& options);
 
 }  // namespace kolo

@@ -15,62 +15,45 @@ namespace kolo {
 
 namespace {
 
-// How ranks that work through batches on their own agree to leave after the same one: each round's
-// answers are added up on their way while the next batch is worked on.
+// Lets ranks that work through batches on their own leave after the same one: each batch's answers
+// are added up on their way while the next batch is worked on.
 class StopAgreement {
  public:
   // `batches`: of this rank; ranks may have different numbers. Collective.
-  StopAgreement(Communicator communicator, std::int64_t batches,
-                std::function<bool()> stop_requested);
+  StopAgreement(const Communicator& communicator, std::int64_t batches,
+                const std::function<bool()>& stop_requested)
+      : communicator_(communicator),
+        stop_requested_(stop_requested),
+        rounds_(all_reduce_value(communicator_, batches, ReduceOp::min)) {}
 
   // After a batch. True: all ranks stop here. Collective for as many batches as every rank has.
-  [[nodiscard]] bool stops();
+  [[nodiscard]] bool stops() {
+    if (rounds_ == 0) return false;
+    --rounds_;
+    const auto requests = std::make_shared<std::int64_t>(stop_requested_() ? 1 : 0);
+    auto work = communicator_.all_reduce_async(std::span(requests.get(), 1), ReduceOp::sum,
+                                               {.name = "requests to stop", .owner = requests});
+    const bool is_asked = stops_at_end();
+    if (is_asked) work.wait();
+    last_ = std::move(work);
+    last_requests_ = requests;
+    return is_asked;
+  }
+
   // Behind the last batch. Collective where stops() never was true.
-  [[nodiscard]] bool stops_at_end();
+  [[nodiscard]] bool stops_at_end() {
+    if (!last_requests_) return false;
+    last_.wait();
+    return *last_requests_ > 0;
+  }
 
  private:
-  struct Round {
-    Work work;
-    std::shared_ptr<std::int64_t> requests;
-  };
-
-  [[nodiscard]] bool is_asked_in_last_round();
-
-  Communicator communicator_;
-  std::function<bool()> stop_requested_;
-  std::int64_t rounds_;
-  std::int64_t round_ = 0;
-  Round last_;
+  const Communicator& communicator_;
+  const std::function<bool()>& stop_requested_;
+  std::int64_t rounds_;  // left
+  Work last_;
+  std::shared_ptr<std::int64_t> last_requests_;
 };
-
-StopAgreement::StopAgreement(Communicator communicator, std::int64_t batches,
-                             std::function<bool()> stop_requested)
-    : communicator_(std::move(communicator)),
-      stop_requested_(std::move(stop_requested)),
-      rounds_(all_reduce_value(communicator_, batches, ReduceOp::min)) {}
-
-bool StopAgreement::stops() {
-  if (round_ == rounds_) return false;
-  ++round_;
-  Round next;
-  next.requests = std::make_shared<std::int64_t>(stop_requested_() ? 1 : 0);
-  next.work = communicator_.all_reduce_async(std::span(next.requests.get(), 1), ReduceOp::sum,
-                                             {.name = "requests to stop", .owner = next.requests});
-  const bool is_asked = is_asked_in_last_round();
-  if (is_asked) next.work.wait();
-  last_ = std::move(next);
-  return is_asked;
-}
-
-bool StopAgreement::stops_at_end() {
-  return is_asked_in_last_round();
-}
-
-bool StopAgreement::is_asked_in_last_round() {
-  if (!last_.requests) return false;
-  last_.work.wait();
-  return *last_.requests > 0;
-}
 
 // Behind the numbers of the metrics stands that of samples which could not be read.
 MetricSums with_replaced(std::span<const double> numbers) {

@@ -37,11 +37,6 @@ torch::Tensor metric_sums(const Objective& objective, const torch::Tensor& loss,
                        number(samples)});
 }
 
-torch::Tensor loss_for_backward(const Objective& objective, const torch::Tensor& loss) {
-  const auto factor = objective.share.loss_factor;
-  return factor == 1 ? loss : loss * factor;
-}
-
 MetricSums metrics_of(std::span<const double> numbers) {
   return {numbers[0], numbers[1], numbers[2], numbers[3]};
 }

@@ -21,12 +21,10 @@ std::string metrics_of(const MetricSums& sums) {
 }
 
 std::string metrics_line(const EpochReport& report) {
-  std::string line = metrics_of(report.training);
-  if (!report.validation) return line;
-  line += fmt::format("  validation {}{}", metrics_of(*report.validation),
-                      report.is_best ? " (best)" : "");
+  auto line = fmt::format("{}  validation {}{}", metrics_of(report.training),
+                          metrics_of(report.validation), report.is_best ? " (best)" : "");
   if (report.top > 0)
-    line += fmt::format("  top {} {:.2f} %", report.top, 100 * report.validation->top_accuracy());
+    line += fmt::format("  top {} {:.2f} %", report.top, 100 * report.validation.top_accuracy());
   return line;
 }
 
@@ -88,8 +86,7 @@ void ProgressReporter::on_epoch_end(const EpochReport& report) {
     log_.warn(
         "epoch {}: {} samples of the training and {} of the validation can't be read; others "
         "took their places. The first: {}",
-        report.state.epoch, report.training.replaced,
-        report.validation ? report.validation->replaced : 0.,
+        report.state.epoch, report.training.replaced, report.validation.replaced,
         fmt::format("{}", fmt::join(report.bad_samples, "; ")));
   }
   log_.debug("epoch {}: {} waiting for data, {} waiting for gradients of other ranks",

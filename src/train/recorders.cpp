@@ -20,6 +20,37 @@ DeviceUsage usage_of(const EpochRecord& record) {
           record.device_utilization, record.device_megahertz, record.device_celsius};
 }
 
+EpochRecord record_of(const EpochReport& report) {
+  const auto &training = report.training, &validation = report.validation;
+  EpochRecord record{.epoch = report.state.epoch,
+                     .step = report.state.step,
+                     .loss = training.mean_loss(),
+                     .accuracy = training.accuracy(),
+                     .val_loss = validation.mean_loss(),
+                     .val_accuracy = validation.accuracy(),
+                     .lr = report.learning_rate,
+                     .seconds = report.seconds,
+                     .samples_per_second = report.samples_per_second(),
+                     .data_wait_seconds = report.data_wait_seconds,
+                     .exposed_communication_seconds = report.exposed_communication_seconds,
+                     .time = wall_time(),
+                     .gradient_noise_scale = report.gradient_noise_scale.value_or(not_measured)};
+  if (report.top > 0) {
+    record.top_accuracy = training.top_accuracy();
+    record.val_top_accuracy = validation.top_accuracy();
+  }
+  if (const auto& usage = report.device_usage) {
+    record.device_joules = usage->joules;
+    record.device_watts = usage->watts();
+    record.device_utilization = usage->utilization;
+    record.device_megahertz = usage->megahertz;
+    record.device_celsius = usage->celsius;
+  }
+  if (training.replaced > 0) record.bad_samples = training.replaced;
+  if (validation.replaced > 0) record.val_bad_samples = validation.replaced;
+  return record;
+}
+
 bool tells_something(const DeviceUsage& usage) {
   return std::isfinite(usage.joules) || std::isfinite(usage.utilization) ||
          std::isfinite(usage.megahertz) || std::isfinite(usage.celsius);
@@ -58,14 +89,11 @@ void HistoryRecorder::write() {
 
 void HistoryRecorder::on_start(const TrainState& state,
                                const std::optional<MetricSums>& untrained) {
-  if (untrained) {
-    EpochRecord record;
-    record.step = state.step;
-    record.val_loss = untrained->mean_loss();
-    record.val_accuracy = untrained->accuracy();
-    record.time = wall_time();
-    history_.add(record);
-  }
+  if (untrained)
+    history_.add(EpochRecord{.step = state.step,
+                             .val_loss = untrained->mean_loss(),
+                             .val_accuracy = untrained->accuracy(),
+                             .time = wall_time()});
   write();
 }
 
@@ -85,37 +113,7 @@ void HistoryRecorder::on_step(const StepReport& report) {
 }
 
 void HistoryRecorder::on_epoch_end(const EpochReport& report) {
-  EpochRecord record;
-  record.epoch = report.state.epoch;
-  record.step = report.state.step;
-  record.loss = report.training.mean_loss();
-  record.accuracy = report.training.accuracy();
-  if (report.validation) {
-    record.val_loss = report.validation->mean_loss();
-    record.val_accuracy = report.validation->accuracy();
-  }
-  if (report.top > 0) {
-    record.top_accuracy = report.training.top_accuracy();
-    if (report.validation) record.val_top_accuracy = report.validation->top_accuracy();
-  }
-  record.lr = report.learning_rate;
-  record.seconds = report.seconds;
-  record.samples_per_second = report.samples_per_second();
-  record.data_wait_seconds = report.data_wait_seconds;
-  record.exposed_communication_seconds = report.exposed_communication_seconds;
-  record.time = wall_time();
-  if (const auto& usage = report.device_usage) {
-    record.device_joules = usage->joules;
-    record.device_watts = usage->watts();
-    record.device_utilization = usage->utilization;
-    record.device_megahertz = usage->megahertz;
-    record.device_celsius = usage->celsius;
-  }
-  record.gradient_noise_scale = report.gradient_noise_scale.value_or(not_measured);
-  if (report.training.replaced > 0) record.bad_samples = report.training.replaced;
-  if (report.validation && report.validation->replaced > 0)
-    record.val_bad_samples = report.validation->replaced;
-  history_.add(record);
+  history_.add(record_of(report));
   if (report.device_memory) peak_device_bytes_ = report.device_memory->peak_reserved_bytes;
   write();
 }
@@ -184,6 +182,28 @@ namespace {
 
 constexpr std::string_view step_tags = "step/";  // all others are of epochs
 
+struct EpochScalar {
+  std::string_view tag;
+  double EpochRecord::*member;
+};
+constexpr EpochScalar epoch_scalars[] = {
+    {"loss/train", &EpochRecord::loss},
+    {"loss/validation", &EpochRecord::val_loss},
+    {"accuracy/train", &EpochRecord::accuracy},
+    {"accuracy/validation", &EpochRecord::val_accuracy},
+    {"top_accuracy/train", &EpochRecord::top_accuracy},
+    {"top_accuracy/validation", &EpochRecord::val_top_accuracy},
+    {"gradient_noise_scale", &EpochRecord::gradient_noise_scale},
+    {"learning_rate", &EpochRecord::lr},
+    {"samples_per_second", &EpochRecord::samples_per_second},
+    {"data_wait_seconds", &EpochRecord::data_wait_seconds},
+    {"exposed_communication_seconds", &EpochRecord::exposed_communication_seconds},
+    {"device/joules", &EpochRecord::device_joules},
+    {"device/watts", &EpochRecord::device_watts},
+    {"device/utilization", &EpochRecord::device_utilization},
+    {"device/megahertz", &EpochRecord::device_megahertz},
+    {"device/celsius", &EpochRecord::device_celsius}};
+
 }  // namespace
 
 TensorBoardRecorder::TensorBoardRecorder(const std::filesystem::path& folder,
@@ -223,36 +243,12 @@ void TensorBoardRecorder::on_step(const StepReport& report) {
 
 void TensorBoardRecorder::on_epoch_end(const EpochReport& report) {
   const auto step = report.state.step;
-  writer_.add_scalar("loss/train", report.training.mean_loss(), step);
-  if (report.validation)
-    writer_.add_scalar("loss/validation", report.validation->mean_loss(), step);
-  if (report.training.has_accuracy()) {
-    writer_.add_scalar("accuracy/train", report.training.accuracy(), step);
-    if (report.validation)
-      writer_.add_scalar("accuracy/validation", report.validation->accuracy(), step);
-  }
-  if (report.top > 0) {
-    writer_.add_scalar("top_accuracy/train", report.training.top_accuracy(), step);
-    if (report.validation)
-      writer_.add_scalar("top_accuracy/validation", report.validation->top_accuracy(), step);
+  const auto record = record_of(report);
+  for (const auto& [tag, member] : epoch_scalars) {
+    const double value = record.*member;
+    if (std::isfinite(value) || tag.starts_with("loss/")) writer_.add_scalar(tag, value, step);
   }
   if (report.loss_scale) writer_.add_scalar("loss_scale", *report.loss_scale, step);
-  if (report.gradient_noise_scale && std::isfinite(*report.gradient_noise_scale))
-    writer_.add_scalar("gradient_noise_scale", *report.gradient_noise_scale, step);
-  writer_.add_scalar("learning_rate", report.learning_rate, step);
-  writer_.add_scalar("samples_per_second", report.samples_per_second(), step);
-  writer_.add_scalar("data_wait_seconds", report.data_wait_seconds, step);
-  writer_.add_scalar("exposed_communication_seconds", report.exposed_communication_seconds, step);
-  if (const auto& usage = report.device_usage) {
-    const auto add = [&](const char* tag, double value) {
-      if (std::isfinite(value)) writer_.add_scalar(tag, value, step);
-    };
-    add("device/joules", usage->joules);
-    add("device/watts", usage->watts());
-    add("device/utilization", usage->utilization);
-    add("device/megahertz", usage->megahertz);
-    add("device/celsius", usage->celsius);
-  }
   writer_.flush();
 }
 

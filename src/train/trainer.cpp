@@ -16,21 +16,11 @@
 #include "train/advice.h"
 #include "train/batch_task.h"
 #include "train/evaluation.h"
-#include "train/whole_network.h"
 
 // The loop; what goes into a checkpoint and comes out of it is in trainer_checkpoint.cpp.
 namespace kolo {
 
 namespace {
-
-// What Trainer's notes add to a step's sums.
-bool is_stop_requested_in(const std::vector<double>& numbers) {
-  return numbers[metric_numbers] > 0;
-}
-
-double replaced_in(const std::vector<double>& numbers) {
-  return std::round(numbers[metric_numbers + 1]);  // parts of samples that ranks share, added up
-}
 
 constexpr std::size_t most_texts = 3;  // of samples that can't be read, of a rank and in all
 
@@ -45,13 +35,6 @@ void require_finite(const MetricSums& sums, std::int64_t step) {
       "train: the loss of step {} is {}. Usual reasons: a learning rate that is too high, or "
       "samples that aren't finite. {}",
       step, shown(sums.loss), advice_on_what_is_not_finite()));
-}
-
-// Measurements that the running mean of noise tells of. Few, so that it tells of the network as it
-// is: early gradients are long, and would make the scale too small. AdaScale's gain is to be
-// smooth.
-double noise_memory(const TrainerOptions& options) {
-  return options.adascale ? 100 : 20;
 }
 
 // Alone a rank has nothing to compare its gradients with.
@@ -89,8 +72,7 @@ Trainer::Trainer(Communicator communicator, std::shared_ptr<Network> network, Ob
                  std::shared_ptr<const FlatOptimizer> optimizer, LearningRate learning_rate,
                  Loader& training, Loader& validation, TrainerOptions options)
     : Trainer(communicator,
-              std::make_shared<WholeNetwork>(communicator, std::move(network), std::move(objective),
-                                             options),
+              make_whole_network(communicator, std::move(network), std::move(objective), options),
               std::move(optimizer), std::move(learning_rate), training, validation, options) {}
 
 Trainer::Trainer(Communicator communicator, std::shared_ptr<TrainedNetwork> network,
@@ -103,7 +85,9 @@ Trainer::Trainer(Communicator communicator, std::shared_ptr<TrainedNetwork> netw
       validation_(validation),
       options_(std::move(options)),
       noise_meter_(make_noise_meter(options_, *network_)),
-      noise_(noise_memory(options_)),
+      // The running mean is over few measurements, so that it tells of the network as it is: early
+      // gradients are long, and would make the scale too small. AdaScale's gain is to be smooth.
+      noise_(options_.adascale ? 100 : 20),
       step_(network_->replicas(), network_->module(), std::move(optimizer),
             step_settings(options_, noise_meter_, *network_, communicator_)),
       clock_(step_.arena()->device()),
@@ -214,7 +198,9 @@ bool Trainer::train_step(const Batch& batch) {
   auto before =
       std::exchange(under_way_, StepUnderWay{std::move(begun), state_.step, state_.position, rate});
   bool is_stop_requested = before && settle(*std::move(before));
-  if (settles_after(state_.step)) is_stop_requested = settle() || is_stop_requested;
+  const bool settles = device().is_cpu() || is_due(state_.step, options_.settle_every) ||
+                       is_due(state_.step, options_.check_replicas_every);
+  if (settles) is_stop_requested = settle() || is_stop_requested;
   return is_stop_requested;
 }
 
@@ -263,11 +249,6 @@ void Trainer::require_few_bad_samples(double replaced, const Loader& loader) con
       replaced, samples, options_.bad_samples_limit, fmt::join(first_bad_samples(), "; ")));
 }
 
-bool Trainer::settles_after(std::int64_t step) const {
-  return step_.arena()->device().is_cpu() || is_due(step, options_.settle_every) ||
-         is_due(step, options_.check_replicas_every);
-}
-
 bool Trainer::settle() {
   return under_way_ && settle(*std::exchange(under_way_, std::nullopt));
 }
@@ -275,7 +256,7 @@ bool Trainer::settle() {
 bool Trainer::settle(StepUnderWay step) {
   const auto [numbers, is_made] = step_.end(std::move(step.step));
   auto sums = metrics_of(numbers);
-  sums.replaced = replaced_in(numbers);
+  sums.replaced = std::round(numbers[metric_numbers + 1]);  // of parts that ranks share, added up
   if (is_made && options_.non_finite == NonFiniteStep::stop) require_finite(sums, step.number);
   if (replica_check_) replica_check_->after_step(step.number);
   count(sums, is_made);
@@ -286,7 +267,7 @@ bool Trainer::settle(StepUnderWay step) {
   const StepReport report{state, sums, step.learning_rate, since_settled_.seconds()};
   since_settled_.restart();
   notify([&](Observer& observer) { observer.on_step(report); });
-  return is_stop_requested_in(numbers);
+  return numbers[metric_numbers] > 0;
 }
 
 // A step left out for its gradients alone has a loss like others.
@@ -348,7 +329,7 @@ void Trainer::refuse_network(const std::string& problem) const {
 
 bool Trainer::finish_epoch(double data_wait_seconds) {
   require_finite_parameters();
-  EpochReport report{state_, state_.sums, std::nullopt};
+  EpochReport report{state_, state_.sums, {}};
   report.top = network_->objective().top;
   report.learning_rate = rate_at(state_.step - 1);
   report.seconds = state_.epoch_seconds;
@@ -357,28 +338,25 @@ bool Trainer::finish_epoch(double data_wait_seconds) {
   if (step_.scaler()) report.loss_scale = step_.scaler()->scale();
   if (const auto noise = noise_.estimate()) report.gradient_noise_scale = noise->scale();
   report.skipped_steps = state_.skipped_in_epoch;
-  report.validation = in_phase("validation", device(), [&] { return validate(); });
+  const auto validation = in_phase("validation", device(), [&] { return validate(); });
+  if (!validation) return false;
+  report.validation = *validation;
   report.device_memory = memory_use(device());
-  if (!report.validation) return false;
-  report.device_usage = take_device_usage();
-  require_finite_validation(*report.validation);
-  if (report.training.replaced + report.validation->replaced > 0)
-    report.bad_samples = first_bad_samples();
+  if (options_.device_usage) {
+    const auto usage = side_by_side(gather(communicator_, options_.device_usage()));
+    if (usage.seconds > 0) report.device_usage = usage;
+  }
+  require_finite_validation(*validation);
+  if (report.training.replaced + validation->replaced > 0) report.bad_samples = first_bad_samples();
   bad_samples_.clear();
   ++state_.epoch;
   state_.position = 0;
   state_.sums = {};
   state_.skipped_in_epoch = 0;
   state_.epoch_seconds = 0;
-  report.is_best = note_if_best(*report.validation);
+  report.is_best = note_if_best(*validation);
   notify([&](Observer& observer) { observer.on_epoch_end(report); });
   return true;
-}
-
-std::optional<DeviceUsage> Trainer::take_device_usage() const {
-  if (!options_.device_usage) return std::nullopt;
-  const auto usage = side_by_side(gather(communicator_, options_.device_usage()));
-  return usage.seconds > 0 ? std::optional(usage) : std::nullopt;
 }
 
 bool Trainer::note_if_best(const MetricSums& validation) {

@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "base/json_value.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/parallel/checks.h"
@@ -276,14 +277,24 @@ Checkpoint Trainer::checkpoint(const CheckpointRequest& request) const {
   checkpoint.optimizer = of_all_parts(std::move(optimizer));
   checkpoint.state = to_json(state_);
   checkpoint.state["optimizer"] = step_.optimizer().algorithm().name();
-  if (step_.scaler()) checkpoint.state["loss_scale"] = to_json(step_.scaler()->state());
+  if (step_.scaler()) {
+    const auto [scale, good_steps] = step_.scaler()->state();
+    checkpoint.state["loss_scale"] = {{"scale", scale}, {"good_steps", good_steps}};
+  }
   if (const auto& base = options_.adascale)
     checkpoint.state["base_epochs"] =
         state_.base_steps / static_cast<double>(base->steps_per_epoch);
-  if (noise_.estimate())
-    checkpoint.state["gradient_noise"] = to_json(noise_.state(), measured_samples_);
-  if (step_.optimizer().algorithm().for_use())
-    checkpoint.state[rates_key] = to_json(step_.optimizer().rate_history());
+  if (noise_.estimate()) {
+    const auto [gradient, noise, weight] = noise_.state();
+    checkpoint.state["gradient_noise"] = {{"gradient", gradient},
+                                          {"noise", noise},
+                                          {"weight", weight},
+                                          {"samples", measured_samples_}};
+  }
+  if (step_.optimizer().algorithm().for_use()) {
+    const auto [largest, sum_of_squares] = step_.optimizer().rate_history();
+    checkpoint.state[rates_key] = {{"largest", largest}, {"sum_of_squares", sum_of_squares}};
+  }
   if (auto left_out = left_out_steps(); !left_out.empty())
     checkpoint.state[left_out_key] = std::move(left_out);
   if (warmup_.steps > 0) {
@@ -336,26 +347,37 @@ void Trainer::restore(const std::optional<Checkpoint>& of_root) {
                                   [&](const std::vector<BucketOptimizer::NamedState>& whole) {
                                     hand_out(saved.optimizer, optimizer_tensors(whole));
                                   });
-  if (step_.optimizer().algorithm().for_use()) {
-    hand_out(saved.optimizer, trained_parameters());
-    step_.optimizer().set_rate_history(
-        rate_history_from_json(state.value(rates_key, nlohmann::json())));
-  }
+  const bool averages = step_.optimizer().algorithm().for_use().has_value();
+  if (averages) hand_out(saved.optimizer, trained_parameters());
   step_.arena()->broadcast_parameters(replicas);
   broadcast_outside_arena(replicas, *network_->module());
-  state_ = train_state_from_json(state);
-  const auto done_in_epoch = training_.batches() - training_.batches(state_.position);
-  schedule_ahead_ = options_.ends_with_steps(training_.batches())
-                        ? 0
-                        : state_.epoch * training_.batches() + done_in_epoch - state_.step;
-  restore_warmup(state);
-  // A training in another precision had none.
-  if (step_.scaler() && state.contains("loss_scale"))
-    step_.scaler()->restore(loss_scale_from_json(state.at("loss_scale")));
-  if (state.contains("gradient_noise")) {
-    const auto [noise, samples] = noise_from_json(state.at("gradient_noise"));
-    noise_.restore(noise);
-    measured_samples_ = samples;
+  try {
+    state_ = train_state_from_json(state);
+    const auto done_in_epoch = training_.batches() - training_.batches(state_.position);
+    schedule_ahead_ = options_.ends_with_steps(training_.batches())
+                          ? 0
+                          : state_.epoch * training_.batches() + done_in_epoch - state_.step;
+    restore_warmup(state);
+    if (averages) {
+      const auto& rates = state.at(rates_key);
+      step_.optimizer().set_rate_history(
+          {number_in(rates, "largest"), number_in(rates, "sum_of_squares")});
+    }
+    // A training in another precision had none.
+    if (step_.scaler() && state.contains("loss_scale")) {
+      const auto& scale = state.at("loss_scale");
+      step_.scaler()->restore(
+          {scale.at("scale").get<double>(), scale.at("good_steps").get<std::int64_t>()});
+    }
+    if (state.contains("gradient_noise")) {
+      const auto& noise = state.at("gradient_noise");
+      noise_.restore(
+          {number_in(noise, "gradient"), number_in(noise, "noise"), number_in(noise, "weight")});
+      measured_samples_ = number_in(noise, "samples");
+    }
+  } catch (const nlohmann::json::exception& error) {
+    throw Error(fmt::format("train: the checkpoint's state.json is not one of kolo's: {}",
+                            in_plain_words(error)));
   }
 }
 

@@ -61,7 +61,7 @@ torch=$(sed -n 's/^Torch_DIR:PATH=//p' "$build/CMakeCache.txt")
 
 # What the linker was told to link: LibTorch may use any of these for itself.
 link_line=$(grep -e '-o outside/outside' "$folder/build.log") || { cat "$folder/build.log"; fail "no link line found"; }
-for library in yaml hdf5 spdlog nlohmann libkolo_config libkolo_train libkolo_observe; do
+for library in yaml hdf5 nlohmann libkolo_config libkolo_train libkolo_observe; do
   [[ $link_line != *"$library"* ]] || fail "the outside project links $library: $link_line"
 done
 for library in libkolo_parallel libkolo_comm; do

@@ -15,12 +15,6 @@
 namespace kolo::testing {
 namespace {
 
-std::size_t count(const std::string& text, const std::string& part) {
-  std::size_t found = 0;
-  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
-  return found;
-}
-
 class Browser : public ::testing::Test {
  protected:
   // The page's elements after its scripts have run. Fails when the browser had anything to complain

@@ -31,12 +31,6 @@ Report small_report() {
   return report;
 }
 
-std::size_t count(const std::string& text, const std::string& part) {
-  std::size_t found = 0;
-  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
-  return found;
-}
-
 // What the page's script gets.
 Json data_in(const std::string& page) {
   const std::string start = R"(<script type="application/json" id="data">)";

@@ -1,11 +1,15 @@
 #pragma once
 
+#include <algorithm>
 #include <filesystem>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "kolo/report/figure.h"
+#include "kolo/report/results_table.h"
 #include "kolo/report/run_record.h"
 
 namespace kolo::testing {
@@ -39,6 +43,38 @@ inline std::vector<double> column(const Curve* curve, double CurvePoint::*member
   if (curve == nullptr) return values;
   for (const CurvePoint& point : curve->points) values.push_back(point.*member);
   return values;
+}
+
+inline std::vector<Figure> all_figures(const std::vector<FigureGroup>& groups) {
+  std::vector<Figure> all;
+  for (const auto& group : groups)
+    all.insert(all.end(), group.figures.begin(), group.figures.end());
+  return all;
+}
+
+inline const Figure& figure_named(const std::vector<Figure>& figures, const std::string& id) {
+  const auto found = std::ranges::find(figures, id, &Figure::id);
+  if (found == figures.end()) throw std::runtime_error("no figure " + id);
+  return *found;
+}
+
+inline std::vector<std::string> titles_of(const ResultsTable& table) {
+  std::vector<std::string> titles;
+  for (const auto& column : table.columns) titles.push_back(column.title);
+  return titles;
+}
+
+inline std::vector<std::string> texts_of(const ResultsTable::Row& row) {
+  std::vector<std::string> texts;
+  for (const auto& cell : row.cells) texts.push_back(cell.text);
+  return texts;
+}
+
+// How often a part is in a text.
+inline std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t found = 0;
+  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  return found;
 }
 
 }  // namespace kolo::testing

@@ -21,16 +21,7 @@ using ::testing::SizeIs;
 
 std::vector<Figure> all_figures(const std::vector<RunRecord>& runs,
                                 const RunFigureOptions& options = {}) {
-  std::vector<Figure> all;
-  for (auto& group : run_figures(runs, options))
-    std::ranges::move(group.figures, std::back_inserter(all));
-  return all;
-}
-
-const Figure& figure_named(const std::vector<Figure>& figures, const std::string& id) {
-  const auto found = std::ranges::find(figures, id, &Figure::id);
-  if (found == figures.end()) throw std::runtime_error("no figure " + id);
-  return *found;
+  return testing::all_figures(run_figures(runs, options));
 }
 
 std::vector<std::string> ids_of(const std::vector<Figure>& figures) {
@@ -279,20 +270,6 @@ TEST(RunFigures, RunsOfOneNameGetDifferentOnes) {
   std::vector<std::string> names;
   for (const auto& run : runs) names.push_back(run.name);
   EXPECT_THAT(names, ElementsAre("a/x/run", "b/x/run", "other", "twice", "twice (2)"));
-}
-
-TEST(RunRecord, FindsCurvesByQuantityPartAndKind) {
-  RunRecord run;
-  run.curves = {{"loss", "training", false, {}},
-                {"loss", "validation", false, {}},
-                {"loss", "training", true, {}},
-                {"learning_rate", "", false, {}}};
-  EXPECT_EQ(run.find("loss", "training"), &run.curves[0]);
-  EXPECT_EQ(run.find("loss", "validation"), &run.curves[1]);
-  EXPECT_EQ(run.find("loss", "training", true), &run.curves[2]);
-  EXPECT_EQ(run.find("learning_rate", ""), &run.curves[3]);
-  EXPECT_EQ(run.find("learning_rate", "training"), nullptr);
-  EXPECT_EQ(run.find("accuracy", "training"), nullptr);
 }
 
 }  // namespace

@@ -10,18 +10,6 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-std::vector<std::string> titles_of(const ResultsTable& table) {
-  std::vector<std::string> titles;
-  for (const auto& column : table.columns) titles.push_back(column.title);
-  return titles;
-}
-
-std::vector<std::string> texts_of(const ResultsTable::Row& row) {
-  std::vector<std::string> texts;
-  for (const auto& cell : row.cells) texts.push_back(cell.text);
-  return texts;
-}
-
 TEST(RunResults, TellTheBestOfEachRunAndOfAll) {
   auto first = run_named("first", {epoch_curve("accuracy", "validation", {.5, .9, .8}),
                                    epoch_curve("loss", "validation", {3, 1, 2}),

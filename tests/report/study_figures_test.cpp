@@ -3,6 +3,7 @@
 
 #include "kolo/report/figure.h"
 #include "kolo/report/results_table.h"
+#include "report/records.h"
 #include "report/studies.h"
 #include "support/says.h"
 
@@ -19,12 +20,7 @@ using ::testing::Not;
 using ::testing::SizeIs;
 
 Figure figure_named(const Study& study, const std::string& id) {
-  for (const auto& group : study_figures(study)) {
-    for (const auto& figure : group.figures) {
-      if (figure.id == id) return figure;
-    }
-  }
-  throw std::runtime_error("no figure " + id);
+  return testing::figure_named(all_figures(study_figures(study)), id);
 }
 
 TEST(StudyFigures, ShowThroughputBesideTheIdeal) {
@@ -126,8 +122,7 @@ TEST(StudyFigures, OfNothingAreNone) {
 TEST(StudyResults, HaveARowAPoint) {
   const auto table = study_results(small_study());
   ASSERT_THAT(table.rows, SizeIs(5));
-  std::vector<std::string> titles;
-  for (const auto& column : table.columns) titles.push_back(column.title);
+  const auto titles = titles_of(table);
   EXPECT_THAT(titles, Contains("efficiency"));
   EXPECT_THAT(titles, Contains("nodes"));
   for (const auto& row : table.rows) EXPECT_EQ(row.cells.size(), table.columns.size());
@@ -147,8 +142,7 @@ TEST(StudyResults, HaveARowAPoint) {
 TEST(StudyResults, LeaveOutWhatIsTheSameInAllRows) {
   auto study = small_study();
   study.points.resize(2);  // without warm-up, done, on one node
-  std::vector<std::string> titles;
-  for (const auto& column : study_results(study).columns) titles.push_back(column.title);
+  const auto titles = titles_of(study_results(study));
   EXPECT_THAT(titles, Not(AnyOf(Contains("warm-up"), Contains("nodes"), Contains("state"))));
   EXPECT_THAT(titles, Contains("ranks"));
   study.points[1].warmup_epochs = 3;

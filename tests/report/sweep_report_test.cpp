@@ -49,10 +49,7 @@ std::vector<RunRecord> example_runs() {
 }
 
 Figure sweep_figure(const Sweep& sweep, const std::string& id) {
-  for (const auto& group : sweep_figures(sweep, example_runs()))
-    for (const auto& figure : group.figures)
-      if (figure.id == id) return figure;
-  throw std::runtime_error("no figure " + id);
+  return figure_named(all_figures(sweep_figures(sweep, example_runs())), id);
 }
 
 TEST(SweepReport, TheBestOfAllCurvesIsInColourOnTop) {
@@ -150,13 +147,8 @@ TEST(SweepReport, TheRungsTellWhoWentOn) {
   sweep.trials[2].rung = 1;
   sweep.trials[2].rung_values.push_back(0.9);
   const auto table = sweep_rungs(sweep);
-  const auto texts = [&](std::size_t row) {
-    std::vector<std::string> cells;
-    for (const auto& cell : table.rows[row].cells) cells.push_back(cell.text);
-    return cells;
-  };
-  EXPECT_THAT(texts(0), ElementsAre("1", "3", "1", "70.00 %", "70.00 %"));
-  EXPECT_THAT(texts(1), ElementsAre("3", "1", "", "90.00 %", ""));
+  EXPECT_THAT(texts_of(table.rows[0]), ElementsAre("1", "3", "1", "70.00 %", "70.00 %"));
+  EXPECT_THAT(texts_of(table.rows[1]), ElementsAre("3", "1", "", "90.00 %", ""));
 }
 
 TEST(SweepReport, APageOfAFolder) {

@@ -47,6 +47,11 @@ TEST(StudyPlan, WeakScalingKeepsTheBatchOfARank) {
   EXPECT_EQ(study.points[2].ranks, 4);  // in order, each once
   EXPECT_EQ(study.points[2].lr_scaling, "linear");
   EXPECT_EQ(study.points[2].warmup_epochs, 2);
+  auto on_nodes = request({1, 4, 9});
+  on_nodes.ranks_per_node = 4;
+  const auto points = plan_study(on_nodes, digits()).points;
+  EXPECT_THAT((std::vector{points[0].nodes, points[1].nodes, points[2].nodes}),
+              ElementsAre(1, 1, 3));
 }
 
 TEST(StudyPlan, StrongScalingSharesTheBatchOfAllRanks) {
@@ -93,25 +98,19 @@ TEST(StudyPlan, AxesMultiplyAndWhatTrainsAlikeIsTrainedOnce) {
   EXPECT_EQ(of_four.size(), 5U);  // unscaled, a warm-up changes nothing
 }
 
-TEST(StudyPlan, AWarmUpFromBelowMattersWithoutScalingToo) {
-  auto config = digits();
-  config.training.lr_warmup_from = 0;
+// A warm-up from below, and one rank whose batch is not the base batch, matter without scaling too.
+TEST(StudyPlan, WhatTrainsOtherwiseHasAFolderOfItsOwn) {
   auto wanted = request({1});
   wanted.lr_scalings = {"none", "linear"};
   wanted.warmup_epochs = {0, 3};
-  const auto study = plan_study(wanted, config);
-  EXPECT_EQ(study.points[0].folder, study.points[2].folder);
-  EXPECT_NE(study.points[0].folder, study.points[1].folder);
-}
-
-// One rank whose batch is not the base batch has a scaled rate too.
-TEST(StudyPlan, WithABaseBatchOneRankIsNotUnscaled) {
-  auto config = digits();
-  config.training.base_batch_size = 16;
-  auto wanted = request({1});
-  wanted.lr_scalings = {"none", "linear"};
-  const auto study = plan_study(wanted, config);
-  EXPECT_NE(study.points[0].folder, study.points[1].folder);
+  auto warmed = digits(), based = digits();
+  warmed.training.lr_warmup_from = 0;
+  based.training.base_batch_size = 16;
+  const auto of_warmed = plan_study(wanted, warmed).points,
+             of_based = plan_study(wanted, based).points;
+  EXPECT_EQ(of_warmed[0].folder, of_warmed[2].folder);
+  EXPECT_NE(of_warmed[0].folder, of_warmed[1].folder);
+  EXPECT_NE(of_based[0].folder, of_based[2].folder);
 }
 
 TEST(StudyPlan, SettingsOfARun) {
@@ -138,15 +137,6 @@ TEST(StudyPlan, ThreadsOfTheConfigurationStand) {
   wanted.threads = 2;
   EXPECT_THAT(settings_of(plan_study(wanted, config)),
               Not(Contains(StartsWith("device.intra_threads"))));
-}
-
-TEST(StudyPlan, NodesFollowFromRanksOnANode) {
-  auto wanted = request({1, 4, 9});
-  wanted.ranks_per_node = 4;
-  const auto study = plan_study(wanted, digits());
-  EXPECT_EQ(study.points[0].nodes, 1);
-  EXPECT_EQ(study.points[1].nodes, 1);
-  EXPECT_EQ(study.points[2].nodes, 3);
 }
 
 // Fields of 16 x 16 x 16, halved, and back again.

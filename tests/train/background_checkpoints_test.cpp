@@ -110,20 +110,5 @@ TEST(BackgroundCheckpoints, WhatIsNotFiniteIsNotSaved) {
       says(message_of<Error>([&] { (void)snapshots.take(); }), {"is not finite after step 0"}));
 }
 
-TEST(BackgroundCheckpoints, AnErrorOfTheWritingEndsTheTraining) {
-  const TemporaryFolder folder;
-  folder.write("checkpoints", "a file in the place of the folder");
-  CheckpointStore store({folder / "checkpoints"});
-  SmallTraining training(Communicator::solo(), {});
-  TrainerSnapshots snapshots(training.trainer(), {});
-  int saved = 0;
-  CheckpointObserver observer(
-      store, {}, [&] { return snapshots.take(); }, [&](const auto&) { ++saved; });
-  training.trainer().add_observer(observer);
-  EXPECT_TRUE(
-      says(message_of<Error>([&] { (void)training.trainer().run(); }), {"cannot make the folder"}));
-  EXPECT_EQ(saved, 0);
-}
-
 }  // namespace
 }  // namespace kolo

@@ -12,6 +12,7 @@
 namespace kolo {
 namespace {
 
+using testing::expect_to_go_on_to;
 using testing::message_of;
 using testing::SmallTraining;
 using testing::train_on;
@@ -110,17 +111,7 @@ TEST(AdaScale, GoesOnToTheSameBits) {
   const auto setup = adascale_setup();
   const auto whole = train_on(4, setup);
   run_as_threads(4, [&](const Communicator& communicator) {
-    int steps = 0;
-    SmallTraining part(communicator, setup, [&] { return ++steps == 6; });
-    ASSERT_EQ(part.trainer().run(), TrainOutcome::stopped);
-    const auto checkpoint = part.trainer().checkpoint();
-    SmallTraining rest(communicator, setup);
-    rest.trainer().restore(communicator.rank() == 0 ? std::optional(checkpoint) : std::nullopt);
-    ASSERT_EQ(rest.trainer().run(), TrainOutcome::finished);
-    EXPECT_EQ(rest.trainer().state().step, whole.state.step);
-    if (communicator.rank() == 0) {
-      EXPECT_TRUE(rest.weights().equal(whole.weights));
-    }
+    expect_to_go_on_to(whole.weights, communicator, setup, 6);
   });
 }
 

@@ -34,9 +34,7 @@ std::vector<std::int64_t> saved_steps(const CheckpointSchedule& schedule, int ke
 
 TEST(ProgressReporter, ShowsEpochsAndValidations) {
   std::ostringstream screen;
-  ProgressOptions options;
-  options.plain_interval_seconds = 0;
-  ProgressBar bar(screen, options);
+  ProgressBar bar(screen, {.plain_interval_seconds = 0});
   RunLog log({});
   ProgressReporter reporter(bar, log, 1, "images");
   SmallTraining training(Communicator::solo(), {.epochs = 1});
@@ -74,6 +72,8 @@ TEST(HistoryRecorder, WritesEpochsStepsAndASummary) {
   EXPECT_EQ(history.steps().size(), 5U);
   EXPECT_EQ(history.summary().at("steps"), 26);
   EXPECT_GT(history.summary().at("best_val_accuracy"), 0);
+  EXPECT_EQ(recorder.device_usage(), std::nullopt);
+  EXPECT_FALSE(history.summary().contains("device_joules")) << "there are no devices";
 }
 
 // What is on the disk when a step is done.
@@ -169,16 +169,6 @@ TEST(TensorBoardRecorder, WritesWhatDevicesTellAndNoMore) {
   EXPECT_THAT(written, ::testing::ElementsAre(std::pair("device/joules", 300),
                                               std::pair("device/utilization", .5),
                                               std::pair("device/watts", 150)));
-}
-
-TEST(HistoryRecorder, SaysNothingOfDevicesThatDoNotTell) {
-  const TemporaryFolder folder;
-  SmallTraining training(Communicator::solo(), {.epochs = 1});
-  HistoryRecorder recorder(History(1), folder / "history.json", 0);
-  training.trainer().add_observer(recorder);
-  (void)training.trainer().run();
-  EXPECT_EQ(recorder.device_usage(), std::nullopt);
-  EXPECT_FALSE(recorder.history().summary().contains("device_joules"));
 }
 
 TEST(ThinRecordInterval, LetsARunHaveNoMoreThan500Records) {

@@ -49,18 +49,20 @@ TEST(TrainerOnADevice, TrainsAndValidatesAsOnTheHost) {
     expect_the_same(train_on(ranks, here()), train_on(ranks, there(), with_devices()));
 }
 
+TrainingSetup with(TrainingSetup setup, std::function<void(TrainerOptions&)> change) {
+  setup.change = std::move(change);
+  return setup;
+}
+
 TEST(TrainerOnADevice, ClipsSkipsAndComparesReplicas) {
-  const auto with_checks = [](TrainingSetup setup) {
-    setup.change = [](TrainerOptions& options) {
-      options.clip_norm = .5;
-      options.non_finite = NonFiniteStep::skip;
-      options.check_replicas_every = 3;
-      options.mixup_alpha = .2;
-    };
-    return setup;
+  const auto checks = [](TrainerOptions& options) {
+    options.clip_norm = .5;
+    options.non_finite = NonFiniteStep::skip;
+    options.check_replicas_every = 3;
+    options.mixup_alpha = .2;
   };
-  expect_the_same(train_on(2, with_checks(here())),
-                  train_on(2, with_checks(there()), with_devices()));
+  expect_the_same(train_on(2, with(here(), checks)),
+                  train_on(2, with(there(), checks), with_devices()));
 }
 
 // A checkpoint knows nothing of where it was made.
@@ -85,15 +87,6 @@ TEST(TrainerOnADevice, CheckpointsGoFromDeviceToHostAndBack) {
   go_on(there(), here());
   go_on(here(), there());
 }
-
-class AtSteps final : public Observer {
- public:
-  explicit AtSteps(std::function<void(const StepReport&)> body) : body_(std::move(body)) {}
-  void on_step(const StepReport& report) override { body_(report); }
-
- private:
-  std::function<void(const StepReport&)> body_;
-};
 
 // The device is ahead of what is known of it.
 TEST(TrainerOnADevice, CheckpointsAreOfSettledSteps) {
@@ -149,17 +142,16 @@ TEST(TrainerOnADevice, NamesTheStepThatIsNotFinite) {
 
 // A recorded step reads each batch in the same place, and takes the rate and number of its own.
 TEST(TrainerOnADevice, RecordedStepsAreTheSame) {
-  const auto with_schedule = [](TrainingSetup setup, bool graphs) {
-    setup.change = [=](TrainerOptions& options) {
+  const auto steps = [](bool graphs) {
+    return with(there(), [=](TrainerOptions& options) {
       options.graphs = graphs;
       options.clip_norm = .5;
       options.non_finite = NonFiniteStep::skip;
-    };
-    return setup;
+    });
   };
   const int ranks = is_gpu_wanted() ? 1 : 2;  // of one GPU NCCL takes one
-  expect_the_same(train_on(ranks, with_schedule(there(), false), with_devices()),
-                  train_on(ranks, with_schedule(there(), true), with_devices()));
+  expect_the_same(train_on(ranks, steps(false), with_devices()),
+                  train_on(ranks, steps(true), with_devices()));
 }
 
 }  // namespace

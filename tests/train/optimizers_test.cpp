@@ -12,26 +12,10 @@
 namespace kolo {
 namespace {
 
+using testing::AtSteps;
 using testing::Recorder;
 using testing::SmallTraining;
 using testing::TrainingSetup;
-
-// Takes a checkpoint amid an epoch, as a run's observer does.
-class TakesCheckpoint final : public Observer {
- public:
-  TakesCheckpoint(const Trainer& trainer, std::int64_t step) : trainer_(trainer), step_(step) {}
-  void on_step(const StepReport& report) override {
-    if (report.state.step != step_) return;
-    taken = trainer_.checkpoint();
-    for (auto* const tensors : {&taken->model, &taken->optimizer})
-      for (auto& item : *tensors) item.tensor = item.tensor.clone();
-  }
-  std::optional<Checkpoint> taken;
-
- private:
-  const Trainer& trainer_;
-  std::int64_t step_;
-};
 
 std::vector<std::shared_ptr<const FlatOptimizer>> unusual_optimizers() {
   return {make_schedule_free_sgd({}), make_schedule_free_adamw({.weight_decay = .01}),
@@ -40,11 +24,17 @@ std::vector<std::shared_ptr<const FlatOptimizer>> unusual_optimizers() {
 
 void expect_exact_resume(const Communicator& communicator, const TrainingSetup& setup) {
   SmallTraining training(communicator, setup);
-  TakesCheckpoint taking(training.trainer(), 5);
+  std::optional<Checkpoint> taken;  // amid an epoch, as a run's observer takes it
+  AtSteps taking([&](const StepReport& report) {
+    if (report.state.step != 5) return;
+    taken = training.trainer().checkpoint();
+    for (auto* const tensors : {&taken->model, &taken->optimizer})
+      for (auto& item : *tensors) item.tensor = item.tensor.clone();
+  });
   training.trainer().add_observer(taking);
   EXPECT_EQ(training.trainer().run(), TrainOutcome::finished);
   SmallTraining resumed(communicator, setup);
-  resumed.trainer().restore(communicator.rank() == 0 ? taking.taken : std::nullopt);
+  resumed.trainer().restore(communicator.rank() == 0 ? taken : std::nullopt);
   EXPECT_EQ(resumed.trainer().run(), TrainOutcome::finished);
   EXPECT_TRUE(resumed.weights().equal(training.weights())) << setup.optimizer->name();
 }

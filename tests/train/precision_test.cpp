@@ -92,37 +92,24 @@ TEST(Precisions, Bf16ReachesTheLossOfFp32) {
   }
 }
 
-TEST(GradScaler, FollowsPyTorchsRule) {
+TEST(GradScaler, FollowsPyTorchsRuleAndGoesOnFromItsState) {
   GradScaler scaler({.initial = 8, .growth_interval = 3});
-  const auto after = [&](bool was_finite) {
-    scaler.update(was_finite);
-    return scaler.scale();
+  const auto after = [](GradScaler& updated, bool was_finite) {
+    updated.update(was_finite);
+    return updated.scale();
   };
-  EXPECT_EQ(after(true), 8);
-  EXPECT_EQ(after(true), 8);
-  EXPECT_EQ(after(true), 16);
-  EXPECT_EQ(after(true), 16);
-  EXPECT_EQ(after(false), 8);
-  EXPECT_EQ(after(true), 8);
-  EXPECT_EQ(after(true), 8);
-  EXPECT_EQ(after(true), 16);
-  EXPECT_EQ(scaler.scaled(torch::tensor(.5)).item<double>(), 8);
-}
-
-TEST(GradScaler, StaysFinite) {
-  GradScaler scaler({.initial = 0x1p127, .growth_interval = 1});
-  for (int step = 0; step < 10; ++step) scaler.update(true);
-  EXPECT_EQ(scaler.scale(), 0x1p127);
-}
-
-TEST(GradScaler, GoesOnFromItsState) {
-  GradScaler scaler({.growth_interval = 4});
-  scaler.update(false);
-  scaler.update(true);
-  GradScaler other({.growth_interval = 4});
+  for (const double scale : {8, 8, 16, 16}) EXPECT_EQ(after(scaler, true), scale);
+  EXPECT_EQ(after(scaler, false), 8);
+  EXPECT_EQ(after(scaler, true), 8);
+  GradScaler other({.growth_interval = 3});
   other.restore(scaler.state());
-  EXPECT_EQ(other.scale(), 32768);
-  EXPECT_EQ(other.state().good_steps, 1);
+  for (auto* const each : {&scaler, &other}) {
+    EXPECT_EQ(after(*each, true), 8);
+    EXPECT_EQ(after(*each, true), 16);
+  }
+  EXPECT_EQ(scaler.scaled(torch::tensor(.5)).item<double>(), 8);
+  GradScaler largest({.initial = 0x1p127, .growth_interval = 1});
+  EXPECT_EQ(after(largest, true), 0x1p127) << "it stays finite";
 }
 
 TEST(GradScaler, RefusesNumbersThatMakeNoSense) {

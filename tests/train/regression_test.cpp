@@ -117,10 +117,15 @@ TEST(Regression, CheckpointsOfBeforeThereWereLossesLoad) {
   EXPECT_TRUE(std::isinf(resumed.trainer().state().best_loss));
 }
 
-TEST(Regression, RecordsHaveNoAccuracy) {
+TEST(Regression, RecordsAndLinesTellTheLossAlone) {
   const TemporaryFolder folder;
+  std::ostringstream console;
   {
+    ProgressBar bar(console, {});
+    RunLog log({.console = &console});
     FieldTraining training(Communicator::solo(), {});
+    ProgressReporter reporter(bar, log, 3, "crops");
+    training.trainer().add_observer(reporter);
     HistoryRecorder history(History(1), folder / "history.json", 3);
     TensorBoardRecorder events(folder / "events", 3);
     training.trainer().add_observer(history);
@@ -141,19 +146,7 @@ TEST(Regression, RecordsHaveNoAccuracy) {
   EXPECT_TRUE(says(events, {"loss/validation"}));
   EXPECT_TRUE(says(events, {"step/loss"}));
   EXPECT_FALSE(says(events, {"accuracy"}));
-}
-
-TEST(Regression, LinesTellTheLossAlone) {
-  std::ostringstream console;
-  {
-    ProgressBar bar(console, {});
-    RunLog log({.console = &console});
-    FieldTraining training(Communicator::solo(), {.epochs = 1});
-    ProgressReporter reporter(bar, log, 1, "crops");
-    training.trainer().add_observer(reporter);
-    (void)training.trainer().run();
-  }
-  EXPECT_THAT(console.str(), ::testing::ContainsRegex("epoch 1/1  loss 0.[0-9]+  validation loss "
+  EXPECT_THAT(console.str(), ::testing::ContainsRegex("epoch 1/3  loss 0.[0-9]+  validation loss "
                                                       "0.0[0-9]+ \\(best\\)  .* crops/s"));
   EXPECT_FALSE(says(console.str(), {"accuracy"}));
 }

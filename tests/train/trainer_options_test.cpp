@@ -15,6 +15,8 @@
 namespace kolo {
 namespace {
 
+using testing::AtSteps;
+using testing::expect_to_go_on_to;
 using testing::message_of;
 using testing::Recorder;
 using testing::SmallTraining;
@@ -112,20 +114,15 @@ TEST(TrainerOptions, AccumulationMixesAndScalesTheLossAsAWhole) {
   EXPECT_GT(distance(with(4, true, false), with(4, false, false)), 1e-3);
 }
 
-TEST(TrainerOptions, AnAccumulatingTrainingGoesOnToTheSameBits) {
-  const TrainingSetup setup{
-      .samples = 100, .batch_size = 16, .epochs = 3, .change = [](auto& options) {
-        options.accumulation = 3;
-      }};
-  const auto whole = train_on(1, setup);
-  const auto solo = Communicator::solo();
-  int steps = 0;
-  SmallTraining part(solo, setup, [&] { return ++steps == 10; });
-  ASSERT_EQ(part.trainer().run(), TrainOutcome::stopped);
-  SmallTraining rest(solo, setup);
-  rest.trainer().restore(part.trainer().checkpoint());
-  ASSERT_EQ(rest.trainer().run(), TrainOutcome::finished);
-  EXPECT_TRUE(rest.weights().equal(whole.weights));
+TEST(TrainerOptions, AccumulatingAndMixingTrainingsGoOnToTheSameBits) {
+  const TrainingSetup setups[] = {
+      {.samples = 100,
+       .batch_size = 16,
+       .epochs = 3,
+       .change = [](auto& options) { options.accumulation = 3; }},
+      {.samples = 200, .epochs = 4, .change = [](auto& options) { options.mixup_alpha = .4; }}};
+  for (const auto& setup : setups)
+    expect_to_go_on_to(train_on(1, setup).weights, Communicator::solo(), setup, 10);
 }
 
 TrainingSetup sharded(TrainingSetup setup) {
@@ -207,36 +204,21 @@ TEST(TrainerOptions, CheckpointsOfShardedOptimizersAreThoseOfWholeOnes) {
   }
 }
 
-TEST(TrainerOptions, MixupLearnsAndGoesOnToTheSameBits) {
-  TrainingSetup setup{
-      .samples = 200, .epochs = 4, .change = [](auto& options) { options.mixup_alpha = .4; }};
-  const auto whole = train_on(1, setup);
-  EXPECT_GT(whole.record.epochs.back().validation.accuracy(), .7);
-  EXPECT_FALSE(whole.weights.equal(train_on(1, {.samples = 200, .epochs = 4}).weights));
-
-  const auto solo = Communicator::solo();
-  int steps = 0;
-  SmallTraining part(solo, setup, [&] { return ++steps == 30; });
-  ASSERT_EQ(part.trainer().run(), TrainOutcome::stopped);
-  SmallTraining rest(solo, setup);
-  rest.trainer().restore(part.trainer().checkpoint());
-  ASSERT_EQ(rest.trainer().run(), TrainOutcome::finished);
-  EXPECT_TRUE(rest.weights().equal(whole.weights));
+TEST(TrainerOptions, MixupLearns) {
+  const auto mixed = train_on(
+      1, {.samples = 200, .epochs = 4, .change = [](auto& options) { options.mixup_alpha = .4; }});
+  EXPECT_GT(mixed.record.epochs.back().validation.accuracy(), .7);
+  EXPECT_FALSE(mixed.weights.equal(train_on(1, {.samples = 200, .epochs = 4}).weights));
 }
 
-// Changes a parameter behind the trainer's back.
-class Tamperer final : public Observer {
- public:
-  Tamperer(Network& network, std::int64_t step) : network_(network), step_(step) {}
-  void on_step(const StepReport& report) override {
+// Multiplies all parameters after a step behind the trainer's back.
+AtSteps multiplying(Network& network, std::int64_t step, double factor) {
+  return AtSteps([&network, step, factor](const StepReport& report) {
     const torch::NoGradGuard no_gradient;
-    if (report.state.step == step_) network_.parameters()[0].add_(1);
-  }
-
- private:
-  Network& network_;
-  std::int64_t step_;
-};
+    if (report.state.step != step) return;
+    for (auto& parameter : network.parameters()) parameter.mul_(factor);
+  });
+}
 
 TEST(TrainerOptions, ReplicasAreCompared) {
   const TrainingSetup setup{.epochs = 1,
@@ -244,7 +226,7 @@ TEST(TrainerOptions, ReplicasAreCompared) {
   EXPECT_EQ(train_on(2, setup).record.losses.size(), 7U);
   run_as_threads(2, [&](const Communicator& communicator) {
     SmallTraining training(communicator, setup);
-    Tamperer tamperer(training.network(), 4);
+    auto tamperer = multiplying(training.network(), 4, 2);
     if (communicator.rank() == 1) training.trainer().add_observer(tamperer);
     EXPECT_TRUE(says(message_of<Error>([&] { (void)training.trainer().run(); }),
                      {"step 6", "conv1.weight"}));
@@ -254,96 +236,44 @@ TEST(TrainerOptions, ReplicasAreCompared) {
 // Which of a step's numbers aren't any.
 enum class Bad { loss_and_gradients, loss };
 
-// A loss function that is not a number in one step, on one rank.
-class BadStep {
- public:
-  BadStep(const Communicator& communicator, const TrainingSetup& setup, int bad_rank,
-          Bad bad = Bad::loss_and_gradients)
-      : is_bad_(communicator.rank() == bad_rank),
-        bad_(bad),
-        training_(
-            StripesOf(setup.samples),
-            {setup.samples, communicator.rank(), communicator.size(), {true, 4, Padding::repeat}},
-            {.batch_size = setup.batch_size}),
-        validation_(StripesOf(8),
-                    {8, communicator.rank(), communicator.size(), {false, 4, Padding::none}},
-                    {.batch_size = 8}),
-        network_(
-            make_network("mnist_net", {.input_shape = {1, 16, 16}, .classes = 4, .dropout = 0.})),
-        trainer_(communicator, network_, {.loss = loss(), .validation_loss = plain_}, make_sgd({}),
-                 LearningRate({.base_rate = .05}), training_, validation_, options(setup)) {}
-
-  [[nodiscard]] Trainer& trainer() { return trainer_; }
-  [[nodiscard]] bool is_finite() const {
-    for (const auto& parameter : network_->parameters())
-      if (!parameter.isfinite().all().item<bool>()) return false;
-    return true;
-  }
-
- private:
-  static std::shared_ptr<const Dataset> StripesOf(std::int64_t size) {
-    return std::make_shared<testing::StripesDataset>(size);
-  }
-  static TrainerOptions options(const TrainingSetup& setup) {
-    TrainerOptions options;
-    options.n_epochs = setup.epochs;
-    setup.change(options);
-    return options;
-  }
-  LossFunction loss() {
-    return [this](const torch::Tensor& outputs, const torch::Tensor& targets) {
-      const auto value = plain_(outputs, targets);
-      const bool is_now = is_bad_ && ++calls_ == 3;
-      if (!is_now) return value;
+// A training whose loss is not a number in the third step, on one rank.
+TrainingSetup spoilt(int bad_rank, NonFiniteStep policy, std::int64_t epochs = 1,
+                     Bad bad = Bad::loss_and_gradients) {
+  const auto loss = [=](int rank, const LossFunction& plain) -> LossFunction {
+    return [=, calls = std::make_shared<int>(0)](const torch::Tensor& outputs,
+                                                 const torch::Tensor& targets) {
+      const auto value = plain(outputs, targets);
+      if (rank != bad_rank || ++*calls != 3) return value;
       const double nan = std::numeric_limits<double>::quiet_NaN();
-      return bad_ == Bad::loss ? value + value.detach() * nan : value * nan;
+      return bad == Bad::loss ? value + value.detach() * nan : value * nan;
     };
-  }
+  };
+  const auto change = [=](TrainerOptions& options) {
+    options.non_finite = policy;
+    options.check_replicas_every = policy == NonFiniteStep::skip ? 1 : 0;
+  };
+  return {.epochs = epochs, .dropout = 0, .change = change, .loss = loss};
+}
 
-  bool is_bad_;
-  Bad bad_;
-  int calls_ = 0;
-  LossFunction plain_ = make_loss("cross_entropy");
-  Loader training_, validation_;
-  std::shared_ptr<Network> network_;
-  Trainer trainer_;
-};
+constexpr double infinity = std::numeric_limits<double>::infinity();
 
 TEST(NonFinite, StopsAllRanksWithTheStepNamed) {
   run_as_threads(2, [](const Communicator& communicator) {
-    BadStep job(communicator, {.epochs = 1}, 1);
+    SmallTraining job(communicator, spoilt(1, NonFiniteStep::stop));
     EXPECT_TRUE(says(message_of<Error>([&] { (void)job.trainer().run(); }),
                      {"the loss of step 3 is nan", "non_finite=skip"}));
   });
 }
 
-TEST(NonFinite, SkipLeavesTheStepOutOnAllRanks) {
-  run_as_threads(2, [](const Communicator& communicator) {
-    BadStep job(communicator,
-                {.epochs = 1,
-                 .change =
-                     [](auto& options) {
-                       options.non_finite = NonFiniteStep::skip;
-                       options.check_replicas_every = 1;
-                     }},
-                1);
-    EXPECT_EQ(job.trainer().run(), TrainOutcome::finished);
-    EXPECT_EQ(job.trainer().skipped_steps(), 1);
-    EXPECT_TRUE(job.is_finite());
-  });
-}
-
 // The gradient of an absolute error is a sign, which is finite where the error is not.
-TEST(NonFinite, SkipLeavesOutWhatIsNotANumberInTheLossAlone) {
+TEST(NonFinite, SkipLeavesTheStepOutOnAllRanks) {
   for (const Bad bad : {Bad::loss, Bad::loss_and_gradients}) {
     run_as_threads(2, [&](const Communicator& communicator) {
-      BadStep job(
-          communicator,
-          {.epochs = 2, .change = [](auto& options) { options.non_finite = NonFiniteStep::skip; }},
-          1, bad);
+      SmallTraining job(communicator, spoilt(1, NonFiniteStep::skip, 2, bad));
       Recorder recorder;
       job.trainer().add_observer(recorder);
       EXPECT_EQ(job.trainer().run(), TrainOutcome::finished);
+      EXPECT_TRUE(is_finite(job.weights()));
       EXPECT_EQ(job.trainer().skipped_steps(), 1);
       EXPECT_EQ(recorder.skipped_in_epoch, (std::vector<std::int64_t>{1, 0}));
       EXPECT_TRUE(std::isfinite(recorder.epochs[0].training.mean_loss()));
@@ -381,55 +311,34 @@ TEST(NonFinite, ASkippedStepLeavesNothingInRunningStatistics) {
   ASSERT_FALSE(network->buffers().empty());
   EXPECT_EQ(trainer.run(), TrainOutcome::finished);
   EXPECT_EQ(trainer.skipped_steps(), 1);
-  for (const auto& buffer : network->buffers()) EXPECT_TRUE(buffer.isfinite().all().item<bool>());
+  for (const auto& buffer : network->buffers()) EXPECT_TRUE(is_finite(buffer));
   EXPECT_NO_THROW((void)trainer.checkpoint());
 }
 
 TEST(NonFinite, SkippedStepsAreStillKnownAfterAResume) {
-  const TrainingSetup setup{
-      .epochs = 1, .change = [](auto& options) { options.non_finite = NonFiniteStep::skip; }};
-  BadStep job(Communicator::solo(), setup, 0);
+  const auto setup = spoilt(0, NonFiniteStep::skip);
+  SmallTraining job(Communicator::solo(), setup);
   EXPECT_EQ(job.trainer().run(), TrainOutcome::finished);
-  BadStep resumed(Communicator::solo(), setup, 0);
+  SmallTraining resumed(Communicator::solo(), setup);
   resumed.trainer().restore(job.trainer().checkpoint());
   EXPECT_EQ(resumed.trainer().skipped_steps(), 1);
 }
 
 TEST(NonFinite, IgnoreGoesOnUntilTheEpochHasSpoiltTheNetwork) {
-  const TrainingSetup setup{
-      .epochs = 1, .change = [](auto& options) { options.non_finite = NonFiniteStep::ignore; }};
-  BadStep passing(Communicator::solo(), setup, 0, Bad::loss);
+  SmallTraining passing(Communicator::solo(), spoilt(0, NonFiniteStep::ignore, 1, Bad::loss));
   EXPECT_EQ(passing.trainer().run(), TrainOutcome::finished);
-  EXPECT_TRUE(passing.is_finite());
-  BadStep spoilt(Communicator::solo(), setup, 0);
-  EXPECT_TRUE(says(message_of<Error>([&] { (void)spoilt.trainer().run(); }),
+  EXPECT_TRUE(is_finite(passing.weights()));
+  SmallTraining failing(Communicator::solo(), spoilt(0, NonFiniteStep::ignore));
+  EXPECT_TRUE(says(message_of<Error>([&] { (void)failing.trainer().run(); }),
                    {"parameters are not finite after step 13, the last of epoch 1"}));
 }
-
-// Multiplies all parameters after a step, as the step itself may have done.
-class Spoiler final : public Observer {
- public:
-  static constexpr double infinity = std::numeric_limits<double>::infinity();
-  Spoiler(Network& network, std::int64_t step, double factor = infinity)
-      : network_(network), step_(step), factor_(factor) {}
-  void on_step(const StepReport& report) override {
-    const torch::NoGradGuard no_gradient;
-    if (report.state.step != step_) return;
-    for (auto& parameter : network_.parameters()) parameter.mul_(factor_);
-  }
-
- private:
-  Network& network_;
-  std::int64_t step_;
-  double factor_;
-};
 
 TEST(NonFinite, ANetworkSpoiltByTheLastStepOfAnEpochEndsAllRanksAndIsNotSaved) {
   const testing::TemporaryFolder folder;
   for (const std::int64_t last : {7, 14}) {
     run_as_threads(2, [&](const Communicator& communicator) {
       SmallTraining training(communicator, {});  // two epochs of 7 steps
-      Spoiler spoiler(training.network(), last);
+      auto spoiler = multiplying(training.network(), last, infinity);
       CheckpointStore store({folder / std::to_string(last)});
       CheckpointObserver checkpoints(store, {}, [&] { return training.trainer().checkpoint(); });
       training.trainer().add_observer(spoiler);
@@ -450,7 +359,8 @@ TEST(NonFinite, WeightsThatAreTooLargeToValidateAreNeitherSavedNorTheBest) {
     run_as_threads(2, [&](const Communicator& communicator) {
       SmallTraining training(communicator,
                              {.change = [&](auto& options) { options.non_finite = policy; }});
-      Spoiler spoiler(training.network(), 14, 1e30);  // the last step of the second epoch
+      auto spoiler =
+          multiplying(training.network(), 14, 1e30);  // the last step of the second epoch
       Recorder recorder;
       training.trainer().add_observer(spoiler);
       training.trainer().add_observer(recorder);
@@ -473,7 +383,7 @@ TEST(NonFinite, ACheckpointThatNothingCouldGoOnFromIsNotMade) {
   (void)training.trainer().run();
   const auto good = training.trainer().checkpoint();
   const torch::NoGradGuard no_gradient;
-  good.optimizer.front().tensor.mul_(std::numeric_limits<double>::infinity());  // the trainer's own
+  good.optimizer.front().tensor.mul_(infinity);  // the trainer's own
   EXPECT_TRUE(says(message_of<Error>([&] { (void)training.trainer().checkpoint(); }),
                    {"the optimizer's", "It is not saved"}));
 }

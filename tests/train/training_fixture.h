@@ -1,6 +1,6 @@
 #pragma once
 
-#include <map>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -36,6 +36,10 @@ struct TrainingSetup {
   ValidationViews views = ValidationViews::one;
   std::function<void(TrainerOptions&)> change = [](TrainerOptions&) {};
   std::shared_ptr<const FlatOptimizer> optimizer = make_sgd({.momentum = .5});
+  // Makes the loss of training from the plain one; gets the rank.
+  std::function<LossFunction(int, LossFunction)> loss = [](int, LossFunction plain) {
+    return plain;
+  };
   // Where a rank computes.
   std::function<torch::Device(int rank)> device = [](int) { return torch::Device(torch::kCPU); };
 };
@@ -70,7 +74,10 @@ class SmallTraining {
         network_(make_network(
             "mnist_net", {.input_shape = {1, 16, 16}, .classes = 4, .dropout = setup.dropout})),
         trainer_(communicator, fixed_weights(network_, setup.device(communicator.rank())),
-                 {.loss = make_loss("cross_entropy"), .top = setup.top, .views = setup.views},
+                 {.loss = setup.loss(communicator.rank(), make_loss("cross_entropy")),
+                  .validation_loss = make_loss("cross_entropy"),
+                  .top = setup.top,
+                  .views = setup.views},
                  setup.optimizer,
                  LearningRate({.base_rate = setup.learning_rate,
                                .warmup_steps = setup.warmup_steps,
@@ -135,7 +142,7 @@ class Recorder final : public Observer {
   }
   void on_step(const StepReport& report) override { losses.push_back(report.sums.mean_loss()); }
   void on_epoch_end(const EpochReport& report) override {
-    epochs.push_back({report.training, report.validation.value()});
+    epochs.push_back({report.training, report.validation});
     is_best.push_back(report.is_best);
     skipped_in_epoch.push_back(report.skipped_steps);
   }
@@ -154,6 +161,30 @@ class Recorder final : public Observer {
   std::int64_t steps_in_epoch = 0;
   int stops = 0, finishes = 0;
 };
+
+// Does something after each step.
+class AtSteps final : public Observer {
+ public:
+  explicit AtSteps(std::function<void(const StepReport&)> body) : body_(std::move(body)) {}
+  void on_step(const StepReport& report) override { body_(report); }
+
+ private:
+  std::function<void(const StepReport&)> body_;
+};
+
+// Trains so many steps, goes on from the checkpoint in another trainer, and compares the end with
+// that of a training that was not stopped. Collective.
+inline void expect_to_go_on_to(const torch::Tensor& weights, const Communicator& communicator,
+                               const TrainingSetup& setup, int stop_after) {
+  int steps = 0;
+  SmallTraining part(communicator, setup, [&] { return ++steps == stop_after; });
+  ASSERT_EQ(part.trainer().run(), TrainOutcome::stopped);
+  const auto checkpoint = part.trainer().checkpoint();
+  SmallTraining rest(communicator, setup);
+  rest.trainer().restore(communicator.rank() == 0 ? std::optional(checkpoint) : std::nullopt);
+  ASSERT_EQ(rest.trainer().run(), TrainOutcome::finished);
+  EXPECT_TRUE(rest.weights().equal(weights));
+}
 
 // Trains to the end on so many ranks, as threads.
 struct Outcome {  // of rank 0

@@ -104,13 +104,12 @@ struct RunFigureOptions {
   std::vector<double> targets;
 };
 
-// Figures of these runs: in one group how they learned (loss, accuracy, learning
-// rate), in one how fast, in one whatever else they wrote. Validation is solid, training dashed;
-// a run's colour is that of its number. Accuracies are in per cent.
+// Figures of these runs: how they learned (loss, accuracy, learning rate), how fast, what their
+// GPUs took, and whatever else they wrote. Validation is solid, training dashed; a run's colour is
+// that of its number. Accuracies are in per cent.
 //
-// The same runs give the same figures with the same series and y for every axis: only x and its
-// label differ, and those of curves only. A point without a place on the axis has an x that is not
-// a number. Long curves are thinned (see thinned()), which their note says.
+// For every axis the figures, their series and y are the same. A point without a place on the axis
+// has an x that is not a number. Long curves are thinned (see thinned()), which their note says.
 [[nodiscard]] std::vector<FigureGroup> run_figures(std::span<const RunRecord> runs,
                                                    const RunFigureOptions& options = {});
 
@@ -118,20 +117,16 @@ struct RunFigureOptions {
 // words.
 [[nodiscard]] std::string combination_name(const StudyPoint& point);
 
-// Figures of a study: in one group how it scales (throughput and efficiency beside the ideal, time
-// per epoch, where a step's time goes), in one what becomes of accuracy, error and loss, for each
-// combination of learning-rate scaling and warm-up. Everything against ranks. Points that gave no
-// results are left out; a group without figures is not there.
-//
-// Throughput does not depend on the learning rate: points of the same number of ranks are taken
-// together, as their mean, and the deviation within and between them.
+// Figures of a study against ranks: how it scales (throughput, efficiency, time per epoch, where a
+// step's time goes), and accuracy, error and loss for each combination of learning-rate scaling and
+// warm-up. Points without results are left out. Throughput does not depend on the learning rate:
+// points of the same number of ranks are taken together, as mean and deviation.
 [[nodiscard]] std::vector<FigureGroup> study_figures(const Study& study);
 
-// Figures of a sweep: the curves of all trials, the best of them in colour; and the best value of
-// each trial against each swept key, whose axis is logarithmic where its range is, or its values
-// are far apart. Where a grid has several ways (all other keys together) and at least two values of
-// a number, each way is a line of errors, or losses, against that number. `runs`: of the sweep's
-// trials, in their order; one without curves is left out.
+// Figures of a sweep: the curves of all trials, the best of them in colour; the best value of each
+// trial against each swept key; and, of grids, errors or losses against each key of numbers, a line
+// for each way to set the other keys. `runs`: of the sweep's trials, in their order; one without
+// curves is left out.
 [[nodiscard]] std::vector<FigureGroup> sweep_figures(const Sweep& sweep,
                                                      std::span<const RunRecord> runs);
 

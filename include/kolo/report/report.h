@@ -31,12 +31,12 @@ struct Report {
   std::optional<CurveAxis> axis;      // that curves stand against at first; none: the first known
 };
 
-// Reads runs (see read_run) and at most one study: a folder with study.json, or the file itself. A
-// study brings the runs of its points that are there, named after their points. So with at most one
-// sweep (sweep.json), whose trials are not among the runs.
+// Reads runs (see read_run), at most one study (a folder with study.json, or the file), which
+// brings the runs of its points, and at most one sweep (sweep.json), whose trials are not among the
+// runs.
 //
-// InputError: a path can't be read, or there are two studies or sweeps. With `wait`, as for runs
-// that have yet to start, what can't be read is a warning instead.
+// InputError: a path can't be read, or there are two studies or sweeps. With `wait` what can't be
+// read is a warning instead.
 [[nodiscard]] Report read_report(std::span<const std::filesystem::path> paths, bool wait = false);
 
 // All figures, the study's and the sweep's first; curves against the report's axis.

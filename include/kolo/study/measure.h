@@ -1,10 +1,14 @@
 #pragma once
 
-#include <memory>
+#include <cstdint>
+#include <mutex>
+#include <type_traits>
 #include <vector>
 
 #include <torch/types.h>
 
+#include "kolo/base/clock.h"
+#include "kolo/comm/collective_call.h"
 #include "kolo/comm/communicator.h"
 #include "kolo/data/loader.h"
 #include "kolo/nn/network.h"
@@ -34,25 +38,30 @@ namespace kolo {
 // The first one of an epoch.
 [[nodiscard]] Batch first_batch(Loader& loader);
 
-// All ranks' trials, by rank. Collective.
-[[nodiscard]] std::vector<std::vector<BenchTrial>> gather(const Communicator& communicator,
-                                                          const std::vector<BenchTrial>& mine);
+// Every rank's value, by rank. Collective.
+template <typename T>
+[[nodiscard]] std::vector<T> gather_values(const Communicator& communicator, const T& mine) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  std::vector<T> all(static_cast<std::size_t>(communicator.size()));
+  const auto bytes = static_cast<std::int64_t>(sizeof mine);
+  communicator.all_gather(ConstBuffer(&mine, bytes, DataType::uint8),
+                          Buffer(all.data(), bytes * communicator.size(), DataType::uint8));
+  return all;
+}
 
 // For kolo-simulate: a step without communication, and collectives without a step.
 
-// A trainer's steps on one batch, on all ranks at once, but without averaging gradients
-// (ReducerOptions::communicate is false), so that the ranks share caches and memory as they do in a
-// training. What the trainer's options decide, the data wait among it, is left to the caller.
-// Collective.
+// A trainer's steps on one batch, on all ranks at once, without averaging gradients
+// (ReducerOptions::communicate is false). What the trainer's options decide, the data wait among
+// it, is left to the caller. Collective.
 [[nodiscard]] StepProfile measure_profile(const Communicator& communicator, Trainer& trainer,
                                           const Network& network, Loader& loader,
                                           const BenchPlan& plan);
 
-// All-reduces of 4 KiB to 64 MiB of float32 (or until one takes half a second), as gradients are
-// averaged: asynchronously, in memory that every rank has just written, from
+// Medians of many calls, of sizes that double until one takes half a second: asynchronous
+// all-reduces of 4 KiB to 64 MiB of float32, in memory that every rank has just written, from
 // Communicator::allocate() or, by the device's times, on this rank's device; then messages of up to
-// 16 MiB that pairs of neighbours send each other, as ranks that share samples do. Medians of many
-// calls. Collective.
+// 16 MiB that pairs of neighbours send each other. Collective.
 [[nodiscard]] CollectiveMeasurement measure_collectives(const Communicator& communicator,
                                                         const torch::Device& device = torch::kCPU);
 
@@ -60,23 +69,23 @@ namespace kolo {
 // node that the process may use.
 [[nodiscard]] RankLayout rank_layout(const Communicator& communicator);
 
-// Counts the halos of this rank (messages named "halo") on a communicator and all that are split
-// from it later. Listens as long as it lives.
-class HaloCounter {
+// Counts the halos of this rank (messages named "halo") on the communicators that it listens to,
+// and all that are split from them later. A span of time begins when a message is asked for while
+// none is under way, and ends when none is any more: it has the wait for the other rank in it.
+class HaloCounter final : public CollectiveListener {
  public:
-  explicit HaloCounter(const Communicator& communicator);
-  HaloCounter(const HaloCounter&) = delete;
-  HaloCounter& operator=(const HaloCounter&) = delete;
-  ~HaloCounter();
+  void on_submit(const CollectiveCall& call) noexcept override;
+  void on_finish(const CollectiveCall& call, bool failed) noexcept override;
 
   // Between exchanges.
   void reset();
   [[nodiscard]] HaloUse total() const;
 
  private:
-  class Listener;
-  Communicator communicator_;
-  std::shared_ptr<Listener> listener_;
+  mutable std::mutex mutex_;
+  int under_way_ = 0;
+  Stopwatch watch_;
+  HaloUse total_;
 };
 
 }  // namespace kolo

@@ -35,17 +35,13 @@ struct StudyRequest {
   std::filesystem::path program = {};  // kolo, which does the runs; empty: this program is it
 };
 
-// The study with a pending point for every combination, in the order in which they are run: the
-// fewest ranks first. Points that train alike have the same folder: where the learning rate is not
-// scaled, it doesn't matter how. With strong scaling the rate follows the batch of all ranks, which
-// stays, rather than the number of ranks: so all ranks train alike.
+// The study with a pending point for every combination, the fewest ranks first. Points that train
+// alike share a folder, as those whose learning rate is not scaled do. With strong scaling the rate
+// follows the batch of all ranks, and with shared samples all ranks are one replica: all points
+// train alike. Shared samples are cut as spatial_plans() has it best.
 //
-// Where ranks share samples, each point is cut as spatial_plans() has it best, and all of its ranks
-// are one replica: they train alike too.
-//
-// InputError: ranks below 1 or none, an unknown scaling, a negative warm-up, a batch that so many
-// ranks can't share, or samples that so many ranks can't: it says how many
-// can.
+// InputError: ranks below 1 or none, an unknown scaling, a negative warm-up, and a batch or samples
+// that so many ranks can't share: it says how many can.
 [[nodiscard]] Study plan_study(const StudyRequest& request, const RunConfig& configured);
 
 // key.sub=value: what all runs of the study have besides the configuration's file and name.
@@ -63,23 +59,6 @@ struct SchedulerOptions {
   std::string options;           // of sbatch or qsub, more of them, separated by blanks
   std::filesystem::path script;  // what a job runs; empty: kolo's own
 };
-
-// InputError: an unknown scheduler, its command is not in PATH, no script where one was named, or
-// kolo's own can't be found.
-[[nodiscard]] SchedulerOptions checked(const SchedulerOptions& options);
-
-// The command line that hands a run over. `arguments`: what follows `kolo train`.
-[[nodiscard]] std::vector<std::string> submit_command(const SchedulerOptions& options,
-                                                      const StudyPoint& point,
-                                                      const std::string& job_name,
-                                                      const std::filesystem::path& log,
-                                                      const std::vector<std::string>& arguments);
-
-// Hands a run over and returns the job's name. Error, with what the scheduler said.
-[[nodiscard]] std::string submit(const std::vector<std::string>& command);
-
-// The scheduler still has the job, waiting or running. Error when it can't be asked.
-[[nodiscard]] bool has_job(const SchedulerOptions& options, const std::string& job);
 
 // One configuration trained on several numbers of ranks, as `kolo scale` does it.
 
@@ -107,10 +86,9 @@ struct ScaledStudy {
   bool was_stopped = false;  // by a signal; another call goes on
 };
 
-// Runs what is not done yet of the study, by kolo train or as jobs of a scheduler,
-// and writes study and report. All that can be wrong is found before the first
-// run: InputError, also for a network whose samples ranks can't share. A run that fails is noted in
-// its points and does not stop the others.
+// Runs what is not done yet, by kolo train or as jobs of a scheduler, and writes study and report.
+// InputError, before the first run, for all that can be wrong. A run that fails is noted in its
+// points and does not stop the others.
 [[nodiscard]] ScaledStudy scale_study(ScaleRequest request);
 
 // Cost of another batch than that of the training, by the model of McCandlish et al.

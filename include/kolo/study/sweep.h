@@ -35,11 +35,11 @@ struct SweepSpace {
   std::vector<std::string> settings;  // what has one value, for all trials
 };
 
-// key=a,b,c is a list, whose commas within [], {} and quotes are not between values; key=1..100 is
-// a range, uniform, and key=log:1e-4..1e-1 one whose logarithm is; of whole numbers where both ends
-// are. k1,k2=a:b,c:d are keys that vary together. Anything else has one value. InputError: an empty
-// value, a range whose ends are no numbers, in the wrong order or (log) not above 0, a key that is
-// given twice, output_dir, or nothing that varies.
+// key=a,b,c is a list (commas within [], {} and quotes are not between values), key=1..100 a
+// uniform range and key=log:1e-4..1e-1 a logarithmic one, of whole numbers where both ends are;
+// k1,k2=a:b,c:d are keys that vary together; anything else has one value. InputError: an empty
+// value, ends that are no numbers, in the wrong order or (log) not above 0, a key that is given
+// twice, output_dir, or nothing that varies.
 [[nodiscard]] SweepSpace parse_sweep_space(const std::vector<std::string>& words);
 
 // The settings of each trial, a word a key: all combinations, of which the last key's value changes
@@ -70,11 +70,10 @@ struct HalvingOptions {
 // What becomes of a trial at the end of its rung.
 enum class RungDecision : std::uint8_t { wait, go_on, drop };
 
-// What is certain of each trial that is at the end of a rung, has a value there and has not been
-// started on the next one. In the end those of a rung go on that are best there (of equals the
-// first), as many as the next rung has; each as soon as it is certain, whatever comes of those that
-// are not there yet, so nobody waits longer than that, and what goes on does not depend on who was
-// faster. Failed trials are passed over. wait for all others.
+// Decides on trials that are at the end of a rung, as soon as it is certain whatever comes of those
+// that are not there yet; wait for all others. As many of a rung go on as the next one has, the
+// best there (of equals the first), so who goes on does not depend on who was faster. Failed trials
+// are passed over.
 [[nodiscard]] std::vector<RungDecision> decide_rungs(const Sweep& sweep);
 
 // Where a trial runs: a part of the machine or allocation that no other has at the same time.
@@ -120,10 +119,10 @@ struct FinishedSweep {
   bool was_stopped = false;  // by a signal, or a trial was; another call goes on
 };
 
-// Runs what is not done yet of the sweep, several trials side by side, and writes sweep.json after
-// each change, then sweep.csv and report.html. All that can be wrong is found before the first
-// trial: InputError, which names the trial. A trial that fails is noted and does not stop the
-// others; the next call tries it once more (not with halving, as others have gone on in its place).
+// Runs what is not done yet, several trials side by side, and writes sweep.json after each change,
+// then sweep.csv and report.html. InputError, before the first trial, for all that can be wrong. A
+// trial that fails is noted and does not stop the others; without halving the next call tries it
+// once more.
 //
 // SIGINT, SIGTERM, SIGHUP and SIGUSR1 ask all trials to save a checkpoint and stop; a second one
 // ends them at once. One thread; it must be the only one that starts processes meanwhile.

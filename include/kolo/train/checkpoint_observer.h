@@ -42,21 +42,19 @@ struct SavedCheckpoint {
 
 // Saves checkpoints: by its schedule, when the training is asked to stop, and at the end.
 //
-// A snapshot that is a copy is written in the background while training goes on, one at a time: the
-// next save waits for the one before. What went wrong there comes out of the next call of the
-// observer. A stop and the end wait until everything is written.
+// A snapshot that is a copy is written in the background, one at a time: the next save waits for
+// the one before, and a stop and the end for all. An Error of the writing comes out of the next
+// call.
 class CheckpointObserver final : public Observer {
  public:
   // `snapshot` gives what is to be saved (Trainer::checkpoint, TrainerSnapshots::take). `on_saved`
-  // is told, on the trainer's thread, when a checkpoint is there. `shard`: which of several that
-  // ranks write together; each of them has an observer of the same schedule, and the first one's
-  // tells. The store must outlive the observer.
+  // is told on the trainer's thread. `shard`: one of several that ranks write together, each with
+  // an observer of the same schedule; the first one tells. The store must outlive the observer.
   CheckpointObserver(
       CheckpointStore& store, CheckpointSchedule schedule, std::function<Snapshot()> snapshot,
       std::function<void(const SavedCheckpoint&)> on_saved = [](const auto&) {},
       ShardWriter shard = {});
-  // Observer of a rank that has a part of what another one saves: takes snapshots when that one
-  // does, by the same schedule.
+  // Takes part in the snapshots that another rank saves, by the same schedule.
   CheckpointObserver(CheckpointSchedule schedule, std::function<Snapshot()> snapshot);
 
   void on_start(const TrainState& state, const std::optional<MetricSums>& untrained) override;
@@ -88,10 +86,9 @@ struct SnapshotOptions {
 };
 
 // Snapshots of a trainer's state for a CheckpointObserver, in memory that is used again and again.
-// It is an observer because it gets its memory in the background after the first step, when all
-// that a step needs has been taken, or with the first snapshot if that comes before. Where the
-// machine has not enough left, which `warn` is told once, snapshots are the training's own tensors,
-// whose writing is waited for.
+// It observes because it gets its memory after the first step, when all that a step needs has been
+// taken, or with the first snapshot. Where the machine has not enough left, which `warn` is told
+// once, snapshots are the training's own tensors, whose writing is waited for.
 class TrainerSnapshots final : public Observer {
  public:
   // The trainer must outlive it.

@@ -43,14 +43,11 @@ struct Objective {
 
 inline constexpr std::int64_t metric_numbers = 4;  // of MetricSums
 
-// The sums over one batch of a loss already computed, and of what is right in it, where the loss
-// is: [metric_numbers], float64, in the order of MetricSums, as metrics_of() reads it. Added up
-// over the ranks that share samples, each sample counts once. Waits for no device.
+// The sums over one batch of a loss already computed, and of what is right in it:
+// [metric_numbers], float64, in the order of MetricSums, on the loss's device. Added up over the
+// ranks that share samples, each sample counts once. Waits for no device.
 [[nodiscard]] torch::Tensor metric_sums(const Objective& objective, const torch::Tensor& loss,
                                         const torch::Tensor& outputs, const torch::Tensor& targets);
-// What backward() is to be called on: the loss times the factor of this rank's share.
-[[nodiscard]] torch::Tensor loss_for_backward(const Objective& objective,
-                                              const torch::Tensor& loss);
 // The first of these numbers.
 [[nodiscard]] MetricSums metrics_of(std::span<const double> numbers);
 
@@ -61,13 +58,11 @@ inline constexpr std::int64_t metric_numbers = 4;  // of MetricSums
 // forward and backward.
 void require_precision(Precision precision);
 
-// The network's outputs in float32, computed in the objective's precision; what the network puts
-// out by itself is left as it is with fp32.
+// The network's outputs in float32 (with fp32 as they are), computed in the objective's precision.
 [[nodiscard]] torch::Tensor forward_for(const Objective& objective, Network& network,
                                         const torch::Tensor& input);
 
-// The same of images that are seen as the objective's validation does: their mean over the views,
-// which costs 1, 2 or 6 times as much.
+// Their mean over the objective's views of the images, which costs 1, 2 or 6 times as much.
 [[nodiscard]] torch::Tensor forward_for_validation(const Objective& objective, Network& network,
                                                    const torch::Tensor& input);
 
@@ -75,11 +70,9 @@ void require_precision(Precision precision);
 using EvaluationProgress = std::function<void(std::int64_t done, std::int64_t total)>;
 
 // The sums over a loader's whole dataset on all ranks, each sample counted once if the loader's
-// sampler draws it once. In evaluation mode; the network is in training mode afterwards. `matrix`,
-// when given, gets the counts of all ranks added. Collective.
-//
-// The counts are the same for any number of ranks; the loss differs in the last digits, as its
-// terms are added in another order.
+// sampler draws it once; the loss's last digits depend on the number of ranks. In evaluation mode;
+// the network is in training mode afterwards. `matrix`, when given, gets the counts of all ranks
+// added. Collective.
 [[nodiscard]] MetricSums evaluate(const Communicator& communicator, Network& network,
                                   const Objective& objective, Loader& loader,
                                   ConfusionMatrix* matrix = nullptr,

@@ -20,7 +20,7 @@ struct StepReport {
 struct EpochReport {
   const TrainState& state;  // after the epoch
   MetricSums training;      // as the steps saw it, dropout and all
-  std::optional<MetricSums> validation;
+  MetricSums validation;
   double learning_rate = 0;  // of the last step
   double seconds = 0;        // of training, without the validation
   // This rank, or its device, waited for batches, and for other ranks' gradients.
@@ -46,10 +46,9 @@ struct EpochReport {
   return every > 0 && done % every == 0;
 }
 
-// What looks on while a Trainer works: progress, logs, records, checkpoints. Observers are called
-// in their order, on the trainer's thread, on the rank that has them; what they throw ends the
-// training. They must not communicate, because other ranks may have other observers; but for a
-// CheckpointObserver of a network in parts, which each rank has that has a part of what is saved.
+// Looks on while a Trainer works: progress, logs, records, checkpoints. Observers are called in
+// their order, on the trainer's thread; what they throw ends the training. They must not
+// communicate, but for CheckpointObservers of a network in parts, which all ranks with a part have.
 class Observer {
  public:
   virtual ~Observer() = default;

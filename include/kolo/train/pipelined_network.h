@@ -23,13 +23,10 @@ struct PipelinedNetworkOptions {
   Timeline timeline = {};
 };
 
-// A network of which each rank along the mesh's axis `pipe` has some stages (PipelineStep): a step
-// is that many forward and backward passes, in the order of a schedule. Along the other axes it is
-// trained as whole ones are. The ranks of a pipeline are given the same batches, in which
-// the samples of the first micro-batch come first.
-//
-// Gradients are those of a whole network that is given the micro-batches one after another. Batch
-// norms see micro-batches.
+// A network of which each rank along the mesh's axis `pipe` has some stages (PipelineStep), trained
+// along the other axes as whole ones are. The ranks of a pipeline are given the same batches, the
+// samples of the first micro-batch first. Gradients are those of a whole network that is given the
+// micro-batches one after another. Batch norms see micro-batches.
 class PipelinedNetwork final : public TrainedNetwork {
  public:
   // `stages` is the whole network's chain, the same on all ranks, where its parts are to be

@@ -15,18 +15,16 @@
 // Observers that write down how a training goes. For rank 0.
 namespace kolo {
 
-// How many steps apart records are of which a run of so many epochs has 500 at most: enough for a
-// curve, a warm-up among it, and little to write.
+// Steps between records of which a run of so many epochs has 500 at most.
 [[nodiscard]] std::int64_t thin_record_interval(std::int64_t epochs, std::int64_t steps_of_epoch);
 
-// Seconds after which what was recorded within an epoch is brought to the disk, so that whoever
-// looks on sees a run that lives.
+// Seconds after which records within an epoch are written, so that whoever looks on sees a run that
+// lives.
 inline constexpr double longest_unwritten = 30;
 
-// history.json: a record an epoch, and one every `log_every` steps (0: none). The file is rewritten
-// at each epoch's end, with the first step that comes `unwritten` seconds after the last time, and
-// by flush(), which is due before a checkpoint: a run that goes on from there has all that is after
-// it.
+// history.json: a record an epoch, and one every `log_every` steps (0: none). It is rewritten at
+// each epoch's end, with the first step `unwritten` seconds after the last time, and by flush(),
+// which is due before a checkpoint.
 class HistoryRecorder final : public Observer {
  public:
   HistoryRecorder(History history, std::filesystem::path file, std::int64_t log_every,
@@ -64,15 +62,12 @@ class HistoryRecorder final : public Observer {
   Stopwatch since_written_;
 };
 
-// TensorBoard scalars: loss/train, loss/validation, accuracy/train, accuracy/validation,
-// top_accuracy/train, top_accuracy/validation,
-// learning_rate, samples_per_second, data_wait_seconds, exposed_communication_seconds an epoch;
-// step/loss, step/accuracy, step/learning_rate,
-// step/samples_per_second every `log_every` steps; device/joules, device/watts, device/utilization,
-// device/megahertz, device/celsius an epoch where devices tell. Accuracies only where there are
-// any, and loss_scale where losses are scaled. A run that goes on from a checkpoint takes out of
-// the earlier event files of its folder what it will record anew. They are flushed with the
-// history.
+// TensorBoard scalars of each epoch: loss, accuracy and top_accuracy, each /train and /validation,
+// learning_rate, samples_per_second, data_wait_seconds, exposed_communication_seconds, loss_scale,
+// gradient_noise_scale, and joules, watts, utilization, megahertz and celsius of device/, where
+// they are known; loss, accuracy, learning_rate and samples_per_second of step/ every `log_every`
+// steps. A run that goes on from a checkpoint takes out of its folder's event files what it will
+// record anew.
 class TensorBoardRecorder final : public Observer {
  public:
   TensorBoardRecorder(const std::filesystem::path& folder, std::int64_t log_every,

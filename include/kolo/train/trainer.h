@@ -6,8 +6,6 @@
 #include <vector>
 
 #include "kolo/base/clock.h"
-#include "kolo/train/checkpoint/checkpoint.h"
-#include "kolo/train/checkpoint/snapshot_memory.h"
 #include "kolo/comm/communicator.h"
 #include "kolo/data/loader.h"
 #include "kolo/nn/network.h"
@@ -18,6 +16,8 @@
 #include "kolo/parallel/gradient_noise.h"
 #include "kolo/parallel/step_settings.h"
 #include "kolo/parallel/training_step.h"
+#include "kolo/train/checkpoint/checkpoint.h"
+#include "kolo/train/checkpoint/snapshot_memory.h"
 #include "kolo/train/objective.h"
 #include "kolo/train/observer.h"
 #include "kolo/train/train_state.h"
@@ -25,10 +25,9 @@
 
 namespace kolo {
 
-// AdaScale SGD (Johnson, Agrawal, Gu and Guestrin, ICML 2020): the rate that is meant for a base
-// batch is multiplied by the gain of each step, as the noise of the gradients before it tells
-// (GradientNoise::Estimate::gain()), and the step counts as so many steps of the base batch. By
-// these the rate's schedule goes on, and the training ends.
+// AdaScale SGD (Johnson, Agrawal, Gu and Guestrin, ICML 2020): multiplies the rate of a base batch
+// by each step's gain (GradientNoise::Estimate::gain()) and counts the step as so many of the base
+// batch, by which the rate's schedule goes on and the training ends.
 struct AdaScale {
   double batch = 0;                  // of the base, samples per step of all ranks
   std::int64_t steps_per_epoch = 0;  // of that
@@ -44,62 +43,58 @@ struct TrainerOptions : StepSettings {
   // Ends the training after so many steps: the epoch they end in is a shorter one, with its
   // validation and all else.
   std::optional<std::int64_t> max_steps;
-  // Stops, as when a rank asks to, once so many epochs are done and others are left. Whoever goes
-  // on trains the same as without a stop. The same on all ranks.
+  // Stops, as when a rank asks to, once so many epochs are done and others are left. The same on
+  // all ranks.
   std::optional<std::int64_t> stop_after_epochs = {};
   // Of dropout and mixup; a step's random numbers depend on seed, rank and step alone.
   std::uint64_t seed = 1;
   // Whose samples this rank draws, as others may that share them; unset: its own rank.
   std::optional<int> replica = {};
-  // Above 1: a rank cuts each of its batches in so many parts (the last of an epoch in fewer, where
-  // it has fewer samples), whose gradients it adds up pass by pass: the step is that of the whole
-  // batch, but for rounding, and keeps the inner results of one part only. Batch norms see parts.
-  // Not of networks that ranks have parts of, nor with virtual_ranks or graphs.
+  // Above 1: a rank cuts each of its batches in so many parts (at most one per sample) and adds up
+  // their gradients pass by pass: the step of the whole batch, but for rounding, with the inner
+  // results of one part only. Batch norms see parts. Not of networks that ranks have parts of, nor
+  // with virtual_ranks or graphs.
   std::int64_t accumulation = 1;
-  // Above 0: the noise of gradients is measured every so many steps
-  // (kolo/parallel/gradient_noise.h), where two ranks or more average. Costs two passes over the
-  // gradients and a small collective in such a step; of a device, this waits. Not of networks that
-  // ranks have parts of, nor with virtual_ranks, sharded, loss_scale or graphs.
+  // Above 0: measures the noise of gradients every so many steps (kolo/parallel/gradient_noise.h)
+  // where two ranks or more average: two passes over the gradients, a small collective, and a wait
+  // for the device. Not of networks that ranks have parts of, nor with virtual_ranks, sharded,
+  // loss_scale or graphs.
   std::int64_t noise_scale_every = 0;
   NoiseMetric noise_metric = NoiseMetric::plain;
   std::optional<AdaScale> adascale = {};
   double mixup_alpha = 0;  // above 0: batches are mixed (see mixup.h)
   // Above 0: ends after so many epochs without a better validation.
   std::int64_t early_stopping_patience = 0;
-  // Of the samples of an epoch or a validation: the training ends with an Error where more than
-  // this share, and more than one, could not be read (LoaderOptions::bad_samples).
+  // Share of an epoch's or a validation's samples; more that can't be read (and more than one) are
+  // an Error (LoaderOptions::bad_samples).
   double bad_samples_limit = .01;
   std::int64_t check_replicas_every = 0;  // above 0: compares all ranks' parameters (ReplicaCheck)
   // Above 0: after every so many steps a device is waited for, and observers find the network as
   // that step has left it (see Trainer). On the host they always do. The same on all ranks.
   std::int64_t settle_every = 0;
-  // Gives a device each step in one call, recorded as a CUDA graph in the first steps: for small
-  // networks, where the host can't keep up with the device; nothing on the host. Not with mixup,
-  // and with several ranks only where NCCL averages. Everything runs on the current stream, which
-  // must not be the default one and must have been the current one when the Trainer was made.
+  // Records a step as a CUDA graph, for small networks that the host can't keep up with; does
+  // nothing on the host. Not with mixup, and with several ranks only where NCCL averages. The
+  // current stream must be the one of the Trainer's making, and not the default one.
   bool graphs = false;
   // Keeps only the inputs of the network's stages for backward (see kolo/nn/recompute.h), of a
   // network that the Trainer is given whole.
   bool recompute = false;
-  // Asked at every step, on every rank; when one rank says yes, all stop after that step, on a
-  // device after the next one. Default: never.
+  // Asked at every step, on every rank; one yes stops all after that step, on a device after the
+  // next one.
   std::function<bool()> stop_requested = [] { return false; };
-  // Asked after every batch of a validation; when one rank says yes, all leave it and stop, before
-  // the epoch's end: who goes on from there validates anew. Empty: a validation goes on to its end.
+  // Asked after every batch of a validation; one yes makes all leave it and stop before the epoch's
+  // end, and whoever goes on validates anew. Empty: a validation goes on to its end.
   std::function<bool()> stop_validation_requested = {};
-  // What this rank's device took and did since the last call; none: another rank tells. Asked at
-  // the end of each epoch and its validation, and all ranks' added up. Empty: on no rank is it
-  // known.
+  // Use of this rank's device since the last call; none: another rank tells. Asked after each
+  // validation, and all ranks' added up. Empty: unknown on all ranks.
   std::function<std::optional<DeviceUsage>()> device_usage = {};
   // Noted in each checkpoint's state, as "made_with": what else its bits depend on.
   nlohmann::json made_with = {};
 
-  // Whether it is max_steps that ends the training, before the epochs' steps are done. Then a
-  // schedule is one of so many steps, otherwise one of the epochs.
+  // True: max_steps ends the training before its epochs do, and a schedule is one of so many steps.
   [[nodiscard]] bool ends_with_steps(std::int64_t steps_of_epoch) const;
 };
 
-// What of a checkpoint is asked for, and where.
 struct CheckpointRequest {
   // Copies are made in it, of tensors on the host in the pass that looks whether they are finite;
   // none: the tensors are the training's own, which its next step changes.
@@ -115,16 +110,13 @@ enum class TrainOutcome { finished, stopped };
 
 // The training loop: batches, loss, backward with overlapped averaging, fused optimizer, validation
 // after each epoch. Every rank has one, made with the same arguments but for its own share of the
-// data. One thread calls it.
+// data; weights and buffers become rank 0's. One thread calls it. The same ranks, options and data
+// give the same bits.
 //
-// It computes where the network's parameters are when it is made: on the CPU, or on one device, to
-// which it takes the batches. A device is given the next step before it has done the last one,
-// whose numbers are read then: observers hear of steps one step late, while the network is ahead of
-// what they hear, but for steps that are settled (TrainerOptions::settle_every, and the last one of
+// It computes where the network's parameters are when it is made, and takes the batches there. A
+// device gets the next step before the numbers of the last one are read: observers hear of steps
+// one step late, but for steps that are settled (TrainerOptions::settle_every, and the last one of
 // an epoch or run).
-//
-// Weights and buffers become rank 0's when it is made. Training is deterministic: the same ranks,
-// options and data give the same bits.
 class Trainer {
  public:
   // The loaders must outlive the trainer. Collective.
@@ -142,16 +134,14 @@ class Trainer {
   // Observers must outlive run().
   void add_observer(Observer& observer) { observers_.push_back(&observer); }
 
-  // Everything another process needs to go on from here. Error when that would be of no use:
-  // parameters or optimizer state that are not finite, or buffers that are not numbers, and where a
-  // step is not settled (see TrainerOptions::settle_every). Costs a pass over them. Local: where
-  // one rank asks for it, one rank has the Error, and ends the job.
+  // Everything another process needs to go on from here, in a pass over it. Error: parameters or
+  // optimizer state that are not finite, buffers that are not numbers, or a step that is not
+  // settled (see TrainerOptions::settle_every). Local.
   //
-  // Of a state in parts (has_whole_state()): collective over the ranks that have them, those of
-  // TrainedNetwork::parts() or, where the optimizer is sharded, all, at the same step (a
-  // CheckpointObserver on each). The first of them is given the whole, the others nothing that is
-  // of use. One tensor, or one bucket of the state, travels at a time. Its tensors are copies in
-  // memory of their own, whatever the request says.
+  // Collective where !has_whole_state(), over the ranks of TrainedNetwork::parts() or, where the
+  // optimizer is sharded, over all, at the same step (a CheckpointObserver on each). The first of
+  // them gets the whole, in memory of its own, the others nothing that is of use. One tensor, or
+  // one bucket of the state, travels at a time.
   [[nodiscard]] Checkpoint checkpoint(const CheckpointRequest& request = {}) const;
   // Bytes that the copies of checkpoint() take in a SnapshotMemory; 0 where that has none.
   [[nodiscard]] std::uint64_t checkpoint_bytes(const CheckpointRequest& request = {}) const;
@@ -164,23 +154,21 @@ class Trainer {
 
   // Takes rank 0's checkpoint (the others pass nothing) to all ranks. InputError when it is of
   // another network or optimizer: it names the first tensor that differs. The learning rate goes on
-  // at the same part of the same epoch, also where ranks or batch, and so the steps of an epoch,
-  // are others than before; where the training ends_with_steps(), after as many steps as before.
-  // Collective.
+  // at the same part of the same epoch, whatever the ranks and batch are now; where the training
+  // ends_with_steps(), after as many steps as before. Collective.
   void restore(const std::optional<Checkpoint>& of_root);
 
-  // Trains until all epochs are done, no better validation came for too long, or a stop was
-  // requested. Error, on every rank, when an epoch leaves parameters that are not finite, or
-  // (unless that is ignored) with which the validation's loss isn't.
+  // Error, on every rank, when an epoch leaves parameters that are not finite, or (unless that is
+  // ignored) a validation loss that isn't.
   TrainOutcome run();
 
   // One step on a batch of any origin, outside of run(): for measuring, or for loops of one's own.
   // Collective.
   void step(const Batch& batch);
-  // Waits for the device until all steps are done, counted, and told to the observers; nothing on
-  // the host. True: a rank has asked to stop. Collective.
+  // Waits until the device's steps are done, counted, and told to the observers. True: a rank has
+  // asked to stop. Collective.
   bool settle();
-  // What the averaging of gradients has done and cost since the last reset, or this epoch's begin.
+  // Averaging of gradients since the last reset, or this epoch's begin.
   [[nodiscard]] ReducerStatistics communication() const { return step_.reducer().statistics(); }
   void reset_communication() { step_.reducer().reset_statistics(); }
 
@@ -220,7 +208,6 @@ class Trainer {
   // True: a rank asks to stop.
   [[nodiscard]] bool train_step(const Batch& batch);
   [[nodiscard]] bool settle(StepUnderWay step);
-  [[nodiscard]] bool settles_after(std::int64_t step) const;
   void note_requests_to_stop();
   [[nodiscard]] bool is_out_of_patience() const;
   [[nodiscard]] bool is_out_of_steps() const;
@@ -250,7 +237,6 @@ class Trainer {
                                                    const std::function<bool()>& stop_requested);
   [[nodiscard]] std::optional<MetricSums> validate();
   [[nodiscard]] TrainOutcome stop();
-  [[nodiscard]] std::optional<DeviceUsage> take_device_usage() const;
   [[nodiscard]] bool note_if_best(const MetricSums& validation);
   // On the first rank of those that have parts of a network: this rank's, and all others'.
   [[nodiscard]] std::vector<NamedTensor> of_all_parts(std::vector<NamedTensor> mine) const;
@@ -280,8 +266,8 @@ class Trainer {
   std::vector<Observer*> observers_;
   TrainState state_;
   DeviceClock clock_;
-  // Where the parameters are: [2], 1 when this rank asks to stop, and how many samples of the batch
-  // are in the places of others that can't be read. All ranks' are added up with a step's sums.
+  // [2], on the device, added up over the ranks with a step's sums: 1 when this rank asks to stop,
+  // and how many samples of the batch are in the places of others that can't be read.
   torch::Tensor step_notes_;
   bool asks_to_stop_ = false;  // what they hold
   double replaced_ = 0;
@@ -289,11 +275,11 @@ class Trainer {
   std::optional<StepUnderWay> under_way_;
   Stopwatch since_settled_;
   DeviceTimeSum data_wait_;  // of the epoch
-  // What the learning rate's step is ahead of the state's: a run that goes on with other ranks or
-  // batches has other steps after it than its epochs would take now.
+  // Steps that the learning rate's schedule is ahead of the state's, in a run that goes on with
+  // other ranks or batches.
   std::int64_t schedule_ahead_ = 0;
-  // The warm-up of the run's beginning, in steps of its beginning: a warm-up of so many steps ends
-  // after as many samples where a run goes on with other ranks or batches.
+  // The warm-up in steps of the run's beginning: it ends after as many samples where the run goes
+  // on with other ranks or batches.
   struct Warmup {
     std::int64_t steps = 0;
     std::int64_t steps_of_epoch = 0;

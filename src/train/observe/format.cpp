@@ -75,6 +75,12 @@ std::string format_clock(double seconds) {
   return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
 }
 
+std::size_t display_width(std::string_view text) {
+  return static_cast<std::size_t>(std::ranges::count_if(text, [](char byte) {
+    return (static_cast<unsigned char>(byte) & 0xC0U) != 0x80U;  // not the inside of a character
+  }));
+}
+
 namespace {
 
 constexpr auto none = std::string_view::npos;

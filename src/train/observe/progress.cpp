@@ -54,13 +54,6 @@ std::string cut(std::string_view text, std::size_t columns) {
   return std::string(text.substr(0, end));
 }
 
-// Columns that UTF-8 text takes, every character taken for one column wide.
-std::size_t display_width(std::string_view text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char byte) {
-    return (static_cast<unsigned char>(byte) & 0xC0U) != 0x80U;  // not the inside of a character
-  }));
-}
-
 // A bar of `cells` columns; `fraction` from 0 to 1.
 std::string render_bar(double fraction, std::size_t cells, bool unicode) {
   if (!unicode && cells < 3) return std::string(cells, ' ');
@@ -173,7 +166,7 @@ void ProgressBar::start(std::string label, std::int64_t total, std::int64_t done
   const std::lock_guard lock(mutex_);
   wipe();
   epoch_ = Epoch{std::move(label), std::move(unit), total, done, done, {}, clock_()};
-  if (options_.terminal) draw(*epoch_, time_left(*epoch_));
+  if (options_.terminal) draw(*epoch_);
 }
 
 void ProgressBar::update(std::int64_t done, const ProgressFigures& figures) {
@@ -185,17 +178,7 @@ void ProgressBar::update(std::int64_t done, const ProgressFigures& figures) {
   const double last = options_.terminal ? last_drawn_ : last_plain_;
   const double interval =
       options_.terminal ? redraw_interval_seconds : options_.plain_interval_seconds;
-  if (now - last >= interval) draw(*epoch_, time_left(*epoch_));
-}
-
-void ProgressBar::finish() {
-  const std::lock_guard lock(mutex_);
-  if (epoch_ && options_.terminal) {
-    draw(*epoch_, "in " + format_clock(clock_() - epoch_->started));
-    stream_ << '\n' << std::flush;
-    is_drawn_ = false;
-  }
-  epoch_.reset();
+  if (now - last >= interval) draw(*epoch_);
 }
 
 void ProgressBar::clear() {
@@ -210,18 +193,18 @@ void ProgressBar::print_above(std::string_view line) {
   const bool was_drawn = is_drawn_;
   wipe();
   stream_ << line << '\n';
-  if (was_drawn && epoch_) draw(*epoch_, time_left(*epoch_));
+  if (was_drawn && epoch_) draw(*epoch_);
   stream_ << std::flush;
 }
 
-void ProgressBar::draw(const Epoch& epoch, std::string_view time_text) {
+void ProgressBar::draw(const Epoch& epoch) {
   const double fraction = fraction_of(epoch.done, epoch.total);
   const std::string total = format_count(epoch.total);
   ProgressTexts texts;
   texts.label = epoch.label;
   texts.percent = fmt::format("{:3} %", static_cast<int>(fraction * 100));
   texts.steps = fmt::format("{:>{}}/{}", format_count(epoch.done), total.size(), total);
-  texts.time = time_text;
+  texts.time = time_left(epoch);
   const auto& figures = epoch.figures;
   if (figures.samples_per_second > 0) {
     texts.rate = fmt::format("{} {}/s", format_rate(figures.samples_per_second), epoch.unit);

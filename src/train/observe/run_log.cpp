@@ -1,82 +1,29 @@
 #include "kolo/train/observe/run_log.h"
 
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
 #include <cstdlib>
+#include <ctime>
+#include <fstream>
 #include <mutex>
 #include <ostream>
-#include <vector>
+#include <string_view>
 
+#include <fmt/chrono.h>
 #include <unistd.h>
 
-#include <spdlog/logger.h>
-#include <spdlog/sinks/base_sink.h>
-#include <spdlog/sinks/basic_file_sink.h>
-
+#include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/train/observe/format.h"
 
 namespace kolo {
 
-namespace {
-
-// The console's lines: what a person reads as it happens, so no time stamps, and a level only where
-// it matters.
-class ConsoleSink final : public spdlog::sinks::base_sink<std::mutex> {
- public:
-  ConsoleSink(std::ostream& stream, bool colour, int width)
-      : stream_(stream), colour_(colour), width_(width) {}
-
-  void print_with(std::function<void(std::string_view)> print) {
-    const std::lock_guard lock(mutex_);
-    print_ = std::move(print);
-  }
-
- protected:
-  void sink_it_(const spdlog::details::log_msg& message) override {
-    std::string line = mark(message.level);
-    line.append(message.payload.data(), message.payload.size());
-    line = wrap(line, width_);
-    if (print_) {
-      print_(line);
-    } else {
-      stream_ << line << '\n' << std::flush;
-    }
-  }
-  void flush_() override { stream_.flush(); }
-
- private:
-  [[nodiscard]] std::string mark(spdlog::level::level_enum level) const {
-    if (level == spdlog::level::warn) return colour_ ? "\x1b[33mwarning:\x1b[0m " : "warning: ";
-    if (level >= spdlog::level::err) return colour_ ? "\x1b[31merror:\x1b[0m " : "error: ";
-    return {};
-  }
-
-  std::ostream& stream_;
-  bool colour_;
-  int width_;
-  std::function<void(std::string_view)> print_;
-};
-
-spdlog::level::level_enum console_level(int verbosity) {
-  if (verbosity < 0) return spdlog::level::warn;
-  return verbosity == 0 ? spdlog::level::info : spdlog::level::debug;
-}
-
-spdlog::sink_ptr make_file_sink(const std::filesystem::path& path, int verbosity) {
-  try {
-    auto sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(path.string());
-    sink->set_pattern("[%Y-%m-%d %H:%M:%S.%e] [%l] %v");
-    sink->set_level(verbosity > 0 ? spdlog::level::debug : spdlog::level::info);
-    return sink;
-  } catch (const spdlog::spdlog_ex& error) {
-    throw Error(fmt::format("log: cannot open {}: {}", path.string(), error.what()));
-  }
-}
-
-}  // namespace
-
 struct RunLog::Implementation {
-  std::shared_ptr<ConsoleSink> console;
-  std::unique_ptr<spdlog::logger> logger;
+  RunLogOptions options;
+  std::ofstream file;
+  std::function<void(std::string_view)> print;  // empty: to the console itself
+  std::mutex mutex;
 };
 
 bool detect_colour(int descriptor) {
@@ -88,35 +35,54 @@ bool detect_colour(int descriptor) {
 }
 
 RunLog::RunLog(const RunLogOptions& options) : implementation_(std::make_unique<Implementation>()) {
-  std::vector<spdlog::sink_ptr> sinks;
-  if (options.console != nullptr) {
-    implementation_->console =
-        std::make_shared<ConsoleSink>(*options.console, options.colour, options.width);
-    implementation_->console->set_level(console_level(options.verbosity));
-    sinks.push_back(implementation_->console);
-  }
-  if (!options.file.empty()) sinks.push_back(make_file_sink(options.file, options.verbosity));
-  implementation_->logger = std::make_unique<spdlog::logger>("kolo", sinks.begin(), sinks.end());
-  implementation_->logger->set_level(sinks.empty() ? spdlog::level::off : spdlog::level::debug);
-  implementation_->logger->flush_on(spdlog::level::info);
+  implementation_->options = options;
+  if (options.file.empty()) return;
+  std::error_code ignored;  // opening the file tells
+  std::filesystem::create_directories(options.file.parent_path(), ignored);
+  implementation_->file.open(options.file, std::ios::app);
+  if (!implementation_->file)
+    throw Error(
+        system_error_text(fmt::format("log: cannot open {}", options.file.string()), errno));
 }
 
 RunLog::RunLog(RunLog&&) noexcept = default;
+
 RunLog& RunLog::operator=(RunLog&&) noexcept = default;
+
 RunLog::~RunLog() = default;
 
 void RunLog::write(Level level, fmt::string_view format, fmt::format_args arguments) {
-  constexpr spdlog::level::level_enum levels[] = {spdlog::level::debug, spdlog::level::info,
-                                                  spdlog::level::warn, spdlog::level::err};
-  const auto chosen = levels[static_cast<std::size_t>(level)];
-  auto& logger = *implementation_->logger;
-  if (logger.should_log(chosen)) {
-    logger.log(chosen, spdlog::string_view_t(fmt::vformat(format, arguments)));
+  constexpr std::string_view names[] = {"debug", "info", "warning", "error"};
+  auto& [options, file, print, mutex] = *implementation_;
+  const auto name = names[static_cast<std::size_t>(level)];
+  const auto least = options.verbosity < 0    ? Level::warning
+                     : options.verbosity == 0 ? Level::info
+                                              : Level::debug;
+  const auto text = fmt::vformat(format, arguments);
+  const std::lock_guard lock(mutex);
+  if (options.console != nullptr && level >= least) {
+    std::string mark;  // only where it matters
+    if (level >= Level::warning) mark = fmt::format("{}:", name);
+    if (!mark.empty() && options.colour)
+      mark = fmt::format("\x1b[{}m{}\x1b[0m", level == Level::warning ? 33 : 31, mark);
+    const auto line = wrap(mark.empty() ? text : fmt::format("{} {}", mark, text), options.width);
+    if (print)
+      print(line);
+    else
+      *options.console << line << '\n' << std::flush;
+  }
+  if (file.is_open() && level >= std::min(least, Level::info)) {
+    const double now = wall_time();
+    file << fmt::format("[{:%Y-%m-%d %H:%M:%S}.{:03}] [{}] {}\n",
+                        fmt::localtime(static_cast<std::time_t>(now)),
+                        static_cast<std::int64_t>(1000 * now) % 1000, name, text);
+    if (level > Level::debug) file << std::flush;
   }
 }
 
 void RunLog::route_console_through(std::function<void(std::string_view)> print) {
-  if (implementation_->console) implementation_->console->print_with(std::move(print));
+  const std::lock_guard lock(implementation_->mutex);
+  implementation_->print = std::move(print);
 }
 
 }  // namespace kolo

@@ -200,16 +200,6 @@ std::string format_metric(std::string_view metric, double value) {
   return metric == "val_loss" ? format_loss(value) : fmt::format("{:.2f} %", 100 * value);
 }
 
-double best_until(const History& history, std::string_view metric, std::int64_t epochs) {
-  double best = not_measured;
-  for (const auto& record : history.epochs()) {
-    if (record.epoch < 1 || record.epoch > epochs) continue;
-    const double value = record.*member_of(metric);
-    if (is_better(metric, value, best)) best = value;
-  }
-  return best;
-}
-
 void note_results(Trial& trial, const History& history, std::string_view metric) {
   trial.epochs = trial.best_epoch = 0;
   trial.best = trial.last = not_measured;

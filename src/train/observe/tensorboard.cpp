@@ -26,18 +26,14 @@ namespace {
 
 constexpr std::size_t buffer_size = 64 * 1024;
 
-std::filesystem::path event_file_name(std::int64_t seconds, std::string_view suffix) {
-  return fmt::format("{}{}.{}.{}{}", event_file_prefix, seconds, host_name(), ::getpid(), suffix);
-}
-
 }  // namespace
 
-TensorBoardWriter::TensorBoardWriter(const std::filesystem::path& folder, std::string_view suffix) {
+TensorBoardWriter::TensorBoardWriter(const std::filesystem::path& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);  // a failure shows when the file is opened
   const double now = wall_time();
   for (auto seconds = static_cast<std::int64_t>(now); !file_.is_open(); ++seconds) {
-    path_ = folder / event_file_name(seconds, suffix);
+    path_ = folder / fmt::format("{}{}.{}.{}", event_file_prefix, seconds, host_name(), ::getpid());
     file_ = FileDescriptor(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (!file_.is_open() && errno != EEXIST) {
       throw Error(
@@ -228,41 +224,6 @@ std::string utf8_of(const std::string& text) {
   return boost::nowide::utf::convert_string<char>(text.data(), text.data() + text.size());
 }
 
-// Sorts a file's events into what an EventFile has.
-class EventSorter {
- public:
-  void add(const Event& event) {
-    if (event.has_session_log() && event.session_log().status() == SessionLog::START)
-      file_.restarts.push_back({file_.scalars.size(), event.step()});
-    for (const Summary::Value& value : event.summary().value()) add(event, value);
-  }
-  [[nodiscard]] EventFile take() { return std::move(file_); }
-
- private:
-  void add(const Event& event, const Summary::Value& value) {
-    const std::string& tag = value.tag().empty() ? value.node_name() : value.tag();
-    std::optional<double> scalar;
-    if (value.has_simple_value()) scalar = value.simple_value();
-    if (value.has_tensor() && is_of_scalars(tag, value)) scalar = scalar_of(value.tensor());
-    if (scalar) {
-      file_.scalars.push_back({utf8_of(tag), event.step(), event.wall_time(), *scalar});
-    } else {
-      ++file_.other_values;
-    }
-  }
-
-  // What a tag's tensors mean is said with the first one.
-  bool is_of_scalars(const std::string& tag, const Summary::Value& value) {
-    const auto known = is_of_scalars_.find(tag);
-    if (known != is_of_scalars_.end()) return known->second;
-    const std::string& plugin = value.metadata().plugin_data().plugin_name();
-    return is_of_scalars_[tag] = plugin.empty() || plugin == "scalars";
-  }
-
-  EventFile file_;
-  std::map<std::string, bool> is_of_scalars_;
-};
-
 [[noreturn]] void refuse(const std::filesystem::path& path, std::string_view why) {
   throw InputError(
       fmt::format("event file: {}: {}; expected TensorBoard events (a file named "
@@ -287,10 +248,6 @@ EventRecordReader open_records(const std::filesystem::path& path) {
   }
 }
 
-bool parse(std::string_view message, Event& event) {
-  return event.ParseFromArray(message.data(), static_cast<int>(message.size()));
-}
-
 // Records of something else (training samples, say) come out as an event without anything.
 bool says_something(const Event& event) {
   return event.wall_time() != 0 || event.what_case() != Event::WHAT_NOT_SET;
@@ -301,22 +258,39 @@ bool says_something(const Event& event) {
 EventFile read_event_file(const std::filesystem::path& path) {
   EventRecordReader records = open_records(path);
   if (records.file_size() == 0) refuse(path, "the file is empty");
+  EventFile file;
+  std::map<std::string, bool> are_scalars;  // what a tag's tensors mean is said with the first one
+  const auto scalar_in = [&](const std::string& tag,
+                             const Summary::Value& value) -> std::optional<double> {
+    if (value.has_simple_value()) return value.simple_value();
+    if (!value.has_tensor()) return std::nullopt;
+    const std::string& plugin = value.metadata().plugin_data().plugin_name();
+    const auto known = are_scalars.try_emplace(tag, plugin.empty() || plugin == "scalars").first;
+    return known->second ? scalar_of(value.tensor()) : std::nullopt;
+  };
   Event event;
-  EventSorter sorter;
   std::string damage;
   bool is_first = true;
   while (const auto message = records.next()) {
-    if (!parse(*message, event) || (is_first && !says_something(event))) {
+    if (!event.ParseFromArray(message->data(), static_cast<int>(message->size())) ||
+        (is_first && !says_something(event))) {
       damage = "a record is no event";
       break;
     }
-    sorter.add(event);
     is_first = false;
+    if (event.has_session_log() && event.session_log().status() == SessionLog::START)
+      file.restarts.push_back({file.scalars.size(), event.step()});
+    for (const Summary::Value& value : event.summary().value()) {
+      const std::string& tag = value.tag().empty() ? value.node_name() : value.tag();
+      if (const auto scalar = scalar_in(tag, value))
+        file.scalars.push_back({utf8_of(tag), event.step(), event.wall_time(), *scalar});
+      else
+        ++file.other_values;
+    }
   }
   if (damage.empty()) damage = records.damage();
   if (is_first && begins_as_text(path)) refuse(path, "not an event file, but text");
   if (is_first) refuse(path, fmt::format("not an event file: {} at byte 0", damage));
-  EventFile file = sorter.take();
   if (!damage.empty()) {
     file.damage = fmt::format("{}: {} at byte {} of {}; what comes before was read ({} values)",
                               path.string(), damage, records.position(), records.file_size(),

@@ -160,57 +160,54 @@ TEST(Safetensors, RejectsABadLength) {
   EXPECT_TRUE(says(rejection("1234"), {"too few for the header's length"}));
   EXPECT_TRUE(says(rejection(file_with("{}", 0, 3)), {"length is 3 bytes"}));
   EXPECT_TRUE(says(rejection(file_with("{}", 0, ~std::uint64_t{0})), {"length is"}));
-  EXPECT_TRUE(says(rejection(file_with("", 0)), {"not valid JSON"}));
 }
 
 TEST(Safetensors, RejectsMalformedJson) {
-  EXPECT_TRUE(says(rejection(file_with("{\"a\":", 0)), {"not valid JSON"}));
-  EXPECT_TRUE(says(rejection(file_with("{} {}", 0)), {"not valid JSON"}));
-  EXPECT_TRUE(says(rejection(file_with("{\"\xff\":1}", 0)), {"not valid JSON"}));
-  EXPECT_TRUE(says(rejection(file_with("[]", 0)), {"is array, expected an object"}));
-  EXPECT_TRUE(says(rejection(file_with("{\"weight\":[]}", 0)), {"\"weight\" is array"}));
-  EXPECT_TRUE(says(rejection(file_with("{\"__metadata__\":3}", 0)), {"__metadata__ is number"}));
-  EXPECT_TRUE(says(rejection(file_with("{\"__metadata__\":{\"k\":3}}", 0)), {"\"k\" is number"}));
   const std::string entry = R"("w":{"dtype":"U8","shape":[1],"data_offsets":[0,1]})";
-  EXPECT_TRUE(says(rejection(file_with("{" + entry + "," + entry + "}", 1)), {"key \"w\" twice"}));
-  EXPECT_TRUE(says(rejection(file_with(tensor_header(R"("dtype":"U8","dtype":"I8")"), 1)),
-                   {"key \"dtype\" twice"}));
-  EXPECT_TRUE(says(rejection(file_with(std::string(200000, '['), 0)), {"not valid JSON"}));
+  const std::pair<std::string, const char*> cases[] = {
+      {"", "not valid JSON"},
+      {"{\"a\":", "not valid JSON"},
+      {"{} {}", "not valid JSON"},
+      {"{\"\xff\":1}", "not valid JSON"},
+      {std::string(200000, '['), "not valid JSON"},
+      {"[]", "is array, expected an object"},
+      {"{\"weight\":[]}", "\"weight\" is array"},
+      {"{\"__metadata__\":3}", "__metadata__ is number"},
+      {"{\"__metadata__\":{\"k\":3}}", "\"k\" is number"},
+      {"{" + entry + "," + entry + "}", "key \"w\" twice"},
+      {tensor_header(R"("dtype":"U8","dtype":"I8")"), "key \"dtype\" twice"}};
+  for (const auto& [header, problem] : cases)
+    EXPECT_TRUE(says(rejection(file_with(header, 1)), {problem}));
 }
 
 TEST(Safetensors, RejectsBadFieldsAndNamesThem) {
-  const auto rejected = [](const std::string& fields, std::size_t data_size) {
-    return rejection(file_with(tensor_header(fields), data_size));
-  };
-  const auto names = [](const std::string& field, const std::string& problem) {
-    return HasSubstr("tensor \"weight\" field \"" + field + "\" " + problem);
-  };
-  EXPECT_THAT(rejected(R"("shape":[1],"data_offsets":[0,4])", 4), names("dtype", "is missing"));
-  EXPECT_THAT(rejected(R"("dtype":4,"shape":[1],"data_offsets":[0,4])", 4),
-              names("dtype", "is number"));
-  EXPECT_THAT(rejected(R"("dtype":"F32","data_offsets":[0,4])", 4), names("shape", "is missing"));
-  EXPECT_THAT(rejected(R"("dtype":"F32","shape":1,"data_offsets":[0,4])", 4),
-              names("shape", "is number"));
-  EXPECT_THAT(rejected(R"("dtype":"F32","shape":[-1],"data_offsets":[0,4])", 4),
-              names("shape", "holds -1"));
-  EXPECT_THAT(rejected(R"("dtype":"F32","shape":[1.0],"data_offsets":[0,4])", 4),
-              names("shape", "holds 1.0"));
-  EXPECT_THAT(rejected(R"("dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,4])", 4),
-              names("shape", "holds 18446744073709551615"));
-  EXPECT_THAT(rejected(R"("dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0])", 0),
-              AllOf(names("shape", "["), HasSubstr("overflow")));
-  EXPECT_THAT(
-      rejected(R"("dtype":"F32","shape":[0,4294967296,4294967296],"data_offsets":[0,0])", 0),
-      AllOf(names("shape", "["), HasSubstr("overflow")));
-  EXPECT_THAT(rejected(R"("dtype":"F32","shape":[1])", 4), names("data_offsets", "is missing"));
-  EXPECT_THAT(rejected(R"("dtype":"F32","shape":[1],"data_offsets":[0])", 4),
-              names("data_offsets", "has 1"));
-  EXPECT_THAT(rejected(R"("dtype":"F32","shape":[1],"data_offsets":[4,0])", 4),
-              names("data_offsets", "[4, 0] runs backwards"));
-  EXPECT_THAT(rejected(R"("dtype":"F32","shape":[2],"data_offsets":[0,8])", 4),
-              names("data_offsets", "[0, 8] ends after the file's 4 bytes"));
-  EXPECT_THAT(rejected(R"("dtype":"F32","shape":[1],"data_offsets":[0,8])", 8),
-              names("data_offsets", "[0, 8] spans 8 bytes, but the shape [1] takes 4"));
+  const struct {
+    const char* fields;
+    std::size_t data_size;
+    const char *field, *problem;
+  } cases[] = {{R"("shape":[1],"data_offsets":[0,4])", 4, "dtype", "is missing"},
+               {R"("dtype":4,"shape":[1],"data_offsets":[0,4])", 4, "dtype", "is number"},
+               {R"("dtype":"F32","data_offsets":[0,4])", 4, "shape", "is missing"},
+               {R"("dtype":"F32","shape":1,"data_offsets":[0,4])", 4, "shape", "is number"},
+               {R"("dtype":"F32","shape":[-1],"data_offsets":[0,4])", 4, "shape", "holds -1"},
+               {R"("dtype":"F32","shape":[1.0],"data_offsets":[0,4])", 4, "shape", "holds 1.0"},
+               {R"("dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,4])", 4, "shape",
+                "holds 18446744073709551615"},
+               {R"("dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0])", 0, "shape",
+                "overflow"},
+               {R"("dtype":"F32","shape":[0,4294967296,4294967296],"data_offsets":[0,0])", 0,
+                "shape", "overflow"},
+               {R"("dtype":"F32","shape":[1])", 4, "data_offsets", "is missing"},
+               {R"("dtype":"F32","shape":[1],"data_offsets":[0])", 4, "data_offsets", "has 1"},
+               {R"("dtype":"F32","shape":[1],"data_offsets":[4,0])", 4, "data_offsets",
+                "[4, 0] runs backwards"},
+               {R"("dtype":"F32","shape":[2],"data_offsets":[0,8])", 4, "data_offsets",
+                "[0, 8] ends after the file's 4 bytes"},
+               {R"("dtype":"F32","shape":[1],"data_offsets":[0,8])", 8, "data_offsets",
+                "[0, 8] spans 8 bytes, but the shape [1] takes 4"}};
+  for (const auto& [fields, data_size, field, problem] : cases)
+    EXPECT_TRUE(says(rejection(file_with(tensor_header(fields), data_size)),
+                     {fmt::format("tensor \"weight\" field \"{}\"", field), problem}));
 }
 
 TEST(Safetensors, RejectsHolesOverlapsAndSpareData) {

@@ -37,17 +37,7 @@ class Bar {
 };
 
 ProgressOptions terminal(int width, bool unicode = true) {
-  ProgressOptions options;
-  options.terminal = true;
-  options.width = width;
-  options.unicode = unicode;
-  return options;
-}
-
-ProgressOptions no_terminal(double interval = 10) {
-  ProgressOptions options;
-  options.plain_interval_seconds = interval;
-  return options;
+  return {.terminal = true, .width = width, .unicode = unicode};
 }
 
 // A minimal terminal: what its last line shows after this text, one string a character; and the
@@ -173,18 +163,6 @@ TEST(ProgressBar, TimeLeftCountsOnlyTheStepsOfThisProcess) {
   EXPECT_THAT(Screen(bar.take()).joined(), EndsWith(" 60 %   60/100  00:40 left"));
 }
 
-TEST(ProgressBar, FinishLeavesTheLineAndTheTimeItTook) {
-  Bar bar(terminal(80));
-  bar->start("epoch 1/2", 10);
-  bar.now = 61;
-  bar->update(10, {});
-  bar->finish();
-  const Screen screen(bar.take());
-  ASSERT_EQ(screen.above.size(), 1U);
-  EXPECT_THAT(screen.above[0], EndsWith("100 %  10/10  in 01:01"));
-  EXPECT_EQ(screen.joined(), "");
-}
-
 TEST(ProgressBar, ClearLeavesNothing) {
   Bar bar(terminal(80));
   bar->start("epoch 1/2", 10);
@@ -216,14 +194,14 @@ TEST(ProgressBar, LeavesTheCursorOnALineOfItsOwn) {
 }
 
 TEST(ProgressBar, WithoutTerminalOnlyPlainLinesNowAndThen) {
-  Bar bar(no_terminal(10));
+  Bar bar({.plain_interval_seconds = 10});
   for (int epoch = 1; epoch <= 2; ++epoch) {
     bar->start("epoch " + std::to_string(epoch) + "/2", 16);
     for (int step = 1; step <= 16; ++step) {
       bar.now += 1;
       bar->update(step, {64.0, 0.5});
     }
-    bar->finish();
+    bar->clear();
   }
   EXPECT_EQ(bar.take(),
             "epoch 1/2   62 %  10/16  64.0 images/s  loss 0.5000  00:06 left\n"

@@ -65,13 +65,6 @@ TEST(RunLog, TextThatLooksLikeAFormatStaysAsItIs) {
   EXPECT_EQ(console.str(), "{} %s {:q}\n");
 }
 
-TEST(RunLog, SilentSaysNothing) {
-  auto log = RunLog::silent();
-  say_everything(log);
-  log.route_console_through([](std::string_view) { ADD_FAILURE(); });
-  say_everything(log);
-}
-
 TEST(RunLog, AFileThatCannotBeOpenedIsNamed) {
   const TemporaryFolder folder;
   const auto message = message_of<Error>([&] {

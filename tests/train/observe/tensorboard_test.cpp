@@ -46,11 +46,10 @@ TEST(TensorBoard, TheTestsOwnChecksumIsRight) {
 
 TEST(TensorBoard, FileNameAndFirstRecord) {
   const TemporaryFolder folder;
-  const TensorBoardWriter writer(folder / "run", ".validation");
+  const TensorBoardWriter writer(folder / "run");
   EXPECT_EQ(writer.path().parent_path(), folder / "run");
   EXPECT_THAT(writer.path().filename().string(),
-              MatchesRegex("events\\.out\\.tfevents\\.[0-9]+\\..+\\." + std::to_string(getpid()) +
-                           "\\.validation"));
+              MatchesRegex("events\\.out\\.tfevents\\.[0-9]+\\..+\\." + std::to_string(getpid())));
   const auto text = read_text_file(writer.path());
   double time = 0;
   std::memcpy(&time, text.data() + 13, sizeof time);  // after the record's head and the field's key

@@ -11,17 +11,15 @@
 namespace kolo {
 
 // Shards are files of one checkpoint that several ranks write at the same time; each tensor is
-// whole in one of them. bytes_of_a_shard, where their number is chosen, keep a file system busy a
-// while.
+// whole in one of them.
 inline constexpr std::uint64_t bytes_of_a_shard = 256 << 20;
 inline constexpr int most_shards = 99'999;  // as many as file names have digits for
 
 // A shard for every bytes_of_a_shard, at most one per rank; at least 1.
 [[nodiscard]] int choose_shards(std::uint64_t bytes, int ranks);
 
-// Tells which shard each tensor goes to, by bytes: the largest first, each to the shard that has
-// least so far. `first`: what shard 0 has besides. A pure function, so that all writers share out
-// alike.
+// The shard of each tensor, by bytes: the largest first, each to the shard that has least so far.
+// `first`: bytes that shard 0 has besides. A pure function, so that all writers plan alike.
 [[nodiscard]] std::vector<int> plan_shards(std::span<const std::uint64_t> bytes, int shards,
                                            std::uint64_t first = 0);
 
@@ -38,10 +36,9 @@ struct ShardWriter {
 struct Checkpoint;
 struct LoadedCheckpoint;
 
-// How much of a checkpoint is read: everything, checked; or the tensors' names, shapes and types
-// (tensors of the device `meta`, without memory) and the state, which is a matter of kilobytes, and
-// tells a missing or shortened file, but not a changed one; or these, and the checksums of all
-// files, which tells both and takes the time, but not the memory, of the whole.
+// whole: everything, checked. headers: the state and the tensors' names, shapes and types (as
+// tensors of the device `meta`): a few kilobytes, which tell a missing or shortened file, but not a
+// changed one. checked: these, and the checksums of all files, in the time of the whole.
 enum class CheckpointReading { whole, headers, checked };
 
 struct CheckpointOptions {
@@ -62,12 +59,11 @@ struct CheckpointOptions {
 // one of them, and the manifest says how many there are; whoever reads sees no difference.
 //
 // A step folder appears whole or not at all: it is made aside (.step-NNNNNNNN.part), every file and
-// the folder flushed, then renamed. Which checkpoint is the best stands in the manifests themselves
-// (the newest that says so), so it can't disagree with what is on disk after a crash.
+// the folder flushed, then renamed. The best is the newest whose manifest says so, which can't
+// disagree with what is on disk after a crash.
 //
-// One process writes to a folder at a time (rank 0); any number may read. Methods may be called
-// from any one thread at a time; they block for the time of the disk. Checksums are those of the
-// memory that was written.
+// One process writes to a folder at a time (rank 0); any number may read. One thread at a time;
+// methods block for the time of the disk.
 class CheckpointStore {
  public:
   struct Entry {
@@ -79,21 +75,19 @@ class CheckpointStore {
   // InputError: keep_last below 1 or no folder.
   explicit CheckpointStore(CheckpointOptions options);
 
-  // Writes the checkpoint of `step` (>= 0) and returns its path. One that is there already for this
-  // step is replaced; at every moment one of the two is whole and found by load_newest(). Then
-  // leftovers of interrupted saves are removed, and of the steps up to this one all but the newest
-  // keep_last and the best; later steps (see remove_after) are left alone. Error: what could not be
-  // written. The checkpoints that were there are then as they were.
+  // Writes the checkpoint of `step` (>= 0) and returns its path. One of the same step is replaced;
+  // at every moment one of the two is found by load_newest(). Then leftovers of interrupted saves
+  // go, and of the steps up to this one all but the newest keep_last and the best. Error: what
+  // could not be written; the checkpoints that were there are then as they were.
   //
-  // Removed is only what a store has written: of a step folder with a manifest of kolo's its own
-  // files, and the folder where nothing else is in it. A folder of that name without one stays, or
-  // is renamed (step-00000025.1) where it is in the way.
+  // Removes only what a store has written: a step folder's own files, where its manifest is kolo's,
+  // and then the folder if it is empty. A folder of that name without one stays, or is renamed
+  // (step-00000025.1) where it is in the way.
   //
-  // Where several processes write, each calls it for the same step, with a store of the same folder
-  // and its own shard's tensors: plan_shards() says which. The state, is_best and what is kept are
-  // writer 0's. The checkpoint appears when all shards are on disk; where one can't be written each
-  // has an Error: the one that failed its own, the others one that names the shard. Collective over
-  // the writers (ShardWriter::exchange), and when a writer is never heard of again there is none.
+  // Several processes call it for the same step, each with its own shard's tensors (plan_shards());
+  // the state, is_best and what is kept are writer 0's. The checkpoint appears when all shards are
+  // on disk; where one can't be written all have an Error that names it. Collective over the
+  // writers (ShardWriter::exchange).
   std::filesystem::path save(std::int64_t step, const Checkpoint& checkpoint, bool is_best,
                              const ShardWriter& writer = {});
 

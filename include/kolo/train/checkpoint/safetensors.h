@@ -23,25 +23,24 @@ struct NamedTensor {
   torch::Tensor tensor;
 };
 
-// Writes `tensors` one after the other through an AtomicFile, so that the path holds either what it
-// held before or the whole new file, flushed to disk. Tensors may have any strides and device; a
-// copy of one at a time is made where it needs one. In the file, larger element types come first,
-// which keeps all of them aligned; the header keeps the given order. Error: an undefined or sparse
-// tensor, another dtype, an empty, repeated or reserved ("__metadata__") name, a failed write.
-// What it has written is told by its size and checksum, taken from the memory that it wrote from.
 struct WrittenFile {
   std::uint64_t size = 0;   // bytes
-  std::uint32_t crc32 = 0;  // zlib's
+  std::uint32_t crc32 = 0;  // zlib's, of the memory that was written
 };
+
+// Writes the whole file or leaves the path as it was (AtomicFile), flushed to disk. Tensors may
+// have any strides and device; one at a time is copied where it needs a copy. In the file larger
+// element types come first, which keeps all of them aligned; the header keeps the given order.
+// Error: an undefined or sparse tensor, another dtype, an empty, repeated or reserved
+// ("__metadata__") name, a failed write.
 WrittenFile write_safetensors(const std::filesystem::path& path,
                               std::span<const NamedTensor> tensors,
                               const std::map<std::string, std::string>& metadata = {});
 
 // Reads all tensors into memory of their own (CPU, contiguous, no gradient), in the order of the
-// header. Error, naming the file and where it applies the tensor and the field: everything that
-// list_safetensors() rejects, a tensor of another type, and a BOOL that is neither 0 nor 1. The
-// file is read once, from its begin to its end; `crc32`, when given, gets the checksum (zlib's) of
-// all of it on the way.
+// header. Error, naming the file, the tensor and the field: everything that list_safetensors()
+// rejects, a tensor of another type, and a BOOL that is neither 0 nor 1. `crc32`, when given, gets
+// the file's checksum (zlib's) on the way.
 [[nodiscard]] std::vector<NamedTensor> read_safetensors(const std::filesystem::path& path,
                                                         std::uint32_t* crc32 = nullptr);
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -27,10 +28,12 @@ namespace kolo {
 // "00:14", "12:05", "3:07:00"; "--:--" for what is not finite or negative.
 [[nodiscard]] std::string format_clock(double seconds);
 
-// Text for a terminal of `width` columns (0: none, the text stays as it is): lines that are longer
-// are broken between words, never within one or within a number and its unit ("60 000", "91.3 %",
-// "22.4 s") where that can be avoided, and go on indented by `indent`. What is escaped for colour
-// takes no room.
+// Columns that UTF-8 text takes, every character taken for one column wide.
+[[nodiscard]] std::size_t display_width(std::string_view text);
+
+// Text for a terminal of `width` columns (0: as it is): long lines are broken between words, if
+// possible not within a number and its unit ("60 000", "91.3 %"), and go on indented by `indent`.
+// Escaped colours take no room.
 [[nodiscard]] std::string wrap(std::string_view text, int width, int indent = 2);
 
 }  // namespace kolo

@@ -75,10 +75,9 @@ struct EpochUnderWay {
 // The record of a run, written as history.json:
 //   {"n_ranks": 2, "epochs": [EpochRecord ...], "steps": [StepRecord ...],
 //    "checkpoints": [CheckpointRecord ...], "epoch_under_way": EpochUnderWay, "summary": {...}}
-// with the structs' member names as keys, and null for what is not finite, which JSON can't hold;
-// what devices took, the gradients' noise and bad samples are left out where they were not
-// measured. "steps" and "checkpoints" are only there when such were added, "epoch_under_way" until
-// its record is. One thread at a time.
+// with the structs' member names as keys, and null for what is not finite. Left out: empty "steps"
+// and "checkpoints", "epoch_under_way" between epochs, and of an epoch what devices took, the
+// gradients' noise and bad samples where they were not measured. One thread at a time.
 class History {
  public:
   explicit History(int n_ranks = 1) : n_ranks_(n_ranks) {}

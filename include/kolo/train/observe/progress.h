@@ -27,15 +27,12 @@ struct ProgressFigures {
   std::optional<double> loss;
 };
 
-// A bar that shows how far an epoch has come:
+// A bar that shows how far an epoch has come, for several threads:
 //
 //   epoch 2/5 ━━━━━━━━╸      62 %  581/938  21 480 images/s  loss 0.3121  00:14 left
 //
-// On a terminal it is redrawn in place, at most ten times a second; where the width is scarce it
-// shows less. Elsewhere it prints plain lines, at most one every plain_interval_seconds, and
-// nothing else.
-//
-// All methods may be called from several threads.
+// On a terminal it is redrawn in place, at most ten times a second, and shows less where the width
+// is scarce. Elsewhere it prints a plain line at most every plain_interval_seconds.
 class ProgressBar {
  public:
   // `clock`: monotonic seconds.
@@ -51,9 +48,6 @@ class ProgressBar {
   void start(std::string label, std::int64_t total, std::int64_t done = 0,
              std::string unit = "images");
   void update(std::int64_t done, const ProgressFigures& figures);
-  // Ends the epoch. On a terminal the bar stays, with the time it took, and the cursor goes to the
-  // next line.
-  void finish();
   // Ends the epoch and wipes the bar away: for those who print a line of their own about it.
   void clear();
   // Prints `line` and a newline where the bar is, and the bar again beneath: how anything else gets
@@ -68,7 +62,7 @@ class ProgressBar {
     double started = 0;
   };
 
-  void draw(const Epoch& epoch, std::string_view time_text);
+  void draw(const Epoch& epoch);
   void wipe();
   [[nodiscard]] std::string time_left(const Epoch& epoch) const;
 

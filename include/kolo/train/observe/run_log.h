@@ -26,20 +26,16 @@ struct RunLogOptions {
 // (NO_COLOR, TERM=dumb).
 [[nodiscard]] bool detect_colour(int descriptor);
 
-// What a run has to say: to the console as plain lines ("warning: ..." and "error: ..." marked), to
-// a file with time stamps. The file always gets information, warnings and errors, and with
-// verbosity 1 everything; it is flushed after each line except debug.
+// Log of a run: on the console plain lines ("warning: ..." and "error: ..." marked), in a file
+// lines with time stamps, flushed unless they are debug. The file gets information, warnings and
+// errors, and with verbosity 1 everything. Several threads may use it.
 //
 // A line never mixes with a progress bar when it is printed through it:
 //   log.route_console_through([&](std::string_view line) { bar.print_above(line); });
-//
-// All methods may be called from several threads.
 class RunLog {
  public:
   // Error: the file can't be opened.
   explicit RunLog(const RunLogOptions& options);
-  // Says nothing anywhere: for ranks other than 0.
-  [[nodiscard]] static RunLog silent() { return RunLog(RunLogOptions{}); }
   RunLog(RunLog&&) noexcept;
   RunLog& operator=(RunLog&&) noexcept;
   ~RunLog();

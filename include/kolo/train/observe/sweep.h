@@ -106,9 +106,6 @@ struct Sweep {
 // "91.24 %" or "0.3121"; "" where it is not a number.
 [[nodiscard]] std::string format_metric(std::string_view metric, double value);
 
-// The best of the first so many epochs; not_measured where none is finite.
-[[nodiscard]] double best_until(const History& history, std::string_view metric,
-                                std::int64_t epochs);
 // Fills in epochs, best, last and best_epoch from what a run has recorded.
 void note_results(Trial& trial, const History& history, std::string_view metric);
 

@@ -20,17 +20,17 @@ namespace kolo {
 inline constexpr std::string_view event_file_prefix = "events.out.tfevents.";
 
 // Writes an event file that TensorBoard shows. Source: TensorFlow's event.proto and summary.proto
-// (the fields used here are in src/train/observe/tensorboard_event.proto) in TFRecord framing: length,
-// its masked CRC-32C, the message, its masked CRC-32C.
+// (the fields used here are in src/train/observe/tensorboard_event.proto) in TFRecord framing:
+// length, its masked CRC-32C, the message, its masked CRC-32C.
 //
 // Events are buffered; flush() hands them to the system, as does the destructor (which can't report
 // a failure) and a full buffer (64 KiB). One thread at a time.
 class TensorBoardWriter {
  public:
-  // Makes folder/events.out.tfevents.<seconds>.<host>.<pid><suffix>; the folder is made where it is
+  // Makes folder/events.out.tfevents.<seconds>.<host>.<pid>; the folder is made where it is
   // missing. A file of that name is never touched: the seconds go up until the name is free. Error:
   // the file can't be made or written.
-  explicit TensorBoardWriter(const std::filesystem::path& folder, std::string_view suffix = {});
+  explicit TensorBoardWriter(const std::filesystem::path& folder);
   TensorBoardWriter(const TensorBoardWriter&) = delete;
   TensorBoardWriter& operator=(const TensorBoardWriter&) = delete;
   ~TensorBoardWriter();
@@ -59,10 +59,9 @@ class TensorBoardWriter {
 };
 
 // Takes the values after `step` out of a folder's event files, and those of `step` whose tag
-// `is_undone`: a run that goes on from a checkpoint of that step will write them anew, and readers
-// that don't know forget_from() would see them twice. Each file is replaced whole, or left as it is
-// where there is nothing to take out. Nothing may be writing to them. Error: a file can't be read
-// or replaced.
+// `is_undone`, for a run that will write them anew: readers that don't know forget_from() would see
+// them twice. A file is replaced whole or stays; nothing may be writing to it. Error: a file can't
+// be read or replaced.
 void drop_events_after(const std::filesystem::path& folder, std::int64_t step,
                        const std::function<bool(std::string_view tag)>& is_undone);
 
@@ -74,8 +73,7 @@ struct ScalarEvent {
   double value = 0;  // most writers store single precision
 };
 
-// "What was written so far about `step` and later ones is void": a run begins there, or goes on
-// from a checkpoint.
+// Voids what was written so far about `step` and later ones.
 struct EventRestart {
   std::size_t position = 0;  // how many of the file's scalars come before it
   std::int64_t step = 0;
@@ -86,9 +84,8 @@ struct EventFile {
   std::vector<ScalarEvent> scalars;  // all, in the file's order; restarts are not applied
   std::vector<EventRestart> restarts;
   std::int64_t other_values = 0;  // histograms, images, texts: not kept
-  // Empty: the file is whole. Else from which byte on it can't be read, and why. What comes before
-  // is in `scalars`. A file that is still being written may end like this, as one whose writer was
-  // killed does.
+  // From which byte on it can't be read, and why; empty: it is whole. What comes before is in
+  // `scalars`. So may a file end that is still written, or whose writer was killed.
   std::string damage;
 };
 

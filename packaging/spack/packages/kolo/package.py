@@ -32,7 +32,6 @@ class Kolo(CMakePackage):
         depends_on("pkgconfig", type="build")
         depends_on("blas", type=("link", "run"))
         depends_on("onednn@2.6:")
-        depends_on("spdlog@1.10: +fmt_external")
         depends_on("cli11@2.2:")
         depends_on("yaml-cpp@0.7:")
         depends_on("nlohmann-json@3.11:")
