@@ -7,10 +7,10 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <sys/statvfs.h>
 #include <torch/types.h>
 
 #include "kolo/base/checked.h"
+#include "kolo/base/machine.h"
 #include "kolo/parallel/broadcast_state.h"
 #include "kolo/train/observe/format.h"
 
@@ -30,10 +30,9 @@ std::size_t bytes_of(const std::vector<MemoryLoad>& loads) {
 }
 
 std::string describe_room() {
-  struct statvfs status {};
-  if (::statvfs("/dev/shm", &status) != 0) return "there is no /dev/shm here";
-  return fmt::format("/dev/shm has room for {}",
-                     format_bytes(std::uint64_t{status.f_bavail} * status.f_frsize));
+  const auto left = available_memory();
+  if (!left) return "how much memory is left the system doesn't say";
+  return fmt::format("{} are left", format_bytes(static_cast<std::uint64_t>(*left)));
 }
 
 }  // namespace
@@ -50,7 +49,7 @@ void load_data(const Communicator& communicator, Datasets& datasets) {
       const auto& instead = loads.front().instead;
       datasets.warnings.push_back(fmt::format(
           "data: each of the {} ranks of a node keeps a copy of the data in memory, as they can't "
-          "share {} ({}); make it larger (mount -o remount,size=...){}{}",
+          "share {} ({}): take fewer or smaller files{}{}",
           topology.local_size, format_bytes(bytes), describe_room(), instead.empty() ? "" : ", or ",
           instead));
     }

@@ -82,11 +82,14 @@ std::string describe_other_making(const nlohmann::json& before, const nlohmann::
 
 namespace {
 
-// How samples come to be where they are needed, what is told, and when a run ends: no number of a
-// step depends on it.
-constexpr std::array<std::string_view, 5> without_effect{
-    "data.workers", "data.prefetch", "training.log_every", "training.check_replicas_every",
-    "training.early_stopping_patience"};
+// How samples come to be where they are needed, who starts ranks, what is told, and when a run
+// ends: no number of a step depends on it.
+constexpr std::array<std::string_view, 6> without_effect{"data.workers",
+                                                         "data.prefetch",
+                                                         "training.log_every",
+                                                         "training.check_replicas_every",
+                                                         "training.early_stopping_patience",
+                                                         "communication.launcher"};
 // The end of a training is where its schedule ends; without one it is only the end.
 constexpr std::array<std::string_view, 2> ends{"training.n_epochs", "training.max_steps"};
 

@@ -148,6 +148,25 @@ TEST_F(Run, IsAllOfAProgramsMain) {
   EXPECT_TRUE(says(main_with({"--help"}).output, {"usage: own CONFIG"}));
 }
 
+TEST_F(Run, AProgramsMainStartsRanks) {
+  if (detect_cpu_limits().cpus() < 2) GTEST_SKIP() << "there is one CPU";
+  const auto main_with = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"/bin/own", config_, "output_dir=" + (folder_ / "run").string()});
+    return run_in_fork([&] {
+      std::vector<char*> argv;
+      for (auto& word : words) argv.push_back(word.data());
+      return run_main(static_cast<int>(argv.size()), argv.data(), parts());
+    });
+  };
+  const auto two = main_with({"-n", "2"});
+  EXPECT_EQ(two.exit_code, 0) << two.errors;
+  EXPECT_TRUE(says(two.output, {"started by kolo, without MPI: rank 0 of 2"}));
+  EXPECT_EQ(history().epochs().back().epoch, 2);
+  const auto none = main_with({"-n", "none"});
+  EXPECT_EQ(none.exit_code, exit_wrong_input);
+  EXPECT_TRUE(says(none.errors, {"-n: expected a number of ranks, got \"none\""}));
+}
+
 TEST_F(Run, ThatIsDoneSaysSo) {
   EXPECT_EQ(kolo::run(source(), parts(), options()), 0);
   console_.str("");

@@ -35,7 +35,7 @@ struct MpiOptions {
 
   // The node-local stage: ranks of a node reduce out of each other's memory, MPI only carries
   // slices between nodes. Automatic: on where a node has more than one rank and they can share
-  // memory (/dev/shm). On: as automatic, but an Error where they can't.
+  // memory. On: as automatic, but an Error where they can't.
   SharedMemory shared_memory = SharedMemory::automatic;
 
   // The communicator is a checked one: Communicator::checked().

@@ -113,7 +113,8 @@ void require_shared_memory(const Backend& backend) {
   const Topology& topology = backend.topology();
   throw Error(topology.nodes < topology.size
                   ? "comm: the ranks of some node can't share memory, but shared memory was asked "
-                    "for; make room in /dev/shm or use shared_memory: auto"
+                    "for: there is no memory left, or they see neither each other's /proc nor "
+                    "one /dev/shm; use shared_memory: auto"
                   : "comm: shared memory was asked for, but no node has two ranks; use "
                     "shared_memory: auto");
 }
