@@ -11,6 +11,7 @@
 #include <torch/nn/modules/linear.h>
 
 #include "kolo/base/file.h"
+#include "kolo/base/machine.h"
 #include "kolo/comm/threads.h"
 #include "kolo/config/factories.h"
 #include "kolo/data/dataset.h"
