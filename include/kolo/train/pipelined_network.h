@@ -48,7 +48,6 @@ class PipelinedNetwork final : public TrainedNetwork {
   // Of batches of any size: the last micro-batch may be smaller than the others.
   [[nodiscard]] torch::Tensor measure(const Batch& batch) override;
 
-  [[nodiscard]] const PipelineShape& shape() const { return pipeline_.shape(); }
   // See PipelineStep.
   [[nodiscard]] PipelineStep::IdleTime take_idle_time() { return pipeline_.take_idle_time(); }
 
