@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <ostream>
 #include <string>
 #include <string_view>
@@ -13,9 +14,10 @@
 // are processes without MPI, or mpirun of tests/support.
 namespace kolo::testing {
 
-// A hang counts where the launcher is kolo's.
+// A hang counts where the launcher is kolo's; mpirun's own costs half a minute.
 [[nodiscard]] inline ProcessResult run_on_ranks(int ranks, const std::vector<std::string>& program,
-                                                const ProcessOptions& options) {
+                                                ProcessOptions options) {
+  options.deadline = std::chrono::seconds(30);
   std::vector<std::string> words = {LAUNCHER, std::to_string(ranks)};
   words.insert(words.end(), program.begin(), program.end());
   const bool is_mpis = std::string_view(LAUNCHER).ends_with("mpirun");
@@ -40,7 +42,6 @@ inline void PrintTo(const Ending& ending, std::ostream* stream) {
 [[nodiscard]] inline ProcessResult run_ending(const Ending& ending,
                                               const std::string& watch = "on") {
   ProcessOptions options;
-  options.deadline = std::chrono::seconds(30);
   options.environment = {
       {"KOLO_WATCH", watch}, {"KOLO_WATCH_WARNING", "0"}, {"KOLO_WATCH_LIMIT", "0"}};
   return run_on_ranks(3, {ENDING_JOB, ending.owner, ending.place, ending.way, ending.setting},
