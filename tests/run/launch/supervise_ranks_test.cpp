@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "kolo/base/machine.h"
+#include "kolo/comm/device.h"
 #include "kolo/comm/processes.h"
 #include "kolo/run/launch_ranks.h"
 #include "support/process.h"
@@ -70,6 +71,13 @@ int lines_of(const std::string& text) {
 
 class SupervisedRanks : public ::testing::Test {
  protected:
+  void SetUp() override {
+    if (cuda_runtime()) GTEST_SKIP() << "where there may be GPUs ranks are no forks";
+    // Nor are they where OpenMP binds its threads.
+    for (const char* const name : {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY"})
+      ::unsetenv(name);
+  }
+
   // What the ranks do: a function of the rank's number.
   using Body = std::function<int(int rank)>;
 
