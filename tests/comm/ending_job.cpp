@@ -1,7 +1,6 @@
 // ending_job OWNER PLACE WAY [SETTING]: a job of three ranks, which do collectives until rank 1
-// ends in a way of its own. For ending_jobs_test.cpp. The others say what they learn and end with
-// status 1.
-//   OWNER    kolo or program: who initializes MPI and finalizes it
+// ends in a way of its own. The others say what they learn and end with status 1.
+//   OWNER    kolo or program: who initializes MPI and finalizes it; kolo where there is none
 //   PLACE    inner, main or static: whose the communicator is, a scope's before main()'s end,
 //            main()'s, or the program's
 //   WAY      together (no rank ends before the others), caught (an exception, while there is a
@@ -10,8 +9,9 @@
 //            (all finalize, and one calls a collective then); of all ranks together: exits (with
 //            status 0), lost (a handle that nothing destroys), forked (a child of each rank ends as
 //            the program does), and by one of them alone: hooked (exit() inside a collective)
-//   SETTING  nodes (the last rank on a node of its own), mpi (no shared memory); with a T after it,
-//            the others wait for rank 1 in a transfer and not in a collective
+//   SETTING  under MPI: nodes (the last rank on a node of its own), mpi (no shared memory); with a
+//   T
+//            at its end the others wait for rank 1 in a transfer and not in a collective
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -27,7 +27,7 @@
 
 #include "comm/mpi/mpi_calls.h"
 #include "kolo/base/error.h"
-#include "kolo/comm/mpi.h"
+#include "kolo/comm/processes.h"
 
 namespace kolo {
 namespace {
@@ -134,12 +134,23 @@ int say_what_was_learnt(const Error& error) {
 int work_in_place(std::optional<Communicator>& of_main, const Job& job) try {
   std::optional<Communicator> inner;
   auto& world = job.place == "static" ? of_the_program : job.place == "main" ? of_main : inner;
-  world.emplace(mpi_communicator(options_for(job.setting)));
+  world.emplace(job_communicator(options_for(job.setting)));
   work(world, job);
   return 0;
 } catch (const Error& error) {
-  if (job.way == "release") throw;  // MPI_Finalize would wait for rank 1
-  return say_what_was_learnt(error);
+  const int status = say_what_was_learnt(error);
+  if (job.way == "release") std::_Exit(status);  // MPI_Finalize would wait for rank 1
+  return status;
+}
+
+int use_after_finalize(const Communicator& world) {
+  memory_of_the_program.get()[9'999] = std::byte{1};
+  try {
+    reduce(world);
+  } catch (const Error& error) {
+    return say_what_was_learnt(error);
+  }
+  return 0;
 }
 
 int run(const Job& job) {
@@ -151,13 +162,7 @@ int run(const Job& job) {
   MPI_Finalized(&is_finalized);
   if (job.is_programs_mpi && !is_finalized) MPI_Finalize();
   if (job.way != "afterwards") return status;
-  memory_of_the_program.get()[9'999] = std::byte{1};
-  try {
-    reduce(job.place == "static" ? *of_the_program : *world);
-  } catch (const Error& error) {
-    return say_what_was_learnt(error);
-  }
-  return 0;
+  return use_after_finalize(job.place == "static" ? *of_the_program : *world);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // stalling_job MODE VICTIM SIGNAL [SETTING]: a job that does collectives without end, in which one
-// rank sends itself a signal while it does. For watch_jobs_test.cpp.
+// rank sends itself a signal while it does. For jobs over processes and, with SETTING, under
+// mpirun.
 //   MODE     all-reduce, broadcast, backward (asynchronous all-reduces, as a reducer's) or ring
 //            (transfers to the next rank and from the one before)
 //   SETTING  nodes (the last rank on a node of its own), mpi (no shared memory)
@@ -8,8 +9,9 @@
 // so long in the middle of its collectives, and continued, one rank after the other. Then the job
 // goes on for a while and ends with status 0.
 //
-// stalling_job late RANK SECONDS OWNER: a rank comes so late to mpi_communicator(); OWNER, kolo or
-// program, initializes MPI.
+// stalling_job late RANK FILE OWNER: a rank comes to job_communicator() when the others have said
+// in this file, which is their standard error, that they wait for it; never, where it is "". OWNER,
+// kolo or program, initializes MPI, where it is needed.
 //
 // stalling_job crossed KIND 0 [SETTING]: rank 0 waits for something, and the others for something
 // else: KIND is orders (of collectives), receives (each of the first two ranks from the other) or
@@ -18,15 +20,20 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include <fmt/format.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "comm/mpi/mpi_calls.h"
-#include "kolo/comm/mpi.h"
+#include "kolo/comm/processes.h"
 
 namespace kolo {
 namespace {
@@ -60,21 +67,38 @@ void step(const Communicator& communicator, const std::string& mode, std::vector
 }
 
 Communicator start(const std::string& setting) {
-  int provided = 0, size = 1;
-  MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided);
-  MPI_Comm_size(MPI_COMM_WORLD, &size);
-  return mpi_communicator(options_for(setting, size));
+  return job_communicator(options_for(setting, detect_launch_environment().size));
 }
 
-// A shell that stops the processes for so many seconds, and then continues the first at once and
+std::string text_of(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void sleep_for(double seconds) {
+  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+}
+
+bool is_stopped(pid_t process) {
+  return text_of(fmt::format("/proc/{}/status", process)).find("\nState:\tT") != std::string::npos;
+}
+
+// A child that stops the processes for so many seconds, and then continues the first at once and
 // the others a little later each.
-void suspend(const std::vector<int>& processes, double seconds) {
-  std::string script = "sleep 0.3";
-  for (const int process : processes) script += fmt::format("; kill -STOP {}", process);
-  script += fmt::format("; sleep {}", seconds);
-  for (const int process : processes) script += fmt::format("; kill -CONT {}; sleep 0.2", process);
-  script = fmt::format("({}) > /dev/null 2>&1 &", script);
-  if (std::system(script.c_str()) != 0) std::exit(3);
+pid_t suspend(const std::vector<pid_t>& processes, double seconds) {
+  const pid_t child = ::fork();
+  if (child != 0) return child;
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  sleep_for(0.3);
+  for (const pid_t process : processes) ::kill(process, SIGSTOP);
+  for (const pid_t process : processes)
+    while (!is_stopped(process)) sleep_for(0.01);
+  sleep_for(seconds);
+  for (const pid_t process : processes) {
+    ::kill(process, SIGCONT);
+    sleep_for(0.2);
+  }
+  ::_exit(0);
 }
 
 void go_through_suspension(const Communicator& communicator, const std::string& ranks,
@@ -83,24 +107,37 @@ void go_through_suspension(const Communicator& communicator, const std::string& 
   std::vector<std::int32_t> processes(static_cast<std::size_t>(communicator.size()));
   communicator.all_gather(std::span(&process, 1), std::span(processes));
   std::vector<float> values(100'000, 1.0F);
+  pid_t child = 0;
   if (communicator.rank() == 0)
-    suspend(ranks == "all" ? processes : std::vector{processes.at(std::stoul(ranks))}, seconds);
-  const auto begin = std::chrono::steady_clock::now();
+    child =
+        suspend(ranks == "all" ? processes : std::vector{processes.at(std::stoul(ranks))}, seconds);
   for (float goes_on = 1; goes_on > 0;) {
     step(communicator, "all-reduce", values);
-    const auto passed = std::chrono::steady_clock::now() - begin;
-    goes_on = passed < std::chrono::duration<double>(seconds + 2) ? 1.F : 0.F;
+    if (communicator.rank() == 0) goes_on = ::waitpid(child, nullptr, WNOHANG) == 0 ? 1.F : 0.F;
     communicator.broadcast(std::span(&goes_on, 1));
+  }
+  for (int more = 0; more < 100; ++more) step(communicator, "all-reduce", values);
+}
+
+void wait_until_missed(int rank, int ranks, const std::string& file) {
+  for (bool is_missed = false; !is_missed;) {
+    sleep_for(0.05);
+    const auto text = file.empty() ? std::string() : text_of(file);
+    is_missed = true;
+    for (int other = 0; other < ranks; ++other) {
+      const auto words = fmt::format("rank {} of {} has waited", other, ranks);
+      is_missed &= other == rank || text.find(words) != std::string::npos;
+    }
   }
 }
 
-int come_late(int rank, double seconds, bool is_programs_mpi) {
-  const bool is_late = detect_launch_environment().rank == rank;
+int come_late(int rank, const std::string& file, bool is_programs_mpi) {
+  const auto environment = detect_launch_environment();
   int provided = 0;
   if (is_programs_mpi) MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided);
-  if (is_late) std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+  if (environment.rank == rank) wait_until_missed(rank, environment.size, file);
   {
-    const auto communicator = mpi_communicator();
+    const auto communicator = job_communicator();
     communicator.barrier();
   }
   return is_programs_mpi ? MPI_Finalize() : 0;
@@ -149,10 +186,10 @@ int main(int argc, char** argv) {
   const std::string setting = argc > 4 ? argv[4] : "";
   if (std::strcmp(argv[1], "suspended") == 0) {
     kolo::go_through_suspension(kolo::start(setting), argv[2], std::atof(argv[3]));
-    return MPI_Finalize();
+    return 0;
   }
   if (std::strcmp(argv[1], "late") == 0)
-    return kolo::come_late(std::atoi(argv[2]), std::atof(argv[3]), setting == "program");
+    return kolo::come_late(std::atoi(argv[2]), argv[3], setting == "program");
   if (std::strcmp(argv[1], "crossed") == 0) {
     kolo::wait_for_each_other(kolo::start(setting), argv[2]);
     return 0;

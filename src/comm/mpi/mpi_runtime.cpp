@@ -170,10 +170,10 @@ struct EndOfProcess {
 
 // Reason why MPI can't be finalized from here; null: it can.
 const char* what_forbids_end() {
+  if (Executor::is_running_here()) return "exit() was called inside a collective";
   int is_main = 0;
   if (MPI_Is_thread_main(&is_main) != MPI_SUCCESS || is_main == 0)
     return "another thread than that which initialized MPI has called exit()";
-  if (Executor::is_running_here()) return "exit() was called inside a collective";
   return nullptr;
 }
 

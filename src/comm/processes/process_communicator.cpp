@@ -11,6 +11,7 @@
 #include "comm/device/device_backend.h"
 #include "comm/executor.h"
 #include "comm/job_options.h"
+#include "comm/messages.h"
 #include "comm/processes/process_backend.h"
 #include "comm/processes/process_region.h"
 #include "comm/watch/watch.h"
@@ -34,13 +35,27 @@ struct ProcessJob {
   std::weak_ptr<Backend> backend;
 };
 
+// Reason why the others can't be told of the end from here; null: they can.
+const char* what_forbids_end(const ProcessJob& job) {
+  if (Executor::is_running_here()) return "exit() was called inside a collective";
+  if (job.main_thread != std::this_thread::get_id())
+    return "another thread than that which has made the communicator has called exit()";
+  return nullptr;
+}
+
 // Pending collectives, transfers, then the watch, which knows of both. A rank that fails has nobody
 // who waits for the rest, and in another thread, or inside a collective, it would wait for itself.
 void at_exit(int status, void* given) {
   const auto& job = *static_cast<const ProcessJob*>(given);
-  if (!job.process.is_here() || status != 0 || job.main_thread != std::this_thread::get_id() ||
-      Executor::is_running_here())
-    return;
+  if (!job.process.is_here() || status != 0) return;
+  if (const char* const reason = what_forbids_end(job)) {
+    const auto backend = job.backend.lock();
+    if (!backend || backend->topology().size == 1) return;
+    return print_line(fmt::format(
+        "rank {}: the program ends with status 0, but {}, so the other ranks take it for gone; "
+        "return from main() instead",
+        backend->topology().rank, reason));
+  }
   const std::string words = "comm: the process ends, so there is no communication any more";
   if (const auto executor = job.executor.lock()) executor->close(words);
   if (const auto transfers = job.transfers.lock()) transfers->close(words);

@@ -76,10 +76,6 @@ int execute(const RankCommand& command) {
   return 127;
 }
 
-int exit_status_of(int status) {
-  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-}
-
 }  // namespace
 
 std::vector<cpu_set_t> cpu_set_of(std::span<const int> cpus) {
@@ -132,8 +128,7 @@ int Child::wait() {
   int status = 0;
   while (::waitpid(process_, &status, 0) < 0 && errno == EINTR) {
   }
-  process_ = 0;
-  return exit_status_of(status);
+  return note_status(status);
 }
 
 std::optional<int> Child::ended() {
@@ -142,8 +137,13 @@ std::optional<int> Child::ended() {
   while ((found = ::waitpid(process_, &status, WNOHANG)) < 0 && errno == EINTR) {
   }
   if (found != process_) return std::nullopt;
+  return note_status(status);
+}
+
+int Child::note_status(int status) {
   process_ = 0;
-  return exit_status_of(status);
+  was_killed_ = WIFSIGNALED(status);
+  return was_killed_ ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
 }  // namespace kolo

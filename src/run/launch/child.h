@@ -42,7 +42,8 @@ class Child {
   // A fork that calls the function, and ends with its status. Signals that this process catches
   // work in it as by default.
   Child(const std::function<int()>& body, const ChildOptions& options);
-  Child(Child&& other) noexcept : process_(std::exchange(other.process_, 0)) {}
+  Child(Child&& other) noexcept
+      : process_(std::exchange(other.process_, 0)), was_killed_(other.was_killed_) {}
   Child& operator=(Child&&) = delete;
   ~Child();
 
@@ -54,9 +55,14 @@ class Child {
   int wait();
   // The same where it has ended; nothing where it hasn't.
   [[nodiscard]] std::optional<int> ended();
+  // Whether it has ended by a signal, and not with a status that says so of another process.
+  [[nodiscard]] bool was_killed() const { return was_killed_; }
 
  private:
+  int note_status(int status);
+
   pid_t process_ = 0;
+  bool was_killed_ = false;
 };
 
 }  // namespace kolo

@@ -71,6 +71,9 @@ class LauncherNoise {
   // Whether nothing was shown so far but warnings of kolo's.
   [[nodiscard]] bool was_silent() const { return was_silent_; }
 
+  // Whether a rank has said why the job ends, or it was asked to.
+  [[nodiscard]] bool knows_why() const { return knows_why_; }
+
  private:
   [[nodiscard]] std::string take_line(std::string line);
   [[nodiscard]] std::string release();

@@ -144,12 +144,23 @@ class Ranks {
     if (!text.empty()) std::cerr << noise_.filter(text) << std::flush;
   }
 
+  // One that another rank's end has ended is told of after that one, whichever number it has and
+  // however late this process looks: whoever was killed comes first.
   void look_for_ends() {
-    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-      if (ranks_[rank].status) continue;
-      ranks_[rank].status = ranks_[rank].process.ended();
-      if (ranks_[rank].status) note_end(rank, *ranks_[rank].status);
+    std::vector<std::size_t> ended;
+    for (bool are_more = true; are_more;) {  // one that was looked at before may have died first
+      are_more = false;
+      for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+        if (ranks_[rank].status) continue;
+        ranks_[rank].status = ranks_[rank].process.ended();
+        if (!ranks_[rank].status) continue;
+        ended.push_back(rank);
+        are_more = true;
+      }
     }
+    std::ranges::stable_partition(
+        ended, [&](std::size_t rank) { return ranks_[rank].process.was_killed(); });
+    for (const std::size_t rank : ended) note_end(rank, *ranks_[rank].status);
   }
 
   // Ranks that stop, or refuse what they were given, end by and by, each when it has saved what it
@@ -160,7 +171,11 @@ class Ranks {
     note_status(status);
     if (!ends_others || (asked_by_ != 0 && status == 128 + policy_.signal)) return;
     show_errors();
-    if (status > 128 && status - 128 < NSIG)
+    // A status tells of a signal, too: of the program that this rank has run, or, in the watch's
+    // words, of another rank.
+    const bool names_signal =
+        ranks_[rank].process.was_killed() || (status > 128 && !noise_.knows_why());
+    if (names_signal && status - 128 < NSIG)
       tell(fmt::format("rank {} (process {}) {}; the job ends", rank, ranks_[rank].number,
                        describe_signal_death(status - 128)));
     else if (noise_.was_silent() && !has_spoken_)

@@ -44,7 +44,10 @@ class Relaunch : public ::testing::Test {
 
   [[nodiscard]] ProcessResult run(int ranks, const RestartPolicy& policy,
                                   std::map<std::string, std::string> environment = {}) const {
-    LaunchRequest request{.ranks = ranks, .oversubscribe = true, .command = {"work"}};
+    LaunchRequest request{.ranks = ranks,
+                          .oversubscribe = true,
+                          .command = {"work"},
+                          .launcher = LauncherChoice::mpi};
     if (!environment.contains("SLURM_JOB_ID"))
       request.hosts = {{"node1", 1}, {"node2", 1}, {"node3", 1}};
     environment["PATH"] = (folder / "bin").string() + ":/usr/bin:/bin";
@@ -61,7 +64,7 @@ class Relaunch : public ::testing::Test {
   // examine_machine() with this PATH.
   [[nodiscard]] static bool has_refused(const std::string& path) {
     try {
-      (void)examine_machine(detect_launch_environment());
+      (void)examine_machine(detect_launch_environment(), LauncherChoice::mpi);
     } catch (const InputError& error) {
       return std::string(error.what()).find(path + "/mpirun in PATH is of another MPI") !=
              std::string::npos;
@@ -188,7 +191,10 @@ TEST_F(Relaunch, AProgramThatWasNotStartedIsSaidToBe) {
 TEST_F(Relaunch, AProgramThatIsGoneIsNotStartedAgain) {
   program("work", "#!/bin/sh\n");
   folder.write("ends", "rm bin/work; exit 137\nexit 0\n");
-  LaunchRequest request{.ranks = 2, .oversubscribe = true, .command = {folder / "bin" / "work"}};
+  LaunchRequest request{.ranks = 2,
+                        .oversubscribe = true,
+                        .command = {folder / "bin" / "work"},
+                        .launcher = LauncherChoice::mpi};
   const auto result =
       run_in_fork([&] { return run_ranks(request, {.restarts = 2}); },
                   {.environment = {{"PATH", (folder / "bin").string() + ":/usr/bin:/bin"}}});
@@ -200,14 +206,15 @@ TEST_F(Relaunch, AProgramThatIsGoneIsNotStartedAgain) {
 
 // By the program that its link stands for, as packages and modules install them.
 TEST_F(Relaunch, TheMpirunOfAnotherMpiIsPassedOver) {
-  const auto linked = examine_machine(detect_launch_environment()).launcher;
+  const auto linked = examine_machine(detect_launch_environment(), LauncherChoice::mpi).launcher;
   const bool is_mpich = linked == Launcher::mpich;
   const char* const other = is_mpich ? "orterun" : "mpiexec.hydra";
   folder.write(std::string("other/") + other, "#!/bin/sh\nexit 7\n");
   std::filesystem::permissions(folder / "other" / other, std::filesystem::perms::owner_all);
   std::filesystem::create_symlink(other, folder / "other/mpirun");
   const auto run_with = [&](const std::string& path) {
-    const LaunchRequest request{.ranks = 2, .oversubscribe = true, .command = {"work"}};
+    const LaunchRequest request{
+        .ranks = 2, .oversubscribe = true, .command = {"work"}, .launcher = LauncherChoice::mpi};
     return run_in_fork([&] { return run_ranks(request, {}); }, {.environment = {{"PATH", path}}});
   };
   folder.write("ends", "exit 0\n");

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <chrono>
+#include <ostream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "support/process.h"
+
+// Jobs of several ranks, started as the program of tests says: LAUNCHER is start_ranks, whose ranks
+// are processes without MPI, or mpirun of tests/support.
+namespace kolo::testing {
+
+// A hang counts where the launcher is kolo's; mpirun's own costs half a minute.
+[[nodiscard]] inline ProcessResult run_on_ranks(int ranks, const std::vector<std::string>& program,
+                                                ProcessOptions options) {
+  options.deadline = std::chrono::seconds(30);
+  std::vector<std::string> words = {LAUNCHER, std::to_string(ranks)};
+  words.insert(words.end(), program.begin(), program.end());
+  const bool is_mpis = std::string_view(LAUNCHER).ends_with("mpirun");
+  return is_mpis ? run_job(words, options) : run_process(words, options);
+}
+
+// Words for ending_job, whose rank 1 ends in a way of its own.
+struct Ending {
+  std::string owner, place, way, setting;
+};
+
+inline void PrintTo(const Ending& ending, std::ostream* stream) {
+  *stream << ending.owner << " " << ending.place << " " << ending.way << " " << ending.setting;
+}
+
+[[nodiscard]] inline std::string name_of_ending(const ::testing::TestParamInfo<Ending>& test) {
+  const Ending& ending = test.param;
+  return ending.owner + "_" + ending.place + "_" + ending.way +
+         (ending.setting.empty() ? "" : "_" + ending.setting);
+}
+
+[[nodiscard]] inline ProcessResult run_ending(const Ending& ending,
+                                              const std::string& watch = "on") {
+  ProcessOptions options;
+  options.environment = {
+      {"KOLO_WATCH", watch}, {"KOLO_WATCH_WARNING", "0"}, {"KOLO_WATCH_LIMIT", "0"}};
+  return run_on_ranks(3, {ENDING_JOB, ending.owner, ending.place, ending.way, ending.setting},
+                      options);
+}
+
+// Environment of a job whose watch warns and ends it after so many seconds, and writes there; 0:
+// never.
+[[nodiscard]] inline ProcessOptions watched(const std::string& folder, const std::string& warning,
+                                            const std::string& limit) {
+  ProcessOptions options;
+  options.environment = {
+      {"KOLO_WATCH_WARNING", warning}, {"KOLO_WATCH_LIMIT", limit}, {"KOLO_WATCH_FOLDER", folder}};
+  return options;
+}
+
+// stalling_job on three ranks, of which one gets a signal, or something else happens.
+[[nodiscard]] inline ProcessResult run_stalling(const std::vector<std::string>& words,
+                                                const ProcessOptions& options) {
+  std::vector<std::string> program = {STALLING_JOB};
+  program.insert(program.end(), words.begin(), words.end());
+  return run_on_ranks(3, program, options);
+}
+
+// Where a rank was when it was stopped is chance: before the collective, or in it, and perhaps with
+// another rank that waits for it there.
+[[nodiscard]] inline auto names_as_missing(int rank) {
+  const auto number = std::to_string(rank);
+  return ::testing::AnyOf(::testing::HasSubstr("not arrived: rank " + number),
+                          ::testing::HasSubstr("; rank " + number + " has, but"),
+                          ::testing::HasSubstr("; rank " + number + ", when last"));
+}
+
+// Both neighbours wait for it: who sends to it, and who receives from it.
+[[nodiscard]] inline auto names_transfer_with(int rank) {
+  const auto end = " rank " + std::to_string(rank) + ", tag 5, \"halo\"";
+  return ::testing::AnyOf(
+      ::testing::HasSubstr("receive of 50000 float32 (200000 bytes) from" + end),
+      ::testing::HasSubstr("send of 50000 float32 (200000 bytes) to" + end));
+}
+
+}  // namespace kolo::testing
