@@ -154,6 +154,7 @@ class Ranks {
         if (ranks_[rank].status) continue;
         ranks_[rank].status = ranks_[rank].process.ended();
         if (!ranks_[rank].status) continue;
+        ::kill(-ranks_[rank].number, SIGKILL);  // what it has started and left
         ended.push_back(rank);
         are_more = true;
       }
