@@ -1,6 +1,6 @@
 # Everything comes from the system's packages; nothing is downloaded.
 find_package(Threads REQUIRED)
-find_package(MPI REQUIRED COMPONENTS C)
+include(KoloMpi)
 find_package(fmt REQUIRED)
 if(KOLO_BUILD_TRAINER)
   find_package(Protobuf REQUIRED)  # before LibTorch, which otherwise puts an empty one in its place

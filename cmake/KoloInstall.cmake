@@ -1,11 +1,15 @@
 # cmake --install, and what find_package(kolo) reads afterwards: the component `library` (kolo::comm, kolo::parallel and what they
-# need: MPI, LibTorch, fmt), `online` (kolo::online, and what it needs more), `c` and `fortran` (the shared library, which needs MPI's
+# need: MPI unless KOLO_MPI leaves it out, LibTorch, fmt), `online` (kolo::online, and what it needs more), `c` and `fortran` (the shared library, which needs MPI's
 # header alone) and `trainer` (everything else, and the program). Packages are cut otherwise: into the
 # install components `program` and `development` (KoloPackage.cmake).
 include(CMakePackageConfigHelpers)
 
 set(destination ${CMAKE_INSTALL_LIBDIR}/cmake/kolo)
 install(EXPORT kolo-library-targets NAMESPACE kolo:: DESTINATION ${destination})
+set(KOLO_WHY_NO_BINDINGS "with KOLO_BUILD_BINDINGS=OFF or KOLO_BUILD_TRAINER=OFF")
+if(NOT KOLO_HAS_MPI)
+  set(KOLO_WHY_NO_BINDINGS "without MPI (KOLO_MPI), which programs in C and Fortran bring along")
+endif()
 if(KOLO_HAS_BINDINGS)
   install(EXPORT kolo-c-targets NAMESPACE kolo:: DESTINATION ${destination})
   install(FILES ${PROJECT_SOURCE_DIR}/cmake/kolo-fortran.cmake DESTINATION ${destination})

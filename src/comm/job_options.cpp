@@ -7,6 +7,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <tuple>
 
 #include <fmt/format.h>
@@ -16,6 +17,11 @@
 #include "kolo/base/checked.h"
 
 namespace kolo {
+
+std::string_view name_of(ThreadLevel level) {
+  constexpr std::string_view names[] = {"single", "funneled", "serialized", "multiple"};
+  return names[static_cast<std::size_t>(level)];
+}
 
 namespace {
 

@@ -4,6 +4,7 @@
 
 #include "cli/small_runs.h"
 #include "kolo/train/checkpoint/checkpoint.h"
+#include "support/needs_mpi.h"
 #include "support/says.h"
 
 namespace kolo::testing {
@@ -148,6 +149,7 @@ TEST_F(CheckpointProgram, AFullDiskEndsTheRunWithTheCheckpointsThatWere) {
 // MPI's own files of shared memory come under the limit, too: it would end the job without a word
 // of that, or hang.
 TEST_F(CheckpointProgram, ALimitThatLeavesRanksNoSharedMemoryIsRefusedBeforeAnythingStarts) {
+  KOLO_NEEDS_MPI();
   const auto limited = [&](const std::vector<std::string>& words) {
     std::vector<std::string> command = {"sh", "-c", "ulimit -f 100; exec \"$@\"", "sh"};
     command.insert(command.end(), words.begin(), words.end());

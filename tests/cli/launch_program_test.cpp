@@ -5,6 +5,7 @@
 #include "cli/background.h"
 #include "kolo/base/machine.h"
 #include "kolo/train/observe/history.h"
+#include "support/needs_mpi.h"
 #include "support/says.h"
 
 namespace kolo::testing {
@@ -48,6 +49,7 @@ class LaunchProgram : public ::testing::Test {
 };
 
 TEST_F(LaunchProgram, RanksThatMpiLeavesAloneDoNotTrain) {
+  KOLO_NEEDS_MPI();
   const std::map<std::string, std::string> launchers[] = {
       {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "0"}, {"MASTER_ADDR", "localhost"}},
       {{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}, {"PMIX_RANK", "0"}},
@@ -62,6 +64,7 @@ TEST_F(LaunchProgram, RanksThatMpiLeavesAloneDoNotTrain) {
 
 // Rank 0 would end them first if it said the same; what it does not know, a later one says.
 TEST_F(LaunchProgram, ALaterRankSaysWhyWhereNoneBeforeItHasEndedIt) {
+  KOLO_NEEDS_MPI();
   const std::map<std::string, std::string> rank_1{{"RANK", "1"}, {"WORLD_SIZE", "2"}};
   const auto result = train(rank_1, {"data.n_trian=3"});
   EXPECT_EQ(result.exit_code, 2);
@@ -73,6 +76,7 @@ TEST_F(LaunchProgram, ALaterRankSaysWhyWhereNoneBeforeItHasEndedIt) {
 }
 
 TEST_F(LaunchProgram, APbsJobsNodesGetTheRanks) {
+  KOLO_NEEDS_MPI();
   write_stub("mpirun");
   const auto result = train(pbs_job("node-a\nnode-b\n"), {"-n", "3", "--oversubscribe"});
   EXPECT_EQ(result.exit_code, 0) << result.errors;
@@ -82,6 +86,7 @@ TEST_F(LaunchProgram, APbsJobsNodesGetTheRanks) {
 
 // Before mpirun or its ranks listen, a request is neither lost nor a failure.
 TEST_F(LaunchProgram, ARequestToStopInTheFirstMomentsIsRepeatedUntilItIsHeard) {
+  KOLO_NEEDS_MPI();
   const auto up = folder_ / "up";
   const std::string hears_the_second = "n=0; trap \"n=\\$((n+1)); [ \\$n = 2 ] && exit 75\" USR1; ",
                     dies_of_it;
@@ -102,6 +107,7 @@ TEST_F(LaunchProgram, ARequestToStopInTheFirstMomentsIsRepeatedUntilItIsHeard) {
 
 // Open MPI 4.1's launcher may never end where ranks ended at the same moment.
 TEST_F(LaunchProgram, ALauncherThatOutlivesItsRanksForLongIsEnded) {
+  KOLO_NEEDS_MPI();
   folder_.write("mpirun", "#!/bin/sh\nsh -c 'sleep 1.5; exit 75' &\nexec sleep 600\n");
   fs::permissions(folder_ / "mpirun", fs::perms::owner_all);
   const auto result = train({{"PATH", folder_.path().string() + ":/usr/bin:/bin"}},
@@ -191,6 +197,7 @@ TEST_F(MachineAsItIs, ClosedStandardStreamsAreNobodysFiles) {
 
 // kolo says nothing of its own where mpirun has said why.
 TEST_F(MachineAsItIs, WhatMpirunSaysOfItsFailureIsShown) {
+  KOLO_NEEDS_MPI();
   const auto result =
       train({{"TMPDIR", "/proc/nowhere"}}, {"-n", "2", "--oversubscribe", "--launcher", "mpi"});
   EXPECT_NE(result.exit_code, 0);
@@ -215,6 +222,7 @@ TEST_F(LaunchProgram, APbsJobWithoutItsListOfNodesIsReported) {
 }
 
 TEST_F(LaunchProgram, SrunGetsTheRanksInsideASlurmJob) {
+  KOLO_NEEDS_MPI();
   write_stub("srun");
   auto environment = pbs_job("");
   environment["SLURM_JOB_ID"] = "12";

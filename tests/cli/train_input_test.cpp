@@ -5,6 +5,7 @@
 #include "cli/program.h"
 #include "kolo/base/file.h"
 #include "support/idx_files.h"
+#include "support/needs_mpi.h"
 #include "support/says.h"
 
 namespace kolo::testing {
@@ -235,6 +236,7 @@ TEST_F(TrainInput, ABatchThatIsLargerThanTheDataTakesNoMoreMemory) {
 }
 
 TEST_F(TrainInput, UnderAForeignLauncherTheMessageComesOnce) {
+  KOLO_NEEDS_MPI();
   const auto result =
       run_job({MPIRUN_SCRIPT, "2", KOLO_PROGRAM, "train", (folder / "none.yaml").string()},
               {.deadline = std::chrono::seconds(60)});

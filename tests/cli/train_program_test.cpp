@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/small_runs.h"
+#include "support/needs_mpi.h"
 #include "support/says.h"
 
 namespace kolo::testing {
@@ -108,6 +109,7 @@ TEST_F(TrainProgram, RecordsNoStepsWhereNoneAreWanted) {
 }
 
 TEST_F(TrainProgram, JoinsAnMpirunOfTheUser) {
+  KOLO_NEEDS_MPI();
   const auto result = run_process(
       {MPIRUN_SCRIPT, "2", KOLO_PROGRAM, "train", config, "--output", (folder / "run").string()},
       {.deadline = std::chrono::seconds(120)});
@@ -210,6 +212,7 @@ TEST_F(TrainProgram, AFailureOnOneRankEndsTheJobAndIsShownOnce) {
 }
 
 TEST(RankGuard, AnyRankThatThrowsEndsTheJobAndItsMessageIsShownOnce) {
+  KOLO_NEEDS_MPI();
   const auto result =
       run_job({MPIRUN_SCRIPT, "3", FAILING_RANK_PROGRAM}, {.deadline = std::chrono::seconds(30)});
   EXPECT_FALSE(result.timed_out);

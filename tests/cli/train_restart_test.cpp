@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/small_runs.h"
+#include "support/needs_mpi.h"
 #include "support/says.h"
 
 namespace kolo::testing {
@@ -211,6 +212,7 @@ TEST_F(TrainRestart, StopsBeforeATimeThatIsGiven) {
 }
 
 TEST_F(TrainRestart, WrongInputIsNoReasonToStartAgain) {
+  KOLO_NEEDS_MPI();
   const auto wrong = run_kolo(arguments({"-n", "2", "--max-restarts", "2", "model.name=x"}, "run"));
   EXPECT_EQ(wrong.exit_code, 2);
   EXPECT_FALSE(says(wrong.errors, {"restart"}));

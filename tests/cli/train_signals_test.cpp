@@ -7,6 +7,7 @@
 
 #include "cli/background.h"
 #include "kolo/train/checkpoint/checkpoint_store.h"
+#include "support/needs_mpi.h"
 #include "support/says.h"
 
 namespace kolo::testing {
@@ -75,6 +76,7 @@ TEST_F(TrainSignals, WithinAValidation) {
 // A batch system, say, ends the job's other processes, not kolo's own launcher. mpirun itself
 // says only that it has ended the ranks.
 TEST_F(TrainSignals, ToTheMpirunThatKoloHasStarted) {
+  KOLO_NEEDS_MPI();
   const auto to_mpirun = [](pid_t kolo) {
     for (const pid_t child : children_of(kolo)) ::kill(child, SIGTERM);
   };

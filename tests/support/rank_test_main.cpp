@@ -17,9 +17,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "comm/mpi/mpi_calls.h"
 #include "comm/processes/process_region.h"
 #include "kolo/comm/processes.h"
+#include "support/mpi_world.h"
 #include "support/rank_test.h"
 #include "support/run_tests.h"
 
@@ -145,26 +145,14 @@ int run_on_processes(int ranks, const std::string& source) {
 }
 
 int run_under_mpi(const std::string& level, const std::string& source) {
-  if (level != "" && level != "funneled" && level != "serialized") {
-    std::fprintf(stderr, "--mpi=%s: expected funneled or serialized\n", level.c_str());
-    return 2;
-  }
-  const int wanted = level == "funneled"     ? MPI_THREAD_FUNNELED
-                     : level == "serialized" ? MPI_THREAD_SERIALIZED
-                                             : MPI_THREAD_MULTIPLE;
-  int provided = 0, rank = 0, ranks = 0;
-  MPI_Init_thread(nullptr, nullptr, wanted, &provided);
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  register_rank_tests([&](std::string_view suite) { return mpi_settings(suite, ranks); });
+  const auto world = begin_mpi(level);
+  if (!world) return 2;
+  register_rank_tests([&](std::string_view suite) { return mpi_settings(suite, world->ranks); });
   const auto is_wanted = [&](const ::testing::TestInfo& test) {
     return (source.empty() || is_in(test, source)) &&
            (is_rank_test(test) || std::string_view(test.file()).ends_with("_mpi_test.cpp"));
   };
-  int failed = run_as_rank(rank, is_wanted);
-  MPI_Allreduce(MPI_IN_PLACE, &failed, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
-  MPI_Finalize();
-  return failed;
+  return end_mpi(run_as_rank(world->rank, is_wanted));
 }
 
 int run_with_threads(const std::string& source) {

@@ -69,6 +69,9 @@ struct MpiOptions {
 // as it likes. In a program with an MPI of
 // its own, which kolo must not end, or of part of its ranks: see kolo/comm/session.h.
 //
+// In a kolo that is built without MPI (KOLO_MPI) a process that nobody, or only a launcher of one,
+// has started is one rank, and what else a launcher has started is a WrongLauncher.
+//
 // WrongLauncher (kolo/comm/launcher.h) where the environment says that this process is one of
 // several which MPI does not connect, because a launcher of another MPI or of none has started
 // them: each would be rank 0 of one rank. A process that nobody started is one rank.
@@ -80,7 +83,7 @@ struct MpiOptions {
 // all ranks, but for the folder and the report; where another's differ, it is said on stderr.
 [[nodiscard]] Communicator mpi_communicator(const MpiOptions& options = {});
 
-// "Open MPI v4.1.4, ..." without initializing.
+// "Open MPI v4.1.4, ..." without initializing. Empty: kolo is built without MPI.
 [[nodiscard]] std::string mpi_library_version();
 
 }  // namespace kolo

@@ -3,6 +3,11 @@
 #include <cstdint>
 #include <memory>
 
+#ifdef KOLO_WITHOUT_MPI
+#error \
+    "this kolo was built without MPI, and a session is of a program with MPI: build kolo with KOLO_MPI=ON"
+#endif
+
 // MPI's C interface, without the C++ one that MPI-3 removed and some versions still bring.
 #ifndef OMPI_SKIP_MPICXX
 #define OMPI_SKIP_MPICXX 1

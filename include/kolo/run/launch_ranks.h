@@ -108,7 +108,7 @@ struct RankCommand {
 
 // `choice`: who is to start the ranks; `hosts`: whether hosts are named for them. InputError: no
 // mpirun (or, inside a Slurm allocation of several nodes, srun) in PATH where it is needed; names
-// the package.
+// the package. Or MPI's launcher is needed, and kolo was built without MPI.
 [[nodiscard]] MachineFacts examine_machine(const LaunchEnvironment& environment,
                                            LauncherChoice choice = LauncherChoice::automatic,
                                            bool hosts = false);

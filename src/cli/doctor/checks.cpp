@@ -285,6 +285,10 @@ std::string first_line(const std::string& text) {
   return text.substr(0, text.find_first_of("\n,"));
 }
 
+bool is_mpi_left_out() {
+  return mpi_library_version().empty();
+}
+
 }  // namespace
 
 int run_probe() {
@@ -305,6 +309,10 @@ int run_probe() {
 
 Finding check_mpi_library() {
   Finding finding{.name = "MPI", .text = first_line(mpi_library_version())};
+  if (is_mpi_left_out()) {
+    finding.text = "left out (KOLO_MPI); -n starts ranks on this machine alone";
+    return finding;
+  }
   const auto result = probe({.argv = probe_command()}, probe_deadline);
   const auto answer = answer_of(result);
   if (!answer) {
@@ -326,6 +334,10 @@ Finding check_mpi_library() {
 
 Finding check_launcher(const LaunchEnvironment& environment) {
   Finding finding{.name = "launcher"};
+  if (is_mpi_left_out()) {
+    finding.text = "none but kolo itself, on this machine";
+    return finding;
+  }
   try {
     finding.text = examine_machine(environment, LauncherChoice::mpi).program;
   } catch (const std::exception& error) {
@@ -338,6 +350,10 @@ Finding check_launcher(const LaunchEnvironment& environment) {
 
 Finding check_two_ranks(const LaunchEnvironment& environment) {
   Finding finding{.name = "two ranks"};
+  if (is_mpi_left_out()) {
+    finding.text = "not tried without MPI";
+    return finding;
+  }
   if (environment.is_launched()) {
     finding.text =
         fmt::format("not tried, because {} has started this program", environment.launcher);

@@ -23,11 +23,6 @@
 
 namespace kolo {
 
-std::string_view name_of(ThreadLevel level) {
-  constexpr std::string_view names[] = {"single", "funneled", "serialized", "multiple"};
-  return names[static_cast<std::size_t>(level)];
-}
-
 namespace {
 
 constexpr std::array mpi_levels = {MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED,

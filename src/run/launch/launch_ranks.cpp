@@ -140,6 +140,13 @@ bool are_processes(const LaunchEnvironment& environment, LauncherChoice choice, 
 }
 
 void find_mpi_launcher(MachineFacts& facts, const LaunchEnvironment& environment) {
+  if (mpi_library_version().empty()) {
+    throw InputError(
+        "-n: this kolo was built without MPI, so its ranks are processes of this machine that "
+        "share "
+        "memory: leave out other hosts and nodes (--launcher processes), or build kolo with "
+        "KOLO_MPI=ON");
+  }
   facts.launcher = launcher_of_linked_mpi();
   if (environment.in_slurm_allocation) {
     const auto usual = facts.launcher == Launcher::mpich ? "pmi2" : "pmix";

@@ -1,0 +1,4 @@
+// Is refused, with the reason.
+#include "kolo/comm/session.h"
+
+int main() {}
