@@ -68,18 +68,16 @@ Finding check_shared_memory(const std::filesystem::path& folder) {
     finding.status = FindingStatus::warning;
     finding.text = folder.string() + " is not there";
     finding.remedy =
-        "mount a tmpfs on it; ranks that MPI's launcher starts share their gradients there, kolo's "
-        "own need none";
+        "mount a tmpfs on it, for Open MPI's own messages; what ranks share in kolo needs none";
     return finding;
   }
   const double total = room->total / (1 << 20), free = room->free / (1 << 20);
   finding.text = fmt::format("{}: {:.0f} MiB, {:.0f} MiB of it free", folder.string(), total, free);
-  // Containers get 64 MiB by default.
-  if (free < 256) {
+  if (room->free < 2 * shared_memory_per_rank) {
     finding.status = FindingStatus::warning;
     finding.remedy =
-        "ranks that MPI's launcher starts need more for networks of more than a few million "
-        "parameters: docker run --shm-size=1g, or mount -o remount,size=50% /dev/shm";
+        "Open MPI's own messages take 4.25 MiB of it for each rank, what ranks share in kolo none: "
+        "docker run --shm-size=1g, or mount -o remount,size=1g /dev/shm";
   }
   return finding;
 }
