@@ -26,13 +26,14 @@ TEST(Doctor, PrintsOneJsonObjectAndExitsByTheWorst) {
     EXPECT_NE(finding["text"], "") << finding;
     EXPECT_EQ(finding["status"] != "ok", finding["remedy"] != "") << finding;
   }
-  EXPECT_EQ(
-      join(names),
-      std::string("MPI, launcher, host names, two ranks, processors, shared memory, BLAS, oneDNN, "
-                  "kernels, bfloat16, LibTorch, GPU, ") +
-          (cuda_runtime() ? "CUDA, NVML, " : "") + "data, commands");
-  EXPECT_EQ(report["findings"][3]["status"], "ok") << report["findings"][3];
-  const auto& gpu = report["findings"][11];
+  EXPECT_EQ(join(names), std::string("MPI, launcher, host names, two ranks, two by MPI, "
+                                     "processors, shared memory, BLAS, oneDNN, "
+                                     "kernels, bfloat16, LibTorch, GPU, ") +
+                             (cuda_runtime() ? "CUDA, NVML, " : "") + "data, commands");
+  for (const int two : {3, 4})
+    EXPECT_EQ(report["findings"][two]["status"], "ok") << report["findings"][two];
+  EXPECT_TRUE(says(report["findings"][3]["text"].get<std::string>(), {"started by kolo itself"}));
+  const auto& gpu = report["findings"][12];
   EXPECT_EQ(gpu["status"], "ok") << "there is nothing to mend";
   EXPECT_TRUE(says(gpu["text"].get<std::string>(), {"kolo trains on the CPU only"}));
 }
@@ -145,14 +146,51 @@ TEST(Doctor, SaysWhatOfOpenMpsVariablesIsNotFollowed) {
 }
 
 TEST(Doctor, SaysWhichNamesNobodyAnswersFor) {
-  const auto found = check_host_names({"localhost", "n1"}, [](const std::string&) { return .01; });
+  const auto found = check_host_names({{"localhost", .01}, {"n1", .01}});
   EXPECT_EQ(found.status, FindingStatus::ok);
   EXPECT_EQ(found.text, "localhost and n1 looked up at once");
-  const auto slow = check_host_names(
-      {"localhost", "n1"}, [](const std::string& name) { return name == "n1" ? 5. : .01; });
+  const auto slow = check_host_names({{"localhost", .01}, {"n1", 5}});
   EXPECT_EQ(slow.status, FindingStatus::warning);
   EXPECT_EQ(slow.text, "looking up n1 took 5.0 s");
   EXPECT_TRUE(says(slow.remedy, {"mpirun", "/etc/hosts: 127.0.0.1 n1"}));
+}
+
+TEST(Doctor, SaysWhatMakesTheLauncherSlow) {
+  const auto check = [](const EmptyJob& job, const LaunchConditions& conditions) {
+    return check_empty_job("/usr/bin/mpirun", job, conditions, {"lo", "eth0"});
+  };
+  LaunchConditions conditions{.ranks = 2,
+                              .shared_memory = SharedMemoryFolder{64 << 20, 64 << 20},
+                              .names = {{"localhost", 5}, {"n1", .01}}};
+  const auto quick = check({.command = "mpirun true", .seconds = .12}, conditions);
+  EXPECT_EQ(quick.status, FindingStatus::ok);
+  EXPECT_EQ(quick.text, "/usr/bin/mpirun; an empty job of two takes 0.12 s");
+  const auto slow = check({.command = "mpirun true", .seconds = 5.2}, conditions);
+  EXPECT_EQ(slow.status, FindingStatus::warning);
+  EXPECT_TRUE(says(slow.text, {"takes 5.2 s"}));
+  EXPECT_EQ(slow.remedy,
+            "looking up localhost took 5.0 s: add a line to /etc/hosts: 127.0.0.1 localhost");
+  conditions.names[0].seconds = .01;
+  const auto unknown = check({.command = "mpirun true", .seconds = 5.2}, conditions);
+  EXPECT_TRUE(says(unknown.text, {"looked up at once", "network interfaces: lo, eth0"}));
+  EXPECT_EQ(unknown.remedy, "see where the time goes: strace -f -r mpirun true");
+  const auto broken = check({.command = "mpirun true", .complaint = "no answer"}, conditions);
+  EXPECT_EQ(broken.status, FindingStatus::problem);
+  EXPECT_TRUE(says(broken.text, {"does not start an empty job: no answer"}));
+}
+
+TEST(Doctor, OneMachineNeedsNoMpirun) {
+  const TemporaryFolder empty;
+  const auto result =
+      run_process({"env", "PATH=" + empty.path().string(), KOLO_PROGRAM, "doctor", "--json"},
+                  {.deadline = kolo_deadline});
+  const auto report = nlohmann::json::parse(result.output, nullptr, false);
+  ASSERT_TRUE(report.is_object()) << result.output << result.errors;
+  const auto& findings = report["findings"];
+  EXPECT_EQ(findings[1]["status"], "ok") << findings[1];
+  EXPECT_TRUE(says(findings[1]["text"].get<std::string>(), {"one machine needs none"}));
+  EXPECT_EQ(findings[3]["status"], "ok") << findings[3];
+  EXPECT_EQ(findings[4]["text"], "not tried without a launcher");
 }
 
 TEST(Blas, KnowsWhichCoreIsTooOld) {

@@ -69,6 +69,12 @@ using EnvironmentLookup = std::function<std::optional<std::string>(const char* n
 // From the environment of this process.
 [[nodiscard]] LaunchEnvironment detect_launch_environment();
 
+// By which hwloc, which MPI and its launchers ask for the machine's processors, is told to leave
+// out its plug-in for X displays: of each of ten, `localhost` is looked up, which takes minutes
+// where neither /etc/hosts nor a name server answers for it.
+inline constexpr const char* hwloc_components = "HWLOC_COMPONENTS";
+inline constexpr const char* hwloc_without_displays = "-gl";
+
 // One variable of this process's environment, for functions that take an EnvironmentLookup.
 [[nodiscard]] std::optional<std::string> environment_variable(const char* name);
 

@@ -1,7 +1,6 @@
 #include "cli/doctor/checks.h"
 
 #include <filesystem>
-#include <iostream>
 #include <string>
 #include <vector>
 
@@ -9,22 +8,15 @@
 #include <ATen/Version.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <netdb.h>
-#include <sys/statvfs.h>
 #include <torch/cuda.h>
 #include <torch/version.h>
 #include <unistd.h>
-#include <nlohmann/json.hpp>
 
-#include "kolo/base/clock.h"
 #include "kolo/comm/device.h"
-#include "kolo/comm/mpi.h"
 #include "kolo/data/mnist.h"
 #include "kolo/parallel/initialize.h"
-#include "kolo/parallel/tensor_collectives.h"
 #include "kolo/run/launch_environment.h"
-#include "kolo/run/launch_ranks.h"
-#include "run/launch/supervise.h"
+#include "run/launch/launch_advice.h"
 
 namespace kolo {
 
@@ -55,53 +47,37 @@ Finding check_processors(const CpuLimits& limits, const EnvironmentLookup& looku
   return finding;
 }
 
-double seconds_to_look_up(const std::string& name) {
-  const Stopwatch stopwatch;
-  addrinfo* found = nullptr;
-  if (::getaddrinfo(name.c_str(), nullptr, nullptr, &found) == 0) ::freeaddrinfo(found);
-  return stopwatch.seconds();
-}
-
-Finding check_host_names(const std::vector<std::string>& names,
-                         const std::function<double(const std::string& name)>& seconds_for) {
-  constexpr double slow = 1;
+Finding check_host_names(const std::vector<NameLookup>& lookups) {
   Finding finding{.name = "host names"};
-  std::vector<std::string> slow_ones, texts;
-  for (const auto& name : names) {
-    const double seconds = seconds_for(name);
-    if (seconds < slow) continue;
-    slow_ones.push_back(name);
-    texts.push_back(fmt::format("{} took {:.1f} s", name, seconds));
-  }
+  std::vector<std::string> names;
+  for (const auto& lookup : lookups) names.push_back(lookup.name);
   finding.text = fmt::format("{} looked up at once", fmt::join(names, " and "));
-  if (slow_ones.empty()) return finding;
+  const auto slow = describe_slow_names(lookups);
+  if (slow.empty()) return finding;
   finding.status = FindingStatus::warning;
-  finding.text = fmt::format("looking up {}", fmt::join(texts, ", "));
-  finding.remedy = fmt::format(
-      "mpirun waits for that whenever it starts ranks; add a line to /etc/hosts: 127.0.0.1 {}",
-      fmt::join(slow_ones, " "));
+  finding.text = slow;
+  finding.remedy =
+      "programs that ask wait for that, mpirun and ssh among them; " + advice_on_names(lookups);
   return finding;
 }
 
 Finding check_shared_memory(const std::filesystem::path& folder) {
   Finding finding{.name = "shared memory"};
-  struct statvfs info {};
-  if (::statvfs(folder.c_str(), &info) != 0) {
-    finding.status = FindingStatus::problem;
+  const auto room = examine_shared_memory(folder);
+  if (!room) {
+    finding.status = FindingStatus::warning;
     finding.text = folder.string() + " is not there";
-    finding.remedy = "mount a tmpfs on it; ranks of a node share their gradients there";
+    finding.remedy =
+        "mount a tmpfs on it, for Open MPI's own messages; what ranks share in kolo needs none";
     return finding;
   }
-  const double unit = static_cast<double>(info.f_frsize);
-  const double total = unit * static_cast<double>(info.f_blocks) / (1 << 20);
-  const double free = unit * static_cast<double>(info.f_bavail) / (1 << 20);
+  const double total = room->total / (1 << 20), free = room->free / (1 << 20);
   finding.text = fmt::format("{}: {:.0f} MiB, {:.0f} MiB of it free", folder.string(), total, free);
-  // Containers get 64 MiB by default.
-  if (free < 256) {
+  if (room->free < 2 * shared_memory_per_rank) {
     finding.status = FindingStatus::warning;
     finding.remedy =
-        "networks of more than a few million parameters need more: docker run --shm-size=1g, or "
-        "mount -o remount,size=50% /dev/shm";
+        "Open MPI's own messages take 4.25 MiB of it for each rank, what ranks share in kolo none: "
+        "docker run --shm-size=1g, or mount -o remount,size=1g /dev/shm";
   }
   return finding;
 }
@@ -233,164 +209,6 @@ Finding check_bfloat16(const std::string& onednn, bool multiplies) {
           : "this processor doesn't multiply it: training.precision=bf16 rounds to it, "
             "and is no faster";
   return {.name = "bfloat16", .text = text};
-}
-
-namespace {
-
-using nlohmann::json;
-
-constexpr std::chrono::seconds probe_deadline{30};
-
-std::vector<std::string> probe_command() {
-  return {std::filesystem::read_symlink("/proc/self/exe"), "doctor", "--probe"};
-}
-
-// The line of JSON that rank 0 printed; nothing when the probe failed.
-std::optional<json> answer_of(const ProbeResult& result) {
-  if (result.status != 0) return std::nullopt;
-  const auto start = result.output.find('{');
-  if (start == std::string::npos) return std::nullopt;
-  auto answer = json::parse(result.output.substr(start), nullptr, false);
-  if (answer.is_discarded()) return std::nullopt;
-  return answer;
-}
-
-// What went wrong, in one line: the first that isn't decoration.
-std::string complaint_of(const ProbeResult& result) {
-  if (!result.status) return fmt::format("no answer within {} s", probe_deadline.count());
-  std::istringstream lines(result.errors + result.output);
-  for (std::string line; std::getline(lines, line);) {
-    if (line.find_first_not_of("- \t\r") != std::string::npos) return line;
-  }
-  return fmt::format("exit status {}", *result.status);
-}
-
-// How an all-reduce of GPUs' memory has gone from rank to rank, as in a training; empty where there
-// are none. Error when it gives no sum. Collective.
-std::string try_devices(const Communicator& communicator) {
-  const auto device = take_device(communicator, /*may_share=*/true);
-  if (device.is_cpu()) return {};
-  const auto values =
-      torch::full({1 << 16}, communicator.rank() + 1., torch::TensorOptions(device));
-  all_reduce(communicator, values, ReduceOp::sum);
-  const double ranks = communicator.size();
-  const double sum = values.sum().item<double>(),
-               expected = values.numel() * ranks * (ranks + 1) / 2;
-  if (sum != expected)
-    throw Error(fmt::format("doctor: the sum of the ranks' GPUs is {}, not {}", sum, expected));
-  return communicator.capabilities().device_transport;
-}
-
-std::string first_line(const std::string& text) {
-  return text.substr(0, text.find_first_of("\n,"));
-}
-
-bool is_mpi_left_out() {
-  return mpi_library_version().empty();
-}
-
-}  // namespace
-
-int run_probe() {
-  const auto communicator = mpi_communicator();
-  const auto sum = all_reduce_value<std::int64_t>(communicator, communicator.rank() + 1);
-  const auto on_devices = try_devices(communicator);
-  if (communicator.rank() != 0) return 0;
-  const auto capabilities = communicator.capabilities();
-  std::cout << json{{"ranks", communicator.size()},
-                    {"sum", sum},
-                    {"thread_level", capabilities.thread_level},
-                    {"transport", capabilities.transport},
-                    {"device_transport", on_devices}}
-                   .dump()
-            << std::endl;
-  return 0;
-}
-
-Finding check_mpi_library() {
-  Finding finding{.name = "MPI", .text = first_line(mpi_library_version())};
-  if (is_mpi_left_out()) {
-    finding.text = "left out (KOLO_MPI); -n starts ranks on this machine alone";
-    return finding;
-  }
-  const auto result = probe({.argv = probe_command()}, probe_deadline);
-  const auto answer = answer_of(result);
-  if (!answer) {
-    finding.status = FindingStatus::problem;
-    finding.text += ", but it does not start: " + complaint_of(result);
-    finding.remedy = "check the installation: mpirun -n 1 hostname";
-    return finding;
-  }
-  const auto level = answer->value("thread_level", "");
-  finding.text += fmt::format(", thread level '{}'", level);
-  if (level != "multiple") {
-    finding.status = FindingStatus::warning;
-    finding.remedy =
-        "communication can't overlap with backward below 'multiple'; use an MPI built with "
-        "threads";
-  }
-  return finding;
-}
-
-Finding check_launcher(const LaunchEnvironment& environment) {
-  Finding finding{.name = "launcher"};
-  if (is_mpi_left_out()) {
-    finding.text = "none but kolo itself, on this machine";
-    return finding;
-  }
-  try {
-    finding.text = examine_machine(environment, LauncherChoice::mpi).program;
-  } catch (const std::exception& error) {
-    finding.status = FindingStatus::warning;
-    finding.text = "none: only one rank can be started";
-    finding.remedy = error.what();
-  }
-  return finding;
-}
-
-Finding check_two_ranks(const LaunchEnvironment& environment) {
-  Finding finding{.name = "two ranks"};
-  if (is_mpi_left_out()) {
-    finding.text = "not tried without MPI";
-    return finding;
-  }
-  if (environment.is_launched()) {
-    finding.text =
-        fmt::format("not tried, because {} has started this program", environment.launcher);
-    return finding;
-  }
-  MachineFacts machine;
-  try {
-    machine = examine_machine(environment, LauncherChoice::mpi);
-  } catch (const std::exception&) {
-    finding.status = FindingStatus::warning;
-    finding.text = "not tried without a launcher";
-    return finding;
-  }
-  RankCommand command;
-  try {
-    command =
-        rank_command({.ranks = 2, .oversubscribe = true, .command = probe_command()}, machine);
-  } catch (const InputError& error) {
-    finding.status = FindingStatus::problem;
-    finding.text = "they can't be started";
-    finding.remedy = error.what();
-    return finding;
-  }
-  const auto result = probe(command, probe_deadline);
-  const auto answer = answer_of(result);
-  if (!answer || answer->value("ranks", 0) != 2 || answer->value("sum", 0) != 3) {
-    finding.status = FindingStatus::problem;
-    finding.text = answer
-                       ? fmt::format("they started as {} rank(s) each", answer->value("ranks", 0))
-                       : complaint_of(result);
-    finding.remedy = "try it by hand: " + fmt::format("{}", fmt::join(command.argv, " "));
-    return finding;
-  }
-  finding.text = fmt::format("started, all-reduce done by {}", answer->value("transport", ""));
-  if (const auto transport = answer->value("device_transport", ""); !transport.empty())
-    finding.text += fmt::format("; of GPUs' memory by {}", transport);
-  return finding;
 }
 
 }  // namespace kolo

@@ -14,6 +14,7 @@
 #include "kolo/base/machine.h"
 #include "kolo/run/launch_environment.h"
 #include "run/begin_process.h"
+#include "run/launch/launch_advice.h"
 
 namespace kolo {
 
@@ -42,11 +43,7 @@ void print_findings_as_json(std::ostream& stream, std::span<const Finding> findi
 
 // The machine.
 [[nodiscard]] Finding check_processors(const CpuLimits& limits, const EnvironmentLookup& lookup);
-// How long it takes to find out the addresses of names; `seconds_for`: of one.
-[[nodiscard]] double seconds_to_look_up(const std::string& name);
-[[nodiscard]] Finding check_host_names(
-    const std::vector<std::string>& names,
-    const std::function<double(const std::string& name)>& seconds_for = seconds_to_look_up);
+[[nodiscard]] Finding check_host_names(const std::vector<NameLookup>& lookups);
 [[nodiscard]] Finding check_shared_memory(const std::filesystem::path& folder = "/dev/shm");
 [[nodiscard]] Finding check_gpu();
 [[nodiscard]] Finding check_fashion_mnist(const std::filesystem::path& folder);
@@ -94,11 +91,27 @@ struct GpuFacts {
 
 // MPI. These start programs and wait for them, some seconds at most.
 [[nodiscard]] Finding check_mpi_library();
-[[nodiscard]] Finding check_launcher(const LaunchEnvironment& environment);
-[[nodiscard]] Finding check_two_ranks(const LaunchEnvironment& environment);
+// How long MPI's launcher takes to start two programs that do nothing.
+struct EmptyJob {
+  std::string command;
+  std::optional<double> seconds = {};  // nothing: it has not ended with status 0 in time
+  std::string complaint = {};          // what went wrong then
+};
+
+// Where it took long, what may have made it slow.
+[[nodiscard]] Finding check_empty_job(const std::string& launcher, const EmptyJob& job,
+                                      const LaunchConditions& conditions,
+                                      const std::vector<std::string>& interfaces);
+// None is needed on one machine, so that its absence is no warning.
+[[nodiscard]] Finding check_launcher(const LaunchEnvironment& environment,
+                                     const std::vector<NameLookup>& lookups);
+// Ranks that kolo starts itself, or that MPI's launcher starts.
+[[nodiscard]] Finding check_two_ranks(const LaunchEnvironment& environment, LauncherChoice choice);
 
 // What a rank started by the checks above does: an all-reduce, and rank 0 prints a line of JSON
 // about it. Returns the exit status.
 [[nodiscard]] int run_probe();
+// Starts two of these as processes of this machine. Returns the exit status.
+[[nodiscard]] int run_probe_of_processes();
 
 }  // namespace kolo

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <iostream>
 #include <memory>
@@ -158,16 +159,19 @@ namespace {
 struct DoctorArguments {
   bool json = false;
   bool probe = false;
+  bool probe_processes = false;
 };
 
 std::vector<Finding> examine() {
   const auto environment = detect_launch_environment();
+  const auto lookups = look_up_own_names(std::chrono::seconds(6));
   const auto core_before = environment_variable("KOLO_BLAS_CORE_BEFORE").value_or("");
   std::vector<Finding> findings = {
       check_mpi_library(),
-      check_launcher(environment),
-      check_host_names({"localhost", host_name()}),
-      check_two_ranks(environment),
+      check_launcher(environment, lookups),
+      check_host_names(lookups),
+      check_two_ranks(environment, LauncherChoice::processes),
+      check_two_ranks(environment, LauncherChoice::mpi),
       check_processors(detect_cpu_limits(), environment_variable),
       check_shared_memory(),
       check_blas(loaded_blas(), vector_units_of_this_processor(), core_before),
@@ -187,6 +191,7 @@ std::vector<Finding> examine() {
 
 int doctor(const DoctorArguments& arguments) {
   if (arguments.probe) return run_probe();
+  if (arguments.probe_processes) return run_probe_of_processes();
   const auto findings = examine();
   if (arguments.json) {
     print_findings_as_json(std::cout, findings);
@@ -206,6 +211,7 @@ void add_doctor_command(CLI::App& app, std::function<int()>& action) {
       app.add_subcommand("doctor", "Check this machine: MPI, names, BLAS, threads, memory, data");
   command->add_flag("--json", arguments->json, "Print one JSON object");
   command->add_flag("--probe", arguments->probe)->group("");  // what check_two_ranks() starts
+  command->add_flag("--probe-processes", arguments->probe_processes)->group("");
   command->footer(
       "Examples:\n"
       "  kolo doctor\n"

@@ -51,21 +51,27 @@ bool is_mpi_initialized() {
 
 namespace {
 
-// For as long as this lives a variable of the environment is not set.
-class WithoutVariable {
+// For as long as this lives a variable of the environment has this value; nothing: it is not set.
+class WithVariable {
  public:
-  explicit WithoutVariable(const char* name) : name_(name), value_(environment_variable(name)) {
-    ::unsetenv(name_);
+  WithVariable(const char* name, const char* value)
+      : name_(name), before_(environment_variable(name)) {
+    set(value);
   }
-  WithoutVariable(const WithoutVariable&) = delete;
-  WithoutVariable& operator=(const WithoutVariable&) = delete;
-  ~WithoutVariable() {
-    if (value_) ::setenv(name_, value_->c_str(), 1);
-  }
+  WithVariable(const WithVariable&) = delete;
+  WithVariable& operator=(const WithVariable&) = delete;
+  ~WithVariable() { set(before_ ? before_->c_str() : nullptr); }
 
  private:
+  void set(const char* value) const {
+    if (value == nullptr)
+      ::unsetenv(name_);
+    else
+      ::setenv(name_, value, 1);
+  }
+
   const char* name_;
-  std::optional<std::string> value_;
+  std::optional<std::string> before_;
 };
 
 }  // namespace
@@ -82,8 +88,10 @@ MpiRuntime::MpiRuntime(ThreadLevel wanted, const LaunchEnvironment& environment)
   }
   if (!is_mpi_initialized()) {
     // Open MPI takes it for one of several.
-    std::optional<WithoutVariable> alone;
-    if (is_alone_under_srun(environment)) alone.emplace("SLURM_STEP_ID");
+    std::optional<WithVariable> alone, without_displays;
+    if (is_alone_under_srun(environment)) alone.emplace("SLURM_STEP_ID", nullptr);
+    if (!environment_variable(hwloc_components))
+      without_displays.emplace(hwloc_components, hwloc_without_displays);
     check_mpi(
         MPI_Init_thread(nullptr, nullptr, mpi_levels[static_cast<std::size_t>(wanted)], &provided),
         "MPI_Init_thread");

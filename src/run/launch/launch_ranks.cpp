@@ -8,13 +8,13 @@
 
 #include <fmt/format.h>
 #include <pwd.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/file_failure.h"
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
 #include "kolo/comm/mpi.h"
+#include "run/launch/launch_advice.h"
 #include "run/launch/terminal.h"
 
 namespace kolo {
@@ -183,10 +183,7 @@ MachineFacts examine_machine(const LaunchEnvironment& environment, LauncherChoic
   facts.whole_machine = facts.cpus == limits.online;
   facts.is_root = ::geteuid() == 0;
   facts.has_home = environment_variable("HOME") || ::getpwuid(::geteuid()) != nullptr;
-  struct statvfs memory {};
-  if (::statvfs("/dev/shm", &memory) == 0 && memory.f_blocks > 0)
-    facts.shared_memory_room =
-        static_cast<double>(memory.f_bavail) * static_cast<double>(memory.f_frsize);
+  if (const auto memory = examine_shared_memory()) facts.shared_memory_room = memory->free;
   facts.file_size_limit = file_size_limit();
   facts.terminal = describe_terminal(detect_progress_options(STDOUT_FILENO));
   return facts;

@@ -13,6 +13,7 @@
 #include "kolo/base/text.h"
 #include "kolo/comm/launcher.h"
 #include "kolo/run/launch_environment.h"
+#include "run/launch/launch_advice.h"
 
 namespace kolo {
 
@@ -159,16 +160,13 @@ void require_slots(const LaunchRequest& request) {
                   request.ranks, to_string(request.hosts), slots, slots == 1 ? "" : "s"));
 }
 
-// Bytes that Open MPI's shared memory takes for each rank of this machine: 4 MiB, and something.
-constexpr double room_per_rank = 4.25 * (1 << 20);
-
 // All ranks are on this machine: what networks it has is of no concern. TCP interfaces may not
 // reach each other, and ofi takes a second to end in Open MPI 4.1. Where memory can't be shared,
 // messages go through the machine's own TCP interface, which is slower.
 void add_transport(std::vector<std::string>& argv, const LaunchRequest& request,
                    const MachineFacts& facts) {
   if (facts.environment("OMPI_MCA_btl")) return;
-  if (facts.shared_memory_room >= request.ranks * room_per_rank)
+  if (facts.shared_memory_room >= request.ranks * shared_memory_per_rank)
     argv.insert(argv.end(), {"--mca", "btl", "^tcp,ofi,openib,uct,usnic"});
   else
     argv.insert(argv.end(), {"--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include", "lo"});
@@ -332,10 +330,14 @@ int threads_wanted(const LaunchRequest& request, const MachineFacts& facts) {
 }
 
 // Open MPI's mpirun looks for ssh in PATH although it need not start it, and ends with a
-// segmentation fault where nothing says what the user's home is.
+// segmentation fault where nothing says what the user's home is. Launchers that ask hwloc for cores
+// look no names up.
 void add_missing_variables(RankCommand& command, const MachineFacts& facts) {
   if (!facts.environment("PATH")) command.environment.emplace_back("PATH", default_path);
   if (!facts.has_home) command.environment.emplace_back("HOME", "/nonexistent");
+  const bool asks_hwloc = is_open_mpi(facts) || facts.launcher == Launcher::mpich;
+  if (asks_hwloc && !facts.environment(hwloc_components))
+    command.environment.emplace_back(hwloc_components, hwloc_without_displays);
 }
 
 }  // namespace

@@ -161,7 +161,7 @@ JobEnd supervise(const RankCommand& command, const StopPolicy& policy, SignalPip
   }
   std::cerr << noise.finish() << std::flush;
   const int status = child.wait();
-  return {status, asked_by, messages.hosts(), noise.was_silent()};
+  return {status, asked_by, messages.hosts(), noise.was_silent(), noise.last_words()};
 }
 
 ProbeResult probe(const RankCommand& command, std::chrono::milliseconds deadline) {
@@ -244,9 +244,19 @@ std::string LauncherNoise::take_line(std::string line) {
   if (closes) {
     const std::string box = join(box_, "");
     if (!repeats_a_failure(box) || (names_a_signal(box) && !knows_why_)) return release();
-    box_.clear();
+    hidden_ = std::exchange(box_, {});
   }
   return box_.size() > longest_box ? release() : std::string();
+}
+
+std::string LauncherNoise::last_words() const {
+  std::string words;
+  for (const auto& line : hidden_) {
+    if (is_rule(line)) continue;
+    std::istringstream parts(line);
+    for (std::string word; parts >> word;) words += (words.empty() ? "" : " ") + word;
+  }
+  return words;
 }
 
 std::string LauncherNoise::filter(std::string_view text) {

@@ -21,6 +21,7 @@ struct JobEnd {
   // Nobody has said anything on stderr, neither the launcher nor a rank, but for warnings of kolo's
   // and what LauncherNoise takes out.
   bool was_silent = false;
+  std::string last_words = {};  // of what LauncherNoise took out, in one line
 
   [[nodiscard]] bool was_asked() const { return asked_by != 0; }
 };
@@ -74,6 +75,9 @@ class LauncherNoise {
   // Whether a rank has said why the job ends, or it was asked to.
   [[nodiscard]] bool knows_why() const { return knows_why_; }
 
+  // The last box that was taken out, in one line; empty: none was.
+  [[nodiscard]] std::string last_words() const;
+
  private:
   [[nodiscard]] std::string take_line(std::string line);
   [[nodiscard]] std::string release();
@@ -82,7 +86,8 @@ class LauncherNoise {
   bool was_silent_ = true;
   bool knows_why_ = false;  // why a rank may have died of a signal
   std::string partial_line_;
-  std::vector<std::string> box_;  // from its opening line of dashes on; empty outside
+  std::vector<std::string> hidden_;  // the last box that was taken out
+  std::vector<std::string> box_;     // from its opening line of dashes on; empty outside
 };
 
 }  // namespace kolo

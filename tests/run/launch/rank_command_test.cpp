@@ -186,6 +186,19 @@ TEST(RankCommand, ALauncherGetsWhatItCannotDoWithout) {
   EXPECT_NE(variable(rank_command(request(2), machine), "HOME"), "(not set)");
 }
 
+TEST(RankCommand, LaunchersLookNoNamesUpForDisplays) {
+  const auto components = [](Launcher launcher, std::map<std::string, std::string> environment) {
+    return variable(rank_command(request(2), facts(launcher, 4, std::move(environment))),
+                    "HWLOC_COMPONENTS");
+  };
+  EXPECT_EQ(components(Launcher::open_mpi_4, {}), "-gl");
+  EXPECT_EQ(components(Launcher::open_mpi_5, {}), "-gl");
+  EXPECT_EQ(components(Launcher::mpich, {}), "-gl");
+  EXPECT_EQ(components(Launcher::srun, {}), "(not set)") << "it has nothing to do with hwloc";
+  EXPECT_EQ(components(Launcher::open_mpi_4, {{"HWLOC_COMPONENTS", "x86"}}), "(not set)")
+      << "the user's stays";
+}
+
 // A rank's own CPUs are its program's to bind threads to.
 TEST(RankCommand, OpenMpBindsNothingWhereRanksHaveTheSameCpus) {
   auto machine = facts(Launcher::open_mpi_4, 4, {{"KOLO_OMP_PROC_BIND_BEFORE", "close"}});
