@@ -79,8 +79,10 @@ std::string find_mpirun(Launcher launcher) {
                          ? std::string("there is none in PATH")
                          : fmt::format("{} in PATH is of another MPI than kolo's, {}",
                                        candidates.front(), describe_linked_mpi());
-  throw InputError(fmt::format("-n starts the ranks with mpirun, and {}; install the package {}",
-                               found, is_mpich ? "mpich" : "openmpi-bin"));
+  throw InputError(fmt::format(
+      "-n starts the ranks with mpirun, and {}; install the package {}, or start them without MPI, "
+      "by --launcher processes",
+      found, is_mpich ? "mpich" : "openmpi-bin"));
 }
 
 std::string find_srun() {
