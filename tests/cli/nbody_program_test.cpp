@@ -52,8 +52,9 @@ TEST_F(NbodyProgram, MakesABoxInBothFormats) {
   EXPECT_EQ(hdf5.format(), BoxFormat::hdf5);
   EXPECT_EQ(npy.format(), BoxFormat::npy);
   std::vector<std::pair<std::string, double>> parameters;
-  for (const auto& attribute : read_hdf5_attributes(folder / "new/box.h5"))
-    parameters.emplace_back(attribute.name, std::get<std::vector<double>>(attribute.values).at(0));
+  const auto attributes = read_hdf5_attributes(folder / "new/box.h5");
+  for (const auto& [name, value] : attributes.items())
+    parameters.emplace_back(name, value.get<double>());
   EXPECT_THAT(parameters, ::testing::UnorderedElementsAreArray(expected.parameters));
   for (const auto& box : {&hdf5, &npy}) {
     EXPECT_EQ(read_field(*box, BoxField::nbody), expected.nbody);
