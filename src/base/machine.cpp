@@ -169,7 +169,7 @@ std::vector<std::vector<int>> allowed_cores() {
 
 namespace {
 
-// What `read` finds in the control group `self_cgroup` and in those above it, nothing left out.
+// Values that `read` finds in the control group `self_cgroup` and in those above it.
 template <typename Read>
 auto read_groups(const fs::path& root, const std::string& self_cgroup, const char* controller,
                  const Read& read) {

@@ -79,7 +79,7 @@ MpiOptions with_environment(MpiOptions options) {
 
 namespace {
 
-// What decides collectives, as plain numbers.
+// Options that decide collectives, as plain numbers.
 struct Settings {
   std::int32_t checked = 0, watch = 0, shared_memory = 0, nodes = 0;
   double warning = 0, limit = 0;

@@ -12,7 +12,7 @@ namespace kolo {
 // The options with what environment variables say in place of what they hold: see kolo/comm/mpi.h.
 [[nodiscard]] MpiOptions with_environment(MpiOptions options);
 
-// What the ranks of a job can do together before they have a communicator.
+// Calls that the ranks of a job make together before they have a communicator.
 struct FirstMeeting {
   int rank = 0;
   std::function<void(std::span<std::byte>)> broadcast;  // rank 0's bytes

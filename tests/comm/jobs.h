@@ -8,7 +8,10 @@
 
 #include <gmock/gmock.h>
 
+#include "kolo/base/file.h"
 #include "support/process.h"
+#include "support/says.h"
+#include "support/temporary_folder.h"
 
 // Jobs of several ranks, started as the program of tests says: LAUNCHER is start_ranks, whose ranks
 // are processes without MPI, or mpirun of tests/support.
@@ -64,6 +67,23 @@ inline void PrintTo(const Ending& ending, std::ostream* stream) {
   std::vector<std::string> program = {STALLING_JOB};
   program.insert(program.end(), words.begin(), words.end());
   return run_on_ranks(3, program, options);
+}
+
+// A rank that begins when the others have said that they wait for it. `owner` of its communicator:
+// "kolo" or "program".
+inline void expect_that_a_late_rank_is_waited_for(const std::string& owner) {
+  const TemporaryFolder folder;
+  const auto errors = (folder / "errors").string();
+  const auto script = "exec \"$0\" 3 \"$1\" late 1 \"$2\" " + owner + " 2>\"$2\"";
+  const auto result =
+      run_process({"sh", "-c", script, LAUNCHER, STALLING_JOB, errors},
+                  {.environment = {{"KOLO_WATCH_WARNING", "0.2"}, {"KOLO_WATCH_LIMIT", "0"}}});
+  const auto said = read_text_file(errors);
+  EXPECT_FALSE(result.timed_out);
+  EXPECT_EQ(result.exit_code, 0) << said;
+  EXPECT_TRUE(
+      says(said, {"kolo: watch: rank 0 of 3 has waited", "in kolo::initialize() for other ranks",
+                  "rank 2 of 3: initialization went on after"}));
 }
 
 // Where a rank was when it was stopped is chance: before the collective, or in it, and perhaps with

@@ -101,18 +101,7 @@ TEST(TwoMpisInOneProcess, AreTold) {
 
 // The others are what the late rank waits for, and it is what they wait for.
 TEST(LateRank, IsWaitedForWithAWord) {
-  const TemporaryFolder folder;
-  const auto errors = (folder / "errors").string();
-  const auto result =
-      run_process({"sh", "-c", "exec \"$0\" 3 \"$1\" late 1 \"$2\" kolo 2>\"$2\"", LAUNCHER,
-                   STALLING_JOB, errors},
-                  {.environment = {{"KOLO_WATCH_WARNING", "0.2"}, {"KOLO_WATCH_LIMIT", "0"}}});
-  const auto said = read_text_file(errors);
-  EXPECT_FALSE(result.timed_out);
-  EXPECT_EQ(result.exit_code, 0) << said;
-  EXPECT_TRUE(
-      says(said, {"kolo: watch: rank 0 of 3 has waited", "in kolo::initialize() for other ranks",
-                  "rank 2 of 3: initialization went on after"}));
+  expect_that_a_late_rank_is_waited_for("kolo");
 }
 
 TEST(LateRank, EndsTheJobAfterTheLimit) {

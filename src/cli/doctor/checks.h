@@ -98,7 +98,7 @@ struct EmptyJob {
   std::string complaint = {};          // what went wrong then
 };
 
-// Where it took long, what may have made it slow.
+// Names what may have made it slow where it took long.
 [[nodiscard]] Finding check_empty_job(const std::string& launcher, const EmptyJob& job,
                                       const LaunchConditions& conditions,
                                       const std::vector<std::string>& interfaces);

@@ -25,7 +25,7 @@
 #include "run/launch/launch_advice.h"
 #include "run/launch/supervise.h"
 
-// What starts ranks, and what they reach one another by.
+// Checks of launchers, and of two ranks that each has started.
 namespace kolo {
 
 namespace {
@@ -48,7 +48,7 @@ std::optional<json> answer_of(const ProbeResult& result) {
   return answer;
 }
 
-// What went wrong, in one line: the first that isn't decoration.
+// The first line that isn't decoration, of what a failed probe printed.
 std::string complaint_of(const ProbeResult& result) {
   if (!result.status) return fmt::format("no answer within {} s", probe_deadline.count());
   std::istringstream lines(result.errors + result.output);

@@ -24,7 +24,7 @@ namespace kolo {
 
 namespace {
 
-// What a rank has to end before its process does.
+// Parts of a rank that have to end before its process does.
 struct ProcessJob {
   OwnProcess process;
   std::thread::id main_thread = std::this_thread::get_id();

@@ -25,7 +25,7 @@ class SharedSegment {
  public:
   enum class Source : std::uint8_t { anonymous, dev_shm };
 
-  // Where the others find a segment, as long as this object lives.
+  // Place at which the others find a segment, as long as this object lives.
   class Offer {
    public:
     Offer() = default;
