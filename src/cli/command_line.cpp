@@ -45,6 +45,9 @@ constexpr std::pair<std::string_view, std::string_view> retired_words[] = {
     {"report --format", "kolo-plot draws figures for papers"},
     {"eval --format", "pictures are PNG"},
     {"scale --weak", "the batch of a rank stays as it is unless --strong is given; leave it out"},
+    {"scale --advise",
+     "kolo doesn't measure the noise of gradients; kolo scale --lr-scaling and kolo sweep "
+     "training.batch_size=... compare batches"},
     {"scale --json", "the study is in study.json of its folder"},
     {"sweep --json", "the sweep is in sweep.json of its folder"},
     {"sweep --quiet", "what is told of each trial is on stderr: 2>/dev/null"},

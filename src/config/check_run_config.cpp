@@ -43,7 +43,6 @@ class ConfigChecks {
     check_step();
     check_microbatches();
     check_accumulation();
-    check_adascale();
     check_views();
     check_compression();
     check_sharding();
@@ -210,16 +209,12 @@ class ConfigChecks {
   [[nodiscard]] std::vector<Key> keys_of_step() const {
     const auto& [training, parallel, communication] =
         std::tie(config_.training, config_.parallel, config_.communication);
-    const bool measures = training.noise_scale_every > 0;
     const std::string compression(name_of(communication.compression));
     return {{StepFeature::graphs, config_.device.graphs, "device.graphs"},
             {StepFeature::virtual_ranks, training.virtual_ranks > 0, "training.virtual_ranks",
              std::to_string(training.virtual_ranks)},
             {StepFeature::accumulation, training.accumulation > 1, "training.accumulation",
              std::to_string(training.accumulation)},
-            {StepFeature::noise_scale, measures || is_adascale(),
-             measures ? "training.noise_scale_every" : "optimizer.lr_scaling",
-             measures ? std::to_string(training.noise_scale_every) : "adascale"},
             {StepFeature::gradient_hook, communication.compression != Compression::none,
              "communication.compression", compression},
             {StepFeature::power_sgd, communication.compression == Compression::powersgd,
@@ -245,10 +240,6 @@ class ConfigChecks {
     }
   }
 
-  [[nodiscard]] bool is_adascale() const {
-    return config_.optimizer.lr_scaling == Scaling::adascale;
-  }
-
   void check_microbatches() const {
     const auto& parallel = config_.parallel;
     if (!parallel.microbatches || parallel.pipeline > 1) return;
@@ -269,14 +260,6 @@ class ConfigChecks {
                        "the samples of a whole step",
                        batch.value_or(default_batch_size), count));
     }
-  }
-
-  void check_adascale() const {
-    if (!is_adascale() || config_.optimizer.name == "sgd") return;
-    fail("optimizer.lr_scaling",
-         fmt::format("adascale is derived for sgd, and the optimizer is {}; use sgd, or linear or "
-                     "sqrt",
-                     config_.optimizer.name));
   }
 
   void check_views() const {

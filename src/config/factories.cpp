@@ -243,10 +243,6 @@ TrainerOptions make_trainer_options(const RunConfig& config) {
   options.shared_step.one_copy = config.optimizer.shared_parameters;
   options.virtual_ranks = config.training.virtual_ranks;
   options.accumulation = config.training.accumulation;
-  options.noise_scale_every =
-      config.optimizer.lr_scaling == Scaling::adascale ? 1 : config.training.noise_scale_every;
-  options.noise_metric =
-      divides_gradients(config.optimizer.name) ? NoiseMetric::by_tensor : NoiseMetric::plain;
   options.mixup_alpha = config.training.mixup_alpha;
   options.clip_norm = config.training.clip_norm;
   options.early_stopping_patience = config.training.early_stopping_patience;
@@ -258,23 +254,6 @@ TrainerOptions make_trainer_options(const RunConfig& config) {
   options.non_finite = config.training.non_finite;
   options.bad_samples_limit = config.data.bad_samples_limit;
   return options;
-}
-
-std::optional<AdaScale> make_adascale(const RunConfig& config, int ranks,
-                                      std::int64_t steps_per_epoch) {
-  if (config.optimizer.lr_scaling != Scaling::adascale) return std::nullopt;
-  const auto& training = config.training;
-  const double ratio = batch_ratio_of(training, ranks);
-  if (ranks == 1 && ratio != 1) {
-    refuse_setting(config, "optimizer.lr_scaling",
-                   fmt::format("adascale compares the gradients of ranks, and there is one, whose "
-                               "batch is {:g} times training.base_batch_size; use two ranks or "
-                               "more, or that batch",
-                               ratio));
-  }
-  const auto whole = checked_multiply<std::int64_t>(batch_size_of(training, ranks), ranks);
-  return AdaScale{static_cast<double>(whole) / ratio, base_steps_of(config, ranks, steps_per_epoch),
-                  training.n_epochs};
 }
 
 CheckpointSchedule make_checkpoint_schedule(const CheckpointConfig& config) {

@@ -70,7 +70,6 @@ void visit(Field& field, TrainingConfig& training) {
         Unset{"a rank's batch"});
   field("virtual_ranks", training.virtual_ranks, not_negative.up_to(most_virtual_ranks));
   field("accumulation", training.accumulation, positive.up_to(most_of_a_kind));
-  field("noise_scale_every", training.noise_scale_every, not_negative);
   field("n_epochs", training.n_epochs, positive.up_to(most_of_a_kind));
   field("max_steps", training.max_steps, positive, Unset{"as many as n_epochs has"});
   field("lr_warmup_epochs", training.lr_warmup_epochs, not_negative.up_to(most_of_a_kind));

@@ -119,8 +119,7 @@ constexpr RecordedCurve<EpochRecord> epoch_curves[] = {
     {"device_watts", "", &EpochRecord::device_watts},
     {"device_utilization", "", &EpochRecord::device_utilization},
     {"device_megahertz", "", &EpochRecord::device_megahertz},
-    {"device_celsius", "", &EpochRecord::device_celsius},
-    {"gradient_noise_scale", "", &EpochRecord::gradient_noise_scale}};
+    {"device_celsius", "", &EpochRecord::device_celsius}};
 
 constexpr RecordedCurve<StepRecord> step_curves[] = {
     {"loss", "training", &StepRecord::loss},

@@ -216,9 +216,7 @@ FigureGroup others(const CurveFigures& figures, std::span<const RunRecord> runs)
     for (const auto& curve : run.curves) {
       const auto& quantity = curve.quantity;
       if (is_known(quantity) || !done.emplace(quantity, curve.by_step).second) continue;
-      const auto title = quantity == "loss_scale"             ? "Loss scale"
-                         : quantity == "gradient_noise_scale" ? "Gradient noise scale, samples"
-                                                              : quantity;
+      const auto title = quantity == "loss_scale" ? "Loss scale" : quantity;
       figures.add(group, {id_of(quantity, taken), title, ""}, [&](const Curve& other) {
         return other.quantity == quantity && other.by_step == curve.by_step;
       });

@@ -57,8 +57,7 @@ constexpr Entry quantities[] = {{"loss", "loss"},
                                 {"device_watts", "device_watts"},
                                 {"device_utilization", "device_utilization"},
                                 {"device_megahertz", "device_megahertz"},
-                                {"device_celsius", "device_celsius"},
-                                {"gradient_noise_scale", "gradient_noise_scale"}};
+                                {"device_celsius", "device_celsius"}};
 
 // Words that make no other quantity of it.
 constexpr std::string_view fillers[] = {"avg",    "average",     "mean",  "running",

@@ -203,8 +203,6 @@ void RankTraining::begin_folder() {
 TrainerOptions RankTraining::trainer_options() const {
   auto options = make_trainer_options(config_);
   options.replica = share_.replica;
-  options.adascale = make_adascale(config_, share_.replicas, training_->batches());
-  options.n_epochs = most_epochs(config_, share_.replicas);
   options.made_with = made_with_here();
   options.stop_requested = context_.stop_requested;
   options.stop_after_epochs = context_.options.stop_after_epochs;

@@ -1,7 +1,6 @@
 #include "kolo/train/recorders.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
@@ -76,11 +75,6 @@ void ProgressReporter::on_epoch_end(const EpochReport& report) {
     log_.info("  {} step{} of this epoch left out ({} so far){}", report.skipped_steps,
               report.skipped_steps == 1 ? "" : "s", report.state.skipped_steps,
               report.loss_scale ? fmt::format(", loss scale {}", *report.loss_scale) : "");
-  }
-  if (const auto& scale = report.gradient_noise_scale) {
-    log_.info("  gradient noise scale: {}",
-              std::isfinite(*scale) ? fmt::format("{} samples", format_count(std::llround(*scale)))
-                                    : "not yet known, the gradient is lost in its noise");
   }
   if (!report.bad_samples.empty()) {
     log_.warn(

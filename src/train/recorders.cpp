@@ -33,8 +33,7 @@ EpochRecord record_of(const EpochReport& report) {
                      .samples_per_second = report.samples_per_second(),
                      .data_wait_seconds = report.data_wait_seconds,
                      .exposed_communication_seconds = report.exposed_communication_seconds,
-                     .time = wall_time(),
-                     .gradient_noise_scale = report.gradient_noise_scale.value_or(not_measured)};
+                     .time = wall_time()};
   if (report.top > 0) {
     record.top_accuracy = training.top_accuracy();
     record.val_top_accuracy = validation.top_accuracy();
@@ -193,7 +192,6 @@ constexpr EpochScalar epoch_scalars[] = {
     {"accuracy/validation", &EpochRecord::val_accuracy},
     {"top_accuracy/train", &EpochRecord::top_accuracy},
     {"top_accuracy/validation", &EpochRecord::val_top_accuracy},
-    {"gradient_noise_scale", &EpochRecord::gradient_noise_scale},
     {"learning_rate", &EpochRecord::lr},
     {"samples_per_second", &EpochRecord::samples_per_second},
     {"data_wait_seconds", &EpochRecord::data_wait_seconds},

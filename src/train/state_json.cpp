@@ -26,8 +26,7 @@ nlohmann::json to_json(const TrainState& state) {
           {"epoch_seconds", state.epoch_seconds},
           {"best_accuracy", state.best_accuracy},
           {"best_loss", state.best_loss},
-          {"best_epoch", state.best_epoch},
-          {"base_steps", state.base_steps}};
+          {"best_epoch", state.best_epoch}};
 }
 
 TrainState train_state_from_json(const nlohmann::json& document) {
@@ -47,8 +46,6 @@ TrainState train_state_from_json(const nlohmann::json& document) {
   if (const auto best = document.find("best_loss"); best != document.end() && !best->is_null())
     state.best_loss = best->get<double>();
   state.best_epoch = document.at("best_epoch").get<std::int64_t>();
-  // Older ones were never more than their steps.
-  state.base_steps = document.value("base_steps", static_cast<double>(state.step));
   return state;
 }
 

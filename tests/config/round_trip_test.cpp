@@ -72,15 +72,8 @@ class RandomConfig {
       communication.powersgd_rank = maybe(whole());
       communication.powersgd_start_step = maybe(whole());
     }
-    const bool can_measure_noise = !run.device.graphs && run.training.precision != Precision::fp16;
-    if (!can_measure_noise || run.optimizer.name != "sgd") {
-      if (run.optimizer.lr_scaling == Scaling::adascale) run.optimizer.lr_scaling = Scaling::sqrt;
-    }
-    if (can_measure_noise) run.training.noise_scale_every = whole();
     const bool takes_whole = optimizer_entry(run.optimizer.name).takes_whole_parameters;
     run.optimizer.sharded = coin() && !takes_whole && !run.device.graphs &&
-                            run.training.noise_scale_every == 0 &&
-                            run.optimizer.lr_scaling != Scaling::adascale &&
                             communication.compression == Compression::none;
     if (!run.device.graphs && run.training.batch_size)
       run.training.accumulation = 1 + random_.below(static_cast<std::uint32_t>(
@@ -282,7 +275,6 @@ TEST_F(RoundTrip, AnyConfigurationComesBackTheSame) {
     EXPECT_EQ(again.model.init_from, config.model.init_from);
     EXPECT_EQ(again.model.freeze, config.model.freeze);
     EXPECT_EQ(again.training.accumulation, config.training.accumulation);
-    EXPECT_EQ(again.training.noise_scale_every, config.training.noise_scale_every);
     EXPECT_EQ(again.communication.compression, config.communication.compression);
     EXPECT_EQ(again.communication.powersgd_rank, config.communication.powersgd_rank);
     EXPECT_EQ(again.optimizer.sharded, config.optimizer.sharded);

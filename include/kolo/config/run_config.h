@@ -90,9 +90,6 @@ struct TrainingConfig : RateSettings {
   // Forward and backward passes that a rank makes each step in, one after another, with as many
   // samples each: less memory, to the same gradients but for rounding.
   int64_t accumulation = 1;
-  // Measure the noise of gradients every so many steps (kolo/parallel/gradient_noise.h); 0: never,
-  // but with optimizer.lr_scaling adascale, which needs every one.
-  int64_t noise_scale_every = 0;
   int64_t n_epochs = 1;
   // The training ends after so many steps, in the midst of an epoch too, if it hasn't before.
   std::optional<int64_t> max_steps;

@@ -64,10 +64,9 @@ class HistoryRecorder final : public Observer {
 
 // TensorBoard scalars of each epoch: loss, accuracy and top_accuracy, each /train and /validation,
 // learning_rate, samples_per_second, data_wait_seconds, exposed_communication_seconds, loss_scale,
-// gradient_noise_scale, and joules, watts, utilization, megahertz and celsius of device/, where
-// they are known; loss, accuracy, learning_rate and samples_per_second of step/ every `log_every`
-// steps. A run that goes on from a checkpoint takes out of its folder's event files what it will
-// record anew.
+// and joules, watts, utilization, megahertz and celsius of device/, where they are known; loss,
+// accuracy, learning_rate and samples_per_second of step/ every `log_every` steps. A run that goes
+// on from a checkpoint takes out of its folder's event files what it will record anew.
 class TensorBoardRecorder final : public Observer {
  public:
   TensorBoardRecorder(const std::filesystem::path& folder, std::int64_t log_every,
