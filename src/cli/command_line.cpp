@@ -51,6 +51,9 @@ constexpr std::pair<std::string_view, std::string_view> retired_words[] = {
     {"scale --json", "the study is in study.json of its folder"},
     {"sweep --json", "the sweep is in sweep.json of its folder"},
     {"sweep --quiet", "what is told of each trial is on stderr: 2>/dev/null"},
+    {"sweep --halving",
+     "all trials train to training.n_epochs; draw many with few epochs (--random), then try those "
+     "around the best with more"},
     {"sweep --seed", "the same trials are drawn each time; a larger --random N adds others"},
     {"scale --simulate", "kolo-simulate (extras/simulate) predicts from a study"},
     {"scale --network", "kolo-simulate (extras/simulate) predicts from a study"},

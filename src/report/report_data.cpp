@@ -174,10 +174,7 @@ std::vector<ResultsTable> report_tables(const Report& report) {
     if (!table.rows.empty()) tables.push_back(std::move(table));
   };
   if (report.study) add(study_results(*report.study));
-  if (report.sweep) {
-    add(sweep_results(*report.sweep));
-    add(sweep_rungs(*report.sweep));
-  }
+  if (report.sweep) add(sweep_results(*report.sweep));
   if (report.runs.size() > report.study_runs) {
     add(run_results(report.runs));
     add(differing_settings(report.runs));

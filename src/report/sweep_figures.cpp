@@ -62,8 +62,6 @@ FigureGroup curves_of_trials(const Sweep& sweep, std::span<const RunRecord> runs
                 .title = fmt::format("Trials: {}", metric_words(sweep)),
                 .x_label = "epoch",
                 .y_label = metric_axis(sweep)};
-  if (sweep.rungs.size() > 1)
-    metric.note = "Curves that end at a rung are of trials that were dropped there.";
   Figure loss{.id = "sweep-training-loss",
               .title = "Trials: training loss",
               .x_label = "epoch",
