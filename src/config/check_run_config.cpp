@@ -221,7 +221,6 @@ class ConfigChecks {
              "communication.compression", compression},
             {StepFeature::sharded, config_.optimizer.sharded, "optimizer.sharded"},
             {StepFeature::parts, parallel.pipeline > 1, "parallel.pipeline"},
-            {StepFeature::mixup, training.mixup_alpha > 0, "training.mixup_alpha"},
             {StepFeature::recompute, parallel.recompute, "parallel.recompute"},
             {StepFeature::spatial, config_.parallel.shares_samples(), "parallel.spatial"},
             {StepFeature::sync_batch_norm, config_.model.sync_batch_norm, "model.sync_batch_norm"},

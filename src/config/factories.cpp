@@ -243,7 +243,6 @@ TrainerOptions make_trainer_options(const RunConfig& config) {
   options.shared_step.one_copy = config.optimizer.shared_parameters;
   options.virtual_ranks = config.training.virtual_ranks;
   options.accumulation = config.training.accumulation;
-  options.mixup_alpha = config.training.mixup_alpha;
   options.clip_norm = config.training.clip_norm;
   options.early_stopping_patience = config.training.early_stopping_patience;
   options.check_replicas_every = config.training.check_replicas_every;

@@ -79,7 +79,6 @@ void visit(Field& field, TrainingConfig& training) {
   visit_decay(field, training);
   field(choice_of(training.loss, training.loss_own, built_in_losses(), "loss", Presence::optional));
   field("metrics", training.metrics, AnyName{});
-  field("mixup_alpha", training.mixup_alpha, not_negative.up_to(1000));
   field("precision", training.precision, AnyName{});
   field("clip_norm", training.clip_norm, not_negative);
   field("early_stopping_patience", training.early_stopping_patience, not_negative);

@@ -39,6 +39,8 @@ constexpr std::pair<std::string_view, std::string_view> retired_keys[] = {
      "choose: leave the key out"},
     {"training.noise_scale_every",
      "kolo doesn't measure the noise of gradients: leave the key out"},
+    {"training.mixup_alpha",
+     "kolo doesn't mix samples; data.random_crop and flips, shifts and zooms vary them"},
     {"parallel.chunks", "each rank of a pipeline has one part of the network: leave the key out"},
 };
 

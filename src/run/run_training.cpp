@@ -202,7 +202,6 @@ void RankTraining::begin_folder() {
 
 TrainerOptions RankTraining::trainer_options() const {
   auto options = make_trainer_options(config_);
-  options.replica = share_.replica;
   options.made_with = made_with_here();
   options.stop_requested = context_.stop_requested;
   options.stop_after_epochs = context_.options.stop_after_epochs;

@@ -102,7 +102,6 @@ Training make_training(const RunConfig& config, const Datasets& datasets,
   const auto device = start_device(config.device, communicator);
   auto made = make_rank_network({config, datasets, share, communicator, device, Timeline()},
                                 std::move(network), objective);
-  options.replica = share.replica;
   const auto rate = make_learning_rate(config, share.replicas, loaders.training->batches());
   auto trainer =
       make_trainer(communicator, made,

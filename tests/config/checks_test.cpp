@@ -126,6 +126,7 @@ TEST_F(Checks, RetiredKeysSayWhatToDoInsteadAndARecordMayHaveThem) {
   const std::pair<const char*, const char*> others[] = {
       {"training.kernels=usual", "kolo chooses the kernels"},
       {"parallel.chunks=2", "each rank of a pipeline has one part"},
+      {"training.mixup_alpha=0.2", "kolo doesn't mix samples"},
       {"training.noise_scale_every=10", "kolo doesn't measure the noise"}};
   for (const auto& [setting, advice] : others) {
     const std::string key(setting, std::string(setting).find('='));

@@ -57,7 +57,6 @@ class RandomConfig {
                   coin(),
                   small(),
                   small()};
-    if (run.device.graphs) run.training.mixup_alpha = 0;  // not both
     settle_communication(run);
     return run;
   }
@@ -203,7 +202,6 @@ class RandomConfig {
       training.lr_decay = pick({"none", "cosine", "cosine_shifted", "polynomial"});
     training.lr_decay_own = own_settings(schedule_entry(training.lr_decay));
     set_loss(training);
-    training.mixup_alpha = share();
     training.precision = pick<Precision>();
     training.clip_norm = number();
     training.early_stopping_patience = whole();

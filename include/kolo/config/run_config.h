@@ -99,7 +99,6 @@ struct TrainingConfig : RateSettings {
   std::string loss = "cross_entropy";           // one of built_in_losses()
   OwnSettings loss_own;                         // its label_smoothing, ...; nothing: its defaults
   std::vector<Metric> metrics = {Metric::accuracy};  // with l1 none
-  double mixup_alpha = 0;                            // 0: no mixup
   // What forward and backward compute in. Parameters stay in float32.
   Precision precision = Precision::fp32;
   double clip_norm = 0;                 // the gradient's greatest norm; 0: as it is

@@ -50,7 +50,6 @@ enum class StepFeature : std::uint8_t {
   power_sgd,
   sharded,
   parts,  // of a network, on several ranks
-  mixup,
   recompute,
   spatial,
   sync_batch_norm,
@@ -69,7 +68,6 @@ constexpr auto enum_names(StepFeature) {
                                                {power_sgd, "PowerSGD"},
                                                {sharded, "a sharded optimizer"},
                                                {parts, "a network in parts"},
-                                               {mixup, "mixup"},
                                                {recompute, "recompute"},
                                                {spatial, "samples that ranks share"},
                                                {sync_batch_norm, "synchronized batch norms"},
@@ -96,7 +94,6 @@ inline constexpr std::string_view divided = "a rank alone has a part of the step
 
 // All pairs, by the first of the two, in the order in which they are told.
 inline constexpr auto all = std::to_array<StepConflict>({
-    {graphs, mixup, "the numbers of each step are others, so that none can be recorded"},
     {graphs, parts, one_pass},
     {graphs, recompute, one_pass},
     {graphs, unused_parameters, "which parameters take part is found on the host"},

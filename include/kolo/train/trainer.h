@@ -24,7 +24,7 @@
 
 namespace kolo {
 
-// A step's settings hold for all of the training: with virtual_ranks the samples, dropout and mixup
+// A step's settings hold for all of the training: with virtual_ranks the samples and dropout
 // depend on the part, not on the rank, and the loaders are those of this rank's parts
 // (DistributedSampler); not of networks that ranks have parts of, nor with graphs.
 struct TrainerOptions : StepSettings {
@@ -35,16 +35,13 @@ struct TrainerOptions : StepSettings {
   // Stops, as when a rank asks to, once so many epochs are done and others are left. The same on
   // all ranks.
   std::optional<std::int64_t> stop_after_epochs = {};
-  // Of dropout and mixup; a step's random numbers depend on seed, rank and step alone.
+  // Of dropout; a step's random numbers depend on seed, rank and step alone.
   std::uint64_t seed = 1;
-  // Whose samples this rank draws, as others may that share them; unset: its own rank.
-  std::optional<int> replica = {};
   // Above 1: a rank cuts each of its batches in so many parts (at most one per sample) and adds up
   // their gradients pass by pass: the step of the whole batch, but for rounding, with the inner
   // results of one part only. Batch norms see parts. Not of networks that ranks have parts of, nor
   // with virtual_ranks or graphs.
   std::int64_t accumulation = 1;
-  double mixup_alpha = 0;  // above 0: batches are mixed (see mixup.h)
   // Above 0: ends after so many epochs without a better validation.
   std::int64_t early_stopping_patience = 0;
   // Share of an epoch's or a validation's samples; more that can't be read (and more than one) are
@@ -55,7 +52,7 @@ struct TrainerOptions : StepSettings {
   // that step has left it (see Trainer). On the host they always do. The same on all ranks.
   std::int64_t settle_every = 0;
   // Records a step as a CUDA graph, for small networks that the host can't keep up with; does
-  // nothing on the host. Not with mixup, and with several ranks only where NCCL averages. The
+  // nothing on the host. With several ranks only where NCCL averages. The
   // current stream must be the one of the Trainer's making, and not the default one.
   bool graphs = false;
   // Keeps only the inputs of the network's stages for backward (see kolo/nn/recompute.h), of a
@@ -107,7 +104,7 @@ class Trainer {
           Loader& training, Loader& validation, TrainerOptions options);
   // Of a network that ranks may have parts of. `communicator`: all ranks together, of whom equally
   // many have each part. Of the options those don't count that say how a batch is computed (seed,
-  // replica, mixup_alpha, graphs, recompute). Collective.
+  // graphs, recompute). Collective.
   Trainer(Communicator communicator, std::shared_ptr<TrainedNetwork> network,
           std::shared_ptr<const FlatOptimizer> optimizer, LearningRate learning_rate,
           Loader& training, Loader& validation, TrainerOptions options);
