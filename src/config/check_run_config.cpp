@@ -106,15 +106,7 @@ class ConfigChecks {
   }
 
   void check_optimizer() const {
-    const auto& optimizer = config_.optimizer;
-    kolo::check_optimizer(optimizer, of_section("optimizer"));
-    if (optimizer_entry(optimizer.name).has_own_decay &&
-        config_.model.l2_mode == L2Mode::decoupled) {
-      fail("model.l2_mode",
-           fmt::format("{} has its own kind of weight decay; set optimizer.weight_decay, and "
-                       "model.l2 to 0",
-                       optimizer.name));
-    }
+    kolo::check_optimizer(config_.optimizer, of_section("optimizer"));
   }
 
   void check_learning_rate() const {

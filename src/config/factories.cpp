@@ -83,7 +83,7 @@ void require_loss_of(const RunConfig& config, const SampleLayout& layout) {
 // A penalty l2 * sum of w^2 has the gradient 2 * l2 * w, which is a weight decay of 2 * l2: the
 // same steps, without a pass over the weights for the loss.
 WeightDecay decay_of(const RunConfig& config, double l2) {
-  if (l2 > 0) return {2 * l2, config.model.l2_mode == L2Mode::decoupled, true};
+  if (l2 > 0) return {2 * l2, false, true};
   return decay_of(config.optimizer);
 }
 

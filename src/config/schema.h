@@ -42,7 +42,6 @@ void visit(Field& field, ModelSection& section) {
   field(choice_of(model.name, model.own, section.models.entries()));
   field("sync_batch_norm", model.sync_batch_norm, AnyBool{});
   field("l2", model.l2, not_negative, Unset{"the model's own; 0 with a weight decay"});
-  field("l2_mode", model.l2_mode, AnyName{});
   field("input_shape", model.input_shape, positive.up_to(most_of_a_kind));
   field("n_classes", model.n_classes, positive.up_to(most_of_a_kind), Unset{"the data's"});
   field("init_from", model.init_from, PathText{});

@@ -41,6 +41,9 @@ constexpr std::pair<std::string_view, std::string_view> retired_keys[] = {
      "kolo doesn't measure the noise of gradients: leave the key out"},
     {"training.mixup_alpha",
      "kolo doesn't mix samples; data.random_crop and flips, shifts and zooms vary them"},
+    {"model.l2_mode",
+     "model.l2 counts as if added to the loss; optimizer.weight_decay with "
+     "optimizer.decoupled_decay takes from the weights themselves"},
     {"parallel.chunks", "each rank of a pipeline has one part of the network: leave the key out"},
 };
 

@@ -126,6 +126,7 @@ TEST_F(Checks, RetiredKeysSayWhatToDoInsteadAndARecordMayHaveThem) {
   const std::pair<const char*, const char*> others[] = {
       {"training.kernels=usual", "kolo chooses the kernels"},
       {"parallel.chunks=2", "each rank of a pipeline has one part"},
+      {"model.l2_mode=loss", "model.l2 counts as if added to the loss"},
       {"training.mixup_alpha=0.2", "kolo doesn't mix samples"},
       {"training.noise_scale_every=10", "kolo doesn't measure the noise"}};
   for (const auto& [setting, advice] : others) {
@@ -226,8 +227,6 @@ TEST_F(Checks, ScheduleFreeOptimizersHaveTheirOwnDecay) {
   EXPECT_TRUE(
       says(error(required, {"optimizer.name=schedule_free_sgd", "optimizer.decoupled_decay=true"}),
            {"schedule_free_sgd has its own kind of weight decay"}));
-  EXPECT_TRUE(says(error(required, {"optimizer.name=lars", "model.l2_mode=decoupled"}),
-                   {"lars has its own kind"}));
 }
 
 TEST_F(Checks, FrozenModulesAreOfWholeNetworks) {

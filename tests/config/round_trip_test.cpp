@@ -100,7 +100,6 @@ class RandomConfig {
     model.own = own_settings(built_in_models().find(model.name));
     model.sync_batch_norm = !built_in_models().find(model.name).keeps_batch_norms && coin();
     model.l2 = number();
-    model.l2_mode = L2Mode::loss;
     model.n_classes = maybe(whole() + 1);
     if (coin()) model.input_shape = {small()};
     if (coin()) model.init_from = text('i');

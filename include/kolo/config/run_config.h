@@ -41,21 +41,11 @@ struct DataConfig {
   double bad_samples_limit = .01;  // skip: ends where a larger share of an epoch can't be read
 };
 
-// Whether a penalty on squared weights counts as its gradient would in the loss, or as AdamW's
-// decay.
-enum class L2Mode : std::uint8_t { loss, decoupled };
-
-constexpr auto enum_names(L2Mode) {
-  return std::to_array<EnumName<L2Mode>>(
-      {{L2Mode::loss, "loss"}, {L2Mode::decoupled, "decoupled"}});
-}
-
 struct ModelConfig {
-  std::string name;              // required; one of a ModelCatalogue
-  OwnSettings own;               // its dropout, levels, ...; nothing: its defaults
-  bool sync_batch_norm = false;  // batch norm over the samples of all ranks
-  std::optional<double> l2;      // times the sum of squared weights; unset: the model's own
-  L2Mode l2_mode = L2Mode::loss;
+  std::string name;                  // required; one of a ModelCatalogue
+  OwnSettings own;                   // its dropout, levels, ...; nothing: its defaults
+  bool sync_batch_norm = false;      // batch norm over the samples of all ranks
+  std::optional<double> l2;          // times the sum of squared weights; unset: the model's own
   std::vector<int64_t> input_shape;  // channels first or last; empty: the data's
   std::optional<int64_t> n_classes;  // unset: the data's
   // Where the network's first weights come from: a checkpoint's or run's folder, or a file of
