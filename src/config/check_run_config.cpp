@@ -35,7 +35,6 @@ class ConfigChecks {
     check_optimizer();
     check_learning_rate();
     check_loss();
-    check_checkpoint();
   }
 
   // Keys that exclude each other.
@@ -178,15 +177,6 @@ class ConfigChecks {
       fail("training.metrics", fmt::format("with the loss {} nothing is right or wrong; leave the "
                                            "metrics out",
                                            loss.name));
-    }
-  }
-
-  void check_checkpoint() const {
-    const CheckpointConfig& checkpoint = config_.checkpoint;
-    if (checkpoint.enabled && checkpoint.every_epochs == 0 && checkpoint.every_steps == 0) {
-      fail("checkpoint.every_epochs",
-           "every_epochs and every_steps are both 0, so no checkpoint would be written; "
-           "set one, or enabled: false");
     }
   }
 

@@ -234,8 +234,9 @@ TrainerOptions make_trainer_options(const RunConfig& config) {
   options.n_epochs = config.training.n_epochs;
   options.max_steps = config.training.max_steps;
   options.seed = config.seed;
-  options.buckets = {bytes_of_mebibytes(config.communication.first_bucket_mb),
-                     bytes_of_mebibytes(config.communication.bucket_mb)};
+  auto& buckets = options.buckets;
+  buckets.bytes = bytes_of_mebibytes(config.communication.bucket_mb);
+  buckets.first_bytes = std::min(buckets.first_bytes, buckets.bytes);
   options.reducer.overlap = config.communication.overlap;
   options.reducer.hook = make_compression(config.communication);
   options.sharded = config.optimizer.sharded;
@@ -246,17 +247,16 @@ TrainerOptions make_trainer_options(const RunConfig& config) {
   options.clip_norm = config.training.clip_norm;
   options.early_stopping_patience = config.training.early_stopping_patience;
   options.check_replicas_every = config.training.check_replicas_every;
-  if (config.checkpoint.enabled) options.settle_every = config.checkpoint.every_steps;
+  options.settle_every = config.checkpoint.every_steps;
   options.graphs = config.device.graphs;
   options.recompute = config.parallel.recompute;
   if (config.training.precision == Precision::fp16) options.loss_scale.emplace();
   options.non_finite = config.training.non_finite;
-  options.bad_samples_limit = config.data.bad_samples_limit;
   return options;
 }
 
 CheckpointSchedule make_checkpoint_schedule(const CheckpointConfig& config) {
-  return {config.every_epochs, config.every_steps, config.at_start};
+  return {config.every_epochs, config.every_steps};
 }
 
 }  // namespace kolo

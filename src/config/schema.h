@@ -27,7 +27,6 @@ void visit(Field& field, DataConfig& data) {
         NumberRule{" from 1 to 65536", [](long double x) { return x >= 1 && x <= 65536; }});
   field("shuffle", data.shuffle, AnyBool{});
   field("bad_samples", data.bad_samples, AnyName{});
-  field("bad_samples_limit", data.bad_samples_limit, fraction);
 }
 
 // The section of the model, and what may stand there.
@@ -92,11 +91,9 @@ void visit(Field& field, TrainingConfig& training) {
 
 template <typename Field>
 void visit(Field& field, CheckpointConfig& checkpoint) {
-  field("enabled", checkpoint.enabled, AnyBool{});
   field("every_epochs", checkpoint.every_epochs, not_negative);
   field("every_steps", checkpoint.every_steps, not_negative);
   field("keep", checkpoint.keep, positive.up_to(most_of_a_kind));
-  field("at_start", checkpoint.at_start, AnyBool{});
   field("asynchronous", checkpoint.asynchronous, AnyBool{});
   field("shards", checkpoint.shards, positive.up_to(most_of_a_kind),
         Unset{"one for every 256 MiB, at most one per rank"});
@@ -108,7 +105,6 @@ void visit(Field& field, CommunicationConfig& communication) {
   field("launcher", communication.launcher, AnyName{});
   field("shared_memory", communication.shared_memory, AnyName{});
   field("bucket_mb", communication.bucket_mb, mebibytes);
-  field("first_bucket_mb", communication.first_bucket_mb, mebibytes);
   field("overlap", communication.overlap, AnyBool{});
   field("compression", communication.compression, AnyName{});
   field("powersgd_rank", communication.powersgd_rank, positive.up_to(most_of_a_kind),
@@ -145,7 +141,6 @@ void visit(Field& field, DeviceConfig& device) {
   field("fused_norm", device.fused_norm, AnyBool{});
   field("graphs", device.graphs, AnyBool{});
   field("intra_threads", device.intra_threads, not_negative.up_to(most_threads));
-  field("inter_threads", device.inter_threads, positive.up_to(most_threads));
 }
 
 // A whole configuration.

@@ -44,6 +44,15 @@ constexpr std::pair<std::string_view, std::string_view> retired_keys[] = {
     {"model.l2_mode",
      "model.l2 counts as if added to the loss; optimizer.weight_decay with "
      "optimizer.decoupled_decay takes from the weights themselves"},
+    {"communication.first_bucket_mb",
+     "the first bucket is of 1 MiB, or of communication.bucket_mb if that is less: leave it out"},
+    {"checkpoint.at_start",
+     "a run saves nothing before its first step, as its seed gives the same network: leave it out"},
+    {"checkpoint.enabled",
+     "checkpoint.every_epochs: 0, without every_steps, does without checkpoints"},
+    {"device.inter_threads", "LibTorch does one operation at a time: leave the key out"},
+    {"data.bad_samples_limit",
+     "a run that skips samples ends beyond one in a hundred, and more than one: leave the key out"},
     {"parallel.chunks", "each rank of a pipeline has one part of the network: leave the key out"},
 };
 

@@ -36,8 +36,7 @@ void set_threads(const DeviceConfig& device, const LaunchEnvironment& environmen
   // another way, would come to other last digits.
   set_blas_threads(at::get_num_threads());
   // LibTorch takes it once.
-  if (static_cast<int>(at::get_num_interop_threads()) != device.inter_threads)
-    at::set_num_interop_threads(device.inter_threads);
+  if (at::get_num_interop_threads() != 1) at::set_num_interop_threads(1);
 }
 
 bool wants_gpu(const DeviceConfig& device) {

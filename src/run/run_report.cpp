@@ -194,7 +194,7 @@ void log_resume(RunLog& log, const PreparedRun& run, const LoadedCheckpoint& fro
 void log_stop(RunLog& log, const PreparedRun& run, const std::string& by, const TrainState& state) {
   log.warn(
       "stopped{} at step {}{}", by.empty() ? " on request" : " by " + by, state.step,
-      run.config.checkpoint.enabled ? "; the same command with --resume goes on from there" : "");
+      run.config.checkpoint.saves() ? "; the same command with --resume goes on from there" : "");
 }
 
 std::string stopped_by(const RunContext& context, const TrainState& state) {
@@ -226,7 +226,7 @@ void log_summary(RunLog& log, const PreparedRun& run, const HistoryRecorder& his
   log.info(
       "results in {}: history.json, events.out.tfevents.*, {}out.log, model.txt, config.yaml, "
       "run.json{}",
-      run.folder.path.string(), run.config.checkpoint.enabled ? "checkpoints/, " : "",
+      run.folder.path.string(), run.config.checkpoint.saves() ? "checkpoints/, " : "",
       run.config.model.name == torchscript_model ? fmt::format(", {}", torchscript_file) : "");
 }
 

@@ -234,7 +234,7 @@ void RankTraining::make_trainer() {
       communicator_, network_,
       {*run_.objective, std::move(run_.optimizer), rate_.value(), *training_, *validation_},
       trainer_options());
-  if (!config_.checkpoint.enabled) return;
+  if (!config_.checkpoint.saves()) return;
   checkpoints_.emplace(config_, run_.folder, share_, communicator_, *trainer_);
   if (!is_root_) checkpoints_->attach_to(*trainer_, {});
 }

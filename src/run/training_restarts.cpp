@@ -37,7 +37,7 @@ std::string start_over(const RunFolder& folder, bool saves) {
   folder.keep_records_of_attempt();
   return fmt::format(
       "there {}: starting from the beginning",
-      saves ? "is no checkpoint yet" : "are no checkpoints, as checkpoint.enabled is false");
+      saves ? "is no checkpoint yet" : "are no checkpoints, as checkpoint.every_epochs is 0");
 }
 
 // Whether so many ranks, instead of those that were asked for, may go on, and can share the batch,
@@ -125,7 +125,7 @@ RestartPolicy training_restarts(LaunchRequest& request, const PreparedRun& run,
                                 const RunOptions& options, const TrainingRestarts& restarts,
                                 const ChangeCommand& resume_newest) {
   RestartPolicy policy{.restarts = restarts.most, .min_ranks = restarts.min_ranks};
-  const bool saves = run.config.checkpoint.enabled;
+  const bool saves = run.config.checkpoint.saves();
   policy.stop.message = fmt::format("the ranks {}; a second time ends them at once",
                                     saves ? "save a checkpoint and stop" : "stop");
   const auto note = new_stop_note();
@@ -137,7 +137,7 @@ RestartPolicy training_restarts(LaunchRequest& request, const PreparedRun& run,
                                        run.folder.path.string(), lock->moved()->string());
   }
   if (!saves && restarts.most > 0) {
-    console_of(options) << "warning: checkpoint.enabled is false: if a rank fails, the run starts "
+    console_of(options) << "warning: checkpoint.every_epochs is 0: if a rank fails, the run starts "
                            "again from the beginning\n";
   }
   request.environment.emplace_back(RunLock::variable, lock->token());

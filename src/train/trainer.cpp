@@ -22,7 +22,8 @@ namespace kolo {
 
 namespace {
 
-constexpr std::size_t most_texts = 3;  // of samples that can't be read, of a rank and in all
+constexpr double most_bad_samples = .01;  // of an epoch's or a validation's, but one at least
+constexpr std::size_t most_texts = 3;     // of samples that can't be read, of a rank and in all
 
 // Without the sign that one which is no number may have.
 double shown(double loss) {
@@ -211,11 +212,11 @@ std::vector<std::string> Trainer::first_bad_samples() const {
 
 void Trainer::require_few_bad_samples(double replaced, const Loader& loader) const {
   const auto samples = static_cast<double>(loader.dataset().size());
-  if (replaced <= std::max(1., options_.bad_samples_limit * samples)) return;
+  if (replaced <= std::max(1., most_bad_samples * samples)) return;
   throw Error(fmt::format(
-      "train: {} of {} samples can't be read, which is more than a share of {} "
-      "(data.bad_samples_limit): {}. Replace or remove the files, or allow more",
-      replaced, samples, options_.bad_samples_limit, fmt::join(first_bad_samples(), "; ")));
+      "train: {} of {} samples can't be read, which is more than one in a hundred: {}. Replace or "
+      "remove the files",
+      replaced, samples, fmt::join(first_bad_samples(), "; ")));
 }
 
 bool Trainer::settle() {

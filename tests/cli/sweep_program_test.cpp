@@ -81,9 +81,10 @@ TEST_F(SweepProgram, TrialsThatWereStoppedGoOn) {
 }
 
 TEST_F(SweepProgram, StopAfterEpochsKeepsTheSchedule) {
-  const auto unsaved = train({"checkpoint.enabled=false", "--stop-after-epochs", "3"});
+  const auto unsaved = train({"checkpoint.every_epochs=0", "--stop-after-epochs", "3"});
   EXPECT_EQ(unsaved.exit_code, 2);
-  EXPECT_TRUE(says(unsaved.errors, {"checkpoint.enabled: false, but a run that stops after"}));
+  EXPECT_TRUE(says(unsaved.errors, {"checkpoint.every_epochs: 0, so that there are no checkpoints, "
+                                    "but a run that stops after"}));
   ASSERT_EQ(train({"training.lr_decay=cosine"}, "whole").exit_code, 0);
   const auto part = train({"training.lr_decay=cosine", "--stop-after-epochs", "3"});
   EXPECT_EQ(part.exit_code, 75) << part.errors;

@@ -187,7 +187,7 @@ TEST(TrainTimeline, HasEveryStepOfEveryRank) {
       "c.yaml",
       "data: {name: dummy, n_train: 256, n_valid: 64, input_shape: [1, 28, 28]}\n"
       "model: {name: mnist_net}\noptimizer: {name: sgd, lr: 0.01}\ntraining: {batch_size: 16}\n"
-      "communication: {first_bucket_mb: 0.01, bucket_mb: 0.05}\n");
+      "communication: {bucket_mb: 0.05}\n");
   const auto run = folder / "run";
   const auto result = run_kolo({"train", config, "-n", "2", "--timeline", "--output", run});
   ASSERT_EQ(result.exit_code, 0) << result.errors;

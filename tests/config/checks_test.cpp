@@ -102,14 +102,10 @@ TEST_F(Checks, NesterovNeedsMomentumWithoutDampening) {
   EXPECT_EQ(value_of(load(start + "  name: sgd\n  momentum: 0.9\n"), "optimizer.nesterov"), "true");
 }
 
-TEST_F(Checks, EnabledCheckpointsComeSomeTime) {
-  EXPECT_THAT(error_after_required("checkpoint:\n  every_epochs: 0\n"),
-              StartsWith("run.yaml:5: checkpoint.every_epochs: "));
-  EXPECT_FALSE(load(std::string(required) + "checkpoint: {enabled: false, every_epochs: 0}\n")
-                   .checkpoint.enabled);
-  EXPECT_EQ(load(std::string(required) + "checkpoint: {every_epochs: 0, every_steps: 5}\n")
-                .checkpoint.every_steps,
-            5);
+TEST_F(Checks, CheckpointsComeByEpochsOrStepsOrNever) {
+  EXPECT_TRUE(load(required).checkpoint.saves());
+  EXPECT_TRUE(load(required, {"checkpoint={every_epochs: 0, every_steps: 5}"}).checkpoint.saves());
+  EXPECT_FALSE(load(required, {"checkpoint.every_epochs=0"}).checkpoint.saves());
 }
 
 TEST_F(Checks, RetiredKeysSayWhatToDoInsteadAndARecordMayHaveThem) {
@@ -126,6 +122,11 @@ TEST_F(Checks, RetiredKeysSayWhatToDoInsteadAndARecordMayHaveThem) {
   const std::pair<const char*, const char*> others[] = {
       {"training.kernels=usual", "kolo chooses the kernels"},
       {"parallel.chunks=2", "each rank of a pipeline has one part"},
+      {"communication.first_bucket_mb=2", "the first bucket is of 1 MiB"},
+      {"checkpoint.at_start=true", "a run saves nothing before its first step"},
+      {"checkpoint.enabled=false", "checkpoint.every_epochs: 0"},
+      {"device.inter_threads=2", "LibTorch does one operation at a time"},
+      {"data.bad_samples_limit=0.1", "a run that skips samples ends beyond"},
       {"model.l2_mode=loss", "model.l2 counts as if added to the loss"},
       {"training.mixup_alpha=0.2", "kolo doesn't mix samples"},
       {"training.noise_scale_every=10", "kolo doesn't measure the noise"}};
@@ -136,7 +137,7 @@ TEST_F(Checks, RetiredKeysSayWhatToDoInsteadAndARecordMayHaveThem) {
   }
   auto record = source(required + text + "reference: {published: null}\n");
   record.is_record = true;
-  EXPECT_TRUE(load_run_config(record).checkpoint.enabled);
+  EXPECT_TRUE(load_run_config(record).checkpoint.saves());
   record.overrides = {"checkpoint.local_folder=/tmp"};
   EXPECT_THAT(testing::message_of<InputError>([&] { (void)load_run_config(record); }),
               StartsWith("command line: checkpoint.local_folder: "));

@@ -38,11 +38,10 @@ class RandomConfig {
     run.model = model();
     run.optimizer = optimizer();
     run.training = training();
-    run.checkpoint = {coin(), whole(), whole(), whole(), coin()};
+    run.checkpoint = {whole(), whole(), whole(), coin()};
     run.communication = {.launcher = pick<LauncherChoice>(),
                          .shared_memory = pick<SharedMemory>(),
                          .bucket_mb = share() + 1,
-                         .first_bucket_mb = share() + 0.1,
                          .overlap = coin(),
                          .compression = pick<Compression>(),
                          .device_channel = pick<DeviceChannelKind>()};
@@ -55,7 +54,6 @@ class RandomConfig {
                   coin(),
                   coin(),
                   coin(),
-                  small(),
                   small()};
     settle_communication(run);
     return run;
@@ -88,7 +86,6 @@ class RandomConfig {
     data.prefetch = small();
     data.shuffle = coin();
     data.bad_samples = coin() ? BadSamples::skip : BadSamples::stop;
-    data.bad_samples_limit = share();
     data.own = own_settings(dataset_entry(data.name));
     return data;
   }
@@ -298,7 +295,6 @@ TEST_F(RoundTrip, AnyConfigurationComesBackTheSame) {
     EXPECT_EQ(again.device.augment, config.device.augment);
     EXPECT_EQ(again.device.fused_norm, config.device.fused_norm);
     EXPECT_EQ(again.device.graphs, config.device.graphs);
-    EXPECT_EQ(again.device.inter_threads, config.device.inter_threads);
   }
 }
 
@@ -306,7 +302,7 @@ TEST_F(RoundTrip, SpellsOutEveryDefault) {
   const std::string text = to_yaml(load(required));
   for (const char* line : {"seed: 1\n", "training:\n  batch_size: 64\n", "  lr: 0.01\n",
                            "  momentum: 0\n", "  metrics: [accuracy]\n", "  shared_memory: auto\n",
-                           "  enabled: true\n", "output_dir: results/run\n"}) {
+                           "  every_epochs: 1\n", "output_dir: results/run\n"}) {
     EXPECT_TRUE(says(text, {line}));
   }
 }

@@ -76,8 +76,6 @@ const std::set<std::string> switches{"data.horizontal_flip",
                                      "optimizer.shared_parameters",
                                      "optimizer.sharded",
                                      "training.drop_last",
-                                     "checkpoint.enabled",
-                                     "checkpoint.at_start",
                                      "checkpoint.asynchronous",
                                      "checkpoint.strict_resume",
                                      "communication.overlap",
@@ -109,7 +107,6 @@ const std::set<std::string> bounded{"data.height_shift",
                                     "data.width_shift",
                                     "data.zoom",
                                     "data.random_crop",
-                                    "data.bad_samples_limit",
                                     "model.dropout",
                                     "model.batch_norm_momentum",
                                     "optimizer.momentum",
@@ -123,8 +120,7 @@ const std::set<std::string> bounded{"data.height_shift",
                                     "training.lr_warmup_epochs",
                                     "training.lr_warmup_from",
                                     "training.label_smoothing",
-                                    "communication.bucket_mb",
-                                    "communication.first_bucket_mb"};
+                                    "communication.bucket_mb"};
 
 bool is_taken(const std::string& setting, const std::string& value) {
   if (texts.contains(setting)) return !value.starts_with('[') && !value.starts_with('{');

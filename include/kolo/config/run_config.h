@@ -38,7 +38,6 @@ struct DataConfig {
   int prefetch = 4;  // batches prepared ahead, per rank
   bool shuffle = true;
   BadSamples bad_samples = BadSamples::stop;  // what becomes of a sample that can't be read
-  double bad_samples_limit = .01;  // skip: ends where a larger share of an epoch can't be read
 };
 
 struct ModelConfig {
@@ -105,14 +104,14 @@ struct TrainingConfig : RateSettings {
 };
 
 struct CheckpointConfig {
-  bool enabled = true;
   int64_t every_epochs = 1;       // 0: not by epochs
-  int64_t every_steps = 0;        // 0: not by steps
+  int64_t every_steps = 0;        // 0: not by steps; with every_epochs 0 too: none at all
   int64_t keep = 3;               // the last so many, and the best
-  bool at_start = false;          // one at step 0 as well
   bool asynchronous = true;       // written in the background, from a copy
   std::optional<int64_t> shards;  // files that as many ranks write; unset: by size (choose_shards)
   bool strict_resume = false;     // going on otherwise than so far is refused
+
+  [[nodiscard]] bool saves() const { return every_epochs > 0 || every_steps > 0; }
 };
 
 // What gradients travel as between ranks (kolo/parallel/gradient_hook.h).
@@ -129,8 +128,7 @@ struct CommunicationConfig {
   LauncherChoice launcher = LauncherChoice::automatic;   // of -n
   SharedMemory shared_memory = SharedMemory::automatic;  // between ranks of one node
   double bucket_mb = 25;                                 // MiB of gradients that travel in one call
-  double first_bucket_mb = 1;  // the first is small, so that communication begins early
-  bool overlap = true;         // with the backward pass
+  bool overlap = true;                                   // with the backward pass
   Compression compression = Compression::none;
   // Of PowerSGD; unset: the library's (PowerSgdOptions).
   std::optional<int64_t> powersgd_rank;
@@ -158,7 +156,6 @@ struct DeviceConfig {
   bool fused_norm = false;      // batch norms by kolo's kernels, in training
   bool graphs = false;          // each step is recorded, and given to the GPU in one call
   int intra_threads = 0;  // threads of one operation; 0: the node's cores divided by its ranks
-  int inter_threads = 1;  // operations at a time
 };
 
 // How ranks share the work: samples among replicas; a sample's rows among the ranks of a replica;

@@ -44,9 +44,6 @@ struct TrainerOptions : StepSettings {
   std::int64_t accumulation = 1;
   // Above 0: ends after so many epochs without a better validation.
   std::int64_t early_stopping_patience = 0;
-  // Share of an epoch's or a validation's samples; more that can't be read (and more than one) are
-  // an Error (LoaderOptions::bad_samples).
-  double bad_samples_limit = .01;
   std::int64_t check_replicas_every = 0;  // above 0: compares all ranks' parameters (ReplicaCheck)
   // Above 0: after every so many steps a device is waited for, and observers find the network as
   // that step has left it (see Trainer). On the host they always do. The same on all ranks.
