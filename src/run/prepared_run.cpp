@@ -193,8 +193,8 @@ PreparedRun prepare_run(const RunConfig& config, const RunParts& parts, const Ru
   if (options.stop_after_epochs && !config.checkpoint.saves()) {
     refuse_setting(config, "checkpoint.every_epochs",
                    "0, so that there are no checkpoints, but a run that stops after some of its "
-                   "epochs (--stop-after-epochs) goes "
-                   "on from its checkpoint; leave one of them out");
+                   "epochs (--stop-after-epochs) goes on from its checkpoint; leave one of them "
+                   "out");
   }
   const auto replicas = replicas_of(config, ranks);
   (void)batch_size_of(config.training, replicas, replica_name(config, ranks));

@@ -49,8 +49,8 @@ struct TrainerOptions : StepSettings {
   // that step has left it (see Trainer). On the host they always do. The same on all ranks.
   std::int64_t settle_every = 0;
   // Records a step as a CUDA graph, for small networks that the host can't keep up with; does
-  // nothing on the host. With several ranks only where NCCL averages. The
-  // current stream must be the one of the Trainer's making, and not the default one.
+  // nothing on the host. With several ranks only where NCCL averages. The current stream must be
+  // the one of the Trainer's making, and not the default one.
   bool graphs = false;
   // Keeps only the inputs of the network's stages for backward (see kolo/nn/recompute.h), of a
   // network that the Trainer is given whole.
@@ -100,8 +100,8 @@ class Trainer {
           std::shared_ptr<const FlatOptimizer> optimizer, LearningRate learning_rate,
           Loader& training, Loader& validation, TrainerOptions options);
   // Of a network that ranks may have parts of. `communicator`: all ranks together, of whom equally
-  // many have each part. Of the options those don't count that say how a batch is computed (seed,
-  // graphs, recompute). Collective.
+  // many have each part. Of the options seed, graphs and recompute, which say how a batch is
+  // computed, don't count. Collective.
   Trainer(Communicator communicator, std::shared_ptr<TrainedNetwork> network,
           std::shared_ptr<const FlatOptimizer> optimizer, LearningRate learning_rate,
           Loader& training, Loader& validation, TrainerOptions options);
