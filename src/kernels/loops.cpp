@@ -138,27 +138,6 @@ KOLO_INLINE inline void unpool(const PoolingShape& shape, const T* output_gradie
   if (shape.height % 2 != 0) std::fill_n(input_gradient + (shape.height - 1) * row, row, T{});
 }
 
-template <typename T>
-KOLO_INLINE inline void rectify(const ChannelRows& rows, const T* values, std::int64_t joined,
-                                T* output) {
-  for (std::int64_t row = 0; row < rows.count; ++row, values += rows.channels, output += joined) {
-    for (std::int64_t i = 0; i < rows.channels; ++i) {
-      const float number = number_of(values[i]);
-      set(output[i], number <= 0 ? 0 : number);
-    }
-  }
-}
-
-template <typename T>
-KOLO_INLINE inline void unrectify(const ChannelRows& rows, const T* gradient, const T* output,
-                                  std::int64_t joined, T* of_values) {
-  for (std::int64_t row = 0; row < rows.count;
-       ++row, gradient += joined, output += joined, of_values += rows.channels) {
-    for (std::int64_t i = 0; i < rows.channels; ++i)
-      set(of_values[i], number_of(output[i]) <= 0 ? 0 : number_of(gradient[i]));
-  }
-}
-
 // In vectors of sums, so that the order doesn't depend on the processor's.
 inline double distances(std::int64_t count, const float* a, std::int64_t a_stride, const float* b,
                         std::int64_t b_stride) {
@@ -244,30 +223,6 @@ KOLO_VECTORIZE
 void unpool_image(const PoolingShape& shape, const BFloat16* output_gradient,
                   const std::int32_t* winners, BFloat16* input_gradient) {
   unpool(shape, output_gradient, winners, input_gradient);
-}
-
-KOLO_VECTORIZE
-void rectify_rows(const ChannelRows& rows, const float* values, std::int64_t joined,
-                  float* output) {
-  rectify(rows, values, joined, output);
-}
-
-KOLO_VECTORIZE
-void rectify_rows(const ChannelRows& rows, const BFloat16* values, std::int64_t joined,
-                  BFloat16* output) {
-  rectify(rows, values, joined, output);
-}
-
-KOLO_VECTORIZE
-void unrectify_rows(const ChannelRows& rows, const float* gradient, const float* output,
-                    std::int64_t joined, float* of_values) {
-  unrectify(rows, gradient, output, joined, of_values);
-}
-
-KOLO_VECTORIZE
-void unrectify_rows(const ChannelRows& rows, const BFloat16* gradient, const BFloat16* output,
-                    std::int64_t joined, BFloat16* of_values) {
-  unrectify(rows, gradient, output, joined, of_values);
 }
 
 }  // namespace kolo

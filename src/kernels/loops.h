@@ -5,7 +5,7 @@
 
 #include "base/half.h"
 
-// The loops of batch_norm, convolutions, max_pool_relu, join_relu and the l1 loss, in channels-last
+// The loops of batch_norm, convolutions, max_pool_relu and the l1 loss, in channels-last
 // memory: compiled for vectors.
 namespace kolo {
 
@@ -49,18 +49,6 @@ void normalize_gradient(const ChannelRows& rows, const float* gradient, const fl
 void normalize_gradient(const ChannelRows& rows, const BFloat16* gradient, const BFloat16* output,
                         const BFloat16* values, const float* mean, const float* slope,
                         const float* tilt, const float* level, BFloat16* of_values);
-
-// Rows of the channels of one tensor beside those of another, `joined` values from one to the next.
-
-// No less than 0; what is no number stays none.
-void rectify_rows(const ChannelRows& rows, const float* values, std::int64_t joined, float* output);
-void rectify_rows(const ChannelRows& rows, const BFloat16* values, std::int64_t joined,
-                  BFloat16* output);
-// The gradient, or 0 where the output is 0.
-void unrectify_rows(const ChannelRows& rows, const float* gradient, const float* output,
-                    std::int64_t joined, float* of_values);
-void unrectify_rows(const ChannelRows& rows, const BFloat16* gradient, const BFloat16* output,
-                    std::int64_t joined, BFloat16* of_values);
 
 // Values of which there may be gaps between.
 template <typename T>
