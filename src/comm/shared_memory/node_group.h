@@ -36,9 +36,6 @@ class PeerMemory {
 
   // A local rank's location as an address of this process.
   [[nodiscard]] virtual std::byte* address(int local_rank, SharedLocation location) const = 0;
-
-  // The same, from any thread; null where this rank has not mapped it yet.
-  [[nodiscard]] virtual std::byte* find(int local_rank, SharedLocation location) const = 0;
 };
 
 // The words through which the ranks of a node meet. They lie in memory that all of them map,

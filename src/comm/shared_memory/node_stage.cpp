@@ -92,7 +92,7 @@ std::shared_ptr<TransferLine> NodeStage::make_line(const std::vector<int>& job_r
   for (const int rank : memory.ranks)
     memory.bells.push_back(thread.bell_of(job_ranks[static_cast<std::size_t>(rank)]));
   memory.control = memory_;
-  return std::make_shared<NodeLine>(topology_.local_rank, std::move(memory), segments_);
+  return std::make_shared<NodeLine>(topology_.local_rank, std::move(memory));
 }
 
 std::vector<std::shared_ptr<std::byte>> NodeStage::allocate_alone(const CallHeader& call) {

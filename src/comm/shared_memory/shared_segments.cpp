@@ -244,18 +244,11 @@ std::optional<SharedLocation> SharedSegments::locate(const void* data, std::size
 }
 
 std::byte* SharedSegments::address(int local_rank, SharedLocation location) const {
-  std::byte* const found = find(local_rank, location);
-  if (!found)
-    throw Error("comm: another rank's memory is in a segment that this rank doesn't have");
-  return found;
-}
-
-std::byte* SharedSegments::find(int local_rank, SharedLocation location) const {
   const std::lock_guard lock(mutex_);
-  const auto found =
-      std::find_if(segments_.begin(), segments_.end(),
-                   [&](const Numbered& numbered) { return numbered.number == location.segment; });
-  return found == segments_.end() ? nullptr : found->segment->part(local_rank) + location.offset;
+  const auto found = std::ranges::find(segments_, location.segment, &Numbered::number);
+  if (found == segments_.end())
+    throw Error("comm: another rank's memory is in a segment that this rank doesn't have");
+  return found->segment->part(local_rank) + location.offset;
 }
 
 }  // namespace kolo

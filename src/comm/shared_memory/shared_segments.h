@@ -122,7 +122,6 @@ class SharedSegments final : public PeerMemory {
   [[nodiscard]] std::optional<SharedLocation> locate(const void* data,
                                                      std::size_t bytes) const override;
   [[nodiscard]] std::byte* address(int local_rank, SharedLocation location) const override;
-  [[nodiscard]] std::byte* find(int local_rank, SharedLocation location) const override;
 
  private:
   struct Numbered {
