@@ -46,34 +46,18 @@ void own_operation(void* input, void* in_out, int* length, MPI_Datatype*) {
   reduce(type, op, sources, std::span(&result, 1), *length, 1);
 }
 
-template <DataType type>
-constexpr std::array<MPI_User_function*, 3> operations_of() {
-  return {own_operation<type, ReduceOp::min>, own_operation<type, ReduceOp::max>,
-          own_operation<type, ReduceOp::sum>};
+constexpr auto data_types = static_cast<std::size_t>(DataType::boolean) + 1;
+constexpr auto reduce_ops = static_cast<std::size_t>(ReduceOp::product) + 1;
+
+template <std::size_t... I>
+constexpr auto own_operations_of(std::index_sequence<I...>) {
+  return std::array<MPI_User_function*, sizeof...(I)>{
+      own_operation<static_cast<DataType>(I / reduce_ops),
+                    static_cast<ReduceOp>(I % reduce_ops)>...};
 }
 
-// The type's row in own_operations_.
-std::size_t row_of(DataType type) {
-  switch (type) {
-    case DataType::uint8:
-      return 4;
-    case DataType::int8:
-      return 5;
-    case DataType::int16:
-      return 6;
-    default:
-      return static_cast<std::size_t>(type);
-  }
-}
-
-bool is_short_integer(DataType type) {
-  return type == DataType::uint8 || type == DataType::int8 || type == DataType::int16;
-}
-
-// What is received at a time in a reduction by owners, and what is gathered to be reduced whole by
-// every rank.
+// Received at a time in a reduction by owners.
 constexpr std::size_t received_bytes = std::size_t{8} << 20;
-constexpr std::size_t whole_bytes = std::size_t{64} << 10;
 
 // Elements that go through memory of MpiCalls' own at a time, at most.
 constexpr std::int64_t copied_count = std::int64_t{1} << 20;
@@ -111,42 +95,21 @@ MpiCollectives::MpiCollectives(MPI_Comm communicator, std::int64_t largest_count
   if (ranks_.calls.can_end_early()) ranks_.largest_count = std::min(largest_count, copied_count);
   ranks_.rank = ranks_.calls.rank();
   ranks_.size = ranks_.calls.size();
-  constexpr std::array functions = {
-      operations_of<DataType::float64>(), operations_of<DataType::float32>(),
-      operations_of<DataType::float16>(), operations_of<DataType::bfloat16>(),
-      operations_of<DataType::uint8>(),   operations_of<DataType::int8>(),
-      operations_of<DataType::int16>()};
-  for (std::size_t type = 0; type < functions.size(); ++type) {
-    for (std::size_t op = 0; op < functions[type].size(); ++op) {
-      check_mpi(MPI_Op_create(functions[type][op], 1, &own_operations_[type][op]), "MPI_Op_create");
-    }
-  }
+  for (MPI_User_function* const function :
+       own_operations_of(std::make_index_sequence<data_types * reduce_ops>()))
+    check_mpi(MPI_Op_create(function, 1, &own_operations_.emplace_back()), "MPI_Op_create");
 }
 
 void MpiCollectives::free() {
-  for (auto& row : own_operations_) {
-    for (auto& operation : row) MPI_Op_free(&operation);
-  }
+  for (MPI_Op& operation : own_operations_) MPI_Op_free(&operation);
 }
 
 MPI_Op MpiCollectives::operation(DataType type, ReduceOp op) const {
-  const bool compares = op == ReduceOp::min || op == ReduceOp::max;
-  // Floating-point types, and uint8 because of MPICH 4.0.
-  if (compares && (type <= DataType::bfloat16 || type == DataType::uint8))
-    return own_operations_[row_of(type)][op == ReduceOp::max ? 1 : 0];
-  switch (op) {
-    case ReduceOp::sum:
-    case ReduceOp::average:
-      if (is_short_integer(type)) return own_operations_[row_of(type)][2];
-      return type == DataType::boolean ? MPI_MAX : MPI_SUM;
-    case ReduceOp::min:
-      return MPI_MIN;
-    case ReduceOp::max:
-      return MPI_MAX;
-    case ReduceOp::product:
-      return type == DataType::boolean ? MPI_MIN : MPI_PROD;
-  }
-  return MPI_OP_NULL;
+  const bool is_wide = size_of(type) >= sizeof(float);
+  if (is_wide && (op == ReduceOp::sum || op == ReduceOp::average)) return MPI_SUM;
+  if (is_wide && op == ReduceOp::product) return MPI_PROD;
+  return own_operations_[static_cast<std::size_t>(type) * reduce_ops +
+                         static_cast<std::size_t>(op)];
 }
 
 struct MpiCollectives::Algorithms {
@@ -165,7 +128,6 @@ struct MpiCollectives::Algorithms {
 
   void reduce_by_owners(const ConstBuffer& input, const Buffer& output, ReduceOp op,
                         int divisor) const;
-  void reduce_whole(const ConstBuffer& input, const Buffer& output, ReduceOp op, int divisor) const;
   template <typename PartFor>
   void reduce_part(const PartFor& part_for, const Buffer& output, ReduceOp op, int divisor) const;
   void exchange(const ConstBuffer& sent, int to, const Buffer& received, int from) const;
@@ -235,8 +197,6 @@ Buffer part_of(const Buffer& whole, std::int64_t offset, std::int64_t count) {
 void MpiCollectives::Algorithms::reduce_by_owners(const ConstBuffer& input, const Buffer& output,
                                                   ReduceOp op, int divisor) const {
   const Buffer source(const_cast<void*>(input.data), input.count, input.type);  // only read
-  if (input.bytes() <= whole_bytes / static_cast<std::size_t>(ranks.size))
-    return reduce_whole(input, output, op, divisor);
   const auto largest_part =
       std::min(ranks.largest_count, elements_received(input.type, ranks.size));
   for (std::int64_t begin = 0; begin < input.count; begin += largest_part * ranks.size) {
@@ -255,17 +215,6 @@ void MpiCollectives::Algorithms::reduce_by_owners(const ConstBuffer& input, cons
     reduce_part(part_for, mine, op, divisor);
     all_gather_uneven(mine, chunk, counts);
   }
-}
-
-// Where a message takes longer than what it carries: everybody gets all values.
-void MpiCollectives::Algorithms::reduce_whole(const ConstBuffer& input, const Buffer& output,
-                                              ReduceOp op, int divisor) const {
-  const auto memory = memory_for(input.type, input.count * ranks.size);
-  const Buffer all(memory.get(), input.count * ranks.size, input.type);
-  all_gather(input, all);
-  std::vector<const std::byte*> sources;
-  for (int rank = 0; rank < ranks.size; ++rank) sources.push_back(at(all, rank * input.count));
-  reduce_sources(input.type, output, op, sources, divisor);
 }
 
 // `part_for(rank)` is this rank's operand of what `rank` reduces; output, this rank's result.

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <vector>
 
 #include "comm/mpi/mpi_calls.h"
 #include "kolo/comm/collective_call.h"
@@ -41,11 +42,11 @@ class MpiCollectives {
   struct Algorithms;  // of collectives that take several calls of MPI
 
   Ranks ranks_;
-  // Operations of our own for {float64, float32, float16, bfloat16, uint8, int8, int16} x {min,
-  // max, sum}: MPI knows no 16-bit floating-point types, its minimum and maximum may lose a NaN,
-  // MPICH 4.0 compares unsigned bytes as signed ones, and Open MPI 4.1 adds short integers with
-  // vector instructions that stop at the largest value, but for the last few of a buffer.
-  MPI_Op own_operations_[7][3];
+  // Operations of kolo's own, by type and ReduceOp: MPI knows no 16-bit floating-point types, its
+  // minimum and maximum may lose a NaN, MPICH 4.0 compares unsigned bytes as signed ones, and Open
+  // MPI 4.1 adds short integers with vector instructions that stop at the largest value, but for
+  // the last few of a buffer. Sums and products of 32 bits and more are MPI's.
+  std::vector<MPI_Op> own_operations_;
 };
 
 }  // namespace kolo

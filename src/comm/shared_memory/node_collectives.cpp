@@ -25,6 +25,7 @@ struct NodeGroup::Collectives {
   void all_to_all(const CollectiveCall& call) const;
 
   void check_same_counts() const;
+  void gather_parts(const CollectiveCall& call, std::span<const std::int64_t> counts) const;
   [[nodiscard]] std::int64_t check_pairs(DataType type) const;
 };
 
@@ -66,22 +67,10 @@ void NodeGroup::Collectives::broadcast(const CollectiveCall& call) const {
 }
 
 void NodeGroup::Collectives::all_gather(const CollectiveCall& call) const {
-  const ConstBuffer& input = call.input;
-  const Buffer& output = call.output;
   node.begin(call);
   node.meet();
   node.check_announcements();
-  const std::int64_t chunk = node.staged_elements(input.type);
-  for (std::int64_t offset = 0; offset < input.count; offset += chunk) {
-    const auto count = std::min(chunk, input.count - offset);
-    ++node.half_;
-    copy(node.staged(rank), at(input.data, offset, input.type), count, input.type);
-    node.meet();
-    for (int peer = 0; peer < size; ++peer) {
-      copy(at(output.data, peer * input.count + offset, input.type), node.staged(peer), count,
-           input.type);
-    }
-  }
+  gather_parts(call, std::vector(static_cast<std::size_t>(size), call.input.count));
 }
 
 void NodeGroup::Collectives::reduce_scatter(const CollectiveCall& call) const {
@@ -150,19 +139,24 @@ std::int64_t piece_of(std::int64_t count, std::int64_t offset, std::int64_t piec
 }  // namespace
 
 void NodeGroup::Collectives::all_gather_uneven(const CollectiveCall& call) const {
-  const ConstBuffer& input = call.input;
-  const Buffer& output = call.output;
-  const auto& counts = call.receive_counts;
   node.begin(call);
   ++node.half_;
-  write_row(node.staged(rank), counts);
+  write_row(node.staged(rank), call.receive_counts);
   node.meet();
   node.check_announcements();
   check_same_counts();
+  gather_parts(call, call.receive_counts);
+}
+
+// `counts`: by local rank.
+void NodeGroup::Collectives::gather_parts(const CollectiveCall& call,
+                                          std::span<const std::int64_t> counts) const {
+  const ConstBuffer& input = call.input;
+  const Buffer& output = call.output;
   const DataType type = input.type;
   const auto starts = starts_of(counts);
   const std::int64_t chunk = node.staged_elements(type);
-  const std::int64_t largest = *std::max_element(counts.begin(), counts.end());
+  const std::int64_t largest = std::ranges::max(counts);
   for (std::int64_t offset = 0; offset < largest; offset += chunk) {
     ++node.half_;
     copy(node.staged(rank), at(input.data, offset, type), piece_of(input.count, offset, chunk),
