@@ -26,6 +26,9 @@ std::vector<T> gather(const Topology& topology, std::span<const T> mine, const E
 // Whether it is so on every rank. Collective.
 [[nodiscard]] bool is_everywhere(bool here, const Execute& execute);
 
+// How ranks make a segment: `on_node` does a collective over those of this node.
+[[nodiscard]] SharedSegments::Agreement agreement_by(const Execute& on_node, const Execute& on_all);
+
 // A set of ranks that a split makes, as its back end begins with it.
 struct RankSet {
   int color = 0;

@@ -12,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "comm/shared_memory/futex.h"
 #include "comm/shared_memory/node_group.h"
 #include "comm/transfers/transfer_line.h"
 

@@ -15,7 +15,7 @@
 #include <tuple>
 #include <vector>
 
-#include "comm/shared_memory/futex.h"
+#include "comm/shared_memory/node_group.h"
 #include "comm/transfers/transfer_line.h"
 #include "kolo/comm/work.h"
 
