@@ -196,7 +196,15 @@ class NodeGroup {
 
  private:
   struct AllReduce;
-  struct Collectives;
+
+  void broadcast(const CollectiveCall& call);
+  void all_gather(const CollectiveCall& call);
+  void all_gather_uneven(const CollectiveCall& call);
+  void gather_parts(const CollectiveCall& call, std::span<const std::int64_t> counts);
+  void reduce_scatter(const CollectiveCall& call);
+  void all_to_all(const CollectiveCall& call);
+  void check_same_counts() const;
+  [[nodiscard]] std::int64_t check_pairs(DataType type) const;
 
   void begin(const CallHeader& call, std::optional<SharedLocation> location = {});
   void meet();
