@@ -54,7 +54,6 @@ class RandomConfig {
                   coin(),
                   coin(),
                   coin(),
-                  coin(),
                   small(),
                   small()};
     if (run.device.graphs) run.training.mixup_alpha = 0;  // not both
