@@ -81,10 +81,13 @@ std::shared_ptr<SharedSegment> MpiBackend::make_stage(SharedSegments& segments) 
   const std::vector<std::size_t> bytes(
       static_cast<std::size_t>(topology_.local_size),
       NodeStage::bytes(topology_.local_size, options_.staging_bytes));
+  const auto everywhere = [&](bool here) {
+    return is_everywhere(
+        here, [&](const CollectiveCall& call) { objects_->all_collectives->execute(call); });
+  };
   auto stage = segments.add(
       bytes, SharedSegment::Room::at_once,
-      agreement_by([&](const CollectiveCall& call) { on_node.execute(call); },
-                   [&](const CollectiveCall& call) { objects_->all_collectives->execute(call); }));
+      {place_by([&](const CollectiveCall& call) { on_node.execute(call); }), everywhere});
   on_node.free();
   return stage;
 }
@@ -209,7 +212,9 @@ std::vector<std::shared_ptr<std::byte>> MpiBackend::allocate(const CallHeader& c
   return guarded([&] {
     agree_unguarded(call);
     if (!stage_) return NodeStage::allocate_alone(call);
-    return stage_->allocate(call, [this](const CollectiveCall& each) { execute_unguarded(each); });
+    return stage_->allocate(call, [this](bool here) {
+      return is_everywhere(here, [this](const CollectiveCall& each) { execute_unguarded(each); });
+    });
   });
 }
 

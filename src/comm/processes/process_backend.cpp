@@ -47,7 +47,9 @@ void ProcessBackend::agree(const CallHeader& call) {
 std::vector<std::shared_ptr<std::byte>> ProcessBackend::allocate(const CallHeader& call) {
   if (!stage_) return NodeStage::allocate_alone(call);
   agree(call);
-  return stage_->allocate(call, [this](const CollectiveCall& each) { execute(each); });
+  return stage_->allocate(call, [this](bool here) {
+    return is_everywhere(here, [this](const CollectiveCall& each) { execute(each); });
+  });
 }
 
 std::shared_ptr<Backend> ProcessBackend::split(int color, int key) {

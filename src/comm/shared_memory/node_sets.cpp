@@ -15,13 +15,12 @@ bool is_everywhere(bool here, const Execute& execute) {
   return value == 1;
 }
 
-SharedSegments::Agreement agreement_by(const Execute& on_node, const Execute& on_all) {
-  return {[on_node](const std::string& place) {
-            auto text = padded(place);
-            on_node(CollectiveCall::broadcast(std::span(text), 0));
-            return place_in(text);
-          },
-          [on_all](bool here) { return is_everywhere(here, on_all); }};
+std::function<std::string(const std::string&)> place_by(const Execute& on_node) {
+  return [on_node](const std::string& place) {
+    auto text = padded(place);
+    on_node(CollectiveCall::broadcast(std::span(text), 0));
+    return place_in(text);
+  };
 }
 
 RankSet gather_set(const Topology& topology, const std::vector<int>& job_ranks, int color, int key,

@@ -102,8 +102,8 @@ std::vector<std::shared_ptr<std::byte>> NodeStage::allocate_alone(const CallHead
 
 // Out of a segment, in which each rank has a part; memory for the whole node is all of the first
 // rank's, and the others have none.
-std::vector<std::shared_ptr<std::byte>> NodeStage::allocate(const CallHeader& call,
-                                                            const Execute& on_all) {
+std::vector<std::shared_ptr<std::byte>> NodeStage::allocate(
+    const CallHeader& call, const std::function<bool(bool)>& everywhere) {
   const bool is_for_node = call.collective == Collective::allocate_for_node;
   const std::int64_t mine = is_for_node && topology_.local_rank > 0 ? 0 : call.count;
   std::vector<std::int64_t> sizes(static_cast<std::size_t>(topology_.local_size));
@@ -111,7 +111,7 @@ std::vector<std::shared_ptr<std::byte>> NodeStage::allocate(const CallHeader& ca
   on_node(CollectiveCall::all_gather(std::span(&mine, 1), std::span(sizes)));
   const auto room = is_for_node ? SharedSegment::Room::when_written : SharedSegment::Room::at_once;
   const auto segment =
-      segments_->add({sizes.begin(), sizes.end()}, room, agreement_by(on_node, on_all));
+      segments_->add({sizes.begin(), sizes.end()}, room, {place_by(on_node), everywhere});
   if (!segment) return allocate_alone(call);
   const auto use = SharedSegments::use_of(segment);
   std::vector<std::shared_ptr<std::byte>> parts;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -44,9 +45,9 @@ class NodeStage {
   [[nodiscard]] std::shared_ptr<TransferLine> make_line(const std::vector<int>& job_ranks,
                                                         const TransferThread& thread) const;
 
-  // Backend::allocate(). `on_all` does a collective over the ranks of all nodes.
-  [[nodiscard]] std::vector<std::shared_ptr<std::byte>> allocate(const CallHeader& call,
-                                                                 const Execute& on_all);
+  // Backend::allocate(). `everywhere` tells whether it is so on every rank of every node.
+  [[nodiscard]] std::vector<std::shared_ptr<std::byte>> allocate(
+      const CallHeader& call, const std::function<bool(bool)>& everywhere);
   // The same for a rank without a stage.
   [[nodiscard]] static std::vector<std::shared_ptr<std::byte>> allocate_alone(
       const CallHeader& call);
