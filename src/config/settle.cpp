@@ -52,6 +52,8 @@ constexpr std::pair<std::string_view, std::string_view> retired_keys[] = {
     {"device.inter_threads", "LibTorch does one operation at a time: leave the key out"},
     {"data.bad_samples_limit",
      "a run that skips samples ends beyond one in a hundred, and more than one: leave the key out"},
+    {"device.fused_norm",
+     "LibTorch's operators and cuDNN do batch norms on GPUs: leave the key out"},
     {"parallel.chunks", "each rank of a pipeline has one part of the network: leave the key out"},
 };
 

@@ -121,6 +121,7 @@ TEST_F(Checks, RetiredKeysSayWhatToDoInsteadAndARecordMayHaveThem) {
               StartsWith("command line: reference: "));
   const std::pair<const char*, const char*> others[] = {
       {"training.kernels=usual", "kolo chooses the kernels"},
+      {"device.fused_norm=true", "LibTorch's operators"},
       {"parallel.chunks=2", "each rank of a pipeline has one part"},
       {"communication.first_bucket_mb=2", "the first bucket is of 1 MiB"},
       {"checkpoint.at_start=true", "a run saves nothing before its first step"},

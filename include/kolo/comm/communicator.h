@@ -99,9 +99,9 @@ class Communicator {
   //
   // They stand outside of the order of the collectives, before and after which they may be asked
   // for as each rank likes, and go on while collectives run. (Without MPI's thread level
-  // `multiple`, between nodes, only while somebody waits for one: there ranks must keep one order,
-  // and ask nothing of ranks that have joined.) Error where the other rank has joined, on both,
-  // there when the join ends; CommunicationError where it has left, as for collectives.
+  // `multiple`, between nodes, only while somebody waits for one: there ranks must keep one order.)
+  // End them before a rank joins: it asks for none, so who waits for one with it does so until the
+  // watch ends that. CommunicationError where the other rank has left, as for collectives.
   void send(ConstBuffer buffer, int peer, int tag = 0, CallOptions options = {}) const;
   [[nodiscard]] Work send_async(ConstBuffer buffer, int peer, int tag = 0,
                                 CallOptions options = {}) const;
