@@ -9,37 +9,6 @@ namespace kolo {
 
 namespace {
 
-// Nadam's momentum, mu(t) = beta1 * (1 - q^t / 2) with q = 0.96^decay, and the product of its
-// values up to a step, without walking through them: a rank that joins late knows it too.
-class NesterovSchedule {
- public:
-  NesterovSchedule(double beta1, double decay) : beta1_(beta1), log_base_(decay * std::log(0.96)) {}
-
-  [[nodiscard]] double momentum(double step) const {
-    return beta1_ * (1 - 0.5 * std::exp(step * log_base_));
-  }
-
-  // mu(1) * ... * mu(step). The logarithm of 1 - q^i / 2 is minus the sum over k of (q^i / 2)^k /
-  // k; summed over i first, each k gives a geometric series, and the terms halve from one k to the
-  // next.
-  [[nodiscard]] double product(double step) const {
-    double logarithm = 0;
-    double half = 1;  // 2^-k
-    for (int k = 1; k <= 60; ++k) {
-      half *= 0.5;
-      const double log_ratio = k * log_base_;  // of q^k
-      const double series = log_ratio == 0 ? step
-                                           : std::exp(log_ratio) * std::expm1(step * log_ratio) /
-                                                 std::expm1(log_ratio);
-      logarithm -= half / k * series;
-    }
-    return std::pow(beta1_, step) * std::exp(logarithm);
-  }
-
- private:
-  double beta1_, log_base_;
-};
-
 // Adam's family in common: rates of the moments, and epsilon.
 template <typename Options>
 void require_moments(std::string_view name, const Options& options) {
@@ -75,23 +44,6 @@ std::unique_ptr<FlatOptimizer> make_rmsprop(const RmspropOptions& options) {
   return optim::elementwise<optim::RmspropKind<false, false>::Step>(rmsprop);
 }
 
-std::unique_ptr<FlatOptimizer> make_adagrad(const AdagradOptions& options) {
-  optim::require_not_negative("adagrad", "initial_accumulator", options.initial_accumulator);
-  optim::require_not_negative("adagrad", "epsilon", options.epsilon);
-  const auto constants = [options](StepRate rate, std::int64_t, const auto& decay) {
-    return optim::stored<optim::AdagradConstants>(
-        {.decay = decay,
-         .rate = rate.learning_rate,
-         .epsilon_in_root = options.epsilon_in_root ? options.epsilon : 0,
-         .epsilon_to_root = options.epsilon_in_root ? 0 : options.epsilon});
-  };
-  return optim::elementwise<optim::AdagradStep>({.name = "adagrad",
-                                                 .states = {"sum"},
-                                                 .decay = optim::decay_of(options),
-                                                 .constants = constants,
-                                                 .initial_state = options.initial_accumulator});
-}
-
 std::unique_ptr<FlatOptimizer> make_adadelta(const AdadeltaOptions& options) {
   optim::require_fraction("adadelta", "rho", options.rho);
   optim::require_not_negative("adadelta", "epsilon", options.epsilon);
@@ -104,46 +56,6 @@ std::unique_ptr<FlatOptimizer> make_adadelta(const AdadeltaOptions& options) {
   };
   return optim::elementwise<optim::AdadeltaStep>(
       {"adadelta", {"square_avg", "acc_delta"}, optim::decay_of(options), constants});
-}
-
-std::unique_ptr<FlatOptimizer> make_adamax(const AdamaxOptions& options) {
-  require_moments("adamax", options);
-  const auto constants = [options](StepRate rate, std::int64_t step, const auto& decay) {
-    const double correction = 1 - std::pow(options.beta1, static_cast<double>(step));
-    return optim::stored<optim::AdamaxConstants>({.decay = decay,
-                                                  .beta1 = options.beta1,
-                                                  .one_minus_beta1 = 1 - options.beta1,
-                                                  .beta2 = options.beta2,
-                                                  .epsilon = options.epsilon,
-                                                  .step_size = rate.learning_rate / correction});
-  };
-  return optim::elementwise<optim::AdamaxStep>(
-      {"adamax", {"exp_avg", "exp_inf"}, optim::decay_of(options), constants});
-}
-
-std::unique_ptr<FlatOptimizer> make_nadam(const NadamOptions& options) {
-  require_moments("nadam", options);
-  optim::require_not_negative("nadam", "momentum_decay", options.momentum_decay);
-  const auto constants = [options](StepRate rate, std::int64_t step, const auto& decay) {
-    const auto steps = static_cast<double>(step);
-    const NesterovSchedule schedule(options.beta1, options.momentum_decay);
-    const double product = schedule.product(steps);
-    const double next = schedule.momentum(steps + 1);
-    const double correction2 = 1 - std::pow(options.beta2, steps);
-    return optim::stored<optim::NadamConstants>(
-        {.decay = decay,
-         .rate = rate.learning_rate,
-         .beta1 = options.beta1,
-         .one_minus_beta1 = 1 - options.beta1,
-         .beta2 = options.beta2,
-         .one_minus_beta2 = 1 - options.beta2,
-         .epsilon = options.epsilon,
-         .mean_weight = next / (1 - product * next),
-         .gradient_weight = (1 - schedule.momentum(steps)) / (1 - product),
-         .root_scale = 1 / std::sqrt(correction2)});
-  };
-  return optim::elementwise<optim::NadamStep>(
-      {"nadam", {"exp_avg", "exp_avg_sq"}, optim::decay_of(options), constants});
 }
 
 namespace {

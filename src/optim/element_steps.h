@@ -168,24 +168,6 @@ struct RmspropKind {
 };
 
 template <typename T>
-struct AdagradConstants {
-  DecayConstants<T> decay;
-  T rate, epsilon_in_root, epsilon_to_root;
-};
-
-template <typename T>
-struct AdagradStep : StepOf<T, 1> {
-  AdagradConstants<T> c;
-
-  KOLO_STEP void operator()(T& parameter, T gradient, T* state) const {
-    gradient = gradient + c.decay.in_gradient * parameter;
-    state[0] += gradient * gradient;
-    const T denominator = std::sqrt(state[0] + c.epsilon_in_root) + c.epsilon_to_root;
-    parameter = c.decay.keep * parameter - c.rate * gradient / denominator;
-  }
-};
-
-template <typename T>
 struct AdadeltaConstants {
   DecayConstants<T> decay;
   T rate, rho, one_minus_rho, epsilon;
@@ -202,49 +184,6 @@ struct AdadeltaStep : StepOf<T, 2> {
     const T delta = std::sqrt(state[1] + c.epsilon) / std::sqrt(state[0] + c.epsilon) * gradient;
     state[1] = c.rho * state[1] + c.one_minus_rho * delta * delta;
     parameter = c.decay.keep * parameter - c.rate * delta;
-  }
-};
-
-template <typename T>
-struct AdamaxConstants {
-  DecayConstants<T> decay;
-  T beta1, one_minus_beta1, beta2, epsilon;
-  T step_size;  // the rate with the bias correction
-};
-
-template <typename T>
-struct AdamaxStep : StepOf<T, 2> {
-  AdamaxConstants<T> c;
-
-  KOLO_STEP void operator()(T& parameter, T gradient, T* state) const {
-    gradient = gradient + c.decay.in_gradient * parameter;
-    state[0] = c.beta1 * state[0] + c.one_minus_beta1 * gradient;
-    const T before = c.beta2 * state[1];
-    const T now = std::abs(gradient);
-    state[1] = before > now ? before : now;
-    parameter = c.decay.keep * parameter - c.step_size * (state[0] / (state[1] + c.epsilon));
-  }
-};
-
-template <typename T>
-struct NadamConstants {
-  DecayConstants<T> decay;
-  T rate, beta1, one_minus_beta1, beta2, one_minus_beta2, epsilon;
-  T mean_weight, gradient_weight;  // of the two parts of the step
-  T root_scale;                    // the bias correction of the second moment's square root
-};
-
-template <typename T>
-struct NadamStep : StepOf<T, 2> {
-  NadamConstants<T> c;
-
-  KOLO_STEP void operator()(T& parameter, T gradient, T* state) const {
-    gradient = gradient + c.decay.in_gradient * parameter;
-    state[0] = c.beta1 * state[0] + c.one_minus_beta1 * gradient;
-    state[1] = c.beta2 * state[1] + c.one_minus_beta2 * gradient * gradient;
-    const T direction = c.mean_weight * state[0] + c.gradient_weight * gradient;
-    const T denominator = std::sqrt(state[1]) * c.root_scale + c.epsilon;
-    parameter = c.decay.keep * parameter - c.rate * (direction / denominator);
   }
 };
 
@@ -374,10 +313,7 @@ KOLO_STEP inline double lamb_scale(double parameter_squares, double direction_sq
   DO(T, RmspropStep<T, false, true>)  \
   DO(T, RmspropStep<T, true, false>)  \
   DO(T, RmspropStep<T, true, true>)   \
-  DO(T, AdagradStep<T>)               \
   DO(T, AdadeltaStep<T>)              \
-  DO(T, AdamaxStep<T>)                \
-  DO(T, NadamStep<T>)                 \
   DO(T, ScheduleFreeSgdStep<T>)       \
   DO(T, ScheduleFreeAdamwStep<T>)     \
   DO(T, LarsStep<T, false>)           \

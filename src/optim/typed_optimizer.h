@@ -107,7 +107,6 @@ struct Elementwise {
   Decay decay;
   std::function<StepConstants(StepRate rate, std::int64_t step, const DecayConstants<double>&)>
       constants;
-  double initial_state = 0;
   std::optional<ParametersForUse> for_use = std::nullopt;
 };
 
@@ -120,9 +119,6 @@ class ElementwiseOptimizer final : public TypedOptimizer<ElementwiseOptimizer<St
     require_not_negative(own_.name, "weight_decay", own_.decay.amount);
   }
 
-  [[nodiscard]] double initial_state(std::size_t /*place*/) const override {
-    return own_.initial_state;
-  }
   [[nodiscard]] bool spares_vectors() const override { return own_.decay.spares_vectors(); }
   [[nodiscard]] std::optional<ParametersForUse> for_use() const override { return own_.for_use; }
 

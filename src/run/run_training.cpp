@@ -210,7 +210,6 @@ TrainerOptions RankTraining::trainer_options() const {
   options.stop_after_epochs = context_.options.stop_after_epochs;
   options.stop_validation_requested = options.stop_requested;
   options.timeline = timeline_.value();
-  options.device_usage = follow_device(communicator_, device_.value());
   return options;
 }
 

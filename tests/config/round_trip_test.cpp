@@ -118,8 +118,8 @@ class RandomConfig {
 
   OptimizerConfig optimizer() {
     OptimizerConfig optimizer;
-    optimizer.name = pick({"sgd", "adam", "adamw", "rmsprop", "adagrad", "adadelta", "adamax",
-                           "nadam", "lars", "lamb", "schedule_free_sgd", "schedule_free_adamw"});
+    optimizer.name = pick({"sgd", "adam", "adamw", "rmsprop", "adadelta", "lars", "lamb",
+                           "schedule_free_sgd", "schedule_free_adamw"});
     optimizer.lr = number();
     optimizer.lr_scaling = pick<Scaling>();
     optimizer.weight_decay = number();
@@ -144,7 +144,6 @@ class RandomConfig {
         {"beta2", fraction},
         {"rho", fraction},
         {"epsilon", decimal},
-        {"initial_accumulator", decimal},
         {"trust_coefficient", decimal},
         {"epsilon_form", [&] { return name(pick<EpsilonForm>()); }},
         {"centered", truth},

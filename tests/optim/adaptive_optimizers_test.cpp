@@ -58,14 +58,6 @@ Formula adam(double beta1, double beta2, double epsilon, bool is_amsgrad) {
   };
 }
 
-Formula adagrad(double initial, double epsilon) {
-  return [=](Element& element, double gradient, double rate, int step) {
-    if (step == 1) element.state[0] = initial;
-    element.state[0] += square(gradient);
-    element.value -= rate * gradient / std::sqrt(element.state[0] + epsilon);
-  };
-}
-
 Formula adadelta(double rho, double epsilon) {
   return [=](Element& element, double gradient, double rate, int) {
     auto& [squares, deltas, unused] = element.state;
@@ -74,33 +66,6 @@ Formula adadelta(double rho, double epsilon) {
     const double delta = -std::sqrt(deltas + epsilon) * gradient / std::sqrt(squares + epsilon);
     deltas = rho * deltas + (1 - rho) * square(delta);
     element.value += rate * delta;
-  };
-}
-
-Formula adamax(double beta1, double beta2, double epsilon) {
-  return [=](Element& element, double gradient, double rate, int step) {
-    auto& [mean, norm, unused] = element.state;
-    (void)unused;
-    mean += (gradient - mean) * (1 - beta1);
-    norm = std::max(beta2 * norm, std::abs(gradient));
-    element.value -= rate * mean / ((1 - std::pow(beta1, step)) * (norm + epsilon));
-  };
-}
-
-Formula nadam(double beta1, double beta2, double epsilon, double decay) {
-  return [=](Element& element, double gradient, double rate, int step) {
-    const auto momentum = [&](int at) { return beta1 * (1 - .5 * std::pow(.96, at * decay)); };
-    double product = 1;
-    for (int at = 1; at <= step; ++at) product *= momentum(at);
-    auto& [mean, mean_square, unused] = element.state;
-    (void)unused;
-    mean += (gradient - mean) * (1 - beta1);
-    mean_square += (square(gradient) - mean_square) * (1 - beta2);
-    const double next = momentum(step + 1);
-    const double direction =
-        next * mean / (1 - product * next) + (1 - momentum(step)) * gradient / (1 - product);
-    const double root = std::sqrt(mean_square / (1 - std::pow(beta2, step)));
-    element.value -= direction * rate / (root + epsilon);
   };
 }
 
@@ -123,25 +88,9 @@ std::vector<FormulaCase> formula_cases() {
        rmsprop(.9, .7, 1e-7, true)},
       {"RmspropDecay", make_rmsprop({.momentum = .5, .weight_decay = .1, .decoupled_decay = true}),
        decayed(rmsprop(.9, .5, 1e-7, false), .1, true)},
-      {"Adagrad", make_adagrad({}), adagrad(.1, 1e-7)},
-      {"AdagradFromOne",
-       make_adagrad({.initial_accumulator = 1, .epsilon = .1, .weight_decay = .1}),
-       decayed(adagrad(1, .1), .1, false)},
       {"Adadelta", make_adadelta({}), adadelta(.95, 1e-7)},
       {"AdadeltaLargeEpsilon", make_adadelta({.rho = .5, .epsilon = .1, .weight_decay = .2}),
        decayed(adadelta(.5, .1), .2, false)},
-      {"Adamax", make_adamax({}), adamax(.9, .999, 1e-7)},
-      {"AdamaxShortMemory",
-       make_adamax(
-           {.beta1 = .5, .beta2 = .6, .epsilon = .1, .weight_decay = .1, .decoupled_decay = true}),
-       decayed(adamax(.5, .6, .1), .1, true)},
-      {"Nadam", make_nadam({}), nadam(.9, .999, 1e-7, 1)},
-      {"NadamSlowMomentum",
-       make_nadam(
-           {.beta1 = .8, .beta2 = .9, .epsilon = .01, .momentum_decay = .004, .weight_decay = .1}),
-       decayed(nadam(.8, .9, .01, .004), .1, false)},
-      {"NadamConstantMomentum", make_nadam({.momentum_decay = 0}), nadam(.9, .999, 1e-7, 0)},
-      {"NadamWithoutMomentum", make_nadam({.beta1 = 0}), nadam(0, .999, 1e-7, 1)},
       {"KerasAdam", make_adam({.epsilon = 1e-3, .epsilon_before_correction = true}),
        adam(.9, .999, 1e-3, false)},
       {"KerasAmsgrad",
@@ -185,29 +134,10 @@ TEST_P(AgainstFormula, Double) {
 INSTANTIATE_TEST_SUITE_P(Optimizers, AgainstFormula, ::testing::ValuesIn(formula_cases()),
                          [](const auto& each) { return each.param.label; });
 
-TEST(Nadam, KnowsItsMomentumLateInATraining) {
-  for (const double decay : {1., .004}) {
-    const auto optimizer = make_nadam({.momentum_decay = decay});
-    for (const int step : {1000, 20000}) {
-      Buffers<double> buffers(1);
-      buffers.parameters = {1};
-      buffers.gradients = {.3};
-      buffers.state[0] = {.2};
-      buffers.state[1] = {.05};
-      Element element{1, {.2, .05, 0}};
-      optimizer->update(buffers.whole(), .1, step);
-      nadam(.9, .999, 1e-7, decay)(element, .3, .1, step);
-      EXPECT_NEAR(buffers.parameters[0], element.value, 1e-13) << decay << ", " << step;
-    }
-  }
-}
-
 TEST(AdaptiveOptimizers, DecayMaySpareVectors) {
   const auto optimizers = [](bool excludes) {
     std::vector<std::unique_ptr<FlatOptimizer>> all;
     all.push_back(make_rmsprop({.weight_decay = .1, .decay_excludes_vectors = excludes}));
-    all.push_back(make_adagrad(
-        {.weight_decay = .1, .decoupled_decay = true, .decay_excludes_vectors = excludes}));
     all.push_back(make_sgd({.weight_decay = .1, .decay_excludes_vectors = excludes}));
     all.push_back(make_adam(
         {.weight_decay = .1, .decoupled_decay = true, .decay_excludes_vectors = excludes}));

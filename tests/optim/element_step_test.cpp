@@ -48,10 +48,7 @@ void visit_elementwise(const Visit& visit) {
   visit(find("RmspropMomentum"), std::type_identity<RmspropStep<T, true, false>>());
   visit(find("RmspropCentered"), std::type_identity<RmspropStep<T, false, true>>());
   visit(find("RmspropMomentumCentered"), std::type_identity<RmspropStep<T, true, true>>());
-  visit(find("Adagrad"), std::type_identity<AdagradStep<T>>());
   visit(find("Adadelta"), std::type_identity<AdadeltaStep<T>>());
-  visit(find("Adamax"), std::type_identity<AdamaxStep<T>>());
-  visit(find("Nadam"), std::type_identity<NadamStep<T>>());
   visit(find("ScheduleFreeSgd"), std::type_identity<ScheduleFreeSgdStep<T>>());
   visit(find("ScheduleFreeAdamw"), std::type_identity<ScheduleFreeAdamwStep<T>>());
 }

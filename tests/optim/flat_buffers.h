@@ -17,8 +17,7 @@ struct Buffers {
     for (auto& buffer : state) buffer.resize(size);
   }
   Buffers(std::size_t size, const FlatOptimizer& optimizer) : Buffers(size) {
-    for (std::size_t i = 0; i < optimizer.state_names().size(); ++i)
-      state[i].assign(size, static_cast<T>(optimizer.initial_state(i)));
+    for (std::size_t i = 0; i < optimizer.state_names().size(); ++i) state[i].assign(size, 0);
   }
 
   FlatSlice<T> slice(std::size_t begin, std::size_t end) {

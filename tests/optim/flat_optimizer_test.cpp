@@ -7,7 +7,6 @@
 #include <vector>
 
 #include <gmock/gmock.h>
-#include <torch/optim/adagrad.h>
 #include <torch/optim/adam.h>
 #include <torch/optim/adamw.h>
 #include <torch/optim/optimizer.h>
@@ -84,16 +83,6 @@ TorchCase rmsprop_case(const std::string& label, RmspropOptions options) {
                                                .centered(options.centered));
 }
 
-TorchCase adagrad_case(const std::string& label, AdagradOptions options) {
-  options.epsilon_in_root = false;
-  return torch_case<torch::optim::Adagrad>(
-      label, make_adagrad(options),
-      torch::optim::AdagradOptions(usual_rate)
-          .initial_accumulator_value(options.initial_accumulator)
-          .eps(options.epsilon)
-          .weight_decay(options.weight_decay));
-}
-
 std::vector<TorchCase> torch_cases() {
   const auto adam = adam_case<torch::optim::Adam, torch::optim::AdamOptions>;
   const auto adamw = adam_case<torch::optim::AdamW, torch::optim::AdamWOptions>;
@@ -111,9 +100,7 @@ std::vector<TorchCase> torch_cases() {
           rmsprop_case("Rmsprop", {}),
           rmsprop_case("RmspropMomentum", {.rho = 0.8, .momentum = 0.9, .weight_decay = 0.1}),
           rmsprop_case("RmspropCentered", {.epsilon = 1e-3, .centered = true}),
-          rmsprop_case("RmspropMomentumCentered", {.momentum = 0.5, .centered = true}),
-          adagrad_case("Adagrad", {.weight_decay = 0.1}),
-          adagrad_case("AdagradFromZero", {.initial_accumulator = 0, .epsilon = 1e-10})};
+          rmsprop_case("RmspropMomentumCentered", {.momentum = 0.5, .centered = true})};
 }
 
 class AgainstTorch : public ::testing::TestWithParam<TorchCase> {};
@@ -191,19 +178,15 @@ TEST(FlatOptimizer, NamesItselfAndItsState) {
   expect_names(make_adam({}), "adam", moments);
   expect_names(make_adam({.decoupled_decay = true}), "adamw", moments);
   expect_names(make_adam({.amsgrad = true}), "adam", {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"});
-  expect_names(make_adagrad({}), "adagrad", {"sum"});
   expect_names(make_rmsprop({.momentum = .1, .centered = true}), "rmsprop",
                {"square_avg", "momentum_buffer", "grad_avg"});
   expect_names(make_rmsprop({.centered = true}), "rmsprop", {"square_avg", "grad_avg"});
   expect_names(make_adadelta({}), "adadelta", {"square_avg", "acc_delta"});
-  expect_names(make_adamax({}), "adamax", {"exp_avg", "exp_inf"});
-  expect_names(make_nadam({}), "nadam", moments);
   expect_names(make_lars({}), "lars", momentum);
   expect_names(make_lars({.momentum = 0}), "lars", {});
   expect_names(make_lamb({}), "lamb", moments);
   expect_names(make_schedule_free_sgd({}), "schedule_free_sgd", {"z_minus_x"});
   expect_names(make_schedule_free_adamw({}), "schedule_free_adamw", {"z_minus_x", "exp_avg_sq"});
-  EXPECT_EQ(make_adagrad({})->initial_state(0), .1);
 }
 
 TEST(FlatOptimizer, TheFirstStepDoesNotReadTheMomentum) {
@@ -267,12 +250,8 @@ TEST(FlatOptimizer, OptionsOutOfRangeAreInputErrors) {
           "adamw: weight_decay is inf");
   refused(make_rmsprop, RmspropOptions{.rho = 1}, "rmsprop: rho is 1");
   refused(make_rmsprop, RmspropOptions{.momentum = -1}, "momentum is -1");
-  refused(make_adagrad, AdagradOptions{.initial_accumulator = -1},
-          "adagrad: initial_accumulator is -1");
   refused(make_adadelta, AdadeltaOptions{.epsilon = -1}, "epsilon is -1");
-  refused(make_adamax, AdamaxOptions{.beta2 = 2}, "adamax: beta2 is 2");
-  refused(make_nadam, NadamOptions{.momentum_decay = -1}, "momentum_decay is -1");
-  refused(make_nadam, NadamOptions{.weight_decay = nan}, "nadam: weight_decay is nan");
+  refused(make_adadelta, AdadeltaOptions{.weight_decay = nan}, "adadelta: weight_decay is nan");
   refused(make_lars, LarsOptions{.trust_coefficient = 0},
           "lars: trust_coefficient is 0, expected a number above 0");
   refused(make_lars, LarsOptions{.weight_decay = -1}, "weight_decay is -1");

@@ -89,10 +89,8 @@ class FlatOptimizer {
 
   // The names of the state buffers, in the order of FlatSlice::state, as torch.optim calls them:
   // {}, {"momentum_buffer"} or {"exp_avg", "exp_avg_sq"} for example. Each is as long as the
-  // parameters and has their type.
+  // parameters, has their type and begins as zeros.
   [[nodiscard]] virtual std::span<const std::string_view> state_names() const = 0;
-  // The value that every element of a state begins with, by its place in state_names().
-  [[nodiscard]] virtual double initial_state(std::size_t /*place*/) const { return 0; }
 
   // Whether a step depends on norms over a parameter: then a slice must be one whole parameter.
   [[nodiscard]] virtual bool is_layerwise() const { return false; }
@@ -200,19 +198,6 @@ struct RmspropOptions {
 // Throws InputError for values out of range, as do all below.
 [[nodiscard]] std::unique_ptr<FlatOptimizer> make_rmsprop(const RmspropOptions& options);
 
-struct AdagradOptions {
-  double initial_accumulator = 0.1;  // 0 or more; PyTorch takes 0
-  double epsilon = 1e-7;             // 0 or more
-  bool epsilon_in_root = true;       // as for RMSprop
-  double weight_decay = 0;           // 0 or more
-  bool decoupled_decay = false;
-  bool decay_excludes_vectors = false;
-};
-
-// Adagrad (Duchi et al., 2011): sum += g^2, from initial_accumulator on, and the parameter loses
-// rate * g / sqrt(sum + epsilon).
-[[nodiscard]] std::unique_ptr<FlatOptimizer> make_adagrad(const AdagradOptions& options);
-
 struct AdadeltaOptions {
   double rho = 0.95;        // in [0, 1)
   double epsilon = 1e-7;    // 0 or more; under both roots
@@ -229,45 +214,6 @@ struct AdadeltaOptions {
 //
 // and the parameter loses rate * delta.
 [[nodiscard]] std::unique_ptr<FlatOptimizer> make_adadelta(const AdadeltaOptions& options);
-
-struct AdamaxOptions {
-  double beta1 = 0.9;       // in [0, 1)
-  double beta2 = 0.999;     // in [0, 1)
-  double epsilon = 1e-7;    // 0 or more; added to the norm
-  double weight_decay = 0;  // 0 or more
-  bool decoupled_decay = false;
-  bool decay_excludes_vectors = false;
-};
-
-// Adamax (Kingma and Ba, 2015, section 7.1):
-//
-//   exp_avg = beta1 * exp_avg + (1 - beta1) * g,  exp_inf = max(beta2 * exp_inf, |g|)
-//
-// and the parameter loses rate / (1 - beta1^step) * exp_avg / (exp_inf + epsilon).
-[[nodiscard]] std::unique_ptr<FlatOptimizer> make_adamax(const AdamaxOptions& options);
-
-struct NadamOptions {
-  double beta1 = 0.9;     // in [0, 1)
-  double beta2 = 0.999;   // in [0, 1)
-  double epsilon = 1e-7;  // 0 or more; added after the bias correction
-  // How fast the momentum approaches beta1; 0 or more. 1 in Keras 3, 0.004 in PyTorch and in Keras
-  // before 2.11.
-  double momentum_decay = 1;
-  double weight_decay = 0;  // 0 or more
-  bool decoupled_decay = false;
-  bool decay_excludes_vectors = false;
-};
-
-// Nadam (Dozat, "Incorporating Nesterov momentum into Adam", 2016) with the momentum schedule of
-// his and of Keras, mu(t) = beta1 * (1 - 0.96^(t * momentum_decay) / 2). With M(t) = mu(1) * ... *
-// mu(t), moments as Adam's and t the step, the parameter loses rate * mean / (sqrt(square) +
-// epsilon) of
-//
-//   mean   = mu(t + 1) / (1 - M(t + 1)) * exp_avg + (1 - mu(t)) / (1 - M(t)) * g
-//   square = exp_avg_sq / (1 - beta2^t)
-//
-// M is computed from t alone, so that there is no state but the moments.
-[[nodiscard]] std::unique_ptr<FlatOptimizer> make_nadam(const NadamOptions& options);
 
 // Optimizers for large batches, which scale the step of every parameter by norms over it. They take
 // whole parameters (FlatOptimizer::is_layerwise), with the norms added up in double. Where a norm

@@ -23,16 +23,6 @@ void visit(Field& field, AdadeltaOptions& adadelta) {
 }
 
 template <typename Field>
-void visit(Field& field, AdamaxOptions& adamax) {
-  visit_moments(field, adamax);
-}
-
-template <typename Field>
-void visit(Field& field, NadamOptions& nadam) {
-  visit_moments(field, nadam);
-}
-
-template <typename Field>
 void visit(Field& field, LarsOptions& lars) {
   field("momentum", lars.momentum, fraction);
   field("trust_coefficient", lars.trust_coefficient, positive);
@@ -174,30 +164,9 @@ OptimizerEntry rmsprop() {
                            {{}, {EpsilonForm::keras, 1e-8}});
 }
 
-using Adagrad = WithEpsilon<AdagradOptions, &AdagradOptions::epsilon_in_root>;
-
-template <typename Field>
-void visit(Field& field, Adagrad& adagrad) {
-  field("initial_accumulator", adagrad.initial_accumulator, not_negative);
-  visit_epsilon(field, adagrad.own_epsilon);
-}
-
-OptimizerEntry adagrad() {
-  return entry_of<Adagrad>("adagrad", "Adagrad (Duchi et al., 2011)", make_adagrad,
-                           {{}, {EpsilonForm::keras, 1e-10}});
-}
-
 OptimizerEntry adadelta() {
   return entry_of<AdadeltaOptions>("adadelta", "Adadelta (Zeiler, 2012), times the rate",
                                    make_adadelta);
-}
-
-OptimizerEntry adamax() {
-  return entry_of<AdamaxOptions>("adamax", "Adamax (Kingma and Ba, 2015)", make_adamax);
-}
-
-OptimizerEntry nadam() {
-  return entry_of<NadamOptions>("nadam", "Nadam (Dozat, 2016)", make_nadam);
 }
 
 OptimizerEntry lars() {

@@ -64,19 +64,14 @@ class SharedStep {
     return {cut(node_.rank()), cut(node_.rank() + 1)};
   }
 
-  // Flat tensors laid out like the parameters and filled with a value, one memory for the node, of
-  // which a rank's own part lies near it; nothing where there is no room for it (on all ranks of
-  // the node). Collective.
-  [[nodiscard]] std::optional<std::vector<torch::Tensor>> allocate_like_parameters(
-      double value) const {
-    if (node_.size() == 1) {
-      auto flat = arena_.allocate_like_parameters();
-      for (const torch::Tensor& bucket : flat) bucket.fill_(value);
-      return flat;
-    }
+  // Flat tensors of zeros laid out like the parameters, one memory for the node, of which a rank's
+  // own part lies near it; nothing where there is no room for it (on all ranks of the node).
+  // Collective.
+  [[nodiscard]] std::optional<std::vector<torch::Tensor>> allocate_like_parameters() const {
+    if (node_.size() == 1) return arena_.allocate_like_parameters();
     const auto memory = node_.allocate_for_node(narrow<std::size_t>(arena_.plan().total_bytes));
     if (!memory) return std::nullopt;
-    return filled(memory, value);
+    return zeros_in(memory);
   }
 
   // Blocks until all ranks of the node have come: their backward passes are done, and nobody needs
@@ -120,7 +115,7 @@ class SharedStep {
     const bool is_alone = node_.size() == 1;
     if (one_copy) {
       only_parameters_ = is_alone ? node_.allocate(bytes) : node_.allocate_for_node(bytes);
-      if (only_parameters_) (void)filled(only_parameters_, 0);
+      if (only_parameters_) (void)zeros_in(only_parameters_);
       return only_parameters_ != nullptr;
     }
     if (!is_alone) parameters_ = node_.allocate_shared(bytes);
@@ -129,12 +124,12 @@ class SharedStep {
 
   // Flat tensors in memory of the whole node's. Each rank writes its part, so that its room is
   // taken before more is asked for, and lies near whoever updates it.
-  [[nodiscard]] std::vector<torch::Tensor> filled(const std::shared_ptr<std::byte>& memory,
-                                                  double value) const {
+  [[nodiscard]] std::vector<torch::Tensor> zeros_in(
+      const std::shared_ptr<std::byte>& memory) const {
     auto flat = arena_.flat_views(memory);
     for (std::size_t bucket = 0; bucket < flat.size(); ++bucket) {
       const auto [begin, end] = own_part(bucket);
-      flat[bucket].slice(0, begin, end).fill_(value);
+      flat[bucket].slice(0, begin, end).zero_();
     }
     node_.barrier({.name = "shared state"});
     return flat;
@@ -180,12 +175,8 @@ ArenaOptimizer::~ArenaOptimizer() = default;
 
 void ArenaOptimizer::allocate_state() {
   state_.clear();
-  for (std::size_t slot = 0; slot < algorithm().state_names().size(); ++slot) {
+  for (std::size_t slot = 0; slot < algorithm().state_names().size(); ++slot)
     state_.push_back(arena().allocate_like_parameters());
-    const double initial = algorithm().initial_state(slot);
-    if (initial == 0) continue;  // as it is
-    for (const torch::Tensor& flat : state_.back()) flat.fill_(initial);
-  }
 }
 
 // On all nodes or, where one of them has no room, on none: a rank's calls don't depend on it.
@@ -194,7 +185,7 @@ void ArenaOptimizer::share_steps(const Communicator& communicator, bool one_copy
     shared_ = std::make_unique<parallel::SharedStep>(*std::move(shared));
   bool has_room = shared_ != nullptr;
   for (std::size_t slot = 0; has_room && slot < algorithm().state_names().size(); ++slot) {
-    auto flat = shared_->allocate_like_parameters(algorithm().initial_state(slot));
+    auto flat = shared_->allocate_like_parameters();
     has_room = flat.has_value();
     if (has_room) state_.push_back(*std::move(flat));
   }

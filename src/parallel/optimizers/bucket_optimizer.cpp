@@ -48,9 +48,7 @@ void require_trainable(const BucketPlan& plan, std::string_view name) {
 void require_one_kind(std::span<const std::shared_ptr<const FlatOptimizer>> algorithms) {
   const FlatOptimizer& first = *algorithms.front();
   for (const auto& other : algorithms) {
-    bool has_its_state = std::ranges::equal(other->state_names(), first.state_names());
-    for (std::size_t slot = 0; has_its_state && slot < first.state_names().size(); ++slot)
-      has_its_state = other->initial_state(slot) == first.initial_state(slot);
+    const bool has_its_state = std::ranges::equal(other->state_names(), first.state_names());
     if (other->name() == first.name() && has_its_state) continue;
     throw InputError(fmt::format(
         "parallel: groups of one optimizer are trained by {} and {}{}; they may differ "

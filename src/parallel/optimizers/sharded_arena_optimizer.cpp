@@ -105,8 +105,8 @@ ShardedArenaOptimizer::ShardedArenaOptimizer(const Communicator& communicator,
     for (const Bucket& bucket : arena->plan().buckets) {
       const Shards shards(bucket.count, communicator_.size());
       state_[slot].push_back(
-          torch::full({shards.part + shards.left_over()}, algorithm().initial_state(slot),
-                      torch::TensorOptions(scalar_type_of(bucket.type)).device(arena->device())));
+          torch::zeros({shards.part + shards.left_over()},
+                       torch::TensorOptions(scalar_type_of(bucket.type)).device(arena->device())));
     }
   }
 }

@@ -71,8 +71,6 @@ RANK_TEST(ShardedOptimizer, ItTrainsLikeTheUnshardedOne) {
       make_adam({.weight_decay = .1, .decoupled_decay = true, .decay_excludes_vectors = true});
   expect_same_training(communicator, tiny, torch::kFloat, sparing);
   expect_same_training(communicator, large, torch::kDouble, sparing);
-  // A state that doesn't begin as zeros.
-  expect_same_training(communicator, large, torch::kFloat, make_adagrad({}));
   expect_same_training(communicator, tiny, torch::kFloat, make_schedule_free_adamw({}));
 }
 
