@@ -205,23 +205,20 @@ RANK_TEST(GradientReducer, CommunicationIsSwitchedOff) {
 }
 
 RANK_TEST(GradientReducer, TheAveragedGradientIsClipped) {
-  for (const double norm_type : {2., 1., std::numeric_limits<double>::infinity()}) {
-    for (const double maximum : {.01, 1e3}) {
-      SmallNetwork network, reference;
-      GradientReducer reducer(communicator, network);
-      mean_loss(network, samples_of(communicator.rank(), 0)).backward();
-      reducer.finish();
-      const auto averages = expected_after(network, communicator.size(), {0});
-      for (std::size_t i = 0; i < 4; ++i) reference.parameters()[i].mutable_grad() = averages[i];
-      const double expected =
-          torch::nn::utils::clip_grad_norm_(reference.parameters(), maximum, norm_type);
-      const double norm = clip_gradient_norm(network.parameters(), maximum, norm_type);
-      EXPECT_NEAR(norm, expected, 1e-5 * expected);
-      std::vector<torch::Tensor> clipped;
-      for (const auto& parameter : reference.parameters()) clipped.push_back(parameter.grad());
-      expect_gradients(network, clipped);
-      EXPECT_EQ(all_reduce_value(communicator, norm, ReduceOp::max), norm);
-    }
+  for (const double maximum : {.01, 1e3}) {
+    SmallNetwork network, reference;
+    GradientReducer reducer(communicator, network);
+    mean_loss(network, samples_of(communicator.rank(), 0)).backward();
+    reducer.finish();
+    const auto averages = expected_after(network, communicator.size(), {0});
+    for (std::size_t i = 0; i < 4; ++i) reference.parameters()[i].mutable_grad() = averages[i];
+    const double expected = torch::nn::utils::clip_grad_norm_(reference.parameters(), maximum);
+    const double norm = clip_gradient_norm(network.parameters(), maximum);
+    EXPECT_NEAR(norm, expected, 1e-5 * expected);
+    std::vector<torch::Tensor> clipped;
+    for (const auto& parameter : reference.parameters()) clipped.push_back(parameter.grad());
+    expect_gradients(network, clipped);
+    EXPECT_EQ(all_reduce_value(communicator, norm, ReduceOp::max), norm);
   }
 }
 

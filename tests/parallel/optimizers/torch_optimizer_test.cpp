@@ -116,15 +116,18 @@ RANK_TEST(TorchOptimizer, FunctionsTakeThemAsOptimizers) {
     return std::make_unique<DistributedOptimizer>(
         communicator, network, torch::optim::Adam(groups(network), AdamOptions(.01)));
   };
-  const MakeOptimizer sharded = [&](DoubleNetwork& network) {
-    return std::make_unique<ShardedOptimizer>(
-        communicator, network,
-        std::vector<ShardedGroup>{
-            {network.first->parameters(), make_adam({.weight_decay = .1}), .02},
-            {network.second->parameters(), make_adam({}), .05}});
-  };
   expect_trained_alike(communicator, distributed, adam);
-  expect_trained_alike(communicator, sharded, adam);
+  expect_trained_alike(
+      communicator,
+      [&](DoubleNetwork& network) {
+        return std::make_unique<ShardedOptimizer>(communicator, network,
+                                                  make_adam({.weight_decay = .1}),
+                                                  ShardedOptimizerOptions{.learning_rate = .02});
+      },
+      [](DoubleNetwork& network) {
+        return std::make_unique<torch::optim::Adam>(network.parameters(),
+                                                    AdamOptions(.02).weight_decay(.1));
+      });
 }
 
 RANK_TEST(TorchOptimizer, OptionsMayBeChangedOnEitherSide) {
@@ -360,24 +363,6 @@ RANK_TEST(TorchOptimizer, AveragesAreDiscardedOnAllRanks) {
   EXPECT_TRUE(says(message_after(
                        other, [&] { sharded.finish(); }, sharded),
                    {"rank 1 has discarded the averages of first.weight, first.bias"}));
-}
-
-RANK_TEST(TorchOptimizer, ShardedGroupsHoldEveryParameterOnce) {
-  DoubleNetwork network, stranger;
-  const auto message_for = [&](std::vector<ShardedGroup> groups) {
-    return message_of<InputError>([&] { ShardedOptimizer(communicator, network, groups); });
-  };
-  const std::shared_ptr<const FlatOptimizer> sgd = make_sgd({});
-  EXPECT_TRUE(says(message_for({{network.first->parameters(), sgd}}),
-                   {"second.weight is in none, second.bias is in none"}));
-  EXPECT_TRUE(says(message_for({{network.parameters(), sgd}, {network.second->parameters(), sgd}}),
-                   {"in group 1 is in another one too"}));
-  EXPECT_TRUE(says(message_for({{network.parameters(), sgd}, {stranger.second->parameters(), sgd}}),
-                   {"a tensor in group 1 is not the module's"}));
-  EXPECT_TRUE(says(message_for({}), {"without groups"}));
-  EXPECT_TRUE(says(message_for({{network.first->parameters(), sgd},
-                                {network.second->parameters(), make_adam({})}}),
-                   {"sgd and adam"}));
 }
 
 RANK_TEST(TorchOptimizer, ShardedStateIsNotSavedInPart) {
