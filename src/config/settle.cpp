@@ -28,11 +28,14 @@ constexpr std::pair<std::string_view, std::string_view> retired_keys[] = {
     {"checkpoint.local_folder", on_copies},
     {"checkpoint.local_every_steps", on_copies},
     {"communication.backend",
-     "communication.launcher says how the ranks are started: auto, processes or mpi; a program that "
+     "communication.launcher says how the ranks are started: auto, processes or mpi; a program "
+     "that "
      "is alone needs nothing"},
     {"reference",
      "published results stand in docs/results.md; kolo sweep CONFIG seed=1,2,3 --target NUMBER "
      "holds one against trainings"},
+    {"optimizer.centered", "rmsprop divides by the root mean square: leave the key out"},
+    {"optimizer.initial_accumulator", "adagrad, whose it was, is gone: leave the key out"},
     {"training.kernels",
      "kolo chooses the kernels of convolutions by rules and tries none, so there is nothing to "
      "choose: leave the key out"},

@@ -36,12 +36,8 @@ std::unique_ptr<FlatOptimizer> make_rmsprop(const RmspropOptions& options) {
   optim::Elementwise rmsprop{"rmsprop", {"square_avg"}, optim::decay_of(options), constants};
   const bool has_momentum = options.momentum > 0;
   if (has_momentum) rmsprop.states.emplace_back("momentum_buffer");
-  if (options.centered) rmsprop.states.emplace_back("grad_avg");
-  if (has_momentum && options.centered)
-    return optim::elementwise<optim::RmspropKind<true, true>::Step>(rmsprop);
-  if (has_momentum) return optim::elementwise<optim::RmspropKind<true, false>::Step>(rmsprop);
-  if (options.centered) return optim::elementwise<optim::RmspropKind<false, true>::Step>(rmsprop);
-  return optim::elementwise<optim::RmspropKind<false, false>::Step>(rmsprop);
+  if (has_momentum) return optim::elementwise<optim::RmspropKind<true>::Step>(rmsprop);
+  return optim::elementwise<optim::RmspropKind<false>::Step>(rmsprop);
 }
 
 std::unique_ptr<FlatOptimizer> make_adadelta(const AdadeltaOptions& options) {

@@ -137,22 +137,15 @@ struct RmspropConstants {
   T epsilon_in_root, epsilon_to_root;  // one of the two is 0
 };
 
-// The state: mean square, momentum if there is one, mean if centered.
-template <typename T, bool has_momentum, bool is_centered>
-struct RmspropStep : StepOf<T, 1 + has_momentum + is_centered> {
+// The state: mean square, momentum if there is one.
+template <typename T, bool has_momentum>
+struct RmspropStep : StepOf<T, 1 + has_momentum> {
   RmspropConstants<T> c;
 
   KOLO_STEP void operator()(T& parameter, T gradient, T* state) const {
     gradient = gradient + c.decay.in_gradient * parameter;
     state[0] = c.rho * state[0] + c.one_minus_rho * gradient * gradient;
-    T square = state[0];
-    if constexpr (is_centered) {
-      T& mean = state[has_momentum ? 2 : 1];
-      mean = c.rho * mean + c.one_minus_rho * gradient;
-      square -= mean * mean;
-      square = square < 0 ? T(0) : square;  // by rounding
-    }
-    T step = c.rate * gradient / (std::sqrt(square + c.epsilon_in_root) + c.epsilon_to_root);
+    T step = c.rate * gradient / (std::sqrt(state[0] + c.epsilon_in_root) + c.epsilon_to_root);
     if constexpr (has_momentum) {
       step += c.momentum * state[1];
       state[1] = step;
@@ -161,10 +154,10 @@ struct RmspropStep : StepOf<T, 1 + has_momentum + is_centered> {
   }
 };
 
-template <bool has_momentum, bool is_centered>
+template <bool has_momentum>
 struct RmspropKind {
   template <typename T>
-  using Step = RmspropStep<T, has_momentum, is_centered>;
+  using Step = RmspropStep<T, has_momentum>;
 };
 
 template <typename T>
@@ -303,21 +296,19 @@ KOLO_STEP inline double lamb_scale(double parameter_squares, double direction_sq
 #define KOLO_FOR_EACH_STEP(DO)     \
   KOLO_FOR_EACH_STEP_OF(DO, float) \
   KOLO_FOR_EACH_STEP_OF(DO, double)
-#define KOLO_FOR_EACH_STEP_OF(DO, T)  \
-  DO(T, SgdStep<T>)                   \
-  DO(T, SgdMomentumStep<T, false>)    \
-  DO(T, SgdMomentumStep<T, true>)     \
-  DO(T, AdamStep<T, false>)           \
-  DO(T, AdamStep<T, true>)            \
-  DO(T, RmspropStep<T, false, false>) \
-  DO(T, RmspropStep<T, false, true>)  \
-  DO(T, RmspropStep<T, true, false>)  \
-  DO(T, RmspropStep<T, true, true>)   \
-  DO(T, AdadeltaStep<T>)              \
-  DO(T, ScheduleFreeSgdStep<T>)       \
-  DO(T, ScheduleFreeAdamwStep<T>)     \
-  DO(T, LarsStep<T, false>)           \
-  DO(T, LarsStep<T, true>)            \
+#define KOLO_FOR_EACH_STEP_OF(DO, T) \
+  DO(T, SgdStep<T>)                  \
+  DO(T, SgdMomentumStep<T, false>)   \
+  DO(T, SgdMomentumStep<T, true>)    \
+  DO(T, AdamStep<T, false>)          \
+  DO(T, AdamStep<T, true>)           \
+  DO(T, RmspropStep<T, false>)       \
+  DO(T, RmspropStep<T, true>)        \
+  DO(T, AdadeltaStep<T>)             \
+  DO(T, ScheduleFreeSgdStep<T>)      \
+  DO(T, ScheduleFreeAdamwStep<T>)    \
+  DO(T, LarsStep<T, false>)          \
+  DO(T, LarsStep<T, true>)           \
   DO(T, LambStep<T>)
 
 }  // namespace kolo::optim

@@ -44,10 +44,9 @@ void visit_elementwise(const Visit& visit) {
   visit(find("AdamW"), std::type_identity<AdamStep<T, false>>());
   visit(find("AdamKeras"), std::type_identity<AdamStep<T, false>>());
   visit(find("Amsgrad"), std::type_identity<AdamStep<T, true>>());
-  visit(find("Rmsprop"), std::type_identity<RmspropStep<T, false, false>>());
-  visit(find("RmspropMomentum"), std::type_identity<RmspropStep<T, true, false>>());
-  visit(find("RmspropCentered"), std::type_identity<RmspropStep<T, false, true>>());
-  visit(find("RmspropMomentumCentered"), std::type_identity<RmspropStep<T, true, true>>());
+  visit(find("Rmsprop"), std::type_identity<RmspropStep<T, false>>());
+  visit(find("RmspropMomentum"), std::type_identity<RmspropStep<T, true>>());
+  visit(find("RmspropTorch"), std::type_identity<RmspropStep<T, false>>());
   visit(find("Adadelta"), std::type_identity<AdadeltaStep<T>>());
   visit(find("ScheduleFreeSgd"), std::type_identity<ScheduleFreeSgdStep<T>>());
   visit(find("ScheduleFreeAdamw"), std::type_identity<ScheduleFreeAdamwStep<T>>());

@@ -180,7 +180,6 @@ struct RmspropOptions {
   double rho = 0.9;       // in [0, 1); PyTorch calls it alpha, and takes 0.99
   double momentum = 0;    // 0 or more
   double epsilon = 1e-7;  // 0 or more
-  bool centered = false;  // divides by the deviation instead of the root mean square
   // Where epsilon is added: true, under the root, as Keras does; false, to the root, as PyTorch.
   bool epsilon_in_root = true;
   double weight_decay = 0;  // 0 or more
@@ -188,10 +187,10 @@ struct RmspropOptions {
   bool decay_excludes_vectors = false;
 };
 
-// RMSprop (Tieleman and Hinton, 2012), with momentum and centered as Graves (2013):
+// RMSprop (Tieleman and Hinton, 2012), with momentum as Graves (2013):
 //
-//   square_avg = rho * square_avg + (1 - rho) * g^2      grad_avg likewise of g, when centered
-//   increment  = rate * g / sqrt(square_avg [- grad_avg^2] + epsilon)
+//   square_avg = rho * square_avg + (1 - rho) * g^2
+//   increment  = rate * g / sqrt(square_avg + epsilon)
 //
 // and the parameter loses the increment, or momentum_buffer = momentum * momentum_buffer +
 // increment. (PyTorch applies the rate to the buffer; the two differ only where the rate changes.)

@@ -156,7 +156,6 @@ void visit(Field& field, Rmsprop& rmsprop) {
   field("rho", rmsprop.rho, fraction);
   field("momentum", rmsprop.momentum, fraction);
   visit_epsilon(field, rmsprop.own_epsilon);
-  field("centered", rmsprop.centered, AnyBool{});
 }
 
 OptimizerEntry rmsprop() {
