@@ -29,8 +29,7 @@ constexpr std::pair<std::string_view, std::string_view> retired_keys[] = {
     {"checkpoint.local_every_steps", on_copies},
     {"communication.backend",
      "communication.launcher says how the ranks are started: auto, processes or mpi; a program "
-     "that "
-     "is alone needs nothing"},
+     "that is alone needs nothing"},
     {"reference",
      "published results stand in docs/results.md; kolo sweep CONFIG seed=1,2,3 --target NUMBER "
      "holds one against trainings"},

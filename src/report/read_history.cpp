@@ -115,11 +115,6 @@ constexpr RecordedCurve<EpochRecord> epoch_curves[] = {
     {"epoch_seconds", "", &EpochRecord::seconds},
     {"data_wait_seconds", "", &EpochRecord::data_wait_seconds},
     {"exposed_communication_seconds", "", &EpochRecord::exposed_communication_seconds},
-    {"device_joules", "", &EpochRecord::device_joules},
-    {"device_watts", "", &EpochRecord::device_watts},
-    {"device_utilization", "", &EpochRecord::device_utilization},
-    {"device_megahertz", "", &EpochRecord::device_megahertz},
-    {"device_celsius", "", &EpochRecord::device_celsius},
     {"gradient_noise_scale", "", &EpochRecord::gradient_noise_scale}};
 
 constexpr RecordedCurve<StepRecord> step_curves[] = {

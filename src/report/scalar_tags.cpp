@@ -53,11 +53,6 @@ constexpr Entry quantities[] = {{"loss", "loss"},
                                 {"loss_scale", "loss_scale"},
                                 {"data_wait_seconds", "data_wait_seconds"},
                                 {"exposed_communication_seconds", "exposed_communication_seconds"},
-                                {"device_joules", "device_joules"},
-                                {"device_watts", "device_watts"},
-                                {"device_utilization", "device_utilization"},
-                                {"device_megahertz", "device_megahertz"},
-                                {"device_celsius", "device_celsius"},
                                 {"gradient_noise_scale", "gradient_noise_scale"}};
 
 // Words that make no other quantity of it.
