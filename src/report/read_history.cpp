@@ -114,12 +114,7 @@ constexpr RecordedCurve<EpochRecord> epoch_curves[] = {
     {"samples_per_second", "", &EpochRecord::samples_per_second},
     {"epoch_seconds", "", &EpochRecord::seconds},
     {"data_wait_seconds", "", &EpochRecord::data_wait_seconds},
-    {"exposed_communication_seconds", "", &EpochRecord::exposed_communication_seconds},
-    {"device_joules", "", &EpochRecord::device_joules},
-    {"device_watts", "", &EpochRecord::device_watts},
-    {"device_utilization", "", &EpochRecord::device_utilization},
-    {"device_megahertz", "", &EpochRecord::device_megahertz},
-    {"device_celsius", "", &EpochRecord::device_celsius}};
+    {"exposed_communication_seconds", "", &EpochRecord::exposed_communication_seconds}};
 
 constexpr RecordedCurve<StepRecord> step_curves[] = {
     {"loss", "training", &StepRecord::loss},

@@ -110,8 +110,6 @@ std::vector<Measure> measures() {
           {"time per epoch", [](const RunRecord& run) { return mean_of(run, "epoch_seconds"); },
            seconds, Better::smaller},
           {"samples/s", whole_rate, format_rate, Better::larger},
-          {"energy", [](const RunRecord& run) { return sum_of(run.find("device_joules", "")); },
-           [](double value) { return fmt::format("{:.4g} kJ", 1e-3 * value); }, Better::smaller},
           {"ranks", [](const RunRecord& run) { return number_or_unmeasured(run.ranks); }, count},
           {"parameters", [](const RunRecord& run) { return number_or_unmeasured(run.parameters); },
            count},

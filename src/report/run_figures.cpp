@@ -162,18 +162,6 @@ FigureGroup speed(const CurveFigures& figures, std::span<const RunRecord> runs,
   return group;
 }
 
-FigureGroup devices(const CurveFigures& figures) {
-  FigureGroup group{"GPUs", {}};
-  figures.add_known(group, "device_watts", {"device-power", "Power of all GPUs", "W"});
-  figures.add_known(group, "device_joules", {"device-energy", "Energy per epoch", "kJ", 1e-3});
-  figures.add_known(group, "device_utilization",
-                    {"device-utilization", "Time with a kernel running", "%", 100});
-  figures.add_known(group, "device_megahertz", {"device-clock", "Mean clock", "MHz"});
-  figures.add_known(group, "device_celsius",
-                    {"device-temperature", "Highest temperature", "degrees Celsius"});
-  return group;
-}
-
 bool is_known(const std::string& quantity) {
   static const std::set<std::string, std::less<>> known = {"loss",
                                                            "accuracy",
@@ -182,12 +170,7 @@ bool is_known(const std::string& quantity) {
                                                            "samples_per_second",
                                                            "epoch_seconds",
                                                            "data_wait_seconds",
-                                                           "exposed_communication_seconds",
-                                                           "device_joules",
-                                                           "device_watts",
-                                                           "device_utilization",
-                                                           "device_megahertz",
-                                                           "device_celsius"};
+                                                           "exposed_communication_seconds"};
   return known.contains(quantity);
 }
 
@@ -249,7 +232,7 @@ std::vector<FigureGroup> run_figures(std::span<const RunRecord> runs,
                                      const RunFigureOptions& options) {
   const CurveFigures figures(runs, options.axis);
   std::vector<FigureGroup> groups = {learning(figures, runs), speed(figures, runs, options),
-                                     devices(figures), others(figures, runs)};
+                                     others(figures, runs)};
   std::erase_if(groups, [](const FigureGroup& group) { return group.figures.empty(); });
   for (auto& group : groups) std::ranges::for_each(group.figures, mark_hidden_lines);
   return groups;

@@ -52,12 +52,7 @@ constexpr Entry quantities[] = {{"loss", "loss"},
                                 {"throughput", "samples_per_second"},
                                 {"loss_scale", "loss_scale"},
                                 {"data_wait_seconds", "data_wait_seconds"},
-                                {"exposed_communication_seconds", "exposed_communication_seconds"},
-                                {"device_joules", "device_joules"},
-                                {"device_watts", "device_watts"},
-                                {"device_utilization", "device_utilization"},
-                                {"device_megahertz", "device_megahertz"},
-                                {"device_celsius", "device_celsius"}};
+                                {"exposed_communication_seconds", "exposed_communication_seconds"}};
 
 // Words that make no other quantity of it.
 constexpr std::string_view fillers[] = {"avg",    "average",     "mean",  "running",

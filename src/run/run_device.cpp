@@ -85,17 +85,6 @@ torch::Device start_device(const DeviceConfig& device, const Communicator& commu
   return taken;
 }
 
-std::function<std::optional<DeviceUsage>()> follow_device(const Communicator& communicator,
-                                                          const torch::Device& device) {
-  if (device.is_cpu()) return {};  // on all ranks
-  std::shared_ptr<DeviceUsageMonitor> monitor = monitor_device(communicator, device);
-  const auto monitors = all_reduce_value(communicator, std::int32_t{monitor ? 1 : 0});
-  if (monitors == 0) return {};
-  return [monitor]() -> std::optional<DeviceUsage> {
-    return monitor ? std::optional(monitor->take()) : std::nullopt;
-  };
-}
-
 namespace {
 
 // Convolutions compute in the order of their weights.

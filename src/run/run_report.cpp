@@ -222,7 +222,6 @@ void log_summary(RunLog& log, const PreparedRun& run, const HistoryRecorder& his
            on_device ? fmt::format(", of its device {}", format_bytes(static_cast<std::uint64_t>(
                                                              on_device->peak_reserved_bytes)))
                      : "");
-  if (const auto usage = history.device_usage()) log.info("devices: {}", describe(*usage));
   log.info(
       "results in {}: history.json, events.out.tfevents.*, {}out.log, model.txt, config.yaml, "
       "run.json{}",

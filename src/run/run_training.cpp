@@ -10,7 +10,6 @@
 
 #include <fmt/format.h>
 
-#include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/comm/communicator.h"
@@ -88,21 +87,6 @@ Timeline start_timeline(const Communicator& communicator, const RunFolder& folde
   return timeline;
 }
 
-// Who asks the run to stop does not wait for it much longer.
-void merge_timelines_of_run(const RunFolder& folder, const RunContext& context, RunLog& log) {
-  constexpr double patience = 5;  // seconds
-  const Stopwatch watch;
-  const auto gives_up = [&] { return watch.seconds() > patience && context.stop_requested(); };
-  const auto merged = merge_timelines(folder.timelines_of_ranks(), folder.timeline(), gives_up);
-  if (merged.is_given_up) {
-    log.warn("the ranks' timelines are not merged, as the run is to stop: kolo timeline {} does it",
-             folder.path.string());
-  } else {
-    log.info("timeline in {}: open it in chrome://tracing or https://ui.perfetto.dev",
-             folder.timeline().string());
-  }
-}
-
 // Collective. `log`: of rank 0.
 void finish_timeline(const Timeline& timeline, const Communicator& communicator,
                      const RunFolder& folder, const RunContext& context, RunLog* log) {
@@ -110,7 +94,10 @@ void finish_timeline(const Timeline& timeline, const Communicator& communicator,
   if (context.options.timeline) communicator.barrier();
   if (log == nullptr) return;
   if (const auto problem = timeline.problem(); !problem.empty()) log->warn("{}", problem);
-  if (context.options.timeline) merge_timelines_of_run(folder, context, *log);
+  if (!context.options.timeline) return;
+  (void)merge_timelines(folder.timelines_of_ranks(), folder.timeline());
+  log->info("timeline in {}: open it in chrome://tracing or https://ui.perfetto.dev",
+            folder.timeline().string());
 }
 
 // About, where the ranks have a part of the network each.
@@ -207,7 +194,6 @@ TrainerOptions RankTraining::trainer_options() const {
   options.stop_after_epochs = context_.options.stop_after_epochs;
   options.stop_validation_requested = options.stop_requested;
   options.timeline = timeline_.value();
-  options.device_usage = follow_device(communicator_, device_.value());
   return options;
 }
 

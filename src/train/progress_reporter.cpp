@@ -94,8 +94,6 @@ void ProgressReporter::on_epoch_end(const EpochReport& report) {
                format_bytes(static_cast<std::uint64_t>(use->peak_allocated_bytes)),
                format_bytes(use->device.free_bytes));
   }
-  if (report.device_usage)
-    log_.debug("epoch {}: devices: {}", report.state.epoch, describe(*report.device_usage));
 }
 
 void ProgressReporter::on_stop(const TrainState&) {

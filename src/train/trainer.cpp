@@ -295,10 +295,6 @@ bool Trainer::finish_epoch(double data_wait_seconds) {
   if (!validation) return false;
   report.validation = *validation;
   report.device_memory = memory_use(device());
-  if (options_.device_usage) {
-    const auto usage = side_by_side(gather(communicator_, options_.device_usage()));
-    if (usage.seconds > 0) report.device_usage = usage;
-  }
   require_finite_validation(*validation);
   if (report.training.replaced + validation->replaced > 0) report.bad_samples = first_bad_samples();
   bad_samples_.clear();

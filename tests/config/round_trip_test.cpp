@@ -127,7 +127,6 @@ class RandomConfig {
         {"initial_accumulator", decimal},
         {"trust_coefficient", decimal},
         {"epsilon_form", [&] { return name(pick<EpsilonForm>()); }},
-        {"centered", truth},
         {"amsgrad", truth},
         {"augment", truth},
         {"height_shift", fraction},

@@ -88,7 +88,6 @@ TEST_F(ReadEvents, OfKolosOwnWriter) {
       writer.add_scalar("learning_rate", 0.1, step);
       writer.add_scalar("samples_per_second", 100, step);
       writer.add_scalar("exposed_communication_seconds", 0, step);
-      writer.add_scalar("device/joules", 4000, step);
     }
   }
   const RunRecord run = read();
@@ -99,7 +98,6 @@ TEST_F(ReadEvents, OfKolosOwnWriter) {
               ElementsAre(0.5, 1, 1.5, 2, 2.5));
   EXPECT_THAT(values_of(run.find("samples_per_second", "")), ElementsAre(100, 100));
   EXPECT_THAT(values_of(run.find("top_accuracy", "validation")), ElementsAre(0.5, 0.5));
-  EXPECT_THAT(values_of(run.find("device_joules", "")), ElementsAre(4000, 4000));
 }
 
 TEST_F(ReadEvents, AResumedRunsFilesAreReadTogether) {

@@ -227,19 +227,6 @@ TEST(RunFigures, ShowWhereTheTimeOfAStepGoes) {
   EXPECT_THAT(figure.series[2].y, ElementsAre(DoubleNear(100, 1e-9)));
 }
 
-TEST(RunFigures, ShowWhatGpusTookInAGroupOfTheirOwn) {
-  const auto run = run_named("run", {epoch_curve("device_watts", "", {300, 310}),
-                                     epoch_curve("device_joules", "", {4000, 4100}),
-                                     epoch_curve("device_utilization", "", {.5, .75})});
-  const auto groups = run_figures(std::vector{run});
-  ASSERT_THAT(groups, SizeIs(1));
-  EXPECT_EQ(groups[0].title, "GPUs");
-  EXPECT_THAT(ids_of(groups[0].figures),
-              ElementsAre("device-power", "device-energy", "device-utilization"));
-  EXPECT_THAT(groups[0].figures[1].series[0].y, ElementsAre(4, 4.1)) << "kJ";
-  EXPECT_THAT(groups[0].figures[2].series[0].y, ElementsAre(50, 75)) << "per cent";
-}
-
 TEST(RunFigures, OtherTagsAreFiguresWithUniqueNames) {
   const auto run = run_named(
       "run", {epoch_curve("weights/norm", "", {1, 2}), epoch_curve("weights norm", "", {1, 2}),

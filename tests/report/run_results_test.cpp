@@ -34,15 +34,6 @@ TEST(RunResults, TellTheBestOfEachRunAndOfAll) {
   EXPECT_EQ(table.rows[1].run, 1);
 }
 
-TEST(RunResults, AddUpTheEnergyOfAllEpochs) {
-  const std::vector runs{run_named("first", {epoch_curve("device_joules", "", {4000, 2500})}),
-                         run_named("second", {epoch_curve("device_joules", "", {4000, 2000})})};
-  const auto table = run_results(runs);
-  EXPECT_THAT(titles_of(table), ElementsAre("run", "energy", "epochs"));
-  EXPECT_EQ(table.rows[0].cells[1].text, "6.5 kJ");
-  EXPECT_TRUE(table.rows[1].cells[1].is_best);
-}
-
 // As kolo writes them: with a validation before the first step.
 Curve from_untrained(const std::string& quantity, const std::vector<double>& values) {
   auto curve = epoch_curve(quantity, "validation", values);

@@ -22,8 +22,8 @@ struct CurvePoint {
 
 // One quantity as it goes in a run. `quantity` is one of loss, accuracy, top_accuracy,
 // learning_rate, samples_per_second, epoch_seconds, data_wait_seconds,
-// exposed_communication_seconds, loss_scale, device_joules, device_watts, device_utilization,
-// device_megahertz, device_celsius, or, for what kolo doesn't know, the tag that the file has.
+// exposed_communication_seconds, loss_scale, or, for what kolo doesn't know, the tag that the
+// file has.
 struct Curve {
   std::string quantity;
   std::string part;                // training | validation; empty where there is one only

@@ -12,7 +12,6 @@
 #include "kolo/optim/learning_rate.h"
 #include "kolo/parallel/checks.h"
 #include "kolo/parallel/device_clock.h"
-#include "kolo/parallel/device_usage.h"
 #include "kolo/parallel/step_settings.h"
 #include "kolo/parallel/training_step.h"
 #include "kolo/train/checkpoint/checkpoint.h"
@@ -61,9 +60,6 @@ struct TrainerOptions : StepSettings {
   // Asked after every batch of a validation; one yes makes all leave it and stop before the epoch's
   // end, and whoever goes on validates anew. Empty: a validation goes on to its end.
   std::function<bool()> stop_validation_requested = {};
-  // Use of this rank's device since the last call; none: another rank tells. Asked after each
-  // validation, and all ranks' added up. Empty: unknown on all ranks.
-  std::function<std::optional<DeviceUsage>()> device_usage = {};
   // Noted in each checkpoint's state, as "made_with": what else its bits depend on.
   nlohmann::json made_with = {};
 

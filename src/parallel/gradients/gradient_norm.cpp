@@ -11,7 +11,7 @@ namespace kolo {
 
 namespace {
 
-double norm_together(const std::vector<torch::Tensor>& tensors, double norm_type) {
+double norm_together(const std::vector<torch::Tensor>& tensors) {
   if (tensors.empty()) return 0;
   const auto device = tensors.front().device();
   const auto total = torch::zeros({1}, torch::TensorOptions(torch::kDouble).device(device));
@@ -21,11 +21,9 @@ double norm_together(const std::vector<torch::Tensor>& tensors, double norm_type
           "parallel: can't clip gradients on {} and {} together; give those of one device",
           device.str(), tensor.device().str()));
     }
-    parallel::add_to_norm(tensor, total, norm_type);
+    parallel::add_to_norm(tensor, total);
   }
-  const double sum = total.item<double>();
-  if (std::isinf(norm_type)) return sum;
-  return norm_type == 2 ? std::sqrt(sum) : std::pow(sum, 1 / norm_type);
+  return std::sqrt(total.item<double>());
 }
 
 }  // namespace
@@ -44,13 +42,7 @@ torch::Tensor clip_factor(const torch::Tensor& norm, double maximum_norm) {
   return torch::where(norm.isfinite().logical_and(factor.lt(1)), factor, torch::ones_like(norm));
 }
 
-double clip_gradient_norm(const std::vector<torch::Tensor>& parameters, double maximum_norm,
-                          double norm_type) {
-  if (!(norm_type > 0)) {
-    throw Error(fmt::format(
-        "parallel: can't clip gradients by their {}-norm; it must be greater than 0 (or infinity)",
-        norm_type));
-  }
+double clip_gradient_norm(const std::vector<torch::Tensor>& parameters, double maximum_norm) {
   const torch::NoGradGuard no_gradient;
   // A sparse gradient that lists rows more than once has the norm of their sums, but what is scaled
   // are the values that it holds: coalesce() gives a copy then.
@@ -63,7 +55,7 @@ double clip_gradient_norm(const std::vector<torch::Tensor>& parameters, double m
     sums.push_back(gradient.is_sparse() ? gradient.coalesce()._values() : gradient);
     values.push_back(gradient.is_sparse() ? gradient._values() : gradient);
   }
-  const double norm = norm_together(sums, norm_type);
+  const double norm = norm_together(sums);
   const double factor = clip_factor(norm, maximum_norm);
   if (factor < 1) {
     for (const torch::Tensor& tensor : values) tensor.mul_(factor);

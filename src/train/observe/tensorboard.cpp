@@ -14,7 +14,6 @@
 #include <fmt/format.h>
 #include <boost/nowide/utf/convert.hpp>
 
-#include "base/half.h"
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
 #include "tensorboard_event.pb.h"
@@ -158,19 +157,6 @@ bool has_one_element(const Tensor& tensor) {
                              [](const auto& dimension) { return dimension.size() == 1; });
 }
 
-// A 16-bit number's bits.
-template <typename T>
-std::optional<double> half_of(const Tensor& tensor) {
-  const auto& list = tensor.half_val();
-  if (!list.empty()) return to_float(T{static_cast<std::uint16_t>(list[0])});
-  T half{};
-  const std::string& content = tensor.tensor_content();
-  if (content.empty()) return 0;
-  if (content.size() != sizeof half) return std::nullopt;
-  std::memcpy(&half, content.data(), sizeof half);
-  return to_float(half);
-}
-
 // The element, from the list for its type or from the raw bytes; a tensor that has neither is zero.
 template <typename T, typename List>
 std::optional<double> element_of(const List& list, const std::string& content) {
@@ -190,28 +176,10 @@ std::optional<double> scalar_of(const Tensor& tensor) {
       return element_of<float>(tensor.float_val(), content);
     case Tensor::DT_DOUBLE:
       return element_of<double>(tensor.double_val(), content);
-    case Tensor::DT_HALF:
-      return half_of<Float16>(tensor);
-    case Tensor::DT_BFLOAT16:
-      return half_of<BFloat16>(tensor);
-    case Tensor::DT_INT8:
-      return element_of<std::int8_t>(tensor.int_val(), content);
-    case Tensor::DT_UINT8:
-      return element_of<std::uint8_t>(tensor.int_val(), content);
-    case Tensor::DT_INT16:
-      return element_of<std::int16_t>(tensor.int_val(), content);
-    case Tensor::DT_UINT16:
-      return element_of<std::uint16_t>(tensor.int_val(), content);
     case Tensor::DT_INT32:
       return element_of<std::int32_t>(tensor.int_val(), content);
-    case Tensor::DT_UINT32:
-      return element_of<std::uint32_t>(tensor.uint32_val(), content);
     case Tensor::DT_INT64:
       return element_of<std::int64_t>(tensor.int64_val(), content);
-    case Tensor::DT_UINT64:
-      return element_of<std::uint64_t>(tensor.uint64_val(), content);
-    case Tensor::DT_BOOL:
-      return element_of<std::uint8_t>(tensor.bool_val(), content);
     default:
       return std::nullopt;
   }

@@ -34,12 +34,6 @@ bool has_data(const Communicator& communicator) {
   return communicator.size() == 1 || communicator.rank() + 1 < communicator.size();
 }
 
-std::vector<torch::Tensor> copies_of(const torch::nn::Module& module) {
-  std::vector<torch::Tensor> copies;
-  for (const auto& parameter : module.parameters()) copies.push_back(parameter.detach().clone());
-  return copies;
-}
-
 // Of what ranks with data do and get an Error for, as do the others in join().
 std::string message_of_all(const Communicator& world, const std::function<void()>& action) {
   if (!has_data(world)) return message_of<Error>([&] { (void)world.join(); });
@@ -63,8 +57,7 @@ RANK_TEST(JoinedRanks, AShardedOptimizerRefuses) {
   const auto before = copies_of(network);
   const auto message = message_of_all(world, step);
   EXPECT_TRUE(says(message, {"a sharded optimizer can't do without a rank that has joined"}));
-  const auto after = network.parameters();
-  for (std::size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(after[i].equal(before[i])) << i;
+  expect_parameters(network, before);
 }
 
 // Also where the others end for it, as most programs do, before the joined ranks have heard why.
@@ -108,8 +101,7 @@ RANK_TEST(JoinedRanks, ASharedStepRefuses) {
     optimizer.finish();
   });
   EXPECT_TRUE(says(message, {"a shared step can't do without a rank that has joined"}));
-  const auto after = network.parameters();
-  for (std::size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(after[i].equal(before[i])) << i;
+  expect_parameters(network, before);
 }
 
 RANK_TEST(JoinedRanks, RowsComeFromActiveRanks) {

@@ -144,23 +144,6 @@ TEST(MergeTimelines, LeavesOutWhatAKilledRankDidNotFinish) {
             "[\n" + event + ",\n" + event + ",\n" + event + ",\n" + event + "\n]\n");
 }
 
-TEST(MergeTimelines, LeavesTheFileThatIsThereWhenItGivesUp) {
-  const TemporaryFolder folder;
-  std::string events = "[\n";
-  while (events.size() < 5U << 20U)
-    events += R"({"name":"step","ph":"X"},)"
-              "\n";
-  folder.write("rank-00000.json", events);
-  const auto output = folder.write("timeline.json", "earlier");
-  int asked = 0;
-  const auto merged = merge_timelines(folder.path(), output, [&] { return ++asked == 3; });
-  EXPECT_TRUE(merged.is_given_up);
-  EXPECT_EQ(asked, 3);
-  EXPECT_EQ(read_text_file(output), "earlier");
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 2)
-      << "no part of it is left";
-}
-
 TEST(MergeTimelines, AFolderWithoutTimelinesIsWrongInput) {
   const TemporaryFolder folder;
   EXPECT_THROW((void)merge_timelines(folder.path(), folder / "out.json"), InputError);

@@ -110,29 +110,6 @@ TEST(TensorBoardReader, ScalarsOfTensorFlow2) {
   EXPECT_EQ(file.other_values, 0);
 }
 
-TEST(TensorBoardReader, ScalarsOfEveryTypeOfNumber) {
-  using events::field, events::raw, events::tensor, events::tensor_event, events::varint;
-  // Numbers of TensorFlow's types; lists of them may be packed or not.
-  const auto bits = [](std::uint64_t pattern) { return field(13, varint(pattern)); };
-  const EventFile file = read(
-      events::version() + tensor_event("half", tensor(19, bits(0x3E00)), 0) +
-      tensor_event("half", tensor(19, field(13, std::uint64_t{0xC000})), 1) +
-      tensor_event("half", tensor(19, field(4, raw(std::uint16_t{0x3555}))), 2) +
-      tensor_event("half", tensor(19, ""), 3) + tensor_event("bf16", tensor(14, bits(0x3FC0)), 4) +
-      tensor_event("bf16", tensor(14, field(4, raw(std::uint16_t{0xC0A0}))), 5) +
-      tensor_event("int8", tensor(6, field(7, varint(~std::uint64_t{0}))), 6) +
-      tensor_event("uint8", tensor(4, field(4, raw(std::uint8_t{200}))), 7) +
-      tensor_event("int16", tensor(5, field(4, raw(std::int16_t{-300}))), 8) +
-      tensor_event("uint16", tensor(17, field(7, varint(40000))), 9) +
-      tensor_event("uint32", tensor(22, field(16, varint(4000000000))), 10) +
-      tensor_event("uint64", tensor(23, field(17, varint(1ULL << 50))), 11) +
-      tensor_event("bool", tensor(10, field(11, varint(1))), 12));
-  EXPECT_THAT(values_of(file.scalars),
-              ElementsAre(1.5, -2, 0.333251953125, 0, 1.5, -5, -1, 200, -300, 40000, 4e9,
-                          static_cast<double>(1ULL << 50), 1));
-  EXPECT_EQ(file.other_values, 0);
-}
-
 TEST(TensorBoardReader, TagsAreUtf8) {
   const EventFile file = read(events::version() + events::scalar("žluťoučký", 1, 1) +
                               events::scalar("caf\xe9", 2, 1) + events::scalar("a\xc3", 3, 1));
@@ -177,27 +154,6 @@ TEST(TensorBoardReader, ARestartVoidsWhatWasThereAtItsStepAndLater) {
   EXPECT_THAT(values_of(scalars_in_effect(std::span(files).first(1))), ElementsAre(1, 2, 3));
   const std::vector again = {first, second, read(events::version() + events::restart(0))};
   EXPECT_THAT(scalars_in_effect(again), IsEmpty());
-}
-
-TEST(TensorBoardReader, RestartsAgreeWithErasingOneAfterAnother) {
-  std::mt19937 random(1);
-  for (int round = 0; round < 300; ++round) {
-    std::vector<EventFile> files(random() % 4);
-    std::vector<ScalarEvent> expected;
-    for (EventFile& file : files) {
-      for (auto left = random() % 20; left > 0; --left) {
-        const std::int64_t step = random() % 12;
-        if (random() % 6 == 0) {
-          file.restarts.push_back({file.scalars.size(), step});
-          std::erase_if(expected, [=](const auto& scalar) { return scalar.step >= step; });
-        } else {
-          file.scalars.push_back({"a", step, 0, static_cast<double>(random())});
-          expected.push_back(file.scalars.back());
-        }
-      }
-    }
-    ASSERT_EQ(scalars_in_effect(files), expected);
-  }
 }
 
 // A file of the two kinds of scalars, with a restart among them.

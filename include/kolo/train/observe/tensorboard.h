@@ -90,8 +90,7 @@ struct EventFile {
 };
 
 // Reads an event file, whoever wrote it: TensorFlow 1 and 2, PyTorch, tensorboardX, kolo. Scalars
-// are single values, and tensors of one number: floating-point of 16, 32 or 64 bits, whole of any
-// size, bool. Format: see TensorBoardWriter.
+// are single values, and tensors of one number of 32 or 64 bits. Format: see TensorBoardWriter.
 //
 // Memory: the scalars, and one record, of at most the file's size. Time: a second for 200 MB, or
 // three million scalars.
