@@ -11,7 +11,7 @@ namespace kolo {
 
 // By Collective.
 const CollectiveTraits& traits_of(Collective collective) {
-  static constexpr std::array<CollectiveTraits, 17> traits = {{
+  static constexpr std::array<CollectiveTraits, 16> traits = {{
       {.name = "nothing"},
       {.name = "all-reduce", .buffers = BufferShape::in_place, .reduces = true},
       {.name = "broadcast", .buffers = BufferShape::in_place, .has_root = true},
@@ -26,7 +26,6 @@ const CollectiveTraits& traits_of(Collective collective) {
       {.name = "split"},
       {.name = "task"},
       {.name = "join"},
-      {.name = "refusal"},
       {.name = "send", .buffers = BufferShape::sent, .has_peer = true},
       {.name = "receive", .buffers = BufferShape::received, .has_peer = true},
   }};

@@ -1,19 +1,14 @@
 #include "comm/job_options.h"
 
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
-#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <tuple>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include "comm/messages.h"
 #include "kolo/base/checked.h"
 
 namespace kolo {
@@ -114,57 +109,15 @@ void put_into(MpiOptions& options, const Settings& settings) {
   options.devices.staging_bytes = static_cast<std::size_t>(settings.device_staging_bytes);
 }
 
-// A setting in words: its name and value.
-struct Named {
-  const char* name;
-  std::string value;
-};
-
-std::array<Named, 10> in_words(const MpiOptions& options) {
-  const auto on_or_off = [](bool value) { return std::string(value ? "on" : "off"); };
-  constexpr std::array shared_memory = {"auto", "on", "off"};
-  return {{{"KOLO_CHECKED (MpiOptions::checked)", on_or_off(options.checked)},
-           {"KOLO_WATCH (MpiOptions::watch)", on_or_off(options.watch.enabled)},
-           {"KOLO_WATCH_WARNING", fmt::format("{} s", options.watch.warning.count())},
-           {"KOLO_WATCH_LIMIT", fmt::format("{} s", options.watch.limit.count())},
-           {"MpiOptions::shared_memory",
-            shared_memory.at(static_cast<std::size_t>(options.shared_memory))},
-           {"MpiOptions::ranks_on_nodes", fmt::format("{}", options.ranks_on_nodes)},
-           {"MpiOptions::largest_count", fmt::format("{}", options.largest_count)},
-           {"MpiOptions::staging_bytes and whole_limit_bytes",
-            fmt::format("{} and {}", options.staging_bytes, options.whole_limit_bytes)},
-           {"KOLO_DEVICE_CHANNEL (DeviceOptions::channel)",
-            std::string(name_of(options.devices.channel))},
-           {"DeviceOptions::staging_bytes", fmt::format("{}", options.devices.staging_bytes)}}};
-}
-
-// The lowest rank in which a setting differs says so.
-void say_what_differs(const FirstMeeting& meeting, const MpiOptions& own,
-                      const MpiOptions& of_rank_0) {
-  const auto mine = in_words(own), counting = in_words(of_rank_0);
-  std::array<int, std::tuple_size_v<decltype(in_words(own))>> first{};
-  for (std::size_t i = 0; i < first.size(); ++i)
-    first[i] = mine[i].value == counting[i].value ? std::numeric_limits<int>::max() : meeting.rank;
-  meeting.take_least(first);
-  for (std::size_t i = 0; i < first.size(); ++i) {
-    if (first[i] != meeting.rank) continue;
-    print_line(
-        fmt::format("comm: {} is {} on rank {} and {} on rank 0; rank 0's counts for all ranks",
-                    mine[i].name, mine[i].value, meeting.rank, counting[i].value));
-  }
-}
-
 }  // namespace
 
-MpiOptions with_options_of_rank_0(const FirstMeeting& meeting, const MpiOptions& own) {
-  MpiOptions result = own;
+MpiOptions with_options_of_rank_0(const BroadcastBytes& broadcast, MpiOptions own) {
   Settings settings = settings_of(own);
-  meeting.broadcast(std::as_writable_bytes(std::span(&settings, 1)));
-  put_into(result, settings);
-  result.ranks_on_nodes.resize(static_cast<std::size_t>(settings.nodes));
-  meeting.broadcast(std::as_writable_bytes(std::span(result.ranks_on_nodes)));
-  say_what_differs(meeting, own, result);
-  return result;
+  broadcast(std::as_writable_bytes(std::span(&settings, 1)));
+  put_into(own, settings);
+  own.ranks_on_nodes.resize(static_cast<std::size_t>(settings.nodes));
+  broadcast(std::as_writable_bytes(std::span(own.ranks_on_nodes)));
+  return own;
 }
 
 }  // namespace kolo

@@ -27,9 +27,8 @@ enum class Collective : std::uint8_t {
   allocate_shared,    // ... allocate_shared()
   allocate_for_node,  // ... allocate_for_node()
   split,
-  task,     // a function given to Communicator::enqueue
-  join,     // a rank without data takes part in the others' collectives; only on that rank
-  refusal,  // the active ranks can't go on without those that have joined
+  task,  // a function given to Communicator::enqueue
+  join,  // a rank without data takes part in the others' collectives; only on that rank
   // Between two ranks, outside of the order of the collectives.
   send,
   receive,

@@ -188,8 +188,7 @@ class Communicator {
   // What the active ranks get: reductions of their own values only, an average divided by how many
   // they are; zeros where an all-gather or an all-to-all takes values of a joined rank (none at all
   // in an uneven all-gather whose count for it is 0). In a split() or subset() that the others call
-  // meanwhile a joined rank is in no set. A broadcast from a joined rank is an Error on all ranks,
-  // and so is what calls require_all_ranks().
+  // meanwhile a joined rank is in no set. A broadcast from a joined rank is an Error on all ranks.
   //
   // An Error that the active ranks' calls lead to is thrown here too, and this rank is active then
   // (one of a set's calls when the join ends). Error for a communicator that is not checked().
@@ -203,10 +202,9 @@ class Communicator {
   // that the ranks keep alike from step to step is no longer alike: ranks have missed steps.
   [[nodiscard]] std::uint64_t joins() const;
 
-  // For what can't be done while a rank has joined: nothing, unless one had when the last
-  // collective was done; then an Error of these words on all ranks: at once on those that call it,
-  // and when the join ends on those that have joined. For all active ranks, after the same
-  // collective.
+  // For what can't be done while a rank has joined: an Error of these words where one had when the
+  // last collective was done. Local: all active ranks call it after the same collective, and those
+  // that have joined go on taking part.
   void require_all_ranks(const std::string& words) const;
 
   // Who is told of every collective from now on, here, in communicators of with_own_order(), and in

@@ -80,7 +80,7 @@ struct MpiOptions {
 // KOLO_LAUNCHER_CHECK (off: nobody is refused), KOLO_CHECKED (1, 0), KOLO_WATCH (on, off),
 // KOLO_WATCH_WARNING and KOLO_WATCH_LIMIT (seconds), KOLO_WATCH_FOLDER, KOLO_DEVICE_CHANNEL
 // (DeviceChannelKind); InputError for what they can't mean. Rank 0's options and variables count on
-// all ranks, but for the folder and the report; where another's differ, it is said on stderr.
+// all ranks, but for the folder and the report.
 [[nodiscard]] Communicator mpi_communicator(const MpiOptions& options = {});
 
 // "Open MPI v4.1.4, ..." without initializing. Empty: kolo is built without MPI.

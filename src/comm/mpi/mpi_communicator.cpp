@@ -56,22 +56,6 @@ int node_id_of(const MpiGroup& ranks, const std::vector<int>& ranks_on_nodes) {
                                 : forced_node_id(ranks.rank(), ranks.size(), ranks_on_nodes);
 }
 
-FirstMeeting meeting_of(const MpiGroup& ranks) {
-  return {.rank = ranks.rank(),
-          .broadcast =
-              [&ranks](std::span<std::byte> bytes) {
-                check_mpi(
-                    MPI_Bcast(bytes.data(), narrow<int>(bytes.size()), MPI_BYTE, 0, ranks.get()),
-                    "MPI_Bcast");
-              },
-          .take_least =
-              [&ranks](std::span<int> values) {
-                check_mpi(MPI_Allreduce(MPI_IN_PLACE, values.data(), narrow<int>(values.size()),
-                                        MPI_INT, MPI_MIN, ranks.get()),
-                          "MPI_Allreduce");
-              }};
-}
-
 std::string words_of_end(const MpiRules& rules, MpiKeeping::End end) {
   if (end == MpiKeeping::End::silent) {
     return "comm: MPI has been finalized, so there is no communication any more; call "
@@ -151,9 +135,13 @@ MpiJob make_mpi_job(std::shared_ptr<const MpiRuntime> runtime, const MpiGroup& g
   const bool is_kolos_own = group.all_ranks(runtime && runtime->is_owner());
   rules.threads_may_call = rules.level == ThreadLevel::multiple ||
                            (rules.level == ThreadLevel::serialized && is_kolos_own);
+  const auto broadcast = [&group](std::span<std::byte> bytes) {
+    check_mpi(MPI_Bcast(bytes.data(), narrow<int>(bytes.size()), MPI_BYTE, 0, group.get()),
+              "MPI_Bcast");
+  };
   const auto keeping = MpiKeeping::make(group, rules);
   try {
-    return make_job(runtime, keeping, with_options_of_rank_0(meeting_of(group), wanted));
+    return make_job(runtime, keeping, with_options_of_rank_0(broadcast, wanted));
   } catch (...) {
     if (rules.is_session) keeping->finish();
     throw;

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <chrono>
 #include <exception>
 #include <memory>
 #include <optional>
@@ -60,9 +59,7 @@ std::uint64_t Communicator::joins() const {
 }
 
 void Communicator::require_all_ranks(const std::string& words) const {
-  const auto backend = negotiated(*group_);
-  if (!backend || backend->active_ranks() == size()) return;
-  group_->run(CollectiveCall::of(Collective::refusal), {}, [&] { backend->refuse(words); });
+  if (active_ranks() < size()) throw Error(words);
 }
 
 namespace {
@@ -80,30 +77,6 @@ void join_to_the_end(const Communicator& set) {
     }
   }
   if (first) std::rethrow_exception(first);
-}
-
-using Sets = std::vector<std::shared_ptr<Communicator::Group>>;
-
-// The others can't do without this rank, and have not waited for it to hear so.
-class RefusalError : public CommunicationError {
- public:
-  using CommunicationError::CommunicationError;
-};
-
-// Why the others have given up, if something in one of the sets tells it. Who leaves the
-// communicator leaves its sets, a little earlier or later.
-std::exception_ptr reason_in(const Sets& served) {
-  std::exception_ptr first;
-  for (const auto& set : served) {
-    try {
-      (void)set->service->wait_for(std::chrono::seconds(1));
-    } catch (const RefusalError&) {
-      return std::current_exception();
-    } catch (...) {
-      if (!first) first = std::current_exception();
-    }
-  }
-  return first;
 }
 
 // While it lives what others want to send here, or to get from here, is refused.
@@ -128,13 +101,11 @@ class JoinedTransfers {
 
 // All ranks have joined, so they join all sets as well, but for those that some have let go of:
 // what is called there is an Error to whoever calls it.
-void end_services(Sets served) {
+void end_services(const std::vector<std::shared_ptr<Communicator::Group>>& served) {
   std::exception_ptr first;
   for (const auto& set : served) {
     try {
       std::exchange(set->service, std::nullopt)->wait();
-    } catch (const RefusalError&) {
-      if (!first) first = std::current_exception();
     } catch (const CommunicationError&) {
       continue;
     } catch (...) {
@@ -189,24 +160,16 @@ int Communicator::join() const {
   NegotiatedBackend::JoinResult result;
   std::optional<std::string> refused_transfer;
   auto& sequence = *group_->sequence;
-  try {
-    group_->run(CollectiveCall::of(Collective::join), {}, [&] {
-      JoinedTransfers transfers(sequence.transfers);
-      result = backend->join({.calls = sequence.calls,
-                              .splits = sequence.splits,
-                              .all_calls = sequence.calls + calls_elsewhere});
-      refused_transfer = transfers.end();
-    });
-  } catch (const CommunicationError& error) {
-    if (const auto& words = backend->refused())
-      throw RefusalError(fmt::format("{} ({})", *words, error.what()));
-    if (const auto reason = reason_in(group_->served)) std::rethrow_exception(reason);
-    throw;
-  }
+  group_->run(CollectiveCall::of(Collective::join), {}, [&] {
+    JoinedTransfers transfers(sequence.transfers);
+    result = backend->join({.calls = sequence.calls,
+                            .splits = sequence.splits,
+                            .all_calls = sequence.calls + calls_elsewhere});
+    refused_transfer = transfers.end();
+  });
   raise_to(sequence.calls, result.progress.calls);
   raise_to(sequence.splits, result.progress.splits);
   end_services(std::exchange(group_->served, {}));
-  if (result.refused) throw Error(*result.refused);
   if (refused_transfer) throw Error(*refused_transfer);
   return result.last_rank;
 }

@@ -82,21 +82,6 @@ void NegotiatedBackend::activate_all() {
   joins_.fetch_add(1, std::memory_order_relaxed);
 }
 
-void NegotiatedBackend::refuse(const std::string& words) {
-  negotiate({.collective = Collective::refusal});
-  throw NegotiationError(words_of_refusal(words));
-}
-
-// Those of the first active rank.
-std::string NegotiatedBackend::words_of_refusal(std::string words) {
-  const int first = first_active_rank(headers_);
-  auto length = narrow<std::int64_t>(words.size());
-  inner_->execute(CollectiveCall::broadcast(std::span(&length, 1), first));
-  words.resize(static_cast<std::size_t>(length));
-  inner_->execute(CollectiveCall::broadcast(Buffer(words.data(), length, DataType::uint8), first));
-  return words;
-}
-
 std::vector<std::int64_t> NegotiatedBackend::gather_counts(
     std::span<const std::int64_t> mine) const {
   std::vector<std::int64_t> all(mine.size() * headers_.size());
@@ -240,7 +225,6 @@ NegotiatedBackend::JoinResult NegotiatedBackend::end_of_join(const Progress& min
     result.progress.splits =
         std::max(result.progress.splits, static_cast<std::uint32_t>(all[2 * rank + 1]));
   }
-  result.refused = std::exchange(refused_, std::nullopt);
   return result;
 }
 
@@ -253,9 +237,6 @@ void NegotiatedBackend::take_part(const CallHeader& header) {
       return;
     case Collective::split:
       (void)inner_->split(-1, 0);
-      return;
-    case Collective::refusal:
-      refused_ = words_of_refusal({});
       return;
     default:  // a barrier is done with the headers
       if (traits_of(header.collective).buffers != BufferShape::none) take_part_with_buffers(header);

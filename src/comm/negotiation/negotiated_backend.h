@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -74,18 +73,10 @@ class NegotiatedBackend final : public Backend {
   struct JoinResult {
     int last_rank = 0;
     Progress progress;
-    std::optional<std::string> refused;  // what the others could not do without this rank
   };
 
   // Takes part in what the others do until they have all joined.
   [[nodiscard]] JoinResult join(Progress mine);
-
-  // An Error of these words on all ranks; called by all active ones. Those that have joined go on
-  // taking part in what the others have still to finish, and get it when the join ends.
-  [[noreturn]] void refuse(const std::string& words);
-
-  // What they have refused since this rank joined; not while it is in join().
-  [[nodiscard]] const std::optional<std::string>& refused() const { return refused_; }
 
   // How many ranks contributed to the last collective.
   [[nodiscard]] int active_ranks() const { return active_ranks_.load(std::memory_order_relaxed); }
@@ -99,7 +90,6 @@ class NegotiatedBackend final : public Backend {
   void note_joined();
   void check_calls(std::span<const std::int64_t> counts);
   [[noreturn]] void fail(const std::string& message);
-  [[nodiscard]] std::string words_of_refusal(std::string words);
   void activate_all();
   [[nodiscard]] bool has_joined_ranks() const { return active_ranks() < topology().size; }
   [[nodiscard]] JoinResult end_of_join(const Progress& mine);
@@ -116,7 +106,6 @@ class NegotiatedBackend final : public Backend {
   std::vector<CallHeader> headers_;  // of the present call, by rank
   std::vector<bool> joined_;         // by rank
   int last_joined_ = 0;  // of those that joined in the last round, the one that has made most calls
-  std::optional<std::string> refused_;  // while this rank had joined: the words of refuse()
   std::atomic<int> active_ranks_;
   std::atomic<std::uint64_t> joins_ = 0;
 };

@@ -64,20 +64,6 @@ void at_exit(int status, void* given) {
   if (const auto backend = job.backend.lock()) backend->leave();
 }
 
-FirstMeeting meeting_in(NodeGroup& group, int rank) {
-  return {.rank = rank,
-          .broadcast =
-              [&group](std::span<std::byte> bytes) {
-                const Buffer buffer(bytes.data(), narrow<std::int64_t>(bytes.size()),
-                                    DataType::uint8);
-                if (!bytes.empty()) group.execute(CollectiveCall::broadcast(buffer, 0));
-              },
-          .take_least =
-              [&group](std::span<int> values) {
-                group.execute(CollectiveCall::all_reduce(values, ReduceOp::min));
-              }};
-}
-
 RankSet all_ranks(const ProcessRegion& region) {
   const std::vector<int> nodes(static_cast<std::size_t>(region.ranks()), 0);
   RankSet set{.topology = Topology::from_node_ids(region.rank(), nodes)};
@@ -141,7 +127,11 @@ Communicator process_communicator(const MpiOptions& given) {
     const auto segments = std::make_shared<SharedSegments>(region.rank());
     auto meeting = region.next_meeting(segments);
     meeting.execute(CollectiveCall::of(Collective::barrier));
-    options = with_options_of_rank_0(meeting_in(meeting, region.rank()), options);
+    const auto broadcast = [&meeting](std::span<std::byte> bytes) {
+      const Buffer buffer(bytes.data(), narrow<std::int64_t>(bytes.size()), DataType::uint8);
+      if (!bytes.empty()) meeting.execute(CollectiveCall::broadcast(buffer, 0));
+    };
+    options = with_options_of_rank_0(broadcast, options);
     make_stage(set, meeting, segments, options.staging_bytes);
   }
   const NodeGroupOptions of_group{.staging_bytes = options.staging_bytes,
