@@ -72,52 +72,29 @@ MpiOptions with_environment(MpiOptions options) {
   return options;
 }
 
-namespace {
-
-// Options that decide collectives, as plain numbers.
-struct Settings {
-  std::int32_t checked = 0, watch = 0, shared_memory = 0, nodes = 0;
-  double warning = 0, limit = 0;
-  std::int64_t largest_count = 0, staging_bytes = 0, whole_limit_bytes = 0;
-  std::int64_t device_channel = 0, device_staging_bytes = 0;
-};
-
-Settings settings_of(const MpiOptions& options) {
-  return {.checked = options.checked,
-          .watch = options.watch.enabled,
-          .shared_memory = static_cast<std::int32_t>(options.shared_memory),
-          .nodes = narrow<std::int32_t>(options.ranks_on_nodes.size()),
-          .warning = options.watch.warning.count(),
-          .limit = options.watch.limit.count(),
-          .largest_count = options.largest_count,
-          .staging_bytes = narrow<std::int64_t>(options.staging_bytes),
-          .whole_limit_bytes = narrow<std::int64_t>(options.whole_limit_bytes),
-          .device_channel = static_cast<std::int64_t>(options.devices.channel),
-          .device_staging_bytes = narrow<std::int64_t>(options.devices.staging_bytes)};
-}
-
-void put_into(MpiOptions& options, const Settings& settings) {
-  options.checked = settings.checked != 0;
-  options.watch.enabled = settings.watch != 0;
-  options.watch.warning = std::chrono::duration<double>(settings.warning);
-  options.watch.limit = std::chrono::duration<double>(settings.limit);
-  options.shared_memory = static_cast<SharedMemory>(settings.shared_memory);
-  options.largest_count = settings.largest_count;
-  options.staging_bytes = static_cast<std::size_t>(settings.staging_bytes);
-  options.whole_limit_bytes = static_cast<std::size_t>(settings.whole_limit_bytes);
-  options.devices.channel = static_cast<DeviceChannelKind>(settings.device_channel);
-  options.devices.staging_bytes = static_cast<std::size_t>(settings.device_staging_bytes);
-}
-
-}  // namespace
-
 MpiOptions with_options_of_rank_0(const BroadcastBytes& broadcast, MpiOptions own) {
-  Settings settings = settings_of(own);
-  broadcast(std::as_writable_bytes(std::span(&settings, 1)));
-  put_into(own, settings);
-  own.ranks_on_nodes.resize(static_cast<std::size_t>(settings.nodes));
+  const auto take = [&](auto&... values) {
+    (broadcast(std::as_writable_bytes(std::span(&values, 1))), ...);
+  };
+  auto nodes = own.ranks_on_nodes.size();
+  take(own.checked, own.watch.enabled, own.watch.warning, own.watch.limit, own.shared_memory,
+       own.largest_count, own.staging_bytes, own.whole_limit_bytes, own.devices.channel,
+       own.devices.staging_bytes, nodes);
+  own.ranks_on_nodes.resize(nodes);
   broadcast(std::as_writable_bytes(std::span(own.ranks_on_nodes)));
   return own;
+}
+
+std::vector<int> pretended_nodes(int ranks, const std::vector<int>& ranks_on_nodes) {
+  if (ranks_on_nodes.empty()) return std::vector<int>(static_cast<std::size_t>(ranks));
+  std::vector<int> nodes;
+  for (std::size_t node = 0; node < ranks_on_nodes.size(); ++node)
+    nodes.insert(nodes.end(), static_cast<std::size_t>(ranks_on_nodes[node]), narrow<int>(node));
+  if (std::ssize(nodes) != ranks) {
+    throw Error(fmt::format("comm: the nodes given hold {} ranks, but the job has {}", nodes.size(),
+                            ranks));
+  }
+  return nodes;
 }
 
 }  // namespace kolo

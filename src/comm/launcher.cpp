@@ -1,7 +1,6 @@
 #include "kolo/comm/launcher.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <initializer_list>
 #include <iterator>
@@ -9,28 +8,29 @@
 #include <fmt/format.h>
 
 #include "base/file_failure.h"
-#include "comm/processes/process_variables.h"
+#include "comm/processes/process_region.h"
 #include "kolo/base/error.h"
+#include "kolo/base/text.h"
 
 namespace kolo {
 
 namespace {
 
 std::optional<int> parse_count(std::string_view text) {
-  int value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stopped, error] = std::from_chars(text.data(), end, value);
-  if (text.empty() || error != std::errc{} || stopped != end || value < 0) return std::nullopt;
-  return value;
+  const auto value = parse_number<int>(text);
+  return value >= 0 ? value : std::nullopt;
 }
 
 using Names = std::initializer_list<const char*>;
 
-// A count or rank: the first of these variables that is set to a number.
-std::optional<int> number(const EnvironmentLookup& lookup, Names names) {
+// A count or rank: the first of these variables that is set to a number. It is added to `said`.
+std::optional<int> number(const EnvironmentLookup& lookup, Names names,
+                          std::string* said = nullptr) {
   for (const char* const name : names) {
-    const auto text = lookup(name);
-    if (const auto value = text ? parse_count(*text) : std::nullopt) return value;
+    const auto value = parse_count(lookup(name).value_or(""));
+    if (!value) continue;
+    if (said) *said += fmt::format("{}{}={}", said->empty() ? "" : ", ", name, *value);
+    return value;
   }
   return std::nullopt;
 }
@@ -114,20 +114,12 @@ constexpr Launcher launchers[] = {
 // Nothing unless it is a rank among so many.
 std::optional<LaunchEnvironment> launched(const Launcher& launcher,
                                           const EnvironmentLookup& lookup) {
-  std::string variables;
-  const auto noted = [&](Names names) -> std::optional<int> {
-    for (const char* const name : names) {
-      const auto value = number(lookup, {name});
-      if (!value) continue;
-      variables += fmt::format("{}{}={}", variables.empty() ? "" : ", ", name, *value);
-      return value;
-    }
-    return std::nullopt;
-  };
   for (const char* const sign : launcher.signs) {
     if (!number(lookup, {sign})) return std::nullopt;
   }
-  const auto rank = noted(launcher.rank), size = noted(launcher.size);
+  std::string variables;
+  const auto rank = number(lookup, launcher.rank, &variables),
+             size = number(lookup, launcher.size, &variables);
   if (!rank || (size && *rank >= *size)) return std::nullopt;
   LaunchEnvironment environment;
   environment.started_by = launcher.by;
@@ -224,15 +216,8 @@ std::string right_launcher(const LaunchEnvironment& environment, const LinkedMpi
 }
 
 std::string_view option_of(SlurmMpi slurm_mpi) {
-  switch (slurm_mpi) {
-    case SlurmMpi::pmix:
-      return "--mpi=pmix";
-    case SlurmMpi::pmi2:
-      return "--mpi=pmi2";
-    case SlurmMpi::none:
-      break;
-  }
-  return "--mpi=none";
+  constexpr std::string_view options[] = {"--mpi=none", "--mpi=pmi2", "--mpi=pmix"};
+  return options[static_cast<std::size_t>(slurm_mpi)];
 }
 
 }  // namespace

@@ -38,22 +38,9 @@ int real_node_id(const MpiGroup& ranks) {
   return id;
 }
 
-// The number of the pretended node that a rank is on.
-int forced_node_id(int rank, int size, const std::vector<int>& ranks_on_nodes) {
-  int id = -1, end = 0;
-  for (std::size_t node = 0; node < ranks_on_nodes.size(); ++node) {
-    if (rank >= end && rank < end + ranks_on_nodes[node]) id = static_cast<int>(node);
-    end += ranks_on_nodes[node];
-  }
-  if (id < 0 || end != size) {
-    throw Error(fmt::format("comm: the nodes given hold {} ranks, but the job has {}", end, size));
-  }
-  return id;
-}
-
 int node_id_of(const MpiGroup& ranks, const std::vector<int>& ranks_on_nodes) {
-  return ranks_on_nodes.empty() ? real_node_id(ranks)
-                                : forced_node_id(ranks.rank(), ranks.size(), ranks_on_nodes);
+  if (ranks_on_nodes.empty()) return real_node_id(ranks);
+  return pretended_nodes(ranks.size(), ranks_on_nodes)[static_cast<std::size_t>(ranks.rank())];
 }
 
 std::string words_of_end(const MpiRules& rules, MpiKeeping::End end) {

@@ -4,6 +4,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "kolo/comm/collective_call.h"
 
@@ -17,9 +18,6 @@ namespace kolo {
 // The first of the headers by rank whose rank is active, or nothing but joined ranks: -1.
 [[nodiscard]] int first_active_rank(std::span<const CallHeader> headers);
 
-// Of counts by rank that are the same on all ranks.
-[[nodiscard]] std::uint64_t fingerprint_of(std::span<const std::int64_t> counts);
-
 // Of what one rank sends and expects in an all-to-all. Over all ranks these add up to 0 (modulo
 // 2^64) when everyone expects what is sent to it.
 [[nodiscard]] std::uint64_t all_to_all_fingerprint(int rank,
@@ -30,19 +28,13 @@ namespace kolo {
 // rank fit each other.
 [[nodiscard]] CallHeader with_counts(const CollectiveCall& call, int rank);
 
-// Equal where first_difference() finds none.
-[[nodiscard]] std::uint64_t fingerprint_of(const CallHeader& header);
+// Every rank's counts, one rank after another. Collective.
+using GatherCounts = std::function<std::vector<std::int64_t>()>;
 
-// Whether the active ranks' calls differ in nothing but the counts that they pass.
-[[nodiscard]] bool differ_only_in_counts(std::span<const CallHeader> headers);
-
-// The active ranks' calls differ: who calls what, what most of them call first.
-[[nodiscard]] std::string describe_mismatch(std::span<const CallHeader> headers);
-
-// The ranks' calls differ in nothing but the counts that they pass; `counts` holds every rank's,
-// one rank after another.
-[[nodiscard]] std::string describe_count_mismatch(std::span<const CallHeader> headers,
-                                                  std::span<const std::int64_t> counts);
+// The active ranks' calls differ: who calls what, what most of them call first. Where they differ
+// in nothing but the counts by rank that they pass: who passes which, for which these are gathered.
+[[nodiscard]] std::string describe_mismatch(std::span<const CallHeader> headers,
+                                            const GatherCounts& gather_counts);
 
 // Of an all-to-all, where an active rank sends another one something else than that expects; empty:
 // nowhere. `all_counts`: of every rank what it sends to each, then what it expects from each.

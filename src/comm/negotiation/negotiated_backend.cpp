@@ -55,12 +55,13 @@ void NegotiatedBackend::check_calls(std::span<const std::int64_t> counts) {
   const bool is_same = std::all_of(headers_.begin(), headers_.end(), [&](const CallHeader& header) {
     return !is_active(header) || first_difference(first, header).empty();
   });
-  if (!is_same && differ_only_in_counts(headers_)) {
-    std::vector<std::int64_t> mine(counts.begin(), counts.end());
-    mine.resize(headers_.size());  // a joined rank has none
-    fail(describe_count_mismatch(headers_, gather_counts(mine)));
+  if (!is_same) {
+    fail(describe_mismatch(headers_, [&] {
+      std::vector<std::int64_t> mine(counts.begin(), counts.end());
+      mine.resize(headers_.size());  // a joined rank has none
+      return gather_counts(mine);
+    }));
   }
-  if (!is_same) fail(describe_mismatch(headers_));
   const bool has_root = traits_of(first.collective).has_root;
   if (has_root && !is_active(headers_.at(static_cast<std::size_t>(first.peer)))) {
     fail(

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "comm/processes/process_variables.h"
 #include "comm/shared_memory/node_stage.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"

@@ -12,6 +12,11 @@
 
 namespace kolo {
 
+// In which a rank that kolo has started as a process finds its place.
+inline constexpr const char* process_rank_variable = "KOLO_PROCESS_RANK";
+inline constexpr const char* process_ranks_variable = "KOLO_PROCESS_RANKS";
+inline constexpr const char* process_memory_variable = "KOLO_PROCESS_MEMORY";
+
 // Memory that the parent of a job's ranks makes before it starts them: in it they meet first, to
 // agree on options and to make the memory of a communicator. It has room for a few communicators.
 class ProcessRegion {
