@@ -62,10 +62,19 @@ struct Communicator::Group {
 
   std::shared_ptr<Backend> backend;
   std::shared_ptr<Executor> executor;
-  std::uint32_t number_in_job = 0;  // Communicator::group()
-  int job_rank;                     // this rank's in the job
-  int first_job_rank = 0;           // that of the group's first member
-  std::vector<int> job_ranks;       // of its members
+  // Its place in the job.
+  struct Identity {
+    std::uint32_t number = 0;    // Communicator::group()
+    int job_rank = 0;            // this rank's in the job
+    std::vector<int> job_ranks;  // of its members
+
+    // What all calls of the group have in common.
+    void put_into(CallHeader& call) const {
+      call.group = number;
+      call.first_rank = job_ranks.front();
+    }
+  };
+  Identity identity;
 
   // Where the ranks are in what they do together; plain and checked handles are in one sequence.
   // With it this rank leaves.

@@ -41,7 +41,8 @@ TEST(ThreadRanksTasks, MayOwnWhatUsesTheCommunicatorAsItGoes) {
       gone.set_value();
     };
     std::shared_ptr<const int> owned(std::make_unique<const int>(1).release(), deleter);
-    communicator.enqueue([owned = std::move(owned)] { EXPECT_EQ(*owned, 1); }).wait();
+    communicator.enqueue([owned = std::move(owned)](const Communicator&) { EXPECT_EQ(*owned, 1); })
+        .wait();
     gone.get_future().wait();
     communicator.barrier();
   });

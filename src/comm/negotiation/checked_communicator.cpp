@@ -39,10 +39,7 @@ Communicator Communicator::checked() const {
   if (is_checked()) return *this;
   const Communicator result(std::make_shared<Group>(
       std::make_shared<NegotiatedBackend>(group_->backend), group_->executor, group_->sequence));
-  result.group_->number_in_job = group_->number_in_job;
-  result.group_->job_rank = group_->job_rank;
-  result.group_->first_job_rank = group_->first_job_rank;
-  result.group_->job_ranks = group_->job_ranks;
+  result.group_->identity = group_->identity;
   result.group_->companions = group_->companions;
   result.group_->listeners = group_->listeners;
   return result;
