@@ -67,16 +67,14 @@ class Backend {
   // differ.
   virtual void agree(const CallHeader& /*call*/) {}
 
-  // Collectives on a device's memory; a back end that does not know of devices is given none.
-  // Called when one is asked for, by the thread that does: notes in call.order where the device's
-  // work stands. Throws Error where there is no device.
+  // Of a collective on a device's memory, by the thread that asks for it: notes in call.order where
+  // the device's work stands. Error where there is no device.
   virtual void begin_on_device(CollectiveCall& call) const;
-  // Waits until the device has come to such a call, where execute() would wait for it anyway: so
-  // the call counts as begun only then, and a device that is late is told from ranks that wait for
-  // it.
+  // Waits until the device has come to such a call, where execute() would wait for it anyway: the
+  // call counts as begun only then, which tells a late device from ranks that wait for it.
   virtual void await_input(const CollectiveCall& /*call*/) const {}
-  // Whether execute() hands such a call over to the device, without waiting for anything: then the
-  // thread that asks for it may call it.
+  // Whether execute() hands such a call over to the device without waiting, so that the thread that
+  // asks for it may call it.
   [[nodiscard]] virtual bool hands_over(const CallHeader& /*call*/) const { return false; }
   // After execute() of one on a device's memory: whether the device goes on with it. If so, the
   // functions are called, later and on another thread, when it begins and when it is done.
@@ -96,17 +94,14 @@ class Backend {
   [[nodiscard]] virtual std::vector<std::shared_ptr<std::byte>> allocate(
       const CallHeader& call) = 0;
 
-  // The group of the ranks that pass the same colour, in the order of (key, rank); nothing for a
-  // colour below 0. Collective. It may outlive this one. What it needs of the system may be kept
-  // until the job's last group is gone, because giving it back may be collective.
+  // The group of the ranks that pass the same colour, in the order of (key, rank), which may
+  // outlive this one; nothing for a colour below 0. Collective.
   [[nodiscard]] virtual std::shared_ptr<Backend> split(int color, int key) = 0;
 
-  // Messages beside the collectives, for the watch; nothing where the back end has none.
-  // Collective.
+  // Messages beside the collectives, for the watch; null where there are none. Collective.
   [[nodiscard]] virtual std::unique_ptr<StatusExchange> status_exchange() { return nullptr; }
 
-  // Messages between two ranks, beside the collectives; nothing where the back end has none, or one
-  // rank.
+  // Messages between two ranks; null where the back end has none, or one rank.
   [[nodiscard]] virtual std::shared_ptr<TransferDesk> transfers() { return nullptr; }
   // Of a transfer on a device's memory: puts memory of the host in the place of its buffer, for the
   // thread that asks; notes in call.order where the device's work stands.

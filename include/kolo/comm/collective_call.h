@@ -48,8 +48,7 @@ enum class BufferShape : std::uint8_t {
   received,          // `count` out, of the peer
 };
 
-// What sets one collective apart from the others, for all that treat them alike: descriptions,
-// comparisons, checks of arguments, and ranks that have joined.
+// Properties of a collective, by which all of them are described, compared and checked alike.
 struct CollectiveTraits {
   std::string_view name;
   BufferShape buffers = BufferShape::none;
@@ -64,9 +63,8 @@ struct CollectiveTraits {
   return traits_of(collective).has_peer;
 }
 
-// A collective as a rank has asked for it, wherever it is: on its way to the back end, in what the
-// ranks compare, in the watch's records, in timelines and in errors. It is copied and sent as
-// bytes.
+// A collective as a rank has asked for it: on its way to the back end, in what the ranks compare,
+// in the watch's records, in timelines and in errors. It is copied and sent as bytes.
 struct CallHeader {
   Collective collective = Collective::none;
   DataType type = DataType::uint8;
@@ -93,9 +91,8 @@ static_assert(std::has_unique_object_representations_v<CallHeader>,
 
 inline constexpr std::string_view counts_by_rank = "the counts by rank";
 
-// In what two ranks' calls differ first that must agree: "the collective", "the element type", ...,
-// at last counts_by_rank. Empty: in nothing. Counts of an all-to-all may differ; what they must
-// satisfy is compared apart.
+// The first difference of two ranks' calls in what must agree: "the collective", "the element
+// type", ..., at last counts_by_rank; empty: none. Counts of an all-to-all are compared apart.
 [[nodiscard]] std::string_view first_difference(const CallHeader& a, const CallHeader& b);
 
 // Where a device's work stands around a collective on its memory.
@@ -140,9 +137,8 @@ struct CollectiveCall : CallHeader {
 // back ends.
 void check_arguments(const CollectiveCall& call, const Topology& topology);
 
-// Is told of every collective and every transfer of a communicator. Called from whatever thread it
-// is asked for or runs on, so implementations are thread-safe; they must be quick and not throw,
-// and must not call the communicator.
+// Hears of every collective and every transfer of a communicator, on whatever thread it is asked
+// for or runs on. Must be quick, and must not call the communicator.
 class CollectiveListener {
  public:
   virtual ~CollectiveListener() = default;

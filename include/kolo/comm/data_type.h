@@ -9,10 +9,8 @@
 namespace kolo {
 
 // Element types of collectives. float16 and bfloat16 are reduced in float32, whatever the
-// transport, and rounded once, at the end; boolean is one byte that holds 0 or 1.
-//
-// 16-bit values travel as such, but for what several ranks of a node have added up, which goes to
-// the other nodes as float32: 6 bytes an element instead of 4.
+// transport, and rounded once, at the end: sums of a node's ranks go to other nodes as float32.
+// boolean is one byte that holds 0 or 1.
 enum class DataType : std::uint8_t {
   float64,
   float32,
