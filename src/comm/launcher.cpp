@@ -40,7 +40,7 @@ std::optional<int> number(const EnvironmentLookup& lookup, Names names,
 struct Launcher {
   StartedBy by;
   std::string_view name;
-  Names signs, rank, size, local_size, cpus;
+  Names signs, rank, size = {}, local_size = {}, cpus = {};
 };
 
 // In this order, because an mpirun inside a job leaves the variables of whoever started itself or
@@ -56,29 +56,25 @@ constexpr Launcher launchers[] = {
      {"OMPI_COMM_WORLD_SIZE"},
      {"OMPI_COMM_WORLD_RANK"},
      {"OMPI_COMM_WORLD_SIZE"},
-     {"OMPI_COMM_WORLD_LOCAL_SIZE"},
-     {}},
+     {"OMPI_COMM_WORLD_LOCAL_SIZE"}},
     {StartedBy::mpich,
      "MPICH's mpiexec",
      {"MPI_LOCALNRANKS", "PMI_SIZE"},
      {"PMI_RANK"},
      {"PMI_SIZE"},
-     {"MPI_LOCALNRANKS"},
-     {}},
+     {"MPI_LOCALNRANKS"}},
     {StartedBy::mvapich,
      "MVAPICH's mpirun_rsh",
      {"MV2_COMM_WORLD_SIZE"},
      {"MV2_COMM_WORLD_RANK"},
      {"MV2_COMM_WORLD_SIZE"},
-     {"MV2_COMM_WORLD_LOCAL_SIZE"},
-     {}},
+     {"MV2_COMM_WORLD_LOCAL_SIZE"}},
     {StartedBy::kolo,
      "kolo",
      {process_rank_variable},
      {process_rank_variable},
      {process_ranks_variable},
-     {process_ranks_variable},
-     {}},
+     {process_ranks_variable}},
     {StartedBy::srun,
      "Slurm's srun",
      {"SLURM_STEP_ID"},
@@ -94,21 +90,14 @@ constexpr Launcher launchers[] = {
      {"PALS_LOCAL_SIZE", "PMI_LOCAL_SIZE"},
      {"PALS_DEPTH"}},
     {StartedBy::alps, "ALPS' aprun", {}, {"ALPS_APP_PE"}, {}, {}, {"ALPS_APP_DEPTH"}},
-    {StartedBy::pmi,
-     "a launcher that speaks PMI",
-     {"PMI_SIZE"},
-     {"PMI_RANK"},
-     {"PMI_SIZE"},
-     {},
-     {}},
-    {StartedBy::pmix, "a launcher that speaks PMIx", {}, {"PMIX_RANK"}, {}, {}, {}},
+    {StartedBy::pmi, "a launcher that speaks PMI", {"PMI_SIZE"}, {"PMI_RANK"}, {"PMI_SIZE"}},
+    {StartedBy::pmix, "a launcher that speaks PMIx", {}, {"PMIX_RANK"}},
     {StartedBy::torchrun,
      "torchrun",
      {"WORLD_SIZE"},
      {"RANK"},
      {"WORLD_SIZE"},
-     {"LOCAL_WORLD_SIZE"},
-     {}},
+     {"LOCAL_WORLD_SIZE"}},
 };
 
 // Nothing unless it is a rank among so many.

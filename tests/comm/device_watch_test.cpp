@@ -132,19 +132,6 @@ TEST(DeviceWatch, NamesWhoHasNotComeThoughTheHostsCollectivesGoOn) {
                     "arrived: rank 0, 2; not arrived: rank 1 last completed", "\"bucket 1\""}));
 }
 
-TEST(DeviceWatch, NamesARankThatHasDoneNothingOnItsDevice) {
-  WatchMessages messages;
-  Links links(2);
-  run_linked(links, messages.options(.05), [&](const Communicator& communicator) {
-    if (communicator.rank() == 0) reduce_on_device(communicator, "first").wait();
-    communicator.barrier();
-    messages.wait_for({"\"first\""});
-    if (communicator.rank() == 1) reduce_on_device(communicator, "first").wait();
-  });
-  EXPECT_TRUE(
-      says(messages.wait_for({"\"first\""}), {"\"first\"", "rank 1 has not completed any"}));
-}
-
 // Whoever asks for it is the communication thread there, and the device goes on after that.
 TEST(DeviceWatch, OfCheckedCallsLastsUntilTheDeviceHasDoneThem) {
   WatchMessages messages;
