@@ -114,8 +114,8 @@ Communicator::Group::Group(std::shared_ptr<Backend> the_backend,
   std::iota(identity.job_ranks.begin(), identity.job_ranks.end(), 0);
 }
 
-// In a fork: nothing of it is destroyed, because that waits for threads which are not there, and
-// tells the other ranks that this one is gone.
+// For a fork: destroying members would wait for threads which are not there, and tell the other
+// ranks that this one is gone.
 void Communicator::Group::abandon() {
   const auto keep = [](auto& member) {
     (void)std::make_unique<std::remove_reference_t<decltype(member)>>(std::move(member)).release();
@@ -249,7 +249,7 @@ Work Communicator::Group::submit(CollectiveCall call, CallOptions options, Actio
       std::move(order), std::move(on_wait));
 }
 
-// Where only those who wait may call MPI, between collectives.
+// One step of transfers, between collectives, where only a waiting thread may call MPI.
 void Communicator::Group::go_on_with_transfers() {
   std::vector<std::shared_ptr<const void>> done;
   bool has_progress = false;
@@ -290,7 +290,7 @@ Work Communicator::Group::transfer(std::vector<CollectiveCall> calls, const Call
   std::vector<std::shared_ptr<TransferStaging>> stagings;
   for (CollectiveCall& call : calls) stagings.push_back(stage(call));
   Action driver;
-  // Who waits has a handle.
+  // A waiting thread has a handle, so the group is there.
   if (desk->is_driven_by_waiters()) driver = [this] { go_on_with_transfers(); };
   const auto present = listeners->get();
   auto on_wait = tell_waiting(present, {calls.begin(), calls.end()});

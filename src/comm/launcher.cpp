@@ -188,7 +188,7 @@ std::optional<int> slurm_tasks_on_node(std::string_view text, int node) {
 
 namespace {
 
-// What starts ranks of this MPI.
+// Advice: the launcher that starts ranks of this MPI.
 std::string right_launcher(const LaunchEnvironment& environment, const LinkedMpi& mpi) {
   if (environment.started_by == StartedBy::srun) {
     return fmt::format(
@@ -283,7 +283,7 @@ void require_room_for_shared_memory(const std::string& subsystem,
 }
 
 void require_all_ranks(const LaunchEnvironment& environment, const LinkedMpi& mpi, int size) {
-  // Where MPI sees more, it knows better; a rank that it can't have tells of others, too.
+  // MPI knows better where it sees more; a rank that it can't have tells of others, too.
   const bool are_all_there =
       environment.size_is_known ? environment.size <= size : environment.rank < size;
   if (!environment.is_launched() || are_all_there) return;

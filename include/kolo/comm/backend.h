@@ -17,7 +17,7 @@ namespace kolo {
 class TransferDesk;
 class TransferStaging;
 
-// What a back end is and can do, for logs and `kolo doctor`.
+// Properties of a back end, for logs and `kolo doctor`.
 struct Capabilities {
   std::string backend;       // "solo", "threads", "mpi"
   std::string transport;     // how the bytes travel, in words

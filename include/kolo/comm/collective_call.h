@@ -95,7 +95,7 @@ inline constexpr std::string_view counts_by_rank = "the counts by rank";
 // type", ..., at last counts_by_rank; empty: none. Counts of an all-to-all are compared apart.
 [[nodiscard]] std::string_view first_difference(const CallHeader& a, const CallHeader& b);
 
-// Where a device's work stands around a collective on its memory.
+// Points in a device's work around a collective on its memory.
 struct DeviceOrder {
   int device = 0;
   DeviceStream stream = nullptr;             // what has made the input and will use the result
@@ -158,7 +158,6 @@ class CollectiveListener {
   virtual void on_finish(const CollectiveCall& /*call*/, bool /*failed*/) noexcept {}
 };
 
-// What may be said about one call besides its arguments.
 struct CallOptions {
   std::string name;                   // shown by the watch, in errors and in timelines
   std::shared_ptr<const void> owner;  // kept until an asynchronous collective is done: it may own

@@ -174,10 +174,10 @@ class Communicator {
   // lets go of a set before it joins should do so where all ranks do: a joined rank without shared
   // memory waits for it there, until the watch ends the job.
   //
-  // What the active ranks get: reductions of their own values only, an average divided by how many
-  // they are; zeros where an all-gather or an all-to-all takes values of a joined rank (none at all
-  // in an uneven all-gather whose count for it is 0). In a split() or subset() that the others call
-  // meanwhile a joined rank is in no set. A broadcast from a joined rank is an Error on all ranks.
+  // The active ranks get reductions of their own values only, an average divided by how many they
+  // are, and zeros where an all-gather or an all-to-all takes values of a joined rank. In a split()
+  // or subset() that they call meanwhile a joined rank is in no set. A broadcast from a joined rank
+  // is an Error on all ranks.
   //
   // An Error that the active ranks' calls lead to is thrown here too, and this rank is active then
   // (one of a set's calls when the join ends). Error for a communicator that is not checked().
@@ -196,8 +196,8 @@ class Communicator {
   // that have joined go on taking part.
   void require_all_ranks(const std::string& words) const;
 
-  // Who is told of every collective from now on, here, in communicators of with_own_order(), and in
-  // sets of ranks made later.
+  // A listener hears of every collective from now on, here, in communicators of with_own_order(),
+  // and in sets of ranks made later.
   void add_listener(std::shared_ptr<CollectiveListener> listener) const;
   void remove_listener(const std::shared_ptr<CollectiveListener>& listener) const;
 

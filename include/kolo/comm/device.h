@@ -42,7 +42,7 @@ struct DeviceMemory {
   std::size_t free_bytes = 0, total_bytes = 0;
 };
 
-// What collectives on a device's memory need of the device's runtime: CUDA's, or in tests a
+// The part of a device's runtime that collectives on its memory need: CUDA's, or in tests a
 // simulated one. Devices are numbered as the runtime does for this process. Thread-safe; everything
 // throws Error where the runtime does not do it.
 class DeviceRuntime {

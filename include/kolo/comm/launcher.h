@@ -11,7 +11,7 @@
 
 namespace kolo {
 
-// Who started this process as one of several.
+// Launchers of several processes.
 enum class StartedBy : std::uint8_t {
   nobody,
   kolo,      // as processes of this machine, without MPI (kolo/comm/processes.h)
@@ -97,7 +97,7 @@ class WrongLauncher : public InputError {
   using InputError::InputError;
 };
 
-// What is refused by the two functions below, which mpi_communicator() calls.
+// Strictness of the functions below, which mpi_communicator() calls.
 enum class LauncherCheck : std::uint8_t {
   off,      // nothing: each process may go on by itself
   certain,  // what can't work

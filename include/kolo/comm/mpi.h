@@ -46,7 +46,6 @@ struct MpiOptions {
   // connects. Not of a session, whose program knows its ranks.
   LauncherCheck launcher_check = LauncherCheck::certain;
 
-  // Who looks whether ranks wait for one another for too long.
   WatchOptions watch;
 
   // Sizes that tests make small to reach the paths for large buffers.

@@ -23,7 +23,7 @@
 // kolo inside a program that has an MPI of its own, for example a simulation.
 namespace kolo {
 
-// What happens when a rank fails: its process ends, an exception leaves it while others wait, or
+// Consequence of a failed rank: its process ends, an exception leaves it while others wait, or
 // the watch's limit has passed.
 enum class OnFailure : std::uint8_t {
   // The session is broken: on all ranks whoever waits in it, and every later call, gets a

@@ -116,7 +116,7 @@ CallHeader with_counts(const CollectiveCall& call, int rank) {
 
 namespace {
 
-// Of ranks that pass different counts by rank, in calls that are alike otherwise.
+// For calls that are alike but for the counts by rank.
 std::string describe_count_mismatch(std::span<const CallHeader> headers,
                                     std::span<const std::int64_t> counts) {
   const std::size_t size = headers.size();

@@ -86,7 +86,7 @@ class JoinedTransfers {
   JoinedTransfers& operator=(const JoinedTransfers&) = delete;
   ~JoinedTransfers() { (void)end(); }
 
-  // What has been refused, in words.
+  // Words of what has been refused.
   [[nodiscard]] std::optional<std::string> end() {
     const auto desk = std::exchange(desk_, nullptr);
     return desk ? desk->end_join() : std::nullopt;

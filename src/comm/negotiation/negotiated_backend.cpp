@@ -128,7 +128,7 @@ std::shared_ptr<Backend> NegotiatedBackend::split(int color, int key) {
   return part ? std::make_shared<NegotiatedBackend>(std::move(part)) : nullptr;
 }
 
-// What a rank does that has joined.
+// Part of a rank that has joined.
 namespace {
 
 template <typename T>
@@ -284,7 +284,7 @@ void NegotiatedBackend::set_counts(CollectiveCall& call) {
   if (!mismatch.empty()) fail(mismatch);
   const auto rank = static_cast<std::size_t>(topology().rank);
   call.send_counts.resize(size);
-  // What every rank expects from this one, and what it sends here; of joined ranks both are 0.
+  // Joined ranks expect and send nothing.
   for (std::size_t peer = 0; peer < size; ++peer) {
     call.send_counts[peer] = all_counts[peer * 2 * size + size + rank];
     call.receive_counts[peer] = all_counts[peer * 2 * size + rank];

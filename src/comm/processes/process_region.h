@@ -12,7 +12,7 @@
 
 namespace kolo {
 
-// In which a rank that kolo has started as a process finds its place.
+// Variables that tell a rank its place.
 inline constexpr const char* process_rank_variable = "KOLO_PROCESS_RANK";
 inline constexpr const char* process_ranks_variable = "KOLO_PROCESS_RANKS";
 inline constexpr const char* process_memory_variable = "KOLO_PROCESS_MEMORY";
@@ -21,9 +21,9 @@ inline constexpr const char* process_memory_variable = "KOLO_PROCESS_MEMORY";
 // agree on options and to make the memory of a communicator. It has room for a few communicators.
 class ProcessRegion {
  public:
-  // In the parent, which keeps it until the last rank has ended. Error: there is no memory.
+  // Made by the parent, which keeps it until the last rank has ended. Error: there is no memory.
   explicit ProcessRegion(int ranks);
-  // In a rank. InputError where kolo has not started this process as one of several.
+  // A rank's. InputError where kolo has not started this process as one of several.
   explicit ProcessRegion(const EnvironmentLookup& lookup);
 
   // Variables by which a rank finds it.

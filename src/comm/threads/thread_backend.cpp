@@ -21,7 +21,6 @@ namespace kolo {
 
 namespace {
 
-// In one process an address is an address.
 class OwnAddressSpace final : public PeerMemory {
  public:
   explicit OwnAddressSpace(bool direct) : direct_(direct) {}
@@ -43,8 +42,8 @@ class OwnAddressSpace final : public PeerMemory {
   bool direct_;
 };
 
-// What the threads of a group share. Sets of ranks made from it have its abort cell: a rank that
-// gives up ends the waiting in all of them.
+// Memory of a group. Sets of ranks made from it share its abort cell: a rank that gives up ends the
+// waiting in all of them.
 struct ThreadMemory {
   ThreadMemory(int ranks, std::size_t staging_bytes, std::shared_ptr<AbortCell> parents_abort);
 
@@ -172,7 +171,7 @@ std::vector<std::shared_ptr<T>> ThreadBackend::exchange(const CallHeader& call,
 std::vector<std::shared_ptr<std::byte>> ThreadBackend::allocate(const CallHeader& call) {
   const auto bytes = static_cast<std::size_t>(call.count);
   if (call.collective == Collective::allocate) return {allocate_aligned(bytes)};
-  // What the node has once its first rank makes.
+  // The first rank of a node makes what the node has once.
   const bool is_for_node = call.collective == Collective::allocate_for_node;
   const bool is_maker = !is_for_node || topology_.local_rank == 0;
   const auto made = exchange(call, is_maker ? allocate_aligned(bytes) : nullptr);

@@ -4,7 +4,6 @@
 
 #include "comm/watch/event_block.h"
 
-// What a rank writes into its block.
 namespace kolo {
 
 namespace {

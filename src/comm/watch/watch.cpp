@@ -46,9 +46,8 @@ std::shared_ptr<EventBlock> block_in(const std::shared_ptr<std::byte>& memory) {
   return {memory, reinterpret_cast<EventBlock*>(memory.get())};
 }
 
-// What goes into one message, which must be small for MPI to send it without the other side's help:
-// first what the rank does in the job's communicator and in the sets that it waits in, has joined
-// or has left.
+// Status for one message, which must be small for MPI to send it without the other side's help:
+// first the lanes of the job's communicator and of sets that the rank waits in, has joined or left.
 RankStatus in_short(RankStatus status) {
   constexpr std::size_t most_lanes = 8;
   std::stable_partition(status.lanes.begin(), status.lanes.end(), [](const LaneStatus& lane) {
@@ -230,7 +229,7 @@ void Watch::exchange(const std::vector<RankStatus>& of_node) {
   }
   for (auto& [rank, status] : heard_) {
     status.age = now - heard_at_[rank];
-    // Of a node that says nothing no watch is alive.
+    // No watch is alive on a node that says nothing.
     status.is_watching = status.is_watching && status.age < silence_;
   }
   if (!is_first_alive(of_node)) return;

@@ -75,7 +75,7 @@ class Watch final : public CollectiveListener {
   void on_abort() noexcept override { blocks_[own_block_]->says_why = 1; }
 
  private:
-  // What has been told of a stall.
+  // A stall that has been told.
   struct Told {
     Stall stall;
     std::int64_t next = 0;  // nanoseconds of waiting at which it is told again
