@@ -103,7 +103,7 @@ void run_linked(Links& links, const WatchOptions& options,
     const auto backend = std::make_shared<LinkedBackend>(host, links);
     const Communicator communicator(backend);
     const auto watch = std::make_shared<Watch>(backend, options);
-    communicator.add_listener(watch);
+    communicator.add_listener(Watch::listener_of(watch));
     body(communicator);
     host.barrier();  // nobody's watch ends while another looks
     watch->stop();   // the device may keep it for a while: it tells it of ends

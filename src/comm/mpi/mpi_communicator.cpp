@@ -105,7 +105,7 @@ MpiJob make_job(const std::shared_ptr<const MpiRuntime>& runtime,
   const Communicator plain(backend, executor);
   if (options.watch.enabled && plain.size() > 1) {
     const auto watch = std::make_shared<Watch>(backend, options.watch);
-    plain.add_listener(watch);
+    plain.add_listener(Watch::listener_of(watch));
     // In a session all ranks end together, and nobody is there who would wait.
     const bool says_goodbye = !keeping->rules().is_session;
     end_with(*keeping, watch,

@@ -209,7 +209,7 @@ Communicator make_communicator(std::shared_ptr<ProcessBackend> inner, const MpiO
   if (const auto transfers = backend->transfers()) job->transfers = transfers->thread();
   if (options.watch.enabled && plain.size() > 1) {
     const auto watch = std::make_shared<Watch>(backend, options.watch);
-    plain.add_listener(watch);
+    plain.add_listener(Watch::listener_of(watch));
     job->watch = watch;
   }
   if (::on_exit(at_exit, job.get()) == 0) (void)job.release();  // it is the process's now

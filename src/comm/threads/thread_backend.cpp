@@ -229,7 +229,8 @@ void run_as_threads(int ranks, const std::function<void(const Communicator&)>& b
     const Communicator communicator(backend);
     try {
       if (options.watch.enabled)
-        communicator.add_listener(std::make_shared<Watch>(backend, options.watch));
+        communicator.add_listener(
+            Watch::listener_of(std::make_shared<Watch>(backend, options.watch)));
       body(communicator);
     } catch (...) {
       errors[static_cast<std::size_t>(rank)] = std::current_exception();

@@ -131,20 +131,18 @@ struct EventBlock {
 [[nodiscard]] std::int64_t monotonic_now();
 
 // Writes down every collective and transfer of this rank in its block.
-class FlightRecorder {
+class FlightRecorder final : public CollectiveListener {
  public:
   // The block lies in memory that `owner` keeps.
   explicit FlightRecorder(std::shared_ptr<EventBlock> block);
 
-  void submitted(const CollectiveCall& call);
-  void started(const CollectiveCall& call);
-  void finished(const CollectiveCall& call, bool failed);
-  // The calling thread begins to wait for it, or goes on.
-  void waits(const CallHeader& call, bool begins);
-  // This rank belongs to the call's group, even if it never calls anything.
-  void joined_group(const CollectiveCall& call);
-  // It calls nothing in that group any more.
-  void left_group(const CollectiveCall& call);
+  void on_submit(const CollectiveCall& call) noexcept override;
+  void on_start(const CollectiveCall& call) noexcept override;
+  void on_finish(const CollectiveCall& call, bool failed) noexcept override;
+  void on_wait(const CallHeader& call, bool begins) noexcept override;
+  void on_group(const CollectiveCall& call) noexcept override;
+  void on_leave(const CollectiveCall& call) noexcept override;
+  void on_abort() noexcept override { block_->says_why = 1; }
 
  private:
   void transfer_submitted(const CollectiveCall& call);

@@ -87,13 +87,13 @@ std::vector<std::uint64_t>& FlightRecorder::in_progress(const Lane& lane) {
   return in_progress_[static_cast<std::size_t>(&lane - block_->lanes.data())];
 }
 
-void FlightRecorder::joined_group(const CollectiveCall& call) {
+void FlightRecorder::on_group(const CollectiveCall& call) noexcept {
   const std::lock_guard lock(mutex_);
   if (Lane* const lane = lane_of(Lane::identity_of(call)))
     lane->members.store(static_cast<std::uint64_t>(call.count), std::memory_order_release);
 }
 
-void FlightRecorder::left_group(const CollectiveCall& call) {
+void FlightRecorder::on_leave(const CollectiveCall& call) noexcept {
   const std::lock_guard lock(mutex_);
   for (Lane& lane : block_->lanes) {
     const auto identity = lane.identity.load(std::memory_order_relaxed);
@@ -110,7 +110,7 @@ void FlightRecorder::note_caller() {
   block_->callers.store(caller_ == present ? 1 : 2, std::memory_order_release);
 }
 
-void FlightRecorder::waits(const CallHeader& call, bool begins) {
+void FlightRecorder::on_wait(const CallHeader& call, bool begins) noexcept {
   const std::lock_guard lock(mutex_);
   if (call.part == 0) note_caller();
   if (is_transfer(call.collective)) {
@@ -124,7 +124,7 @@ void FlightRecorder::waits(const CallHeader& call, bool begins) {
     lane->awaited.store(begins ? call.number : 0, std::memory_order_release);
 }
 
-void FlightRecorder::submitted(const CollectiveCall& call) {
+void FlightRecorder::on_submit(const CollectiveCall& call) noexcept {
   const std::lock_guard lock(mutex_);
   if (call.part == 0) note_caller();
   if (is_transfer(call.collective)) return transfer_submitted(call);
@@ -137,7 +137,7 @@ void FlightRecorder::submitted(const CollectiveCall& call) {
   lane->cell(call.number).write(record);
 }
 
-void FlightRecorder::started(const CollectiveCall& call) {
+void FlightRecorder::on_start(const CollectiveCall& call) noexcept {
   const std::lock_guard lock(mutex_);
   if (is_transfer(call.collective)) return transfer_started(call);
   Lane* const lane = lane_of(Lane::identity_of(call));
@@ -162,7 +162,7 @@ void FlightRecorder::started(const CollectiveCall& call) {
   lane->running.store(numbers.front(), std::memory_order_release);
 }
 
-void FlightRecorder::finished(const CollectiveCall& call, bool failed) {
+void FlightRecorder::on_finish(const CollectiveCall& call, bool failed) noexcept {
   const std::lock_guard lock(mutex_);
   if (is_transfer(call.collective)) return transfer_finished(call, failed);
   Lane* const lane = lane_of(Lane::identity_of(call));
