@@ -1,6 +1,5 @@
 #include "comm/job_options.h"
 
-#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <optional>
@@ -10,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "kolo/base/checked.h"
+#include "kolo/base/text.h"
 
 namespace kolo {
 
@@ -45,11 +45,10 @@ void read_switch(const char* name, bool& target) {
 void read_seconds(const char* name, std::chrono::duration<double>& target) {
   const auto value = variable(name);
   if (!value) return;
-  char* end = nullptr;
-  const double seconds = std::strtod(value->c_str(), &end);
-  if (end == value->c_str() || *end != 0 || !std::isfinite(seconds) || seconds < 0 || seconds > 1e9)
+  const auto seconds = parse_number<double>(*value);
+  if (!seconds || *seconds < 0 || *seconds > 1e9)
     refuse(name, *value, "seconds, 0 or more (0: never)");
-  target = std::chrono::duration<double>(seconds);
+  target = std::chrono::duration<double>(*seconds);
 }
 
 }  // namespace

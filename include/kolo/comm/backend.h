@@ -19,13 +19,12 @@ class TransferStaging;
 
 // Properties of a back end, for logs and `kolo doctor`.
 struct Capabilities {
-  std::string backend;       // "solo", "threads", "mpi"
-  std::string transport;     // how the bytes travel, in words
-  std::string thread_level;  // what MPI granted; empty elsewhere
-  bool asynchronous =
-      true;  // false: asynchronous collectives run before their call returns, nothing overlaps
-  bool shared_memory = false;  // ranks of a node read each other's memory
-  bool concurrent = false;     // collectives of different communicators may run at the same time
+  std::string backend;            // "solo", "threads", "mpi"
+  std::string transport;          // how the bytes travel, in words
+  std::string thread_level = {};  // granted by MPI; empty elsewhere
+  bool asynchronous = true;       // false: asynchronous collectives run before their call returns
+  bool shared_memory = false;     // ranks of a node read each other's memory
+  bool concurrent = false;        // collectives of different communicators may run at the same time
   // Those on devices' memory, for example "NCCL 2.28.9 (the host waits: never)"; empty: not known
   // before the job's first one, or there are none.
   std::string device_transport = {};

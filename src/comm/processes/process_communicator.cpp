@@ -84,8 +84,6 @@ ProcessBackend::ProcessBackend(RankSet set, const NodeGroupOptions& options,
 Capabilities ProcessBackend::capabilities() const {
   return {.backend = "processes",
           .transport = "shared memory",
-          .thread_level = "",
-          .asynchronous = true,
           .shared_memory = stage_ != nullptr,
           .concurrent = true};
 }

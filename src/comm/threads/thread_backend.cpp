@@ -146,8 +146,6 @@ std::shared_ptr<TransferDesk> ThreadBackend::make_transfers() {
 Capabilities ThreadBackend::capabilities() const {
   return {.backend = "threads",
           .transport = "memory of one process",
-          .thread_level = "",
-          .asynchronous = true,
           .shared_memory = true,
           .concurrent = true};
 }
