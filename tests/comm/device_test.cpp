@@ -242,23 +242,18 @@ TEST(DeviceChannelChoice, IsNoneForOneRank) {
   EXPECT_TRUE(says(communicator.capabilities().device_transport, {"one rank"}));
 }
 
-// Of every rank, because all get the same.
-void expect_refusal(const ThreadRanksOptions& options, const std::string& words) {
+TEST(DeviceChannelChoice, WhatCanNotBeIsRefusedOnAllRanks) {
   std::atomic<int> told = 0;
   run_as_threads(
       2,
       [&](const Communicator& communicator) {
         const DeviceValues values;
         EXPECT_TRUE(says(message_of<InputError>([&] { communicator.all_reduce(values.buffer()); }),
-                         {words, "use the channel auto or staged"}));
+                         {"NCCL was asked for, but", "use the channel auto or staged"}));
         ++told;
       },
-      options);
+      with_devices(DeviceChannelKind::nccl));
   EXPECT_EQ(told, 2);
-}
-
-TEST(DeviceChannelChoice, RefusesWhatCanNotBe) {
-  expect_refusal(with_devices(DeviceChannelKind::nccl), "NCCL was asked for, but");
 }
 
 // Joined ranks have no values of their own, wherever the others' are.

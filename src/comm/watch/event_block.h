@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -146,10 +147,9 @@ class FlightRecorder final : public CollectiveListener {
 
  private:
   void transfer_submitted(const CollectiveCall& call);
-  void transfer_started(const CollectiveCall& call);
-  void transfer_finished(const CollectiveCall& call, bool failed);
+  void change_transfer(const CallHeader& call,
+                       const std::function<void(CollectiveRecord&)>& change);
   void note_caller();
-  RecordCell* cell_of_transfer(const CallHeader& call);
   Lane* lane_of(std::uint64_t identity);
   [[nodiscard]] std::vector<std::uint64_t>& in_progress(const Lane& lane);
 
