@@ -1,4 +1,5 @@
 #include <memory>
+#include <numeric>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -167,32 +168,12 @@ void at_exit(int status, void* given) {
 }
 
 RankSet all_ranks(const ProcessRegion& region) {
-  const std::vector<int> nodes(static_cast<std::size_t>(region.ranks()), 0);
-  RankSet set{.topology = Topology::from_node_ids(region.rank(), nodes)};
-  for (int rank = 0; rank < region.ranks(); ++rank) set.job_ranks.push_back(rank);
-  return set;
-}
-
-// The memory of the job's communicator.
-void make_stage(RankSet& set, NodeGroup& meeting, std::shared_ptr<SharedSegments> segments,
-                std::size_t staging_bytes) {
-  const Execute execute = [&](const CollectiveCall& call) { meeting.execute(call); };
-  const auto place_of_first = [&](const std::string& place) {
-    auto text = padded(place);
-    execute(CollectiveCall::broadcast(std::span(text), 0));
-    return place_in(text);
-  };
-  const std::vector<std::size_t> bytes(set.job_ranks.size(),
-                                       NodeStage::bytes(set.topology.size, staging_bytes));
-  set.segments = std::move(segments);
-  set.stage =
-      set.segments->add(bytes, SharedSegment::Room::at_once,
-                        {place_of_first, [&](bool here) { return is_everywhere(here, execute); }});
-  if (set.stage) return;
-  throw Error(fmt::format(
-      "comm: the ranks can't share memory: there is no room for {} bytes, or a rank can't open it "
-      "through /proc",
-      checked_multiply(bytes.front(), bytes.size())));
+  std::vector<int> ranks(static_cast<std::size_t>(region.ranks()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  const std::vector<int> nodes(ranks.size(), 0);
+  return {.members = ranks,
+          .topology = Topology::from_node_ids(region.rank(), nodes),
+          .job_ranks = ranks};
 }
 
 Communicator make_communicator(std::shared_ptr<ProcessBackend> inner, const MpiOptions& options) {
@@ -226,15 +207,19 @@ Communicator process_communicator(const MpiOptions& given) {
                          StartWatch::AtLimit::process_ends);
   auto set = all_ranks(region);
   if (region.ranks() > 1) {
-    const auto segments = std::make_shared<SharedSegments>(region.rank());
-    auto meeting = region.next_meeting(segments);
-    meeting.execute(CollectiveCall::of(Collective::barrier));
-    const auto broadcast = [&meeting](std::span<std::byte> bytes) {
+    auto meeting = region.next_meeting();
+    const Execute execute = [&](const CollectiveCall& call) { meeting.execute(call); };
+    execute(CollectiveCall::of(Collective::barrier));
+    const auto broadcast = [&](std::span<std::byte> bytes) {
       const Buffer buffer(bytes.data(), narrow<std::int64_t>(bytes.size()), DataType::uint8);
-      if (!bytes.empty()) meeting.execute(CollectiveCall::broadcast(buffer, 0));
+      if (!bytes.empty()) execute(CollectiveCall::broadcast(buffer, 0));
     };
     options = with_options_of_rank_0(broadcast, options);
-    make_stage(set, meeting, segments, options.staging_bytes);
+    if (!make_stage_of(set, set.topology, options.staging_bytes, execute)) {
+      throw Error(
+          "comm: the ranks can't share memory: there is no room for it, or a rank can't open it "
+          "through /proc");
+    }
   }
   const NodeGroupOptions of_group{.staging_bytes = options.staging_bytes,
                                   .whole_limit_bytes = options.whole_limit_bytes};

@@ -32,9 +32,9 @@ class ProcessRegion {
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int ranks() const { return ranks_; }
 
-  // Meeting of all ranks for this process's next communicator, with segments that they make there.
-  // Collective. StateError where there is no room for another, or another process is this rank.
-  [[nodiscard]] NodeGroup next_meeting(std::shared_ptr<const SharedSegments> segments);
+  // Meeting of all ranks for this process's next communicator. Collective. StateError where there
+  // is no room for another, or another process is this rank.
+  [[nodiscard]] NodeGroup next_meeting();
 
  private:
   [[nodiscard]] std::vector<std::size_t> sizes() const;
