@@ -120,16 +120,5 @@ TEST(MpiMemory, IsGivenBackWhenAllRanksHaveLetGoOfIt) {
   EXPECT_LE(after.pieces, before.pieces + 1);
 }
 
-TEST(MpiMemory, OutlivesItsCommunicator) {
-  std::shared_ptr<std::byte> memory;
-  {
-    const auto communicator = mpi_communicator();
-    memory = communicator.allocate(100'000);
-    communicator.barrier();
-  }
-  memory.get()[99'999] = std::byte{1};
-  EXPECT_EQ(memory.get()[99'998], std::byte{0});
-}
-
 }  // namespace
 }  // namespace kolo
