@@ -60,9 +60,26 @@ void Work::wait() const {
     state_->changed.wait(lock, [&] { return state_->done; });
   }
   if (state_->error) std::rethrow_exception(state_->error);
+  hold_back_stream();
+}
+
+void Work::hold_back_stream() const {
   for (const auto& order : state_->orders) {
     if (order->done) order->done->hold_back(order->stream);
   }
+}
+
+bool Work::wait_for(std::chrono::nanoseconds limit) const {
+  if (!state_) return true;
+  const auto end = std::chrono::steady_clock::now() + limit;
+  while (state_->go_on && !state_->is_done() && std::chrono::steady_clock::now() < end)
+    state_->go_on();
+  if (state_->go_on) limit = std::chrono::nanoseconds(0);
+  std::unique_lock lock(state_->mutex);
+  if (!state_->changed.wait_for(lock, limit, [&] { return state_->done; })) return false;
+  if (state_->error) std::rethrow_exception(state_->error);
+  hold_back_stream();
+  return true;
 }
 
 bool Work::is_done() const {

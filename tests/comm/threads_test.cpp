@@ -1,6 +1,9 @@
+#include <atomic>
+#include <chrono>
 #include <future>
 #include <memory>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -83,7 +86,22 @@ TEST(RunAsThreads, AnAsynchronousFailureReachesTheWaiter) {
     std::vector<float> values(communicator.rank() == 0 ? 3 : 4);
     const Work work = communicator.all_reduce_async(std::span(values));
     EXPECT_THROW(work.wait(), Error);
-    EXPECT_THROW(work.wait(), Error) << "every waiter gets it";
+    EXPECT_THROW((void)work.wait_for(std::chrono::seconds(1)), Error) << "every waiter gets it";
+  });
+}
+
+TEST(RunAsThreads, WaitingHasALimit) {
+  run_as_threads(2, [](const Communicator& communicator) {
+    Work work;
+    if (communicator.rank() == 0) {
+      work = communicator.barrier_async();
+      EXPECT_FALSE(work.wait_for(std::chrono::milliseconds(1)));
+    }
+    static std::atomic<bool> go;  // rank 1 comes only after rank 0 has given up once
+    if (communicator.rank() == 0) go = true;
+    while (!go) std::this_thread::yield();
+    if (communicator.rank() == 1) communicator.barrier();
+    work.wait();
   });
 }
 

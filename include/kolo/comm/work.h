@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <functional>
@@ -22,6 +23,9 @@ class Work {
   // device's memory: until the device has been given it; what the buffer's stream is given from now
   // on sees the result.
   void wait() const;
+
+  // As wait(), for at most this long: false when it is not done by then.
+  [[nodiscard]] bool wait_for(std::chrono::nanoseconds limit) const;
 
   [[nodiscard]] bool is_done() const;
 
@@ -52,6 +56,7 @@ class Work {
   class Waiting;
 
   explicit Work(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  void hold_back_stream() const;
 
   std::shared_ptr<State> state_;
 };
