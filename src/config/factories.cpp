@@ -122,7 +122,6 @@ Objective make_objective(const RunConfig& config) {
   const auto own = loss.completed(training.loss_own);
   Objective objective{loss.make(own), loss.make_for_validation(own)};
   objective.precision = training.precision;
-  objective.device_norm = config.device.fused_norm;
   objective.counts_correct = loss.has_classes;
   objective.views = training.validation_views;
   const auto& metrics = training.metrics;

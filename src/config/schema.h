@@ -145,7 +145,6 @@ void visit(Field& field, DeviceConfig& device) {
   field("tf32", device.tf32, AnyBool{});
   field("deterministic", device.deterministic, AnyBool{});
   field("augment", device.augment, AnyBool{});
-  field("fused_norm", device.fused_norm, AnyBool{});
   field("graphs", device.graphs, AnyBool{});
   field("intra_threads", device.intra_threads, not_negative.up_to(most_threads));
   field("inter_threads", device.inter_threads, positive.up_to(most_threads));

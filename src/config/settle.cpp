@@ -28,7 +28,8 @@ constexpr std::pair<std::string_view, std::string_view> retired_keys[] = {
     {"checkpoint.local_folder", on_copies},
     {"checkpoint.local_every_steps", on_copies},
     {"communication.backend",
-     "communication.launcher says how the ranks are started: auto, processes or mpi; a program that "
+     "communication.launcher says how the ranks are started: auto, processes or mpi; a program "
+     "that "
      "is alone needs nothing"},
     {"reference",
      "published results stand in docs/results.md; kolo sweep CONFIG seed=1,2,3 --target NUMBER "
@@ -36,6 +37,8 @@ constexpr std::pair<std::string_view, std::string_view> retired_keys[] = {
     {"training.kernels",
      "kolo chooses the kernels of convolutions by rules and tries none, so there is nothing to "
      "choose: leave the key out"},
+    {"device.fused_norm",
+     "LibTorch's operators and cuDNN do batch norms on GPUs: leave the key out"},
     {"parallel.chunks", "each rank of a pipeline has one part of the network: leave the key out"},
 };
 

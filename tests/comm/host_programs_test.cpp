@@ -21,7 +21,7 @@ ProcessResult run_host(const std::string& level, const Words& scenarios,
                        const std::map<std::string, std::string>& environment = {}) {
   Words words = {MPIRUN_SCRIPT, "4", HOST_PROGRAM, level};
   words.insert(words.end(), scenarios.begin(), scenarios.end());
-  auto result = run_job(words, {.deadline = std::chrono::seconds(100), .environment = environment});
+  auto result = run_job(words, {.deadline = std::chrono::seconds(60), .environment = environment});
   EXPECT_FALSE(result.timed_out);
   EXPECT_EQ(result.left_behind, 0);
   EXPECT_FALSE(says(result.errors, {"failed: "})) << result.errors;

@@ -125,6 +125,8 @@ TEST_F(Checks, RetiredKeysSayWhatToDoInsteadAndARecordMayHaveThem) {
               StartsWith("command line: reference: "));
   EXPECT_THAT(error_after_required("training: {kernels: usual}\n"),
               StartsWith("run.yaml:4: training.kernels: kolo chooses the kernels"));
+  EXPECT_THAT(error_after_required("device: {fused_norm: true}\n"),
+              StartsWith("run.yaml:4: device.fused_norm: LibTorch's operators"));
   EXPECT_THAT(error_after_required("parallel: {chunks: 2}\n"),
               StartsWith("run.yaml:4: parallel.chunks: each rank of a pipeline has one part"));
   auto record = source(required + text + "reference: {published: null}\n");

@@ -54,7 +54,6 @@ class RandomConfig {
                   coin(),
                   coin(),
                   coin(),
-                  coin(),
                   small(),
                   small()};
     if (run.device.graphs) run.training.mixup_alpha = 0;  // not both
@@ -307,7 +306,6 @@ TEST_F(RoundTrip, AnyConfigurationComesBackTheSame) {
       EXPECT_EQ(value_of(again, key), value_of(config, key));
     EXPECT_EQ(again.communication.shared_memory, config.communication.shared_memory);
     EXPECT_EQ(again.device.augment, config.device.augment);
-    EXPECT_EQ(again.device.fused_norm, config.device.fused_norm);
     EXPECT_EQ(again.device.graphs, config.device.graphs);
     EXPECT_EQ(again.device.inter_threads, config.device.inter_threads);
   }

@@ -206,7 +206,7 @@ TEST_F(Types, UnknownKeysNameTheNearestAndAllKnown) {
       error_after_required("device: {zebra: 1}\n"),
       EndsWith(
           "device: unknown key \"zebra\". Known: kind, shared, channels_last, cudnn_benchmark, "
-          "tf32, deterministic, augment, fused_norm, graphs, intra_threads, inter_threads"));
+          "tf32, deterministic, augment, graphs, intra_threads, inter_threads"));
 }
 
 TEST_F(Types, AMisspeltRequiredKeyIsCalledUnknownRatherThanMissing) {

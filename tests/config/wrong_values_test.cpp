@@ -88,7 +88,6 @@ const std::set<std::string> switches{"data.horizontal_flip",
                                      "device.tf32",
                                      "device.deterministic",
                                      "device.augment",
-                                     "device.fused_norm",
                                      "device.graphs"};
 // Real numbers, without a bound above...
 const std::set<std::string> unbounded{"data.divisor",

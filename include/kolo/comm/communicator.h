@@ -98,8 +98,8 @@ class Communicator {
   //
   // They stand outside of the order of the collectives and go on while collectives run. (Between
   // nodes without MPI's thread level `multiple` only while somebody waits for one: there ranks must
-  // keep one order, and ask nothing of ranks that have joined.) Error on both where the other rank
-  // has joined, there when the join ends; CommunicationError where it has left.
+  // keep one order.) End them before a rank joins: it asks for none, so who waits for one with it
+  // does so until the watch ends that. CommunicationError where the other rank has left.
   void send(ConstBuffer buffer, int peer, int tag = 0, CallOptions options = {}) const;
   [[nodiscard]] Work send_async(ConstBuffer buffer, int peer, int tag = 0,
                                 CallOptions options = {}) const;

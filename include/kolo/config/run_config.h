@@ -169,7 +169,6 @@ struct DeviceConfig {
   bool tf32 = false;            // products of float32 in TF32: 10 bits of mantissa
   bool deterministic = false;   // the same bits in every run, where LibTorch can
   bool augment = true;          // images are varied and preprocessed there
-  bool fused_norm = false;      // batch norms by kolo's kernels, in training
   bool graphs = false;          // each step is recorded, and given to the GPU in one call
   int intra_threads = 0;  // threads of one operation; 0: the node's cores divided by its ranks
   int inter_threads = 1;  // operations at a time

@@ -76,26 +76,6 @@ void join_to_the_end(const Communicator& set) {
   if (first) std::rethrow_exception(first);
 }
 
-// While it lives what others want to send here, or to get from here, is refused.
-class JoinedTransfers {
- public:
-  explicit JoinedTransfers(std::shared_ptr<TransferDesk> desk) : desk_(std::move(desk)) {
-    if (desk_) desk_->begin_join();
-  }
-  JoinedTransfers(const JoinedTransfers&) = delete;
-  JoinedTransfers& operator=(const JoinedTransfers&) = delete;
-  ~JoinedTransfers() { (void)end(); }
-
-  // Words of what has been refused.
-  [[nodiscard]] std::optional<std::string> end() {
-    const auto desk = std::exchange(desk_, nullptr);
-    return desk ? desk->end_join() : std::nullopt;
-  }
-
- private:
-  std::shared_ptr<TransferDesk> desk_;
-};
-
 // All ranks have joined, so they join all sets as well, but for those that some have let go of:
 // what is called there is an Error to whoever calls it.
 void end_services(const std::vector<std::shared_ptr<Communicator::Group>>& served) {
@@ -155,19 +135,15 @@ int Communicator::join() const {
     calls_elsewhere += companion->sequence->calls;
   serve_sets();
   NegotiatedBackend::JoinResult result;
-  std::optional<std::string> refused_transfer;
   auto& sequence = *group_->sequence;
   group_->run(CollectiveCall::of(Collective::join), {}, [&] {
-    JoinedTransfers transfers(sequence.transfers);
     result = backend->join({.calls = sequence.calls,
                             .splits = sequence.splits,
                             .all_calls = sequence.calls + calls_elsewhere});
-    refused_transfer = transfers.end();
   });
   raise_to(sequence.calls, result.progress.calls);
   raise_to(sequence.splits, result.progress.splits);
   end_services(std::exchange(group_->served, {}));
-  if (refused_transfer) throw Error(*refused_transfer);
   return result.last_rank;
 }
 

@@ -36,7 +36,7 @@ ProcessRegion::ProcessRegion(int ranks) : ranks_(ranks) {
     offer_ = memory_->create(source);
     // As a rank does: /proc may be missing.
     SharedSegment mapping(0, sizes(), SharedSegment::Room::when_written);
-    if (!offer_.place().empty() && mapping.open(offer_.place())) return;
+    if (!offer_.place.empty() && mapping.open(offer_.place)) return;
   }
   throw Error(
       "comm: there is no memory that ranks could share: neither an anonymous file, which takes "
@@ -65,7 +65,7 @@ ProcessRegion::ProcessRegion(const EnvironmentLookup& lookup) : ranks_(1) {
 std::vector<std::pair<std::string, std::string>> ProcessRegion::environment(int rank) const {
   return {{process_rank_variable, std::to_string(rank)},
           {process_ranks_variable, std::to_string(ranks_)},
-          {process_memory_variable, offer_.place()}};
+          {process_memory_variable, offer_.place}};
 }
 
 NodeGroup ProcessRegion::next_meeting() {

@@ -34,10 +34,6 @@ class OwnAddressSpace final : public PeerMemory {
     return reinterpret_cast<std::byte*>(location.offset);
   }
 
-  [[nodiscard]] std::byte* find(int local_rank, SharedLocation location) const override {
-    return address(local_rank, location);
-  }
-
  private:
   bool direct_;
 };
@@ -138,7 +134,7 @@ std::shared_ptr<TransferDesk> ThreadBackend::make_transfers() {
     memory.ranks.push_back(rank);
   }
   memory.control = view_of(memory_);
-  const auto line = std::make_shared<NodeLine>(topology_.rank, std::move(memory), peers_);
+  const auto line = std::make_shared<NodeLine>(topology_.rank, std::move(memory));
   std::vector<std::shared_ptr<TransferLine>> lines(job_ranks_.size(), line);
   return std::make_shared<TransferDesk>(topology_.rank, std::move(lines), transfer_thread_, false);
 }
