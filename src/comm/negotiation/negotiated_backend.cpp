@@ -4,12 +4,13 @@
 #include <array>
 #include <limits>
 #include <numeric>
+#include <type_traits>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "base/half.h"
 #include "comm/solo/alone.h"
+#include "comm/with_type.h"
 #include "kolo/base/checked.h"
 
 // The negotiation and the collectives of active ranks, then those of joined ones.
@@ -133,52 +134,38 @@ namespace {
 
 template <typename T>
 T neutral(ReduceOp op) {
-  using Limits = std::numeric_limits<T>;
-  switch (op) {
-    case ReduceOp::product:
-      return 1;
-    case ReduceOp::min:
-      return Limits::has_infinity ? Limits::infinity() : Limits::max();
-    case ReduceOp::max:
-      return Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
-    default:
-      return 0;
+  if constexpr (std::is_same_v<T, Float16>) {
+    return to_float16(neutral<float>(op));
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
+    return to_bfloat16(neutral<float>(op));
+  } else {
+    using Limits = std::numeric_limits<T>;
+    switch (op) {
+      case ReduceOp::product:
+        return 1;
+      case ReduceOp::min:
+        return Limits::has_infinity ? Limits::infinity() : Limits::max();
+      case ReduceOp::max:
+        return Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
+      default:
+        return 0;
+    }
   }
-}
-
-template <typename T>
-void fill(std::byte* values, T value, std::int64_t count) {
-  std::fill_n(reinterpret_cast<T*>(values), count, value);
 }
 
 // Sets `count` elements to what a reduction leaves as it is: 0 for sum and average, 1 for product,
 // the greatest value (infinity) for min, the least for max; of booleans false for sum (or) and max,
 // true for product (and) and min.
 void fill_neutral(DataType type, ReduceOp op, std::byte* values, std::int64_t count) {
-  switch (type) {
-    case DataType::float64:
-      return fill(values, neutral<double>(op), count);
-    case DataType::float32:
-      return fill(values, neutral<float>(op), count);
-    case DataType::float16:
-      return fill(values, to_float16(neutral<float>(op)), count);
-    case DataType::bfloat16:
-      return fill(values, to_bfloat16(neutral<float>(op)), count);
-    case DataType::int64:
-      return fill(values, neutral<std::int64_t>(op), count);
-    case DataType::int32:
-      return fill(values, neutral<std::int32_t>(op), count);
-    case DataType::int16:
-      return fill(values, neutral<std::int16_t>(op), count);
-    case DataType::int8:
-      return fill(values, neutral<std::int8_t>(op), count);
-    case DataType::uint8:
-      return fill(values, neutral<std::uint8_t>(op), count);
-    case DataType::boolean: {
-      const bool is_and = op == ReduceOp::min || op == ReduceOp::product;
-      return fill(values, static_cast<std::uint8_t>(is_and), count);
-    }
+  if (type == DataType::boolean) {
+    const bool is_and = op == ReduceOp::min || op == ReduceOp::product;
+    std::fill_n(values, count, static_cast<std::byte>(is_and));
+    return;
   }
+  with_type(type, [&](auto element) {
+    using T = decltype(element);
+    std::fill_n(reinterpret_cast<T*>(values), count, neutral<T>(op));
+  });
 }
 
 // Memory for a collective whose result nobody here needs; zero-filled.
