@@ -64,24 +64,6 @@ RANK_TEST(Transfers, EveryType) {
   }
 }
 
-// Blocking calls: who receives first lets its neighbour go on.
-RANK_TEST(Transfers, AroundARing) {
-  const int size = communicator.size(), rank = communicator.rank();
-  if (size == 1) return;
-  const int next = (rank + 1) % size, before = (rank + size - 1) % size;
-  std::vector<std::int64_t> token(30'001);
-  if (rank == 0) {
-    std::fill(token.begin(), token.end(), 5);
-    communicator.send(std::span(token), next, 3, {.name = "token"});
-    communicator.receive(std::span(token), before, 3);
-    EXPECT_THAT(token, ::testing::Each(5 + size - 1));
-  } else {
-    communicator.receive(std::span(token), before, 3);
-    for (auto& value : token) ++value;
-    communicator.send(std::span(std::as_const(token)), next, 3);
-  }
-}
-
 RANK_TEST(Transfers, BothMaySendFirst) {
   const int size = communicator.size(), rank = communicator.rank();
   const int peer = rank ^ 1;

@@ -49,7 +49,7 @@ struct DeviceMemoryUse {
   DeviceMemory device;                    // what is free now, whoever has the rest
 };
 
-// What collectives on a device's memory need of the device's runtime: CUDA's, or in tests a
+// The part of a device's runtime that collectives on its memory need: CUDA's, or in tests a
 // simulated one. Devices are numbered as the runtime does for this process. Thread-safe; everything
 // throws Error where the runtime does not do it.
 class DeviceRuntime {

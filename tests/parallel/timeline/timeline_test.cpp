@@ -95,7 +95,8 @@ TEST(Timeline, AFailedCollectiveSaysSo) {
   {
     const Timeline timeline(solo, folder.path());
     timeline.start();
-    const Work work = solo.enqueue([] { throw Error("broken on purpose"); }, {.name = "a task"});
+    const Work work = solo.enqueue([](const Communicator&) { throw Error("broken on purpose"); },
+                                   {.name = "a task"});
     EXPECT_THROW(work.wait(), Error);
   }
   const auto spans = named(read_trace(folder / "rank-00000.json"), "a task");
