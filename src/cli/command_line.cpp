@@ -41,6 +41,8 @@ constexpr std::pair<std::string_view, std::string_view> retired_words[] = {
     {"train --run_num", "runs are told apart by their folders: --output DIR"},
     {"doctor --tune", "kernels of convolutions are chosen by rules; there is nothing to tune"},
     {"report --title", "the page's title names what it shows; leave it out"},
+    {"report --watch", "kolo report makes the page anew, and TensorBoard follows runs"},
+    {"report --port", "kolo report makes the page anew, and TensorBoard follows runs"},
     {"report --figures", "kolo-plot draws figures for papers"},
     {"report --format", "kolo-plot draws figures for papers"},
     {"eval --format", "pictures are PNG"},

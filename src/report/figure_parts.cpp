@@ -98,13 +98,13 @@ double steps_of(const Curve& curve) {
 
 StepTime step_time_of(const RunRecord& run) {
   StepTime time{.category = run.name};
-  const auto* const seconds = epoch_curve(run, "epoch_seconds");
+  const auto* const seconds = run.find("epoch_seconds", "");
   if (seconds == nullptr || seconds->points.empty()) return time;
   const double steps = steps_of(*seconds);
   if (!(steps > 0)) return time;
   time.whole = sum_of(seconds) / steps;
-  time.data_wait = sum_of(epoch_curve(run, "data_wait_seconds")) / steps;
-  time.exposed_communication = sum_of(epoch_curve(run, "exposed_communication_seconds")) / steps;
+  time.data_wait = sum_of(run.find("data_wait_seconds", "")) / steps;
+  time.exposed_communication = sum_of(run.find("exposed_communication_seconds", "")) / steps;
   return time;
 }
 
@@ -178,7 +178,7 @@ double first_time(const std::vector<Best>& bests, const Goal& goal, double targe
 
 bool has_accuracy(std::span<const RunRecord> runs) {
   return std::ranges::any_of(
-      runs, [](const RunRecord& run) { return validation_curve(run, "accuracy") != nullptr; });
+      runs, [](const RunRecord& run) { return run.find("accuracy", "validation") != nullptr; });
 }
 
 // "run-a did not reach 95 %"

@@ -68,13 +68,7 @@ FigureSeries marked_line(std::string name, int colour, const std::map<X, double>
   return series;
 }
 
-// The curve with a value per epoch of a quantity that is the run's, or else its training's.
-inline const Curve* epoch_curve(const RunRecord& run, std::string_view quantity) {
-  const auto* const curve = run.find(quantity, "");
-  return curve != nullptr ? curve : run.find(quantity, "training");
-}
-
-// Its finite values; none without a curve.
+// A curve's finite values; none without a curve.
 inline std::vector<double> finite_values(const Curve* curve) {
   std::vector<double> values;
   if (curve != nullptr)
@@ -89,16 +83,10 @@ inline double sum_of(const Curve* curve) {
   return values.empty() ? not_measured : std::accumulate(values.begin(), values.end(), 0.);
 }
 
-// A run's validation: the curve with a value per epoch, else the one by steps, else null.
-inline const Curve* validation_curve(const RunRecord& run, std::string_view quantity) {
-  const auto* const by_epoch = run.find(quantity, "validation");
-  return by_epoch != nullptr ? by_epoch : run.find(quantity, "validation", true);
-}
-
-// The points of that curve among which a run's best is looked for: those of a network that was
-// trained, unless there are no others.
+// The validations among which a run's best is looked for: those of a network that was trained,
+// unless there are no others.
 inline std::vector<CurvePoint> validations(const RunRecord& run, std::string_view quantity) {
-  const auto* const curve = validation_curve(run, quantity);
+  const auto* const curve = run.find(quantity, "validation");
   if (curve == nullptr) return {};
   const auto is_untrained = [](const CurvePoint& point) { return point.epoch == 0; };
   auto points = curve->points;

@@ -8,12 +8,14 @@
 #include "kolo/comm/threads.h"
 #include "kolo/train/checkpoint_observer.h"
 #include "kolo/train/recorders.h"
+#include "support/event_encoder.h"
 #include "support/temporary_folder.h"
 #include "train/training_fixture.h"
 
 namespace kolo {
 namespace {
 
+namespace events = testing::events;
 using testing::SmallTraining;
 using testing::TemporaryFolder;
 using testing::TrainingSetup;
@@ -88,7 +90,7 @@ class LooksOn final : public Observer {
     std::int64_t newest = 0;
     for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
       if (!entry.path().filename().string().starts_with("events")) continue;
-      for (const auto& scalar : read_event_file(entry.path()).scalars)
+      for (const auto& scalar : events::scalars_in(entry.path()))
         if (scalar.tag == "step/loss") newest = std::max(newest, scalar.step);
     }
     events_written.push_back(newest);
@@ -164,7 +166,7 @@ TEST(TensorBoardRecorder, WritesWhatDevicesTellAndNoMore) {
   }
   const auto file = std::filesystem::directory_iterator(folder.path())->path();
   std::map<std::string, double> written;
-  for (const auto& event : read_event_file(file).scalars)
+  for (const auto& event : events::scalars_in(file))
     if (event.tag.starts_with("device/")) written[event.tag] = event.value;
   EXPECT_THAT(written, ::testing::ElementsAre(std::pair("device/joules", 300),
                                               std::pair("device/utilization", .5),
