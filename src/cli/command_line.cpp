@@ -41,6 +41,8 @@ constexpr std::pair<std::string_view, std::string_view> retired_words[] = {
     {"train --run_num", "runs are told apart by their folders: --output DIR"},
     {"doctor --tune", "kernels of convolutions are chosen by rules; there is nothing to tune"},
     {"report --title", "the page's title names what it shows; leave it out"},
+    {"timeline --picture", "kolo-plot timeline.json draws a step"},
+    {"timeline --step", "kolo-plot timeline.json --step NUMBER draws a step"},
     {"report --watch", "kolo report makes the page anew, and TensorBoard follows runs"},
     {"report --port", "kolo report makes the page anew, and TensorBoard follows runs"},
     {"report --figures", "kolo-plot draws figures for papers"},
