@@ -158,42 +158,17 @@ void read_sizes(const std::string& text, PhotographFolderOptions& options) {
                                                 : number(std::string_view(text).substr(dots + 2));
 }
 
-std::array<std::int64_t, 2> make_of_stand_in(const ImagesArguments& arguments,
-                                             const PhotographFolderOptions& options,
-                                             const WriteOptions& write) {
-  StandInOptions stand_in{.seed = arguments.seed, .per_class = arguments.per_class};
-  if (!arguments.source.empty()) stand_in.source = arguments.source;
-  const StandInImages training(stand_in, Split::train), validation(stand_in, Split::validation);
-  const std::vector<std::string> names(fashion_mnist_names.begin(), fashion_mnist_names.end());
-  return write_photograph_folder(arguments.output, small_images(training), small_images(validation),
-                                 names, options, write);
-}
-
-std::array<std::int64_t, 2> make_of_cifar10(const ImagesArguments& arguments,
-                                            const PhotographFolderOptions& options,
-                                            const WriteOptions& write) {
-  if (arguments.source.empty()) {
-    throw InputError("data: --from cifar10 needs --source DIR, the folder of CIFAR-10's batches");
-  }
-  const Cifar10Dataset training(arguments.source, Split::train);
-  const Cifar10Dataset validation(arguments.source, Split::validation);
-  auto names = training.class_names();
-  if (names.empty()) names.assign(cifar10_classes, "class");
-  return write_photograph_folder(arguments.output, small_images(training), small_images(validation),
-                                 names, options, write);
-}
-
 int make(const ImagesArguments& arguments) {
-  PhotographFolderOptions options{.per_class = arguments.per_class, .seed = arguments.seed};
+  PhotographFolderOptions options{
+      .stand_in = {.seed = arguments.seed, .per_class = arguments.per_class}};
+  if (!arguments.source.empty()) options.stand_in.source = arguments.source;
   read_sizes(arguments.sizes, options);
   MakingProgress progress;
   const WriteOptions write{
       .threads = arguments.thread_count(),
       .replace = arguments.force,
       .progress = [&](std::int64_t done, std::int64_t total) { progress.show(done, total); }};
-  const auto [training, validation] = arguments.source_kind == "cifar10"
-                                          ? make_of_cifar10(arguments, options, write)
-                                          : make_of_stand_in(arguments, options, write);
+  const auto [training, validation] = write_photograph_folder(arguments.output, options, write);
   const double seconds = progress.finish();
   print_wrapped(fmt::format("{}: {} JPEG files in train/, {} in valid/, {} classes, {}\n",
                             arguments.output, format_count(training), format_count(validation),
@@ -207,8 +182,8 @@ void add_data_images_command(CLI::App& data, std::function<int()>& action) {
   const auto arguments = std::make_shared<ImagesArguments>();
   CLI::App* const command =
       data.add_subcommand("images", "Make folders of JPEG files, laid out as ImageNet's");
-  add_choice_option(*command, "--from", arguments->source_kind, {"fashion-mnist", "cifar10"},
-                    "What to make them of: fashion-mnist or cifar10 (with --source)")
+  add_choice_option(*command, "--from", arguments->source_kind, {"fashion-mnist"},
+                    "What to make them of: fashion-mnist")
       ->required();
   add_making_options(*command, *arguments);
   add_number_option(*command, "--per-class", arguments->per_class, {1, 1000000},
@@ -222,9 +197,8 @@ void add_data_images_command(CLI::App& data, std::function<int()>& action) {
   command->footer(
       "train/CLASS/*.jpg and valid/CLASS/*.jpg, of varying sizes and aspects, some of them grey.\n"
       "The same files for the same seed, with any number of threads.\n\n"
-      "Examples:\n"
-      "  kolo data images --from fashion-mnist -o data/images --per-class 200\n"
-      "  kolo data images --from cifar10 --source data/cifar10 -o data/images --size 224..500");
+      "Example:\n"
+      "  kolo data images --from fashion-mnist -o data/images --per-class 200 --size 224..500");
   command->callback([arguments, &action] { action = [arguments] { return make(*arguments); }; });
 }
 
