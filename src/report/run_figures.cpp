@@ -201,7 +201,6 @@ std::vector<FigureGroup> run_figures(std::span<const RunRecord> runs,
   std::vector<FigureGroup> groups = {learning(figures, runs), speed(figures, runs, options),
                                      devices(figures)};
   std::erase_if(groups, [](const FigureGroup& group) { return group.figures.empty(); });
-  for (auto& group : groups) std::ranges::for_each(group.figures, mark_hidden_lines);
   return groups;
 }
 

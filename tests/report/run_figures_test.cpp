@@ -131,17 +131,6 @@ TEST(RunFigures, LeaveOutTheUntrainedNetwork) {
               ElementsAre(5, 10));
 }
 
-TEST(RunFigures, LinesThatLieOnEachOtherGetNoWiderThanOneSees) {
-  std::vector<RunRecord> runs;
-  for (int i = 0; i < 20; ++i)
-    runs.push_back(run_named("run", {epoch_curve("loss", "validation", {3, 1})}));
-  const auto series = figure_named(all_figures(runs), "loss").series;
-  EXPECT_EQ(series[0].hidden_by, 2);
-  EXPECT_EQ(series[17].hidden_by, 2);
-  EXPECT_EQ(series[18].hidden_by, 1);
-  EXPECT_EQ(series[19].hidden_by, 0);
-}
-
 TEST(RunFigures, StepCurvesAreFiguresOfTheirOwn) {
   auto run = two_runs()[0];
   Curve steps{"loss", "training", true, {}};
@@ -254,7 +243,7 @@ TEST(RunFigures, RunsOfOneNameGetDifferentOnes) {
   make_names_distinct(runs);
   std::vector<std::string> names;
   for (const auto& run : runs) names.push_back(run.name);
-  EXPECT_THAT(names, ElementsAre("a/x/run", "b/x/run", "other", "twice", "twice (2)"));
+  EXPECT_THAT(names, ElementsAre("/a/x/run", "/b/x/run", "other", "/d/twice", "/d/twice (2)"));
 }
 
 }  // namespace

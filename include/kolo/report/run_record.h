@@ -60,7 +60,7 @@ struct RunRecord {
 [[nodiscard]] std::vector<CurvePoint> thinned(std::span<const CurvePoint> points,
                                               std::size_t limit);
 
-// Gives runs of the same name different ones: as much of the path before it as it takes.
+// Gives runs of the same name different ones: their sources, and numbers where these are the same.
 void make_names_distinct(std::vector<RunRecord>& runs);
 
 // Reads a run's folder or its history.json, with config.yaml and model.txt where they are beside
