@@ -331,28 +331,12 @@ bool is_there(const fs::path& path) {
 // One file of a pair that makes a box, by name and shape.
 bool is_half_of_pair(const fs::path& path) {
   const auto name = path.string();
-  for (const auto& [ending, other] :
-       {std::pair<std::string_view, std::string_view>("_data.npy", "_label.npy"),
-        std::pair<std::string_view, std::string_view>("_label.npy", "_data.npy")}) {
-    if (!name.ends_with(ending)) continue;
-    if (!is_there(name.substr(0, name.size() - ending.size()).append(other))) return false;
-    const auto shape = read_npy_header(path).shape;
-    return shape.size() == 4 && (shape[3] == nbody_channels || shape[3] == hydro_channels);
-  }
-  return false;
-}
-
-InspectionJson inspect_idx(const fs::path& path, bool reads_numbers) {
-  const auto array = read_idx(path);
-  auto inspection = new_inspection(path, "IDX", fs::file_size(path));
-  Ranges ranges;
-  if (reads_numbers) {
-    ranges.emplace_back("all", Range());
-    add_numbers<std::uint8_t>(ranges, array.bytes);
-  }
-  inspection["arrays"].push_back(
-      array_json(path.filename().string(), "uint8", array.dimensions, ranges));
-  return inspection;
+  const bool is_data = name.ends_with("_data.npy");
+  if (!is_data && !name.ends_with("_label.npy")) return false;
+  const auto prefix = name.substr(0, name.rfind('_'));
+  if (!is_there(is_data ? npy_label_file(prefix) : npy_data_file(prefix))) return false;
+  const auto shape = read_npy_header(path).shape;
+  return shape.size() == 4 && (shape[3] == nbody_channels || shape[3] == hydro_channels);
 }
 
 // MNIST and its kin: files named ...-ubyte, plain or .gz, side by side.
@@ -365,12 +349,22 @@ std::vector<fs::path> idx_files_in(const fs::path& folder) {
   return files;
 }
 
-InspectionJson inspect_idx_files(const fs::path& folder, const std::vector<fs::path>& files,
-                                 bool reads_numbers) {
-  auto all = new_inspection(folder, "folder of IDX files", bytes_of(folder));
-  for (const auto& file : files)
-    all["arrays"].push_back(inspect_idx(file, reads_numbers)["arrays"].front());
-  return all;
+// One file, or those of a folder.
+InspectionJson inspect_idx(const fs::path& path, const std::vector<fs::path>& files,
+                           bool reads_numbers) {
+  auto inspection =
+      new_inspection(path, files.front() == path ? "IDX" : "folder of IDX files", bytes_of(path));
+  for (const auto& file : files) {
+    const auto array = read_idx(file);
+    Ranges ranges;
+    if (reads_numbers) {
+      ranges = ranges_named({"all"});
+      add_numbers<std::uint8_t>(ranges, array.bytes);
+    }
+    inspection["arrays"].push_back(
+        array_json(file.filename().string(), "uint8", array.dimensions, ranges));
+  }
+  return inspection;
 }
 
 InspectionJson inspect_safetensors(const fs::path& path) {
@@ -408,7 +402,7 @@ InspectionJson inspect_folder(const fs::path& path, bool reads_numbers) {
     return inspect_cifar10_folder(path);
   }
   const auto files = idx_files_in(mnist_folder(path));
-  if (!files.empty()) return inspect_idx_files(path, files, reads_numbers);
+  if (!files.empty()) return inspect_idx(path, files, reads_numbers);
   return arrays.empty() ? inspect_image_folder(path) : inspect_arrays(path, reads_numbers);
 }
 
@@ -436,7 +430,7 @@ InspectionJson inspect(const fs::path& path, bool reads_numbers) {
   }
   const bool is_idx = text.starts_with(std::string_view("\0\0", 2)) && text.size() > 2 &&
                       text[2] >= 8 && text[2] <= 14;
-  if (text.starts_with("\x1f\x8b") || is_idx) return inspect_idx(path, reads_numbers);
+  if (text.starts_with("\x1f\x8b") || is_idx) return inspect_idx(path, {path}, reads_numbers);
   if (image_format_of_content(beginning)) return inspect_image(path);
   const auto content = content_of_file(path);
   if (content.kind == FileKind::safetensors) return inspect_safetensors(path);
