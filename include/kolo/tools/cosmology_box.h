@@ -24,10 +24,6 @@ struct CosmologyOptions {
 // InputError for options out of their ranges.
 void check_cosmology_options(const CosmologyOptions& options);
 
-// The most memory that make_cosmology_box() holds at once, in bytes, the box among it: 1.8 GiB at
-// 256 cells an edge.
-[[nodiscard]] std::uint64_t cosmology_box_memory(const CosmologyOptions& options);
-
 // Makes a periodic box at redshift 3, of cells of 78.125 comoving kpc/h: Om = .31, OL = .69, Ob =
 // .0487, h = .675, n_s = .965, sigma8 = .82. It depends on the options alone, threads not among
 // them; machines with other vector units, C libraries or versions of FFTW may round otherwise.

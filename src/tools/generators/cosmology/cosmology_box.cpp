@@ -7,7 +7,6 @@
 
 #include <fmt/format.h>
 
-#include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "tools/generators/cosmology/matter.h"
 
@@ -231,14 +230,6 @@ void check_cosmology_options(const CosmologyOptions& options) {
   if (options.threads < 1) {
     throw InputError(fmt::format("data: {} threads: expected at least 1", options.threads));
   }
-}
-
-std::uint64_t cosmology_box_memory(const CosmologyOptions& options) {
-  // Positions, velocities, forces, their modes, density and its modes.
-  constexpr std::uint64_t fields = 3 + 3 + 3 + 3 + 1 + 1;
-  const auto size = static_cast<std::uint64_t>(options.size);
-  return checked_multiply(checked_multiply(checked_multiply(size, size), size + 2),
-                          fields * sizeof(double));
 }
 
 SimulationBox make_cosmology_box(const CosmologyOptions& options, const Progress& show_progress) {
