@@ -20,7 +20,7 @@ inline constexpr std::string_view png_caption_key{"Description\0\0\0\0\0", 16};
 // Caption of a drawing's bytes; empty where there is none.
 [[nodiscard]] std::string png_caption(std::string_view png);
 
-// A picture of a sample, or of a confusion matrix (draw_picture()).
+// A picture of a sample (draw_picture()).
 [[nodiscard]] bool is_drawing(const std::filesystem::path& file);
 
 // A timeline of all ranks (merge_timelines()), or of one.
