@@ -55,7 +55,6 @@ Json json_of(const FigureSeries& series, bool x_is_time) {
           {"colour", series.colour},
           {"dashed", series.dashed},
           {"marks", series.marks},
-          {"hidden_by", series.hidden_by},
           {"y", numbers(series.y)},
           {"spread", numbers(series.spread)},
           {"x", numbers(series.x, x_is_time)}};

@@ -6,12 +6,14 @@
 
 #include "kolo/train/checkpoint_observer.h"
 #include "kolo/train/recorders.h"
+#include "support/event_encoder.h"
 #include "support/temporary_folder.h"
 #include "train/training_fixture.h"
 
 namespace kolo {
 namespace {
 
+namespace events = testing::events;
 using testing::SmallTraining;
 using testing::TemporaryFolder;
 
@@ -82,7 +84,7 @@ class LooksOn final : public Observer {
     std::int64_t newest = 0;
     for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
       if (!entry.path().filename().string().starts_with("events")) continue;
-      for (const auto& scalar : read_event_file(entry.path()).scalars)
+      for (const auto& scalar : events::scalars_in(entry.path()))
         if (scalar.tag == "step/loss") newest = std::max(newest, scalar.step);
     }
     events_written.push_back(newest);
