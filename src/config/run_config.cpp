@@ -29,7 +29,7 @@ bool is_known_key(const std::string& key) {
   RunConfig config;
   const ModelCatalogue none;
   RunSections sections{config, none};
-  const auto known = known_keys(sections);
+  const auto known = keys_of(known_settings(sections));
   return std::find(known.begin(), known.end(), key) != known.end();
 }
 

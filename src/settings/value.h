@@ -52,6 +52,10 @@ struct ConfigEntry {
 // Where "training.lr" stands, or the nearest mapping above it that exists.
 [[nodiscard]] const std::string& place_of(const ConfigValue& root, std::string_view dotted_key);
 
+// Sets "training.lr" in place of what is there. Sections on the way are made; what is no mapping
+// becomes one.
+void set_value(ConfigValue& root, std::string_view dotted_key, ConfigValue value);
+
 // What is known of keys: their names, and which values they accept. A rule is named beside its key
 // and words the error as well.
 

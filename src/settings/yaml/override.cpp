@@ -13,31 +13,6 @@ namespace kolo {
 
 namespace {
 
-// The value of a key, made where there is none. What is not a mapping becomes one.
-ConfigValue& child_of(ConfigValue& parent, std::string_view key, const std::string& place) {
-  if (parent.kind != ConfigValue::Kind::mapping) {
-    parent = {};
-    parent.kind = ConfigValue::Kind::mapping;
-    parent.place = place;
-  }
-  if (ConfigValue* child = parent.find(key)) return *child;
-  ConfigValue child;
-  child.place = place;
-  return parent.entries.emplace_back(ConfigEntry{std::string(key), std::move(child)}).value;
-}
-
-void set(ConfigValue& root, std::string_view keys, ConfigValue value) {
-  const std::string place = value.place;
-  ConfigValue* target = &root;
-  while (!keys.empty()) {
-    const auto dot = keys.find('.');
-    target = &child_of(*target, keys.substr(0, dot), place);
-    keys = dot == std::string_view::npos ? std::string_view{} : keys.substr(dot + 1);
-  }
-  value.in_file = is_from_command_line(*target) ? target->in_file : target->text;
-  *target = std::move(value);
-}
-
 // What was meant by a word without "=": "n_epochs:3" or "n_epochs 3".
 std::string meant_by(std::string_view text, const KnownSettings& settings) {
   const auto end = text.find_first_of(":= ");
@@ -73,7 +48,7 @@ void apply_override(ConfigValue& root, const std::string& text, const KnownSetti
                                      ? fmt::format("write {}=null for the default", keys)
                                      : "leave it out to keep what the file says"));
   }
-  set(root, keys, read_yaml_text(text.substr(equals + 1), std::string(place)));
+  set_value(root, keys, read_yaml_text(text.substr(equals + 1), std::string(place)));
 }
 
 void set_text(ConfigValue& root, const std::string& key, const std::string& text) {
@@ -82,7 +57,7 @@ void set_text(ConfigValue& root, const std::string& key, const std::string& text
   value.text = text;
   value.is_quoted = true;
   value.place = command_line;
-  set(root, key, std::move(value));
+  set_value(root, key, std::move(value));
 }
 
 }  // namespace kolo
