@@ -102,12 +102,6 @@ void refuse_setting(const RunConfig& config, std::string_view key, std::string_v
   throw InputError(fmt::format("{}{}", config.places.before(key), reason));
 }
 
-std::vector<std::string> setting_names() {
-  std::vector<std::string> names;
-  for (const auto& setting : all_settings(built_in_models())) names.push_back(setting.name);
-  return names;
-}
-
 std::vector<std::string> input_paths() {
   std::vector<std::string> names;
   for (const auto& setting : all_settings(built_in_models()))
