@@ -175,7 +175,8 @@ class SectionReader {
 
   // `more`: Presence, or what an optional one stands for (Unset).
   template <typename T, typename Rule, typename More = Presence>
-  void operator()(std::string_view key, T& destination, const Rule& rule, More more = {}) const {
+  void operator()(std::string_view key, T& destination, const Rule& rule,
+                  [[maybe_unused]] More more = {}) const {
     const ConfigValue* value = mapping_.find(key);
     if (value != nullptr && !is_taken_back(*value))
       return read_value(*value, path_of(key), destination, rule);

@@ -18,7 +18,7 @@ using ::testing::Not;
 using ::testing::StartsWith;
 
 // Lines without marks that not every terminal has.
-const std::map<std::string, std::string> plain{{"LC_ALL", "C"}};
+const std::map<std::string, std::string> ascii{{"LC_ALL", "C"}};
 
 // The line of a finding, with its status: "ok      two ranks      started by ...".
 std::string line_of(const std::string& output, const std::string& name) {
@@ -30,7 +30,7 @@ std::string line_of(const std::string& output, const std::string& name) {
 }
 
 TEST(Doctor, PrintsALineForEachFindingAndExitsByTheWorst) {
-  const auto result = run_kolo({"doctor"}, plain);
+  const auto result = run_kolo({"doctor"}, ascii);
   EXPECT_EQ(result.exit_code, says(result.output, {"PROBLEM"}) ? 1 : 0) << result.output;
   for (const char* name :
        {"MPI", "launcher", "host names", "two ranks", "two by MPI", "processors", "shared memory",

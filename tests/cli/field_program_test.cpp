@@ -97,13 +97,5 @@ TEST_F(FieldProgram, TrainsInBf16) {
   EXPECT_TRUE(says(result.output, {"computed in bf16"}));
 }
 
-TEST_F(FieldProgram, RefusesALossOfClasses) {
-  const auto result = train({"training.loss=cross_entropy"});
-  EXPECT_EQ(result.exit_code, 2);
-  EXPECT_TRUE(says(result.errors, {"the targets of the data nbody are numbers; use l1"}));
-  EXPECT_EQ(train({"-n", "3", "--oversubscribe"}).exit_code, 2);
-  EXPECT_FALSE(std::filesystem::exists(folder_ / "run"));
-}
-
 }  // namespace
 }  // namespace kolo::testing
