@@ -17,10 +17,6 @@ endif()
 if(KOLO_BUILD_TRAINER)
   install(EXPORT kolo-online-targets NAMESPACE kolo:: DESTINATION ${destination})
   install(EXPORT kolo-trainer-targets NAMESPACE kolo:: DESTINATION ${destination})
-  install(FILES ${PROJECT_BINARY_DIR}/share/kolo.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT program)
-  # Bash looks here for the completion of a command called kolo.
-  install(FILES ${PROJECT_BINARY_DIR}/share/kolo.bash RENAME kolo DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions
-          COMPONENT program)
   install(TARGETS kolo_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
   install(PROGRAMS ${PROJECT_SOURCE_DIR}/scripts/plot RENAME kolo-plot DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
   # As they lie in the sources: the job scripts look for one another.

@@ -22,6 +22,8 @@ namespace {
 // Sentence for a command, or for an option of one ("train --noddp"), that earlier versions or the
 // courses' scripts have and kolo has not: what to do instead.
 constexpr std::pair<std::string_view, std::string_view> retired_words[] = {
+    {"completion", "is no command any more; kolo help COMMAND lists a command's options"},
+    {"man", "is no command any more; kolo help COMMAND says what there is"},
     {"reference",
      "is no command any more; kolo sweep CONFIG seed=1,2,3 --target NUMBER holds trainings against "
      "a published number"},
@@ -32,6 +34,8 @@ constexpr std::pair<std::string_view, std::string_view> retired_words[] = {
     {"train --disable_broadcast_buffers",
      "steps send no buffers in any case, validations take rank 0's; leave it out"},
     {"train --enable_manual_profiling", "use --timeline"},
+    {"train -v", "out.log in the run's folder says more; leave it out"},
+    {"train --verbose", "out.log in the run's folder says more; leave it out"},
     {"train --noddp",
      "ranks that don't average their gradients train networks of their own; kolo bench --profile "
      "tells what communication costs"},
@@ -40,6 +44,11 @@ constexpr std::pair<std::string_view, std::string_view> retired_words[] = {
     {"train --yaml_config", "the configuration's file is named without an option"},
     {"train --run_num", "runs are told apart by their folders: --output DIR"},
     {"doctor --tune", "kernels of convolutions are chosen by rules; there is nothing to tune"},
+    {"data convert --to",
+     "the output's name says it: FILE.h5, or the prefix of a pair of .npy files"},
+    {"data convert --chunk", "boxes lie as whole arrays, which is fastest; leave it out"},
+    {"doctor --json", "each line begins with its status; the exit status is 1 for a problem"},
+    {"run --no-tag", "--logs DIR writes the ranks' lines without tags, a file for each"},
     {"report --title", "the page's title names what it shows; leave it out"},
     {"timeline --picture", "kolo-plot timeline.json draws a step"},
     {"timeline --step", "kolo-plot timeline.json --step NUMBER draws a step"},
@@ -57,6 +66,9 @@ constexpr std::pair<std::string_view, std::string_view> retired_words[] = {
     {"scale --advise",
      "kolo doesn't measure the noise of gradients; kolo scale --lr-scaling and kolo sweep "
      "training.batch_size=... compare batches"},
+    {"eval --samples", "--pictures draws 12 samples, evenly spread over the data"},
+    {"predict --json", "the summary says the same; leave it out"},
+    {"scale --quiet", "what the runs say is in their out.log in any case; leave it out"},
     {"scale --json", "the study is in study.json of its folder"},
     {"sweep --json", "the sweep is in sweep.json of its folder"},
     {"sweep --quiet", "what is told of each trial is on stderr: 2>/dev/null"},
@@ -122,6 +134,12 @@ const CLI::App& chosen_command(const CLI::App& app, Words words) {
   return chosen_command(*app.get_subcommand(words[0]), words.subspan(1));
 }
 
+void refuse_if_retired(const CLI::App& command, const std::string& word) {
+  const auto name = word.substr(0, word.find('='));
+  const auto advice = retired_word(fmt::format("{} {}", name_in_program(command), name));
+  if (!advice.empty()) throw InputError(fmt::format("{}{}: {}", speaker(command), name, advice));
+}
+
 // CLI11 takes the next word for the value in "--output= training.n_epochs=2", where a variable of
 // the shell was empty. Behind the program of `kolo run` options are not kolo's.
 void require_values(const CLI::App& command, Words words) {
@@ -129,16 +147,16 @@ void require_values(const CLI::App& command, Words words) {
   for (std::size_t index = has_program ? 1 : 0; index < words.size(); ++index) {
     const auto& word = words[index];
     const auto name = word.substr(0, word.find('='));
-    const auto* const option =
-        name.starts_with("--") && name.size() > 2 ? command.get_option_no_throw(name) : nullptr;
-    if (option != nullptr && name.size() + 1 == word.size()) {
+    const bool is_option = word.starts_with('-') && word != "--";
+    const auto* const option = is_option ? command.get_option_no_throw(name) : nullptr;
+    if (option != nullptr && name.starts_with("--") && name.size() + 1 == word.size()) {
       throw InputError(fmt::format("{}expected {} after {}, got nothing", speaker(command),
                                    option->get_type_name(), word));
     }
     if (!has_program) continue;
-    const bool is_value = index > 0 && words[index - 1].starts_with('-') &&
-                          words[index - 1].find('=') == std::string::npos;
-    if (word == "--" || (!word.starts_with('-') && !is_value)) return;
+    if (!is_option) return;
+    refuse_if_retired(command, word);
+    if (option != nullptr && takes_value(*option) && name == word) ++index;
   }
 }
 
@@ -188,12 +206,7 @@ void require_flags_without_value(const CLI::App& command, Words words) {
 }
 
 [[noreturn]] void refuse_extra(const CLI::App& command, Words words) {
-  for (const auto& word : words) {
-    const auto name = word.substr(0, word.find('='));
-    if (const auto advice = retired_word(fmt::format("{} {}", name_in_program(command), name));
-        !advice.empty())
-      throw InputError(fmt::format("{}{}: {}", speaker(command), name, advice));
-  }
+  for (const auto& word : words) refuse_if_retired(command, word);
   const auto extra = command.remaining(true);
   const auto& word = extra.empty() ? words.back() : extra.front();
   const auto meant = word.starts_with('-') ? meant_by(command, word, words) : "";
@@ -291,8 +304,6 @@ CommandLine::CommandLine()
   add_data_command(app_, action_);
   add_doctor_command(app_, action_);
   add_help_command(app_, action_);
-  add_completion_command(app_, action_);
-  add_man_command(app_, action_);
 }
 
 std::function<int()> CommandLine::parse(std::vector<std::string> words) {

@@ -62,8 +62,6 @@ void add_data_command(CLI::App& app, std::function<int()>& action);
 void add_timeline_command(CLI::App& app, std::function<int()>& action);
 void add_report_command(CLI::App& app, std::function<int()>& action);
 void add_help_command(CLI::App& app, std::function<int()>& action);
-void add_completion_command(CLI::App& app, std::function<int()>& action);
-void add_man_command(CLI::App& app, std::function<int()>& action);
 
 // The subcommands of `kolo data`.
 void add_data_cifar10_command(CLI::App& data, std::function<int()>& action);
@@ -75,12 +73,5 @@ void add_data_fetch_command(CLI::App& data, std::function<int()>& action);
 
 // What --help prints: as wide as the terminal, broken between words.
 [[nodiscard]] std::shared_ptr<CLI::FormatterBase> make_help_formatter();
-
-// kolo(1), in roff: every command with its options and examples.
-[[nodiscard]] std::string man_page(const CLI::App& program);
-
-// A script that makes bash complete the program's commands, options, their values and the settings
-// of configurations: of the options that the program has.
-[[nodiscard]] std::string bash_completion(const CLI::App& program);
 
 }  // namespace kolo

@@ -170,30 +170,18 @@ void add_data_inspect_command(CLI::App& data, std::function<int()>& action) {
 namespace {
 
 struct ConvertArguments {
-  std::string input, output, format;
-  std::int64_t chunk = 0;
+  std::string input, output;
   bool force = false;
 };
 
-bool is_hdf5_name(std::string_view name) {
-  return name.ends_with(".h5") || name.ends_with(".hdf5");
-}
-
-// Chooses the format that was asked for, else the one of the output's name, else the other one.
+// Chooses the format of the output's name, else the other one.
 BoxFormat target_format(const ConvertArguments& arguments, const BoxFile& box) {
   require_ending("data: --output", arguments.output,
                  {"HDF5, or a pair of .npy files", {".h5", ".hdf5", ".npy"}, {}});
-  const bool is_npy_name = arguments.output.ends_with(".npy");
-  if (arguments.format.empty()) {
-    if (is_hdf5_name(arguments.output)) return BoxFormat::hdf5;
-    return is_npy_name || box.format() == BoxFormat::hdf5 ? BoxFormat::npy : BoxFormat::hdf5;
-  }
-  const auto format = arguments.format == "npy" ? BoxFormat::npy : BoxFormat::hdf5;
-  if (format == BoxFormat::npy ? is_hdf5_name(arguments.output) : is_npy_name) {
-    throw InputError(fmt::format("data: --to {} does not go with the name {}", arguments.format,
-                                 arguments.output));
-  }
-  return format;
+  const std::string_view name = arguments.output;
+  if (name.ends_with(".h5") || name.ends_with(".hdf5")) return BoxFormat::hdf5;
+  const bool is_npy = name.ends_with(".npy") || box.format() == BoxFormat::hdf5;
+  return is_npy ? BoxFormat::npy : BoxFormat::hdf5;
 }
 
 // A pair's prefix, also where one of its files was named.
@@ -213,9 +201,6 @@ std::string prefix_of(const std::string& output) {
 int convert(const ConvertArguments& arguments) {
   const BoxFile box(arguments.input);
   const auto format = target_format(arguments, box);
-  if (arguments.chunk > 0 && format == BoxFormat::npy) {
-    throw InputError("data: --chunk is for HDF5; .npy files have no chunks");
-  }
   const auto output = format == BoxFormat::npy ? prefix_of(arguments.output) : arguments.output;
   for (const auto& warning : box.warnings()) std::cerr << warning << "\n";
   ProgressBar bar(std::cout, progress_options_from_environment());
@@ -223,10 +208,7 @@ int convert(const ConvertArguments& arguments) {
   bar.start("planes", 2 * box.size(), 0, "planes");
   const auto left_out = convert_box(
       box, output,
-      {.to = format,
-       .chunk = arguments.chunk,
-       .replace = arguments.force,
-       .progress = [&](std::int64_t done, std::int64_t) {
+      {.to = format, .replace = arguments.force, .progress = [&](std::int64_t done, std::int64_t) {
          bar.update(done, {.samples_per_second = static_cast<double>(done) / watch.seconds()});
        }});
   bar.clear();
@@ -254,14 +236,10 @@ void add_data_convert_command(CLI::App& data, std::function<int()>& action) {
       ->required()
       ->type_name("FILE");
   add_text_option(*command, "-o,--output", arguments->output, "a file's name",
-                  "The HDF5 file, or the prefix of PREFIX_data.npy and PREFIX_label.npy")
+                  "FILE.h5, or the prefix of PREFIX_data.npy and PREFIX_label.npy; without an "
+                  "ending it is the other format")
       ->required()
       ->type_name("FILE");
-  add_choice_option(*command, "--to", arguments->format, {"npy", "hdf5"},
-                    "npy or hdf5; what the output's name says, or the other format, unless given");
-  add_number_option(*command, "--chunk", arguments->chunk, {1, 512},
-                    "HDF5 in chunks of so many cells per edge; contiguous unless given")
-      ->type_name("N");
   command->add_flag("--force", arguments->force, "Replace files that are there");
   command->footer(
       "Reads some planes at a time, so that the box may be larger than the memory. Files appear\n"

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iostream>
+#include <numeric>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -21,7 +22,6 @@ struct EvalArguments {
   RankOptions ranks;
   bool json = false;
   std::string pictures;  // the folder; empty: none are drawn
-  std::optional<std::int64_t> samples;
 };
 
 constexpr std::int64_t most_classes = 20;  // of a matrix that is still readable
@@ -39,24 +39,18 @@ std::span<const std::int64_t> row_of(const ConfusionMatrix& matrix, std::int64_t
 }
 
 std::int64_t sum_of(std::span<const std::int64_t> row) {
-  std::int64_t sum = 0;
-  for (const auto count : row) sum += count;
-  return sum;
+  return std::reduce(row.begin(), row.end());
 }
 
 // The class that samples of `target` are most often mistaken for, "-" when none is.
 std::string usual_mistake(const RunEvaluation& report, std::int64_t target) {
   const auto row = row_of(*report.matrix, target);
-  std::int64_t worst = -1;
-  for (std::int64_t label = 0; label < report.matrix->classes(); ++label) {
-    const auto count = row[static_cast<std::size_t>(label)];
-    if (label == target || count == 0) continue;
-    if (worst < 0 || count > row[static_cast<std::size_t>(worst)]) worst = label;
-  }
-  if (worst < 0) return "-";
-  const double share =
-      static_cast<double>(row[static_cast<std::size_t>(worst)]) / static_cast<double>(sum_of(row));
-  return fmt::format("{} ({:.2f} %)", report.class_name(worst), 100 * share);
+  std::vector<std::int64_t> mistakes(row.begin(), row.end());
+  mistakes[static_cast<std::size_t>(target)] = 0;
+  const auto worst = std::ranges::max_element(mistakes);
+  if (*worst == 0) return "-";
+  const double share = static_cast<double>(*worst) / static_cast<double>(sum_of(row));
+  return fmt::format("{} ({:.2f} %)", report.class_name(worst - mistakes.begin()), 100 * share);
 }
 
 std::string table_of_classes(const RunEvaluation& report) {
@@ -158,7 +152,7 @@ void draw(const EvalArguments& arguments, const RunEvaluation& evaluation) {
 int eval(EvalArguments arguments, const std::vector<std::string>& words) {
   if (!arguments.pictures.empty()) {
     require_room_for_pictures(arguments.pictures);
-    arguments.request.samples = arguments.samples.value_or(usual_samples);
+    arguments.request.samples = drawn_samples;
   }
   const auto check = [&] { return check_evaluation(arguments.request); };
   if (const auto status = start_ranks(arguments.ranks, words, check)) return *status;
@@ -194,16 +188,13 @@ void add_eval_command(CLI::App& app, std::function<int()>& action,
   add_choice_option(*command, "--data", arguments->request.split, {"validation", "training"},
                     "What to measure on (default: validation)");
   command->add_flag("--json", arguments->json, "Print one JSON object, with the whole matrix");
-  auto* const pictures =
-      add_text_option(*command, "--pictures", arguments->pictures, "a folder",
-                      "Draw samples with what the network makes of them, "
-                      "into this folder as PNG (kolo report shows those in RUN/pictures)")
-          ->type_name("FOLDER");
-  add_number_option(
-      *command, "--samples", arguments->samples, {1, 1000},
-      fmt::format("So many samples, evenly spread over the data (default: {})", usual_samples))
-      ->needs(pictures)
-      ->type_name("N");
+  add_text_option(
+      *command, "--pictures", arguments->pictures, "a folder",
+      fmt::format("Draw {} samples, evenly spread over the data, with what the network makes of "
+                  "them, into this folder as PNG (kolo report shows "
+                  "those in RUN/pictures)",
+                  drawn_samples))
+      ->type_name("FOLDER");
   command->footer(
       "Examples:\n"
       "  kolo eval results/fashion_mnist\n"

@@ -7,8 +7,7 @@
 
 namespace kolo {
 
-// The samples of an evaluation that are drawn where nothing else is said.
-inline constexpr std::int64_t usual_samples = 12;
+inline constexpr std::int64_t drawn_samples = 12;
 
 // InputError: the folder can't be written, or a file there is in the way.
 void require_room_for_pictures(const std::filesystem::path& folder);

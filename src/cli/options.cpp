@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "cli/command_line.h"
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
 #include "kolo/run/launch_environment.h"
@@ -41,22 +42,7 @@ void require_choice(const std::string& names, const std::vector<std::string>& ch
                                near.empty() ? "" : fmt::format("; did you mean {}?", near)));
 }
 
-// They stay with the option, beside what it is called, as the name of a check that checks nothing.
-CLI::Option* keep_choices(CLI::Option* option, const std::vector<std::string>& choices) {
-  return option->check(CLI::Validator("").name(join(choices, " ")).active(false));
-}
-
 }  // namespace
-
-std::vector<std::string> choices_of(const CLI::Option& option) {
-  try {
-    // CLI11 lends what an option has only to those who may change it.
-    const auto* const kept = const_cast<CLI::Option&>(option).get_validator(0);
-    return CLI::detail::split(kept->get_name(), ' ');
-  } catch (const CLI::OptionNotFound&) {
-    return {};
-  }
-}
 
 void refuse_option_value(const std::string& names, const std::string& expected,
                          const std::string& text) {
@@ -82,13 +68,11 @@ std::string read_text(const CLI::App& command, const std::string& names, const s
 CLI::Option* add_choice_option(CLI::App& command, const std::string& names, std::string& value,
                                const std::vector<std::string>& choices,
                                const std::string& description) {
-  const auto type = join(choices, "|");
   const auto read = [&value, names, choices](const std::string& text) {
     require_choice(names, choices, text, text);
     value = text;
   };
-  return keep_choices(add_value_option(command, names, read, description)->type_name(type),
-                      choices);
+  return add_value_option(command, names, read, description)->type_name(join(choices, "|"));
 }
 
 CLI::Option* add_choices_option(CLI::App& command, const std::string& names,
@@ -99,7 +83,7 @@ CLI::Option* add_choices_option(CLI::App& command, const std::string& names,
     values = CLI::detail::split(text, ',');  // one that is empty of an empty text
     for (const auto& word : values) require_choice(names, choices, word, text);
   };
-  return keep_choices(add_value_option(command, names, read, description), choices);
+  return add_value_option(command, names, read, description);
 }
 
 namespace fs = std::filesystem;

@@ -95,9 +95,6 @@ CLI::Option* add_choice_option(CLI::App& command, const std::string& names, std:
                                const std::vector<std::string>& choices,
                                const std::string& description);
 
-// The choices of an option or positional that was made with them.
-[[nodiscard]] std::vector<std::string> choices_of(const CLI::Option& option);
-
 // "1,2,4": one word of the command line, unlike CLI11's lists, which take all words that follow, a
 // configuration's settings among them.
 template <typename T>

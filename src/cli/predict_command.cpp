@@ -1,7 +1,7 @@
+#include <cmath>
 #include <iostream>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "cli/command_line.h"
 #include "cli/options.h"
@@ -17,16 +17,11 @@ namespace {
 struct PredictArguments {
   PredictionRequest request;
   RankOptions ranks;
-  bool json = false;
 };
-
-double cells_of(const RunPrediction& prediction) {
-  const auto edge = static_cast<double>(prediction.size);
-  return edge * edge * edge;
-}
 
 std::string to_text(const RunPrediction& prediction) {
   const auto& tile = prediction.largest_tile;
+  const double cells = std::pow(static_cast<double>(prediction.size), 3);
   const auto plural = [](std::int64_t count) { return count == 1 ? "" : "s"; };
   return fmt::format(
       "{}, {} (epoch {}, step {})\n{}: gas of {}^3 cells, {}\n\n"
@@ -37,24 +32,7 @@ std::string to_text(const RunPrediction& prediction) {
       prediction.size, format_bytes(static_cast<std::uint64_t>(prediction.bytes)),
       format_count(prediction.tiles), tile[0], tile[1], tile[2], prediction.ranks,
       plural(prediction.ranks), format_duration(prediction.seconds),
-      format_rate(cells_of(prediction) / prediction.seconds), format_bytes(prediction.peak_memory));
-}
-
-nlohmann::ordered_json to_json(const RunPrediction& prediction) {
-  return {{"model", prediction.model},
-          {"checkpoint", prediction.checkpoint},
-          {"epoch", prediction.epoch},
-          {"step", prediction.step},
-          {"input", prediction.input},
-          {"output", prediction.output},
-          {"size", prediction.size},
-          {"bytes", prediction.bytes},
-          {"tiles", prediction.tiles},
-          {"largest_tile", prediction.largest_tile},
-          {"n_ranks", prediction.ranks},
-          {"seconds", prediction.seconds},
-          {"cells_per_second", cells_of(prediction) / prediction.seconds},
-          {"peak_memory_bytes", prediction.peak_memory}};
+      format_rate(cells / prediction.seconds), format_bytes(prediction.peak_memory));
 }
 
 int predict(const PredictArguments& arguments, const std::vector<std::string>& words) {
@@ -62,10 +40,7 @@ int predict(const PredictArguments& arguments, const std::vector<std::string>& w
   if (const auto status = start_ranks(arguments.ranks, words, check)) return *status;
   return predict_run(arguments.request, [&](const RunPrediction& prediction) {
     for (const auto& warning : prediction.warnings) std::cerr << warning << "\n";
-    if (arguments.json)
-      std::cout << to_json(prediction).dump() << std::endl;
-    else
-      print_wrapped(to_text(prediction));
+    print_wrapped(to_text(prediction));
   });
 }
 
@@ -105,7 +80,6 @@ void add_predict_command(CLI::App& app, std::function<int()>& action,
                   "Of a run: the one of least validation loss, the newest, or that of a step "
                   "(default: best)")
       ->type_name("best|newest|STEP");
-  command->add_flag("--json", arguments->json, "Print one JSON object instead of the summary");
   command->footer(
       "Examples:\n"
       "  kolo predict results/unet3d data/nbody/box.h5 -o gas.h5\n"

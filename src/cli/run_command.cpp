@@ -23,7 +23,6 @@ struct RunArguments {
   std::string logs;
   int max_restarts = 0;
   std::string launcher = "mpi";
-  bool no_tag = false;
   bool oversubscribe = false;
   bool as_rank = false;  // this process is to be the parent of one rank's program
   std::vector<std::string> program;
@@ -57,9 +56,10 @@ std::vector<std::string> require_program(const RunArguments& arguments) {
 }
 
 int as_rank(const RunArguments& arguments, std::vector<std::string> command) {
+  const auto environment = detect_launch_environment();
   RankProgram program{.command = std::move(command),
-                      .rank = detect_launch_environment().rank,
-                      .tag = !arguments.no_tag};
+                      .rank = environment.rank,
+                      .tag = environment.size > 1 || !environment.size_is_known};
   if (!arguments.logs.empty()) {
     const auto restart = environment_variable("KOLO_RESTART").value_or("0");
     program.log =
@@ -102,13 +102,13 @@ int run(const RunArguments& arguments) {
   const auto machine = examine_machine(environment, request.launcher, !request.hosts.empty());
   request.ranks = arguments.ranks.value_or(default_ranks(request.hosts, machine));
   request.command = {own_program(), "run", "--as-rank"};
-  const bool tag = !arguments.no_tag && arguments.logs.empty() && request.ranks > 1;
-  if (!tag) request.command.emplace_back("--no-tag");
   (void)rank_command(request, machine);  // what can't be started makes no folder
   if (!arguments.logs.empty())
     request.command.insert(request.command.end(), {"--logs", make_log_folder(arguments.logs)});
   request.command.insert(request.command.end(), program.begin(), program.end());
-  if (tag) request.environment.emplace_back("KOLO_TERMINAL", "0");  // no progress bars in there
+  const bool is_tagged = arguments.logs.empty() && request.ranks > 1;
+  if (is_tagged)
+    request.environment.emplace_back("KOLO_TERMINAL", "0");  // no progress bars in there
   return run_ranks(request, {.restarts = arguments.max_restarts, .stop = {.signal = SIGUSR2}});
 }
 
@@ -133,11 +133,11 @@ void add_run_command(CLI::App& app, std::function<int()>& action) {
   add_text_option(*command, "--logs", arguments->logs, "a folder",
                   "Write what each rank prints to DIR/rank-0003.log, and nothing here")
       ->type_name("DIR");
-  command->add_flag("--no-tag", arguments->no_tag, "No [rank] in front of the ranks' lines");
   command->add_flag("--as-rank", arguments->as_rank)->group("");
   command->footer(
       "Options of kolo come first, then PROGRAM ARGUMENTS...\n"
-      "Each rank gets its share of the cores, and OMP_NUM_THREADS to match. The program need not\n"
+      "Lines of the ranks begin with [rank]. Each rank gets its share of the cores, and "
+      "OMP_NUM_THREADS to match. The program need not\n"
       "use MPI. Ctrl-C or SIGTERM reaches the ranks as SIGTERM, once; a second one ends them at\n"
       "once. SIGUSR1 is passed on. Restarted ranks find the number of restarts in KOLO_RESTART.\n\n"
       "Examples:\n"

@@ -45,7 +45,7 @@ void say_what_is_submitted(const Study& study) {
         waiting, study.points.size());
 }
 
-// On stderr, so that stdout is the runs'.
+// On stderr, so that stdout is the results'.
 void say(const std::string& line) {
   std::cerr << line << std::endl;
 }
@@ -112,8 +112,6 @@ void add_running_options(CLI::App& command, ScaleArguments& arguments) {
                     {1, most_ranks}, "How many ranks a node takes; all, unless given")
       ->type_name("N");
   command.add_flag("--dry-run", arguments.dry_run, "Show the runs, and do nothing else");
-  command.add_flag("--quiet", arguments.request.running.quiet,
-                   "Don't show what the runs say; it is in their out.log");
 }
 
 }  // namespace

@@ -245,8 +245,6 @@ void add_train_command(CLI::App& app, std::function<int()>& action,
       ->type_name("DIR");
   command->add_flag("--timeline", arguments->run.timeline,
                     "Record when each rank does what, in timeline.json of the run's folder");
-  command->add_flag_callback(
-      "-v,--verbose", [arguments] { arguments->run.verbosity = 1; }, "Say more");
   command->add_flag("--show-config", arguments->show_config,
                     "Print the configuration as it is understood, and do nothing else");
   command->footer(

@@ -1,7 +1,6 @@
 #include "config/settle.h"
 
 #include <algorithm>
-#include <charconv>
 #include <iterator>
 #include <string_view>
 #include <utility>
@@ -11,6 +10,7 @@
 
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
+#include "settings/section.h"
 
 namespace kolo {
 
@@ -72,18 +72,10 @@ class Translation {
 
  private:
   [[nodiscard]] const ConfigValue* find(std::string_view dotted) const {
-    const auto* value = &root_;
-    for (const auto& part : split(dotted)) {
-      value = value->find(part);
-      if (value == nullptr) return nullptr;
-    }
-    return value;
-  }
-
-  static std::vector<std::string_view> split(std::string_view dotted) {
     const auto dot = dotted.find('.');
-    if (dot == std::string_view::npos) return {dotted};
-    return {dotted.substr(0, dot), dotted.substr(dot + 1)};
+    const auto* const value = root_.find(dotted.substr(0, dot));
+    return value == nullptr || dot == std::string_view::npos ? value
+                                                             : value->find(dotted.substr(dot + 1));
   }
 
   static ConfigValue scalar(std::string_view text, const std::string& place) {
@@ -94,28 +86,8 @@ class Translation {
     return value;
   }
 
-  // What was there is replaced.
   void put(std::string_view dotted, ConfigValue value) {
-    auto* mapping = &result_;
-    const auto parts = split(dotted);
-    if (parts.size() == 2) {
-      if (mapping->find(parts.front()) == nullptr) {
-        ConfigValue section;
-        section.kind = ConfigValue::Kind::mapping;
-        section.place = root_.place;
-        mapping->entries.push_back({std::string(parts.front()), std::move(section)});
-      }
-      mapping = mapping->find(parts.front());
-    }
-    if (auto* const there = mapping->find(parts.back()))
-      *there = std::move(value);
-    else
-      mapping->entries.push_back({std::string(parts.back()), std::move(value)});
-  }
-
-  [[noreturn]] static void refuse(const ConfigValue& value, std::string_view key,
-                                  std::string_view reason) {
-    throw InputError(fmt::format("{}: {}: {}", value.place, key, reason));
+    set_value(result_, dotted, std::move(value));
   }
 
   void require_known_keys() const {
@@ -143,12 +115,10 @@ class Translation {
   }
 
   [[nodiscard]] static double number(const ConfigValue& value, std::string_view key) {
-    double result = 0;
-    const char* const end = value.text.data() + value.text.size();
-    const auto [stop, error] = std::from_chars(value.text.data(), end, result);
-    if (value.kind != ConfigValue::Kind::scalar || error != std::errc() || stop != end)
+    const auto result = parse_number<double>(value.text);
+    if (value.kind != ConfigValue::Kind::scalar || !result)
       refuse(value, key, fmt::format("expected a number, got {}", describe(value)));
-    return result;
+    return *result;
   }
 
   // kolo's U-Net begins with the tutorial's weights and makes the tutorial's fields.
@@ -203,7 +173,7 @@ class Translation {
     for (const auto* const key : {"enable_amp", "enable_apex", "enable_jit", "enable_benchy"}) {
       const auto* const value = find(key);
       if (value == nullptr) continue;
-      const auto text = lower(value->text);
+      const auto text = lower_case(value->text);
       if (text != "true" && text != "false")
         refuse(*value, key, fmt::format("expected true or false, got {}", describe(*value)));
       if (key == std::string_view("enable_amp") && text == "true")
@@ -219,12 +189,6 @@ class Translation {
     if (!(start > 0)) return;  // which is refused as optimizer.lr
     put("training.lr_final_fraction",
         scalar(fmt::format("{}", number(*last, "lr_schedule.end_lr") / start), last->place));
-  }
-
-  static std::string lower(std::string text) {
-    for (char& letter : text)
-      if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
-    return text;
   }
 
   const ConfigValue& root_;

@@ -29,7 +29,7 @@ bool is_known_key(const std::string& key) {
   RunConfig config;
   const ModelCatalogue none;
   RunSections sections{config, none};
-  const auto known = known_keys(sections);
+  const auto known = keys_of(known_settings(sections));
   return std::find(known.begin(), known.end(), key) != known.end();
 }
 
@@ -100,12 +100,6 @@ std::string KeyPlaces::before(std::string_view key) const {
 
 void refuse_setting(const RunConfig& config, std::string_view key, std::string_view reason) {
   throw InputError(fmt::format("{}{}", config.places.before(key), reason));
-}
-
-std::vector<std::string> setting_names() {
-  std::vector<std::string> names;
-  for (const auto& setting : all_settings(built_in_models())) names.push_back(setting.name);
-  return names;
 }
 
 std::vector<std::string> input_paths() {

@@ -30,6 +30,9 @@ constexpr std::pair<std::string_view, std::string_view> retired_keys[] = {
     {"communication.backend",
      "communication.launcher says how the ranks are started: auto, processes or mpi; a program "
      "that is alone needs nothing"},
+    {"include",
+     "files bring no others any more; what configurations share stands once in their file and is "
+     "merged: <<: *name"},
     {"reference",
      "published results stand in docs/results.md; kolo sweep CONFIG seed=1,2,3 --target NUMBER "
      "holds one against trainings"},
@@ -90,7 +93,7 @@ void require_one(const std::vector<Given>& given) {
                   given[1].value->place, given[0].key, given[1].key));
 }
 
-// What is merged or included gives way to what was written over it.
+// What is merged gives way to what was written over it.
 std::vector<Given> nearest_of(const std::vector<Given>& given) {
   const auto distance = [](const Given& each) { return each.value->distance; };
   std::vector<Given> nearest;

@@ -164,16 +164,14 @@ void log_pipeline(RunLog& log, const PreparedRun& run, const std::optional<Pipel
     log.info("inner results of stages are computed again in backward (parallel.recompute)");
 }
 
-void log_model(RunLog& log, const PreparedRun& run, const ModelSummary& summary,
-               const RunOptions& options) {
+void log_model(RunLog& log, const PreparedRun& run, const ModelSummary& summary) {
   const auto text = to_text(summary);
   write_file_atomically(run.folder.model(), text);
-  if (summary.layers.size() <= most_lines || options.verbosity > 0) {
+  if (summary.layers.size() <= most_lines) {
     std::istringstream lines(text);
     for (std::string line; std::getline(lines, line);) log.info("{}", line);
   } else {
-    log.info("its {} layers are listed in {}, or here with -v", summary.layers.size(),
-             run.folder.model().string());
+    log.info("its {} layers are listed in {}", summary.layers.size(), run.folder.model().string());
   }
 }
 
@@ -253,8 +251,7 @@ RunRecords::RunRecords(const RunConfig& config, const RunFolder& folder, const R
     : log_({.console = &console_of(context.options),
             .colour = context.progress.terminal && detect_colour(1),
             .width = context.progress.terminal ? context.progress.width : 0,
-            .file = folder.log(),
-            .verbosity = context.options.verbosity}),
+            .file = folder.log()}),
       bar_(console_of(context.options), context.progress),
       history_(earlier_history(folder, ranks, resumed), folder.history(),
                record_interval(config.training, steps)),

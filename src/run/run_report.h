@@ -90,8 +90,7 @@ void log_set_up(RunLog& log, const PreparedRun& run, const Communicator& communi
 void log_pipeline(RunLog& log, const PreparedRun& run, const std::optional<PipelineCut>& cut,
                   int ranks);
 // The network's layers: a short list, or where to find a long one, which is written to model.txt.
-void log_model(RunLog& log, const PreparedRun& run, const ModelSummary& summary,
-               const RunOptions& options);
+void log_model(RunLog& log, const PreparedRun& run, const ModelSummary& summary);
 
 // Where it goes on, and what is different from now on.
 void log_resume(RunLog& log, const PreparedRun& run, const LoadedCheckpoint& from);

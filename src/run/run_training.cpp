@@ -241,7 +241,7 @@ void RankTraining::log_begin() {
   for (const auto& line : share_text_.lines) log.info("{}", line);
   log_pipeline(log, run_, network_.cut, communicator_.size());
   for (const auto& warning : share_text_.warnings) log.warn("{}", warning);
-  log_model(log, run_, *summary_, context_.options);
+  log_model(log, run_, *summary_);
   if (checkpoints_ && !checkpoints_->describe().empty()) log.debug("{}", checkpoints_->describe());
   if (start_.from) log_resume(log, run_, *start_.from);
 }

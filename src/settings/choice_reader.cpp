@@ -57,17 +57,7 @@ const ChoiceEntry* Choice::find(std::string_view sought) const {
 }
 
 std::vector<std::string> keys_of(const ChoiceEntry& entry) {
-  std::vector<std::string> keys;
-  for (const auto& setting : settings_of(entry)) keys.push_back(setting.name);
-  return keys;
-}
-
-void KeyCollector::operator()(const Choice& choice) {
-  keys.push_back(choice.key);
-  for (const auto* entry : choice.entries) {
-    for (const auto& key : keys_of(*entry))
-      if (std::ranges::count(keys, key) == 0) keys.push_back(key);
-  }
+  return keys_of(settings_of(entry));
 }
 
 void SettingCollector::operator()(const Choice& choice) {

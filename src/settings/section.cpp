@@ -80,6 +80,15 @@ std::string nearest_setting(std::string_view word, const KnownSettings& known) {
   return found == names.end() ? "" : known[static_cast<std::size_t>(found - names.begin())].name;
 }
 
+std::vector<std::string> keys_of(const KnownSettings& settings) {
+  std::vector<std::string> keys;
+  for (const auto& setting : settings) {
+    auto key = setting.name.substr(0, setting.name.find('.'));
+    if (std::ranges::find(keys, key) == keys.end()) keys.push_back(std::move(key));
+  }
+  return keys;
+}
+
 void check_keys(const ConfigValue& value, const std::string& path,
                 const std::vector<std::string>& known, const KnownSettings& settings) {
   if (value.kind != ConfigValue::Kind::nothing && value.kind != ConfigValue::Kind::mapping) {
@@ -155,16 +164,6 @@ void read_value(const ConfigValue& value, const std::string& path, std::string& 
   destination = value.text;
 }
 
-void read_value(const ConfigValue& value, const std::string& path,
-                std::vector<std::string>& destination, const AnyText& rule) {
-  if (value.kind != ConfigValue::Kind::list) refuse_value(value, path, destination, rule);
-  destination.clear();
-  for (const ConfigValue& item : value.items) {
-    const std::string place = item_path(path, destination.size());
-    read_value(item, place, destination.emplace_back(), rule);
-  }
-}
-
 void read_value(const ConfigValue& value, const std::string& path, std::string& destination,
                 const PathText& rule) {
   if (value.kind != ConfigValue::Kind::scalar) refuse_value(value, path, destination, rule);
@@ -198,16 +197,6 @@ void read_value(const ConfigValue& value, const std::string& path, T& destinatio
   destination = *number;
 }
 
-template <Number T>
-void read_value(const ConfigValue& value, const std::string& path, std::vector<T>& destination,
-                const NumberRule& rule) {
-  if (value.kind != ConfigValue::Kind::list) refuse_value(value, path, destination, rule);
-  destination.clear();
-  for (std::size_t i = 0; i < value.items.size(); ++i) {
-    read_value(value.items[i], item_path(path, i), destination.emplace_back(), rule);
-  }
-}
-
 template std::string expectation(const int&, const NumberRule&);
 template void read_value(const ConfigValue&, const std::string&, int&, const NumberRule&);
 template std::string expectation(const int64_t&, const NumberRule&);
@@ -217,11 +206,7 @@ template void read_value(const ConfigValue&, const std::string&, uint64_t&, cons
 template std::string expectation(const double&, const NumberRule&);
 template void read_value(const ConfigValue&, const std::string&, double&, const NumberRule&);
 template std::string expectation(const std::vector<int64_t>&, const NumberRule&);
-template void read_value(const ConfigValue&, const std::string&, std::vector<int64_t>&,
-                         const NumberRule&);
 template std::string expectation(const std::vector<double>&, const NumberRule&);
-template void read_value(const ConfigValue&, const std::string&, std::vector<double>&,
-                         const NumberRule&);
 
 std::string SectionReader::path_of(std::string_view key) const {
   return path_.empty() ? std::string(key) : fmt::format("{}.{}", path_, key);

@@ -14,25 +14,15 @@
 // From a tree of values to typed structs. A struct's keys are listed once, in a template
 //     template <typename Field> void visit(Field& field, TrainingConfig& training) {
 //       field("batch_size", training.batch_size, positive);
-// that is called with a KeyCollector, a SettingCollector, a SectionReader or a TreeWriter.
+// that is called with a SettingCollector, a SectionReader or a TreeWriter.
 namespace kolo {
 
 struct Choice;  // choice_reader.h
 
-// Collects the names of a struct's keys.
-struct KeyCollector {
-  std::vector<std::string> keys;
-
-  void operator()(const Choice& choice);
-
-  template <typename... Rest>
-  void operator()(std::string_view key, const Rest&...) {
-    keys.emplace_back(key);
-  }
-};
+struct SettingCollector;
 
 template <typename T>
-concept ConfigStruct = requires(KeyCollector& collector, T& config) {
+concept ConfigStruct = requires(SettingCollector& collector, T& config) {
   visit(collector, config);
 };
 
@@ -69,17 +59,8 @@ template <ConfigStruct T>
   return known_settings(config);
 }
 
-template <ConfigStruct T>
-[[nodiscard]] std::vector<std::string> known_keys(T& config) {
-  KeyCollector collector;
-  visit(collector, config);
-  return std::move(collector.keys);
-}
-template <ConfigStruct T>
-[[nodiscard]] std::vector<std::string> known_keys() {
-  T config;
-  return known_keys(config);
-}
+// The keys of the mapping that the settings are in: "training" of "training.batch_size", once.
+[[nodiscard]] std::vector<std::string> keys_of(const KnownSettings& settings);
 
 [[nodiscard]] std::string lower_case(std::string text);
 
@@ -141,8 +122,6 @@ void read_value(const ConfigValue& value, const std::string& path, bool& destina
                 const AnyBool& rule);
 void read_value(const ConfigValue& value, const std::string& path, std::string& destination,
                 const AnyText& rule);
-void read_value(const ConfigValue& value, const std::string& path,
-                std::vector<std::string>& destination, const AnyText& rule);
 void read_value(const ConfigValue& value, const std::string& path, std::string& destination,
                 const PathText& rule);
 void read_value(const ConfigValue& value, const std::string& path, std::string& destination,
@@ -156,14 +135,11 @@ void read_value(const ConfigValue& value, const std::string& path, E& destinatio
 template <Number T>
 void read_value(const ConfigValue& value, const std::string& path, T& destination,
                 const NumberRule& rule);
-template <Number T>
-void read_value(const ConfigValue& value, const std::string& path, std::vector<T>& destination,
-                const NumberRule& rule);
 [[noreturn]] void refuse_value(const ConfigValue& value, const std::string& path,
                                const std::string& expected);
-template <NamedEnum E>
-void read_value(const ConfigValue& value, const std::string& path, std::vector<E>& destination,
-                const AnyName& rule) {
+template <typename T, typename Rule>
+void read_value(const ConfigValue& value, const std::string& path, std::vector<T>& destination,
+                const Rule& rule) {
   if (value.kind != ConfigValue::Kind::list)
     refuse_value(value, path, expectation(destination, rule));
   destination.clear();
@@ -197,22 +173,17 @@ class SectionReader {
 
   void operator()(const Choice& choice) const;
 
-  template <typename T, typename Rule>
+  // `more`: Presence, or what an optional one stands for (Unset).
+  template <typename T, typename Rule, typename More = Presence>
   void operator()(std::string_view key, T& destination, const Rule& rule,
-                  Presence presence = Presence::optional) const {
+                  [[maybe_unused]] More more = {}) const {
     const ConfigValue* value = mapping_.find(key);
-    const bool is_given = value != nullptr && !is_taken_back(*value);
-    if (is_given) {
-      read_value(*value, path_of(key), destination, rule);
-    } else if (presence == Presence::required) {
-      refuse_missing(value != nullptr ? *value : mapping_, key, expectation(destination, rule));
+    if (value != nullptr && !is_taken_back(*value))
+      return read_value(*value, path_of(key), destination, rule);
+    if constexpr (std::same_as<More, Presence>) {
+      if (more == Presence::required)
+        refuse_missing(value != nullptr ? *value : mapping_, key, expectation(destination, rule));
     }
-  }
-
-  template <typename T, typename Rule>
-  void operator()(std::string_view key, std::optional<T>& destination, const Rule& rule,
-                  Unset) const {
-    (*this)(key, destination, rule);
   }
 
   // A section that is left out is an empty one, so that its required keys are missed.
@@ -231,7 +202,8 @@ class SectionReader {
     const ConfigValue* value = mapping_.find(key);
     if (value == nullptr || is_taken_back(*value)) return;
     const std::string path = path_of(key);
-    if (value->kind != ConfigValue::Kind::list) refuse_no_list(*value, path, known_keys<T>());
+    if (value->kind != ConfigValue::Kind::list)
+      refuse_no_list(*value, path, keys_of(known_settings<T>()));
     destination.clear();
     for (const ConfigValue& item : value->items) {
       const std::string place = item_path(path, destination.size());
@@ -243,7 +215,7 @@ class SectionReader {
   static void read_section(const ConfigValue& value, const std::string& path, T& destination,
                            const KnownSettings& settings,
                            OtherKeys other_keys = OtherKeys::refused) {
-    check_keys(value, path, known_keys(destination), settings);
+    check_keys(value, path, keys_of(known_settings(destination)), settings);
     SectionReader reader(value, path, settings, other_keys);
     visit(reader, destination);
   }

@@ -50,6 +50,28 @@ const std::string& place_of(const ConfigValue& root, std::string_view dotted_key
                                        : place_of(*child, dotted_key.substr(dot + 1));
 }
 
+void set_value(ConfigValue& root, std::string_view dotted_key, ConfigValue value) {
+  ConfigValue* target = &root;
+  for (auto rest = dotted_key; !rest.empty();) {
+    const auto dot = rest.find('.');
+    const auto key = rest.substr(0, dot);
+    rest = dot == std::string_view::npos ? std::string_view() : rest.substr(dot + 1);
+    if (target->kind != ConfigValue::Kind::mapping) {
+      *target = {};
+      target->kind = ConfigValue::Kind::mapping;
+      target->place = value.place;
+    }
+    ConfigValue* child = target->find(key);
+    if (child == nullptr) {
+      child = &target->entries.emplace_back(ConfigEntry{std::string(key), {}}).value;
+      child->place = value.place;
+    }
+    target = child;
+  }
+  value.in_file = is_from_command_line(*target) ? target->in_file : target->text;
+  *target = std::move(value);
+}
+
 namespace {
 
 constexpr std::string_view name_letters =

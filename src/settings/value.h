@@ -27,7 +27,7 @@ struct ConfigValue {
       place;  // "FILE:LINE", the line of its key where it has one; "command line"; or an option
   std::string comment = {};  // of nothing: what that means, for who reads it written
   std::string in_file = {};  // of the command line: the text that the file had here
-  // Above 0: it was merged or included from so far away; what is nearer was written over it.
+  // Above 0: it was merged from so far away; what is nearer was written over it.
   int distance = 0;
 
   // The value of a mapping's key, nullptr where there is none.
@@ -51,6 +51,10 @@ struct ConfigEntry {
 
 // Where "training.lr" stands, or the nearest mapping above it that exists.
 [[nodiscard]] const std::string& place_of(const ConfigValue& root, std::string_view dotted_key);
+
+// Sets "training.lr" in place of what is there. Sections on the way are made; what is no mapping
+// becomes one.
+void set_value(ConfigValue& root, std::string_view dotted_key, ConfigValue value);
 
 // What is known of keys: their names, and which values they accept. A rule is named beside its key
 // and words the error as well.

@@ -82,12 +82,10 @@ std::vector<StudyPoint> runs_to_do(const Study& study) {
   return points;
 }
 
-JobEnd run(const RankCommand& command, bool quiet) {
-  std::cout << std::flush;
-  const StopPolicy as_it_is{.signal = 0};
-  if (!quiet) return supervise(command, as_it_is);
+// Quietly: what the run says is in its out.log.
+JobEnd run(const RankCommand& command) {
   const SilentOutput silence;
-  return supervise(command, as_it_is);
+  return supervise(command, {.signal = 0});
 }
 
 std::string result_line(const StudyResults& results) {
@@ -107,7 +105,7 @@ bool run_points(const StudyRequest& request, const StudyFolder& folder, Study& s
     const StudyPoint& point = points[i];
     const auto command = train_command(request, folder, study, point, options.oversubscribe);
     options.say(fmt::format("==> Run {} of {}: {}", i + 1, points.size(), describe(point)));
-    const JobEnd end = run(command, options.quiet);
+    const JobEnd end = run(command);
     folder.collect(study);
     if (end.status == exit_stopped || end.was_asked()) {
       folder.write(study);

@@ -151,19 +151,21 @@ TEST_F(ArraysProgram, WhatAScriptDoesNotTakeIsSaidBeforeAnythingStarts) {
   EXPECT_TRUE(
       says(refusal({"data.inputs=[field, field]"}), {"data.inputs: field stands there twice"}));
   EXPECT_TRUE(says(refusal({"data.targets=[products, copies]"}), {"expected [2, 2], [2, 2]"}));
+  EXPECT_TRUE(says(refusal({"data.valid_path=" + path("nowhere")}),
+                   {"data.valid_path: ", "does not exist"}));
 }
 
-TEST_F(ArraysProgram, SamplesAreInspected) {
-  const auto run = run_kolo({"data", "inspect", path("train")});
-  ASSERT_EQ(run.exit_code, 0) << run.errors;
-  EXPECT_TRUE(says(run.output, {"samples of arrays", "inputs", "targets", "256"}));
-}
-
-TEST_F(ArraysProgram, OneArrayOfAnyNumbersIsInspected) {
-  const auto file = folder_.write("labels.npy", npy_array<std::uint8_t>({3}, {1, 7, 2}));
-  const auto run = run_kolo({"data", "inspect", file});
-  ASSERT_EQ(run.exit_code, 0) << run.errors;
-  EXPECT_TRUE(says(run.output, {"uint8", "7"}));
+TEST_F(ArraysProgram, AreInspected) {
+  const auto inspected = [](const std::string& file) {
+    const auto run = run_kolo({"data", "inspect", file});
+    EXPECT_EQ(run.exit_code, 0) << run.errors;
+    return run.output;
+  };
+  EXPECT_TRUE(says(inspected(path("train")), {"samples of arrays", "inputs", "targets", "256"}));
+  EXPECT_TRUE(says(inspected(folder_.write("labels.npy", npy_array<std::uint8_t>({3}, {1, 7, 2}))),
+                   {"uint8", "7"}));
+  EXPECT_THAT(inspected(folder_.write("empty.npy", npy_array<float>({0, 3}, {}))),
+              AllOf(HasSubstr("0 x 3"), Not(HasSubstr("inf")), Not(HasSubstr("nan"))));
 }
 
 // Of files beside an array of labels in any other order at most the half would be learnt.
@@ -226,20 +228,6 @@ TEST_F(ArraysProgram, NumbersBeyondFloat32AreCalledThat) {
       train("run", {"data.train_path=" + path("large"), "data.valid_path=" + path("large")});
   EXPECT_EQ(run.exit_code, 1);
   EXPECT_TRUE(says(run.errors, {"sample 1 holds 1e+300", "float32"}));
-}
-
-TEST_F(ArraysProgram, AnEmptyArrayHasNoRange) {
-  const auto file = folder_.write("empty.npy", npy_array<float>({0, 3}, {}));
-  const auto run = run_kolo({"data", "inspect", file});
-  ASSERT_EQ(run.exit_code, 0) << run.errors;
-  EXPECT_THAT(run.output, AllOf(HasSubstr("0 x 3"), Not(HasSubstr("inf")), Not(HasSubstr("nan"))));
-}
-
-TEST_F(ArraysProgram, SplitsThatDifferAreRefused) {
-  const auto shapes =
-      run_kolo({"train", config_, "--output", path("run"), "data.valid_path=" + path("nowhere")});
-  EXPECT_EQ(shapes.exit_code, 2);
-  EXPECT_TRUE(says(shapes.errors, {"data.valid_path: ", "does not exist"}));
 }
 
 }  // namespace

@@ -5,9 +5,7 @@
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
 #include "support/errors.h"
-#include "support/process.h"
 #include "support/says.h"
-#include "support/temporary_folder.h"
 
 namespace kolo::testing {
 namespace {
@@ -143,7 +141,12 @@ TEST(CommandLine, UnknownOptionsAndCommandsGetASuggestion) {
       {{"train", "c.yaml", "--momentum"}, "did you mean optimizer.momentum=VALUE?"},
       {{"train", "c.yaml", "--n-epochs", "3"}, "did you mean training.n_epochs=3?"},
       {{"eval", "run", "--jsn"}, "did you mean --json?"},
-      {{"completion", "bash", "now"}, "completion: unexpected \"now\""},
+      {{"doctor", "now"}, "doctor: unexpected \"now\""},
+      {{"completion", "bash"}, "completion is no command any more; kolo help COMMAND"},
+      {{"reference", "--list"}, "reference is no command any more; kolo sweep"},
+      {{"qqqqqq"},
+       "the commands are train, eval, predict, bench, scale, sweep, run, timeline, report, data, "
+       "doctor"},
       {{"trian"}, "did you mean \"train\"?"},
       {{"help", "trian"}, "did you mean \"train\"?"},
       {{"data", "ftech"}, "did you mean \"fetch\"?"},
@@ -160,9 +163,19 @@ TEST(CommandLine, UnknownOptionsAndCommandsGetASuggestion) {
       {{"sweep", "c.yaml", "seed=1,2", "--json"}, "sweep: --json: the sweep is in sweep.json"},
       {{"train", "c.yaml", "-n", "2", "--ranks=3"}, "train: -n is given 2 times; give it once"},
       {{"train", "c.yaml", "--timeline=foo"}, "train: --timeline takes no value, got \"foo\""},
-      {{"doctor", "--json=3"}, "doctor: --json takes no value, got \"3\""},
-      {{"train", "c.yaml", "-v=1"}, "train: -v takes no value, got \"1\""},
+      {{"eval", "run", "--json=3"}, "eval: --json takes no value, got \"3\""},
+      {{"train", "c.yaml", "-v"}, "train: -v: out.log in the run's folder says more"},
+      {{"doctor", "--json"}, "doctor: --json: each line begins with its status"},
+      {{"run", "--no-tag", "ls"}, "run: --no-tag: --logs DIR writes"},
       {{"train", "c.yaml", "-d"}, "train: -d: several ranks always work together"},
+      {{"train", "c.yaml", "--enable_apex"}, "optimizers are fused in any case; leave it out"},
+      {{"train", "c.yaml", "--enable_manual_profiling"}, "use --timeline"},
+      {{"train", "c.yaml", "--noddp"}, "kolo bench --profile"},
+      {{"train", "c.yaml", "--enable_benchy"}, "kolo bench FILE"},
+      {{"train", "c.yaml", "--interactive"}, "kolo eval RUN"},
+      {{"train", "c.yaml", "--run_num=01"}, "--run_num: runs are told apart"},
+      {{"train", "--yaml_config", "a.yaml"}, "train: --yaml_config: the configuration's file"},
+      {{"train", "c.yaml", "--data_loader_config", "dali"}, "--data_loader_config: expected"},
       {{"train", "--verson"}, "train: unknown option --verson"},
       {{"--foo"}, "unknown option --foo; see kolo --help"},
       {{"train", "c.yaml", "--foo"}, "train: unknown option --foo; see kolo train --help"},
@@ -189,9 +202,7 @@ TEST(CommandLine, WhatIsRightIsUnderstood) {
                           {"help", "train"},
                           {"help", "data"},
                           {"help", "data", "fetch"},
-                          {"--version"},
-                          {"completion", "bash"},
-                          {"man"}})
+                          {"--version"}})
     EXPECT_EQ(said_of(words), "") << join(words, " ");
 }
 
@@ -231,63 +242,6 @@ TEST(CommandLine, ParagraphsOfTheHelpFlow) {
                    {"kolo run [OPTIONS] PROGRAM [ARGUMENTS...]\n"}));
   EXPECT_TRUE(says(program.app().get_subcommand("help")->help("kolo"),
                    {"kolo help [OPTIONS] [command]\n"}));
-}
-
-TEST(CommandLine, TheManualPageHasEveryCommandAndOption) {
-  const CommandLine program;
-  const auto page = CLI::detail::find_and_replace(man_page(program.app()), "\\-", "-");
-  EXPECT_THAT(page, StartsWith(".TH KOLO 1"));
-  for (const CLI::App* const command : commands_of(program.app())) {
-    EXPECT_TRUE(says(page, {".SS " + full_name(*command) + "\n"}));
-    for (const CLI::Option* const option : command->get_options()) {
-      if (option->get_group().empty() || option->get_positional()) continue;
-      EXPECT_TRUE(says(page, {option->get_name(false, true)}));
-    }
-  }
-}
-
-class Completion : public ::testing::Test {
- protected:
-  Completion() : script_(folder_.write("kolo.bash", bash_completion(CommandLine().app()))) {}
-
-  // What bash offers for the last word.
-  [[nodiscard]] std::string offers(const std::string& words, int last) const {
-    const auto result =
-        run_process({"/bin/bash", "-c",
-                     "set -u; complete() { :; }; compopt() { :; }; source '" + script_ +
-                         "'; COMP_WORDS=(" + words + "); COMP_CWORD=" + std::to_string(last) +
-                         "; _kolo; echo \"${COMPREPLY[*]-}\""},
-                    {.deadline = std::chrono::seconds(20)});
-    EXPECT_EQ(result.errors, "");
-    return result.output.substr(0, result.output.find('\n'));
-  }
-
-  TemporaryFolder folder_;
-  std::string script_;
-};
-
-TEST_F(Completion, KnowsCommandsOptionsValuesAndSettings) {
-  EXPECT_EQ(offers("kolo tra", 1), "train");
-  EXPECT_EQ(offers("kolo data con", 2), "convert");
-  EXPECT_EQ(offers("kolo train c.yaml --max", 3), "--max-restarts");
-  EXPECT_EQ(offers("kolo eval run --data t", 4), "training");
-  EXPECT_EQ(offers("kolo bench c.yaml --mode ''", 4), "io synthetic full all");
-  EXPECT_EQ(offers("kolo train c.yaml training.n_ep", 3), "training.n_epochs=");
-  EXPECT_EQ(offers("kolo report training.n_ep", 2), "");
-  EXPECT_EQ(offers("kolo train c.yaml --resume ''", 4), "best");
-  EXPECT_EQ(offers("kolo eval run --checkpoint ''", 4), "best newest");
-  EXPECT_EQ(offers("kolo completion ''", 2), "bash");
-  EXPECT_EQ(offers("kolo help ev", 2), "eval");
-  EXPECT_EQ(offers("kolo data fetch ''", 3), "mnist fashion-mnist cifar10");
-  EXPECT_EQ(offers("kolo scale c.yaml --lr-scaling l", 4), "linear");
-}
-
-TEST_F(Completion, LeavesTheWordsOfAProgramToIt) {
-  EXPECT_EQ(offers("kolo run --overs", 2), "--oversubscribe");
-  EXPECT_EQ(offers("kolo run -n 2 --overs", 4), "--oversubscribe");
-  EXPECT_EQ(offers("kolo run --ranks = 2 --overs", 5), "--oversubscribe");
-  EXPECT_EQ(offers("kolo run -n 2 ls --overs", 5), "");
-  EXPECT_EQ(offers("kolo run --no-tag ls --overs", 4), "");
 }
 
 }  // namespace

@@ -58,7 +58,6 @@ class DamagedFolder : public SmallRuns {
 
   void expect_sane(const fs::path& file, const Damage& damage) const {
     SCOPED_TRACE(file.string() + ": " + damage.name);
-    fs::remove_all(folder / "run");
     copy("whole", "run");
     damage.doing(folder / "run" / file);
     const auto result = train({"--resume", "--timeline", "training.n_epochs=3"});
@@ -71,27 +70,24 @@ class DamagedFolder : public SmallRuns {
       EXPECT_EQ(newest().step, 75);
     else
       EXPECT_TRUE(says(said, {file.string()})) << "status " << result.exit_code;
+    // A damaged checkpoint is told of although an earlier one takes its place.
+    if (is_in(file, "step-00000050")) {
+      EXPECT_EQ(result.exit_code, 0) << said;
+      EXPECT_TRUE(says(said, {"step-00000050"}));
+    }
+  }
+
+  static bool is_in(const fs::path& file, const std::string& checkpoint) {
+    return file.parent_path().filename() == checkpoint;
   }
 };
 
 TEST_F(DamagedFolder, EachFileMattersNotOrIsNamed) {
-  for (const auto& file : files_of_a_stopped_run())
-    for (const auto& damage : damages()) expect_sane(file, damage);
-}
-
-// A damaged checkpoint is told of also where an earlier one takes its place.
-TEST_F(DamagedFolder, ADamagedCheckpointIsNamedWhereTheRunGoesOn) {
-  ASSERT_FALSE(files_of_a_stopped_run().empty());
-  for (const auto& entry : fs::directory_iterator(checkpoint(50, "whole").parent_path())) {
-    for (const auto& damage : damages()) {
-      SCOPED_TRACE(entry.path().filename().string() + ": " + damage.name);
-      fs::remove_all(folder / "run");
-      copy("whole", "run");
-      damage.doing(checkpoint(50).parent_path() / entry.path().filename());
-      const auto result = train({"--resume", "training.n_epochs=3"});
-      EXPECT_EQ(result.exit_code, 0) << result.errors;
-      EXPECT_TRUE(says(result.output + result.errors, {"step-00000050"}));
-    }
+  for (const auto& file : files_of_a_stopped_run()) {
+    if (is_in(file, "step-00000025"))  // which nobody reads
+      expect_sane(file, damages().front());
+    else
+      for (const auto& damage : damages()) expect_sane(file, damage);
   }
 }
 

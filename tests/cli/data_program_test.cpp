@@ -47,16 +47,6 @@ class DataProgram : public ::testing::Test {
   TemporaryFolder folder;
 };
 
-TEST_F(DataProgram, HelpNamesTheCommands) {
-  const auto result = data({"--help"});
-  EXPECT_EQ(result.exit_code, 0);
-  EXPECT_TRUE(says(result.output, {"fetch", "cifar10", "images"}));
-  expect_refused(data({}), "data: name a command: fetch, cifar10");
-  expect_refused(data({"cifar"}), "did you mean \"cifar10\"?");
-  expect_refused(data({"fetch"}),
-                 "NAME is missing: mnist, fashion-mnist or cifar10; see kolo data fetch --help");
-}
-
 TEST_F(DataProgram, MakesACifar10) {
   const auto result = make("cifar10");
   EXPECT_EQ(result.exit_code, 0) << result.errors;
@@ -154,8 +144,6 @@ TEST_F(DataProgram, KeepsNoDownloadWithAWrongSum) {
   EXPECT_FALSE(fs::exists(folder / "new"));
 }
 
-namespace fs = std::filesystem;
-
 class ConvertProgram : public ::testing::Test {
  protected:
   ConvertProgram() {
@@ -192,36 +180,21 @@ TEST_F(ConvertProgram, GoesBothWays) {
   EXPECT_EQ(result.exit_code, 0) << result.errors;
   EXPECT_TRUE(says(result.output, {"pair_data.npy and ", "pair_label.npy", "6^3 cells, 7.59 KiB"}));
   expect_holds_the_box(folder / "pair");
-  EXPECT_EQ(convert({folder / "pair_label.npy", "-o", folder / "back", "--chunk", "4"}).exit_code,
-            0);
+  EXPECT_EQ(convert({folder / "pair_label.npy", "-o", folder / "back"}).exit_code, 0);
   expect_holds_the_box(folder / "back");
-  EXPECT_EQ(BoxFile(folder / "back").layout(BoxField::nbody).chunk,
-            (std::vector<std::int64_t>{1, 4, 4, 4}));
-  EXPECT_EQ(convert({folder / "back", "-o", folder / "plain.h5"}).exit_code, 0);
+  write_box_hdf5(box, folder / "chunks", 4);
+  EXPECT_EQ(convert({folder / "chunks", "-o", folder / "plain.h5"}).exit_code, 0);
   EXPECT_TRUE(BoxFile(folder / "plain.h5").layout(BoxField::nbody).chunk.empty());
   EXPECT_EQ(convert({folder / "box.h5", "-o", folder / "again_data.npy"}).exit_code, 0);
   expect_holds_the_box(folder / "again");
 }
 
-TEST_F(ConvertProgram, ReplacesOnlyWhenTold) {
-  folder.write("pair_data.npy", "precious");
-  const auto result = convert({folder / "box.h5", "-o", folder / "pair"});
-  EXPECT_EQ(result.exit_code, 2);
-  EXPECT_TRUE(says(result.errors, {"is there already; --force replaces it"}));
-  EXPECT_EQ(read_text_file(folder / "pair_data.npy"), "precious");
-  EXPECT_EQ(convert({folder / "box.h5", "-o", folder / "pair", "--force"}).exit_code, 0);
-  expect_holds_the_box(folder / "pair");
-}
-
 TEST_F(ConvertProgram, SaysWhatIsWrong) {
   expect_refused(convert({folder / "none.h5", "-o", folder / "a"}), "neither");
   expect_refused(convert({folder / "box.h5"}), "--output");
-  expect_refused(convert({folder / "box.h5", "-o", folder / "a", "--chunk", "4"}),
-                 "--chunk is for HDF5");
-  expect_refused(convert({folder / "box.h5", "-o", folder / "a.h5", "--to", "npy"}),
-                 "does not go with the name");
+  expect_refused(convert({folder / "box.h5", "-o", folder / "a", "--to", "npy"}),
+                 "data convert: --to: the output's name says it");
   expect_refused(convert({folder / "box.h5", "-o", folder / "a.npy"}), "a pair of .npy files");
-  expect_refused(convert({folder / "box.h5", "-o", folder / "a", "--to", "zip"}), "zip");
   expect_refused(convert({folder / "box.h5", "-o", folder / "a.csv"}), "HDF5, or a pair of .npy");
   expect_refused(convert({folder / "box.h5", "-o", folder / "box.h5", "--force"}), "what is read");
   EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), {}), 1) << "nothing was written";

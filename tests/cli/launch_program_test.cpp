@@ -20,13 +20,16 @@ namespace fs = std::filesystem;
 // kolo train in an environment as launchers and schedulers make it.
 class LaunchProgram : public ::testing::Test {
  protected:
-  [[nodiscard]] ProcessResult train(std::map<std::string, std::string> environment,
+  [[nodiscard]] std::vector<std::string> words(const std::vector<std::string>& more) const {
+    std::vector<std::string> all = {"train",           KOLO_CONFIGS "/hello.yaml",
+                                    "data.n_train=64", "data.n_valid=32",
+                                    "--output",        output()};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+  [[nodiscard]] ProcessResult train(const std::map<std::string, std::string>& environment,
                                     const std::vector<std::string>& more = {}) const {
-    std::vector<std::string> arguments = {"train",           KOLO_CONFIGS "/hello.yaml",
-                                          "data.n_train=64", "data.n_valid=32",
-                                          "--output",        output()};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return run_kolo(arguments, std::move(environment));
+    return run_kolo(words(more), environment);
   }
 
   [[nodiscard]] std::string output() const { return folder_ / "run"; }
@@ -117,39 +120,34 @@ TEST_F(LaunchProgram, ALauncherThatOutlivesItsRanksForLongIsEnded) {
 }
 
 // kolo itself, not a fork of this process: what a program is started with counts.
-class MachineAsItIs : public ::testing::Test {
+class MachineAsItIs : public LaunchProgram {
  protected:
   [[nodiscard]] ProcessResult train(const std::map<std::string, std::string>& environment,
                                     const std::vector<std::string>& more = {}) const {
-    std::vector<std::string> arguments = {"train",           KOLO_CONFIGS "/hello.yaml",
-                                          "data.n_train=64", "data.n_valid=32",
-                                          "--output",        folder_ / "run"};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return start_kolo(arguments, environment);
+    return start_kolo(words(more), environment);
   }
-
-  TemporaryFolder folder_;
 };
 
 TEST_F(MachineAsItIs, CpusAreCountedAsTheProcessWasStarted) {
   const auto cpus = detect_cpu_limits().affinity;
   for (const std::map<std::string, std::string>& binding :
-       {std::map<std::string, std::string>{{"OMP_PROC_BIND", "true"}},
-        {{"OMP_PLACES", "cores"}, {"OMP_PROC_BIND", "spread"}},
-        {{"OMP_PLACES", "{0}"}},
-        {{"GOMP_CPU_AFFINITY", "0"}}}) {
-    const auto result = start_kolo({"doctor"}, binding);
-    EXPECT_TRUE(says(result.output, {fmt::format("{} CPUs on ", cpus), binding.begin()->first + "=",
-                                     "which kolo doesn't follow"}))
+       {std::map<std::string, std::string>{{"OMP_PLACES", "cores"}, {"OMP_PROC_BIND", "spread"}},
+        {{"OMP_PLACES", "{0}"}, {"GOMP_CPU_AFFINITY", "0"}}}) {
+    auto environment = binding;
+    environment["PATH"] = folder_.path();  // no mpirun, which takes its time
+    const auto result = start_kolo({"doctor"}, environment);
+    EXPECT_TRUE(
+        says(result.output, {fmt::format("{} CPUs on ", cpus), "which kolo doesn't follow"}))
         << result.errors;
+    for (const auto& [name, value] : binding) EXPECT_TRUE(says(result.output, {name + "="}));
   }
 }
 
 TEST_F(MachineAsItIs, OpenMpsBindingIsForTheUsersProgramsOnly) {
   const std::map<std::string, std::string> binding{{"OMP_PROC_BIND", "close"}};
-  const auto result = start_kolo(
-      {"run", "-n", "1", "sh", "-c", "echo bind=$OMP_PROC_BIND before=$KOLO_OMP_PROC_BIND_BEFORE"},
-      binding);
+  const auto result = start_kolo({"run", "-n", "1", "--launcher", "processes", "sh", "-c",
+                                  "echo bind=$OMP_PROC_BIND before=$KOLO_OMP_PROC_BIND_BEFORE"},
+                                 binding);
   EXPECT_EQ(result.exit_code, 0) << result.errors;
   EXPECT_EQ(result.output, "bind=close before=\n");
 }
@@ -160,21 +158,17 @@ TEST_F(MachineAsItIs, OpenMpGivesTheThreadsThatItPromises) {
   const std::map<std::string, std::string> two{{"OMP_NUM_THREADS", "2"}};
   ASSERT_EQ(train(two).exit_code, 0);
   const auto loss = history().epochs().back().val_loss;
-  for (const auto& [name, value] : std::map<std::string, std::string>{
-           {"OMP_DYNAMIC", "true"}, {"OMP_MAX_ACTIVE_LEVELS", "0"}}) {
-    auto environment = two;
-    environment[name] = value;
-    const auto result = train(environment);
-    EXPECT_EQ(result.exit_code, 0) << name << ": " << result.errors;
-    EXPECT_EQ(history().epochs().back().val_loss, loss) << name;
-  }
+  const auto fewer =
+      train({{"OMP_NUM_THREADS", "2"}, {"OMP_DYNAMIC", "true"}, {"OMP_MAX_ACTIVE_LEVELS", "0"}});
+  EXPECT_EQ(fewer.exit_code, 0) << fewer.errors;
+  EXPECT_EQ(history().epochs().back().val_loss, loss);
   const auto limited = train({{"OMP_NUM_THREADS", "2"}, {"OMP_THREAD_LIMIT", "1"}});
   EXPECT_EQ(limited.exit_code, 0) << limited.errors;
   EXPECT_TRUE(says(limited.output, {"1 thread each"}));
 }
 
 TEST_F(MachineAsItIs, MoreThreadsThanAProcessStartsAreRefused) {
-  for (const char* threads : {"1000000", "99999999999999999999", "1025,2"}) {
+  for (const char* threads : {"99999999999999999999", "1025,2"}) {
     const auto result = train({{"OMP_NUM_THREADS", threads}});
     EXPECT_EQ(result.exit_code, 2);
     EXPECT_TRUE(says(result.errors, {"kolo: the environment variable OMP_NUM_THREADS", threads,
@@ -185,14 +179,13 @@ TEST_F(MachineAsItIs, MoreThreadsThanAProcessStartsAreRefused) {
 
 // As daemons start programs.
 TEST_F(MachineAsItIs, ClosedStandardStreamsAreNobodysFiles) {
-  for (const char* ranks : {"", "-n 2 --oversubscribe"}) {
-    const auto script = fmt::format(
-        "exec <&- >&- 2>&-; '{}' train '{}' data.n_train=64 data.n_valid=32 {} --output '{}'",
-        KOLO_PROGRAM, KOLO_CONFIGS "/hello.yaml", ranks, (folder_ / "run").string());
-    const auto result = run_process({"sh", "-c", script}, {.deadline = kolo_deadline});
-    EXPECT_EQ(result.exit_code, 0) << ranks;
-    EXPECT_FALSE(History::read(folder_ / "run" / "history.json").epochs().empty());
-  }
+  const auto script = fmt::format(
+      "exec <&- >&- 2>&-; '{}' train '{}' data.n_train=64 data.n_valid=32 -n 2 --oversubscribe "
+      "--output '{}'",
+      KOLO_PROGRAM, KOLO_CONFIGS "/hello.yaml", (folder_ / "run").string());
+  const auto result = run_process({"sh", "-c", script}, {.deadline = kolo_deadline});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_FALSE(History::read(folder_ / "run" / "history.json").epochs().empty());
 }
 
 // kolo says nothing of its own where mpirun has said why.

@@ -90,11 +90,5 @@ TEST_F(NbodyProgram, RefusesANameThatPromisesAnotherFormat) {
   }
 }
 
-TEST_F(NbodyProgram, AsksForAnOutput) {
-  const auto result = run_kolo({"data", "nbody"});
-  EXPECT_EQ(result.exit_code, 2);
-  EXPECT_TRUE(says(result.errors, {"--output"}));
-}
-
 }  // namespace
 }  // namespace kolo::testing

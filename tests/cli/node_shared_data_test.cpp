@@ -15,7 +15,6 @@
 namespace kolo::testing {
 namespace {
 
-
 constexpr std::int64_t box_edge = 48;  // larger than all else that is shared
 constexpr std::size_t box_bytes =
     sizeof(float) * (nbody_channels + hydro_channels) * box_edge * box_edge * box_edge;

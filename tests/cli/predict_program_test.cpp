@@ -1,5 +1,6 @@
 // kolo predict, end to end through the binary.
 #include <cmath>
+#include <memory>
 #include <random>
 
 #include <gmock/gmock.h>
@@ -20,16 +21,21 @@ using ::testing::IsEmpty;
 // A very small U-Net, trained on random boxes, with a rate that makes its outputs large.
 class PredictProgram : public ::testing::Test {
  protected:
-  void SetUp() override {
-    const auto config = folder_.write(
+  static void SetUpTestSuite() {
+    trained_ = std::make_unique<TemporaryFolder>();
+    const auto config = trained_->write(
         "fields.yaml",
         "data: {name: nbody, mode: synthetic, box_size: 16, crop: 16, n_train: 12, n_valid: 2}\n"
         "model: {name: unet3d, levels: 2, channels: 4}\n"
         "optimizer: {name: adam, lr: 0.05}\n"
         "training: {loss: l1, batch_size: 2, n_epochs: 1}\n"
         "device: {intra_threads: 1}\n");
-    const auto trained = run_kolo({"train", config, "--output", run()});
-    ASSERT_EQ(trained.exit_code, 0) << trained.errors;
+    const auto result = run_kolo({"train", config, "--output", run()});
+    ASSERT_EQ(result.exit_code, 0) << result.errors;
+  }
+  static void TearDownTestSuite() { trained_.reset(); }
+
+  PredictProgram() {
     write_dark(40, "box");
     fs::create_directory(folder_ / "made");
   }
@@ -47,7 +53,7 @@ class PredictProgram : public ::testing::Test {
     fs::remove(npy_label_file(folder_ / prefix));
   }
 
-  [[nodiscard]] std::string run() const { return folder_ / "run"; }
+  [[nodiscard]] static std::string run() { return *trained_ / "run"; }
   [[nodiscard]] std::string made(const std::string& name) const { return folder_ / "made" / name; }
   [[nodiscard]] std::vector<std::string> arguments(const std::string& output,
                                                    const std::vector<std::string>& more) const {
@@ -73,7 +79,25 @@ class PredictProgram : public ::testing::Test {
     std::ranges::sort(names);
     return names;
   }
+  [[nodiscard]] ProcessResult kill_while_it_writes(const std::vector<std::string>& more,
+                                                   const std::function<void(pid_t)>& kill) const {
+    write_dark(96, "large");
+    std::vector<std::string> words = arguments("gas.h5", {"--tile", "4"});
+    words[2] = folder_ / "large_data.npy";
+    words.insert(words.end(), more.begin(), more.end());
+    return run_kolo_and(words, [&](pid_t process) {
+      const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+      while (names_made().empty() && std::chrono::steady_clock::now() < end)
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      kill(process);
+    });
+  }
+  void expect_nothing_in_the_way() const {
+    ASSERT_EQ(predict("gas.h5").exit_code, 0);
+    EXPECT_THAT(names_made(), ElementsAre("gas.h5"));
+  }
 
+  static inline std::unique_ptr<TemporaryFolder> trained_;
   TemporaryFolder folder_;
 };
 
@@ -95,22 +119,12 @@ TEST_F(PredictProgram, MakesTheSameOnAnyNumberOfRanksAndInAnyTiles) {
       difference = std::max(difference, std::abs(gas[i] - expected[i]));
     EXPECT_LT(difference, 1e-5F) << name;
   };
-  const auto two = predict("two_label.npy", {"-n", "2", "--oversubscribe", "--json"});
-  ASSERT_EQ(two.exit_code, 0) << two.errors;
-  const auto json = nlohmann::json::parse(two.output);
-  EXPECT_EQ(json["n_ranks"], 2);
-  EXPECT_EQ(json["size"], 40);
-  EXPECT_GE(json["tiles"], 2);
-  EXPECT_EQ(json["bytes"], 5 * 40 * 40 * 40 * 4);
-  EXPECT_EQ(json["output"], made("two_label.npy"));
-  EXPECT_GT(json["cells_per_second"].get<double>(), 0);
-  expect_same("two_label.npy");
   const auto three =
       predict("three.h5", {"-n", "3", "--oversubscribe", "--tile", "12", "--checkpoint", "6"});
   ASSERT_EQ(three.exit_code, 0) << three.errors;
   EXPECT_TRUE(says(three.output, {"64 of 28 x 28 x 28 cells at most, 3 ranks"}));
   expect_same("three.h5");
-  EXPECT_THAT(names_made(), ElementsAre("three.h5", "two_label.npy", "whole.h5"));
+  EXPECT_THAT(names_made(), ElementsAre("three.h5", "whole.h5"));
 
   const auto inspected = run_kolo({"data", "inspect", made("three.h5"), "--json"});
   ASSERT_EQ(inspected.exit_code, 0) << inspected.errors;
@@ -130,60 +144,34 @@ TEST_F(PredictProgram, ReplacesAFileOnlyWhenItIsAskedTo) {
   EXPECT_EQ(predict("gas.npy", {"--force"}).exit_code, 0);
 }
 
+// tests/run has all that can be wrong.
 TEST_F(PredictProgram, RefusesWrongInputBeforeAnythingIsWritten) {
-  const auto expect_refused = [&](const std::vector<std::string>& more,
-                                  const std::string& message) {
-    const auto result = predict("gas.h5", more);
-    EXPECT_EQ(result.exit_code, 2) << message;
-    EXPECT_TRUE(says(result.errors, {message}));
-  };
-  expect_refused({"--tile", "10"}, "--tile 10, but unet3d works on multiples of 4");
-  expect_refused({"--tile", "0"}, "--tile: expected a whole number from 1");
-  expect_refused({"--checkpoint", "5"}, "no checkpoint of step 5");
-  expect_refused({"-n", "2", "model.levels=4"}, "40^3 cells, but unet3d works on multiples of 16");
-  expect_refused({"model.channels=5"}, "another model");
-  EXPECT_EQ(run_kolo({"predict", run(), folder_ / "none.h5", "-o", made("gas.h5")}).exit_code, 2);
-  EXPECT_EQ(run_kolo({"predict", run(), folder_ / "box"}).exit_code, 2);
+  const auto result = predict("gas.h5", {"-n", "2", "model.levels=4"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_TRUE(says(result.errors, {"40^3 cells, but unet3d works on multiples of 16"}));
+  EXPECT_TRUE(says(predict("gas.h5", {"model.channels=5"}).errors, {"another model"}));
   EXPECT_THAT(names_made(), IsEmpty());
 }
 
-// Killed while it writes, it leaves no file of that name, and what it leaves aside the next one
-// clears away.
-TEST_F(PredictProgram, LeavesNoFileWhenItIsKilled) {
-  write_dark(96, "large");
-  std::vector<std::string> many = arguments("gas.h5", {"--tile", "4"});
-  many[2] = folder_ / "large_data.npy";
-  const auto killed = run_kolo_and(many, [&](pid_t process) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
-    while (names_made().empty() && std::chrono::steady_clock::now() < end)
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    ::kill(process, SIGKILL);
-  });
+// A program, or one of its ranks, that is killed while it writes leaves no file of that name.
+TEST_F(PredictProgram, AKilledOneLeavesAPartThatTheNextOneClearsAway) {
+  const auto killed = kill_while_it_writes({}, [](pid_t process) { ::kill(process, SIGKILL); });
   EXPECT_EQ(killed.exit_code, 128 + SIGKILL) << killed.output;
   ASSERT_EQ(names_made().size(), 1U);
   EXPECT_TRUE(says(names_made().front(), {"gas.h5.", ".part"}));
-  ASSERT_EQ(predict("gas.h5").exit_code, 0);
-  EXPECT_THAT(names_made(), ElementsAre("gas.h5"));
+  expect_nothing_in_the_way();
 }
 
-TEST_F(PredictProgram, LeavesNoFileWhenOneOfItsRanksIsKilled) {
-  write_dark(96, "large");
-  std::vector<std::string> many =
-      arguments("gas.h5", {"--tile", "4", "-n", "2", "--oversubscribe"});
-  many[2] = folder_ / "large_data.npy";
+TEST_F(PredictProgram, AKilledRankEndsAll) {
   bool is_killed = false;
-  const auto result = run_kolo_and(many, [&](pid_t) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
-    while (names_made().empty() && std::chrono::steady_clock::now() < end)
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  const auto result = kill_while_it_writes({"-n", "2", "--oversubscribe"}, [&](pid_t) {
     is_killed = signal_rank(1, made("gas.h5"), SIGKILL);
   });
   EXPECT_TRUE(is_killed);
   EXPECT_NE(result.exit_code, 0);
   EXPECT_FALSE(result.timed_out);
   EXPECT_FALSE(fs::exists(made("gas.h5")));
-  ASSERT_EQ(predict("gas.h5").exit_code, 0);
-  EXPECT_THAT(names_made(), ElementsAre("gas.h5"));
+  expect_nothing_in_the_way();
 }
 
 }  // namespace

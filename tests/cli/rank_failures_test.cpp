@@ -29,10 +29,16 @@ class RankFailures : public ::testing::Test {
   [[nodiscard]] ProcessResult run(const std::string& command, const std::string& file,
                                   const std::string& rest, const std::string& where = "") const {
     const auto place = folder.path().string() + "/" + where;
-    const std::string script = "RANK=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}; cd " + place +
-                               "; exec " + KOLO_PROGRAM + " " + command + " " + file + " " + rest;
-    return run_job({MPIRUN_SCRIPT, "2", "sh", "-c", script},
-                   {.deadline = std::chrono::seconds(60)});
+    return job("2", {"sh", "-c",
+                     "RANK=$KOLO_PROCESS_RANK; cd " + place + "; exec " + KOLO_PROGRAM + " " +
+                         command + " " + file + " " + rest});
+  }
+  // For kolo it is a launcher like any other.
+  [[nodiscard]] static ProcessResult job(const std::string& ranks,
+                                         std::vector<std::string> program) {
+    program.insert(program.begin(),
+                   {"run", "-n", ranks, "--oversubscribe", "--launcher", "processes"});
+    return run_kolo(program, {}, std::chrono::seconds(60));
   }
 
   // Once, from the first "kolo: " on.
@@ -54,8 +60,10 @@ class RankFailures : public ::testing::Test {
 
 TEST_F(RankFailures, DataThatOneNodeLacks) {
   std::filesystem::remove_all(folder / "1");
-  for (const std::string command : {"train", "bench"})
-    expect_said_once(run(command, "same.yaml", "data.path=$RANK"),
+  ASSERT_EQ(run_kolo({"train", folder / "same.yaml", "-o", folder / "run"}).exit_code, 0);
+  for (const auto& [command, what] :
+       {std::pair("train", "same.yaml"), std::pair("bench", "same.yaml"), std::pair("eval", "run")})
+    expect_said_once(run(command, what, "data.path=$RANK"),
                      rank(1) + ": command line: data.path: data: no file", 2);
   std::filesystem::remove_all(folder / "0");
   write_small_mnist(folder / "1", 40, 20);
@@ -122,9 +130,8 @@ TEST_F(RankFailures, DataOfAnotherLength) {
 }
 
 TEST_F(RankFailures, WhereAnotherRankIsStillPreparingTheLowestSaysIt) {
-  expect_said_once(run_job({MPIRUN_SCRIPT, "4", FAILING_RANK_PROGRAM, "preparing"},
-                           {.deadline = std::chrono::seconds(60)}),
-                   rank(1) + ": missing for rank 1", 2);
+  expect_said_once(job("3", {FAILING_RANK_PROGRAM, "preparing"}), rank(1) + ": missing for rank 1",
+                   2);
 }
 
 // Classes named in Latin 1, which is no UTF-8.
@@ -155,13 +162,6 @@ TEST_F(RankFailures, AnotherConfiguration) {
   write_config("1.yaml", "8");
   expect_said_once(run("train", "$RANK.yaml", "-o run"),
                    "training.batch_size is 16 for " + rank(0) + ", but 8 for " + rank(1), 2);
-}
-
-TEST_F(RankFailures, EvaluationOfDataThatOneNodeLacks) {
-  ASSERT_EQ(run_kolo({"train", folder / "same.yaml", "-o", folder / "run"}).exit_code, 0);
-  std::filesystem::remove_all(folder / "1");
-  expect_said_once(run("eval", "run", "data.path=$RANK"),
-                   rank(1) + ": command line: data.path: data: no file", 2);
 }
 
 TEST_F(RankFailures, PlacesOfDataMayDiffer) {

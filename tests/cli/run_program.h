@@ -15,7 +15,10 @@ class RunProgram : public ::testing::Test {
  protected:
   // A shell program; $RANK is its rank, whatever launcher has started it.
   [[nodiscard]] std::string program(const std::string& text) const {
-    folder_.write("program", "#!/bin/sh\nRANK=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}\n" + text);
+    folder_.write("program",
+                  "#!/bin/sh\n"
+                  "RANK=${KOLO_PROCESS_RANK:-${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}}\n" +
+                      text);
     const auto path = folder_ / "program";
     std::filesystem::permissions(path, std::filesystem::perms::owner_all);
     return path;
@@ -23,7 +26,7 @@ class RunProgram : public ::testing::Test {
 
   [[nodiscard]] std::vector<std::string> arguments(const std::vector<std::string>& options,
                                                    const std::string& text) const {
-    std::vector<std::string> all = {"run", "-n", "2", "--oversubscribe"};
+    std::vector<std::string> all = {"run", "-n", "2", "--oversubscribe", "--launcher", launcher_};
     all.insert(all.end(), options.begin(), options.end());
     all.push_back(program(text));
     return all;
@@ -42,6 +45,7 @@ class RunProgram : public ::testing::Test {
   }
 
   TemporaryFolder folder_;
+  std::string launcher_ = "processes";
 };
 
 }  // namespace kolo::testing

@@ -2,43 +2,45 @@
 #include "cli/run_program.h"
 #include <fmt/format.h>
 #include "kolo/base/file.h"
+#include "support/needs_mpi.h"
 #include "support/says.h"
 
 namespace kolo::testing {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::ContainsRegex;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
-TEST_F(RunProgram, TagsEveryLineWithItsRank) {
+class RunProgramByMpi : public RunProgram {
+ protected:
+  void SetUp() override {
+    KOLO_NEEDS_MPI();
+    launcher_ = "mpi";
+  }
+};
+
+TEST_F(RunProgramByMpi, TagsEveryLineWithItsRank) {
   const auto result = run({}, "echo here; echo there >&2");
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_TRUE(says(result.output, {"[0] here\n", "[1] here\n"}));
   EXPECT_TRUE(says(result.errors, {"[0] there\n", "[1] there\n"}));
 }
 
-TEST_F(RunProgram, TagsCanBeLeftOut) {
-  EXPECT_EQ(run({"--no-tag"}, "echo same").output, "same\nsame\n");
-}
-
-TEST_F(RunProgram, WritesAFileARank) {
-  const auto logs = folder_.path() / "logs";
-  const auto result = run({"--logs", logs}, "echo rank $RANK");
-  EXPECT_EQ(result.exit_code, 0);
-  EXPECT_FALSE(says(result.output, {"rank 0"}));
-  EXPECT_EQ(read_text_file(logs / "rank-0000.log"), "rank 0\n");
-  EXPECT_EQ(read_text_file(logs / "rank-0001.log"), "rank 1\n");
-}
-
-TEST_F(RunProgram, EndsWithTheFailedRanksStatus) {
+TEST_F(RunProgramByMpi, EndsWithTheFailedRanksStatus) {
   const auto result = run({}, "[ $RANK = 1 ] && exit 7; sleep 20");
   EXPECT_EQ(result.exit_code, 7);
   EXPECT_EQ(result.left_behind, 0);
   EXPECT_THAT(result.errors, ContainsRegex("kolo run: rank 1 \\(on .*\\): .*/program ended with "
                                            "status 7\n"));
   EXPECT_FALSE(says(result.errors, {"rank 0"})) << "it was ended because of the other";
+}
+
+TEST_F(RunProgramByMpi, AKilledRankIsAReasonToStartAgain) {
+  const auto result =
+      run({"--max-restarts", "1"},
+          "[ $RANK$KOLO_RESTART = 10 ] && kill -9 $$; [ $KOLO_RESTART = 1 ] || sleep 20");
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_TRUE(says(result.errors, {"the job ended with status 137 (Killed); starting it again"}));
+  EXPECT_EQ(result.left_behind, 0);
 }
 
 TEST_F(RunProgram, WhatCannotBeFoundIsWrongInput) {
@@ -48,22 +50,15 @@ TEST_F(RunProgram, WhatCannotBeFoundIsWrongInput) {
   EXPECT_EQ(result.output, "");
 }
 
-TEST_F(RunProgram, StartsAFailedJobAgainAndSaysSo) {
-  const auto result =
-      run({"--max-restarts", "2"}, "echo attempt ${KOLO_RESTART:-none}; [ \"$KOLO_RESTART\" = 2 ]");
-  EXPECT_EQ(result.exit_code, 0);
-  EXPECT_THAT(result.output,
-              AllOf(HasSubstr("attempt 1"), HasSubstr("attempt 2"), Not(HasSubstr("attempt 3"))));
-  EXPECT_TRUE(says(result.errors, {"restart"}));
-}
-
-TEST_F(RunProgram, EachRestartHasLogsOfItsOwn) {
+TEST_F(RunProgram, AFailedJobIsStartedAgainAndEachRestartHasLogsOfItsOwn) {
   const auto logs = folder_.path() / "logs";
   const auto result = run({"--max-restarts", "2", "--logs", logs},
                           meet() +
                               "echo rank $RANK attempt $KOLO_RESTART; meet $KOLO_RESTART; "
                               "[ $KOLO_RESTART = 2 ]");
   EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.output, "");
+  EXPECT_TRUE(says(result.errors, {"starting it again (restart 2 of 2): 2 ranks"}));
   for (const int rank : {0, 1}) {
     for (const int restart : {0, 1, 2}) {
       const auto name = fmt::format("rank-000{}{}.log", rank,
@@ -84,15 +79,6 @@ TEST_F(RunProgram, EndsWithTheLastStatusWhenTheRestartsAreUsedUp) {
                            "1): 2 ranks\n",
                            "kolo: the job ended with status 3; it was restarted 1 time within "
                            "an hour, and is not again\n"}));
-  EXPECT_EQ(result.left_behind, 0);
-}
-
-TEST_F(RunProgram, AKilledRankIsAReasonToStartAgain) {
-  const auto result =
-      run({"--max-restarts", "1"},
-          "[ $RANK$KOLO_RESTART = 10 ] && kill -9 $$; [ $KOLO_RESTART = 1 ] || sleep 20");
-  EXPECT_EQ(result.exit_code, 0);
-  EXPECT_TRUE(says(result.errors, {"the job ended with status 137 (Killed); starting it again"}));
   EXPECT_EQ(result.left_behind, 0);
 }
 

@@ -3,6 +3,7 @@
 
 #include "cli/background.h"
 #include "cli/run_program.h"
+#include "support/needs_mpi.h"
 #include "support/says.h"
 
 namespace kolo::testing {
@@ -52,13 +53,9 @@ TEST_F(RunSignals, SigtermReachesTheRanksWhichTakeTheirTime) {
   EXPECT_EQ(result.exit_code, 75);
 }
 
-TEST_F(RunSignals, SigintToKoloAloneIsTheSame) {
-  const auto result = signalled(polite("exit 0"), [](pid_t kolo) { ::kill(kolo, SIGINT); });
-  expect_told_once(result);
-  EXPECT_EQ(result.exit_code, 0);
-}
-
-TEST_F(RunSignals, CtrlCAtATerminalIsTheSame) {
+TEST_F(RunSignals, CtrlCAtATerminalIsTheSameForTheRanksOfMpi) {
+  KOLO_NEEDS_MPI();
+  launcher_ = "mpi";
   const auto result = signalled(polite("exit 3"), [](pid_t kolo) { ::kill(-kolo, SIGINT); });
   expect_told_once(result);
   EXPECT_EQ(result.exit_code, 3) << "a failure, but not to start again: the user has ended it";

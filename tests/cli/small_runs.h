@@ -33,7 +33,15 @@ inline EventCounts count_events(const std::filesystem::path& run) {
 // Runs of kolo train that take a second: 400 samples, 25 steps an epoch for one rank, 13 for two.
 class SmallRuns : public ::testing::Test {
  protected:
-  SmallRuns() { write_small_mnist(folder / "data", 400, 100); }
+  // Of all tests of a program, so that nobody may change it.
+  [[nodiscard]] static const std::filesystem::path& data() {
+    static const TemporaryFolder made;
+    static const auto path = [] {
+      write_small_mnist(made / "data", 400, 100);
+      return made / "data";
+    }();
+    return path;
+  }
 
   [[nodiscard]] std::vector<std::string> arguments(const std::vector<std::string>& more,
                                                    const std::string& output = "run") const {
@@ -45,6 +53,19 @@ class SmallRuns : public ::testing::Test {
   [[nodiscard]] ProcessResult train(const std::vector<std::string>& more,
                                     const std::string& output = "run") const {
     return run_kolo(arguments(more, output));
+  }
+
+  // A run as train() leaves it, which is trained once for all tests of a program.
+  void have_run(const std::vector<std::string>& more, const std::string& output = "run") const {
+    static const TemporaryFolder trained;
+    static std::map<std::vector<std::string>, std::filesystem::path> runs;
+    auto& run = runs[more];
+    if (run.empty()) {
+      run = trained / std::to_string(runs.size());
+      const auto result = train(more, run);
+      ASSERT_EQ(result.exit_code, 0) << result.output << result.errors;
+    }
+    copy(run, output);
   }
 
   [[nodiscard]] History history(const std::string& output = "run") const {
@@ -63,7 +84,9 @@ class SmallRuns : public ::testing::Test {
   [[nodiscard]] std::string text_of(const std::string& file) const {
     return read_text_file(folder / file);
   }
+  // In place of what is there.
   void copy(const std::string& from, const std::string& to) const {
+    std::filesystem::remove_all(folder / to);
     std::filesystem::copy(folder / from, folder / to, std::filesystem::copy_options::recursive);
   }
 
@@ -100,7 +123,7 @@ class SmallRuns : public ::testing::Test {
 
   TemporaryFolder folder;
   std::string config =
-      folder.write("small.yaml", "data: {name: mnist, path: " + (folder / "data").string() +
+      folder.write("small.yaml", "data: {name: mnist, path: " + data().string() +
                                      "}\n"
                                      "model: {name: mnist_net}\n"
                                      "optimizer: {name: adam, lr: 0.002, lr_scaling: none}\n"

@@ -56,28 +56,6 @@ TEST_F(TimelineProgram, MakesOneFileOfAllRanks) {
                                                      std::pair(1, 2.5)));
 }
 
-// A pipeline of two ranks and one micro-batch: rank 1 works while rank 0 waits.
-TEST_F(TimelineProgram, PrintsHowLongRanksOfAPipelineAreIdle) {
-  const auto span = [](const std::string& name, int rank, int begin, int length) {
-    return fmt::format(R"({{"name":"{}","ph":"X","pid":{},"tid":1,"ts":{},"dur":{},)"
-                       R"("args":{{"step":3}}}})"
-                       ",\n",
-                       name, rank, begin, length);
-  };
-  folder.write("pipeline/rank-00000.json",
-               "[\n" + span("step", 0, 0, 1000) + span("forward stage 0 micro-batch 0", 0, 0, 100) +
-                   span("backward stage 0 micro-batch 0", 0, 400, 100) + "]\n");
-  folder.write("pipeline/rank-00001.json", "[\n" + span("step", 1, 0, 1000) +
-                                               span("forward stage 1 micro-batch 0", 1, 100, 100) +
-                                               span("backward stage 1 micro-batch 0", 1, 200, 200) +
-                                               "]\n");
-  const auto result = timeline(folder / "pipeline", folder / "all.json");
-  EXPECT_EQ(result.exit_code, 0) << result.errors;
-  EXPECT_TRUE(
-      says(result.output, {"idle in a pipeline of 2 ranks, 1 micro-batch; equal stages without "
-                           "messages: 50.0 %\n  step 3: rank 0 60.0 %, rank 1 40.0 %\n"}));
-}
-
 TEST_F(TimelineProgram, SaysWhatIsWrong) {
   const auto trace = folder / "trace";
   expect_refused(timeline(folder / "nowhere", folder / "a.json"), "nowhere");
@@ -113,12 +91,6 @@ TEST_F(TimelineProgram, WritesOverNothingButItsOwn) {
   expect_refused(timeline(trace, folder / "all.svg"), "ends with .json");
   EXPECT_EQ(timeline(trace, output).exit_code, 0);
   EXPECT_EQ(timeline(trace, output).exit_code, 0) << "again";
-}
-
-TEST_F(TimelineProgram, HelpSaysWhereTheFilesComeFrom) {
-  const auto result = run_kolo({"timeline", "--help"});
-  EXPECT_EQ(result.exit_code, 0);
-  EXPECT_TRUE(says(result.output, {"KOLO_TIMELINE", "--timeline", "--output", "perfetto"}));
 }
 
 // A span; all times in microseconds.

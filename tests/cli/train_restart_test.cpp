@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/small_runs.h"
-#include "support/needs_mpi.h"
 #include "support/says.h"
 
 namespace kolo::testing {
@@ -19,7 +18,7 @@ class TrainRestart : public SmallRuns {
  protected:
   TrainRestart() {
     config = folder.write("restarts.yaml",
-                          "data: {name: mnist, path: " + (folder / "data").string() +
+                          "data: {name: mnist, path: " + data().string() +
                               "}\n"
                               "model: {name: mnist_net}\n"
                               "optimizer: {name: adam, lr: 0.002}\n"
@@ -36,11 +35,10 @@ class TrainRestart : public SmallRuns {
 };
 
 TEST_F(TrainRestart, AKilledRankCostsTheStepsSinceTheNewestCheckpoint) {
-  ASSERT_EQ(train({"-n", "2"}, "whole").exit_code, 0);
-  const auto result =
-      run_kolo_and(arguments({"-n", "2", "--max-restarts", "2"}, "run"), [&](pid_t) {
-        EXPECT_TRUE(wait_for_file(checkpoint(20)) && signal_rank(1, folder / "run", SIGKILL));
-      });
+  have_run({"-n", "2"}, "whole");
+  const auto result = run_kolo_and(arguments({"-n", "2", "--max-restarts", "2"}), [&](pid_t) {
+    EXPECT_TRUE(wait_for_file(checkpoint(20)) && signal_rank(1, folder / "run", SIGKILL));
+  });
   ASSERT_EQ(result.exit_code, 0) << result.output << result.errors;
   EXPECT_EQ(result.left_behind, 0);
   // As in is_of_killed_rank().
@@ -52,19 +50,30 @@ TEST_F(TrainRestart, AKilledRankCostsTheStepsSinceTheNewestCheckpoint) {
   EXPECT_THAT(log(), AllOf(message, HasSubstr("resuming from")));
   EXPECT_FALSE(std::filesystem::exists(folder / "run.1")) << "the folder is kept";
   expect_equal_runs("whole", "run");
+  // What was typed is noted for every start.
+  const auto starts = nlohmann::json::parse(text_of("run/run.json"))["starts"];
+  ASSERT_EQ(starts.size(), 2U);
+  EXPECT_EQ(starts[0]["command"], starts[1]["command"]);
+  EXPECT_FALSE(says(log(), {"--resume"}));
 }
 
 TEST_F(TrainRestart, BeforeTheFirstCheckpointItStartsFromTheBeginning) {
   // An epoch of 200 steps, at whose end the first checkpoint is due: the kill comes long before.
-  const std::string late = "training.batch_size=1";
-  ASSERT_EQ(run_kolo(arguments({"-n", "2", late}, "whole")).exit_code, 0);
-  ASSERT_EQ(run_kolo(arguments({"training.n_epochs=1"}, "run")).exit_code, 0) << "an earlier run";
-  const auto result =
-      run_kolo_and(arguments({"-n", "2", "--max-restarts", "1", late}, "run"), [&](pid_t) {
-        EXPECT_TRUE(wait_for_file(folder / "run.1") &&
-                    wait_for_text(folder / "run" / "out.log", "before training") &&
-                    signal_rank(0, folder / "run", SIGKILL));
-      });
+  const std::vector<std::string> late = {"-n",
+                                         "2",
+                                         "training.batch_size=1",
+                                         "training.n_epochs=2",
+                                         "checkpoint.every_epochs=1",
+                                         "checkpoint.every_steps=0"};
+  ASSERT_EQ(train(late, "whole").exit_code, 0);
+  have_run({"training.n_epochs=1"});
+  auto restarted = late;
+  restarted.insert(restarted.end(), {"--max-restarts", "1"});
+  const auto result = run_kolo_and(arguments(restarted), [&](pid_t) {
+    EXPECT_TRUE(wait_for_file(folder / "run.1") &&
+                wait_for_text(folder / "run" / "out.log", "before training") &&
+                signal_rank(0, folder / "run", SIGKILL));
+  });
   ASSERT_EQ(result.exit_code, 0) << result.output << result.errors;
   EXPECT_THAT(result.output, AllOf(HasSubstr("held an earlier run"), Not(HasSubstr("resuming"))));
   EXPECT_TRUE(says(result.errors, {"starting from the beginning"}));
@@ -72,28 +81,28 @@ TEST_F(TrainRestart, BeforeTheFirstCheckpointItStartsFromTheBeginning) {
   EXPECT_FALSE(std::filesystem::exists(folder / "run.2"));
   EXPECT_EQ(History::read(folder / "run.1" / "history.json").epochs().size(), 2U);
   expect_equal_runs("whole", "run");
-  EXPECT_EQ(count_events(folder / "run"), count_events(folder / "whole")) << "each once";
+  expect_same_events("whole", "run");
   EXPECT_TRUE(std::filesystem::exists(folder / "run" / "attempt.1" / "history.json"));
   EXPECT_FALSE(count_events(folder / "run" / "attempt.1").empty()) << "nothing is thrown away";
 }
 
 TEST_F(TrainRestart, WithoutCheckpointsItStartsFromTheBeginningAndSaysSoAtTheStart) {
   const auto begun = [&] { return wait_for_text(folder / "run" / "out.log", "epoch 1/"); };
-  const auto result = run_kolo_and(
-      arguments({"-n", "2", "--max-restarts", "1", "checkpoint.every_epochs=0"}, "run"),
-      [&](pid_t) { EXPECT_TRUE(begun() && signal_rank(1, folder / "run", SIGKILL)); });
+  const auto result =
+      run_kolo_and(arguments({"-n", "2", "--max-restarts", "1", "checkpoint.every_epochs=0"}),
+                   [&](pid_t) { EXPECT_TRUE(begun() && signal_rank(1, folder / "run", SIGKILL)); });
   ASSERT_EQ(result.exit_code, 0) << result.output << result.errors;
   EXPECT_TRUE(says(result.output, {"warning: checkpoint.every_epochs is 0: if a rank fails"}));
   EXPECT_TRUE(says(result.errors, {"there are no checkpoints, as checkpoint.every_epochs is 0: "
                                    "starting from the beginning"}));
   EXPECT_EQ(History::read(folder / "run" / "history.json").epochs().size(), 13U) << "all of them";
 
-  const auto stopped = run_kolo_and(
-      arguments({"-n", "2", "checkpoint.every_epochs=0", "training.n_epochs=1000"}, "run"),
-      [&](pid_t kolo) {
-        EXPECT_TRUE(wait_for_file(folder / "run.1") && begun());
-        ::kill(kolo, SIGTERM);
-      });
+  const auto stopped =
+      run_kolo_and(arguments({"-n", "2", "checkpoint.every_epochs=0", "training.n_epochs=1000"}),
+                   [&](pid_t kolo) {
+                     EXPECT_TRUE(wait_for_file(folder / "run.1") && begun());
+                     ::kill(kolo, SIGTERM);
+                   });
   EXPECT_EQ(stopped.exit_code, 75) << stopped.output << stopped.errors;
   EXPECT_THAT(stopped.errors, AllOf(HasSubstr("kolo: SIGTERM: the ranks stop; a second time"),
                                     Not(HasSubstr("save a checkpoint"))));
@@ -126,47 +135,34 @@ TEST_F(TrainRestart, NothingIsRemovedWhereNoCheckpointCanBeUsed) {
 
 TEST_F(TrainRestart, AFolderThatIsTakenAwayIsNotMadeAnew) {
   const auto result = run_kolo_and(
-      arguments({"--max-restarts", "2", "-n", "2", "training.n_epochs=100000"}, "run"), [&](pid_t) {
+      arguments({"--max-restarts", "2", "-n", "2", "training.n_epochs=100000"}), [&](pid_t) {
+        // Rank 0 alone writes there.
         EXPECT_TRUE(wait_for_file(checkpoint(5)));
         std::filesystem::rename(folder / "run", folder / "elsewhere");
       });
   EXPECT_EQ(result.exit_code, 1) << result.output << result.errors;
   EXPECT_THAT(result.errors,
-              AllOf(HasSubstr("was removed, renamed or taken over"), Not(HasSubstr("restart 1"))));
+              AllOf(HasSubstr("was removed, renamed or taken over"), Not(HasSubstr("restart 1")),
+                    HasSubstr("kolo: rank 0 ("), Not(HasSubstr("kolo: rank 1"))));
+  EXPECT_EQ(result.errors.find("kolo: rank 0 ("), result.errors.rfind("kolo: rank 0 ("));
   EXPECT_FALSE(std::filesystem::exists(folder / "run"));
 }
 
-TEST_F(TrainRestart, WhatWasTypedIsNotedForEveryStart) {
-  const auto result =
-      run_kolo_and(arguments({"-n", "2", "--max-restarts", "2"}, "run"), [&](pid_t) {
-        EXPECT_TRUE(wait_for_file(checkpoint(5)) && signal_rank(1, folder / "run", SIGKILL));
-      });
-  ASSERT_EQ(result.exit_code, 0) << result.output << result.errors;
-  const auto starts = nlohmann::json::parse(read_text_file(folder / "run/run.json"))["starts"];
-  ASSERT_EQ(starts.size(), 2U);
-  EXPECT_EQ(starts[0]["command"], starts[1]["command"]);
-  EXPECT_FALSE(says(log(), {"--resume"}));
-}
-
 TEST_F(TrainRestart, GivesUpWhenTheRestartsAreUsedUp) {
-  const auto result =
-      run_kolo_and(arguments({"-n", "2", "--max-restarts", "1"}, "run"), [&](pid_t) {
-        EXPECT_TRUE(wait_for_file(checkpoint(5)) && signal_rank(0, folder / "run", SIGKILL));
-        EXPECT_TRUE(wait_for_file(checkpoint(100)) && signal_rank(1, folder / "run", SIGKILL));
-      });
+  const auto result = run_kolo_and(arguments({"-n", "2", "--max-restarts", "1"}), [&](pid_t) {
+    EXPECT_TRUE(wait_for_file(checkpoint(5)) && signal_rank(0, folder / "run", SIGKILL));
+    EXPECT_TRUE(wait_for_file(checkpoint(100)) && signal_rank(1, folder / "run", SIGKILL));
+  });
   EXPECT_THAT(result.exit_code, is_of_killed_rank()) << result.output << result.errors;
   EXPECT_TRUE(says(result.errors, {"it was restarted 1 time within an hour, and is not again"}));
   EXPECT_EQ(result.left_behind, 0);
-  EXPECT_EQ(run_kolo(arguments({"-n", "2", "--resume", "training.n_epochs=12"}, "run")).exit_code,
-            0);
 }
 
 TEST_F(TrainRestart, OneRankIsWatchedTooAndAResumedRunGoesOnAsOne) {
   const std::string thread = "device.intra_threads=1";
-  ASSERT_EQ(run_kolo(arguments({"training.n_epochs=1", thread}, "run")).exit_code, 0);
+  ASSERT_EQ(run_kolo(arguments({"training.n_epochs=1", thread})).exit_code, 0);
   const auto result = run_kolo_and(
-      arguments({"--max-restarts", "1", "--resume", "training.n_epochs=4", thread}, "run"),
-      [&](pid_t) {
+      arguments({"--max-restarts", "1", "--resume", "training.n_epochs=4", thread}), [&](pid_t) {
         EXPECT_TRUE(wait_for_file(checkpoint(40)) && signal_rank(0, folder / "run", SIGKILL));
       });
   ASSERT_EQ(result.exit_code, 0) << result.output << result.errors;
@@ -194,35 +190,25 @@ TEST_F(TrainRestart, AStopOnRequestIsNoReasonToStartAgain) {
 }
 
 TEST_F(TrainRestart, StopsBeforeATimeThatIsGiven) {
-  for (const std::vector<std::string>& ranks :
-       {std::vector<std::string>{}, {"-n", "2", "--max-restarts", "1"}}) {
-    const auto output = fmt::format("until-{}", ranks.size());
-    auto more = ranks;
-    more.insert(more.end(), {"--stop-before", "+12s", "training.n_epochs=100000",
-                             "checkpoint.every_steps=0", "checkpoint.every_epochs=1000"});
-    const auto result = run_kolo(arguments(more, output));
-    EXPECT_EQ(result.exit_code, 75) << result.output << result.errors;
-    EXPECT_TRUE(says(result.output, {"stopped by --stop-before 20"}));
-    EXPECT_FALSE(newest(output).content.model.empty()) << "what there is is saved";
-  }
-  const auto wrong = run_kolo(arguments({"--stop-before", "noon"}, "run"));
+  const auto result =
+      train({"-n", "2", "--max-restarts", "1", "--stop-before", "+12s", "training.n_epochs=100000",
+             "checkpoint.every_steps=0", "checkpoint.every_epochs=1000"});
+  EXPECT_EQ(result.exit_code, 75) << result.output << result.errors;
+  EXPECT_TRUE(says(result.output, {"stopped by --stop-before 20"}));
+  EXPECT_FALSE(newest().content.model.empty()) << "what there is is saved";
+  const auto wrong = run_kolo(arguments({"--stop-before", "noon"}));
   EXPECT_EQ(wrong.exit_code, 2);
   EXPECT_TRUE(says(wrong.errors, {"--stop-before: expected a clock time such as 18:30"}));
-  EXPECT_EQ(run_kolo(arguments({"--stop-before", "2020-01-01T12:00"}, "run")).exit_code, 2);
+  EXPECT_EQ(run_kolo(arguments({"--stop-before", "2020-01-01T12:00"})).exit_code, 2);
 }
 
 TEST_F(TrainRestart, WrongInputIsNoReasonToStartAgain) {
-  KOLO_NEEDS_MPI();
-  const auto wrong = run_kolo(arguments({"-n", "2", "--max-restarts", "2", "model.name=x"}, "run"));
+  const auto wrong = train({"-n", "2", "--max-restarts", "2", "model.name=x"});
   EXPECT_EQ(wrong.exit_code, 2);
   EXPECT_FALSE(says(wrong.errors, {"restart"}));
   EXPECT_FALSE(std::filesystem::exists(folder / "run"));
-  EXPECT_EQ(run_kolo(arguments({"-n", "2", "--max-restarts", "-1"}, "run")).exit_code, 2);
-
-  std::vector<std::string> command = {MPIRUN_SCRIPT, "2", KOLO_PROGRAM};
-  const auto rest = arguments({"--max-restarts", "2"}, "run");
-  command.insert(command.end(), rest.begin(), rest.end());
-  const auto launched = run_process(command, {.deadline = std::chrono::seconds(60)});
+  const auto launched = run_kolo(arguments({"--max-restarts", "2"}),
+                                 {{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "2"}});
   EXPECT_EQ(launched.exit_code, 2);
   EXPECT_TRUE(says(launched.errors, {"can't start them again"}));
 }

@@ -6,12 +6,23 @@
 
 #include <gmock/gmock.h>
 
+#include "config/schema.h"
 #include "kolo/base/error.h"
 #include "kolo/config/run_config.h"
 #include "support/errors.h"
 #include "support/temporary_folder.h"
 
 namespace kolo::testing {
+
+// The names of all settings, as the command line takes them: "training.batch_size".
+inline std::vector<std::string> setting_names() {
+  RunConfig config;
+  const auto models = built_in_models();
+  RunSections sections{config, models};
+  std::vector<std::string> names;
+  for (const auto& setting : known_settings(sections)) names.push_back(setting.name);
+  return names;
+}
 
 // Configurations from texts, in a file named run.yaml.
 class ConfigTest : public ::testing::Test {

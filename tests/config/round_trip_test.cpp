@@ -332,7 +332,7 @@ TEST_F(RoundTrip, EveryKeyIsThereAndWhatIsUnsetSaysWhatItMeans) {
       keys.insert(key);
     for (const auto& key : keys_of(entry)) EXPECT_TRUE(keys.contains("training." + key)) << key;
   }
-  EXPECT_THAT(keys, UnorderedElementsAreArray(setting_names()));
+  EXPECT_THAT(keys, UnorderedElementsAreArray(testing::setting_names()));
   for (const char* line : {"  n_train: null  # all\n", "  n_classes: null  # the data's\n",
                            "  max_steps: null  # as many as n_epochs has\n"}) {
     EXPECT_TRUE(says(text, {line}));

@@ -131,7 +131,7 @@ bool is_taken(const std::string& setting, const std::string& value) {
 }
 
 TEST_F(WrongValues, OfEverySettingAreRefusedByNameOnOneLine) {
-  for (const auto& setting : setting_names()) {
+  for (const auto& setting : testing::setting_names()) {
     for (const char* value :
          {"two", "-1", "0.5", "12345678901234567890123", "1e400", ".nan", "[1, two]", "{a: 1}",
           "'3'", "~~", "true", "[[1]]", "-9223372036854775809"}) {
@@ -149,7 +149,7 @@ TEST_F(WrongValues, OfEverySettingAreRefusedByNameOnOneLine) {
 
 // A variable of the shell that is not set would otherwise mean the default, silently.
 TEST_F(WrongValues, NothingBehindTheEqualsSignIsNoValue) {
-  for (const auto& setting : setting_names()) {
+  for (const auto& setting : testing::setting_names()) {
     const bool is_required =
         setting == "data.name" || setting == "model.name" || setting == "optimizer.name";
     const auto advice = is_required ? "leave it out to keep what the file says"

@@ -16,10 +16,6 @@ if [[ -e $folder/prefix/bin/kolo ]]; then
   for file in modulefiles/kolo/*.lua submit/common.sh submit/slurm/job.sh configs/hello.yaml; do
     compgen -G "$shared/$file" >/dev/null || fail "share/kolo/$file is not installed"
   done
-  for file in man/man1/kolo.1 bash-completion/completions/kolo; do
-    grep -q max-restarts "$folder/prefix/share/$file" || grep -q 'max\\-restarts' "$folder/prefix/share/$file" \
-      || fail "share/$file is not installed, or lacks the program's options"
-  done
   [[ -x $folder/prefix/bin/kolo-plot ]] || fail "kolo-plot is not installed"
   for script in "$shared"/submit/{slurm/train,slurm/perlmutter,slurm/array,slurm/study,pbs/polaris,pbs/theta}.sh; do
     [[ $("$script" --help) == *CONFIG* ]] || fail "$script does not run"

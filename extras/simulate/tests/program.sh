@@ -7,7 +7,7 @@ trap 'rm -rf "$folder"' EXIT
 fail() { echo "program.sh: $*" >&2; exit 1; }
 
 export OMP_NUM_THREADS=1
-"$kolo" scale "$config" --ranks 1 --quiet -o "$folder/study" data.n_train=128 data.n_valid=32 >"$folder/log" || { cat "$folder/log"; fail "kolo scale failed"; }
+"$kolo" scale "$config" --ranks 1 -o "$folder/study" data.n_train=128 data.n_valid=32 >"$folder/log" || { cat "$folder/log"; fail "kolo scale failed"; }
 said=$("$simulate" "$folder/study" --ranks 64,1024 --ranks-per-node 2 --network slingshot-11 --kolo "$kolo")
 echo "$said"
 [[ $said == *"Predicted with the network slingshot-11"* && $said == *" 1024 "* ]] || fail "no predictions"

@@ -236,9 +236,9 @@ struct ConfigSource {
 // is right afterwards.
 //
 // YAML's anchors, aliases and merge keys (`<<: *base`, `<<: [*a, *b]`) work; a merge brings keys
-// that the mapping lacks, also into mappings that both have, and so does `include: FILE`. An
-// override replaces the whole value of its key. In output_dir and data.path `$NAME` and `${NAME}`
-// stand for environment variables, `$$` for a dollar, and a leading `~` for $HOME.
+// that the mapping lacks, also into mappings that both have. An override replaces the whole value
+// of its key. In output_dir and data.path `$NAME` and `${NAME}` stand for environment variables,
+// `$$` for a dollar, and a leading `~` for $HOME.
 //
 // Keys that only other choices have are refused. Where the command line chooses another optimizer,
 // data set or the like than the file, the file's keys of the one that is gone go with it; and so do
@@ -251,10 +251,7 @@ struct ConfigSource {
 [[nodiscard]] RunConfig load_run_config(const ConfigSource& source,
                                         const ModelCatalogue& models = built_in_models());
 
-// The names of all settings, as the command line takes them: "training.batch_size".
-[[nodiscard]] std::vector<std::string> setting_names();
-
-// Of those the paths that data or models are read from: "data.train_dir".
+// The settings that are paths which data or models are read from: "data.train_dir".
 [[nodiscard]] std::vector<std::string> input_paths();
 
 // The setting that a word was meant for: "training.n_epochs" for "n_epochs" and for "num_epochs",

@@ -115,7 +115,6 @@ class BoxFile {
 
 struct ConvertBoxOptions {
   BoxFormat to = BoxFormat::npy;
-  std::int64_t chunk = 0;  // as for write_box_hdf5
   bool replace = false;    // files that are there; otherwise they are an InputError
   // Called with planes done and in all, both fields counted.
   std::function<void(std::int64_t, std::int64_t)> progress;

@@ -10,8 +10,8 @@
 
 #include "kolo/comm/communicator.h"
 #include "kolo/config/run_config.h"
-#include "kolo/run/launch_ranks.h"
 #include "kolo/optim/flat_optimizer.h"
+#include "kolo/run/launch_ranks.h"
 #include "kolo/train/observer.h"
 
 // A whole run, as `kolo train` does it: the folder with its checkpoints, history, log and event
@@ -39,7 +39,6 @@ struct RunOptions {
   std::optional<std::string> resume = {};
   bool allow_data_change = false;  // of what is resumed: samples may come in another order
   bool timeline = false;           // records one, timeline.json in the run's folder
-  int verbosity = 0;
   // Where rank 0 says how it goes. None: on stdout, with colours and a bar where that is a
   // terminal.
   std::ostream* console = nullptr;

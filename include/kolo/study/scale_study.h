@@ -63,7 +63,6 @@ struct SchedulerOptions {
 
 struct RunningOptions {
   bool oversubscribe = false;
-  bool quiet = false;  // what the runs say goes to their out.log alone
   // Is told what is done, for people.
   std::function<void(const std::string&)> say = [](const std::string&) {};
 };

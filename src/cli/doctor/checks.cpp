@@ -38,11 +38,10 @@ Finding check_processors(const CpuLimits& limits, const EnvironmentLookup& looku
   finding.text += threads ? fmt::format("; OMP_NUM_THREADS={}", *threads)
                           : std::string("; OMP_NUM_THREADS not set");
   if (limits.quota && *limits.quota < limits.affinity && !threads) {
-    finding.status = FindingStatus::warning;
-    finding.remedy = fmt::format(
+    finding.warn(fmt::format(
         "one process starts {} threads for the time of {} CPUs; export OMP_NUM_THREADS={} (with -n "
         "kolo does that itself)",
-        limits.affinity, limits.cpus(), limits.cpus());
+        limits.affinity, limits.cpus(), limits.cpus()));
   }
   return finding;
 }
@@ -54,10 +53,9 @@ Finding check_host_names(const std::vector<NameLookup>& lookups) {
   finding.text = fmt::format("{} looked up at once", fmt::join(names, " and "));
   const auto slow = describe_slow_names(lookups);
   if (slow.empty()) return finding;
-  finding.status = FindingStatus::warning;
   finding.text = slow;
-  finding.remedy =
-      "programs that ask wait for that, mpirun and ssh among them; " + advice_on_names(lookups);
+  finding.warn("programs that ask wait for that, mpirun and ssh among them; " +
+               advice_on_names(lookups));
   return finding;
 }
 
@@ -65,19 +63,17 @@ Finding check_shared_memory(const std::filesystem::path& folder) {
   Finding finding{.name = "shared memory"};
   const auto room = examine_shared_memory(folder);
   if (!room) {
-    finding.status = FindingStatus::warning;
     finding.text = folder.string() + " is not there";
-    finding.remedy =
-        "mount a tmpfs on it, for Open MPI's own messages; what ranks share in kolo needs none";
+    finding.warn(
+        "mount a tmpfs on it, for Open MPI's own messages; what ranks share in kolo needs none");
     return finding;
   }
   const double total = room->total / (1 << 20), free = room->free / (1 << 20);
   finding.text = fmt::format("{}: {:.0f} MiB, {:.0f} MiB of it free", folder.string(), total, free);
   if (room->free < 2 * shared_memory_per_rank) {
-    finding.status = FindingStatus::warning;
-    finding.remedy =
+    finding.warn(
         "Open MPI's own messages take 4.25 MiB of it for each rank, what ranks share in kolo none: "
-        "docker run --shm-size=1g, or mount -o remount,size=1g /dev/shm";
+        "docker run --shm-size=1g, or mount -o remount,size=1g /dev/shm");
   }
   return finding;
 }
@@ -103,9 +99,8 @@ Finding check_gpu() {
 Finding check_fashion_mnist(const std::filesystem::path& folder) {
   Finding finding{.name = "data"};
   if (!std::filesystem::exists(folder)) {
-    finding.status = FindingStatus::warning;
     finding.text = "Fashion-MNIST is not installed";
-    finding.remedy = "apt install dataset-fashion-mnist";
+    finding.warn("apt install dataset-fashion-mnist");
     return finding;
   }
   try {
@@ -114,9 +109,8 @@ Finding check_fashion_mnist(const std::filesystem::path& folder) {
     finding.text = fmt::format("Fashion-MNIST: {} training and {} validation images in {}",
                                training, validation, folder.string());
   } catch (const std::exception& error) {
-    finding.status = FindingStatus::warning;
     finding.text = error.what();
-    finding.remedy = "apt install --reinstall dataset-fashion-mnist";
+    finding.warn("apt install --reinstall dataset-fashion-mnist");
   }
   return finding;
 }
@@ -151,19 +145,17 @@ Finding check_blas(const BlasLibrary& library, const VectorUnits& units,
     return finding;
   }
   if (!library.is_openblas()) {
-    finding.status = FindingStatus::warning;
     finding.text = fmt::format("{}: not OpenBLAS", library.path.empty() ? "none" : library.path);
-    finding.remedy =
-        "if this is the reference BLAS, it is many times slower: apt install libopenblas0-pthread";
+    finding.warn(
+        "if this is the reference BLAS, it is many times slower: apt install libopenblas0-pthread");
     return finding;
   }
   finding.text = fmt::format("{} with kernels for {} ({})",
                              library.version.substr(0, library.version.find(' ', 9)), library.core,
                              library.path);
   if (const auto better = better_core(library.core, units)) {
-    finding.status = FindingStatus::warning;
-    finding.remedy = fmt::format(
-        "it takes this processor for an older one; export OPENBLAS_CORETYPE={}", *better);
+    finding.warn(fmt::format(
+        "it takes this processor for an older one; export OPENBLAS_CORETYPE={}", *better));
   } else if (!core_before.empty()) {
     finding.text += fmt::format("; by itself it chose {}, kolo set OPENBLAS_CORETYPE={}",
                                 core_before, library.core);
@@ -193,10 +185,9 @@ Finding check_kernels(const std::string& onednn, const std::string& in_2d,
       .name = "kernels",
       .text = fmt::format("convolutions in 2-D by {}; in 3-D by {}", path(in_2d), path(in_3d))};
   if (!onednn.empty() && (in_2d.empty() || in_3d.empty())) {
-    finding.status = FindingStatus::warning;
-    finding.remedy =
+    finding.warn(
         "oneDNN has nothing vectorised for this processor; results are the same, training is "
-        "slower than docs/performance.md says";
+        "slower than docs/performance.md says");
   }
   return finding;
 }

@@ -26,20 +26,22 @@ struct Finding {
   FindingStatus status = FindingStatus::ok;
   std::string text;    // what is there, in one line
   std::string remedy;  // what to do about it; empty when all is well
+
+  void warn(std::string what_to_do) {
+    status = FindingStatus::warning;
+    remedy = std::move(what_to_do);
+  }
+  void fail(std::string what_to_do) {
+    status = FindingStatus::problem;
+    remedy = std::move(what_to_do);
+  }
 };
 
 // One line a finding, its remedy on the next.
 void print_findings(std::ostream& stream, std::span<const Finding> findings, bool unicode,
                     int width = 0);
 
-// One JSON object: {"version", "status": the worst of all, "findings": [{name, status, text,
-// remedy}]}.
-void print_findings_as_json(std::ostream& stream, std::span<const Finding> findings);
-
 [[nodiscard]] FindingStatus worst_status(std::span<const Finding> findings);
-
-// 1 when something is a problem, else 0: with warnings everything works.
-[[nodiscard]] int exit_status_of(std::span<const Finding> findings);
 
 // The machine.
 [[nodiscard]] Finding check_processors(const CpuLimits& limits, const EnvironmentLookup& lookup);

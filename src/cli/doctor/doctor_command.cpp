@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
-#include <nlohmann/json.hpp>
 
 #include "cli/command_line.h"
 #include "cli/doctor/checks.h"
@@ -41,15 +40,13 @@ Finding check_versions(const GpuFacts& facts) {
   // A driver runs later CUDA of its own major version too.
   const int newest = std::max(facts.runtime, facts.libtorch);
   if (facts.driver != 0 && facts.driver / 1000 < newest / 1000) {
-    finding.status = FindingStatus::warning;
-    finding.remedy = fmt::format(
+    finding.warn(fmt::format(
         "the driver is older than CUDA {}: update it, or build with a LibTorch and nvcc for CUDA "
         "{} or older",
-        version_of(newest), version_of(facts.driver));
+        version_of(newest), version_of(facts.driver)));
   } else if (facts.libtorch != 0 && facts.libtorch / 1000 != facts.runtime / 1000) {
-    finding.status = FindingStatus::warning;
-    finding.remedy =
-        fmt::format("build kolo with the nvcc of LibTorch's CUDA, {}", version_of(facts.libtorch));
+    finding.warn(
+        fmt::format("build kolo with the nvcc of LibTorch's CUDA, {}", version_of(facts.libtorch)));
   }
   return finding;
 }
@@ -60,9 +57,8 @@ Finding check_device(std::size_t index, const GpuFacts::Device& device) {
                              device.place, device.capability, format_bytes(device.free_bytes),
                              format_bytes(device.total_bytes));
   if (!device.has_kernels) {
-    finding.status = FindingStatus::problem;
     finding.text += "; kolo's kernels were not compiled for it";
-    finding.remedy = fmt::format("build with -DTORCH_CUDA_ARCH_LIST={}", device.capability);
+    finding.fail(fmt::format("build with -DTORCH_CUDA_ARCH_LIST={}", device.capability));
   }
   return finding;
 }
@@ -91,11 +87,6 @@ std::vector<Finding> check_gpus(const GpuFacts& facts) {
 
 namespace {
 
-const char* name_of(FindingStatus status) {
-  constexpr const char* names[] = {"ok", "warning", "problem"};
-  return names[static_cast<std::size_t>(status)];
-}
-
 const char* mark_of(FindingStatus status, bool unicode) {
   constexpr const char* symbols[] = {"✓", "!", "✗"};
   constexpr const char* words[] = {"ok     ", "warning", "PROBLEM"};
@@ -108,10 +99,6 @@ FindingStatus worst_status(std::span<const Finding> findings) {
   auto worst = FindingStatus::ok;
   for (const auto& finding : findings) worst = std::max(worst, finding.status);
   return worst;
-}
-
-int exit_status_of(std::span<const Finding> findings) {
-  return worst_status(findings) == FindingStatus::problem ? 1 : 0;
 }
 
 void print_findings(std::ostream& stream, std::span<const Finding> findings, bool unicode,
@@ -128,24 +115,9 @@ void print_findings(std::ostream& stream, std::span<const Finding> findings, boo
   }
 }
 
-void print_findings_as_json(std::ostream& stream, std::span<const Finding> findings) {
-  nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  for (const auto& finding : findings) {
-    list.push_back({{"name", finding.name},
-                    {"status", name_of(finding.status)},
-                    {"text", finding.text},
-                    {"remedy", finding.remedy}});
-  }
-  const nlohmann::ordered_json report = {
-      {"version", KOLO_VERSION}, {"status", name_of(worst_status(findings))}, {"findings", list}};
-  // What other programs have printed may not be UTF-8.
-  stream << report.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << '\n';
-}
-
 namespace {
 
 struct DoctorArguments {
-  bool json = false;
   bool probe = false;
   bool probe_processes = false;
 };
@@ -181,14 +153,10 @@ int doctor(const DoctorArguments& arguments) {
   if (arguments.probe) return run_probe();
   if (arguments.probe_processes) return run_probe_of_processes();
   const auto findings = examine();
-  if (arguments.json) {
-    print_findings_as_json(std::cout, findings);
-  } else {
-    std::cout << "kolo " KOLO_VERSION << (cuda_runtime() ? ", with CUDA\n" : ", CPU only\n");
-    print_findings(std::cout, findings, progress_options_from_environment().unicode,
-                   terminal_width(STDOUT_FILENO));
-  }
-  return exit_status_of(findings);
+  std::cout << "kolo " KOLO_VERSION << (cuda_runtime() ? ", with CUDA\n" : ", CPU only\n");
+  print_findings(std::cout, findings, progress_options_from_environment().unicode,
+                 terminal_width(STDOUT_FILENO));
+  return worst_status(findings) == FindingStatus::problem ? 1 : 0;  // warnings harm nothing
 }
 
 }  // namespace
@@ -197,13 +165,11 @@ void add_doctor_command(CLI::App& app, std::function<int()>& action) {
   const auto arguments = std::make_shared<DoctorArguments>();
   CLI::App* const command =
       app.add_subcommand("doctor", "Check this machine: MPI, names, BLAS, threads, memory, data");
-  command->add_flag("--json", arguments->json, "Print one JSON object");
   command->add_flag("--probe", arguments->probe)->group("");  // what check_two_ranks() starts
   command->add_flag("--probe-processes", arguments->probe_processes)->group("");
   command->footer(
-      "Examples:\n"
-      "  kolo doctor\n"
-      "  kolo doctor --json | jq .status\n\n"
+      "Example:\n"
+      "  kolo doctor\n\n"
       "Exit status: 0 everything works (there may be warnings), 1 something is a problem.");
   command->callback([arguments, &action] { action = [arguments] { return doctor(*arguments); }; });
 }

@@ -112,18 +112,16 @@ Finding check_mpi_library() {
   const auto result = probe({.argv = probe_command()}, probe_deadline);
   const auto answer = answer_of(result);
   if (!answer) {
-    finding.status = FindingStatus::problem;
     finding.text += ", but it does not start: " + complaint_of(result);
-    finding.remedy = "check the installation: mpirun -n 1 hostname";
+    finding.fail("check the installation: mpirun -n 1 hostname");
     return finding;
   }
   const auto level = answer->value("thread_level", "");
   finding.text += fmt::format(", thread level '{}'", level);
   if (level != "multiple") {
-    finding.status = FindingStatus::warning;
-    finding.remedy =
+    finding.warn(
         "communication can't overlap with backward below 'multiple'; use an MPI built with "
-        "threads";
+        "threads");
   }
   return finding;
 }
@@ -196,9 +194,8 @@ Finding check_launcher(const LaunchEnvironment& environment,
   try {
     return try_launcher(machine, lookups);
   } catch (const InputError& error) {
-    finding.status = FindingStatus::problem;
     finding.text += " can't be started";
-    finding.remedy = error.what();
+    finding.fail(error.what());
   }
   return finding;
 }
@@ -225,20 +222,18 @@ Finding check_two_ranks(const LaunchEnvironment& environment, LauncherChoice cho
       command =
           rank_command({.ranks = 2, .oversubscribe = true, .command = probe_command()}, machine);
     } catch (const InputError& error) {
-      finding.status = FindingStatus::problem;
       finding.text = "they can't be started";
-      finding.remedy = error.what();
+      finding.fail(error.what());
       return finding;
     }
   }
   const auto result = probe(command, probe_deadline);
   const auto answer = answer_of(result);
   if (!answer || answer->value("ranks", 0) != 2 || answer->value("sum", 0) != 3) {
-    finding.status = FindingStatus::problem;
     finding.text = answer
                        ? fmt::format("they started as {} rank(s) each", answer->value("ranks", 0))
                        : complaint_of(result);
-    finding.remedy = "try it by hand: " + fmt::format("{}", fmt::join(command.argv, " "));
+    finding.fail("try it by hand: " + fmt::format("{}", fmt::join(command.argv, " ")));
     return finding;
   }
   finding.text =

@@ -165,7 +165,7 @@ void copy_box(const BoxFile& box, BoxWriter& writer, const ConvertBoxOptions& op
   const auto plane_bytes =
       checked_multiply(checked_multiply(size, size), static_cast<std::int64_t>(sizeof(float)));
   const auto fitting = buffer_bytes / checked_multiply(hydro_channels, plane_bytes);
-  const auto multiple = std::max({box.plane_multiple(), options.chunk, std::int64_t{1}});
+  const auto multiple = std::max(box.plane_multiple(), std::int64_t{1});
   const auto step = std::min(size, std::max<std::int64_t>(1, fitting / multiple) * multiple);
   std::vector<float> values;
   std::int64_t done = 0;
@@ -260,7 +260,7 @@ std::vector<std::string> convert_box(const BoxFile& box, const std::filesystem::
     writer = std::make_unique<NpyWriter>(to, box.size());
     if (may_have_attributes) left_out = leave_hdf5_attributes(from);
   } else {
-    auto hdf5 = std::make_unique<Hdf5Writer>(to, box.size(), options.chunk);
+    auto hdf5 = std::make_unique<Hdf5Writer>(to, box.size(), 0);
     const Hdf5Session session;
     if (may_have_attributes) left_out = copy_hdf5_attributes(from, hdf5->file(), hdf5->what());
     writer = std::move(hdf5);

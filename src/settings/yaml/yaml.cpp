@@ -1,7 +1,6 @@
 #include "settings/yaml/yaml.h"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <sstream>
 #include <string_view>
@@ -16,6 +15,7 @@
 
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
+#include "settings/section.h"
 
 namespace kolo {
 
@@ -25,11 +25,6 @@ namespace {
 // configuration stays far below both.
 constexpr int most_values = 20000;
 constexpr int deepest_level = 32;
-
-// Files that are being read, each included by the one before it.
-using OpenFiles = std::vector<std::filesystem::path>;
-
-ConfigValue read_included_file(const std::string& name, const std::string& place, OpenFiles& open);
 
 // It lies one mapping farther away.
 void move_away(ConfigValue& value) {
@@ -52,9 +47,8 @@ void inherit(ConfigValue& mapping, ConfigValue from) {
 
 class TreeBuilder {
  public:
-  // `open`: the files down to this one; null: the text is no file's.
-  TreeBuilder(std::string source, bool has_lines, OpenFiles* open = nullptr)
-      : source_(std::move(source)), has_lines_(has_lines), open_(open) {}
+  TreeBuilder(std::string source, bool has_lines)
+      : source_(std::move(source)), has_lines_(has_lines) {}
 
   [[nodiscard]] std::string place(const YAML::Mark& mark) const {
     return has_lines_ ? fmt::format("{}:{}", source_, mark.line + 1) : source_;
@@ -105,11 +99,10 @@ class TreeBuilder {
         fmt::format("{}: the tag {} has no meaning here; leave it out", place, quote(tag)));
   }
 
-  // A mapping's own keys win over merged ones, these over included ones.
+  // A mapping's own keys win over merged ones.
   void add_entries(const YAML::Node& node, ConfigValue& mapping) {
     std::optional<YAML::Node> merged;
     std::string merge_place;
-    std::optional<ConfigValue> included;
     for (const auto& pair : node) {
       const std::string key_place = place(pair.first.Mark());
       if (!pair.first.IsScalar() || pair.first.Scalar().empty()) {
@@ -126,41 +119,10 @@ class TreeBuilder {
         merge_place = key_place;
         continue;
       }
-      if (key == include_key && open_ != nullptr && !is_text(pair.first)) {
-        if (included) refuse_twice(key, key_place, included->place, "; include: [a.yaml, b.yaml]");
-        included = build(pair.second, key_place);
-        continue;
-      }
       if (const auto* first = mapping.find(key)) refuse_twice(key, key_place, first->place, "");
       mapping.entries.push_back({key, build(pair.second, key_place)});
     }
     if (merged) merge(*merged, merge_place, mapping);
-    if (included) include(*included, mapping);
-  }
-
-  // Of several files a later one wins.
-  void include(const ConfigValue& files, ConfigValue& mapping) {
-    const auto refuse = [&](const ConfigValue& found) {
-      throw InputError(fmt::format(
-          "{}: include: expected a file or a list of files (include: base.yaml), got {}",
-          found.place, describe(found)));
-    };
-    if (files.kind == ConfigValue::Kind::scalar) {
-      add_file(files, mapping);
-      return;
-    }
-    if (files.kind != ConfigValue::Kind::list) refuse(files);
-    for (auto file = files.items.rbegin(); file != files.items.rend(); ++file) {
-      if (file->kind != ConfigValue::Kind::scalar) refuse(*file);
-      add_file(*file, mapping);
-    }
-  }
-
-  void add_file(const ConfigValue& file, ConfigValue& mapping) {
-    const auto where = fmt::format("{}: include", file.place);
-    auto content = read_included_file(expand_path(file.text, where), where, *open_);
-    move_away(content);
-    inherit(mapping, std::move(content));
   }
 
   // Of several mappings an earlier one wins.
@@ -189,22 +151,11 @@ class TreeBuilder {
                                  quote(key), first_place, advice));
   }
 
-  static constexpr std::string_view include_key = "include";
-
   std::string source_;
   bool has_lines_;
-  OpenFiles* open_;
   int n_values_ = 0;
   int level_ = 0;
 };
-
-std::string read_configuration(const std::filesystem::path& file) {
-  try {
-    return read_text_file(file);
-  } catch (const Error& error) {
-    throw InputError(fmt::format("cannot read the configuration: {}", error.what()));
-  }
-}
 
 // Notes where documents start and passes over what is in them.
 class DocumentStarts : public YAML::EventHandler {
@@ -254,10 +205,12 @@ const char* advice_on_tabs(const std::string& text, int line) {
              : "";
 }
 
-ConfigValue read_document(const std::string& text, const std::string& source, OpenFiles* open) {
+}  // namespace
+
+ConfigValue read_yaml_document(const std::string& text, const std::string& source) {
   try {
     const auto starts = first_document_starts(text);
-    TreeBuilder builder(source, true, open);
+    TreeBuilder builder(source, true);
     if (starts.size() > 1) {
       throw InputError(
           fmt::format("{}: expected one YAML document, got a second one (after ---); "
@@ -281,45 +234,14 @@ ConfigValue read_document(const std::string& text, const std::string& source, Op
   }
 }
 
-// Files that include each other would have no end; a few that include several each, nearly none.
-constexpr std::size_t most_included = 8;  // one within the other
-
-ConfigValue read_included_file(const std::string& name, const std::string& place, OpenFiles& open) {
-  const auto file = (open.back().parent_path() / name).lexically_normal();
-  const auto is_same = [&](const std::filesystem::path& other) {
-    std::error_code error;
-    return std::filesystem::equivalent(file, other, error);
-  };
-  if (std::ranges::any_of(open, is_same)) {
-    throw InputError(fmt::format("{}: {} includes itself, at last by {}; leave this one out", place,
-                                 file.string(), open.back().string()));
-  }
-  if (open.size() > most_included) {
-    throw InputError(fmt::format("{}: more than {} files, each included by the one before", place,
-                                 most_included));
-  }
+ConfigValue read_yaml_file(const std::filesystem::path& file) {
   std::string text;
   try {
     text = read_text_file(file);
   } catch (const Error& error) {
-    throw InputError(fmt::format("{}: {}; paths are relative to the file that includes them", place,
-                                 error.what()));
+    throw InputError(fmt::format("cannot read the configuration: {}", error.what()));
   }
-  open.push_back(file);
-  auto content = read_document(text, file.string(), &open);
-  open.pop_back();
-  return content;
-}
-
-}  // namespace
-
-ConfigValue read_yaml_file(const std::filesystem::path& file) {
-  OpenFiles open{file};
-  return read_document(read_configuration(file), file.string(), &open);
-}
-
-ConfigValue read_yaml_document(const std::string& text, const std::string& source) {
-  return read_document(text, source, nullptr);
+  return read_yaml_document(text, file.string());
 }
 
 ConfigValue read_yaml_text(const std::string& text, const std::string& place) {
@@ -336,24 +258,12 @@ namespace {
 // Words in plain letters that no YAML reader takes for something else (1.1 has yes, no, on, off, y,
 // n and sexagesimal numbers).
 bool is_plain_word(const std::string& text) {
-  constexpr std::string_view letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
-  static constexpr std::array<std::string_view, 9> reserved = {"y",   "n",    "yes",   "no",  "on",
-                                                               "off", "true", "false", "null"};
-  if (text.empty() || letters.find(text[0]) == std::string_view::npos) return false;
-  std::string lower;
-  for (const char letter : text) {
-    const bool is_letter = letters.find(letter) != std::string_view::npos;
-    const bool is_digit = letter >= '0' && letter <= '9';
-    if (!is_letter && !is_digit && letter != '_' && letter != '-' && letter != '/' &&
-        letter != '.') {
-      return false;
-    }
-    lower += letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
-  }
-  for (const auto word : reserved) {
-    if (lower == word) return false;
-  }
-  return true;
+  const std::string letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+  static constexpr std::string_view reserved[] = {"y",   "n",    "yes",   "no",  "on",
+                                                  "off", "true", "false", "null"};
+  return !text.empty() && letters.find(text[0]) != std::string::npos &&
+         text.find_first_not_of(letters + "0123456789_-/.") == std::string::npos &&
+         std::ranges::find(reserved, lower_case(text)) == std::end(reserved);
 }
 
 void write_scalar(YAML::Emitter& emitter, const ConfigValue& value) {
@@ -393,6 +303,55 @@ std::string write_yaml(const ConfigValue& mapping) {
   YAML::Emitter emitter;
   write(emitter, mapping, false);
   return std::string(emitter.c_str()) + "\n";
+}
+
+namespace {
+
+// What was meant by a word without "=": "n_epochs:3" or "n_epochs 3".
+std::string meant_by(std::string_view text, const KnownSettings& settings) {
+  const auto end = text.find_first_of(":= ");
+  const std::string setting = nearest_setting(text.substr(0, end), settings);
+  if (setting.empty()) return {};
+  std::string_view value = end == std::string_view::npos ? "" : text.substr(end + 1);
+  value.remove_prefix(std::min(value.find_first_not_of(' '), value.size()));
+  return fmt::format("; did you mean {}={}?", setting, value.empty() ? "VALUE" : value);
+}
+
+// Whether key=null gives the setting its default: all but the required ones.
+bool has_default(std::string_view name, const KnownSettings& settings) {
+  const auto found = std::ranges::find(settings, name, &KnownSetting::name);
+  return found != settings.end() && !found->is_required;
+}
+
+}  // namespace
+
+void apply_override(ConfigValue& root, const std::string& text, const KnownSettings& settings,
+                    std::string_view place) {
+  const auto equals = text.find('=');
+  const std::string_view keys = std::string_view(text).substr(0, equals);
+  const bool has_empty_key = keys.empty() || keys.front() == '.' || keys.back() == '.' ||
+                             keys.find("..") != std::string_view::npos;
+  if (equals == std::string::npos || has_empty_key) {
+    throw InputError(
+        fmt::format("{}: expected key=value, for example training.batch_size=32, got {}{}", place,
+                    quote(text), text.empty() ? "" : meant_by(text, settings)));
+  }
+  if (text.find_first_not_of(' ', equals + 1) == std::string::npos) {
+    throw InputError(fmt::format("{}: expected a value after {}=, got nothing; {}", place, keys,
+                                 has_default(keys, settings)
+                                     ? fmt::format("write {}=null for the default", keys)
+                                     : "leave it out to keep what the file says"));
+  }
+  set_value(root, keys, read_yaml_text(text.substr(equals + 1), std::string(place)));
+}
+
+void set_text(ConfigValue& root, const std::string& key, const std::string& text) {
+  ConfigValue value;
+  value.kind = ConfigValue::Kind::scalar;
+  value.text = text;
+  value.is_quoted = true;
+  value.place = command_line;
+  set_value(root, key, std::move(value));
 }
 
 }  // namespace kolo

@@ -9,14 +9,12 @@
 // Trees of values from and to YAML.
 namespace kolo {
 
-// Reads a file of one YAML document, a mapping. Aliases, merge keys (also into mappings within
-// mappings) and `include: FILE` (or a list, of which the last wins; relative to the file that names
-// it) are expanded. InputError begins with FILE:LINE:COLUMN for malformed YAML, with FILE:LINE for
-// repeated or odd keys, tags, aliases without bound, and files that can't be read or include
-// themselves.
+// Reads a file of one YAML document, a mapping. Aliases and merge keys (also into mappings within
+// mappings) are expanded. InputError begins with FILE:LINE:COLUMN for malformed YAML, with
+// FILE:LINE for repeated or odd keys, tags and aliases without bound.
 [[nodiscard]] ConfigValue read_yaml_file(const std::filesystem::path& file);
 
-// The same from a text, which includes no files; `source` stands for FILE.
+// The same from a text; `source` stands for FILE.
 [[nodiscard]] ConfigValue read_yaml_document(const std::string& text, const std::string& source);
 
 // Reads one value in YAML; `place` stands for FILE:LINE in messages and in the value.

@@ -1,6 +1,5 @@
 #include "kolo/train/observe/run_log.h"
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
@@ -55,12 +54,9 @@ void RunLog::write(Level level, fmt::string_view format, fmt::format_args argume
   constexpr std::string_view names[] = {"debug", "info", "warning", "error"};
   auto& [options, file, print, mutex] = *implementation_;
   const auto name = names[static_cast<std::size_t>(level)];
-  const auto least = options.verbosity < 0    ? Level::warning
-                     : options.verbosity == 0 ? Level::info
-                                              : Level::debug;
   const auto text = fmt::vformat(format, arguments);
   const std::lock_guard lock(mutex);
-  if (options.console != nullptr && level >= least) {
+  if (options.console != nullptr && level > Level::debug) {
     std::string mark;  // only where it matters
     if (level >= Level::warning) mark = fmt::format("{}:", name);
     if (!mark.empty() && options.colour)
@@ -71,7 +67,7 @@ void RunLog::write(Level level, fmt::string_view format, fmt::format_args argume
     else
       *options.console << line << '\n' << std::flush;
   }
-  if (file.is_open() && level >= std::min(least, Level::info)) {
+  if (file.is_open()) {
     const double now = wall_time();
     file << fmt::format("[{:%Y-%m-%d %H:%M:%S}.{:03}] [{}] {}\n",
                         fmt::localtime(static_cast<std::time_t>(now)),

@@ -112,7 +112,7 @@ TEST_F(BoxFiles, AreConverted) {
               }});
   EXPECT_EQ(progress.back(), 12);
   expect_holds(folder / "b", box);
-  convert_box(BoxFile(folder / "b"), folder / "c.h5", {.to = BoxFormat::hdf5, .chunk = 4});
+  convert_box(BoxFile(folder / "b"), folder / "c.h5", {.to = BoxFormat::hdf5});
   expect_holds(folder / "c.h5", box);
 }
 

@@ -32,7 +32,7 @@ if output=$(OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 "$folder/build/without
 [[ $output == *"was built without MPI"* ]] || fail "ranks of mpirun are refused without the reason: $output"
 kolo=$build/src/cli/kolo
 if [[ ! -x $kolo ]]; then exit 0; fi
-output=$("$kolo" run -n 2 --oversubscribe --launcher processes --no-tag "$folder/build/without_mpi")
+output=$("$kolo" run -n 2 --oversubscribe --launcher processes "$folder/build/without_mpi")
 [[ $output == *"2 ranks without MPI: 3"* ]] || fail "expected two ranks, got: $output"
 status=0
 output=$("$kolo" train "$here/../../../configs/hello.yaml" -n 2 --hosts a:1,b:1 2>&1) || status=$?

@@ -27,55 +27,52 @@ void say_everything(RunLog& log) {
   log.error("broken {}", "disk");
 }
 
-TEST(RunLog, TheConsoleShowsWhatTheVerbosityAsksFor) {
-  const auto shown = [](int verbosity, bool colour) {
+TEST(RunLog, TheConsoleShowsAllButDetails) {
+  const auto shown = [](bool colour) {
     std::ostringstream console;
-    RunLog log({.console = &console, .colour = colour, .file = {}, .verbosity = verbosity});
+    RunLog log({.console = &console, .colour = colour, .file = {}});
     say_everything(log);
     return console.str();
   };
-  EXPECT_EQ(shown(-1, false), "warning: slow 0.2\nerror: broken disk\n");
-  EXPECT_EQ(shown(0, false), "epoch 2/5\nwarning: slow 0.2\nerror: broken disk\n");
-  EXPECT_EQ(shown(1, false), "detail 1\nepoch 2/5\nwarning: slow 0.2\nerror: broken disk\n");
-  EXPECT_EQ(shown(-1, true),
-            "\x1b[33mwarning:\x1b[0m slow 0.2\n\x1b[31merror:\x1b[0m broken disk\n");
+  EXPECT_EQ(shown(false), "epoch 2/5\nwarning: slow 0.2\nerror: broken disk\n");
+  EXPECT_EQ(shown(true),
+            "epoch 2/5\n\x1b[33mwarning:\x1b[0m slow 0.2\n\x1b[31merror:\x1b[0m broken disk\n");
 }
 
 TEST(RunLog, TheFileGetsTimeStampsAndIsAppendedTo) {
   const TemporaryFolder folder;
   const auto path = folder / "run/out.log";
   const std::string stamp = "\\[[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8}\\.[0-9]{3}\\] ";
-  RunLog first({.console = nullptr, .colour = false, .file = path, .verbosity = -1});
+  RunLog first({.console = nullptr, .colour = false, .file = path});
   say_everything(first);
   // Read while the log is open: lines must not wait in a buffer for the end of the run.
-  const std::string three = stamp + "\\[info\\] epoch 2/5\n" + stamp + "\\[warning\\] slow 0.2\n" +
-                            stamp + "\\[error\\] broken disk\n";
-  EXPECT_THAT(read_text_file(path), MatchesRegex(three));
-  RunLog second({.console = nullptr, .colour = false, .file = path, .verbosity = 1});
+  const std::string four = stamp + "\\[debug\\] detail 1\n" + stamp + "\\[info\\] epoch 2/5\n" +
+                           stamp + "\\[warning\\] slow 0.2\n" + stamp + "\\[error\\] broken disk\n";
+  EXPECT_THAT(read_text_file(path), MatchesRegex(four));
+  RunLog second({.console = nullptr, .colour = false, .file = path});
   second.debug("more");
   second.info("again");
   EXPECT_THAT(read_text_file(path),
-              MatchesRegex(three + stamp + "\\[debug\\] more\n" + stamp + "\\[info\\] again\n"));
+              MatchesRegex(four + stamp + "\\[debug\\] more\n" + stamp + "\\[info\\] again\n"));
 }
 
 TEST(RunLog, TextThatLooksLikeAFormatStaysAsItIs) {
   std::ostringstream console;
-  RunLog log({.console = &console, .colour = false, .file = {}, .verbosity = 0});
+  RunLog log({.console = &console, .colour = false, .file = {}});
   log.info("{}", "{} %s {:q}");
   EXPECT_EQ(console.str(), "{} %s {:q}\n");
 }
 
 TEST(RunLog, AFileThatCannotBeOpenedIsNamed) {
   const TemporaryFolder folder;
-  const auto message = message_of<Error>([&] {
-    RunLog log({.console = nullptr, .colour = false, .file = folder.path(), .verbosity = 0});
-  });
+  const auto message = message_of<Error>(
+      [&] { RunLog log({.console = nullptr, .colour = false, .file = folder.path()}); });
   EXPECT_TRUE(says(message, {folder.path().string()}));
 }
 
 TEST(RunLog, GoesThroughAProgressBarAndBack) {
   std::ostringstream terminal;
-  RunLog log({.console = &terminal, .colour = false, .file = {}, .verbosity = 0});
+  RunLog log({.console = &terminal, .colour = false, .file = {}});
   {
     ProgressBar bar(terminal, {.terminal = true, .width = 40, .unicode = false},
                     [] { return 0.0; });
@@ -93,7 +90,7 @@ TEST(RunLog, GoesThroughAProgressBarAndBack) {
 
 TEST(RunLog, LinesOfManyThreadsStayWhole) {
   std::ostringstream terminal;
-  RunLog log({.console = &terminal, .colour = false, .file = {}, .verbosity = 0});
+  RunLog log({.console = &terminal, .colour = false, .file = {}});
   ProgressBar bar(terminal, {.terminal = false}, [] { return 0.0; });
   log.route_console_through([&](std::string_view line) { bar.print_above(line); });
   std::vector<std::jthread> threads;

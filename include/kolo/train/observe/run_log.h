@@ -18,8 +18,6 @@ struct RunLogOptions {
   bool colour = false;         // ANSI colours on the console: see detect_colour()
   int width = 0;               // columns that the console's lines are wrapped at; 0: not
   std::filesystem::path file;  // <run folder>/out.log, appended to; empty: no file
-  int verbosity =
-      0;  // what the console shows: -1 warnings and errors, 0 information too, 1 everything
 };
 
 // Whether to colour what goes to this file descriptor: a terminal, and the user did not object
@@ -27,8 +25,8 @@ struct RunLogOptions {
 [[nodiscard]] bool detect_colour(int descriptor);
 
 // Log of a run: on the console plain lines ("warning: ..." and "error: ..." marked), in a file
-// lines with time stamps, flushed unless they are debug. The file gets information, warnings and
-// errors, and with verbosity 1 everything. Several threads may use it.
+// lines with time stamps, flushed unless they are debug. Details (debug) are for the file alone.
+// Several threads may use it.
 //
 // A line never mixes with a progress bar when it is printed through it:
 //   log.route_console_through([&](std::string_view line) { bar.print_above(line); });
