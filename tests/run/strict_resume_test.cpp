@@ -21,7 +21,7 @@ bool is_started_with(int ranks, const std::vector<std::string>& settings) {
   const auto run = prepare_training(config, {}, {}, 2, true);
   LaunchRequest request{.ranks = 2};
   const auto policy =
-      training_restarts(request, run, {}, {.most = 1, .min_ranks = 1}, [](auto&) {});
+      training_restarts(request, run, {}, {.restarts = 1, .min_ranks = 1}, [](auto&) {});
   return policy.accepts(ranks);
 }
 

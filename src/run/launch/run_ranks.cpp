@@ -87,12 +87,7 @@ class Job {
       attempt.environment.emplace_back("KOLO_RESTART", std::to_string(restart));
       std::cout << std::flush;
       const auto command = rank_command(attempt, machine_);
-      const auto end = command.processes > 0
-                           ? supervise_ranks(command, attempt, policy_.stop, signals_)
-                           : supervise(command, policy_.stop, signals_);
-      // mpirun itself may have been asked, as by a SIGTERM to all processes of a job.
-      const bool has_stopped = policy_.has_stopped && policy_.has_stopped();
-      if (has_stopped && is_failure(end)) return exit_stopped;
+      const auto end = supervise(command, attempt, policy_.stop, signals_);
       if (end.was_silent && !end.was_asked() && (is_failure(end) || end.status == exit_wrong_input))
         explain_silence(end, attempt, command);
       if (end.was_asked() && policy_.stop.signal == SIGTERM) return 128 + end.asked_by;
