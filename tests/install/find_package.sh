@@ -21,7 +21,7 @@ if [[ -e $folder/prefix/bin/kolo ]]; then
       || fail "share/$file is not installed, or lacks the program's options"
   done
   [[ -x $folder/prefix/bin/kolo-plot ]] || fail "kolo-plot is not installed"
-  for script in "$shared"/submit/{slurm/train,slurm/perlmutter,slurm/array,slurm/study,pbs/polaris,pbs/theta}.sh; do
+  for script in "$shared"/submit/{slurm/train,slurm/perlmutter,slurm/array,slurm/study,pbs/polaris}.sh; do
     [[ $("$script" --help) == *CONFIG* ]] || fail "$script does not run"
   done
 fi
