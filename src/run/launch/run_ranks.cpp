@@ -32,7 +32,7 @@ bool is_failure(const JobEnd& end) {
 }
 
 // "the job ended with status 137 (Killed)"
-std::string describe(const JobEnd& end) {
+std::string describe_end(const JobEnd& end) {
   if (end.hosts.has_not_started)
     return fmt::format("the ranks could not be started (status {})", end.status);
   const int signal = end.status - 128;
@@ -51,7 +51,7 @@ void explain_silence(const JobEnd& end, const RankCommand& command) {
   complain(
       fmt::format("{}, and neither {} nor a rank has said why; kolo doctor tries what ranks need. "
                   "It was started by: {}",
-                  describe(end), launcher, join(command.argv, " ")));
+                  describe_end(end), launcher, join(command.argv, " ")));
   if (!end.last_words.empty())
     complain(fmt::format("the last that {} wrote: {}", launcher, end.last_words));
 }
@@ -89,7 +89,7 @@ class Job {
       const auto refusal = prepare_restart(end, attempt);
       if (const auto signal = signals_.next()) return stopped_between(*signal);
       if (!refusal.empty()) {
-        complain(fmt::format("{}; {}", describe(end), refusal));
+        complain(fmt::format("{}; {}", describe_end(end), refusal));
         return end.status;
       }
     }
@@ -124,7 +124,7 @@ class Job {
     if (!places.hosts.empty()) attempt.hosts = places.hosts;
     const auto from = policy_.before_restart ? policy_.before_restart(attempt) : std::string();
     const auto message = fmt::format("{}; starting it again (restart {} of {}): {}{}",
-                                     describe(end), restarts_.count(now), policy_.restarts,
+                                     describe_end(end), restarts_.count(now), policy_.restarts,
                                      describe(places), from.empty() ? "" : ", " + from);
     complain(message);
     if (policy_.note) policy_.note(message);
@@ -150,7 +150,6 @@ class Job {
           fmt::format(" on {}, without {}", to_string(places.hosts), nodes_.describe_left_out());
     return text;
   }
-  static std::string describe(const JobEnd& end) { return kolo::describe(end); }
 
   [[nodiscard]] std::string describe_want_of_ranks() const {
     const auto left = nodes_.left();

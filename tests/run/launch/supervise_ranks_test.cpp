@@ -292,31 +292,19 @@ TEST_F(SupervisedRanks, ProgramsGetTheSignalThatThePolicySays) {
   EXPECT_EQ(ended.errors, "kolo: SIGTERM: the ranks are ended\n");
 }
 
+// One that was stopped, and one that does not care, too.
 TEST_F(SupervisedRanks, ASecondRequestEndsThem) {
   const auto result = run(3, [&](int rank) {
     std::signal(SIGUSR1, ask);
     if (rank == 2) std::signal(SIGTERM, SIG_IGN);
     meet(rank, 3);
+    if (rank == 1) std::raise(SIGSTOP);
     if (rank == 0) {
+      wait_for_state(process_of(1), 'T');
       ::kill(::getppid(), SIGTERM);
       wait_until_asked();
       ::kill(::getppid(), SIGTERM);
     }
-    wait_for_ever();
-    return 0;
-  });
-  expect_end(result, 128 + SIGTERM);
-}
-
-TEST_F(SupervisedRanks, AStoppedOneIsEndedByASecondRequest) {
-  const auto result = run(2, [&](int rank) {
-    std::signal(SIGUSR1, ask);
-    meet(rank, 2);
-    if (rank == 1) std::raise(SIGSTOP);
-    wait_for_state(process_of(1), 'T');
-    ::kill(::getppid(), SIGTERM);
-    wait_until_asked();
-    ::kill(::getppid(), SIGTERM);
     wait_for_ever();
     return 0;
   });
