@@ -178,6 +178,7 @@ TEST_F(StopPhases, ARequestToOneOfSeveralRanksIsAnsweredByAll) {
     RunOptions options;
     options.stop_requested = [&] { return is_requested && told == std::this_thread::get_id(); };
     EXPECT_EQ(run(output, 2, options, &request), exit_stopped);
+    EXPECT_TRUE(says(console_.str(), {"stopped on request at step"}));
     expect_saved(request, output, 2, "whole");
   }
 }
