@@ -19,7 +19,7 @@
 #include "run/launch/terminal.h"
 #include "run/run_training.h"
 #include "run/stopping.h"
-#include "run/strict_resume.h"
+#include "run/resume.h"
 
 namespace kolo {
 

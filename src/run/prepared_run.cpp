@@ -26,7 +26,7 @@
 #include "run/pipeline_share.h"
 #include "run/run_device.h"
 #include "run/run_lock.h"
-#include "run/strict_resume.h"
+#include "run/resume.h"
 #include "run/work_share.h"
 
 namespace kolo {

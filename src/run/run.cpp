@@ -17,13 +17,11 @@
 #include "run/launch/terminal.h"
 #include "run/load_data.h"
 #include "run/prepared_run.h"
-#include "run/rank_guard.h"
 #include "run/rank_job.h"
 #include "run/resume.h"
 #include "run/run_device.h"
 #include "run/run_training.h"
 #include "run/stopping.h"
-#include "run/strict_resume.h"
 
 namespace kolo {
 

@@ -22,7 +22,7 @@
 #include "kolo/train/trainer.h"
 #include "run/pipeline_share.h"
 #include "run/run_device.h"
-#include "run/strict_resume.h"
+#include "run/resume.h"
 
 namespace kolo {
 

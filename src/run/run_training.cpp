@@ -26,7 +26,7 @@
 #include "run/load_checkpoint.h"
 #include "run/load_data.h"
 #include "run/pipeline_share.h"
-#include "run/rank_guard.h"
+#include "run/rank_job.h"
 #include "run/resume.h"
 #include "run/run_checkpoints.h"
 #include "run/run_device.h"
@@ -34,7 +34,6 @@
 #include "run/run_lock.h"
 #include "run/run_report.h"
 #include "run/stopping.h"
-#include "run/strict_resume.h"
 #include "run/work_share.h"
 
 namespace kolo {

@@ -11,7 +11,7 @@
 #include "run/pipeline_share.h"
 #include "run/run_folder.h"
 #include "run/run_lock.h"
-#include "run/strict_resume.h"
+#include "run/resume.h"
 #include "run/work_share.h"
 
 namespace kolo {

@@ -1,5 +1,5 @@
 // checkpoint.strict_resume where nodes are lost; what else it refuses is in tests/cli.
-#include "run/strict_resume.h"
+#include "run/resume.h"
 
 #include <gtest/gtest.h>
 
