@@ -1,4 +1,4 @@
-#include "run/initial_weights.h"
+#include "run/load_checkpoint.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <torch/nn/module.h>
 
 #include "config/settle.h"
 #include "kolo/base/error.h"
@@ -17,7 +18,6 @@
 #include "kolo/train/checkpoint/checkpoint.h"
 #include "kolo/train/checkpoint/checkpoint_store.h"
 #include "kolo/train/checkpoint/safetensors.h"
-#include "run/load_checkpoint.h"
 #include "run/resume.h"
 #include "run/trained_run.h"
 

@@ -21,7 +21,6 @@
 #include "kolo/train/objective.h"
 #include "kolo/train/observe/history.h"
 #include "kolo/train/trainer.h"
-#include "run/initial_weights.h"
 #include "run/load_checkpoint.h"
 #include "run/pipeline_share.h"
 #include "run/run_device.h"

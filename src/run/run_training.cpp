@@ -22,7 +22,6 @@
 #include "kolo/parallel/timeline.h"
 #include "kolo/train/objective.h"
 #include "kolo/train/trainer.h"
-#include "run/initial_weights.h"
 #include "run/load_checkpoint.h"
 #include "run/load_data.h"
 #include "run/pipeline_share.h"
