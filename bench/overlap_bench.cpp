@@ -134,7 +134,6 @@ std::vector<std::unique_ptr<Way>> make_ways(const Communicator& communicator,
     ways.push_back(std::make_unique<Way>(name, communicator, options, reducer));
   };
   add("overlapping", {.hook = hook_of(options.hook)});
-  add("without agreement", {.agree = false, .hook = hook_of(options.hook)});
   add("after backward", {.overlap = false, .hook = hook_of(options.hook)});
   add("no communication", {.communicate = false});
   return ways;

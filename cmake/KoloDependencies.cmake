@@ -49,7 +49,6 @@ if(KOLO_BUILD_TRAINER)
   find_package(Boost REQUIRED CONFIG)
   find_package(PkgConfig REQUIRED)
   pkg_check_modules(HDF5 REQUIRED IMPORTED_TARGET hdf5)   # PkgConfig::HDF5; CMake's own module wants its compiler wrapper
-  pkg_check_modules(HTTPLIB REQUIRED IMPORTED_TARGET cpp-httplib)
 
   # KOLO_HAS_COSMOLOGY: `kolo data nbody` is built where its packages are. Otherwise the command says what it lacks.
   set(KOLO_HAS_COSMOLOGY OFF)

@@ -1,6 +1,4 @@
-#include <algorithm>
 #include <cstdlib>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -9,27 +7,9 @@
 #include "kolo/data/array_file.h"
 #include "kolo/data/cifar10.h"
 #include "kolo/data/mnist.h"
-#include "kolo/train/observe/tensorboard.h"
 #include "memory_file.h"
-#include "train/observe/event_records.h"
 
 namespace kolo::fuzz {
-
-namespace {
-
-void read_event_bytes(std::span<const std::byte> file) {
-  const MemoryFile memory(file);
-  try {
-    const EventFile events = read_event_file(memory.path());
-    for (const EventRestart& restart : events.restarts) {
-      if (restart.position > events.scalars.size()) std::abort();
-    }
-    if (scalars_in_effect({&events, 1}).size() > events.scalars.size()) std::abort();
-  } catch (const InputError&) {
-  }
-}
-
-}  // namespace
 
 void read_idx(std::span<const std::byte> file) {
   const MemoryFile memory(file);
@@ -69,20 +49,6 @@ void read_npy(std::span<const std::byte> file) {
     if (static_cast<std::size_t>(header.data_offset) + bytes != file.size()) std::abort();
   } catch (const InputError&) {
   }
-}
-
-void read_events(std::span<const std::byte> file) {
-  read_event_bytes(file);
-  // Guessing checksums is not the point: the same bytes as messages in right frames.
-  std::string framed;
-  for (auto rest = file; rest.size() >= 2;) {
-    const auto length =
-        std::to_integer<std::size_t>(rest[0]) * 256 + std::to_integer<std::size_t>(rest[1]);
-    const auto message = rest.subspan(2, std::min(length, rest.size() - 2));
-    append_event_record(framed, {reinterpret_cast<const char*>(message.data()), message.size()});
-    rest = rest.subspan(2 + message.size());
-  }
-  read_event_bytes(std::as_bytes(std::span(framed)));
 }
 
 }  // namespace kolo::fuzz

@@ -14,7 +14,6 @@ void read_png(std::span<const std::byte> file);
 void read_idx(std::span<const std::byte> file);  // plain and gzip
 void read_cifar10(std::span<const std::byte> file);
 void read_npy(std::span<const std::byte> file);
-void read_events(std::span<const std::byte> file);       // TensorBoard's event files
 void read_safetensors(std::span<const std::byte> file);  // the header
 void read_manifest(std::span<const std::byte> file);     // of a checkpoint
 
@@ -23,13 +22,9 @@ struct Target {
   void (*read)(std::span<const std::byte>);
 };
 
-inline constexpr Target targets[] = {{"jpeg", read_jpeg},
-                                     {"png", read_png},
-                                     {"idx", read_idx},
-                                     {"cifar10", read_cifar10},
-                                     {"npy", read_npy},
-                                     {"events", read_events},
-                                     {"safetensors", read_safetensors},
+inline constexpr Target targets[] = {{"jpeg", read_jpeg},        {"png", read_png},
+                                     {"idx", read_idx},          {"cifar10", read_cifar10},
+                                     {"npy", read_npy},          {"safetensors", read_safetensors},
                                      {"manifest", read_manifest}};
 
 }  // namespace kolo::fuzz

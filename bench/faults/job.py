@@ -67,7 +67,7 @@ class Place:
             "model: {name: mnist_net, dropout: 0.25}\n"
             "optimizer: {name: adam, lr: 0.002, lr_scaling: none}\n"
             "training: {batch_size: 16, n_epochs: 10, log_every: 1}\n"
-            "checkpoint: {every_steps: 7, keep: 3, at_start: true}\n"
+            "checkpoint: {every_steps: 7, keep: 3}\n"
             "device: {deterministic: true, intra_threads: 1}\n", encoding="utf-8")
         self.references, self.jobs = {}, []
 

@@ -13,7 +13,7 @@ def trial(place, random, number, tally):
     seconds = place.reference(virtual)[1]
     everyone = number % 2 == 0
     # One rank that stands still for longer than the watch's patience is rightly named; a whole job is not.
-    job = Job(place, place.fresh(), 2, virtual, environment={"KOLO_WATCH_WARNING": "1.5"} if everyone else {})
+    job = Job(place, place.fresh(), 2, virtual, environment={"KOLO_WATCH_WARNING": "3"} if everyone else {})
     time.sleep(random.uniform(0, .9 * seconds))
     if everyone:
         stopped = job.suspend()
@@ -21,7 +21,7 @@ def trial(place, random, number, tally):
         ranks = sorted(process for process, rank in job.processes().items() if rank is not None)
         stopped = [random.choice(ranks or [job.process.pid])]
         job.signal(signal.SIGSTOP, stopped)
-    time.sleep(random.uniform(.1, 3 if everyone else 2))
+    time.sleep(random.uniform(.1, 6 if everyone else 2))
     job.signal(signal.SIGCONT, stopped)
     job.expect(0)
     if "watch: rank" in job.text():

@@ -52,19 +52,19 @@ def make_data(folder):
 
 
 def train_with_kolo(args, name, settings):
-    """The weights after steps 0, 10, 20, ..."""
+    """The weights after steps 10, 20, ..."""
     folder = os.path.join(args.folder, name)
     config = {"data": {"name": "arrays", "train_path": args.data, "valid_path": args.data, "workers": 0},
               "model": {"name": "mlp", "hidden": HIDDEN, "activation": "tanh", "bias": False},
               "optimizer": {"name": name, "lr_scaling": "none", **settings},
               "training": {"loss": "mse", "batch_size": 64, "n_epochs": args.steps},
-              "checkpoint": {"at_start": True, "every_epochs": 10, "keep": 1000}}
+              "checkpoint": {"every_epochs": 10, "keep": 1000}}
     path = folder + ".yaml"
     with open(path, "w") as file:
         json.dump(config, file)  # which is YAML
     subprocess.run([args.kolo, "train", path, "-o", folder], check=True, stdout=subprocess.DEVNULL)
     steps = {}
-    for step in range(0, args.steps + 1, 10):
+    for step in range(10, args.steps + 1, 10):
         steps[step] = read_safetensors(os.path.join(folder, "checkpoints", f"step-{step:08d}", "model.safetensors"))
     return steps
 
@@ -109,16 +109,18 @@ def main():
     args.kolo = os.path.abspath(args.kolo)
     args.data = os.path.abspath(os.path.join(args.folder, "data"))
     inputs, targets = make_data(args.data)
+    # The seed's weights, which this rate doesn't change.
+    begin = train_with_kolo(args, "begin", {"name": "sgd", "lr": 1e-30})[10]
     print(f"torch {torch.__version__}; largest difference over the largest change of the weights")
     print("optimizer            " + "".join(f"   step {step:3d}" for step in range(10, args.steps + 1, 10)))
     for name in args.optimizers or PAIRS:
         settings, make = PAIRS[name]
         mine = train_with_kolo(args, name, settings)
-        peer = train_with_peer(args, mine[0], make, inputs, targets)
+        peer = train_with_peer(args, begin, make, inputs, targets)
         line = ""
         for step, weights in peer.items():
             difference = max((mine[step][n] - weights[n]).abs().max().item() for n in weights)
-            change = max((weights[n] - mine[0][n]).abs().max().item() for n in weights)
+            change = max((weights[n] - begin[n]).abs().max().item() for n in weights)
             line += f"   {difference / change:8.1e}"
         print(f"{name:20s} {line}", flush=True)
 

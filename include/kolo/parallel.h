@@ -22,7 +22,6 @@
 #include "kolo/parallel/device_clock.h"
 #include "kolo/parallel/device_memory.h"
 #include "kolo/parallel/device_mesh.h"
-#include "kolo/parallel/device_usage.h"
 #include "kolo/parallel/differentiable_collectives.h"
 #include "kolo/parallel/distributed_optimizer.h"
 #include "kolo/parallel/gradient_hook.h"

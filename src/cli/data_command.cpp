@@ -4,6 +4,8 @@
 #include <iostream>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 
 #include "cli/options.h"
 #include "kolo/base/clock.h"
@@ -83,13 +85,61 @@ struct InspectArguments {
   bool json = false;
 };
 
+std::string lengths(const nlohmann::ordered_json& shape) {
+  const auto text = fmt::to_string(fmt::join(shape.get<std::vector<std::int64_t>>(), " x "));
+  return text.empty() ? "one number" : text;
+}
+
+std::string cell_text(const nlohmann::ordered_json& number) {
+  return number.is_null() ? "-" : fmt::format("{:.6g}", number.get<double>());
+}
+
+void print_array(const nlohmann::ordered_json& array) {
+  const auto text = [](const nlohmann::ordered_json& json) { return json.get<std::string>(); };
+  std::cout << fmt::format("  {:10} {} of {}", text(array["name"]), lengths(array["shape"]),
+                           text(array["type"]));
+  if (!array["chunk"].empty())
+    std::cout << fmt::format(", in chunks of {}", lengths(array["chunk"]));
+  for (const auto& filter : array["filters"]) std::cout << fmt::format(", {}", text(filter));
+  std::cout << "\n";
+  if (array["channels"].empty()) return;
+  constexpr auto row = "    {:10} {:>12} {:>12} {:>12}";
+  std::cout << fmt::format(fmt::runtime(row), "", "min", "max", "mean") << "\n";
+  for (const auto& channel : array["channels"]) {
+    std::cout << fmt::format(fmt::runtime(row), text(channel["name"]), cell_text(channel["min"]),
+                             cell_text(channel["max"]), cell_text(channel["mean"]));
+    for (const auto& [key, words] :
+         {std::pair("not_finite", "not finite"), std::pair("beyond_float32", "beyond float32")}) {
+      const auto count = channel[key].get<std::int64_t>();
+      if (count > 0) std::cout << fmt::format("  {} {}", format_count(count), words);
+    }
+    std::cout << "\n";
+  }
+}
+
+void print_inspection(const nlohmann::ordered_json& inspection) {
+  std::cout << fmt::format("{}: {}, {}\n", inspection["path"].get<std::string>(),
+                           inspection["format"].get<std::string>(),
+                           format_bytes(inspection["bytes"].get<std::uint64_t>()));
+  for (const auto& array : inspection["arrays"]) print_array(array);
+  for (const auto& [name, value] : inspection["facts"].items()) {
+    // The user's own text may be no UTF-8.
+    constexpr auto replace = nlohmann::ordered_json::error_handler_t::replace;
+    std::cout << fmt::format(
+        "  {}: {}\n", name,
+        value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', false, replace));
+  }
+  for (const auto& advice : inspection["advice"])
+    std::cout << fmt::format("  ! {}\n", advice.get<std::string>());
+}
+
 int inspect_for_user(const InspectArguments& arguments) {
   const auto inspection = inspect(arguments.path, !arguments.quick);
   if (arguments.json) {
     // Names of files need not be UTF-8.
     std::cout << inspection.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
   } else {
-    print_inspection(inspection, std::cout);
+    print_inspection(inspection);
   }
   return 0;
 }
@@ -106,9 +156,8 @@ void add_data_inspect_command(CLI::App& data, std::function<int()>& action) {
   command->add_flag("--quick", arguments->quick, "Leave out the ranges of large arrays");
   command->add_flag("--json", arguments->json, "One JSON object on standard output");
   command->footer(
-      "Reads IDX (plain or gzip), CIFAR-10's binary batches and folders of them, images and "
-      "folders\n"
-      "of images, simulation boxes (HDF5, .npy pairs), arrays (.npy, HDF5), safetensors; told by\n"
+      "Reads IDX (plain or gzip), folders of CIFAR-10's binary batches, images and folders of\n"
+      "images, simulation boxes (HDF5, .npy pairs), arrays (.npy, HDF5), safetensors; told by\n"
       "content.\n"
       "Lines with ! are advice.\n\n"
       "Examples:\n"

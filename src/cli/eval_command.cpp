@@ -196,7 +196,7 @@ void add_eval_command(CLI::App& app, std::function<int()>& action,
   command->add_flag("--json", arguments->json, "Print one JSON object, with the whole matrix");
   auto* const pictures =
       add_text_option(*command, "--pictures", arguments->pictures, "a folder",
-                      "Draw samples with what the network makes of them, and the confusion matrix, "
+                      "Draw samples with what the network makes of them, "
                       "into this folder as PNG (kolo report shows those in RUN/pictures)")
           ->type_name("FOLDER");
   add_number_option(

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <numeric>
 #include <optional>
 
 #include <fmt/format.h>
@@ -140,29 +139,6 @@ std::optional<SamplePicture> picture_of_fields(const RunEvaluation& evaluation,
   return picture;
 }
 
-// Shares of each class's samples, as shades.
-SamplePicture picture_of_matrix(const RunEvaluation& evaluation) {
-  constexpr std::int64_t most_named = 20;
-  const auto& matrix = *evaluation.matrix;
-  const auto classes = matrix.classes();
-  Panel panel{.scale = Panel::Scale::share, .rows = classes, .columns = classes};
-  std::vector<std::string> names;
-  for (std::int64_t row = 0; row < classes; ++row) {
-    names.push_back(evaluation.class_name(row));
-    const auto counts = matrix.counts().subspan(static_cast<std::size_t>(row * classes),
-                                                static_cast<std::size_t>(classes));
-    const auto sum = std::max<std::int64_t>(1, std::reduce(counts.begin(), counts.end()));
-    for (const auto count : counts)
-      panel.values.push_back(static_cast<float>(count) / static_cast<float>(sum));
-  }
-  SamplePicture picture{.panels = {std::move(panel)}};
-  picture.caption = fmt::format(
-      "{}, epoch {}, {} data. A row is what samples are, a column what they were taken for",
-      evaluation.model, evaluation.epoch, evaluation.split);
-  if (classes <= most_named) picture.caption += fmt::format(": {}", join(names));
-  return picture;
-}
-
 // Drawings of an earlier evaluation, which are replaced. InputError: one of these names is taken by
 // something that kolo has not drawn.
 std::vector<fs::path> earlier_pictures(const fs::path& folder) {
@@ -170,8 +146,7 @@ std::vector<fs::path> earlier_pictures(const fs::path& folder) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     const auto name = entry.path().filename().string();
-    if (name != "confusion.png" && !(name.starts_with("sample-") && name.ends_with(".png")))
-      continue;
+    if (!name.starts_with("sample-") || !name.ends_with(".png")) continue;
     if (!is_drawing(entry.path()))
       throw InputError(
           fmt::format("eval: --pictures: {} is there and was not drawn by kolo; it would be lost: "
@@ -197,16 +172,13 @@ std::vector<fs::path> draw_evaluation(const RunEvaluation& evaluation, const fs:
         fmt::format("eval: --pictures: cannot make {}: {}", folder.string(), error.message()));
   for (const auto& file : earlier_pictures(folder)) fs::remove(file);
   std::vector<fs::path> files;
-  const auto write = [&](const std::string& name, const SamplePicture& picture) {
-    files.push_back(folder / name);
-    write_file_atomically(files.back(), draw_picture(picture));
-  };
   for (const auto& sample : evaluation.samples) {
     const auto picture = evaluation.matrix ? picture_of_class(evaluation, sample)
                                            : picture_of_fields(evaluation, sample);
-    if (picture) write(fmt::format("sample-{:06}.png", sample.index), *picture);
+    if (!picture) continue;
+    files.push_back(folder / fmt::format("sample-{:06}.png", sample.index));
+    write_file_atomically(files.back(), draw_picture(*picture));
   }
-  if (evaluation.matrix) write("confusion.png", picture_of_matrix(evaluation));
   return files;
 }
 

@@ -17,7 +17,6 @@ void require_room_for_pictures(const std::filesystem::path& folder);
 // written:
 //   sample-N.png   sample N: an image, or of a network of fields a plane through the middle of each
 //                  channel of the input, of the target, of the output, and of the difference
-//   confusion.png  the confusion matrix
 // Captions say what the samples were taken for. Error: writing failed.
 std::vector<std::filesystem::path> draw_evaluation(const RunEvaluation& evaluation,
                                                    const std::filesystem::path& folder);

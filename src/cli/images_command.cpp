@@ -25,7 +25,7 @@ namespace kolo {
 
 namespace {
 
-// What the commands that make data sets share: where to, with what, and how it is shown.
+// Options that the commands share.
 struct MakingArguments {
   std::string source_kind;  // --from
   std::string source;       // --source; empty: where it lies as a rule
@@ -33,29 +33,33 @@ struct MakingArguments {
   std::uint64_t seed = 0;
   int threads = 0;  // 0: as many as there are processors
   bool force = false;
-
-  [[nodiscard]] int thread_count() const;
 };
 
-// A progress bar on stdout from here to finish(), and the time it took.
-class MakingProgress {
- public:
-  MakingProgress();
-
-  // May be called from any thread.
-  void show(std::int64_t done, std::int64_t total);
-  // Takes the bar away; the seconds since the beginning.
-  [[nodiscard]] double finish();
-
- private:
-  std::mutex mutex_;
-  ProgressBar bar_;
-  Stopwatch watch_;
-  std::int64_t total_ = -1, most_done_ = 0;
-};
-
-int MakingArguments::thread_count() const {
-  return threads > 0 ? threads : detect_cpu_limits().cpus();
+// Makes a data set by make(write), with a progress bar on stdout; prints in `words` the
+// numbers of training and of validation images that it returns.
+template <typename Make>
+int make_with_progress(const MakingArguments& arguments, const char* words, Make make) {
+  ProgressBar bar(std::cout, progress_options_from_environment());
+  const Stopwatch watch;
+  std::mutex mutex;
+  std::int64_t most_done = -1;  // threads may report out of order
+  const WriteOptions write{
+      .threads = arguments.threads > 0 ? arguments.threads : detect_cpu_limits().cpus(),
+      .replace = arguments.force,
+      .progress = [&](std::int64_t done, std::int64_t total) {
+        const std::lock_guard lock(mutex);
+        if (most_done < 0) bar.start("images", total, 0, "images");
+        most_done = std::max(most_done, done);
+        bar.update(most_done,
+                   {.samples_per_second = static_cast<double>(most_done) / watch.seconds()});
+      }};
+  const auto [training, validation] = make(write);
+  if (most_done >= 0) bar.clear();
+  print_wrapped(fmt::format("{}: {}, {}\n", arguments.output,
+                            fmt::format(fmt::runtime(words), format_count(training),
+                                        format_count(validation), cifar10_classes),
+                            format_duration(watch.seconds())));
+  return 0;
 }
 
 void add_making_options(CLI::App& command, MakingArguments& arguments) {
@@ -74,23 +78,6 @@ void add_making_options(CLI::App& command, MakingArguments& arguments) {
   command.add_flag("--force", arguments.force, "Replace a data set of this kind that is there");
 }
 
-MakingProgress::MakingProgress() : bar_(std::cout, progress_options_from_environment()) {}
-
-void MakingProgress::show(std::int64_t done, std::int64_t total) {
-  const std::lock_guard lock(mutex_);
-  if (total_ < 0) bar_.start("images", total_ = total, 0, "images");
-  // Threads may report out of order.
-  most_done_ = std::max(most_done_, done);
-  bar_.update(most_done_,
-              {.samples_per_second = static_cast<double>(most_done_) / watch_.seconds()});
-}
-
-double MakingProgress::finish() {
-  const std::lock_guard lock(mutex_);
-  if (total_ >= 0) bar_.clear();
-  return watch_.seconds();
-}
-
 struct Cifar10Arguments : MakingArguments {
   std::int64_t per_class = 5000;
 };
@@ -98,17 +85,10 @@ struct Cifar10Arguments : MakingArguments {
 int make(const Cifar10Arguments& arguments) {
   StandInOptions stand_in{.seed = arguments.seed, .per_class = arguments.per_class};
   if (!arguments.source.empty()) stand_in.source = arguments.source;
-  MakingProgress progress;
-  const auto [training, validation] = write_cifar10_stand_in(
-      arguments.output, stand_in,
-      {.threads = arguments.thread_count(),
-       .replace = arguments.force,
-       .progress = [&](std::int64_t done, std::int64_t total) { progress.show(done, total); }});
-  const double seconds = progress.finish();
-  print_wrapped(fmt::format("{}: {} training and {} validation images in CIFAR-10's format, {}\n",
-                            arguments.output, format_count(training), format_count(validation),
-                            format_duration(seconds)));
-  return 0;
+  return make_with_progress(arguments, "{} training and {} validation images in CIFAR-10's format",
+                            [&](const WriteOptions& write) {
+                              return write_cifar10_stand_in(arguments.output, stand_in, write);
+                            });
 }
 
 }  // namespace
@@ -158,47 +138,15 @@ void read_sizes(const std::string& text, PhotographFolderOptions& options) {
                                                 : number(std::string_view(text).substr(dots + 2));
 }
 
-std::array<std::int64_t, 2> make_of_stand_in(const ImagesArguments& arguments,
-                                             const PhotographFolderOptions& options,
-                                             const WriteOptions& write) {
-  StandInOptions stand_in{.seed = arguments.seed, .per_class = arguments.per_class};
-  if (!arguments.source.empty()) stand_in.source = arguments.source;
-  const StandInImages training(stand_in, Split::train), validation(stand_in, Split::validation);
-  const std::vector<std::string> names(fashion_mnist_names.begin(), fashion_mnist_names.end());
-  return write_photograph_folder(arguments.output, small_images(training), small_images(validation),
-                                 names, options, write);
-}
-
-std::array<std::int64_t, 2> make_of_cifar10(const ImagesArguments& arguments,
-                                            const PhotographFolderOptions& options,
-                                            const WriteOptions& write) {
-  if (arguments.source.empty()) {
-    throw InputError("data: --from cifar10 needs --source DIR, the folder of CIFAR-10's batches");
-  }
-  const Cifar10Dataset training(arguments.source, Split::train);
-  const Cifar10Dataset validation(arguments.source, Split::validation);
-  auto names = training.class_names();
-  if (names.empty()) names.assign(cifar10_classes, "class");
-  return write_photograph_folder(arguments.output, small_images(training), small_images(validation),
-                                 names, options, write);
-}
-
 int make(const ImagesArguments& arguments) {
-  PhotographFolderOptions options{.per_class = arguments.per_class, .seed = arguments.seed};
+  PhotographFolderOptions options{
+      .stand_in = {.seed = arguments.seed, .per_class = arguments.per_class}};
+  if (!arguments.source.empty()) options.stand_in.source = arguments.source;
   read_sizes(arguments.sizes, options);
-  MakingProgress progress;
-  const WriteOptions write{
-      .threads = arguments.thread_count(),
-      .replace = arguments.force,
-      .progress = [&](std::int64_t done, std::int64_t total) { progress.show(done, total); }};
-  const auto [training, validation] = arguments.source_kind == "cifar10"
-                                          ? make_of_cifar10(arguments, options, write)
-                                          : make_of_stand_in(arguments, options, write);
-  const double seconds = progress.finish();
-  print_wrapped(fmt::format("{}: {} JPEG files in train/, {} in valid/, {} classes, {}\n",
-                            arguments.output, format_count(training), format_count(validation),
-                            cifar10_classes, format_duration(seconds)));
-  return 0;
+  return make_with_progress(arguments, "{} JPEG files in train/, {} in valid/, {} classes",
+                            [&](const WriteOptions& write) {
+                              return write_photograph_folder(arguments.output, options, write);
+                            });
 }
 
 }  // namespace
@@ -207,8 +155,8 @@ void add_data_images_command(CLI::App& data, std::function<int()>& action) {
   const auto arguments = std::make_shared<ImagesArguments>();
   CLI::App* const command =
       data.add_subcommand("images", "Make folders of JPEG files, laid out as ImageNet's");
-  add_choice_option(*command, "--from", arguments->source_kind, {"fashion-mnist", "cifar10"},
-                    "What to make them of: fashion-mnist or cifar10 (with --source)")
+  add_choice_option(*command, "--from", arguments->source_kind, {"fashion-mnist"},
+                    "What to make them of: fashion-mnist")
       ->required();
   add_making_options(*command, *arguments);
   add_number_option(*command, "--per-class", arguments->per_class, {1, 1000000},
@@ -222,9 +170,8 @@ void add_data_images_command(CLI::App& data, std::function<int()>& action) {
   command->footer(
       "train/CLASS/*.jpg and valid/CLASS/*.jpg, of varying sizes and aspects, some of them grey.\n"
       "The same files for the same seed, with any number of threads.\n\n"
-      "Examples:\n"
-      "  kolo data images --from fashion-mnist -o data/images --per-class 200\n"
-      "  kolo data images --from cifar10 --source data/cifar10 -o data/images --size 224..500");
+      "Example:\n"
+      "  kolo data images --from fashion-mnist -o data/images --per-class 200 --size 224..500");
   command->callback([arguments, &action] { action = [arguments] { return make(*arguments); }; });
 }
 

@@ -29,32 +29,18 @@ struct NbodyArguments : CosmologyOptions {
   NbodyArguments() { threads = 0; }  // as many as there are processors
 
   std::string output;
-  std::string method_name = "particle-mesh";
-  bool npy = false, force = false;
+  bool force = false;
 };
 
-// A .npy pair is called as the HDF5 file is, without its extension.
-fs::path npy_prefix(const fs::path& output) {
-  const auto extension = output.extension();
-  return extension == ".h5" || extension == ".hdf5" ? fs::path(output).replace_extension() : output;
-}
-
-std::vector<fs::path> files_of(const NbodyArguments& arguments) {
-  std::vector<fs::path> files = {arguments.output};
-  if (arguments.npy) {
-    const auto prefix = npy_prefix(arguments.output);
-    files.push_back(npy_data_file(prefix));
-    files.push_back(npy_label_file(prefix));
-  }
-  return files;
-}
-
-void check_memory(const CosmologyOptions& options) {
-  const auto needed = cosmology_box_memory(options);
+void check_memory(std::int64_t size) {
+  // Positions, velocities, forces, their modes, density and its modes; 1.8 GiB at 256.
+  constexpr std::uint64_t fields = 3 + 3 + 3 + 3 + 1 + 1;
+  const auto cells = static_cast<std::uint64_t>(size * size * (size + 2));
+  const auto needed = cells * fields * sizeof(double);
   const auto installed = installed_memory();
   if (!installed || std::cmp_less_equal(needed, *installed)) return;
-  throw InputError(fmt::format("data: --size {} takes {} of memory, this machine has {}",
-                               options.size, format_bytes(needed),
+  throw InputError(fmt::format("data: --size {} takes {} of memory, this machine has {}", size,
+                               format_bytes(needed),
                                format_bytes(static_cast<std::uint64_t>(*installed))));
 }
 
@@ -71,12 +57,8 @@ void check_file(const fs::path& file, bool force) {
                   file.string()));
 }
 
-// Makes the folder that the files go to.
-void prepare_folder(const fs::path& output, std::uint64_t bytes) {
-  if (output.empty() || !output.has_filename()) {
-    throw InputError(
-        fmt::format("data: --output {}: expected the name of a file", output.string()));
-  }
+// Makes the folder that the file goes to.
+void prepare_folder(const fs::path& output) {
   const auto folder = fs::absolute(output).parent_path();
   std::error_code failure;
   fs::create_directories(folder, failure);
@@ -87,44 +69,7 @@ void prepare_folder(const fs::path& output, std::uint64_t bytes) {
     throw InputError(
         fmt::format("data: cannot write into {}: {}", folder.string(), failure.message()));
   }
-  const auto space = fs::space(folder, failure);
-  if (failure || space.available >= bytes) return;
-  throw InputError(fmt::format("data: the files take {}, {} has {} left", format_bytes(bytes),
-                               folder.string(), format_bytes(space.available)));
 }
-
-// The bytes of one file of both fields.
-std::uint64_t box_bytes(const CosmologyOptions& options) {
-  const auto size = static_cast<std::uint64_t>(options.crop > 0 ? options.crop : options.size);
-  return size * size * size * (nbody_channels + hydro_channels) * sizeof(float);
-}
-
-// Everything that can be wrong, before any work.
-void check(const NbodyArguments& arguments) {
-  check_cosmology_options(arguments);
-  check_memory(arguments);
-  require_ending("data: --output", arguments.output,
-                 {"HDF5 (with --npy a pair of .npy files as well)", {".h5", ".hdf5"}, {}});
-  for (const auto& file : files_of(arguments)) check_file(file, arguments.force);
-  prepare_folder(arguments.output, box_bytes(arguments) * (arguments.npy ? 2 : 1));
-}
-
-class StageBar {
- public:
-  StageBar() : bar_(std::cout, progress_options_from_environment()) {}
-
-  void show(double fraction, std::string_view stage) {
-    const auto done = static_cast<std::int64_t>(std::lround(fraction * parts));
-    if (stage != stage_) bar_.start(stage_ = stage, parts, done);
-    bar_.update(done, {});
-  }
-  void clear() { bar_.clear(); }
-
- private:
-  static constexpr std::int64_t parts = 100;
-  ProgressBar bar_;
-  std::string stage_;
-};
 
 // "matter: density 0.000 to 0.463, vx -0.299 to 0.296, ..."
 std::string describe_ranges(std::string_view what, std::span<const float> values,
@@ -140,30 +85,33 @@ std::string describe_ranges(std::string_view what, std::span<const float> values
 }
 
 void report(const NbodyArguments& arguments, const SimulationBox& box, double seconds) {
-  std::string files;
-  for (const auto& file : files_of(arguments)) {
-    files += fmt::format("{}{} ({})", files.empty() ? "" : ", ", file.string(),
-                         format_bytes(fs::file_size(file)));
-  }
   constexpr std::string_view channels[] = {"density", "vx", "vy", "vz", "temperature"};
   print_wrapped(
-      fmt::format("{}: {} x {} x {} cells of {} kpc/h, seed {}, {}\n{}\n{}\n", files, box.size,
-                  box.size, box.size, arguments.cell, arguments.seed, format_duration(seconds),
+      fmt::format("{} ({}): {} x {} x {} cells, seed {}, {}\n{}\n{}\n", arguments.output,
+                  format_bytes(fs::file_size(arguments.output)), box.size, box.size, box.size,
+                  arguments.seed, format_duration(seconds),
                   describe_ranges("matter", box.nbody, std::span(channels).first(nbody_channels)),
                   describe_ranges("gas", box.hydro, channels)));
 }
 
 int make(NbodyArguments arguments) {
-  if (arguments.method_name == "2lpt") arguments.method = GravityMethod::second_order;
   if (arguments.threads == 0) arguments.threads = detect_cpu_limits().cpus();
-  check(arguments);
+  check_cosmology_options(arguments);
+  check_memory(arguments.size);
+  require_ending("data: --output", arguments.output, {"HDF5", {".h5", ".hdf5"}, {}});
+  check_file(arguments.output, arguments.force);
+  prepare_folder(arguments.output);
   const Stopwatch watch;
-  StageBar bar;
-  const auto box = make_cosmology_box(
-      arguments, [&](double fraction, std::string_view stage) { bar.show(fraction, stage); });
-  bar.show(1, "writing");
+  ProgressBar bar(std::cout, progress_options_from_environment());
+  std::string shown;
+  const auto show = [&](double fraction, std::string_view stage) {
+    const auto done = std::lround(100 * fraction);
+    if (stage != shown) bar.start(shown = stage, 100, done);
+    bar.update(done, {});
+  };
+  const auto box = make_cosmology_box(arguments, show);
+  show(1, "writing");
   write_box_hdf5(box, arguments.output);
-  if (arguments.npy) write_box_npy(box, npy_prefix(arguments.output));
   bar.clear();
   report(arguments, box, watch.seconds());
   return 0;
@@ -184,20 +132,6 @@ void add_options(CLI::App& command, NbodyArguments& arguments) {
   add_number_option(command, "--crop", arguments.crop, {1, 1024},
                     "Keep a corner of so many cells per edge")
       ->type_name("N");
-  add_number_option(command, "--cell", arguments.cell, {1, 10000}, "Comoving kpc/h per cell")
-      ->default_str(fmt::format("{}", arguments.cell))
-      ->type_name("KPC");
-  add_choice_option(command, "--method", arguments.method_name, {"particle-mesh", "2lpt"},
-                    "How gravity works: particle-mesh or 2lpt")
-      ->default_str(arguments.method_name);
-  add_number_option(command, "--scatter", arguments.temperature_scatter, {0, 10},
-                    "Deviation of ln T that nobody can know from the matter")
-      ->default_str(fmt::format("{}", arguments.temperature_scatter))
-      ->type_name("S");
-  command.add_flag_callback(
-      "--no-heating", [&] { arguments.heating = false; }, "No shocks: temperature follows density");
-  command.add_flag("--npy", arguments.npy,
-                   "Also write FILE_data.npy and FILE_label.npy (FILE without .h5)");
   add_number_option(command, "--threads", arguments.threads, {1, 1024},
                     "As many as there are processors, unless given")
       ->type_name("N");

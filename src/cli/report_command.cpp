@@ -3,7 +3,6 @@
 #include <iostream>
 
 #include <fmt/format.h>
-#include <poll.h>
 
 #include "cli/command_line.h"
 #include "cli/options.h"
@@ -14,7 +13,6 @@
 #include "kolo/report/own_files.h"
 #include "kolo/report/report.h"
 #include "kolo/train/observe/format.h"
-#include "run/launch/signals.h"
 #include "run/launch/terminal.h"
 
 namespace kolo {
@@ -28,8 +26,6 @@ struct ReportArguments {
   std::string output = "report.html";
   std::string axis;  // empty: the first that is known
   std::vector<double> targets;
-  bool watch = false;
-  int port = 8008;
 };
 
 std::string counted(std::size_t count, std::string_view what) {
@@ -59,16 +55,11 @@ void require_known_axis(const Report& report) {
                                name_of(*report.axis), join(names)));
 }
 
-Report read(const ReportArguments& arguments, bool wait) {
-  auto report = read_report(arguments.paths, wait);
+int write_report(const ReportArguments& arguments) {
+  auto report = read_report(arguments.paths);
   report.targets = arguments.targets;
   std::ranges::sort(report.targets);
   report.axis = find_named<CurveAxis>(arguments.axis);
-  return report;
-}
-
-int write_report(const ReportArguments& arguments) {
-  const auto report = read(arguments, false);
   require_sensible_targets(report, arguments.targets);
   require_known_axis(report);
   require_writable("report: --output", arguments.output,
@@ -83,25 +74,6 @@ int write_report(const ReportArguments& arguments) {
   for (const auto& warning : report_warnings(report))
     std::cerr << fmt::format("kolo: warning: {}\n", warning);
   return 0;
-}
-
-// Until it is told to end, or can't go on.
-int watch_runs(const ReportArguments& arguments) {
-  const auto start = fmt::format("{}, and following the runs since", format_moment(wall_time()));
-  SignalPipe signals({SIGINT, SIGTERM});
-  const ReportServer server(arguments.port,
-                            [&] { return report_data(read(arguments, true), start); });
-  std::cout << fmt::format("http://127.0.0.1:{}/ shows {}; Ctrl-C ends it\n", server.port(),
-                           arguments.paths.size() == 1 ? arguments.paths[0].string()
-                                                       : counted(arguments.paths.size(), "run"))
-            << std::flush;
-  while (server.is_running()) {
-    constexpr int patience_ms = 500;
-    pollfd ready{signals.descriptor(), POLLIN, 0};
-    (void)::poll(&ready, 1, patience_ms);
-    if (signals.next()) return 0;
-  }
-  throw Error("report: the server ended; the system may be out of files or memory");
 }
 
 void add_figure_options(CLI::App& command, ReportArguments& arguments) {
@@ -132,40 +104,21 @@ void add_report_command(CLI::App& app, std::function<int()>& action) {
     if (text.empty()) refuse_option_value("runs", "the folder of a run", text);
     return std::string();
   };
-  command
-      ->add_option("runs", arguments->paths,
-                   "Folders of runs, history.json, TensorBoard event files or folders of them, "
-                   "whoever wrote them, a study or a sweep")
+  command->add_option("runs", arguments->paths, "Folders of runs, history.json, a study or a sweep")
       ->required()
       ->check(require_path)
       ->type_name("RUN...");
-  auto* const output = add_text_option(*command, "-o,--output", arguments->output, "a file's name",
-                                       "The page to write")
-                           ->default_str(arguments->output)
-                           ->type_name("FILE");
+  add_text_option(*command, "-o,--output", arguments->output, "a file's name", "The page to write")
+      ->default_str(arguments->output)
+      ->type_name("FILE");
   add_figure_options(*command, *arguments);
-  auto* const watch =
-      command
-          ->add_flag("--watch", arguments->watch,
-                     "Write nothing, but serve the page to a browser on this machine and follow "
-                     "the runs while they go on")
-          ->excludes(output);
-  add_number_option(*command, "--port", arguments->port, {0, 65535},
-                    "For --watch (default: 8008; 0: any)")
-      ->needs(watch)
-      ->type_name("PORT");
   command->footer(
       "Examples:\n"
       "  kolo report results/fashion_mnist\n"
       "  kolo report results/adam results/sgd -o compared.html --target 0.85 --target 0.9\n"
-      "  kolo report results/study\n"
-      "  kolo report ~/pytorch/runs/Nov21_host --axis relative\n"
-      "  kolo report results/fashion_mnist --watch");
-  command->callback([arguments, &action] {
-    action = [arguments] {
-      return arguments->watch ? watch_runs(*arguments) : write_report(*arguments);
-    };
-  });
+      "  kolo report results/study --axis relative");
+  command->callback(
+      [arguments, &action] { action = [arguments] { return write_report(*arguments); }; });
 }
 
 }  // namespace kolo

@@ -21,25 +21,11 @@ struct ScaleArguments {
   ScaleRequest request;
   std::string output;
   bool dry_run = false;
-  bool advise = false;
 };
 
-void require_sense(const ScaleArguments& arguments) {
-  const auto& study = arguments.request.study;
-  if (arguments.advise && std::ranges::all_of(study.ranks, [](int ranks) { return ranks < 2; }))
-    throw InputError(
-        "--advise compares the gradients of ranks, so it needs two at least: --ranks 1,2");
-  if (arguments.advise && arguments.request.parallel == "spatial")
-    throw InputError(
-        "--advise and --parallel spatial: ranks that share samples have no gradients of their own; "
-        "leave out one of them");
-}
-
-void show_end(const ScaledStudy& scaled, const ScaleArguments& arguments) {
-  auto text = fmt::format("\n{}\n", to_text(study_results(scaled.study)));
-  if (arguments.advise) text += batch_advice(scaled, arguments.request.study) + "\n";
-  print_wrapped(fmt::format("{}results in {}: report.html, study.json, study.csv, runs/\n", text,
-                            scaled.folder.string()));
+void show_end(const ScaledStudy& scaled) {
+  print_wrapped(fmt::format("\n{}\nresults in {}: report.html, study.json, study.csv, runs/\n",
+                            to_text(study_results(scaled.study)), scaled.folder.string()));
 }
 
 int exit_status(const Study& study) {
@@ -65,12 +51,10 @@ void say(const std::string& line) {
 }
 
 int scale(ScaleArguments arguments) {
-  require_sense(arguments);
   auto& request = arguments.request;
   request.study.config = arguments.config.source();
   request.output = arguments.output;
   request.running.say = say;
-  request.study.measures_noise = arguments.advise;
   if (arguments.dry_run) {
     std::cout << describe_scale_study(request);
     return 0;
@@ -80,7 +64,7 @@ int scale(ScaleArguments arguments) {
     say("stopped; the same command goes on from here");
     return exit_stopped;
   }
-  show_end(scaled, arguments);
+  show_end(scaled);
   say_what_is_submitted(scaled.study);
   return exit_status(scaled.study);
 }
@@ -97,8 +81,8 @@ void add_study_options(CLI::App& command, ScaleArguments& arguments) {
                     "What ranks share: data (the samples are dealt out, the default) or spatial "
                     "(all ranks share each sample; the batch stays as it is)");
   add_choices_option(command, "--lr-scaling", arguments.request.study.lr_scalings,
-                     {"none", "linear", "sqrt", "adascale"},
-                     "Each of these, for every number of ranks: none, linear, sqrt, adascale")
+                     {"none", "linear", "sqrt"},
+                     "Each of these, for every number of ranks: none, linear, sqrt")
       ->type_name("RULE,...");
   add_list_option(command, "--warmup", arguments.request.study.warmup_epochs, {0, 1e9},
                   "Each of these, for every number of ranks: epochs of warm-up")
@@ -140,9 +124,6 @@ void add_scale_command(CLI::App& app, std::function<int()>& action) {
       "scale", "Train on several numbers of ranks, and compare speed and accuracy");
   add_study_options(*command, *arguments);
   add_running_options(*command, *arguments);
-  command->add_flag("--advise", arguments->advise,
-                    "Measure the noise of gradients, and say how large a batch and which learning "
-                    "rate are of use");
   command->footer(
       "The same command again goes on with a study that was interrupted, and runs again what\n"
       "failed; with more --ranks it adds to the study. Every rank gets as many threads in every\n"
@@ -153,7 +134,6 @@ void add_scale_command(CLI::App& app, std::function<int()>& action) {
       "      --lr-scaling none,linear --warmup 0,3\n"
       "  kolo scale configs/fashion_mnist.yaml --ranks 1,2 --strong\n"
       "  kolo scale configs/unet3d.yaml --config tiny --ranks 1,2,4 --parallel spatial\n"
-      "  kolo scale configs/fashion_mnist.yaml --ranks 2 --advise\n"
       "  kolo scale configs/unet3d.yaml --config tiny --ranks 8,16,32 --ranks-per-node 8 \\\n"
       "      --submit slurm --submit-options \"--time 1:00:00 --partition cpu\"\n\n"
       "Exit status: 0 done, 1 a run failed, 2 wrong input, 75 stopped on request.");

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <iostream>
-#include <limits>
 
 #include <fmt/format.h>
 
@@ -21,9 +20,6 @@ namespace {
 struct SweepArguments {
   ConfigOptions config;
   std::optional<int> random;
-  bool halving = false;
-  std::optional<double> eta;
-  std::optional<std::int64_t> least_epochs;
   RankOptions ranks;
   std::optional<int> at_once;
   std::string metric;
@@ -32,24 +28,9 @@ struct SweepArguments {
   bool dry_run = false;
 };
 
-// An option that only counts together with another one.
-void require_with(bool is_given, std::string_view option, bool other, std::string_view needed) {
-  if (is_given && !other)
-    throw InputError(fmt::format("sweep: {} is for {}; add it, or leave this out", option, needed));
-}
-
 SweepRequest request_of(const SweepArguments& arguments) {
-  require_with(arguments.eta.has_value(), "--eta", arguments.halving, "--halving");
-  require_with(arguments.least_epochs.has_value(), "--least-epochs", arguments.halving,
-               "--halving");
   SweepRequest request{.config = arguments.config.source()};
   request.random = arguments.random.value_or(0);
-  if (arguments.halving) {
-    HalvingOptions halving;
-    halving.eta = arguments.eta.value_or(halving.eta);
-    halving.least_epochs = arguments.least_epochs.value_or(halving.least_epochs);
-    request.halving = halving;
-  }
   request.places = {.ranks = arguments.ranks.ranks.value_or(1),
                     .at_once = arguments.at_once.value_or(0),
                     .oversubscribe = arguments.ranks.oversubscribe};
@@ -73,11 +54,9 @@ std::string best_command(const SweepRequest& request, const Sweep& sweep) {
 
 void show_end(const FinishedSweep& finished, const SweepRequest& request) {
   const auto& sweep = finished.sweep;
-  auto text = fmt::format("\n{}\n", to_text(sweep_results(sweep)));
-  if (const auto rungs = sweep_rungs(sweep); !rungs.rows.empty())
-    text += fmt::format("{}:\n\n{}\n", rungs.title, to_text(rungs));
-  print_wrapped(fmt::format("{}{}results in {}: report.html, sweep.json, sweep.csv, trials/\n",
-                            text, best_command(request, sweep), finished.folder.string()));
+  print_wrapped(fmt::format("\n{}\n{}results in {}: report.html, sweep.json, sweep.csv, trials/\n",
+                            to_text(sweep_results(sweep)), best_command(request, sweep),
+                            finished.folder.string()));
 }
 
 int exit_status(const Sweep& sweep) {
@@ -105,15 +84,6 @@ void add_trial_options(CLI::App& command, SweepArguments& arguments) {
   add_number_option(command, "--random", arguments.random, {1, 1'000'000},
                     "Draw so many trials, from lists and ranges, instead of all of a grid")
       ->type_name("N");
-  command.add_flag("--halving", arguments.halving,
-                   "Successive halving: all trials train for few epochs, and only the best go on");
-  add_number_option(command, "--eta", arguments.eta, {1, 1e6},
-                    "Of --halving: one trial in so many goes on (default: 3)")
-      ->type_name("N");
-  add_number_option(command, "--least-epochs", arguments.least_epochs,
-                    {1, std::numeric_limits<std::int64_t>::max()},
-                    "Of --halving: every trial trains so many epochs at least (default: 1)")
-      ->type_name("EPOCHS");
   add_choice_option(command, "--metric", arguments.metric, {"val_accuracy", "val_loss"},
                     "What is best, in any epoch: accuracy where there is one, unless given");
   add_number_option(command, "--target", arguments.target, {0, 1e9},
@@ -149,13 +119,11 @@ void add_sweep_command(CLI::App& app, std::function<int()>& action) {
   command->footer(
       "Each trial is a run of kolo train, with processors of its own. One that fails harms no\n"
       "other. The same command again goes on with what was interrupted, and tries once more what\n"
-      "failed (but for --halving); with more values, or a larger --random, it adds trials.\n\n"
+      "failed; with more values, or a larger --random, it adds trials.\n\n"
       "Examples:\n"
       "  kolo sweep configs/fashion_mnist.yaml optimizer.lr=0.1,0.01,0.001 \\\n"
       "      training.batch_size=32,128\n"
       "  kolo sweep configs/fashion_mnist.yaml optimizer.lr=log:1e-4..1e-1 --random 16\n"
-      "  kolo sweep configs/fashion_mnist.yaml optimizer.lr=log:1e-4..1e-1 \\\n"
-      "      training.batch_size=32..256 --random 27 --halving training.n_epochs=9\n"
       "  kolo sweep configs/fashion_mnist.yaml optimizer.name,optimizer.lr=sgd:0.1,adam:0.001\n"
       "  kolo sweep configs/airbench.yaml --config fashion_mnist seed=1,2,3 --target 0.949\n"
       "  kolo sweep configs/unet3d.yaml --config tiny optimizer.lr=1e-3,1e-4 -n 2 \\\n"

@@ -19,51 +19,9 @@ namespace fs = std::filesystem;
 namespace {
 
 struct TimelineArguments {
-  std::string folder;
-  std::string output;     // empty: timeline.json, of a run in its folder
-  std::string picture;    // empty: none is drawn
-  std::int64_t step = 0;  // that it shows; 0: one from the middle
+  fs::path folder;
+  fs::path output;  // empty: timeline.json, of a run in its folder
 };
-
-// Before anything is made.
-void require_outputs(const TimelineArguments& arguments, bool merges) {
-  if (merges) {
-    const fs::path output = arguments.output;
-    require_writable("timeline: --output", output, {"a timeline", {".json"}, is_timeline});
-    std::error_code error;
-    const bool is_beside_ranks =
-        fs::equivalent(fs::absolute(output, error).parent_path(), arguments.folder, error);
-    if (is_beside_ranks && output.filename().string().starts_with("rank-")) {
-      throw InputError(fmt::format(
-          "timeline: --output {}: so the files are called that it is made of; choose another name",
-          arguments.output));
-    }
-  }
-  if (!arguments.picture.empty())
-    require_writable("timeline: --picture", arguments.picture,
-                     {"a picture of kolo's (SVG)", {".svg"}, is_drawing});
-}
-
-// Of the ranks' files in a folder, or of one that has been made of them already.
-int draw(const TimelineArguments& arguments) {
-  const bool is_folder = fs::is_directory(arguments.folder);
-  const auto file = is_folder ? arguments.output : arguments.folder;
-  write_file_atomically(arguments.picture, timeline_picture(file, arguments.step));
-  std::cout << fmt::format("{}: a step of {}\n", arguments.picture, file);
-  return 0;
-}
-
-int merge(const TimelineArguments& arguments) {
-  const auto merged = merge_timelines(arguments.folder, arguments.output);
-  std::cout << fmt::format("{}: {} events of {} rank{}\n", arguments.output, merged.events,
-                           merged.files, merged.files == 1 ? "" : "s");
-  if (merged.damaged > 0) {
-    std::cout << fmt::format("left out {} event{} that a killed rank had not finished\n",
-                             merged.damaged, merged.damaged == 1 ? "" : "s");
-  }
-  std::cout << to_text(summarize_timeline(arguments.output));
-  return arguments.picture.empty() ? 0 : draw(arguments);
-}
 
 // A run's folder stands for the ranks' files in it.
 TimelineArguments completed(TimelineArguments arguments) {
@@ -74,18 +32,36 @@ TimelineArguments completed(TimelineArguments arguments) {
   return arguments;
 }
 
+// Before anything is made.
+void require_output(const TimelineArguments& arguments) {
+  const auto& output = arguments.output;
+  require_writable("timeline: --output", output, {"a timeline", {".json"}, is_timeline});
+  std::error_code error;
+  const bool is_beside_ranks =
+      fs::equivalent(fs::absolute(output, error).parent_path(), arguments.folder, error);
+  if (is_beside_ranks && output.filename().string().starts_with("rank-")) {
+    throw InputError(fmt::format(
+        "timeline: --output {}: so the files are called that it is made of; choose another name",
+        output.string()));
+  }
+}
+
 int timeline(const TimelineArguments& given) {
   const auto arguments = completed(given);
-  if (arguments.step != 0 && arguments.picture.empty())
-    throw InputError("--step says what --picture FILE shows; give that too");
-  const bool merges = fs::is_directory(arguments.folder);
-  require_outputs(arguments, merges);
-  if (merges) return merge(arguments);
-  if (!arguments.picture.empty()) return draw(arguments);
-  throw InputError(
-      fmt::format("timeline: {} is no folder; name the folder of the ranks' files, or "
-                  "a timeline.json together with --picture FILE",
-                  arguments.folder));
+  if (!fs::is_directory(arguments.folder))
+    throw InputError(
+        fmt::format("timeline: {} is no folder; name a run's, or the one of the ranks' files",
+                    arguments.folder.string()));
+  require_output(arguments);
+  const auto merged = merge_timelines(arguments.folder, arguments.output);
+  std::cout << fmt::format("{}: {} events of {} rank{}\n", arguments.output.string(), merged.events,
+                           merged.files, merged.files == 1 ? "" : "s");
+  if (merged.damaged > 0) {
+    std::cout << fmt::format("left out {} event{} that a killed rank had not finished\n",
+                             merged.damaged, merged.damaged == 1 ? "" : "s");
+  }
+  std::cout << to_text(summarize_timeline(arguments.output));
+  return 0;
 }
 
 }  // namespace
@@ -95,28 +71,21 @@ void add_timeline_command(CLI::App& app, std::function<int()>& action) {
   CLI::App* const command =
       app.add_subcommand("timeline", "Make one timeline of those that the ranks of a run wrote");
   add_text_option(*command, "folder", arguments->folder, "a folder of timelines",
-                  "A run's, or one that holds the ranks' files, rank-*.json; or, with --picture, a "
-                  "timeline.json")
+                  "A run's, or one that holds the ranks' files, rank-*.json")
       ->required()
       ->type_name("FOLDER");
   add_text_option(*command, "-o,--output", arguments->output, "a file's name", "The file to write")
       ->default_str("timeline.json, of a run in its folder")
       ->type_name("FILE");
-  add_text_option(*command, "--picture", arguments->picture, "a file's name",
-                  "Draw a step of all ranks as SVG, in this file")
-      ->type_name("FILE");
-  add_number_option(*command, "--step", arguments->step, {1},
-                    "The step that the picture shows, instead of one from the middle")
-      ->type_name("NUMBER");
   command->footer(
       "Ranks write their files when KOLO_TIMELINE names a folder, or with kolo train --timeline.\n"
       "Open the result in chrome://tracing or https://ui.perfetto.dev. Of pipelines and shared\n"
-      "samples it is printed how long ranks are idle, and what halos take.\n\n"
+      "samples it is printed how long ranks are idle, and what halos take. kolo-plot draws a step\n"
+      "of it for documents.\n\n"
       "Examples:\n"
       "  KOLO_TIMELINE=/tmp/trace kolo run -n 2 ./my_training\n"
       "  kolo timeline /tmp/trace -o timeline.json\n"
-      "  kolo timeline results/hello\n"
-      "  kolo timeline results/hello/timeline.json --picture step.svg --step 12");
+      "  kolo timeline results/hello");
   command->callback(
       [arguments, &action] { action = [arguments] { return timeline(*arguments); }; });
 }

@@ -1,6 +1,7 @@
 #include "kolo/comm/collective_call.h"
 
 #include <array>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -11,7 +12,7 @@ namespace kolo {
 
 // By Collective.
 const CollectiveTraits& traits_of(Collective collective) {
-  static constexpr std::array<CollectiveTraits, 17> traits = {{
+  static constexpr std::array<CollectiveTraits, 16> traits = {{
       {.name = "nothing"},
       {.name = "all-reduce", .buffers = BufferShape::in_place, .reduces = true},
       {.name = "broadcast", .buffers = BufferShape::in_place, .has_root = true},
@@ -26,7 +27,6 @@ const CollectiveTraits& traits_of(Collective collective) {
       {.name = "split"},
       {.name = "task"},
       {.name = "join"},
-      {.name = "refusal"},
       {.name = "send", .buffers = BufferShape::sent, .has_peer = true},
       {.name = "receive", .buffers = BufferShape::received, .has_peer = true},
   }};
@@ -155,119 +155,67 @@ CollectiveCall CollectiveCall::of(Collective collective, std::int64_t count) {
 
 namespace {
 
-void check_memory(const ConstBuffer& buffer, std::string_view collective, const char* which) {
-  if (buffer.count < 0 || (buffer.count > 0 && buffer.data == nullptr)) {
-    throw Error(fmt::format(
-        "comm: {}: the {} buffer has {} elements at address {}; expected memory and a count >= 0",
-        collective, which, buffer.count, buffer.data));
-  }
+// An Error, after the collective's name, where it isn't so.
+template <typename... Values>
+void require_that(bool is_so, const CollectiveCall& call, fmt::format_string<Values...> text,
+                  Values&&... values) {
+  if (is_so) return;
+  throw Error(fmt::format("comm: {}: {}", name_of(call.collective),
+                          fmt::format(text, std::forward<Values>(values)...)));
 }
 
-void check_same_memory(const CollectiveCall& call) {
-  if (call.input.memory == call.output.memory) return;
-  throw Error(fmt::format(
-      "comm: {}: the input is in {} memory and the output in {} memory; a collective "
-      "takes both in one: copy one of them",
-      name_of(call.collective), name_of(call.input.memory), name_of(call.output.memory)));
-}
-
-void check_op(const CollectiveCall& call) {
-  if (call.type == DataType::boolean && call.op == ReduceOp::average) {
-    throw Error(
-        fmt::format("comm: {}: booleans have no average; use sum (or), min (and) or max (or)",
-                    name_of(call.collective)));
-  }
-}
-
-void check_root(const CollectiveCall& call, int size) {
-  if (call.peer < 0 || call.peer >= size) {
-    throw Error(fmt::format("comm: {}: root {} is not a rank; expected 0 to {}",
-                            name_of(call.collective), call.peer, size - 1));
-  }
+void check_memory(const CollectiveCall& call, const ConstBuffer& buffer, const char* which) {
+  require_that(buffer.count == 0 || (buffer.count > 0 && buffer.data != nullptr), call,
+               "the {} buffer has {} elements at address {}; expected memory and a count >= 0",
+               which, buffer.count, buffer.data);
 }
 
 void check_peer(const CollectiveCall& call, const Topology& topology) {
-  const auto name = name_of(call.collective);
-  if (topology.size == 1)
-    throw Error(fmt::format("comm: {}: to rank {}, but there is no other rank", name, call.peer));
-  if (call.peer < 0 || call.peer >= topology.size || call.peer == topology.rank) {
-    throw Error(
-        fmt::format("comm: {}: peer {} is not another rank; expected 0 to {}, but for {}, which is "
-                    "this rank",
-                    name, call.peer, topology.size - 1, topology.rank));
-  }
-  if (call.tag < 0)
-    throw Error(fmt::format("comm: {}: tag {}; expected 0 or more", name, call.tag));
+  require_that(topology.size > 1, call, "to rank {}, but there is no other rank", call.peer);
+  require_that(call.peer >= 0 && call.peer < topology.size && call.peer != topology.rank, call,
+               "peer {} is not another rank; expected 0 to {}, but for {}, which is this rank",
+               call.peer, topology.size - 1, topology.rank);
+  require_that(call.tag >= 0, call, "tag {}; expected 0 or more", call.tag);
 }
 
 // `whole` must hold a `part` for every rank.
-void check_parts(const ConstBuffer& whole, const ConstBuffer& part, int ranks,
-                 std::string_view collective) {
+void check_parts(const CollectiveCall& call, const ConstBuffer& whole, const ConstBuffer& part,
+                 int ranks) {
   const auto expected = checked_multiply<std::int64_t>(part.count, ranks);
-  if (whole.count != expected || whole.type != part.type) {
-    throw Error(
-        fmt::format("comm: {}: {} {} elements and {} {} elements don't fit; {} ranks need {} {} "
-                    "elements for the larger one",
-                    collective, whole.count, name_of(whole.type), part.count, name_of(part.type),
-                    ranks, expected, name_of(part.type)));
-  }
+  require_that(whole.count == expected && whole.type == part.type, call,
+               "{} {} elements and {} {} elements don't fit; {} ranks need {} {} elements for the "
+               "larger one",
+               whole.count, name_of(whole.type), part.count, name_of(part.type), ranks, expected,
+               name_of(part.type));
 }
 
 // One count a rank, none negative, together as many as the buffer has.
-void check_counts(std::span<const std::int64_t> counts, const ConstBuffer& whole, int size,
-                  std::string_view collective, const char* which) {
+void check_counts(const CollectiveCall& call, std::span<const std::int64_t> counts,
+                  const ConstBuffer& whole, int size, const char* which) {
   std::int64_t sum = 0;
   bool is_valid = counts.size() == static_cast<std::size_t>(size);
   for (const std::int64_t count : counts) {
     is_valid = is_valid && count >= 0;
     if (is_valid) sum = checked_add(sum, count);
   }
-  if (!is_valid || sum != whole.count) {
-    throw Error(fmt::format(
-        "comm: {}: the {} counts [{}] don't fit a buffer of {} elements; expected {} counts of at "
-        "least 0 that add up to it",
-        collective, which, fmt::join(counts, ", "), whole.count, size));
-  }
+  require_that(is_valid && sum == whole.count, call,
+               "the {} counts [{}] don't fit a buffer of {} elements; expected {} counts of at "
+               "least 0 that add up to it",
+               which, fmt::join(counts, ", "), whole.count, size);
 }
 
-void check_same_type(const CollectiveCall& call) {
-  if (call.input.type != call.output.type) {
-    throw Error(fmt::format("comm: {}: the input is {} and the output {}; both must be the same",
-                            name_of(call.collective), name_of(call.input.type),
-                            name_of(call.output.type)));
-  }
-}
-
-// The input of an uneven all-gather is as long as this rank's count says.
-void check_own_count(const CollectiveCall& call, int rank) {
-  const auto own = call.receive_counts[static_cast<std::size_t>(rank)];
-  if (call.input.count != own) {
-    throw Error(fmt::format("comm: {}: rank {} puts in {} elements, but its count is {}",
-                            name_of(call.collective), rank, call.input.count, own));
-  }
-}
-
-void check_buffers(const CollectiveCall& call, BufferShape shape, const Topology& topology) {
-  const auto name = name_of(call.collective);
-  switch (shape) {
-    case BufferShape::none:
-    case BufferShape::in_place:
-    case BufferShape::sent:
-    case BufferShape::received:
-      return;
-    case BufferShape::gathered:
-      return check_parts(call.output, call.input, topology.size, name);
-    case BufferShape::scattered:
-      return check_parts(call.input, call.output, topology.size, name);
-    case BufferShape::gathered_uneven:
-      check_same_type(call);
-      check_counts(call.receive_counts, call.output, topology.size, name, "ranks'");
-      return check_own_count(call, topology.rank);
-    case BufferShape::exchanged_uneven:
-      check_same_type(call);
-      check_counts(call.send_counts, call.input, topology.size, name, "send");
-      return check_counts(call.receive_counts, call.output, topology.size, name, "receive");
-  }
+void check_uneven(const CollectiveCall& call, const Topology& topology) {
+  const bool is_gathered = traits_of(call.collective).buffers == BufferShape::gathered_uneven;
+  require_that(call.input.type == call.output.type, call,
+               "the input is {} and the output {}; both must be the same", name_of(call.input.type),
+               name_of(call.output.type));
+  if (!is_gathered) check_counts(call, call.send_counts, call.input, topology.size, "send");
+  check_counts(call, call.receive_counts, call.output, topology.size,
+               is_gathered ? "ranks'" : "receive");
+  const auto own = call.receive_counts[static_cast<std::size_t>(topology.rank)];
+  require_that(!is_gathered || call.input.count == own, call,
+               "rank {} puts in {} elements, but its count is {}", topology.rank, call.input.count,
+               own);
 }
 
 }  // namespace
@@ -278,16 +226,30 @@ void check_arguments(const CollectiveCall& call, const Topology& topology) {
   if (traits.has_peer) {
     check_peer(call, topology);
     const bool is_sent = traits.buffers == BufferShape::sent;
-    return check_memory(is_sent ? call.input : call.output, traits.name,
-                        is_sent ? "sent" : "received");
+    return check_memory(call, is_sent ? call.input : call.output, is_sent ? "sent" : "received");
   }
   const bool is_in_place = traits.buffers == BufferShape::in_place;
-  if (!is_in_place) check_memory(call.input, traits.name, "input");
-  check_same_memory(call);
-  check_memory(call.output, traits.name, is_in_place ? "data" : "output");
-  if (traits.reduces) check_op(call);
-  if (traits.has_root) check_root(call, topology.size);
-  check_buffers(call, traits.buffers, topology);
+  if (!is_in_place) check_memory(call, call.input, "input");
+  require_that(call.input.memory == call.output.memory, call,
+               "the input is in {} memory and the output in {} memory; a collective takes both in "
+               "one: copy one of them",
+               name_of(call.input.memory), name_of(call.output.memory));
+  check_memory(call, call.output, is_in_place ? "data" : "output");
+  require_that(!traits.reduces || call.type != DataType::boolean || call.op != ReduceOp::average,
+               call, "booleans have no average; use sum (or), min (and) or max (or)");
+  require_that(!traits.has_root || (call.peer >= 0 && call.peer < topology.size), call,
+               "root {} is not a rank; expected 0 to {}", call.peer, topology.size - 1);
+  switch (traits.buffers) {
+    case BufferShape::gathered:
+      return check_parts(call, call.output, call.input, topology.size);
+    case BufferShape::scattered:
+      return check_parts(call, call.input, call.output, topology.size);
+    case BufferShape::gathered_uneven:
+    case BufferShape::exchanged_uneven:
+      return check_uneven(call, topology);
+    default:
+      return;
+  }
 }
 
 }  // namespace kolo

@@ -58,7 +58,7 @@ Capabilities Communicator::capabilities() const {
 }
 
 std::uint32_t Communicator::group() const {
-  return group_->number_in_job;
+  return group_->identity.number;
 }
 
 void Communicator::all_reduce(Buffer buffer, ReduceOp op, CallOptions options) const {
@@ -161,15 +161,12 @@ void Communicator::exchange(std::span<const Transfer> transfers, CallOptions opt
   exchange_async(transfers, std::move(options)).wait();
 }
 
-Work Communicator::enqueue(std::function<void()> task, CallOptions options) const {
-  return group_->submit(CollectiveCall::of(Collective::task), std::move(options), std::move(task));
-}
-
 Work Communicator::enqueue(std::function<void(const Communicator&)> task,
                            CallOptions options) const {
   // The group waits for its tasks before it goes, so they need no share in it.
   const Communicator borrowed(std::shared_ptr<Group>(std::shared_ptr<Group>(), group_.get()));
-  return enqueue([task = std::move(task), borrowed] { task(borrowed); }, std::move(options));
+  return group_->submit(CollectiveCall::of(Collective::task), std::move(options),
+                        [task = std::move(task), borrowed] { task(borrowed); });
 }
 
 namespace {
@@ -212,24 +209,20 @@ std::optional<Communicator> Communicator::make_set(int color, int key) const {
     if (!part) return;
     job_ranks.resize(static_cast<std::size_t>(part->topology().size));
     part->execute(
-        CollectiveCall::all_gather(std::span(&group_->job_rank, 1), std::span(job_ranks)));
+        CollectiveCall::all_gather(std::span(&group_->identity.job_rank, 1), std::span(job_ranks)));
   });
-  const auto number = group_->number_in_job * 1000 + ++group_->sequence->splits;
+  const auto number = group_->identity.number * 1000 + ++group_->sequence->splits;
   if (!part) return std::nullopt;
   auto executor = part->capabilities().concurrent
                       ? group_->executor->make_sibling(part->capabilities().asynchronous)
                       : group_->executor;
   Communicator result(std::move(part), std::move(executor));
-  result.group_->number_in_job = number;
-  result.group_->job_rank = group_->job_rank;
-  result.group_->first_job_rank = job_ranks.front();
-  result.group_->job_ranks = job_ranks;
+  result.group_->identity = {number, group_->identity.job_rank, std::move(job_ranks)};
   const auto present = group_->listeners->get();
   result.group_->listeners->set(*present);
   CollectiveCall member;
   member.count = result.size();
-  member.group = number;
-  member.first_rank = job_ranks.front();
+  result.group_->identity.put_into(member);
   for (const auto& listener : *present) listener->on_group(member);
   return result;
 }
@@ -270,8 +263,8 @@ void Communicator::remove_listener(const std::shared_ptr<CollectiveListener>& li
 }
 
 void Communicator::abort(int exit_code) const noexcept {
-  group_->backend->abort(exit_code,
-                         fmt::format("rank {} has called Communicator::abort()", group_->job_rank));
+  group_->backend->abort(exit_code, fmt::format("rank {} has called Communicator::abort()",
+                                                group_->identity.job_rank));
 }
 
 void Communicator::announce_abort() const noexcept {

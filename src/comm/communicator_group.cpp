@@ -107,15 +107,15 @@ Communicator::Group::Group(std::shared_ptr<Backend> the_backend,
                            std::shared_ptr<Sequence> the_sequence)
     : backend(std::move(the_backend)),
       executor(std::move(the_executor)),
-      job_rank(backend->topology().rank),
       sequence(the_sequence ? std::move(the_sequence) : std::make_shared<Sequence>(backend)),
       exceptions_at_start_(std::uncaught_exceptions()) {
-  job_ranks.resize(static_cast<std::size_t>(backend->topology().size));
-  std::iota(job_ranks.begin(), job_ranks.end(), 0);
+  identity.job_rank = backend->topology().rank;
+  identity.job_ranks.resize(static_cast<std::size_t>(backend->topology().size));
+  std::iota(identity.job_ranks.begin(), identity.job_ranks.end(), 0);
 }
 
-// In a fork: nothing of it is destroyed, because that waits for threads which are not there, and
-// tells the other ranks that this one is gone.
+// For a fork: destroying members would wait for threads which are not there, and tell the other
+// ranks that this one is gone.
 void Communicator::Group::abandon() {
   const auto keep = [](auto& member) {
     (void)std::make_unique<std::remove_reference_t<decltype(member)>>(std::move(member)).release();
@@ -134,7 +134,7 @@ void Communicator::Group::require_own_process(const CallHeader& call) const {
   throw StateError(fmt::format(
       "comm: {}: this process is a fork of rank {}'s, which alone is in the job; let the fork "
       "work without communication, or fork before kolo is initialized",
-      call.describe(), job_rank));
+      call.describe(), identity.job_rank));
 }
 
 Communicator::Group::~Group() {
@@ -152,7 +152,7 @@ Communicator::Group::~Group() {
     const auto reason = fmt::format(
         "rank {}: an exception leaves while collectives are pending to which the other ranks may "
         "never come",
-        job_rank);
+        identity.job_rank);
     print_line(fmt::format("{}, so the {}", reason,
                            backend->ends_processes() ? "job ends" : "session is broken"));
     backend->abort(1, reason);
@@ -173,8 +173,7 @@ Communicator::Group::~Group() {
   }
   if (sequence.use_count() > 1) return;
   CollectiveCall member;
-  member.group = number_in_job;
-  member.first_rank = first_job_rank;
+  identity.put_into(member);
   for (const auto& listener : *listeners->get()) listener->on_leave(member);
 }
 
@@ -191,8 +190,7 @@ void Communicator::Group::prepare(CollectiveCall& call, CallOptions& options) {
   } else {
     call.number = ++sequence->calls;
   }
-  call.group = number_in_job;
-  call.first_rank = first_job_rank;
+  identity.put_into(call);
   call.name = std::move(options.name);
   if (call.memory == MemoryKind::host) return;
   call.order = std::make_shared<DeviceOrder>();
@@ -251,7 +249,7 @@ Work Communicator::Group::submit(CollectiveCall call, CallOptions options, Actio
       std::move(order), std::move(on_wait));
 }
 
-// Where only those who wait may call MPI, between collectives.
+// One step of transfers, between collectives, where only a waiting thread may call MPI.
 void Communicator::Group::go_on_with_transfers() {
   std::vector<std::shared_ptr<const void>> done;
   bool has_progress = false;
@@ -285,15 +283,14 @@ Work Communicator::Group::transfer(std::vector<CollectiveCall> calls, const Call
   }
   for (CollectiveCall& call : calls) {
     call.number = desk->next_number();
-    call.group = number_in_job;
-    call.first_rank = first_job_rank;
-    call.peer_in_job = job_ranks[static_cast<std::size_t>(call.peer)];
+    identity.put_into(call);
+    call.peer_in_job = identity.job_ranks[static_cast<std::size_t>(call.peer)];
     call.name = options.name;
   }
   std::vector<std::shared_ptr<TransferStaging>> stagings;
   for (CollectiveCall& call : calls) stagings.push_back(stage(call));
   Action driver;
-  // Who waits has a handle.
+  // A waiting thread has a handle, so the group is there.
   if (desk->is_driven_by_waiters()) driver = [this] { go_on_with_transfers(); };
   const auto present = listeners->get();
   auto on_wait = tell_waiting(present, {calls.begin(), calls.end()});

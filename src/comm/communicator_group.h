@@ -14,9 +14,8 @@
 
 namespace kolo {
 
-// What the handles of one communicator share: the back end, the order of collectives, and who
-// listens to them. Destroyed from the bottom up: pending collectives finish before the back end
-// goes.
+// Part that the handles of one communicator share. Destroyed from the bottom up: pending
+// collectives finish before the back end goes.
 struct Communicator::Group {
   struct Sequence;
   using Action = std::function<void()>;
@@ -30,11 +29,11 @@ struct Communicator::Group {
   ~Group();
 
   // Check a call, give it its number, and have it done in its turn, between its messages to the
-  // listeners: run() before it returns, submit() on the communication thread. It is done by the
-  // back end's execute(), unless an action is given for it: what gives something back, and tasks.
+  // listeners: run() before it returns, submit() on the communication thread. An action is done in
+  // place of the back end's execute().
   void run(CollectiveCall call, CallOptions options, const Action& action = {});
   Work submit(CollectiveCall call, CallOptions options, Action action = {});
-  // Of messages to other ranks, which are in no order with the collectives. Done when all are.
+  // Messages to other ranks, in no order with the collectives. Done when all are.
   Work transfer(std::vector<CollectiveCall> calls, const CallOptions& options);
 
   // Never changed in place: calls keep what they see.
@@ -57,18 +56,26 @@ struct Communicator::Group {
   // A join of this set, for one of the communicator that it was made from, until that one is done:
   // after one that ended in an Error it stands for the next.
   std::optional<Work> service;
-  // Those that are served, kept until the join is done: they take part in them, handle or not.
+  // Sets that are served until the join is done, handle or not.
   std::vector<std::shared_ptr<Group>> served;
 
   std::shared_ptr<Backend> backend;
   std::shared_ptr<Executor> executor;
-  std::uint32_t number_in_job = 0;  // Communicator::group()
-  int job_rank;                     // this rank's in the job
-  int first_job_rank = 0;           // that of the group's first member
-  std::vector<int> job_ranks;       // of its members
+  // Its place in the job.
+  struct Identity {
+    std::uint32_t number = 0;    // Communicator::group()
+    int job_rank = 0;            // this rank's in the job
+    std::vector<int> job_ranks;  // of its members
 
-  // Where the ranks are in what they do together; plain and checked handles are in one sequence.
-  // With it this rank leaves.
+    void put_into(CallHeader& call) const {
+      call.group = number;
+      call.first_rank = job_ranks.front();
+    }
+  };
+  Identity identity;
+
+  // Progress of the ranks in what they do together, one for plain and checked handles. This rank
+  // leaves when it is destroyed.
   struct Sequence {
     explicit Sequence(std::shared_ptr<Backend> the_ranks)
         : ranks(std::move(the_ranks)), transfers(ranks->transfers()) {}
@@ -87,7 +94,7 @@ struct Communicator::Group {
   };
   std::shared_ptr<Sequence> sequence;
 
-  // What with_own_order() has made, of plain and of checked handles; kept, to be given out again.
+  // Groups of with_own_order(), over plain and checked handles; kept, to be given out again.
   struct Companions {
     std::mutex mutex;
     std::vector<std::shared_ptr<Group>> groups;

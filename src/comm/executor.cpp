@@ -237,7 +237,7 @@ void Executor::execute(const std::function<void()>& task) {
   task();
 }
 
-// Who waits for it may ask at once whether anything is pending.
+// Counts down first: a waiting thread may ask at once whether anything is pending.
 void Executor::complete(const Item& item) {
   std::exception_ptr failure;
   try {

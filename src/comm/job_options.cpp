@@ -1,20 +1,15 @@
 #include "comm/job_options.h"
 
-#include <array>
-#include <cmath>
 #include <cstdint>
 #include <cstdlib>
-#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <tuple>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include "comm/messages.h"
 #include "kolo/base/checked.h"
+#include "kolo/base/text.h"
 
 namespace kolo {
 
@@ -50,11 +45,10 @@ void read_switch(const char* name, bool& target) {
 void read_seconds(const char* name, std::chrono::duration<double>& target) {
   const auto value = variable(name);
   if (!value) return;
-  char* end = nullptr;
-  const double seconds = std::strtod(value->c_str(), &end);
-  if (end == value->c_str() || *end != 0 || !std::isfinite(seconds) || seconds < 0 || seconds > 1e9)
+  const auto seconds = parse_number<double>(*value);
+  if (!seconds || *seconds < 0 || *seconds > 1e9)
     refuse(name, *value, "seconds, 0 or more (0: never)");
-  target = std::chrono::duration<double>(seconds);
+  target = std::chrono::duration<double>(*seconds);
 }
 
 }  // namespace
@@ -77,94 +71,29 @@ MpiOptions with_environment(MpiOptions options) {
   return options;
 }
 
-namespace {
-
-// Options that decide collectives, as plain numbers.
-struct Settings {
-  std::int32_t checked = 0, watch = 0, shared_memory = 0, nodes = 0;
-  double warning = 0, limit = 0;
-  std::int64_t largest_count = 0, staging_bytes = 0, whole_limit_bytes = 0;
-  std::int64_t device_channel = 0, device_staging_bytes = 0;
-};
-
-Settings settings_of(const MpiOptions& options) {
-  return {.checked = options.checked,
-          .watch = options.watch.enabled,
-          .shared_memory = static_cast<std::int32_t>(options.shared_memory),
-          .nodes = narrow<std::int32_t>(options.ranks_on_nodes.size()),
-          .warning = options.watch.warning.count(),
-          .limit = options.watch.limit.count(),
-          .largest_count = options.largest_count,
-          .staging_bytes = narrow<std::int64_t>(options.staging_bytes),
-          .whole_limit_bytes = narrow<std::int64_t>(options.whole_limit_bytes),
-          .device_channel = static_cast<std::int64_t>(options.devices.channel),
-          .device_staging_bytes = narrow<std::int64_t>(options.devices.staging_bytes)};
+MpiOptions with_options_of_rank_0(const BroadcastBytes& broadcast, MpiOptions own) {
+  const auto take = [&](auto&... values) {
+    (broadcast(std::as_writable_bytes(std::span(&values, 1))), ...);
+  };
+  auto nodes = own.ranks_on_nodes.size();
+  take(own.checked, own.watch.enabled, own.watch.warning, own.watch.limit, own.shared_memory,
+       own.largest_count, own.staging_bytes, own.whole_limit_bytes, own.devices.channel,
+       own.devices.staging_bytes, nodes);
+  own.ranks_on_nodes.resize(nodes);
+  broadcast(std::as_writable_bytes(std::span(own.ranks_on_nodes)));
+  return own;
 }
 
-void put_into(MpiOptions& options, const Settings& settings) {
-  options.checked = settings.checked != 0;
-  options.watch.enabled = settings.watch != 0;
-  options.watch.warning = std::chrono::duration<double>(settings.warning);
-  options.watch.limit = std::chrono::duration<double>(settings.limit);
-  options.shared_memory = static_cast<SharedMemory>(settings.shared_memory);
-  options.largest_count = settings.largest_count;
-  options.staging_bytes = static_cast<std::size_t>(settings.staging_bytes);
-  options.whole_limit_bytes = static_cast<std::size_t>(settings.whole_limit_bytes);
-  options.devices.channel = static_cast<DeviceChannelKind>(settings.device_channel);
-  options.devices.staging_bytes = static_cast<std::size_t>(settings.device_staging_bytes);
-}
-
-// A setting in words: its name and value.
-struct Named {
-  const char* name;
-  std::string value;
-};
-
-std::array<Named, 10> in_words(const MpiOptions& options) {
-  const auto on_or_off = [](bool value) { return std::string(value ? "on" : "off"); };
-  constexpr std::array shared_memory = {"auto", "on", "off"};
-  return {{{"KOLO_CHECKED (MpiOptions::checked)", on_or_off(options.checked)},
-           {"KOLO_WATCH (MpiOptions::watch)", on_or_off(options.watch.enabled)},
-           {"KOLO_WATCH_WARNING", fmt::format("{} s", options.watch.warning.count())},
-           {"KOLO_WATCH_LIMIT", fmt::format("{} s", options.watch.limit.count())},
-           {"MpiOptions::shared_memory",
-            shared_memory.at(static_cast<std::size_t>(options.shared_memory))},
-           {"MpiOptions::ranks_on_nodes", fmt::format("{}", options.ranks_on_nodes)},
-           {"MpiOptions::largest_count", fmt::format("{}", options.largest_count)},
-           {"MpiOptions::staging_bytes and whole_limit_bytes",
-            fmt::format("{} and {}", options.staging_bytes, options.whole_limit_bytes)},
-           {"KOLO_DEVICE_CHANNEL (DeviceOptions::channel)",
-            std::string(name_of(options.devices.channel))},
-           {"DeviceOptions::staging_bytes", fmt::format("{}", options.devices.staging_bytes)}}};
-}
-
-// The lowest rank in which a setting differs says so.
-void say_what_differs(const FirstMeeting& meeting, const MpiOptions& own,
-                      const MpiOptions& of_rank_0) {
-  const auto mine = in_words(own), counting = in_words(of_rank_0);
-  std::array<int, std::tuple_size_v<decltype(in_words(own))>> first{};
-  for (std::size_t i = 0; i < first.size(); ++i)
-    first[i] = mine[i].value == counting[i].value ? std::numeric_limits<int>::max() : meeting.rank;
-  meeting.take_least(first);
-  for (std::size_t i = 0; i < first.size(); ++i) {
-    if (first[i] != meeting.rank) continue;
-    print_line(
-        fmt::format("comm: {} is {} on rank {} and {} on rank 0; rank 0's counts for all ranks",
-                    mine[i].name, mine[i].value, meeting.rank, counting[i].value));
+std::vector<int> pretended_nodes(int ranks, const std::vector<int>& ranks_on_nodes) {
+  if (ranks_on_nodes.empty()) return std::vector<int>(static_cast<std::size_t>(ranks));
+  std::vector<int> nodes;
+  for (std::size_t node = 0; node < ranks_on_nodes.size(); ++node)
+    nodes.insert(nodes.end(), static_cast<std::size_t>(ranks_on_nodes[node]), narrow<int>(node));
+  if (std::ssize(nodes) != ranks) {
+    throw Error(fmt::format("comm: the nodes given hold {} ranks, but the job has {}", nodes.size(),
+                            ranks));
   }
-}
-
-}  // namespace
-
-MpiOptions with_options_of_rank_0(const FirstMeeting& meeting, const MpiOptions& own) {
-  MpiOptions result = own;
-  Settings settings = settings_of(own);
-  meeting.broadcast(std::as_writable_bytes(std::span(&settings, 1)));
-  put_into(result, settings);
-  result.ranks_on_nodes.resize(static_cast<std::size_t>(settings.nodes));
-  meeting.broadcast(std::as_writable_bytes(std::span(result.ranks_on_nodes)));
-  say_what_differs(meeting, own, result);
-  return result;
+  return nodes;
 }
 
 }  // namespace kolo

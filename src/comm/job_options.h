@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <functional>
 #include <span>
+#include <vector>
 
 #include "kolo/comm/mpi.h"
 
@@ -12,15 +13,15 @@ namespace kolo {
 // The options with what environment variables say in place of what they hold: see kolo/comm/mpi.h.
 [[nodiscard]] MpiOptions with_environment(MpiOptions options);
 
-// Calls that the ranks of a job make together before they have a communicator.
-struct FirstMeeting {
-  int rank = 0;
-  std::function<void(std::span<std::byte>)> broadcast;  // rank 0's bytes
-  std::function<void(std::span<int>)> take_least;       // of all ranks' values, each by itself
-};
+// Makes bytes rank 0's, before the ranks have a communicator. Collective.
+using BroadcastBytes = std::function<void(std::span<std::byte>)>;
 
 // The options with rank 0's values in place of all that decides which collectives the ranks do, or
-// how. Where a rank's own differ, it is said on stderr, once for each of them. Collective.
-[[nodiscard]] MpiOptions with_options_of_rank_0(const FirstMeeting& meeting, const MpiOptions& own);
+// how. Collective.
+[[nodiscard]] MpiOptions with_options_of_rank_0(const BroadcastBytes& broadcast, MpiOptions own);
+
+// The node of each rank, where consecutive ranks are pretended to be on nodes of these sizes; none
+// given: all are on one. Error where the nodes hold more or fewer ranks.
+[[nodiscard]] std::vector<int> pretended_nodes(int ranks, const std::vector<int>& ranks_on_nodes);
 
 }  // namespace kolo

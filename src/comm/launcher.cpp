@@ -1,7 +1,6 @@
 #include "kolo/comm/launcher.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <initializer_list>
 #include <iterator>
@@ -9,28 +8,29 @@
 #include <fmt/format.h>
 
 #include "base/file_failure.h"
-#include "comm/processes/process_variables.h"
+#include "comm/processes/process_region.h"
 #include "kolo/base/error.h"
+#include "kolo/base/text.h"
 
 namespace kolo {
 
 namespace {
 
 std::optional<int> parse_count(std::string_view text) {
-  int value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stopped, error] = std::from_chars(text.data(), end, value);
-  if (text.empty() || error != std::errc{} || stopped != end || value < 0) return std::nullopt;
-  return value;
+  const auto value = parse_number<int>(text);
+  return value >= 0 ? value : std::nullopt;
 }
 
 using Names = std::initializer_list<const char*>;
 
-// A count or rank: the first of these variables that is set to a number.
-std::optional<int> number(const EnvironmentLookup& lookup, Names names) {
+// A count or rank: the first of these variables that is set to a number. It is added to `said`.
+std::optional<int> number(const EnvironmentLookup& lookup, Names names,
+                          std::string* said = nullptr) {
   for (const char* const name : names) {
-    const auto text = lookup(name);
-    if (const auto value = text ? parse_count(*text) : std::nullopt) return value;
+    const auto value = parse_count(lookup(name).value_or(""));
+    if (!value) continue;
+    if (said) *said += fmt::format("{}{}={}", said->empty() ? "" : ", ", name, *value);
+    return value;
   }
   return std::nullopt;
 }
@@ -40,7 +40,7 @@ std::optional<int> number(const EnvironmentLookup& lookup, Names names) {
 struct Launcher {
   StartedBy by;
   std::string_view name;
-  Names signs, rank, size, local_size, cpus;
+  Names signs, rank, size = {}, local_size = {}, cpus = {};
 };
 
 // In this order, because an mpirun inside a job leaves the variables of whoever started itself or
@@ -56,29 +56,25 @@ constexpr Launcher launchers[] = {
      {"OMPI_COMM_WORLD_SIZE"},
      {"OMPI_COMM_WORLD_RANK"},
      {"OMPI_COMM_WORLD_SIZE"},
-     {"OMPI_COMM_WORLD_LOCAL_SIZE"},
-     {}},
+     {"OMPI_COMM_WORLD_LOCAL_SIZE"}},
     {StartedBy::mpich,
      "MPICH's mpiexec",
      {"MPI_LOCALNRANKS", "PMI_SIZE"},
      {"PMI_RANK"},
      {"PMI_SIZE"},
-     {"MPI_LOCALNRANKS"},
-     {}},
+     {"MPI_LOCALNRANKS"}},
     {StartedBy::mvapich,
      "MVAPICH's mpirun_rsh",
      {"MV2_COMM_WORLD_SIZE"},
      {"MV2_COMM_WORLD_RANK"},
      {"MV2_COMM_WORLD_SIZE"},
-     {"MV2_COMM_WORLD_LOCAL_SIZE"},
-     {}},
+     {"MV2_COMM_WORLD_LOCAL_SIZE"}},
     {StartedBy::kolo,
      "kolo",
      {process_rank_variable},
      {process_rank_variable},
      {process_ranks_variable},
-     {process_ranks_variable},
-     {}},
+     {process_ranks_variable}},
     {StartedBy::srun,
      "Slurm's srun",
      {"SLURM_STEP_ID"},
@@ -94,40 +90,25 @@ constexpr Launcher launchers[] = {
      {"PALS_LOCAL_SIZE", "PMI_LOCAL_SIZE"},
      {"PALS_DEPTH"}},
     {StartedBy::alps, "ALPS' aprun", {}, {"ALPS_APP_PE"}, {}, {}, {"ALPS_APP_DEPTH"}},
-    {StartedBy::pmi,
-     "a launcher that speaks PMI",
-     {"PMI_SIZE"},
-     {"PMI_RANK"},
-     {"PMI_SIZE"},
-     {},
-     {}},
-    {StartedBy::pmix, "a launcher that speaks PMIx", {}, {"PMIX_RANK"}, {}, {}, {}},
+    {StartedBy::pmi, "a launcher that speaks PMI", {"PMI_SIZE"}, {"PMI_RANK"}, {"PMI_SIZE"}},
+    {StartedBy::pmix, "a launcher that speaks PMIx", {}, {"PMIX_RANK"}},
     {StartedBy::torchrun,
      "torchrun",
      {"WORLD_SIZE"},
      {"RANK"},
      {"WORLD_SIZE"},
-     {"LOCAL_WORLD_SIZE"},
-     {}},
+     {"LOCAL_WORLD_SIZE"}},
 };
 
 // Nothing unless it is a rank among so many.
 std::optional<LaunchEnvironment> launched(const Launcher& launcher,
                                           const EnvironmentLookup& lookup) {
-  std::string variables;
-  const auto noted = [&](Names names) -> std::optional<int> {
-    for (const char* const name : names) {
-      const auto value = number(lookup, {name});
-      if (!value) continue;
-      variables += fmt::format("{}{}={}", variables.empty() ? "" : ", ", name, *value);
-      return value;
-    }
-    return std::nullopt;
-  };
   for (const char* const sign : launcher.signs) {
     if (!number(lookup, {sign})) return std::nullopt;
   }
-  const auto rank = noted(launcher.rank), size = noted(launcher.size);
+  std::string variables;
+  const auto rank = number(lookup, launcher.rank, &variables),
+             size = number(lookup, launcher.size, &variables);
   if (!rank || (size && *rank >= *size)) return std::nullopt;
   LaunchEnvironment environment;
   environment.started_by = launcher.by;
@@ -207,7 +188,7 @@ std::optional<int> slurm_tasks_on_node(std::string_view text, int node) {
 
 namespace {
 
-// What starts ranks of this MPI.
+// Advice: the launcher that starts ranks of this MPI.
 std::string right_launcher(const LaunchEnvironment& environment, const LinkedMpi& mpi) {
   if (environment.started_by == StartedBy::srun) {
     return fmt::format(
@@ -224,15 +205,8 @@ std::string right_launcher(const LaunchEnvironment& environment, const LinkedMpi
 }
 
 std::string_view option_of(SlurmMpi slurm_mpi) {
-  switch (slurm_mpi) {
-    case SlurmMpi::pmix:
-      return "--mpi=pmix";
-    case SlurmMpi::pmi2:
-      return "--mpi=pmi2";
-    case SlurmMpi::none:
-      break;
-  }
-  return "--mpi=none";
+  constexpr std::string_view options[] = {"--mpi=none", "--mpi=pmi2", "--mpi=pmix"};
+  return options[static_cast<std::size_t>(slurm_mpi)];
 }
 
 }  // namespace
@@ -309,7 +283,7 @@ void require_room_for_shared_memory(const std::string& subsystem,
 }
 
 void require_all_ranks(const LaunchEnvironment& environment, const LinkedMpi& mpi, int size) {
-  // Where MPI sees more, it knows better; a rank that it can't have tells of others, too.
+  // MPI knows better where it sees more; a rank that it can't have tells of others, too.
   const bool are_all_there =
       environment.size_is_known ? environment.size <= size : environment.rank < size;
   if (!environment.is_launched() || are_all_there) return;

@@ -35,7 +35,6 @@ class ConfigChecks {
     check_optimizer();
     check_learning_rate();
     check_loss();
-    check_checkpoint();
   }
 
   // Keys that exclude each other.
@@ -43,7 +42,6 @@ class ConfigChecks {
     check_step();
     check_microbatches();
     check_accumulation();
-    check_adascale();
     check_views();
     check_compression();
     check_sharding();
@@ -107,15 +105,7 @@ class ConfigChecks {
   }
 
   void check_optimizer() const {
-    const auto& optimizer = config_.optimizer;
-    kolo::check_optimizer(optimizer, of_section("optimizer"));
-    if (optimizer_entry(optimizer.name).has_own_decay &&
-        config_.model.l2_mode == L2Mode::decoupled) {
-      fail("model.l2_mode",
-           fmt::format("{} has its own kind of weight decay; set optimizer.weight_decay, and "
-                       "model.l2 to 0",
-                       optimizer.name));
-    }
+    kolo::check_optimizer(config_.optimizer, of_section("optimizer"));
   }
 
   void check_learning_rate() const {
@@ -190,15 +180,6 @@ class ConfigChecks {
     }
   }
 
-  void check_checkpoint() const {
-    const CheckpointConfig& checkpoint = config_.checkpoint;
-    if (checkpoint.enabled && checkpoint.every_epochs == 0 && checkpoint.every_steps == 0) {
-      fail("checkpoint.every_epochs",
-           "every_epochs and every_steps are both 0, so no checkpoint would be written; "
-           "set one, or enabled: false");
-    }
-  }
-
   // Key and value of each feature in the table of kolo/parallel/step_conflicts.h.
   struct Key {
     StepFeature feature;
@@ -210,23 +191,18 @@ class ConfigChecks {
   [[nodiscard]] std::vector<Key> keys_of_step() const {
     const auto& [training, parallel, communication] =
         std::tie(config_.training, config_.parallel, config_.communication);
-    const bool measures = training.noise_scale_every > 0;
     const std::string compression(name_of(communication.compression));
     return {{StepFeature::graphs, config_.device.graphs, "device.graphs"},
             {StepFeature::virtual_ranks, training.virtual_ranks > 0, "training.virtual_ranks",
              std::to_string(training.virtual_ranks)},
             {StepFeature::accumulation, training.accumulation > 1, "training.accumulation",
              std::to_string(training.accumulation)},
-            {StepFeature::noise_scale, measures || is_adascale(),
-             measures ? "training.noise_scale_every" : "optimizer.lr_scaling",
-             measures ? std::to_string(training.noise_scale_every) : "adascale"},
             {StepFeature::gradient_hook, communication.compression != Compression::none,
              "communication.compression", compression},
             {StepFeature::power_sgd, communication.compression == Compression::powersgd,
              "communication.compression", compression},
             {StepFeature::sharded, config_.optimizer.sharded, "optimizer.sharded"},
             {StepFeature::parts, parallel.pipeline > 1, "parallel.pipeline"},
-            {StepFeature::mixup, training.mixup_alpha > 0, "training.mixup_alpha"},
             {StepFeature::recompute, parallel.recompute, "parallel.recompute"},
             {StepFeature::spatial, config_.parallel.shares_samples(), "parallel.spatial"},
             {StepFeature::sync_batch_norm, config_.model.sync_batch_norm, "model.sync_batch_norm"},
@@ -243,10 +219,6 @@ class ConfigChecks {
       const auto& other = *std::ranges::find(keys, conflict.other, &Key::feature);
       fail(mine.key, describe(conflict, mine.value, other.key));
     }
-  }
-
-  [[nodiscard]] bool is_adascale() const {
-    return config_.optimizer.lr_scaling == Scaling::adascale;
   }
 
   void check_microbatches() const {
@@ -269,14 +241,6 @@ class ConfigChecks {
                        "the samples of a whole step",
                        batch.value_or(default_batch_size), count));
     }
-  }
-
-  void check_adascale() const {
-    if (!is_adascale() || config_.optimizer.name == "sgd") return;
-    fail("optimizer.lr_scaling",
-         fmt::format("adascale is derived for sgd, and the optimizer is {}; use sgd, or linear or "
-                     "sqrt",
-                     config_.optimizer.name));
   }
 
   void check_views() const {

@@ -1,7 +1,6 @@
 #include "kolo/config/derived_settings.h"
 
 #include <algorithm>
-#include <cmath>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -47,10 +46,6 @@ MpiOptions make_mpi_options(const CommunicationConfig& config) {
   return options;
 }
 
-bool divides_gradients(std::string_view optimizer) {
-  return optimizer != "sgd" && optimizer != "schedule_free_sgd";
-}
-
 double l2_of(const RunConfig& config, const ModelCatalogue& models) {
   const auto& model = config.model;
   if (!model.l2) {
@@ -85,22 +80,8 @@ ScheduleRequest schedule_request(const TrainingConfig& training, std::int64_t st
 
 }  // namespace
 
-std::int64_t base_steps_of(const RunConfig& config, int ranks, std::int64_t steps_per_epoch) {
-  const double ratio = batch_ratio_of(config.training, ranks);
-  return std::max<std::int64_t>(1, std::llround(static_cast<double>(steps_per_epoch) * ratio));
-}
-
-std::int64_t most_epochs(const RunConfig& config, int ranks) {
-  const auto epochs = config.training.n_epochs;
-  if (config.optimizer.lr_scaling != Scaling::adascale) return epochs;
-  const double ratio = std::max(batch_ratio_of(config.training, ranks), 1.);
-  return checked_multiply(epochs, static_cast<std::int64_t>(std::ceil(ratio)));
-}
-
 LearningRate make_learning_rate(const RunConfig& config, int ranks, std::int64_t steps_per_epoch) {
   const auto& training = config.training;
-  if (config.optimizer.lr_scaling == Scaling::adascale)
-    steps_per_epoch = base_steps_of(config, ranks, steps_per_epoch);
   RateRequest request{.batch_ratio = batch_ratio_of(training, ranks),
                       .warmup_only_when_scaled = training.lr_warmup_when == WarmupWhen::scaled,
                       .schedule = schedule_request(training, steps_per_epoch)};

@@ -83,7 +83,7 @@ void require_loss_of(const RunConfig& config, const SampleLayout& layout) {
 // A penalty l2 * sum of w^2 has the gradient 2 * l2 * w, which is a weight decay of 2 * l2: the
 // same steps, without a pass over the weights for the loss.
 WeightDecay decay_of(const RunConfig& config, double l2) {
-  if (l2 > 0) return {2 * l2, config.model.l2_mode == L2Mode::decoupled, true};
+  if (l2 > 0) return {2 * l2, false, true};
   return decay_of(config.optimizer);
 }
 
@@ -122,7 +122,6 @@ Objective make_objective(const RunConfig& config) {
   const auto own = loss.completed(training.loss_own);
   Objective objective{loss.make(own), loss.make_for_validation(own)};
   objective.precision = training.precision;
-  objective.device_norm = config.device.fused_norm;
   objective.counts_correct = loss.has_classes;
   objective.views = training.validation_views;
   const auto& metrics = training.metrics;
@@ -234,8 +233,9 @@ TrainerOptions make_trainer_options(const RunConfig& config) {
   options.n_epochs = config.training.n_epochs;
   options.max_steps = config.training.max_steps;
   options.seed = config.seed;
-  options.buckets = {bytes_of_mebibytes(config.communication.first_bucket_mb),
-                     bytes_of_mebibytes(config.communication.bucket_mb)};
+  auto& buckets = options.buckets;
+  buckets.bytes = bytes_of_mebibytes(config.communication.bucket_mb);
+  buckets.first_bytes = std::min(buckets.first_bytes, buckets.bytes);
   options.reducer.overlap = config.communication.overlap;
   options.reducer.hook = make_compression(config.communication);
   options.sharded = config.optimizer.sharded;
@@ -243,42 +243,19 @@ TrainerOptions make_trainer_options(const RunConfig& config) {
   options.shared_step.one_copy = config.optimizer.shared_parameters;
   options.virtual_ranks = config.training.virtual_ranks;
   options.accumulation = config.training.accumulation;
-  options.noise_scale_every =
-      config.optimizer.lr_scaling == Scaling::adascale ? 1 : config.training.noise_scale_every;
-  options.noise_metric =
-      divides_gradients(config.optimizer.name) ? NoiseMetric::by_tensor : NoiseMetric::plain;
-  options.mixup_alpha = config.training.mixup_alpha;
   options.clip_norm = config.training.clip_norm;
   options.early_stopping_patience = config.training.early_stopping_patience;
   options.check_replicas_every = config.training.check_replicas_every;
-  if (config.checkpoint.enabled) options.settle_every = config.checkpoint.every_steps;
+  options.settle_every = config.checkpoint.every_steps;
   options.graphs = config.device.graphs;
   options.recompute = config.parallel.recompute;
   if (config.training.precision == Precision::fp16) options.loss_scale.emplace();
   options.non_finite = config.training.non_finite;
-  options.bad_samples_limit = config.data.bad_samples_limit;
   return options;
 }
 
-std::optional<AdaScale> make_adascale(const RunConfig& config, int ranks,
-                                      std::int64_t steps_per_epoch) {
-  if (config.optimizer.lr_scaling != Scaling::adascale) return std::nullopt;
-  const auto& training = config.training;
-  const double ratio = batch_ratio_of(training, ranks);
-  if (ranks == 1 && ratio != 1) {
-    refuse_setting(config, "optimizer.lr_scaling",
-                   fmt::format("adascale compares the gradients of ranks, and there is one, whose "
-                               "batch is {:g} times training.base_batch_size; use two ranks or "
-                               "more, or that batch",
-                               ratio));
-  }
-  const auto whole = checked_multiply<std::int64_t>(batch_size_of(training, ranks), ranks);
-  return AdaScale{static_cast<double>(whole) / ratio, base_steps_of(config, ranks, steps_per_epoch),
-                  training.n_epochs};
-}
-
 CheckpointSchedule make_checkpoint_schedule(const CheckpointConfig& config) {
-  return {config.every_epochs, config.every_steps, config.at_start};
+  return {config.every_epochs, config.every_steps};
 }
 
 }  // namespace kolo

@@ -27,7 +27,6 @@ void visit(Field& field, DataConfig& data) {
         NumberRule{" from 1 to 65536", [](long double x) { return x >= 1 && x <= 65536; }});
   field("shuffle", data.shuffle, AnyBool{});
   field("bad_samples", data.bad_samples, AnyName{});
-  field("bad_samples_limit", data.bad_samples_limit, fraction);
 }
 
 // The section of the model, and what may stand there.
@@ -42,7 +41,6 @@ void visit(Field& field, ModelSection& section) {
   field(choice_of(model.name, model.own, section.models.entries()));
   field("sync_batch_norm", model.sync_batch_norm, AnyBool{});
   field("l2", model.l2, not_negative, Unset{"the model's own; 0 with a weight decay"});
-  field("l2_mode", model.l2_mode, AnyName{});
   field("input_shape", model.input_shape, positive.up_to(most_of_a_kind));
   field("n_classes", model.n_classes, positive.up_to(most_of_a_kind), Unset{"the data's"});
   field("init_from", model.init_from, PathText{});
@@ -70,7 +68,6 @@ void visit(Field& field, TrainingConfig& training) {
         Unset{"a rank's batch"});
   field("virtual_ranks", training.virtual_ranks, not_negative.up_to(most_virtual_ranks));
   field("accumulation", training.accumulation, positive.up_to(most_of_a_kind));
-  field("noise_scale_every", training.noise_scale_every, not_negative);
   field("n_epochs", training.n_epochs, positive.up_to(most_of_a_kind));
   field("max_steps", training.max_steps, positive, Unset{"as many as n_epochs has"});
   field("lr_warmup_epochs", training.lr_warmup_epochs, not_negative.up_to(most_of_a_kind));
@@ -80,7 +77,6 @@ void visit(Field& field, TrainingConfig& training) {
   visit_decay(field, training);
   field(choice_of(training.loss, training.loss_own, built_in_losses(), "loss", Presence::optional));
   field("metrics", training.metrics, AnyName{});
-  field("mixup_alpha", training.mixup_alpha, not_negative.up_to(1000));
   field("precision", training.precision, AnyName{});
   field("clip_norm", training.clip_norm, not_negative);
   field("early_stopping_patience", training.early_stopping_patience, not_negative);
@@ -95,11 +91,9 @@ void visit(Field& field, TrainingConfig& training) {
 
 template <typename Field>
 void visit(Field& field, CheckpointConfig& checkpoint) {
-  field("enabled", checkpoint.enabled, AnyBool{});
   field("every_epochs", checkpoint.every_epochs, not_negative);
   field("every_steps", checkpoint.every_steps, not_negative);
   field("keep", checkpoint.keep, positive.up_to(most_of_a_kind));
-  field("at_start", checkpoint.at_start, AnyBool{});
   field("asynchronous", checkpoint.asynchronous, AnyBool{});
   field("shards", checkpoint.shards, positive.up_to(most_of_a_kind),
         Unset{"one for every 256 MiB, at most one per rank"});
@@ -111,7 +105,6 @@ void visit(Field& field, CommunicationConfig& communication) {
   field("launcher", communication.launcher, AnyName{});
   field("shared_memory", communication.shared_memory, AnyName{});
   field("bucket_mb", communication.bucket_mb, mebibytes);
-  field("first_bucket_mb", communication.first_bucket_mb, mebibytes);
   field("overlap", communication.overlap, AnyBool{});
   field("compression", communication.compression, AnyName{});
   field("powersgd_rank", communication.powersgd_rank, positive.up_to(most_of_a_kind),
@@ -145,10 +138,8 @@ void visit(Field& field, DeviceConfig& device) {
   field("tf32", device.tf32, AnyBool{});
   field("deterministic", device.deterministic, AnyBool{});
   field("augment", device.augment, AnyBool{});
-  field("fused_norm", device.fused_norm, AnyBool{});
   field("graphs", device.graphs, AnyBool{});
   field("intra_threads", device.intra_threads, not_negative.up_to(most_threads));
-  field("inter_threads", device.inter_threads, positive.up_to(most_threads));
 }
 
 // A whole configuration.

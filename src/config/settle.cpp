@@ -28,14 +28,32 @@ constexpr std::pair<std::string_view, std::string_view> retired_keys[] = {
     {"checkpoint.local_folder", on_copies},
     {"checkpoint.local_every_steps", on_copies},
     {"communication.backend",
-     "communication.launcher says how the ranks are started: auto, processes or mpi; a program that "
-     "is alone needs nothing"},
+     "communication.launcher says how the ranks are started: auto, processes or mpi; a program "
+     "that is alone needs nothing"},
     {"reference",
      "published results stand in docs/results.md; kolo sweep CONFIG seed=1,2,3 --target NUMBER "
      "holds one against trainings"},
     {"training.kernels",
      "kolo chooses the kernels of convolutions by rules and tries none, so there is nothing to "
      "choose: leave the key out"},
+    {"training.noise_scale_every",
+     "kolo doesn't measure the noise of gradients: leave the key out"},
+    {"training.mixup_alpha",
+     "kolo doesn't mix samples; data.random_crop and flips, shifts and zooms vary them"},
+    {"model.l2_mode",
+     "model.l2 counts as if added to the loss; optimizer.weight_decay with "
+     "optimizer.decoupled_decay takes from the weights themselves"},
+    {"communication.first_bucket_mb",
+     "the first bucket is of 1 MiB, or of communication.bucket_mb if that is less: leave it out"},
+    {"checkpoint.at_start",
+     "a run saves nothing before its first step, as its seed gives the same network: leave it out"},
+    {"checkpoint.enabled",
+     "checkpoint.every_epochs: 0, without every_steps, does without checkpoints"},
+    {"device.inter_threads", "LibTorch does one operation at a time: leave the key out"},
+    {"data.bad_samples_limit",
+     "a run that skips samples ends beyond one in a hundred, and more than one: leave the key out"},
+    {"device.fused_norm",
+     "LibTorch's operators and cuDNN do batch norms on GPUs: leave the key out"},
     {"parallel.chunks", "each rank of a pipeline has one part of the network: leave the key out"},
 };
 

@@ -88,13 +88,6 @@ bool has_few_inputs(const ConvolutionGeometry& geometry) {
          geometry.outputs >= least_outputs;
 }
 
-// First layers of networks of images; the vectors of fewer outputs would be filled badly.
-bool is_first_of_images(const ConvolutionGeometry& geometry) {
-  constexpr std::int64_t most_inputs = 4, least_outputs = 64;
-  return geometry.size.size() == 2 && geometry.inputs <= most_inputs &&
-         geometry.outputs >= least_outputs;
-}
-
 // Vectors of 16 channels would be partly empty.
 bool has_odd_channels(const ConvolutionGeometry& geometry) {
   constexpr std::int64_t full = 16, most = 32;
@@ -132,7 +125,6 @@ std::unique_ptr<ConvolutionKernel> make_by_taps(const ConvolutionGeometry& geome
 // The fastest; null where it doesn't know such a geometry, or this processor can't compute it.
 // LibTorch's own is oneDNN's as well, so what that gets wrong is not left to it.
 std::unique_ptr<ConvolutionKernel> fastest_in_float32(const ConvolutionGeometry& geometry) {
-  if (is_first_of_images(geometry)) return make_column_convolution(geometry);
   if (has_many_small_images(geometry) && !has_odd_channels(geometry))
     return make_winograd_convolution(geometry);
   if (is_by_taps(geometry) || is_wrong_in_onednn(geometry)) return make_by_taps(geometry);

@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <utility>
 
 #include <torch/nn/modules/batchnorm.h>
@@ -37,11 +36,6 @@ class PlainKernels {
 // where they are not positive none does.
 [[nodiscard]] torch::Tensor max_pool_relu(const torch::Tensor& input);
 
-// cat({relu(input), beside}, 1) of two [N, C, D, H, W] on CPUs, both float32 or bfloat16: in one
-// pass, in channels-last memory, and without a second derivative (Error). What autograd keeps is
-// the result alone. By LibTorch otherwise, which may write into `input`.
-[[nodiscard]] torch::Tensor join_relu(torch::Tensor input, const torch::Tensor& beside);
-
 enum class Activation : bool { none, relu };
 
 // What follows a batch norm in a network, in as few passes over memory as there can be:
@@ -52,18 +46,8 @@ enum class Activation : bool { none, relu };
 // training, go through kolo's loops, which compute in float32: mean and variance in one pass,
 // normalization, sum and activation in another; backward likewise.
 // The result is then in channels-last memory, and no second derivatives are to be had (Error).
-// On CUDA devices there are kernels for it (DeviceNorm). Everything else is left to LibTorch's
-// operators.
+// Everything else is left to LibTorch's operators.
 [[nodiscard]] torch::Tensor batch_norm(torch::nn::BatchNorm2dImpl& norm, const torch::Tensor& input,
                                        const torch::Tensor& addend, Activation activation);
-
-// batch_norm() of fused.h by kernels of a CUDA device, which read the input twice and write the
-// output once, with what is added and the activation in it, forward and backward alike; nothing
-// where they can't: tensors must be float32, float16 or bfloat16 in channels-last memory, the
-// network in training, with a momentum. Nobody waits for the device.
-[[nodiscard]] std::optional<torch::Tensor> batch_norm_on_device(torch::nn::BatchNorm2dImpl& norm,
-                                                                const torch::Tensor& input,
-                                                                const torch::Tensor& addend,
-                                                                Activation activation);
 
 }  // namespace kolo

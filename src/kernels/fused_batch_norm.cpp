@@ -13,7 +13,6 @@
 #include "kernels/convolution_kernel.h"
 #include "kernels/loops.h"
 #include "kernels/typed_values.h"
-#include "kolo/kernels/device_norm.h"
 
 namespace kolo {
 
@@ -256,9 +255,6 @@ torch::Tensor by_operators(torch::nn::BatchNorm2dImpl& norm, const torch::Tensor
 
 torch::Tensor batch_norm(torch::nn::BatchNorm2dImpl& norm, const torch::Tensor& input,
                          const torch::Tensor& addend, Activation activation) {
-  if (DeviceNorm::is_wanted() && !PlainKernels::are_wanted() && !input.device().is_cpu()) {
-    if (auto output = batch_norm_on_device(norm, input, addend, activation)) return *output;
-  }
   if (!is_for_loops(norm, input, addend)) return by_operators(norm, input, addend, activation);
   const auto statistics = statistics_of(input);
   {

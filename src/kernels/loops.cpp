@@ -102,63 +102,6 @@ inline void unpool_pixel(std::int64_t channels, const T* gradient, const std::in
   });
 }
 
-template <typename T>
-KOLO_INLINE inline void pool(const PoolingShape& shape, const T* input, T* output,
-                             std::int32_t* winners) {
-  const std::int64_t channels = shape.channels, row = shape.width * channels;
-  for (std::int64_t y = 0; y < shape.pooled_height(); ++y) {
-    const T* top = input + 2 * y * row;
-    for (std::int64_t x = 0; x < shape.pooled_width(); ++x) {
-      pool_pixel(channels, top, top + row, output, winners);
-      top += 2 * channels;
-      output += channels;
-      winners += channels;
-    }
-  }
-}
-
-template <typename T>
-KOLO_INLINE inline void unpool(const PoolingShape& shape, const T* output_gradient,
-                               const std::int32_t* winners, T* input_gradient) {
-  const std::int64_t channels = shape.channels, row = shape.width * channels;
-  for (std::int64_t y = 0; y < shape.pooled_height(); ++y) {
-    T* top = input_gradient + 2 * y * row;
-    for (std::int64_t x = 0; x < shape.pooled_width(); ++x) {
-      unpool_pixel(channels, output_gradient, winners, top, top + row);
-      top += 2 * channels;
-      output_gradient += channels;
-      winners += channels;
-    }
-    // A last column or row without a window has no part in the output.
-    if (shape.width % 2 != 0) {
-      std::fill_n(top, channels, T{});
-      std::fill_n(top + row, channels, T{});
-    }
-  }
-  if (shape.height % 2 != 0) std::fill_n(input_gradient + (shape.height - 1) * row, row, T{});
-}
-
-template <typename T>
-KOLO_INLINE inline void rectify(const ChannelRows& rows, const T* values, std::int64_t joined,
-                                T* output) {
-  for (std::int64_t row = 0; row < rows.count; ++row, values += rows.channels, output += joined) {
-    for (std::int64_t i = 0; i < rows.channels; ++i) {
-      const float number = number_of(values[i]);
-      set(output[i], number <= 0 ? 0 : number);
-    }
-  }
-}
-
-template <typename T>
-KOLO_INLINE inline void unrectify(const ChannelRows& rows, const T* gradient, const T* output,
-                                  std::int64_t joined, T* of_values) {
-  for (std::int64_t row = 0; row < rows.count;
-       ++row, gradient += joined, output += joined, of_values += rows.channels) {
-    for (std::int64_t i = 0; i < rows.channels; ++i)
-      set(of_values[i], number_of(output[i]) <= 0 ? 0 : number_of(gradient[i]));
-  }
-}
-
 // In vectors of sums, so that the order doesn't depend on the processor's.
 inline double distances(std::int64_t count, const float* a, std::int64_t a_stride, const float* b,
                         std::int64_t b_stride) {
@@ -222,52 +165,45 @@ void add_columns(const LineGeometry& line, const float* columns, std::int64_t ro
   }
 }
 
-KOLO_VECTORIZE
-void pool_image(const PoolingShape& shape, const float* input, float* output,
-                std::int32_t* winners) {
-  pool(shape, input, output, winners);
+template <typename T>
+KOLO_VECTORIZE void pool_image(const PoolingShape& shape, const T* input, T* output,
+                               std::int32_t* winners) {
+  const std::int64_t channels = shape.channels, row = shape.width * channels;
+  for (std::int64_t y = 0; y < shape.pooled_height(); ++y) {
+    const T* top = input + 2 * y * row;
+    for (std::int64_t x = 0; x < shape.pooled_width(); ++x) {
+      pool_pixel(channels, top, top + row, output, winners);
+      top += 2 * channels;
+      output += channels;
+      winners += channels;
+    }
+  }
 }
 
-KOLO_VECTORIZE
-void pool_image(const PoolingShape& shape, const BFloat16* input, BFloat16* output,
-                std::int32_t* winners) {
-  pool(shape, input, output, winners);
+template <typename T>
+KOLO_VECTORIZE void unpool_image(const PoolingShape& shape, const T* output_gradient,
+                                 const std::int32_t* winners, T* input_gradient) {
+  const std::int64_t channels = shape.channels, row = shape.width * channels;
+  for (std::int64_t y = 0; y < shape.pooled_height(); ++y) {
+    T* top = input_gradient + 2 * y * row;
+    for (std::int64_t x = 0; x < shape.pooled_width(); ++x) {
+      unpool_pixel(channels, output_gradient, winners, top, top + row);
+      top += 2 * channels;
+      output_gradient += channels;
+      winners += channels;
+    }
+    // A last column or row without a window has no part in the output.
+    if (shape.width % 2 != 0) {
+      std::fill_n(top, channels, T{});
+      std::fill_n(top + row, channels, T{});
+    }
+  }
+  if (shape.height % 2 != 0) std::fill_n(input_gradient + (shape.height - 1) * row, row, T{});
 }
 
-KOLO_VECTORIZE
-void unpool_image(const PoolingShape& shape, const float* output_gradient,
-                  const std::int32_t* winners, float* input_gradient) {
-  unpool(shape, output_gradient, winners, input_gradient);
-}
-
-KOLO_VECTORIZE
-void unpool_image(const PoolingShape& shape, const BFloat16* output_gradient,
-                  const std::int32_t* winners, BFloat16* input_gradient) {
-  unpool(shape, output_gradient, winners, input_gradient);
-}
-
-KOLO_VECTORIZE
-void rectify_rows(const ChannelRows& rows, const float* values, std::int64_t joined,
-                  float* output) {
-  rectify(rows, values, joined, output);
-}
-
-KOLO_VECTORIZE
-void rectify_rows(const ChannelRows& rows, const BFloat16* values, std::int64_t joined,
-                  BFloat16* output) {
-  rectify(rows, values, joined, output);
-}
-
-KOLO_VECTORIZE
-void unrectify_rows(const ChannelRows& rows, const float* gradient, const float* output,
-                    std::int64_t joined, float* of_values) {
-  unrectify(rows, gradient, output, joined, of_values);
-}
-
-KOLO_VECTORIZE
-void unrectify_rows(const ChannelRows& rows, const BFloat16* gradient, const BFloat16* output,
-                    std::int64_t joined, BFloat16* of_values) {
-  unrectify(rows, gradient, output, joined, of_values);
-}
+template void pool_image(const PoolingShape&, const float*, float*, std::int32_t*);
+template void unpool_image(const PoolingShape&, const float*, const std::int32_t*, float*);
+template void pool_image(const PoolingShape&, const BFloat16*, BFloat16*, std::int32_t*);
+template void unpool_image(const PoolingShape&, const BFloat16*, const std::int32_t*, BFloat16*);
 
 }  // namespace kolo

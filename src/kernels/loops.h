@@ -5,7 +5,7 @@
 
 #include "base/half.h"
 
-// The loops of batch_norm, convolutions, max_pool_relu, join_relu and the l1 loss, in channels-last
+// The loops of batch_norm, convolutions, max_pool_relu and the l1 loss, in channels-last
 // memory: compiled for vectors.
 namespace kolo {
 
@@ -14,53 +14,35 @@ struct ChannelRows {
   std::int64_t channels = 0;
 };
 
-// Those over rows (norm_loops.cpp) compute in float whatever lies in memory.
+// Those over values of type T are there for float and BFloat16. Those over rows (norm_loops.cpp)
+// compute in float whatever lies in memory.
 
 // By channel, of all rows: the sums of x - shift and of (x - shift)^2. With a shift near the mean
 // nothing cancels in the variance that follows from them.
-void sum_distances(const ChannelRows& rows, const float* values, const float* shift, double* sums,
+template <typename T>
+void sum_distances(const ChannelRows& rows, const T* values, const float* shift, double* sums,
                    double* squares);
-void sum_distances(const ChannelRows& rows, const BFloat16* values, const float* shift,
-                   double* sums, double* squares);
 
 // slope x + offset, plus the addend where there is one, and no less than 0 if `relu`.
-void normalize(const ChannelRows& rows, const float* values, const float* slope,
-               const float* offset, const float* addend, bool relu, float* output);
-void normalize(const ChannelRows& rows, const BFloat16* values, const float* slope,
-               const float* offset, const BFloat16* addend, bool relu, BFloat16* output);
+template <typename T>
+void normalize(const ChannelRows& rows, const T* values, const float* slope, const float* offset,
+               const T* addend, bool relu, T* output);
 
 // Adds to every row.
-void add_to_rows(const ChannelRows& rows, const float* addend, float* values);
-void add_to_rows(const ChannelRows& rows, const float* addend, BFloat16* values);
+template <typename T>
+void add_to_rows(const ChannelRows& rows, const float* addend, T* values);
 
 // By channel, of all rows: the sums of g and of g (x - mean), g being the gradient, or 0 where the
 // output (null: none counts) is not above 0. `kept`: where g is written to, if not null.
-void sum_gradients(const ChannelRows& rows, const float* gradient, const float* output,
-                   const float* values, const float* mean, float* kept, double* sums,
-                   double* products);
-void sum_gradients(const ChannelRows& rows, const BFloat16* gradient, const BFloat16* output,
-                   const BFloat16* values, const float* mean, BFloat16* kept, double* sums,
-                   double* products);
+template <typename T>
+void sum_gradients(const ChannelRows& rows, const T* gradient, const T* output, const T* values,
+                   const float* mean, T* kept, double* sums, double* products);
 
 // slope g - tilt (x - mean) - level, with g as above.
-void normalize_gradient(const ChannelRows& rows, const float* gradient, const float* output,
-                        const float* values, const float* mean, const float* slope,
-                        const float* tilt, const float* level, float* of_values);
-void normalize_gradient(const ChannelRows& rows, const BFloat16* gradient, const BFloat16* output,
-                        const BFloat16* values, const float* mean, const float* slope,
-                        const float* tilt, const float* level, BFloat16* of_values);
-
-// Rows of the channels of one tensor beside those of another, `joined` values from one to the next.
-
-// No less than 0; what is no number stays none.
-void rectify_rows(const ChannelRows& rows, const float* values, std::int64_t joined, float* output);
-void rectify_rows(const ChannelRows& rows, const BFloat16* values, std::int64_t joined,
-                  BFloat16* output);
-// The gradient, or 0 where the output is 0.
-void unrectify_rows(const ChannelRows& rows, const float* gradient, const float* output,
-                    std::int64_t joined, float* of_values);
-void unrectify_rows(const ChannelRows& rows, const BFloat16* gradient, const BFloat16* output,
-                    std::int64_t joined, BFloat16* of_values);
+template <typename T>
+void normalize_gradient(const ChannelRows& rows, const T* gradient, const T* output,
+                        const T* values, const float* mean, const float* slope, const float* tilt,
+                        const float* level, T* of_values);
 
 // Values of which there may be gaps between.
 template <typename T>
@@ -101,15 +83,12 @@ struct PoolingShape {
 };
 
 // The largest value of each 2x2 window, or 0 if that is larger. A NaN wins.
-void pool_image(const PoolingShape& shape, const float* input, float* output,
-                std::int32_t* winners);
-void pool_image(const PoolingShape& shape, const BFloat16* input, BFloat16* output,
-                std::int32_t* winners);
+template <typename T>
+void pool_image(const PoolingShape& shape, const T* input, T* output, std::int32_t* winners);
 
 // The gradient of every input value: its window's, or 0.
-void unpool_image(const PoolingShape& shape, const float* output_gradient,
-                  const std::int32_t* winners, float* input_gradient);
-void unpool_image(const PoolingShape& shape, const BFloat16* output_gradient,
-                  const std::int32_t* winners, BFloat16* input_gradient);
+template <typename T>
+void unpool_image(const PoolingShape& shape, const T* output_gradient, const std::int32_t* winners,
+                  T* input_gradient);
 
 }  // namespace kolo

@@ -64,19 +64,6 @@ KOLO_INLINE inline void sum_distances_of(std::int64_t count, std::int64_t channe
   }
 }
 
-template <typename T>
-KOLO_INLINE inline void sum_distances_rows(const ChannelRows& rows, const T* values,
-                                           const float* shift, double* sums, double* squares) {
-  std::fill_n(sums, rows.channels, 0);
-  std::fill_n(squares, rows.channels, 0);
-  each_block(rows, [&](std::int64_t row, std::int64_t count) KOLO_INLINE {
-    each_tile(rows.channels, [&]<int lanes>(std::int64_t i) KOLO_INLINE {
-      sum_distances_of<lanes>(count, rows.channels, values + row * rows.channels + i, shift + i,
-                              sums + i, squares + i);
-    });
-  });
-}
-
 template <bool adds, bool relu, typename T>
 KOLO_INLINE inline void normalize_lines(const ChannelRows& rows, const T* __restrict values,
                                         const float* __restrict slope,
@@ -93,28 +80,6 @@ KOLO_INLINE inline void normalize_lines(const ChannelRows& rows, const T* __rest
     values += rows.channels;
     output += rows.channels;
     if constexpr (adds) addend += rows.channels;
-  }
-}
-
-template <typename T>
-KOLO_INLINE inline void normalize_rows(const ChannelRows& rows, const T* values, const float* slope,
-                                       const float* offset, const T* addend, bool relu, T* output) {
-  if (addend != nullptr && relu)
-    normalize_lines<true, true>(rows, values, slope, offset, addend, output);
-  else if (addend != nullptr)
-    normalize_lines<true, false>(rows, values, slope, offset, addend, output);
-  else if (relu)
-    normalize_lines<false, true>(rows, values, slope, offset, addend, output);
-  else
-    normalize_lines<false, false>(rows, values, slope, offset, addend, output);
-}
-
-template <typename T>
-KOLO_INLINE inline void add_to_each_row(const ChannelRows& rows, const float* __restrict addend,
-                                        T* __restrict values) {
-  for (std::int64_t row = 0; row < rows.count; ++row, values += rows.channels) {
-    for (std::int64_t i = 0; i < rows.channels; ++i)
-      values[i] = stored<T>(load(values[i]) + addend[i]);
   }
 }
 
@@ -158,22 +123,6 @@ KOLO_INLINE inline void sum_gradients_tiles(const ChannelRows& rows, const T* gr
   });
 }
 
-template <typename T>
-KOLO_INLINE inline void sum_gradients_rows(const ChannelRows& rows, const T* gradient,
-                                           const T* output, const T* values, const float* mean,
-                                           T* kept, double* sums, double* products) {
-  std::fill_n(sums, rows.channels, 0);
-  std::fill_n(products, rows.channels, 0);
-  if (output != nullptr && kept != nullptr)
-    sum_gradients_tiles<true, true>(rows, gradient, output, values, mean, kept, sums, products);
-  else if (output != nullptr)
-    sum_gradients_tiles<true, false>(rows, gradient, output, values, mean, kept, sums, products);
-  else if (kept != nullptr)
-    sum_gradients_tiles<false, true>(rows, gradient, output, values, mean, kept, sums, products);
-  else
-    sum_gradients_tiles<false, false>(rows, gradient, output, values, mean, kept, sums, products);
-}
-
 template <bool relu, typename T>
 KOLO_INLINE inline void normalize_gradient_lines(
     const ChannelRows& rows, const T* __restrict gradient, const T* __restrict output,
@@ -192,11 +141,63 @@ KOLO_INLINE inline void normalize_gradient_lines(
   }
 }
 
+}  // namespace
+
 template <typename T>
-KOLO_INLINE inline void normalize_gradient_rows(const ChannelRows& rows, const T* gradient,
-                                                const T* output, const T* values, const float* mean,
-                                                const float* slope, const float* tilt,
-                                                const float* level, T* of_values) {
+KOLO_VECTORIZE void sum_distances(const ChannelRows& rows, const T* values, const float* shift,
+                                  double* sums, double* squares) {
+  std::fill_n(sums, rows.channels, 0);
+  std::fill_n(squares, rows.channels, 0);
+  each_block(rows, [&](std::int64_t row, std::int64_t count) KOLO_INLINE {
+    each_tile(rows.channels, [&]<int lanes>(std::int64_t i) KOLO_INLINE {
+      sum_distances_of<lanes>(count, rows.channels, values + row * rows.channels + i, shift + i,
+                              sums + i, squares + i);
+    });
+  });
+}
+
+template <typename T>
+KOLO_VECTORIZE void normalize(const ChannelRows& rows, const T* values, const float* slope,
+                              const float* offset, const T* addend, bool relu, T* output) {
+  if (addend != nullptr && relu)
+    normalize_lines<true, true>(rows, values, slope, offset, addend, output);
+  else if (addend != nullptr)
+    normalize_lines<true, false>(rows, values, slope, offset, addend, output);
+  else if (relu)
+    normalize_lines<false, true>(rows, values, slope, offset, addend, output);
+  else
+    normalize_lines<false, false>(rows, values, slope, offset, addend, output);
+}
+
+template <typename T>
+KOLO_VECTORIZE void add_to_rows(const ChannelRows& rows, const float* __restrict addend,
+                                T* __restrict values) {
+  for (std::int64_t row = 0; row < rows.count; ++row, values += rows.channels) {
+    for (std::int64_t i = 0; i < rows.channels; ++i)
+      values[i] = stored<T>(load(values[i]) + addend[i]);
+  }
+}
+
+template <typename T>
+KOLO_VECTORIZE void sum_gradients(const ChannelRows& rows, const T* gradient, const T* output,
+                                  const T* values, const float* mean, T* kept, double* sums,
+                                  double* products) {
+  std::fill_n(sums, rows.channels, 0);
+  std::fill_n(products, rows.channels, 0);
+  if (output != nullptr && kept != nullptr)
+    sum_gradients_tiles<true, true>(rows, gradient, output, values, mean, kept, sums, products);
+  else if (output != nullptr)
+    sum_gradients_tiles<true, false>(rows, gradient, output, values, mean, kept, sums, products);
+  else if (kept != nullptr)
+    sum_gradients_tiles<false, true>(rows, gradient, output, values, mean, kept, sums, products);
+  else
+    sum_gradients_tiles<false, false>(rows, gradient, output, values, mean, kept, sums, products);
+}
+
+template <typename T>
+KOLO_VECTORIZE void normalize_gradient(const ChannelRows& rows, const T* gradient, const T* output,
+                                       const T* values, const float* mean, const float* slope,
+                                       const float* tilt, const float* level, T* of_values) {
   if (output != nullptr)
     normalize_gradient_lines<true>(rows, gradient, output, values, mean, slope, tilt, level,
                                    of_values);
@@ -205,68 +206,22 @@ KOLO_INLINE inline void normalize_gradient_rows(const ChannelRows& rows, const T
                                     of_values);
 }
 
-}  // namespace
-
-KOLO_VECTORIZE
-void sum_distances(const ChannelRows& rows, const float* values, const float* shift, double* sums,
-                   double* squares) {
-  sum_distances_rows(rows, values, shift, sums, squares);
-}
-
-KOLO_VECTORIZE
-void normalize(const ChannelRows& rows, const float* values, const float* slope,
-               const float* offset, const float* addend, bool relu, float* output) {
-  normalize_rows(rows, values, slope, offset, addend, relu, output);
-}
-
-KOLO_VECTORIZE
-void add_to_rows(const ChannelRows& rows, const float* addend, float* values) {
-  add_to_each_row(rows, addend, values);
-}
-
-KOLO_VECTORIZE
-void add_to_rows(const ChannelRows& rows, const float* addend, BFloat16* values) {
-  add_to_each_row(rows, addend, values);
-}
-
-KOLO_VECTORIZE
-void sum_gradients(const ChannelRows& rows, const float* gradient, const float* output,
-                   const float* values, const float* mean, float* kept, double* sums,
-                   double* products) {
-  sum_gradients_rows(rows, gradient, output, values, mean, kept, sums, products);
-}
-
-KOLO_VECTORIZE
-void normalize_gradient(const ChannelRows& rows, const float* gradient, const float* output,
-                        const float* values, const float* mean, const float* slope,
-                        const float* tilt, const float* level, float* of_values) {
-  normalize_gradient_rows(rows, gradient, output, values, mean, slope, tilt, level, of_values);
-}
-
-KOLO_VECTORIZE
-void sum_distances(const ChannelRows& rows, const BFloat16* values, const float* shift,
-                   double* sums, double* squares) {
-  sum_distances_rows(rows, values, shift, sums, squares);
-}
-
-KOLO_VECTORIZE
-void normalize(const ChannelRows& rows, const BFloat16* values, const float* slope,
-               const float* offset, const BFloat16* addend, bool relu, BFloat16* output) {
-  normalize_rows(rows, values, slope, offset, addend, relu, output);
-}
-
-KOLO_VECTORIZE
-void sum_gradients(const ChannelRows& rows, const BFloat16* gradient, const BFloat16* output,
-                   const BFloat16* values, const float* mean, BFloat16* kept, double* sums,
-                   double* products) {
-  sum_gradients_rows(rows, gradient, output, values, mean, kept, sums, products);
-}
-
-KOLO_VECTORIZE
-void normalize_gradient(const ChannelRows& rows, const BFloat16* gradient, const BFloat16* output,
-                        const BFloat16* values, const float* mean, const float* slope,
-                        const float* tilt, const float* level, BFloat16* of_values) {
-  normalize_gradient_rows(rows, gradient, output, values, mean, slope, tilt, level, of_values);
-}
+template void sum_distances(const ChannelRows&, const float*, const float*, double*, double*);
+template void normalize(const ChannelRows&, const float*, const float*, const float*, const float*,
+                        bool, float*);
+template void add_to_rows(const ChannelRows&, const float*, float*);
+template void sum_gradients(const ChannelRows&, const float*, const float*, const float*,
+                            const float*, float*, double*, double*);
+template void normalize_gradient(const ChannelRows&, const float*, const float*, const float*,
+                                 const float*, const float*, const float*, const float*, float*);
+template void sum_distances(const ChannelRows&, const BFloat16*, const float*, double*, double*);
+template void normalize(const ChannelRows&, const BFloat16*, const float*, const float*,
+                        const BFloat16*, bool, BFloat16*);
+template void add_to_rows(const ChannelRows&, const float*, BFloat16*);
+template void sum_gradients(const ChannelRows&, const BFloat16*, const BFloat16*, const BFloat16*,
+                            const float*, BFloat16*, double*, double*);
+template void normalize_gradient(const ChannelRows&, const BFloat16*, const BFloat16*,
+                                 const BFloat16*, const float*, const float*, const float*,
+                                 const float*, BFloat16*);
 
 }  // namespace kolo

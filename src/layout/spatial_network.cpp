@@ -100,11 +100,9 @@ std::int64_t whole_sample_flops(const SpatialNetworkPlan& plan, std::size_t laye
   return flops_of(plan.layers[layer], coarse);
 }
 
-std::vector<SentRows> sent_rows(std::span<const RowMessage> messages, int place) {
+std::vector<SentRows> sent_rows(std::span<const RowMessage> messages) {
   std::vector<SentRows> sent;
-  for (const auto& message : messages) {
-    if (message.peer != place) sent.push_back({message.peer, message.rows.size()});
-  }
+  for (const auto& message : messages) sent.push_back({message.peer, message.rows.size()});
   return sent;
 }
 
@@ -119,8 +117,8 @@ AxisShare axis_share(const LayerCut& cut, bool is_whole, int place) {
   if (is_whole || cut.input.ranks() == 1) return share;
   share.extended = cut.extended(place).size();
   const auto messages = row_messages(cut, place);
-  share.extending = sent_rows(messages.sends, place);
-  share.folding = sent_rows(messages.receives, place);
+  share.extending = sent_rows(messages.sends);
+  share.folding = sent_rows(messages.receives);
   return share;
 }
 

@@ -55,10 +55,8 @@ RowRange reach(const AxisLayer& layer, const RowRange& coarse, std::int64_t wher
 
 // The neighbour below (step -1) or above (1) along the axis; none at a border.
 std::optional<int> neighbour(const LayerCut& layer, int rank, int step) {
-  const auto ranks = layer.input.ranks();
   const auto other = rank + step;
-  if (layer.is_periodic) return (other + ranks) % ranks;
-  if (other < 0 || other >= ranks) return std::nullopt;
+  if (other < 0 || other >= layer.input.ranks()) return std::nullopt;
   return other;
 }
 
@@ -102,12 +100,6 @@ RowRange rows_below(const LayerCut& layer, int rank) {
 
 RowRange rows_above(const LayerCut& layer, int rank) {
   return {layer.exchanged().rows(rank).end, layer.extended(rank).end};
-}
-
-// Beyond a periodic border lie the rows of the other end.
-RowRange owned_by(const RowRange& rows, std::int64_t length) {
-  const auto shift = rows.begin < 0 ? length : rows.begin >= length ? -length : std::int64_t{0};
-  return {rows.begin + shift, rows.end + shift};
 }
 
 }  // namespace
@@ -169,10 +161,8 @@ AxisCut output_cut(const AxisLayer& layer, const AxisCut& input) {
 
 LayerCut cut_layer(const AxisLayer& layer, const AxisCut& input,
                    const std::optional<AxisCut>& output) {
-  LayerCut cut{.input = input,
-               .output = output_cut(layer, input),
-               .is_transposed = layer.is_transposed,
-               .is_periodic = layer.is_periodic};
+  LayerCut cut{
+      .input = input, .output = output_cut(layer, input), .is_transposed = layer.is_transposed};
   if (output) {
     require_cut(*output);
     if (output->ranks() != input.ranks() || output->length() != cut.output.length()) {
@@ -224,21 +214,20 @@ RowMessages row_messages(const LayerCut& layer, int rank) {
     throw Error(fmt::format("spatial: no rows are exchanged in a layer that is computed whole: {}",
                             layer.whole_because));
   }
-  const auto length = layer.exchanged().length();
   const auto below = neighbour(layer, rank, -1), above = neighbour(layer, rank, 1);
   RowMessages messages;
-  const auto receive = [&](const std::optional<int>& peer, RowDirection direction,
-                           const RowRange& rows) {
-    if (peer && !rows.is_empty()) messages.receives.push_back({*peer, direction, rows});
-  };
-  receive(below, RowDirection::up, rows_below(layer, rank));
-  receive(above, RowDirection::down, rows_above(layer, rank));
-  const auto send = [&](int peer, RowDirection direction, const RowRange& rows) {
-    if (!rows.is_empty()) messages.sends.push_back({peer, direction, owned_by(rows, length)});
+  const auto add = [](std::vector<RowMessage>& to, int peer, const RowRange& rows) {
+    if (!rows.is_empty()) to.push_back({peer, rows});
   };
   // Rows that the rank below has above its own come from here, and the other way round.
-  if (below) send(*below, RowDirection::down, rows_above(layer, *below));
-  if (above) send(*above, RowDirection::up, rows_below(layer, *above));
+  if (below) {
+    add(messages.receives, *below, rows_below(layer, rank));
+    add(messages.sends, *below, rows_above(layer, *below));
+  }
+  if (above) {
+    add(messages.receives, *above, rows_above(layer, rank));
+    add(messages.sends, *above, rows_below(layer, *above));
+  }
   return messages;
 }
 

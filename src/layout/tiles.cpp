@@ -37,9 +37,6 @@ std::vector<std::int64_t> scales_of(std::span<const AxisLayer> layers) {
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const auto& layer = layers[i];
     const auto scale = scales.back();
-    if (layer.is_periodic) {
-      throw InputError(fmt::format("tiles: layer {} is periodic; expected one with borders", i));
-    }
     if (layer.mirrors && (*layer.mirrors >= i || !layer.is_transposed)) {
       throw InputError(fmt::format(
           "tiles: layer {} mirrors layer {}, expected a transposed layer and one before it", i,

@@ -18,7 +18,6 @@
 #include "kolo/base/graph_beginning.h"
 #include "kolo/base/graph_node.h"
 #include "kolo/kernels/autocast.h"
-#include "kolo/kernels/device_norm.h"
 
 namespace kolo {
 
@@ -117,7 +116,6 @@ class Recomputation final : public torch::autograd::Node {
         device_(inputs_.front().device()),
         autocast_(autocast_of(device_.type())),
         is_plain_(PlainKernels::are_wanted()),
-        has_device_norm_(DeviceNorm::is_wanted()),
         generators_(device_) {
     for (const auto& input : inputs_) {
       versions_.push_back(input._version());
@@ -188,7 +186,6 @@ class Recomputation final : public torch::autograd::Node {
     const torch::AutoGradMode with_gradients(true);
     const AutocastGuard autocast(autocast_, device_.type());
     const PlainKernels plain(is_plain_);
-    const DeviceNorm norm(has_device_norm_);
     const GeneratorStates now(device_);
     const BufferValues buffers(stage_->stage());
     generators_.restore();
@@ -206,7 +203,7 @@ class Recomputation final : public torch::autograd::Node {
   torch::Device device_;
   // Modes of the first pass's thread, which LibTorch's engine doesn't take to backward.
   Precision autocast_;
-  bool is_plain_, has_device_norm_;
+  bool is_plain_;
   GeneratorStates generators_;
   std::vector<std::uint32_t> versions_;
   std::vector<bool> is_result_;  // by output

@@ -16,7 +16,6 @@ double scale_factor(Scaling scaling, double ratio) {
   }
   switch (scaling) {
     case Scaling::none:
-    case Scaling::adascale:
       return 1;
     case Scaling::linear:
       return ratio;

@@ -66,43 +66,6 @@ inline void add_row(Row& lanes, const std::byte* row) {
     lanes[lane] = with_word(lanes[lane], words[lane]);
 }
 
-// Several sums at once, since one would wait for each addition.
-template <typename T, typename Term>
-double sum_of(std::span<const T> values, const Term& term) {
-  constexpr std::size_t width = 8;
-  std::array<double, width> sums{};
-  std::size_t index = 0;
-  for (; index + width <= values.size(); index += width) {
-    for (std::size_t lane = 0; lane < width; ++lane)
-      sums[lane] += term(static_cast<double>(values[index + lane]));
-  }
-  for (; index < values.size(); ++index) sums[0] += term(static_cast<double>(values[index]));
-  double sum = 0;
-  for (const double each : sums) sum += each;
-  return sum;
-}
-
-template <typename T>
-double largest_of(std::span<const T> values) {
-  double largest = 0;
-  for (const T value : values) {
-    const double size = std::abs(static_cast<double>(value));
-    if (!(size <= largest)) largest = size;  // also when it is not a number
-    if (std::isnan(largest)) break;
-  }
-  return largest;
-}
-
-template <typename T>
-double add_to_norm_loop(double total, std::span<const T> values, double norm_type) {
-  if (std::isinf(norm_type)) {
-    const double largest = largest_of(values);
-    return largest > total || std::isnan(largest) ? largest : total;
-  }
-  if (norm_type == 2) return total + sum_of_squares(values);
-  return total + sum_of(values, [&](double value) { return std::pow(std::abs(value), norm_type); });
-}
-
 }  // namespace
 
 KOLO_VECTORIZE
@@ -176,14 +139,6 @@ std::uint64_t checksum(std::span<const std::byte> bytes) {
     pieces.push_back(checksum_of_piece(bytes.subspan(begin, size)));
   }
   return checksum(std::as_bytes(std::span(pieces)));
-}
-
-double add_to_norm(double total, std::span<const float> values, double norm_type) {
-  return add_to_norm_loop(total, values, norm_type);
-}
-
-double add_to_norm(double total, std::span<const double> values, double norm_type) {
-  return add_to_norm_loop(total, values, norm_type);
 }
 
 namespace {

@@ -11,16 +11,10 @@
 // processor.
 namespace kolo::parallel {
 
-// In double precision.
+// Added up in double, in an order that depends on nothing but the size: LibTorch's norm depends on
+// the number of threads too, and the ranks' may differ.
 [[nodiscard]] double sum_of_squares(std::span<const float> values);
 [[nodiscard]] double sum_of_squares(std::span<const double> values);
-
-// The p-norm of several tensors together, before its root is taken, with one more of them: the sum
-// of |value|^norm_type, or for an infinite norm_type the largest |value| (or NaN). Added up in
-// double, in an order that depends on nothing but the sizes: LibTorch's norm depends on the number
-// of threads too, and the ranks' may differ.
-[[nodiscard]] double add_to_norm(double total, std::span<const float> values, double norm_type);
-[[nodiscard]] double add_to_norm(double total, std::span<const double> values, double norm_type);
 
 // Adds `other`, of the same size, to the values.
 void add(std::span<float> values, std::span<const float> other);
@@ -114,14 +108,14 @@ KOLO_HOST_DEVICE inline std::uint64_t checksum_of_lanes(std::uint64_t sum, std::
 // stream may use the same. In a build without CUDA they throw Error.
 namespace kolo::parallel {
 
-// add_to_norm() of `total`, which becomes the result. Added up in the order of reduction_order.h,
-// whatever the device.
-void add_to_norm_on_device(double* total, std::span<const float> values, double norm_type,
+// Adds the squares of the values to `total`, in the order of reduction_order.h, whatever the
+// device.
+void add_squares_on_device(double* total, std::span<const float> values,
                            std::span<std::byte> workspace, void* stream);
-void add_to_norm_on_device(double* total, std::span<const double> values, double norm_type,
+void add_squares_on_device(double* total, std::span<const double> values,
                            std::span<std::byte> workspace, void* stream);
 
-constexpr std::size_t norm_workspace_bytes(std::size_t size) {
+constexpr std::size_t squares_workspace_bytes(std::size_t size) {
   return reduction::chunks_of(size) * sizeof(double);
 }
 

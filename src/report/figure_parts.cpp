@@ -1,88 +1,10 @@
 #include "report/figure_parts.h"
 
 #include <cmath>
-#include <limits>
 
 #include <fmt/format.h>
 
 namespace kolo {
-
-namespace {
-
-constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
-
-double scaled(double value, bool is_logarithmic) {
-  return is_logarithmic ? std::log(value) : value;
-}
-
-double height_of(const Figure& figure) {
-  double smallest = std::numeric_limits<double>::infinity(), largest = -smallest;
-  for (const auto& series : figure.series) {
-    for (const double y : series.y) {
-      const double height = scaled(y, figure.y_logarithmic);
-      if (!std::isfinite(height)) continue;
-      smallest = std::min(smallest, height);
-      largest = std::max(largest, height);
-    }
-  }
-  return std::max(0., largest - smallest);
-}
-
-// Height of a line at x; unknown beyond its ends and in its gaps. Points in order of x.
-double height_at(const Figure& figure, const FigureSeries& line, double x) {
-  const auto after = std::ranges::lower_bound(line.x, x);
-  if (after == line.x.end()) return unknown;
-  const auto place = static_cast<std::size_t>(after - line.x.begin());
-  const double y_after = scaled(line.y[place], figure.y_logarithmic);
-  if (*after == x) return y_after;
-  if (place == 0) return unknown;
-  const double x_before = scaled(line.x[place - 1], figure.x_logarithmic);
-  const double x_after = scaled(*after, figure.x_logarithmic);
-  const double y_before = scaled(line.y[place - 1], figure.y_logarithmic);
-  const double share = (scaled(x, figure.x_logarithmic) - x_before) / (x_after - x_before);
-  return y_before + share * (y_after - y_before);
-}
-
-bool lies_on(const Figure& figure, const FigureSeries& other, const FigureSeries& line,
-             double tolerance) {
-  bool has_points = false;
-  for (std::size_t i = 0; i < line.y.size(); ++i) {
-    if (!std::isfinite(line.x[i]) || !std::isfinite(line.y[i])) continue;
-    const double distance =
-        height_at(figure, other, line.x[i]) - scaled(line.y[i], figure.y_logarithmic);
-    if (!(std::abs(distance) <= tolerance)) return false;
-    has_points = true;
-  }
-  return has_points;
-}
-
-// height_at() needs this order; times to a target come in another order.
-bool is_in_order(const FigureSeries& line) {
-  return std::ranges::all_of(line.x, [](double x) { return std::isfinite(x); }) &&
-         std::ranges::is_sorted(line.x);
-}
-
-}  // namespace
-
-void mark_hidden_lines(Figure& figure) {
-  if (figure.kind != Figure::Kind::lines) return;
-  constexpr double line_width = 0.006;  // of the figure's height
-  constexpr int most = 2;
-  const double tolerance = line_width * height_of(figure);
-  bool are_any = false;
-  for (std::size_t i = 0; i < figure.series.size(); ++i) {
-    for (std::size_t j = i + 1; j < figure.series.size() && figure.series[i].hidden_by < most;
-         ++j) {
-      const auto& other = figure.series[j];
-      if (is_in_order(other) && lies_on(figure, other, figure.series[i], tolerance))
-        ++figure.series[i].hidden_by;
-    }
-    are_any = are_any || figure.series[i].hidden_by > 0;
-  }
-  if (!are_any) return;
-  figure.note += figure.note.empty() ? "" : " ";
-  figure.note += "A line that others lie on is drawn wider.";
-}
 
 namespace {
 
@@ -98,13 +20,13 @@ double steps_of(const Curve& curve) {
 
 StepTime step_time_of(const RunRecord& run) {
   StepTime time{.category = run.name};
-  const auto* const seconds = epoch_curve(run, "epoch_seconds");
+  const auto* const seconds = run.find("epoch_seconds", "");
   if (seconds == nullptr || seconds->points.empty()) return time;
   const double steps = steps_of(*seconds);
   if (!(steps > 0)) return time;
   time.whole = sum_of(seconds) / steps;
-  time.data_wait = sum_of(epoch_curve(run, "data_wait_seconds")) / steps;
-  time.exposed_communication = sum_of(epoch_curve(run, "exposed_communication_seconds")) / steps;
+  time.data_wait = sum_of(run.find("data_wait_seconds", "")) / steps;
+  time.exposed_communication = sum_of(run.find("exposed_communication_seconds", "")) / steps;
   return time;
 }
 
@@ -178,7 +100,7 @@ double first_time(const std::vector<Best>& bests, const Goal& goal, double targe
 
 bool has_accuracy(std::span<const RunRecord> runs) {
   return std::ranges::any_of(
-      runs, [](const RunRecord& run) { return validation_curve(run, "accuracy") != nullptr; });
+      runs, [](const RunRecord& run) { return run.find("accuracy", "validation") != nullptr; });
 }
 
 // "run-a did not reach 95 %"

@@ -16,11 +16,6 @@
 
 namespace kolo {
 
-// Counts for each line of a figure how many later ones lie on it from end to end, as far as can be
-// seen: it is drawn that much wider, or nobody would know that it is there. Beyond two nobody could
-// tell them apart by their widths, and bands would hide the rest. The note says so.
-void mark_hidden_lines(Figure& figure);
-
 // Parts of an optimizer step's time, in seconds; not_measured counts as nothing.
 struct StepTime {
   std::string category;  // whose
@@ -58,8 +53,8 @@ struct TimeUnit {
 [[nodiscard]] TimeUnit unit_for(std::span<const RunRecord> runs);
 
 // Values by x as a line with a mark at each point.
-template <typename X>
-FigureSeries marked_line(std::string name, int colour, const std::map<X, double>& values) {
+inline FigureSeries marked_line(std::string name, int colour,
+                                const std::map<double, double>& values) {
   FigureSeries series{.name = std::move(name), .colour = colour, .marks = true};
   for (const auto& [x, y] : values) {
     series.x.push_back(x);
@@ -68,13 +63,27 @@ FigureSeries marked_line(std::string name, int colour, const std::map<X, double>
   return series;
 }
 
-// The curve with a value per epoch of a quantity that is the run's, or else its training's.
-inline const Curve* epoch_curve(const RunRecord& run, std::string_view quantity) {
-  const auto* const curve = run.find(quantity, "");
-  return curve != nullptr ? curve : run.find(quantity, "training");
-}
+// Marked lines by name, in the order in which the names come.
+class NamedLines {
+ public:
+  void add(const std::string& name, double x, double y) {
+    auto line = std::ranges::find(lines_, name, &Line::first);
+    if (line == lines_.end()) line = lines_.insert(line, {name, {}});
+    line->second[x] = y;
+  }
+  [[nodiscard]] std::vector<FigureSeries> series() const {
+    std::vector<FigureSeries> series;
+    for (const auto& [name, values] : lines_)
+      series.push_back(marked_line(name, run_colour(series.size()), values));
+    return series;
+  }
 
-// Its finite values; none without a curve.
+ private:
+  using Line = std::pair<std::string, std::map<double, double>>;
+  std::vector<Line> lines_;
+};
+
+// A curve's finite values; none without a curve.
 inline std::vector<double> finite_values(const Curve* curve) {
   std::vector<double> values;
   if (curve != nullptr)
@@ -89,16 +98,10 @@ inline double sum_of(const Curve* curve) {
   return values.empty() ? not_measured : std::accumulate(values.begin(), values.end(), 0.);
 }
 
-// A run's validation: the curve with a value per epoch, else the one by steps, else null.
-inline const Curve* validation_curve(const RunRecord& run, std::string_view quantity) {
-  const auto* const by_epoch = run.find(quantity, "validation");
-  return by_epoch != nullptr ? by_epoch : run.find(quantity, "validation", true);
-}
-
-// The points of that curve among which a run's best is looked for: those of a network that was
-// trained, unless there are no others.
+// The validations among which a run's best is looked for: those of a network that was trained,
+// unless there are no others.
 inline std::vector<CurvePoint> validations(const RunRecord& run, std::string_view quantity) {
-  const auto* const curve = validation_curve(run, quantity);
+  const auto* const curve = run.find(quantity, "validation");
   if (curve == nullptr) return {};
   const auto is_untrained = [](const CurvePoint& point) { return point.epoch == 0; };
   auto points = curve->points;

@@ -21,12 +21,6 @@ bool has(const std::string& text, std::string_view part) {
 
 }  // namespace
 
-std::string marked_svg(std::string picture) {
-  const auto place = picture.find("<svg");
-  if (place != std::string::npos) picture.insert(place, std::string(svg_mark) + "\n");
-  return picture;
-}
-
 std::string png_caption(std::string_view png) {
   const auto chunk = png.find("iTXt" + std::string(png_caption_key));
   if (chunk == std::string_view::npos || chunk < 4) return {};
@@ -46,7 +40,7 @@ bool is_report_page(const std::filesystem::path& file) {
 
 bool is_drawing(const std::filesystem::path& file) {
   const auto text = beginning_of(file);
-  return has(text, svg_mark) || (text.starts_with("\x89PNG") && has(text, png_mark));
+  return text.starts_with("\x89PNG") && has(text, png_mark);
 }
 
 bool is_timeline(const std::filesystem::path& file) {

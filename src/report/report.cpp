@@ -109,23 +109,15 @@ void read_one(const fs::path& path, Report& report) {
 std::string title_of(const Report& report) {
   if (report.study) return report.study->name.empty() ? "Scaling study" : report.study->name;
   if (report.sweep) return fmt::format("{}, a sweep", report.sweep->name);
-  if (report.runs.empty()) return "Waiting for runs";
   if (report.runs.size() == 1) return report.runs[0].name;
   return fmt::format("{} runs compared", report.runs.size());
 }
 
 }  // namespace
 
-Report read_report(std::span<const fs::path> paths, bool wait) {
+Report read_report(std::span<const fs::path> paths) {
   Report report;
-  for (const auto& path : paths) {
-    try {
-      read_one(path, report);
-    } catch (const Error& error) {
-      if (!wait) throw;
-      report.warnings.push_back(fmt::format("waiting: {}", error.what()));
-    }
-  }
+  for (const auto& path : paths) read_one(path, report);
   make_names_distinct(report.runs);
   report.title = title_of(report);
   return report;
@@ -179,18 +171,12 @@ std::string filled_in(std::string_view page,
 
 }  // namespace
 
-std::string report_page(const nlohmann::ordered_json& data, bool live) {
+std::string report_page(const nlohmann::ordered_json& data) {
   const auto title = escaped_html(data.at("title").get<std::string>());
   const auto json = escaped_json(data);
   const std::pair<std::string_view, std::string_view> parts[] = {
-      {"title", title},
-      {"live", live ? "true" : "false"},
-      {"connections", live ? "'self'" : "'none'"},
-      {"style", report_css},
-      {"data", json},
-      {"chart_library", chart_min_js},
-      {"charts", charts_js},
-      {"script", report_js}};
+      {"title", title},      {"style", report_css}, {"data", json}, {"chart_library", chart_min_js},
+      {"charts", charts_js}, {"script", report_js}};
   return filled_in(report_html, parts);
 }
 

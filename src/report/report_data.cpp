@@ -55,7 +55,6 @@ Json json_of(const FigureSeries& series, bool x_is_time) {
           {"colour", series.colour},
           {"dashed", series.dashed},
           {"marks", series.marks},
-          {"hidden_by", series.hidden_by},
           {"y", numbers(series.y)},
           {"spread", numbers(series.spread)},
           {"x", numbers(series.x, x_is_time)}};
@@ -174,10 +173,7 @@ std::vector<ResultsTable> report_tables(const Report& report) {
     if (!table.rows.empty()) tables.push_back(std::move(table));
   };
   if (report.study) add(study_results(*report.study));
-  if (report.sweep) {
-    add(sweep_results(*report.sweep));
-    add(sweep_rungs(*report.sweep));
-  }
+  if (report.sweep) add(sweep_results(*report.sweep));
   if (report.runs.size() > report.study_runs) {
     add(run_results(report.runs));
     add(differing_settings(report.runs));

@@ -37,41 +37,23 @@ double best_of(const RunRecord& run, std::string_view quantity, bool larger) {
 }
 
 double mean_of(const RunRecord& run, std::string_view quantity) {
-  const auto* const curve = epoch_curve(run, quantity);
+  const auto* const curve = run.find(quantity, "");
   return sum_of(curve) / static_cast<double>(finite_values(curve).size());
 }
 
-// How long the epochs took that end at these steps; empty where a point's is unknown.
-std::vector<double> seconds_of(const RunRecord& run, const std::vector<CurvePoint>& points) {
-  const auto* const curve = epoch_curve(run, "epoch_seconds");
-  if (curve == nullptr) return {};
-  std::map<double, double> by_step;
-  for (const auto& point : curve->points) {
-    if (std::isfinite(point.step) && std::isfinite(point.value)) by_step[point.step] = point.value;
-  }
-  std::vector<double> seconds;
-  for (const auto& point : points) {
-    const auto found = std::isfinite(point.step) ? by_step.find(point.step) : by_step.end();
-    if (found == by_step.end()) return {};
-    seconds.push_back(found->second);
-  }
-  return seconds;
-}
-
 // All samples by all of the time: the mean of the rates is too large, as a slow epoch lasts longer.
-// Where times are unknown, points are taken to tell of as many samples each.
 double whole_rate(const RunRecord& run) {
-  const auto* curve = epoch_curve(run, "samples_per_second");
-  if (curve == nullptr) curve = run.find("samples_per_second", "", true);
-  if (curve == nullptr) return not_measured;
-  const auto times = seconds_of(run, curve->points);
+  const auto* const rates = run.find("samples_per_second", "");
+  const auto* const epochs = run.find("epoch_seconds", "");
+  if (rates == nullptr || epochs == nullptr) return not_measured;
+  std::map<double, double> rate_by_step;
+  for (const auto& point : rates->points) rate_by_step[point.step] = point.value;
   double samples = 0, seconds = 0;
-  for (std::size_t i = 0; i < curve->points.size(); ++i) {
-    const double rate = curve->points[i].value;
-    if (!std::isfinite(rate) || rate <= 0) continue;
-    const double time = times.empty() ? 1 / rate : times[i];
-    samples += rate * time;
-    seconds += time;
+  for (const auto& point : epochs->points) {
+    const auto rate = rate_by_step.find(point.step);
+    if (rate == rate_by_step.end() || !(rate->second > 0)) continue;
+    samples += rate->second * point.value;
+    seconds += point.value;
   }
   return seconds > 0 ? samples / seconds : not_measured;
 }
@@ -110,8 +92,6 @@ std::vector<Measure> measures() {
           {"time per epoch", [](const RunRecord& run) { return mean_of(run, "epoch_seconds"); },
            seconds, Better::smaller},
           {"samples/s", whole_rate, format_rate, Better::larger},
-          {"energy", [](const RunRecord& run) { return sum_of(run.find("device_joules", "")); },
-           [](double value) { return fmt::format("{:.4g} kJ", 1e-3 * value); }, Better::smaller},
           {"ranks", [](const RunRecord& run) { return number_or_unmeasured(run.ranks); }, count},
           {"parameters", [](const RunRecord& run) { return number_or_unmeasured(run.parameters); },
            count},

@@ -97,10 +97,9 @@ class CurveFigures {
         .colour = run_colour(number),
         .dashed = curve.part == "training" && !curve.by_step};  // by step it is alone, and dense
     const double start = start_of(runs_[number]);
-    // kolo validates before it trains too. That value would leave little room for the others.
-    const bool from_start = runs_[number].writer != "kolo" || curve.by_step;
     for (const auto& point : thinned(curve.points, most_points)) {
-      if (!from_start && point.epoch == 0) continue;
+      // The validation before training would leave little room for the others.
+      if (point.epoch == 0 && !curve.by_step) continue;
       series.x.push_back(place_of(point, start));
       series.y.push_back(presentation.factor * point.value + presentation.offset);
     }
@@ -162,71 +161,6 @@ FigureGroup speed(const CurveFigures& figures, std::span<const RunRecord> runs,
   return group;
 }
 
-FigureGroup devices(const CurveFigures& figures) {
-  FigureGroup group{"GPUs", {}};
-  figures.add_known(group, "device_watts", {"device-power", "Power of all GPUs", "W"});
-  figures.add_known(group, "device_joules", {"device-energy", "Energy per epoch", "kJ", 1e-3});
-  figures.add_known(group, "device_utilization",
-                    {"device-utilization", "Time with a kernel running", "%", 100});
-  figures.add_known(group, "device_megahertz", {"device-clock", "Mean clock", "MHz"});
-  figures.add_known(group, "device_celsius",
-                    {"device-temperature", "Highest temperature", "degrees Celsius"});
-  return group;
-}
-
-bool is_known(const std::string& quantity) {
-  static const std::set<std::string, std::less<>> known = {"loss",
-                                                           "accuracy",
-                                                           "top_accuracy",
-                                                           "learning_rate",
-                                                           "samples_per_second",
-                                                           "epoch_seconds",
-                                                           "data_wait_seconds",
-                                                           "exposed_communication_seconds",
-                                                           "device_joules",
-                                                           "device_watts",
-                                                           "device_utilization",
-                                                           "device_megahertz",
-                                                           "device_celsius"};
-  return known.contains(quantity);
-}
-
-// "weights/conv1.norm" as part of a file's name, unlike all names in `taken`.
-std::string id_of(const std::string& quantity, std::set<std::string>& taken) {
-  std::string id = "other-";
-  for (const char c : quantity) {
-    const bool is_plain =
-        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-    if (is_plain) id += c;
-    if (!is_plain && id.back() != '-') id += '-';
-    if (id.size() >= 80) break;
-  }
-  if (id.ends_with('-')) id.pop_back();
-  std::string unique = id;
-  for (int number = 2; !taken.insert(unique).second; ++number)
-    unique = fmt::format("{}-{}", id, number);
-  return unique;
-}
-
-FigureGroup others(const CurveFigures& figures, std::span<const RunRecord> runs) {
-  FigureGroup group{"Other", {}};
-  std::set<std::pair<std::string, bool>> done;
-  std::set<std::string> taken;
-  for (const auto& run : runs) {
-    for (const auto& curve : run.curves) {
-      const auto& quantity = curve.quantity;
-      if (is_known(quantity) || !done.emplace(quantity, curve.by_step).second) continue;
-      const auto title = quantity == "loss_scale"             ? "Loss scale"
-                         : quantity == "gradient_noise_scale" ? "Gradient noise scale, samples"
-                                                              : quantity;
-      figures.add(group, {id_of(quantity, taken), title, ""}, [&](const Curve& other) {
-        return other.quantity == quantity && other.by_step == curve.by_step;
-      });
-    }
-  }
-  return group;
-}
-
 }  // namespace
 
 std::vector<CurveAxis> known_axes(std::span<const RunRecord> runs) {
@@ -250,10 +184,8 @@ std::vector<CurveAxis> known_axes(std::span<const RunRecord> runs) {
 std::vector<FigureGroup> run_figures(std::span<const RunRecord> runs,
                                      const RunFigureOptions& options) {
   const CurveFigures figures(runs, options.axis);
-  std::vector<FigureGroup> groups = {learning(figures, runs), speed(figures, runs, options),
-                                     devices(figures), others(figures, runs)};
+  std::vector<FigureGroup> groups = {learning(figures, runs), speed(figures, runs, options)};
   std::erase_if(groups, [](const FigureGroup& group) { return group.figures.empty(); });
-  for (auto& group : groups) std::ranges::for_each(group.figures, mark_hidden_lines);
   return groups;
 }
 

@@ -129,7 +129,7 @@ Figure memory(const Study& study) {
   add_series(
       figure, study,
       [&](const StudyPoint& point) { return point.results.peak_memory_bytes / mebibyte; }, nothing);
-  std::map<int, double> kept;
+  std::map<double, double> kept;
   for (const auto& point : study.points)
     if (std::isfinite(point.kept_bytes)) kept[point.ranks] = point.kept_bytes / mebibyte;
   auto series = marked_line("kept for backward, by formula", run_colour(2), kept);
@@ -167,20 +167,12 @@ std::optional<Figure> step_time(const Study& study) {
 // One line for each combination of learning-rate scaling and warm-up.
 Figure by_combination(const Study& study, Figure figure, Measurement value, double factor,
                       double offset = 0) {
-  std::vector<std::string> names;
-  std::vector<std::map<int, double>> lines;
+  NamedLines lines;
   for (const auto& point : study.points) {
-    if (!std::isfinite(point.results.*value)) continue;
-    const auto name = combination_name(point);
-    const auto place = std::ranges::find(names, name) - names.begin();
-    if (place == std::ssize(names)) {
-      names.push_back(name);
-      lines.emplace_back();
-    }
-    lines[static_cast<std::size_t>(place)][point.ranks] = factor * (point.results.*value) + offset;
+    if (std::isfinite(point.results.*value))
+      lines.add(combination_name(point), point.ranks, factor * (point.results.*value) + offset);
   }
-  for (std::size_t i = 0; i < names.size(); ++i)
-    figure.series.push_back(marked_line(names[i], run_colour(i), lines[i]));
+  figure.series = lines.series();
   return figure;
 }
 
@@ -232,7 +224,6 @@ std::string combination_name(const StudyPoint& point) {
 std::vector<FigureGroup> study_figures(const Study& study) {
   std::vector<FigureGroup> groups = {scaling(study), large_batches(study)};
   std::erase_if(groups, [](const FigureGroup& group) { return group.figures.empty(); });
-  for (auto& group : groups) std::ranges::for_each(group.figures, mark_hidden_lines);
   return groups;
 }
 

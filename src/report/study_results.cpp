@@ -149,8 +149,7 @@ std::string metric_title(const Sweep& sweep) {
 
 ResultsTable::Mark mark_of(TrialState state) {
   if (state == TrialState::failed) return ResultsTable::Mark::failed;
-  const bool is_over = state == TrialState::dropped || state == TrialState::done;
-  return is_over ? ResultsTable::Mark::none : ResultsTable::Mark::waiting;
+  return state == TrialState::done ? ResultsTable::Mark::none : ResultsTable::Mark::waiting;
 }
 
 // The advice after what happened was given when it did, and stands in sweep.json.
@@ -165,9 +164,6 @@ std::string note_of(const Sweep& sweep) {
       "By the best validation {} of any epoch, the best first; epoch: which one that was, of those "
       "that the trial has trained. Time: of all a trial's processes, their starts among it.",
       metric_title(sweep));
-  if (!sweep.rungs.empty())
-    note += fmt::format(" Successive halving: one trial in {:g} went on at the end of each rung.",
-                        sweep.eta);
   if (!std::isfinite(sweep.target)) return note;
   if (const auto last = last_epochs(sweep))
     note += fmt::format(" Last epochs: mean {}, standard deviation {}.",
@@ -199,35 +195,6 @@ ResultsTable sweep_results(const Sweep& sweep) {
     cells.push_back({trial.seconds > 0 ? format_duration(trial.seconds) : ""});
     if (shows_states) cells.push_back({state_of(trial)});
     table.rows.push_back({std::move(cells), -1, mark_of(trial.state)});
-  }
-  return table;
-}
-
-ResultsTable sweep_rungs(const Sweep& sweep) {
-  ResultsTable table{.title = "The rungs",
-                     .columns = {{"epochs", true},
-                                 {"trials", true},
-                                 {"went on", true},
-                                 {fmt::format("best {}", metric_title(sweep)), true},
-                                 {"least that went on", true}}};
-  for (std::size_t rung = 0; rung < sweep.rungs.size(); ++rung) {
-    int came = 0, went_on = 0;
-    double best = not_measured, least = not_measured;
-    for (const auto& trial : sweep.trials) {
-      if (trial.rung_values.size() <= rung) continue;
-      ++came;
-      const double value = trial.rung_values[rung];
-      if (is_better(sweep.metric, value, best)) best = value;
-      if (trial.rung <= static_cast<int>(rung)) continue;
-      ++went_on;
-      if (!std::isfinite(least) || is_better(sweep.metric, least, value)) least = value;
-    }
-    const bool is_last = rung + 1 == sweep.rungs.size();
-    table.rows.push_back({{{fmt::format("{}", sweep.rungs[rung].epochs)},
-                           {fmt::format("{}", came)},
-                           {is_last ? "" : fmt::format("{}", went_on)},
-                           {format_metric(sweep.metric, best)},
-                           {format_metric(sweep.metric, least)}}});
   }
   return table;
 }

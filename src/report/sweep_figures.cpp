@@ -62,8 +62,6 @@ FigureGroup curves_of_trials(const Sweep& sweep, std::span<const RunRecord> runs
                 .title = fmt::format("Trials: {}", metric_words(sweep)),
                 .x_label = "epoch",
                 .y_label = metric_axis(sweep)};
-  if (sweep.rungs.size() > 1)
-    metric.note = "Curves that end at a rung are of trials that were dropped there.";
   Figure loss{.id = "sweep-training-loss",
               .title = "Trials: training loss",
               .x_label = "epoch",
@@ -181,24 +179,15 @@ std::string other_settings(const Sweep& sweep, const Trial& trial, std::size_t k
 
 // The trials that differ in nothing but this key, as a line each, in the order of the plan.
 std::vector<FigureSeries> lines_of_key(const Sweep& sweep, std::size_t key) {
-  std::vector<std::string> names;
-  std::vector<std::map<double, double>> lines;
+  NamedLines lines;
   for (const auto& trial : sweep.trials) {
     if (!std::isfinite(trial.best) || key >= trial.settings.size()) continue;
     const auto x = parse_number<double>(key_and_value(trial.settings[key]).second);
     if (!x) return {};
-    const auto name = other_settings(sweep, trial, key);
-    const auto place = static_cast<std::size_t>(std::ranges::find(names, name) - names.begin());
-    if (place == names.size()) {
-      names.push_back(name);
-      lines.emplace_back();
-    }
-    lines[place][*x] = is_accuracy(sweep) ? 100 * (1 - trial.best) : trial.best;
+    lines.add(other_settings(sweep, trial, key), *x,
+              is_accuracy(sweep) ? 100 * (1 - trial.best) : trial.best);
   }
-  std::vector<FigureSeries> series;
-  for (std::size_t line = 0; line < lines.size(); ++line)
-    series.push_back(marked_line(names[line], run_colour(line), lines[line]));
-  return series;
+  return lines.series();
 }
 
 // What several ways make of one key, for example optimizers of the batch. Errors rather than
@@ -219,7 +208,6 @@ std::optional<Figure> lines_against_key(const Sweep& sweep, std::size_t key) {
     return std::nullopt;
   const auto& line = figure.series.front().x;
   figure.x_logarithmic = is_far_apart(line.front(), line.back());
-  mark_hidden_lines(figure);
   return figure;
 }
 

@@ -124,7 +124,6 @@ ResumePoint resume_point(const LoadedCheckpoint& loaded) {
     point.epoch = state.at("epoch").get<std::int64_t>();
     point.position = state.at("position").get<std::int64_t>();
     point.best_epoch = state.at("best_epoch").get<std::int64_t>();
-    if (state.contains("base_epochs")) point.base_epochs = state.at("base_epochs").get<double>();
     point.ranks = state.value("ranks", 1);
     point.made_with = state.value("made_with", nlohmann::json());
     if (state.contains("training_samples"))

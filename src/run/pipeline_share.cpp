@@ -124,7 +124,6 @@ std::shared_ptr<PipelinedNetwork> make_pipeline(const RunConfig& config, const D
                               .bounds = cut.bounds,
                               .recompute = config.parallel.recompute,
                               .seed = config.seed,
-                              .mixup_alpha = config.training.mixup_alpha,
                               .timeline = timeline});
 }
 

@@ -189,11 +189,11 @@ void require_batch_norms_to_synchronize(const ModelConfig& config, torch::nn::Mo
 PreparedRun prepare_run(const RunConfig& config, const RunParts& parts, const RunOptions& options,
                         int ranks, bool is_root, std::shared_ptr<const std::string> survey) {
   // Before any data is read.
-  if (options.stop_after_epochs && !config.checkpoint.enabled) {
-    refuse_setting(
-        config, "checkpoint.enabled",
-        "false, but a run that stops after some of its epochs (--stop-after-epochs) goes "
-        "on from its checkpoint; leave one of them out");
+  if (options.stop_after_epochs && !config.checkpoint.saves()) {
+    refuse_setting(config, "checkpoint.every_epochs",
+                   "0, so that there are no checkpoints, but a run that stops after some of its "
+                   "epochs (--stop-after-epochs) goes on from its checkpoint; leave one of them "
+                   "out");
   }
   const auto replicas = replicas_of(config, ranks);
   (void)batch_size_of(config.training, replicas, replica_name(config, ranks));
@@ -215,7 +215,7 @@ PreparedRun prepare_run(const RunConfig& config, const RunParts& parts, const Ru
   // Those of a run that will be moved aside are left alone.
   const bool stays = options.resume || !run.folder.holds_own_names();
   if (stays) run.folder.require_no_folders_as_files();
-  if (stays && config.checkpoint.enabled) run.folder.require_writable_checkpoints();
+  if (stays && config.checkpoint.saves()) run.folder.require_writable_checkpoints();
   if (!options.resume) {
     if (!config.model.init_from.empty()) require_initial_weights(config, *run.network);
     return run;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <cmath>
 #include <sstream>
 #include <string_view>
 #include <vector>
@@ -96,15 +95,7 @@ void require_not_beyond(const ResumePoint& point, const TrainingConfig& training
                     point.checkpoint.string(), done, asked, more));
   };
   const bool is_amid_epoch = point.position > 0;
-  if (point.base_epochs) {
-    if (*point.base_epochs > static_cast<double>(training.n_epochs)) {
-      const auto enough = static_cast<std::int64_t>(std::ceil(*point.base_epochs));
-      refuse(fmt::format("what is worth {:.1f} epochs", *point.base_epochs),
-             fmt::format("training.n_epochs: {}", training.n_epochs),
-             fmt::format("training.n_epochs={}", enough));
-    }
-  } else if (point.epoch > training.n_epochs ||
-             (is_amid_epoch && point.epoch == training.n_epochs)) {
+  if (point.epoch > training.n_epochs || (is_amid_epoch && point.epoch == training.n_epochs)) {
     refuse(fmt::format("{} epoch{}{}", point.epoch, point.epoch == 1 ? "" : "s",
                        is_amid_epoch ? " and a part of the next" : ""),
            fmt::format("training.n_epochs: {}", training.n_epochs),
@@ -198,8 +189,7 @@ void require_same_data_order(const ResumeChanges& changes) {
 std::string describe_if_finished(const ResumePoint& point, const RunConfig& config,
                                  const RunFolder& folder) {
   const auto& training = config.training;
-  const bool has_epochs = point.base_epochs.value_or(static_cast<double>(point.epoch)) <
-                          static_cast<double>(training.n_epochs);
+  const bool has_epochs = point.epoch < training.n_epochs;
   const bool is_out_of_patience =
       point.position == 0 && training.early_stopping_patience > 0 &&
       point.epoch - point.best_epoch >= training.early_stopping_patience;
@@ -223,8 +213,7 @@ std::string describe_if_finished(const ResumePoint& point, const RunConfig& conf
           ? fmt::format("give more steps: --resume training.max_steps={}", 2 * done.step)
       : is_out_of_patience && has_epochs
           ? "give more patience: --resume training.early_stopping_patience=EPOCHS"
-          : fmt::format("give more epochs: --resume training.n_epochs={}",
-                        point.base_epochs ? 2 * training.n_epochs : 2 * done.epoch));
+          : fmt::format("give more epochs: --resume training.n_epochs={}", 2 * done.epoch));
 }
 
 namespace {

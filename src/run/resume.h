@@ -28,7 +28,6 @@ struct ResumePoint {
   std::int64_t epoch = 0;     // so many epochs
   std::int64_t position = 0;  // samples of the epoch under way, 0 between two epochs
   std::int64_t best_epoch = 0;
-  std::optional<double> base_epochs;    // of AdaScale's base batch, that these are worth
   int ranks = 1;                        // that the run had
   std::optional<std::int64_t> samples;  // that it trained on in an epoch; older ones don't tell
   nlohmann::json made_with;             // see made_with_here(); null: older ones don't tell

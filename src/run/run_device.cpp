@@ -36,8 +36,7 @@ void set_threads(const DeviceConfig& device, const LaunchEnvironment& environmen
   // another way, would come to other last digits.
   set_blas_threads(at::get_num_threads());
   // LibTorch takes it once.
-  if (static_cast<int>(at::get_num_interop_threads()) != device.inter_threads)
-    at::set_num_interop_threads(device.inter_threads);
+  if (at::get_num_interop_threads() != 1) at::set_num_interop_threads(1);
 }
 
 bool wants_gpu(const DeviceConfig& device) {
@@ -84,17 +83,6 @@ torch::Device start_device(const DeviceConfig& device, const Communicator& commu
   context.setDeterministicAlgorithms(device.deterministic, /*warn_only=*/false);
   if (device.graphs) leave_default_stream(taken);
   return taken;
-}
-
-std::function<std::optional<DeviceUsage>()> follow_device(const Communicator& communicator,
-                                                          const torch::Device& device) {
-  if (device.is_cpu()) return {};  // on all ranks
-  std::shared_ptr<DeviceUsageMonitor> monitor = monitor_device(communicator, device);
-  const auto monitors = all_reduce_value(communicator, std::int32_t{monitor ? 1 : 0});
-  if (monitors == 0) return {};
-  return [monitor]() -> std::optional<DeviceUsage> {
-    return monitor ? std::optional(monitor->take()) : std::nullopt;
-  };
 }
 
 namespace {

@@ -1,13 +1,10 @@
 #pragma once
 
-#include <functional>
-#include <optional>
 #include <string>
 
 #include "kolo/comm/communicator.h"
 #include "kolo/config/run_config.h"
 #include "kolo/run/launch_environment.h"
-#include "kolo/parallel/device_usage.h"
 
 namespace c10 {
 struct Device;
@@ -41,11 +38,6 @@ void require_device(const RunConfig& config);
 // This rank's device, with LibTorch's switches as configured. Collective.
 [[nodiscard]] c10::Device start_device(const DeviceConfig& device,
                                        const Communicator& communicator);
-
-// What this rank's device takes and does, from now on: as TrainerOptions::device_usage wants it.
-// Empty where no rank's device tells, as the host does not. Collective.
-[[nodiscard]] std::function<std::optional<DeviceUsage>()> follow_device(
-    const Communicator& communicator, const c10::Device& device);
 
 // Takes the network there, before a trainer is made of it.
 void move_network(torch::nn::Module& network, const DeviceConfig& config,

@@ -123,13 +123,6 @@ void log_optimizer(RunLog& log, const RunConfig& config, int ranks, const Traine
            trainer.shares_steps()     ? "; the ranks of a node share its steps"
            : config.optimizer.sharded ? "; each rank has a part of its state"
                                       : "");
-  if (const auto& adascale = trainer.options().adascale) {
-    log.info(
-        "AdaScale: the rate of batches of {:g}, times the gain of each step; ends after steps "
-        "worth "
-        "{} epochs of these, in {} epochs at most",
-        adascale->batch, adascale->epochs, trainer.options().n_epochs);
-  }
   if (optimizer_entry(config.optimizer.name).averages && rate.schedule_name() != "constant") {
     log.warn(
         "{} averages over the steps, which takes the place of a decay of the rate: with both the "
@@ -201,7 +194,7 @@ void log_resume(RunLog& log, const PreparedRun& run, const LoadedCheckpoint& fro
 void log_stop(RunLog& log, const PreparedRun& run, const std::string& by, const TrainState& state) {
   log.warn(
       "stopped{} at step {}{}", by.empty() ? " on request" : " by " + by, state.step,
-      run.config.checkpoint.enabled ? "; the same command with --resume goes on from there" : "");
+      run.config.checkpoint.saves() ? "; the same command with --resume goes on from there" : "");
 }
 
 std::string stopped_by(const RunContext& context, const TrainState& state) {
@@ -229,11 +222,10 @@ void log_summary(RunLog& log, const PreparedRun& run, const HistoryRecorder& his
            on_device ? fmt::format(", of its device {}", format_bytes(static_cast<std::uint64_t>(
                                                              on_device->peak_reserved_bytes)))
                      : "");
-  if (const auto usage = history.device_usage()) log.info("devices: {}", describe(*usage));
   log.info(
       "results in {}: history.json, events.out.tfevents.*, {}out.log, model.txt, config.yaml, "
       "run.json{}",
-      run.folder.path.string(), run.config.checkpoint.enabled ? "checkpoints/, " : "",
+      run.folder.path.string(), run.config.checkpoint.saves() ? "checkpoints/, " : "",
       run.config.model.name == torchscript_model ? fmt::format(", {}", torchscript_file) : "");
 }
 
@@ -267,8 +259,7 @@ RunRecords::RunRecords(const RunConfig& config, const RunFolder& folder, const R
       history_(earlier_history(folder, ranks, resumed), folder.history(),
                record_interval(config.training, steps)),
       tensorboard_(folder.path, record_interval(config.training, steps)),
-      progress_(bar_, log_, most_epochs(config, replicas_of(config, ranks)),
-                sample_name(config.data)) {
+      progress_(bar_, log_, config.training.n_epochs, sample_name(config.data)) {
   log_.route_console_through([this](std::string_view line) { bar_.print_above(line); });
   if (resumed) folder.checkpoint_store().remove_after(resumed->step);
 }

@@ -10,7 +10,6 @@
 
 #include <fmt/format.h>
 
-#include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/comm/communicator.h"
@@ -75,31 +74,17 @@ Timeline start_timeline(const Communicator& communicator, const RunFolder& folde
   return timeline;
 }
 
-// Who asks the run to stop does not wait for it much longer.
-void merge_timelines_of_run(const RunFolder& folder, RunContext& context, RunLog& log) {
-  constexpr double patience = 5;  // seconds
-  const Stopwatch watch;
-  const auto gives_up = [&] {
-    return watch.seconds() > patience && context.stopping.is_requested();
-  };
-  const auto merged = merge_timelines(folder.timelines_of_ranks(), folder.timeline(), gives_up);
-  if (merged.is_given_up) {
-    log.warn("the ranks' timelines are not merged, as the run is to stop: kolo timeline {} does it",
-             folder.path.string());
-  } else {
-    log.info("timeline in {}: open it in chrome://tracing or https://ui.perfetto.dev",
-             folder.timeline().string());
-  }
-}
-
 // Collective. `log`: of rank 0.
 void finish_timeline(const Timeline& timeline, const Communicator& communicator,
-                     const RunFolder& folder, RunContext& context, RunLog* log) {
+                     const RunFolder& folder, const RunContext& context, RunLog* log) {
   timeline.stop();
   if (context.options.timeline) communicator.barrier();
   if (log == nullptr) return;
   if (const auto problem = timeline.problem(); !problem.empty()) log->warn("{}", problem);
-  if (context.options.timeline) merge_timelines_of_run(folder, context, *log);
+  if (!context.options.timeline) return;
+  (void)merge_timelines(folder.timelines_of_ranks(), folder.timeline());
+  log->info("timeline in {}: open it in chrome://tracing or https://ui.perfetto.dev",
+            folder.timeline().string());
 }
 
 // About, where the ranks have a part of the network each.
@@ -113,19 +98,6 @@ void set_first_weights(const PreparedRun& run, const Communicator& communicator,
     show_first_samples(communicator, *run.datasets.training, *run.network);
   else
     load_initial_weights(run.config, communicator, *run.network, log);
-}
-
-TrainerOptions trainer_options(const RunConfig& config, const WorkShare& share,
-                               std::int64_t steps_of_epoch, RunContext& context) {
-  auto options = make_trainer_options(config);
-  options.replica = share.replica;
-  options.adascale = make_adascale(config, share.replicas, steps_of_epoch);
-  options.n_epochs = most_epochs(config, share.replicas);
-  options.made_with = made_with_here();
-  options.stop_requested = [&stopping = context.stopping] { return stopping.is_requested(); };
-  options.stop_after_epochs = context.options.stop_after_epochs;
-  options.stop_validation_requested = options.stop_requested;
-  return options;
 }
 
 // One rank's part of a run, from its loaders to its end; returns the exit status. Collective.
@@ -161,15 +133,18 @@ int train(PreparedRun& run, RunStart& start, const Communicator& communicator,
   const auto network =
       make_rank_network({config, run.datasets, share, communicator, device, timeline},
                         std::exchange(run.network, nullptr), *run.objective);
-  auto settings = trainer_options(config, share, training->batches(), context);
+  auto settings = make_trainer_options(config);
+  settings.made_with = made_with_here();
+  settings.stop_requested = [&stopping = context.stopping] { return stopping.is_requested(); };
+  settings.stop_after_epochs = options.stop_after_epochs;
+  settings.stop_validation_requested = settings.stop_requested;
   settings.timeline = timeline;
-  settings.device_usage = follow_device(communicator, device);
   const auto trainer =
       make_trainer(communicator, network,
                    {*run.objective, std::move(run.optimizer), rate, *training, *validation},
                    std::move(settings));
   std::optional<RunCheckpoints> checkpoints;
-  if (config.checkpoint.enabled)
+  if (config.checkpoint.saves())
     checkpoints.emplace(config, run.folder, share, communicator, *trainer);
   if (is_root) {
     log_set_up(*log, run, communicator, *trainer, rate, *summary);

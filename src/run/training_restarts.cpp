@@ -9,9 +9,9 @@
 #include "kolo/train/observe/run_log.h"
 #include "run/launch/launcher_output.h"
 #include "run/pipeline_share.h"
+#include "run/resume.h"
 #include "run/run_folder.h"
 #include "run/run_lock.h"
-#include "run/resume.h"
 #include "run/work_share.h"
 
 namespace kolo {
@@ -36,7 +36,7 @@ std::string start_over(const RunFolder& folder, bool saves) {
   folder.keep_records_of_attempt();
   return fmt::format(
       "there {}: starting from the beginning",
-      saves ? "is no checkpoint yet" : "are no checkpoints, as checkpoint.enabled is false");
+      saves ? "is no checkpoint yet" : "are no checkpoints, as checkpoint.every_epochs is 0");
 }
 
 // Whether so many ranks, instead of those that were asked for, may go on, and can share the batch,
@@ -123,7 +123,7 @@ class Failures {
 RestartPolicy training_restarts(LaunchRequest& request, const PreparedRun& run,
                                 const RunOptions& options, RestartPolicy policy,
                                 const ChangeCommand& resume_newest) {
-  const bool saves = run.config.checkpoint.enabled;
+  const bool saves = run.config.checkpoint.saves();
   policy.stop.message = fmt::format("the ranks {}; a second time ends them at once",
                                     saves ? "save a checkpoint and stop" : "stop");
   const auto lock = std::make_shared<RunLock>(RunLock::of_launcher(run.folder, run.starts_anew()));
@@ -132,7 +132,7 @@ RestartPolicy training_restarts(LaunchRequest& request, const PreparedRun& run,
                                        run.folder.path.string(), lock->moved()->string());
   }
   if (!saves && policy.restarts > 0) {
-    console_of(options) << "warning: checkpoint.enabled is false: if a rank fails, the run starts "
+    console_of(options) << "warning: checkpoint.every_epochs is 0: if a rank fails, the run starts "
                            "again from the beginning\n";
   }
   request.environment.emplace_back(RunLock::variable, lock->token());

@@ -90,7 +90,6 @@ struct Training {
   std::unique_ptr<Trainer> trainer;
   std::shared_ptr<PipelinedNetwork> pipelined;  // what it trains; null: a whole network
   std::optional<PipelineCut> cut;
-  std::function<std::optional<DeviceUsage>()> device_usage;
 };
 
 Training make_training(const RunConfig& config, const Datasets& datasets,
@@ -101,7 +100,6 @@ Training make_training(const RunConfig& config, const Datasets& datasets,
   const auto device = start_device(config.device, communicator);
   auto made = make_rank_network({config, datasets, share, communicator, device, Timeline()},
                                 std::move(network), objective);
-  options.replica = share.replica;
   const auto rate = make_learning_rate(config, share.replicas, loaders.training->batches());
   auto trainer =
       make_trainer(communicator, made,
@@ -211,11 +209,8 @@ BenchMeasurement measure_mode(BenchMode mode, const BenchPlan& given, PreparedBe
     training = make_training(prepared.config, prepared.datasets, communicator, share,
                              std::move(prepared.network), std::move(prepared.optimizer), loaders,
                              trainer_options(prepared.config));
-    training.device_usage = follow_device(communicator, training.trainer->device());
   }
   const auto& trainer = training.trainer;
-  const auto& device_usage = training.device_usage;
-  if (device_usage) (void)device_usage();
   const auto plan = forgetting_warmup(given, [&] {
     halos.reset();
     if (training.pipelined) (void)training.pipelined->take_idle_time();
@@ -231,7 +226,6 @@ BenchMeasurement measure_mode(BenchMode mode, const BenchPlan& given, PreparedBe
     measurement.halos =
         gather_values(communicator, HaloUse{bytes / steps, messages / steps, seconds / steps});
   }
-  if (device_usage) measurement.device_usage = gather(communicator, device_usage());
   return measurement;
 }
 

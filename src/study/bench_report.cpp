@@ -1,7 +1,6 @@
 #include "kolo/study/bench.h"
 
 #include <algorithm>
-#include <cmath>
 #include <span>
 
 #include <fmt/format.h>
@@ -75,16 +74,6 @@ std::string device_memory_line(const BenchReport& report) {
   return fmt::format("peak memory on devices by rank: {}\n", fmt::join(by_rank, "  "));
 }
 
-std::string device_usage_lines(const BenchReport& report) {
-  std::string text;
-  for (const auto& measurement : report.measurements) {
-    const auto usage = side_by_side(measurement.device_usage);
-    if (usage.seconds > 0)
-      text += fmt::format("devices, {}: {}\n", name_of(measurement.mode), describe(usage));
-  }
-  return text;
-}
-
 // Of the rank that has the most.
 HaloUse most_of(const std::vector<HaloUse>& halos) {
   HaloUse most;
@@ -146,20 +135,6 @@ Json json_of_cut(const BenchReport& report) {
           {"halo_bytes_by_formula", bytes_by_formula(report, &SpatialTotals::halo_elements)},
           {"kept_bytes_by_formula", bytes_by_formula(report, &SpatialTotals::kept_elements)},
           {"peak_bytes_by_formula", bytes_by_formula(report, &SpatialTotals::peak_elements)}};
-}
-
-// What is unknown is left out.
-Json json_of(const DeviceUsage& usage) {
-  Json json{{"seconds", usage.seconds}};
-  const auto add = [&](const char* name, double value) {
-    if (std::isfinite(value)) json[name] = value;
-  };
-  add("joules", usage.joules);
-  add("watts", usage.watts());
-  add("utilization", usage.utilization);
-  add("megahertz", usage.megahertz);
-  add("celsius", usage.celsius);
-  return json;
 }
 
 std::string pipeline_line(const BenchReport& report) {
@@ -235,11 +210,6 @@ Json json_of(const BenchMeasurement& measurement, std::int64_t steps) {
   json["shares"] = {
       {"compute", shares.compute}, {"communication", shares.communication}, {"data", shares.data}};
   for (const auto& use : measurement.halos) json["halos_by_rank"].push_back(json_of(use));
-  if (const auto usage = side_by_side(measurement.device_usage); usage.seconds > 0) {
-    json["devices"] = json_of(usage);
-    for (const auto& device : measurement.device_usage)
-      json["devices"]["by_rank"].push_back(device.seconds > 0 ? json_of(device) : Json(nullptr));
-  }
   return json;
 }
 
@@ -328,8 +298,7 @@ std::string to_text(const BenchReport& report) {
   if (report.profile) text += text_of(*report.profile);
   if (report.collectives) text += text_of(*report.collectives);
   text += halo_lines(report);
-  text += memory_line(report) + kept_line(report) + device_memory_line(report) +
-          device_usage_lines(report);
+  text += memory_line(report) + kept_line(report) + device_memory_line(report);
   if (const auto verdict = verdict_of(report))
     text += fmt::format("bound by {}: {}\n", verdict->by, verdict->why);
   return text;

@@ -118,20 +118,15 @@ struct TrialSetting {
 // Runs what is to be done, and writes sweep.json after every change. True: it was stopped.
 [[nodiscard]] bool run_trials(const TrialSetting& setting, const SweepFolder& folder, Sweep& sweep);
 
-[[nodiscard]] inline bool is_halving(const Sweep& sweep) {
-  return !sweep.rungs.empty();
-}
-
-// For people, when a part of a trial is over: "trial 3 (lr 0.01): val_accuracy 91.24 % in epoch 4
-// of 5, 12.3 s; 5 of 16 over, best trial 2 with 92.01 %, 1 min 20 s left".
+// For people, when a trial has ended: "trial 3 (lr 0.01): val_accuracy 91.24 % in epoch 4 of 5,
+// 12.3 s; 5 of 16 over, best trial 2 with 92.01 %, 1 min 20 s left".
 [[nodiscard]] std::string describe_end(const TrialSetting& setting, const Sweep& sweep,
                                        const Trial& trial);
 
-// Tells whether this call has to run the trial, which may have to wait for others.
-[[nodiscard]] bool is_to_do(const Sweep& sweep, const Trial& trial);
+// Tells whether this call has to run the trial.
+[[nodiscard]] bool is_to_do(const Trial& trial);
 
-// The words of `kolo train` for the trial's next part, up to its rung's end where it is one of
-// halving, after the program.
+// The words of `kolo train` for the trial, after the program.
 [[nodiscard]] std::vector<std::string> trial_words(const TrialSetting& setting,
                                                    const SweepFolder& folder, const Sweep& sweep,
                                                    const Trial& trial, const TrialPlace& place);

@@ -147,10 +147,6 @@ Study plan_study(const StudyRequest& request, const RunConfig& configured) {
   return study;
 }
 
-// Of the noise of gradients: often enough for a mean over an epoch, and seldom enough to cost
-// little.
-constexpr int steps_between_measurements = 10;
-
 std::vector<std::string> settings_of(const Study& study) {
   auto settings = study.settings;
   if (study.threads > 0) settings.push_back(fmt::format("device.intra_threads={}", study.threads));
@@ -164,8 +160,6 @@ std::vector<std::string> settings_of(const StudyRequest& request, const Study& s
   if (!point.spatial.empty()) settings.push_back(fmt::format("parallel.spatial={}", cut_of(point)));
   if (!request.lr_scalings.empty())
     settings.push_back(fmt::format("optimizer.lr_scaling={}", point.lr_scaling));
-  if (request.measures_noise)
-    settings.push_back(fmt::format("training.noise_scale_every={}", steps_between_measurements));
   if (!request.warmup_epochs.empty()) {
     settings.emplace_back("training.lr_warmup_steps=0");
     settings.push_back(fmt::format("training.lr_warmup_epochs={}", point.warmup_epochs));

@@ -84,9 +84,6 @@ TrialEpochs check_trials(const SweepRequest& request, const SweepFolder& folder,
     source.output_dir = (folder.path / "trials").string();
     const auto config = load_run_config(source);
     epochs[trial.settings] = config.training.n_epochs;
-    if (request.halving && !config.checkpoint.enabled)
-      throw InputError(
-          "--halving: trials go on from their checkpoints, but checkpoint.enabled is false");
     if (!prepared.insert(preparation_of(config)).second) return;
     const auto run = prepare_run(config, {}, {}, sweep.ranks);
     if (run.datasets.validation->size() == 0)
@@ -163,19 +160,6 @@ Sweep plan_sweep(const SweepRequest& request, const SweepSpace& space) {
   return sweep;
 }
 
-void plan_halving(const SweepRequest& request, const SweepSpace& space, const RunConfig& base,
-                  Sweep& sweep) {
-  if (!request.halving) return;
-  for (const auto& key : space.keys)
-    if (std::ranges::find(key.keys, "training.n_epochs") != key.keys.end())
-      throw InputError(fmt::format(
-          "sweep: {}: with --halving the trials that are best go on to training.n_epochs, which is "
-          "the same for all; leave it out, or --halving",
-          key.text));
-  sweep.rungs =
-      plan_rungs(*request.halving, static_cast<int>(sweep.trials.size()), base.training.n_epochs);
-}
-
 // As many for every rank of every trial as there are when all places are taken, or as there were
 // when the sweep began: the same trials then come to the same results.
 int threads_of(const RunConfig& base, const SweepSpace& space, const TrialSetting& setting,
@@ -222,7 +206,6 @@ PreparedSweep prepare(SweepRequest request) {
       request.output.empty() ? fs::path(fmt::format("{}-sweep", base.output_dir)) : request.output;
   configuration = to_yaml(base);
   sweep = plan_sweep(request, space);
-  plan_halving(request, space, base, sweep);
   setting.request = request;
   setting.machine = examine_machine(detect_launch_environment(), base.communication.launcher);
   auto place_options = request.places;
@@ -257,14 +240,11 @@ std::string describe_sweep(SweepRequest request) {
   const auto [setting, folder, configuration, sweep] = prepare(std::move(request));
   std::string text;
   for (const auto& trial : sweep.trials) {
-    if (!is_to_do(sweep, trial)) continue;
+    if (!is_to_do(trial)) continue;
     auto words = trial_words(setting, folder, sweep, trial, setting.places.front());
     words.insert(words.begin(), "kolo");
     text += fmt::format("trial {}: {}\n  {}\n", trial.number, describe(trial), as_typed(words));
   }
-  for (const auto& rung : sweep.rungs)
-    text += fmt::format("{} trial{} to epoch {}\n", rung.trials, rung.trials == 1 ? "" : "s",
-                        rung.epochs);
   return text.empty() ? "every trial is done\n" : text;
 }
 
@@ -276,8 +256,7 @@ FinishedSweep run_sweep(SweepRequest request) {
   if (!fs::exists(folder.config())) write_file_atomically(folder.config(), configuration);
   folder.collect(sweep);
   sweep.write(folder.file());
-  const auto to_do = std::ranges::count_if(
-      sweep.trials, [&](const Trial& trial) { return is_to_do(sweep, trial); });
+  const auto to_do = std::ranges::count_if(sweep.trials, is_to_do);
   setting.request.say(fmt::format(
       "{} trial{}, {} to do, {} at once on {} rank{} each; results in {}", sweep.trials.size(),
       sweep.trials.size() == 1 ? "" : "s", to_do, setting.places.size(), sweep.ranks,

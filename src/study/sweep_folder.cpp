@@ -47,12 +47,6 @@ void require_same_sweep(const SweepFolder& folder, const Sweep& earlier, const S
   } else {
     differs("keys are", listed(keys_of(earlier.space)), listed(keys_of(planned.space)));
   }
-  differs("--eta (0: without --halving) is", earlier.eta, planned.eta);
-  if (earlier.rungs != planned.rungs)
-    folder.refuse(fmt::format("it halves {} trials from {} epochs on, not {} from {}",
-                              earlier.trials.size(), earlier.rungs.front().epochs,
-                              planned.trials.size(), planned.rungs.front().epochs));
-  if (planned.eta > 0) differs("--metric is", earlier.metric, planned.metric);
   for (const auto& trial : earlier.trials)
     if (!is_there(planned, trial))
       folder.refuse(
@@ -106,31 +100,18 @@ void SweepFolder::write_report(const Sweep& sweep) const {
 
 namespace {
 
-double planned_epochs(const TrialSetting& setting, const Sweep& sweep) {
-  double epochs = 0;
-  if (!is_halving(sweep))
-    for (const auto of_trial : setting.epochs) epochs += static_cast<double>(of_trial);
-  std::int64_t before = 0;
-  for (const auto& rung : sweep.rungs) {
-    epochs += rung.trials * static_cast<double>(rung.epochs - before);
-    before = rung.epochs;
-  }
-  return epochs;
-}
-
 // By the seconds that an epoch has taken so far; 0: not known, or none.
 double seconds_left(const TrialSetting& setting, const Sweep& sweep) {
-  double done = 0, seconds = 0, measured = 0;
+  double left = 0, seconds = 0, measured = 0;
   for (std::size_t i = 0; i < sweep.trials.size(); ++i) {
     const auto& trial = sweep.trials[i];
     const bool is_over = trial.state == TrialState::done || trial.state == TrialState::failed;
     const auto trained = static_cast<double>(trial.epochs);
-    done += is_over && !is_halving(sweep) ? static_cast<double>(setting.epochs[i]) : trained;
+    if (!is_over) left += static_cast<double>(setting.epochs[i]) - trained;
     if (trial.seconds <= 0 || trial.state == TrialState::running) continue;
     seconds += trial.seconds;
     measured += trained;
   }
-  const double left = planned_epochs(setting, sweep) - done;
   if (measured <= 0 || left <= 0) return 0;
   return left * seconds / measured / static_cast<double>(setting.places.size());
 }
@@ -149,8 +130,7 @@ std::string describe_result(const Sweep& sweep, const Trial& trial) {
 
 std::string describe_end(const TrialSetting& setting, const Sweep& sweep, const Trial& trial) {
   const auto over = std::ranges::count_if(sweep.trials, [](const Trial& each) {
-    return each.state == TrialState::done || each.state == TrialState::dropped ||
-           each.state == TrialState::failed;
+    return each.state == TrialState::done || each.state == TrialState::failed;
   });
   auto text = fmt::format("trial {} ({}): {}; {} of {} over", trial.number, describe(trial),
                           describe_result(sweep, trial), over, sweep.trials.size());

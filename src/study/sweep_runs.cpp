@@ -24,12 +24,6 @@ namespace fs = std::filesystem;
 
 constexpr int most_failures = 2;  // what failed is tried once more
 
-// That the trial trains to next.
-std::size_t next_rung(const Trial& trial) {
-  return static_cast<std::size_t>(
-      std::max(0, trial.state == TrialState::waiting ? trial.rung + 1 : trial.rung));
-}
-
 bool starts_with_srun(const TrialSetting& setting) {
   return setting.machine.launcher == Launcher::srun && setting.request.places.ranks == 1;
 }
@@ -85,7 +79,7 @@ class TrialRunner {
       : setting_(setting), folder_(folder), sweep_(sweep) {
     for (std::size_t place = 0; place < setting.places.size(); ++place) free_.insert(place);
     for (std::size_t i = 0; i < sweep.trials.size(); ++i)
-      if (is_to_do(sweep, sweep.trials[i])) queue_.push_back(i);
+      if (is_to_do(sweep.trials[i])) queue_.push_back(i);
     // The longest first, so that none is left alone at the end.
     std::ranges::stable_sort(queue_, std::greater(),
                              [&](std::size_t trial) { return setting.epochs[trial]; });
@@ -103,7 +97,7 @@ class TrialRunner {
       for (const auto trial : ended)
         setting_.request.say(describe_end(setting_, sweep_, sweep_.trials[trial]));
     }
-    return is_asked_ || !stopped_.empty();
+    return is_asked_ || has_stopped_;
   }
 
  private:
@@ -113,54 +107,11 @@ class TrialRunner {
     Stopwatch watch = {};
   };
 
-  // In halving those on the lowest rung, whose ends decide about all others: who is certain of a
-  // higher one fills the places that are left.
-  std::optional<std::size_t> next() {
-    if (!is_halving(sweep_)) {
-      if (queue_.empty()) return std::nullopt;
-      const auto trial = queue_.front();
-      queue_.pop_front();
-      return trial;
-    }
-    const auto decisions = settle_rungs();
-    std::optional<std::size_t> best;
-    for (std::size_t i = 0; i < sweep_.trials.size(); ++i) {
-      const auto& trial = sweep_.trials[i];
-      const bool may_start =
-          trial.state == TrialState::pending ||
-          (trial.state == TrialState::stopped && !stopped_.contains(i)) ||
-          (trial.state == TrialState::waiting && decisions[i] == RungDecision::go_on);
-      if (may_start && (!best || next_rung(trial) < next_rung(sweep_.trials[*best]))) best = i;
-    }
-    return best;
-  }
-
-  // Drops those that others are better than. A trial that has come to its end before its rung's has
-  // nothing left to do on the next ones.
-  std::vector<RungDecision> settle_rungs() {
-    while (true) {
-      auto decisions = decide_rungs(sweep_);
-      bool has_changed = false;
-      for (std::size_t i = 0; i < sweep_.trials.size(); ++i) {
-        auto& trial = sweep_.trials[i];
-        if (decisions[i] == RungDecision::drop && trial.state == TrialState::waiting)
-          trial.state = TrialState::dropped;
-        if (decisions[i] != RungDecision::go_on || trial.state != TrialState::done) continue;
-        ++trial.rung;
-        trial.rung_values.push_back(trial.best);
-        has_changed = true;
-      }
-      if (!has_changed) return decisions;
-    }
-  }
-
   void start_all() {
-    while (!free_.empty()) {
-      const auto trial = next();
-      if (!trial) return;
-      start(*trial);
+    while (!free_.empty() && !queue_.empty()) {
+      start(queue_.front());
+      queue_.pop_front();
     }
-    if (is_halving(sweep_)) (void)settle_rungs();
   }
 
   void start(std::size_t number) {
@@ -168,7 +119,6 @@ class TrialRunner {
     const auto place = *free_.begin();
     const auto& where = setting_.places[place];
     const auto command = command_of(setting_, folder_, sweep_, trial, where);
-    if (is_halving(sweep_)) trial.rung = static_cast<int>(next_rung(trial));
     trial.state = TrialState::running;
     const auto output = open_output(folder_.output(trial));
     running_.push_back({number, place,
@@ -230,18 +180,12 @@ class TrialRunner {
   void note_end(std::size_t number, int status) {
     auto& trial = sweep_.trials[number];
     if (const auto problem = collect(trial); !problem.empty()) return note_failure(trial, problem);
-    const auto rung = static_cast<std::size_t>(std::max(0, trial.rung));
-    const bool is_at_rung =
-        is_halving(sweep_) && status == exit_stopped && trial.epochs >= sweep_.rungs[rung].epochs;
-    if (is_halving(sweep_) && (status == 0 || is_at_rung)) trial.rung_values.push_back(trial.best);
     if (status == 0) {
       trial.state = TrialState::done;
       trial.problem.clear();
-    } else if (is_at_rung) {
-      trial.state = TrialState::waiting;
     } else if (status == exit_stopped || is_asked_) {
       trial.state = TrialState::stopped;
-      stopped_.insert(number);
+      has_stopped_ = true;
     } else {
       note_failure(trial, fmt::format("status {}: {}", status, last_words(folder_.output(trial))));
     }
@@ -260,19 +204,18 @@ class TrialRunner {
   Sweep& sweep_;
   // Before the first child, whose end is one of the signals.
   SignalPipe signals_{SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGCHLD};
-  std::deque<std::size_t> queue_;  // trials, where all train to their end
+  std::deque<std::size_t> queue_;  // trials
   std::set<std::size_t> free_;     // places
-  std::set<std::size_t> stopped_;  // trials that were stopped in this call
   std::list<Running> running_;
+  bool has_stopped_ = false;  // a trial, in this call
   bool is_asked_ = false;
 };
 
 }  // namespace
 
-bool is_to_do(const Sweep& sweep, const Trial& trial) {
-  if (trial.state == TrialState::failed)
-    return !is_halving(sweep) && trial.failures < most_failures;
-  return trial.state != TrialState::dropped && trial.state != TrialState::done;
+bool is_to_do(const Trial& trial) {
+  if (trial.state == TrialState::failed) return trial.failures < most_failures;
+  return trial.state != TrialState::done;
 }
 
 std::vector<std::string> trial_words(const TrialSetting& setting, const SweepFolder& folder,
@@ -286,10 +229,6 @@ std::vector<std::string> trial_words(const TrialSetting& setting, const SweepFol
   words.insert(words.end(), place.arguments.begin(), place.arguments.end());
   if (request.places.oversubscribe) words.emplace_back("--oversubscribe");
   if (run.holds_checkpoint()) words.emplace_back("--resume");
-  if (is_halving(sweep) && next_rung(trial) + 1 < sweep.rungs.size()) {
-    const auto epochs = sweep.rungs[next_rung(trial)].epochs;
-    words.insert(words.end(), {"--stop-after-epochs", std::to_string(epochs)});
-  }
   words.insert(words.begin(), "train");
   return words;
 }

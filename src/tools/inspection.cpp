@@ -2,21 +2,22 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
-#include <ostream>
+#include <cmath>
+#include <limits>
 #include <span>
 #include <string_view>
 #include <system_error>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include "base/natural_order.h"
 #include "data/array_collection.h"
+#include "data/boxes/hdf5_attributes.h"
+#include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/base/file_kind.h"
 #include "kolo/data/array_file.h"
+#include "kolo/data/array_samples.h"
 #include "kolo/data/box_files.h"
 #include "kolo/data/cifar10.h"
 #include "kolo/data/image.h"
@@ -24,54 +25,253 @@
 #include "kolo/data/mnist.h"
 #include "kolo/train/checkpoint/safetensors.h"
 #include "kolo/train/observe/format.h"
-#include "tools/inspect_arrays.h"
 
 namespace kolo {
 
 namespace {
 
 namespace fs = std::filesystem;
+using InspectionJson = nlohmann::ordered_json;
 
-std::string lengths(const InspectionJson& shape) {
-  const auto text = fmt::to_string(fmt::join(shape.get<std::vector<std::int64_t>>(), " x "));
-  return text.empty() ? "one number" : text;
-}
+// Least, most and mean of numbers, as they come.
+struct Range {
+  double least = std::numeric_limits<double>::infinity();
+  double most = -std::numeric_limits<double>::infinity();
+  double sum = 0;                          // of the finite ones
+  std::int64_t count = 0, not_finite = 0;  // count: finite ones
+  std::int64_t beyond_float32 = 0;         // of these, infinite as float32
 
-std::string cell_text(const InspectionJson& number) {
-  return number.is_null() ? "-" : fmt::format("{:.6g}", number.get<double>());
-}
-
-void print_array(const InspectionJson& array, std::ostream& out) {
-  const auto text = [](const InspectionJson& json) { return json.get<std::string>(); };
-  out << fmt::format("  {:10} {} of {}", text(array["name"]), lengths(array["shape"]),
-                     text(array["type"]));
-  if (!array["chunk"].empty()) out << fmt::format(", in chunks of {}", lengths(array["chunk"]));
-  for (const auto& filter : array["filters"]) out << fmt::format(", {}", text(filter));
-  out << "\n";
-  if (array["channels"].empty()) return;
-  constexpr auto row = "    {:10} {:>12} {:>12} {:>12}";
-  out << fmt::format(fmt::runtime(row), "", "min", "max", "mean") << "\n";
-  for (const auto& channel : array["channels"]) {
-    out << fmt::format(fmt::runtime(row), text(channel["name"]), cell_text(channel["min"]),
-                       cell_text(channel["max"]), cell_text(channel["mean"]));
-    for (const auto& [key, words] :
-         {std::pair("not_finite", "not finite"), std::pair("beyond_float32", "beyond float32")}) {
-      const auto count = channel[key].get<std::int64_t>();
-      if (count > 0) out << fmt::format("  {} {}", format_count(count), words);
+  void add(double value) {
+    if (!std::isfinite(value)) {
+      ++not_finite;
+      return;
     }
-    out << "\n";
+    if (!std::isfinite(static_cast<float>(value))) ++beyond_float32;
+    least = std::min(least, value);
+    most = std::max(most, value);
+    sum += value;
+    ++count;
+  }
+};
+using Ranges = std::vector<std::pair<std::string, Range>>;  // by channel
+
+Ranges ranges_named(std::initializer_list<const char*> names) {
+  Ranges ranges;
+  for (const auto* const name : names) ranges.emplace_back(name, Range());
+  return ranges;
+}
+
+// Adds numbers of which `run` in a row belong to each channel in turn.
+template <typename Number>
+void add_numbers(Ranges& ranges, std::span<const Number> numbers, std::size_t run = 1) {
+  for (std::size_t i = 0; i < numbers.size(); ++i)
+    ranges[i / run % ranges.size()].second.add(static_cast<double>(numbers[i]));
+}
+
+// An inspection without arrays, facts and advice.
+InspectionJson new_inspection(const std::filesystem::path& path, const std::string& format,
+                              std::uint64_t bytes) {
+  return {{"path", path.string()},
+          {"format", format},
+          {"bytes", bytes},
+          {"arrays", InspectionJson::array()},
+          {"facts", InspectionJson::object()},
+          {"advice", InspectionJson::array()}};
+}
+
+InspectionJson array_json(const std::string& name, const std::string& type,
+                          const std::vector<std::int64_t>& shape, const Ranges& ranges = {}) {
+  InspectionJson json{{"name", name},
+                      {"type", type},
+                      {"shape", shape},
+                      {"chunk", InspectionJson::array()},
+                      {"filters", InspectionJson::array()},
+                      {"channels", InspectionJson::array()}};
+  for (const auto& [channel, range] : ranges) {
+    // Without finite numbers there is no range.
+    const auto number = [&count = range.count](double value) {
+      return count > 0 ? InspectionJson(value) : InspectionJson(nullptr);
+    };
+    json["channels"].push_back({{"name", channel},
+                                {"min", number(range.least)},
+                                {"max", number(range.most)},
+                                {"mean", number(range.sum / static_cast<double>(range.count))},
+                                {"not_finite", range.not_finite},
+                                {"beyond_float32", range.beyond_float32}});
+  }
+  return json;
+}
+
+InspectionJson describe(const std::string& name, const ArrayLayout& layout, const Ranges& ranges) {
+  auto json = array_json(name, layout.type_text(), layout.shape, ranges);
+  json["chunk"] = layout.chunk;
+  json["filters"] = layout.filters;
+  return json;
+}
+
+// Adds an array to an inspection.
+void add_array(InspectionJson& inspection, const std::string& name, const ArrayFile& array,
+               bool reads_numbers) {
+  constexpr std::int64_t numbers_at_once = 1 << 18;
+  Ranges ranges;
+  if (reads_numbers) {
+    ranges = ranges_named({"all"});
+    const auto step =
+        std::max<std::int64_t>(1, numbers_at_once / std::max<std::int64_t>(1, array.row_numbers()));
+    std::vector<double> numbers;
+    for (std::int64_t first = 0; first < array.rows(); first += step) {
+      const auto count = std::min(step, array.rows() - first);
+      numbers.resize(static_cast<std::size_t>(count * array.row_numbers()));
+      array.read(first, count, numbers);
+      add_numbers<double>(ranges, numbers);
+    }
+  }
+  inspection["arrays"].push_back(describe(name, array.layout(), ranges));
+}
+
+std::uint64_t bytes_of(const fs::path& path) {
+  std::error_code ignored;  // a size is told to people alone
+  if (!fs::is_directory(path, ignored)) return fs::file_size(path);
+  std::uint64_t bytes = 0;
+  constexpr auto options = fs::directory_options::skip_permission_denied;
+  for (const auto& entry : fs::recursive_directory_iterator(path, options))
+    if (entry.is_regular_file(ignored)) bytes += entry.file_size(ignored);
+  return bytes;
+}
+
+// Adds the attributes of an HDF5 file's root and datasets to the facts.
+void add_attributes(const fs::path& hdf5, InspectionJson& inspection) {
+  constexpr std::size_t most_shown = 64;
+  const auto attributes = read_hdf5_attributes(hdf5);
+  for (const auto& [name, value] : attributes.items()) {
+    inspection["facts"][name] =
+        value.is_array() && value.size() > most_shown
+            ? InspectionJson(
+                  fmt::format("{} values", format_count(narrow<std::int64_t>(value.size()))))
+            : value;
   }
 }
 
-Ranges colour_ranges() {
-  return {{"red", {}}, {"green", {}}, {"blue", {}}};
+bool holds(const std::vector<std::string>& names, std::string_view name) {
+  return std::ranges::find(names, name) != names.end();
 }
 
-// Counts of images by class: "name": count.
-InspectionJson class_counts(const std::vector<std::string>& names,
-                            const std::vector<std::int64_t>& counts) {
+// All arrays of a folder of .npy files, or of an HDF5 file; those that can't be read are advice.
+void add_all_arrays(InspectionJson& inspection, const ArrayCollection& collection,
+                    bool reads_numbers) {
+  for (const auto& name : collection.names()) {
+    try {
+      const auto found = collection.find(name);
+      if (found.array) add_array(inspection, name, *found.array, reads_numbers);
+    } catch (const InputError& error) {
+      inspection["advice"].push_back(error.what());
+    }
+  }
+  if (inspection["arrays"].empty()) {
+    throw InputError(
+        inspection["advice"].empty()
+            ? fmt::format("data: {} holds no array of numbers", collection.path().string())
+            : inspection["advice"].front().get<std::string>());
+  }
+}
+
+// Arrays with the names that the data set `arrays` takes, inputs and targets or labels, or others.
+InspectionJson inspect_arrays(const fs::path& path, bool reads_numbers) {
+  const ArrayCollection collection(path);
+  const bool is_folder = collection.is_folder();
+  auto inspection =
+      new_inspection(path, is_folder ? "folder of .npy arrays" : "HDF5 file", bytes_of(path));
+  std::string inputs;
+  if (holds(collection.names(), "inputs")) {
+    const ArraySamples samples(path);
+    inspection["format"] = "samples of arrays";
+    inspection["advice"] = samples.warnings();
+    for (const auto& each : samples.arrays())
+      add_array(inspection, each.name, *each.array, reads_numbers);
+    inspection["facts"]["samples"] = samples.size();
+    if (samples.layout().classes > 0) inspection["facts"]["classes"] = samples.layout().classes;
+  } else {
+    add_all_arrays(inspection, collection, reads_numbers);
+    inputs = fmt::format(", inputs: [{}], targets: [...]",
+                         inspection["arrays"].front()["name"].get<std::string>());
+  }
+  if (!is_folder) add_attributes(path, inspection);
+  inspection["advice"].push_back(
+      fmt::format("a network is trained on arrays with their samples in front by data: {{name: "
+                  "arrays, train_path: {}, valid_path: ...{}}}",
+                  path.string(), inputs));
+  return inspection;
+}
+
+Ranges ranges_of(const BoxFile& box, BoxField field) {
+  const auto channels = channels_of(field), size = box.size();
+  auto ranges = ranges_named({"rho", "vx", "vy", "vz", "T"});
+  ranges.resize(static_cast<std::size_t>(channels));
+  const auto step = std::min(box.plane_multiple(), size);
+  std::vector<float> planes;
+  for (std::int64_t first = 0; first < size; first += step) {
+    const auto count = std::min(step, size - first);
+    const auto cells = static_cast<std::size_t>(count * size * size);
+    planes.resize(static_cast<std::size_t>(channels) * cells);
+    box.read_planes(field, first, count, planes);
+    add_numbers<float>(ranges, planes, cells);
+  }
+  return ranges;
+}
+
+// Advice on a box's field.
+void advise_on_field(const std::string& field, const Ranges& ranges, InspectionJson& advice) {
+  for (const auto& [name, range] : ranges) {
+    if (range.least < -1 || range.most > 1) {
+      advice.push_back(
+          fmt::format("{}'s {} runs from {:.3g} to {:.3g}; normalized fields are "
+                      "within -1 to 1, as a tanh gives them",
+                      field, name, range.least, range.most));
+    }
+  }
+}
+
+InspectionJson inspect_box(const fs::path& path, bool reads_numbers) {
+  const BoxFile box(path, BoxFields::any);
+  const bool is_npy = box.format() == BoxFormat::npy;
+  auto inspection =
+      new_inspection(path, is_npy ? "simulation box, .npy pair" : "simulation box, HDF5", 0);
+  auto& advice = inspection["advice"];
+  bool is_plain = true;
+  std::uint64_t bytes = 0;
+  fs::path file;
+  for (const auto field : {BoxField::nbody, BoxField::hydro}) {
+    if (!box.has(field)) continue;
+    const auto& layout = box.layout(field);
+    file = layout.file;
+    const std::string name = is_npy                     ? file.filename().string()
+                             : field == BoxField::nbody ? "Nbody"
+                                                        : "Hydro";
+    const auto ranges = reads_numbers ? ranges_of(box, field) : Ranges();
+    bytes += static_cast<std::uint64_t>(layout.stored_bytes);
+    is_plain = is_plain && layout.is_mapped && layout.chunk.empty();
+    advise_on_field(name, ranges, advice);
+    inspection["arrays"].push_back(describe(name, layout, ranges));
+  }
+  inspection["bytes"] = bytes;
+  if (!is_npy) add_attributes(file, inspection);
+  if (!is_plain) {
+    advice.push_back(
+        "packed, in chunks or not of float32; kolo data convert makes a file that all threads read "
+        "at once, and fast");
+  }
+  return inspection;
+}
+
+// How many images a data set has of each class: "name": count.
+template <typename Dataset>
+InspectionJson class_counts(const Dataset& images, std::size_t classes) {
+  std::vector<std::int64_t> counts(classes);
+  for (std::int64_t i = 0; i < images.size(); ++i)
+    ++counts[static_cast<std::size_t>(images.label(i))];
+  const auto& names = images.class_names();
   InspectionJson json;
-  for (std::size_t i = 0; i < counts.size(); ++i)
+  for (std::size_t i = 0; i < classes; ++i)
     json[i < names.size() ? names[i] : fmt::to_string(i)] = counts[i];
   return json;
 }
@@ -79,76 +279,30 @@ InspectionJson class_counts(const std::vector<std::string>& names,
 InspectionJson inspect_image(const fs::path& path) {
   std::vector<std::byte> bytes;
   read_image_file(path, bytes);
-  const auto format = image_format_of_content(bytes).value();
   const auto image = decode_image(bytes, path.string());
-  auto inspection =
-      new_inspection(path, fmt::format("image, {}", image_format_name(format)), bytes.size());
-  auto ranges = colour_ranges();
-  add_numbers<std::uint8_t>(ranges, image.pixels);
-  inspection["arrays"].push_back(
-      array_json("pixels", "uint8", {image.height, image.width, 3}, ranges));
-  const auto named = image_format_of_name(path);
-  if (named && *named != format) {
-    inspection["advice"].push_back(fmt::format("its name says {}, its content is {}",
-                                               image_format_name(*named),
-                                               image_format_name(format)));
-  }
-  return inspection;
-}
-
-InspectionJson inspect_cifar10_batch(const fs::path& path) {
-  const auto bytes = read_text_file(path);
-  const auto records = bytes.size() / cifar10_record_bytes;
-  auto inspection = new_inspection(path, "CIFAR-10 batch, binary", bytes.size());
-  auto ranges = colour_ranges();
-  std::vector<std::int64_t> counts(cifar10_classes);
-  for (std::size_t record = 0; record < records; ++record) {
-    const auto* const at =
-        reinterpret_cast<const std::uint8_t*>(bytes.data()) + record * cifar10_record_bytes;
-    ++counts.at(at[0]);
-    add_numbers<std::uint8_t>(ranges, {at + 1, cifar10_pixel_bytes}, cifar10_pixel_bytes / 3);
-  }
-  inspection["arrays"].push_back(
-      array_json("pixels", "uint8",
-                 {static_cast<std::int64_t>(records), 3, cifar10_side, cifar10_side}, ranges));
-  inspection["facts"]["images by label"] = class_counts({}, counts);
+  auto inspection = new_inspection(
+      path, fmt::format("image, {}", image_format_name(*image_format_of_content(bytes))),
+      bytes.size());
+  inspection["arrays"].push_back(array_json("pixels", "uint8", {image.height, image.width, 3}));
   return inspection;
 }
 
 InspectionJson inspect_cifar10_folder(const fs::path& path) {
-  auto inspection = new_inspection(path, "CIFAR-10, binary", 0);
-  std::uint64_t bytes = 0;
+  auto inspection = new_inspection(path, "CIFAR-10, binary", bytes_of(path));
   for (const auto split : {Split::train, Split::validation}) {
     const Cifar10Dataset dataset(path, split);
     const std::string name = split == Split::train ? "training" : "validation";
-    auto ranges = colour_ranges();
-    std::vector<std::int64_t> counts(cifar10_classes);
-    for (std::int64_t i = 0; i < dataset.size(); ++i) {
-      ++counts[static_cast<std::size_t>(dataset.label(i))];
-      add_numbers(ranges, dataset.pixels(i), cifar10_pixel_bytes / 3);
-    }
-    bytes += static_cast<std::uint64_t>(dataset.size()) * cifar10_record_bytes;
     inspection["arrays"].push_back(
-        array_json(name, "uint8", {dataset.size(), 3, cifar10_side, cifar10_side}, ranges));
-    inspection["facts"][name + " images by class"] = class_counts(dataset.class_names(), counts);
+        array_json(name, "uint8", {dataset.size(), 3, cifar10_side, cifar10_side}));
+    inspection["facts"][name + " images by class"] = class_counts(dataset, cifar10_classes);
   }
-  inspection["bytes"] = bytes;
   return inspection;
 }
 
 InspectionJson inspect_image_folder(const fs::path& path) {
   constexpr std::int64_t most_decoded = 64;
   const ImageFolderDataset dataset(path);
-  std::vector<std::int64_t> counts(dataset.class_names().size());
-  std::map<std::string, std::int64_t> formats;
-  std::uint64_t all_bytes = 0;
-  for (std::int64_t i = 0; i < dataset.size(); ++i) {
-    ++counts[static_cast<std::size_t>(dataset.label(i))];
-    all_bytes += fs::file_size(dataset.path(i));
-    ++formats[std::string(image_format_name(image_format_of_name(dataset.path(i)).value()))];
-  }
-  auto inspection = new_inspection(path, "folder of images", all_bytes);
-  auto ranges = colour_ranges();
+  auto inspection = new_inspection(path, "folder of images", bytes_of(path));
   Range heights, widths;
   std::vector<std::byte> bytes;
   const auto decoded = std::min(most_decoded, dataset.size());
@@ -158,24 +312,14 @@ InspectionJson inspect_image_folder(const fs::path& path) {
     const auto image = decode_image(bytes, file.string());
     heights.add(static_cast<double>(image.height));
     widths.add(static_cast<double>(image.width));
-    add_numbers<std::uint8_t>(ranges, image.pixels);
   }
-  inspection["arrays"].push_back(array_json("images", "uint8", {dataset.size()}, ranges));
-  auto& facts = inspection["facts"];
-  facts["images by class"] = class_counts(dataset.class_names(), counts);
-  facts["formats"] = formats;
-  facts["images decoded for sizes and ranges"] = decoded;
-  facts["heights"] = {heights.least, heights.most};
-  facts["widths"] = {widths.least, widths.most};
-  auto& advice = inspection["advice"];
+  inspection["arrays"].push_back(array_json("images", "uint8", {dataset.size()}));
+  inspection["facts"] = {{"images by class", class_counts(dataset, dataset.class_names().size())},
+                         {"images decoded for sizes", decoded},
+                         {"heights", {heights.least, heights.most}},
+                         {"widths", {widths.least, widths.most}}};
   if (auto left_out = left_out_text(dataset.listing()); !left_out.empty())
-    advice.push_back(std::move(left_out));
-  const auto [least, most] = std::minmax_element(counts.begin(), counts.end());
-  if (*most > 10 * *least) {
-    advice.push_back(
-        fmt::format("classes hold between {} and {} images: the rare ones weigh little in the loss",
-                    *least, *most));
-  }
+    inspection["advice"].push_back(std::move(left_out));
   return inspection;
 }
 
@@ -187,39 +331,12 @@ bool is_there(const fs::path& path) {
 // One file of a pair that makes a box, by name and shape.
 bool is_half_of_pair(const fs::path& path) {
   const auto name = path.string();
-  for (const auto& [ending, other] :
-       {std::pair<std::string_view, std::string_view>("_data.npy", "_label.npy"),
-        std::pair<std::string_view, std::string_view>("_label.npy", "_data.npy")}) {
-    if (!name.ends_with(ending)) continue;
-    if (!is_there(name.substr(0, name.size() - ending.size()).append(other))) return false;
-    const auto shape = read_npy_header(path).shape;
-    return shape.size() == 4 && (shape[3] == nbody_channels || shape[3] == hydro_channels);
-  }
-  return false;
-}
-
-// Whole records, each with a label that CIFAR-10 has: its batches have no signature.
-bool is_cifar10_batch(const fs::path& path, std::uint64_t size) {
-  if (size == 0 || size % cifar10_record_bytes != 0) return false;
-  const auto file = open_regular_file(path);
-  std::array<std::byte, cifar10_record_bytes> record{};
-  while (read_up_to(file.get(), record, path) == record.size()) {
-    if (std::to_integer<int>(record[0]) >= cifar10_classes) return false;
-  }
-  return true;
-}
-
-InspectionJson inspect_idx(const fs::path& path, bool reads_numbers) {
-  const auto array = read_idx(path);
-  auto inspection = new_inspection(path, "IDX", fs::file_size(path));
-  Ranges ranges;
-  if (reads_numbers) {
-    ranges.emplace_back("all", Range());
-    add_numbers<std::uint8_t>(ranges, array.bytes);
-  }
-  inspection["arrays"].push_back(
-      array_json(path.filename().string(), "uint8", array.dimensions, ranges));
-  return inspection;
+  const bool is_data = name.ends_with("_data.npy");
+  if (!is_data && !name.ends_with("_label.npy")) return false;
+  const auto prefix = name.substr(0, name.rfind('_'));
+  if (!is_there(is_data ? npy_label_file(prefix) : npy_data_file(prefix))) return false;
+  const auto shape = read_npy_header(path).shape;
+  return shape.size() == 4 && (shape[3] == nbody_channels || shape[3] == hydro_channels);
 }
 
 // MNIST and its kin: files named ...-ubyte, plain or .gz, side by side.
@@ -228,21 +345,26 @@ std::vector<fs::path> idx_files_in(const fs::path& folder) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error))
     if (is_idx_name(entry.path().filename().native())) files.push_back(entry.path());
-  std::ranges::sort(files, comes_before, [](const fs::path& file) { return file.native(); });
+  std::ranges::sort(files);
   return files;
 }
 
-InspectionJson inspect_idx_files(const fs::path& folder, const std::vector<fs::path>& files,
-                                 bool reads_numbers) {
-  auto all = new_inspection(folder, "folder of IDX files", 0);
-  std::uint64_t bytes = 0;
+// One file, or those of a folder.
+InspectionJson inspect_idx(const fs::path& path, const std::vector<fs::path>& files,
+                           bool reads_numbers) {
+  auto inspection =
+      new_inspection(path, files.front() == path ? "IDX" : "folder of IDX files", bytes_of(path));
   for (const auto& file : files) {
-    const auto one = inspect_idx(file, reads_numbers);
-    bytes += one["bytes"].get<std::uint64_t>();
-    all["arrays"].push_back(one["arrays"].front());
+    const auto array = read_idx(file);
+    Ranges ranges;
+    if (reads_numbers) {
+      ranges = ranges_named({"all"});
+      add_numbers<std::uint8_t>(ranges, array.bytes);
+    }
+    inspection["arrays"].push_back(
+        array_json(file.filename().string(), "uint8", array.dimensions, ranges));
   }
-  all["bytes"] = bytes;
-  return all;
+  return inspection;
 }
 
 InspectionJson inspect_safetensors(const fs::path& path) {
@@ -265,11 +387,6 @@ InspectionJson inspect_safetensors(const fs::path& path) {
         tensor.name, tensor.is_readable() ? c10::toString(tensor.dtype) : tensor.type_name,
         tensor.shape));
   }
-  const auto unread = std::ranges::count(listing.tensors, false, &SafetensorsEntry::is_readable);
-  if (unread > 0) {
-    inspection["advice"].push_back(fmt::format(
-        "{} tensor{} of types that can't be read into a network", unread, unread == 1 ? "" : "s"));
-  }
   auto& facts = inspection["facts"];
   facts["tensors"] = listing.tensors.size();
   facts["numbers"] = numbers;
@@ -277,27 +394,16 @@ InspectionJson inspect_safetensors(const fs::path& path) {
   return inspection;
 }
 
-bool holds(const std::vector<std::string>& names, std::string_view name) {
-  return std::ranges::find(names, name) != names.end();
-}
-
 InspectionJson inspect_folder(const fs::path& path, bool reads_numbers) {
   const auto arrays = ArrayCollection(path).names();
-  if (holds(arrays, "inputs")) return inspect_array_samples(path, reads_numbers);
+  if (holds(arrays, "inputs")) return inspect_arrays(path, reads_numbers);
   if (is_there(path / cifar10_batch_files(Split::validation).front()) ||
       is_there(path / "cifar-10-batches-bin")) {
     return inspect_cifar10_folder(path);
   }
   const auto files = idx_files_in(mnist_folder(path));
-  if (!files.empty()) return inspect_idx_files(path, files, reads_numbers);
+  if (!files.empty()) return inspect_idx(path, files, reads_numbers);
   return arrays.empty() ? inspect_image_folder(path) : inspect_arrays(path, reads_numbers);
-}
-
-InspectionJson inspect_hdf5(const fs::path& path, bool reads_numbers) {
-  const auto arrays = list_hdf5_arrays(path);
-  if (holds(arrays, "inputs")) return inspect_array_samples(path, reads_numbers);
-  if (holds(arrays, "Nbody") || holds(arrays, "Hydro")) return inspect_box(path, reads_numbers);
-  return inspect_arrays(path, reads_numbers);
 }
 
 }  // namespace
@@ -311,39 +417,28 @@ InspectionJson inspect(const fs::path& path, bool reads_numbers) {
   const auto beginning = std::span(bytes).first(read_up_to(file.get(), bytes, path));
   const std::string_view text(reinterpret_cast<const char*>(beginning.data()), beginning.size());
   if (is_npy(beginning)) {
-    return is_half_of_pair(path) ? inspect_box(path, reads_numbers)
-                                 : inspect_npy(path, reads_numbers);
+    if (is_half_of_pair(path)) return inspect_box(path, reads_numbers);
+    auto inspection = new_inspection(path, ".npy array", fs::file_size(path));
+    add_array(inspection, path.filename().string(), *open_npy_array(path), reads_numbers);
+    return inspection;
   }
-  if (is_hdf5_file(path)) return inspect_hdf5(path, reads_numbers);
+  if (is_hdf5_file(path)) {
+    const auto arrays = list_hdf5_arrays(path);
+    const bool is_box =
+        !holds(arrays, "inputs") && (holds(arrays, "Nbody") || holds(arrays, "Hydro"));
+    return is_box ? inspect_box(path, reads_numbers) : inspect_arrays(path, reads_numbers);
+  }
   const bool is_idx = text.starts_with(std::string_view("\0\0", 2)) && text.size() > 2 &&
                       text[2] >= 8 && text[2] <= 14;
-  if (text.starts_with("\x1f\x8b") || is_idx) return inspect_idx(path, reads_numbers);
+  if (text.starts_with("\x1f\x8b") || is_idx) return inspect_idx(path, {path}, reads_numbers);
   if (image_format_of_content(beginning)) return inspect_image(path);
   const auto content = content_of_file(path);
-  const auto size = fs::file_size(path);
   if (content.kind == FileKind::safetensors) return inspect_safetensors(path);
-  if (is_cifar10_batch(path, size)) return inspect_cifar10_batch(path);
   const auto said = other_file_text(content, "");
   throw InputError(fmt::format(
-      "data: {} ({} bytes) is of no format that is read: IDX (plain or gzip), CIFAR-10's "
-      "binary batches, JPEG, PNG, HDF5, .npy, safetensors{}{}",
-      path.string(), size, said.empty() ? "" : "; ", said));
-}
-
-void print_inspection(const InspectionJson& inspection, std::ostream& out) {
-  out << fmt::format("{}: {}, {}\n", inspection["path"].get<std::string>(),
-                     inspection["format"].get<std::string>(),
-                     format_bytes(inspection["bytes"].get<std::uint64_t>()));
-  for (const auto& array : inspection["arrays"]) print_array(array, out);
-  for (const auto& [name, value] : inspection["facts"].items()) {
-    // The user's own text may be no UTF-8.
-    constexpr auto replace = InspectionJson::error_handler_t::replace;
-    out << fmt::format(
-        "  {}: {}\n", name,
-        value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', false, replace));
-  }
-  for (const auto& advice : inspection["advice"])
-    out << fmt::format("  ! {}\n", advice.get<std::string>());
+      "data: {} ({} bytes) is of no format that is read: IDX (plain or gzip), a folder of "
+      "CIFAR-10's binary batches, JPEG, PNG, HDF5, .npy, safetensors{}{}",
+      path.string(), fs::file_size(path), said.empty() ? "" : "; ", said));
 }
 
 }  // namespace kolo

@@ -20,7 +20,7 @@ namespace {
 
 using PixelColour = std::array<std::uint8_t, 3>;
 
-constexpr PixelColour white{255, 255, 255}, red{0xc6, 0x28, 0x28}, dark_blue{0x1a, 0x5f, 0xb4};
+constexpr PixelColour red{0xc6, 0x28, 0x28};
 constexpr PixelColour cold{0x21, 0x66, 0xac}, neutral{0xf7, 0xf7, 0xf7}, warm{0xb2, 0x18, 0x2b};
 
 std::uint8_t byte_of(double share) {
@@ -51,8 +51,6 @@ PixelColour colour_of(Panel::Scale scale, const std::array<double, 3>& shades) {
       return helix(shade);
     case Panel::Scale::difference:
       return shade < .5 ? between(cold, neutral, 2 * shade) : between(neutral, warm, 2 * shade - 1);
-    case Panel::Scale::share:
-      return between(white, dark_blue, shade);
     default:
       return {byte_of(shades[0]), byte_of(shades[1]), byte_of(shades[2])};
   }

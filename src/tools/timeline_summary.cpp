@@ -2,22 +2,49 @@
 
 #include <algorithm>
 #include <fstream>
+#include <functional>
 #include <limits>
 #include <set>
 #include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
-#include "tools/timeline_events.h"
 
 namespace kolo {
 
 namespace {
 
 using Json = nlohmann::json;
+
+// In microseconds from the timeline's beginning.
+struct Interval {
+  double begin = 0, end = 0;
+};
+
+Interval interval_of(const Json& event) {
+  const auto begin = event.value("ts", 0.0);
+  return {begin, begin + event.value("dur", 0.0)};
+}
+
+// Calls `event` with each of a timeline whose line `is_wanted`, in the order of the file. Every
+// event has a line of its own, which is what lets a long timeline be read in little memory. A last
+// line that a killed rank has cut off is left out.
+void for_each_event(const std::filesystem::path& path,
+                    const std::function<bool(std::string_view line)>& is_wanted,
+                    const std::function<void(const Json&)>& event) {
+  std::ifstream file(path);
+  if (!file) throw InputError(fmt::format("timeline: cannot read {}", path.string()));
+  for (std::string line; std::getline(file, line);) {
+    while (!line.empty() && (line.back() == ',' || line.back() == '\r')) line.pop_back();
+    if (line.empty() || line.front() != '{' || !is_wanted(line)) continue;
+    const auto json = Json::parse(line, nullptr, false);
+    if (json.is_object() && json.contains("ph") && json.contains("pid")) event(json);
+  }
+}
 
 constexpr int first_device_row = 2000;  // below are the threads' rows and those of messages
 
@@ -52,8 +79,13 @@ struct NumberedStep {
 class Steps {
  public:
   explicit Steps(const std::filesystem::path& file) {
-    for_each_step(file, [this](const Json& event, std::int64_t number) {
-      by_place_[place_of(event)].push_back({interval_of(event), number});
+    const auto is_step = [](std::string_view line) {
+      return line.find("\"step\"") != std::string_view::npos;
+    };
+    for_each_event(file, is_step, [this](const Json& event) {
+      if (event.value("name", "") != "step" || !event.contains("args")) return;
+      by_place_[place_of(event)].push_back(
+          {interval_of(event), event["args"].value("step", std::int64_t{-1})});
     });
     for (auto& [place, steps] : by_place_)
       std::ranges::sort(steps, {}, [](const NumberedStep& step) { return step.interval.begin; });
@@ -257,35 +289,6 @@ std::string to_text(const TimelineSummary& summary) {
                     "their way: {}\n",
                     by_rank(bytes, as_megabytes), by_rank(messages, as_number),
                     by_rank(seconds, as_milliseconds));
-}
-
-Interval interval_of(const nlohmann::json& event) {
-  const auto begin = event.value("ts", 0.0);
-  return {begin, begin + event.value("dur", 0.0)};
-}
-
-void for_each_event(const std::filesystem::path& path,
-                    const std::function<bool(std::string_view line)>& is_wanted,
-                    const std::function<void(const nlohmann::json&)>& event) {
-  std::ifstream file(path);
-  if (!file) throw InputError(fmt::format("timeline: cannot read {}", path.string()));
-  for (std::string line; std::getline(file, line);) {
-    while (!line.empty() && (line.back() == ',' || line.back() == '\r')) line.pop_back();
-    if (line.empty() || line.front() != '{' || !is_wanted(line)) continue;
-    const auto json = nlohmann::json::parse(line, nullptr, false);
-    if (json.is_object() && json.contains("ph") && json.contains("pid")) event(json);
-  }
-}
-
-void for_each_step(const std::filesystem::path& path,
-                   const std::function<void(const nlohmann::json&, std::int64_t number)>& step) {
-  const auto is_wanted = [](std::string_view line) {
-    return line.find("\"step\"") != std::string_view::npos;
-  };
-  for_each_event(path, is_wanted, [&](const nlohmann::json& event) {
-    if (event.value("name", "") == "step" && event.contains("args"))
-      step(event, event["args"].value("step", std::int64_t{-1}));
-  });
 }
 
 }  // namespace kolo

@@ -8,7 +8,6 @@
 #include <torch/types.h>
 
 #include "kolo/data/loader.h"
-#include "kolo/nn/mixup.h"
 #include "kolo/train/objective.h"
 #include "kolo/train/trainer.h"
 
@@ -24,37 +23,18 @@ namespace kolo {
 // own; the whole batch where it is one rank's.
 [[nodiscard]] Batch part_of(const Batch& batch, std::size_t part);
 
-// How batches are mixed (mixup.h), if they are.
-struct Mixing {
-  double alpha = 0;  // 0: they are not
-  std::uint64_t seed = 1;
-  int replica = 0;  // whose samples these are
+// What a step makes of a network's outputs.
+struct TrainingNumbers {
+  torch::Tensor loss;  // to call backward() on
+  torch::Tensor sums;  // metric_sums()
 };
+[[nodiscard]] TrainingNumbers training_numbers(const Objective& objective,
+                                               const torch::Tensor& outputs,
+                                               const torch::Tensor& targets);
 
-// What a step asks of a network: what goes in, and what to make of what comes out.
-class BatchTask {
- public:
-  // Batch and step decide alone, so ranks that have parts of a network have the same task.
-  BatchTask(const Objective& objective, const Batch& batch, const Mixing& mixing,
-            std::int64_t steps_before);
-
-  [[nodiscard]] const torch::Tensor& inputs() const { return batch_.inputs; }
-  struct Result {
-    torch::Tensor loss;  // to call backward() on
-    torch::Tensor sums;  // metric_sums()
-  };
-  [[nodiscard]] Result measure(const torch::Tensor& outputs) const;
-  // The same of some of the samples.
-  [[nodiscard]] BatchTask part(std::int64_t first, std::int64_t samples) const;
-
- private:
-  const Objective* objective_;
-  MixedBatch batch_;  // without partners where it isn't mixed
-};
-
-// A network that every rank has all of. Takes of the options how batches are mixed, what random
-// numbers depend on, and whether steps are recorded or inner results recomputed. InputError for a
-// network without stages that is to recompute.
+// A network that every rank has all of. Takes of the options what random numbers depend on, and
+// whether steps are recorded or inner results recomputed. InputError for a network without stages
+// that is to recompute.
 [[nodiscard]] std::shared_ptr<TrainedNetwork> make_whole_network(Communicator communicator,
                                                                  std::shared_ptr<Network> network,
                                                                  Objective objective,

@@ -51,8 +51,6 @@ void CheckpointObserver::on_start(const TrainState& state,
                                   const std::optional<MetricSums>& untrained) {
   if (!untrained)
     last_saved_ = state.step;  // a resumed run has just been read from that checkpoint
-  else if (schedule_.at_start)
-    save(state.step, false);
 }
 
 void CheckpointObserver::on_step(const StepReport& report) {

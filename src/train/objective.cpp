@@ -10,7 +10,6 @@
 #include <torch/nn/functional/padding.h>
 
 #include "kolo/base/error.h"
-#include "kolo/kernels/device_norm.h"
 #include "kolo/nn/metrics.h"
 #include "kolo/nn/recompute.h"
 
@@ -81,7 +80,6 @@ void require_precision(Precision precision) {
 torch::Tensor forward_for(const Objective& objective, Network& network,
                           const torch::Tensor& input) {
   const auto precision = objective.precision;
-  const DeviceNorm norms(objective.device_norm);
   if (precision == Precision::fp32) return network.forward(input);
   torch::Tensor outputs;
   {
@@ -129,9 +127,8 @@ std::vector<NetworkStage> training_stages(const Objective& objective,
   if (recompute) stages = recomputed(std::move(stages));
   for (auto& stage : stages) {
     const bool is_last = &stage == &stages.back();
-    stage.forward = [forward = std::move(stage.forward), is_last, precision = objective.precision,
-                     device_norm = objective.device_norm](StagePayload payload) {
-      const DeviceNorm norms(device_norm);
+    stage.forward = [forward = std::move(stage.forward), is_last,
+                     precision = objective.precision](StagePayload payload) {
       if (precision == Precision::fp32) return forward(std::move(payload));
       {
         const AutocastGuard guard(precision, device_type_of(payload));

@@ -54,16 +54,14 @@ TrainingStep::Pending PipelinedNetwork::make(TrainingStep& training, const Step&
     throw Error(fmt::format("train: a batch of {} samples can't be cut in {} equal micro-batches",
                             samples, count));
   }
-  const BatchTask task(objective_, step.batch,
-                       {options_.mixup_alpha, options_.seed, mesh_.coordinate(MeshAxis::data)},
-                       step.number - 1);
-  const auto part = [&](int number) {
-    return task.part(number * (samples / count), samples / count);
+  const auto part = [&](const torch::Tensor& whole, int number) {
+    return whole.narrow(0, number * (samples / count), samples / count);
   };
   const PipelineStep::Batch batch{
-      [&](int number) { return part(number).inputs(); },
+      [&](int number) { return part(step.batch.input, number); },
       [&](const torch::Tensor& outputs, int number) -> PipelineStep::Loss {
-        const auto [loss, sums] = part(number).measure(outputs);
+        const auto [loss, sums] =
+            training_numbers(objective_, outputs, part(step.batch.target, number));
         return {loss, sums};
       }};
   training.begin(step.number);

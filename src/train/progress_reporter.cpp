@@ -1,7 +1,6 @@
 #include "kolo/train/recorders.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
@@ -77,11 +76,6 @@ void ProgressReporter::on_epoch_end(const EpochReport& report) {
               report.skipped_steps == 1 ? "" : "s", report.state.skipped_steps,
               report.loss_scale ? fmt::format(", loss scale {}", *report.loss_scale) : "");
   }
-  if (const auto& scale = report.gradient_noise_scale) {
-    log_.info("  gradient noise scale: {}",
-              std::isfinite(*scale) ? fmt::format("{} samples", format_count(std::llround(*scale)))
-                                    : "not yet known, the gradient is lost in its noise");
-  }
   if (!report.bad_samples.empty()) {
     log_.warn(
         "epoch {}: {} samples of the training and {} of the validation can't be read; others "
@@ -100,8 +94,6 @@ void ProgressReporter::on_epoch_end(const EpochReport& report) {
                format_bytes(static_cast<std::uint64_t>(use->peak_allocated_bytes)),
                format_bytes(use->device.free_bytes));
   }
-  if (report.device_usage)
-    log_.debug("epoch {}: devices: {}", report.state.epoch, describe(*report.device_usage));
 }
 
 void ProgressReporter::on_stop(const TrainState&) {

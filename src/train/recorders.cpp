@@ -12,14 +12,6 @@ namespace kolo {
 
 namespace {
 
-// An epoch's, as it is recorded. A device that does not tell what it takes has been used for as
-// long as was trained.
-DeviceUsage usage_of(const EpochRecord& record) {
-  const double seconds = record.device_joules / record.device_watts;
-  return {std::isfinite(seconds) ? seconds : record.seconds, record.device_joules,
-          record.device_utilization, record.device_megahertz, record.device_celsius};
-}
-
 EpochRecord record_of(const EpochReport& report) {
   const auto &training = report.training, &validation = report.validation;
   EpochRecord record{.epoch = report.state.epoch,
@@ -33,27 +25,14 @@ EpochRecord record_of(const EpochReport& report) {
                      .samples_per_second = report.samples_per_second(),
                      .data_wait_seconds = report.data_wait_seconds,
                      .exposed_communication_seconds = report.exposed_communication_seconds,
-                     .time = wall_time(),
-                     .gradient_noise_scale = report.gradient_noise_scale.value_or(not_measured)};
+                     .time = wall_time()};
   if (report.top > 0) {
     record.top_accuracy = training.top_accuracy();
     record.val_top_accuracy = validation.top_accuracy();
   }
-  if (const auto& usage = report.device_usage) {
-    record.device_joules = usage->joules;
-    record.device_watts = usage->watts();
-    record.device_utilization = usage->utilization;
-    record.device_megahertz = usage->megahertz;
-    record.device_celsius = usage->celsius;
-  }
   if (training.replaced > 0) record.bad_samples = training.replaced;
   if (validation.replaced > 0) record.val_bad_samples = validation.replaced;
   return record;
-}
-
-bool tells_something(const DeviceUsage& usage) {
-  return std::isfinite(usage.joules) || std::isfinite(usage.utilization) ||
-         std::isfinite(usage.megahertz) || std::isfinite(usage.celsius);
 }
 
 }  // namespace
@@ -136,26 +115,7 @@ void HistoryRecorder::on_finish(const TrainState& state) {
   summary["steps"] = state.step;
   summary["peak_memory_bytes"] = peak_resident_bytes();
   if (peak_device_bytes_ > 0) summary["peak_device_bytes"] = peak_device_bytes_;
-  if (const auto usage = device_usage()) {
-    const auto note = [&](const char* name, double value) {
-      if (std::isfinite(value)) summary[name] = value;
-    };
-    note("device_joules", usage->joules);
-    note("device_watts", usage->watts());
-    note("device_utilization", usage->utilization);
-    note("device_megahertz", usage->megahertz);
-    note("device_celsius", usage->celsius);
-  }
   write();
-}
-
-std::optional<DeviceUsage> HistoryRecorder::device_usage() const {
-  std::vector<DeviceUsage> epochs;
-  for (const auto& record : history_.epochs()) {
-    const auto usage = usage_of(record);
-    if (tells_something(usage)) epochs.push_back(usage);
-  }
-  return epochs.empty() ? std::nullopt : std::optional(one_after_another(epochs));
 }
 
 std::optional<double> HistoryRecorder::best_top_accuracy() const {
@@ -193,16 +153,10 @@ constexpr EpochScalar epoch_scalars[] = {
     {"accuracy/validation", &EpochRecord::val_accuracy},
     {"top_accuracy/train", &EpochRecord::top_accuracy},
     {"top_accuracy/validation", &EpochRecord::val_top_accuracy},
-    {"gradient_noise_scale", &EpochRecord::gradient_noise_scale},
     {"learning_rate", &EpochRecord::lr},
     {"samples_per_second", &EpochRecord::samples_per_second},
     {"data_wait_seconds", &EpochRecord::data_wait_seconds},
-    {"exposed_communication_seconds", &EpochRecord::exposed_communication_seconds},
-    {"device/joules", &EpochRecord::device_joules},
-    {"device/watts", &EpochRecord::device_watts},
-    {"device/utilization", &EpochRecord::device_utilization},
-    {"device/megahertz", &EpochRecord::device_megahertz},
-    {"device/celsius", &EpochRecord::device_celsius}};
+    {"exposed_communication_seconds", &EpochRecord::exposed_communication_seconds}};
 
 }  // namespace
 

@@ -26,29 +26,25 @@ nlohmann::json to_json(const TrainState& state) {
           {"epoch_seconds", state.epoch_seconds},
           {"best_accuracy", state.best_accuracy},
           {"best_loss", state.best_loss},
-          {"best_epoch", state.best_epoch},
-          {"base_steps", state.base_steps}};
+          {"best_epoch", state.best_epoch}};
 }
 
 TrainState train_state_from_json(const nlohmann::json& document) {
   TrainState state;
-  state.is_validated = document.value("is_validated", true);  // older ones were not asked
+  state.is_validated = document.at("is_validated").get<bool>();
   state.step = document.at("step").get<std::int64_t>();
   state.epoch = document.at("epoch").get<std::int64_t>();
   state.position = document.at("position").get<std::int64_t>();
   const auto& sums = document.at("sums");
   state.sums = {number_in(sums, "loss"), number_in(sums, "correct"), number_in(sums, "in_top"),
-                number_in(sums, "samples"), sums.value("replaced", 0.)};   // older: none
-  state.skipped_steps = document.value("skipped_steps", std::int64_t{0});  // older: none
-  state.skipped_in_epoch = document.value("skipped_in_epoch", std::int64_t{0});
+                number_in(sums, "samples"), number_in(sums, "replaced")};
+  state.skipped_steps = document.at("skipped_steps").get<std::int64_t>();
+  state.skipped_in_epoch = document.at("skipped_in_epoch").get<std::int64_t>();
   state.epoch_seconds = number_in(document, "epoch_seconds");
   state.best_accuracy = number_in(document, "best_accuracy");
-  // Older checkpoints have none, and JSON has no infinity.
-  if (const auto best = document.find("best_loss"); best != document.end() && !best->is_null())
-    state.best_loss = best->get<double>();
+  if (const auto& best = document.at("best_loss"); !best.is_null())  // JSON has no infinity
+    state.best_loss = best.get<double>();
   state.best_epoch = document.at("best_epoch").get<std::int64_t>();
-  // Older ones were never more than their steps.
-  state.base_steps = document.value("base_steps", static_cast<double>(state.step));
   return state;
 }
 

@@ -22,7 +22,8 @@ namespace kolo {
 
 namespace {
 
-constexpr std::size_t most_texts = 3;  // of samples that can't be read, of a rank and in all
+constexpr double most_bad_samples = .01;  // of an epoch's or a validation's, but one at least
+constexpr std::size_t most_texts = 3;     // of samples that can't be read, of a rank and in all
 
 // Without the sign that one which is no number may have.
 double shown(double loss) {
@@ -37,27 +38,9 @@ void require_finite(const MetricSums& sums, std::int64_t step) {
       step, shown(sums.loss), advice_on_what_is_not_finite()));
 }
 
-// Alone a rank has nothing to compare its gradients with.
-std::shared_ptr<NoiseMeter> make_noise_meter(const TrainerOptions& options,
-                                             const TrainedNetwork& network) {
-  const bool is_sgd_scaled = options.adascale.has_value();
-  if (options.noise_scale_every == 0 && !is_sgd_scaled) return nullptr;
-  if (is_sgd_scaled && options.noise_scale_every != 1)
-    throw Error(
-        "train: AdaScale needs the noise of the gradients of every step (noise_scale_every 1)");
-  auto features = features_of(options);
-  features.set(StepFeature::noise_scale);
-  features.set(StepFeature::parts, network.parts() != nullptr);
-  features.set(StepFeature::graphs, options.graphs);
-  require_no_conflicts("train", features);
-  if (network.replicas().size() == 1) return nullptr;
-  return std::make_shared<NoiseMeter>(options.reducer.hook, options.noise_metric);
-}
-
-StepSettings step_settings(const TrainerOptions& options, const std::shared_ptr<NoiseMeter>& meter,
-                           const TrainedNetwork& network, const Communicator& all) {
+StepSettings step_settings(const TrainerOptions& options, const TrainedNetwork& network,
+                           const Communicator& all) {
   auto settings = static_cast<const StepSettings&>(options);
-  if (meter) settings.reducer.hook = meter;
   if (network.parts() != nullptr) settings.world = all;
   return settings;
 }
@@ -84,12 +67,8 @@ Trainer::Trainer(Communicator communicator, std::shared_ptr<TrainedNetwork> netw
       training_(training),
       validation_(validation),
       options_(std::move(options)),
-      noise_meter_(make_noise_meter(options_, *network_)),
-      // The running mean is over few measurements, so that it tells of the network as it is: early
-      // gradients are long, and would make the scale too small. AdaScale's gain is to be smooth.
-      noise_(options_.adascale ? 100 : 20),
       step_(network_->replicas(), network_->module(), std::move(optimizer),
-            step_settings(options_, noise_meter_, *network_, communicator_)),
+            step_settings(options_, *network_, communicator_)),
       clock_(step_.arena()->device()),
       step_notes_(
           torch::zeros({2}, torch::TensorOptions(torch::kDouble).device(step_.arena()->device()))),
@@ -132,10 +111,6 @@ bool Trainer::is_out_of_patience() const {
 }
 
 bool Trainer::is_out_of_steps() const {
-  if (const auto& base = options_.adascale) {
-    const auto steps = checked_multiply(base->steps_per_epoch, base->epochs);
-    if (state_.base_steps >= static_cast<double>(steps)) return true;
-  }
   return options_.max_steps && state_.step >= *options_.max_steps;
 }
 
@@ -186,14 +161,9 @@ bool Trainer::train_step(const Batch& batch) {
   const auto span = options_.timeline.step(state_.step + 1);
   note_requests_to_stop();
   note_bad_samples(batch);
-  const double steps_worth = gain();
   const double rate = rate_at(state_.step);
-  const bool measures = noise_meter_ && is_due(state_.step, options_.noise_scale_every);
-  if (measures) noise_meter_->measure_next();
   auto begun = network_->make(step_, {batch, step_notes_, rate, state_.step + 1});
-  if (measures) note_noise(static_cast<double>(batch.input.size(0)));
   ++state_.step;
-  state_.base_steps += steps_worth;
   state_.position = batch.position;
   auto before =
       std::exchange(under_way_, StepUnderWay{std::move(begun), state_.step, state_.position, rate});
@@ -242,11 +212,11 @@ std::vector<std::string> Trainer::first_bad_samples() const {
 
 void Trainer::require_few_bad_samples(double replaced, const Loader& loader) const {
   const auto samples = static_cast<double>(loader.dataset().size());
-  if (replaced <= std::max(1., options_.bad_samples_limit * samples)) return;
+  if (replaced <= std::max(1., most_bad_samples * samples)) return;
   throw Error(fmt::format(
-      "train: {} of {} samples can't be read, which is more than a share of {} "
-      "(data.bad_samples_limit): {}. Replace or remove the files, or allow more",
-      replaced, samples, options_.bad_samples_limit, fmt::join(first_bad_samples(), "; ")));
+      "train: {} of {} samples can't be read, which is more than one in a hundred: {}. Replace or "
+      "remove the files",
+      replaced, samples, fmt::join(first_bad_samples(), "; ")));
 }
 
 bool Trainer::settle() {
@@ -282,23 +252,7 @@ void Trainer::count(const MetricSums& sums, bool is_made) {
     state_.sums.replaced += sums.replaced;
 }
 
-// A step that was left out has nothing finite to tell.
-void Trainer::note_noise(double samples) {
-  const auto squares = noise_meter_->take(network_->replicas(), samples);
-  if (!squares) return;
-  noise_.add(*squares);
-  measured_samples_ = squares->all_samples;
-}
-
-double Trainer::gain() const {
-  const auto noise = noise_.estimate();
-  if (!options_.adascale || !noise) return 1;
-  return noise->gain(options_.adascale->batch, measured_samples_);
-}
-
 double Trainer::rate_at(std::int64_t step) const {
-  if (options_.adascale)
-    return gain() * learning_rate_.at(static_cast<std::int64_t>(state_.base_steps));
   return learning_rate_.at(std::max<std::int64_t>(step + schedule_ahead_, 0));
 }
 
@@ -336,16 +290,11 @@ bool Trainer::finish_epoch(double data_wait_seconds) {
   report.data_wait_seconds = data_wait_seconds;
   report.exposed_communication_seconds = step_.reducer().statistics().exposed_seconds;
   if (step_.scaler()) report.loss_scale = step_.scaler()->scale();
-  if (const auto noise = noise_.estimate()) report.gradient_noise_scale = noise->scale();
   report.skipped_steps = state_.skipped_in_epoch;
   const auto validation = in_phase("validation", device(), [&] { return validate(); });
   if (!validation) return false;
   report.validation = *validation;
   report.device_memory = memory_use(device());
-  if (options_.device_usage) {
-    const auto usage = side_by_side(gather(communicator_, options_.device_usage()));
-    if (usage.seconds > 0) report.device_usage = usage;
-  }
   require_finite_validation(*validation);
   if (report.training.replaced + validation->replaced > 0) report.bad_samples = first_bad_samples();
   bad_samples_.clear();

@@ -281,16 +281,6 @@ Checkpoint Trainer::checkpoint(const CheckpointRequest& request) const {
     const auto [scale, good_steps] = step_.scaler()->state();
     checkpoint.state["loss_scale"] = {{"scale", scale}, {"good_steps", good_steps}};
   }
-  if (const auto& base = options_.adascale)
-    checkpoint.state["base_epochs"] =
-        state_.base_steps / static_cast<double>(base->steps_per_epoch);
-  if (noise_.estimate()) {
-    const auto [gradient, noise, weight] = noise_.state();
-    checkpoint.state["gradient_noise"] = {{"gradient", gradient},
-                                          {"noise", noise},
-                                          {"weight", weight},
-                                          {"samples", measured_samples_}};
-  }
   if (step_.optimizer().algorithm().for_use()) {
     const auto [largest, sum_of_squares] = step_.optimizer().rate_history();
     checkpoint.state[rates_key] = {{"largest", largest}, {"sum_of_squares", sum_of_squares}};
@@ -313,8 +303,7 @@ Checkpoint Trainer::checkpoint(const CheckpointRequest& request) const {
 // so has one that an earlier version has saved.
 void Trainer::restore_warmup(const nlohmann::json& state) {
   const auto saved = state.find(warmup_key);
-  if (saved == state.end() || options_.adascale || options_.ends_with_steps(training_.batches()))
-    return;
+  if (saved == state.end() || options_.ends_with_steps(training_.batches())) return;
   const Warmup before{saved->at("steps").get<std::int64_t>(),
                       saved->at("steps_of_epoch").get<std::int64_t>()};
   if (before.steps != warmup_.steps || before.steps_of_epoch == warmup_.steps_of_epoch ||
@@ -368,12 +357,6 @@ void Trainer::restore(const std::optional<Checkpoint>& of_root) {
       const auto& scale = state.at("loss_scale");
       step_.scaler()->restore(
           {scale.at("scale").get<double>(), scale.at("good_steps").get<std::int64_t>()});
-    }
-    if (state.contains("gradient_noise")) {
-      const auto& noise = state.at("gradient_noise");
-      noise_.restore(
-          {number_in(noise, "gradient"), number_in(noise, "noise"), number_in(noise, "weight")});
-      measured_samples_ = number_in(noise, "samples");
     }
   } catch (const nlohmann::json::exception& error) {
     throw Error(fmt::format("train: the checkpoint's state.json is not one of kolo's: {}",

@@ -31,7 +31,7 @@ class WholeNetwork final : public TrainedNetwork {
         network_(std::move(network)),
         module_(network_),
         objective_(std::move(objective)),
-        mixing_{options.mixup_alpha, options.seed, options.replica.value_or(communicator_.rank())},
+        seed_(options.seed),
         is_in_parts_(options.virtual_ranks > 0),
         accumulation_(options.accumulation),
         device_(device_of(*network_)),
@@ -39,7 +39,6 @@ class WholeNetwork final : public TrainedNetwork {
     require_no_conflicts("train", {{StepFeature::virtual_ranks, is_in_parts_},
                                    {StepFeature::accumulation, accumulation_ > 1},
                                    {StepFeature::graphs, is_recorded_},
-                                   {StepFeature::mixup, options.mixup_alpha > 0},
                                    {StepFeature::recompute, options.recompute}});
     if (options.recompute) recomputed_ = training_stages(objective_, network_->stages(), true);
   }
@@ -57,12 +56,14 @@ class WholeNetwork final : public TrainedNetwork {
     seed_for(communicator_.rank(), step.number - 1);
     if (is_recorded_) return make_recorded(training, step);
     training.begin(step.number);
-    const BatchTask batch(objective_, step.batch, mixing_, step.number - 1);
     const auto samples = step.batch.input.size(0);
     const auto passes = std::max<std::int64_t>(1, std::min(accumulation_, samples));
     for (std::int64_t pass = 0; pass < passes; ++pass) {
       const auto first = pass * samples / passes, count = (pass + 1) * samples / passes - first;
-      const auto [loss, sums] = forward(passes == 1 ? batch : batch.part(first, count));
+      const auto part = [&](const torch::Tensor& batch) {
+        return passes == 1 ? batch : batch.narrow(0, first, count);
+      };
+      const auto [loss, sums] = forward(part(step.batch.input), part(step.batch.target));
       const auto share =
           passes == 1 ? 1. : static_cast<double>(count) / static_cast<double>(samples);
       const auto flag = pass == 0 ? step.stop_flag : torch::zeros_like(step.stop_flag);
@@ -84,10 +85,8 @@ class WholeNetwork final : public TrainedNetwork {
     const auto parts = training.parts();
     for (int part = parts.first; part < parts.end; ++part) {
       seed_for(part, step.number - 1);
-      auto mixing = mixing_;
-      mixing.replica = part;
       const auto batch = part_of(step.batch, static_cast<std::size_t>(part - parts.first));
-      const auto [loss, sums] = forward({objective_, batch, mixing, step.number - 1});
+      const auto [loss, sums] = forward(batch.input, batch.target);
       training.backward(loss, torch::cat({sums, part == parts.first ? step.stop_flag : no_flag}), 1,
                         part + 1 == parts.end);
     }
@@ -99,9 +98,8 @@ class WholeNetwork final : public TrainedNetwork {
   // have the same shape.
   [[nodiscard]] TrainingStep::Pending make_recorded(TrainingStep& training, const Step& step) {
     const auto& given = step.batch;
-    const auto pass = [this, &training, number = step.number,
-                       stop_flag = step.stop_flag](const Batch& batch) {
-      const auto [loss, sums] = forward({objective_, batch, mixing_, number - 1});
+    const auto pass = [this, &training, stop_flag = step.stop_flag](const Batch& batch) {
+      const auto [loss, sums] = forward(batch.input, batch.target);
       training.backward(loss, torch::cat({sums, stop_flag}));
     };
     if (!fixed_)
@@ -120,17 +118,18 @@ class WholeNetwork final : public TrainedNetwork {
     return training.replay(*recorded_, step.learning_rate, step.number);
   }
 
-  [[nodiscard]] BatchTask::Result forward(const BatchTask& task) {
+  [[nodiscard]] TrainingNumbers forward(const torch::Tensor& input, const torch::Tensor& target) {
     return in_phase("forward", device_, [&] {
-      return task.measure(recomputed_.empty() ? forward_for(objective_, *network_, task.inputs())
-                                              : run_stages(recomputed_, {task.inputs()}).front());
+      const auto outputs = recomputed_.empty() ? forward_for(objective_, *network_, input)
+                                               : run_stages(recomputed_, {input}).front();
+      return training_numbers(objective_, outputs, target);
     });
   }
 
   // A step's dropout masks depend on nothing that came before, so a resumed run draws the same ones
   // and no generator state is saved. `rank`: whose random numbers.
   void seed_for(int rank, std::int64_t steps_before) const {
-    seed_generators(derive_seed(mixing_.seed, static_cast<std::uint32_t>(rank),
+    seed_generators(derive_seed(seed_, static_cast<std::uint32_t>(rank),
                                 static_cast<std::uint64_t>(steps_before)),
                     device_);
   }
@@ -139,7 +138,7 @@ class WholeNetwork final : public TrainedNetwork {
   std::shared_ptr<Network> network_;
   std::shared_ptr<torch::nn::Module> module_;  // the same
   Objective objective_;
-  Mixing mixing_;
+  std::uint64_t seed_;
   bool is_in_parts_;
   std::int64_t accumulation_;
   torch::Device device_;

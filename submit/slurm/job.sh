@@ -128,7 +128,7 @@ train() {
     if has_checkpoint && belongs_to "$job"; then
       go_on_later "stopped before the time limit"
     else
-      say "stopped before there was a checkpoint: give the job more time, or checkpoints (checkpoint.enabled)" >&2
+      say "stopped before there was a checkpoint: give the job more time, or checkpoints (checkpoint.every_epochs, every_steps)" >&2
     fi
   fi
   exit "$status"

@@ -118,8 +118,8 @@ TEST_F(BenchProgram, CountsTheHalosOfRanksThatShareSamples) {
 
 // What is measured of a step fits the step itself and the trainer's bucket plan.
 TEST_F(BenchProgram, ProfilesAStepOfTwoRanks) {
-  const auto json = bench_json({"-n", "2", "--mode", "full", "--profile", "--collectives",
-                                "communication.first_bucket_mb=0.01"});
+  const auto json = bench_json(
+      {"-n", "2", "--mode", "full", "--profile", "--collectives", "communication.bucket_mb=0.05"});
   const auto profile = StepProfile::from_json(json["profile"]);
   EXPECT_EQ(profile.name, "mnist_net");
   EXPECT_EQ(profile.ranks, 2);

@@ -179,19 +179,19 @@ TEST(CommandLine, UnknownOptionsAndCommandsGetASuggestion) {
 }
 
 TEST(CommandLine, WhatIsRightIsUnderstood) {
-  for (const Words& words : std::vector<Words>{
-           {"train", "c.yaml", "-n", "2", "training.n_epochs=3", "-o", "out"},
-           {"train", "c.yaml", "--batch_size=16", "--optimizer", "name=SGD,lr=0.1"},
-           {"run", "-n", "2", "./program", "--lr=", "--json", "-n", "two"},
-           {"report", "a", "b", "--target", "0.8", "--target", "0.9", "--port", "0", "--watch"},
-           {"data", "nbody", "-o", "x.h5", "--cell", "39.0625", "--seed", "0"},
-           {"help"},
-           {"help", "train"},
-           {"help", "data"},
-           {"help", "data", "fetch"},
-           {"--version"},
-           {"completion", "bash"},
-           {"man"}})
+  for (const Words& words :
+       std::vector<Words>{{"train", "c.yaml", "-n", "2", "training.n_epochs=3", "-o", "out"},
+                          {"train", "c.yaml", "--batch_size=16", "--optimizer", "name=SGD,lr=0.1"},
+                          {"run", "-n", "2", "./program", "--lr=", "--json", "-n", "two"},
+                          {"report", "a", "b", "--target", "0.8", "--target", "0.9"},
+                          {"data", "nbody", "-o", "x.h5", "--crop", "64", "--seed", "0"},
+                          {"help"},
+                          {"help", "train"},
+                          {"help", "data"},
+                          {"help", "data", "fetch"},
+                          {"--version"},
+                          {"completion", "bash"},
+                          {"man"}})
     EXPECT_EQ(said_of(words), "") << join(words, " ");
 }
 

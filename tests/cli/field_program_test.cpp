@@ -76,7 +76,7 @@ TEST_F(FieldProgram, RanksMayShareSamples) {
 TEST_F(FieldProgram, ARankThatIsKilledIsNamed) {
   const auto result = run_kolo_and(
       {"train", config_, "--output", run(), "-n", "2", "--oversubscribe",
-       "parallel.spatial=[1,2,1]", "training.n_epochs=100000", "checkpoint.enabled=false"},
+       "parallel.spatial=[1,2,1]", "training.n_epochs=100000", "checkpoint.every_epochs=0"},
       [&](pid_t) {
         if (wait_for_text(folder_ / "run" / "out.log", "epoch 1/"))
           (void)signal_rank(1, run(), SIGKILL);

@@ -35,7 +35,7 @@ class ImageTraining : public ::testing::Test {
 TEST_F(ImageTraining, ShowsTheModelAndTheTopFive) {
   const auto result = train({"-n", "2", "--batch_size", "4", "--n_epochs", "2", "--optimizer",
                              "name=RMSprop,lr=0.0001", "model.sync_batch_norm=true",
-                             "training.label_smoothing=0.1", "training.mixup_alpha=0.2"});
+                             "training.label_smoothing=0.1"});
   ASSERT_EQ(result.exit_code, 0) << result.output << result.errors;
   EXPECT_TRUE(
       says(result.output, {"optimizer rmsprop (epsilon 1e-07, added as in Keras), batch 4 per rank",

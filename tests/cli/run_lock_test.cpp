@@ -111,7 +111,7 @@ TEST_F(RunLockProgram, OfTwoAtOnceOneWinsWhateverIsInTheFolder) {
 
 // Whether it saves checkpoints there or not.
 TEST_F(RunLockProgram, ARunWhoseFolderIsTakenAwayFails) {
-  for (const char* setting : {"checkpoint.every_steps=5", "checkpoint.enabled=false"}) {
+  for (const char* setting : {"checkpoint.every_steps=5", "checkpoint.every_epochs=0"}) {
     const auto elsewhere = folder / "elsewhere";
     std::filesystem::remove_all(elsewhere);
     const auto result = run_kolo_and(arguments({"training.n_epochs=100000", setting}), [&](pid_t) {

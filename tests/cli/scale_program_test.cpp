@@ -1,5 +1,4 @@
 // kolo scale, end to end through the binary.
-#include <cmath>
 #include <iterator>
 #include <sstream>
 
@@ -72,31 +71,6 @@ TEST_F(ScaleProgram, AStudyOfTwoNumbersOfRanks) {
   EXPECT_EQ(history.epochs().back().step, 2 * 64 / 16);  // the batch of a rank stayed
   EXPECT_TRUE(says(read_text_file(study_folder_ / "study.csv"), {"\n2,1,8,linear,0,done,"}));
   EXPECT_TRUE(says(read_text_file(study_folder_ / "report.html"), {"digits"}));
-}
-
-TEST_F(ScaleProgram, AdviseTellsOfBatchesThatAreOfUse) {
-  const auto result = scale({"--ranks", "1,2", "--advise", "--quiet", "data.n_train=256"});
-  ASSERT_EQ(result.exit_code, 0) << result.errors;
-  const auto found = study().points[1].results.gradient_noise_scale;
-  // Of labels without sense it may be lost in noise.
-  EXPECT_TRUE(says(result.output, {std::isfinite(found) ? "The largest useful batch is about "
-                                                        : "How large a batch: not known."}));
-  EXPECT_TRUE(std::isnan(study().points[0].results.gradient_noise_scale));  // one rank
-  const auto alone = scale({"--ranks", "1", "--advise", "--output", (folder_ / "x").string()});
-  EXPECT_EQ(alone.exit_code, 2);
-  EXPECT_TRUE(says(alone.errors, {"needs two at least: --ranks 1,2"}));
-}
-
-TEST_F(ScaleProgram, AdaScaleIsAWayToScaleTheRate) {
-  const auto result =
-      scale({"--ranks", "2", "--lr-scaling", "linear,adascale", "--quiet", "data.n_train=64"});
-  ASSERT_EQ(result.exit_code, 0) << result.errors;
-  const auto of = [&](std::size_t point) {
-    return History::read(study_folder_ / study().points[point].folder / "history.json");
-  };
-  EXPECT_EQ(of(0).epochs().back().step, 8);
-  EXPECT_GE(of(1).epochs().back().step, 8);  // its steps are worth two of one rank at most
-  EXPECT_LE(of(1).epochs().back().step, 16);
 }
 
 TEST_F(ScaleProgram, StrongScalingKeepsTheStepsOfAnEpoch) {

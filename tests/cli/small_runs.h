@@ -13,7 +13,7 @@
 #include "kolo/train/checkpoint/checkpoint.h"
 #include "kolo/train/checkpoint/checkpoint_store.h"
 #include "kolo/train/observe/history.h"
-#include "kolo/train/observe/tensorboard.h"
+#include "support/event_encoder.h"
 #include "support/idx_files.h"
 
 namespace kolo::testing {
@@ -25,8 +25,7 @@ inline EventCounts count_events(const std::filesystem::path& run) {
   EventCounts counts;
   for (const auto& entry : std::filesystem::directory_iterator(run)) {
     if (entry.path().filename().string().find("tfevents") == std::string::npos) continue;
-    for (const auto& scalar : read_event_file(entry.path()).scalars)
-      ++counts[{scalar.tag, scalar.step}];
+    for (const auto& scalar : events::scalars_in(entry.path())) ++counts[{scalar.tag, scalar.step}];
   }
   return counts;
 }

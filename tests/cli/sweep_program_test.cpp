@@ -80,26 +80,11 @@ TEST_F(SweepProgram, TrialsThatWereStoppedGoOn) {
   expect_same_records("whole", "sweep/trials/001-lr-0.002");
 }
 
-// The best trial of successive halving is what it would have been alone.
-TEST_F(SweepProgram, HalvingGoesOnFromCheckpoints) {
-  const auto result =
-      sweep({"optimizer.lr=0.002,1e-6,1e-7", "--halving", "--eta", "2", "--least-epochs", "2",
-             "training.lr_decay=cosine", "device.intra_threads=1"});
-  ASSERT_EQ(result.exit_code, 0) << result.errors;
-  const auto done = read();
-  EXPECT_EQ(done.rungs, (std::vector<SweepRung>{{2, 3}, {4, 1}}));
-  EXPECT_EQ(done.trials[0].state, TrialState::done);
-  EXPECT_EQ(done.trials[0].epochs, 4);
-  EXPECT_EQ(done.trials[1].state, TrialState::dropped);
-  EXPECT_TRUE(says(result.output, {"The rungs"}));
-  ASSERT_EQ(train({"training.lr_decay=cosine"}, "whole").exit_code, 0);
-  expect_same_records("whole", "sweep/" + done.trials[0].folder);
-}
-
 TEST_F(SweepProgram, StopAfterEpochsKeepsTheSchedule) {
-  const auto unsaved = train({"checkpoint.enabled=false", "--stop-after-epochs", "3"});
+  const auto unsaved = train({"checkpoint.every_epochs=0", "--stop-after-epochs", "3"});
   EXPECT_EQ(unsaved.exit_code, 2);
-  EXPECT_TRUE(says(unsaved.errors, {"checkpoint.enabled: false, but a run that stops after"}));
+  EXPECT_TRUE(says(unsaved.errors, {"checkpoint.every_epochs: 0, so that there are no checkpoints, "
+                                    "but a run that stops after"}));
   ASSERT_EQ(train({"training.lr_decay=cosine"}, "whole").exit_code, 0);
   const auto part = train({"training.lr_decay=cosine", "--stop-after-epochs", "3"});
   EXPECT_EQ(part.exit_code, 75) << part.errors;
@@ -143,9 +128,7 @@ TEST_F(SweepProgram, SaysWhatItWouldDoAndWhatIsWrong) {
   refused({"optimizer.lr=0.1"}, HasSubstr("nothing varies"));
   refused({"optimizer.rl=0.1,0.2"}, AllOf(HasSubstr("trial 1 (rl 0.1)"), HasSubstr("lr")));
   refused({"optimizer.lr=0.1..0.2"}, HasSubstr("add --random N"));
-  refused({"optimizer.lr=0.1,0.2", "--eta", "3"}, HasSubstr("--eta is for --halving"));
-  refused({"optimizer.lr=0.1,0.2", "--halving", "checkpoint.enabled=false"},
-          HasSubstr("checkpoint.enabled"));
+  refused({"optimizer.lr=0.1,0.2", "--halving"}, HasSubstr("--halving: all trials train"));
   EXPECT_FALSE(fs::exists(folder / "sweep"));
 }
 

@@ -79,17 +79,17 @@ TEST_F(TrainRestart, BeforeTheFirstCheckpointItStartsFromTheBeginning) {
 
 TEST_F(TrainRestart, WithoutCheckpointsItStartsFromTheBeginningAndSaysSoAtTheStart) {
   const auto begun = [&] { return wait_for_text(folder / "run" / "out.log", "epoch 1/"); };
-  const auto result =
-      run_kolo_and(arguments({"-n", "2", "--max-restarts", "1", "checkpoint.enabled=false"}, "run"),
-                   [&](pid_t) { EXPECT_TRUE(begun() && signal_rank(1, folder / "run", SIGKILL)); });
+  const auto result = run_kolo_and(
+      arguments({"-n", "2", "--max-restarts", "1", "checkpoint.every_epochs=0"}, "run"),
+      [&](pid_t) { EXPECT_TRUE(begun() && signal_rank(1, folder / "run", SIGKILL)); });
   ASSERT_EQ(result.exit_code, 0) << result.output << result.errors;
-  EXPECT_TRUE(says(result.output, {"warning: checkpoint.enabled is false: if a rank fails"}));
-  EXPECT_TRUE(says(result.errors, {"there are no checkpoints, as checkpoint.enabled is false: "
+  EXPECT_TRUE(says(result.output, {"warning: checkpoint.every_epochs is 0: if a rank fails"}));
+  EXPECT_TRUE(says(result.errors, {"there are no checkpoints, as checkpoint.every_epochs is 0: "
                                    "starting from the beginning"}));
   EXPECT_EQ(History::read(folder / "run" / "history.json").epochs().size(), 13U) << "all of them";
 
   const auto stopped = run_kolo_and(
-      arguments({"-n", "2", "checkpoint.enabled=false", "training.n_epochs=1000"}, "run"),
+      arguments({"-n", "2", "checkpoint.every_epochs=0", "training.n_epochs=1000"}, "run"),
       [&](pid_t kolo) {
         EXPECT_TRUE(wait_for_file(folder / "run.1") && begun());
         ::kill(kolo, SIGTERM);

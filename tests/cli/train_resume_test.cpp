@@ -243,16 +243,6 @@ TEST_F(TrainResume, AnEarlierCheckpointCanBeNamedAndWhatLiesBehindItIsDropped) {
   }
 }
 
-TEST_F(TrainResume, FromTheVeryBeginningTheUntrainedNetworkIsRecordedOnce) {
-  ASSERT_EQ(train({"checkpoint.at_start=true", "training.n_epochs=2"}, "whole").exit_code, 0);
-  copy("whole", "run");
-  const auto result =
-      train({"checkpoint.at_start=true", "training.n_epochs=2", "--resume", "00000000"});
-  ASSERT_EQ(result.exit_code, 0) << result.errors;
-  expect_same_records("whole", "run");
-  expect_same_events("whole", "run");
-}
-
 TEST_F(TrainResume, AnotherRunsCheckpointBeginsARunOfItsOwn) {
   ASSERT_EQ(train({"training.n_epochs=2"}, "first").exit_code, 0);
   ASSERT_EQ(train({"training.n_epochs=1"}, "run").exit_code, 0);

@@ -10,8 +10,8 @@ class VirtualRanks : public SmallRuns {
  protected:
   [[nodiscard]] static std::vector<std::string> settings(const std::vector<std::string>& more) {
     std::vector<std::string> all = {"training.virtual_ranks=4", "training.batch_size=8",
-                                    "training.n_epochs=2",      "model.dropout=0.25",
-                                    "training.mixup_alpha=0.2", "training.clip_norm=1"};
+                                    "training.n_epochs=2", "model.dropout=0.25",
+                                    "training.clip_norm=1"};
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }

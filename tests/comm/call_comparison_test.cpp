@@ -51,7 +51,7 @@ TEST(CallComparison, TheMajorityIsNamedFirst) {
   std::vector<CallHeader> headers(6, all_reduce_of(7));
   headers[0] = {.collective = Collective::barrier};
   headers[3] = {.collective = Collective::join};
-  EXPECT_EQ(describe_mismatch(headers),
+  EXPECT_EQ(describe_mismatch(headers, {}),
             "comm: ranks called different collectives: ranks 1-2, 4-5 all-reduce (sum) of 7 "
             "float32; rank 0 barrier; all ranks must make the same calls in the same order (they "
             "differ in the collective)");
@@ -62,7 +62,7 @@ TEST(CallComparison, AMessageAboutManyRanksStaysShort) {
   for (std::size_t rank = 0; rank < headers.size(); rank += 2) headers[rank].count = 1000;
   for (std::size_t rank = 1; rank < 20; rank += 2)
     headers[rank].count = static_cast<std::int64_t>(rank);
-  const auto message = describe_mismatch(headers);
+  const auto message = describe_mismatch(headers, {});
   EXPECT_TRUE(says(message, {"ranks 0, 2, 4, 6, 8, 10 and 494 more all-reduce"}));
   EXPECT_TRUE(says(message, {"7 other calls elsewhere"}));
   EXPECT_LT(message.size(), 600U);

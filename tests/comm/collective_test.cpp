@@ -251,7 +251,6 @@ RANK_TEST(Collectives, ABlockingCollectiveWaitsItsTurn) {
   communicator.all_reduce(std::span(&small, 1));
   EXPECT_TRUE(work.is_done());
   EXPECT_EQ(small, communicator.size());
-  EXPECT_TRUE(work.wait_for(std::chrono::seconds(0)));
 }
 
 RANK_TEST(Collectives, SpecialValuesSurvive) {

@@ -1,18 +1,17 @@
 // Collectives on a device's memory: their order among the work of streams, and what is refused.
 // What they compute is tested with the host's (rank_settings.cpp).
 #include <atomic>
-#include <cstring>
 #include <numeric>
 #include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
 
+#include "comm/floats_on_device.h"
 #include "kolo/base/error.h"
 #include "kolo/comm/threads.h"
 #include "support/errors.h"
 #include "support/says.h"
-#include "support/simulated_device/memory.h"
 #include "support/simulated_device/runtime.h"
 #include "support/watch_messages.h"
 
@@ -31,29 +30,7 @@ ThreadRanksOptions with_devices(DeviceChannelKind channel = DeviceChannelKind::a
   return {.devices = {.channel = channel, .staging_bytes = 4096, .runtime = simulated::runtime()}};
 }
 
-// Floats on a simulated device.
-class DeviceValues {
- public:
-  explicit DeviceValues(int device = 0)
-      : memory_(simulated::make_memory(count * sizeof(float), device)) {}
-
-  [[nodiscard]] Buffer buffer(DeviceStream stream = nullptr) const {
-    return Buffer::on_device(memory_.get(), count, DataType::float32, stream);
-  }
-  [[nodiscard]] std::vector<float> values() const {
-    std::vector<float> copy(count);
-    std::memcpy(copy.data(), simulated::host_view(memory_.get()), count * sizeof(float));
-    return copy;
-  }
-  void fill(float value) const {
-    auto* const first = reinterpret_cast<float*>(simulated::host_view(memory_.get()));
-    std::fill_n(first, count, value);
-  }
-  [[nodiscard]] std::byte* get() const { return memory_.get(); }
-
- private:
-  simulated::Memory memory_;
-};
+using DeviceValues = FloatsOnDevice<count>;
 
 // The input is still on its way to the device when the collective is asked for, and what comes
 // after it in the stream takes the result along.
@@ -169,16 +146,15 @@ TEST(DeviceCollectives, OtherCountsAreAMismatchOnAllRanks) {
       2,
       [](const Communicator& communicator) {
         const DeviceValues input, output;
-        const auto of = [](const DeviceValues& values, std::int64_t elements) {
-          return Buffer::on_device(values.get(), elements, DataType::float32, nullptr);
-        };
-        EXPECT_THROW(communicator.all_reduce(of(input, 3000 + communicator.rank())), Error);
-        const std::int64_t counts[] = {10, 20 + communicator.rank()};
-        EXPECT_THROW(communicator.all_gather_uneven(of(input, counts[communicator.rank()]),
-                                                    of(output, counts[0] + counts[1]), counts),
+        EXPECT_THROW(communicator.all_reduce(input.buffer(nullptr, 3000 + communicator.rank())),
                      Error);
+        const std::int64_t counts[] = {10, 20 + communicator.rank()};
+        EXPECT_THROW(
+            communicator.all_gather_uneven(input.buffer(nullptr, counts[communicator.rank()]),
+                                           output.buffer(nullptr, counts[0] + counts[1]), counts),
+            Error);
         input.fill(1);
-        communicator.all_reduce(of(input, 3000));
+        communicator.all_reduce(input.buffer(nullptr, 3000));
         EXPECT_EQ(input.values()[2999], 2);
       },
       with_devices());
@@ -266,23 +242,18 @@ TEST(DeviceChannelChoice, IsNoneForOneRank) {
   EXPECT_TRUE(says(communicator.capabilities().device_transport, {"one rank"}));
 }
 
-// Of every rank, because all get the same.
-void expect_refusal(const ThreadRanksOptions& options, const std::string& words) {
+TEST(DeviceChannelChoice, WhatCanNotBeIsRefusedOnAllRanks) {
   std::atomic<int> told = 0;
   run_as_threads(
       2,
       [&](const Communicator& communicator) {
         const DeviceValues values;
         EXPECT_TRUE(says(message_of<InputError>([&] { communicator.all_reduce(values.buffer()); }),
-                         {words, "use the channel auto or staged"}));
+                         {"NCCL was asked for, but", "use the channel auto or staged"}));
         ++told;
       },
-      options);
+      with_devices(DeviceChannelKind::nccl));
   EXPECT_EQ(told, 2);
-}
-
-TEST(DeviceChannelChoice, RefusesWhatCanNotBe) {
-  expect_refusal(with_devices(DeviceChannelKind::nccl), "NCCL was asked for, but");
 }
 
 // Joined ranks have no values of their own, wherever the others' are.

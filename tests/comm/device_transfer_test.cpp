@@ -1,15 +1,13 @@
 // Messages between two ranks whose buffers are on a device.
-#include <algorithm>
-#include <cstring>
 #include <vector>
 
 #include <gmock/gmock.h>
 
+#include "comm/floats_on_device.h"
 #include "kolo/base/error.h"
 #include "kolo/comm/threads.h"
 #include "support/errors.h"
 #include "support/says.h"
-#include "support/simulated_device/memory.h"
 #include "support/simulated_device/runtime.h"
 
 namespace kolo::testing {
@@ -19,23 +17,7 @@ using ::testing::Each;
 
 constexpr std::int64_t count = 50'003;
 
-// Floats on a simulated device.
-class Values {
- public:
-  Values() : memory_(simulated::make_memory(count * sizeof(float), 0)) {}
-
-  [[nodiscard]] Buffer buffer(DeviceStream stream, std::int64_t elements = count) const {
-    return Buffer::on_device(memory_.get(), elements, DataType::float32, stream);
-  }
-  [[nodiscard]] float* view() const {
-    return reinterpret_cast<float*>(simulated::host_view(memory_.get()));
-  }
-  void fill(float value) const { std::fill_n(view(), count, value); }
-  [[nodiscard]] std::vector<float> copy() const { return {view(), view() + count}; }
-
- private:
-  simulated::Memory memory_;
-};
+using Values = FloatsOnDevice<count>;
 
 ThreadRanksOptions with_devices() {
   return {.staging_bytes = 1 << 16, .devices = {.runtime = simulated::runtime()}};
@@ -62,7 +44,7 @@ TEST(DeviceTransfers, KeepTheOrderOfTheStream) {
                           Transfer::send(mine.buffer(stream.get()), next)});
           work.wait();
           std::vector<float> seen;
-          simulated::give(stream.get(), [&] { seen = theirs.copy(); });
+          simulated::give(stream.get(), [&] { seen = theirs.values(); });
           runtime->record(0, stream.get())->wait();
           EXPECT_THAT(seen, Each(value_of(before)));
         }
@@ -110,12 +92,12 @@ TEST(DeviceTransfers, StandOutsideTheOrderOfCollectives) {
           values.fill(0);
           communicator.receive(values.buffer(other.get()), 0);
           runtime->record(0, other.get())->wait();
-          EXPECT_THAT(values.copy(), Each(7));
+          EXPECT_THAT(values.values(), Each(7));
           reducing = communicator.all_reduce_async(sums.buffer(stream.get()));
         }
         reducing.wait();
         runtime->record(0, stream.get())->wait();
-        EXPECT_THAT(sums.copy(), Each(2));
+        EXPECT_THAT(sums.values(), Each(2));
       },
       with_devices());
 }

@@ -5,13 +5,11 @@
 //            main()'s, or the program's
 //   WAY      together (no rank ends before the others), caught (an exception, while there is a
 //            communicator), thrown (through it), return, exit, release (of the communicator, and
-//            the process goes on), unjoined (the others have joined), finalize (MPI), afterwards
-//            (all finalize, and one calls a collective then); of all ranks together: exits (with
-//            status 0), lost (a handle that nothing destroys), forked (a child of each rank ends as
-//            the program does), and by one of them alone: hooked (exit() inside a collective)
-//   SETTING  under MPI: nodes (the last rank on a node of its own), mpi (no shared memory); with a
-//   T
-//            at its end the others wait for rank 1 in a transfer and not in a collective
+//            the process goes on), unjoined (the others have joined), finalize (MPI), hooked
+//            (exit() inside a collective); of all ranks together: exits (with status 0), lost (a
+//            handle that nothing destroys), forked (a child of each rank ends as the program does)
+//   SETTING  under MPI: nodes (the last rank on a node of its own), mpi (no shared memory); T: the
+//            others wait for rank 1 in a transfer and not in a collective
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -42,8 +40,8 @@ struct Job {
 
 MpiOptions options_for(const std::string& setting) {
   MpiOptions options;
-  if (setting.starts_with("nodes")) options.ranks_on_nodes = {2, 1};
-  if (setting.starts_with("mpi")) options.shared_memory = SharedMemory::off;
+  if (setting == "nodes") options.ranks_on_nodes = {2, 1};
+  if (setting == "mpi") options.shared_memory = SharedMemory::off;
   return options;
 }
 
@@ -104,7 +102,7 @@ bool end_together(std::optional<Communicator>& world, const std::string& way) {
   if (way == "exits") std::exit(0);
   if (way == "lost") (void)std::make_unique<Communicator>(*world).release();
   if (way == "forked") (void)is_in_child(*world);
-  return way == "together" || way == "afterwards" || way == "lost" || way == "forked";
+  return way == "together" || way == "lost" || way == "forked";
 }
 
 void work(std::optional<Communicator>& world, const Job& job) {
@@ -119,16 +117,11 @@ void work(std::optional<Communicator>& world, const Job& job) {
   if (end_together(world, job.way)) return;
   if (world->rank() == 1) return end_in_a_way_of_its_own(world, job.way);
   if (job.way == "unjoined") (void)world->checked().join();
-  if (job.setting.ends_with("T")) {
+  if (job.setting == "T") {
     std::vector<float> values(5000);
     world->receive(std::span(values), 1, 3, {.name = "halo"});
   }
   while (true) reduce(*world);
-}
-
-int say_what_was_learnt(const Error& error) {
-  std::fprintf(stderr, "learnt: %s\n", error.what());
-  return 1;
 }
 
 int work_in_place(std::optional<Communicator>& of_main, const Job& job) try {
@@ -138,19 +131,8 @@ int work_in_place(std::optional<Communicator>& of_main, const Job& job) try {
   work(world, job);
   return 0;
 } catch (const Error& error) {
-  const int status = say_what_was_learnt(error);
-  if (job.way == "release") std::_Exit(status);  // MPI_Finalize would wait for rank 1
-  return status;
-}
-
-int use_after_finalize(const Communicator& world) {
-  memory_of_the_program.get()[9'999] = std::byte{1};
-  try {
-    reduce(world);
-  } catch (const Error& error) {
-    return say_what_was_learnt(error);
-  }
-  return 0;
+  std::fprintf(stderr, "learnt: %s\n", error.what());
+  return 1;
 }
 
 int run(const Job& job) {
@@ -161,8 +143,7 @@ int run(const Job& job) {
   int is_finalized = 0;
   MPI_Finalized(&is_finalized);
   if (job.is_programs_mpi && !is_finalized) MPI_Finalize();
-  if (job.way != "afterwards") return status;
-  return use_after_finalize(job.place == "static" ? *of_the_program : *world);
+  return status;
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // others: these learn of it, at once and by name, though the watch has no limit, and the job ends.
 // Over ranks that are killed or stopped: watch_jobs_test.cpp; under mpirun: mpi_jobs_test.cpp.
 #include <string>
+#include <utility>
 
 #include <gmock/gmock.h>
 
@@ -15,52 +16,35 @@ namespace {
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
-class EndingTogether : public ::testing::TestWithParam<Ending> {};
-
-TEST_P(EndingTogether, IsDoneWithoutAWord) {
-  const auto result = run_ending(GetParam());
-  EXPECT_FALSE(result.timed_out);
-  EXPECT_EQ(result.exit_code, 0) << result.errors;
-  EXPECT_EQ(result.left_behind, 0);
-  EXPECT_EQ(result.errors, "");
+TEST(EndingTogether, IsDoneWithoutAWord) {
+  for (const auto& [place, way] :
+       {std::pair{"static", "together"}, std::pair{"inner", "exits"}, std::pair{"static", "exits"},
+        std::pair{"main", "lost"}, std::pair{"static", "forked"}}) {
+    SCOPED_TRACE(std::string(place) + " " + way);
+    const auto result = run_ending({"kolo", place, way, ""});
+    EXPECT_FALSE(result.timed_out);
+    EXPECT_EQ(result.exit_code, 0) << result.errors;
+    EXPECT_EQ(result.left_behind, 0);
+    EXPECT_EQ(result.errors, "");
+  }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Jobs, EndingTogether,
-    ::testing::Values(Ending{"kolo", "inner", "together", ""},
-                      Ending{"kolo", "main", "together", ""},
-                      Ending{"kolo", "static", "together", ""},
-                      Ending{"kolo", "inner", "exits", ""}, Ending{"kolo", "main", "exits", ""},
-                      Ending{"kolo", "static", "exits", ""}, Ending{"kolo", "inner", "lost", ""},
-                      Ending{"kolo", "main", "lost", ""}, Ending{"kolo", "inner", "forked", ""},
-                      Ending{"kolo", "main", "forked", ""}, Ending{"kolo", "static", "forked", ""}),
-    name_of_ending);
-
-class EndingBeforeTheOthers : public ::testing::TestWithParam<Ending> {};
-
-TEST_P(EndingBeforeTheOthers, IsSaidAndEndsTheJob) {
-  const auto result = run_ending(GetParam());
-  EXPECT_FALSE(result.timed_out);
-  EXPECT_EQ(result.exit_code, 1);
-  EXPECT_EQ(result.left_behind, 0);
-  EXPECT_THAT(result.errors, AnyOf(HasSubstr("can't be completed, because rank 1 "),
-                                   HasSubstr("watch: rank 1 has left")))
-      << result.errors;
+TEST(EndingBeforeTheOthers, IsSaidAndEndsTheJob) {
+  for (const Ending& ending :
+       {Ending{"kolo", "inner", "caught", ""}, Ending{"kolo", "main", "return", ""},
+        Ending{"kolo", "main", "exit", ""}, Ending{"kolo", "static", "exit", ""},
+        Ending{"kolo", "inner", "release", ""}, Ending{"kolo", "static", "unjoined", ""},
+        Ending{"kolo", "main", "caught", "T"}, Ending{"kolo", "inner", "release", "T"}}) {
+    SCOPED_TRACE(ending.place + " " + ending.way + " " + ending.setting);
+    const auto result = run_ending(ending);
+    EXPECT_FALSE(result.timed_out);
+    EXPECT_EQ(result.exit_code, 1);
+    EXPECT_EQ(result.left_behind, 0);
+    EXPECT_THAT(result.errors, AnyOf(HasSubstr("can't be completed, because rank 1 "),
+                                     HasSubstr("watch: rank 1 has left")))
+        << result.errors;
+  }
 }
-
-INSTANTIATE_TEST_SUITE_P(
-    Jobs, EndingBeforeTheOthers,
-    ::testing::Values(Ending{"kolo", "inner", "caught", ""}, Ending{"kolo", "main", "caught", ""},
-                      Ending{"kolo", "static", "caught", ""}, Ending{"kolo", "main", "return", ""},
-                      Ending{"kolo", "static", "return", ""}, Ending{"kolo", "inner", "exit", ""},
-                      Ending{"kolo", "main", "exit", ""}, Ending{"kolo", "static", "exit", ""},
-                      Ending{"kolo", "inner", "release", ""},
-                      Ending{"kolo", "static", "release", ""},
-                      Ending{"kolo", "inner", "unjoined", ""},
-                      Ending{"kolo", "static", "unjoined", ""},
-                      Ending{"kolo", "main", "caught", "T"}, Ending{"kolo", "main", "exit", "T"},
-                      Ending{"kolo", "inner", "release", "T"}),
-    name_of_ending);
 
 TEST(EndingByAnException, EndsTheJobWithItsWords) {
   const auto result = run_ending({"kolo", "inner", "thrown", ""});

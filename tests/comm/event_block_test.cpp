@@ -44,12 +44,12 @@ TEST(FlightRecorder, KeepsWhatRunsAndWhatWasCompletedLast) {
   const auto block = std::make_shared<EventBlock>();
   FlightRecorder recorder(block);
   for (std::uint64_t number = 1; number <= 200; ++number) {
-    recorder.started(call_number(number));
-    recorder.finished(call_number(number), number == 200);
+    recorder.on_start(call_number(number));
+    recorder.on_finish(call_number(number), number == 200);
   }
-  recorder.started(call_number(201));
+  recorder.on_start(call_number(201));
   // More are asked for than there is room: the one that runs stays.
-  for (std::uint64_t number = 202; number <= 300; ++number) recorder.submitted(call_number(number));
+  for (std::uint64_t number = 202; number <= 300; ++number) recorder.on_submit(call_number(number));
   const auto status = read_status(5, *block, 1'000'000'000'000);
   ASSERT_EQ(status.lanes.size(), 1U);
   EXPECT_EQ(status.lanes[0].running.number, 201U);
@@ -73,10 +73,10 @@ TEST(FlightRecorder, KeepsPendingTransfers) {
   };
   constexpr std::uint64_t more_than_it_keeps = EventBlock::most_transfers + 8;
   for (std::uint64_t number = 1; number <= more_than_it_keeps; ++number)
-    recorder.submitted(transfer(number));
-  recorder.started(transfer(2));
+    recorder.on_submit(transfer(number));
+  recorder.on_start(transfer(2));
   for (std::uint64_t number = 3; number <= more_than_it_keeps; ++number)
-    recorder.finished(transfer(number), false);
+    recorder.on_finish(transfer(number), false);
   const auto status = read_status(5, *block, 1'000'000'000'000);
   ASSERT_EQ(status.lanes.size(), 2U);
   EXPECT_TRUE(Lane::is_of_transfer(status.lanes[0].identity));

@@ -1,9 +1,11 @@
-// host_program SCENARIO LEVEL [SETTING]: a program with an MPI of its own, in which kolo has
-// sessions. For host_programs_test.cpp. It ends with status 1 where something is not as it must be,
-// and says what.
-//   SCENARIO  see scenarios() below
+// host_program LEVEL SCENARIO/RANKS[/SETTING]...: a program with an MPI of its own, in which kolo
+// has sessions. For host_programs_test.cpp. It ends with status 1 where something is not as it must
+// be, and says what.
 //   LEVEL     single, funneled, serialized or multiple: what it asks MPI for
+//   SCENARIO  see scenarios() below; after `killed`, `forgotten` and `aborted` comes no other
+//   RANKS     of the job's ranks the first so many, which are the scenario's world
 //   SETTING   nodes (each session's last rank on a node of its own) or mpi (no shared memory)
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -14,6 +16,7 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -30,13 +33,14 @@
 namespace kolo::testing {
 namespace {
 
-int failures = 0;
-std::string setting;
+std::atomic<int> failures = 0;
+std::string scenario, setting;
+MPI_Comm world = MPI_COMM_NULL;  // the scenario's
 
 void check(bool is_so, const std::string& what) {
   if (is_so) return;
   ++failures;
-  std::fprintf(stderr, "failed: %s\n", what.c_str());
+  std::fprintf(stderr, "failed: %s: %s\n", scenario.c_str(), what.c_str());
 }
 
 template <typename Expected>
@@ -67,15 +71,15 @@ int size_of(MPI_Comm communicator) {
 // Communicators of the program's own.
 class Ranks {
  public:
-  Ranks(int color, int key) { PMPI_Comm_split(MPI_COMM_WORLD, color, key, &communicator_); }
+  Ranks(int color, int key) { PMPI_Comm_split(world, color, key, &communicator_); }
   Ranks(const Ranks&) = delete;
   Ranks& operator=(const Ranks&) = delete;
   ~Ranks() { PMPI_Comm_free(&communicator_); }
   [[nodiscard]] MPI_Comm get() const { return communicator_; }
 
-  [[nodiscard]] static Ranks all() { return {0, rank_in(MPI_COMM_WORLD)}; }
-  [[nodiscard]] static Ranks reversed() { return {0, -rank_in(MPI_COMM_WORLD)}; }
-  [[nodiscard]] static Ranks of_my_parity() { return {rank_in(MPI_COMM_WORLD) % 2, 0}; }
+  [[nodiscard]] static Ranks all() { return {0, rank_in(world)}; }
+  [[nodiscard]] static Ranks reversed() { return {0, -rank_in(world)}; }
+  [[nodiscard]] static Ranks of_my_parity() { return {rank_in(world) % 2, 0}; }
 
  private:
   MPI_Comm communicator_ = MPI_COMM_NULL;
@@ -307,6 +311,7 @@ void mistakes() {
 
 std::optional<Session> static_session;
 std::optional<Communicator> static_handle;
+std::shared_ptr<std::byte> static_memory;
 
 // Session::finalize() is forgotten, or the session goes without it; one rank has asked for more
 // than the others do.
@@ -316,6 +321,7 @@ void forgotten() {
     const auto ranks = Ranks::all();
     static_session = start(ranks);
     static_handle = static_session->communicator();
+    static_memory = static_handle->allocate(10'000);
     (void)use(*static_handle);
     const auto gone = start(ranks);
     (void)use(gone.communicator());
@@ -327,6 +333,7 @@ void forgotten() {
   if (asks_for_more) work = static_handle->all_reduce_async(std::span(&value, 1));
   const int calls = mpi_counts().calls;
   PMPI_Finalize();
+  static_memory.get()[9'999] = std::byte{1};
   check(setting == "nodes" || setting == "mpi" || mpi_counts().calls == calls,
         "no calls of MPI's in MPI_Finalize");
   check(threads() <= before, fmt::format("{} threads, now {}", before, threads()));
@@ -352,8 +359,7 @@ void learn(Session& session, const std::string& part) {
   check_throws<CommunicationError>([&] { (void)all_reduce_value(communicator, 1); }, part);
   check_throws<CommunicationError>([&] { (void)communicator.split(0); }, part);
   session.finalize();
-  std::printf("rank %d has learnt\n", rank_in(MPI_COMM_WORLD));
-  std::fflush(nullptr);
+  std::printf("rank %d has learnt\n", rank_in(world));
 }
 
 void killed() {
@@ -365,6 +371,7 @@ void killed() {
     ::kill(::getpid(), SIGKILL);
   }
   learn(session, "rank 1 ");
+  std::fflush(nullptr);
   std::_Exit(failures == 0 ? 0 : 1);
 }
 
@@ -395,14 +402,18 @@ void late() {
   options.mpi.watch.limit = std::chrono::seconds(1);
   options.mpi.watch.folder = std::filesystem::temp_directory_path();
   auto session = initialize(ranks.get(), options);
-  if (rank_in(ranks.get()) == 1) std::this_thread::sleep_for(std::chrono::seconds(5));
-  learn(session, "the watch's limit is 1 s");
+  const bool is_late = rank_in(ranks.get()) == 1;
+  if (!is_late) learn(session, "the watch's limit is 1 s");
+  PMPI_Barrier(ranks.get());
+  if (is_late) learn(session, "the watch's limit is 1 s");
 }
 
 // A rank is stopped for some seconds, another computes for as long: nobody says a word.
 void patient() {
   const auto ranks = Ranks::all();
-  auto session = start(ranks);
+  auto options = options_for(ranks.get());
+  options.mpi.watch.report = [](const std::string& message) { check(false, message); };
+  auto session = initialize(ranks.get(), options);
   const int rank = rank_in(ranks.get());
   if (rank == 1) {
     const auto script = fmt::format("(sleep 2; kill -CONT {}) > /dev/null 2>&1 &", ::getpid());
@@ -444,7 +455,26 @@ void check_calls(int level) {
         fmt::format("{} calls by threads of kolo's own", counts.by_other_threads));
 }
 
-int run(const std::string& scenario, const std::string& level) {
+// WORD: SCENARIO/RANKS[/SETTING].
+void play(const std::string& word) {
+  std::istringstream parts(word);
+  std::string name, ranks;
+  setting.clear();
+  std::getline(parts, name, '/');
+  std::getline(parts, ranks, '/');
+  std::getline(parts, setting);
+  scenario = word;
+  const int rank = rank_in(MPI_COMM_WORLD);
+  PMPI_Comm_split(MPI_COMM_WORLD, rank < std::stoi(ranks) ? 0 : MPI_UNDEFINED, rank, &world);
+  if (world == MPI_COMM_NULL) return;
+  scenarios().at(name)();
+  int is_finalized = 0;
+  PMPI_Finalized(&is_finalized);
+  if (is_finalized == 0) PMPI_Comm_free(&world);
+  std::fflush(nullptr);
+}
+
+int run(const std::string& level, const std::vector<std::string>& words) {
   const std::map<std::string, int> levels = {{"single", MPI_THREAD_SINGLE},
                                              {"funneled", MPI_THREAD_FUNNELED},
                                              {"serialized", MPI_THREAD_SERIALIZED},
@@ -453,7 +483,7 @@ int run(const std::string& scenario, const std::string& level) {
   int provided = 0, is_finalized = 0;
   PMPI_Init_thread(nullptr, nullptr, levels.at(level), &provided);
   if (provided != levels.at(level)) std::fprintf(stderr, "MPI has granted another level\n");
-  scenarios().at(scenario)();
+  for (const auto& word : words) play(word);
   check_calls(provided);
   PMPI_Finalized(&is_finalized);
   if (is_finalized == 0) PMPI_Finalize();
@@ -465,6 +495,5 @@ int run(const std::string& scenario, const std::string& level) {
 
 int main(int argc, char** argv) {
   if (argc < 3) return 2;
-  if (argc > 3) kolo::testing::setting = argv[3];
-  return kolo::testing::run(argv[1], argv[2]);
+  return kolo::testing::run(argv[1], {argv + 2, argv + argc});
 }

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <chrono>
-#include <ostream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,16 +30,6 @@ namespace kolo::testing {
 struct Ending {
   std::string owner, place, way, setting;
 };
-
-inline void PrintTo(const Ending& ending, std::ostream* stream) {
-  *stream << ending.owner << " " << ending.place << " " << ending.way << " " << ending.setting;
-}
-
-[[nodiscard]] inline std::string name_of_ending(const ::testing::TestParamInfo<Ending>& test) {
-  const Ending& ending = test.param;
-  return ending.owner + "_" + ending.place + "_" + ending.way +
-         (ending.setting.empty() ? "" : "_" + ending.setting);
-}
 
 [[nodiscard]] inline ProcessResult run_ending(const Ending& ending,
                                               const std::string& watch = "on") {
@@ -93,14 +82,6 @@ inline void expect_that_a_late_rank_is_waited_for(const std::string& owner) {
   return ::testing::AnyOf(::testing::HasSubstr("not arrived: rank " + number),
                           ::testing::HasSubstr("; rank " + number + " has, but"),
                           ::testing::HasSubstr("; rank " + number + ", when last"));
-}
-
-// Both neighbours wait for it: who sends to it, and who receives from it.
-[[nodiscard]] inline auto names_transfer_with(int rank) {
-  const auto end = " rank " + std::to_string(rank) + ", tag 5, \"halo\"";
-  return ::testing::AnyOf(
-      ::testing::HasSubstr("receive of 50000 float32 (200000 bytes) from" + end),
-      ::testing::HasSubstr("send of 50000 float32 (200000 bytes) to" + end));
 }
 
 }  // namespace kolo::testing

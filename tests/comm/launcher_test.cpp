@@ -1,7 +1,10 @@
 #include "kolo/comm/launcher.h"
 
+#include <cstdlib>
+
 #include <gmock/gmock.h>
 
+#include "comm/job_options.h"
 #include "kolo/base/error.h"
 #include "support/says.h"
 
@@ -92,6 +95,19 @@ TEST(LauncherAdvice, TheLauncherOfTheOtherMpiLeavesRanksAlone) {
   EXPECT_TRUE(says(check(unknown, mpich, 1), {"several processes"})) << "there is no rank 3";
   EXPECT_EQ(check(started(StartedBy::mpich, 1), open_mpi, 4), "(none)") << "the inner launcher's";
   EXPECT_EQ(check({}, open_mpi, 1), "(none)");
+}
+
+TEST(JobEnvironment, NonsenseIsRefusedBeforeAnythingStarts) {
+  const auto refusal = [](const char* name, const char* value) {
+    ::setenv(name, value, 1);
+    const auto text = complaint([] { (void)with_environment({}); });
+    ::unsetenv(name);
+    return text;
+  };
+  EXPECT_TRUE(says(refusal("KOLO_LAUNCHER_CHECK", "maybe"),
+                   {"KOLO_LAUNCHER_CHECK is \"maybe\"; expected on, off"}));
+  EXPECT_TRUE(says(refusal("KOLO_WATCH_LIMIT", "soon"),
+                   {"KOLO_WATCH_LIMIT is \"soon\"; expected seconds"}));
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -14,120 +16,87 @@ namespace kolo::testing {
 
 namespace {
 
+bool is_last(const Communicator& communicator) {
+  return communicator.rank() == communicator.size() - 1;
+}
+
 // The ranks before the last one, as a message names them.
 std::string others_of(const Communicator& communicator) {
   const int last = communicator.size() - 1;
   return last == 1 ? "rank 0" : fmt::format("ranks 0-{}", last - 1);
 }
 
-bool is_last(const Communicator& communicator) {
-  return communicator.rank() == communicator.size() - 1;
+struct Call {
+  std::function<void(const Communicator&)> make;
+  std::string words;
+};
+
+Call reduced(std::int64_t count, DataType type = DataType::float32, ReduceOp op = ReduceOp::sum) {
+  return {[=](const Communicator& ranks) {
+            std::vector<std::byte> values(static_cast<std::size_t>(count) * size_of(type));
+            ranks.all_reduce(Buffer(values.data(), count, type), op);
+          },
+          fmt::format("all-reduce ({}) of {} {}", name_of(op), count, name_of(type))};
+}
+
+Call gathered(std::size_t count) {
+  return {[=](const Communicator& ranks) {
+            const std::vector<double> input(count);
+            std::vector<double> output(count * static_cast<std::size_t>(ranks.size()));
+            ranks.all_gather(std::span(input), std::span(output));
+          },
+          fmt::format("all-gather of {} float64", count)};
+}
+
+Call scattered(ReduceOp op, int size) {
+  return {[=](const Communicator& ranks) {
+            const std::vector<float> input(static_cast<std::size_t>(size));
+            float output = 0;
+            ranks.reduce_scatter(std::span(input), std::span(&output, 1), op);
+          },
+          fmt::format("reduce-scatter ({}) of {} float32", name_of(op), size)};
+}
+
+Call broadcast_from(int root) {
+  return {[=](const Communicator& ranks) {
+            float value = 0;
+            ranks.broadcast(std::span(&value, 1), root);
+          },
+          fmt::format("broadcast (from root {}) of 1 float32", root)};
 }
 
 // The last rank makes another call than the rest: every rank gets the same message, and the
 // communicator still works.
-void expect_named(const Communicator& communicator, const std::function<void()>& call,
-                  const std::string& usual, const std::string& odd) {
-  const auto words = fmt::format("comm: ranks called different collectives: {} {}; rank {} {}; all",
-                                 others_of(communicator), usual, communicator.size() - 1, odd);
-  EXPECT_TRUE(says(message_of<Error>(call), {words}));
-  std::int64_t one = 1;
-  communicator.all_reduce(std::span(&one, 1));
-  EXPECT_EQ(one, communicator.size());
-}
-
-using Pair = std::pair<const char*, const char*>;
-
-// The same function with two sets of arguments.
-template <typename Call, typename Argument>
-void expect_arguments_named(const Communicator& plain, const Call& call, Argument usual,
-                            Argument odd, const Pair& words) {
-  if (plain.size() == 1) return;
-  const auto communicator = plain.checked();
-  expect_named(
-      communicator, [&] { call(communicator, is_last(communicator) ? odd : usual); }, words.first,
-      words.second);
-}
-
-void all_reduce_of(const Communicator& communicator, std::size_t count) {
-  std::vector<float> values(count);
-  communicator.all_reduce(std::span(values));
-}
-
-RANK_TEST(Mismatch, DifferentCounts) {
-  expect_arguments_named(communicator, all_reduce_of, std::size_t{4}, std::size_t{50000},
-                         {"all-reduce (sum) of 4 float32", "all-reduce (sum) of 50000 float32"});
-  expect_arguments_named(communicator, all_reduce_of, std::size_t{4}, std::size_t{0},
-                         {"all-reduce (sum) of 4 float32", "all-reduce (sum) of 0 float32"});
-  const auto gather = [](const Communicator& checked, std::size_t count) {
-    const std::vector<double> input(count);
-    std::vector<double> output(count * static_cast<std::size_t>(checked.size()));
-    checked.all_gather(std::span(input), std::span(output));
-  };
-  expect_arguments_named(communicator, gather, std::size_t{3}, std::size_t{2},
-                         {"all-gather of 3 float64", "all-gather of 2 float64"});
-}
-
-RANK_TEST(Mismatch, DifferentTypes) {
-  const auto reduce = [](const Communicator& checked, DataType type) {
-    std::vector<std::byte> values(4 * size_of(type));
-    checked.all_reduce(Buffer(values.data(), 4, type), ReduceOp::max);
-  };
-  // As many bytes: nothing but the words can tell.
-  expect_arguments_named(communicator, reduce, DataType::float32, DataType::int32,
-                         {"all-reduce (max) of 4 float32", "all-reduce (max) of 4 int32"});
-  expect_arguments_named(communicator, reduce, DataType::float16, DataType::bfloat16,
-                         {"all-reduce (max) of 4 float16", "all-reduce (max) of 4 bfloat16"});
-}
-
-RANK_TEST(Mismatch, DifferentOperations) {
-  const auto scatter = [](const Communicator& checked, ReduceOp op) {
-    const std::vector<float> input(static_cast<std::size_t>(checked.size()));
-    float output = 0;
-    checked.reduce_scatter(std::span(input), std::span(&output, 1), op);
-  };
-  const auto words = [&](const char* op) {
-    return fmt::format("reduce-scatter ({}) of {} float32", op, communicator.size());
-  };
-  const auto usual = words("average"), odd = words("product");
-  expect_arguments_named(communicator, scatter, ReduceOp::average, ReduceOp::product,
-                         {usual.c_str(), odd.c_str()});
-}
-
-RANK_TEST(Mismatch, DifferentRoots) {
-  const auto broadcast = [](const Communicator& checked, int root) {
-    float value = 0;
-    checked.broadcast(std::span(&value, 1), root);
-  };
-  expect_arguments_named(
-      communicator, broadcast, 0, 1,
-      {"broadcast (from root 0) of 1 float32", "broadcast (from root 1) of 1 float32"});
-}
-
-RANK_TEST(Mismatch, DifferentCollectives) {
+RANK_TEST(Mismatch, IsNamedOnAllRanks) {
   if (communicator.size() == 1) return;
   const auto checked = communicator.checked();
-  expect_named(
-      checked, [&] { is_last(checked) ? checked.barrier() : all_reduce_of(checked, 4); },
-      "all-reduce (sum) of 4 float32", "barrier");
-  expect_named(
-      checked,
-      [&] {
-        if (is_last(checked))
-          (void)checked.allocate(640);
-        else
-          (void)checked.allocate_shared(640);
-      },
-      "allocate of 640 bytes, shared", "allocate of 640 bytes");
-  expect_named(
-      checked,
-      [&] {
-        if (is_last(checked))
-          (void)checked.allocate_for_node(640);
-        else
-          (void)checked.allocate_shared(640);
-      },
-      "allocate of 640 bytes, shared", "allocate of 640 bytes, one for a node");
+  const Call barrier = {[](const auto& ranks) { ranks.barrier(); }, "barrier"};
+  const Call own = {[](const auto& ranks) { (void)ranks.allocate(640); }, "allocate of 640 bytes"};
+  const Call shared = {[](const auto& ranks) { (void)ranks.allocate_shared(640); },
+                       "allocate of 640 bytes, shared"};
+  const Call of_node = {[](const auto& ranks) { (void)ranks.allocate_for_node(640); },
+                        "allocate of 640 bytes, one for a node"};
+  const int size = communicator.size();
+  const std::pair<Call, Call> cases[] = {
+      {reduced(4), reduced(50000)},
+      {reduced(4), reduced(0)},
+      {gathered(3), gathered(2)},
+      // As many bytes: nothing but the words can tell.
+      {reduced(4, DataType::float32, ReduceOp::max), reduced(4, DataType::int32, ReduceOp::max)},
+      {reduced(4, DataType::float16), reduced(4, DataType::bfloat16)},
+      {scattered(ReduceOp::average, size), scattered(ReduceOp::product, size)},
+      {broadcast_from(0), broadcast_from(1)},
+      {reduced(4), barrier},
+      {shared, own},
+      {shared, of_node}};
+  for (const auto& [usual, odd] : cases) {
+    const auto& mine = is_last(checked) ? odd : usual;
+    EXPECT_TRUE(
+        says(message_of<Error>([&] { mine.make(checked); }),
+             {fmt::format("comm: ranks called different collectives: {} {}; rank {} {}; all",
+                          others_of(checked), usual.words, size - 1, odd.words)}));
+    EXPECT_EQ(all_reduce_value(checked, 1), size);
+  }
 }
 
 RANK_TEST(Mismatch, DifferentOrder) {
@@ -202,6 +171,9 @@ RANK_TEST(PlainMismatch, IsAnErrorOnAllRanks) {
     expect_both(
         sum_floats, [&] { communicator.all_reduce(std::span(floats).first(5)); },
         "all-reduce (sum) of 4 float32", "all-reduce (sum) of 5 float32");
+    expect_both(
+        sum_floats, [&] { communicator.all_reduce(std::span(floats).first(4), ReduceOp::max); },
+        "all-reduce (sum) of 4 float32", "all-reduce (max) of 4 float32");
     expect_both(
         sum_floats, [&] { broadcast(0); }, "all-reduce (sum) of 4 float32",
         "broadcast (from root 0) of 4 float32");

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "comm/processes/process_region.h"
-#include "comm/processes/process_variables.h"
 #include "kolo/base/error.h"
 #include "kolo/comm/processes.h"
 #include "support/process.h"

@@ -7,16 +7,13 @@ namespace kolo::testing {
 
 namespace {
 
-// Tests of checked communicators make them themselves; all others run with plain and with checked
-// ones, but what is said in the words of plain ones.
+// Adds checked communicators over the last setting: most tests run with plain and with checked
+// ones, but those that make them themselves, and what is said in the words of plain ones.
 std::vector<RankSetting> with_checks(std::string_view suite, std::vector<RankSetting> settings) {
-  if (suite == "Join" || suite == "Mismatch" || suite == "PlainMismatch") return settings;
-  for (std::size_t i = 0, plain = settings.size(); i < plain; ++i)
-    settings.push_back(checked(settings[i]));
+  if (suite != "Join" && suite != "Mismatch" && suite != "PlainMismatch" && suite != "Averages")
+    settings.push_back(checked(settings.back()));
   return settings;
 }
-
-}  // namespace
 
 DeviceOptions devices(DeviceChannelKind channel = DeviceChannelKind::automatic) {
   return {.channel = channel, .staging_bytes = 1 << 16, .runtime = simulated::runtime_of_tests()};
@@ -32,27 +29,20 @@ RankSetting on_device(const RankSetting& plain) {
           }};
 }
 
-// The channels to be tested under MPI. On a GPU KOLO_DEVICE_CHANNEL chooses, one at a time.
-std::vector<DeviceChannelKind> mpi_channels() {
-  return {is_gpu_wanted() ? DeviceChannelKind::automatic : DeviceChannelKind::staged};
-}
-
 bool has_values(std::string_view suite) {
   return suite == "Collectives" || suite == "Exchanges" || suite == "Averages";
 }
 
+}  // namespace
+
 // Buffers read in place; everything through staging; through staging areas so small that every
 // buffer takes many chunks.
 std::vector<RankSetting> thread_settings(std::string_view suite) {
-  std::vector<RankSetting> settings = {alone()};
-  for (const int ranks : {1, 2, 3, 5}) {
-    settings.push_back(on_threads(ranks, "directly"));
-    settings.push_back(on_threads(ranks, "staged", {.direct = false}));
-    settings.push_back(
-        on_threads(ranks, "through tiny staging areas",
-                   {.staging_bytes = 4096, .whole_limit_bytes = 64, .direct = false}));
-  }
-  settings = with_checks(suite, std::move(settings));
+  auto settings = with_checks(
+      suite, {alone(), on_threads(1, "directly"), on_threads(2, "directly"),
+              on_threads(5, "directly"), on_threads(3, "staged", {.direct = false}),
+              on_threads(4, "through tiny staging areas",
+                         {.staging_bytes = 4096, .whole_limit_bytes = 64, .direct = false})});
   if (has_values(suite)) {
     settings.push_back(on_device(on_threads(1, "", {.devices = devices()})));
     settings.push_back(on_device(on_threads(3, "", {.devices = devices()})));
@@ -63,40 +53,36 @@ std::vector<RankSetting> thread_settings(std::string_view suite) {
 std::vector<RankSetting> process_settings(std::string_view suite) {
   auto settings = with_checks(
       suite,
-      {on_processes("by default"), on_processes("through tiny staging areas",
-                                                {.staging_bytes = 4096, .whole_limit_bytes = 64})});
+      {on_processes("through tiny staging areas", {.staging_bytes = 4096, .whole_limit_bytes = 64}),
+       on_processes("by default")});
   if (has_values(suite))
     settings.push_back(on_device(on_processes("with a device", {.devices = devices()})));
   return settings;
 }
 
-// Shared memory with large and small areas, MPI alone in whole and in small pieces, and pretended
-// nodes: two of uneven size, and as many as ranks.
+// Shared memory, MPI alone in small pieces, and pretended nodes: as many as ranks, two of uneven
+// size, and two of two. (What goes on inside a node is the same as with threads and processes.)
 std::vector<RankSetting> mpi_settings(std::string_view suite, int ranks) {
+  const auto all = static_cast<std::size_t>(ranks);
   std::vector<RankSetting> settings = {
       on_mpi("by default"),
-      on_mpi("through tiny staging areas", {.staging_bytes = 4096, .whole_limit_bytes = 64}),
-      on_mpi("by MPI alone", {.shared_memory = SharedMemory::off}),
       on_mpi("by MPI alone in small pieces",
              {.shared_memory = SharedMemory::off, .largest_count = 999}),
-  };
-  if (ranks > 1) {
-    settings.push_back(on_mpi("on two uneven nodes", {.ranks_on_nodes = {ranks - 1, 1}}));
+      on_mpi("on as many nodes", {.ranks_on_nodes = std::vector<int>(all, 1)})};
+  if (ranks == 4) {
+    settings.push_back(on_mpi("on two nodes of two", {.ranks_on_nodes = {2, 2}}));
     settings.push_back(
         on_mpi("on two uneven nodes with tiny staging areas", {.largest_count = 100,
                                                                .staging_bytes = 4096,
                                                                .whole_limit_bytes = 64,
-                                                               .ranks_on_nodes = {ranks - 1, 1}}));
-    settings.push_back(on_mpi("on as many nodes", {.ranks_on_nodes = std::vector<int>(
-                                                       static_cast<std::size_t>(ranks), 1)}));
+                                                               .ranks_on_nodes = {3, 1}}));
+    settings.push_back(on_mpi("on two uneven nodes", {.ranks_on_nodes = {3, 1}}));
   }
-  if (ranks == 4) settings.push_back(on_mpi("on two nodes of two", {.ranks_on_nodes = {2, 2}}));
   settings = with_checks(suite, std::move(settings));
-  if ((ranks > 1 || is_gpu_wanted()) && has_values(suite)) {
-    for (const auto channel : mpi_channels()) {
-      settings.push_back(
-          on_device(on_mpi("by " + std::string(name_of(channel)), {.devices = devices(channel)})));
-    }
+  if (has_values(suite)) {
+    // On a GPU KOLO_DEVICE_CHANNEL chooses the channel.
+    const auto channel = is_gpu_wanted() ? DeviceChannelKind::automatic : DeviceChannelKind::staged;
+    settings.push_back(on_device(on_mpi("on devices", {.devices = devices(channel)})));
   }
   return settings;
 }

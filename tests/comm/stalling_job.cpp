@@ -1,11 +1,11 @@
 // stalling_job MODE VICTIM SIGNAL [SETTING]: a job that does collectives without end, in which one
 // rank sends itself a signal while it does. For jobs over processes and, with SETTING, under
 // mpirun.
-//   MODE     all-reduce, broadcast, backward (asynchronous all-reduces, as a reducer's) or ring
-//            (transfers to the next rank and from the one before)
-//   SETTING  nodes (the last rank on a node of its own), mpi (no shared memory)
+//   MODE     all-reduce, backward (asynchronous all-reduces, as a reducer's) or ring (transfers to
+//            the next rank and from the one before)
+//   SETTING  nodes: the last rank on a node of its own
 //
-// stalling_job suspended RANKS SECONDS [SETTING]: all ranks (RANKS is "all") or one is stopped for
+// stalling_job suspended RANKS SECONDS: all ranks (RANKS is "all") or one is stopped for
 // so long in the middle of its collectives, and continued, one rank after the other. Then the job
 // goes on for a while and ends with status 0.
 //
@@ -13,9 +13,8 @@
 // in this file, which is their standard error, that they wait for it; never, where it is "". OWNER,
 // kolo or program, initializes MPI, where it is needed.
 //
-// stalling_job crossed KIND 0 [SETTING]: rank 0 waits for something, and the others for something
-// else: KIND is orders (of collectives), receives (each of the first two ranks from the other) or
-// both (a receive, and a collective).
+// stalling_job crossed KIND 0: rank 0 waits for something, and the others for something else: KIND
+// is orders (of collectives) or both (a receive, and a collective).
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -38,15 +37,7 @@
 namespace kolo {
 namespace {
 
-MpiOptions options_for(const std::string& setting, int size) {
-  MpiOptions options;
-  if (setting == "nodes") options.ranks_on_nodes = {size - 1, 1};
-  if (setting == "mpi") options.shared_memory = SharedMemory::off;
-  return options;
-}
-
 void step(const Communicator& communicator, const std::string& mode, std::vector<float>& values) {
-  if (mode == "broadcast") return communicator.broadcast(std::span(values), 0, {.name = "weights"});
   if (mode == "all-reduce")
     return communicator.all_reduce(std::span(values), ReduceOp::sum, {.name = "sums"});
   if (mode == "ring") {
@@ -67,7 +58,9 @@ void step(const Communicator& communicator, const std::string& mode, std::vector
 }
 
 Communicator start(const std::string& setting) {
-  return job_communicator(options_for(setting, detect_launch_environment().size));
+  MpiOptions options;
+  if (setting == "nodes") options.ranks_on_nodes = {detect_launch_environment().size - 1, 1};
+  return job_communicator(options);
 }
 
 std::string text_of(const std::filesystem::path& path) {
@@ -146,15 +139,11 @@ int come_late(int rank, const std::string& file, bool is_programs_mpi) {
 void wait_for_each_other(const Communicator& communicator, const std::string& kind) {
   const auto gradients = communicator.with_own_order();
   std::vector<float> values(1000, 1.0F);
-  const auto receive_from = [&](int peer) {
-    communicator.receive(std::span(values), peer, 4, {.name = "halo"});
-  };
   if (communicator.rank() != 0) {
-    if (kind == "receives" && communicator.rank() == 1) receive_from(0);
     return gradients.all_reduce_async(std::span(values), ReduceOp::sum, {.name = "bucket 0"})
         .wait();
   }
-  if (kind != "orders") receive_from(1);
+  if (kind == "both") communicator.receive(std::span(values), 1, 4, {.name = "halo"});
   communicator.all_reduce(std::span(values), ReduceOp::sum, {.name = "loss"});
 }
 

@@ -64,24 +64,6 @@ RANK_TEST(Transfers, EveryType) {
   }
 }
 
-// Blocking calls: who receives first lets its neighbour go on.
-RANK_TEST(Transfers, AroundARing) {
-  const int size = communicator.size(), rank = communicator.rank();
-  if (size == 1) return;
-  const int next = (rank + 1) % size, before = (rank + size - 1) % size;
-  std::vector<std::int64_t> token(30'001);
-  if (rank == 0) {
-    std::fill(token.begin(), token.end(), 5);
-    communicator.send(std::span(token), next, 3, {.name = "token"});
-    communicator.receive(std::span(token), before, 3);
-    EXPECT_THAT(token, ::testing::Each(5 + size - 1));
-  } else {
-    communicator.receive(std::span(token), before, 3);
-    for (auto& value : token) ++value;
-    communicator.send(std::span(std::as_const(token)), next, 3);
-  }
-}
-
 RANK_TEST(Transfers, BothMaySendFirst) {
   const int size = communicator.size(), rank = communicator.rank();
   const int peer = rank ^ 1;
@@ -156,22 +138,6 @@ RANK_TEST(Transfers, ManyMayWait) {
   }
   std::iota(sent.begin(), sent.end(), 1000 * before);
   EXPECT_EQ(received, sent);
-}
-
-RANK_TEST(Transfers, OutOfMemoryThatTheNodeShares) {
-  const int size = communicator.size(), rank = communicator.rank();
-  if (size == 1) return;
-  const int next = (rank + 1) % size, before = (rank + size - 1) % size;
-  constexpr std::size_t count = 700'003;
-  const auto memory = communicator.allocate(2 * count);
-  const std::span sent(reinterpret_cast<std::uint8_t*>(memory.get()), count);
-  const std::span received(sent.data() + count, count);
-  for (int round = 0; round < 3; ++round) {
-    std::ranges::copy(message(rank, next, 1, round, count), sent.begin());
-    communicator.exchange(
-        std::vector{Transfer::send(sent, next, 1), Transfer::receive(received, before, 1)});
-    ASSERT_TRUE(std::ranges::equal(received, message(before, rank, 1, round, count)));
-  }
 }
 
 // Collectives and transfers in another order on each rank, on the caller's thread and on the
@@ -313,30 +279,6 @@ RANK_TEST(TransferMistakes, OfOneRankAloneAreToldAtOnce) {
       },
       "which is this rank");
   communicator.exchange({});
-}
-
-RANK_TEST(TransferJoin, IsAnErrorOnBothEnds) {
-  const int size = communicator.size(), rank = communicator.rank();
-  if (size == 1 || !runs_beside_collectives(communicator)) return;
-  const auto whole = communicator.checked();
-  int value = 0;
-  const auto expect = [&](const auto& call) {
-    EXPECT_TRUE(says(message_of<Error>(call), {fmt::format("rank {} has joined", size - 1),
-                                               fmt::format("rank {}, tag 4", size - 1)}));
-  };
-  if (rank == 0) {
-    expect([&] { whole.send(std::span(&value, 1), size - 1, 4); });
-    expect([&] { whole.receive(std::span(&value, 1), size - 1, 4); });
-    (void)whole.join();
-  } else if (rank == size - 1) {
-    expect([&] { (void)whole.join(); });
-  } else {
-    (void)whole.join();
-  }
-  // They are active again.
-  EXPECT_EQ(all_reduce_value(whole, 1), size);
-  if (rank == 0) whole.send(std::span(&value, 1), size - 1, 4);
-  if (rank == size - 1) whole.receive(std::span(&value, 1), 0, 4);
 }
 
 // In shared memory; between nodes it is the watch that ends the job.

@@ -38,26 +38,15 @@ class RandomConfig {
     run.model = model();
     run.optimizer = optimizer();
     run.training = training();
-    run.checkpoint = {coin(), whole(), whole(), whole(), coin()};
+    run.checkpoint = {whole(), whole(), whole(), coin()};
     run.communication = {.launcher = pick<LauncherChoice>(),
                          .shared_memory = pick<SharedMemory>(),
                          .bucket_mb = share() + 1,
-                         .first_bucket_mb = share() + 0.1,
                          .overlap = coin(),
                          .compression = pick<Compression>(),
                          .device_channel = pick<DeviceChannelKind>()};
-    run.device = {pick<DeviceKind>(),
-                  coin(),
-                  coin(),
-                  coin(),
-                  coin(),
-                  coin(),
-                  coin(),
-                  coin(),
-                  coin(),
-                  small(),
-                  small()};
-    if (run.device.graphs) run.training.mixup_alpha = 0;  // not both
+    run.device = {
+        pick<DeviceKind>(), coin(), coin(), coin(), coin(), coin(), coin(), coin(), small()};
     settle_communication(run);
     return run;
   }
@@ -72,15 +61,8 @@ class RandomConfig {
       communication.powersgd_rank = maybe(whole());
       communication.powersgd_start_step = maybe(whole());
     }
-    const bool can_measure_noise = !run.device.graphs && run.training.precision != Precision::fp16;
-    if (!can_measure_noise || run.optimizer.name != "sgd") {
-      if (run.optimizer.lr_scaling == Scaling::adascale) run.optimizer.lr_scaling = Scaling::sqrt;
-    }
-    if (can_measure_noise) run.training.noise_scale_every = whole();
     const bool takes_whole = optimizer_entry(run.optimizer.name).takes_whole_parameters;
     run.optimizer.sharded = coin() && !takes_whole && !run.device.graphs &&
-                            run.training.noise_scale_every == 0 &&
-                            run.optimizer.lr_scaling != Scaling::adascale &&
                             communication.compression == Compression::none;
     if (!run.device.graphs && run.training.batch_size)
       run.training.accumulation = 1 + random_.below(static_cast<std::uint32_t>(
@@ -96,7 +78,6 @@ class RandomConfig {
     data.prefetch = small();
     data.shuffle = coin();
     data.bad_samples = coin() ? BadSamples::skip : BadSamples::stop;
-    data.bad_samples_limit = share();
     data.own = own_settings(dataset_entry(data.name));
     return data;
   }
@@ -108,7 +89,6 @@ class RandomConfig {
     model.own = own_settings(built_in_models().find(model.name));
     model.sync_batch_norm = !built_in_models().find(model.name).keeps_batch_norms && coin();
     model.l2 = number();
-    model.l2_mode = L2Mode::loss;
     model.n_classes = maybe(whole() + 1);
     if (coin()) model.input_shape = {small()};
     if (coin()) model.init_from = text('i');
@@ -147,7 +127,6 @@ class RandomConfig {
         {"initial_accumulator", decimal},
         {"trust_coefficient", decimal},
         {"epsilon_form", [&] { return name(pick<EpsilonForm>()); }},
-        {"centered", truth},
         {"amsgrad", truth},
         {"augment", truth},
         {"height_shift", fraction},
@@ -210,7 +189,6 @@ class RandomConfig {
       training.lr_decay = pick({"none", "cosine", "cosine_shifted", "polynomial"});
     training.lr_decay_own = own_settings(schedule_entry(training.lr_decay));
     set_loss(training);
-    training.mixup_alpha = share();
     training.precision = pick<Precision>();
     training.clip_norm = number();
     training.early_stopping_patience = whole();
@@ -282,7 +260,6 @@ TEST_F(RoundTrip, AnyConfigurationComesBackTheSame) {
     EXPECT_EQ(again.model.init_from, config.model.init_from);
     EXPECT_EQ(again.model.freeze, config.model.freeze);
     EXPECT_EQ(again.training.accumulation, config.training.accumulation);
-    EXPECT_EQ(again.training.noise_scale_every, config.training.noise_scale_every);
     EXPECT_EQ(again.communication.compression, config.communication.compression);
     EXPECT_EQ(again.communication.powersgd_rank, config.communication.powersgd_rank);
     EXPECT_EQ(again.optimizer.sharded, config.optimizer.sharded);
@@ -307,9 +284,7 @@ TEST_F(RoundTrip, AnyConfigurationComesBackTheSame) {
       EXPECT_EQ(value_of(again, key), value_of(config, key));
     EXPECT_EQ(again.communication.shared_memory, config.communication.shared_memory);
     EXPECT_EQ(again.device.augment, config.device.augment);
-    EXPECT_EQ(again.device.fused_norm, config.device.fused_norm);
     EXPECT_EQ(again.device.graphs, config.device.graphs);
-    EXPECT_EQ(again.device.inter_threads, config.device.inter_threads);
   }
 }
 
@@ -317,7 +292,7 @@ TEST_F(RoundTrip, SpellsOutEveryDefault) {
   const std::string text = to_yaml(load(required));
   for (const char* line : {"seed: 1\n", "training:\n  batch_size: 64\n", "  lr: 0.01\n",
                            "  momentum: 0\n", "  metrics: [accuracy]\n", "  shared_memory: auto\n",
-                           "  enabled: true\n", "output_dir: results/run\n"}) {
+                           "  every_epochs: 1\n", "output_dir: results/run\n"}) {
     EXPECT_TRUE(says(text, {line}));
   }
 }

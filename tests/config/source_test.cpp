@@ -82,14 +82,14 @@ class OverridesTest : public testing::ConfigTest {};
 TEST_F(OverridesTest, ReplaceAndAddValuesOfEveryKind) {
   const RunConfig config =
       load(required, {"training.batch_size=32", "seed=9", "model.input_shape=[1, 28, 28]",
-                      "model.dropout=.5", "description=two = 1 + 1", "checkpoint.enabled=no",
+                      "model.dropout=.5", "description=two = 1 + 1", "checkpoint.asynchronous=no",
                       "data={name: dummy, n_train: 3, input_shape: [2]}"});
   EXPECT_EQ(config.training.batch_size, 32);
   EXPECT_EQ(config.seed, 9U);
   EXPECT_THAT(config.model.input_shape, ElementsAre(1, 28, 28));
   EXPECT_EQ(value_of(config, "model.dropout"), "0.5");
   EXPECT_EQ(config.description, "two = 1 + 1");
-  EXPECT_FALSE(config.checkpoint.enabled);
+  EXPECT_FALSE(config.checkpoint.asynchronous);
   EXPECT_EQ(config.data.name, "dummy");
 }
 

@@ -67,7 +67,7 @@ TEST_F(Types, OnAndOffAreNamesWhereNamesAreExpectedAndTruthElsewhere) {
     EXPECT_THAT(config.communication.shared_memory,
                 ::testing::AnyOf(SharedMemory::on, SharedMemory::off));
   }
-  EXPECT_TRUE(load_after_required("checkpoint: {at_start: on}\n").checkpoint.at_start);
+  EXPECT_TRUE(load_after_required("checkpoint: {strict_resume: on}\n").checkpoint.strict_resume);
   EXPECT_EQ(error_after_required("communication:\n  shared_memory: true\n"),
             "run.yaml:5: communication.shared_memory: expected one of auto, on, off, got \"true\"");
 }
@@ -206,7 +206,7 @@ TEST_F(Types, UnknownKeysNameTheNearestAndAllKnown) {
       error_after_required("device: {zebra: 1}\n"),
       EndsWith(
           "device: unknown key \"zebra\". Known: kind, shared, channels_last, cudnn_benchmark, "
-          "tf32, deterministic, augment, fused_norm, graphs, intra_threads, inter_threads"));
+          "tf32, deterministic, augment, graphs, intra_threads"));
 }
 
 TEST_F(Types, AMisspeltRequiredKeyIsCalledUnknownRatherThanMissing) {

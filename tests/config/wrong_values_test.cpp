@@ -63,7 +63,6 @@ const std::set<std::string> texts{"description",     "output_dir",     "data.pat
 const std::set<std::string> lists_of_texts{"model.freeze", "data.inputs", "data.targets"};
 const std::set<std::string> switches{"data.horizontal_flip",
                                      "optimizer.amsgrad",
-                                     "optimizer.centered",
                                      "data.shuffle",
                                      "data.augment",
                                      "model.sync_batch_norm",
@@ -76,8 +75,6 @@ const std::set<std::string> switches{"data.horizontal_flip",
                                      "optimizer.shared_parameters",
                                      "optimizer.sharded",
                                      "training.drop_last",
-                                     "checkpoint.enabled",
-                                     "checkpoint.at_start",
                                      "checkpoint.asynchronous",
                                      "checkpoint.strict_resume",
                                      "communication.overlap",
@@ -88,7 +85,6 @@ const std::set<std::string> switches{"data.horizontal_flip",
                                      "device.tf32",
                                      "device.deterministic",
                                      "device.augment",
-                                     "device.fused_norm",
                                      "device.graphs"};
 // Real numbers, without a bound above...
 const std::set<std::string> unbounded{"data.divisor",
@@ -105,14 +101,24 @@ const std::set<std::string> unbounded{"data.divisor",
                                       "training.lr_decay_power",
                                       "training.clip_norm"};
 // ... and with one.
-const std::set<std::string> bounded{
-    "data.height_shift",         "data.width_shift",        "data.zoom",
-    "data.random_crop",          "data.bad_samples_limit",  "model.dropout",
-    "model.batch_norm_momentum", "optimizer.momentum",      "optimizer.dampening",
-    "optimizer.beta1",           "optimizer.beta2",         "optimizer.rho",
-    "optimizer.adamw_beta1",     "optimizer.adamw_beta2",   "optimizer.preconditioner_beta",
-    "training.lr_warmup_epochs", "training.lr_warmup_from", "training.label_smoothing",
-    "training.mixup_alpha",      "communication.bucket_mb", "communication.first_bucket_mb"};
+const std::set<std::string> bounded{"data.height_shift",
+                                    "data.width_shift",
+                                    "data.zoom",
+                                    "data.random_crop",
+                                    "model.dropout",
+                                    "model.batch_norm_momentum",
+                                    "optimizer.momentum",
+                                    "optimizer.dampening",
+                                    "optimizer.beta1",
+                                    "optimizer.beta2",
+                                    "optimizer.rho",
+                                    "optimizer.adamw_beta1",
+                                    "optimizer.adamw_beta2",
+                                    "optimizer.preconditioner_beta",
+                                    "training.lr_warmup_epochs",
+                                    "training.lr_warmup_from",
+                                    "training.label_smoothing",
+                                    "communication.bucket_mb"};
 
 bool is_taken(const std::string& setting, const std::string& value) {
   if (texts.contains(setting)) return !value.starts_with('[') && !value.starts_with('{');

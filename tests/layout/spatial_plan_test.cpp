@@ -4,7 +4,7 @@
 #include <limits>
 #include <map>
 #include <random>
-#include <tuple>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -47,7 +47,6 @@ AxisLayer random_layer(std::mt19937_64& random) {
   if (layer.is_transposed) {
     layer.output_padding = between(random, 0, std::max(layer.stride, layer.dilation) - 1);
   }
-  layer.is_periodic = random() % 4 == 0;
   return layer;
 }
 
@@ -82,10 +81,9 @@ struct Case {
   }
 
   [[nodiscard]] std::string text() const {
-    return fmt::format("[{}] kernel {} stride {} padding {} dilation {}{}{}",
+    return fmt::format("[{}] kernel {} stride {} padding {} dilation {}{}",
                        fmt::join(input.bounds, ","), layer.kernel, layer.stride, layer.padding,
-                       layer.dilation, layer.is_transposed ? " transposed" : "",
-                       layer.is_periodic ? " periodic" : "");
+                       layer.dilation, layer.is_transposed ? " transposed" : "");
   }
 };
 
@@ -114,7 +112,7 @@ class Simulation {
         EXPECT_GE(message.rows.begin, owned.begin);
         EXPECT_LE(message.rows.end, owned.end);
         const auto [place, is_new] = travelling.insert(
-            {{rank, message.peer, message.direction},
+            {{rank, message.peer},
              {whole.begin() + message.rows.begin, whole.begin() + message.rows.end}});
         EXPECT_TRUE(is_new);
       }
@@ -128,7 +126,7 @@ class Simulation {
         at(part, row - extended.begin) = whole.at(static_cast<std::size_t>(row));
       }
       for (const auto& message : row_messages(layer_, rank).receives) {
-        const auto values = take(travelling, {message.peer, rank, message.direction});
+        const auto values = take(travelling, {message.peer, rank});
         EXPECT_EQ(static_cast<std::int64_t>(values.size()), message.rows.size());
         std::ranges::copy(values, part.begin() + (message.rows.begin - extended.begin));
       }
@@ -151,12 +149,12 @@ class Simulation {
       }
       for (const auto& message : row_messages(layer_, rank).receives) {
         const auto begin = part.begin() + (message.rows.begin - extended.begin);
-        travelling[{rank, message.peer, message.direction}] = {begin, begin + message.rows.size()};
+        travelling[{rank, message.peer}] = {begin, begin + message.rows.size()};
       }
     }
     for (int rank = 0; rank < ranks(); ++rank) {
       for (const auto& message : row_messages(layer_, rank).sends) {
-        auto values = take(travelling, {message.peer, rank, message.direction});
+        auto values = take(travelling, {message.peer, rank});
         for (std::int64_t i = 0; i < message.rows.size(); ++i) {
           at(whole, message.rows.begin + i) += at(values, i);
         }
@@ -167,7 +165,7 @@ class Simulation {
   }
 
  private:
-  using Ends = std::tuple<int, int, RowDirection>;  // from, to
+  using Ends = std::pair<int, int>;  // from, to
   using Travelling = std::map<Ends, Values>;
 
   static Values take(Travelling& travelling, const Ends& ends) {
@@ -257,19 +255,13 @@ TEST(SpatialPlan, CutLayersComputeWhatWholeOnesDo) {
     const auto fine_length = cut.exchanged().length();
     auto weight = random_values(random, each.layer.kernel);
     auto input = random_values(random, cut.input.length());
-    const auto place_of = [&](std::int64_t fine) -> std::optional<std::int64_t> {
-      if (each.layer.is_periodic) return (fine % fine_length + fine_length) % fine_length;
-      if (fine < 0 || fine >= fine_length) return std::nullopt;
-      return fine;
-    };
     Values whole(static_cast<std::size_t>(cut.output.length()), 0), joined;
     const auto& coarse = each.layer.is_transposed ? cut.input : cut.output;
     for_each_tap(each.layer, {0, coarse.length()},
                  [&](std::int64_t row, std::int64_t tap, std::int64_t fine) {
-                   const auto place = place_of(fine);
-                   if (!place) return;
-                   const auto from = each.layer.is_transposed ? row : *place;
-                   const auto to = each.layer.is_transposed ? *place : row;
+                   if (fine < 0 || fine >= fine_length) return;
+                   const auto from = each.layer.is_transposed ? row : fine;
+                   const auto to = each.layer.is_transposed ? fine : row;
                    at(whole, to) += at(weight, tap) * at(input, from);
                  });
     const Simulation ranks(cut);
@@ -294,18 +286,6 @@ TEST(SpatialPlan, CutLayersComputeWhatWholeOnesDo) {
     EXPECT_EQ(joined, whole);
   }
   EXPECT_GT(computed, 1500);
-}
-
-TEST(SpatialPlan, MessagesOfAPeriodicAxis) {
-  const AxisLayer layer{.kernel = 3, .padding = 1, .is_periodic = true};
-  const auto two = row_messages(cut_layer(layer, cut_evenly(8, 2)), 0);
-  EXPECT_THAT(two.receives, ElementsAre(RowMessage{1, RowDirection::up, {-1, 0}},
-                                        RowMessage{1, RowDirection::down, {4, 5}}));
-  EXPECT_THAT(two.sends, ElementsAre(RowMessage{1, RowDirection::down, {0, 1}},
-                                     RowMessage{1, RowDirection::up, {3, 4}}));
-  const auto one = row_messages(cut_layer(layer, cut_evenly(8, 1)), 0);
-  EXPECT_THAT(one.receives, ElementsAre(RowMessage{0, RowDirection::up, {-1, 0}},
-                                        RowMessage{0, RowDirection::down, {8, 9}}));
 }
 
 TEST(SpatialPlan, SmallLevelsAreComputedWhole) {

@@ -6,10 +6,8 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
-#include "kolo/base/random.h"
 #include "kolo/nn/loss.h"
 #include "kolo/nn/metrics.h"
-#include "kolo/nn/mixup.h"
 #include "support/small_models.h"
 #include "support/test_devices.h"
 
@@ -94,15 +92,6 @@ TEST(MetricsOnDevice, CountAsOnTheHost) {
   reference.add(logits, classes);
   EXPECT_TRUE(
       std::equal(matrix.counts().begin(), matrix.counts().end(), reference.counts().begin()));
-}
-
-TEST(MixupOnDevice, MixesAsOnTheHost) {
-  const auto inputs = torch::randn({6, 3}), targets = torch::arange(6);
-  CounterRandom random(1, 2, 3), same(1, 2, 3);
-  const auto mixed = mix(inputs.to(device()), targets.to(device()), .4, random);
-  const auto reference = mix(inputs, targets, .4, same);
-  EXPECT_TRUE(torch::equal(mixed.inputs.cpu(), reference.inputs));
-  EXPECT_TRUE(torch::equal(mixed.partner_targets.cpu(), reference.partner_targets));
 }
 
 }  // namespace

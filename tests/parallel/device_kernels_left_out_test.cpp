@@ -16,8 +16,8 @@ namespace {
 TEST(DeviceKernelsLeftOut, AreErrorsThatSayHowToBuild) {
   using namespace parallel;
   const std::vector<std::function<void()>> passes = {
-      [] { add_to_norm_on_device(nullptr, std::span<const float>(), 2, {}, nullptr); },
-      [] { add_to_norm_on_device(nullptr, std::span<const double>(), 2, {}, nullptr); },
+      [] { add_squares_on_device(nullptr, std::span<const float>(), {}, nullptr); },
+      [] { add_squares_on_device(nullptr, std::span<const double>(), {}, nullptr); },
       [] { find_all_bits_on_device(std::span<const std::uint16_t>(), 0, nullptr, nullptr); },
       [] { find_all_bits_on_device(std::span<const std::uint32_t>(), 0, nullptr, nullptr); },
       [] { find_all_bits_on_device(std::span<const std::uint64_t>(), 0, nullptr, nullptr); },

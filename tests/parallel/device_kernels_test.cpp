@@ -67,11 +67,11 @@ void for_each_tensor(std::span<const std::int64_t> sizes, std::span<const std::i
 }
 
 template <typename T>
-double norm_on_device(double total, const torch::Tensor& values, double norm_type) {
+double squares_on_device(double total, const torch::Tensor& values) {
   const auto sum = torch::full({1}, total, on_device(torch::kDouble));
   const auto workspace =
-      bytes_on_device(parallel::norm_workspace_bytes(static_cast<std::size_t>(values.numel())));
-  parallel::add_to_norm_on_device(sum.data_ptr<double>(), span_of<const T>(values), norm_type,
+      bytes_on_device(parallel::squares_workspace_bytes(static_cast<std::size_t>(values.numel())));
+  parallel::add_squares_on_device(sum.data_ptr<double>(), span_of<const T>(values),
                                   span_of<std::byte>(workspace), nullptr);
   return sum.item<double>();
 }
@@ -89,15 +89,10 @@ TEST_F(DeviceKernels, NormsAreTheHostsButForTheOrder) {
   const auto compare = [&]<typename T>(T) {
     for_each_tensor<T>(sizes, offsets, [](const torch::Tensor& host, const torch::Tensor& device) {
       const auto values = span_of<const T>(host);
-      EXPECT_EQ(norm_on_device<T>(1, device, 2), 1 + sum_of_squares<T>(values)) << values.size();
-      const double infinity = std::numeric_limits<double>::infinity();
-      EXPECT_EQ(norm_on_device<T>(.5, device, infinity),
-                parallel::add_to_norm(.5, values, infinity));
-      for (const double norm_type : {1., 2., 3.5}) {
-        const double expected = parallel::add_to_norm(1, values, norm_type);
-        EXPECT_NEAR(norm_on_device<T>(1, device, norm_type), expected, 1e-13 * expected)
-            << values.size() << " values, " << norm_type;
-      }
+      const double found = squares_on_device<T>(1, device);
+      EXPECT_EQ(found, 1 + sum_of_squares<T>(values)) << values.size();
+      const double expected = 1 + parallel::sum_of_squares(values);
+      EXPECT_NEAR(found, expected, 1e-13 * expected) << values.size() << " values";
     });
   };
   compare(float());
@@ -105,12 +100,10 @@ TEST_F(DeviceKernels, NormsAreTheHostsButForTheOrder) {
 }
 
 TEST_F(DeviceKernels, NormsOfWhatIsNoNumberAreNone) {
-  const double infinity = std::numeric_limits<double>::infinity();
   for (const std::int64_t place : {0, 5000, 9999}) {
     const auto values = torch::ones({10'000}, on_device(torch::kFloat));
     values[place] = std::nan("");
-    EXPECT_TRUE(std::isnan(norm_on_device<float>(1, values, infinity))) << place;
-    EXPECT_TRUE(std::isnan(norm_on_device<float>(1, values, 2))) << place;
+    EXPECT_TRUE(std::isnan(squares_on_device<float>(1, values))) << place;
   }
 }
 
@@ -176,8 +169,8 @@ TEST_F(DeviceKernels, AWorkspaceTooSmallIsAnError) {
   const auto values = torch::ones({10'000}, on_device(torch::kFloat));
   const auto total = torch::zeros({1}, on_device(torch::kDouble));
   EXPECT_TRUE(says(message_of<Error>([&] {
-                     parallel::add_to_norm_on_device(total.data_ptr<double>(),
-                                                     span_of<const float>(values), 2, {}, nullptr);
+                     parallel::add_squares_on_device(total.data_ptr<double>(),
+                                                     span_of<const float>(values), {}, nullptr);
                    }),
                    {"a norm on a device with a workspace of 0 bytes, expected 24"}));
 }

@@ -22,7 +22,6 @@
 #include "kolo/parallel/checks.h"
 #include "kolo/parallel/distributed_optimizer.h"
 #include "kolo/parallel/gradient_hook.h"
-#include "kolo/parallel/gradient_noise.h"
 #include "kolo/parallel/gradient_norm.h"
 #include "kolo/parallel/gradient_reducer.h"
 #include "kolo/parallel/sharded_optimizer.h"
@@ -164,22 +163,6 @@ TEST(OnADevice, ClippingAndLossScaleToo) {
   expect_the_same(training_steps({.loss_scale = LossScaleOptions{.initial = 1024}},
                                  make_sgd({.momentum = .9})));
   expect_the_same(training_steps({.non_finite = NonFiniteStep::skip}, make_sgd({})));
-}
-
-TEST(OnADevice, TheNoiseOfGradientsToo) {
-  for (const auto metric : {NoiseMetric::plain, NoiseMetric::by_tensor}) {
-    const Training training = [=](const Communicator& communicator, nn::Sequential& network,
-                                  const Batch& batch) {
-      const auto meter = std::make_shared<NoiseMeter>(nullptr, metric);
-      GradientReducer reducer(communicator, *network, {.hook = meter, .buckets = {512, 2048}});
-      meter->measure_next();
-      loss_of(network, batch).backward();
-      reducer.finish();
-      const auto found = meter->take(communicator, 4).value();
-      return std::vector<double>{found.own, found.averaged};
-    };
-    expect_the_same(training, 1e-5);
-  }
 }
 
 TEST(OnADevice, StepsThatAreNotFiniteAreLeftOut) {

@@ -81,6 +81,30 @@ std::vector<torch::Tensor> average_of_ranks(
   return sums;
 }
 
+inline std::vector<torch::Tensor> copies_of(const torch::nn::Module& module) {
+  std::vector<torch::Tensor> copies;
+  for (const auto& parameter : module.parameters()) copies.push_back(parameter.detach().clone());
+  return copies;
+}
+
+// The same bits where no tolerance is given.
+inline void expect_parameters(const torch::nn::Module& network,
+                              const std::vector<torch::Tensor>& expected, double relative = 0,
+                              double absolute = 0) {
+  const auto parameters = network.parameters();
+  ASSERT_EQ(parameters.size(), expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    EXPECT_TRUE(parameters[i].allclose(expected[i], relative, absolute)) << "parameter " << i;
+}
+
+// Of a step of these passes.
+inline std::vector<torch::Tensor> average_of_passes(const SmallNetwork& network, int ranks,
+                                                    const std::vector<std::int64_t>& passes) {
+  return average_of_ranks<SmallNetwork>(ranks, network, [&](SmallNetwork& alone, int rank) {
+    for (const auto pass : passes) mean_loss(alone, samples_of(rank, pass)).backward();
+  });
+}
+
 inline void expect_gradients(const torch::nn::Module& network,
                              const std::vector<torch::Tensor>& expected, double tolerance = 1e-6) {
   for (std::size_t i = 0; i < expected.size(); ++i) {

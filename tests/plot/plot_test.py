@@ -1,4 +1,4 @@
-"""scripts/plot draws the figures of a run, a study, a sweep and an evaluation; skipped (77) without matplotlib."""
+"""scripts/plot draws the figures of a run, a study, a sweep, an evaluation and a timeline; skipped (77) without matplotlib."""
 import importlib.util
 import json
 import subprocess
@@ -74,9 +74,33 @@ expect_figures(["sweep-key-1"], folder / "texts")
 classes = [{"name": name} for name in ("cat", "dog")]
 expect_figures(["confusion"], write("eval.json", {"model": "cnn", "epoch": 3, "classes": classes, "confusion_matrix": [[9, 1], [0, 0]]}))
 
+
+def span(name, rank, thread, begin, length, **arguments):
+    return {"name": name, "ph": "X", "pid": rank, "tid": thread, "ts": begin, "dur": length, "args": arguments}
+
+
+# Three steps of 10 ms of two ranks; only the second, which is the one in the middle, has a span named "special".
+events = [{"name": "thread_name", "ph": "M", "pid": 0, "tid": 1000, "args": {"name": "communication"}}]
+events += [event for step in (1, 2, 3) for rank in (0, 1)
+           for event in (span("step", rank, 1, 1e4 * step, 1e4, step=step), span("forward", rank, 1, 1e4 * step + 100, 3e3),
+                         span("update bucket", rank, 1, 1e4 * step + 7e3, 2.9e3, bucket=3), span("bucket 0", rank, 1000, 1e4 * step + 5e3, 1))]
+timeline = write("timeline.json", events + [span("special one", 0, 1, 2.5e4, 2e3)])
+drawn = (expect_figures(["timeline"], timeline) / "timeline.svg").read_text()
+for text in ("step 2: 10 ms", "rank 0, communication", "rank 1, thread 1", "special one", "update bucket 3", "all-reduce of a bucket", "other"):
+    assert f">{text}<" in drawn, text
+assert "waiting for data" not in drawn
+assert "special" not in (expect_figures(["timeline"], timeline, "--step", 3) / "timeline.svg").read_text()
+passes = [span(f"{work} stage {rank} micro-batch {number}", rank, 1, 3e3 * number + begin, 1e3)
+          for work, begin in (("forward", 0), ("backward", 1e3)) for rank in (0, 1) for number in (0, 1)]
+pipeline = write("pipeline.json", [span("step", rank, 1, 0, 2e4, step=7) for rank in (0, 1)] + passes)
+drawn = (expect_figures(["timeline"], pipeline) / "timeline.svg").read_text()
+for work, colour in (("forward", "#d55e00"), ("backward", "#eaae80")):  # that of micro-batch 1, and a lighter one
+    assert f">micro-batch 1 {work}<" in drawn and drawn.count(f"fill: {colour}") == 3, "two ranks and the legend"
+
 (folder / "text.yaml").write_text("model: cnn\n")
 for words, said in (([folder], "holds no record"), ([write("list.json", {"a": 1})], "none of kolo's records"),
-                    ([folder / "text.yaml"], "none of kolo's records"), ([], "PATH")):
+                    ([folder / "text.yaml"], "none of kolo's records"), ([], "PATH"),
+                    ([timeline, "--step", 7], "no step 7; it has 1 to 3"), ([write("none.json", [])], "no steps")):
     result = plot(*words)
     assert result.returncode == 2 and said in result.stderr, result.stderr
 assert "confusion matrix" in plot("--help").stdout

@@ -132,16 +132,16 @@ TEST_F(Browser, SwitchesAxesRunsAndScales) {
 TEST_F(Browser, AxesAreRoundAndHoldEverything) {
   auto report = runs_report("a run");
   report.runs[0].curves.push_back(epoch_curve("learning_rate", "", {.001, .001, .001}));
-  report.runs[0].curves.push_back(epoch_curve("single", "", {250}));
+  report.runs[0].curves.push_back(epoch_curve("samples_per_second", "", {250}));
   report.study = small_study();
   const auto elements = elements_of(report, "1", R"(
     const seen = [];
     const axis = (id, name) => Chart.getChart("canvas-" + id).scales[name];
     const labels = (id, name) => axis(id, name).ticks.map((tick) => tick.label).join(" ");
-    seen.push(labels("learning-rate", "y"), labels("other-single", "x"), labels("other-single", "y"));
+    seen.push(labels("learning-rate", "y"), labels("throughput", "x"), labels("throughput", "y"));
     seen.push(labels("accuracy", "y"), labels("scaling-efficiency", "y"));
     document.querySelector("input[value=wall]").click();
-    seen.push(labels("other-single", "x"));
+    seen.push(labels("throughput", "x"));
     document.title = seen.join("; ");)");
   const auto title = elements.substr(elements.find("<title>") + 7);
   EXPECT_EQ(title.substr(0, title.find('<')),

@@ -17,7 +17,6 @@ namespace kolo::testing {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::SizeIs;
 using Json = nlohmann::ordered_json;
 
@@ -81,7 +80,6 @@ TEST(ReportPage, TextStaysText) {
   report.runs[0].settings = {{hostile, hostile}};
   report.runs[1].settings = {{hostile, "\xff"}};  // no UTF-8
   report.warnings = {hostile};
-  report.runs[0].curves.push_back(epoch_curve(hostile, "", {1}));
   const auto calm = report_page(report_data(small_report(), "today"));
   const auto page = report_page(report_data(report, "today"));
   EXPECT_FALSE(says(page, {"alert('\"&{{data}}</title>"}));
@@ -114,10 +112,6 @@ TEST(ReportPage, AsksForNothing) {
   EXPECT_FALSE(std::regex_search(page, std::regex("<[a-z]+ [^>]*(src|href|srcset|action)=")));
   EXPECT_FALSE(std::regex_search(page, std::regex("url\\(|@import|<link|<iframe|<base")));
   EXPECT_TRUE(says(page, {"Released under the MIT License"}));
-  const auto live = report_page(report_data(small_report(), "today"), true);
-  EXPECT_TRUE(says(live, {"connect-src 'self'"}));
-  EXPECT_TRUE(says(live, {"data-live=\"true\""}));
-  EXPECT_TRUE(says(page, {"data-live=\"false\""}));
 }
 
 class ReadReport : public ::testing::Test {
@@ -136,9 +130,7 @@ class ReadReport : public ::testing::Test {
     study.write(folder / "study/study.json");
     return folder / "study";
   }
-  static Report read(std::vector<std::filesystem::path> paths, bool wait = false) {
-    return read_report(paths, wait);
-  }
+  static Report read(std::vector<std::filesystem::path> paths) { return read_report(paths); }
   TemporaryFolder folder;
 };
 
@@ -149,9 +141,6 @@ TEST_F(ReadReport, NamesTheReport) {
 }
 
 TEST_F(ReadReport, AStudyBringsItsRuns) {
-  const auto report = read({write_run("a"), folder.path() / "study" / "study.json"}, true);
-  EXPECT_FALSE(report.study) << "it is not there yet";
-  EXPECT_THAT(report.warnings, ElementsAre(HasSubstr("waiting: ")));
   const auto study = read({write_run("a"), write_study()});
   ASSERT_TRUE(study.study);
   EXPECT_EQ(study.study_runs, 2U);

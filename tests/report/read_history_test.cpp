@@ -6,7 +6,6 @@
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/report/run_record.h"
-#include "kolo/train/observe/tensorboard.h"
 #include "report/records.h"
 #include "support/errors.h"
 #include "support/says.h"
@@ -50,7 +49,6 @@ TEST(ReadHistory, CurvesOfEpochsAndSteps) {
   const RunRecord run = read_run(folder / "resnet");
   EXPECT_EQ(run.name, "resnet");
   EXPECT_EQ(run.source, folder / "resnet");
-  EXPECT_EQ(run.writer, "kolo");
   EXPECT_EQ(run.ranks, 4);
   EXPECT_FALSE(run.is_finished);
   EXPECT_THAT(run.warnings, IsEmpty());
@@ -142,16 +140,28 @@ TEST(ReadHistory, WhatCannotBeReadBesideItIsSaid) {
   }
 }
 
-TEST(ReadHistory, EventFilesStepInForADamagedHistory) {
+TEST(ReadHistory, ADamagedOneIsRefused) {
   const TemporaryFolder folder;
   const auto history = folder.write("history.json", "{\"n_ranks\": 2, \"epochs\": [{\"epo");
   EXPECT_TRUE(says(message_of<InputError>([&] { (void)read_run(folder.path()); }),
                    {"cut off", history.string()}));
-  TensorBoardWriter(folder.path()).add_scalar("loss/train", 0.5, 10);
-  const RunRecord run = read_run(folder.path());
-  EXPECT_EQ(run.writer, "event files");
-  EXPECT_THAT(column(run.find("loss", "training"), &CurvePoint::value), ElementsAre(0.5));
-  EXPECT_THAT(run.warnings, ElementsAre(HasSubstr("cut off")));
+}
+
+TEST(ReadHistory, AFolderMayHoldOneRunBelow) {
+  const TemporaryFolder folder;
+  const auto refusal = [&] {
+    return message_of<InputError>([&] { (void)read_run(folder.path()); });
+  };
+  folder.write("events.out.tfevents.1.host", "");
+  EXPECT_TRUE(says(refusal(), {"no run in", "TensorBoard shows event files"}));
+  for (const char* const name : {"b", "a"}) {
+    std::filesystem::create_directories(folder / name / "logs");
+    history_of_a_run().write(folder / name / "logs/history.json");
+    if (name[0] == 'b') {
+      EXPECT_EQ(read_run(folder.path()).name, "b") << "not logs";
+    }
+  }
+  EXPECT_TRUE(says(refusal(), {"has 2 runs", "/a/logs\n", "/b/logs"}));
 }
 
 }  // namespace

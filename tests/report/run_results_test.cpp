@@ -34,15 +34,6 @@ TEST(RunResults, TellTheBestOfEachRunAndOfAll) {
   EXPECT_EQ(table.rows[1].run, 1);
 }
 
-TEST(RunResults, AddUpTheEnergyOfAllEpochs) {
-  const std::vector runs{run_named("first", {epoch_curve("device_joules", "", {4000, 2500})}),
-                         run_named("second", {epoch_curve("device_joules", "", {4000, 2000})})};
-  const auto table = run_results(runs);
-  EXPECT_THAT(titles_of(table), ElementsAre("run", "energy", "epochs"));
-  EXPECT_EQ(table.rows[0].cells[1].text, "6.5 kJ");
-  EXPECT_TRUE(table.rows[1].cells[1].is_best);
-}
-
 // As kolo writes them: with a validation before the first step.
 Curve from_untrained(const std::string& quantity, const std::vector<double>& values) {
   auto curve = epoch_curve(quantity, "validation", values);
@@ -70,10 +61,6 @@ TEST(RunResults, SpeedIsAllSamplesByAllOfTheTime) {
   const auto rates = epoch_curve("samples_per_second", "", {1000, 100, not_measured});
   EXPECT_EQ(rate({rates, epoch_curve("epoch_seconds", "", {1, 19, 5})})[2].text, "145")
       << "2900 in 20 s";
-  EXPECT_EQ(rate({rates})[1].text, "182") << "as many samples in each epoch: 2 in 0.001 + 0.01 s";
-  auto steps = epoch_curve("samples_per_second", "", {1000, 100});
-  steps.by_step = true;
-  EXPECT_EQ(rate({steps})[1].text, "182");
 }
 
 TEST(DifferingSettings, AreThoseThatAreNotTheSameInAllRuns) {

@@ -95,23 +95,6 @@ TEST(StudyFigures, ShowMemoryWhereRanksShareSamples) {
   EXPECT_THROW((void)figure_named(small_study(), "scaling-memory"), std::runtime_error);
 }
 
-TEST(StudyFigures, ALineThatOthersLieOnIsDrawnWider) {
-  auto study = small_study();
-  for (auto& point : study.points)
-    if (point.state == StudyPointState::done) point.results.val_loss = 1;
-  const auto same = figure_named(study, "scaling-loss");
-  ASSERT_THAT(same.series, SizeIs(2));
-  EXPECT_EQ(same.series[0].hidden_by, 1);
-  EXPECT_EQ(same.series[1].hidden_by, 0) << "it is drawn last";
-  EXPECT_TRUE(says(same.note, {"drawn wider"}));
-  const auto other = figure_named(study, "scaling-accuracy");
-  EXPECT_EQ(other.series[0].hidden_by, 0) << "only one point is the same";
-  EXPECT_FALSE(says(other.note, {"drawn wider"}));
-  // From end to end on the ideal, which has points at its ends alone.
-  for (auto& point : study.points) point.efficiency = 1;
-  EXPECT_EQ(figure_named(study, "scaling-efficiency").series[0].hidden_by, 1);
-}
-
 TEST(StudyFigures, OfNothingAreNone) {
   EXPECT_THAT(study_figures(Study{}), IsEmpty());
   Study study;

@@ -124,7 +124,6 @@ TEST(SweepReport, TheTableHasTheBestFirst) {
   EXPECT_TRUE(table.rows[0].cells[3].is_best);
   EXPECT_EQ(table.rows[2].mark, ResultsTable::Mark::failed);
   EXPECT_EQ(table.rows[2].cells.back().text, "failed: status 1: it broke");
-  EXPECT_THAT(sweep_rungs(sweep).rows, SizeIs(0));
 }
 
 TEST(SweepReport, ATargetStandsBesideTheLastEpochs) {
@@ -134,21 +133,6 @@ TEST(SweepReport, ATargetStandsBesideTheLastEpochs) {
   EXPECT_TRUE(sweep_results(sweep).note.ends_with(
       "Last epochs: mean 90.00 %, standard deviation 0.00 %. Target: 94.90 %."))
       << sweep_results(sweep).note;
-}
-
-TEST(SweepReport, TheRungsTellWhoWentOn) {
-  auto sweep = example_sweep();
-  sweep.eta = 3;
-  sweep.rungs = {{1, 3}, {3, 1}};
-  for (auto& trial : sweep.trials) {
-    trial.rung = 0;
-    trial.rung_values = {trial.best};
-  }
-  sweep.trials[2].rung = 1;
-  sweep.trials[2].rung_values.push_back(0.9);
-  const auto table = sweep_rungs(sweep);
-  EXPECT_THAT(texts_of(table.rows[0]), ElementsAre("1", "3", "1", "70.00 %", "70.00 %"));
-  EXPECT_THAT(texts_of(table.rows[1]), ElementsAre("3", "1", "", "90.00 %", ""));
 }
 
 TEST(SweepReport, APageOfAFolder) {

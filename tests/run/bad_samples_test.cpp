@@ -79,22 +79,21 @@ class BadSamplesOfRuns : public ::testing::Test {
 
 TEST_F(BadSamplesOfRuns, AreCountedOnAnyNumberOfRanks) {
   write_images();
-  write("train/a/13", png_signature + "cut off");
   write("train/b/21", "GIF89a");
   write("valid/b/10", "");
-  const std::vector<std::string> skip{"data.bad_samples=skip", "data.bad_samples_limit=0.1"};
+  const std::vector<std::string> skip{"data.bad_samples=skip"};
   for (const int ranks : {1, 2, 3}) {
     const auto run = "run" + std::to_string(ranks);
     ASSERT_THAT(train(run, ranks, skip), Each(0));
     const auto read = history(run);
     for (const auto& epoch : read.epochs()) {
       if (epoch.epoch == 0) continue;
-      EXPECT_EQ(epoch.bad_samples, 2) << ranks;
+      EXPECT_EQ(epoch.bad_samples, 1) << ranks;
       EXPECT_EQ(epoch.val_bad_samples, 1) << ranks;
     }
     EXPECT_TRUE(says(
         console_.str(),
-        {"2 samples of the training and 1 of the validation can't be read", "13.png", "21.png"}));
+        {"1 samples of the training and 1 of the validation can't be read", "21.png", "10.png"}));
   }
   // What was measured before training: each sample once, so whatever the ranks.
   EXPECT_NEAR(history("run1").epochs()[0].val_loss, history("run3").epochs()[0].val_loss, 1e-4);
@@ -109,18 +108,18 @@ TEST_F(BadSamplesOfRuns, EndARunWithTheFilesNameUnlessTheyAreSkipped) {
 
 TEST_F(BadSamplesOfRuns, EndARunWhereThereAreTooMany) {
   write_images();
-  const std::vector<std::string> skip{"data.bad_samples=skip", "data.bad_samples_limit=0.1"};
-  for (const auto* name : {"train/a/11", "train/a/12"}) write(name, png_signature + "nothing");
+  const std::vector<std::string> skip{"data.bad_samples=skip"};
+  write("train/a/11", png_signature + "nothing");
   EXPECT_THAT(train("few", 1, skip), Each(0));
-  write("train/b/19", png_signature + "nothing");
+  write("train/a/12", png_signature + "nothing");
   EXPECT_TRUE(says(message_of<std::exception>([&] { (void)train("many", 1, skip); }),
-                   {"3 of 24 samples can't be read", "data.bad_samples_limit", "/a/1"}));
+                   {"2 of 24 samples can't be read", "more than one in a hundred", "/a/1"}));
 }
 
 TEST_F(BadSamplesOfRuns, ARunThatGoesOnComesToTheSameBitsAndCounts) {
   write_images();
-  for (const auto* name : {"train/a/11", "train/b/20"}) write(name, png_signature + "nothing");
-  const std::vector<std::string> skip{"data.bad_samples=skip", "data.bad_samples_limit=0.1"};
+  write("train/b/20", png_signature + "nothing");
+  const std::vector<std::string> skip{"data.bad_samples=skip"};
   ASSERT_THAT(train("whole", 1, skip), Each(0));
   EXPECT_FALSE(says(console_.str(), {"resuming"}));
   int asked = 0;
@@ -129,7 +128,7 @@ TEST_F(BadSamplesOfRuns, ARunThatGoesOnComesToTheSameBitsAndCounts) {
   const auto whole = history("whole"), parts = history("parts");
   ASSERT_EQ(whole.epochs().size(), parts.epochs().size());
   for (std::size_t i = 1; i < whole.epochs().size(); ++i) {
-    EXPECT_EQ(parts.epochs()[i].bad_samples, 2);
+    EXPECT_EQ(parts.epochs()[i].bad_samples, 1);
     EXPECT_EQ(parts.epochs()[i].loss, whole.epochs()[i].loss);
     EXPECT_EQ(parts.epochs()[i].val_loss, whole.epochs()[i].val_loss);
   }
@@ -183,19 +182,19 @@ class BadSamplesOfFields : public FieldRuns {
  protected:
   BadSamplesOfFields() {
     datasets_ = [](const RunConfig& config, const DataReading&) {
-      return Datasets{std::make_shared<DamagedFields>(8, std::set<std::int64_t>{2, 5}, config.seed),
+      return Datasets{std::make_shared<DamagedFields>(8, std::set<std::int64_t>{2}, config.seed),
                       std::make_shared<DamagedFields>(2, std::set<std::int64_t>{1}, 99)};
     };
   }
   static std::vector<std::string> skipping(std::vector<std::string> settings) {
-    settings.insert(settings.end(), {"data.bad_samples=skip", "data.bad_samples_limit=0.3"});
+    settings.emplace_back("data.bad_samples=skip");
     return settings;
   }
   void expect_counts(const std::string& folder, std::size_t epochs) const {
     const auto history = History::read(folder_ / folder / "history.json");
     ASSERT_EQ(history.epochs().size(), epochs + 1);
     for (std::size_t epoch = 1; epoch <= epochs; ++epoch) {
-      EXPECT_EQ(history.epochs()[epoch].bad_samples, 2) << epoch;
+      EXPECT_EQ(history.epochs()[epoch].bad_samples, 1) << epoch;
       EXPECT_EQ(history.epochs()[epoch].val_bad_samples, 1) << epoch;
     }
   }
@@ -217,7 +216,7 @@ TEST_F(BadSamplesOfFields, AreReplacedAlikeByRanksThatShareSamplesOrLayers) {
     SCOPED_TRACE(std::to_string(ranks) + " ranks, " + ::testing::PrintToString(settings));
     EXPECT_TRUE(says(
         train("shared", ranks, skipping(settings)),
-        {"2 samples of the training and 1 of the validation can't be read", "field 2 is damaged"}));
+        {"1 samples of the training and 1 of the validation can't be read", "field 2 is damaged"}));
     expect_counts("shared", 1);
     expect_same_losses("shared", "whole");
   }

@@ -69,9 +69,9 @@ TEST_F(PipelinedRuns, TrainAsOnOneRank) {
   }
 }
 
-TEST_F(PipelinedRuns, WithClippingSkippingAndMixupToo) {
+TEST_F(PipelinedRuns, WithClippingAndSkippingToo) {
   const Settings settings{"training.clip_norm=0.05", "training.non_finite=skip",
-                          "training.mixup_alpha=0.4", "training.n_epochs=1"};
+                          "training.n_epochs=1"};
   train("whole", 1, settings);
   train("pipelined", 2, joined(settings, {"parallel.pipeline=2"}));
   expect_same_losses("pipelined", "whole");

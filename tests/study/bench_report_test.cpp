@@ -84,18 +84,6 @@ TEST(BenchReport, TellsOfDevicesMemoryWhereThereAreAny) {
   EXPECT_EQ(json[1]["free_bytes"], std::size_t{6} << 30);
 }
 
-TEST(BenchReport, TellsWhatDevicesTookWhereTheyTell) {
-  auto report = report_of({two_ranks(BenchMode::synthetic, 1)});
-  EXPECT_FALSE(to_json(report)["synthetic"].contains("devices"));
-  report.measurements[0].device_usage = {{10, 3000, .9, 1980, 60}, {}};
-  EXPECT_TRUE(says(to_text(report),
-                   {"devices, synthetic: 300 W, 3 kJ, 90 % busy, 1980 MHz, 60 C at most"}));
-  const auto json = to_json(report)["synthetic"]["devices"];
-  EXPECT_EQ(json["watts"], 300);
-  EXPECT_EQ(json["by_rank"][0]["joules"], 3000);
-  EXPECT_TRUE(json["by_rank"][1].is_null()) << "it has the device of rank 0";
-}
-
 TEST(BenchReport, TellsOfHalosWhereRanksShareSamples) {
   auto report = report_of({two_ranks(BenchMode::synthetic, 1)});
   EXPECT_FALSE(says(to_text(report), {"halos"}));

@@ -29,17 +29,15 @@ using ::testing::ThrowsMessage;
 
 // Its accuracy is optimizer.lr, the same in every epoch. What else it does, description says.
 constexpr auto stand_in = R"(#!/bin/sh
-epochs=9 stop= status=0
+epochs=9
 for word in "$@"; do
-  case $before in --output) output=$word ;; --stop-after-epochs) stop=$word ;; esac
+  [ "$before" = --output ] && output=$word
   case $word in
   description=*) description=${word#*=} ;;
   optimizer.lr=*) lr=${word#*=} ;;
   esac
   before=$word
 done
-[ -n "$stop" ] && epochs=$stop status=75
-[ "$description" = patient ] && epochs=2 status=0
 mkdir -p "$output" RUNNING
 grep Cpus_allowed_list /proc/self/status > "$output/cpus"
 echo "$description $lr $epochs" >> STARTS
@@ -63,7 +61,6 @@ while [ $epoch -le $epochs ]; do
   epoch=$((epoch + 1))
 done
 echo "{\"n_ranks\": 1, \"epochs\": [$records], \"summary\": {}}" > "$output/history.json"
-exit $status
 )";
 
 class SweepRuns : public ::testing::Test {
@@ -217,44 +214,9 @@ TEST_F(SweepRuns, WhatIsWrongWithATrialIsFoundBeforeTheFirst) {
   refused(request({"optimizer.lr=0.1,high"}),
           AllOf(HasSubstr("trial 2 (lr high)"), HasSubstr("optimizer.lr")));
   refused(request({"model.name=mnist_net,unet3d"}), HasSubstr("trial 2 (name unet3d)"));
-  auto halving = request({"training.n_epochs=2,3"});
-  halving.halving.emplace();
-  refused(halving, HasSubstr("training.n_epochs, which is the same for all"));
   auto metric = request({"optimizer.lr=0.1,0.2"});
   metric.metric = "accuracy";
   refused(metric, HasSubstr("val_accuracy, val_loss"));
-}
-
-TEST_F(SweepRuns, HalvingTrainsTheBestOnly) {
-  auto wanted = request({"optimizer.lr=0.1,0.5,0.3,0.7,0.2,0.9,0.4,0.8,0.6"});
-  wanted.halving.emplace();
-  const auto sweep = run_sweep(wanted).sweep;
-  const auto starts = lines_of("STARTS");
-  EXPECT_EQ(std::ranges::count_if(starts, [](const auto& line) { return line.ends_with(" 1"); }),
-            9);
-  EXPECT_EQ(std::ranges::count_if(starts, [](const auto& line) { return line.ends_with(" 3"); }),
-            3);
-  EXPECT_EQ(std::ranges::count(starts, " 0.9 9"), 1) << "the best to the end";
-  EXPECT_EQ(starts.size(), 13U);
-  EXPECT_EQ(sweep.trials[5].state, TrialState::done);
-  EXPECT_EQ(sweep.trials[7].epochs, 3);
-  EXPECT_EQ(sweep.trials[7].state, TrialState::dropped);
-  EXPECT_EQ(sweep.trials[0].epochs, 1);
-  (void)run_sweep(wanted);
-  EXPECT_EQ(lines_of("STARTS").size(), 13U);
-  EXPECT_TRUE(says(read_text_file(folder_ / "sweep/report.html"), {"The rungs"}));
-}
-
-// As training.early_stopping_patience may end it.
-TEST_F(SweepRuns, WhatEndsBeforeItsRungStaysTheBest) {
-  auto wanted = request({"description,optimizer.lr=patient:0.9,more:0.5,other:0.1"});
-  wanted.halving.emplace();
-  const auto sweep = run_sweep(wanted).sweep;
-  EXPECT_EQ(sweep.rungs, (std::vector<SweepRung>{{1, 3}, {9, 1}}));
-  EXPECT_THAT(states_of(sweep),
-              ElementsAre(TrialState::done, TrialState::dropped, TrialState::dropped));
-  EXPECT_THAT(sweep.trials[0].rung_values, ElementsAre(0.9, 0.9));
-  EXPECT_EQ(lines_of("STARTS").size(), 3U) << "there is nothing to go on with";
 }
 
 }  // namespace

@@ -2,11 +2,16 @@
 
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
-// Event files as other programs write them, encoded by hand: nothing here shares code with kolo or
-// the protobuf library.
+#include "kolo/base/file.h"
+
+// Event files, encoded and decoded by hand: nothing here shares code with kolo or the protobuf
+// library.
 namespace kolo::testing::events {
 
 template <typename T>
@@ -75,38 +80,94 @@ inline std::string summary(std::string_view value, std::int64_t step, double tim
   return event(field(5, field(1, value)), step, time);
 }
 
-// As PyTorch and TensorFlow 1 write a scalar.
+// As PyTorch, TensorFlow 1 and kolo write a scalar.
 inline std::string scalar(std::string_view tag, float value, std::int64_t step,
                           double time = 1000) {
   return summary(field(1, tag) + field(2, value), step, time);
 }
 
-inline constexpr std::uint64_t float_type = 1, double_type = 2, int_type = 3, string_type = 7,
-                               long_type = 9;
-
-// A tensor of no dimensions (`shape` is empty, else its encoded dimensions) with its values.
-inline std::string tensor(std::uint64_t type, std::string_view values,
-                          std::string_view shape = {}) {
-  return field(1, type) + field(2, shape).append(values);
-}
-
-// As TensorFlow 2 writes a tensor; `plugin` stands with a tag's first value only.
-inline std::string tensor_event(std::string_view tag, std::string_view tensor, std::int64_t step,
-                                std::string_view plugin = {}, double time = 1000) {
-  std::string value = field(1, tag) + field(8, tensor);
-  if (!plugin.empty()) value += field(9, field(1, field(1, plugin)));
-  return summary(value, step, time);
-}
-
-// As TensorFlow 2 and Keras write a scalar.
-inline std::string tensor_scalar(std::string_view tag, float value, std::int64_t step,
-                                 double time = 1000) {
-  return tensor_event(tag, tensor(float_type, field(5, raw(value))), step, "scalars", time);
-}
-
 // SessionLog START.
 inline std::string restart(std::int64_t step, double time = 1000) {
   return event(field(7, field(1, std::uint64_t{1})), step, time);
+}
+
+inline std::string_view take_bytes(std::string_view& bytes, std::size_t count) {
+  const auto taken = bytes.substr(0, count);
+  bytes.remove_prefix(taken.size());
+  return taken;
+}
+
+template <typename T>
+T take(std::string_view& bytes) {
+  T number{};
+  const auto taken = take_bytes(bytes, sizeof number);
+  std::memcpy(&number, taken.data(), taken.size());
+  return number;
+}
+
+inline std::uint64_t take_varint(std::string_view& bytes) {
+  std::uint64_t value = 0;
+  for (int shift = 0; !bytes.empty(); shift += 7) {
+    const auto byte = static_cast<unsigned char>(bytes.front());
+    bytes.remove_prefix(1);
+    value |= static_cast<std::uint64_t>(byte & 0x7FU) << shift;
+    if (byte < 0x80) break;
+  }
+  return value;
+}
+
+// A field's number and its content, as it stands in the message.
+inline std::pair<int, std::string_view> take_field(std::string_view& message) {
+  const auto key = take_varint(message);
+  const auto number = static_cast<int>(key >> 3);
+  const auto before = message;
+  switch (key & 7) {
+    case 0:
+      (void)take_varint(message);
+      return {number, before.substr(0, before.size() - message.size())};
+    case 1:
+      return {number, take_bytes(message, 8)};
+    case 2: {
+      const auto size = take_varint(message);
+      return {number, take_bytes(message, size)};
+    }
+    default:
+      return {number, take_bytes(message, 4)};
+  }
+}
+
+struct Scalar {
+  std::string tag;
+  std::int64_t step = 0;
+  float value = 0;
+};
+
+// All scalars of a file of kolo's, in its order, up to where it ends or is damaged.
+inline std::vector<Scalar> scalars_in(const std::filesystem::path& file) {
+  std::vector<Scalar> scalars;
+  const auto content = read_text_file(file);
+  for (std::string_view rest = content; rest.size() >= 12;) {
+    const auto length = take<std::uint64_t>(rest);
+    (void)take<std::uint32_t>(rest);
+    auto message = take_bytes(rest, length);
+    if (message.size() < length || take<std::uint32_t>(rest) != masked_crc32c(message)) break;
+    Scalar scalar;
+    bool is_scalar = false;
+    while (!message.empty()) {
+      auto [number, what] = take_field(message);
+      if (number == 2) scalar.step = static_cast<std::int64_t>(take_varint(what));
+      if (number != 5) continue;
+      is_scalar = true;
+      auto value = take_field(what).second;
+      while (!value.empty()) {
+        auto [member, bytes] = take_field(value);
+        if (member == 1) scalar.tag = bytes;
+        if (member == 2) scalar.value = take<float>(bytes);
+      }
+    }
+    if (is_scalar) scalars.push_back(scalar);
+  }
+  return scalars;
 }
 
 }  // namespace kolo::testing::events

@@ -73,8 +73,6 @@ TEST(SamplePictures, ScalesHaveTheirColours) {
   EXPECT_THAT(first_of(Panel::Scale::field, {1}), ElementsAre(255, 255, 255));
   EXPECT_THAT(first_of(Panel::Scale::difference, {.5f}), ElementsAre(0xf7, 0xf7, 0xf7));
   EXPECT_THAT(first_of(Panel::Scale::difference, {1}), ElementsAre(0xb2, 0x18, 0x2b));
-  EXPECT_THAT(first_of(Panel::Scale::share, {0}), ElementsAre(255, 255, 255));
-  EXPECT_THAT(first_of(Panel::Scale::share, {1}), ElementsAre(0x1a, 0x5f, 0xb4));
 }
 
 TEST(SamplePictures, MistakesHaveARedFrame) {

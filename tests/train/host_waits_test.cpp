@@ -61,7 +61,6 @@ TEST(StepsOnADevice, WaitForNothing) {
               options.clip_norm = .1;
             }),
             0);
-  EXPECT_EQ(waits_of_steps([](TrainerOptions& options) { options.mixup_alpha = .2; }), 0);
 }
 
 }  // namespace

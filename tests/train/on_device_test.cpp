@@ -59,7 +59,6 @@ TEST(TrainerOnADevice, ClipsSkipsAndComparesReplicas) {
     options.clip_norm = .5;
     options.non_finite = NonFiniteStep::skip;
     options.check_replicas_every = 3;
-    options.mixup_alpha = .2;
   };
   expect_the_same(train_on(2, with(here(), checks)),
                   train_on(2, with(there(), checks), with_devices()));

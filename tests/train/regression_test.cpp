@@ -106,17 +106,6 @@ TEST(Regression, GoesOnFromACheckpointToTheSameBitsAndTheSameBest) {
   EXPECT_EQ(second.trainer().state().best_loss, whole.trainer().state().best_loss);
 }
 
-TEST(Regression, CheckpointsOfBeforeThereWereLossesLoad) {
-  testing::SmallTraining training(Communicator::solo(), {.epochs = 1});
-  (void)training.trainer().run();
-  auto checkpoint = training.trainer().checkpoint();
-  ASSERT_EQ(checkpoint.state.erase("best_loss"), 1U);
-  testing::SmallTraining resumed(Communicator::solo(), {.epochs = 1});
-  resumed.trainer().restore(checkpoint);
-  EXPECT_EQ(resumed.trainer().state().best_accuracy, training.trainer().state().best_accuracy);
-  EXPECT_TRUE(std::isinf(resumed.trainer().state().best_loss));
-}
-
 TEST(Regression, RecordsAndLinesTellTheLossAlone) {
   const TemporaryFolder folder;
   std::ostringstream console;

@@ -98,31 +98,25 @@ TEST(TrainerOptions, AccumulatedPassesAreOneLargeBatch) {
   }
 }
 
-TEST(TrainerOptions, AccumulationMixesAndScalesTheLossAsAWhole) {
+TEST(TrainerOptions, AccumulationScalesTheLossAsAWhole) {
   const TrainingSetup whole{.samples = 96, .batch_size = 32, .epochs = 1, .dropout = 0};
-  const auto with = [&](std::int64_t passes, bool mixes, bool scales) {
+  const auto with = [&](std::int64_t passes) {
     auto setup = whole;
     setup.change = [=](auto& options) {
       options.accumulation = passes;
-      if (mixes) options.mixup_alpha = .4;
-      if (scales) options.loss_scale.emplace();
+      options.loss_scale.emplace();
     };
     return train_on(2, setup).weights;
   };
-  EXPECT_LT(distance(with(4, true, false), with(1, true, false)), 1e-4);
-  EXPECT_LT(distance(with(4, false, true), with(1, false, true)), 1e-4);
-  EXPECT_GT(distance(with(4, true, false), with(4, false, false)), 1e-3);
+  EXPECT_LT(distance(with(4), with(1)), 1e-4);
 }
 
-TEST(TrainerOptions, AccumulatingAndMixingTrainingsGoOnToTheSameBits) {
-  const TrainingSetup setups[] = {
-      {.samples = 100,
-       .batch_size = 16,
-       .epochs = 3,
-       .change = [](auto& options) { options.accumulation = 3; }},
-      {.samples = 200, .epochs = 4, .change = [](auto& options) { options.mixup_alpha = .4; }}};
-  for (const auto& setup : setups)
-    expect_to_go_on_to(train_on(1, setup).weights, Communicator::solo(), setup, 10);
+TEST(TrainerOptions, AccumulatingTrainingsGoOnToTheSameBits) {
+  const TrainingSetup setup{
+      .samples = 100, .batch_size = 16, .epochs = 3, .change = [](auto& options) {
+        options.accumulation = 3;
+      }};
+  expect_to_go_on_to(train_on(1, setup).weights, Communicator::solo(), setup, 10);
 }
 
 TrainingSetup sharded(TrainingSetup setup) {
@@ -202,13 +196,6 @@ TEST(TrainerOptions, CheckpointsOfShardedOptimizersAreThoseOfWholeOnes) {
     expect_same(ranks, 0, weights_going_on(ranks, sharded(setup), of_parts), expected);
     expect_same(ranks, 0, weights_going_on(ranks, sharded(setup), of_whole), expected);
   }
-}
-
-TEST(TrainerOptions, MixupLearns) {
-  const auto mixed = train_on(
-      1, {.samples = 200, .epochs = 4, .change = [](auto& options) { options.mixup_alpha = .4; }});
-  EXPECT_GT(mixed.record.epochs.back().validation.accuracy(), .7);
-  EXPECT_FALSE(mixed.weights.equal(train_on(1, {.samples = 200, .epochs = 4}).weights));
 }
 
 // Multiplies all parameters after a step behind the trainer's back.

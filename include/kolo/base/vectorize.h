@@ -7,12 +7,12 @@
 // for the oldest processors of an architecture; this gives loops over flat buffers the width of the
 // processor at hand.
 //
-// Use it on plain functions at namespace scope that hold the loop. What the loop calls must be
-// inlined, or it is compiled for the oldest processor: templates of the same file, and lambdas,
-// marked KOLO_INLINE unless they are tiny. Compile that file with
-// -O3 -fno-math-errno -ffp-contract=off. The last one matters: only some versions have a fused
-// multiply-add, and the ranks of a job must round alike on whatever processors they run. For the
-// same reason never use -ffast-math.
+// Use it on functions at namespace scope that hold the loop, and on templates of such that are
+// instantiated in their own file. What the loop calls must be inlined, or it is compiled for the
+// oldest processor: templates of the same file, and lambdas, marked KOLO_INLINE unless they are
+// tiny. Compile that file with -O3 -fno-math-errno -ffp-contract=off. The last one matters: only
+// some versions have a fused multiply-add, and the ranks of a job must round alike on whatever
+// processors they run. For the same reason never use -ffast-math.
 //
 // It is empty where it can't work: choosing at load time is a feature of GCC with the GNU C
 // library, and it comes before a sanitizer is ready for instrumented code.

@@ -17,15 +17,14 @@ namespace kolo {
 class TransferDesk;
 class TransferStaging;
 
-// What a back end is and can do, for logs and `kolo doctor`.
+// Properties of a back end, for logs and `kolo doctor`.
 struct Capabilities {
-  std::string backend;       // "solo", "threads", "mpi"
-  std::string transport;     // how the bytes travel, in words
-  std::string thread_level;  // what MPI granted; empty elsewhere
-  bool asynchronous =
-      true;  // false: asynchronous collectives run before their call returns, nothing overlaps
-  bool shared_memory = false;  // ranks of a node read each other's memory
-  bool concurrent = false;     // collectives of different communicators may run at the same time
+  std::string backend;            // "solo", "threads", "mpi"
+  std::string transport;          // how the bytes travel, in words
+  std::string thread_level = {};  // granted by MPI; empty elsewhere
+  bool asynchronous = true;       // false: asynchronous collectives run before their call returns
+  bool shared_memory = false;     // ranks of a node read each other's memory
+  bool concurrent = false;        // collectives of different communicators may run at the same time
   // Those on devices' memory, for example "NCCL 2.28.9 (the host waits: never)"; empty: not known
   // before the job's first one, or there are none.
   std::string device_transport = {};
@@ -67,16 +66,14 @@ class Backend {
   // differ.
   virtual void agree(const CallHeader& /*call*/) {}
 
-  // Collectives on a device's memory; a back end that does not know of devices is given none.
-  // Called when one is asked for, by the thread that does: notes in call.order where the device's
-  // work stands. Throws Error where there is no device.
+  // Of a collective on a device's memory, by the thread that asks for it: notes in call.order where
+  // the device's work stands. Error where there is no device.
   virtual void begin_on_device(CollectiveCall& call) const;
-  // Waits until the device has come to such a call, where execute() would wait for it anyway: so
-  // the call counts as begun only then, and a device that is late is told from ranks that wait for
-  // it.
+  // Waits until the device has come to such a call, where execute() would wait for it anyway: the
+  // call counts as begun only then, which tells a late device from ranks that wait for it.
   virtual void await_input(const CollectiveCall& /*call*/) const {}
-  // Whether execute() hands such a call over to the device, without waiting for anything: then the
-  // thread that asks for it may call it.
+  // Whether execute() hands such a call over to the device without waiting, so that the thread that
+  // asks for it may call it.
   [[nodiscard]] virtual bool hands_over(const CallHeader& /*call*/) const { return false; }
   // After execute() of one on a device's memory: whether the device goes on with it. If so, the
   // functions are called, later and on another thread, when it begins and when it is done.
@@ -96,17 +93,14 @@ class Backend {
   [[nodiscard]] virtual std::vector<std::shared_ptr<std::byte>> allocate(
       const CallHeader& call) = 0;
 
-  // The group of the ranks that pass the same colour, in the order of (key, rank); nothing for a
-  // colour below 0. Collective. It may outlive this one. What it needs of the system may be kept
-  // until the job's last group is gone, because giving it back may be collective.
+  // The group of the ranks that pass the same colour, in the order of (key, rank), which may
+  // outlive this one; nothing for a colour below 0. Collective.
   [[nodiscard]] virtual std::shared_ptr<Backend> split(int color, int key) = 0;
 
-  // Messages beside the collectives, for the watch; nothing where the back end has none.
-  // Collective.
+  // Messages beside the collectives, for the watch; null where there are none. Collective.
   [[nodiscard]] virtual std::unique_ptr<StatusExchange> status_exchange() { return nullptr; }
 
-  // Messages between two ranks, beside the collectives; nothing where the back end has none, or one
-  // rank.
+  // Messages between two ranks; null where the back end has none, or one rank.
   [[nodiscard]] virtual std::shared_ptr<TransferDesk> transfers() { return nullptr; }
   // Of a transfer on a device's memory: puts memory of the host in the place of its buffer, for the
   // thread that asks; notes in call.order where the device's work stands.

@@ -27,9 +27,8 @@ enum class Collective : std::uint8_t {
   allocate_shared,    // ... allocate_shared()
   allocate_for_node,  // ... allocate_for_node()
   split,
-  task,     // a function given to Communicator::enqueue
-  join,     // a rank without data takes part in the others' collectives; only on that rank
-  refusal,  // the active ranks can't go on without those that have joined
+  task,  // a function given to Communicator::enqueue
+  join,  // a rank without data takes part in the others' collectives; only on that rank
   // Between two ranks, outside of the order of the collectives.
   send,
   receive,
@@ -49,8 +48,7 @@ enum class BufferShape : std::uint8_t {
   received,          // `count` out, of the peer
 };
 
-// What sets one collective apart from the others, for all that treat them alike: descriptions,
-// comparisons, checks of arguments, and ranks that have joined.
+// Properties of a collective, by which all of them are described, compared and checked alike.
 struct CollectiveTraits {
   std::string_view name;
   BufferShape buffers = BufferShape::none;
@@ -65,9 +63,8 @@ struct CollectiveTraits {
   return traits_of(collective).has_peer;
 }
 
-// A collective as a rank has asked for it, wherever it is: on its way to the back end, in what the
-// ranks compare, in the watch's records, in timelines and in errors. It is copied and sent as
-// bytes.
+// A collective as a rank has asked for it: on its way to the back end, in what the ranks compare,
+// in the watch's records, in timelines and in errors. It is copied and sent as bytes.
 struct CallHeader {
   Collective collective = Collective::none;
   DataType type = DataType::uint8;
@@ -94,12 +91,11 @@ static_assert(std::has_unique_object_representations_v<CallHeader>,
 
 inline constexpr std::string_view counts_by_rank = "the counts by rank";
 
-// In what two ranks' calls differ first that must agree: "the collective", "the element type", ...,
-// at last counts_by_rank. Empty: in nothing. Counts of an all-to-all may differ; what they must
-// satisfy is compared apart.
+// The first difference of two ranks' calls in what must agree: "the collective", "the element
+// type", ..., at last counts_by_rank; empty: none. Counts of an all-to-all are compared apart.
 [[nodiscard]] std::string_view first_difference(const CallHeader& a, const CallHeader& b);
 
-// Where a device's work stands around a collective on its memory.
+// Points in a device's work around a collective on its memory.
 struct DeviceOrder {
   int device = 0;
   DeviceStream stream = nullptr;             // what has made the input and will use the result
@@ -141,9 +137,8 @@ struct CollectiveCall : CallHeader {
 // back ends.
 void check_arguments(const CollectiveCall& call, const Topology& topology);
 
-// Is told of every collective and every transfer of a communicator. Called from whatever thread it
-// is asked for or runs on, so implementations are thread-safe; they must be quick and not throw,
-// and must not call the communicator.
+// Hears of every collective and every transfer of a communicator, on whatever thread it is asked
+// for or runs on. Must be quick, and must not call the communicator.
 class CollectiveListener {
  public:
   virtual ~CollectiveListener() = default;
@@ -163,7 +158,6 @@ class CollectiveListener {
   virtual void on_finish(const CollectiveCall& /*call*/, bool /*failed*/) noexcept {}
 };
 
-// What may be said about one call besides its arguments.
 struct CallOptions {
   std::string name;                   // shown by the watch, in errors and in timelines
   std::shared_ptr<const void> owner;  // kept until an asynchronous collective is done: it may own

@@ -21,17 +21,16 @@ namespace kolo {
 
 class Executor;
 
-// A group of ranks that do collectives together. A cheap handle: copies mean the same group.
-//
-// A rank whose last handle is gone has left: others that wait for it get CommunicationError, or the
-// watch ends the job. Handles may go on each rank at any time; nothing collective happens then, but
-// that MPI is finalized with the last one if kolo has initialized it.
+// A group of ranks that do collectives together. A cheap handle: copies mean the same group. A rank
+// whose last handle is gone has left: others that wait for it get CommunicationError, or the watch
+// ends the job. Nothing collective happens then, but that MPI is finalized with the last handle if
+// kolo has initialized it.
 //
 // Every rank must call the same collectives in the same order with the same counts, types,
-// operations and roots; between ranks that share memory a mismatch is an Error on all of them that
-// names both values. Different threads may use one communicator if they agree on that order
-// themselves. An asynchronous collective runs on the communication thread; its buffers must live
-// untouched until its Work is done. Counts may exceed 2^31.
+// operations and roots; of calls in the host's memory a mismatch is an Error on all ranks that
+// names both. Different threads may use one communicator if they agree on that order themselves. An
+// asynchronous collective runs on the communication thread; its buffers must live untouched until
+// its Work is done. Counts may exceed 2^31.
 class Communicator {
  public:
   // The one rank of a program without MPI: collectives are copies or nothing.
@@ -94,14 +93,13 @@ class Communicator {
   // Messages between two ranks. The n-th send to a rank with a tag (0 or more) is received by the
   // n-th receive from this rank with that tag there, which must have the same count and type:
   // otherwise both get an Error that names both. A send may not be done before the other rank has
-  // asked to receive it, so two ranks that both send first must do so with send_async() or
-  // exchange(). A buffer on a device goes through pinned memory of the host.
+  // asked to receive it: two ranks that both send first need send_async() or exchange(). A buffer
+  // on a device goes through pinned memory of the host.
   //
-  // They stand outside of the order of the collectives, before and after which they may be asked
-  // for as each rank likes, and go on while collectives run. (Without MPI's thread level
-  // `multiple`, between nodes, only while somebody waits for one: there ranks must keep one order,
-  // and ask nothing of ranks that have joined.) Error where the other rank has joined, on both,
-  // there when the join ends; CommunicationError where it has left, as for collectives.
+  // They stand outside of the order of the collectives and go on while collectives run. (Between
+  // nodes without MPI's thread level `multiple` only while somebody waits for one: there ranks must
+  // keep one order.) End them before a rank joins: it asks for none, so who waits for one with it
+  // does so until the watch ends that. CommunicationError where the other rank has left.
   void send(ConstBuffer buffer, int peer, int tag = 0, CallOptions options = {}) const;
   [[nodiscard]] Work send_async(ConstBuffer buffer, int peer, int tag = 0,
                                 CallOptions options = {}) const;
@@ -115,22 +113,18 @@ class Communicator {
   [[nodiscard]] Work exchange_async(std::span<const Transfer> transfers,
                                     CallOptions options = {}) const;
 
-  // Runs a function on the communication thread, in turn with the asynchronous collectives. It may
-  // call this communicator: its collectives run at once then, before those asked for later. For
-  // what takes several collectives with work between them.
-  [[nodiscard]] Work enqueue(std::function<void()> task, CallOptions options = {}) const;
-  // The same for a function that is given this communicator. What it captures must not own it: the
-  // last handle can't go on the communication thread.
+  // Runs a function on the communication thread, in turn with the asynchronous collectives, for
+  // what takes several collectives with work between them. It is given this communicator, which it
+  // must not own, and whose collectives run at once then, before those asked for later.
   [[nodiscard]] Work enqueue(std::function<void(const Communicator&)> task,
                              CallOptions options = {}) const;
 
   // Sets of ranks. Every rank of this communicator calls these, in the same order; those in a set
-  // get a communicator of it, the others nothing. Sets are independent: where
-  // capabilities().concurrent, their collectives run at the same time. A set may outlive the
-  // communicator it was made from. Over several nodes a set takes a few
-  // communicators of MPI's, which the next set of the same ranks in the same order has when all of
-  // them have let go of it, and which are given back in the end. Make those of different
-  // communicators in one order on all ranks that are in both.
+  // get a communicator of it, the others nothing. Sets are independent, and may outlive the
+  // communicator they were made from; where capabilities().concurrent, their collectives run at the
+  // same time. Over several nodes a set takes a few communicators of MPI's, which the next set of
+  // the same ranks has when all have let go of it. Make sets of different communicators in one
+  // order on all ranks that are in both.
   //
   // The ranks that pass the same colour, in the order of (key, rank); colour < 0: in no set.
   [[nodiscard]] std::optional<Communicator> split(int color, int key = 0) const;
@@ -138,13 +132,12 @@ class Communicator {
   [[nodiscard]] std::optional<Communicator> subset(std::span<const int> ranks) const;
 
   // A communicator of the same ranks in an order of its own: what is called on it may come before a
-  // call of this one on some ranks and after it on others, since both go on at the same time. It
-  // is this communicator itself on one rank, and where the back end can't run several at a time
-  // (capabilities().concurrent): then calls of both are in one order, which the ranks must keep.
+  // call of this one on some ranks and after it on others. It is this communicator itself on one
+  // rank, and where not capabilities().concurrent: then calls of both are in one order.
   //
   // Collective, and costs what a set does; when its last handle has gone on all ranks, the next
-  // call gives it out again. Who listens to this one listens to it, also who comes later, and
-  // join() of this one joins it too. Error while ranks have joined.
+  // call gives it out again. It has this one's listeners, also later ones, and join() of this one
+  // joins it too. Error while ranks have joined.
   [[nodiscard]] Communicator with_own_order() const;
 
   // Zero-filled memory, 64-byte aligned, in which an all-reduce is done in place between ranks that
@@ -161,12 +154,9 @@ class Communicator {
   // and none before.
   [[nodiscard]] std::shared_ptr<std::byte> allocate_for_node(std::size_t bytes) const;
 
-  // A handle over the same ranks in which every call is compared before it is done: ranks that call
-  // different collectives, or one with different counts, types, operations or roots, get an Error,
-  // all of them, that names the ranks and what each has called. On the host's memory plain handles
-  // compare too; here it is so on every back end and with NCCL. It is also what join() needs.
-  // Shares this one's order, group number and listeners; sets of ranks made from it are checked
-  // too, with joins of their own.
+  // A handle over the same ranks in which calls are compared on devices too, with NCCL as well, and
+  // which join() needs. Shares this one's order, group number and listeners; sets of ranks made
+  // from it are checked too, with joins of their own.
   //
   // Local, but every rank must use a checked handle for the same calls; keep one, made once. Costs
   // an all-gather of 48 bytes a collective: on one node a microsecond.
@@ -175,21 +165,19 @@ class Communicator {
 
   // For a rank whose data is used up before the others': takes part in whatever they do, until
   // every rank has joined; returns the last one to join on all of them (the highest rank, where
-  // several were), which is the one to broadcast a final state from: parameters and the optimizer's
-  // state. Blocks; asynchronous collectives asked for before are done first. Afterwards all ranks
-  // are active again.
+  // several were), from which to broadcast parameters and the optimizer's state. Blocks;
+  // asynchronous collectives asked for before are done first. Afterwards all ranks are active
+  // again.
   //
   // It takes part in the sets of ranks made from this communicator, too, as long as they have a
-  // handle: in split(), subset() and with_own_order() before the join, and in those that libraries
-  // have made for themselves. That takes capabilities().concurrent; an Error where it is false and
-  // there are any. Who lets go of a set before it joins should do so where all ranks do: a joined
-  // rank without shared memory waits for it there, until the watch ends the job.
+  // handle. That takes capabilities().concurrent; an Error where it is false and there are any. Who
+  // lets go of a set before it joins should do so where all ranks do: a joined rank without shared
+  // memory waits for it there, until the watch ends the job.
   //
-  // What the active ranks get: reductions of their own values only, an average divided by how many
-  // they are; zeros where an all-gather or an all-to-all takes values of a joined rank (none at all
-  // in an uneven all-gather whose count for it is 0). In a split() or subset() that the others call
-  // meanwhile a joined rank is in no set. A broadcast from a joined rank is an Error on all ranks,
-  // and so is what calls require_all_ranks().
+  // The active ranks get reductions of their own values only, an average divided by how many they
+  // are, and zeros where an all-gather or an all-to-all takes values of a joined rank. In a split()
+  // or subset() that they call meanwhile a joined rank is in no set. A broadcast from a joined rank
+  // is an Error on all ranks.
   //
   // An Error that the active ranks' calls lead to is thrown here too, and this rank is active then
   // (one of a set's calls when the join ends). Error for a communicator that is not checked().
@@ -199,18 +187,17 @@ class Communicator {
   // joined.
   [[nodiscard]] int active_ranks() const;
 
-  // How often joined ranks have become active again, the same on all ranks. When it changes, state
-  // that the ranks keep alike from step to step is no longer alike: ranks have missed steps.
+  // How often joined ranks have become active again, the same on all ranks: they have missed steps
+  // then, and state that the ranks keep alike from step to step is no longer alike.
   [[nodiscard]] std::uint64_t joins() const;
 
-  // For what can't be done while a rank has joined: nothing, unless one had when the last
-  // collective was done; then an Error of these words on all ranks: at once on those that call it,
-  // and when the join ends on those that have joined. For all active ranks, after the same
-  // collective.
+  // For what can't be done while a rank has joined: an Error of these words where one had when the
+  // last collective was done. Local: all active ranks call it after the same collective, and those
+  // that have joined go on taking part.
   void require_all_ranks(const std::string& words) const;
 
-  // Who is told of every collective from now on, here, in communicators of with_own_order(), and in
-  // sets of ranks made later.
+  // A listener hears of every collective from now on, here, in communicators of with_own_order(),
+  // and in sets of ranks made later.
   void add_listener(std::shared_ptr<CollectiveListener> listener) const;
   void remove_listener(const std::shared_ptr<CollectiveListener>& listener) const;
 

@@ -9,10 +9,8 @@
 namespace kolo {
 
 // Element types of collectives. float16 and bfloat16 are reduced in float32, whatever the
-// transport, and rounded once, at the end; boolean is one byte that holds 0 or 1.
-//
-// 16-bit values travel as such, but for what several ranks of a node have added up, which goes to
-// the other nodes as float32: 6 bytes an element instead of 4.
+// transport, and rounded once, at the end: sums of a node's ranks go to other nodes as float32.
+// boolean is one byte that holds 0 or 1.
 enum class DataType : std::uint8_t {
   float64,
   float32,
@@ -57,7 +55,7 @@ inline constexpr DataType all_data_types[] = {
   return names[static_cast<std::size_t>(type)];
 }
 
-// What an all-reduce or reduce-scatter computes, element by element, in the order of ranks.
+// Operation of an all-reduce or reduce-scatter, element by element, in the order of ranks.
 // - sum: integers wrap round; of booleans it is the logical or.
 // - average: the sum of the values times 1/size, so that it doesn't overflow, unless they are all
 //   within a relative size * 2^-24 (float32; 2^-53 for float64) of the type's largest value;
@@ -72,7 +70,7 @@ enum class ReduceOp : std::uint8_t { sum, average, min, max, product };
   return names[static_cast<std::size_t>(op)];
 }
 
-// Where the elements of a buffer are: in memory that the processor reads, or in a device's.
+// Memory of a buffer's elements: the processor's, or a device's.
 enum class MemoryKind : std::uint8_t { host, device };
 
 [[nodiscard]] constexpr std::string_view name_of(MemoryKind kind) {

@@ -42,7 +42,14 @@ struct DeviceMemory {
   std::size_t free_bytes = 0, total_bytes = 0;
 };
 
-// What collectives on a device's memory need of the device's runtime: CUDA's, or in tests a
+// Memory of a device that this process has had since it began.
+struct DeviceMemoryUse {
+  std::int64_t peak_allocated_bytes = 0;  // by tensors
+  std::int64_t peak_reserved_bytes = 0;   // that LibTorch's allocator has taken for them
+  DeviceMemory device;                    // what is free now, whoever has the rest
+};
+
+// The part of a device's runtime that collectives on its memory need: CUDA's, or in tests a
 // simulated one. Devices are numbered as the runtime does for this process. Thread-safe; everything
 // throws Error where the runtime does not do it.
 class DeviceRuntime {

@@ -11,7 +11,7 @@
 
 namespace kolo {
 
-// Who started this process as one of several.
+// Launchers of several processes.
 enum class StartedBy : std::uint8_t {
   nobody,
   kolo,      // as processes of this machine, without MPI (kolo/comm/processes.h)
@@ -42,9 +42,8 @@ constexpr auto enum_names(LauncherChoice) {
 // How srun, which serves every MPI, was told to introduce ranks to one another: its --mpi.
 enum class SlurmMpi : std::uint8_t { none, pmi2, pmix };
 
-// How this process was started, as far as its environment variables tell. What MPI says counts;
-// this is for what has to be known before MPI is initialized, and for telling that MPI doesn't see
-// what the launcher did (require_suitable_launcher()).
+// How this process was started, by its environment variables: for what has to be known before MPI
+// is initialized, and to see that MPI doesn't know what the launcher did.
 struct LaunchEnvironment {
   StartedBy started_by = StartedBy::nobody;
   std::string launcher;   // name_of(started_by); empty: nobody
@@ -69,9 +68,8 @@ using EnvironmentLookup = std::function<std::optional<std::string>(const char* n
 // From the environment of this process.
 [[nodiscard]] LaunchEnvironment detect_launch_environment();
 
-// By which hwloc, which MPI and its launchers ask for the machine's processors, is told to leave
-// out its plug-in for X displays: of each of ten, `localhost` is looked up, which takes minutes
-// where neither /etc/hosts nor a name server answers for it.
+// Variable and value that keep hwloc, which MPI and its launchers use, from looking for X displays:
+// it looks up `localhost` ten times, which takes minutes where nothing answers for it.
 inline constexpr const char* hwloc_components = "HWLOC_COMPONENTS";
 inline constexpr const char* hwloc_without_displays = "-gl";
 
@@ -99,7 +97,7 @@ class WrongLauncher : public InputError {
   using InputError::InputError;
 };
 
-// What is refused by the two functions below, which mpi_communicator() calls.
+// Strictness of the functions below, which mpi_communicator() calls.
 enum class LauncherCheck : std::uint8_t {
   off,      // nothing: each process may go on by itself
   certain,  // what can't work
@@ -111,8 +109,8 @@ void require_suitable_launcher(const LaunchEnvironment& environment, const Linke
                                LauncherCheck check);
 
 // Before MPI is initialized, too: InputError where `file_size_limit`, in bytes, leaves no room for
-// the files in which MPI's processes on a machine share memory; MPI would end the program, or never
-// begin. `subsystem` begins the message, `way_out` ends it: "start one rank, without -n".
+// the files in which MPI's processes share memory; MPI would end the program, or never begin.
+// `subsystem` begins the message, `way_out` ends it: "start one rank, without -n".
 void require_room_for_shared_memory(const std::string& subsystem,
                                     std::optional<std::uint64_t> file_size_limit,
                                     const std::string& way_out);

@@ -25,17 +25,15 @@ constexpr auto enum_names(SharedMemory) {
 }
 
 struct MpiOptions {
-  // What is asked of MPI_Init_thread. With `multiple` every communicator has a communication thread
+  // Level asked of MPI_Init_thread. With `multiple` every communicator has a communication thread
   // of its own. With `serialized` all share one where kolo initializes MPI, and the program must
-  // not call MPI meanwhile. With less, or where the program has initialized MPI with less than
-  // `multiple`, asynchronous collectives run before their call returns: correct, but nothing
-  // overlaps. Ranks that all share the memory of one node need no MPI for them: there every
-  // communicator has its thread under each level.
+  // not call MPI meanwhile. With less, asynchronous collectives run before their call returns.
+  // Where all ranks share the memory of one node every communicator has its thread under each
+  // level.
   ThreadLevel thread_level = ThreadLevel::multiple;
 
-  // The node-local stage: ranks of a node reduce out of each other's memory, MPI only carries
-  // slices between nodes. Automatic: on where a node has more than one rank and they can share
-  // memory. On: as automatic, but an Error where they can't.
+  // Ranks of a node reduce out of each other's memory, and MPI only carries slices between nodes.
+  // Automatic: where they can share memory. On: an Error where they can't.
   SharedMemory shared_memory = SharedMemory::automatic;
 
   // The communicator is a checked one: Communicator::checked().
@@ -48,7 +46,6 @@ struct MpiOptions {
   // connects. Not of a session, whose program knows its ranks.
   LauncherCheck launcher_check = LauncherCheck::certain;
 
-  // Who looks whether ranks wait for one another for too long.
   WatchOptions watch;
 
   // Sizes that tests make small to reach the paths for large buffers.
@@ -63,24 +60,20 @@ struct MpiOptions {
 };
 
 // All processes of the MPI job. MPI is initialized when it is not, and finalized then with the last
-// handle, or where the program ends with status 0 by exit() or by returning from main(); one that
-// the program has initialized is respected, with the thread level it has. Handles may outlive
-// MPI_Finalize; every call is a StateError then, and so it is in a fork of the process, which ends
-// as it likes. In a program with an MPI of
-// its own, which kolo must not end, or of part of its ranks: see kolo/comm/session.h.
+// handle, or where the program ends with status 0; one that the program has initialized is
+// respected, with the thread level it has. Every call after MPI_Finalize is a StateError, and so it
+// is in a fork of the process. For part of a program's ranks, or an MPI that kolo must not end:
+// kolo/comm/session.h.
 //
-// In a kolo that is built without MPI (KOLO_MPI) a process that nobody, or only a launcher of one,
-// has started is one rank, and what else a launcher has started is a WrongLauncher.
-//
-// WrongLauncher (kolo/comm/launcher.h) where the environment says that this process is one of
-// several which MPI does not connect, because a launcher of another MPI or of none has started
-// them: each would be rank 0 of one rank. A process that nobody started is one rank.
+// A process that nobody started is one rank. WrongLauncher (kolo/comm/launcher.h) where the
+// environment says that it is one of several which MPI does not connect, because a launcher of
+// another MPI has started them, or kolo is built without MPI (KOLO_MPI).
 //
 // Collective; call it once, from the main thread. Environment variables overrule options:
 // KOLO_LAUNCHER_CHECK (off: nobody is refused), KOLO_CHECKED (1, 0), KOLO_WATCH (on, off),
 // KOLO_WATCH_WARNING and KOLO_WATCH_LIMIT (seconds), KOLO_WATCH_FOLDER, KOLO_DEVICE_CHANNEL
 // (DeviceChannelKind); InputError for what they can't mean. Rank 0's options and variables count on
-// all ranks, but for the folder and the report; where another's differ, it is said on stderr.
+// all ranks, but for the folder and the report.
 [[nodiscard]] Communicator mpi_communicator(const MpiOptions& options = {});
 
 // "Open MPI v4.1.4, ..." without initializing. Empty: kolo is built without MPI.

@@ -23,7 +23,7 @@
 // kolo inside a program that has an MPI of its own, for example a simulation.
 namespace kolo {
 
-// What happens when a rank fails: its process ends, an exception leaves it while others wait, or
+// Consequence of a failed rank: its process ends, an exception leaves it while others wait, or
 // the watch's limit has passed.
 enum class OnFailure : std::uint8_t {
   // The session is broken: on all ranks whoever waits in it, and every later call, gets a
@@ -35,8 +35,7 @@ enum class OnFailure : std::uint8_t {
 };
 
 // Options fit for a program that computes for a long time between its calls: the watch warns after
-// two hours and has no limit. (What it counts is time in which ranks wait for each other, and in
-// which the program isn't suspended.) To be changed in some members.
+// two hours and has no limit.
 [[nodiscard]] MpiOptions host_options();
 
 struct SessionOptions {
@@ -46,27 +45,24 @@ struct SessionOptions {
   OnFailure on_failure = OnFailure::error;  // rank 0's counts on all ranks
 };
 
-// What kolo has in some ranks of a program with an MPI of its own. Several may live at once, on the
-// same, on different and on overlapping communicators; ranks are those of the session's, in all
-// messages too.
+// Part of kolo in some ranks of a program with an MPI of its own. Several may live at once, on
+// overlapping communicators too; ranks are those of the session's, in all messages.
 //
 // kolo neither initializes nor finalizes MPI here, calls nothing on MPI_COMM_WORLD, and leaves the
 // communicator that it was given as it is: error handler, attributes, pending messages.
 //
-// Threads: MPI is called by the thread that calls kolo, inside that call, under each of MPI's
-// thread levels; with `multiple` by threads of kolo's own as well, at any time. Where all ranks are
-// on one node and share memory there, collectives and transfers, sets of ranks and allocations make
-// no call of MPI's, and kolo's threads work in the background under each level
-// (capabilities().asynchronous and concurrent). With `single` and `funneled` all calls are the main
-// thread's, with less than `multiple` no two threads may be in kolo or MPI at once, unless kolo
-// makes no call of MPI there.
+// Threads: MPI is called by the thread that calls kolo, inside that call; with thread level
+// `multiple` by threads of kolo's own as well, at any time. Where all ranks share the memory of one
+// node collectives, transfers, sets and allocations make no call of MPI's, and kolo's threads work
+// in the background under each level (capabilities().asynchronous and concurrent). With `single`
+// and `funneled` all calls are the main thread's, with less than `multiple` no two threads may be
+// in kolo or MPI at once, unless kolo makes no call of MPI there.
 //
-// What breaks a session the ranks of a node know in a second, and the others when they wait for one
-// of those. A rank that shares memory with no other is missed at the watch's limit alone, or by the
+// The ranks of a node know in a second what breaks a session, and the others when they wait for one
+// of those. A rank that shares memory with no other is missed at the watch's limit, or by the
 // launcher; so is, between nodes and with less than `multiple`, one that has let go of its handles.
-// What is collective in MPI itself, initialize() and making a set of ranks over several nodes,
-// waits as MPI does; initialize() says so after a minute, or the watch's warning time if that is
-// shorter.
+// initialize(), and making a set of ranks over several nodes, wait as MPI does; initialize() says
+// so after a minute, or the watch's warning time if that is shorter.
 class Session {
  public:
   Session(Session&& other) noexcept;
@@ -81,15 +77,14 @@ class Session {
   // StateError after finalize(), and after MPI_Finalize. Copies mean the same group.
   [[nodiscard]] const Communicator& communicator() const;
 
-  // The end, on all ranks together, before MPI_Finalize. Collectives that are pending are finished,
+  // The end, on all ranks together, before MPI_Finalize. Pending collectives are finished,
   // transfers that nobody has waited for fail. Then kolo's threads end, and all that the session
-  // has from MPI and the system is given back; calls by handles that are left are StateErrors. A
-  // second call does nothing.
+  // has from MPI and the system is given back; later calls are StateErrors. A second call does
+  // nothing.
   //
-  // Of a session that is broken it is local, and leaves MPI's objects to MPI; so it is where
-  // another rank has left or is gone, which is a CommunicationError when all is done. Where another
-  // rank calls something else it is an Error on all ranks, as for every collective, and the session
-  // goes on.
+  // Of a broken session it is local, and leaves MPI's objects to MPI; so it is where another rank
+  // has left or is gone, which is a CommunicationError when all is done. Where another rank calls
+  // something else it is an Error on all ranks, and the session goes on.
   void finalize();
   [[nodiscard]] bool is_finalized() const;
 

@@ -12,11 +12,9 @@ namespace kolo {
 // Ranks that are threads of one process: for tests of anything that takes a communicator, without a
 // launcher.
 struct ThreadRanksOptions {
-  std::size_t staging_bytes = std::size_t{1}
-                              << 20;  // small values make small buffers take many chunks
+  std::size_t staging_bytes = std::size_t{1} << 20;  // small ones make buffers take many chunks
   std::size_t whole_limit_bytes = 8192;
-  bool direct =
-      true;  // false: no rank reaches another's buffers, everything goes through the staging areas
+  bool direct = true;  // false: everything goes through the staging areas
   DeviceOptions devices;
   WatchOptions watch = {.enabled = false};
   std::vector<int> ranks_on_nodes;  // what the topology shows, for example {2, 1}; empty: one node

@@ -41,14 +41,14 @@ class Work {
     std::exception_ptr error;                                // the first
     std::vector<std::shared_ptr<const DeviceOrder>> orders;  // of calls on a device's memory
 
-    // Of transfers that no thread of kolo's goes on with, because it may not call MPI: those who
-    // wait do. Returns after a while, whether they are done or not.
+    // Goes on with transfers, for a while, where no thread of kolo's may call MPI: those who wait
+    // do.
     std::function<void()> go_on;
 
     // Is told when a thread begins to wait for it, and when that goes on.
     std::function<void(bool begins)> on_wait;
 
-    // Of one part.
+    // One part is done.
     void complete(std::exception_ptr failure);
     [[nodiscard]] bool is_done();
   };

@@ -50,21 +50,10 @@ namespace kolo {
 // the global one is.
 [[nodiscard]] double batch_ratio_of(const TrainingConfig& training, int ranks);
 
-// Steps of the base batch that an epoch of so many steps stands for; at least one.
-[[nodiscard]] std::int64_t base_steps_of(const RunConfig& config, int ranks,
-                                         std::int64_t steps_per_epoch);
-
 // steps_per_epoch turns a warm-up in epochs into one in steps.
 [[nodiscard]] LearningRate make_learning_rate(const RunConfig& config, int ranks,
                                               std::int64_t steps_per_epoch);
 
 [[nodiscard]] MpiOptions make_mpi_options(const CommunicationConfig& config);
-// Tells whether an optimizer's steps are as long whatever the gradients' length: all but plain
-// SGD's.
-[[nodiscard]] bool divides_gradients(std::string_view optimizer);
-
-// Passes over the data at most: training.n_epochs or, with adascale, which counts those of the base
-// batch, more.
-[[nodiscard]] std::int64_t most_epochs(const RunConfig& config, int ranks);
 
 }  // namespace kolo

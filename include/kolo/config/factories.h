@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "kolo/config/derived_settings.h"
@@ -18,7 +17,6 @@ namespace kolo {
 
 class Loader;               // kolo/data/loader.h
 class Network;              // kolo/nn/network.h
-struct AdaScale;            // kolo/train/trainer.h
 struct CheckpointSchedule;  // kolo/train/checkpoint_observer.h
 struct Objective;           // kolo/train/objective.h
 struct TrainerOptions;      // kolo/train/trainer.h
@@ -65,10 +63,6 @@ struct DataReading {
                                                              int rank, int ranks, int count = 1);
 
 [[nodiscard]] TrainerOptions make_trainer_options(const RunConfig& config);
-// Of optimizer.lr_scaling adascale, for so many ranks (or replicas) and steps of an epoch; none: it
-// is another one.
-[[nodiscard]] std::optional<AdaScale> make_adascale(const RunConfig& config, int ranks,
-                                                    std::int64_t steps_per_epoch);
 [[nodiscard]] CheckpointSchedule make_checkpoint_schedule(const CheckpointConfig& config);
 
 }  // namespace kolo

@@ -38,24 +38,13 @@ struct DataConfig {
   int prefetch = 4;  // batches prepared ahead, per rank
   bool shuffle = true;
   BadSamples bad_samples = BadSamples::stop;  // what becomes of a sample that can't be read
-  double bad_samples_limit = .01;  // skip: ends where a larger share of an epoch can't be read
 };
 
-// Whether a penalty on squared weights counts as its gradient would in the loss, or as AdamW's
-// decay.
-enum class L2Mode : std::uint8_t { loss, decoupled };
-
-constexpr auto enum_names(L2Mode) {
-  return std::to_array<EnumName<L2Mode>>(
-      {{L2Mode::loss, "loss"}, {L2Mode::decoupled, "decoupled"}});
-}
-
 struct ModelConfig {
-  std::string name;              // required; one of a ModelCatalogue
-  OwnSettings own;               // its dropout, levels, ...; nothing: its defaults
-  bool sync_batch_norm = false;  // batch norm over the samples of all ranks
-  std::optional<double> l2;      // times the sum of squared weights; unset: the model's own
-  L2Mode l2_mode = L2Mode::loss;
+  std::string name;                  // required; one of a ModelCatalogue
+  OwnSettings own;                   // its dropout, levels, ...; nothing: its defaults
+  bool sync_batch_norm = false;      // batch norm over the samples of all ranks
+  std::optional<double> l2;          // times the sum of squared weights; unset: the model's own
   std::vector<int64_t> input_shape;  // channels first or last; empty: the data's
   std::optional<int64_t> n_classes;  // unset: the data's
   // Where the network's first weights come from: a checkpoint's or run's folder, or a file of
@@ -90,9 +79,6 @@ struct TrainingConfig : RateSettings {
   // Forward and backward passes that a rank makes each step in, one after another, with as many
   // samples each: less memory, to the same gradients but for rounding.
   int64_t accumulation = 1;
-  // Measure the noise of gradients every so many steps (kolo/parallel/gradient_noise.h); 0: never,
-  // but with optimizer.lr_scaling adascale, which needs every one.
-  int64_t noise_scale_every = 0;
   int64_t n_epochs = 1;
   // The training ends after so many steps, in the midst of an epoch too, if it hasn't before.
   std::optional<int64_t> max_steps;
@@ -102,7 +88,6 @@ struct TrainingConfig : RateSettings {
   std::string loss = "cross_entropy";           // one of built_in_losses()
   OwnSettings loss_own;                         // its label_smoothing, ...; nothing: its defaults
   std::vector<Metric> metrics = {Metric::accuracy};  // with l1 none
-  double mixup_alpha = 0;                            // 0: no mixup
   // What forward and backward compute in. Parameters stay in float32.
   Precision precision = Precision::fp32;
   double clip_norm = 0;                 // the gradient's greatest norm; 0: as it is
@@ -119,14 +104,14 @@ struct TrainingConfig : RateSettings {
 };
 
 struct CheckpointConfig {
-  bool enabled = true;
   int64_t every_epochs = 1;       // 0: not by epochs
-  int64_t every_steps = 0;        // 0: not by steps
+  int64_t every_steps = 0;        // 0: not by steps; with every_epochs 0 too: none at all
   int64_t keep = 3;               // the last so many, and the best
-  bool at_start = false;          // one at step 0 as well
   bool asynchronous = true;       // written in the background, from a copy
   std::optional<int64_t> shards;  // files that as many ranks write; unset: by size (choose_shards)
   bool strict_resume = false;     // going on otherwise than so far is refused
+
+  [[nodiscard]] bool saves() const { return every_epochs > 0 || every_steps > 0; }
 };
 
 // What gradients travel as between ranks (kolo/parallel/gradient_hook.h).
@@ -143,8 +128,7 @@ struct CommunicationConfig {
   LauncherChoice launcher = LauncherChoice::automatic;   // of -n
   SharedMemory shared_memory = SharedMemory::automatic;  // between ranks of one node
   double bucket_mb = 25;                                 // MiB of gradients that travel in one call
-  double first_bucket_mb = 1;  // the first is small, so that communication begins early
-  bool overlap = true;         // with the backward pass
+  bool overlap = true;                                   // with the backward pass
   Compression compression = Compression::none;
   // Of PowerSGD; unset: the library's (PowerSgdOptions).
   std::optional<int64_t> powersgd_rank;
@@ -169,10 +153,8 @@ struct DeviceConfig {
   bool tf32 = false;            // products of float32 in TF32: 10 bits of mantissa
   bool deterministic = false;   // the same bits in every run, where LibTorch can
   bool augment = true;          // images are varied and preprocessed there
-  bool fused_norm = false;      // batch norms by kolo's kernels, in training
   bool graphs = false;          // each step is recorded, and given to the GPU in one call
   int intra_threads = 0;  // threads of one operation; 0: the node's cores divided by its ranks
-  int inter_threads = 1;  // operations at a time
 };
 
 // How ranks share the work: samples among replicas; a sample's rows among the ranks of a replica;

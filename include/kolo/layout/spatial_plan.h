@@ -59,8 +59,6 @@ struct AxisLayer {
   std::int64_t dilation = 1;
   bool is_transposed = false;
   std::int64_t output_padding = 0;  // of a transposed layer
-  // The border's rows are those of the other end, so the first and the last rank are neighbours.
-  bool is_periodic = false;
   // Of a transposed layer among several: the earlier layer whose input is as long and cut as this
   // one's output, so that both can be concatenated where they are.
   std::optional<std::size_t> mirrors = std::nullopt;
@@ -83,7 +81,6 @@ struct LayerCut {
   AxisCut input;
   AxisCut output;
   bool is_transposed = false;
-  bool is_periodic = false;
   // Rows that each rank reads (extend) or has made (fold), of the cut that is exchanged: more or
   // fewer than it owns, also below 0 and above the length at a border. With rows [a, b) of it and
   // [c, d) of the other side, the window of stride s, padding p, dilation D and kernel k reaches
@@ -115,14 +112,8 @@ struct LayerCut {
 [[nodiscard]] std::vector<LayerCut> cut_layers(std::span<const AxisLayer> layers,
                                                const AxisCut& input);
 
-// Which way rows travel in extend: `up` to the rank above (whose rows below they are). In fold they
-// travel the other way. Equal at both ends, so that it tells messages between two ranks apart,
-// which are each other's neighbours on both sides where an axis of two ranks is periodic.
-enum class RowDirection { up, down };
-
 struct RowMessage {
-  int peer = 0;
-  RowDirection direction = RowDirection::up;
+  int peer = 0;  // the rank below or above
   RowRange rows;
 
   friend bool operator==(const RowMessage&, const RowMessage&) = default;
@@ -130,10 +121,10 @@ struct RowMessage {
 
 // Messages of a rank in extend; in fold it receives and adds the rows of `sends`, in
 // this order, which makes sums the same to the bit each time, and sends those of `receives`. One
-// message per direction at most. The peer is the rank itself where a periodic axis has one rank.
+// message per peer at most.
 struct RowMessages {
   std::vector<RowMessage> sends;     // rows that the rank owns
-  std::vector<RowMessage> receives;  // rows of extended(rank); beyond the border where periodic
+  std::vector<RowMessage> receives;  // rows of extended(rank)
 };
 
 // Error for a layer that is computed whole, and for a rank outside 0 .. ranks - 1.

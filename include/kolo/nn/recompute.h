@@ -15,9 +15,9 @@ namespace kolo {
 
 // The same stages, with the same outputs and gradients of parameters and inputs to the bit. The
 // second pass draws the same random numbers (dropout) and leaves the generators where they were,
-// leaves buffers alone (running statistics), and computes as the first one did: under its autocast,
-// PlainKernels and DeviceNorm. Layers whose statistics are taken over ranks
-// communicate once more, in backward, at the same place on all ranks.
+// leaves buffers alone (running statistics), and computes as the first one did: under its autocast
+// and PlainKernels. Layers whose statistics are taken over ranks communicate once more, in
+// backward, at the same place on all ranks.
 //
 // Where a stage changes what it is given in place, it is given a copy: of all its inputs in its
 // first pass, in later ones of those alone. Where gradients are off the stage is just computed.

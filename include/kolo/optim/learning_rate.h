@@ -106,20 +106,15 @@ using Schedule = std::variant<ConstantRate, PiecewiseRate, CosineDecay, ShiftedC
 enum class Scaling {
   none,    // the rate is as given
   linear,  // times the ratio (Goyal et al., 2017)
-  sqrt,    // times its square root: keeps the variance of a step (Krizhevsky, 2014)
-  // As given, and each step's times the gain that its gradients' noise allows; the schedule goes on
-  // by the gain as well (AdaScale: Johnson et al., 2020). The Trainer's part: TrainerOptions.
-  adascale
+  sqrt     // times its square root: keeps the variance of a step (Krizhevsky, 2014)
 };
 
 constexpr auto enum_names(Scaling) {
-  return std::to_array<EnumName<Scaling>>({{Scaling::none, "none"},
-                                           {Scaling::linear, "linear"},
-                                           {Scaling::sqrt, "sqrt"},
-                                           {Scaling::adascale, "adascale"}});
+  return std::to_array<EnumName<Scaling>>(
+      {{Scaling::none, "none"}, {Scaling::linear, "linear"}, {Scaling::sqrt, "sqrt"}});
 }
 
-// 1 (none, adascale), ratio or sqrt(ratio); the ratio is above 0, else Error.
+// 1 (none), ratio or sqrt(ratio); the ratio is above 0, else Error.
 [[nodiscard]] double scale_factor(Scaling scaling, double ratio);
 
 struct LearningRatePlan {

@@ -58,9 +58,6 @@ class BucketOptimizer {
   // One step for one bucket; `step` counts from 1. `use`: on devices alone.
   void update(std::size_t bucket, double learning_rate, std::int64_t step,
               const GradientUse& use = {});
-  // Takes a rate for each group of parameters.
-  void update(std::size_t bucket, std::span<const double> learning_rates, std::int64_t step,
-              const GradientUse& use = {});
   // After all buckets are averaged and before the first update(): the squared norm of the averages,
   // all parameters taken together, one float64 where they are. Collective where is_sharded().
   [[nodiscard]] virtual torch::Tensor squared_norm() const;
@@ -79,7 +76,7 @@ class BucketOptimizer {
   // that are trained. Between two steps. Costs a copy of the parameters meanwhile. Collective.
   void to_evaluation();
   void to_training();
-  // Part of a checkpoint of an optimizer that averages; with groups, of the first one's rates.
+  // Part of a checkpoint of an optimizer that averages.
   [[nodiscard]] const RateHistory& rate_history() const { return rates_; }
   void set_rate_history(const RateHistory& rates) {
     rates_ = rates;
@@ -109,15 +106,12 @@ class BucketOptimizer {
   // Tells whether the ranks of this node share steps.
   [[nodiscard]] virtual bool is_shared() const { return false; }
 
-  // Algorithm of the first group.
-  [[nodiscard]] const FlatOptimizer& algorithm() const { return *algorithms_.front(); }
+  [[nodiscard]] const FlatOptimizer& algorithm() const { return *algorithm_; }
 
  protected:
-  // Takes an algorithm for each group of parameters, and each parameter's group. `name` is for
-  // messages. InputError for algorithms of several kinds.
-  using Algorithms = std::vector<std::shared_ptr<const FlatOptimizer>>;
-  BucketOptimizer(std::shared_ptr<ParameterArena> arena, Algorithms algorithms,
-                  std::vector<std::size_t> group_of, std::string name);
+  // `name` is for messages.
+  BucketOptimizer(std::shared_ptr<ParameterArena> arena,
+                  std::shared_ptr<const FlatOptimizer> algorithm, std::string name);
 
   // Elements [begin, end) of a bucket, whose state begins at element `state` of its tensors.
   struct Own {
@@ -160,8 +154,7 @@ class BucketOptimizer {
   std::shared_ptr<ParameterArena> arena_;
   std::int64_t version_;  // of the arena's plan
   std::string name_;
-  Algorithms algorithms_;
-  std::vector<std::size_t> group_of_;  // by parameter
+  std::shared_ptr<const FlatOptimizer> algorithm_;
   std::vector<std::int64_t> skipped_;  // by parameter
   std::unique_ptr<parallel::TensorSteps> on_device_;
   // After to_evaluation(): by bucket, what this rank trains of it.

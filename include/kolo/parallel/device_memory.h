@@ -8,7 +8,7 @@
 #include <torch/types.h>
 
 #include "kolo/base/error.h"
-#include "kolo/parallel/device_usage.h"
+#include "kolo/comm/device.h"
 
 namespace kolo {
 

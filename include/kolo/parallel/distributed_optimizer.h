@@ -89,7 +89,7 @@ class DistributedOptimizer : public torch::optim::Optimizer {
   // step() takes them as they are.
   void finish();
   // finish(), and clip_gradient_norm(): returns the norm before.
-  double clip_gradients(double maximum_norm, double norm_type = 2);
+  double clip_gradients(double maximum_norm);
 
   // Waits for the averages, clips them where asked to, and lets the optimizer step. Error, on all
   // ranks, when some rank had no backward() since the last step or lacks gradients. Averages that

@@ -34,9 +34,6 @@ class GradientHook {
  public:
   virtual ~GradientHook() = default;
 
-  // Whether it averages the buckets of the step under way; otherwise the reducer does, as if there
-  // were no hook. Asked before each bucket; the same on every rank.
-  [[nodiscard]] virtual bool takes_part() const { return true; }
   virtual void average(const Communicator& communicator, const GradientBucket& bucket) = 0;
 
   // Tells whether average() gives every rank the whole average. False: this rank's part only, for

@@ -16,11 +16,10 @@ namespace kolo {
 [[nodiscard]] torch::Tensor clip_factor(const torch::Tensor& norm, double maximum_norm);
 
 // Scales the gradients of the parameters, dense or sparse, each counted once, so that all of them
-// together have a norm of at most maximum_norm, and returns the norm before. norm_type is 2,
-// another number above 0, or infinity. After the gradients are averaged
-// (GradientReducer::finish()); without communication. One pass over the gradients, and one more
-// when they are scaled. Error for gradients on several devices.
-double clip_gradient_norm(const std::vector<torch::Tensor>& parameters, double maximum_norm,
-                          double norm_type = 2);
+// together have a 2-norm of at most maximum_norm, and returns the norm before. After the gradients
+// are averaged (GradientReducer::finish()); without communication. One pass over the gradients, and
+// one more when they are scaled. Error for gradients on several devices. By other norms
+// torch::nn::utils::clip_grad_norm_() clips them, then too.
+double clip_gradient_norm(const std::vector<torch::Tensor>& parameters, double maximum_norm);
 
 }  // namespace kolo

@@ -46,11 +46,6 @@ struct ReducerOptions {
   // copy of the gradients a step, and memory for them twice. For code that keeps gradient tensors.
   bool gradients_as_views = true;
 
-  // Without it a step's end sends no message (33 bytes), and when a gradient is missing on one
-  // rank only, that rank gets its Error while the others wait until the watch ends the job. (With
-  // unused_parameters it is sent all the same.)
-  bool agree = true;
-
   // Gradients are divided by it before they are added up, and the sum by size / it: guards against
   // overflow in types of 16 bits. Other than 1 costs two passes on the communication thread; not
   // together with a hook.

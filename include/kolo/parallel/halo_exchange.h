@@ -20,19 +20,19 @@
 // Axes are exchanged one after another, the later ones with the rows received before, so that
 // corners need no messages of their own: at most two messages per axis each way, while the rest is
 // copied. What is received is added in a fixed order, below and then above, so bits repeat. It all
-// goes over mesh.spatial(), with the tags 0 to 5, blocks in the thread that calls, and, in
+// goes over mesh.spatial(), with the tags 0 to 2, blocks in the thread that calls, and, in
 // backward, in the one that runs it.
 namespace kolo {
 
 // One of the mesh's spatial axes, and what happens along it. A cut among one rank instead of the
-// mesh's number is local: borders alone, and what a periodic axis has at its other end.
+// mesh's number is local: borders alone.
 struct HaloAxis {
   std::size_t axis = 0;  // 0 to 2, of dimension 2 + axis
   LayerCut cut;          // that is not computed whole
 };
 
 // From the rows that this rank owns, cut.exchanged().rows(r), to those that it reads,
-// cut.extended(r). Rows beyond a border that is not periodic are 0. Error, before anything
+// cut.extended(r). Rows beyond a border are 0. Error, before anything
 // is sent, for a tensor that has other rows, or axes that the mesh or the tensor lacks.
 [[nodiscard]] torch::Tensor extend_halos(const DeviceMesh& mesh, const torch::Tensor& tensor,
                                          std::span<const HaloAxis> axes);

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 
 // Timelines that ranks have written, made one; without LibTorch.
 namespace kolo {
@@ -11,14 +10,12 @@ struct MergedTimelines {
   int files = 0;
   std::int64_t events = 0;
   std::int64_t damaged = 0;  // events cut off where a rank was killed, left out
-  bool is_given_up = false;  // no file was made
 };
 
 // Makes one file of the ranks' files in a folder (rank-*.json): complete JSON, which appears under
 // its name when it is whole. Files of killed or running ranks are fine. Reads line by line.
-// `gives_up` is asked after every MiB. InputError: the folder holds no such files.
-MergedTimelines merge_timelines(
-    const std::filesystem::path& folder, const std::filesystem::path& output,
-    const std::function<bool()>& gives_up = [] { return false; });
+// InputError: the folder holds no such files.
+MergedTimelines merge_timelines(const std::filesystem::path& folder,
+                                const std::filesystem::path& output);
 
 }  // namespace kolo

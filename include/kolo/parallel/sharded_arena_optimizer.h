@@ -34,11 +34,6 @@ class ShardedArenaOptimizer final : public BucketOptimizer {
   ShardedArenaOptimizer(const Communicator& communicator,
                         const std::shared_ptr<ParameterArena>& arena,
                         std::shared_ptr<const FlatOptimizer> optimizer);
-  // Takes groups of parameters: an algorithm each, of one kind with different options, and each
-  // parameter's place among them, in the order of the arena's plan.
-  ShardedArenaOptimizer(const Communicator& communicator,
-                        const std::shared_ptr<ParameterArena>& arena, const Algorithms& algorithms,
-                        std::vector<std::size_t> group_of);
 
   // Averages only what this rank's update() reads: afterwards a bucket holds averages in this
   // rank's part and what is left over, and this rank's own gradients elsewhere. (Fully averaged

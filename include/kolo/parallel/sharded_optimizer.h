@@ -18,14 +18,7 @@
 
 namespace kolo {
 
-// Parameters that are trained alike.
-struct ShardedGroup {
-  std::vector<torch::Tensor> parameters;           // of the module
-  std::shared_ptr<const FlatOptimizer> algorithm;  // of one kind in all groups, with other options
-  double learning_rate = 1e-3;
-};
-
-// The options of one of its parameter groups, as LibTorch's schedulers know them.
+// The options of its parameter group, as LibTorch's schedulers know them.
 class ShardedGroupOptions : public torch::optim::OptimizerCloneableOptions<ShardedGroupOptions> {
  public:
   explicit ShardedGroupOptions(double learning_rate) : learning_rate_(learning_rate) {}
@@ -37,7 +30,7 @@ class ShardedGroupOptions : public torch::optim::OptimizerCloneableOptions<Shard
 };
 
 struct ShardedOptimizerOptions {
-  double learning_rate = 1e-3;  // where there are no groups
+  double learning_rate = 1e-3;
   BucketLimits buckets;
   bool unused_parameters = false;    // see ReducerOptions
   bool broadcast_parameters = true;  // at the start, rank 0's; buffers and frozen ones as well
@@ -61,18 +54,14 @@ struct ShardedOptimizerOptions {
 // stays a placeholder from backward() to zero_grad(), and whoever reads it gets an Error; clip with
 // clip_gradients().
 //
-// It is a torch::optim::Optimizer, for schedulers and functions that take one: its parameter groups
-// have ShardedGroupOptions. The state is not in state(), but in gather_state().
+// It is a torch::optim::Optimizer, for schedulers and functions that take one: it has one group of
+// parameters, with ShardedGroupOptions. The state is not in state(), but in gather_state().
 class ShardedOptimizer : public torch::optim::Optimizer {
  public:
-  // Collective; Error on every rank when the ranks' parameters differ.
+  // Collective; Error on every rank when the ranks' parameters differ. InputError for optimizers
+  // that need whole parameters or average (FlatOptimizer::for_use).
   ShardedOptimizer(const Communicator& communicator, const TrainedModules& modules,
                    std::shared_ptr<const FlatOptimizer> algorithm,
-                   const ShardedOptimizerOptions& options = {});
-  // Takes groups, in which every trainable parameter is once: InputError otherwise, which names it.
-  // InputError also for optimizers that need whole parameters or average (FlatOptimizer::for_use).
-  ShardedOptimizer(const Communicator& communicator, const TrainedModules& modules,
-                   const std::vector<ShardedGroup>& groups,
                    const ShardedOptimizerOptions& options = {});
 
   // Undefines all gradients, or makes them zero. After finish() it discards the

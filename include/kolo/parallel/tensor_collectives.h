@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -43,11 +42,6 @@ class ResultWork {
   }
   // The same without the result.
   void wait() const { work_.wait(); }
-
-  // As wait(), for at most this long: false when it is not done by then.
-  [[nodiscard]] bool wait_for(std::chrono::nanoseconds limit) const {
-    return work_.wait_for(limit);
-  }
   [[nodiscard]] bool is_done() const { return work_.is_done(); }
 
  private:

@@ -60,7 +60,6 @@ struct FigureSeries {
   int colour = 0;                      // its place in the palette: a run's number, or less than 0
   bool dashed = false;                 // training beside validation, ideal beside measured
   bool marks = false;                  // a mark at each point
-  int hidden_by = 0;  // 1, 2 or more lines that are drawn later lie on it: it is wider
 };
 
 // One chart of a page. Pure data.

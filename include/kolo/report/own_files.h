@@ -11,8 +11,7 @@ namespace kolo {
 // A page of kolo report.
 [[nodiscard]] bool is_report_page(const std::filesystem::path& file);
 
-// Marks in the first bytes of drawings, as a comment of SVG and a text of PNG.
-inline constexpr std::string_view svg_mark = "<!-- drawn by kolo -->";
+// Mark in the first bytes of drawings, as a text of PNG.
 inline constexpr std::string_view png_mark{"Software\0kolo", 13};
 
 // A caption follows this in an international text of a PNG: a keyword, no compression, no language.
@@ -21,10 +20,7 @@ inline constexpr std::string_view png_caption_key{"Description\0\0\0\0\0", 16};
 // Caption of a drawing's bytes; empty where there is none.
 [[nodiscard]] std::string png_caption(std::string_view png);
 
-// The picture with that mark before its first element.
-[[nodiscard]] std::string marked_svg(std::string picture);
-
-// A sample or a timeline as the room `pictures` draws it.
+// A picture of a sample (draw_picture()).
 [[nodiscard]] bool is_drawing(const std::filesystem::path& file);
 
 // A timeline of all ranks (merge_timelines()), or of one.

@@ -1,8 +1,6 @@
 #pragma once
 
 #include <filesystem>
-#include <functional>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -35,9 +33,8 @@ struct Report {
 // brings the runs of its points, and at most one sweep (sweep.json), whose trials are not among the
 // runs.
 //
-// InputError: a path can't be read, or there are two studies or sweeps. With `wait` what can't be
-// read is a warning instead.
-[[nodiscard]] Report read_report(std::span<const std::filesystem::path> paths, bool wait = false);
+// InputError: a path can't be read, or there are two studies or sweeps.
+[[nodiscard]] Report read_report(std::span<const std::filesystem::path> paths);
 
 // All figures, the study's and the sweep's first; curves against the report's axis.
 [[nodiscard]] std::vector<FigureGroup> report_figures(const Report& report);
@@ -54,30 +51,7 @@ struct Report {
 [[nodiscard]] nlohmann::ordered_json report_data(const Report& report,
                                                  const std::string& generated);
 
-// The page: one HTML file that needs nothing else and asks for nothing over the network. `live`: it
-// asks the server it came from for /data.json every few seconds.
-[[nodiscard]] std::string report_page(const nlohmann::ordered_json& data, bool live = false);
-
-// Serves one report over HTTP to this machine alone: the page at /, its data at /data.json. Other
-// names for this machine than its own (a page elsewhere that has its name point here) get nothing.
-// Up to 512 connections are served at a time; one that says nothing for 5 s is closed.
-class ReportServer {
- public:
-  // `data` is asked for every answer, by one thread at a time; what it throws is answered with
-  // status 500. Port 0: any that is free. InputError: the port is taken.
-  ReportServer(int port, std::function<nlohmann::ordered_json()> data);
-  ReportServer(const ReportServer&) = delete;
-  ReportServer& operator=(const ReportServer&) = delete;
-  // Answers what was asked already, then ends.
-  ~ReportServer();
-
-  [[nodiscard]] int port() const;
-  // False once it can't serve any more.
-  [[nodiscard]] bool is_running() const;
-
- private:
-  class Implementation;
-  std::unique_ptr<Implementation> implementation_;
-};
+// The page: one HTML file that needs nothing else and asks for nothing over the network.
+[[nodiscard]] std::string report_page(const nlohmann::ordered_json& data);
 
 }  // namespace kolo

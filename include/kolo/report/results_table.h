@@ -56,10 +56,6 @@ struct ResultsTable {
 // and when that was, how long it has taken, and its state where not all are done.
 [[nodiscard]] ResultsTable sweep_results(const Sweep& sweep);
 
-// A row a rung of successive halving: how many trials came so far, how many went on, and by what.
-// Without rows for other sweeps.
-[[nodiscard]] ResultsTable sweep_rungs(const Sweep& sweep);
-
 // Columns that line up, as UTF-8 text, and the note below them.
 [[nodiscard]] std::string to_text(const ResultsTable& table);
 

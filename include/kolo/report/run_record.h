@@ -22,8 +22,7 @@ struct CurvePoint {
 
 // One quantity as it goes in a run. `quantity` is one of loss, accuracy, top_accuracy,
 // learning_rate, samples_per_second, epoch_seconds, data_wait_seconds,
-// exposed_communication_seconds, loss_scale, device_joules, device_watts, device_utilization,
-// device_megahertz, device_celsius, or, for what kolo doesn't know, the tag that the file has.
+// exposed_communication_seconds.
 struct Curve {
   std::string quantity;
   std::string part;                // training | validation; empty where there is one only
@@ -31,14 +30,13 @@ struct Curve {
   std::vector<CurvePoint> points;  // in order
 };
 
-// A run, whoever wrote it: what a report shows of it.
+// What a report shows of a run.
 struct RunRecord {
-  std::string name;              // the folder's, or the file's
+  std::string name;              // the folder's
   std::filesystem::path source;  // as the user gave it
-  std::string writer;            // "kolo", "event files"
   std::optional<int> ranks;
   std::optional<std::int64_t> parameters;
-  bool is_finished = false;  // its summary is there; of event files: unknown, so true
+  bool is_finished = false;  // its summary is there
   std::vector<Curve> curves;
   // The resolved configuration, flattened ("optimizer.lr", "0.001"), in the file's order.
   std::vector<std::pair<std::string, std::string>> settings;
@@ -61,15 +59,14 @@ struct RunRecord {
 [[nodiscard]] std::vector<CurvePoint> thinned(std::span<const CurvePoint> points,
                                               std::size_t limit);
 
-// Gives runs of the same name different ones: as much of the path before it as it takes.
+// Gives runs of the same name different ones: their sources, and numbers where these are the same.
 void make_names_distinct(std::vector<RunRecord>& runs);
 
-// Reads a run's folder or its history.json (with config.yaml and model.txt where they are beside
-// it), or else TensorBoard event files, whoever wrote them: one file, or a folder of them and of
-// folders below (as PyTorch's add_scalars makes them).
+// Reads a run's folder or its history.json, with config.yaml and model.txt where they are beside
+// it. A folder may also hold one run somewhere below.
 //
-// InputError, naming the path: nothing there, no run, or nothing in it can be read. What is damaged
-// is read as far as it goes, and said so in `warnings`.
+// InputError, naming the path: nothing there, no run or several, or its history can't be read.
+// What can't be read beside the history is said in `warnings`.
 [[nodiscard]] RunRecord read_run(const std::filesystem::path& path);
 
 }  // namespace kolo

@@ -10,10 +10,10 @@
 #include <nlohmann/json.hpp>
 
 #include "kolo/base/enum_names.h"
+#include "kolo/comm/device.h"
 #include "kolo/config/run_config.h"
 #include "kolo/layout/pipeline_schedule.h"
 #include "kolo/layout/spatial_network.h"
-#include "kolo/parallel/device_usage.h"
 #include "kolo/train/observe/bench_records.h"
 
 // What a bench has measured and what it tells; how it is measured, of any trainer; and a whole
@@ -48,9 +48,6 @@ struct HaloUse {
 struct BenchMeasurement {
   BenchMode mode = BenchMode::io;
   std::vector<std::vector<BenchTrial>> trials;
-  // By rank, with the warm-up, where devices tell; without seconds for the device of an earlier
-  // rank.
-  std::vector<DeviceUsage> device_usage = {};
   // By rank, per step, without the warm-up; empty where ranks share no samples.
   std::vector<HaloUse> halos = {};
 };

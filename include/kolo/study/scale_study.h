@@ -28,10 +28,9 @@ struct StudyRequest {
   std::optional<SharedSamples> shared = std::nullopt;
   std::vector<std::string> lr_scalings;
   std::vector<double> warmup_epochs;
-  bool measures_noise = false;  // of gradients, which batch_advice() needs
-  int ranks_per_node = 0;       // 0: all ranks on one node
-  int threads = 0;              // of a rank, unless the configuration says; 0: what is left to it
-  int cores = 1;                // of the machine
+  int ranks_per_node = 0;  // 0: all ranks on one node
+  int threads = 0;         // of a rank, unless the configuration says; 0: what is left to it
+  int cores = 1;           // of the machine
   std::filesystem::path program = {};  // kolo, which does the runs; empty: this program is it
 };
 
@@ -90,23 +89,6 @@ struct ScaledStudy {
 // InputError, before the first run, for all that can be wrong. A run that fails is noted in its
 // points and does not stop the others.
 [[nodiscard]] ScaledStudy scale_study(ScaleRequest request);
-
-// Cost of another batch than that of the training, by the model of McCandlish et al.
-// (kolo/parallel/gradient_noise.h).
-struct BatchAdvice {
-  double batch = 0;    // samples a step, of all ranks
-  double steps = 0;    // to the same loss, as a multiple of what the largest batches need
-  double samples = 0;  // to the same loss, as a multiple of what the smallest batches need
-  double rate = 0;     // the best learning rate, as a multiple of the one at `measured_batch`
-};
-// For SGD (equations 2.10, 2.11 and 5.4): steps 1 + scale / batch, samples 1 + batch / scale, and a
-// rate in proportion to 1 / (1 + scale / batch).
-[[nodiscard]] BatchAdvice advise_batch(double batch, double noise_scale, double measured_batch);
-
-// For people: what batches and learning rates are of use, as the noise of gradients in the study's
-// run with the most ranks tells (kolo/parallel/gradient_noise.h). Where it is not
-// known it says why.
-[[nodiscard]] std::string batch_advice(const ScaledStudy& scaled, const StudyRequest& request);
 
 // For people: which runs there are still to do, and what each would be started with. Checks the
 // same, and does nothing.

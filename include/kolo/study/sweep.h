@@ -13,7 +13,7 @@
 #include "kolo/train/observe/sweep.h"
 
 // A sweep over keys of a configuration, as `kolo sweep` does it: what there is to try, on which
-// processors, which trials go on, and the whole.
+// processors, and the whole.
 namespace kolo {
 
 // What one swept word of the command line says: "optimizer.lr=0.1,0.01".
@@ -52,30 +52,6 @@ struct SweepSpace {
 [[nodiscard]] std::vector<std::vector<std::string>> random_trials(const SweepSpace& space,
                                                                   std::uint64_t seed, int count);
 
-// Successive halving: K. Jamieson and A. Talwalkar, "Non-stochastic best arm identification and
-// hyperparameter optimization", AISTATS 2016; the inner loop of Hyperband (L. Li et al., JMLR
-// 2018).
-struct HalvingOptions {
-  double eta = 3;                 // one in so many goes on; above 1
-  std::int64_t least_epochs = 1;  // of every trial
-};
-
-// The rungs of so many trials: the last has all epochs, each before it 1/eta of the next one's,
-// rounded, as long as those are least_epochs or more; each has 1/eta of the trials of the one
-// before, rounded down, at least one. Rungs at whose end there is nothing to decide are left out.
-// InputError: eta is not above 1, less than one epoch, or more than there are.
-[[nodiscard]] std::vector<SweepRung> plan_rungs(const HalvingOptions& options, int trials,
-                                                std::int64_t epochs);
-
-// What becomes of a trial at the end of its rung.
-enum class RungDecision : std::uint8_t { wait, go_on, drop };
-
-// Decides on trials that are at the end of a rung, as soon as it is certain whatever comes of those
-// that are not there yet; wait for all others. As many of a rung go on as the next one has, the
-// best there (of equals the first), so who goes on does not depend on who was faster. Failed trials
-// are passed over.
-[[nodiscard]] std::vector<RungDecision> decide_rungs(const Sweep& sweep);
-
 // Where a trial runs: a part of the machine or allocation that no other has at the same time.
 struct TrialPlace {
   std::vector<int> cpus;  // of this machine; empty: not bound
@@ -103,7 +79,6 @@ struct SweepRequest {
   ConfigSource config;
   int random = 0;  // trials that are drawn; 0: all of a grid
   std::uint64_t seed = 1;
-  std::optional<HalvingOptions> halving = std::nullopt;
   PlaceOptions places = {};
   std::optional<double> target = std::nullopt;  // see Sweep::target
   std::string metric;            // val_accuracy | val_loss; empty: accuracy, where there is one
@@ -121,8 +96,7 @@ struct FinishedSweep {
 
 // Runs what is not done yet, several trials side by side, and writes sweep.json after each change,
 // then sweep.csv and report.html. InputError, before the first trial, for all that can be wrong. A
-// trial that fails is noted and does not stop the others; without halving the next call tries it
-// once more.
+// trial that fails is noted and does not stop the others; the next call tries it once more.
 //
 // SIGINT, SIGTERM, SIGHUP and SIGUSR1 ask all trials to save a checkpoint and stop; a second one
 // ends them at once. One thread; it must be the only one that starts processes meanwhile.

@@ -14,39 +14,25 @@ namespace kolo {
 // each function below is an InputError that says so.
 [[nodiscard]] bool is_cosmology_built();
 
-enum class GravityMethod {
-  particle_mesh,  // particles that pull at each other through a mesh
-  second_order,   // second-order Lagrangian perturbation theory: five times faster, no halos
-};
-
 struct CosmologyOptions {
   std::int64_t size = 128;  // cells an edge and particles an edge: even, 16 to 1024
-  double cell = 78.125;     // comoving kpc/h an edge of a cell: 1 to 10 000
   std::uint64_t seed = 1;   // at most 2^53
   std::int64_t crop = 0;    // cells an edge of the corner that is kept; 0: all
-  GravityMethod method = GravityMethod::particle_mesh;
-  // Shocks and random motions warm the gas; without them temperature follows density alone.
-  bool heating = true;
-  // The deviation of ln T that no network can know from its input: 0 to 10.
-  double temperature_scatter = 0;
-  int threads = 1;  // at least 1; the box is the same for any number, to the bit
+  int threads = 1;          // at least 1; the box is the same for any number, to the bit
 };
 
 // InputError for options out of their ranges.
 void check_cosmology_options(const CosmologyOptions& options);
 
-// The most memory that make_cosmology_box() holds at once, in bytes, the box among it: 1.8 GiB at
-// 256 cells an edge.
-[[nodiscard]] std::uint64_t cosmology_box_memory(const CosmologyOptions& options);
-
-// Makes a periodic box at redshift 3: Om = .31, OL = .69, Ob = .0487, h = .675, n_s = .965,
-// sigma8 = .82. It depends on the options alone, threads not among them; machines with other vector
-// units, C libraries or versions of FFTW may round otherwise. `progress`, if any, is called on the
-// calling thread with the part done so far, 0 to 1, and what is being done. InputError as above.
+// Makes a periodic box at redshift 3, of cells of 78.125 comoving kpc/h: Om = .31, OL = .69, Ob =
+// .0487, h = .675, n_s = .965, sigma8 = .82. It depends on the options alone, threads not among
+// them; machines with other vector units, C libraries or versions of FFTW may round otherwise.
+// `progress`, if any, is called on the calling thread with the part done so far, 0 to 1, and what
+// is being done. InputError as above.
 //
 // Sources: Eisenstein and Hu 1998 (power spectrum without wiggles); Carroll, Press and Turner 1992
-// (growth); Bouchet et al. 1995 (second order); Quinn et al. 1997 (kick-drift-kick); Gnedin and Hui
-// 1998 and Hui and Gnedin 1997 (pressure smoothing and temperature of intergalactic gas).
+// (growth); Quinn et al. 1997 (kick-drift-kick); Gnedin and Hui 1998 and Hui and Gnedin 1997
+// (pressure smoothing and temperature of intergalactic gas).
 [[nodiscard]] SimulationBox make_cosmology_box(
     const CosmologyOptions& options,
     const std::function<void(double fraction, std::string_view stage)>& progress = {});

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <filesystem>
-#include <iosfwd>
 
 #include <nlohmann/json.hpp>
 
@@ -12,8 +11,5 @@ namespace kolo {
 // ranges), facts and advice. `reads_numbers`: also the ranges of large arrays, which takes reading
 // all. InputError for what is no file of any format that is read, or a bad one.
 [[nodiscard]] nlohmann::ordered_json inspect(const std::filesystem::path& path, bool reads_numbers);
-
-// Prints it for people.
-void print_inspection(const nlohmann::ordered_json& inspection, std::ostream& out);
 
 }  // namespace kolo

@@ -10,8 +10,7 @@ namespace kolo {
 
 // An image or a plane of a field, its first row above.
 struct Panel {
-  // share: white to blue, of a table's cells.
-  enum class Scale : std::uint8_t { grey, colour, field, difference, share };
+  enum class Scale : std::uint8_t { grey, colour, field, difference };
 
   Scale scale = Scale::grey;
   std::int64_t rows = 0, columns = 0;

@@ -20,7 +20,6 @@ namespace kolo {
 struct CheckpointSchedule {
   std::int64_t every_epochs = 1;  // 0: not by epochs
   std::int64_t every_steps = 0;   // 0: not by steps
-  bool at_start = false;          // one of step 0
 };
 
 // Content of a checkpoint that a CheckpointObserver saves.

@@ -35,7 +35,6 @@ struct Objective {
   LossFunction validation_loss;  // unset: as in training
   std::int64_t top = 0;          // counts targets among so many of the largest logits; 0: not
   Precision precision = Precision::fp32;  // of the network; the loss is computed in float32
-  bool device_norm = false;               // batch norms by kolo's kernels on GPUs (see DeviceNorm)
   SampleShare share;                      // set by who shares samples among ranks
   bool counts_correct = true;             // false: targets are numbers, there is no right and wrong
   ValidationViews views = ValidationViews::one;  // of images [N, C, H, W] of 2 x 2 or more

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "kolo/parallel/device_usage.h"
+#include "kolo/comm/device.h"
 #include "kolo/train/train_state.h"
 
 namespace kolo {
@@ -27,13 +27,9 @@ struct EpochReport {
   double data_wait_seconds = 0;
   double exposed_communication_seconds = 0;
   std::optional<DeviceMemoryUse> device_memory;  // of this rank's device
-  // Of all ranks' devices together, with the validation, since the epoch before; none: unknown.
-  std::optional<DeviceUsage> device_usage;
   bool is_best = false;  // no validation was more accurate, or had less loss without accuracy
   std::optional<double> loss_scale;  // as it is after the epoch; none: losses aren't scaled
-  // In samples, as it is after the epoch (GradientNoise::Estimate::scale()); none: not measured.
-  std::optional<double> gradient_noise_scale;
-  std::int64_t skipped_steps = 0;  // in this epoch, as loss or gradients were not finite
+  std::int64_t skipped_steps = 0;    // in this epoch, as loss or gradients were not finite
   // Where samples could not be read (MetricSums::replaced): why, the first few of them.
   std::vector<std::string> bad_samples = {};
   std::int64_t top = 0;  // the sums' in_top are of so many largest outputs; 0: not counted

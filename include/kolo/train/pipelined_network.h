@@ -18,8 +18,7 @@ struct PipelinedNetworkOptions {
   int micro_batches = 1;
   std::vector<std::size_t> bounds;  // of the parts, as PipelineStepOptions has them
   bool recompute = false;           // see kolo/nn/recompute.h
-  std::uint64_t seed = 1;           // of dropout (see PipelineStepOptions) and mixup
-  double mixup_alpha = 0;
+  std::uint64_t seed = 1;           // of dropout (see PipelineStepOptions)
   Timeline timeline = {};
 };
 

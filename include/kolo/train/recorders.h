@@ -45,8 +45,6 @@ class HistoryRecorder final : public Observer {
   [[nodiscard]] const History& history() const { return history_; }
   // Seconds of training an epoch took on average; 0 before the first.
   [[nodiscard]] double mean_epoch_seconds() const;
-  // Of all ranks' devices together since the run began; none: unknown.
-  [[nodiscard]] std::optional<DeviceUsage> device_usage() const;
   // Of the validations, where it was counted.
   [[nodiscard]] std::optional<double> best_top_accuracy() const;
 
@@ -64,10 +62,9 @@ class HistoryRecorder final : public Observer {
 
 // TensorBoard scalars of each epoch: loss, accuracy and top_accuracy, each /train and /validation,
 // learning_rate, samples_per_second, data_wait_seconds, exposed_communication_seconds, loss_scale,
-// gradient_noise_scale, and joules, watts, utilization, megahertz and celsius of device/, where
-// they are known; loss, accuracy, learning_rate and samples_per_second of step/ every `log_every`
-// steps. A run that goes on from a checkpoint takes out of its folder's event files what it will
-// record anew.
+// where they are known; loss, accuracy, learning_rate and samples_per_second of step/ every
+// `log_every` steps. A run that goes on from a checkpoint takes out of its folder's event files
+// what it will record anew.
 class TensorBoardRecorder final : public Observer {
  public:
   TensorBoardRecorder(const std::filesystem::path& folder, std::int64_t log_every,

@@ -43,8 +43,6 @@ struct TrainState {
   double best_accuracy = -1;
   double best_loss = std::numeric_limits<double>::infinity();
   std::int64_t best_epoch = 0;
-  // Of AdaScale: steps of the base batch that those done are worth.
-  double base_steps = 0;
 };
 
 }  // namespace kolo

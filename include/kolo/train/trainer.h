@@ -12,8 +12,6 @@
 #include "kolo/optim/learning_rate.h"
 #include "kolo/parallel/checks.h"
 #include "kolo/parallel/device_clock.h"
-#include "kolo/parallel/device_usage.h"
-#include "kolo/parallel/gradient_noise.h"
 #include "kolo/parallel/step_settings.h"
 #include "kolo/parallel/training_step.h"
 #include "kolo/train/checkpoint/checkpoint.h"
@@ -25,20 +23,10 @@
 
 namespace kolo {
 
-// AdaScale SGD (Johnson, Agrawal, Gu and Guestrin, ICML 2020): multiplies the rate of a base batch
-// by each step's gain (GradientNoise::Estimate::gain()) and counts the step as so many of the base
-// batch, by which the rate's schedule goes on and the training ends.
-struct AdaScale {
-  double batch = 0;                  // of the base, samples per step of all ranks
-  std::int64_t steps_per_epoch = 0;  // of that
-  std::int64_t epochs = 1;           // that the training is worth
-};
-
-// A step's settings hold for all of the training: with virtual_ranks the samples, dropout and mixup
+// A step's settings hold for all of the training: with virtual_ranks the samples and dropout
 // depend on the part, not on the rank, and the loaders are those of this rank's parts
 // (DistributedSampler); not of networks that ranks have parts of, nor with graphs.
 struct TrainerOptions : StepSettings {
-  // With adascale at most: where a step counts for one it takes so many.
   std::int64_t n_epochs = 1;
   // Ends the training after so many steps: the epoch they end in is a shorter one, with its
   // validation and all else.
@@ -46,35 +34,22 @@ struct TrainerOptions : StepSettings {
   // Stops, as when a rank asks to, once so many epochs are done and others are left. The same on
   // all ranks.
   std::optional<std::int64_t> stop_after_epochs = {};
-  // Of dropout and mixup; a step's random numbers depend on seed, rank and step alone.
+  // Of dropout; a step's random numbers depend on seed, rank and step alone.
   std::uint64_t seed = 1;
-  // Whose samples this rank draws, as others may that share them; unset: its own rank.
-  std::optional<int> replica = {};
   // Above 1: a rank cuts each of its batches in so many parts (at most one per sample) and adds up
   // their gradients pass by pass: the step of the whole batch, but for rounding, with the inner
   // results of one part only. Batch norms see parts. Not of networks that ranks have parts of, nor
   // with virtual_ranks or graphs.
   std::int64_t accumulation = 1;
-  // Above 0: measures the noise of gradients every so many steps (kolo/parallel/gradient_noise.h)
-  // where two ranks or more average: two passes over the gradients, a small collective, and a wait
-  // for the device. Not of networks that ranks have parts of, nor with virtual_ranks, sharded,
-  // loss_scale or graphs.
-  std::int64_t noise_scale_every = 0;
-  NoiseMetric noise_metric = NoiseMetric::plain;
-  std::optional<AdaScale> adascale = {};
-  double mixup_alpha = 0;  // above 0: batches are mixed (see mixup.h)
   // Above 0: ends after so many epochs without a better validation.
   std::int64_t early_stopping_patience = 0;
-  // Share of an epoch's or a validation's samples; more that can't be read (and more than one) are
-  // an Error (LoaderOptions::bad_samples).
-  double bad_samples_limit = .01;
   std::int64_t check_replicas_every = 0;  // above 0: compares all ranks' parameters (ReplicaCheck)
   // Above 0: after every so many steps a device is waited for, and observers find the network as
   // that step has left it (see Trainer). On the host they always do. The same on all ranks.
   std::int64_t settle_every = 0;
   // Records a step as a CUDA graph, for small networks that the host can't keep up with; does
-  // nothing on the host. Not with mixup, and with several ranks only where NCCL averages. The
-  // current stream must be the one of the Trainer's making, and not the default one.
+  // nothing on the host. With several ranks only where NCCL averages. The current stream must be
+  // the one of the Trainer's making, and not the default one.
   bool graphs = false;
   // Keeps only the inputs of the network's stages for backward (see kolo/nn/recompute.h), of a
   // network that the Trainer is given whole.
@@ -85,9 +60,6 @@ struct TrainerOptions : StepSettings {
   // Asked after every batch of a validation; one yes makes all leave it and stop before the epoch's
   // end, and whoever goes on validates anew. Empty: a validation goes on to its end.
   std::function<bool()> stop_validation_requested = {};
-  // Use of this rank's device since the last call; none: another rank tells. Asked after each
-  // validation, and all ranks' added up. Empty: unknown on all ranks.
-  std::function<std::optional<DeviceUsage>()> device_usage = {};
   // Noted in each checkpoint's state, as "made_with": what else its bits depend on.
   nlohmann::json made_with = {};
 
@@ -124,8 +96,8 @@ class Trainer {
           std::shared_ptr<const FlatOptimizer> optimizer, LearningRate learning_rate,
           Loader& training, Loader& validation, TrainerOptions options);
   // Of a network that ranks may have parts of. `communicator`: all ranks together, of whom equally
-  // many have each part. Of the options those don't count that say how a batch is computed (seed,
-  // replica, mixup_alpha, graphs, recompute). Collective.
+  // many have each part. Of the options seed, graphs and recompute, which say how a batch is
+  // computed, don't count. Collective.
   Trainer(Communicator communicator, std::shared_ptr<TrainedNetwork> network,
           std::shared_ptr<const FlatOptimizer> optimizer, LearningRate learning_rate,
           Loader& training, Loader& validation, TrainerOptions options);
@@ -185,10 +157,6 @@ class Trainer {
   // The sums over a loader's whole dataset (see objective.h), with rank 0's running statistics on
   // all ranks. Collective.
   [[nodiscard]] MetricSums evaluate(Loader& loader);
-  // Of the gradients so far; none: not measured.
-  [[nodiscard]] std::optional<GradientNoise::Estimate> gradient_noise() const {
-    return noise_.estimate();
-  }
   // Left out so far, as loss or gradients were not finite.
   [[nodiscard]] std::int64_t skipped_steps() const { return state_.skipped_steps; }
   // 1 without a loss scale.
@@ -213,11 +181,6 @@ class Trainer {
   [[nodiscard]] bool is_out_of_steps() const;
   // Of the step that follows `step` completed ones.
   [[nodiscard]] double rate_at(std::int64_t step) const;
-  // How many steps of AdaScale's base batch the next step counts for; 1 without it, and before
-  // anything is measured.
-  [[nodiscard]] double gain() const;
-  // Of a step with so many samples of this rank. Collective.
-  void note_noise(double samples);
   void count(const MetricSums& sums, bool is_made);
   // Of a sample that this rank has not read; the ranks that share it count it together.
   [[nodiscard]] double weight_of_bad_sample() const;
@@ -258,9 +221,6 @@ class Trainer {
   Loader& training_;
   Loader& validation_;
   TrainerOptions options_;
-  std::shared_ptr<NoiseMeter> noise_meter_;  // null: not measured
-  GradientNoise noise_;
-  double measured_samples_ = 0;  // of all ranks, in the last step that was measured
   TrainingStep step_;
   std::optional<ReplicaCheck> replica_check_;
   std::vector<Observer*> observers_;

@@ -58,21 +58,19 @@ struct GpuFacts {
     std::string capability;
     bool has_kernels = true;  // kolo's were compiled for it
     std::size_t free_bytes = 0, total_bytes = 0;
-    std::optional<double> limit_watts;
   };
 
   std::vector<Device> devices;
   // Pairs of which the first does not reach the second's memory, in the order of devices.
   std::vector<std::pair<int, int>> out_of_reach;
   int runtime = 0, driver = 0, libtorch = 0;  // versions of CUDA, as CUDA numbers them: 13000
-  std::string driver_version, cudnn, nccl;
-  std::string nvml_problem;  // empty: it is there
+  std::string cudnn, nccl;
 };
 
-// Asks CUDA, LibTorch and NVML. None where kolo is built without CUDA.
+// Asks CUDA and LibTorch. None where kolo is built without CUDA.
 [[nodiscard]] std::optional<GpuFacts> gpu_facts();
 
-// Findings from the facts: versions, each GPU, reach among several, NVML.
+// Findings from the facts: versions, each GPU, reach among several.
 [[nodiscard]] std::vector<Finding> check_gpus(const GpuFacts& facts);
 
 // Libraries. `core_before`: what OpenBLAS chose before this program told it better; empty:

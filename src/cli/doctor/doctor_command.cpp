@@ -35,10 +35,8 @@ Finding check_versions(const GpuFacts& facts) {
       fmt::format("LibTorch's {}", version_of(facts.libtorch)),
       facts.cudnn.empty() ? "no cuDNN" : facts.cudnn,
       facts.nccl.empty() ? "kolo is built without NCCL" : facts.nccl,
-      facts.driver == 0
-          ? "no driver"
-          : fmt::format("driver{}{} for CUDA up to {}", facts.driver_version.empty() ? "" : " ",
-                        facts.driver_version, version_of(facts.driver))};
+      facts.driver == 0 ? "no driver"
+                        : fmt::format("driver for CUDA up to {}", version_of(facts.driver))};
   finding.text = fmt::format("{}", fmt::join(parts, "; "));
   // A driver runs later CUDA of its own major version too.
   const int newest = std::max(facts.runtime, facts.libtorch);
@@ -58,10 +56,9 @@ Finding check_versions(const GpuFacts& facts) {
 
 Finding check_device(std::size_t index, const GpuFacts::Device& device) {
   Finding finding{.name = fmt::format("GPU {}", index)};
-  finding.text = fmt::format(
-      "{}, PCI {}, compute capability {}, {} of {} free{}", device.name, device.place,
-      device.capability, format_bytes(device.free_bytes), format_bytes(device.total_bytes),
-      device.limit_watts ? fmt::format(", {:.0f} W at most", *device.limit_watts) : "");
+  finding.text = fmt::format("{}, PCI {}, compute capability {}, {} of {} free", device.name,
+                             device.place, device.capability, format_bytes(device.free_bytes),
+                             format_bytes(device.total_bytes));
   if (!device.has_kernels) {
     finding.status = FindingStatus::problem;
     finding.text += "; kolo's kernels were not compiled for it";
@@ -82,14 +79,6 @@ Finding check_reach(const GpuFacts& facts) {
   return finding;
 }
 
-Finding check_nvml(const GpuFacts& facts) {
-  return {
-      .name = "NVML",
-      .text = facts.nvml_problem.empty()
-                  ? "power, use, clock and temperature of GPUs are recorded"
-                  : fmt::format("power and use of GPUs are not recorded: {}", facts.nvml_problem)};
-}
-
 }  // namespace
 
 std::vector<Finding> check_gpus(const GpuFacts& facts) {
@@ -97,7 +86,6 @@ std::vector<Finding> check_gpus(const GpuFacts& facts) {
   for (std::size_t index = 0; index < facts.devices.size(); ++index)
     findings.push_back(check_device(index, facts.devices[index]));
   if (facts.devices.size() > 1) findings.push_back(check_reach(facts));
-  findings.push_back(check_nvml(facts));
   return findings;
 }
 

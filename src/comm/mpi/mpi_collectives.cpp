@@ -46,34 +46,18 @@ void own_operation(void* input, void* in_out, int* length, MPI_Datatype*) {
   reduce(type, op, sources, std::span(&result, 1), *length, 1);
 }
 
-template <DataType type>
-constexpr std::array<MPI_User_function*, 3> operations_of() {
-  return {own_operation<type, ReduceOp::min>, own_operation<type, ReduceOp::max>,
-          own_operation<type, ReduceOp::sum>};
+constexpr auto data_types = static_cast<std::size_t>(DataType::boolean) + 1;
+constexpr auto reduce_ops = static_cast<std::size_t>(ReduceOp::product) + 1;
+
+template <std::size_t... I>
+constexpr auto own_operations_of(std::index_sequence<I...>) {
+  return std::array<MPI_User_function*, sizeof...(I)>{
+      own_operation<static_cast<DataType>(I / reduce_ops),
+                    static_cast<ReduceOp>(I % reduce_ops)>...};
 }
 
-// The type's row in own_operations_.
-std::size_t row_of(DataType type) {
-  switch (type) {
-    case DataType::uint8:
-      return 4;
-    case DataType::int8:
-      return 5;
-    case DataType::int16:
-      return 6;
-    default:
-      return static_cast<std::size_t>(type);
-  }
-}
-
-bool is_short_integer(DataType type) {
-  return type == DataType::uint8 || type == DataType::int8 || type == DataType::int16;
-}
-
-// What is received at a time in a reduction by owners, and what is gathered to be reduced whole by
-// every rank.
+// Received at a time in a reduction by owners.
 constexpr std::size_t received_bytes = std::size_t{8} << 20;
-constexpr std::size_t whole_bytes = std::size_t{64} << 10;
 
 // Elements that go through memory of MpiCalls' own at a time, at most.
 constexpr std::int64_t copied_count = std::int64_t{1} << 20;
@@ -107,108 +91,63 @@ void for_chunks(std::int64_t total, std::int64_t largest, const Function& functi
 
 MpiCollectives::MpiCollectives(MPI_Comm communicator, std::int64_t largest_count,
                                std::function<void()> look)
-    : ranks_{.calls = {communicator, std::move(look)}, .largest_count = largest_count} {
-  if (ranks_.calls.can_end_early()) ranks_.largest_count = std::min(largest_count, copied_count);
-  ranks_.rank = ranks_.calls.rank();
-  ranks_.size = ranks_.calls.size();
-  constexpr std::array functions = {
-      operations_of<DataType::float64>(), operations_of<DataType::float32>(),
-      operations_of<DataType::float16>(), operations_of<DataType::bfloat16>(),
-      operations_of<DataType::uint8>(),   operations_of<DataType::int8>(),
-      operations_of<DataType::int16>()};
-  for (std::size_t type = 0; type < functions.size(); ++type) {
-    for (std::size_t op = 0; op < functions[type].size(); ++op) {
-      check_mpi(MPI_Op_create(functions[type][op], 1, &own_operations_[type][op]), "MPI_Op_create");
-    }
-  }
+    : calls_(communicator, std::move(look)),
+      rank_(calls_.rank()),
+      size_(calls_.size()),
+      largest_count_(largest_count) {
+  if (calls_.can_end_early()) largest_count_ = std::min(largest_count, copied_count);
+  for (MPI_User_function* const function :
+       own_operations_of(std::make_index_sequence<data_types * reduce_ops>()))
+    check_mpi(MPI_Op_create(function, 1, &own_operations_.emplace_back()), "MPI_Op_create");
 }
 
 void MpiCollectives::free() {
-  for (auto& row : own_operations_) {
-    for (auto& operation : row) MPI_Op_free(&operation);
-  }
+  for (MPI_Op& operation : own_operations_) MPI_Op_free(&operation);
 }
 
 MPI_Op MpiCollectives::operation(DataType type, ReduceOp op) const {
-  const bool compares = op == ReduceOp::min || op == ReduceOp::max;
-  // Floating-point types, and uint8 because of MPICH 4.0.
-  if (compares && (type <= DataType::bfloat16 || type == DataType::uint8))
-    return own_operations_[row_of(type)][op == ReduceOp::max ? 1 : 0];
-  switch (op) {
-    case ReduceOp::sum:
-    case ReduceOp::average:
-      if (is_short_integer(type)) return own_operations_[row_of(type)][2];
-      return type == DataType::boolean ? MPI_MAX : MPI_SUM;
-    case ReduceOp::min:
-      return MPI_MIN;
-    case ReduceOp::max:
-      return MPI_MAX;
-    case ReduceOp::product:
-      return type == DataType::boolean ? MPI_MIN : MPI_PROD;
-  }
-  return MPI_OP_NULL;
+  const bool is_wide = size_of(type) >= sizeof(float);
+  if (is_wide && (op == ReduceOp::sum || op == ReduceOp::average)) return MPI_SUM;
+  if (is_wide && op == ReduceOp::product) return MPI_PROD;
+  return own_operations_[static_cast<std::size_t>(type) * reduce_ops +
+                         static_cast<std::size_t>(op)];
 }
 
-struct MpiCollectives::Algorithms {
-  Ranks& ranks;
-
-  void broadcast(const Buffer& buffer, int root) const;
-  void all_gather(const ConstBuffer& input, const Buffer& output) const;
-  void all_gather_uneven(const ConstBuffer& input, const Buffer& output,
-                         std::span<const std::int64_t> counts) const;
-  // In the order of ranks. Input and output must not overlap.
-  void reduce_scatter(const CollectiveCall& call) const;
-  // A message for each pair of ranks (more where it is too large for one), a pair at a time: what
-  // MPI_Alltoallv does, which can't be used for large counts without asking all ranks for theirs.
-  void all_to_all(const CollectiveCall& call) const;
-  void barrier() const;
-
-  void reduce_by_owners(const ConstBuffer& input, const Buffer& output, ReduceOp op,
-                        int divisor) const;
-  void reduce_whole(const ConstBuffer& input, const Buffer& output, ReduceOp op, int divisor) const;
-  template <typename PartFor>
-  void reduce_part(const PartFor& part_for, const Buffer& output, ReduceOp op, int divisor) const;
-  void exchange(const ConstBuffer& sent, int to, const Buffer& received, int from) const;
-};
-
 void MpiCollectives::execute(const CollectiveCall& call) {
-  const Algorithms algorithms{ranks_};
   switch (call.collective) {
     case Collective::all_reduce:
       return all_reduce(call.output, call.op, call.divisor);
     case Collective::broadcast:
-      return algorithms.broadcast(call.output, call.peer);
+      return broadcast(call.output, call.peer);
     case Collective::all_gather:
-      return algorithms.all_gather(call.input, call.output);
+      return all_gather(call.input, call.output);
     case Collective::all_gather_uneven:
-      return algorithms.all_gather_uneven(call.input, call.output, call.receive_counts);
+      return all_gather_uneven(call.input, call.output, call.receive_counts);
     case Collective::reduce_scatter:
-      return algorithms.reduce_scatter(call);
+      return reduce_scatter(call);
     case Collective::all_to_all:
-      return algorithms.all_to_all(call);
+      return all_to_all(call);
     default:
-      return algorithms.barrier();
+      return calls_.barrier();
   }
 }
 
 void MpiCollectives::all_reduce(const Buffer& buffer, ReduceOp op, int divisor) {
   if (buffer.count == 0) return;
-  if (needs_wide_partials(buffer.type, op))
-    return Algorithms{ranks_}.reduce_by_owners(buffer, buffer, op, divisor);
+  if (needs_wide_partials(buffer.type, op)) return reduce_by_owners(buffer, buffer, op, divisor);
   if (op == ReduceOp::average) {
     std::byte* const values = at(buffer, 0);
     const std::byte* const source = values;
     reduce(buffer.type, op, std::span(&source, 1), std::span(&values, 1), buffer.count, divisor);
   }
-  for_chunks(buffer.count, ranks_.largest_count, [&](std::int64_t offset, int count) {
-    ranks_.calls.all_reduce(at(buffer, offset), count, mpi_type(buffer.type),
-                            operation(buffer.type, op));
+  for_chunks(buffer.count, largest_count_, [&](std::int64_t offset, int count) {
+    calls_.all_reduce(at(buffer, offset), count, mpi_type(buffer.type), operation(buffer.type, op));
   });
 }
 
 void MpiCollectives::all_reduce_partial(const Buffer& partial, const Buffer& result, ReduceOp op) {
   if (partial.type == result.type) return all_reduce(result, op, 1);
-  Algorithms{ranks_}.reduce_by_owners(partial, result, op, 1);
+  reduce_by_owners(partial, result, op, 1);
 }
 
 namespace {
@@ -232,53 +171,38 @@ Buffer part_of(const Buffer& whole, std::int64_t offset, std::int64_t count) {
 // For types in which partial results can't travel. Each rank owns a part of what is reduced: it
 // receives that part of all ranks, reduces them in one pass, in the order of ranks, and everybody
 // gets the results. As many bytes as a ring's, in as many messages.
-void MpiCollectives::Algorithms::reduce_by_owners(const ConstBuffer& input, const Buffer& output,
-                                                  ReduceOp op, int divisor) const {
+void MpiCollectives::reduce_by_owners(const ConstBuffer& input, const Buffer& output, ReduceOp op,
+                                      int divisor) {
   const Buffer source(const_cast<void*>(input.data), input.count, input.type);  // only read
-  if (input.bytes() <= whole_bytes / static_cast<std::size_t>(ranks.size))
-    return reduce_whole(input, output, op, divisor);
-  const auto largest_part =
-      std::min(ranks.largest_count, elements_received(input.type, ranks.size));
-  for (std::int64_t begin = 0; begin < input.count; begin += largest_part * ranks.size) {
-    const auto count = std::min(largest_part * ranks.size, input.count - begin);
-    const auto part = (count + ranks.size - 1) / ranks.size;
+  const auto largest_part = std::min(largest_count_, elements_received(input.type, size_));
+  for (std::int64_t begin = 0; begin < input.count; begin += largest_part * size_) {
+    const auto count = std::min(largest_part * size_, input.count - begin);
+    const auto part = (count + size_ - 1) / size_;
     std::vector<std::int64_t> counts;
-    for (int owner = 0; owner < ranks.size; ++owner)
+    for (int owner = 0; owner < size_; ++owner)
       counts.push_back(std::clamp(count - owner * part, std::int64_t{0}, part));
     const auto part_for = [&](int owner) {
       return part_of(source, begin + std::min(count, owner * part),
                      counts[static_cast<std::size_t>(owner)]);
     };
     const Buffer chunk = part_of(output, begin, count);
-    const Buffer mine = part_of(chunk, std::min(count, ranks.rank * part),
-                                counts[static_cast<std::size_t>(ranks.rank)]);
+    const Buffer mine =
+        part_of(chunk, std::min(count, rank_ * part), counts[static_cast<std::size_t>(rank_)]);
     reduce_part(part_for, mine, op, divisor);
     all_gather_uneven(mine, chunk, counts);
   }
 }
 
-// Where a message takes longer than what it carries: everybody gets all values.
-void MpiCollectives::Algorithms::reduce_whole(const ConstBuffer& input, const Buffer& output,
-                                              ReduceOp op, int divisor) const {
-  const auto memory = memory_for(input.type, input.count * ranks.size);
-  const Buffer all(memory.get(), input.count * ranks.size, input.type);
-  all_gather(input, all);
-  std::vector<const std::byte*> sources;
-  for (int rank = 0; rank < ranks.size; ++rank) sources.push_back(at(all, rank * input.count));
-  reduce_sources(input.type, output, op, sources, divisor);
-}
-
 // `part_for(rank)` is this rank's operand of what `rank` reduces; output, this rank's result.
 template <typename PartFor>
-void MpiCollectives::Algorithms::reduce_part(const PartFor& part_for, const Buffer& output,
-                                             ReduceOp op, int divisor) const {
-  const Buffer own = part_for(ranks.rank);
-  const auto memory = memory_for(own.type, own.count * (ranks.size - 1));
-  const Buffer received(memory.get(), own.count * (ranks.size - 1), own.type);
-  std::vector<const std::byte*> sources(static_cast<std::size_t>(ranks.size), at(own, 0));
-  for (int distance = 1; distance < ranks.size; ++distance) {
-    const int to = (ranks.rank + distance) % ranks.size,
-              from = (ranks.rank - distance + ranks.size) % ranks.size;
+void MpiCollectives::reduce_part(const PartFor& part_for, const Buffer& output, ReduceOp op,
+                                 int divisor) {
+  const Buffer own = part_for(rank_);
+  const auto memory = memory_for(own.type, own.count * (size_ - 1));
+  const Buffer received(memory.get(), own.count * (size_ - 1), own.type);
+  std::vector<const std::byte*> sources(static_cast<std::size_t>(size_), at(own, 0));
+  for (int distance = 1; distance < size_; ++distance) {
+    const int to = (rank_ + distance) % size_, from = (rank_ - distance + size_) % size_;
     const Buffer operand = part_of(received, (distance - 1) * own.count, own.count);
     exchange(part_for(to), to, operand, from);
     sources[static_cast<std::size_t>(from)] = at(operand, 0);
@@ -286,58 +210,57 @@ void MpiCollectives::Algorithms::reduce_part(const PartFor& part_for, const Buff
   if (output.count > 0) reduce_sources(own.type, output, op, sources, divisor);
 }
 
-void MpiCollectives::Algorithms::broadcast(const Buffer& buffer, int root) const {
-  for_chunks(buffer.count, ranks.largest_count, [&](std::int64_t offset, int count) {
-    ranks.calls.broadcast(at(buffer, offset), count, mpi_type(buffer.type), root);
+void MpiCollectives::broadcast(const Buffer& buffer, int root) {
+  for_chunks(buffer.count, largest_count_, [&](std::int64_t offset, int count) {
+    calls_.broadcast(at(buffer, offset), count, mpi_type(buffer.type), root);
   });
 }
 
-void MpiCollectives::Algorithms::all_gather(const ConstBuffer& input, const Buffer& output) const {
-  if (output.count <= ranks.largest_count) {
+void MpiCollectives::all_gather(const ConstBuffer& input, const Buffer& output) {
+  if (output.count <= largest_count_) {
     const int count = static_cast<int>(input.count);
-    if (count == 0) return barrier();
+    if (count == 0) return calls_.barrier();
     // MPI allows no overlap of the two buffers; a part that already lies in its place is said so.
-    const bool in_place = input.data == at(output, ranks.rank * input.count);
+    const bool in_place = input.data == at(output, rank_ * input.count);
     const auto* const source = static_cast<const std::byte*>(input.data);
-    return ranks.calls.all_gather(in_place ? nullptr : source, at(output, 0), count,
-                                  mpi_type(input.type));
+    return calls_.all_gather(in_place ? nullptr : source, at(output, 0), count,
+                             mpi_type(input.type));
   }
   // Beyond what one call takes, every rank's part is a broadcast, in chunks.
-  const Buffer mine(at(output, ranks.rank * input.count), input.count, input.type);
+  const Buffer mine(at(output, rank_ * input.count), input.count, input.type);
   if (mine.data != input.data)
     std::copy_n(static_cast<const std::byte*>(input.data), mine.bytes(), at(mine, 0));
-  for (int owner = 0; owner < ranks.size; ++owner) {
+  for (int owner = 0; owner < size_; ++owner) {
     broadcast(Buffer(at(output, owner * input.count), input.count, input.type), owner);
   }
 }
 
-void MpiCollectives::Algorithms::all_gather_uneven(const ConstBuffer& input, const Buffer& output,
-                                                   std::span<const std::int64_t> counts) const {
-  if (output.count == 0) return barrier();
+void MpiCollectives::all_gather_uneven(const ConstBuffer& input, const Buffer& output,
+                                       std::span<const std::int64_t> counts) {
+  if (output.count == 0) return calls_.barrier();
   std::vector<std::int64_t> starts(counts.size());
   std::exclusive_scan(counts.begin(), counts.end(), starts.begin(), std::int64_t{0});
   const auto part = [&](int owner) {
     const auto index = static_cast<std::size_t>(owner);
     return Buffer(at(output, starts[index]), counts[index], output.type);
   };
-  const Buffer mine = part(ranks.rank);
+  const Buffer mine = part(rank_);
   if (mine.count > 0 && mine.data != input.data) std::memcpy(mine.data, input.data, mine.bytes());
-  if (output.count > ranks.largest_count) {
+  if (output.count > largest_count_) {
     for (int owner = 0; owner < static_cast<int>(counts.size()); ++owner)
       broadcast(part(owner), owner);
     return;
   }
   const std::vector<int> int_counts(counts.begin(), counts.end());
   const std::vector<int> int_starts(starts.begin(), starts.end());
-  ranks.calls.all_gather_uneven(at(output, 0), int_counts, int_starts, mpi_type(output.type));
+  calls_.all_gather_uneven(at(output, 0), int_counts, int_starts, mpi_type(output.type));
 }
 
-void MpiCollectives::Algorithms::reduce_scatter(const CollectiveCall& call) const {
+void MpiCollectives::reduce_scatter(const CollectiveCall& call) {
   const ConstBuffer& input = call.input;
   const Buffer& output = call.output;
   const Buffer source(const_cast<void*>(input.data), input.count, input.type);  // only read
-  const auto largest_part =
-      std::min(ranks.largest_count, elements_received(input.type, ranks.size));
+  const auto largest_part = std::min(largest_count_, elements_received(input.type, size_));
   for_chunks(output.count, largest_part, [&](std::int64_t offset, int count) {
     const auto part_for = [&](int owner) {
       return part_of(source, owner * output.count + offset, count);
@@ -346,7 +269,7 @@ void MpiCollectives::Algorithms::reduce_scatter(const CollectiveCall& call) cons
   });
 }
 
-void MpiCollectives::Algorithms::all_to_all(const CollectiveCall& call) const {
+void MpiCollectives::all_to_all(const CollectiveCall& call) {
   const ConstBuffer& input = call.input;
   const Buffer& output = call.output;
   const auto &send_counts = call.send_counts, &receive_counts = call.receive_counts;
@@ -355,9 +278,8 @@ void MpiCollectives::Algorithms::all_to_all(const CollectiveCall& call) const {
   std::exclusive_scan(receive_counts.begin(), receive_counts.end(), receive_starts.begin(),
                       std::int64_t{0});
   const Buffer source(const_cast<void*>(input.data), input.count, input.type);  // only read
-  for (int distance = 0; distance < ranks.size; ++distance) {
-    const int to = (ranks.rank + distance) % ranks.size,
-              from = (ranks.rank - distance + ranks.size) % ranks.size;
+  for (int distance = 0; distance < size_; ++distance) {
+    const int to = (rank_ + distance) % size_, from = (rank_ - distance + size_) % size_;
     const auto sent = static_cast<std::size_t>(to), received = static_cast<std::size_t>(from);
     exchange(Buffer(at(source, send_starts[sent]), send_counts[sent], input.type), to,
              Buffer(at(output, receive_starts[received]), receive_counts[received], output.type),
@@ -367,25 +289,18 @@ void MpiCollectives::Algorithms::all_to_all(const CollectiveCall& call) const {
 
 // Every rank does its exchanges in the order of (distance, chunk), and one waits only for those
 // that are at most as far, so somebody always goes on.
-void MpiCollectives::Algorithms::exchange(const ConstBuffer& sent, int to, const Buffer& received,
-                                          int from) const {
+void MpiCollectives::exchange(const ConstBuffer& sent, int to, const Buffer& received, int from) {
   const Buffer source(const_cast<void*>(sent.data), sent.count, sent.type);  // only read
-  for_chunks(
-      std::max(sent.count, received.count), ranks.largest_count, [&](std::int64_t offset, int) {
-        const auto count_of = [&](const Buffer& buffer) {
-          return static_cast<int>(
-              std::clamp(buffer.count - offset, std::int64_t{0}, ranks.largest_count));
-        };
-        const auto message = [&](const Buffer& buffer, int peer) {
-          const int count = count_of(buffer);
-          return MpiCalls::Message{count > 0 ? at(buffer, offset) : nullptr, count, peer};
-        };
-        ranks.calls.exchange(message(source, to), message(received, from), mpi_type(sent.type));
-      });
-}
-
-void MpiCollectives::Algorithms::barrier() const {
-  ranks.calls.barrier();
+  for_chunks(std::max(sent.count, received.count), largest_count_, [&](std::int64_t offset, int) {
+    const auto count_of = [&](const Buffer& buffer) {
+      return static_cast<int>(std::clamp(buffer.count - offset, std::int64_t{0}, largest_count_));
+    };
+    const auto message = [&](const Buffer& buffer, int peer) {
+      const int count = count_of(buffer);
+      return MpiCalls::Message{count > 0 ? at(buffer, offset) : nullptr, count, peer};
+    };
+    calls_.exchange(message(source, to), message(received, from), mpi_type(sent.type));
+  });
 }
 
 }  // namespace kolo

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
+#include <vector>
 
 #include "comm/mpi/mpi_calls.h"
 #include "kolo/comm/collective_call.h"
@@ -30,22 +32,30 @@ class MpiCollectives {
 
  private:
   void all_reduce(const Buffer& buffer, ReduceOp op, int divisor);
+  void broadcast(const Buffer& buffer, int root);
+  void all_gather(const ConstBuffer& input, const Buffer& output);
+  void all_gather_uneven(const ConstBuffer& input, const Buffer& output,
+                         std::span<const std::int64_t> counts);
+  // In the order of ranks. Input and output must not overlap.
+  void reduce_scatter(const CollectiveCall& call);
+  // A message for each pair of ranks (more where it is too large for one), a pair at a time: what
+  // MPI_Alltoallv does, which can't be used for large counts without asking all ranks for theirs.
+  void all_to_all(const CollectiveCall& call);
+
+  void reduce_by_owners(const ConstBuffer& input, const Buffer& output, ReduceOp op, int divisor);
+  template <typename PartFor>
+  void reduce_part(const PartFor& part_for, const Buffer& output, ReduceOp op, int divisor);
+  void exchange(const ConstBuffer& sent, int to, const Buffer& received, int from);
   [[nodiscard]] MPI_Op operation(DataType type, ReduceOp op) const;
 
-  struct Ranks {
-    MpiCalls calls;
-    std::int64_t largest_count;
-    int rank = 0;
-    int size = 1;
-  };
-  struct Algorithms;  // of collectives that take several calls of MPI
-
-  Ranks ranks_;
-  // Operations of our own for {float64, float32, float16, bfloat16, uint8, int8, int16} x {min,
-  // max, sum}: MPI knows no 16-bit floating-point types, its minimum and maximum may lose a NaN,
-  // MPICH 4.0 compares unsigned bytes as signed ones, and Open MPI 4.1 adds short integers with
-  // vector instructions that stop at the largest value, but for the last few of a buffer.
-  MPI_Op own_operations_[7][3];
+  MpiCalls calls_;
+  int rank_, size_;
+  std::int64_t largest_count_;
+  // Operations of kolo's own, by type and ReduceOp: MPI knows no 16-bit floating-point types, its
+  // minimum and maximum may lose a NaN, MPICH 4.0 compares unsigned bytes as signed ones, and Open
+  // MPI 4.1 adds short integers with vector instructions that stop at the largest value, but for
+  // the last few of a buffer. Sums and products of 32 bits and more are MPI's.
+  std::vector<MPI_Op> own_operations_;
 };
 
 }  // namespace kolo

@@ -38,38 +38,9 @@ int real_node_id(const MpiGroup& ranks) {
   return id;
 }
 
-// The number of the pretended node that a rank is on.
-int forced_node_id(int rank, int size, const std::vector<int>& ranks_on_nodes) {
-  int id = -1, end = 0;
-  for (std::size_t node = 0; node < ranks_on_nodes.size(); ++node) {
-    if (rank >= end && rank < end + ranks_on_nodes[node]) id = static_cast<int>(node);
-    end += ranks_on_nodes[node];
-  }
-  if (id < 0 || end != size) {
-    throw Error(fmt::format("comm: the nodes given hold {} ranks, but the job has {}", end, size));
-  }
-  return id;
-}
-
 int node_id_of(const MpiGroup& ranks, const std::vector<int>& ranks_on_nodes) {
-  return ranks_on_nodes.empty() ? real_node_id(ranks)
-                                : forced_node_id(ranks.rank(), ranks.size(), ranks_on_nodes);
-}
-
-FirstMeeting meeting_of(const MpiGroup& ranks) {
-  return {.rank = ranks.rank(),
-          .broadcast =
-              [&ranks](std::span<std::byte> bytes) {
-                check_mpi(
-                    MPI_Bcast(bytes.data(), narrow<int>(bytes.size()), MPI_BYTE, 0, ranks.get()),
-                    "MPI_Bcast");
-              },
-          .take_least =
-              [&ranks](std::span<int> values) {
-                check_mpi(MPI_Allreduce(MPI_IN_PLACE, values.data(), narrow<int>(values.size()),
-                                        MPI_INT, MPI_MIN, ranks.get()),
-                          "MPI_Allreduce");
-              }};
+  if (ranks_on_nodes.empty()) return real_node_id(ranks);
+  return pretended_nodes(ranks.size(), ranks_on_nodes)[static_cast<std::size_t>(ranks.rank())];
 }
 
 std::string words_of_end(const MpiRules& rules, MpiKeeping::End end) {
@@ -134,7 +105,7 @@ MpiJob make_job(const std::shared_ptr<const MpiRuntime>& runtime,
   const Communicator plain(backend, executor);
   if (options.watch.enabled && plain.size() > 1) {
     const auto watch = std::make_shared<Watch>(backend, options.watch);
-    plain.add_listener(watch);
+    plain.add_listener(Watch::listener_of(watch));
     // In a session all ranks end together, and nobody is there who would wait.
     const bool says_goodbye = !keeping->rules().is_session;
     end_with(*keeping, watch,
@@ -151,9 +122,13 @@ MpiJob make_mpi_job(std::shared_ptr<const MpiRuntime> runtime, const MpiGroup& g
   const bool is_kolos_own = group.all_ranks(runtime && runtime->is_owner());
   rules.threads_may_call = rules.level == ThreadLevel::multiple ||
                            (rules.level == ThreadLevel::serialized && is_kolos_own);
+  const auto broadcast = [&group](std::span<std::byte> bytes) {
+    check_mpi(MPI_Bcast(bytes.data(), narrow<int>(bytes.size()), MPI_BYTE, 0, group.get()),
+              "MPI_Bcast");
+  };
   const auto keeping = MpiKeeping::make(group, rules);
   try {
-    return make_job(runtime, keeping, with_options_of_rank_0(meeting_of(group), wanted));
+    return make_job(runtime, keeping, with_options_of_rank_0(broadcast, wanted));
   } catch (...) {
     if (rules.is_session) keeping->finish();
     throw;

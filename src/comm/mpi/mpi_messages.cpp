@@ -26,8 +26,7 @@ class MpiLine final : public TransferLine {
   void post(int to, const TransferNote& note) override;
   [[nodiscard]] std::optional<Arrival> take() override;
   [[nodiscard]] std::unique_ptr<TransferMove> begin(const CollectiveCall& call,
-                                                    const TransferNote& own,
-                                                    const TransferNote& other) override;
+                                                    const CallHeader& other) override;
   [[nodiscard]] std::string obstacle(int rank) override;
   [[nodiscard]] bool is_silent() const override { return true; }
 
@@ -100,11 +99,11 @@ std::optional<TransferLine::Arrival> MpiLine::take() {
   check_mpi(MPI_Iprobe(MPI_ANY_SOURCE, tag_of_notes, objects_.all.get(), &is_there, &status),
             "MPI_Iprobe");
   if (is_there == 0) return std::nullopt;
-  Arrival arrival{.from = status.MPI_SOURCE, .note = {}};
-  check_mpi(MPI_Recv(&arrival.note, sizeof(TransferNote), MPI_BYTE, status.MPI_SOURCE, tag_of_notes,
+  TransferNote note;
+  check_mpi(MPI_Recv(&note, sizeof(TransferNote), MPI_BYTE, status.MPI_SOURCE, tag_of_notes,
                      objects_.all.get(), MPI_STATUS_IGNORE),
             "MPI_Recv");
-  return arrival;
+  return Arrival{status.MPI_SOURCE, note.call};
 }
 
 std::string MpiLine::obstacle(int /*rank*/) {
@@ -112,9 +111,8 @@ std::string MpiLine::obstacle(int /*rank*/) {
   return keeping_.reason();
 }
 
-std::unique_ptr<TransferMove> MpiLine::begin(const CollectiveCall& call, const TransferNote& own,
-                                             const TransferNote& other) {
-  const auto number = (call.collective == Collective::send ? own : other).call.number;
+std::unique_ptr<TransferMove> MpiLine::begin(const CollectiveCall& call, const CallHeader& other) {
+  const auto number = call.collective == Collective::send ? call.number : other.number;
   constexpr std::uint64_t tags = largest_tag - first_tag_of_bytes + 1;
   const auto tag = first_tag_of_bytes + narrow<int>(number % tags);
   return std::make_unique<MpiMove>(objects_.all.get(), call, tag, largest_count_,

@@ -49,33 +49,6 @@ bool is_mpi_initialized() {
   return is_initialized != 0;
 }
 
-namespace {
-
-// For as long as this lives a variable of the environment has this value; nothing: it is not set.
-class WithVariable {
- public:
-  WithVariable(const char* name, const char* value)
-      : name_(name), before_(environment_variable(name)) {
-    set(value);
-  }
-  WithVariable(const WithVariable&) = delete;
-  WithVariable& operator=(const WithVariable&) = delete;
-  ~WithVariable() { set(before_ ? before_->c_str() : nullptr); }
-
- private:
-  void set(const char* value) const {
-    if (value == nullptr)
-      ::unsetenv(name_);
-    else
-      ::setenv(name_, value, 1);
-  }
-
-  const char* name_;
-  std::optional<std::string> before_;
-};
-
-}  // namespace
-
 MpiRuntime::MpiRuntime(ThreadLevel wanted, const LaunchEnvironment& environment)
     : exceptions_at_start_(std::uncaught_exceptions()) {
   int is_finalized = 0, provided = MPI_THREAD_SINGLE;
@@ -87,14 +60,15 @@ MpiRuntime::MpiRuntime(ThreadLevel wanted, const LaunchEnvironment& environment)
         "until the last use");
   }
   if (!is_mpi_initialized()) {
-    // Open MPI takes it for one of several.
-    std::optional<WithVariable> alone, without_displays;
-    if (is_alone_under_srun(environment)) alone.emplace("SLURM_STEP_ID", nullptr);
-    if (!environment_variable(hwloc_components))
-      without_displays.emplace(hwloc_components, hwloc_without_displays);
-    check_mpi(
-        MPI_Init_thread(nullptr, nullptr, mpi_levels[static_cast<std::size_t>(wanted)], &provided),
-        "MPI_Init_thread");
+    ::setenv(hwloc_components, hwloc_without_displays, 0);
+    // Open MPI takes one that is alone in a step for one of several.
+    const auto step = environment_variable("SLURM_STEP_ID");
+    const bool is_alone = step && is_alone_under_srun(environment);
+    if (is_alone) ::unsetenv("SLURM_STEP_ID");
+    const int result =
+        MPI_Init_thread(nullptr, nullptr, mpi_levels[static_cast<std::size_t>(wanted)], &provided);
+    if (is_alone) ::setenv("SLURM_STEP_ID", step->c_str(), 1);
+    check_mpi(result, "MPI_Init_thread");
     is_owner_ = true;
   }
   granted_ = granted_thread_level();

@@ -33,6 +33,25 @@ std::uint64_t mixed(std::uint64_t state, std::int64_t value) {
   return mixed(state + 0x9E3779B97F4A7C15U + static_cast<std::uint64_t>(value));
 }
 
+std::uint64_t fingerprint_of(std::span<const std::int64_t> counts) {
+  std::uint64_t state = 0;
+  for (const std::int64_t count : counts) state = mixed(state, count);
+  return state;
+}
+
+// Equal where first_difference() finds none.
+std::uint64_t fingerprint_of(const CallHeader& header) {
+  const bool may_differ = traits_of(header.collective).buffers == BufferShape::exchanged_uneven;
+  std::uint64_t state = 0;
+  for (const std::int64_t value :
+       {static_cast<std::int64_t>(header.collective), static_cast<std::int64_t>(header.type),
+        static_cast<std::int64_t>(header.op), std::int64_t{header.peer}, std::int64_t{header.tag},
+        static_cast<std::int64_t>(header.memory), may_differ ? 0 : header.count,
+        may_differ ? 0 : static_cast<std::int64_t>(header.fingerprint)})
+    state = mixed(state, value);
+  return state;
+}
+
 // Ranks that say the same.
 struct Party {
   std::string what;
@@ -72,12 +91,6 @@ int first_active_rank(std::span<const CallHeader> headers) {
   return first == headers.end() ? -1 : static_cast<int>(first - headers.begin());
 }
 
-std::uint64_t fingerprint_of(std::span<const std::int64_t> counts) {
-  std::uint64_t state = 0;
-  for (const std::int64_t count : counts) state = mixed(state, count);
-  return state;
-}
-
 std::uint64_t all_to_all_fingerprint(int rank, std::span<const std::int64_t> send_counts,
                                      std::span<const std::int64_t> receive_counts) {
   const auto of_parcel = [](std::int64_t from, std::int64_t to, std::int64_t count) {
@@ -101,41 +114,9 @@ CallHeader with_counts(const CollectiveCall& call, int rank) {
   return header;
 }
 
-std::uint64_t fingerprint_of(const CallHeader& header) {
-  const bool may_differ = traits_of(header.collective).buffers == BufferShape::exchanged_uneven;
-  std::uint64_t state = 0;
-  for (const std::int64_t value :
-       {static_cast<std::int64_t>(header.collective), static_cast<std::int64_t>(header.type),
-        static_cast<std::int64_t>(header.op), std::int64_t{header.peer}, std::int64_t{header.tag},
-        static_cast<std::int64_t>(header.memory), may_differ ? 0 : header.count,
-        may_differ ? 0 : static_cast<std::int64_t>(header.fingerprint)})
-    state = mixed(state, value);
-  return state;
-}
+namespace {
 
-bool differ_only_in_counts(std::span<const CallHeader> headers) {
-  const CallHeader& first = headers[static_cast<std::size_t>(first_active_rank(headers))];
-  return std::all_of(headers.begin(), headers.end(), [&](const CallHeader& header) {
-    const auto difference = first_difference(first, header);
-    return !is_active(header) || difference.empty() || difference == counts_by_rank;
-  });
-}
-
-std::string describe_mismatch(std::span<const CallHeader> headers) {
-  const CallHeader& first = headers[static_cast<std::size_t>(first_active_rank(headers))];
-  std::string_view difference;
-  std::vector<Party> parties;
-  for (std::size_t rank = 0; rank < headers.size(); ++rank) {
-    if (!is_active(headers[rank])) continue;
-    if (difference.empty()) difference = first_difference(first, headers[rank]);
-    enlist(parties, static_cast<int>(rank), headers[rank].describe(), [&](int member) {
-      return first_difference(headers[static_cast<std::size_t>(member)], headers[rank]).empty();
-    });
-  }
-  return fmt::format("comm: ranks called different collectives: {}; {} (they differ in {})",
-                     describe_parties(std::move(parties)), advice, difference);
-}
-
+// For calls that are alike but for the counts by rank.
 std::string describe_count_mismatch(std::span<const CallHeader> headers,
                                     std::span<const std::int64_t> counts) {
   const std::size_t size = headers.size();
@@ -153,6 +134,26 @@ std::string describe_count_mismatch(std::span<const CallHeader> headers,
       "comm: {}: ranks passed different counts by rank: {}; every rank must pass "
       "the same, for example from an all-gather of their own counts",
       headers[first].describe(), describe_parties(std::move(parties)));
+}
+
+}  // namespace
+
+std::string describe_mismatch(std::span<const CallHeader> headers,
+                              const GatherCounts& gather_counts) {
+  const CallHeader& first = headers[static_cast<std::size_t>(first_active_rank(headers))];
+  std::string_view difference;  // the first that there is besides counts by rank
+  std::vector<Party> parties;
+  for (std::size_t rank = 0; rank < headers.size(); ++rank) {
+    if (!is_active(headers[rank])) continue;
+    const auto here = first_difference(first, headers[rank]);
+    if (difference.empty() && here != counts_by_rank) difference = here;
+    enlist(parties, static_cast<int>(rank), headers[rank].describe(), [&](int member) {
+      return first_difference(headers[static_cast<std::size_t>(member)], headers[rank]).empty();
+    });
+  }
+  if (difference.empty()) return describe_count_mismatch(headers, gather_counts());
+  return fmt::format("comm: ranks called different collectives: {}; {} (they differ in {})",
+                     describe_parties(std::move(parties)), advice, difference);
 }
 
 std::string describe_exchange_mismatch(std::span<const CallHeader> headers,
@@ -175,10 +176,10 @@ std::string describe_exchange_mismatch(std::span<const CallHeader> headers,
 
 namespace {
 
-using Execute = std::function<void(const CollectiveCall&)>;
+using Collectives = std::function<void(const CollectiveCall&)>;
 
 template <typename T>
-std::vector<T> gather_from_all(std::span<const T> mine, int size, const Execute& execute) {
+std::vector<T> gather_from_all(std::span<const T> mine, int size, const Collectives& execute) {
   std::vector<T> all(mine.size() * static_cast<std::size_t>(size));
   execute(CollectiveCall::all_gather(
       ConstBuffer(mine.data(), narrow<std::int64_t>(mine.size_bytes()), DataType::uint8),
@@ -188,7 +189,7 @@ std::vector<T> gather_from_all(std::span<const T> mine, int size, const Execute&
 
 // The greatest of all fingerprints and of their complements: these belong to one number where there
 // is but one.
-bool are_alike(const CallHeader& mine, const Execute& execute) {
+bool are_alike(const CallHeader& mine, const Collectives& execute) {
   const auto fingerprint = static_cast<std::int64_t>(fingerprint_of(mine));
   std::array<std::int64_t, 2> greatest = {fingerprint, ~fingerprint};
   execute(CollectiveCall::all_reduce(std::span(greatest), ReduceOp::max));
@@ -196,25 +197,27 @@ bool are_alike(const CallHeader& mine, const Execute& execute) {
 }
 
 // Tells whether every rank expects what is sent to it.
-bool is_balanced(const CallHeader& mine, int size, const Execute& execute) {
+bool is_balanced(const CallHeader& mine, int size, const Collectives& execute) {
   const auto all = gather_from_all(std::span(&mine.fingerprint, 1), size, execute);
   return std::accumulate(all.begin(), all.end(), std::uint64_t{0}) == 0;
 }
 
 }  // namespace
 
-void compare_calls(const CollectiveCall& call, int rank, int size, const Execute& execute) {
+void compare_calls(const CollectiveCall& call, int rank, int size, const Collectives& execute) {
   const CallHeader mine = with_counts(call, rank);
   const bool is_exchange = traits_of(call.collective).buffers == BufferShape::exchanged_uneven;
   const bool is_same = are_alike(mine, execute);
   if (is_same && (!is_exchange || is_balanced(mine, size, execute))) return;
   const auto headers = gather_from_all(std::span(&mine, 1), size, execute);
-  if (!is_same && !differ_only_in_counts(headers)) throw Error(describe_mismatch(headers));
-  auto counts = call.receive_counts;
-  if (is_exchange) counts.insert(counts.begin(), call.send_counts.begin(), call.send_counts.end());
-  const auto all_counts = gather_from_all(std::span<const std::int64_t>(counts), size, execute);
-  throw Error(is_exchange ? describe_exchange_mismatch(headers, all_counts)
-                          : describe_count_mismatch(headers, all_counts));
+  const auto gather_counts = [&] {
+    auto counts = call.receive_counts;
+    if (is_exchange)
+      counts.insert(counts.begin(), call.send_counts.begin(), call.send_counts.end());
+    return gather_from_all(std::span<const std::int64_t>(counts), size, execute);
+  };
+  throw Error(is_same ? describe_exchange_mismatch(headers, gather_counts())
+                      : describe_mismatch(headers, gather_counts));
 }
 
 }  // namespace kolo

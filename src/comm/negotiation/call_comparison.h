@@ -4,6 +4,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "kolo/comm/collective_call.h"
 
@@ -17,11 +18,8 @@ namespace kolo {
 // The first of the headers by rank whose rank is active, or nothing but joined ranks: -1.
 [[nodiscard]] int first_active_rank(std::span<const CallHeader> headers);
 
-// Of counts by rank that are the same on all ranks.
-[[nodiscard]] std::uint64_t fingerprint_of(std::span<const std::int64_t> counts);
-
-// Of what one rank sends and expects in an all-to-all. Over all ranks these add up to 0 (modulo
-// 2^64) when everyone expects what is sent to it.
+// Balance of what one rank sends and expects in an all-to-all: over all ranks they add up to 0
+// (modulo 2^64) when everyone expects what is sent to it.
 [[nodiscard]] std::uint64_t all_to_all_fingerprint(int rank,
                                                    std::span<const std::int64_t> send_counts,
                                                    std::span<const std::int64_t> receive_counts);
@@ -30,29 +28,22 @@ namespace kolo {
 // rank fit each other.
 [[nodiscard]] CallHeader with_counts(const CollectiveCall& call, int rank);
 
-// Equal where first_difference() finds none.
-[[nodiscard]] std::uint64_t fingerprint_of(const CallHeader& header);
+// Every rank's counts, one rank after another. Collective.
+using GatherCounts = std::function<std::vector<std::int64_t>()>;
 
-// Whether the active ranks' calls differ in nothing but the counts that they pass.
-[[nodiscard]] bool differ_only_in_counts(std::span<const CallHeader> headers);
+// The active ranks' calls differ: who calls what, what most of them call first. Where they differ
+// in nothing but the counts by rank that they pass: who passes which, for which these are gathered.
+[[nodiscard]] std::string describe_mismatch(std::span<const CallHeader> headers,
+                                            const GatherCounts& gather_counts);
 
-// The active ranks' calls differ: who calls what, what most of them call first.
-[[nodiscard]] std::string describe_mismatch(std::span<const CallHeader> headers);
-
-// The ranks' calls differ in nothing but the counts that they pass; `counts` holds every rank's,
-// one rank after another.
-[[nodiscard]] std::string describe_count_mismatch(std::span<const CallHeader> headers,
-                                                  std::span<const std::int64_t> counts);
-
-// Of an all-to-all, where an active rank sends another one something else than that expects; empty:
-// nowhere. `all_counts`: of every rank what it sends to each, then what it expects from each.
+// Names an active rank that sends another one something else than that expects, in an all-to-all;
+// empty: there is none. `all_counts`: by rank, what it sends to each, then expects from each.
 [[nodiscard]] std::string describe_exchange_mismatch(std::span<const CallHeader> headers,
                                                      std::span<const std::int64_t> all_counts);
 
-// Compares a call with those that the other ranks make at the same time, and throws on all of them,
-// in the same words, where they differ: before anything is moved, so that the ranks can go on with
-// other calls. It takes an all-reduce of 16 bytes; of an all-to-all an all-gather of 8 besides.
-// `execute` does collectives of these ranks, whose calls are the same.
+// Compares a call with those that the other ranks make at the same time; an Error in the same words
+// on all of them where they differ, before anything is moved. Costs an all-reduce of 16 bytes; for
+// an all-to-all an all-gather of 8 besides. `execute` does collectives of these ranks.
 void compare_calls(const CollectiveCall& call, int rank, int size,
                    const std::function<void(const CollectiveCall&)>& execute);
 

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <chrono>
 #include <exception>
 #include <memory>
 #include <optional>
@@ -40,10 +39,7 @@ Communicator Communicator::checked() const {
   if (is_checked()) return *this;
   const Communicator result(std::make_shared<Group>(
       std::make_shared<NegotiatedBackend>(group_->backend), group_->executor, group_->sequence));
-  result.group_->number_in_job = group_->number_in_job;
-  result.group_->job_rank = group_->job_rank;
-  result.group_->first_job_rank = group_->first_job_rank;
-  result.group_->job_ranks = group_->job_ranks;
+  result.group_->identity = group_->identity;
   result.group_->companions = group_->companions;
   result.group_->listeners = group_->listeners;
   return result;
@@ -60,9 +56,7 @@ std::uint64_t Communicator::joins() const {
 }
 
 void Communicator::require_all_ranks(const std::string& words) const {
-  const auto backend = negotiated(*group_);
-  if (!backend || backend->active_ranks() == size()) return;
-  group_->run(CollectiveCall::of(Collective::refusal), {}, [&] { backend->refuse(words); });
+  if (active_ranks() < size()) throw Error(words);
 }
 
 namespace {
@@ -82,59 +76,13 @@ void join_to_the_end(const Communicator& set) {
   if (first) std::rethrow_exception(first);
 }
 
-using Sets = std::vector<std::shared_ptr<Communicator::Group>>;
-
-// The others can't do without this rank, and have not waited for it to hear so.
-class RefusalError : public CommunicationError {
- public:
-  using CommunicationError::CommunicationError;
-};
-
-// Why the others have given up, if something in one of the sets tells it. Who leaves the
-// communicator leaves its sets, a little earlier or later.
-std::exception_ptr reason_in(const Sets& served) {
-  std::exception_ptr first;
-  for (const auto& set : served) {
-    try {
-      (void)set->service->wait_for(std::chrono::seconds(1));
-    } catch (const RefusalError&) {
-      return std::current_exception();
-    } catch (...) {
-      if (!first) first = std::current_exception();
-    }
-  }
-  return first;
-}
-
-// While it lives what others want to send here, or to get from here, is refused.
-class JoinedTransfers {
- public:
-  explicit JoinedTransfers(std::shared_ptr<TransferDesk> desk) : desk_(std::move(desk)) {
-    if (desk_) desk_->begin_join();
-  }
-  JoinedTransfers(const JoinedTransfers&) = delete;
-  JoinedTransfers& operator=(const JoinedTransfers&) = delete;
-  ~JoinedTransfers() { (void)end(); }
-
-  // What has been refused, in words.
-  [[nodiscard]] std::optional<std::string> end() {
-    const auto desk = std::exchange(desk_, nullptr);
-    return desk ? desk->end_join() : std::nullopt;
-  }
-
- private:
-  std::shared_ptr<TransferDesk> desk_;
-};
-
 // All ranks have joined, so they join all sets as well, but for those that some have let go of:
 // what is called there is an Error to whoever calls it.
-void end_services(Sets served) {
+void end_services(const std::vector<std::shared_ptr<Communicator::Group>>& served) {
   std::exception_ptr first;
   for (const auto& set : served) {
     try {
       std::exchange(set->service, std::nullopt)->wait();
-    } catch (const RefusalError&) {
-      if (!first) first = std::current_exception();
     } catch (const CommunicationError&) {
       continue;
     } catch (...) {
@@ -187,27 +135,15 @@ int Communicator::join() const {
     calls_elsewhere += companion->sequence->calls;
   serve_sets();
   NegotiatedBackend::JoinResult result;
-  std::optional<std::string> refused_transfer;
   auto& sequence = *group_->sequence;
-  try {
-    group_->run(CollectiveCall::of(Collective::join), {}, [&] {
-      JoinedTransfers transfers(sequence.transfers);
-      result = backend->join({.calls = sequence.calls,
-                              .splits = sequence.splits,
-                              .all_calls = sequence.calls + calls_elsewhere});
-      refused_transfer = transfers.end();
-    });
-  } catch (const CommunicationError& error) {
-    if (const auto& words = backend->refused())
-      throw RefusalError(fmt::format("{} ({})", *words, error.what()));
-    if (const auto reason = reason_in(group_->served)) std::rethrow_exception(reason);
-    throw;
-  }
+  group_->run(CollectiveCall::of(Collective::join), {}, [&] {
+    result = backend->join({.calls = sequence.calls,
+                            .splits = sequence.splits,
+                            .all_calls = sequence.calls + calls_elsewhere});
+  });
   raise_to(sequence.calls, result.progress.calls);
   raise_to(sequence.splits, result.progress.splits);
   end_services(std::exchange(group_->served, {}));
-  if (result.refused) throw Error(*result.refused);
-  if (refused_transfer) throw Error(*refused_transfer);
   return result.last_rank;
 }
 

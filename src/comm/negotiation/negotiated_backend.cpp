@@ -4,12 +4,13 @@
 #include <array>
 #include <limits>
 #include <numeric>
+#include <type_traits>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "base/half.h"
 #include "comm/solo/alone.h"
+#include "comm/with_type.h"
 #include "kolo/base/checked.h"
 
 // The negotiation and the collectives of active ranks, then those of joined ones.
@@ -55,12 +56,13 @@ void NegotiatedBackend::check_calls(std::span<const std::int64_t> counts) {
   const bool is_same = std::all_of(headers_.begin(), headers_.end(), [&](const CallHeader& header) {
     return !is_active(header) || first_difference(first, header).empty();
   });
-  if (!is_same && differ_only_in_counts(headers_)) {
-    std::vector<std::int64_t> mine(counts.begin(), counts.end());
-    mine.resize(headers_.size());  // a joined rank has none
-    fail(describe_count_mismatch(headers_, gather_counts(mine)));
+  if (!is_same) {
+    fail(describe_mismatch(headers_, [&] {
+      std::vector<std::int64_t> mine(counts.begin(), counts.end());
+      mine.resize(headers_.size());  // a joined rank has none
+      return gather_counts(mine);
+    }));
   }
-  if (!is_same) fail(describe_mismatch(headers_));
   const bool has_root = traits_of(first.collective).has_root;
   if (has_root && !is_active(headers_.at(static_cast<std::size_t>(first.peer)))) {
     fail(
@@ -80,21 +82,6 @@ void NegotiatedBackend::activate_all() {
   joined_.assign(joined_.size(), false);
   active_ranks_.store(topology().size, std::memory_order_relaxed);
   joins_.fetch_add(1, std::memory_order_relaxed);
-}
-
-void NegotiatedBackend::refuse(const std::string& words) {
-  negotiate({.collective = Collective::refusal});
-  throw NegotiationError(words_of_refusal(words));
-}
-
-// Those of the first active rank.
-std::string NegotiatedBackend::words_of_refusal(std::string words) {
-  const int first = first_active_rank(headers_);
-  auto length = narrow<std::int64_t>(words.size());
-  inner_->execute(CollectiveCall::broadcast(std::span(&length, 1), first));
-  words.resize(static_cast<std::size_t>(length));
-  inner_->execute(CollectiveCall::broadcast(Buffer(words.data(), length, DataType::uint8), first));
-  return words;
 }
 
 std::vector<std::int64_t> NegotiatedBackend::gather_counts(
@@ -142,57 +129,43 @@ std::shared_ptr<Backend> NegotiatedBackend::split(int color, int key) {
   return part ? std::make_shared<NegotiatedBackend>(std::move(part)) : nullptr;
 }
 
-// What a rank does that has joined.
+// Part of a rank that has joined.
 namespace {
 
 template <typename T>
 T neutral(ReduceOp op) {
-  using Limits = std::numeric_limits<T>;
-  switch (op) {
-    case ReduceOp::product:
-      return 1;
-    case ReduceOp::min:
-      return Limits::has_infinity ? Limits::infinity() : Limits::max();
-    case ReduceOp::max:
-      return Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
-    default:
-      return 0;
+  if constexpr (std::is_same_v<T, Float16>) {
+    return to_float16(neutral<float>(op));
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
+    return to_bfloat16(neutral<float>(op));
+  } else {
+    using Limits = std::numeric_limits<T>;
+    switch (op) {
+      case ReduceOp::product:
+        return 1;
+      case ReduceOp::min:
+        return Limits::has_infinity ? Limits::infinity() : Limits::max();
+      case ReduceOp::max:
+        return Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
+      default:
+        return 0;
+    }
   }
-}
-
-template <typename T>
-void fill(std::byte* values, T value, std::int64_t count) {
-  std::fill_n(reinterpret_cast<T*>(values), count, value);
 }
 
 // Sets `count` elements to what a reduction leaves as it is: 0 for sum and average, 1 for product,
 // the greatest value (infinity) for min, the least for max; of booleans false for sum (or) and max,
 // true for product (and) and min.
 void fill_neutral(DataType type, ReduceOp op, std::byte* values, std::int64_t count) {
-  switch (type) {
-    case DataType::float64:
-      return fill(values, neutral<double>(op), count);
-    case DataType::float32:
-      return fill(values, neutral<float>(op), count);
-    case DataType::float16:
-      return fill(values, to_float16(neutral<float>(op)), count);
-    case DataType::bfloat16:
-      return fill(values, to_bfloat16(neutral<float>(op)), count);
-    case DataType::int64:
-      return fill(values, neutral<std::int64_t>(op), count);
-    case DataType::int32:
-      return fill(values, neutral<std::int32_t>(op), count);
-    case DataType::int16:
-      return fill(values, neutral<std::int16_t>(op), count);
-    case DataType::int8:
-      return fill(values, neutral<std::int8_t>(op), count);
-    case DataType::uint8:
-      return fill(values, neutral<std::uint8_t>(op), count);
-    case DataType::boolean: {
-      const bool is_and = op == ReduceOp::min || op == ReduceOp::product;
-      return fill(values, static_cast<std::uint8_t>(is_and), count);
-    }
+  if (type == DataType::boolean) {
+    const bool is_and = op == ReduceOp::min || op == ReduceOp::product;
+    std::fill_n(values, count, static_cast<std::byte>(is_and));
+    return;
   }
+  with_type(type, [&](auto element) {
+    using T = decltype(element);
+    std::fill_n(reinterpret_cast<T*>(values), count, neutral<T>(op));
+  });
 }
 
 // Memory for a collective whose result nobody here needs; zero-filled.
@@ -240,7 +213,6 @@ NegotiatedBackend::JoinResult NegotiatedBackend::end_of_join(const Progress& min
     result.progress.splits =
         std::max(result.progress.splits, static_cast<std::uint32_t>(all[2 * rank + 1]));
   }
-  result.refused = std::exchange(refused_, std::nullopt);
   return result;
 }
 
@@ -253,9 +225,6 @@ void NegotiatedBackend::take_part(const CallHeader& header) {
       return;
     case Collective::split:
       (void)inner_->split(-1, 0);
-      return;
-    case Collective::refusal:
-      refused_ = words_of_refusal({});
       return;
     default:  // a barrier is done with the headers
       if (traits_of(header.collective).buffers != BufferShape::none) take_part_with_buffers(header);
@@ -302,7 +271,7 @@ void NegotiatedBackend::set_counts(CollectiveCall& call) {
   if (!mismatch.empty()) fail(mismatch);
   const auto rank = static_cast<std::size_t>(topology().rank);
   call.send_counts.resize(size);
-  // What every rank expects from this one, and what it sends here; of joined ranks both are 0.
+  // Joined ranks expect and send nothing.
   for (std::size_t peer = 0; peer < size; ++peer) {
     call.send_counts[peer] = all_counts[peer * 2 * size + size + rank];
     call.receive_counts[peer] = all_counts[peer * 2 * size + rank];

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -16,7 +15,7 @@
 
 namespace kolo {
 
-// What the ranks have found in a negotiation, all of them: they may go on calling.
+// An Error that all ranks have found in a negotiation: they may go on calling.
 class NegotiationError : public Error {
  public:
   using Error::Error;
@@ -25,17 +24,12 @@ class NegotiationError : public Error {
 // A back end over which the ranks first tell each other what they are about to do: a header each,
 // by one small all-gather of the back end below. So a call in which they differ is an Error on all
 // of them, whatever the back end, and ranks without data can take part in what the others do.
+// While nobody has joined, the header is all that a collective costs more (half a microsecond
+// between two ranks of one machine; a barrier is the header alone).
 //
-// While nobody has joined, the header is all that a collective costs more (a barrier is the header
-// alone). Two ranks of one machine (Xeon, Open MPI 4.1.4), microseconds a call without and with it:
-// all-reduce of 4 KiB 1.2 and 1.7, of 1 MiB 154 and 158 (least of 40 rounds on a busy machine).
-//
-// Every header says whether its rank has joined, so all ranks know of each other's state after it
-// and take the same path: averages are those of the active ranks, counts by rank travel in one more
-// small collective.
-//
-// An Error in the negotiation is thrown on all ranks, the joined ones included, and makes them
-// active again.
+// Every header says whether its rank has joined, so all ranks take the same path: averages are
+// those of the active ranks, counts by rank travel in one more small collective. An Error in the
+// negotiation is thrown on all ranks, the joined ones included, and makes them active again.
 class NegotiatedBackend final : public Backend {
  public:
   explicit NegotiatedBackend(std::shared_ptr<Backend> inner);
@@ -74,18 +68,10 @@ class NegotiatedBackend final : public Backend {
   struct JoinResult {
     int last_rank = 0;
     Progress progress;
-    std::optional<std::string> refused;  // what the others could not do without this rank
   };
 
   // Takes part in what the others do until they have all joined.
   [[nodiscard]] JoinResult join(Progress mine);
-
-  // An Error of these words on all ranks; called by all active ones. Those that have joined go on
-  // taking part in what the others have still to finish, and get it when the join ends.
-  [[noreturn]] void refuse(const std::string& words);
-
-  // What they have refused since this rank joined; not while it is in join().
-  [[nodiscard]] const std::optional<std::string>& refused() const { return refused_; }
 
   // How many ranks contributed to the last collective.
   [[nodiscard]] int active_ranks() const { return active_ranks_.load(std::memory_order_relaxed); }
@@ -99,7 +85,6 @@ class NegotiatedBackend final : public Backend {
   void note_joined();
   void check_calls(std::span<const std::int64_t> counts);
   [[noreturn]] void fail(const std::string& message);
-  [[nodiscard]] std::string words_of_refusal(std::string words);
   void activate_all();
   [[nodiscard]] bool has_joined_ranks() const { return active_ranks() < topology().size; }
   [[nodiscard]] JoinResult end_of_join(const Progress& mine);
@@ -107,7 +92,7 @@ class NegotiatedBackend final : public Backend {
   [[nodiscard]] std::vector<std::int64_t> gather_counts(std::span<const std::int64_t> mine) const;
   void agree_on_exchange(const CollectiveCall& call);
 
-  // What a joined rank does in the call that the active ranks make.
+  // Part of a joined rank in the call that the active ranks make.
   void take_part(const CallHeader& header);
   void take_part_with_buffers(const CallHeader& header);
   void set_counts(CollectiveCall& call);
@@ -116,7 +101,6 @@ class NegotiatedBackend final : public Backend {
   std::vector<CallHeader> headers_;  // of the present call, by rank
   std::vector<bool> joined_;         // by rank
   int last_joined_ = 0;  // of those that joined in the last round, the one that has made most calls
-  std::optional<std::string> refused_;  // while this rank had joined: the words of refuse()
   std::atomic<int> active_ranks_;
   std::atomic<std::uint64_t> joins_ = 0;
 };

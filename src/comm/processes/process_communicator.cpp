@@ -1,28 +1,131 @@
 #include <memory>
-#include <optional>
+#include <numeric>
 #include <string>
+#include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/standard_streams.h"
 #include "comm/device/device_backend.h"
 #include "comm/executor.h"
 #include "comm/job_options.h"
 #include "comm/messages.h"
-#include "comm/processes/process_backend.h"
 #include "comm/processes/process_region.h"
+#include "comm/shared_memory/node_sets.h"
+#include "comm/shared_memory/node_stage.h"
+#include "comm/solo/alone.h"
+#include "comm/transfers/transfer_desk.h"
 #include "comm/watch/watch.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/own_process.h"
+#include "kolo/comm/backend.h"
 #include "kolo/comm/processes.h"
 
 namespace kolo {
 
 namespace {
+
+// Ranks as processes of one machine that kolo has started. Everything goes through memory that they
+// share.
+class ProcessBackend final : public Backend {
+ public:
+  // A set of more than one rank has its stage. `transfer_thread`: none: this is the job's first
+  // group, which makes it. Collective over the set.
+  ProcessBackend(RankSet set, const NodeGroupOptions& options,
+                 std::shared_ptr<TransferThread> transfer_thread = nullptr);
+
+  [[nodiscard]] const Topology& topology() const override { return topology_; }
+  [[nodiscard]] Capabilities capabilities() const override;
+
+  void execute(const CollectiveCall& call) override;
+  void agree(const CallHeader& call) override;
+  [[nodiscard]] std::vector<std::shared_ptr<std::byte>> allocate(const CallHeader& call) override;
+  [[nodiscard]] std::shared_ptr<Backend> split(int color, int key) override;
+  [[nodiscard]] std::shared_ptr<TransferDesk> transfers() override { return transfers_; }
+  void leave() noexcept override;
+  // kolo, which has started the ranks, ends the others.
+  void abort(int exit_code, std::string_view reason) noexcept override;
+  [[nodiscard]] bool ends_processes() const override { return true; }
+  [[nodiscard]] bool is_broken() const override { return stage_ && stage_->group()->is_aborted(); }
+
+ private:
+  Topology topology_;
+  std::vector<int> job_ranks_;
+  NodeGroupOptions options_;
+  std::unique_ptr<NodeStage> stage_;  // none: there is one rank
+  std::shared_ptr<TransferThread> transfer_thread_;
+  std::shared_ptr<TransferDesk> transfers_;
+};
+
+ProcessBackend::ProcessBackend(RankSet set, const NodeGroupOptions& options,
+                               std::shared_ptr<TransferThread> transfer_thread)
+    : topology_(std::move(set.topology)),
+      job_ranks_(std::move(set.job_ranks)),
+      options_(options),
+      transfer_thread_(std::move(transfer_thread)) {
+  if (!set.stage) return;
+  const int job_rank = job_ranks_[static_cast<std::size_t>(topology_.rank)];
+  stage_ = std::make_unique<NodeStage>(topology_, job_rank, std::move(set.segments),
+                                       std::move(set.stage), options_);
+  stage_->group()->execute(CollectiveCall::of(Collective::barrier));  // all have said who they are
+  if (!transfer_thread_)
+    transfer_thread_ = std::make_shared<TransferThread>(job_rank, stage_->bells());
+  const auto line = stage_->make_line(job_ranks_, *transfer_thread_);
+  transfers_ = std::make_shared<TransferDesk>(topology_.rank, std::vector(job_ranks_.size(), line),
+                                              transfer_thread_, false);
+  transfer_thread_->add(transfers_);
+}
+
+Capabilities ProcessBackend::capabilities() const {
+  return {.backend = "processes",
+          .transport = "shared memory",
+          .shared_memory = stage_ != nullptr,
+          .concurrent = true};
+}
+
+void ProcessBackend::execute(const CollectiveCall& call) {
+  if (!stage_) return execute_alone(call);
+  stage_->group()->execute(call);
+}
+
+void ProcessBackend::agree(const CallHeader& call) {
+  if (stage_) stage_->group()->agree(call);
+}
+
+std::vector<std::shared_ptr<std::byte>> ProcessBackend::allocate(const CallHeader& call) {
+  if (!stage_) return NodeStage::allocate_alone(call);
+  agree(call);
+  return stage_->allocate(call, [this](bool here) {
+    return is_everywhere(here, [this](const CollectiveCall& each) { execute(each); });
+  });
+}
+
+std::shared_ptr<Backend> ProcessBackend::split(int color, int key) {
+  agree(CollectiveCall::of(Collective::split));
+  const Execute execute_here = [this](const CollectiveCall& call) { execute(call); };
+  auto set = gather_set(topology_, job_ranks_, color, key, execute_here);
+  if (!make_stage_of(set, topology_, options_.staging_bytes, execute_here))
+    throw Error("comm: split: there is no memory that the ranks of a set could share");
+  if (!set.has_this_rank()) return nullptr;
+  return std::make_shared<ProcessBackend>(std::move(set), options_, transfer_thread_);
+}
+
+void ProcessBackend::leave() noexcept {
+  if (!stage_) return;
+  transfers_->end();
+  stage_->group()->leave();
+}
+
+void ProcessBackend::abort(int exit_code, std::string_view reason) noexcept {
+  if (stage_) stage_->group()->abort(reason);
+  ::_exit(exit_code);
+}
 
 // Parts of a rank that have to end before its process does.
 struct ProcessJob {
@@ -64,47 +167,13 @@ void at_exit(int status, void* given) {
   if (const auto backend = job.backend.lock()) backend->leave();
 }
 
-FirstMeeting meeting_in(NodeGroup& group, int rank) {
-  return {.rank = rank,
-          .broadcast =
-              [&group](std::span<std::byte> bytes) {
-                const Buffer buffer(bytes.data(), narrow<std::int64_t>(bytes.size()),
-                                    DataType::uint8);
-                if (!bytes.empty()) group.execute(CollectiveCall::broadcast(buffer, 0));
-              },
-          .take_least =
-              [&group](std::span<int> values) {
-                group.execute(CollectiveCall::all_reduce(values, ReduceOp::min));
-              }};
-}
-
 RankSet all_ranks(const ProcessRegion& region) {
-  const std::vector<int> nodes(static_cast<std::size_t>(region.ranks()), 0);
-  RankSet set{.topology = Topology::from_node_ids(region.rank(), nodes)};
-  for (int rank = 0; rank < region.ranks(); ++rank) set.job_ranks.push_back(rank);
-  return set;
-}
-
-// The memory of the job's communicator.
-void make_stage(RankSet& set, NodeGroup& meeting, std::shared_ptr<SharedSegments> segments,
-                std::size_t staging_bytes) {
-  const Execute execute = [&](const CollectiveCall& call) { meeting.execute(call); };
-  const auto place_of_first = [&](const std::string& place) {
-    auto text = padded(place);
-    execute(CollectiveCall::broadcast(std::span(text), 0));
-    return place_in(text);
-  };
-  const std::vector<std::size_t> bytes(set.job_ranks.size(),
-                                       NodeStage::bytes(set.topology.size, staging_bytes));
-  set.segments = std::move(segments);
-  set.stage =
-      set.segments->add(bytes, SharedSegment::Room::at_once,
-                        {place_of_first, [&](bool here) { return is_everywhere(here, execute); }});
-  if (set.stage) return;
-  throw Error(fmt::format(
-      "comm: the ranks can't share memory: there is no room for {} bytes, or a rank can't open it "
-      "through /proc",
-      checked_multiply(bytes.front(), bytes.size())));
+  std::vector<int> ranks(static_cast<std::size_t>(region.ranks()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  const std::vector<int> nodes(ranks.size(), 0);
+  return {.members = ranks,
+          .topology = Topology::from_node_ids(region.rank(), nodes),
+          .job_ranks = ranks};
 }
 
 Communicator make_communicator(std::shared_ptr<ProcessBackend> inner, const MpiOptions& options) {
@@ -119,7 +188,7 @@ Communicator make_communicator(std::shared_ptr<ProcessBackend> inner, const MpiO
   if (const auto transfers = backend->transfers()) job->transfers = transfers->thread();
   if (options.watch.enabled && plain.size() > 1) {
     const auto watch = std::make_shared<Watch>(backend, options.watch);
-    plain.add_listener(watch);
+    plain.add_listener(Watch::listener_of(watch));
     job->watch = watch;
   }
   if (::on_exit(at_exit, job.get()) == 0) (void)job.release();  // it is the process's now
@@ -138,11 +207,19 @@ Communicator process_communicator(const MpiOptions& given) {
                          StartWatch::AtLimit::process_ends);
   auto set = all_ranks(region);
   if (region.ranks() > 1) {
-    const auto segments = std::make_shared<SharedSegments>(region.rank());
-    auto meeting = region.next_meeting(segments);
-    meeting.execute(CollectiveCall::of(Collective::barrier));
-    options = with_options_of_rank_0(meeting_in(meeting, region.rank()), options);
-    make_stage(set, meeting, segments, options.staging_bytes);
+    auto meeting = region.next_meeting();
+    const Execute execute = [&](const CollectiveCall& call) { meeting.execute(call); };
+    execute(CollectiveCall::of(Collective::barrier));
+    const auto broadcast = [&](std::span<std::byte> bytes) {
+      const Buffer buffer(bytes.data(), narrow<std::int64_t>(bytes.size()), DataType::uint8);
+      if (!bytes.empty()) execute(CollectiveCall::broadcast(buffer, 0));
+    };
+    options = with_options_of_rank_0(broadcast, options);
+    if (!make_stage_of(set, set.topology, options.staging_bytes, execute)) {
+      throw Error(
+          "comm: the ranks can't share memory: there is no room for it, or a rank can't open it "
+          "through /proc");
+    }
   }
   const NodeGroupOptions of_group{.staging_bytes = options.staging_bytes,
                                   .whole_limit_bytes = options.whole_limit_bytes};

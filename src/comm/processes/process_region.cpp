@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "comm/processes/process_variables.h"
 #include "comm/shared_memory/node_stage.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
@@ -37,7 +36,7 @@ ProcessRegion::ProcessRegion(int ranks) : ranks_(ranks) {
     offer_ = memory_->create(source);
     // As a rank does: /proc may be missing.
     SharedSegment mapping(0, sizes(), SharedSegment::Room::when_written);
-    if (!offer_.place().empty() && mapping.open(offer_.place())) return;
+    if (!offer_.place.empty() && mapping.open(offer_.place)) return;
   }
   throw Error(
       "comm: there is no memory that ranks could share: neither an anonymous file, which takes "
@@ -66,10 +65,10 @@ ProcessRegion::ProcessRegion(const EnvironmentLookup& lookup) : ranks_(1) {
 std::vector<std::pair<std::string, std::string>> ProcessRegion::environment(int rank) const {
   return {{process_rank_variable, std::to_string(rank)},
           {process_ranks_variable, std::to_string(ranks_)},
-          {process_memory_variable, offer_.place()}};
+          {process_memory_variable, offer_.place}};
 }
 
-NodeGroup ProcessRegion::next_meeting(std::shared_ptr<const SharedSegments> segments) {
+NodeGroup ProcessRegion::next_meeting() {
   for (int meeting = 0; meeting < most_meetings; ++meeting) {
     std::vector<std::byte*> parts;
     for (int rank = 0; rank < ranks_; ++rank)
@@ -82,7 +81,7 @@ NodeGroup ProcessRegion::next_meeting(std::shared_ptr<const SharedSegments> segm
           "may call kolo::initialize()",
           process, rank_));
     }
-    return {rank_, take_part(parts, memory_, rank_, rank_), std::move(segments),
+    return {rank_, take_part(parts, memory_, rank_, rank_), std::make_shared<SharedSegments>(rank_),
             NodeGroupOptions{.staging_bytes = staging_bytes(ranks_)}};
   }
   throw StateError(

@@ -12,13 +12,18 @@
 
 namespace kolo {
 
+// Variables that tell a rank its place.
+inline constexpr const char* process_rank_variable = "KOLO_PROCESS_RANK";
+inline constexpr const char* process_ranks_variable = "KOLO_PROCESS_RANKS";
+inline constexpr const char* process_memory_variable = "KOLO_PROCESS_MEMORY";
+
 // Memory that the parent of a job's ranks makes before it starts them: in it they meet first, to
 // agree on options and to make the memory of a communicator. It has room for a few communicators.
 class ProcessRegion {
  public:
-  // In the parent, which keeps it until the last rank has ended. Error: there is no memory.
+  // Made by the parent, which keeps it until the last rank has ended. Error: there is no memory.
   explicit ProcessRegion(int ranks);
-  // In a rank. InputError where kolo has not started this process as one of several.
+  // A rank's. InputError where kolo has not started this process as one of several.
   explicit ProcessRegion(const EnvironmentLookup& lookup);
 
   // Variables by which a rank finds it.
@@ -27,9 +32,9 @@ class ProcessRegion {
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int ranks() const { return ranks_; }
 
-  // Meeting of all ranks for this process's next communicator, with segments that they make there.
-  // Collective. StateError where there is no room for another, or another process is this rank.
-  [[nodiscard]] NodeGroup next_meeting(std::shared_ptr<const SharedSegments> segments);
+  // Meeting of all ranks for this process's next communicator. Collective. StateError where there
+  // is no room for another, or another process is this rank.
+  [[nodiscard]] NodeGroup next_meeting();
 
  private:
   [[nodiscard]] std::vector<std::size_t> sizes() const;

@@ -13,115 +13,86 @@
 // which nobody comes before having read: so the two halves, used in turn, need one meeting a chunk.
 namespace kolo {
 
-struct NodeGroup::Collectives {
-  NodeGroup& node;
-  const int rank = node.rank_;
-  const int size = node.size_;
-
-  void broadcast(const CollectiveCall& call) const;
-  void all_gather(const CollectiveCall& call) const;
-  void all_gather_uneven(const CollectiveCall& call) const;
-  void reduce_scatter(const CollectiveCall& call) const;
-  void all_to_all(const CollectiveCall& call) const;
-
-  void check_same_counts() const;
-  [[nodiscard]] std::int64_t check_pairs(DataType type) const;
-};
-
 void NodeGroup::execute(const CollectiveCall& call) {
-  const Collectives collectives{*this};
   switch (call.collective) {
     case Collective::all_reduce:
       return all_reduce(call, size_, nullptr);
     case Collective::broadcast:
-      return collectives.broadcast(call);
+      return broadcast(call);
     case Collective::all_gather:
-      return collectives.all_gather(call);
+      return all_gather(call);
     case Collective::all_gather_uneven:
-      return collectives.all_gather_uneven(call);
+      return all_gather_uneven(call);
     case Collective::reduce_scatter:
-      return collectives.reduce_scatter(call);
+      return reduce_scatter(call);
     case Collective::all_to_all:
-      return collectives.all_to_all(call);
+      return all_to_all(call);
     default:  // a barrier
       return agree(call);
   }
 }
 
-void NodeGroup::Collectives::broadcast(const CollectiveCall& call) const {
+void NodeGroup::broadcast(const CollectiveCall& call) {
   const Buffer& buffer = call.output;
   const int root = call.peer;
-  node.begin(call);
-  node.meet();
-  node.check_announcements();
-  const std::int64_t chunk = node.staged_elements(buffer.type);
+  begin(call);
+  meet();
+  check_announcements();
+  const std::int64_t chunk = staged_elements(buffer.type);
   for (std::int64_t offset = 0; offset < buffer.count; offset += chunk) {
     const auto count = std::min(chunk, buffer.count - offset);
     std::byte* const mine = at(buffer.data, offset, buffer.type);
-    ++node.half_;
-    if (rank == root) copy(node.staged(root), mine, count, buffer.type);
-    node.meet();
-    if (rank != root) copy(mine, node.staged(root), count, buffer.type);
+    ++half_;
+    if (rank_ == root) copy(staged(root), mine, count, buffer.type);
+    meet();
+    if (rank_ != root) copy(mine, staged(root), count, buffer.type);
   }
 }
 
-void NodeGroup::Collectives::all_gather(const CollectiveCall& call) const {
-  const ConstBuffer& input = call.input;
-  const Buffer& output = call.output;
-  node.begin(call);
-  node.meet();
-  node.check_announcements();
-  const std::int64_t chunk = node.staged_elements(input.type);
-  for (std::int64_t offset = 0; offset < input.count; offset += chunk) {
-    const auto count = std::min(chunk, input.count - offset);
-    ++node.half_;
-    copy(node.staged(rank), at(input.data, offset, input.type), count, input.type);
-    node.meet();
-    for (int peer = 0; peer < size; ++peer) {
-      copy(at(output.data, peer * input.count + offset, input.type), node.staged(peer), count,
-           input.type);
-    }
-  }
+void NodeGroup::all_gather(const CollectiveCall& call) {
+  begin(call);
+  meet();
+  check_announcements();
+  gather_parts(call, std::vector(static_cast<std::size_t>(size_), call.input.count));
 }
 
-void NodeGroup::Collectives::reduce_scatter(const CollectiveCall& call) const {
+void NodeGroup::reduce_scatter(const CollectiveCall& call) {
   const ConstBuffer& input = call.input;
   const Buffer& output = call.output;
-  node.begin(call, node.peers_->locate(input.data, input.bytes()));
-  node.meet();
-  node.check_announcements();
+  begin(call, peers_->locate(input.data, input.bytes()));
+  meet();
+  check_announcements();
   auto* const result = static_cast<std::byte*>(output.data);
-  if (node.all_reachable()) {
-    for (int peer = 0; peer < size; ++peer) {
-      node.parts_[static_cast<std::size_t>(peer)] =
-          at(node.peers_->address(peer, node.announcement(peer).location), rank * output.count,
-             input.type);
+  if (all_reachable()) {
+    for (int peer = 0; peer < size_; ++peer) {
+      parts_[static_cast<std::size_t>(peer)] =
+          at(peers_->address(peer, announcement(peer).location), rank_ * output.count, input.type);
     }
-    reduce(input.type, call.op, node.sources(), std::span(&result, 1), output.count, call.divisor);
-    node.meet();
+    reduce(input.type, call.op, sources(), std::span(&result, 1), output.count, call.divisor);
+    meet();
     return;
   }
   // Of every rank's part a piece at a time, so that the pieces for all ranks fit the staging area.
-  const std::int64_t piece = node.staged_elements(input.type) / size;
+  const std::int64_t piece = staged_elements(input.type) / size_;
   for (std::int64_t offset = 0; offset < output.count; offset += piece) {
     const auto count = std::min(piece, output.count - offset);
-    ++node.half_;
-    for (int part = 0; part < size; ++part) {
-      copy(at(node.staged(rank), part * piece, input.type),
+    ++half_;
+    for (int part = 0; part < size_; ++part) {
+      copy(at(staged(rank_), part * piece, input.type),
            at(input.data, part * output.count + offset, input.type), count, input.type);
     }
-    node.meet();
-    for (int peer = 0; peer < size; ++peer) {
-      node.parts_[static_cast<std::size_t>(peer)] = at(node.staged(peer), rank * piece, input.type);
+    meet();
+    for (int peer = 0; peer < size_; ++peer) {
+      parts_[static_cast<std::size_t>(peer)] = at(staged(peer), rank_ * piece, input.type);
     }
     std::byte* const destination = at(result, offset, input.type);
-    reduce(input.type, call.op, node.sources(), std::span(&destination, 1), count, call.divisor);
+    reduce(input.type, call.op, sources(), std::span(&destination, 1), count, call.divisor);
   }
 }
 
 // Collectives in which every rank has counts of its own. The counts come first, as rows of numbers
-// in the staging areas (whose halves hold at least 64 bytes per rank), so that all ranks see all of
-// them: they find the same mismatch, and go through the same number of rounds.
+// in the staging areas (whose halves hold at least 64 bytes per rank), so that all ranks see all
+// of them: they find the same mismatch, and go through the same number of rounds.
 namespace {
 
 constexpr DataType count_type = DataType::int64;
@@ -149,38 +120,40 @@ std::int64_t piece_of(std::int64_t count, std::int64_t offset, std::int64_t piec
 
 }  // namespace
 
-void NodeGroup::Collectives::all_gather_uneven(const CollectiveCall& call) const {
+void NodeGroup::all_gather_uneven(const CollectiveCall& call) {
+  begin(call);
+  ++half_;
+  write_row(staged(rank_), call.receive_counts);
+  meet();
+  check_announcements();
+  check_same_counts();
+  gather_parts(call, call.receive_counts);
+}
+
+// `counts`: by local rank.
+void NodeGroup::gather_parts(const CollectiveCall& call, std::span<const std::int64_t> counts) {
   const ConstBuffer& input = call.input;
   const Buffer& output = call.output;
-  const auto& counts = call.receive_counts;
-  node.begin(call);
-  ++node.half_;
-  write_row(node.staged(rank), counts);
-  node.meet();
-  node.check_announcements();
-  check_same_counts();
   const DataType type = input.type;
   const auto starts = starts_of(counts);
-  const std::int64_t chunk = node.staged_elements(type);
-  const std::int64_t largest = *std::max_element(counts.begin(), counts.end());
+  const std::int64_t chunk = staged_elements(type);
+  const std::int64_t largest = std::ranges::max(counts);
   for (std::int64_t offset = 0; offset < largest; offset += chunk) {
-    ++node.half_;
-    copy(node.staged(rank), at(input.data, offset, type), piece_of(input.count, offset, chunk),
-         type);
-    node.meet();
-    for (int peer = 0; peer < size; ++peer) {
+    ++half_;
+    copy(staged(rank_), at(input.data, offset, type), piece_of(input.count, offset, chunk), type);
+    meet();
+    for (int peer = 0; peer < size_; ++peer) {
       const auto index = static_cast<std::size_t>(peer);
-      copy(at(output.data, starts[index] + offset, type), node.staged(peer),
+      copy(at(output.data, starts[index] + offset, type), staged(peer),
            piece_of(counts[index], offset, chunk), type);
     }
   }
 }
 
-void NodeGroup::Collectives::check_same_counts() const {
-  for (int peer = 1; peer < size; ++peer) {
-    for (int owner = 0; owner < size; ++owner) {
-      const auto first = number_at(node.staged(0), owner),
-                 other = number_at(node.staged(peer), owner);
+void NodeGroup::check_same_counts() const {
+  for (int peer = 1; peer < size_; ++peer) {
+    for (int owner = 0; owner < size_; ++owner) {
+      const auto first = number_at(staged(0), owner), other = number_at(staged(peer), owner);
       if (first == other) continue;
       throw Error(fmt::format(
           "comm: uneven all-gather: local rank 0 has count {} for local rank {}, local rank {} has "
@@ -190,45 +163,44 @@ void NodeGroup::Collectives::check_same_counts() const {
   }
 }
 
-void NodeGroup::Collectives::all_to_all(const CollectiveCall& call) const {
+void NodeGroup::all_to_all(const CollectiveCall& call) {
   const ConstBuffer& input = call.input;
   const Buffer& output = call.output;
   const auto &send_counts = call.send_counts, &receive_counts = call.receive_counts;
-  node.begin(call);
-  ++node.half_;
-  write_row(node.staged(rank), send_counts);
-  write_row(at(node.staged(rank), size, count_type), receive_counts);
-  node.meet();
-  node.check_announcements();
+  begin(call);
+  ++half_;
+  write_row(staged(rank_), send_counts);
+  write_row(at(staged(rank_), size_, count_type), receive_counts);
+  meet();
+  check_announcements();
   const std::int64_t largest = check_pairs(input.type);
   const DataType type = input.type;
   const auto send_starts = starts_of(send_counts), receive_starts = starts_of(receive_counts);
-  const std::int64_t piece = node.staged_elements(type) / size;
+  const std::int64_t piece = staged_elements(type) / size_;
   for (std::int64_t offset = 0; offset < largest; offset += piece) {
-    ++node.half_;
-    for (int peer = 0; peer < size; ++peer) {
+    ++half_;
+    for (int peer = 0; peer < size_; ++peer) {
       const auto index = static_cast<std::size_t>(peer);
-      copy(at(node.staged(rank), peer * piece, type),
-           at(input.data, send_starts[index] + offset, type),
+      copy(at(staged(rank_), peer * piece, type), at(input.data, send_starts[index] + offset, type),
            piece_of(send_counts[index], offset, piece), type);
     }
-    node.meet();
-    for (int peer = 0; peer < size; ++peer) {
+    meet();
+    for (int peer = 0; peer < size_; ++peer) {
       const auto index = static_cast<std::size_t>(peer);
       copy(at(output.data, receive_starts[index] + offset, type),
-           at(node.staged(peer), rank * piece, type),
-           piece_of(receive_counts[index], offset, piece), type);
+           at(staged(peer), rank_ * piece, type), piece_of(receive_counts[index], offset, piece),
+           type);
     }
   }
 }
 
 // Returns the most that any rank sends to any.
-std::int64_t NodeGroup::Collectives::check_pairs(DataType type) const {
+std::int64_t NodeGroup::check_pairs(DataType type) const {
   std::int64_t largest = 0;
-  for (int from = 0; from < size; ++from) {
-    for (int to = 0; to < size; ++to) {
-      const auto sent = number_at(node.staged(from), to);
-      const auto expected = number_at(node.staged(to), size + from);
+  for (int from = 0; from < size_; ++from) {
+    for (int to = 0; to < size_; ++to) {
+      const auto sent = number_at(staged(from), to);
+      const auto expected = number_at(staged(to), size_ + from);
       if (sent != expected) {
         throw Error(
             fmt::format("comm: all-to-all: local rank {} sends {} {} to local rank {}, which "

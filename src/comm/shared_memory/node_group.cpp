@@ -10,7 +10,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "comm/shared_memory/futex.h"
 #include "comm/watch/event_block.h"
 #include "kolo/base/error.h"
 

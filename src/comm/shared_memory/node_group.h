@@ -2,6 +2,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -36,9 +37,40 @@ class PeerMemory {
 
   // A local rank's location as an address of this process.
   [[nodiscard]] virtual std::byte* address(int local_rank, SharedLocation location) const = 0;
+};
 
-  // The same, from any thread; null where this rank has not mapped it yet.
-  [[nodiscard]] virtual std::byte* find(int local_rank, SharedLocation location) const = 0;
+// Sleeping on a word of memory that several processes map; std::atomic::wait works only inside one
+// process. Linux futexes, without FUTEX_PRIVATE_FLAG.
+
+// Sleeps while `word` holds `value`, at most `limit`; may wake without reason.
+void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t value,
+                std::chrono::nanoseconds limit);
+
+void futex_wake_all(std::atomic<std::uint32_t>& word);
+
+// Between two looks at a word, before going to sleep on it.
+void relax();
+
+// Bell that wakes the thread which goes on with a rank's transfers. It lies in memory that the
+// ranks of the node map, zero-filled at first; one for all groups of a rank, since a thread sleeps
+// on one word.
+struct alignas(64) Bell {
+  std::atomic<std::uint32_t> rings;
+  std::atomic<std::uint32_t> sleepers;
+
+  // Sequentially consistent on both sides: either the sleeper sees the new count, or this rank sees
+  // the sleeper.
+  void ring() {
+    rings.fetch_add(1, std::memory_order_seq_cst);
+    if (sleepers.load(std::memory_order_seq_cst) > 0) futex_wake_all(rings);
+  }
+
+  // Sleeps until it rings after it had rung `heard` times, at most `limit`.
+  void sleep(std::uint32_t heard, std::chrono::nanoseconds limit) {
+    sleepers.fetch_add(1, std::memory_order_seq_cst);
+    if (rings.load(std::memory_order_seq_cst) == heard) futex_wait(rings, heard, limit);
+    sleepers.fetch_sub(1, std::memory_order_seq_cst);
+  }
 };
 
 // The words through which the ranks of a node meet. They lie in memory that all of them map,
@@ -164,7 +196,15 @@ class NodeGroup {
 
  private:
   struct AllReduce;
-  struct Collectives;
+
+  void broadcast(const CollectiveCall& call);
+  void all_gather(const CollectiveCall& call);
+  void all_gather_uneven(const CollectiveCall& call);
+  void gather_parts(const CollectiveCall& call, std::span<const std::int64_t> counts);
+  void reduce_scatter(const CollectiveCall& call);
+  void all_to_all(const CollectiveCall& call);
+  void check_same_counts() const;
+  [[nodiscard]] std::int64_t check_pairs(DataType type) const;
 
   void begin(const CallHeader& call, std::optional<SharedLocation> location = {});
   void meet();

@@ -15,6 +15,14 @@ bool is_everywhere(bool here, const Execute& execute) {
   return value == 1;
 }
 
+std::function<std::string(const std::string&)> place_by(const Execute& on_node) {
+  return [on_node](const std::string& place) {
+    auto text = padded(place);
+    on_node(CollectiveCall::broadcast(std::span(text), 0));
+    return place_in(text);
+  };
+}
+
 RankSet gather_set(const Topology& topology, const std::vector<int>& job_ranks, int color, int key,
                    const Execute& execute) {
   const std::array<std::int32_t, 2> mine = {std::max(color, -1), key};

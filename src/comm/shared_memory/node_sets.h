@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "comm/shared_memory/shared_segments.h"
@@ -25,6 +26,9 @@ std::vector<T> gather(const Topology& topology, std::span<const T> mine, const E
 
 // Whether it is so on every rank. Collective.
 [[nodiscard]] bool is_everywhere(bool here, const Execute& execute);
+
+// SharedSegments::Agreement::place_of_first, by a broadcast among the ranks of the node.
+[[nodiscard]] std::function<std::string(const std::string&)> place_by(const Execute& on_node);
 
 // A set of ranks that a split makes, as its back end begins with it.
 struct RankSet {

@@ -92,7 +92,7 @@ std::shared_ptr<TransferLine> NodeStage::make_line(const std::vector<int>& job_r
   for (const int rank : memory.ranks)
     memory.bells.push_back(thread.bell_of(job_ranks[static_cast<std::size_t>(rank)]));
   memory.control = memory_;
-  return std::make_shared<NodeLine>(topology_.local_rank, std::move(memory), segments_);
+  return std::make_shared<NodeLine>(topology_.local_rank, std::move(memory));
 }
 
 std::vector<std::shared_ptr<std::byte>> NodeStage::allocate_alone(const CallHeader& call) {
@@ -107,15 +107,11 @@ std::vector<std::shared_ptr<std::byte>> NodeStage::allocate(
   const bool is_for_node = call.collective == Collective::allocate_for_node;
   const std::int64_t mine = is_for_node && topology_.local_rank > 0 ? 0 : call.count;
   std::vector<std::int64_t> sizes(static_cast<std::size_t>(topology_.local_size));
-  group_->execute(CollectiveCall::all_gather(std::span(&mine, 1), std::span(sizes)));
-  const auto place_of_first = [&](const std::string& place) {
-    auto text = padded(place);
-    group_->execute(CollectiveCall::broadcast(std::span(text), 0));
-    return place_in(text);
-  };
+  const Execute on_node = [this](const CollectiveCall& each) { group_->execute(each); };
+  on_node(CollectiveCall::all_gather(std::span(&mine, 1), std::span(sizes)));
   const auto room = is_for_node ? SharedSegment::Room::when_written : SharedSegment::Room::at_once;
   const auto segment =
-      segments_->add({sizes.begin(), sizes.end()}, room, {place_of_first, everywhere});
+      segments_->add({sizes.begin(), sizes.end()}, room, {place_by(on_node), everywhere});
   if (!segment) return allocate_alone(call);
   const auto use = SharedSegments::use_of(segment);
   std::vector<std::shared_ptr<std::byte>> parts;

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "comm/shared_memory/node_group.h"
-#include "comm/shared_memory/shared_segments.h"
+#include "comm/shared_memory/node_sets.h"
 #include "comm/transfers/node_line.h"
 #include "comm/transfers/transfer_desk.h"
 #include "kolo/comm/topology.h"

@@ -4,7 +4,7 @@
 #include <array>
 #include <type_traits>
 
-#include "base/half.h"
+#include "comm/with_type.h"
 #include "kolo/base/vectorize.h"
 
 namespace kolo {
@@ -118,27 +118,7 @@ template <typename Function>
 void with_reduction(DataType type, ReduceOp op, const Function& function) {
   if (type == DataType::boolean && op == ReduceOp::sum) op = ReduceOp::max;
   if (type == DataType::boolean && op == ReduceOp::product) op = ReduceOp::min;
-  switch (type) {
-    case DataType::float64:
-      return with_op<double>(op, function);
-    case DataType::float32:
-      return with_op<float>(op, function);
-    case DataType::float16:
-      return with_op<Float16>(op, function);
-    case DataType::bfloat16:
-      return with_op<BFloat16>(op, function);
-    case DataType::int64:
-      return with_op<std::int64_t>(op, function);
-    case DataType::int32:
-      return with_op<std::int32_t>(op, function);
-    case DataType::int16:
-      return with_op<std::int16_t>(op, function);
-    case DataType::int8:
-      return with_op<std::int8_t>(op, function);
-    case DataType::uint8:
-    case DataType::boolean:
-      return with_op<std::uint8_t>(op, function);
-  }
+  with_type(type, [&](auto element) { with_op<decltype(element)>(op, function); });
 }
 
 // Elements handled at a time: small enough for the accumulators to stay in the first-level cache.

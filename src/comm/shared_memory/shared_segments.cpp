@@ -62,25 +62,6 @@ std::string place_of(const FileDescriptor& file) {
 
 }  // namespace
 
-SharedSegment::Offer::Offer(std::string place, FileDescriptor file, std::string name)
-    : place_(std::move(place)), file_(std::move(file)), name_(std::move(name)) {}
-
-SharedSegment::Offer::Offer(Offer&& other) noexcept
-    : place_(std::exchange(other.place_, {})),
-      file_(std::move(other.file_)),
-      name_(std::exchange(other.name_, {})) {}
-
-SharedSegment::Offer& SharedSegment::Offer::operator=(Offer&& other) noexcept {
-  std::swap(place_, other.place_);
-  std::swap(file_, other.file_);
-  std::swap(name_, other.name_);
-  return *this;
-}
-
-SharedSegment::Offer::~Offer() {
-  if (!name_.empty()) ::shm_unlink(name_.c_str());
-}
-
 SharedSegment::SharedSegment(int local_rank, const std::vector<std::size_t>& bytes, Room room)
     : local_rank_(local_rank), room_(room), bytes_(bytes), size_(page_size()) {
   for (const std::size_t part : bytes_) {
@@ -100,9 +81,9 @@ SharedSegment::Offer SharedSegment::create(Source source) {
                           ? ::memfd_create("kolo", MFD_CLOEXEC | MFD_ALLOW_SEALING)
                           : ::shm_open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!file.is_open()) return {};
-  auto place = is_anonymous ? place_of(file) : name;
-  Offer offer(std::move(place), std::move(file), name);
-  const int made = offer.file().get();
+  Offer offer{.place = is_anonymous ? place_of(file) : name, .file = std::move(file)};
+  if (!is_anonymous) offer.name = {nullptr, [name](void*) { ::shm_unlink(name.c_str()); }};
+  const int made = offer.file.get();
   if (!has_room(made, source, size_) || ::ftruncate(made, narrow<off_t>(size_)) != 0 ||
       !take_room(made, 0, page_size()) || !map(made))
     return {};
@@ -185,7 +166,7 @@ std::shared_ptr<SharedSegment> SharedSegments::make(const std::vector<std::size_
   const bool is_first = local_rank_ == 0;
   auto segment = std::make_shared<SharedSegment>(local_rank_, bytes, room);
   const auto made = is_first ? segment->create(source) : SharedSegment::Offer();
-  const auto place = agreement.place_of_first(made.place());
+  const auto place = agreement.place_of_first(made.place);
   const bool is_there = !place.empty() && (is_first || segment->open(place));
   return agreement.everywhere(is_there) ? segment : nullptr;  // and everybody has opened it
 }
@@ -244,18 +225,11 @@ std::optional<SharedLocation> SharedSegments::locate(const void* data, std::size
 }
 
 std::byte* SharedSegments::address(int local_rank, SharedLocation location) const {
-  std::byte* const found = find(local_rank, location);
-  if (!found)
-    throw Error("comm: another rank's memory is in a segment that this rank doesn't have");
-  return found;
-}
-
-std::byte* SharedSegments::find(int local_rank, SharedLocation location) const {
   const std::lock_guard lock(mutex_);
-  const auto found =
-      std::find_if(segments_.begin(), segments_.end(),
-                   [&](const Numbered& numbered) { return numbered.number == location.segment; });
-  return found == segments_.end() ? nullptr : found->segment->part(local_rank) + location.offset;
+  const auto found = std::ranges::find(segments_, location.segment, &Numbered::number);
+  if (found == segments_.end())
+    throw Error("comm: another rank's memory is in a segment that this rank doesn't have");
+  return found->segment->part(local_rank) + location.offset;
 }
 
 }  // namespace kolo

@@ -26,23 +26,10 @@ class SharedSegment {
   enum class Source : std::uint8_t { anonymous, dev_shm };
 
   // Place at which the others find a segment, as long as this object lives.
-  class Offer {
-   public:
-    Offer() = default;
-    // `file`: kept open for others to open; `name`: in /dev/shm, which is removed at the end.
-    Offer(std::string place, FileDescriptor file, std::string name);
-    Offer(Offer&& other) noexcept;
-    Offer& operator=(Offer&& other) noexcept;
-    ~Offer();
-
-    // For open(), in another process of this machine; empty: there is no segment.
-    [[nodiscard]] const std::string& place() const { return place_; }
-    [[nodiscard]] const FileDescriptor& file() const { return file_; }
-
-   private:
-    std::string place_;
-    FileDescriptor file_;
-    std::string name_;
+  struct Offer {
+    std::string place;           // for open(), in another process; empty: there is no segment
+    FileDescriptor file;         // kept open for others to open
+    std::shared_ptr<void> name;  // in /dev/shm, which is removed with this
   };
 
   // When a part's memory takes its room: at once, near the rank whose it is, or page by page, where
@@ -122,7 +109,6 @@ class SharedSegments final : public PeerMemory {
   [[nodiscard]] std::optional<SharedLocation> locate(const void* data,
                                                      std::size_t bytes) const override;
   [[nodiscard]] std::byte* address(int local_rank, SharedLocation location) const override;
-  [[nodiscard]] std::byte* find(int local_rank, SharedLocation location) const override;
 
  private:
   struct Numbered {

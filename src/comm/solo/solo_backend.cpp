@@ -27,12 +27,7 @@ class SoloBackend final : public Backend {
   [[nodiscard]] const Topology& topology() const override { return topology_; }
 
   [[nodiscard]] Capabilities capabilities() const override {
-    return {.backend = "solo",
-            .transport = "none",
-            .thread_level = "",
-            .asynchronous = false,
-            .shared_memory = false,
-            .concurrent = true};
+    return {.backend = "solo", .transport = "none", .asynchronous = false, .concurrent = true};
   }
 
   void execute(const CollectiveCall& call) override { execute_alone(call); }

@@ -4,18 +4,16 @@
 #include <numeric>
 #include <optional>
 #include <thread>
-#include <tuple>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include "comm/device/device_backend.h"
+#include "comm/job_options.h"
 #include "comm/shared_memory/node_group.h"
+#include "comm/shared_memory/node_sets.h"
 #include "comm/solo/alone.h"
 #include "comm/transfers/node_line.h"
 #include "comm/transfers/transfer_desk.h"
 #include "comm/watch/watch.h"
-#include "kolo/base/checked.h"
 #include "kolo/comm/backend.h"
 #include "kolo/comm/threads.h"
 
@@ -23,7 +21,6 @@ namespace kolo {
 
 namespace {
 
-// In one process an address is an address.
 class OwnAddressSpace final : public PeerMemory {
  public:
   explicit OwnAddressSpace(bool direct) : direct_(direct) {}
@@ -37,16 +34,12 @@ class OwnAddressSpace final : public PeerMemory {
     return reinterpret_cast<std::byte*>(location.offset);
   }
 
-  [[nodiscard]] std::byte* find(int local_rank, SharedLocation location) const override {
-    return address(local_rank, location);
-  }
-
  private:
   bool direct_;
 };
 
-// What the threads of a group share. Sets of ranks made from it have its abort cell: a rank that
-// gives up ends the waiting in all of them.
+// Memory of a group. Sets of ranks made from it share its abort cell: a rank that gives up ends the
+// waiting in all of them.
 struct ThreadMemory {
   ThreadMemory(int ranks, std::size_t staging_bytes, std::shared_ptr<AbortCell> parents_abort);
 
@@ -81,9 +74,6 @@ class ThreadBackend final : public Backend {
   template <typename T>
   std::vector<std::shared_ptr<T>> exchange(const CallHeader& call, std::shared_ptr<T> mine);
 
-  [[nodiscard]] int own_job_rank() const {
-    return job_ranks_[static_cast<std::size_t>(topology_.rank)];
-  }
   [[nodiscard]] std::shared_ptr<TransferDesk> make_transfers();
 
   std::vector<int> job_ranks_;
@@ -103,27 +93,6 @@ NodeMemory view_of(const std::shared_ptr<ThreadMemory>& shared) {
   for (auto& area : shared->staging) memory.staging.push_back(area.get());
   memory.owner = shared;
   return memory;
-}
-
-// A rank's wish in a split.
-struct Placement {
-  int color = 0;
-  int key = 0;
-  int rank = 0;  // in the group that is split
-  int job_rank = 0;
-};
-
-// The members of a set, in its order.
-std::vector<Placement> members_of(int color,
-                                  const std::vector<std::shared_ptr<Placement>>& everybody) {
-  std::vector<Placement> members;
-  for (const auto& placement : everybody) {
-    if (placement->color == color) members.push_back(*placement);
-  }
-  std::sort(members.begin(), members.end(), [](const Placement& a, const Placement& b) {
-    return std::tie(a.key, a.rank) < std::tie(b.key, b.rank);
-  });
-  return members;
 }
 
 ThreadMemory::ThreadMemory(int ranks, std::size_t staging_bytes,
@@ -165,7 +134,7 @@ std::shared_ptr<TransferDesk> ThreadBackend::make_transfers() {
     memory.ranks.push_back(rank);
   }
   memory.control = view_of(memory_);
-  const auto line = std::make_shared<NodeLine>(topology_.rank, std::move(memory), peers_);
+  const auto line = std::make_shared<NodeLine>(topology_.rank, std::move(memory));
   std::vector<std::shared_ptr<TransferLine>> lines(job_ranks_.size(), line);
   return std::make_shared<TransferDesk>(topology_.rank, std::move(lines), transfer_thread_, false);
 }
@@ -173,8 +142,6 @@ std::shared_ptr<TransferDesk> ThreadBackend::make_transfers() {
 Capabilities ThreadBackend::capabilities() const {
   return {.backend = "threads",
           .transport = "memory of one process",
-          .thread_level = "",
-          .asynchronous = true,
           .shared_memory = true,
           .concurrent = true};
 }
@@ -198,7 +165,7 @@ std::vector<std::shared_ptr<T>> ThreadBackend::exchange(const CallHeader& call,
 std::vector<std::shared_ptr<std::byte>> ThreadBackend::allocate(const CallHeader& call) {
   const auto bytes = static_cast<std::size_t>(call.count);
   if (call.collective == Collective::allocate) return {allocate_aligned(bytes)};
-  // What the node has once its first rank makes.
+  // The first rank of a node makes what the node has once.
   const bool is_for_node = call.collective == Collective::allocate_for_node;
   const bool is_maker = !is_for_node || topology_.local_rank == 0;
   const auto made = exchange(call, is_maker ? allocate_aligned(bytes) : nullptr);
@@ -212,42 +179,19 @@ std::vector<std::shared_ptr<std::byte>> ThreadBackend::allocate(const CallHeader
 
 std::shared_ptr<Backend> ThreadBackend::split(int color, int key) {
   const auto call = CollectiveCall::of(Collective::split);
-  const auto everybody =
-      exchange(call, std::make_shared<Placement>(Placement{.color = color < 0 ? -1 : color,
-                                                           .key = key,
-                                                           .rank = topology_.rank,
-                                                           .job_rank = own_job_rank()}));
-  const auto members = members_of(color, everybody);
-  const bool is_first = color >= 0 && members.front().rank == topology_.rank;
+  group_.agree(call);
+  auto set = gather_set(topology_, job_ranks_, color, key,
+                        [this](const CollectiveCall& each) { execute(each); });
   // The first member makes what they share.
-  const auto memories = exchange(
-      call, is_first ? std::make_shared<ThreadMemory>(narrow<int>(members.size()),
-                                                      options_.staging_bytes, memory_->abort)
-                     : nullptr);
-  if (color < 0) return nullptr;
-  std::vector<int> node_ids, job_ranks;
-  int place = 0;
-  for (const Placement& member : members) {
-    if (member.rank == topology_.rank) place = narrow<int>(node_ids.size());
-    node_ids.push_back(topology_.node_of_rank[static_cast<std::size_t>(member.rank)]);
-    job_ranks.push_back(member.job_rank);
-  }
-  return std::make_shared<ThreadBackend>(
-      std::move(job_ranks), Topology::from_node_ids(place, node_ids),
-      memories[static_cast<std::size_t>(members.front().rank)], options_, transfer_thread_);
-}
-
-std::vector<int> node_ids(int ranks, const std::vector<int>& ranks_on_nodes) {
-  std::vector<int> ids;
-  for (std::size_t node = 0; node < ranks_on_nodes.size(); ++node) {
-    ids.insert(ids.end(), static_cast<std::size_t>(ranks_on_nodes[node]), static_cast<int>(node));
-  }
-  if (ids.empty()) ids.resize(static_cast<std::size_t>(ranks), 0);
-  if (static_cast<int>(ids.size()) != ranks) {
-    throw Error(
-        fmt::format("comm: threads: the nodes hold {} ranks, but there are {}", ids.size(), ranks));
-  }
-  return ids;
+  const bool is_first = set.has_this_rank() && set.members.front() == topology_.rank;
+  const auto memories =
+      exchange(call, is_first ? std::make_shared<ThreadMemory>(
+                                    set.topology.size, options_.staging_bytes, memory_->abort)
+                              : nullptr);
+  if (!set.has_this_rank()) return nullptr;
+  return std::make_shared<ThreadBackend>(std::move(set.job_ranks), std::move(set.topology),
+                                         memories[static_cast<std::size_t>(set.members.front())],
+                                         options_, transfer_thread_);
 }
 
 bool is_echo(const std::exception_ptr& error) {
@@ -265,7 +209,7 @@ bool is_echo(const std::exception_ptr& error) {
 void run_as_threads(int ranks, const std::function<void(const Communicator&)>& body,
                     const ThreadRanksOptions& options) {
   const auto memory = std::make_shared<ThreadMemory>(ranks, options.staging_bytes, nullptr);
-  const auto ids = node_ids(ranks, options.ranks_on_nodes);
+  const auto nodes = pretended_nodes(ranks, options.ranks_on_nodes);
   std::vector<std::exception_ptr> errors(static_cast<std::size_t>(ranks));
   std::vector<int> job_ranks(errors.size());
   std::iota(job_ranks.begin(), job_ranks.end(), 0);
@@ -273,13 +217,14 @@ void run_as_threads(int ranks, const std::function<void(const Communicator&)>& b
   for (int rank = 0; rank < ranks; ++rank) bells.push_back(std::make_shared<Bell>());
   const auto run_rank = [&](int rank) {
     const auto backend = std::make_shared<DeviceBackend>(
-        std::make_shared<ThreadBackend>(job_ranks, Topology::from_node_ids(rank, ids), memory,
+        std::make_shared<ThreadBackend>(job_ranks, Topology::from_node_ids(rank, nodes), memory,
                                         options, std::make_shared<TransferThread>(rank, bells)),
         std::make_shared<DeviceSharing>(options.devices));
     const Communicator communicator(backend);
     try {
       if (options.watch.enabled)
-        communicator.add_listener(std::make_shared<Watch>(backend, options.watch));
+        communicator.add_listener(
+            Watch::listener_of(std::make_shared<Watch>(backend, options.watch)));
       body(communicator);
     } catch (...) {
       errors[static_cast<std::size_t>(rank)] = std::current_exception();

@@ -68,33 +68,19 @@ namespace {
 
 constexpr std::size_t most_slots_per_transfer =
     4;  // a receiver that is stopped leaves the others some
-constexpr std::size_t read_at_once = std::size_t{1} << 20;  // then others have their turn
 constexpr std::chrono::milliseconds between_looks_at_processes{500};
 
 }  // namespace
 
-NodeLine::NodeLine(int local_rank, NodeLineMemory memory, std::shared_ptr<const PeerMemory> peers)
+NodeLine::NodeLine(int local_rank, NodeLineMemory memory)
     : local_rank_(local_rank),
       memory_(std::move(memory)),
-      peers_(std::move(peers)),
       waiting_(memory_.ranks.size()),
       is_gone_(memory_.ranks.size()) {}
 
 int NodeLine::local(int rank) const {
   const auto place = std::find(memory_.ranks.begin(), memory_.ranks.end(), rank);
   return static_cast<int>(place - memory_.ranks.begin());
-}
-
-TransferNote NodeLine::announcement(const CollectiveCall& call) const {
-  auto note = TransferLine::announcement(call);
-  // A small one is rather copied, so that the sender needn't wait for the receiver.
-  if (call.collective != Collective::send || call.input.bytes() <= mailbox(0).slot_bytes())
-    return note;
-  if (const auto place = peers_->locate(call.input.data, call.input.bytes())) {
-    note.location = *place;
-    note.reachable = 1;
-  }
-  return note;
 }
 
 bool NodeLine::has_room(int local_rank) const {
@@ -133,26 +119,20 @@ std::optional<TransferLine::Arrival> NodeLine::take() {
     bool was_full = false;
     while (mailbox(local_rank_).ring_from(peer).take(note, was_full)) {
       if (was_full) ring(peer);
-      if (!take_own(peer, note))
-        return Arrival{memory_.ranks[static_cast<std::size_t>(peer)], note};
+      if (note.kind == TransferNote::Kind::call)
+        return Arrival{memory_.ranks[static_cast<std::size_t>(peer)], note.call};
+      take_piece(peer, note);
     }
   }
   return std::nullopt;
 }
 
-// What is not the desk's affair.
-bool NodeLine::take_own(int local_rank, const TransferNote& note) {
-  if (note.kind == TransferNote::Kind::taken) {
-    taken_.insert({local_rank_, note.number});
-    return true;
-  }
-  if (note.kind != TransferNote::Kind::piece) return false;
-  const auto receiving = pieces_.find({local_rank, note.number});
+void NodeLine::take_piece(int local_rank, const TransferNote& piece) {
+  const auto receiving = pieces_.find({local_rank, piece.number});
   if (receiving != pieces_.end())
-    receiving->second.push_back(note);
+    receiving->second.push_back(piece);
   else  // of a transfer that has failed here
-    mailbox(local_rank).is_full(note.slot).store(0, std::memory_order_release);
-  return true;
+    mailbox(local_rank).is_full(piece.slot).store(0, std::memory_order_release);
 }
 
 std::string NodeLine::obstacle(int rank) {
@@ -261,69 +241,10 @@ class NodeLine::Receiving final : public TransferMove {
   std::size_t left_;
 };
 
-class NodeLine::Lending final : public TransferMove {
- public:
-  Lending(NodeLine& line, std::uint64_t number) : line_(line), number_(number) {}
-
-  [[nodiscard]] bool go_on() override {
-    if (is_done_ || line_.taken_.erase({line_.local_rank_, number_}) == 0) return false;
-    is_done_ = true;
-    return true;
-  }
-  [[nodiscard]] bool is_done() const override { return is_done_; }
-
- private:
-  NodeLine& line_;
-  std::uint64_t number_;
-  bool is_done_ = false;
-};
-
-class NodeLine::Reading final : public TransferMove {
- public:
-  Reading(NodeLine& line, int from, const TransferNote& other, const CollectiveCall& call)
-      : line_(line),
-        from_(from),
-        location_(other.location),
-        number_(other.call.number),
-        data_(static_cast<std::byte*>(call.output.data)),
-        left_(call.output.bytes()) {}
-
-  [[nodiscard]] bool go_on() override {
-    if (!source_) source_ = line_.peers_->find(from_, location_);
-    if (!source_) return false;  // this rank is still about to map it
-    const std::size_t bytes = std::min(left_, read_at_once);
-    std::memcpy(data_, source_, bytes);
-    source_ += bytes;
-    data_ += bytes;
-    left_ -= bytes;
-    if (left_ > 0) return true;
-    TransferNote note;
-    note.kind = TransferNote::Kind::taken;
-    note.number = number_;
-    line_.send(from_, note);
-    return true;
-  }
-  [[nodiscard]] bool is_done() const override { return left_ == 0; }
-
- private:
-  NodeLine& line_;
-  int from_;
-  SharedLocation location_;
-  std::uint64_t number_;
-  const std::byte* source_ = nullptr;
-  std::byte* data_;
-  std::size_t left_;
-};
-
-std::unique_ptr<TransferMove> NodeLine::begin(const CollectiveCall& call, const TransferNote& own,
-                                              const TransferNote& other) {
+std::unique_ptr<TransferMove> NodeLine::begin(const CollectiveCall& call, const CallHeader& other) {
   const int peer = local(call.peer);
-  if (call.collective == Collective::send) {
-    if (own.reachable != 0) return std::make_unique<Lending>(*this, call.number);
-    return std::make_unique<Sending>(*this, peer, call);
-  }
-  if (other.reachable != 0) return std::make_unique<Reading>(*this, peer, other, call);
-  return std::make_unique<Receiving>(*this, Id{peer, other.call.number}, call);
+  if (call.collective == Collective::send) return std::make_unique<Sending>(*this, peer, call);
+  return std::make_unique<Receiving>(*this, Id{peer, other.number}, call);
 }
 
 }  // namespace kolo

@@ -8,12 +8,10 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "comm/shared_memory/futex.h"
 #include "comm/shared_memory/node_group.h"
 #include "comm/transfers/transfer_line.h"
 
@@ -66,26 +64,21 @@ struct NodeLineMemory {
   NodeMemory control;  // who has left, and whether somebody gave up; keeps all of it mapped
 };
 
-// Between ranks that share memory. A large buffer that the receiver can reach is read by it where
-// it lies, and is otherwise copied twice, in pieces through slots of the sender's.
+// Between ranks that share memory. Bytes go in pieces through slots of the sender's.
 class NodeLine final : public TransferLine {
  public:
-  NodeLine(int local_rank, NodeLineMemory memory, std::shared_ptr<const PeerMemory> peers);
+  NodeLine(int local_rank, NodeLineMemory memory);
 
-  [[nodiscard]] TransferNote announcement(const CollectiveCall& call) const override;
   void post(int to, const TransferNote& note) override;
   [[nodiscard]] std::optional<Arrival> take() override;
   [[nodiscard]] std::unique_ptr<TransferMove> begin(const CollectiveCall& call,
-                                                    const TransferNote& own,
-                                                    const TransferNote& other) override;
+                                                    const CallHeader& other) override;
   [[nodiscard]] std::string obstacle(int rank) override;
   [[nodiscard]] bool is_silent() const override { return false; }
 
  private:
-  class Sending;                             // in pieces
-  class Lending;                             // the receiver reads it
-  class Receiving;                           // in pieces
-  class Reading;                             // out of the sender's buffer
+  class Sending;
+  class Receiving;
   using Id = std::pair<int, std::uint64_t>;  // the sender's local rank, and its number there
 
   [[nodiscard]] int local(int rank) const;
@@ -97,14 +90,12 @@ class NodeLine final : public TransferLine {
   [[nodiscard]] bool has_room(int local_rank) const;
   void send(int local_rank, const TransferNote& note);
   bool send_waiting(int local_rank);
-  [[nodiscard]] bool take_own(int local_rank, const TransferNote& note);
+  void take_piece(int local_rank, const TransferNote& piece);
 
   const int local_rank_;
   const NodeLineMemory memory_;
-  const std::shared_ptr<const PeerMemory> peers_;
   std::vector<std::deque<TransferNote>> waiting_;  // for room, by local rank
   std::map<Id, std::deque<TransferNote>> pieces_;  // arrived, of what is being received
-  std::set<Id> taken_;                             // what receivers have read
   std::chrono::steady_clock::time_point next_look_at_processes_;
   std::vector<bool> is_gone_;  // by local rank
 };

@@ -26,13 +26,6 @@ std::string describe_difference(int own_rank, const CallHeader& own, const CallH
       name_of(received.type));
 }
 
-std::string describe_refusal(int joined_rank, const CallHeader& call, int rank) {
-  return fmt::format(
-      "comm: {} on rank {}: rank {} has joined, and takes part in no transfers; end them on all "
-      "ranks before one joins",
-      call.describe(), rank, joined_rank);
-}
-
 }  // namespace
 
 TransferDesk::TransferDesk(int rank, std::vector<std::shared_ptr<TransferLine>> line_of_rank,
@@ -96,13 +89,10 @@ bool TransferDesk::go_on() noexcept {
 }
 
 bool TransferDesk::try_to_go_on() {
-  // First, so that what was asked for before the join is taken now.
-  const bool is_joined = has_joined_;
   bool has_progress = take_asked();
   // Who leaves may have sent something before, so this is looked at first too.
   const auto lost = obstacles();
   has_progress = take_notes() || has_progress;
-  if (is_joined) refuse_unmatched();
   has_progress = move() || has_progress;
   if (has_progress || lost.empty()) return has_progress;
   fail_with(lost);
@@ -124,17 +114,15 @@ bool TransferDesk::take_asked() {
   }
   // Bytes come after what announces them.
   for (const Item& item : asked) {
-    TransferLine& way = line(item->call.peer);
-    item->note = way.announcement(item->call);
-    if (item->staging) item->note.reachable = 0;  // it may not have come down from the device
-    way.post(item->call.peer, item->note);
+    TransferNote note;
+    note.call = item->call;
+    line(item->call.peer).post(item->call.peer, note);
   }
   for (const Item& item : asked) match(key_of(item->call));
   return !asked.empty();
 }
 
 bool TransferDesk::is_used(const TransferLine& line) const {
-  if (has_joined_) return true;
   return std::any_of(pending_with_.begin(), pending_with_.end(), [&](const auto& with) {
     return line_of_rank_[static_cast<std::size_t>(with.first)].get() == &line;
   });
@@ -146,18 +134,15 @@ bool TransferDesk::take_notes() {
     if (each->is_silent() && !is_used(*each)) continue;
     while (const auto arrival = each->take()) {
       has_progress = true;
-      if (arrival->note.kind == TransferNote::Kind::refusal)
-        receive_refusal(arrival->from, arrival->note);
-      else
-        receive_call(arrival->from, arrival->note);
+      receive_call(arrival->from, arrival->call);
     }
   }
   return has_progress;
 }
 
-void TransferDesk::receive_call(int from, const TransferNote& note) {
-  const Key key{from, note.call.tag, note.call.collective == Collective::receive};
-  queues_[key].theirs.push_back(note);
+void TransferDesk::receive_call(int from, const CallHeader& call) {
+  const Key key{from, call.tag, call.collective == Collective::receive};
+  queues_[key].theirs.push_back(call);
   match(key);
 }
 
@@ -166,7 +151,7 @@ void TransferDesk::match(const Key& key) {
   Queue& queue = queues_[key];
   while (!queue.mine.empty() && !queue.theirs.empty()) {
     const Item item = queue.mine.front();
-    const TransferNote other = queue.theirs.front();
+    const CallHeader other = queue.theirs.front();
     queue.mine.pop_front();
     queue.theirs.pop_front();
     begin(item, other);
@@ -174,21 +159,19 @@ void TransferDesk::match(const Key& key) {
   if (queue.mine.empty() && queue.theirs.empty()) queues_.erase(key);
 }
 
-void TransferDesk::begin(const Item& item, const TransferNote& other) {
+void TransferDesk::begin(const Item& item, const CallHeader& other) {
   const CollectiveCall& call = item->call;
   for (const auto& listener : item->listeners) {
     if (const auto present = listener.lock()) present->on_start(call);
   }
-  if (call.count != other.call.count || call.type != other.call.type) {
-    return finish(item,
-                  std::make_exception_ptr(Error(describe_difference(rank_, call, other.call))));
+  if (call.count != other.count || call.type != other.type) {
+    return finish(item, std::make_exception_ptr(Error(describe_difference(rank_, call, other))));
   }
   if (call.count == 0) return finish(item, nullptr);
   item->other = other;
   moving_.push_back(item);
   // What is received must not come before this rank is ready for it.
-  if (call.collective == Collective::receive)
-    item->move = line(call.peer).begin(call, item->note, other);
+  if (call.collective == Collective::receive) item->move = line(call.peer).begin(call, other);
 }
 
 bool TransferDesk::move() {
@@ -218,44 +201,9 @@ void TransferDesk::finish_moved(const Item& item) {
 bool TransferDesk::go_on_with(const Item& item) {
   if (!item->move) {
     if (item->staging && !item->staging->is_there()) return false;
-    item->move = line(item->call.peer).begin(item->call, item->note, item->other);
+    item->move = line(item->call.peer).begin(item->call, item->other);
   }
   return item->move->go_on();
-}
-
-void TransferDesk::refuse_unmatched() {
-  for (auto queue = queues_.begin(); queue != queues_.end();) {
-    for (const TransferNote& note : queue->second.theirs)
-      refuse(std::get<0>(queue->first), note.call);
-    queue->second.theirs.clear();
-    queue = queue->second.mine.empty() ? queues_.erase(queue) : std::next(queue);
-  }
-}
-
-// Noted here before the other knows: it may be the last to join.
-void TransferDesk::refuse(int rank, const CallHeader& call) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!refused_) refused_ = describe_refusal(rank_, call, rank);
-  }
-  TransferNote note;
-  note.kind = TransferNote::Kind::refusal;
-  note.call = call;
-  line(rank).post(rank, note);
-}
-
-void TransferDesk::receive_refusal(int from, const TransferNote& note) {
-  const Key key{from, note.call.tag, note.call.collective == Collective::send};
-  const auto queue = queues_.find(key);
-  if (queue == queues_.end()) return;
-  auto& mine = queue->second.mine;
-  const auto refused = std::find_if(mine.begin(), mine.end(), [&](const Item& item) {
-    return item->call.number == note.call.number;
-  });
-  if (refused == mine.end()) return;
-  const Item item = *refused;
-  mine.erase(refused);
-  finish(item, std::make_exception_ptr(Error(describe_refusal(from, item->call, rank_))));
 }
 
 std::map<int, std::string> TransferDesk::obstacles() const {
@@ -333,23 +281,6 @@ TransferDesk::Patience TransferDesk::patience() const {
 
 std::vector<std::shared_ptr<const void>> TransferDesk::take_done() {
   return std::exchange(done_, {});
-}
-
-void TransferDesk::begin_join() {
-  {
-    const std::lock_guard lock(mutex_);
-    refused_.reset();
-  }
-  has_joined_ = true;
-  if (is_driven_by_waiters_) return;
-  thread_->start();
-  thread_->ring();
-}
-
-std::optional<std::string> TransferDesk::end_join() {
-  has_joined_ = false;
-  const std::lock_guard lock(mutex_);
-  return std::exchange(refused_, std::nullopt);
 }
 
 bool TransferDesk::is_pending() const {

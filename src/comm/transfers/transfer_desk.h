@@ -9,14 +9,13 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <span>
 #include <string>
 #include <thread>
 #include <tuple>
 #include <vector>
 
-#include "comm/shared_memory/futex.h"
+#include "comm/shared_memory/node_group.h"
 #include "comm/transfers/transfer_line.h"
 #include "kolo/comm/work.h"
 
@@ -119,11 +118,6 @@ class TransferDesk final : public std::enable_shared_from_this<TransferDesk> {
   // on lets go of it outside.
   [[nodiscard]] std::vector<std::shared_ptr<const void>> take_done();
 
-  // This rank has joined: what others ask of it is an Error for them, and at the end of the join
-  // for this rank, in the words that end_join() returns.
-  void begin_join();
-  [[nodiscard]] std::optional<std::string> end_join();
-
   [[nodiscard]] bool is_pending() const;
   // Blocks until nothing is, where a thread goes on.
   void wait_until_idle();
@@ -138,8 +132,7 @@ class TransferDesk final : public std::enable_shared_from_this<TransferDesk> {
  private:
   struct Pending {
     CollectiveCall call;
-    TransferNote note;   // what the other rank is told
-    TransferNote other;  // and tells
+    CallHeader other;  // what the other rank has asked for
     std::shared_ptr<TransferStaging> staging;
     // They may keep what keeps this desk.
     std::vector<std::weak_ptr<CollectiveListener>> listeners;
@@ -152,7 +145,7 @@ class TransferDesk final : public std::enable_shared_from_this<TransferDesk> {
   // Who has come to which transfers of one direction with one peer and tag.
   struct Queue {
     std::deque<Item> mine;
-    std::deque<TransferNote> theirs;
+    std::deque<CallHeader> theirs;
   };
   using Key = std::tuple<int, std::int32_t, bool>;  // peer, tag, whether this rank sends
 
@@ -162,12 +155,9 @@ class TransferDesk final : public std::enable_shared_from_this<TransferDesk> {
   [[nodiscard]] bool move();
   bool go_on_with(const Item& item);
   void finish_moved(const Item& item);
-  void receive_call(int from, const TransferNote& note);
-  void receive_refusal(int from, const TransferNote& note);
+  void receive_call(int from, const CallHeader& call);
   void match(const Key& key);
-  void begin(const Item& item, const TransferNote& other);
-  void refuse_unmatched();
-  void refuse(int rank, const CallHeader& call);
+  void begin(const Item& item, const CallHeader& other);
   [[nodiscard]] std::map<int, std::string> obstacles() const;
   void fail_with(const std::map<int, std::string>& obstacles);
   void fail_all(const std::exception_ptr& error);
@@ -194,8 +184,6 @@ class TransferDesk final : public std::enable_shared_from_this<TransferDesk> {
   std::vector<Item> asked_;
   std::size_t pending_ = 0;
   std::string closed_;  // the message; empty: open
-  std::optional<std::string> refused_;
-  std::atomic<bool> has_joined_ = false;
   std::atomic<std::uint64_t> calls_ = 0;
 };
 

@@ -7,7 +7,6 @@
 #include <string>
 #include <type_traits>
 
-#include "comm/shared_memory/node_group.h"
 #include "kolo/comm/collective_call.h"
 
 namespace kolo {
@@ -15,21 +14,16 @@ namespace kolo {
 // What one rank tells another about a transfer; sent as bytes.
 struct TransferNote {
   enum class Kind : std::uint32_t {
-    call,     // the rank has asked for it
-    refusal,  // of the other's `call`: the rank has joined
-    piece,    // some of the bytes lie in the sender's shared memory
-    taken,    // the receiver has got them all
+    call,   // the rank has asked for it
+    piece,  // some of the bytes lie in the sender's shared memory
   };
 
   CallHeader call;
   Kind kind = Kind::call;
-  std::uint32_t slot = 0;  // of a piece
-  std::uint64_t number =
-      0;  // CallHeader::number on the sending rank, of a piece and of what is taken
-  std::uint64_t bytes = 0;  // of a piece
-  // Of a call to send: where the receiver can read it all.
-  SharedLocation location;
-  std::uint64_t reachable = 0;
+  // Of a piece.
+  std::uint32_t slot = 0;
+  std::uint64_t number = 0;  // CallHeader::number on the sending rank
+  std::uint64_t bytes = 0;
 };
 static_assert(std::has_unique_object_representations_v<TransferNote>,
               "nothing but values, without gaps: notes are sent as bytes");
@@ -51,26 +45,19 @@ class TransferLine {
  public:
   struct Arrival {
     int from = 0;
-    TransferNote note;
+    CallHeader call;
   };
 
   virtual ~TransferLine() = default;
 
-  // The note that announces a call of this rank.
-  [[nodiscard]] virtual TransferNote announcement(const CollectiveCall& call) const {
-    TransferNote note;
-    note.call = call;
-    return note;
-  }
   // Notes to one rank arrive in order.
   virtual void post(int to, const TransferNote& note) = 0;
-  // The next that has arrived.
+  // The next call of another rank that has arrived.
   [[nodiscard]] virtual std::optional<Arrival> take() = 0;
 
-  // Begins to move the bytes, of which there are some, from what both ranks have announced.
+  // Begins to move the bytes, of which there are some. `other`: what the other rank asks for.
   [[nodiscard]] virtual std::unique_ptr<TransferMove> begin(const CollectiveCall& call,
-                                                            const TransferNote& own,
-                                                            const TransferNote& other) = 0;
+                                                            const CallHeader& other) = 0;
 
   // Why nothing comes from a rank any more, beyond what has arrived: "rank 3 has left"; empty: it
   // is not known that it doesn't.

@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t most_waits_shown = 6;
 constexpr auto same_order = "all ranks must make the same calls in the same order";
 
-// What a rank waits in, and one that has not come to it.
+// A lane in which a rank waits, and a rank that has not come to it.
 struct Wait {
   const LaneStatus* lane = nullptr;
   int missing = 0;

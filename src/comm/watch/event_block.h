@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -18,8 +19,8 @@
 
 #include "kolo/comm/collective_call.h"
 
-// What a rank has done last, in memory that the ranks of its node map: others read it while it is
-// written, also when the rank is stopped or dead. Zero-filled at first. And who writes it.
+// Records of a rank's last calls, in memory that the ranks of its node map: others read them while
+// they are written, also when the rank is stopped or dead. Zero-filled at first.
 namespace kolo {
 
 // Process numbers mean the same to processes with the same namespace; 0: not known.
@@ -27,7 +28,6 @@ namespace kolo {
 
 enum class ProcessState : std::uint8_t { unknown, alive, stopped, gone };
 
-// Of a process of this namespace.
 [[nodiscard]] ProcessState state_of_process(std::int32_t process);
 
 // One collective or transfer, whose peer is the rank in the job here. Times are of the monotonic
@@ -97,7 +97,7 @@ struct Lane {
   [[nodiscard]] static bool is_of_devices(std::uint64_t identity) {
     return (identity & of_devices) != 0;
   }
-  // What a rank's transfers have in the place of a group, each one of its own.
+  // Stands for a group in the lane of a transfer.
   [[nodiscard]] static std::uint64_t identity_of_transfer(int rank, std::size_t place) {
     return static_cast<std::uint64_t>(rank) << 32 | of_transfers | place;
   }
@@ -132,28 +132,24 @@ struct EventBlock {
 [[nodiscard]] std::int64_t monotonic_now();
 
 // Writes down every collective and transfer of this rank in its block.
-class FlightRecorder {
+class FlightRecorder final : public CollectiveListener {
  public:
   // The block lies in memory that `owner` keeps.
   explicit FlightRecorder(std::shared_ptr<EventBlock> block);
 
-  void submitted(const CollectiveCall& call);
-  void started(const CollectiveCall& call);
-  void finished(const CollectiveCall& call, bool failed);
-  // The calling thread begins to wait for it, or goes on.
-  void waits(const CallHeader& call, bool begins);
-  // This rank belongs to the call's group, even if it never calls anything.
-  void joined_group(const CollectiveCall& call);
-  // It calls nothing in that group any more.
-  void left_group(const CollectiveCall& call);
+  void on_submit(const CollectiveCall& call) noexcept override;
+  void on_start(const CollectiveCall& call) noexcept override;
+  void on_finish(const CollectiveCall& call, bool failed) noexcept override;
+  void on_wait(const CallHeader& call, bool begins) noexcept override;
+  void on_group(const CollectiveCall& call) noexcept override;
+  void on_leave(const CollectiveCall& call) noexcept override;
+  void on_abort() noexcept override { block_->says_why = 1; }
 
  private:
-  // What is told of transfers.
   void transfer_submitted(const CollectiveCall& call);
-  void transfer_started(const CollectiveCall& call);
-  void transfer_finished(const CollectiveCall& call, bool failed);
+  void change_transfer(const CallHeader& call,
+                       const std::function<void(CollectiveRecord&)>& change);
   void note_caller();
-  RecordCell* cell_of_transfer(const CallHeader& call);
   Lane* lane_of(std::uint64_t identity);
   [[nodiscard]] std::vector<std::uint64_t>& in_progress(const Lane& lane);
 
@@ -163,13 +159,13 @@ class FlightRecorder {
   // By lane, the numbers of the collectives that the rank is in: a device has begun one while the
   // communication thread begins the next.
   std::array<std::vector<std::uint64_t>, EventBlock::most_lanes> in_progress_;
-  // In which cell a pending transfer is, by group, first rank and number.
+  // Cell of a pending transfer, by group, first rank and number.
   std::map<std::tuple<std::uint32_t, std::int32_t, std::uint64_t>, std::size_t> transfers_;
   std::deque<std::size_t> free_cells_;  // that which has been free for longest first
 };
 
-// What a rank does in one group, or one transfer that it waits for. Records hold no times here,
-// only ages do: clocks of different nodes can't be compared.
+// State of a rank in one group, or in a transfer that it waits for. Ages, not times, count here:
+// clocks of different nodes can't be compared.
 struct LaneStatus {
   std::uint64_t identity = 0;
   std::uint64_t has_left = 0;      // 1: the rank calls nothing in it any more

@@ -4,7 +4,6 @@
 
 #include "comm/watch/event_block.h"
 
-// What a rank writes into its block.
 namespace kolo {
 
 namespace {
@@ -33,12 +32,6 @@ FlightRecorder::FlightRecorder(std::shared_ptr<EventBlock> block) : block_(std::
     free_cells_.push_back(place);
 }
 
-// Nothing where it is not known.
-RecordCell* FlightRecorder::cell_of_transfer(const CallHeader& call) {
-  const auto found = transfers_.find({call.group, call.first_rank, call.number});
-  return found == transfers_.end() ? nullptr : &block_->transfers[found->second];
-}
-
 void FlightRecorder::transfer_submitted(const CollectiveCall& call) {
   if (free_cells_.empty()) return;
   const auto place = free_cells_.front();
@@ -50,23 +43,18 @@ void FlightRecorder::transfer_submitted(const CollectiveCall& call) {
   block_->transfers[place].write(record);
 }
 
-void FlightRecorder::transfer_started(const CollectiveCall& call) {
-  RecordCell* const cell = cell_of_transfer(call);
-  if (!cell) return;
-  auto record = cell->read();
-  record.started = monotonic_now();
-  cell->write(record);
-}
-
-void FlightRecorder::transfer_finished(const CollectiveCall& call, bool failed) {
-  RecordCell* const cell = cell_of_transfer(call);
-  if (!cell) return;
-  auto record = cell->read();
-  record.finished = monotonic_now();
-  record.failed = failed ? 1 : 0;
-  cell->write(record);
-  const auto place = transfers_.extract({call.group, call.first_rank, call.number});
-  free_cells_.push_back(place.mapped());
+// Nothing where it is not recorded.
+void FlightRecorder::change_transfer(const CallHeader& call,
+                                     const std::function<void(CollectiveRecord&)>& change) {
+  const auto found = transfers_.find({call.group, call.first_rank, call.number});
+  if (found == transfers_.end()) return;
+  RecordCell& cell = block_->transfers[found->second];
+  auto record = cell.read();
+  change(record);
+  cell.write(record);
+  if (record.finished == 0) return;
+  free_cells_.push_back(found->second);
+  transfers_.erase(found);
 }
 
 // Groups beyond the number of lanes are not recorded: nullptr.
@@ -88,13 +76,13 @@ std::vector<std::uint64_t>& FlightRecorder::in_progress(const Lane& lane) {
   return in_progress_[static_cast<std::size_t>(&lane - block_->lanes.data())];
 }
 
-void FlightRecorder::joined_group(const CollectiveCall& call) {
+void FlightRecorder::on_group(const CollectiveCall& call) noexcept {
   const std::lock_guard lock(mutex_);
   if (Lane* const lane = lane_of(Lane::identity_of(call)))
     lane->members.store(static_cast<std::uint64_t>(call.count), std::memory_order_release);
 }
 
-void FlightRecorder::left_group(const CollectiveCall& call) {
+void FlightRecorder::on_leave(const CollectiveCall& call) noexcept {
   const std::lock_guard lock(mutex_);
   for (Lane& lane : block_->lanes) {
     const auto identity = lane.identity.load(std::memory_order_relaxed);
@@ -111,21 +99,18 @@ void FlightRecorder::note_caller() {
   block_->callers.store(caller_ == present ? 1 : 2, std::memory_order_release);
 }
 
-void FlightRecorder::waits(const CallHeader& call, bool begins) {
+void FlightRecorder::on_wait(const CallHeader& call, bool begins) noexcept {
   const std::lock_guard lock(mutex_);
   if (call.part == 0) note_caller();
   if (is_transfer(call.collective)) {
-    RecordCell* const cell = cell_of_transfer(call);
-    if (!cell) return;
-    auto record = cell->read();
-    record.awaited = begins ? monotonic_now() : 0;
-    return cell->write(record);
+    return change_transfer(call,
+                           [&](auto& record) { record.awaited = begins ? monotonic_now() : 0; });
   }
   if (Lane* const lane = lane_of(Lane::identity_of(call)))
     lane->awaited.store(begins ? call.number : 0, std::memory_order_release);
 }
 
-void FlightRecorder::submitted(const CollectiveCall& call) {
+void FlightRecorder::on_submit(const CollectiveCall& call) noexcept {
   const std::lock_guard lock(mutex_);
   if (call.part == 0) note_caller();
   if (is_transfer(call.collective)) return transfer_submitted(call);
@@ -138,9 +123,10 @@ void FlightRecorder::submitted(const CollectiveCall& call) {
   lane->cell(call.number).write(record);
 }
 
-void FlightRecorder::started(const CollectiveCall& call) {
+void FlightRecorder::on_start(const CollectiveCall& call) noexcept {
   const std::lock_guard lock(mutex_);
-  if (is_transfer(call.collective)) return transfer_started(call);
+  if (is_transfer(call.collective))
+    return change_transfer(call, [](auto& record) { record.started = monotonic_now(); });
   Lane* const lane = lane_of(Lane::identity_of(call));
   if (!lane) return;
   RecordCell& cell = lane->cell(call.number);
@@ -163,16 +149,19 @@ void FlightRecorder::started(const CollectiveCall& call) {
   lane->running.store(numbers.front(), std::memory_order_release);
 }
 
-void FlightRecorder::finished(const CollectiveCall& call, bool failed) {
+void FlightRecorder::on_finish(const CollectiveCall& call, bool failed) noexcept {
   const std::lock_guard lock(mutex_);
-  if (is_transfer(call.collective)) return transfer_finished(call, failed);
+  const auto end = [&](CollectiveRecord& record) {
+    record.finished = monotonic_now();
+    record.failed = failed ? 1 : 0;
+  };
+  if (is_transfer(call.collective)) return change_transfer(call, end);
   Lane* const lane = lane_of(Lane::identity_of(call));
   if (!lane) return;
   RecordCell& cell = lane->cell(call.number);
   auto record = cell.read();
   if (record.number == call.number && record.part == call.part) {
-    record.finished = monotonic_now();
-    record.failed = failed ? 1 : 0;
+    end(record);
     cell.write(record);
   }
   if (call.collective == Collective::join) {

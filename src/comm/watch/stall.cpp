@@ -17,7 +17,7 @@ double seconds(std::int64_t time) {
   return static_cast<double>(time) * 1e-9;
 }
 
-// What is wrong with a rank; empty: nothing that is known.
+// Trouble that is known of a rank; may be empty.
 std::string trouble_of(const RankStatus& status) {
   switch (status.state) {
     case ProcessState::stopped:
@@ -30,7 +30,7 @@ std::string trouble_of(const RankStatus& status) {
   }
 }
 
-// What a rank waits for in other groups than this one; empty: nothing.
+// A wait of the rank in another group than this one; empty: there is none.
 std::string describe_elsewhere(const RankStatus& status, const LaneStatus& here) {
   for (const LaneStatus& lane : status.lanes) {
     if (lane.identity == here.identity || lane.running.number == 0) continue;
@@ -40,7 +40,6 @@ std::string describe_elsewhere(const RankStatus& status, const LaneStatus& here)
   return {};
 }
 
-// What a rank does that has not come.
 std::string describe_missing(const RankStatus& status, const LaneStatus& lane) {
   std::string text = fmt::format("rank {}", status.rank);
   if (status.age > 0 && !status.is_watching)
@@ -80,7 +79,7 @@ Attendance attendance_of(std::span<const RankStatus> statuses, std::uint64_t gro
     attendance.arrived.push_back(status.rank);
     if (!status.is_watching) attendance.silent.push_back(&status);
   }
-  // Who is furthest behind comes first: the others may only be waiting for it.
+  // The rank furthest behind comes first: the others may only be waiting for it.
   const auto progress = [&](const RankStatus* status) {
     const LaneStatus& lane = *status->lane(group);
     return std::max(lane.running.place(), lane.completed.place());
@@ -116,9 +115,8 @@ std::string describe_attendance(const Attendance& attendance, std::uint64_t grou
 // For a rank that ends the job, message and all.
 constexpr std::int64_t time_to_say_why = 10'000'000'000;  // nanoseconds
 
-// The last collective that a rank of the group has waited in for that long, and how long somebody
-// has: whoever is behind keeps the others waiting. (What is known of a rank may be old, so one that
-// seems to have only begun says nothing.)
+// The last collective that a rank of the group has waited in for that long, and the longest wait in
+// it. (Knowledge of a rank may be old, so one that seems to have only begun says nothing.)
 struct Head {
   const LaneStatus* lane = nullptr;
   std::int64_t waiting = 0;
@@ -138,8 +136,8 @@ Head head_of(std::span<const RankStatus> statuses, std::uint64_t group, std::int
   return head;
 }
 
-// Who has not come to any collective on a device's memory has no lane for them, but it is missing
-// in that of the others.
+// Adds lanes to ranks that have not come to any collective on a device's memory yet: they are
+// missing in that of the others.
 std::vector<RankStatus> with_all_lanes(std::span<const RankStatus> given) {
   std::vector<RankStatus> statuses(given.begin(), given.end());
   std::set<std::uint64_t> of_devices;
@@ -177,7 +175,7 @@ std::string describe_peer(const CollectiveRecord& transfer, const RankStatus* pe
   return "not come: " + describe_missing(*peer, lane ? *lane : LaneStatus{});
 }
 
-// Of a rank's transfers that which it has waited for longest.
+// The transfer that a rank has waited for longest.
 std::optional<Stall> find_stalled_transfer(const RankStatus& status,
                                            std::span<const RankStatus> statuses,
                                            std::int64_t least) {
@@ -282,7 +280,7 @@ std::optional<std::string> find_departure(std::span<const RankStatus> known, std
     for (const LaneStatus& lane : status.lanes) {
       if (Lane::is_of_transfer(lane.identity)) continue;
       if (!is_gone && !status.has_left && lane.has_left == 0) continue;
-      // Who says why it ends the job needs nobody to say that it has left, unless that fails.
+      // A rank that says itself why it ends the job gets time for it.
       const auto patience = status.says_why ? std::max(least, time_to_say_why) : least;
       const std::string end = is_gone ? " (its process has ended)" : "";
       const RankStatus* const joined = find_waiting_in_join(statuses, lane, patience);
@@ -292,8 +290,8 @@ std::optional<std::string> find_departure(std::span<const RankStatus> known, std
             status.rank, end, joined->rank, seconds(joined->lane(lane.identity)->joined));
       }
       const Head head = head_of(statuses, lane.identity, patience);
-      // Where it was when its process ended it may still be: then all have come. What it has asked
-      // for its device does, as long as there is a process.
+      // A rank whose process has ended inside a collective had come to it. Calls that a living
+      // one has asked for its device still does.
       const auto came_to = std::max(
           {lane.running.place(), lane.completed.place(), is_gone ? 0 : lane.asked << 16 | 0xFFFF});
       if (!head.lane || head.lane->running.place() <= came_to) continue;
@@ -320,7 +318,7 @@ void WaitingTimes::correct(RankStatus& status) {
     if (waiting.place != lane.running.place()) waiting = {.place = lane.running.place()};
     if (waiting.looks != looks_) waiting.counted += step_;
     waiting.looks = looks_;
-    // What has begun since the last look has not waited longer than that.
+    // A wait that began since the last look is no longer than by the clock.
     waiting.counted = std::min(waiting.counted, lane.waiting);
     lane.waiting = waiting.counted;
   }

@@ -33,10 +33,8 @@ struct Stall {
 [[nodiscard]] std::optional<std::string> find_departure(std::span<const RankStatus> statuses,
                                                         std::int64_t least);
 
-// How long ranks have waited, in time in which the watch itself ran. Schedulers suspend whole jobs
-// and let them go on later: the clock goes on meanwhile, but nobody waits for anybody then. So each
-// look counts the time since the look before, and at most `longest_step` of it; where this process
-// was suspended, the rest did not happen.
+// Waits in time in which the watch itself ran, because schedulers suspend whole jobs and let them
+// go on later: each look counts the time since the look before, and at most `longest_step` of it.
 class WaitingTimes {
  public:
   explicit WaitingTimes(std::int64_t longest_step) : longest_step_(longest_step) {}
@@ -63,9 +61,8 @@ class WaitingTimes {
 
 // Ranks of which none can ever go on, in words: each waits, for at least `least` nanoseconds, for
 // another of them, which waits for something else; or they are in different collectives in the same
-// place of their order. Nothing: there are none that can be told for certain. A rank counts as
-// waiting where the one thread does that has asked for all of its collectives and transfers, so
-// that nobody is left to come to another.
+// place of their order. A rank counts as waiting where the one thread does that has asked for all
+// of its collectives and transfers. Nothing: there are none that can be told for certain.
 [[nodiscard]] std::optional<std::string> find_deadlock(std::span<const RankStatus> statuses,
                                                        std::int64_t least);
 

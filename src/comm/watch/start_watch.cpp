@@ -18,6 +18,11 @@ constexpr Seconds longest_silence{60};
 
 }  // namespace
 
+void tell(const WatchOptions& options, const std::string& message) {
+  if (options.report) return options.report(message);
+  print_line(message);
+}
+
 StartWatch::StartWatch(const WatchOptions& options, std::string who, AtLimit at_limit)
     : options_(options), who_(std::move(who)), at_limit_(at_limit) {
   const bool has_limit = options_.limit.count() > 0 && at_limit_ == AtLimit::process_ends;
@@ -35,7 +40,8 @@ StartWatch::~StartWatch() {
   thread_.join();
   if (has_told_) {
     const Seconds waited = std::chrono::steady_clock::now() - begin_;
-    tell(fmt::format("watch: {}: initialization went on after {:.1f} s", who_, waited.count()));
+    tell(options_,
+         fmt::format("watch: {}: initialization went on after {:.1f} s", who_, waited.count()));
   }
 }
 
@@ -58,17 +64,13 @@ void StartWatch::loop() {
         who_, Seconds(std::chrono::steady_clock::now() - begin_).count());
     has_told_ = true;
     if (next >= limit) {
-      tell(fmt::format("{}; the limit is {:.4g} s, and the job ends", text, limit.count()));
+      tell(options_,
+           fmt::format("{}; the limit is {:.4g} s, and the job ends", text, limit.count()));
       ::_exit(1);
     }
-    tell(text);
+    tell(options_, text);
     warning *= 2;
   }
-}
-
-void StartWatch::tell(const std::string& message) const {
-  if (options_.report) return options_.report(message);
-  print_line(message);
 }
 
 }  // namespace kolo

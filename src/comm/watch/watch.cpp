@@ -46,9 +46,8 @@ std::shared_ptr<EventBlock> block_in(const std::shared_ptr<std::byte>& memory) {
   return {memory, reinterpret_cast<EventBlock*>(memory.get())};
 }
 
-// What goes into one message, which must be small for MPI to send it without the other side's help:
-// first what the rank does in the job's communicator and in the sets that it waits in, has joined
-// or has left.
+// Status for one message, which must be small for MPI to send it without the other side's help:
+// first the lanes of the job's communicator and of sets that the rank waits in, has joined or left.
 RankStatus in_short(RankStatus status) {
   constexpr std::size_t most_lanes = 8;
   std::stable_partition(status.lanes.begin(), status.lanes.end(), [](const LaneStatus& lane) {
@@ -97,7 +96,7 @@ Watch::Watch(std::shared_ptr<Backend> backend, WatchOptions options)
       std::find(ranks_of_blocks_.begin(), ranks_of_blocks_.end(), topology.rank) -
       ranks_of_blocks_.begin());
   recorder_ = std::make_unique<FlightRecorder>(blocks_[own_block_]);
-  recorder_->joined_group({});
+  recorder_->on_group({});
   backend_->execute(CollectiveCall::of(Collective::barrier));  // every block is in use
   thread_ = std::thread([this] { loop(); });
 }
@@ -162,7 +161,7 @@ void Watch::tell_of_killed_neighbour() {
       "rank {} is gone: its process {} has ended without a word, so it was killed (for "
       "memory, as a rule) or has crashed",
       neighbour.rank, neighbour.process);
-  tell(fmt::format("watch: {}; {}", reason, what_ends()));
+  tell(options_, fmt::format("watch: {}; {}", reason, what_ends()));
   has_told_end_ = true;
   give_up(reason, 128 + SIGKILL);  // as the launcher's, which may see it first
 }
@@ -230,7 +229,7 @@ void Watch::exchange(const std::vector<RankStatus>& of_node) {
   }
   for (auto& [rank, status] : heard_) {
     status.age = now - heard_at_[rank];
-    // Of a node that says nothing no watch is alive.
+    // No watch is alive on a node that says nothing.
     status.is_watching = status.is_watching && status.age < silence_;
   }
   if (!is_first_alive(of_node)) return;
@@ -250,7 +249,7 @@ void Watch::report(const std::vector<RankStatus>& statuses) {
     if (told.stall.place != stall.place) told = {stall, warning_};
     told.stall.waiting = std::max(told.stall.waiting, stall.waiting);
     if (stall.waiting < told.next) continue;
-    tell(stall.report);
+    tell(options_, stall.report);
     told.next = 2 * std::max(told.next, stall.waiting / 2 + 1);
   }
   for (auto told = told_.begin(); told != told_.end();) {
@@ -261,8 +260,8 @@ void Watch::report(const std::vector<RankStatus>& statuses) {
       ++told;
       continue;
     }
-    tell(fmt::format("watch: {} went on after {:.1f} s", told->second.stall.collective,
-                     static_cast<double>(told->second.stall.waiting) * 1e-9));
+    tell(options_, fmt::format("watch: {} went on after {:.1f} s", told->second.stall.collective,
+                               static_cast<double>(told->second.stall.waiting) * 1e-9));
     told = told_.erase(told);
   }
 }
@@ -276,7 +275,7 @@ void Watch::end_if_nobody_can_go_on(const std::vector<RankStatus>& statuses, boo
   if (!waiting_for_nothing)
     waiting_for_nothing = find_deadlock(statuses, least_deadlock + patience);
   if (!waiting_for_nothing) return;
-  tell(fmt::format("watch: {}; {}", *waiting_for_nothing, what_ends()));
+  tell(options_, fmt::format("watch: {}; {}", *waiting_for_nothing, what_ends()));
   give_up(*waiting_for_nothing);
   has_told_end_ = true;
 }
@@ -291,7 +290,7 @@ void Watch::dump(const std::vector<RankStatus>& of_node) {
     try {
       dump_events(options_.folder, of_node[i], *blocks_[i]);
     } catch (const std::exception& error) {
-      tell(fmt::format("watch: {}", error.what()));
+      tell(options_, fmt::format("watch: {}", error.what()));
     }
   }
 }
@@ -302,11 +301,11 @@ void Watch::report_end(const std::vector<RankStatus>& statuses) {
   if (has_told_end_ || ending == statuses.end()) return;
   has_told_end_ = true;
   const auto folder = options_.folder.empty() ? std::filesystem::path(".") : options_.folder;
-  tell(fmt::format(
-      "watch: rank {} has waited {:.1f} s, and the limit is {:.4g} s; the ranks' last collectives "
-      "are in {}/kolo-watch-rank-*.txt, and {}",
-      ending->rank, static_cast<double>(ending->waited_at_end) * 1e-9, options_.limit.count(),
-      folder.string(), what_ends()));
+  tell(options_, fmt::format("watch: rank {} has waited {:.1f} s, and the limit is {:.4g} s; the "
+                             "ranks' last collectives "
+                             "are in {}/kolo-watch-rank-*.txt, and {}",
+                             ending->rank, static_cast<double>(ending->waited_at_end) * 1e-9,
+                             options_.limit.count(), folder.string(), what_ends()));
 }
 
 void Watch::end_job(std::int64_t waited) {
@@ -351,11 +350,6 @@ void Watch::give_up(const std::string& reason, int exit_status) {
     }).detach();
   }
   backend_->abort(exit_status, reason);
-}
-
-void Watch::tell(const std::string& message) const {
-  if (options_.report) return options_.report(message);
-  print_line(message);
 }
 
 }  // namespace kolo

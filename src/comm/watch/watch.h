@@ -17,6 +17,9 @@
 
 namespace kolo {
 
+// Tells people: to options.report, or on stderr.
+void tell(const WatchOptions& options, const std::string& message);
+
 // Says so where a rank waits for the others to come to what makes a communicator: there is no watch
 // yet. As long as this lives; after the warning time, after twice that, and so on, and when it went
 // on after all.
@@ -34,7 +37,6 @@ class StartWatch {
 
  private:
   void loop();
-  void tell(const std::string& message) const;
 
   WatchOptions options_;
   std::string who_;
@@ -48,34 +50,26 @@ class StartWatch {
 };
 
 // See kolo/comm/watch.h. Made on all ranks together; its thread ends with it.
-class Watch final : public CollectiveListener {
+class Watch final {
  public:
   Watch(std::shared_ptr<Backend> backend, WatchOptions options);
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
-  ~Watch() override;
+  ~Watch();
 
   // Ends its thread, and tells the others that this rank has left. For what must happen while MPI
   // is still there; the destructor does it otherwise. Where MPI can't be called any more only ranks
   // that share memory with this one learn of it.
   void stop(bool may_send = true);
 
-  void on_submit(const CollectiveCall& call) noexcept override { recorder_->submitted(call); }
-  void on_start(const CollectiveCall& call) noexcept override { recorder_->started(call); }
-  void on_finish(const CollectiveCall& call, bool failed) noexcept override {
-    recorder_->finished(call, failed);
+  // The listener that records calls for the watch, and keeps it.
+  [[nodiscard]] static std::shared_ptr<CollectiveListener> listener_of(
+      const std::shared_ptr<Watch>& watch) {
+    return {watch, watch->recorder_.get()};
   }
-  void on_wait(const CallHeader& call, bool begins) noexcept override {
-    recorder_->waits(call, begins);
-  }
-  void on_group(const CollectiveCall& first_call) noexcept override {
-    recorder_->joined_group(first_call);
-  }
-  void on_leave(const CollectiveCall& call) noexcept override { recorder_->left_group(call); }
-  void on_abort() noexcept override { blocks_[own_block_]->says_why = 1; }
 
  private:
-  // What has been told of a stall.
+  // A stall that has been told.
   struct Told {
     Stall stall;
     std::int64_t next = 0;  // nanoseconds of waiting at which it is told again
@@ -95,7 +89,6 @@ class Watch final : public CollectiveListener {
   // `waited`: nanoseconds, by this rank.
   void end_job(std::int64_t waited);
   void dump(const std::vector<RankStatus>& of_node);
-  void tell(const std::string& message) const;
   [[nodiscard]] bool is_first_alive(const std::vector<RankStatus>& of_node) const;
   [[nodiscard]] bool is_speaker(const std::vector<RankStatus>& of_node) const;
   [[nodiscard]] bool can_read(int rank) const;

@@ -7,10 +7,9 @@
 #include <fmt/ranges.h>
 #include <torch/nn/modules/conv.h>
 
+#include "kernels/convolution_kernel.h"
 #include "kolo/base/error.h"
 #include "kolo/kernels/convolution.h"
-#include "kernels/convolution_kernel.h"
-#include "kernels/fused.h"
 #include "nn/models/model_parts.h"
 
 namespace kolo::networks {
@@ -129,7 +128,7 @@ class UNet3dNetwork final : public ChainNetwork {
            torch::Tensor x = std::move(shared.back());
            if (!place.is_first) {
              shared.pop_back();
-             x = join_relu(std::move(x), shared.back());
+             x = torch::cat({x.relu_(), shared.back()}, 1);
            }
            x = convolution(x);
            shared.back() = place.is_last ? x.tanh_() : std::move(x);

@@ -23,10 +23,10 @@ void require_workspace(const char* pass, std::size_t bytes, std::size_t needed) 
               std::to_string(bytes) + " bytes, expected " + std::to_string(needed));
 }
 
-// Norms: terms, and how two of them become one.
+// Sums of squares.
 
 template <typename T>
-struct SquareTerm {
+struct Square {
   const T* values;
   __device__ double operator()(std::size_t i) const {
     const auto value = static_cast<double>(values[i]);
@@ -34,72 +34,34 @@ struct SquareTerm {
   }
 };
 
-template <typename T>
-struct SizeTerm {
-  const T* values;
-  __device__ double operator()(std::size_t i) const {
-    return std::abs(static_cast<double>(values[i]));
-  }
-};
-
-template <typename T>
-struct PowerTerm {
-  const T* values;
-  double exponent;
-  __device__ double operator()(std::size_t i) const {
-    return pow(std::abs(static_cast<double>(values[i])), exponent);
-  }
-};
-
 struct Sum {
   __device__ double operator()(double a, double b) const { return a + b; }
 };
 
-struct Largest {
-  // Also a number that is none.
-  __device__ double operator()(double a, double b) const { return b > a || std::isnan(b) ? b : a; }
-};
-
-template <typename Term, typename Add>
+template <typename T>
 __global__ void __launch_bounds__(cuda::block_threads)
-    norm_kernel(std::size_t size, Term term, Add add, double* totals) {
-  cuda::chunk_totals(size, 0., term, add, totals);
+    squares_kernel(std::size_t size, const T* values, double* totals) {
+  cuda::chunk_totals(size, 0., Square<T>{values}, Sum(), totals);
 }
 
-template <typename Add>
 __global__ void __launch_bounds__(cuda::block_threads)
-    norm_total_kernel(std::size_t chunks, Add add, const double* totals, double* total) {
-  const double sum = cuda::total_of_chunks(chunks, 0., totals, add);
-  if (threadIdx.x == 0) *total = add(*total, sum);
-}
-
-template <typename Term, typename Add>
-void add_terms(double* total, std::size_t size, const Term& term, const Add& add,
-               std::span<std::byte> workspace, void* stream) {
-  require_workspace("a norm", workspace.size(), norm_workspace_bytes(size));
-  if (size == 0) return;
-  auto* const totals = reinterpret_cast<double*>(workspace.data());
-  const std::size_t chunks = reduction::chunks_of(size);
-  norm_kernel<<<cuda::blocks_for(chunks, 1), cuda::block_threads, 0, stream_of(stream)>>>(
-      size, term, add, totals);
-  cuda::check_launch("parallel", "norm of chunks");
-  norm_total_kernel<<<1, cuda::block_threads, 0, stream_of(stream)>>>(chunks, add, totals, total);
-  cuda::check_launch("parallel", "norm");
+    total_kernel(std::size_t chunks, const double* totals, double* total) {
+  const double sum = cuda::total_of_chunks(chunks, 0., totals, Sum());
+  if (threadIdx.x == 0) *total += sum;
 }
 
 template <typename T>
-void add_to_norm_of(double* total, std::span<const T> values, double norm_type,
-                    std::span<std::byte> workspace, void* stream) {
-  const T* const data = values.data();
-  if (std::isinf(norm_type)) {
-    add_terms(total, values.size(), SizeTerm<T>{data}, Largest(), workspace, stream);
-  } else if (norm_type == 1) {
-    add_terms(total, values.size(), SizeTerm<T>{data}, Sum(), workspace, stream);
-  } else if (norm_type == 2) {
-    add_terms(total, values.size(), SquareTerm<T>{data}, Sum(), workspace, stream);
-  } else {
-    add_terms(total, values.size(), PowerTerm<T>{data, norm_type}, Sum(), workspace, stream);
-  }
+void add_squares(double* total, std::span<const T> values, std::span<std::byte> workspace,
+                 void* stream) {
+  require_workspace("a norm", workspace.size(), squares_workspace_bytes(values.size()));
+  if (values.empty()) return;
+  auto* const totals = reinterpret_cast<double*>(workspace.data());
+  const std::size_t chunks = reduction::chunks_of(values.size());
+  squares_kernel<<<cuda::blocks_for(chunks, 1), cuda::block_threads, 0, stream_of(stream)>>>(
+      values.size(), values.data(), totals);
+  cuda::check_launch("parallel", "norm of chunks");
+  total_kernel<<<1, cuda::block_threads, 0, stream_of(stream)>>>(chunks, totals, total);
+  cuda::check_launch("parallel", "norm");
 }
 
 // Passes in packs.
@@ -171,14 +133,14 @@ __global__ void __launch_bounds__(checksum_lanes)
 
 }  // namespace
 
-void add_to_norm_on_device(double* total, std::span<const float> values, double norm_type,
+void add_squares_on_device(double* total, std::span<const float> values,
                            std::span<std::byte> workspace, void* stream) {
-  add_to_norm_of(total, values, norm_type, workspace, stream);
+  add_squares(total, values, workspace, stream);
 }
 
-void add_to_norm_on_device(double* total, std::span<const double> values, double norm_type,
+void add_squares_on_device(double* total, std::span<const double> values,
                            std::span<std::byte> workspace, void* stream) {
-  add_to_norm_of(total, values, norm_type, workspace, stream);
+  add_squares(total, values, workspace, stream);
 }
 
 void find_all_bits_on_device(std::span<const std::uint64_t> values, std::uint64_t mask,

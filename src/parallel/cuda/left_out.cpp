@@ -19,11 +19,11 @@ namespace {
 
 }  // namespace
 
-void add_to_norm_on_device(double*, std::span<const float>, double, std::span<std::byte>, void*) {
+void add_squares_on_device(double*, std::span<const float>, std::span<std::byte>, void*) {
   fail("a norm");
 }
 
-void add_to_norm_on_device(double*, std::span<const double>, double, std::span<std::byte>, void*) {
+void add_squares_on_device(double*, std::span<const double>, std::span<std::byte>, void*) {
   fail("a norm");
 }
 

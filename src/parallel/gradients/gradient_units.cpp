@@ -125,11 +125,10 @@ std::int64_t GradientUnits::start(std::size_t unit) {
   // Not the arena: it has a handle on the communicator, the last of which can't go on its thread.
   CallOptions call{.name = fmt::format("bucket {}", unit), .owner = buckets_[unit]};
   const auto stream = parallel::TaskStream::of(gradients);
-  const bool has_hook = options_.hook && options_.hook->takes_part();
-  if (has_hook && are_done_at_once()) {
+  if (options_.hook && are_done_at_once()) {
     const torch::NoGradGuard no_gradient;
     options_.hook->average(communicator_, *buckets_[unit]);
-  } else if (has_hook) {
+  } else if (options_.hook) {
     works_[unit] = communicator_.enqueue(
         [hook = options_.hook, bucket = buckets_[unit], stream](const Communicator& communicator) {
           const torch::NoGradGuard no_gradient;

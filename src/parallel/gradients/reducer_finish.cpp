@@ -38,10 +38,6 @@ void GradientReducer::State::seal() {
                      : "") +
                 missing_gradients(missing));
   }
-  if (!agreement_->problem.empty() && !options_.agree && !options_.unused_parameters) {
-    has_agreement_ = true;  // none: fail() tells this rank only, and nothing more is started
-    return;
-  }
   auto begin = clock_.now();
   try {
     start_complete_units();
@@ -302,7 +298,7 @@ void GradientReducer::State::settle_averages() {
       "rank {} has discarded the averages of {} (do so on all ranks, or none)",
       communicator_.rank(),
       discarded.empty() ? "no parameter" : fmt::format("{}", fmt::join(discarded, ", ")));
-  if (communicates() && options_.agree)
+  if (communicates())
     agreement_->run(communicator_);
   else
     agreement_->run_alone();

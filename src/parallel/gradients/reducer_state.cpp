@@ -360,10 +360,7 @@ void GradientReducer::State::start_agreement() {
   has_agreement_ = true;
   for (std::size_t parameter = 0; parameter < parameters(); ++parameter)
     agreement_->used[parameter] = arrivals_[parameter] == Arrival::ready ? 1 : 0;
-  if (!communicates() || (!options_.agree && !options_.unused_parameters)) {
-    agreement_->run_alone();
-    return;
-  }
+  if (!communicates()) return agreement_->run_alone();
   if (units_.are_done_at_once()) return agreement_->run(communicator_);
   agreement_work_ = communicator_.enqueue(
       [agreement = agreement_](const Communicator& communicator) { agreement->run(communicator); },

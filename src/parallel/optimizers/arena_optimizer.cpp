@@ -158,8 +158,7 @@ bool is_worth_sharing(const FlatOptimizer& optimizer, std::int64_t parameter_byt
 
 ArenaOptimizer::ArenaOptimizer(std::shared_ptr<ParameterArena> arena,
                                std::shared_ptr<const FlatOptimizer> optimizer)
-    : BucketOptimizer(arena, {optimizer}, std::vector<std::size_t>(arena->parameters().size(), 0),
-                      optimizer->name()) {
+    : BucketOptimizer(std::move(arena), optimizer, optimizer->name()) {
   allocate_state();
 }
 
@@ -167,8 +166,7 @@ ArenaOptimizer::ArenaOptimizer(const Communicator& communicator,
                                const std::shared_ptr<ParameterArena>& arena,
                                std::shared_ptr<const FlatOptimizer> optimizer,
                                const StepSharing& sharing)
-    : BucketOptimizer(arena, {optimizer}, std::vector<std::size_t>(arena->parameters().size(), 0),
-                      optimizer->name()) {
+    : BucketOptimizer(arena, optimizer, optimizer->name()) {
   const auto& topology = communicator.topology();
   if (arena->device().is_cpu() && topology.nodes < topology.size &&
       is_worth_sharing(*optimizer, arena->plan().total_bytes, sharing))

@@ -26,7 +26,6 @@ struct BucketRun {
   std::int64_t count = 0;
   bool is_vector = false;  // see FlatSlice
   std::int64_t step = 1;   // of these parameters, from 1
-  std::size_t group = 0;
 };
 
 }  // namespace kolo::parallel
@@ -44,33 +43,16 @@ void require_trainable(const BucketPlan& plan, std::string_view name) {
   }
 }
 
-// The state is laid out once for all of them.
-void require_one_kind(std::span<const std::shared_ptr<const FlatOptimizer>> algorithms) {
-  const FlatOptimizer& first = *algorithms.front();
-  for (const auto& other : algorithms) {
-    bool has_its_state = std::ranges::equal(other->state_names(), first.state_names());
-    for (std::size_t slot = 0; has_its_state && slot < first.state_names().size(); ++slot)
-      has_its_state = other->initial_state(slot) == first.initial_state(slot);
-    if (other->name() == first.name() && has_its_state) continue;
-    throw InputError(fmt::format(
-        "parallel: groups of one optimizer are trained by {} and {}{}; they may differ "
-        "in options, but not in the kind or in what state it keeps",
-        first.name(), other->name(), other->name() == first.name() ? " with other state" : ""));
-  }
-}
-
 }  // namespace
 
-BucketOptimizer::BucketOptimizer(std::shared_ptr<ParameterArena> arena, Algorithms algorithms,
-                                 std::vector<std::size_t> group_of, std::string name)
+BucketOptimizer::BucketOptimizer(std::shared_ptr<ParameterArena> arena,
+                                 std::shared_ptr<const FlatOptimizer> algorithm, std::string name)
     : arena_(std::move(arena)),
       version_(arena_->version()),
       name_(std::move(name)),
-      algorithms_(std::move(algorithms)),
-      group_of_(std::move(group_of)),
-      skipped_(group_of_.size(), 0),
+      algorithm_(std::move(algorithm)),
+      skipped_(arena_->parameters().size(), 0),
       on_device_(std::make_unique<parallel::TensorSteps>()) {
-  require_one_kind(algorithms_);
   require_trainable(arena_->plan(), name_);
 }
 
@@ -86,19 +68,7 @@ void BucketOptimizer::require_same_plan() const {
 
 void BucketOptimizer::update(std::size_t bucket, double learning_rate, std::int64_t step,
                              const GradientUse& use) {
-  const std::vector<double> rates(algorithms_.size(), learning_rate);
-  update(bucket, rates, step, use);
-}
-
-void BucketOptimizer::update(std::size_t bucket, std::span<const double> learning_rates,
-                             std::int64_t step, const GradientUse& use) {
   require_same_plan();
-  if (learning_rates.size() != algorithms_.size()) {
-    throw Error(
-        fmt::format("parallel: {} learning rates for {}, which was made with {} groups of "
-                    "parameters; groups can't be added later",
-                    learning_rates.size(), name_, algorithms_.size()));
-  }
   if (!trained_.empty()) {
     throw Error(fmt::format(
         "parallel: a step of {} while the network has the parameters to be used with; call "
@@ -106,7 +76,7 @@ void BucketOptimizer::update(std::size_t bucket, std::span<const double> learnin
         name_));
   }
   enter_step();
-  if (std::exchange(noted_step_, step) != step) share_ = rates_.note(learning_rates.front()).share;
+  if (std::exchange(noted_step_, step) != step) share_ = rates_.note(learning_rate).share;
   for (const BucketEntry& entry : arena_->plan().buckets[bucket].entries) {
     if (!arena_->takes_part(entry.parameter)) ++skipped_[entry.parameter];
   }
@@ -117,7 +87,7 @@ void BucketOptimizer::update(std::size_t bucket, std::span<const double> learnin
         auto piece = run;
         piece.offset += done;
         piece.count = std::min(published_elements_, run.count - done);
-        update_run(piece, bucket, own.begin - own.state, {learning_rates[run.group], share_}, use);
+        update_run(piece, bucket, own.begin - own.state, {learning_rate, share_}, use);
         publish(bucket, piece.offset, piece.offset + piece.count);
         done += piece.count;
       }
@@ -127,27 +97,24 @@ void BucketOptimizer::update(std::size_t bucket, std::span<const double> learnin
 }
 
 // Cuts a part of a bucket where parameters are left out of the step or have made fewer of them,
-// between groups, between vectors and other parameters where that matters, or into whole
-// parameters; most often not at all. The gaps between parameters belong to the run before them,
-// except that whole parameters come without; then the part must be the whole bucket.
+// between vectors and other parameters where that matters, or into whole parameters; most often not
+// at all. The gaps between parameters belong to the run before them, except that whole parameters
+// come without; then the part must be the whole bucket.
 std::vector<parallel::BucketRun> BucketOptimizer::runs(std::size_t bucket, std::int64_t step,
                                                        const Own& own) const {
   const auto& entries = arena_->plan().buckets[bucket].entries;
   std::vector<parallel::BucketRun> runs;
+  const bool is_whole = algorithm().is_layerwise();
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const BucketEntry& entry = entries[i];
-    const std::size_t group = group_of_[entry.parameter];
-    const FlatOptimizer& algorithm = *algorithms_[group];
-    const bool is_whole = algorithm.is_layerwise();
     const std::int64_t behind = i + 1 < entries.size() ? entries[i + 1].offset : own.end;
     const std::int64_t from = std::max(own.begin, entry.offset);
     const std::int64_t to = is_whole ? entry.offset + entry.count : std::min(own.end, behind);
     if (from >= to || !arena_->takes_part(entry.parameter)) continue;
-    const bool is_vector = (is_whole || algorithm.spares_vectors()) &&
+    const bool is_vector = (is_whole || algorithm().spares_vectors()) &&
                            arena_->plan().parameters[entry.parameter].shape.size() <= 1;
-    const parallel::BucketRun run{from, to - from, is_vector, step - skipped_[entry.parameter],
-                                  group};
-    const bool goes_on = !is_whole && !runs.empty() && runs.back().group == group &&
+    const parallel::BucketRun run{from, to - from, is_vector, step - skipped_[entry.parameter]};
+    const bool goes_on = !is_whole && !runs.empty() &&
                          runs.back().offset + runs.back().count == from &&
                          runs.back().is_vector == run.is_vector && runs.back().step == run.step;
     if (goes_on)
@@ -191,12 +158,11 @@ void BucketOptimizer::enter_step() {
 
 void BucketOptimizer::update_run(const parallel::BucketRun& run, std::size_t bucket,
                                  std::int64_t before_state, StepRate rate, const GradientUse& use) {
-  const auto& algorithm = *algorithms_[run.group];
   if (arena_->device().is_cpu()) {
     if (arena_->plan().buckets[bucket].type == DataType::float64)
-      algorithm.update(slice_of<double>(run, bucket, before_state), rate, run.step);
+      algorithm().update(slice_of<double>(run, bucket, before_state), rate, run.step);
     else
-      algorithm.update(slice_of<float>(run, bucket, before_state), rate, run.step);
+      algorithm().update(slice_of<float>(run, bucket, before_state), rate, run.step);
     return;
   }
   const torch::NoGradGuard no_gradient;
@@ -206,7 +172,7 @@ void BucketOptimizer::update_run(const parallel::BucketRun& run, std::size_t buc
                               run.is_vector};
   for (const auto& buckets : state_)
     slice.state.push_back(buckets[bucket].narrow(0, run.offset - before_state, run.count));
-  on_device_->update(algorithm, slice, rate, run.step, use);
+  on_device_->update(algorithm(), slice, rate, run.step, use);
 }
 
 template <typename T>

@@ -223,10 +223,9 @@ void DistributedOptimizer::finish() {
   if (!reducer_.has_averages()) reducer_.finish();
 }
 
-double DistributedOptimizer::clip_gradients(double maximum_norm, double norm_type) {
+double DistributedOptimizer::clip_gradients(double maximum_norm) {
   finish();
-  gradient_norm_ =
-      clip_gradient_norm(averaged_parameters(*reducer_.arena()), maximum_norm, norm_type);
+  gradient_norm_ = clip_gradient_norm(averaged_parameters(*reducer_.arena()), maximum_norm);
   return *gradient_norm_;
 }
 

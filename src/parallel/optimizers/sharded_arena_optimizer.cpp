@@ -84,15 +84,7 @@ class ReduceScatterHook final : public GradientHook {
 ShardedArenaOptimizer::ShardedArenaOptimizer(const Communicator& communicator,
                                              const std::shared_ptr<ParameterArena>& arena,
                                              std::shared_ptr<const FlatOptimizer> optimizer)
-    : ShardedArenaOptimizer(communicator, arena, {std::move(optimizer)},
-                            std::vector<std::size_t>(arena->parameters().size(), 0)) {}
-
-ShardedArenaOptimizer::ShardedArenaOptimizer(const Communicator& communicator,
-                                             const std::shared_ptr<ParameterArena>& arena,
-                                             const Algorithms& algorithms,
-                                             std::vector<std::size_t> group_of)
-    : BucketOptimizer(arena, algorithms, std::move(group_of),
-                      "sharded " + algorithms.front()->name()),
+    : BucketOptimizer(arena, optimizer, "sharded " + optimizer->name()),
       communicator_(arena->gradient_communicator(communicator)) {
   if (algorithm().is_layerwise()) {
     throw InputError(
@@ -201,12 +193,6 @@ void ShardedArenaOptimizer::load_state(std::span<const NamedState> whole) {
   for (const NamedState& item : whole) given.emplace(item.name, item.tensor);
   const auto names = algorithm().state_names();
   const auto& parameters = arena().parameters();
-  // A state of before kolo knew tied weights has them under each of their names.
-  for (const auto& parameter : arena().plan().parameters) {
-    for (const std::string& other : parameter.other_names) {
-      for (const std::string_view name : names) given.erase(fmt::format("{}.{}", other, name));
-    }
-  }
   std::vector<std::int64_t> left_out(parameters.size(), 0);
   auto expected = names.size() * parameters.size();
   for (std::size_t index = 0; index < parameters.size(); ++index) {

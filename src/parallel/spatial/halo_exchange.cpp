@@ -24,7 +24,7 @@ namespace {
 // Exchange of one rank's rows along one dimension.
 struct RowExchange {
   std::int64_t dimension = 2;
-  int tag = 0;           // of messages that travel up, in the words of extend; tag + 1 of others
+  int tag = 0;
   RowRange owned;        // rows before extend, after fold
   RowRange extended;     // rows after extend, before fold
   RowMessages messages;  // peers are ranks of the communicator
@@ -70,21 +70,15 @@ class Journey {
   Journey(const Communicator& communicator, const RowExchange& exchange,
           std::span<const Parcel> sent, std::span<const Parcel> received) {
     std::vector<Transfer> transfers;
-    const auto tag = [&exchange](const Parcel& parcel) {
-      return exchange.tag + static_cast<int>(parcel.message.direction);
-    };
     for (const auto& parcel : received) {
-      if (parcel.message.peer == communicator.rank()) {
-        take_from_itself(parcel, sent);
-      } else if (parcel.memory.numel() > 0) {
-        transfers.push_back(
-            Transfer::receive(buffer_of(parcel.memory), parcel.message.peer, tag(parcel)));
-      }
+      if (parcel.memory.numel() == 0) continue;
+      transfers.push_back(
+          Transfer::receive(buffer_of(parcel.memory), parcel.message.peer, exchange.tag));
     }
     for (const auto& parcel : sent) {
-      if (parcel.message.peer == communicator.rank() || parcel.memory.numel() == 0) continue;
+      if (parcel.memory.numel() == 0) continue;
       transfers.push_back(
-          Transfer::send(buffer_of(parcel.memory), parcel.message.peer, tag(parcel)));
+          Transfer::send(buffer_of(parcel.memory), parcel.message.peer, exchange.tag));
     }
     if (!transfers.empty()) work_ = communicator.exchange_async(transfers, {.name = "halo"});
   }
@@ -100,13 +94,6 @@ class Journey {
   void wait() const { work_.wait(); }
 
  private:
-  // One rank on a periodic axis.
-  static void take_from_itself(const Parcel& parcel, std::span<const Parcel> sent) {
-    for (const auto& other : sent) {
-      if (other.message.direction == parcel.message.direction) parcel.memory.copy_(other.memory);
-    }
-  }
-
   Work work_;
 };
 
@@ -234,7 +221,7 @@ RowExchange exchange_of(const DeviceMesh& mesh, const HaloAxis& halo) {
   const bool is_cut = halo.cut.input.ranks() > 1;
   const auto place = is_cut ? mesh.coordinate(axis) : 0;
   RowExchange exchange{.dimension = static_cast<std::int64_t>(halo.axis) + 2,
-                       .tag = 2 * static_cast<int>(halo.axis),
+                       .tag = static_cast<int>(halo.axis),
                        .owned = halo.cut.exchanged().rows(place),
                        .extended = halo.cut.extended(place),
                        .messages = row_messages(halo.cut, place)};

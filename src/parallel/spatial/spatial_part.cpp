@@ -100,11 +100,11 @@ torch::Tensor whole_of(const DeviceMesh& mesh, const SpatialPart& part) {
 
 namespace {
 
-// Along an axis that is not cut LibTorch's layer pads by itself, but for other rows than zeros, for
+// Along an axis that is not cut LibTorch's layer pads by itself, but for
 // output padding, and where oneDNN 2.6 writes outside of a 3-D convolution's weight gradient:
 // padded by more than the stride in the first dimension.
 bool is_left_to_layer(const AxisLayer& layer) {
-  return !layer.is_periodic && layer.output_padding == 0 && layer.padding <= layer.stride;
+  return layer.output_padding == 0 && layer.padding <= layer.stride;
 }
 
 // The axis as one rank has all of it.

@@ -63,20 +63,7 @@ void find_non_finite(const torch::Tensor& tensor, const torch::Tensor& found) {
   }
 }
 
-namespace {
-
-// For devices that are neither the host nor CUDA.
-void add_to_norm_by_operators(const torch::Tensor& values, torch::Tensor total, double norm_type) {
-  const auto sizes = values.to(torch::kDouble).abs();
-  if (std::isinf(norm_type))
-    total.copy_(torch::cat({total, sizes.flatten()}).max());
-  else
-    total.add_(norm_type == 2 ? sizes.square().sum() : sizes.pow(norm_type).sum());
-}
-
-}  // namespace
-
-void add_to_norm(const torch::Tensor& tensor, const torch::Tensor& total, double norm_type) {
+void add_to_norm(const torch::Tensor& tensor, const torch::Tensor& total) {
   const torch::NoGradGuard no_gradient;
   const auto type = tensor.scalar_type();
   const bool is_wide = type == torch::kFloat || type == torch::kDouble;
@@ -86,22 +73,25 @@ void add_to_norm(const torch::Tensor& tensor, const torch::Tensor& total, double
   // more than the pass.
   if (contiguous.is_cpu()) {
     auto& sum = *total.data_ptr<double>();
-    sum = is_double ? add_to_norm(sum, elements_of<const double>(contiguous), norm_type)
-                    : add_to_norm(sum, elements_of<const float>(contiguous), norm_type);
+    sum += is_double ? sum_of_squares(elements_of<const double>(contiguous))
+                     : sum_of_squares(elements_of<const float>(contiguous));
     return;
   }
-  if (!contiguous.is_cuda()) return add_to_norm_by_operators(contiguous, total, norm_type);
+  if (!contiguous.is_cuda()) {  // neither the host nor CUDA
+    torch::Tensor(total).add_(contiguous.to(torch::kDouble).square().sum());
+    return;
+  }
   const c10::DeviceGuard guard(contiguous.device());
-  const auto bytes = norm_workspace_bytes(static_cast<std::size_t>(contiguous.numel()));
+  const auto bytes = squares_workspace_bytes(static_cast<std::size_t>(contiguous.numel()));
   const torch::Tensor workspace =
       torch::empty({static_cast<std::int64_t>(bytes)}, contiguous.options().dtype(torch::kByte));
   const std::span room(static_cast<std::byte*>(workspace.data_ptr()), bytes);
   auto* const sum = total.data_ptr<double>();
   const auto stream = current_stream(contiguous.device());
   if (is_double)
-    add_to_norm_on_device(sum, elements_of<const double>(contiguous), norm_type, room, stream);
+    add_squares_on_device(sum, elements_of<const double>(contiguous), room, stream);
   else
-    add_to_norm_on_device(sum, elements_of<const float>(contiguous), norm_type, room, stream);
+    add_squares_on_device(sum, elements_of<const float>(contiguous), room, stream);
 }
 
 namespace {

@@ -72,9 +72,9 @@ void require_memory_of_their_own(const torch::nn::Module& module);
 // number, and stays as it is otherwise.
 void find_non_finite(const torch::Tensor& tensor, const torch::Tensor& found);
 
-// Adds a dense tensor to the norm of several, before its root is taken (kernels.h): `total`, one
-// float64. Values of 16 bits are made float32.
-void add_to_norm(const torch::Tensor& tensor, const torch::Tensor& total, double norm_type = 2);
+// Adds a dense tensor to the norm of several, before its root is taken: `total`, one float64.
+// Values of 16 bits are made float32.
+void add_to_norm(const torch::Tensor& tensor, const torch::Tensor& total);
 
 // The checksums of dense tensors on one device or the host (checksum_of()), read from a device all
 // at once: this waits.

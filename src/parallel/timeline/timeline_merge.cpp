@@ -80,8 +80,7 @@ void require_rank_file(const fs::path& path, std::string_view first_line) {
 
 }  // namespace
 
-MergedTimelines merge_timelines(const fs::path& folder, const fs::path& output,
-                                const std::function<bool()>& gives_up) {
+MergedTimelines merge_timelines(const fs::path& folder, const fs::path& output) {
   MergedTimelines merged;
   const auto files = files_of_ranks(folder);
   AtomicFile file(output);
@@ -104,10 +103,6 @@ MergedTimelines merge_timelines(const fs::path& folder, const fs::path& output,
       if (text.size() <= text_limit) continue;
       file.write(text);
       text.clear();
-      if (gives_up()) {
-        merged.is_given_up = true;
-        return merged;
-      }
     }
   }
   if (merged.events == 0) {

@@ -178,11 +178,10 @@ const charts = (() => {
     return figure.series.flatMap((series, number) => {
       const colour = view.colour(series.colour);
       const points = pointsOf(figure, series, view.axis);
-      const radius = 2.5 + series.hidden_by;
       const line = {
         label: series.name, number, data: points, spread: series.spread,
-        borderColor: colour, backgroundColor: colour, borderWidth: 2 + 4 * series.hidden_by, borderDash: series.dashed ? [6, 4] : [],
-        pointBackgroundColor: series.dashed ? view.surface : colour, pointRadius: points.map((point, i) => (series.marks || isLonely(points, i) ? radius : 0)), pointBorderWidth: 2, pointHoverRadius: 4,
+        borderColor: colour, backgroundColor: colour, borderWidth: 2, borderDash: series.dashed ? [6, 4] : [],
+        pointBackgroundColor: series.dashed ? view.surface : colour, pointRadius: points.map((point, i) => (series.marks || isLonely(points, i) ? 2.5 : 0)), pointBorderWidth: 2, pointHoverRadius: 4,
         order: -number,  // later ones lie on top
         clip: 12,  // marks at the frame are drawn whole
         pointStyle: markShapes[Math.floor(Math.max(series.colour, 0) / 8) % 4],

@@ -1,11 +1,11 @@
 "use strict";
-// Builds the page from its data, and keeps it up to date. All text goes through textContent.
+// Builds the page from its data. All text goes through textContent.
 (() => {
   const find = (id) => document.getElementById(id);
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const axisNames = { epoch: "Epoch", step: "Step", relative: "Relative", wall: "Wall time" };
 
-  let data = JSON.parse(find("data").textContent);
+  const data = JSON.parse(find("data").textContent);
   let printing = false;
   const chosen = { axis: data.axis, smoothing: 0, hiddenRuns: new Set(), hiddenSeries: new Set(), logarithmic: new Map() };
   const drawn = new Map();  // a figure's id: its Chart
@@ -189,7 +189,6 @@
   }
 
   function build() {
-    if (!data.axes.includes(chosen.axis)) chosen.axis = data.axes[0];
     find("summary").textContent = data.summary;
     warnings();
     controls();
@@ -219,36 +218,8 @@
     build();
   }
 
-  // Live: the server reads the runs again for each question.
-  function say(status, isLost) {
-    find("status").textContent = status;
-    find("status").classList.toggle("lost", isLost);
-    find("status").hidden = false;
-  }
-
-  let last = "";
-  async function refresh() {
-    try {
-      const answer = await fetch("data.json", { cache: "no-store" });
-      if (!answer.ok) throw new Error(answer.statusText);
-      const text = await answer.text();
-      if (text !== last) {
-        last = text;
-        data = JSON.parse(text);
-        const place = window.scrollY;
-        build();
-        window.scrollTo(0, place);
-      }
-      say("Live: follows the runs", false);
-    } catch {
-      say("No connection to kolo report --watch: this is how things stood last", true);
-    }
-    setTimeout(refresh, 3000);
-  }
-
   build();
   dark.addEventListener("change", build);
   window.addEventListener("beforeprint", () => setPrinting(true));
   window.addEventListener("afterprint", () => setPrinting(false));
-  if (document.body.dataset.live === "true") refresh();
 })();

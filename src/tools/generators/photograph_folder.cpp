@@ -174,10 +174,6 @@ constexpr std::array<std::string_view, 2> split_folders = {"train", "valid"};
 
 void check(const PhotographFolderOptions& options) {
   constexpr std::int64_t least = 16, most = 8192;
-  if (options.per_class < 1) {
-    throw InputError(
-        fmt::format("data: {} images of each class: expected at least 1", options.per_class));
-  }
   if (options.least_side < least || options.most_side > most ||
       options.least_side > options.most_side) {
     throw InputError(fmt::format("data: sizes of {} to {} pixels: expected {} to {}, least first",
@@ -192,13 +188,13 @@ struct Task {
 };
 
 // The first images of each class; makes the classes' folders.
-std::vector<Task> plan(const fs::path& folder, const SmallImages& images,
+std::vector<Task> plan(const fs::path& folder, const StandInImages& images,
                        std::span<const std::string> folders, std::int64_t per_class) {
   for (const auto& name : folders) fs::create_directories(folder / name);
   std::vector<std::int64_t> counts(folders.size());
   std::vector<Task> tasks;
-  for (std::int64_t image = 0; image < images.size; ++image) {
-    const auto label = static_cast<std::size_t>(images.label(image));
+  for (std::int64_t image = 0; image < images.size(); ++image) {
+    const auto label = images.label(image);
     if (counts.at(label) == per_class) continue;
     const auto name = fmt::format("{}_{:05}.jpg", folders[label], counts[label]++);
     tasks.push_back({image, folder / folders[label] / name});
@@ -233,43 +229,29 @@ std::string class_folder(std::int64_t label, std::string_view name) {
 
 }  // namespace
 
-SmallImages small_images(const StandInImages& images) {
-  return {images.size(), [&images](std::int64_t index) { return images.label(index); },
-          [&images](std::int64_t index, std::span<std::uint8_t> pixels) {
-            images.paint(index, pixels);
-          }};
-}
-
-SmallImages small_images(const Cifar10Dataset& images) {
-  return {images.size(), [&images](std::int64_t index) { return images.label(index); },
-          [&images](std::int64_t index, std::span<std::uint8_t> pixels) {
-            std::ranges::copy(images.pixels(index), pixels.begin());
-          }};
-}
-
 std::array<std::int64_t, 2> write_photograph_folder(const fs::path& folder,
-                                                    const SmallImages& training,
-                                                    const SmallImages& validation,
-                                                    std::span<const std::string> class_names,
                                                     const PhotographFolderOptions& options,
                                                     const WriteOptions& write) {
   check(options);
   AtomicFolder output(folder, std::span(split_folders).first(write.replace ? 2 : 0));
+  const auto& stand_in = options.stand_in;
+  const StandInImages training(stand_in, Split::train), validation(stand_in, Split::validation);
   std::vector<std::string> folders;
-  for (const auto& name : class_names) folders.push_back(class_folder(std::ssize(folders), name));
-  const auto tasks = plan(output.aside() / split_folders[0], training, folders, options.per_class);
+  for (const auto name : fashion_mnist_names)
+    folders.push_back(class_folder(std::ssize(folders), name));
+  const auto tasks = plan(output.aside() / split_folders[0], training, folders, stand_in.per_class);
   const auto validation_tasks =
       plan(output.aside() / split_folders[1], validation, folders,
-           std::max<std::int64_t>(1, options.per_class / training_to_validation));
+           std::max<std::int64_t>(1, stand_in.per_class / training_to_validation));
   const auto total = std::ssize(tasks) + std::ssize(validation_tasks);
   std::atomic<std::int64_t> done = 0;
-  const auto write_split = [&](const SmallImages& images, const std::vector<Task>& files,
+  const auto write_split = [&](const StandInImages& images, const std::vector<Task>& files,
                                std::uint32_t split) {
-    const auto seed = derive_seed(options.seed, photograph_stream, split);
+    const auto seed = derive_seed(stand_in.seed, photograph_stream, split);
     for_each_index(std::ssize(files), write.threads, [&](std::int64_t number) {
       const auto& [image, file] = files[static_cast<std::size_t>(number)];
       std::array<std::uint8_t, cifar10_pixel_bytes> pixels{};
-      images.pixels(image, pixels);
+      images.paint(image, pixels);
       CounterRandom random(seed, 0, static_cast<std::uint64_t>(number));
       write_file(file, photograph(pixels, random, options.least_side, options.most_side));
       const auto now = ++done;

@@ -4,7 +4,6 @@
 #include <array>
 #include <numeric>
 #include <optional>
-#include <set>
 #include <tuple>
 
 #include <fmt/format.h>
@@ -37,41 +36,7 @@ constexpr std::array<DtypeName, 10> dtype_names{{{"F64", c10::ScalarType::Double
                                                  {"I8", c10::ScalarType::Char},
                                                  {"U8", c10::ScalarType::Byte},
                                                  {"BOOL", c10::ScalarType::Bool}}};
-// Types of the format that LibTorch, or an older one, lacks: their sizes alone.
-struct UnreadDtype {
-  std::string_view name;
-  std::uint64_t bytes;
-};
-constexpr std::array<UnreadDtype, 7> unread_dtypes{{{"U16", 2},
-                                                    {"U32", 4},
-                                                    {"U64", 8},
-                                                    {"C64", 8},
-                                                    {"F8_E4M3", 1},
-                                                    {"F8_E5M2", 1},
-                                                    {"F8_E8M0", 1}}};
 constexpr const char* dtype_list = "F64 F32 F16 BF16 I64 I32 I16 I8 U8 BOOL";
-
-// Rejects an object that has the same key twice, of which a JSON parser would silently keep one.
-class RepeatedKeyCheck {
- public:
-  explicit RepeatedKeyCheck(const std::filesystem::path& path) : path_(path) {}
-
-  bool operator()(int /*depth*/, Json::parse_event_t event, const Json& parsed) {
-    if (event == Json::parse_event_t::object_start) open_objects_.emplace_back();
-    if (event == Json::parse_event_t::object_end) open_objects_.pop_back();
-    if (event == Json::parse_event_t::key) {
-      const auto& key = parsed.get_ref<const std::string&>();
-      if (!open_objects_.back().insert(key).second) {
-        fail_safetensors({path_}, fmt::format("the header has the key \"{}\" twice", key));
-      }
-    }
-    return true;
-  }
-
- private:
-  const std::filesystem::path& path_;
-  std::vector<std::set<std::string>> open_objects_;
-};
 
 const Json& field_of(const SafetensorsPlace& place, const Json& description) {
   const auto field = description.find(std::string(place.field));
@@ -101,12 +66,10 @@ std::uint64_t byte_size(std::span<const std::int64_t> shape, std::uint64_t eleme
   return is_empty ? 0 : padded;
 }
 
-// Bytes of a tensor; nothing where its type is not known. The count of its numbers is checked all
-// the same.
+// Bytes of a tensor; nothing where its type is one that LibTorch lacks. The count of its numbers is
+// checked all the same.
 std::optional<std::uint64_t> size_of_entry(const SafetensorsEntry& entry) {
   if (entry.is_readable()) return safetensors_byte_size(entry.shape, entry.dtype);
-  const auto* const known = std::ranges::find(unread_dtypes, entry.type_name, &UnreadDtype::name);
-  if (known != unread_dtypes.end()) return byte_size(entry.shape, known->bytes);
   (void)byte_size(entry.shape, 1);
   return std::nullopt;
 }
@@ -242,7 +205,7 @@ SafetensorsListing parse_safetensors_header(const std::filesystem::path& path,
                                             std::string_view text, std::uint64_t data_size) {
   Json header;
   try {
-    header = Json::parse(text, RepeatedKeyCheck(path));
+    header = Json::parse(text);
   } catch (const Json::parse_error& error) {  // quotes what it has read, whatever that is
     fail_safetensors({path}, fmt::format("the header is not valid JSON at byte {}", error.byte));
   } catch (const Json::exception& error) {

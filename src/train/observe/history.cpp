@@ -39,14 +39,7 @@ constexpr Field<EpochRecord> epoch_fields[] = {
 
 // Left out of the file where they were not measured.
 constexpr Field<EpochRecord> optional_fields[] = {
-    {"device_joules", &EpochRecord::device_joules},
-    {"device_watts", &EpochRecord::device_watts},
-    {"device_utilization", &EpochRecord::device_utilization},
-    {"device_megahertz", &EpochRecord::device_megahertz},
-    {"device_celsius", &EpochRecord::device_celsius},
-    {"gradient_noise_scale", &EpochRecord::gradient_noise_scale},
-    {"bad_samples", &EpochRecord::bad_samples},
-    {"val_bad_samples", &EpochRecord::val_bad_samples}};
+    {"bad_samples", &EpochRecord::bad_samples}, {"val_bad_samples", &EpochRecord::val_bad_samples}};
 
 constexpr Field<StepRecord> step_fields[] = {
     {"loss", &StepRecord::loss},

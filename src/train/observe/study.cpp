@@ -40,8 +40,7 @@ constexpr ResultField result_fields[] = {
     {"best_loss", &StudyResults::best_loss},
     {"best_accuracy", &StudyResults::best_accuracy},
     {"best_val_loss", &StudyResults::best_val_loss},
-    {"best_val_accuracy", &StudyResults::best_val_accuracy},
-    {"gradient_noise_scale", &StudyResults::gradient_noise_scale}};
+    {"best_val_accuracy", &StudyResults::best_val_accuracy}};
 
 StudyPointState state_named(const std::string& name) {
   if (const auto state = find_named<StudyPointState>(name)) return *state;
@@ -222,7 +221,6 @@ StudyResults results_of(const History& history) {
   results.accuracy = last.accuracy;
   results.val_loss = last.val_loss;
   results.val_accuracy = last.val_accuracy;
-  results.gradient_noise_scale = last.gradient_noise_scale;
   results.best_loss = best(epochs, &EpochRecord::loss, false);
   results.best_accuracy = best(epochs, &EpochRecord::accuracy, true);
   results.best_val_loss = best(epochs, &EpochRecord::val_loss, false);

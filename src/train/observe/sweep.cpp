@@ -21,29 +21,26 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 TrialState trial_state_named(const std::string& name) {
+  // Trials that earlier versions ended before the last epoch (successive halving).
+  if (name == "waiting" || name == "dropped") return TrialState::stopped;
   if (const auto state = find_named<TrialState>(name)) return *state;
-  throw JsonError(fmt::format(
-      "the key \"state\": expected pending, running, stopped, waiting, dropped, done or failed, "
-      "got {}",
-      quote(name)));
+  throw JsonError(
+      fmt::format("the key \"state\": expected pending, running, stopped, done or failed, got {}",
+                  quote(name)));
 }
 
 Json trial_json(const Trial& trial) {
-  Json json{{"number", trial.number},
-            {"settings", trial.settings},
-            {"folder", trial.folder},
-            {"state", name_of(trial.state)},
-            {"failures", trial.failures},
-            {"problem", trial.problem},
-            {"seconds", number_or_null(trial.seconds)},
-            {"epochs", trial.epochs},
-            {"best", number_or_null(trial.best)},
-            {"best_epoch", trial.best_epoch},
-            {"last", number_or_null(trial.last)},
-            {"rung", trial.rung},
-            {"rung_values", Json::array()}};
-  for (const double value : trial.rung_values) json["rung_values"].push_back(number_or_null(value));
-  return json;
+  return {{"number", trial.number},
+          {"settings", trial.settings},
+          {"folder", trial.folder},
+          {"state", name_of(trial.state)},
+          {"failures", trial.failures},
+          {"problem", trial.problem},
+          {"seconds", number_or_null(trial.seconds)},
+          {"epochs", trial.epochs},
+          {"best", number_or_null(trial.best)},
+          {"best_epoch", trial.best_epoch},
+          {"last", number_or_null(trial.last)}};
 }
 
 std::vector<std::string> texts_of(const Json& document, const char* key) {
@@ -65,9 +62,6 @@ Trial trial_of(const Json& json) {
   trial.best = number_or_unmeasured(json, "best");
   trial.best_epoch = json_value<std::int64_t>(json, "best_epoch");
   trial.last = number_or_unmeasured(json, "last");
-  trial.rung = json_value<int>(json, "rung");
-  for (const Json& value : json_list(json, "rung_values"))
-    trial.rung_values.push_back(value.is_null() ? not_measured : value.get<double>());
   return trial;
 }
 
@@ -81,7 +75,6 @@ Json Sweep::to_json() const {
   Json document{{"name", name},     {"configuration", configuration},
                 {"space", space},   {"settings", settings},
                 {"random", random}, {"seed", seed},
-                {"eta", eta},       {"rungs", Json::array()},
                 {"ranks", ranks},   {"threads", threads},
                 {"metric", metric}, {"trials", Json::array()}};
   if (std::isfinite(target)) {
@@ -89,8 +82,6 @@ Json Sweep::to_json() const {
     if (const auto last = last_epochs(*this))
       document["last_epochs"] = {{"mean", last->mean}, {"deviation", last->deviation}};
   }
-  for (const auto& rung : rungs)
-    document["rungs"].push_back({{"epochs", rung.epochs}, {"trials", rung.trials}});
   for (const auto& trial : trials) document["trials"].push_back(trial_json(trial));
   return document;
 }
@@ -104,10 +95,6 @@ Sweep Sweep::from_json(const Json& document) {
     sweep.settings = texts_of(document, "settings");
     sweep.random = json_value<int>(document, "random");
     sweep.seed = json_value<std::uint64_t>(document, "seed");
-    sweep.eta = json_value<double>(document, "eta");
-    for (const Json& rung : json_list(document, "rungs"))
-      sweep.rungs.push_back(
-          {json_value<std::int64_t>(rung, "epochs"), json_value<int>(rung, "trials")});
     sweep.ranks = json_value<int>(document, "ranks");
     sweep.threads = json_value<int>(document, "threads");
     sweep.metric = json_value<std::string>(document, "metric");

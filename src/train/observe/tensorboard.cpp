@@ -1,9 +1,9 @@
 #include "kolo/train/observe/tensorboard.h"
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstring>
-#include <map>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -12,19 +12,69 @@
 #include <unistd.h>
 
 #include <fmt/format.h>
-#include <boost/nowide/utf/convert.hpp>
+#include <boost/crc.hpp>
 
-#include "base/half.h"
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
 #include "tensorboard_event.pb.h"
-#include "train/observe/event_records.h"
 
 namespace kolo {
 
 namespace {
 
 constexpr std::size_t buffer_size = 64 * 1024;
+
+// TensorFlow's TFRecord: a message's length (8 bytes, little-endian), the length's masked CRC-32C
+// (4), the message, its masked CRC-32C (4).
+static_assert(std::endian::native == std::endian::little, "TFRecord numbers are little-endian");
+constexpr std::size_t length_size = 8, checksum_size = 4;
+
+// CRC-32C (Castagnoli), rotated and shifted as TFRecord asks for, so that the checksum of data that
+// holds checksums stays useful.
+std::uint32_t masked_crc(std::string_view bytes) {
+  boost::crc_optimal<32, 0x1EDC6F41, 0xFFFFFFFF, 0xFFFFFFFF, true, true> crc;
+  crc.process_bytes(bytes.data(), bytes.size());
+  return std::rotr(static_cast<std::uint32_t>(crc.checksum()), 15) + 0xa282ead8U;
+}
+
+template <typename T>
+std::string bytes_of(T number) {
+  std::string bytes(sizeof number, '\0');
+  std::memcpy(bytes.data(), &number, sizeof number);
+  return bytes;
+}
+
+template <typename T>
+T number_at(std::string_view bytes, std::size_t place) {
+  T number{};
+  std::memcpy(&number, bytes.data() + place, sizeof number);
+  return number;
+}
+
+void append_in_frame(std::string& bytes, std::string_view message) {
+  const std::string length = bytes_of(static_cast<std::uint64_t>(message.size()));
+  bytes += length;
+  bytes += bytes_of(masked_crc(length));
+  bytes += message;
+  bytes += bytes_of(masked_crc(message));
+}
+
+// A file's messages, as far as it is whole: up to its end, or to where its writer was killed.
+std::vector<std::string_view> whole_messages(std::string_view file) {
+  constexpr auto head_size = length_size + checksum_size;
+  std::vector<std::string_view> messages;
+  while (file.size() >= head_size + checksum_size) {
+    const auto length = number_at<std::uint64_t>(file, 0);
+    if (number_at<std::uint32_t>(file, length_size) != masked_crc(file.substr(0, length_size)) ||
+        length > file.size() - head_size - checksum_size)
+      break;
+    const auto message = file.substr(head_size, length);
+    if (number_at<std::uint32_t>(file, head_size + length) != masked_crc(message)) break;
+    messages.push_back(message);
+    file.remove_prefix(head_size + length + checksum_size);
+  }
+  return messages;
+}
 
 }  // namespace
 
@@ -89,7 +139,7 @@ void TensorBoardWriter::sync() {
 }
 
 void TensorBoardWriter::append_record(const std::string& message) {
-  append_event_record(pending_, message);
+  append_in_frame(pending_, message);
   if (pending_.size() >= buffer_size) flush();
 }
 
@@ -117,16 +167,16 @@ std::optional<std::string> kept_records(const fs::path& file, std::int64_t step,
     return std::any_of(values.begin(), values.end(),
                        [&](const auto& value) { return is_undone(value.tag()); });
   };
-  EventRecordReader records(file);
   std::string kept;
   bool is_whole = true;
   observe::tensorboard::Event event;
-  while (const auto message = records.next()) {
-    if (event.ParseFromArray(message->data(), static_cast<int>(message->size())) &&
+  const auto bytes = read_text_file(file);
+  for (const auto message : whole_messages(bytes)) {
+    if (event.ParseFromArray(message.data(), static_cast<int>(message.size())) &&
         is_dropped(event)) {
       is_whole = false;
     } else {
-      append_event_record(kept, *message);
+      append_in_frame(kept, message);
     }
   }
   return is_whole ? std::nullopt : std::optional(std::move(kept));
@@ -144,180 +194,6 @@ void drop_events_after(const fs::path& folder, std::int64_t step,
     write_file_atomically(aside, *kept);
     rename_durably(aside, file);
   }
-}
-
-namespace {
-
-using observe::tensorboard::Event;
-using observe::tensorboard::SessionLog;
-using observe::tensorboard::Summary;
-using observe::tensorboard::Tensor;
-
-bool has_one_element(const Tensor& tensor) {
-  return std::ranges::all_of(tensor.tensor_shape().dim(),
-                             [](const auto& dimension) { return dimension.size() == 1; });
-}
-
-// A 16-bit number's bits.
-template <typename T>
-std::optional<double> half_of(const Tensor& tensor) {
-  const auto& list = tensor.half_val();
-  if (!list.empty()) return to_float(T{static_cast<std::uint16_t>(list[0])});
-  T half{};
-  const std::string& content = tensor.tensor_content();
-  if (content.empty()) return 0;
-  if (content.size() != sizeof half) return std::nullopt;
-  std::memcpy(&half, content.data(), sizeof half);
-  return to_float(half);
-}
-
-// The element, from the list for its type or from the raw bytes; a tensor that has neither is zero.
-template <typename T, typename List>
-std::optional<double> element_of(const List& list, const std::string& content) {
-  if (!list.empty()) return static_cast<double>(list[0]);
-  T element{};
-  if (content.empty()) return 0;
-  if (content.size() != sizeof element) return std::nullopt;
-  std::memcpy(&element, content.data(), sizeof element);
-  return static_cast<double>(element);
-}
-
-std::optional<double> scalar_of(const Tensor& tensor) {
-  if (!has_one_element(tensor)) return std::nullopt;
-  const std::string& content = tensor.tensor_content();
-  switch (tensor.dtype()) {
-    case Tensor::DT_FLOAT:
-      return element_of<float>(tensor.float_val(), content);
-    case Tensor::DT_DOUBLE:
-      return element_of<double>(tensor.double_val(), content);
-    case Tensor::DT_HALF:
-      return half_of<Float16>(tensor);
-    case Tensor::DT_BFLOAT16:
-      return half_of<BFloat16>(tensor);
-    case Tensor::DT_INT8:
-      return element_of<std::int8_t>(tensor.int_val(), content);
-    case Tensor::DT_UINT8:
-      return element_of<std::uint8_t>(tensor.int_val(), content);
-    case Tensor::DT_INT16:
-      return element_of<std::int16_t>(tensor.int_val(), content);
-    case Tensor::DT_UINT16:
-      return element_of<std::uint16_t>(tensor.int_val(), content);
-    case Tensor::DT_INT32:
-      return element_of<std::int32_t>(tensor.int_val(), content);
-    case Tensor::DT_UINT32:
-      return element_of<std::uint32_t>(tensor.uint32_val(), content);
-    case Tensor::DT_INT64:
-      return element_of<std::int64_t>(tensor.int64_val(), content);
-    case Tensor::DT_UINT64:
-      return element_of<std::uint64_t>(tensor.uint64_val(), content);
-    case Tensor::DT_BOOL:
-      return element_of<std::uint8_t>(tensor.bool_val(), content);
-    default:
-      return std::nullopt;
-  }
-}
-
-// What is no UTF-8 is replaced, because pages and JSON can't hold it.
-std::string utf8_of(const std::string& text) {
-  const bool is_ascii = std::ranges::all_of(text, [](unsigned char c) { return c < 0x80; });
-  if (is_ascii) return text;
-  return boost::nowide::utf::convert_string<char>(text.data(), text.data() + text.size());
-}
-
-[[noreturn]] void refuse(const std::filesystem::path& path, std::string_view why) {
-  throw InputError(
-      fmt::format("event file: {}: {}; expected TensorBoard events (a file named "
-                  "events.out.tfevents.*)",
-                  path.string(), why));
-}
-
-// Whether a file begins as people write: the usual mistake in naming a file.
-bool begins_as_text(const std::filesystem::path& path) {
-  std::string begin(64, '\0');
-  const FileDescriptor file = open_regular_file(path);
-  begin.resize(read_up_to(file.get(), std::as_writable_bytes(std::span(begin)), path));
-  return std::ranges::all_of(
-      begin, [](unsigned char c) { return c >= ' ' || c == '\n' || c == '\r' || c == '\t'; });
-}
-
-EventRecordReader open_records(const std::filesystem::path& path) {
-  try {
-    return EventRecordReader(path);
-  } catch (const Error& error) {
-    throw InputError(fmt::format("event file: {}", error.what()));
-  }
-}
-
-// Records of something else (training samples, say) come out as an event without anything.
-bool says_something(const Event& event) {
-  return event.wall_time() != 0 || event.what_case() != Event::WHAT_NOT_SET;
-}
-
-}  // namespace
-
-EventFile read_event_file(const std::filesystem::path& path) {
-  EventRecordReader records = open_records(path);
-  if (records.file_size() == 0) refuse(path, "the file is empty");
-  EventFile file;
-  std::map<std::string, bool> are_scalars;  // what a tag's tensors mean is said with the first one
-  const auto scalar_in = [&](const std::string& tag,
-                             const Summary::Value& value) -> std::optional<double> {
-    if (value.has_simple_value()) return value.simple_value();
-    if (!value.has_tensor()) return std::nullopt;
-    const std::string& plugin = value.metadata().plugin_data().plugin_name();
-    const auto known = are_scalars.try_emplace(tag, plugin.empty() || plugin == "scalars").first;
-    return known->second ? scalar_of(value.tensor()) : std::nullopt;
-  };
-  Event event;
-  std::string damage;
-  bool is_first = true;
-  while (const auto message = records.next()) {
-    if (!event.ParseFromArray(message->data(), static_cast<int>(message->size())) ||
-        (is_first && !says_something(event))) {
-      damage = "a record is no event";
-      break;
-    }
-    is_first = false;
-    if (event.has_session_log() && event.session_log().status() == SessionLog::START)
-      file.restarts.push_back({file.scalars.size(), event.step()});
-    for (const Summary::Value& value : event.summary().value()) {
-      const std::string& tag = value.tag().empty() ? value.node_name() : value.tag();
-      if (const auto scalar = scalar_in(tag, value))
-        file.scalars.push_back({utf8_of(tag), event.step(), event.wall_time(), *scalar});
-      else
-        ++file.other_values;
-    }
-  }
-  if (damage.empty()) damage = records.damage();
-  if (is_first && begins_as_text(path)) refuse(path, "not an event file, but text");
-  if (is_first) refuse(path, fmt::format("not an event file: {} at byte 0", damage));
-  if (!damage.empty()) {
-    file.damage = fmt::format("{}: {} at byte {} of {}; what comes before was read ({} values)",
-                              path.string(), damage, records.position(), records.file_size(),
-                              file.scalars.size());
-  }
-  return file;
-}
-
-std::vector<ScalarEvent> scalars_in_effect(std::span<const EventFile> files) {
-  // Backwards: a value holds when no later restart is at its step or before.
-  std::vector<ScalarEvent> scalars;
-  std::optional<std::int64_t> first_void_step;
-  const auto apply = [&](const EventRestart& restart) {
-    first_void_step = std::min(first_void_step.value_or(restart.step), restart.step);
-  };
-  for (auto file = files.rbegin(); file != files.rend(); ++file) {
-    auto restart = file->restarts.rbegin();
-    const auto none = file->restarts.rend();
-    for (std::size_t i = file->scalars.size(); i-- > 0;) {
-      for (; restart != none && restart->position > i; ++restart) apply(*restart);
-      const ScalarEvent& scalar = file->scalars[i];
-      if (!first_void_step || scalar.step < *first_void_step) scalars.push_back(scalar);
-    }
-    for (; restart != none; ++restart) apply(*restart);
-  }
-  std::ranges::reverse(scalars);
-  return scalars;
 }
 
 }  // namespace kolo

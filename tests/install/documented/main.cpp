@@ -120,29 +120,6 @@ void pass_on(const kolo::Communicator& world) {
   if (theirs.back() != static_cast<float>(before)) ++failures;
 }
 
-struct TwoParts : torch::nn::Module {
-  torch::nn::Linear body = register_module("body", torch::nn::Linear(2, 8));
-  torch::nn::Linear head = register_module("head", torch::nn::Linear(8, 1));
-  torch::Tensor forward(const torch::Tensor& inputs) {
-    return head->forward(torch::tanh(body->forward(inputs)));
-  }
-};
-
-void two_sharded(const kolo::Communicator& world, torch::nn::Sequential& network,
-                 const Loader& loader, Loss& loss_of) {
-  const auto other = std::make_shared<TwoParts>();
-#include "sharded.inc"
-  for (auto& batch : *loader) {
-    optimizer.zero_grad();
-    loss_of(batch).backward();
-    optimizer.step();
-    of_groups.zero_grad();
-    torch::mse_loss(other->forward(batch.data), batch.target).backward();
-    of_groups.step();
-  }
-  if (of_groups.steps() != optimizer.steps()) ++failures;
-}
-
 // The discriminator has to tell points apart afterwards.
 void two_networks_learn(const kolo::Communicator& world) {
   const int batch = 16, noise = 2;
@@ -234,7 +211,12 @@ int main() {
   });
   run("join", world, join_with_fewer_batches, 40 + 20 * (world.rank() % 2));
   run("sharded", world, [&](auto& network, const Loader& loader, Loss& loss_of) {
-    two_sharded(world, network, loader, loss_of);
+#include "sharded.inc"
+    for (auto& batch : *loader) {
+      optimizer.zero_grad();
+      loss_of(batch).backward();
+      optimizer.step();
+    }
   });
   two_networks_learn(world);
   block_of_a_module(world);

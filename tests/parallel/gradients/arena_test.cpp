@@ -129,12 +129,10 @@ RANK_TEST(Arena, KeepsValuesAndBroadcasts) {
     network.calls.fill_(communicator.rank());
     ParameterArena arena(communicator, network, one_bucket_each);
     EXPECT_EQ(arena.buckets(), is_frozen ? 3U : 4U);
-    for (std::size_t i = 0; i < 4; ++i)
-      EXPECT_TRUE(network.parameters()[i].equal(untouched.parameters()[i]));
+    expect_parameters(network, untouched.parameters());
     arena.broadcast_parameters(communicator);
     broadcast_outside_arena(communicator, network);
-    for (std::size_t i = 0; i < 4; ++i)
-      EXPECT_TRUE(network.parameters()[i].equal(of_root.parameters()[i]));
+    expect_parameters(network, of_root.parameters());
     EXPECT_TRUE(network.calls.eq(0).all().item<bool>());
   }
 }
@@ -160,10 +158,7 @@ RANK_TEST(Arena, ATransposedParameterTrainsAlike) {
   }
   EXPECT_EQ(network.first->weight.strides(), strides);
   EXPECT_EQ(network.first->weight.grad().strides(), strides);
-  for (std::size_t i = 0; i < 4; ++i) {
-    EXPECT_TRUE(network.parameters()[i].allclose(reference.parameters()[i], 1e-5, 1e-7))
-        << "parameter " << i;
-  }
+  expect_parameters(network, reference.parameters(), 1e-5, 1e-7);
 }
 
 RANK_TEST(Arena, DifferentModelsAreNamed) {

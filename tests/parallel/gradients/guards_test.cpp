@@ -51,9 +51,7 @@ RANK_TEST(Guards, AStepWithoutFinishIsAnError) {
                 AllOf(says_what_to_do, HasSubstr("first.weight")));
     EXPECT_TRUE(network.first->weight.equal(before));
     reducer.finish();
-    expect_gradients(network, average_of_ranks<SmallNetwork>(
-                                  communicator.size(), network,
-                                  [](SmallNetwork& alone, int rank) { backward(alone, rank, 0); }));
+    expect_gradients(network, average_of_passes(network, communicator.size(), {0}));
     sgd.step();
   }
 }
@@ -82,9 +80,7 @@ RANK_TEST(Guards, ClippingBeforeFinishIsAnError) {
 RANK_TEST(Guards, BothOptimizersClipTheAverage) {
   for (const BucketLimits& limits : sizes) {
     SmallNetwork reference;
-    const auto averages = average_of_ranks<SmallNetwork>(
-        communicator.size(), reference,
-        [](SmallNetwork& alone, int rank) { backward(alone, rank, 0); });
+    const auto averages = average_of_passes(reference, communicator.size(), {0});
     double squares = 0;
     for (const torch::Tensor& each : averages) squares += each.square().sum().item<double>();
     const double norm = std::sqrt(squares);
@@ -102,11 +98,10 @@ RANK_TEST(Guards, BothOptimizersClipTheAverage) {
     optimizer.step();
     shards.step();
     const torch::NoGradGuard no_gradient;
-    for (std::size_t i = 0; i < averages.size(); ++i) {
+    for (std::size_t i = 0; i < averages.size(); ++i)
       reference.parameters()[i].sub_(averages[i], .25);
-      EXPECT_TRUE(network.parameters()[i].allclose(reference.parameters()[i], 1e-4, 1e-6)) << i;
-      EXPECT_TRUE(sharded.parameters()[i].allclose(reference.parameters()[i], 1e-4, 1e-6)) << i;
-    }
+    expect_parameters(network, reference.parameters(), 1e-4, 1e-6);
+    expect_parameters(sharded, reference.parameters(), 1e-4, 1e-6);
   }
 }
 
@@ -169,8 +164,7 @@ RANK_TEST(Guards, ParametersBeginAsThoseOfRank0) {
   network.calls.fill_(communicator.rank());
   DistributedOptimizer optimizer(communicator, network,
                                  torch::optim::SGD(network.parameters(), .1));
-  for (std::size_t i = 0; i < 4; ++i)
-    EXPECT_TRUE(network.parameters()[i].equal(first.parameters()[i])) << i;
+  expect_parameters(network, first.parameters());
   EXPECT_EQ(network.calls[0].item<float>(), 0);
 }
 

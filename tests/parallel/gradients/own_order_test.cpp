@@ -233,27 +233,6 @@ RANK_TEST(OwnOrder, ListenersSeeEveryBucketInOrder) {
   EXPECT_EQ(listener->events().size(), events.size());
 }
 
-// Rank r has r + 1 batches.
-RANK_TEST(OwnOrder, RanksWithFewerBatchesJoin) {
-  const Communicator checked = communicator.checked();
-  SmallNetwork network;
-  GradientReducer reducer(checked, network, {.buckets = one_each});
-  for (int step = 0; step <= communicator.rank(); ++step) {
-    reducer.clear_gradients();
-    mean_loss(network, samples_of(communicator.rank(), step)).backward();
-    reducer.finish();
-    // Active are the ranks from `step` on: their mean, and not over all.
-    auto expected = average_of_ranks<SmallNetwork>(
-        communicator.size(), network, [&](SmallNetwork& alone, int rank) {
-          if (rank >= step) mean_loss(alone, samples_of(rank, step)).backward();
-        });
-    for (auto& gradient : expected)
-      gradient = gradient * communicator.size() / (communicator.size() - step);
-    expect_gradients(network, expected);
-  }
-  EXPECT_EQ(checked.join(), communicator.size() - 1);
-}
-
 // Two halves of one network, each with a backward() in a thread of its own.
 RANK_TEST(OwnOrder, BackwardMayRunInSeveralThreads) {
   SmallNetwork network;

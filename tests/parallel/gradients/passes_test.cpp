@@ -22,13 +22,6 @@ namespace kolo::testing {
 
 namespace {
 
-std::vector<torch::Tensor> sum_of_passes(const SmallNetwork& network, int ranks,
-                                         const std::vector<std::int64_t>& passes) {
-  return average_of_ranks<SmallNetwork>(ranks, network, [&](SmallNetwork& alone, int rank) {
-    for (const auto pass : passes) mean_loss(alone, samples_of(rank, pass)).backward();
-  });
-}
-
 RANK_TEST(Passes, BackwardPassesOfAStepAddUp) {
   const int rank = communicator.rank();
   for (const bool views : {true, false}) {
@@ -42,18 +35,18 @@ RANK_TEST(Passes, BackwardPassesOfAStepAddUp) {
         for (std::int64_t pass = 0; pass < 3; ++pass)
           mean_loss(network, samples_of(rank, 3 * step + pass)).backward();
         reducer.finish();
-        expect_gradients(network, sum_of_passes(network, communicator.size(),
-                                                {3 * step, 3 * step + 1, 3 * step + 2}));
+        expect_gradients(network, average_of_passes(network, communicator.size(),
+                                                    {3 * step, 3 * step + 1, 3 * step + 2}));
       }
       // Gradients that were left are added to, and a pass in no_sync() counts after others too.
-      const auto before = sum_of_passes(network, communicator.size(), {6, 7, 8});
+      const auto before = average_of_passes(network, communicator.size(), {6, 7, 8});
       mean_loss(network, samples_of(rank, 0)).backward();
       {
         const auto quiet = reducer.no_sync();
         mean_loss(network, samples_of(rank, 1)).backward();
       }
       reducer.finish();
-      auto expected = sum_of_passes(network, communicator.size(), {0, 1});
+      auto expected = average_of_passes(network, communicator.size(), {0, 1});
       for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += before[i];
       expect_gradients(network, expected);
     }
@@ -78,7 +71,8 @@ RANK_TEST(Passes, GradientsZeroedBetweenPassesDoNotCount) {
         mean_loss(network, samples_of(rank, step)).backward();
         mean_loss(network, samples_of(rank, step + 10)).backward();
         reducer.finish();
-        expect_gradients(network, sum_of_passes(network, communicator.size(), {step, step + 10}));
+        expect_gradients(network,
+                         average_of_passes(network, communicator.size(), {step, step + 10}));
         network.zero_grad();
       }
     }
@@ -197,8 +191,7 @@ RANK_TEST(Passes, TheNaturalLoopOfAGanIsRight) {
             communicator, discriminator, torch::optim::SGD(discriminator.parameters(), .05));
       }
       train_gan(discriminator, generator, communicator.rank(), *optimizer, of_generator, zero);
-      for (std::size_t i = 0; i < 4; ++i)
-        EXPECT_TRUE(discriminator.parameters()[i].allclose(reference.parameters()[i], 1e-4, 1e-5));
+      expect_parameters(discriminator, reference.parameters(), 1e-4, 1e-5);
       EXPECT_TRUE(generator->weight.allclose(generator_of_reference->weight, 1e-4, 1e-5));
     }
   }
@@ -215,7 +208,7 @@ RANK_TEST(Passes, PassesThatDifferBetweenRanksAreAnError) {
   network.zero_grad();
   mean_loss(network, samples_of(communicator.rank(), 2)).backward();
   reducer.finish();
-  expect_gradients(network, sum_of_passes(network, communicator.size(), {2}));
+  expect_gradients(network, average_of_passes(network, communicator.size(), {2}));
 }
 
 RANK_TEST(Passes, GradientsChangedWhileTheyAreAveragedAreAnError) {
@@ -235,7 +228,7 @@ RANK_TEST(Passes, GradientsChangedWhileTheyAreAveragedAreAnError) {
   mean_loss(network, samples_of(communicator.rank(), 1)).backward();
   reducer.finish();
   torch::nn::utils::clip_grad_norm_(network.parameters(), 1e6);
-  expect_gradients(network, sum_of_passes(network, communicator.size(), {1}));
+  expect_gradients(network, average_of_passes(network, communicator.size(), {1}));
 }
 
 RANK_TEST(Passes, AParameterHasOneReducerAtATime) {
@@ -260,7 +253,7 @@ RANK_TEST(Passes, AParameterHasOneReducerAtATime) {
     GradientReducer second(communicator, network, {.buckets = limits});
     mean_loss(network, samples_of(communicator.rank(), 0)).backward();
     second.finish();
-    expect_gradients(network, sum_of_passes(network, communicator.size(), {0}));
+    expect_gradients(network, average_of_passes(network, communicator.size(), {0}));
   }
 }
 
@@ -275,7 +268,7 @@ RANK_TEST(Passes, ParametersMayBeFrozenWhenTheReducerIsMade) {
     mean_loss(network, samples_of(communicator.rank(), 0)).backward();
     mean_loss(network, samples_of(communicator.rank(), 1)).backward();
     reducer.finish();
-    expect_gradients(network, sum_of_passes(network, communicator.size(), {0, 1}));
+    expect_gradients(network, average_of_passes(network, communicator.size(), {0, 1}));
   }
 }
 
@@ -314,7 +307,7 @@ RANK_TEST(Passes, NetworksMayBeLoadedBehindTheReducer) {
         for (std::size_t i = 0; i < 4; ++i) reference.parameters()[i].copy_(other->parameters()[i]);
         if (step == 2) broadcast_state(communicator, *network, optimizer.inner());
       }
-      const auto averages = sum_of_passes(reference, communicator.size(), {step});
+      const auto averages = average_of_passes(reference, communicator.size(), {step});
       network->zero_grad();
       mean_loss(*network, samples_of(communicator.rank(), step)).backward();
       optimizer.step();
@@ -322,11 +315,9 @@ RANK_TEST(Passes, NetworksMayBeLoadedBehindTheReducer) {
       mean_loss(*sharded, samples_of(communicator.rank(), step)).backward();
       shards.step();
       const torch::NoGradGuard no_gradient;
-      for (std::size_t i = 0; i < 4; ++i) {
-        reference.parameters()[i].sub_(averages[i], .1);
-        EXPECT_TRUE(network->parameters()[i].allclose(reference.parameters()[i], 1e-5, 1e-6)) << i;
-        EXPECT_TRUE(sharded->parameters()[i].allclose(reference.parameters()[i], 1e-5, 1e-6)) << i;
-      }
+      for (std::size_t i = 0; i < 4; ++i) reference.parameters()[i].sub_(averages[i], .1);
+      expect_parameters(*network, reference.parameters(), 1e-5, 1e-6);
+      expect_parameters(*sharded, reference.parameters(), 1e-5, 1e-6);
     }
   }
 }
@@ -344,7 +335,7 @@ RANK_TEST(Passes, NetworksThatHaveChangedAreToldOf) {
     network->zero_grad(true);
     mean_loss(*network, samples_of(communicator.rank(), 0)).backward();
     reducer.finish();
-    expect_gradients(*network, sum_of_passes(*network, communicator.size(), {0}), 1e-5);
+    expect_gradients(*network, average_of_passes(*network, communicator.size(), {0}), 1e-5);
   }
   auto network = std::make_shared<SmallNetwork>();
   GradientReducer reducer(communicator, *network, {.unused_parameters = true});

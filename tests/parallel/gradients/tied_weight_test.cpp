@@ -107,10 +107,8 @@ RANK_TEST(TiedWeights, TiedWeightsAreSteppedOnce) {
     sharded.loss(communicator.rank(), step).backward();
     shards.step();
   }
-  for (std::size_t i = 0; i < reference.parameters().size(); ++i) {
-    EXPECT_TRUE(plain.parameters()[i].allclose(reference.parameters()[i], 1e-5, 1e-6)) << i;
-    EXPECT_TRUE(sharded.parameters()[i].allclose(reference.parameters()[i], 1e-5, 1e-6)) << i;
-  }
+  expect_parameters(plain, reference.parameters(), 1e-5, 1e-6);
+  expect_parameters(sharded, reference.parameters(), 1e-5, 1e-6);
   EXPECT_EQ(optimizer.named_state().size(), 3);
   auto state = shards.gather_state();
   ASSERT_EQ(state.size(), 3);
@@ -175,11 +173,7 @@ RANK_TEST(TiedWeights, GradientsAreZeroedAsInLibTorch) {
       if (way == 4) network.zero_grad(false);
       mean_loss(network, samples_of(communicator.rank(), step)).backward();
       reducer.finish();
-      expect_gradients(network,
-                       average_of_ranks<SmallNetwork>(
-                           communicator.size(), network, [&](SmallNetwork& alone, int rank) {
-                             mean_loss(alone, samples_of(rank, step)).backward();
-                           }));
+      expect_gradients(network, average_of_passes(network, communicator.size(), {step}));
       EXPECT_EQ(network.first->weight.grad().data_ptr(),
                 reducer.arena()->gradient_view(0).data_ptr());
       sgd.step();

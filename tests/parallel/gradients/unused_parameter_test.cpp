@@ -100,10 +100,7 @@ RANK_TEST(UnusedParameters, OneRanksMissingGradientIsToldToAll) {
   reducer.clear_gradients();
   mean_loss(network, samples_of(communicator.rank(), 1)).backward();
   reducer.finish();
-  expect_gradients(network, average_of_ranks<SmallNetwork>(
-                                communicator.size(), network, [](SmallNetwork& alone, int rank) {
-                                  mean_loss(alone, samples_of(rank, 1)).backward();
-                                }));
+  expect_gradients(network, average_of_passes(network, communicator.size(), {1}));
 }
 
 RANK_TEST(UnusedParameters, AStepWithoutBackwardIsNamed) {
@@ -145,10 +142,7 @@ RANK_TEST(UnusedParameters, ParametersFreezeAndThaw) {
     network.first->weight.set_requires_grad(step % 2 == 0);
     mean_loss(network, samples_of(communicator.rank(), step)).backward();
     reducer.finish();
-    const auto expected = average_of_ranks<SmallNetwork>(
-        communicator.size(), network, [&](SmallNetwork& alone, int rank) {
-          mean_loss(alone, samples_of(rank, step)).backward();
-        });
+    const auto expected = average_of_passes(network, communicator.size(), {step});
     expect_gradients(network, expected);
     EXPECT_EQ(network.first->weight.grad().defined(), step % 2 == 0);
   }

@@ -1,4 +1,3 @@
-#include <cmath>
 #include <functional>
 #include <map>
 #include <vector>
@@ -95,31 +94,6 @@ RANK_TEST(ArenaOptimizer, LarsTakesWholeParameters) {
                            }
                            state[0] = .8 * state[0] + local_rate * (gradient + decay * parameter);
                            parameter -= state[0];
-                         });
-  }
-}
-
-RANK_TEST(ArenaOptimizer, LambTakesWholeParameters) {
-  for (const bool exclude : {true, false}) {
-    expect_same_training(communicator,
-                         make_lamb({.beta1 = .8,
-                                    .beta2 = .95,
-                                    .epsilon = 1e-6,
-                                    .weight_decay = .1,
-                                    .exclude_vectors = exclude}),
-                         [exclude](torch::Tensor& parameter, const torch::Tensor& gradient,
-                                   std::vector<torch::Tensor>& state, std::int64_t step) {
-                           state[0] = .8 * state[0] + .2 * gradient;
-                           state[1] = .95 * state[1] + .05 * gradient.square();
-                           const auto mean = state[0] / (1 - std::pow(.8, step));
-                           const auto square = state[1] / (1 - std::pow(.95, step));
-                           torch::Tensor direction = mean / (square.sqrt() + 1e-6);
-                           double scale = 1;
-                           if (parameter.dim() > 1 || !exclude) {
-                             direction = direction + .1 * parameter;
-                             scale = norm_of(parameter) / norm_of(direction);
-                           }
-                           parameter -= rate * scale * direction;
                          });
   }
 }

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
-#include <string>
+#include <string_view>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -34,21 +34,16 @@ bool has_data(const Communicator& communicator) {
   return communicator.size() == 1 || communicator.rank() + 1 < communicator.size();
 }
 
-std::vector<torch::Tensor> copies_of(const torch::nn::Module& module) {
-  std::vector<torch::Tensor> copies;
-  for (const auto& parameter : module.parameters()) copies.push_back(parameter.detach().clone());
-  return copies;
-}
-
-// Of what ranks with data do and get an Error for, as do the others in join().
-std::string message_of_all(const Communicator& world, const std::function<void()>& action) {
-  if (!has_data(world)) return message_of<Error>([&] { (void)world.join(); });
-  auto message = message_of<Error>(action);
+// What ranks with data get for what they do, while the last one has joined.
+void expect_refusal(const Communicator& world, const std::function<void()>& action,
+                    std::string_view words) {
+  if (has_data(world)) {
+    EXPECT_TRUE(says(message_of<Error>(action), {words}));
+  }
   (void)world.join();
-  return message;
 }
 
-// What a joined rank alone could do is an Error on all, before any parameter changes.
+// What a joined rank alone could do is an Error, before any parameter changes.
 RANK_TEST(JoinedRanks, AShardedOptimizerRefuses) {
   if (communicator.size() == 1) return;
   const auto world = communicator.checked();
@@ -61,33 +56,8 @@ RANK_TEST(JoinedRanks, AShardedOptimizerRefuses) {
   };
   step();
   const auto before = copies_of(network);
-  const auto message = message_of_all(world, step);
-  EXPECT_TRUE(says(message, {"a sharded optimizer can't do without a rank that has joined"}));
-  const auto after = network.parameters();
-  for (std::size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(after[i].equal(before[i])) << i;
-}
-
-// Also where the others end for it, as most programs do, before the joined ranks have heard why.
-RANK_TEST(JoinedRanks, JoinedRanksHearWhyTheOthersEnd) {
-  if (communicator.size() == 1 || communicator.topology().nodes > 1 ||
-      !communicator.capabilities().shared_memory)
-    return;
-  std::string message;
-  {
-    // A job of its own, in which ranks may leave.
-    const auto world = communicator.split(0)->checked();
-    SmallNetwork network;
-    ShardedOptimizer optimizer(world, network, make_adam({}), {.learning_rate = .1});
-    message = message_of<Error>([&] {
-      if (!has_data(world)) {
-        (void)world.join();
-        return;
-      }
-      mean_loss(network, samples(world.rank(), world.rank() + 3)).backward();
-      optimizer.step();
-    });
-  }
-  EXPECT_TRUE(says(message, {"a sharded optimizer can't do without a rank that has joined"}));
+  expect_refusal(world, step, "a sharded optimizer can't do without a rank that has joined");
+  expect_parameters(network, before);
 }
 
 RANK_TEST(JoinedRanks, ASharedStepRefuses) {
@@ -101,15 +71,14 @@ RANK_TEST(JoinedRanks, ASharedStepRefuses) {
   ASSERT_TRUE(optimizer.is_shared());
   GradientReducer reducer(world, arena);
   const auto before = copies_of(network);
-  const auto message = message_of_all(world, [&] {
+  const auto step = [&] {
     mean_loss(network, samples(world.rank(), world.rank() + 3)).backward();
     reducer.finish();
     optimizer.update(0, .1, 1);
     optimizer.finish();
-  });
-  EXPECT_TRUE(says(message, {"a shared step can't do without a rank that has joined"}));
-  const auto after = network.parameters();
-  for (std::size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(after[i].equal(before[i])) << i;
+  };
+  expect_refusal(world, step, "a shared step can't do without a rank that has joined");
+  expect_parameters(network, before);
 }
 
 RANK_TEST(JoinedRanks, RowsComeFromActiveRanks) {

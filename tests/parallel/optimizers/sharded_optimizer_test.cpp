@@ -125,8 +125,7 @@ RANK_TEST(ShardedOptimizer, StateSurvivesACheckpoint) {
   resumed.load_state(state, first.steps());
   make_step(network, first, 1);
   make_step(copy, resumed, 1);
-  for (std::size_t index = 0; index < 4; ++index)
-    EXPECT_TRUE(network.parameters()[index].allclose(copy.parameters()[index], 1e-12, 1e-14));
+  expect_parameters(network, copy.parameters(), 1e-12, 1e-14);
   state.back().name = "other";
   EXPECT_TRUE(says(message_of<Error>([&] { resumed.load_state(state, 2); }),
                    {"has no second.bias.exp_avg_sq"}));
@@ -155,9 +154,7 @@ RANK_TEST(ShardedOptimizer, ItTakesAnOptimizersPlace) {
   EXPECT_EQ(optimizer.steps(), 8);
   EXPECT_EQ(optimizer.statistics().hook_bytes,
             communicator.size() == 1 ? 0 : 8 * optimizer.arena()->plan().total_bytes);
-  for (std::size_t index = 0; index < 4; ++index) {
-    EXPECT_TRUE(network.parameters()[index].allclose(reference.parameters()[index], 1e-6, 1e-7));
-  }
+  expect_parameters(network, reference.parameters(), 1e-6, 1e-7);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <memory>
 #include <sstream>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -30,17 +31,6 @@ using torch::optim::SGDOptions;
 struct DoubleNetwork : SmallNetwork {
   DoubleNetwork() : SmallNetwork(40) { to(torch::kDouble); }
 };
-
-std::vector<torch::Tensor> values_of(const torch::nn::Module& network) {
-  std::vector<torch::Tensor> values;
-  for (const auto& parameter : network.parameters()) values.push_back(parameter.detach().clone());
-  return values;
-}
-
-void expect_alike(const torch::nn::Module& network, const std::vector<torch::Tensor>& expected) {
-  for (std::size_t i = 0; i < expected.size(); ++i)
-    EXPECT_TRUE(network.parameters()[i].allclose(expected[i], 1e-7, 1e-9)) << "parameter " << i;
-}
 
 void clear(torch::nn::Module& network) {
   for (auto& parameter : network.parameters()) parameter.mutable_grad() = torch::Tensor();
@@ -88,7 +78,7 @@ void expect_trained_alike(const Communicator& communicator, const MakeOptimizer&
           [&](std::int64_t step) { return loss_of_rank(network, communicator.rank(), step); });
     train(*peer, reference, with_closure,
           [&](std::int64_t step) { return mean_of_ranks(reference, communicator.size(), step); });
-    expect_alike(network, values_of(reference));
+    expect_parameters(network, reference.parameters(), 1e-7, 1e-9);
     for (std::size_t group = 0; group < peer->param_groups().size(); ++group) {
       EXPECT_EQ(optimizer->param_groups()[group].options().get_lr(),
                 peer->param_groups()[group].options().get_lr());
@@ -116,15 +106,18 @@ RANK_TEST(TorchOptimizer, FunctionsTakeThemAsOptimizers) {
     return std::make_unique<DistributedOptimizer>(
         communicator, network, torch::optim::Adam(groups(network), AdamOptions(.01)));
   };
-  const MakeOptimizer sharded = [&](DoubleNetwork& network) {
-    return std::make_unique<ShardedOptimizer>(
-        communicator, network,
-        std::vector<ShardedGroup>{
-            {network.first->parameters(), make_adam({.weight_decay = .1}), .02},
-            {network.second->parameters(), make_adam({}), .05}});
-  };
   expect_trained_alike(communicator, distributed, adam);
-  expect_trained_alike(communicator, sharded, adam);
+  expect_trained_alike(
+      communicator,
+      [&](DoubleNetwork& network) {
+        return std::make_unique<ShardedOptimizer>(communicator, network,
+                                                  make_adam({.weight_decay = .1}),
+                                                  ShardedOptimizerOptions{.learning_rate = .02});
+      },
+      [](DoubleNetwork& network) {
+        return std::make_unique<torch::optim::Adam>(network.parameters(),
+                                                    AdamOptions(.02).weight_decay(.1));
+      });
 }
 
 RANK_TEST(TorchOptimizer, OptionsMayBeChangedOnEitherSide) {
@@ -154,7 +147,7 @@ RANK_TEST(TorchOptimizer, OptionsMayBeChangedOnEitherSide) {
     EXPECT_TRUE(options_of(outside) == options_of(peer)) << "step " << step;
     EXPECT_TRUE(options_of(inner) == options_of(peer)) << "step " << step;
   }
-  expect_alike(network, values_of(reference));
+  expect_parameters(network, reference.parameters(), 1e-7, 1e-9);
   EXPECT_EQ(optimizer.state().size(), 4U);
 }
 
@@ -221,20 +214,26 @@ RANK_TEST(TorchOptimizer, GroupsMayBeAddedOfTheModuleOnly) {
                    {"in its group 2 is not the module's"}));
 }
 
-// finish() has averages that may be looked at, and step() doesn't average them again.
-RANK_TEST(TorchOptimizer, AveragesMayBeLookedAtOrDiscarded) {
-  DoubleNetwork network, reference;
-  DistributedOptimizer optimizer(communicator, network,
-                                 torch::optim::SGD(network.parameters(), SGDOptions(.01)));
-  torch::optim::SGD peer(reference.parameters(), SGDOptions(.01));
+// finish() has averages, which of a distributed optimizer may be looked at; step() doesn't average
+// them again, and zero_grad() discards them.
+template <typename Optimizer>
+void train_and_discard(const Communicator& communicator, DoubleNetwork& network,
+                       Optimizer& optimizer, double momentum) {
+  DoubleNetwork reference;
+  torch::optim::SGD peer(reference.parameters(), SGDOptions(.01).momentum(momentum));
   for (std::int64_t step = 0; step < 6; ++step) {
     optimizer.zero_grad();
     clear(reference);
+    {
+      const auto quiet = optimizer.no_sync();
+      loss_of_rank(network, communicator.rank(), step + 10).backward();
+    }
     loss_of_rank(network, communicator.rank(), step).backward();
+    mean_of_ranks(reference, communicator.size(), step + 10).backward();
     mean_of_ranks(reference, communicator.size(), step).backward();
     if (step % 3 != 0) {
-      optimizer.reducer().finish();
-      for (std::size_t i = 0; i < 4; ++i) {
+      optimizer.finish();
+      for (std::size_t i = 0; i < 4 && std::is_same_v<Optimizer, DistributedOptimizer>; ++i) {
         EXPECT_TRUE(
             network.parameters()[i].grad().allclose(reference.parameters()[i].grad(), 1e-9, 1e-11));
       }
@@ -246,41 +245,23 @@ RANK_TEST(TorchOptimizer, AveragesMayBeLookedAtOrDiscarded) {
     }
     optimizer.step();
     peer.step();
-    expect_alike(network, values_of(reference));
+    expect_parameters(network, reference.parameters(), 1e-7, 1e-9);
   }
+}
+
+RANK_TEST(TorchOptimizer, AveragesMayBeLookedAtOrDiscarded) {
+  DoubleNetwork network, other;
+  DistributedOptimizer optimizer(communicator, network,
+                                 torch::optim::SGD(network.parameters(), SGDOptions(.01)));
+  train_and_discard(communicator, network, optimizer, 0);
   // What has been used is not used again.
   EXPECT_TRUE(says(message_of<Error>([&] {
                      optimizer.step();
                      optimizer.step();
                    }),
                    {"there was no backward() in this step"}));
-}
-
-RANK_TEST(TorchOptimizer, ShardedStepsMayBeLookedAtOrDiscarded) {
-  DoubleNetwork network, reference;
-  ShardedOptimizer optimizer(communicator, network, make_sgd({.momentum = .9}),
-                             {.learning_rate = .01});
-  torch::optim::SGD peer(reference.parameters(), SGDOptions(.01).momentum(.9));
-  for (std::int64_t step = 0; step < 6; ++step) {
-    optimizer.zero_grad();
-    clear(reference);
-    {
-      const auto quiet = optimizer.no_sync();
-      loss_of_rank(network, communicator.rank(), step + 10).backward();
-    }
-    loss_of_rank(network, communicator.rank(), step).backward();
-    mean_of_ranks(reference, communicator.size(), step + 10).backward();
-    mean_of_ranks(reference, communicator.size(), step).backward();
-    if (step % 3 != 0) optimizer.finish();
-    if (step % 3 == 2) {
-      optimizer.zero_grad();
-      if (step == 2) continue;
-      clear(reference);
-    }
-    optimizer.step();
-    peer.step();
-    expect_alike(network, values_of(reference));
-  }
+  ShardedOptimizer sharded(communicator, other, make_sgd({.momentum = .9}), {.learning_rate = .01});
+  train_and_discard(communicator, other, sharded, .9);
 }
 
 // Between finish() and step() the program does as it likes with the network.
@@ -299,7 +280,7 @@ RANK_TEST(TorchOptimizer, WhatIsDoneToFinishedGradientsCounts) {
   const auto step = [&] {
     optimizer.step();
     peer.step();
-    expect_alike(network, values_of(reference));
+    expect_parameters(network, reference.parameters(), 1e-7, 1e-9);
   };
   backward(0);
   step();
@@ -346,12 +327,12 @@ RANK_TEST(TorchOptimizer, AveragesAreDiscardedOnAllRanks) {
   DoubleNetwork other;
   ShardedOptimizer sharded(communicator, other, make_sgd({}), {.learning_rate = .01});
   const auto message_after = [&](DoubleNetwork& module, const auto& finish, auto& optimizer) {
-    const auto before = values_of(module);
+    const auto before = copies_of(module);
     loss_of_rank(module, communicator.rank(), 0).backward();
     finish();
     if (communicator.rank() == 1) optimizer.zero_grad();
     auto message = message_of<Error>([&] { optimizer.step(); });
-    expect_alike(module, before);
+    expect_parameters(module, before, 1e-7, 1e-9);
     return message;
   };
   EXPECT_TRUE(says(message_after(
@@ -360,24 +341,6 @@ RANK_TEST(TorchOptimizer, AveragesAreDiscardedOnAllRanks) {
   EXPECT_TRUE(says(message_after(
                        other, [&] { sharded.finish(); }, sharded),
                    {"rank 1 has discarded the averages of first.weight, first.bias"}));
-}
-
-RANK_TEST(TorchOptimizer, ShardedGroupsHoldEveryParameterOnce) {
-  DoubleNetwork network, stranger;
-  const auto message_for = [&](std::vector<ShardedGroup> groups) {
-    return message_of<InputError>([&] { ShardedOptimizer(communicator, network, groups); });
-  };
-  const std::shared_ptr<const FlatOptimizer> sgd = make_sgd({});
-  EXPECT_TRUE(says(message_for({{network.first->parameters(), sgd}}),
-                   {"second.weight is in none, second.bias is in none"}));
-  EXPECT_TRUE(says(message_for({{network.parameters(), sgd}, {network.second->parameters(), sgd}}),
-                   {"in group 1 is in another one too"}));
-  EXPECT_TRUE(says(message_for({{network.parameters(), sgd}, {stranger.second->parameters(), sgd}}),
-                   {"a tensor in group 1 is not the module's"}));
-  EXPECT_TRUE(says(message_for({}), {"without groups"}));
-  EXPECT_TRUE(says(message_for({{network.first->parameters(), sgd},
-                                {network.second->parameters(), make_adam({})}}),
-                   {"sgd and adam"}));
 }
 
 RANK_TEST(TorchOptimizer, ShardedStateIsNotSavedInPart) {

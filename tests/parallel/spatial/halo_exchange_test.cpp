@@ -22,8 +22,7 @@ AxisLayer random_layer(CounterRandom& random) {
   AxisLayer layer{.kernel = 1 + random.below(5),
                   .stride = 1 + random.below(3),
                   .dilation = 1 + random.below(2),
-                  .is_transposed = random.below(2) == 0,
-                  .is_periodic = random.below(3) == 0};
+                  .is_transposed = random.below(2) == 0};
   layer.padding = random.below(static_cast<std::uint32_t>(layer.dilation * (layer.kernel - 1)) + 1);
   return layer;
 }
@@ -80,9 +79,7 @@ torch::Tensor rows_of(torch::Tensor whole, const std::vector<HaloAxis>& axes,
     const auto dimension = static_cast<std::int64_t>(axis) + 2;
     const auto length = whole.size(dimension);
     const auto numbers = torch::arange(rows[axis].begin, rows[axis].end, torch::kLong);
-    const auto wrapped = torch::remainder(numbers, length);
-    whole = whole.index_select(dimension, wrapped);
-    if (axes[axis].cut.is_periodic) continue;
+    whole = whole.index_select(dimension, numbers.clamp(0, length - 1));
     const auto outside = torch::logical_or(numbers < 0, numbers >= length).nonzero().view({-1});
     whole.index_fill_(dimension, outside, 0);
   }

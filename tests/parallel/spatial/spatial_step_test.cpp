@@ -103,18 +103,6 @@ SpatialPart computed(const DeviceMesh& mesh, const SpatialPart& input, const tor
   return {rows_as(mesh, {rows, step.output}, like), like};
 }
 
-// The whole with the border that a periodic axis has: rows of its other end.
-torch::Tensor wrapped(torch::Tensor whole, const std::vector<AxisLayer>& layers) {
-  for (std::size_t i = 0; i < layers.size(); ++i) {
-    if (!layers[i].is_periodic) continue;
-    const auto dimension = static_cast<std::int64_t>(i) + 2;
-    const auto length = whole.size(dimension);
-    const auto rows = torch::arange(-layers[i].padding, length + layers[i].padding, torch::kLong);
-    whole = whole.index_select(dimension, torch::remainder(rows, length));
-  }
-  return whole;
-}
-
 constexpr std::int64_t inputs = 2, outputs = 3;
 
 std::vector<std::int64_t> weight_shape(const std::vector<AxisLayer>& layers) {
@@ -128,18 +116,17 @@ std::vector<std::int64_t> weight_shape(const std::vector<AxisLayer>& layers) {
 void expect_alike(const DeviceMesh& mesh, const std::vector<std::int64_t>& lengths,
                   const std::vector<AxisLayer>& layers) {
   const auto& layer = layers.front();
-  SCOPED_TRACE(fmt::format("{}kernel {}, stride {}, padding {}, dilation {}{} of [{}] on {}",
+  SCOPED_TRACE(fmt::format("{}kernel {}, stride {}, padding {}, dilation {} of [{}] on {}",
                            layer.is_transposed ? "transposed, " : "", layer.kernel, layer.stride,
-                           layer.padding, layer.dilation, layer.is_periodic ? ", periodic" : "",
-                           fmt::join(lengths, ", "), mesh.shape().describe()));
+                           layer.padding, layer.dilation, fmt::join(lengths, ", "),
+                           mesh.shape().describe()));
   std::vector<std::int64_t> shape = {2, inputs};
   shape.insert(shape.end(), lengths.begin(), lengths.end());
   const auto whole = waves(shape, .37).requires_grad_();
   const auto weight = waves(weight_shape(layers), .71).requires_grad_();
   const std::vector<std::int64_t> none(layers.size(), 0);
   const auto expected =
-      convolved(wrapped(whole, layers), weight, layers,
-                layer.is_periodic ? none : along_all(layers, &AxisLayer::padding),
+      convolved(whole, weight, layers, along_all(layers, &AxisLayer::padding),
                 layer.is_transposed ? along_all(layers, &AxisLayer::output_padding) : none);
   const auto slope = waves(expected.sizes().vec(), 1.7);
   (expected * slope).sum().backward();
@@ -162,10 +149,8 @@ constexpr AxisLayer windows[] = {{4, 2, 1}, {3, 1, 1},    {3, 2, 1}, {7, 2, 3},
 
 RANK_TEST(SpatialStep, MakesWhatLibTorchMakesOfTheWhole) {
   on_meshes(communicator, [](const DeviceMesh& mesh, std::size_t axes, CounterRandom& random) {
-    for (auto layer : windows) {
-      layer.is_periodic = random.below(3) == 0;
-      const auto reach = layer.dilation * (layer.kernel - 1) + 1;
-      const auto least = layer.is_periodic ? reach : reach - 2 * layer.padding;
+    for (const auto& layer : windows) {
+      const auto least = layer.dilation * (layer.kernel - 1) + 1 - 2 * layer.padding;
       expect_alike(mesh, random_lengths(random, mesh, axes, least),
                    std::vector<AxisLayer>(axes, layer));
     }

@@ -115,8 +115,7 @@ void train_on_after_broadcast(const Communicator& communicator, int steps_of_roo
     train(network, *optimizer, 10, 14);
     train(alone, *reference, 10, 14);
     expect_equal_to_roots(communicator, network, root);
-    for (std::size_t i = 0; i < 4; ++i)
-      EXPECT_TRUE(network.parameters()[i].equal(alone.parameters()[i])) << "parameter " << i;
+    expect_parameters(network, alone.parameters());
   }
 }
 

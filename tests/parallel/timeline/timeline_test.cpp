@@ -95,7 +95,8 @@ TEST(Timeline, AFailedCollectiveSaysSo) {
   {
     const Timeline timeline(solo, folder.path());
     timeline.start();
-    const Work work = solo.enqueue([] { throw Error("broken on purpose"); }, {.name = "a task"});
+    const Work work = solo.enqueue([](const Communicator&) { throw Error("broken on purpose"); },
+                                   {.name = "a task"});
     EXPECT_THROW(work.wait(), Error);
   }
   const auto spans = named(read_trace(folder / "rank-00000.json"), "a task");
@@ -142,23 +143,6 @@ TEST(MergeTimelines, LeavesOutWhatAKilledRankDidNotFinish) {
   EXPECT_EQ(merged.damaged, 2);
   EXPECT_EQ(read_text_file(output),
             "[\n" + event + ",\n" + event + ",\n" + event + ",\n" + event + "\n]\n");
-}
-
-TEST(MergeTimelines, LeavesTheFileThatIsThereWhenItGivesUp) {
-  const TemporaryFolder folder;
-  std::string events = "[\n";
-  while (events.size() < 5U << 20U)
-    events += R"({"name":"step","ph":"X"},)"
-              "\n";
-  folder.write("rank-00000.json", events);
-  const auto output = folder.write("timeline.json", "earlier");
-  int asked = 0;
-  const auto merged = merge_timelines(folder.path(), output, [&] { return ++asked == 3; });
-  EXPECT_TRUE(merged.is_given_up);
-  EXPECT_EQ(asked, 3);
-  EXPECT_EQ(read_text_file(output), "earlier");
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 2)
-      << "no part of it is left";
 }
 
 TEST(MergeTimelines, AFolderWithoutTimelinesIsWrongInput) {

@@ -16,7 +16,6 @@ TEST(CosmologyLeftOut, SaysWhatItTakes) {
   const auto says = AllOf(HasSubstr("built without FFTW"), HasSubstr("KOLO_COSMOLOGY=ON"));
   const CosmologyOptions options;
   EXPECT_THAT(message_of<InputError>([&] { check_cosmology_options(options); }), says);
-  EXPECT_THAT(message_of<InputError>([&] { (void)cosmology_box_memory(options); }), says);
   EXPECT_THAT(message_of<InputError>([&] { (void)make_cosmology_box(options); }), says);
 }
 

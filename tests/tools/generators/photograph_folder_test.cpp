@@ -1,6 +1,8 @@
 #include "kolo/tools/stand_ins.h"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -10,6 +12,7 @@
 #include "kolo/base/file.h"
 #include "kolo/data/image.h"
 #include "support/errors.h"
+#include "support/idx_files.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
@@ -20,16 +23,6 @@ namespace fs = std::filesystem;
 using ::testing::AllOf;
 using testing::message_of;
 using testing::TemporaryFolder;
-
-const std::vector<std::string> names = {"T-shirt/top", "Trouser", "Ankle boot"};
-
-// Image i has label i % 3; its left half is dark and its right half bright.
-SmallImages small_images(std::int64_t size) {
-  return {size, [](std::int64_t index) { return index % 3; },
-          [](std::int64_t, std::span<std::uint8_t> pixels) {
-            for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = i % 32 < 16 ? 60 : 190;
-          }};
-}
 
 std::map<std::string, std::string> files_in(const fs::path& folder) {
   std::map<std::string, std::string> files;
@@ -46,69 +39,118 @@ int components(const std::string& file) {
   return frame == std::string::npos ? 0 : file.at(frame + 9);
 }
 
-std::map<std::string, std::string> make(const fs::path& folder, int threads,
-                                        PhotographFolderOptions options) {
-  const auto counts = write_photograph_folder(folder, small_images(60), small_images(12), names,
-                                              options, {.threads = threads});
-  auto files = files_in(folder);
-  EXPECT_EQ(counts[0] + counts[1], std::ssize(files));
-  return files;
-}
+class PhotographFolder : public ::testing::Test {
+ protected:
+  PhotographFolder() { testing::write_small_mnist(source.path(), 200, 40); }
 
-TEST(PhotographFolder, IsLaidOutAsImageNet) {
-  const TemporaryFolder folder;
-  const auto files = make(folder / "made", 2, {.per_class = 10, .least_side = 32, .most_side = 64});
-  EXPECT_EQ(files.size(), 36U);
+  [[nodiscard]] PhotographFolderOptions options(std::int64_t per_class, std::int64_t least_side,
+                                                std::int64_t most_side) const {
+    return {.stand_in = {.source = source.path(), .per_class = per_class},
+            .least_side = least_side,
+            .most_side = most_side};
+  }
+  std::map<std::string, std::string> make(const std::string& name, int threads,
+                                          const PhotographFolderOptions& options) const {
+    const auto counts = write_photograph_folder(folder / name, options, {.threads = threads});
+    auto files = files_in(folder / name);
+    EXPECT_EQ(counts[0] + counts[1], std::ssize(files));
+    return files;
+  }
+
+  TemporaryFolder source, folder;
+};
+
+TEST_F(PhotographFolder, IsLaidOutAsImageNet) {
+  const auto files = make("made", 2, options(10, 32, 64));
+  EXPECT_EQ(files.size(), 120U);
   EXPECT_TRUE(files.contains("train/0_t_shirt_top/0_t_shirt_top_00009.jpg"));
-  EXPECT_TRUE(files.contains("train/2_ankle_boot/2_ankle_boot_00000.jpg"));
+  EXPECT_TRUE(files.contains("train/9_ankle_boot/9_ankle_boot_00000.jpg"));
   EXPECT_TRUE(files.contains("valid/1_trouser/1_trouser_00001.jpg"));
 }
 
-TEST(PhotographFolder, HoldsImagesOfManySizesSomeGrey) {
-  const TemporaryFolder folder;
-  const auto files = make(folder / "made", 2, {.per_class = 20, .least_side = 40, .most_side = 90});
+// Brightness of the four quarters, less their mean.
+template <typename Value>
+std::array<double, 4> quarters(std::int64_t height, std::int64_t width, Value value) {
+  std::array<double, 4> sums{}, counts{};
+  for (std::int64_t y = 0; y < height; ++y) {
+    for (std::int64_t x = 0; x < width; ++x) {
+      const auto quarter = static_cast<std::size_t>((2 * y >= height ? 2 : 0) + (2 * x >= width));
+      sums.at(quarter) += value(y, x);
+      counts.at(quarter) += 1;
+    }
+  }
+  double mean = 0;
+  for (std::size_t i = 0; i < 4; ++i) mean += (sums.at(i) /= counts.at(i)) / 4;
+  for (auto& sum : sums) sum -= mean;
+  return sums;
+}
+
+TEST_F(PhotographFolder, HoldsTheStandInsImagesInManySizesSomeGrey) {
+  const auto sizes = options(20, 40, 90);
+  const auto files = make("made", 2, sizes);
   std::set<std::int64_t> heights, widths;
   int grey = 0;
   for (const auto& [name, content] : files) {
     const auto image = decode_image(std::as_bytes(std::span(content)), name);
     heights.insert(image.height);
     widths.insert(image.width);
-    const auto pixel = [&](std::int64_t x) {
-      return &image.pixels[static_cast<std::size_t>((image.height / 2 * image.width + x) * 3)];
-    };
-    EXPECT_LT(pixel(2)[1] + 40, pixel(image.width - 3)[1]) << "the picture is still there";
     grey += components(content) == 1 ? 1 : 0;
   }
-  EXPECT_THAT(grey, AllOf(::testing::Gt(0), ::testing::Lt(20)));
+  EXPECT_THAT(grey, AllOf(::testing::Gt(0), ::testing::Lt(40)));
   EXPECT_GT(heights.size(), 5U);
   EXPECT_GT(widths.size(), 5U);
   EXPECT_GE(std::min(*heights.begin(), *widths.begin()), 40);
   EXPECT_LE(std::max(*heights.rbegin(), *widths.rbegin()), 90);
+
+  // The pictures are still there: bright where the small ones are.
+  const StandInImages images(sizes.stand_in, Split::validation);
+  double product = 0, painted_squares = 0, written_squares = 0;
+  for (std::int64_t i = 0; i < images.size(); ++i) {
+    if (images.label(i) != 0) continue;
+    const auto name = "valid/0_t_shirt_top/0_t_shirt_top_0000" + std::to_string(i / 10) + ".jpg";
+    const auto& content = files.at(name);
+    const auto image = decode_image(std::as_bytes(std::span(content)), name);
+    std::vector<std::uint8_t> pixels(cifar10_pixel_bytes);
+    images.paint(i, pixels);
+    const auto painted = quarters(32, 32, [&](std::int64_t y, std::int64_t x) {
+      const auto at = static_cast<std::size_t>(32 * y + x);
+      return .299 * pixels[at] + .587 * pixels[1024 + at] + .114 * pixels[2048 + at];
+    });
+    const auto written = quarters(image.height, image.width, [&](std::int64_t y, std::int64_t x) {
+      const auto* const pixel = &image.pixels[static_cast<std::size_t>(3 * (image.width * y + x))];
+      return .299 * pixel[0] + .587 * pixel[1] + .114 * pixel[2];
+    });
+    for (std::size_t part = 0; part < 4; ++part) {
+      product += painted.at(part) * written.at(part);
+      painted_squares += painted.at(part) * painted.at(part);
+      written_squares += written.at(part) * written.at(part);
+    }
+  }
+  EXPECT_GT(product / std::sqrt(painted_squares * written_squares), .6);
 }
 
-TEST(PhotographFolder, IsTheSameForAnyNumberOfThreads) {
-  const TemporaryFolder folder;
-  const PhotographFolderOptions options{.per_class = 5, .least_side = 32, .most_side = 64};
-  const auto files = make(folder / "one", 1, options);
-  EXPECT_EQ(make(folder / "four", 4, options), files);
-  auto other = options;
-  other.seed = 1;
-  EXPECT_NE(make(folder / "other", 2, other), files);
+TEST_F(PhotographFolder, IsTheSameForAnyNumberOfThreads) {
+  auto some = options(5, 32, 64);
+  const auto files = make("one", 1, some);
+  EXPECT_EQ(make("four", 4, some), files);
+  some.stand_in.seed = 1;
+  EXPECT_NE(make("other", 2, some), files);
 }
 
-TEST(PhotographFolder, RefusesWhatCannotBe) {
-  const TemporaryFolder folder;
-  const auto rejection = [&](PhotographFolderOptions options) {
-    return message_of<InputError>([&] { (void)make(folder / "made", 1, options); });
+TEST_F(PhotographFolder, RefusesWhatCannotBe) {
+  const auto rejection = [&](const PhotographFolderOptions& given) {
+    return message_of<InputError>([&] { (void)make("made", 1, given); });
   };
-  EXPECT_TRUE(says(rejection({.per_class = 0}), {"at least 1"}));
-  EXPECT_TRUE(
-      says(rejection({.per_class = 21}), {"21 images of class 0_t_shirt_top", "there are 20"}));
-  EXPECT_TRUE(says(rejection({.least_side = 100, .most_side = 99}), {"100 to 99"}));
-  EXPECT_TRUE(says(rejection({.least_side = 1}), {"16 to 8192"}));
+  EXPECT_TRUE(says(rejection(options(0, 32, 64)), {"at least 1"}));
+  EXPECT_TRUE(says(rejection(options(21, 32, 64)), {"21 images of class 0 asked for", "has 20"}));
+  EXPECT_TRUE(says(rejection(options(1, 100, 99)), {"100 to 99"}));
+  EXPECT_TRUE(says(rejection(options(1, 1, 64)), {"16 to 8192"}));
+  testing::write_small_mnist(source.path(), 200, 30);
+  EXPECT_TRUE(says(rejection(options(20, 32, 64)),
+                   {"4 images of class 0_t_shirt_top asked for, there are 3"}));
   EXPECT_TRUE(fs::is_empty(folder.path()));
   folder.write("made/thesis", "precious");
-  EXPECT_TRUE(says(rejection({.per_class = 1}), {"not empty"}));
+  EXPECT_TRUE(says(rejection(options(1, 32, 64)), {"not empty"}));
 }
 
 }  // namespace

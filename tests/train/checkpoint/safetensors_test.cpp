@@ -163,7 +163,6 @@ TEST(Safetensors, RejectsABadLength) {
 }
 
 TEST(Safetensors, RejectsMalformedJson) {
-  const std::string entry = R"("w":{"dtype":"U8","shape":[1],"data_offsets":[0,1]})";
   const std::pair<std::string, const char*> cases[] = {
       {"", "not valid JSON"},
       {"{\"a\":", "not valid JSON"},
@@ -173,9 +172,7 @@ TEST(Safetensors, RejectsMalformedJson) {
       {"[]", "is array, expected an object"},
       {"{\"weight\":[]}", "\"weight\" is array"},
       {"{\"__metadata__\":3}", "__metadata__ is number"},
-      {"{\"__metadata__\":{\"k\":3}}", "\"k\" is number"},
-      {"{" + entry + "," + entry + "}", "key \"w\" twice"},
-      {tensor_header(R"("dtype":"U8","dtype":"I8")"), "key \"dtype\" twice"}};
+      {"{\"__metadata__\":{\"k\":3}}", "\"k\" is number"}};
   for (const auto& [header, problem] : cases)
     EXPECT_TRUE(says(rejection(file_with(header, 1)), {problem}));
 }
@@ -252,9 +249,6 @@ TEST(Safetensors, TypesThatCannotBeReadKeepNobodyFromTheOthers) {
     ASSERT_EQ(last.size(), 1U);
     EXPECT_EQ(last[0].tensor.item<int>(), 7);
   }
-  EXPECT_TRUE(says(
-      rejection(file_with(tensor_header(R"("dtype":"U16","shape":[2],"data_offsets":[0,3])"), 3)),
-      {"spans 3 bytes, but the shape [2] takes 4"}));
   EXPECT_TRUE(says(
       rejection(file_with(
           tensor_header(R"("dtype":"F4","shape":[4294967296,4294967296],"data_offsets":[0,0])"),

@@ -21,8 +21,6 @@ Sweep three_trials() {
   sweep.space = {"optimizer.lr=0.1,0.2,0.3"};
   sweep.settings = {"training.n_epochs=3"};
   sweep.seed = 18446744073709551615U;
-  sweep.eta = 3;
-  sweep.rungs = {{1, 3}, {3, 1}};
   sweep.ranks = 2;
   sweep.threads = 4;
   for (int number = 1; number <= 3; ++number) {
@@ -38,13 +36,10 @@ Sweep three_trials() {
   best.best = 0.75;
   best.last = 0.7;
   best.best_epoch = 2;
-  best.rung = 1;
-  best.rung_values = {0.5, 0.75};
   best.seconds = 1.5;
   sweep.trials[2].state = TrialState::failed;
   sweep.trials[2].failures = 2;
   sweep.trials[2].problem = "status 1: it broke";
-  sweep.trials[2].rung_values = {not_measured};
   return sweep;
 }
 
@@ -54,11 +49,13 @@ TEST(SweepRecord, ComesBackFromItsFile) {
   const auto read = Sweep::read(folder / "sweep.json");
   EXPECT_EQ(read.to_json(), three_trials().to_json());
   EXPECT_EQ(read.seed, three_trials().seed);
-  EXPECT_EQ(read.rungs, three_trials().rungs);
   EXPECT_EQ(read.trials[1].best, 0.75);
   EXPECT_TRUE(std::isnan(read.trials[0].best));
-  EXPECT_TRUE(std::isnan(read.trials[2].rung_values.at(0)));
   EXPECT_EQ(read.trials[2].state, TrialState::failed);
+  auto of_an_earlier_version = read.to_json();
+  of_an_earlier_version["rungs"] = {{{"epochs", 1}, {"trials", 3}}};
+  of_an_earlier_version["trials"][0]["state"] = "dropped";
+  EXPECT_EQ(Sweep::from_json(of_an_earlier_version).trials[0].state, TrialState::stopped);
 }
 
 TEST(SweepRecord, ATargetStandsBesideMeanAndDeviationOfLastEpochs) {

@@ -8,6 +8,7 @@
 
 #include <unistd.h>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "kolo/base/clock.h"
@@ -88,8 +89,7 @@ TEST(TensorBoard, WhatComesAfterAStepIsTakenOutOfAllFiles) {
   const auto first = write(1, 15), second = write(16, 30);
   const auto steps_of = [](const std::filesystem::path& file) {
     std::vector<std::pair<std::string, std::int64_t>> steps;
-    for (const auto& scalar : read_event_file(file).scalars)
-      steps.emplace_back(scalar.tag, scalar.step);
+    for (const auto& scalar : events::scalars_in(file)) steps.emplace_back(scalar.tag, scalar.step);
     return steps;
   };
   const auto before = steps_of(first);
@@ -98,9 +98,26 @@ TEST(TensorBoard, WhatComesAfterAStepIsTakenOutOfAllFiles) {
   const auto kept = steps_of(second);
   ASSERT_EQ(kept.size(), 5U);
   EXPECT_EQ(kept.back(), std::pair(std::string("step/loss"), std::int64_t{20}));
-  EXPECT_TRUE(read_event_file(second).damage.empty());
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 2)
       << "nothing is left aside";
+}
+
+TEST(TensorBoard, OfADamagedFileStaysWhatComesBefore) {
+  const auto before = events::version() + events::scalar("a", 1, 1) + events::scalar("a", 2, 5);
+  const auto whole = before + events::scalar("a", 3, 1);
+  const auto expect_kept = [](const std::string& content, std::size_t scalars) {
+    const TemporaryFolder folder;
+    const auto file = folder.write(fmt::format("{}1", event_file_prefix), content);
+    drop_events_after(folder.path(), 1, [](std::string_view) { return false; });
+    EXPECT_EQ(events::scalars_in(file).size(), scalars) << content.size();
+  };
+  expect_kept(whole, 2);
+  for (auto place = before.size(); place < whole.size(); ++place) {
+    expect_kept(whole.substr(0, place), 1);
+    auto flipped = whole;
+    flipped[place] ^= 1;
+    expect_kept(flipped, 1);
+  }
 }
 
 TEST(TensorBoard, TwoWritersNeverShareAFile) {

@@ -15,7 +15,7 @@ namespace kolo {
 struct SafetensorsEntry {
   std::string name;
   // Undefined for the format's types that can't be read: U16 U32 U64, those of 8-bit floats, and
-  // whatever comes after this was written. Such a tensor keeps nobody from reading the others.
+  // whatever else. Such a tensor keeps nobody from reading the others.
   c10::ScalarType dtype = c10::ScalarType::Float;
   std::vector<std::int64_t> shape;
   std::uint64_t begin = 0;  // bytes, counted from the start of the data
@@ -31,9 +31,9 @@ struct SafetensorsListing {
   std::uint64_t data_offset = 0;  // where in the file the data starts, in bytes
 };
 
-// Reads the header alone and checks it whole: its length against the file's, well-formed JSON
-// without repeated keys, sizes that agree with shape and dtype (where that is known), and data that
-// covers the rest of the file without holes or overlaps.
+// Reads the header alone and checks it whole: its length against the file's, well-formed JSON,
+// sizes that agree with shape and dtype (where it can be read), and data that covers the rest of
+// the file without holes or overlaps.
 [[nodiscard]] SafetensorsListing list_safetensors(const std::filesystem::path& path);
 
 }  // namespace kolo

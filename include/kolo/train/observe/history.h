@@ -33,14 +33,6 @@ struct EpochRecord {
   // How long it waited for the gradients of other ranks, which backward did not hide.
   double exposed_communication_seconds = not_measured;
   double time = not_measured;  // at its end, in seconds since 1970
-  // All ranks' devices together, the validation among it: what they took, how much of the time a
-  // kernel ran (0 to 1), the mean clock of their multiprocessors, and the highest temperature.
-  double device_joules = not_measured;
-  double device_watts = not_measured;
-  double device_utilization = not_measured;
-  double device_megahertz = not_measured;
-  double device_celsius = not_measured;
-  double gradient_noise_scale = not_measured;  // in samples, as it was at its end
   // Samples of the training and of the validation that could not be read, in whose places others
   // were; not measured where there were none.
   double bad_samples = not_measured;
@@ -76,8 +68,8 @@ struct EpochUnderWay {
 //   {"n_ranks": 2, "epochs": [EpochRecord ...], "steps": [StepRecord ...],
 //    "checkpoints": [CheckpointRecord ...], "epoch_under_way": EpochUnderWay, "summary": {...}}
 // with the structs' member names as keys, and null for what is not finite. Left out: empty "steps"
-// and "checkpoints", "epoch_under_way" between epochs, and of an epoch what devices took, the
-// gradients' noise and bad samples where they were not measured. One thread at a time.
+// and "checkpoints", "epoch_under_way" between epochs, and of an epoch bad samples where there were
+// none. One thread at a time.
 class History {
  public:
   explicit History(int n_ranks = 1) : n_ranks_(n_ranks) {}

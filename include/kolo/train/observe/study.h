@@ -33,7 +33,6 @@ struct StudyResults {
   double best_accuracy = not_measured;
   double best_val_loss = not_measured;
   double best_val_accuracy = not_measured;
-  double gradient_noise_scale = not_measured;  // in samples, at the last epoch's end
 };
 
 // pending: not started; submitted: a scheduler has it.
@@ -53,7 +52,7 @@ struct StudyPoint {
   std::int64_t batch_size = 0;  // a rank, or where ranks share samples all of them
   // Along each axis of a sample, slowest first, the ranks that share it; empty: each has its own.
   std::vector<int> spatial = {};
-  std::string lr_scaling;  // none | linear | sqrt | adascale
+  std::string lr_scaling;  // none | linear | sqrt
   double warmup_epochs = 0;
   StudyPointState state = StudyPointState::pending;
   std::string folder;   // its run, relative to the study's

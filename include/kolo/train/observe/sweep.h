@@ -17,16 +17,13 @@
 namespace kolo {
 
 // pending: not started; running: started, and over where nobody holds the sweep's folder; stopped:
-// on request, it can go on; waiting: at the end of a rung, until others are there; dropped: others
-// of its rung were better; done; failed.
-enum class TrialState : std::uint8_t { pending, running, stopped, waiting, dropped, done, failed };
+// on request, it can go on; done; failed.
+enum class TrialState : std::uint8_t { pending, running, stopped, done, failed };
 
 constexpr auto enum_names(TrialState) {
   return std::to_array<EnumName<TrialState>>({{TrialState::pending, "pending"},
                                               {TrialState::running, "running"},
                                               {TrialState::stopped, "stopped"},
-                                              {TrialState::waiting, "waiting"},
-                                              {TrialState::dropped, "dropped"},
                                               {TrialState::done, "done"},
                                               {TrialState::failed, "failed"}});
 }
@@ -44,18 +41,6 @@ struct Trial {
   std::int64_t epochs = 0;
   double best = not_measured, last = not_measured;
   std::int64_t best_epoch = 0;
-  // Of successive halving: the rung that it was started for last, from 0; -1: none. At the end of
-  // each rung that it has come to, the best so far.
-  int rung = -1;
-  std::vector<double> rung_values;
-};
-
-// A step of successive halving: so many trials train to so many epochs.
-struct SweepRung {
-  std::int64_t epochs = 1;
-  int trials = 1;
-
-  bool operator==(const SweepRung&) const = default;
 };
 
 // Trials of a configuration's values. Written as sweep.json, with the structs' member names
@@ -67,8 +52,6 @@ struct Sweep {
   std::vector<std::string> settings;    // key.sub=value, of all trials
   int random = 0;                       // so many trials are drawn; 0: a grid
   std::uint64_t seed = 1;               // of what is drawn
-  double eta = 0;                       // of successive halving: one in so many goes on; 0: all do
-  std::vector<SweepRung> rungs;         // of successive halving, the last with all epochs
   int ranks = 1;                        // of a trial
   int threads = 0;                      // of a rank, where the sweep chose; 0: the configuration's
   std::string metric = "val_accuracy";  // val_accuracy | val_loss

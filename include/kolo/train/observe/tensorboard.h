@@ -1,19 +1,16 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <set>
-#include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "kolo/base/clock.h"
 #include "kolo/base/file.h"
 
-// Event files, written and read.
+// Event files of TensorBoard.
 namespace kolo {
 
 // What the names of event files begin with.
@@ -64,44 +61,5 @@ class TensorBoardWriter {
 // be read or replaced.
 void drop_events_after(const std::filesystem::path& folder, std::int64_t step,
                        const std::function<bool(std::string_view tag)>& is_undone);
-
-// One value of one scalar.
-struct ScalarEvent {
-  std::string tag;  // UTF-8; what is none is replaced by U+FFFD
-  std::int64_t step = 0;
-  double time = 0;   // seconds since 1970
-  double value = 0;  // most writers store single precision
-};
-
-// Voids what was written so far about `step` and later ones.
-struct EventRestart {
-  std::size_t position = 0;  // how many of the file's scalars come before it
-  std::int64_t step = 0;
-};
-
-// What an event file says.
-struct EventFile {
-  std::vector<ScalarEvent> scalars;  // all, in the file's order; restarts are not applied
-  std::vector<EventRestart> restarts;
-  std::int64_t other_values = 0;  // histograms, images, texts: not kept
-  // From which byte on it can't be read, and why; empty: it is whole. What comes before is in
-  // `scalars`. So may a file end that is still written, or whose writer was killed.
-  std::string damage;
-};
-
-// Reads an event file, whoever wrote it: TensorFlow 1 and 2, PyTorch, tensorboardX, kolo. Scalars
-// are single values, and tensors of one number: floating-point of 16, 32 or 64 bits, whole of any
-// size, bool. Format: see TensorBoardWriter.
-//
-// Memory: the scalars, and one record, of at most the file's size. Time: a second for 200 MB, or
-// three million scalars.
-//
-// InputError, naming the file: there is none, it can't be read, it is empty or not even its first
-// record is an event's.
-[[nodiscard]] EventFile read_event_file(const std::filesystem::path& path);
-
-// What holds of a folder's event files, given in the order of their names: restarts void earlier
-// values of all of them, as TensorBoard has it.
-[[nodiscard]] std::vector<ScalarEvent> scalars_in_effect(std::span<const EventFile> files);
 
 }  // namespace kolo

@@ -8,7 +8,6 @@
 
 #include "cli/doctor/cuda/kernel_image.h"
 #include "comm/cuda/check_cuda.h"
-#include "kolo/base/nvml.h"
 #include "kolo/comm/device.h"
 #include "kolo/parallel/initialize.h"
 
@@ -34,8 +33,7 @@ int version_by(cudaError_t (*function)(int*)) {
   return version;
 }
 
-GpuFacts::Device device_facts(const DeviceRuntime& runtime, const std::shared_ptr<const Nvml>& nvml,
-                              int index) {
+GpuFacts::Device device_facts(const DeviceRuntime& runtime, int index) {
   use_device(index);
   cudaDeviceProp properties{};
   check_cuda(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties");
@@ -47,7 +45,6 @@ GpuFacts::Device device_facts(const DeviceRuntime& runtime, const std::shared_pt
   const auto memory = runtime.memory(index);
   device.free_bytes = memory.free_bytes;
   device.total_bytes = memory.total_bytes;
-  device.limit_watts = NvmlDevice(nvml, device.place).limit_watts();
   return device;
 }
 
@@ -61,19 +58,16 @@ bool reaches(int from, int to) {
 
 std::optional<GpuFacts> gpu_facts() {
   const auto runtime = cuda_runtime();
-  const auto nvml = std::make_shared<const Nvml>();
   GpuFacts facts;
   facts.runtime = version_by(cudaRuntimeGetVersion);
   facts.driver = version_by(cudaDriverGetVersion);
   const auto& hooks = at::detail::getCUDAHooks();
   if (hooks.hasCUDART()) facts.libtorch = static_cast<int>(hooks.versionCUDART());
-  facts.driver_version = nvml->driver_version();
   facts.cudnn = cudnn_version();
   facts.nccl = nccl_version();
-  facts.nvml_problem = nvml->problem();
   const int devices = cuda_devices().devices;
   for (int index = 0; index < devices; ++index)
-    facts.devices.push_back(device_facts(*runtime, nvml, index));
+    facts.devices.push_back(device_facts(*runtime, index));
   for (int from = 0; from < devices; ++from) {
     for (int to = 0; to < devices; ++to)
       if (from != to && !reaches(from, to)) facts.out_of_reach.emplace_back(from, to);

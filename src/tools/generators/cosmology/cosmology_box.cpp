@@ -7,7 +7,6 @@
 
 #include <fmt/format.h>
 
-#include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "tools/generators/cosmology/matter.h"
 
@@ -122,35 +121,29 @@ using namespace cosmology;
 
 constexpr double start_scale_factor = 1. / 33;
 constexpr int particle_mesh_steps = 20;
-constexpr double second_order_truncation = 5;  // h/Mpc: beyond, streams would have crossed
+constexpr double cell_kpc = 78.125;  // comoving kpc/h
 
 constexpr std::int64_t least_size = 16, most_size = 1024;
-constexpr double least_cell = 1, most_cell = 10'000;
 constexpr std::uint64_t most_seed = 1ULL << 53;  // what parameters can hold exactly
-constexpr double most_scatter = 10;
 
 using Progress = std::function<void(double fraction, std::string_view stage)>;
 
 // Progress before each stage, as measured.
 constexpr double gravity_begins = .05, gravity_ends = .9, normalising_begins = .98;
 
-Particles make_particles(const Mesh& mesh, const Universe& universe,
-                         const CosmologyOptions& options, const Progress& progress) {
-  const PowerSpectrum power(universe);
-  const bool second_order = options.method == GravityMethod::second_order;
-  const double begin = second_order ? box_scale_factor : start_scale_factor;
-  auto density = linear_density(mesh, power, growth_factor(universe, begin), options.seed);
-  if (second_order) truncate(mesh, density, second_order_truncation);
+Particles make_particles(const Mesh& mesh, const Universe& universe, std::uint64_t seed,
+                         const Progress& progress) {
+  auto density = linear_density(mesh, PowerSpectrum(universe),
+                                growth_factor(universe, start_scale_factor), seed);
   progress(gravity_begins, "gravity");
-  auto displacement = first_order_displacement(mesh, density);
-  const auto second = second_order ? second_order_displacement(mesh, density) : VectorField();
+  auto displacement = linear_displacement(mesh, density);
   density = {};
-  auto particles = displaced_particles(mesh, universe, begin, std::move(displacement), second);
-  if (second_order) return particles;
-  evolve(mesh, universe, begin, box_scale_factor, particle_mesh_steps, particles, [&](int steps) {
-    progress(gravity_begins + (gravity_ends - gravity_begins) * steps / particle_mesh_steps,
-             "gravity");
-  });
+  auto particles = displaced_particles(mesh, universe, start_scale_factor, std::move(displacement));
+  evolve(mesh, universe, start_scale_factor, box_scale_factor, particle_mesh_steps, particles,
+         [&](int steps) {
+           const auto part = static_cast<double>(steps) / particle_mesh_steps;
+           progress(gravity_begins + (gravity_ends - gravity_begins) * part, "gravity");
+         });
   return particles;
 }
 
@@ -201,14 +194,11 @@ std::vector<float> normalised_gas(const CosmologyOptions& options, const Gas& ga
 
 std::vector<std::pair<std::string, double>> parameters_of(const CosmologyOptions& options,
                                                           const Universe& universe) {
-  const bool second_order = options.method == GravityMethod::second_order;
   return {{"seed", static_cast<double>(options.seed)},
           {"generated_size", static_cast<double>(options.size)},
-          {"cell_kpc_per_h", options.cell},
+          {"cell_kpc_per_h", cell_kpc},
           {"redshift", box_redshift},
-          {"particle_mesh_steps", second_order ? 0 : particle_mesh_steps},
-          {"heating", options.heating ? 1 : 0},
-          {"temperature_scatter", options.temperature_scatter},
+          {"particle_mesh_steps", particle_mesh_steps},
           {"omega_matter", universe.matter},
           {"omega_lambda", universe.dark_energy},
           {"omega_baryon", universe.baryons},
@@ -234,28 +224,12 @@ void check_cosmology_options(const CosmologyOptions& options) {
         fmt::format("data: {} cells per edge cut out of {}: expected 1 to {}, or 0 for all",
                     options.crop, options.size, options.size));
   }
-  if (!(options.cell >= least_cell && options.cell <= most_cell)) {
-    throw InputError(fmt::format("data: cells of {} kpc/h: expected {} to {}", options.cell,
-                                 least_cell, most_cell));
-  }
   if (options.seed > most_seed) {
     throw InputError(fmt::format("data: seed {}: expected 0 to {}", options.seed, most_seed));
-  }
-  if (!(options.temperature_scatter >= 0 && options.temperature_scatter <= most_scatter)) {
-    throw InputError(fmt::format("data: a temperature scatter of {}: expected 0 to {}",
-                                 options.temperature_scatter, most_scatter));
   }
   if (options.threads < 1) {
     throw InputError(fmt::format("data: {} threads: expected at least 1", options.threads));
   }
-}
-
-std::uint64_t cosmology_box_memory(const CosmologyOptions& options) {
-  // Positions, velocities, forces, their modes, density and its modes.
-  constexpr std::uint64_t fields = 3 + 3 + 3 + 3 + 1 + 1;
-  const auto size = static_cast<std::uint64_t>(options.size);
-  return checked_multiply(checked_multiply(checked_multiply(size, size), size + 2),
-                          fields * sizeof(double));
 }
 
 SimulationBox make_cosmology_box(const CosmologyOptions& options, const Progress& show_progress) {
@@ -266,20 +240,17 @@ SimulationBox make_cosmology_box(const CosmologyOptions& options, const Progress
   progress(0, "initial conditions");
   const Universe universe;
   const double kiloparsecs = 1000;
-  const Mesh mesh(options.size, static_cast<double>(options.size) * options.cell / kiloparsecs,
+  const Mesh mesh(options.size, static_cast<double>(options.size) * cell_kpc / kiloparsecs,
                   options.threads);
   SimulationBox box;
   box.size = options.crop > 0 ? options.crop : options.size;
   box.parameters = parameters_of(options, universe);
   const auto kept_cells = static_cast<std::size_t>(box.size * box.size * box.size);
 
-  auto moments = deposit_moments(mesh, make_particles(mesh, universe, options, progress));
+  auto moments = deposit_moments(mesh, make_particles(mesh, universe, options.seed, progress));
   progress(gravity_ends, "gas");
   box.nbody = normalised_matter(options, moments, kept_cells);
-  auto gas = make_gas(mesh, universe, std::move(moments), options.heating);
-  if (options.temperature_scatter > 0) {
-    scatter_temperature(mesh, options.temperature_scatter, options.seed, gas.temperature);
-  }
+  const auto gas = make_gas(mesh, universe, std::move(moments));
   progress(normalising_begins, "gas");
   box.hydro = normalised_gas(options, gas, kept_cells);
   progress(1, "gas");

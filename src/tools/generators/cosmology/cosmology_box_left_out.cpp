@@ -22,10 +22,6 @@ void check_cosmology_options(const CosmologyOptions& /*options*/) {
   refuse();
 }
 
-std::uint64_t cosmology_box_memory(const CosmologyOptions& /*options*/) {
-  refuse();
-}
-
 SimulationBox make_cosmology_box(
     const CosmologyOptions& /*options*/,
     const std::function<void(double fraction, std::string_view stage)>& /*progress*/) {

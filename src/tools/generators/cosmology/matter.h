@@ -54,7 +54,6 @@ class PowerSpectrum {
 
   // At wave number k > 0.
   [[nodiscard]] double operator()(double k) const;
-  [[nodiscard]] double amplitude() const { return amplitude_; }
 
  private:
   [[nodiscard]] double transfer(double k) const;
@@ -65,22 +64,15 @@ class PowerSpectrum {
   double amplitude_ = 1;
 };
 
-// Independent standard normal numbers, each a function of seed, stream and cell alone.
-[[nodiscard]] Field white_noise(const Mesh& mesh, std::uint64_t seed, std::uint32_t stream);
+// Independent standard normal numbers, each a function of seed and cell alone.
+[[nodiscard]] Field white_noise(const Mesh& mesh, std::uint64_t seed);
 
 // A Gaussian random field with the linear power spectrum, times `growth`; its mean is 0.
 [[nodiscard]] Modes linear_density(const Mesh& mesh, const PowerSpectrum& power, double growth,
                                    std::uint64_t seed);
 
-// Takes out what is smaller than 1 / wave_number: times exp(-k^2 / 2 wave_number^2).
-void truncate(const Mesh& mesh, Modes& density, double wave_number);
-
 // The displacement psi with density = -div psi, Mpc/h. Source: Zel'dovich 1970, A&A 5.
-[[nodiscard]] VectorField first_order_displacement(const Mesh& mesh, const Modes& density);
-
-// The addition of second-order Lagrangian perturbation theory. Source: Bouchet et al. 1995, A&A
-// 296; the sign follows from a collapsing region's collapsing faster.
-[[nodiscard]] VectorField second_order_displacement(const Mesh& mesh, const Modes& density);
+[[nodiscard]] VectorField linear_displacement(const Mesh& mesh, const Modes& density);
 
 // Particles that began one per cell, in the order of the cells.
 struct Particles {
@@ -88,9 +80,9 @@ struct Particles {
   VectorField velocity;  // km/s, peculiar
 };
 
-// Moves them from their cells by `displacement` + `second` (may be empty) at scale factor a.
+// Moves them from their cells by `displacement` at scale factor a.
 [[nodiscard]] Particles displaced_particles(const Mesh& mesh, const Universe& universe, double a,
-                                            VectorField displacement, const VectorField& second);
+                                            VectorField displacement);
 
 // The place within a periodic box of `size` cells.
 [[nodiscard]] double wrapped(double position, double size);
@@ -159,13 +151,8 @@ struct Gas {
 // Temperature of gas that nothing but the ultraviolet background heats, K.
 [[nodiscard]] double quiet_temperature(double density);
 
-// Takes the moments apart, to spare memory. `heating`: shocks where gas runs together and the
-// random motions within what pressure smooths warm it.
-[[nodiscard]] Gas make_gas(const Mesh& mesh, const Universe& universe, Moments&& moments,
-                           bool heating);
-
-// Makes temperature unpredictable: times exp(deviation g), g a normal number of each cell's own.
-void scatter_temperature(const Mesh& mesh, double deviation, std::uint64_t seed,
-                         Field& temperature);
+// Takes the moments apart, to spare memory. Shocks where gas runs together, and the random motions
+// within what pressure smooths, warm it.
+[[nodiscard]] Gas make_gas(const Mesh& mesh, const Universe& universe, Moments&& moments);
 
 }  // namespace kolo::cosmology

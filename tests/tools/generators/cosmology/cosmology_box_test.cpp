@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
 
 #include <gmock/gmock.h>
@@ -20,11 +19,8 @@ CosmologyOptions small(std::uint64_t seed = 1) {
   return {.size = 32, .seed = seed};
 }
 
-class CosmologyBox : public ::testing::TestWithParam<GravityMethod> {};
-
-TEST_P(CosmologyBox, IsTheSameForTheSameSeedAndAnyThreads) {
+TEST(CosmologyBox, IsTheSameForTheSameSeedAndAnyThreads) {
   auto options = small();
-  options.method = GetParam();
   const auto box = make_cosmology_box(options);
   options.threads = 3;
   const auto again = make_cosmology_box(options);
@@ -37,10 +33,8 @@ TEST_P(CosmologyBox, IsTheSameForTheSameSeedAndAnyThreads) {
   EXPECT_NE(box.hydro, other.hydro);
 }
 
-TEST_P(CosmologyBox, HasValuesThatNetworksCanMake) {
-  auto options = small(3);
-  options.method = GetParam();
-  const auto box = make_cosmology_box(options);
+TEST(CosmologyBox, HasValuesThatNetworksCanMake) {
+  const auto box = make_cosmology_box(small(3));
   const std::size_t cells = 32 * 32 * 32;
   ASSERT_EQ(box.size, 32);
   ASSERT_EQ(box.nbody.size(), 4 * cells);
@@ -67,17 +61,8 @@ TEST_P(CosmologyBox, HasValuesThatNetworksCanMake) {
   EXPECT_NEAR(product / square, 1, .25);
 }
 
-INSTANTIATE_TEST_SUITE_P(Methods, CosmologyBox,
-                         ::testing::Values(GravityMethod::particle_mesh,
-                                           GravityMethod::second_order),
-                         [](const auto& method) {
-                           return method.param == GravityMethod::particle_mesh ? "ParticleMesh"
-                                                                               : "SecondOrder";
-                         });
-
 TEST(CosmologyBoxOptions, CropIsACornerOfTheWhole) {
   auto options = small();
-  options.method = GravityMethod::second_order;
   const auto whole = make_cosmology_box(options);
   options.crop = 10;
   const auto part = make_cosmology_box(options);
@@ -92,31 +77,12 @@ TEST(CosmologyBoxOptions, CropIsACornerOfTheWhole) {
   }
 }
 
-TEST(CosmologyBoxOptions, HeatingAndScatterTouchTemperatureAlone) {
-  auto options = small();
-  options.method = GravityMethod::second_order;
-  const auto box = make_cosmology_box(options);
-  const std::size_t cells = 32 * 32 * 32;
-  const auto differs = [&](const CosmologyOptions& others) {
-    const auto other = make_cosmology_box(others);
-    EXPECT_EQ(other.nbody, box.nbody);
-    const auto gas = other.hydro.begin() + 4 * cells;
-    EXPECT_TRUE(std::equal(other.hydro.begin(), gas, box.hydro.begin()));
-    return !std::equal(gas, other.hydro.end(), box.hydro.begin() + 4 * cells);
-  };
-  auto scattered = options, quiet = options;
-  scattered.temperature_scatter = .1;
-  quiet.heating = false;
-  EXPECT_TRUE(differs(scattered));
-  EXPECT_TRUE(differs(quiet));
-}
-
 TEST(CosmologyBoxOptions, AreRecorded) {
-  CosmologyOptions options{.size = 16, .cell = 100, .seed = 9, .crop = 8};
+  CosmologyOptions options{.size = 16, .seed = 9, .crop = 8};
   const auto box = make_cosmology_box(options);
   const std::map<std::string, double> parameters(box.parameters.begin(), box.parameters.end());
   EXPECT_EQ(parameters.at("seed"), 9);
-  EXPECT_EQ(parameters.at("cell_kpc_per_h"), 100);
+  EXPECT_EQ(parameters.at("cell_kpc_per_h"), 78.125);
   EXPECT_EQ(parameters.at("generated_size"), 16);
   EXPECT_EQ(parameters.at("redshift"), 3);
   EXPECT_EQ(parameters.at("particle_mesh_steps"), 20);
@@ -142,11 +108,7 @@ TEST(CosmologyBoxOptions, AreChecked) {
     EXPECT_TRUE(
         says(refused({.size = size}), {std::to_string(size), "an even number, 16 to 1024"}));
   }
-  EXPECT_TRUE(says(refused({.size = 16, .cell = 0}), {"cells of 0 kpc/h"}));
-  EXPECT_TRUE(
-      says(refused({.size = 16, .cell = std::numeric_limits<double>::quiet_NaN()}), {"nan"}));
   EXPECT_TRUE(says(refused({.size = 16, .crop = 17}), {"17 cells per edge cut out of 16"}));
-  EXPECT_TRUE(says(refused({.size = 16, .temperature_scatter = -1}), {"scatter of -1"}));
   EXPECT_TRUE(says(refused({.size = 16, .seed = ~0ULL}), {"9007199254740992"}));
   EXPECT_TRUE(says(refused({.size = 16, .threads = 0}), {"0 threads"}));
 }

@@ -19,7 +19,6 @@ constexpr double start = 1. / 33;
 
 TEST(CosmologyPower, HasTheShapeOfEisensteinAndHu) {
   const PowerSpectrum power(universe);
-  EXPECT_NEAR(power.amplitude() / 3.0619e6, 1, 1e-4);
   EXPECT_NEAR(power(.01) / 22199, 1, 1e-4);
   EXPECT_NEAR(power(.1) / 5893.4, 1, 1e-4);
   EXPECT_NEAR(power(1) / 66.28, 1, 1e-4);
@@ -51,7 +50,7 @@ TEST(CosmologyGrowth, TimesAreThoseOfAUniverseOfMatterAlone) {
 
 TEST(CosmologyMesh, TransformsThereAndBack) {
   const Mesh mesh(18, 10, 2);
-  const Field field = white_noise(mesh, 5, 0);
+  const Field field = white_noise(mesh, 5);
   const Field again = mesh.inverse(mesh.forward(field));
   for (std::size_t i = 0; i < mesh.cells(); ++i) ASSERT_NEAR(again[i], field[i], 1e-13);
 }
@@ -160,8 +159,7 @@ Modes early_density(const Mesh& mesh, std::uint64_t seed) {
 }
 
 Particles early_particles(const Mesh& mesh, const Modes& density) {
-  return displaced_particles(mesh, universe, start, first_order_displacement(mesh, density),
-                             VectorField());
+  return displaced_particles(mesh, universe, start, linear_displacement(mesh, density));
 }
 
 TEST(ParticleMesh, LargeStructureGrowsAsLinearTheorySays) {
@@ -196,8 +194,7 @@ TEST(ParticleMesh, FollowsAPlaneWave) {
     expected[i] = late_amplitude * std::sin(k * static_cast<double>(i / 64 % 64));
     displacement[1][i] = expected[i] / growth;
   }
-  auto particles =
-      displaced_particles(mesh, universe, start, std::move(displacement), VectorField());
+  auto particles = displaced_particles(mesh, universe, start, std::move(displacement));
   evolve(mesh, universe, start, box_scale_factor, 20, particles, {});
   for (std::size_t i = 0; i < mesh.cells(); ++i) {
     const double way = particles.position[1][i] - static_cast<double>(i / 64 % 64);

@@ -1,5 +1,3 @@
-#include "report/run_readers.h"
-
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -12,26 +10,11 @@
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
+#include "kolo/report/own_files.h"
+#include "kolo/report/run_record.h"
 #include "kolo/train/observe/history.h"
 
 namespace kolo {
-
-void EpochOfStep::add(double step, double epoch) {
-  const auto [last_step, last_epoch] = places_.back();
-  if (std::isfinite(step) && std::isfinite(epoch) && step > last_step && epoch >= last_epoch)
-    places_.emplace_back(step, epoch);
-}
-
-double EpochOfStep::at(double step) const {
-  if (places_.size() < 2) return not_measured;
-  // The stretch that ends at or after the step, or the last one.
-  const auto end = std::partition_point(places_.begin() + 1, places_.end() - 1,
-                                        [=](const auto& place) { return place.first < step; });
-  const auto [step_before, epoch_before] = *(end - 1);
-  const auto [step_after, epoch_after] = *end;
-  return epoch_before +
-         (epoch_after - epoch_before) * (step - step_before) / (step_after - step_before);
-}
 
 namespace {
 
@@ -114,19 +97,38 @@ constexpr RecordedCurve<EpochRecord> epoch_curves[] = {
     {"samples_per_second", "", &EpochRecord::samples_per_second},
     {"epoch_seconds", "", &EpochRecord::seconds},
     {"data_wait_seconds", "", &EpochRecord::data_wait_seconds},
-    {"exposed_communication_seconds", "", &EpochRecord::exposed_communication_seconds},
-    {"device_joules", "", &EpochRecord::device_joules},
-    {"device_watts", "", &EpochRecord::device_watts},
-    {"device_utilization", "", &EpochRecord::device_utilization},
-    {"device_megahertz", "", &EpochRecord::device_megahertz},
-    {"device_celsius", "", &EpochRecord::device_celsius},
-    {"gradient_noise_scale", "", &EpochRecord::gradient_noise_scale}};
+    {"exposed_communication_seconds", "", &EpochRecord::exposed_communication_seconds}};
 
 constexpr RecordedCurve<StepRecord> step_curves[] = {
     {"loss", "training", &StepRecord::loss},
     {"accuracy", "training", &StepRecord::accuracy},
     {"learning_rate", "", &StepRecord::lr},
     {"samples_per_second", "", &StepRecord::samples_per_second}};
+
+// How many epochs are done when so many steps are, from places where both are known: in proportion
+// between them, and on at the last stretch's pace. Training begins at step 0.
+class EpochOfStep {
+ public:
+  // Places come in order; one that is not beyond the last is left out.
+  void add(double step, double epoch) {
+    const auto [last_step, last_epoch] = places_.back();
+    if (step > last_step && epoch >= last_epoch) places_.emplace_back(step, epoch);
+  }
+  // not_measured without any place.
+  [[nodiscard]] double at(double step) const {
+    if (places_.size() < 2) return not_measured;
+    // The stretch that ends at or after the step, or the last one.
+    const auto end = std::partition_point(places_.begin() + 1, places_.end() - 1,
+                                          [=](const auto& place) { return place.first < step; });
+    const auto [step_before, epoch_before] = *(end - 1);
+    const auto [step_after, epoch_after] = *end;
+    return epoch_before +
+           (epoch_after - epoch_before) * (step - step_before) / (step_after - step_before);
+  }
+
+ private:
+  std::vector<std::pair<double, double>> places_ = {{0, 0}};
+};
 
 // One curve of a list of records; epochs(record) says where a record stands.
 template <typename Record, typename Epochs>
@@ -195,12 +197,11 @@ History history_in(const std::filesystem::path& path) {
   }
 }
 
-}  // namespace
-
+// A run from its history.json, and from config.yaml and model.txt where they are beside it: without
+// them settings and parameters are empty.
 RunRecord read_history(const std::filesystem::path& path) {
   const History history = history_in(path);
   RunRecord run;
-  run.writer = "kolo";
   run.ranks = history.n_ranks();
   run.is_finished = !history.summary().empty();
   run.curves = curves_of(history);
@@ -222,6 +223,101 @@ RunRecord read_history(const std::filesystem::path& path) {
       run.warnings.push_back(
           fmt::format("{}: no line tells the number of parameters", file.string()));
   });
+  return run;
+}
+
+// A folder's name that tells the run: not "logs", but what it is in.
+std::string name_of_folder(const std::filesystem::path& folder) {
+  auto path = std::filesystem::absolute(folder).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();  // it ended with a slash
+  const std::string name = path.filename();
+  const bool is_everybodys = name == "logs" || name == "tensorboard";
+  return is_everybodys && path.parent_path().has_filename() ? path.parent_path().filename()
+                                                            : path.filename();
+}
+
+// Reads a run folder's pictures in the order of their names. Only what kolo has drawn is shown.
+void read_pictures(const std::filesystem::path& folder, RunRecord& run) {
+  constexpr std::uintmax_t most_bytes = 4 << 20;
+  std::error_code error;
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "pictures", error))
+    if (entry.path().extension() == ".png" && is_drawing(entry.path()))
+      files.push_back(entry.path());
+  std::ranges::sort(files);
+  for (const auto& file : files) {
+    if (std::filesystem::file_size(file, error) > most_bytes) {
+      run.warnings.push_back(fmt::format("{} is too large to be shown", file.string()));
+      continue;
+    }
+    auto png = read_text_file(file);
+    const auto caption = png_caption(png);
+    run.pictures.push_back({caption, std::move(png)});
+  }
+}
+
+constexpr int deepest_run = 6;
+
+// The folders of runs in a folder and below it, in order; links to folders are not followed.
+std::vector<std::filesystem::path> runs_below(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> runs;
+  std::error_code error;  // a folder that can't be listed has no runs for us
+  if (std::filesystem::exists(folder / "history.json", error)) return {folder};
+  constexpr auto options = std::filesystem::directory_options::skip_permission_denied;
+  for (std::filesystem::recursive_directory_iterator entry(folder, options, error), none;
+       !error && entry != none; entry.increment(error)) {
+    const bool is_run = entry->path().filename() == "history.json";
+    if (is_run) runs.push_back(entry->path().parent_path());
+    if (entry.depth() == deepest_run) entry.disable_recursion_pending();
+  }
+  std::ranges::sort(runs);
+  return runs;
+}
+
+[[noreturn]] void refuse_several(const std::filesystem::path& folder,
+                                 std::span<const std::filesystem::path> runs) {
+  constexpr std::size_t most_named = 12;
+  std::string names;
+  for (const auto& run : runs.first(std::min(runs.size(), most_named)))
+    names += fmt::format("\n  {}", run.string());
+  if (runs.size() > most_named) names += fmt::format("\n  and {} more", runs.size() - most_named);
+  throw InputError(fmt::format("report: {} has {} runs; name those that you want to see:{}",
+                               folder.string(), runs.size(), names));
+}
+
+RunRecord read_folder(const std::filesystem::path& folder) {
+  const auto runs = runs_below(folder);
+  if (runs.empty()) {
+    throw InputError(
+        fmt::format("report: no run in {}: looked for history.json, there and up to {} folders "
+                    "below; TensorBoard shows event files",
+                    folder.string(), deepest_run));
+  }
+  if (runs.size() > 1) refuse_several(folder, runs);
+  RunRecord run = read_history(runs.front() / "history.json");
+  run.name = name_of_folder(runs.front());
+  read_pictures(runs.front(), run);
+  return run;
+}
+
+}  // namespace
+
+RunRecord read_run(const std::filesystem::path& path) {
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  if (!std::filesystem::exists(status)) {
+    throw InputError(
+        fmt::format("report: no run at {}: {}; expected a run's folder, or its history.json",
+                    path.string(), error ? error.message() : "there is nothing"));
+  }
+  RunRecord run;
+  if (std::filesystem::is_directory(status)) {
+    run = read_folder(path);
+  } else {
+    run = read_history(path);
+    run.name = name_of_folder(std::filesystem::absolute(path).parent_path());
+  }
+  run.source = path;
   return run;
 }
 
