@@ -19,7 +19,7 @@
 #include "run/launch/terminal.h"
 #include "run/run_training.h"
 #include "run/stopping.h"
-#include "run/strict_resume.h"
+#include "run/resume.h"
 
 namespace kolo {
 
@@ -32,7 +32,7 @@ struct TrainArguments {
   std::vector<OptionSetting> shortcuts;
   std::string launcher;  // empty: the configuration's
   std::string output;
-  TrainingRestarts restarts;
+  RestartPolicy policy;  // --max-restarts, --min-ranks
   RunOptions run;
   std::string resume;  // empty: not
   bool show_config = false;
@@ -85,18 +85,18 @@ int launch(const TrainArguments& arguments, const LaunchEnvironment& environment
     request.environment.emplace_back(stop_time_variable,
                                      fmt::format("{:.3f}", *options.stop_before));
   end_at_once.reset();
-  const auto restarts = training_restarts(request, run, options, arguments.restarts, resume_newest);
+  const auto policy = training_restarts(request, run, options, arguments.policy, resume_newest);
   if (stop->is_requested()) {
     complain(fmt::format("stopped by {} before the training began", stop->name()));
     return exit_stopped;
   }
   stop.reset();
-  return run_ranks(request, restarts);
+  return run_ranks(request, policy);
 }
 
 void require_sense(const TrainArguments& arguments, const LaunchEnvironment& environment) {
-  const int least = arguments.restarts.min_ranks, ranks = ranks_of(arguments);
-  if (least > 0 && arguments.restarts.most == 0) {
+  const int least = arguments.policy.min_ranks, ranks = ranks_of(arguments);
+  if (least > 0 && arguments.policy.restarts == 0) {
     throw InputError(fmt::format(
         "--min-ranks {}: it says with how many ranks at least a run is started again; add "
         "--max-restarts N",
@@ -106,12 +106,12 @@ void require_sense(const TrainArguments& arguments, const LaunchEnvironment& env
     throw InputError(
         fmt::format("--min-ranks {}: that is more than are started, -n {}", least, ranks));
   // A rank that kolo has started has this option from kolo's own command line.
-  if (arguments.restarts.most > 0 && environment.is_launched() &&
+  if (arguments.policy.restarts > 0 && environment.is_launched() &&
       !environment_variable("KOLO_LAUNCHED")) {
     throw InputError(fmt::format(
         "--max-restarts {}: {} has started the ranks, so kolo can't start them again; leave it "
         "out, or start them with -n",
-        arguments.restarts.most, environment.launcher));
+        arguments.policy.restarts, environment.launcher));
   }
 }
 
@@ -123,10 +123,10 @@ int train(const TrainArguments& arguments, const std::vector<std::string>& words
   const auto environment = detect_launch_environment();
   require_sense(arguments, environment);
   const bool many =
-      ranks_of(arguments) > 1 || arguments.hosts.are_given() || arguments.restarts.most > 0;
+      ranks_of(arguments) > 1 || arguments.hosts.are_given() || arguments.policy.restarts > 0;
   if (many && !environment.is_launched()) return launch(arguments, environment, words);
   // kolo itself may have started fewer ranks than its own command line says.
-  const bool may_be_fewer = arguments.restarts.min_ranks > 0 && environment.is_launched();
+  const bool may_be_fewer = arguments.policy.min_ranks > 0 && environment.is_launched();
   if (!may_be_fewer) require_ranks(environment, arguments.ranks.ranks.value_or(0));
   return run(source_of(arguments), {}, options_of(arguments));
 }
@@ -211,11 +211,11 @@ void add_train_command(CLI::App& app, std::function<int()>& action,
                     "How the ranks are started (communication.launcher): as processes of this "
                     "machine, or by mpirun or srun (default: auto)");
   add_number_option(
-      *command, "--max-restarts", arguments->restarts.most, {0, most_restarts},
+      *command, "--max-restarts", arguments->policy.restarts, {0, most_restarts},
       "When a rank dies, go on from the newest checkpoint, so many times within an hour at "
       "most")
       ->type_name("TIMES");
-  add_number_option(*command, "--min-ranks", arguments->restarts.min_ranks, {1, most_ranks},
+  add_number_option(*command, "--min-ranks", arguments->policy.min_ranks, {1, most_ranks},
                     "With --max-restarts: where nodes were lost, go on with as many ranks as fit "
                     "on the others, but with so many at least; all of them unless given")
       ->type_name("RANKS");

@@ -11,7 +11,7 @@
 #include "kolo/train/observe/progress.h"
 #include "kolo/train/objective.h"
 #include "run/launch/terminal.h"
-#include "run/rank_guard.h"
+#include "run/rank_job.h"
 #include "run/trained_run.h"
 #include "run/work_share.h"
 

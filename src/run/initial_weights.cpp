@@ -1,17 +1,16 @@
-#include "run/initial_weights.h"
+#include "run/load_checkpoint.h"
 
 #include <algorithm>
 #include <filesystem>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <unordered_map>
 #include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <torch/nn/module.h>
 
-#include "base/natural_order.h"
 #include "config/settle.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file_kind.h"
@@ -19,7 +18,6 @@
 #include "kolo/train/checkpoint/checkpoint.h"
 #include "kolo/train/checkpoint/checkpoint_store.h"
 #include "kolo/train/checkpoint/safetensors.h"
-#include "run/load_checkpoint.h"
 #include "run/resume.h"
 #include "run/trained_run.h"
 
@@ -29,102 +27,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view index_ending = ".safetensors.index.json";
-
-// A line of Python that writes the dictionary `weights` of sys.argv[1] to sys.argv[2]: safetensors
-// takes neither views nor tensors that share memory.
-std::string conversion(const fs::path& from, std::string_view weights) {
-  auto to = from;
-  to.replace_extension(".safetensors");
-  return fmt::format(
-      "python3 -c \"import sys, torch, safetensors.torch as s; s.save_file({{k: "
-      "v.contiguous().clone() for k, v in {}.items()}}, sys.argv[2])\" {} {}",
-      weights, from.string(), to.string());
-}
-
-[[noreturn]] void refuse_checkpoint(const fs::path& path, std::string_view what) {
-  throw InputError(fmt::format(
-      "{} is {}, expected a file of safetensors; make one of it: {} (where the weights are a part "
-      "of what was saved, put their key behind torch.load(...), as in ['state_dict'])",
-      path.string(), what,
-      conversion(path, "torch.load(sys.argv[1], map_location='cpu', weights_only=True)")));
-}
-
-[[noreturn]] void refuse_script(const fs::path& path, std::string_view what) {
-  throw InputError(fmt::format(
-      "{} is {}, expected a file of safetensors; make one of it: {} (or train it as it is: model: "
-      "{{name: torchscript, file: {}}})",
-      path.string(), what,
-      conversion(path, "torch.jit.load(sys.argv[1], map_location='cpu').state_dict()"),
-      path.string()));
-}
-
-// model.safetensors.index.json lies beside model-00001-of-00003.safetensors and so on.
-[[noreturn]] void refuse_index(const fs::path& path) {
-  auto stem = path.filename().string();
-  if (stem.ends_with(index_ending)) stem.resize(stem.size() - index_ending.size());
-  const auto folder = path.parent_path();
-  throw InputError(fmt::format(
-      "{} is the index of weights that are sharded over several files of safetensors, expected "
-      "one file; join them: python3 -c \"import sys, safetensors.torch as s; s.save_file({{k: v "
-      "for "
-      "f in sys.argv[2:] for k, v in s.load_file(f).items()}}, sys.argv[1])\" {} {}",
-      path.string(), (folder / (stem + "-joined.safetensors")).string(),
-      (folder / (stem + "-*-of-*.safetensors")).string()));
-}
-
 void require_weights_file(const fs::path& path) {
+  using enum FileKind;
   const auto content = content_of_file(path);
-  switch (content.kind) {
-    case FileKind::safetensors:
-    case FileKind::unknown:  // reading it says what is wrong
-      return;
-    case FileKind::torch_checkpoint:
-      refuse_checkpoint(path, content.name);
-    case FileKind::torch_script:
-      refuse_script(path, content.name);
-    case FileKind::safetensors_index:
-      refuse_index(path);
-    default:
-      if (content.kind == FileKind::json && path.filename().native().ends_with(index_ending))
-        refuse_index(path);
-      throw InputError(fmt::format("{} is no file of safetensors: {}", path.string(),
-                                   other_file_text(content, "")));
-  }
-}
-
-std::vector<std::string> names_in(const fs::path& folder) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
-       entry.increment(error))
-    names.push_back(entry->path().filename().string());
-  std::ranges::sort(names, comes_before);
-  return names;
-}
-
-// A folder that is not one of kolo's, but has weights in it: the file that is to be named.
-void refuse_folder_of_weights(const fs::path& folder) {
-  const auto names = names_in(folder);
-  const auto has = [&](std::string_view name) {
-    return std::ranges::find(names, name) != names.end();
-  };
-  const auto with_ending = [&](std::string_view ending) {
-    const auto found = std::ranges::find_if(
-        names, [&](const std::string& name) { return name.ends_with(ending); });
-    return found == names.end() ? fs::path() : folder / *found;
-  };
-  const auto refuse_for = [&](const fs::path& file) {
-    throw InputError(fmt::format("{} is {}, expected a file of weights: give {}", folder.string(),
-                                 has("config.json") ? "a folder of Hugging Face's"
-                                                    : "neither a run's folder nor a checkpoint's",
-                                 file.string()));
-  };
-  if (has("model.safetensors")) refuse_for(folder / "model.safetensors");
-  if (const auto index = with_ending(index_ending); !index.empty()) refuse_index(index);
-  if (const auto file = with_ending(".safetensors"); !file.empty()) refuse_for(file);
-  for (const auto* const ending : {"pytorch_model.bin", ".pt", ".pth"})
-    if (const auto file = with_ending(ending); !file.empty()) require_weights_file(file);
+  if (content.kind == safetensors || content.kind == unknown)
+    return;  // reading it says what is wrong
+  const bool has_weights = content.kind == torch_checkpoint || content.kind == torch_script ||
+                           content.kind == safetensors_index;
+  throw InputError(fmt::format(
+      "{} is no file of safetensors: {}{}", path.string(), other_file_text(content, ""),
+      has_weights ? "; have Python write all weights to one: safetensors.torch.save_file({name: "
+                    "tensor.contiguous().clone() for name, tensor in weights.items()}, FILE)"
+                  : ""));
 }
 
 void require_weights_source(const fs::path& path) {
@@ -134,9 +48,7 @@ void require_weights_source(const fs::path& path) {
                     "safetensors",
                     missing_path_text(path)));
   }
-  if (!fs::is_directory(path)) return require_weights_file(path);
-  if (!fs::exists(path / "manifest.json") && !fs::exists(path / "config.yaml"))
-    refuse_folder_of_weights(path);
+  if (!fs::is_directory(path)) require_weights_file(path);
 }
 
 enum class TensorValues { left_out, read };
@@ -159,15 +71,13 @@ Saved read_file(const fs::path& path, TensorValues values) {
   Saved saved{.source = path};
   try {
     for (const auto& entry : list_safetensors(path).tensors) {
-      saved.tensors.push_back(tensor_of(entry));
       if (!entry.is_readable()) saved.unread_types.emplace(entry.name, entry.type_name);
+      if (!entry.is_readable() || values == TensorValues::left_out)
+        saved.tensors.push_back(tensor_of(entry));
     }
     if (values == TensorValues::left_out) return saved;
-    std::unordered_map<std::string, torch::Tensor> read;
     for (auto& item : read_chosen_safetensors(path, &SafetensorsEntry::is_readable))
-      read.emplace(item.name, item.tensor);
-    for (auto& item : saved.tensors)
-      if (const auto found = read.find(item.name); found != read.end()) item.tensor = found->second;
+      saved.tensors.push_back(std::move(item));
     return saved;
   } catch (const InputError&) {
     throw;
@@ -204,6 +114,7 @@ std::string shape_of(const torch::Tensor& tensor) {
 struct InitialWeights {
   fs::path source;                          // the checkpoint's folder, or the file
   std::vector<NamedTensor> fitting;         // as saved; of a file's headers without memory
+  std::vector<torch::Tensor> wanted;        // the network's own, in the same order
   std::vector<std::string> missing;         // the network has them, the file hasn't
   std::vector<std::string> unexpected;      // the other way round
   std::vector<std::string> of_other_shape;  // "fc.weight [100, 512] instead of [10, 512]"
@@ -222,6 +133,7 @@ InitialWeights compare(Saved saved, const torch::nn::Module& network) {
     if (found->second.sizes() == item.tensor.sizes()) {
       require_readable(saved, item.name);
       weights.fitting.push_back({item.name, found->second});
+      weights.wanted.push_back(item.tensor);
     } else {
       weights.of_other_shape.push_back(fmt::format("{} {} instead of {}", item.name,
                                                    shape_of(found->second), shape_of(item.tensor)));
@@ -296,13 +208,9 @@ void load_initial_weights(const RunConfig& config, const Communicator& communica
   if (communicator.rank() == 0) {
     const torch::NoGradGuard no_gradient;
     const auto weights = read_initial_weights(config, network, TensorValues::read);
-    std::unordered_map<std::string, torch::Tensor> values;
-    for (const auto& item : weights.fitting) values.emplace(item.name, item.tensor);
-    const auto wanted = module_tensors(network);
-    for (const auto& item : wanted)
-      if (const auto found = values.find(item.name); found != values.end())
-        torch::Tensor(item.tensor).copy_(found->second);
-    if (log != nullptr) log_weights(*log, weights, wanted.size());
+    for (std::size_t i = 0; i < weights.fitting.size(); ++i)
+      torch::Tensor(weights.wanted[i]).copy_(weights.fitting[i].tensor);
+    if (log != nullptr) log_weights(*log, weights, module_tensors(network).size());
   }
   broadcast_parameters(communicator, network);
   broadcast_buffers(communicator, network);

@@ -18,7 +18,7 @@
 #include "kolo/train/objective.h"
 #include "run/launch/terminal.h"
 #include "run/box_prediction.h"
-#include "run/rank_guard.h"
+#include "run/rank_job.h"
 #include "run/trained_run.h"
 
 namespace kolo {

@@ -21,12 +21,11 @@
 #include "kolo/train/objective.h"
 #include "kolo/train/observe/history.h"
 #include "kolo/train/trainer.h"
-#include "run/initial_weights.h"
 #include "run/load_checkpoint.h"
 #include "run/pipeline_share.h"
 #include "run/run_device.h"
 #include "run/run_lock.h"
-#include "run/strict_resume.h"
+#include "run/resume.h"
 #include "run/work_share.h"
 
 namespace kolo {

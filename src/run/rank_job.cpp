@@ -1,19 +1,23 @@
 #include "run/rank_job.h"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <exception>
 #include <map>
 #include <memory>
+#include <new>
 #include <optional>
+#include <sstream>
+#include <string_view>
+#include <thread>
+#include <utility>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
-#include "base/fingerprint.h"
+#include "base/file_failure.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
@@ -21,9 +25,78 @@
 #include "kolo/config/derived_settings.h"
 #include "kolo/parallel/object_collectives.h"
 #include "run/launch/terminal.h"
-#include "run/rank_guard.h"
 
 namespace kolo {
+
+namespace {
+
+// How long a rank that has failed waits for lower ones.
+std::chrono::milliseconds head_start_of_lower_ranks(int rank) {
+  return std::chrono::milliseconds(rank == 0 ? 0 : 1000 + 200 * std::min(rank, 20));
+}
+
+// Under MPI the call does not return.
+void end_job(const Communicator& communicator, const std::string& message, int status) {
+  communicator.announce_abort();
+  complain(fmt::format("{}: {}", describe_rank(communicator.rank()), message));
+  communicator.abort(status);
+}
+
+void end_job_in_turn(const Communicator& communicator, const std::string& message, int status) {
+  communicator.announce_abort();
+  let_lower_ranks_speak(communicator.rank());
+  end_job(communicator, message, status);
+}
+
+}  // namespace
+
+int exit_status_of(const std::exception& error) {
+  const auto* const of_files = dynamic_cast<const std::filesystem::filesystem_error*>(&error);
+  const bool is_of_input = dynamic_cast<const InputError*>(&error) != nullptr ||
+                           (of_files != nullptr && is_of_the_name(*of_files));
+  return is_of_input ? exit_wrong_input : exit_failed;
+}
+
+std::string message_of(const std::exception& error) {
+  if (const auto* const of_files = dynamic_cast<const std::filesystem::filesystem_error*>(&error))
+    return describe(*of_files);
+  std::string text = error.what();
+  const bool wants_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
+                            text.find("can't allocate memory") != std::string::npos;
+  if (wants_memory) return "there is not enough memory for what was asked for";
+  // LibTorch adds the place that threw, and addresses.
+  for (const auto* const addresses : {"\nException raised from", "\nframe #0:"})
+    text.resize(std::min(text.size(), text.find(addresses)));
+  while (text.ends_with('\n')) text.pop_back();
+  return text;
+}
+
+std::string describe_rank(int rank) {
+  return fmt::format("rank {} (on {})", rank, host_name());
+}
+
+void let_lower_ranks_speak(int rank) {
+  if (rank == 0) return;
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) std::signal(signal, SIG_DFL);
+  std::this_thread::sleep_for(head_start_of_lower_ranks(rank));
+}
+
+int run_guarded(const Communicator& communicator, const std::function<int()>& body) {
+  try {
+    return body();
+  } catch (const CommunicationError&) {
+    communicator.abort(exit_failed);
+    throw;
+  } catch (const std::exception& error) {
+    if (communicator.size() > 1)
+      end_job_in_turn(communicator, message_of(error), exit_status_of(error));
+    throw;
+  } catch (...) {
+    if (communicator.size() > 1)
+      end_job_in_turn(communicator, "an exception of unknown type", exit_failed);
+    throw;
+  }
+}
 
 namespace {
 
@@ -42,42 +115,22 @@ Communicator join_ranks(const CommunicationConfig& config) {
   return job_communicator(options);
 }
 
-// How a rank's preparation ended.
+// How a part of a rank's preparation ended.
 struct Outcome {
   int status = 0;
   std::string message;  // of a failure
-  std::vector<RankFact> facts;
+  std::string who;      // has failed; empty: the message says it
 };
 
-template <typename Step>
-Outcome attempt(const Step& step) {
+Outcome attempt(int rank, const std::function<void()>& step) {
   try {
-    return {0, {}, step()};
+    step();
+    return {};
   } catch (const std::exception& error) {
-    return {exit_status_of(error), message_of(error), {}};
+    return {exit_status_of(error), message_of(error), describe_rank(rank)};
   } catch (...) {
-    return {exit_failed, "an exception of unknown type", {}};
+    return {exit_failed, "an exception of unknown type", describe_rank(rank)};
   }
-}
-
-// Every rank's text, by rank. Collective.
-std::vector<std::string> gather_texts(const Communicator& communicator, const std::string& mine) {
-  const auto size = static_cast<std::size_t>(communicator.size());
-  const auto length = narrow<std::int64_t>(mine.size());
-  std::vector<std::int64_t> lengths(size);
-  communicator.all_gather(std::span(&length, 1), std::span(lengths), {.name = "length of texts"});
-  const auto longest = static_cast<std::size_t>(*std::max_element(lengths.begin(), lengths.end()));
-  std::string padded = mine, all(checked_multiply(longest, size), '\0');
-  padded.resize(longest);
-  if (longest > 0) {
-    communicator.all_gather(
-        ConstBuffer(padded.data(), narrow<std::int64_t>(longest), DataType::uint8),
-        Buffer(all.data(), narrow<std::int64_t>(all.size()), DataType::uint8), {.name = "texts"});
-  }
-  std::vector<std::string> texts;
-  for (std::size_t rank = 0; rank < size; ++rank)
-    texts.push_back(all.substr(rank * longest, static_cast<std::size_t>(lengths[rank])));
-  return texts;
 }
 
 // Who speaks where several ranks of a node fail: the first that asks, in memory that they share.
@@ -126,36 +179,42 @@ std::vector<std::int64_t> gather_statuses(const Communicator& communicator, cons
   return exchange->all;
 }
 
-// What the failed ranks have to say: each message once.
-void report_failures(const std::vector<std::int64_t>& statuses,
-                     const std::vector<std::string>& texts) {
+// Tells what the failed ranks have to say: each message once. Collective.
+void report_failures(const Communicator& communicator, const Outcome& outcome,
+                     const std::vector<std::int64_t>& statuses) {
+  const auto whose = all_gather_bytes(communicator, outcome.who, {.name = "failed ranks"});
+  const auto texts = all_gather_bytes(communicator, outcome.message, {.name = "failures"});
+  if (communicator.rank() != 0) return;
   constexpr std::size_t most_messages = 8;
   std::vector<std::string> messages;
   std::map<std::string, std::vector<std::size_t>> ranks_of;
   for (std::size_t rank = 0; rank < statuses.size(); ++rank) {
     if (statuses[rank] == 0) continue;
-    const auto message = nlohmann::json::parse(texts[rank])["message"].get<std::string>();
-    if (ranks_of[message].empty()) messages.push_back(message);
-    ranks_of[message].push_back(rank);
+    auto& ranks = ranks_of[texts[rank]];
+    if (ranks.empty()) messages.push_back(texts[rank]);
+    ranks.push_back(rank);
   }
   if (messages.size() == 1 && ranks_of[messages[0]].size() == statuses.size())
     return complain(messages[0]);
   for (std::size_t i = 0; i < std::min(messages.size(), most_messages); ++i) {
     const auto& ranks = ranks_of[messages[i]];
-    const auto first =
-        nlohmann::json::parse(texts[ranks[0]])["rank"].get<std::string>();  // "rank 1 (on node2)"
+    const auto& first = whose[ranks[0]];  // "rank 1 (on node2)"
     const auto others =
         ranks.size() == 1 ? std::string() : fmt::format(" and {} more", ranks.size() - 1);
-    complain(fmt::format("{}{}: {}", first, others, messages[i]));
+    complain(first.empty() ? messages[i] : fmt::format("{}{}: {}", first, others, messages[i]));
   }
   if (messages.size() > most_messages)
     complain(fmt::format("and {} more messages of other ranks", messages.size() - most_messages));
 }
 
-std::vector<RankFact> facts_in(const nlohmann::json& document) {
-  std::vector<RankFact> facts;
-  for (const auto& fact : document["facts"]) facts.push_back({fact[0], fact[1]});
-  return facts;
+// The status to end with, or 0 when nothing has failed on any rank. Collective.
+int agree(const Communicator& communicator, const Outcome& outcome, const Speaker& speaker) {
+  const auto statuses = gather_statuses(communicator, outcome, speaker);
+  const auto failed = std::ranges::find_if(statuses, [](auto status) { return status != 0; });
+  if (failed == statuses.end()) return 0;
+  report_failures(communicator, outcome, statuses);
+  communicator.barrier();  // nobody ends the job before that is said
+  return narrow<int>(*failed);
 }
 
 std::string in_short(const std::string& value) {
@@ -164,96 +223,38 @@ std::string in_short(const std::string& value) {
   return value.size() <= longest ? value : value.substr(0, longest) + "...";
 }
 
-// Says which fact is the first that isn't rank 0's.
-std::string difference(const std::vector<std::string>& texts) {
-  const auto first = nlohmann::json::parse(texts[0]);
-  const std::string said = "the ranks have not been given the same";
-  const std::string advice = "all nodes need the same configuration, data and program";
-  const auto expected = facts_in(first);
-  for (const auto& text : texts) {
-    if (text == texts[0]) continue;
-    const auto document = nlohmann::json::parse(text);
-    const auto found = facts_in(document);
-    for (std::size_t i = 0; i < std::max(expected.size(), found.size()); ++i) {
-      const auto here = i < expected.size() ? expected[i] : RankFact{};
-      const auto there = i < found.size() ? found[i] : RankFact{};
-      if (here.name == there.name && here.value == there.value) continue;
-      return fmt::format("{}: {} is {} for {}, but {} for {}; {}", said,
-                         here.name.empty() ? there.name : here.name, in_short(here.value),
-                         first["rank"].get<std::string>(),
-                         here.name == there.name ? in_short(there.value) : "nothing",
-                         document["rank"].get<std::string>(), advice);
-    }
-  }
-  return fmt::format("{}; {}", said, advice);
+// Fails where these are others than rank 0's: says which is the first. Collective.
+Outcome compare(const Communicator& communicator, const std::vector<RankFact>& facts) {
+  std::string mine, texts = describe_rank(communicator.rank()) + '\0';
+  for (const auto& fact : facts) mine += fact.name + '\0' + fact.value + '\0';
+  texts = broadcast_bytes(communicator, texts + mine, 0, {.name = "facts"});
+  std::istringstream rest(texts);
+  std::string root;
+  std::getline(rest, root, '\0');
+  if (std::string_view(texts).substr(root.size() + 1) == mine) return {};
+  RankFact expected, found;
+  std::size_t i = 0;
+  do {
+    std::getline(rest, expected.name, '\0');
+    std::getline(rest, expected.value, '\0');
+    found = i < facts.size() ? facts[i] : RankFact{};
+  } while (i++ < facts.size() && expected.name == found.name && expected.value == found.value);
+  return {exit_wrong_input,
+          fmt::format("the ranks have not been given the same: {} is {} for {}, but {} for {}; all "
+                      "nodes need the same configuration, data and program",
+                      expected.name.empty() ? found.name : expected.name, in_short(expected.value),
+                      root, expected.name == found.name ? in_short(found.value) : "nothing",
+                      describe_rank(communicator.rank())),
+          {}};
 }
 
-// Names may be bytes of another encoding, which JSON can't hold: they are written out, so that what
-// differs still does.
-std::string as_utf8(const std::string& text) {
-  try {
-    (void)nlohmann::json(text).dump();
-    return text;
-  } catch (const nlohmann::json::type_error&) {
-    std::string written;
-    for (const char byte : text) {
-      const auto value = static_cast<unsigned char>(byte);
-      written += value < 0x80 ? std::string(1, byte) : fmt::format("\\x{:02x}", value);
-    }
-    return written;
-  }
-}
-
-std::string to_text(const Outcome& outcome, int rank) {
-  auto facts = nlohmann::json::array();
-  for (const auto& fact : outcome.facts) facts.push_back({as_utf8(fact.name), as_utf8(fact.value)});
-  const nlohmann::json document{{"rank", as_utf8(describe_rank(rank))},
-                                {"message", as_utf8(outcome.message)},
-                                {"facts", facts}};
-  return document.dump();
-}
-
-std::int64_t hash_of(const std::vector<RankFact>& facts) {
-  std::string text;
-  for (const auto& fact : facts) text += fact.name + '\0' + fact.value + '\0';
-  return static_cast<std::int64_t>(fingerprint_of(text) >> 1);
-}
-
-// The status to end with, or 0 when all ranks are prepared, alike. Collective.
-int agree(const Communicator& communicator, const Outcome& outcome, const Speaker& speaker) {
-  const auto statuses = gather_statuses(communicator, outcome, speaker);
-  const auto failed = std::find_if(statuses.begin(), statuses.end(),
-                                   [](std::int64_t status) { return status != 0; });
-  if (failed == statuses.end()) {
-    const auto hash = hash_of(outcome.facts);
-    const std::array<std::int64_t, 2> mine{hash, -hash};
-    auto largest = mine;
-    communicator.all_reduce(std::span(largest), ReduceOp::max, {.name = "facts"});
-    if (largest[0] == -largest[1]) return 0;
-  }
-  const auto texts = gather_texts(communicator, to_text(outcome, communicator.rank()));
-  if (communicator.rank() == 0) {
-    if (failed != statuses.end())
-      report_failures(statuses, texts);
-    else
-      complain(difference(texts));
-  }
-  communicator.barrier();  // nobody ends the job before that is said
-  return failed == statuses.end() ? exit_wrong_input : narrow<int>(*failed);
-}
-
-// Rank 0 finds out what all are given, unless one is not configured. The status to end with, or 0.
-// Collective.
-int survey(const Communicator& communicator, const RankJob& job, const Outcome& configured,
-           const Speaker& speaker, RankPreparation& preparation) {
+// Rank 0 finds out what all are given. The status to end with, or 0. Collective.
+int survey(const Communicator& communicator, const RankJob& job, const Speaker& speaker,
+           RankPreparation& preparation) {
   std::string found;
-  auto outcome = configured;
-  if (outcome.status == 0 && preparation.rank == 0 && job.survey) {
-    outcome = attempt([&]() -> std::vector<RankFact> {
-      found = job.survey();
-      return {};
-    });
-  }
+  const auto outcome = attempt(preparation.rank, [&] {
+    if (preparation.rank == 0 && job.survey) found = job.survey();
+  });
   if (const int status = agree(communicator, outcome, speaker); status != 0) return status;
   found = broadcast_bytes(communicator, found, 0, {.name = "the survey of the data"});
   if (!found.empty()) preparation.survey = std::make_shared<const std::string>(std::move(found));
@@ -283,45 +284,45 @@ Communicator make_communicator(const CommunicationConfig& config,
 
 int run_rank_job(const LaunchEnvironment& environment, const RankJob& job) {
   CommunicationConfig communication;
-  std::exception_ptr failure;
-  const auto configured = attempt([&]() -> std::vector<RankFact> {
-    try {
-      communication = job.configure();
-    } catch (...) {
-      failure = std::current_exception();
-      throw;
-    }
-    return {};
-  });
+  std::exception_ptr failure;  // of the configuration
+  try {
+    communication = job.configure();
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  const auto rethrow = [&] {
+    if (failure) std::rethrow_exception(failure);
+  };
   std::optional<Communicator> communicator = job.communicator;
-  if (failure && !communicator && !environment.is_launched()) std::rethrow_exception(failure);
+  if (!communicator && !environment.is_launched()) rethrow();
   try {
     if (!communicator) communicator.emplace(make_communicator(communication, environment));
   } catch (const std::exception&) {
-    if (failure) std::rethrow_exception(failure);  // the ranks can't meet: that is what counts
+    rethrow();  // the ranks can't meet: that is what counts
     throw;
   }
-  const int rank = communicator->rank(), ranks = communicator->size();
-  if (ranks == 1) {
-    if (failure) std::rethrow_exception(failure);
-    (void)job.prepare({rank, ranks});
+  const auto run = [&] { return job.run(*communicator); };
+  RankPreparation preparation{communicator->rank(), communicator->size()};
+  if (preparation.ranks == 1) {
+    rethrow();
+    (void)job.prepare(preparation);
     if (job.load) job.load(*communicator);
-    return run_guarded(*communicator, [&] { return job.run(*communicator); });
+    return run_guarded(*communicator, run);
   }
   const Speaker speaker(*communicator);
-  RankPreparation preparation{rank, ranks};
-  if (const int status = survey(*communicator, job, configured, speaker, preparation); status != 0)
-    return status;
-  const auto prepared = attempt([&] { return job.prepare(preparation); });
-  if (const int status = agree(*communicator, prepared, speaker); status != 0) return status;
-  if (job.load) {
-    const auto loaded = attempt([&]() -> std::vector<RankFact> {
-      job.load(*communicator);
-      return {};
-    });
-    if (const int status = agree(*communicator, loaded, speaker); status != 0) return status;
-  }
-  return run_guarded(*communicator, [&] { return job.run(*communicator); });
+  const auto agree_on = [&](const Outcome& outcome) {
+    return agree(*communicator, outcome, speaker);
+  };
+  const auto all_agree_on = [&](const std::function<void()>& step) {
+    return agree_on(attempt(preparation.rank, step));
+  };
+  std::vector<RankFact> facts;
+  int status = all_agree_on(rethrow);
+  if (status == 0) status = survey(*communicator, job, speaker, preparation);
+  if (status == 0) status = all_agree_on([&] { facts = job.prepare(preparation); });
+  if (status == 0) status = agree_on(compare(*communicator, facts));
+  if (status == 0 && job.load) status = all_agree_on([&] { job.load(*communicator); });
+  return status != 0 ? status : run_guarded(*communicator, run);
 }
 
 }  // namespace kolo

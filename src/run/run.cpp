@@ -9,91 +9,41 @@
 #include <fmt/format.h>
 
 #include "base/openmp.h"
-#include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
 #include "kolo/base/text.h"
 #include "kolo/run/launch_environment.h"
 #include "run/begin_process.h"
-#include "run/launch/signals.h"
 #include "run/launch/terminal.h"
 #include "run/load_data.h"
 #include "run/prepared_run.h"
-#include "run/rank_guard.h"
 #include "run/rank_job.h"
 #include "run/resume.h"
 #include "run/run_device.h"
 #include "run/run_training.h"
 #include "run/stopping.h"
-#include "run/strict_resume.h"
 
 namespace kolo {
 
 namespace {
 
-// Who asks the run to stop: the program, or else signals, which end the process at once as long as
-// there is nothing to save.
-class Stopping {
- public:
-  Stopping(const RunOptions& options, const LaunchEnvironment& environment) {
-    if (options.stop_before) time_.emplace(*options.stop_before);
-    if (options.stop_requested) return;
-    using Says = EndAtOnce::Says;
-    signals_.emplace();
-    end_at_once_.emplace(*signals_, environment.rank > 0        ? Says::nothing
-                                    : environment.is_launched() ? Says::what_people_sent
-                                                                : Says::everything);
-  }
-
-  void begin_training(RunContext& context) {
-    end_at_once_.reset();
-    const auto asked = context.options.stop_requested;
-    context.stop_requested = [this, asked] {
-      const bool is_requested = signals_ ? signals_->is_requested() : asked();
-      return is_requested || is_late();
-    };
-    context.stopped_by = [this] {
-      if (is_late_) return fmt::format("--stop-before {}", describe_time(time_->time()));
-      return signals_ ? signals_->name() : std::string();
-    };
-    if (time_) context.stop_time = &*time_;
-  }
-
- private:
-  bool is_late() {
-    is_late_ = time_ && time_->has_come(wall_time(), std::chrono::steady_clock::now());
-    return is_late_;
-  }
-
-  std::optional<StopTime> time_;
-  bool is_late_ = false;
-  std::optional<StopSignal> signals_;
-  std::optional<EndAtOnce> end_at_once_;
-};
-
-std::vector<RankFact> facts_of(const PreparedRun& run, const RunOptions& options) {
-  auto facts = facts_of(run.config, run.datasets);
-  facts.push_back({"whether it goes on from a checkpoint", options.resume ? "yes" : "no"});
-  return facts;
-}
-
 int run_configured(const std::function<RunConfig()>& configure, const RunParts& parts,
                    const RunOptions& options) {
   const auto environment = detect_launch_environment();
-  const auto& brought = options.communicator;
   Stopping stopping(options, environment);
   keep_freed_memory();
   RunContext context{.options = options,
                      .observers = parts.observers,
+                     .stopping = stopping,
                      .progress = options.console == nullptr ? progress_options_from_environment()
                                                             : ProgressOptions{}};
   RunConfig config;
   std::optional<PreparedRun> prepared;
   RankJob job;
-  job.communicator = brought;
+  job.communicator = options.communicator;
   job.configure = [&] {
     config = configure();
-    const int rank = brought ? brought->rank() : environment.rank;
+    const int rank = job.communicator ? job.communicator->rank() : environment.rank;
     if (rank == 0) context.origin = find_run_origin();
     set_threads(config.device, environment);
     return config.communication;
@@ -102,15 +52,13 @@ int run_configured(const std::function<RunConfig()>& configure, const RunParts& 
   job.prepare = [&](const RankPreparation& as) {
     prepared = prepare_training(config, parts, options, as.ranks, as.rank == 0, as.survey);
     require_strict_resume(*prepared, as.ranks, made_with_here());
-    return facts_of(*prepared, options);
+    auto facts = facts_of(prepared->config, prepared->datasets);
+    facts.push_back({"whether it goes on from a checkpoint", options.resume ? "yes" : "no"});
+    return facts;
   };
   job.load = [&](const Communicator& communicator) { load_data(communicator, prepared->datasets); };
   job.run = [&](const Communicator& communicator) {
-    // Until then a signal ends the process at once, also while it waits for the folder.
-    auto start = start_run(*prepared, options, communicator);
-    if (!start) return 0;
-    stopping.begin_training(context);
-    return run_training(std::move(*prepared), std::move(*start), communicator, context);
+    return run_training(*prepared, communicator, context);
   };
   return run_rank_job(environment, job);
 }

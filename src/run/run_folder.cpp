@@ -284,8 +284,7 @@ void RunFolder::remove_leftovers() const {
                                 is_part_file(name, name.substr(0, last + 5));
     const bool is_ours =
         is_kept_config || is_part_file(name, ".curves.part") || is_part_file(name, mark_name) ||
-        name == ".curves.part" || name == stop_note().filename() ||
-        is_part_file(name, stop_note().filename().string()) ||
+        name == ".curves.part" ||
         std::ranges::any_of(run_names, [&](auto own) { return is_part_file(name, own); });
     if (is_ours && fs::is_regular_file(fs::symlink_status(entry))) leftovers.push_back(entry);
   }

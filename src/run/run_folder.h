@@ -28,8 +28,6 @@ struct RunFolder {
   [[nodiscard]] std::filesystem::path timeline() const { return path / "timeline.json"; }
   [[nodiscard]] std::filesystem::path timelines_of_ranks() const { return path / "timeline"; }
   [[nodiscard]] std::filesystem::path checkpoints() const { return path / "checkpoints"; }
-  // Says that the ranks have stopped (stopping.h).
-  [[nodiscard]] std::filesystem::path stop_note() const { return path / ".kolo-stopped"; }
 
   // `keep`: matters to who writes only.
   [[nodiscard]] CheckpointStore checkpoint_store(std::int64_t keep = 1) const;

@@ -22,7 +22,7 @@
 #include "kolo/train/trainer.h"
 #include "run/pipeline_share.h"
 #include "run/run_device.h"
-#include "run/strict_resume.h"
+#include "run/resume.h"
 
 namespace kolo {
 
@@ -196,7 +196,7 @@ void log_stop(RunLog& log, const PreparedRun& run, const std::string& by, const 
 }
 
 std::string stopped_by(const RunContext& context, const TrainState& state) {
-  auto by = context.stopped_by();
+  auto by = context.stopping.by();
   const auto& limit = context.options.stop_after_epochs;
   if (by.empty() && limit && state.position == 0 && state.epoch >= *limit)
     return fmt::format("--stop-after-epochs {}", *limit);
@@ -277,13 +277,13 @@ void RunRecords::flush() {
   tensorboard_.flush();
 }
 
-RunCheckpoints::Hooks RunRecords::of_checkpoints(RunLock& lock, StopTime* stop_time) {
+RunCheckpoints::Hooks RunRecords::of_checkpoints(RunLock& lock, Stopping& stopping) {
   const auto before = [this, &lock] {
     lock.require_held();
     flush();
   };
-  const auto on_saved = [this, stop_time](const SavedCheckpoint& saved) {
-    if (stop_time != nullptr) stop_time->note_checkpoint(saved.seconds);
+  const auto on_saved = [this, &stopping](const SavedCheckpoint& saved) {
+    if (auto* const time = stopping.time()) time->note_checkpoint(saved.seconds);
     log_.debug("checkpoint {}: training stood still for {:.1f} ms{}, writing took {}",
                saved.path.string(), 1e3 * saved.stall_seconds,
                saved.waited_seconds > .001

@@ -67,7 +67,7 @@ class RunRecords {
   // The records and the lock must outlive the trainer's run().
   void attach_to(Trainer& trainer, RunLock& lock);
   // Flushes the records before each checkpoint, and notes in them how the saving went.
-  [[nodiscard]] RunCheckpoints::Hooks of_checkpoints(RunLock& lock, StopTime* stop_time);
+  [[nodiscard]] RunCheckpoints::Hooks of_checkpoints(RunLock& lock, Stopping& stopping);
   void flush();
 
   [[nodiscard]] RunLog& log() { return log_; }

@@ -21,11 +21,10 @@
 #include "kolo/parallel/timeline.h"
 #include "kolo/train/objective.h"
 #include "kolo/train/trainer.h"
-#include "run/initial_weights.h"
 #include "run/load_checkpoint.h"
 #include "run/load_data.h"
 #include "run/pipeline_share.h"
-#include "run/rank_guard.h"
+#include "run/rank_job.h"
 #include "run/resume.h"
 #include "run/run_checkpoints.h"
 #include "run/run_device.h"
@@ -33,7 +32,6 @@
 #include "run/run_lock.h"
 #include "run/run_report.h"
 #include "run/stopping.h"
-#include "run/strict_resume.h"
 #include "run/work_share.h"
 
 namespace kolo {
@@ -47,25 +45,14 @@ bool has_work(const Communicator& communicator, const PreparedRun& run) {
   return answer != 0;
 }
 
-}  // namespace
+// Findings of rank 0 before anything is written; empty on the others.
+struct RunStart {
+  std::optional<RunLock> lock;
+  std::shared_ptr<LoadedCheckpoint> from;  // checkpoint that the run resumes from
+  std::vector<std::string> warnings;
+};
 
-std::optional<RunStart> start_run(PreparedRun& run, const RunOptions& options,
-                                  const Communicator& communicator) {
-  const bool is_root = communicator.rank() == 0;
-  if (!has_work(communicator, run)) {
-    if (is_root) console_of(options) << run.finished << std::endl;
-    return std::nullopt;
-  }
-  RunStart start;
-  if (!is_root) return start;
-  start.lock = RunLock::of_rank_0(run.folder, run.starts_anew());
-  if (options.resume) start.from = load_resumed(run, options, communicator.size(), start.warnings);
-  return start;
-}
-
-namespace {
-
-void start_folder(const PreparedRun& run, const RunLock& lock, const RunContext& context,
+void start_folder(const PreparedRun& run, const RunLock& lock, RunContext& context,
                   std::int64_t from_step) {
   if (lock.moved())
     console_of(context.options) << fmt::format("{} held an earlier run; it is now {}\n",
@@ -105,161 +92,95 @@ std::uint64_t checkpoint_bytes(const RunConfig& config, const Trainer& trainer) 
   return trainer.checkpoint_bytes() * static_cast<std::uint64_t>(config.parallel.pipeline);
 }
 
-// One rank's part of a run, from its loaders to its end. All of it is collective.
-class RankTraining {
- public:
-  RankTraining(PreparedRun& run, RunStart& start, const Communicator& communicator,
-               const RunContext& context);
+// Of a run that begins, unless they are those of the seed. `log`: of rank 0. Collective.
+void set_first_weights(const PreparedRun& run, const Communicator& communicator, RunLog* log) {
+  if (run.config.model.init_from.empty())
+    show_first_samples(communicator, *run.datasets.training, *run.network);
+  else
+    load_initial_weights(run.config, communicator, *run.network, log);
+}
 
-  // The exit status.
-  [[nodiscard]] int train();
-
- private:
-  void begin_folder();  // rank 0
-  [[nodiscard]] TrainerOptions trainer_options() const;
-  void set_first_weights();
-  void make_network();
-  void make_trainer();
-  void attach_records();  // rank 0
-  void log_begin();       // rank 0
-  [[nodiscard]] int finish(TrainOutcome outcome);
-
-  // Of rank 0; null on the others.
-  [[nodiscard]] RunLog* log() { return records_ ? &records_->log() : nullptr; }
-
-  PreparedRun& run_;
-  RunStart& start_;
-  const Communicator& communicator_;
-  const RunContext& context_;
-  const RunConfig& config_;
-  const bool is_root_;
-  const WorkShare share_;
-  const Datasets datasets_;  // this rank's share of them
-  const std::unique_ptr<Loader> training_;
-  std::optional<RunRecords> records_;  // of rank 0
-  std::unique_ptr<Loader> validation_;
-  std::optional<LearningRate> rate_;
-  std::optional<Timeline> timeline_;
-  std::optional<torch::Device> device_;
-  std::optional<ModelSummary> summary_;  // of rank 0
-  WorkShareText share_text_;
-  RankNetwork network_;
-  std::unique_ptr<Trainer> trainer_;
-  std::optional<RunCheckpoints> checkpoints_;
-};
-
-RankTraining::RankTraining(PreparedRun& run, RunStart& start, const Communicator& communicator,
-                           const RunContext& context)
-    : run_(run),
-      start_(start),
-      communicator_(communicator),
-      context_(context),
-      config_(run.config),
-      is_root_(communicator.rank() == 0),
-      share_(share_work(config_, communicator)),
-      datasets_(share_datasets(share_, run.datasets, config_.data.bad_samples)),
-      training_(make_training_loader(config_, datasets_.training, share_.replica, share_.replicas,
-                                     share_.replicas_here)) {}
-
-int RankTraining::train() {
-  if (is_root_) begin_folder();
-  validation_ = make_validation_loader(config_, datasets_.validation, share_.replica,
-                                       share_.replicas, share_.replicas_here);
-  rate_ = make_learning_rate(config_, share_.replicas, training_->batches());
-  timeline_ = start_timeline(communicator_, run_.folder, context_.options);
-  device_ = start_device(config_.device, communicator_);
-  set_first_weights();
-  make_network();
-  make_trainer();
-  if (is_root_) log_begin();
-  if (is_root_) attach_records();
-  if (context_.options.resume) {
-    trainer_->restore(start_.from ? std::optional(std::move(start_.from->content)) : std::nullopt);
+// One rank's part of a run, from its loaders to its end; returns the exit status. Collective.
+int train(PreparedRun& run, RunStart& start, const Communicator& communicator,
+          RunContext& context) {
+  const auto& config = run.config;
+  const auto& options = context.options;
+  const bool is_root = communicator.rank() == 0;
+  const auto share = share_work(config, communicator);
+  const auto datasets = share_datasets(share, run.datasets, config.data.bad_samples);
+  const auto training = make_training_loader(config, datasets.training, share.replica,
+                                             share.replicas, share.replicas_here);
+  std::optional<RunRecords> records;  // of rank 0
+  if (is_root) {
+    start_folder(run, *start.lock, context, start.from ? start.from->step : 0);
+    records.emplace(config, run.folder, context, communicator.size(), training->batches(),
+                    start.from ? std::optional(resume_point(*start.from)) : std::nullopt);
+    log_run_start(records->log(), context.origin);
+    for (const auto& warning : start.warnings) records->log().warn("{}", warning);
   }
-  return finish(trainer_->run());
-}
+  RunLog* const log = is_root ? &records->log() : nullptr;
+  const auto validation = make_validation_loader(config, datasets.validation, share.replica,
+                                                 share.replicas, share.replicas_here);
+  const auto rate = make_learning_rate(config, share.replicas, training->batches());
+  const auto timeline = start_timeline(communicator, run.folder, options);
+  const auto device = start_device(config.device, communicator);
+  if (!options.resume) set_first_weights(run, communicator, log);
 
-void RankTraining::begin_folder() {
-  start_folder(run_, *start_.lock, context_, start_.from ? start_.from->step : 0);
-  records_.emplace(config_, run_.folder, context_, communicator_.size(), training_->batches(),
-                   start_.from ? std::optional(resume_point(*start_.from)) : std::nullopt);
-  log_run_start(records_->log(), context_.origin);
-  for (const auto& warning : start_.warnings) records_->log().warn("{}", warning);
-}
-
-TrainerOptions RankTraining::trainer_options() const {
-  auto options = make_trainer_options(config_);
-  options.made_with = made_with_here();
-  options.stop_requested = context_.stop_requested;
-  options.stop_after_epochs = context_.options.stop_after_epochs;
-  options.stop_validation_requested = options.stop_requested;
-  options.timeline = timeline_.value();
-  return options;
-}
-
-// Of a run that begins, unless they are those of the seed.
-void RankTraining::set_first_weights() {
-  if (context_.options.resume) return;
-  if (config_.model.init_from.empty()) {
-    show_first_samples(communicator_, *run_.datasets.training, *run_.network);
-  } else {
-    load_initial_weights(config_, communicator_, *run_.network, log());
+  std::optional<ModelSummary> summary;  // of rank 0
+  if (is_root) summary = summarize(*run.network, run.datasets.training->layout().input_shape);
+  const auto share_text =
+      describe_work_share(config, run.datasets, *run.network, communicator.size());
+  const auto network =
+      make_rank_network({config, run.datasets, share, communicator, device, timeline},
+                        std::exchange(run.network, nullptr), *run.objective);
+  auto settings = make_trainer_options(config);
+  settings.made_with = made_with_here();
+  settings.stop_requested = [&stopping = context.stopping] { return stopping.is_requested(); };
+  settings.stop_after_epochs = options.stop_after_epochs;
+  settings.stop_validation_requested = settings.stop_requested;
+  settings.timeline = timeline;
+  const auto trainer =
+      make_trainer(communicator, network,
+                   {*run.objective, std::move(run.optimizer), rate, *training, *validation},
+                   std::move(settings));
+  std::optional<RunCheckpoints> checkpoints;
+  if (config.checkpoint.saves())
+    checkpoints.emplace(config, run.folder, share, communicator, *trainer);
+  if (is_root) {
+    log_set_up(*log, run, communicator, *trainer, rate, *summary);
+    for (const auto& line : share_text.lines) log->info("{}", line);
+    log_pipeline(*log, run, network.cut, communicator.size());
+    for (const auto& warning : share_text.warnings) log->warn("{}", warning);
+    log_model(*log, run, *summary);
+    if (start.from) log_resume(*log, run, *start.from);
+    records->attach_to(*trainer, *start.lock);
   }
-}
-
-void RankTraining::make_network() {
-  if (is_root_) summary_ = summarize(*run_.network, run_.datasets.training->layout().input_shape);
-  share_text_ = describe_work_share(config_, run_.datasets, *run_.network, communicator_.size());
-  network_ = make_rank_network(
-      {config_, run_.datasets, share_, communicator_, device_.value(), timeline_.value()},
-      std::exchange(run_.network, nullptr), *run_.objective);
-}
-
-void RankTraining::make_trainer() {
-  trainer_ = kolo::make_trainer(
-      communicator_, network_,
-      {*run_.objective, std::move(run_.optimizer), rate_.value(), *training_, *validation_},
-      trainer_options());
-  if (!config_.checkpoint.saves()) return;
-  checkpoints_.emplace(config_, run_.folder, share_, communicator_, *trainer_);
-  if (!is_root_) checkpoints_->attach_to(*trainer_, {});
-}
-
-void RankTraining::attach_records() {
-  records_->attach_to(*trainer_, *start_.lock);
-  if (checkpoints_) {
-    checkpoints_->attach_to(*trainer_, records_->of_checkpoints(*start_.lock, context_.stop_time));
-    if (context_.stop_time != nullptr)
-      context_.stop_time->expect_checkpoints(checkpoint_bytes(config_, *trainer_));
+  if (checkpoints) {
+    checkpoints->attach_to(*trainer, is_root
+                                         ? records->of_checkpoints(*start.lock, context.stopping)
+                                         : RunCheckpoints::Hooks());
   }
-  for (auto* const observer : context_.observers) trainer_->add_observer(*observer);
-}
-
-void RankTraining::log_begin() {
-  auto& log = records_->log();
-  log_set_up(log, run_, communicator_, *trainer_, rate_.value(), *summary_);
-  for (const auto& line : share_text_.lines) log.info("{}", line);
-  log_pipeline(log, run_, network_.cut, communicator_.size());
-  for (const auto& warning : share_text_.warnings) log.warn("{}", warning);
-  log_model(log, run_, *summary_);
-  if (checkpoints_ && !checkpoints_->describe().empty()) log.debug("{}", checkpoints_->describe());
-  if (start_.from) log_resume(log, run_, *start_.from);
-}
-
-int RankTraining::finish(TrainOutcome outcome) {
-  if (is_root_) records_->flush();  // what there is to tell of the last checkpoint
-  finish_timeline(timeline_.value(), communicator_, run_.folder, context_, log());
-  if (outcome == TrainOutcome::stopped) {
-    if (!is_root_) return exit_stopped;
-    log_stop(*log(), run_, stopped_by(context_, trainer_->state()), trainer_->state());
-    leave_stop_note(run_.folder);
-    return exit_stopped;
+  if (is_root) {
+    if (checkpoints && !checkpoints->describe().empty()) log->debug("{}", checkpoints->describe());
+    if (auto* const time = context.stopping.time(); time != nullptr && checkpoints)
+      time->expect_checkpoints(checkpoint_bytes(config, *trainer));
+    for (auto* const observer : context.observers) trainer->add_observer(*observer);
   }
-  if (!is_root_) return 0;
-  if (config_.model.name == torchscript_model)
-    save_torchscript(*network_.whole, run_.folder.path / torchscript_file);
-  log_summary(*log(), run_, records_->history(), trainer_->state(), device_.value());
-  return 0;
+
+  if (options.resume)
+    trainer->restore(start.from ? std::optional(std::move(start.from->content)) : std::nullopt);
+  const auto outcome = trainer->run();
+  if (is_root) records->flush();  // what there is to tell of the last checkpoint
+  finish_timeline(timeline, communicator, run.folder, context, log);
+  const bool is_stopped = outcome == TrainOutcome::stopped;
+  if (is_root && is_stopped) {
+    log_stop(*log, run, stopped_by(context, trainer->state()), trainer->state());
+  } else if (is_root) {
+    if (config.model.name == torchscript_model)
+      save_torchscript(*network.whole, run.folder.path / torchscript_file);
+    log_summary(*log, run, records->history(), trainer->state(), device);
+  }
+  return is_stopped ? exit_stopped : 0;
 }
 
 }  // namespace
@@ -268,11 +189,24 @@ std::ostream& console_of(const RunOptions& options) {
   return options.console == nullptr ? std::cout : *options.console;
 }
 
-int run_training(PreparedRun run, RunStart start, const Communicator& communicator,
-                 const RunContext& context) {
+int run_training(PreparedRun& run, const Communicator& communicator, RunContext& context) {
+  const auto& options = context.options;
+  const bool is_root = communicator.rank() == 0;
+  if (!has_work(communicator, run)) {
+    if (is_root) console_of(options) << run.finished << std::endl;
+    return 0;
+  }
+  RunStart start;
+  if (is_root) {
+    start.lock = RunLock::of_rank_0(run.folder, run.starts_anew());
+    if (options.resume)
+      start.from = load_resumed(run, options, communicator.size(), start.warnings);
+  }
+  // Until here a signal ends the process at once, also while it waits for the folder.
+  context.stopping.begin();
   return once_begun([&] {
     try {
-      return RankTraining(run, start, communicator, context).train();
+      return train(run, start, communicator, context);
     } catch (const std::exception&) {
       // Whichever file could not be written: that the folder was taken away is what explains it.
       if (start.lock) start.lock->require_held();

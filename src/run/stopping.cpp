@@ -4,12 +4,10 @@
 #include <array>
 #include <cmath>
 #include <ctime>
-#include <random>
 
 #include <fmt/format.h>
 
-#include "kolo/base/error.h"
-#include "kolo/base/file.h"
+#include "kolo/base/clock.h"
 #include "kolo/base/text.h"
 #include "kolo/run/launch_environment.h"
 
@@ -107,32 +105,29 @@ bool StopTime::has_come(double now, std::chrono::steady_clock::time_point steady
   return has_come_;
 }
 
-std::string new_stop_note() {
-  std::random_device device;
-  return fmt::format("{:08x}{:08x}", device(), device());
+Stopping::Stopping(const RunOptions& options, const LaunchEnvironment& environment)
+    : asked_(options.stop_requested) {
+  if (options.stop_before) time_.emplace(*options.stop_before);
+  if (asked_) return;
+  using Says = EndAtOnce::Says;
+  signals_.emplace();
+  end_at_once_.emplace(*signals_, environment.rank > 0        ? Says::nothing
+                                  : environment.is_launched() ? Says::what_people_sent
+                                                              : Says::everything);
 }
 
-void leave_stop_note(const RunFolder& folder) {
-  const auto text = environment_variable(stop_note_variable);
-  if (!text || text->empty()) return;
-  try {
-    write_file_atomically(folder.stop_note(), *text);
-  } catch (const Error&) {
-    // The checkpoint is there all the same; only the job's status will not say so.
-  }
+bool Stopping::is_late() {
+  is_late_ = time_ && time_->has_come(wall_time(), std::chrono::steady_clock::now());
+  return is_late_;
 }
 
-bool take_stop_note(const RunFolder& folder, const std::string& text) {
-  const auto file = folder.stop_note();
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(file, error)) return false;
-  try {
-    if (read_text_file(file) != text) return false;
-  } catch (const Error&) {
-    return false;
-  }
-  std::filesystem::remove(file, error);  // one that stays is another job's to the next
-  return true;
+bool Stopping::is_requested() {
+  return (signals_ ? signals_->is_requested() : asked_()) || is_late();
+}
+
+std::string Stopping::by() const {
+  if (is_late_) return fmt::format("--stop-before {}", describe_time(time_->time()));
+  return signals_ ? signals_->name() : std::string();
 }
 
 }  // namespace kolo

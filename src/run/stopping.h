@@ -2,11 +2,13 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 
-#include "run/run_folder.h"
+#include "kolo/run/run.h"
+#include "run/launch/signals.h"
 
 namespace kolo {
 
@@ -54,21 +56,29 @@ class StopTime {
   bool has_come_ = false;
 };
 
-// A file by which rank 0 tells kolo, which has started the ranks, that they have stopped as they
-// were asked to, with all saved: where not kolo but mpirun itself was asked, as by a SIGTERM to
-// every process of a job, mpirun's status says only that it has ended them.
+// Who asks a run to stop: the program, or else signals; and the time that RunOptions::stop_before
+// says. For one thread.
+class Stopping {
+ public:
+  // Until begin() a signal ends the process at once: there is nothing to save.
+  Stopping(const RunOptions& options, const LaunchEnvironment& environment);
+  void begin() { end_at_once_.reset(); }
 
-// The environment variable with the text of the note; notes of other texts are other jobs'.
-inline constexpr const char* stop_note_variable = "KOLO_STOP_NOTE";
+  [[nodiscard]] bool is_requested();
+  // "SIGTERM"; empty: not known.
+  [[nodiscard]] std::string by() const;
 
-// A text for this job and no other.
-[[nodiscard]] std::string new_stop_note();
+  // Where there is a time: null otherwise.
+  [[nodiscard]] StopTime* time() { return time_ ? &*time_ : nullptr; }
 
-// Leaves the note, as the last thing that rank 0 does; nothing where kolo has not started the
-// ranks.
-void leave_stop_note(const RunFolder& folder);
+ private:
+  bool is_late();
 
-// Tells who has started them whether the note `text` was left, and removes it.
-[[nodiscard]] bool take_stop_note(const RunFolder& folder, const std::string& text);
+  std::function<bool()> asked_;  // of the program
+  std::optional<StopTime> time_;
+  bool is_late_ = false;
+  std::optional<StopSignal> signals_;
+  std::optional<EndAtOnce> end_at_once_;
+};
 
 }  // namespace kolo

@@ -7,12 +7,11 @@
 #include "kolo/run/launch_ranks.h"
 #include "kolo/train/checkpoint/checkpoint_store.h"
 #include "kolo/train/observe/run_log.h"
-#include "run/launch/launcher_messages.h"
+#include "run/launch/launcher_output.h"
 #include "run/pipeline_share.h"
+#include "run/resume.h"
 #include "run/run_folder.h"
 #include "run/run_lock.h"
-#include "run/stopping.h"
-#include "run/strict_resume.h"
 #include "run/work_share.h"
 
 namespace kolo {
@@ -122,21 +121,17 @@ class Failures {
 }  // namespace
 
 RestartPolicy training_restarts(LaunchRequest& request, const PreparedRun& run,
-                                const RunOptions& options, const TrainingRestarts& restarts,
+                                const RunOptions& options, RestartPolicy policy,
                                 const ChangeCommand& resume_newest) {
-  RestartPolicy policy{.restarts = restarts.most, .min_ranks = restarts.min_ranks};
   const bool saves = run.config.checkpoint.saves();
   policy.stop.message = fmt::format("the ranks {}; a second time ends them at once",
                                     saves ? "save a checkpoint and stop" : "stop");
-  const auto note = new_stop_note();
-  request.environment.emplace_back(stop_note_variable, note);
-  policy.has_stopped = [folder = run.folder, note] { return take_stop_note(folder, note); };
   const auto lock = std::make_shared<RunLock>(RunLock::of_launcher(run.folder, run.starts_anew()));
   if (lock->moved()) {
     console_of(options) << fmt::format("{} held an earlier run; it is now {}\n",
                                        run.folder.path.string(), lock->moved()->string());
   }
-  if (!saves && restarts.most > 0) {
+  if (!saves && policy.restarts > 0) {
     console_of(options) << "warning: checkpoint.every_epochs is 0: if a rank fails, the run starts "
                            "again from the beginning\n";
   }

@@ -19,7 +19,6 @@
 #include "run/load_data.h"
 #include "run/pipeline_share.h"
 #include "run/prepared_run.h"
-#include "run/rank_guard.h"
 #include "run/rank_job.h"
 #include "run/run_device.h"
 #include "run/work_share.h"

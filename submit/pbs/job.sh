@@ -1,12 +1,11 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2154,SC2034  # variables that the scripts set or use
-# What the scripts for PBS and Cobalt share: they source it, inside the job. Sets `job`, `nodes`, `per_node`, `ranks` and `cpus`.
+# What the scripts for PBS share: they source it, inside the job. Sets `job`, `nodes`, `per_node`, `ranks` and `cpus`.
 submit=$(dirname "$(dirname "${BASH_SOURCE[0]}")")
 # shellcheck source=submit/common.sh
 source "$submit/common.sh"
 
-job="PBS job ${PBS_JOBID:-}"
-[[ ${PBS_JOBID:-} ]] || job="Cobalt job $COBALT_JOBID"
+job="PBS job $PBS_JOBID"
 cd "${PBS_O_WORKDIR:-$PWD}" || exit 1
 
 physical_cores() { lscpu --parse=CORE,SOCKET | grep -v '^#' | sort -u | wc -l; }
@@ -14,12 +13,8 @@ physical_cores() { lscpu --parse=CORE,SOCKET | grep -v '^#' | sort -u | wc -l; }
 # One rank for each line of the list of nodes: one per node, or mpiprocs of the request; where the script has chosen GPUs, one for each of
 # them unless there are mpiprocs. KOLO_RANKS_PER_NODE overrules it. A rank gets its share of its node's cores.
 count_ranks() {
-  if [[ ${PBS_NODEFILE:-} ]]; then
-    nodes=$(sort -u "$PBS_NODEFILE" | wc -l)
-    ranks=$(wc -l <"$PBS_NODEFILE")
-  else
-    nodes=$COBALT_PARTSIZE ranks=$COBALT_PARTSIZE
-  fi
+  nodes=$(sort -u "$PBS_NODEFILE" | wc -l)
+  ranks=$(wc -l <"$PBS_NODEFILE")
   ((gpus == 0 || ranks != nodes)) || ranks=$((nodes * gpus))
   [[ ! ${KOLO_RANKS_PER_NODE:-} ]] || ranks=$((nodes * KOLO_RANKS_PER_NODE))
   per_node=$(((ranks + nodes - 1) / nodes))
@@ -30,10 +25,6 @@ count_ranks() {
 # How long this job still runs; nothing where nobody says.
 seconds_left() {
   local limit
-  if [[ ${COBALT_ENDTIME:-} ]]; then
-    echo $((COBALT_ENDTIME - $(date +%s)))
-    return
-  fi
   limit=$(qstat -f "$PBS_JOBID" 2>/dev/null | sed -n 's/^ *Resource_List.walltime = //p')
   [[ $limit =~ ^([0-9]+):([0-9]+):([0-9]+)$ ]] || return 0
   echo $((10#${BASH_REMATCH[1]} * 3600 + 10#${BASH_REMATCH[2]} * 60 + 10#${BASH_REMATCH[3]} - SECONDS))
@@ -92,7 +83,7 @@ train() {
   resume=()
   if belongs_to "$job"; then choose_resume "$job"; fi  # a job that PBS has started again
   trap 'unstage; [[ ! ${timer:-} ]] || kill "$timer" 2>/dev/null' EXIT
-  stage "${PBS_JOBID:-$COBALT_JOBID}"
+  stage "$PBS_JOBID"
   say "$job: $ranks ranks on $nodes nodes, $cpus cores each${with_gpus[*]:+, ${with_gpus[1]}}; run folder $run_folder"
   export OMP_NUM_THREADS=$cpus OPENBLAS_NUM_THREADS=${OPENBLAS_NUM_THREADS:-$cpus}
   watch_time

@@ -7,7 +7,6 @@
 
 #include "kolo/comm/mpi.h"
 #include "kolo/run/launch_environment.h"
-#include "run/rank_guard.h"
 #include "run/rank_job.h"
 
 namespace {

@@ -7,21 +7,10 @@
 
 #include "cli/background.h"
 #include "kolo/train/checkpoint/checkpoint_store.h"
-#include "support/needs_mpi.h"
 #include "support/says.h"
 
 namespace kolo::testing {
 namespace {
-
-std::vector<pid_t> children_of(pid_t process) {
-  std::vector<pid_t> children;
-  for (const auto& thread :
-       std::filesystem::directory_iterator(fmt::format("/proc/{}/task", process))) {
-    std::ifstream file(thread.path() / "children");
-    for (pid_t child = 0; file >> child;) children.push_back(child);
-  }
-  return children;
-}
 
 class TrainSignals : public ::testing::Test {
  protected:
@@ -71,21 +60,6 @@ TEST_F(TrainSignals, WithinAValidation) {
   const auto rest =
       run_kolo(arguments({"-n", "2", "--oversubscribe", "--resume", "data.n_valid=16"}));
   EXPECT_EQ(rest.exit_code, 0) << rest.errors;
-}
-
-// A batch system, say, ends the job's other processes, not kolo's own launcher. mpirun itself
-// says only that it has ended the ranks.
-TEST_F(TrainSignals, ToTheMpirunThatKoloHasStarted) {
-  KOLO_NEEDS_MPI();
-  const auto to_mpirun = [](pid_t kolo) {
-    for (const pid_t child : children_of(kolo)) ::kill(child, SIGTERM);
-  };
-  const auto result =
-      two_ranks_in_validation(to_mpirun, {"--max-restarts", "2", "--launcher", "mpi"});
-  expect_saved(result, 0);
-  EXPECT_FALSE(says(result.errors, {"restart 1"}));
-  EXPECT_FALSE(says(result.errors, {"has said why"}));
-  EXPECT_FALSE(std::filesystem::exists(folder_ / "run" / ".kolo-stopped"));
 }
 
 TEST_F(TrainSignals, OfATerminalThatIsClosed) {

@@ -48,7 +48,8 @@ class PipelinedRuns : public FieldRuns {
 };
 
 TEST_F(PipelinedRuns, TrainAsOnOneRank) {
-  train("whole", 1, {});
+  const Settings one_epoch{"training.n_epochs=1"};
+  train("whole", 1, one_epoch);
   struct Case {
     int ranks;
     Settings settings;
@@ -61,7 +62,7 @@ TEST_F(PipelinedRuns, TrainAsOnOneRank) {
       {4, {"parallel.pipeline=2", "parallel.spatial=[2,1,1]", "parallel.recompute=true"}}};
   for (const auto& [ranks, settings] : cases) {
     SCOPED_TRACE(std::to_string(ranks) + " ranks, " + ::testing::PrintToString(settings));
-    const auto said = train("pipelined", ranks, settings);
+    const auto said = train("pipelined", ranks, joined(settings, one_epoch));
     EXPECT_TRUE(says(said, {"pipeline of ", "rank 0: ", " per micro-batch to the next)"}));
     expect_same_losses("pipelined", "whole");
     expect_same_checkpoint("pipelined", "whole");

@@ -167,7 +167,7 @@ TEST_F(PredictRun, MakesOfTilesWhatTheNetworkMakesOfTheWhole) {
   for (const auto& [levels, blocks, tile, ranks] :
        {TileCase{1, 1, 0, 1}, TileCase{1, 4, 1, 2}, TileCase{1, 7, 2, 3}, TileCase{2, 1, 1, 2},
         TileCase{2, 4, 0, 2}, TileCase{2, 5, 1, 3}, TileCase{2, 7, 3, 1}, TileCase{3, 4, 1, 2},
-        TileCase{3, 5, 2, 3}, TileCase{3, 4, 9, 1}, TileCase{4, 4, 1, 2}}) {
+        TileCase{3, 4, 9, 1}}) {
     if (trained != levels) train(fmt::format("name: loud, levels: {}, channels: 2", levels));
     trained = levels;
     const auto multiple = std::int64_t{1} << levels;
@@ -216,16 +216,17 @@ TEST_F(PredictRun, ReadsAndWritesEachFormat) {
   fs::remove(folder_ / "pair_label.npy");
   fs::copy_file(folder_ / "pair_data.npy", folder_ / "dark.npy");
   const auto expected = whole(box);
-  for (const auto* const input : {"pair", "pair_data.npy", "dark.npy", "chunked.h5"}) {
-    for (const auto* const made : {"gas.h5", "gas.hdf5", "gas_label.npy"}) {
-      PredictionRequest request;
-      request.input = folder_ / input;
-      request.output = folder_ / made;
-      request.tile = 8;
-      (void)predict(request, 2);
-      EXPECT_LT(largest_difference(read_output(folder_ / made), expected), 1e-5)
-          << input << " to " << made;
-    }
+  for (const auto& [input, made] : {std::pair("pair", "gas.h5"),
+                                    {"pair_data.npy", "gas.hdf5"},
+                                    {"dark.npy", "gas_label.npy"},
+                                    {"chunked.h5", "gas_label.npy"}}) {
+    PredictionRequest request;
+    request.input = folder_ / input;
+    request.output = folder_ / made;
+    request.tile = 8;
+    (void)predict(request, 2);
+    EXPECT_LT(largest_difference(read_output(folder_ / made), expected), 1e-5)
+        << input << " to " << made;
   }
 }
 

@@ -10,7 +10,7 @@
 
 #include "kolo/base/error.h"
 #include "run/prepared_run.h"
-#include "run/rank_guard.h"
+#include "run/rank_job.h"
 #include "run/run_training.h"
 #include "support/errors.h"
 #include "support/says.h"

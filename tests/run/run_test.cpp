@@ -104,6 +104,8 @@ TEST_F(Run, LeavesAFolderAndGoesOnThere) {
 
   auto longer = options();
   longer.resume = "newest";
+  EXPECT_EQ(kolo::run(source(), mine, longer), 0);
+  EXPECT_TRUE(says(console_.str(), {"holds a finished run: 2 epochs"}));
   EXPECT_EQ(kolo::run(source({"training.n_epochs=3"}), mine, longer), 0);
   EXPECT_EQ(counter.epochs, (std::vector<std::int64_t>{1, 2, 3}));
   EXPECT_EQ(epochs_in(history()), (std::vector<std::int64_t>{0, 1, 2, 3}));
@@ -166,25 +168,6 @@ TEST_F(Run, AProgramsMainStartsRanks) {
   const auto none = main_with({"-n", "none"});
   EXPECT_EQ(none.exit_code, exit_wrong_input);
   EXPECT_TRUE(says(none.errors, {"-n: expected a number of ranks, got \"none\""}));
-}
-
-TEST_F(Run, ThatIsDoneSaysSo) {
-  EXPECT_EQ(kolo::run(source(), parts(), options()), 0);
-  console_.str("");
-  auto again = options();
-  again.resume = "newest";
-  EXPECT_EQ(kolo::run(source(), parts(), again), 0);
-  EXPECT_TRUE(says(console_.str(), {"holds a finished run: 2 epochs"}));
-}
-
-TEST_F(Run, StopsOnRequestWithACheckpoint) {
-  int asked = 0;
-  auto stopping = options();
-  stopping.stop_requested = [&asked] { return ++asked > 12; };
-  EXPECT_EQ(kolo::run(source(), parts(), stopping), exit_stopped);
-  EXPECT_TRUE(says(console_.str(), {"stopped on request at step"}));
-  const auto store = CheckpointStore({folder_ / "run" / "checkpoints"});
-  EXPECT_FALSE(store.list().empty());
 }
 
 TEST_F(Run, ObjectiveAndOptimizerMayBeTheProgramsOwn) {
@@ -285,7 +268,7 @@ TEST_F(Run, ThatAnEarlierVersionRecordedIsMeasuredAndResumed) {
                    {"optimizer.momentum: is of sgd, rmsprop, lars, schedule_free_sgd; adam has"}));
 }
 
-TEST_F(Run, IsMeasuredOnSamplesThatDoNotVary) {
+TEST_F(Run, IsMeasuredByItsBestCheckpointOnSamplesThatDoNotVary) {
   auto mine = parts();
   std::vector<bool> varied;
   mine.datasets = [&, usual = mine.datasets](const RunConfig& config, const DataReading& reading) {
@@ -293,17 +276,10 @@ TEST_F(Run, IsMeasuredOnSamplesThatDoNotVary) {
     return usual(config, reading);
   };
   ASSERT_EQ(kolo::run(source(), mine, options()), 0);
-  EXPECT_EQ(evaluate_run(
-                {.path = folder_ / "run"}, [](const auto&) {}, mine, options()),
-            0);
-  EXPECT_EQ(varied, (std::vector<bool>{true, false}));
-}
-
-TEST_F(Run, IsMeasuredByItsBestCheckpoint) {
-  ASSERT_EQ(kolo::run(source(), parts(), options()), 0);
   std::optional<RunEvaluation> found;
   const auto keep = [&](const RunEvaluation& evaluation) { found = evaluation; };
-  EXPECT_EQ(evaluate_run({.path = folder_ / "run"}, keep, parts(), options()), 0);
+  EXPECT_EQ(evaluate_run({.path = folder_ / "run"}, keep, mine, options()), 0);
+  EXPECT_EQ(varied, (std::vector<bool>{true, false}));
   ASSERT_TRUE(found.has_value());
   EXPECT_EQ(found->sums.samples, 16);
   EXPECT_EQ(found->model, "dense");

@@ -11,11 +11,11 @@
 #include <unistd.h>
 
 #include "kolo/base/file.h"
+#include "kolo/comm/threads.h"
+#include "kolo/run/run.h"
 #include "kolo/train/checkpoint/checkpoint.h"
 #include "kolo/train/checkpoint/checkpoint_store.h"
-#include "kolo/comm/threads.h"
 #include "kolo/train/observe/history.h"
-#include "kolo/run/run.h"
 #include "support/process.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
@@ -138,17 +138,13 @@ TEST_F(StopPhases, ASignalIsAnsweredInEach) {
   undisturbed.stop_requested = [] { return false; };
   ASSERT_EQ(run("whole", 1, undisturbed), 0);
   const std::vector<std::string> phases{"the begin of the validation before training",
-                                        "the midst of the validation before training",
-                                        "the start",
                                         "the begin of epoch 1",
                                         "step 1",
                                         "step 3",  // while a checkpoint is written
                                         "step 8",  // the last of an epoch
-                                        "the begin of a validation",
                                         "the midst of a validation",
                                         "the end of a validation",
-                                        "the end of epoch 1",
-                                        "the begin of epoch 2"};
+                                        "the end of epoch 1"};
   for (std::size_t i = 0; i < phases.size(); ++i) {
     SCOPED_TRACE(phases[i]);
     const auto output = fmt::format("run-{}", i);
@@ -168,7 +164,7 @@ TEST_F(StopPhases, ARequestToOneOfSeveralRanksIsAnsweredByAll) {
   ASSERT_EQ(run("whole", 2, undisturbed), 0);
   const std::vector<std::string> phases{"the begin of the validation before training", "step 3",
                                         "step 4",  // the last of an epoch
-                                        "the begin of a validation", "the end of epoch 1"};
+                                        "the midst of a validation"};
   for (std::size_t i = 0; i < phases.size(); ++i) {
     SCOPED_TRACE(phases[i]);
     const auto output = fmt::format("run-{}", i);
@@ -182,6 +178,7 @@ TEST_F(StopPhases, ARequestToOneOfSeveralRanksIsAnsweredByAll) {
     RunOptions options;
     options.stop_requested = [&] { return is_requested && told == std::this_thread::get_id(); };
     EXPECT_EQ(run(output, 2, options, &request), exit_stopped);
+    EXPECT_TRUE(says(console_.str(), {"stopped on request at step"}));
     expect_saved(request, output, 2, "whole");
   }
 }

@@ -1,5 +1,5 @@
 // checkpoint.strict_resume where nodes are lost; what else it refuses is in tests/cli.
-#include "run/strict_resume.h"
+#include "run/resume.h"
 
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ bool is_started_with(int ranks, const std::vector<std::string>& settings) {
   const auto run = prepare_training(config, {}, {}, 2, true);
   LaunchRequest request{.ranks = 2};
   const auto policy =
-      training_restarts(request, run, {}, {.most = 1, .min_ranks = 1}, [](auto&) {});
+      training_restarts(request, run, {}, {.restarts = 1, .min_ranks = 1}, [](auto&) {});
   return policy.accepts(ranks);
 }
 

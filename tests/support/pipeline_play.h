@@ -46,15 +46,11 @@ struct PipelinePlay {
   [[nodiscard]] double idle_share(int rank) const;  // of that rank's
 };
 
-// Plays the lists of all ranks. A receive is posted in no time. A send waits until its receive is
-// posted, the strictest that a transport may be (MPI's rendezvous); then the message takes
-// its time, while both ranks go on. A forward or backward pass waits for its message. So a plan
-// that ends here ends over any transport, also one that buffers messages.
-//
-// Error where the lists can't end: it names the first ranks that wait, and for what. Error as well
-// for what is no schedule: a message that no neighbour is the other end of, or of what wasn't
-// computed, a computation twice, a receive that nothing is sent for. Costs O(ranks) per action at
-// most, in practice much less.
+// Plays the lists of all ranks, whose messages match. A receive is posted in no time. A send waits
+// until its receive is posted, the strictest that a transport may be (MPI's rendezvous); then the
+// message takes its time, while both ranks go on. A forward or backward pass waits for its message.
+// So a plan that ends here ends over any transport, also one that buffers messages. Error where the
+// lists can't end.
 [[nodiscard]] PipelinePlay play_pipeline(const PipelinePlan& plan, const PipelineTimes& times = {});
 
 }  // namespace kolo

@@ -55,7 +55,7 @@ struct LaunchEnvironment {
   std::optional<int> cpus;        // that the launcher keeps for each rank, where it says so
   SlurmMpi slurm_mpi = SlurmMpi::none;
   bool in_slurm_allocation = false;  // a Slurm job, but not a rank started by srun
-  bool in_pbs_job = false;           // a job of PBS or Cobalt, but not a rank
+  bool in_pbs_job = false;           // a job of PBS, but not a rank
 
   [[nodiscard]] bool is_launched() const { return started_by != StartedBy::nobody; }
 };

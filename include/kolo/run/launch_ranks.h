@@ -152,9 +152,6 @@ struct RestartPolicy {
   // Is told what an attempt does, in one line that has been shown on stderr: why it is started,
   // with which ranks, where, and from where it goes on.
   std::function<void(const std::string& message)> note = {};
-  // Tells, after each end of the ranks, whether they have stopped as they were asked to, whoever
-  // has asked, and whatever their launcher makes of it. Empty: its status tells.
-  std::function<bool()> has_stopped = {};
   // Asked after each failure: why starting it again is of no use; empty: it may be.
   std::function<std::string(const JobFailure&)> objection = {};
   StopPolicy stop = {};

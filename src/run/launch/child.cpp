@@ -4,13 +4,17 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <optional>
 #include <string>
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sched.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -88,6 +92,17 @@ std::vector<cpu_set_t> cpu_set_of(std::span<const int> cpus) {
   return set;
 }
 
+std::vector<pid_t> children_of(pid_t process) {
+  std::vector<pid_t> children;
+  std::error_code error;
+  const auto threads = fmt::format("/proc/{}/task", process);
+  for (const auto& thread : std::filesystem::directory_iterator(threads, error)) {
+    std::ifstream file(thread.path() / "children");
+    for (pid_t child = 0; file >> child;) children.push_back(child);
+  }
+  return children;
+}
+
 Pipe::Pipe() {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) throw Error(system_error_text("cannot make a pipe", errno));
@@ -116,34 +131,44 @@ Child::Child(const std::function<int()>& body, const ChildOptions& options) {
     ::_exit(status);
   }
   ::setpgid(process_, process_);  // whoever is first; the other fails harmlessly
+  end_ = FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, process_, 0)));
 }
 
 Child::~Child() {
-  if (process_ <= 0) return;
-  ::kill(-process_, SIGKILL);
+  if (process_ <= 0 || status_) return;
+  signal_group(SIGKILL);
   (void)wait();
+}
+
+void Child::signal(int signal) const {
+  if (!status_) ::kill(process_, signal);
+}
+
+void Child::signal_group(int signal) const {
+  ::kill(-process_, signal);
 }
 
 int Child::wait() {
   int status = 0;
-  while (::waitpid(process_, &status, 0) < 0 && errno == EINTR) {
+  while (!status_ && ::waitpid(process_, &status, 0) < 0 && errno == EINTR) {
   }
-  return note_status(status);
+  if (!status_) note_end(status);
+  return *status_;
 }
 
 std::optional<int> Child::ended() {
+  if (status_) return status_;
   int status = 0;
   pid_t found = 0;
   while ((found = ::waitpid(process_, &status, WNOHANG)) < 0 && errno == EINTR) {
   }
-  if (found != process_) return std::nullopt;
-  return note_status(status);
+  if (found == process_) note_end(status);
+  return status_;
 }
 
-int Child::note_status(int status) {
-  process_ = 0;
+void Child::note_end(int status) {
   was_killed_ = WIFSIGNALED(status);
-  return was_killed_ ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  status_ = was_killed_ ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
 }  // namespace kolo

@@ -18,6 +18,9 @@ namespace kolo {
 // CPUs as the kernel's set, however many there are.
 [[nodiscard]] std::vector<cpu_set_t> cpu_set_of(std::span<const int> cpus);
 
+// Processes that this one has started, all its threads, and that have not been waited for.
+[[nodiscard]] std::vector<pid_t> children_of(pid_t process);
+
 struct Pipe {
   FileDescriptor read_end, write_end;
 
@@ -43,25 +46,38 @@ class Child {
   // work in it as by default.
   Child(const std::function<int()>& body, const ChildOptions& options);
   Child(Child&& other) noexcept
-      : process_(std::exchange(other.process_, 0)), was_killed_(other.was_killed_) {}
+      : process_(std::exchange(other.process_, 0)),
+        end_(std::move(other.end_)),
+        status_(other.status_),
+        was_killed_(other.was_killed_) {}
   Child& operator=(Child&&) = delete;
   ~Child();
 
+  // Its number, also when it has ended.
   [[nodiscard]] pid_t process() const { return process_; }
+  // Readable when it has ended (for poll); -1 where the system has no such descriptors.
+  [[nodiscard]] int end() const { return end_.get(); }
 
-  void signal(int signal) const { ::kill(process_, signal); }
+  // Nothing where its end has been seen.
+  void signal(int signal) const;
+  // The same to all processes of its group.
+  void signal_group(int signal) const;
 
   // Its exit status, 128 + the signal that ended it; waits for its end.
   int wait();
   // The same where it has ended; nothing where it hasn't.
   [[nodiscard]] std::optional<int> ended();
+  // Its status where its end has been seen by one of these.
+  [[nodiscard]] const std::optional<int>& status() const { return status_; }
   // Whether it has ended by a signal, and not with a status that says so of another process.
   [[nodiscard]] bool was_killed() const { return was_killed_; }
 
  private:
-  int note_status(int status);
+  void note_end(int status);
 
   pid_t process_ = 0;
+  FileDescriptor end_;
+  std::optional<int> status_;
   bool was_killed_ = false;
 };
 

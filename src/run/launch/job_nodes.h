@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "kolo/run/launch_ranks.h"
-#include "run/launch/launcher_messages.h"
+#include "run/launch/launcher_output.h"
 
 namespace kolo {
 

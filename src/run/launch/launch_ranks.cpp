@@ -217,7 +217,7 @@ std::string job_number(const EnvironmentLookup& lookup) {
     return {};
   if (const auto array = lookup("SLURM_ARRAY_JOB_ID"))
     return fmt::format("{}_{}", *array, lookup("SLURM_ARRAY_TASK_ID").value_or("0"));
-  for (const char* const name : {"SLURM_JOB_ID", "PBS_JOBID", "COBALT_JOBID"})
+  for (const char* const name : {"SLURM_JOB_ID", "PBS_JOBID"})
     if (const auto job = lookup(name)) return job->substr(0, job->find('.'));
   return {};
 }
@@ -230,7 +230,6 @@ std::string describe_job(const EnvironmentLookup& lookup) {
                        restarts > 0 ? fmt::format(", restart {}", restarts) : "");
   }
   if (const auto job = lookup("PBS_JOBID")) return fmt::format("PBS job {}", *job);
-  if (const auto job = lookup("COBALT_JOBID")) return fmt::format("Cobalt job {}", *job);
   return {};
 }
 

@@ -6,7 +6,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
+#include <optional>
 #include <span>
 #include <thread>
 #include <utility>
@@ -15,7 +15,6 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,6 +22,7 @@
 #include "kolo/base/file.h"
 #include "kolo/base/machine.h"
 #include "kolo/run/launch_environment.h"
+#include "run/launch/child.h"
 #include "run/launch/signals.h"
 
 namespace kolo {
@@ -32,31 +32,26 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t longest_line = 65536;
-constexpr auto look_after_parent = std::chrono::milliseconds(500);
+constexpr int look_after_parent_ms = 250;
 constexpr auto grace = std::chrono::milliseconds(500);  // launchers kill after a second or more
 
 // A pipe from the program, whose lines go on to a descriptor of ours.
 class Stream {
  public:
-  Stream(int target, int rank) : target_(target), tagger_(rank) {
-    int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) != 0) throw Error(system_error_text("cannot make a pipe", errno));
-    read_end_ = FileDescriptor(ends[0]);
-    write_end_ = FileDescriptor(ends[1]);
-  }
+  Stream(int target, int rank) : target_(target), tagger_(rank) {}
 
-  void connect() const { ::dup2(write_end_.get(), target_); }  // in the child
-  void close_write_end() { write_end_ = FileDescriptor(); }
+  [[nodiscard]] const FileDescriptor* write_end() const { return &pipe_.write_end; }
+  void close_write_end() { pipe_.write_end = FileDescriptor(); }
   // For poll(); -1 at its end.
-  [[nodiscard]] int descriptor() const { return read_end_.get(); }
+  [[nodiscard]] int descriptor() const { return pipe_.read_end.get(); }
 
   void forward() {
     std::array<char, 4096> buffer;
-    const auto count = ::read(read_end_.get(), buffer.data(), buffer.size());
+    const auto count = ::read(descriptor(), buffer.data(), buffer.size());
     if (count < 0 && errno == EINTR) return;
     if (count > 0) return show(tagger_.add({buffer.data(), static_cast<std::size_t>(count)}));
     show(tagger_.finish());
-    read_end_ = FileDescriptor();
+    pipe_.read_end = FileDescriptor();
   }
 
  private:
@@ -68,7 +63,7 @@ class Stream {
 
   int target_;
   LineTagger tagger_;
-  FileDescriptor read_end_, write_end_;
+  Pipe pipe_;
 };
 
 void restore_openmp_binding() {
@@ -81,44 +76,11 @@ void restore_openmp_binding() {
   ::unsetenv(openmp_binding_before);
 }
 
-[[noreturn]] void become(const RankProgram& program, const std::vector<Stream>& streams, int log,
-                         pid_t parent) {
-  // A group of its own: mpirun signals groups, and a signal is for this process's parent to
-  // translate, not for the program to get as it is too.
-  ::setpgid(0, 0);
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != parent) ::_exit(1);
-  for (const Stream& stream : streams) stream.connect();
-  if (log >= 0) {
-    ::dup2(log, STDOUT_FILENO);
-    ::dup2(log, STDERR_FILENO);
-  }
-  restore_openmp_binding();
-  std::vector<char*> argv;
-  for (const auto& word : program.command) argv.push_back(const_cast<char*>(word.c_str()));
-  argv.push_back(nullptr);
-  ::execvp(argv[0], argv.data());
-  const auto message =
-      "kolo run: " + system_error_text("cannot start " + program.command[0], errno) + "\n";
-  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, message.data(), message.size());
-  ::_exit(127);
-}
-
-std::vector<pid_t> children_of_this_process() {
-  std::vector<pid_t> children;
-  std::error_code error;
-  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task", error)) {
-    std::ifstream file(task.path() / "children");
-    for (pid_t child = 0; file >> child;) children.push_back(child);
-  }
-  return children;
-}
-
 // Orphans of the program come to this process, which is their subreaper.
 void kill_descendants() {
   const auto end = Clock::now() + std::chrono::seconds(5);
   while (Clock::now() < end) {
-    for (const pid_t child : children_of_this_process()) ::kill(child, SIGKILL);
+    for (const pid_t child : children_of(::getpid())) ::kill(child, SIGKILL);
     pid_t reaped = 0;
     while ((reaped = ::waitpid(-1, nullptr, WNOHANG)) > 0) {
     }
@@ -140,16 +102,14 @@ FileDescriptor open_log(const RankProgram& program) {
 // the launcher doesn't know. In a session of its own, so that what is meant for this process's
 // group passes it by; as a child it is ended with the other descendants when all goes well.
 void start_keeper(pid_t group) {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) throw Error(system_error_text("cannot make a pipe", errno));
-  const FileDescriptor read_end(ends[0]);  // the other end is open as long as this process is
+  static const Pipe pipe;  // its write end is open as long as this process is
   const pid_t keeper = ::fork();
   if (keeper < 0) throw Error(system_error_text("cannot start a process", errno));
   if (keeper > 0) return;
   ::setsid();
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}) ::signal(signal, SIG_IGN);
   // Nothing else may be held open: a launcher waits for the end of what the ranks print.
-  ::dup2(ends[0], STDIN_FILENO);
+  ::dup2(pipe.read_end.get(), STDIN_FILENO);
   ::close(STDOUT_FILENO);
   ::close(STDERR_FILENO);
   ::close_range(STDERR_FILENO + 1, ~0U, 0);
@@ -160,73 +120,10 @@ void start_keeper(pid_t group) {
   ::_exit(0);
 }
 
-// The program while it runs.
-class Watch {
- public:
-  Watch(const RankProgram& program, std::vector<Stream>& streams)
-      : signals_({SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}), streams_(streams) {
-    const auto log = open_log(program);
-    const pid_t self = ::getpid();
-    process_ = ::fork();
-    if (process_ < 0) throw Error(system_error_text("cannot start a process", errno));
-    if (process_ == 0) become(program, streams, log.get(), self);
-    ::setpgid(process_, process_);  // whoever is first; the other fails harmlessly
-    end_ = FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, process_, 0)));
-    if (!end_.is_open()) throw Error(system_error_text("cannot watch a process", errno));
-    for (Stream& stream : streams_) stream.close_write_end();
-    start_keeper(process_);
-  }
-
-  // Its status as waitpid gives it.
-  int wait() {
-    while (!has_ended()) {
-      while (const auto signal = signals_.next()) pass_on(*signal);
-      if (::getppid() != parent_) pass_on(SIGTERM);
-      if (deadline_ && Clock::now() >= *deadline_) ::kill(process_, SIGKILL);
-    }
-    int status = 0;
-    while (::waitpid(process_, &status, 0) < 0 && errno == EINTR) {
-    }
-    return status;
-  }
-
-  [[nodiscard]] bool was_ended() const { return deadline_.has_value(); }
-
- private:
-  bool has_ended() {
-    std::vector<pollfd> watched = {{end_.get(), POLLIN, 0}, {signals_.descriptor(), POLLIN, 0}};
-    for (const Stream& stream : streams_) watched.push_back({stream.descriptor(), POLLIN, 0});
-    const auto count =
-        ::poll(watched.data(), watched.size(), static_cast<int>(look_after_parent.count() / 2));
-    if (count <= 0) return false;
-    for (std::size_t i = 0; i < streams_.size(); ++i) {
-      if (watched[i + 2].revents != 0) streams_[i].forward();
-    }
-    return watched[0].revents != 0;
-  }
-
-  void pass_on(int signal) {
-    if (signal == SIGUSR1 || signal == SIGUSR2) {
-      ::kill(process_, signal == SIGUSR1 ? SIGUSR1 : SIGTERM);
-    } else if (!deadline_) {
-      ::kill(process_, SIGTERM);
-      deadline_ = Clock::now() + grace;
-    }
-  }
-
-  SignalPipe signals_;
-  std::vector<Stream>& streams_;
-  pid_t parent_ = ::getppid();
-  pid_t process_ = 0;
-  FileDescriptor end_;                         // readable when the program has ended
-  std::optional<Clock::time_point> deadline_;  // once it must end
-};
-
-// By waitpid's status.
-std::string describe_end(int status) {
-  if (!WIFSIGNALED(status)) return fmt::format("ended with status {}", WEXITSTATUS(status));
-  const int signal = WTERMSIG(status);
-  return fmt::format("was ended by signal {} ({})", signal, ::strsignal(signal));
+std::string describe_end(const Child& program) {
+  const int status = program.status().value();
+  if (!program.was_killed()) return fmt::format("ended with status {}", status);
+  return fmt::format("was ended by signal {} ({})", status - 128, ::strsignal(status - 128));
 }
 
 }  // namespace
@@ -252,23 +149,54 @@ std::string LineTagger::finish() {
 
 int run_rank_program(const RankProgram& program) {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  SignalPipe signals({SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2});
+  const pid_t parent = ::getppid();
+  const auto log = open_log(program);
   std::vector<Stream> streams;
-  if (program.tag && !program.log) {
+  ChildOptions options{.death_signal = SIGKILL};
+  if (log.is_open()) {
+    options.output = options.errors = &log;
+  } else if (program.tag) {
     streams.emplace_back(STDOUT_FILENO, program.rank);
     streams.emplace_back(STDERR_FILENO, program.rank);
+    options.output = streams[0].write_end();
+    options.errors = streams[1].write_end();
   }
-  Watch watch(program, streams);
-  const int status = watch.wait();
+  restore_openmp_binding();
+  Child child(RankCommand{.argv = program.command, .environment = {}}, options);
+  for (Stream& stream : streams) stream.close_write_end();
+  start_keeper(child.process());
+
+  std::optional<Clock::time_point> deadline;  // once it must end
+  const auto pass_on = [&](int signal) {
+    if (signal == SIGUSR1 || signal == SIGUSR2) {
+      child.signal(signal == SIGUSR1 ? SIGUSR1 : SIGTERM);
+    } else if (!deadline) {
+      child.signal(SIGTERM);
+      deadline = Clock::now() + grace;
+    }
+  };
+  while (!child.ended()) {
+    std::vector<pollfd> watched = {{child.end(), POLLIN, 0}, {signals.descriptor(), POLLIN, 0}};
+    for (const Stream& stream : streams) watched.push_back({stream.descriptor(), POLLIN, 0});
+    const bool is_ready = ::poll(watched.data(), watched.size(), look_after_parent_ms) > 0;
+    for (std::size_t i = 0; is_ready && i < streams.size(); ++i)
+      if (watched[i + 2].revents != 0) streams[i].forward();
+    while (const auto signal = signals.next()) pass_on(*signal);
+    if (::getppid() != parent) pass_on(SIGTERM);
+    if (deadline && Clock::now() >= *deadline) child.signal(SIGKILL);
+  }
   kill_descendants();
   for (Stream& stream : streams) {
     while (stream.descriptor() >= 0) stream.forward();
   }
-  if (status != 0 && !watch.was_ended()) {
+  const int status = child.status().value();
+  if (status != 0 && !deadline) {
     const auto message = fmt::format("kolo run: rank {} (on {}): {} {}\n", program.rank,
-                                     host_name(), program.command[0], describe_end(status));
+                                     host_name(), program.command[0], describe_end(child));
     [[maybe_unused]] const auto written = ::write(STDERR_FILENO, message.data(), message.size());
   }
-  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  return status;
 }
 
 }  // namespace kolo

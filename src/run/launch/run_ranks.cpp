@@ -1,5 +1,4 @@
 #include <cerrno>
-#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <iostream>
@@ -11,7 +10,6 @@
 #include "kolo/base/text.h"
 #include "kolo/run/launch_ranks.h"
 #include "run/launch/job_nodes.h"
-#include "run/launch/launch_advice.h"
 #include "run/launch/signals.h"
 #include "run/launch/supervise.h"
 #include "run/launch/terminal.h"
@@ -34,7 +32,7 @@ bool is_failure(const JobEnd& end) {
 }
 
 // "the job ended with status 137 (Killed)"
-std::string describe(const JobEnd& end) {
+std::string describe_end(const JobEnd& end) {
   if (end.hosts.has_not_started)
     return fmt::format("the ranks could not be started (status {})", end.status);
   const int signal = end.status - 128;
@@ -46,26 +44,16 @@ std::string describe_ranks(int ranks) {
   return fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s");
 }
 
-// Says what can be known of a job that failed without a word: what it was started with, the last of
-// the launcher that was not worth showing, and which of the usual reasons there are.
-void explain_silence(const JobEnd& end, const LaunchRequest& request, const RankCommand& command) {
+// Says what can be known of a job that failed without a word: what it was started with, and the
+// last of the launcher that was not worth showing.
+void explain_silence(const JobEnd& end, const RankCommand& command) {
   const auto& launcher = command.argv[0];
   complain(
       fmt::format("{}, and neither {} nor a rank has said why; kolo doctor tries what ranks need. "
                   "It was started by: {}",
-                  describe(end), launcher, join(command.argv, " ")));
+                  describe_end(end), launcher, join(command.argv, " ")));
   if (!end.last_words.empty())
     complain(fmt::format("the last that {} wrote: {}", launcher, end.last_words));
-  if (command.processes > 0) return;
-  constexpr std::chrono::seconds patience(6);
-  const auto conditions = examine_conditions(request, command.starts_processes, patience);
-  const auto reasons = usual_reasons(conditions);
-  for (const auto& reason : reasons) complain("what may be the reason: " + reason);
-  if (reasons.empty())
-    complain(
-        fmt::format("it is none of the usual reasons: {}names, slots and ulimit -f are as "
-                    "they should be here",
-                    conditions.are_here ? "/dev/shm, " : ""));
 }
 
 // A job and its attempts.
@@ -87,14 +75,9 @@ class Job {
       attempt.environment.emplace_back("KOLO_RESTART", std::to_string(restart));
       std::cout << std::flush;
       const auto command = rank_command(attempt, machine_);
-      const auto end = command.processes > 0
-                           ? supervise_ranks(command, attempt, policy_.stop, signals_)
-                           : supervise(command, policy_.stop, signals_);
-      // mpirun itself may have been asked, as by a SIGTERM to all processes of a job.
-      const bool has_stopped = policy_.has_stopped && policy_.has_stopped();
-      if (has_stopped && is_failure(end)) return exit_stopped;
+      const auto end = supervise(command, attempt, policy_.stop, signals_);
       if (end.was_silent && !end.was_asked() && (is_failure(end) || end.status == exit_wrong_input))
-        explain_silence(end, attempt, command);
+        explain_silence(end, command);
       if (end.was_asked() && policy_.stop.signal == SIGTERM) return 128 + end.asked_by;
       // Ranks that did not listen yet.
       if (end.was_asked() && policy_.stop.signal == SIGUSR1 && end.status == 128 + SIGUSR1) {
@@ -106,7 +89,7 @@ class Job {
       const auto refusal = prepare_restart(end, attempt);
       if (const auto signal = signals_.next()) return stopped_between(*signal);
       if (!refusal.empty()) {
-        complain(fmt::format("{}; {}", describe(end), refusal));
+        complain(fmt::format("{}; {}", describe_end(end), refusal));
         return end.status;
       }
     }
@@ -141,7 +124,7 @@ class Job {
     if (!places.hosts.empty()) attempt.hosts = places.hosts;
     const auto from = policy_.before_restart ? policy_.before_restart(attempt) : std::string();
     const auto message = fmt::format("{}; starting it again (restart {} of {}): {}{}",
-                                     describe(end), restarts_.count(now), policy_.restarts,
+                                     describe_end(end), restarts_.count(now), policy_.restarts,
                                      describe(places), from.empty() ? "" : ", " + from);
     complain(message);
     if (policy_.note) policy_.note(message);
@@ -167,7 +150,6 @@ class Job {
           fmt::format(" on {}, without {}", to_string(places.hosts), nodes_.describe_left_out());
     return text;
   }
-  static std::string describe(const JobEnd& end) { return kolo::describe(end); }
 
   [[nodiscard]] std::string describe_want_of_ranks() const {
     const auto left = nodes_.left();

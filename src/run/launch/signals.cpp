@@ -4,7 +4,7 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
-#include <cstring>
+#include <vector>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -21,18 +21,22 @@ namespace {
 
 // A signal handler can reach nothing but what has static storage.
 std::atomic<int> handler_descriptor{-1};
-// What the first signal puts back.
 struct Earlier {
   int signal = 0;
   struct sigaction action {};
 };
 std::array<Earlier, 8> earlier_actions;
 std::atomic<std::size_t> earlier_count{0};
+std::atomic<bool> catches_first{false};
+
+void restore_actions() {
+  for (std::size_t i = 0; i < earlier_count.load(); ++i)
+    ::sigaction(earlier_actions[i].signal, &earlier_actions[i].action, nullptr);
+}
 
 extern "C" void write_signal_number(int signal) {
   const int saved = errno;
-  for (std::size_t i = 0; i < earlier_count.load(); ++i)
-    ::sigaction(earlier_actions[i].signal, &earlier_actions[i].action, nullptr);
+  if (catches_first.load()) restore_actions();
   const auto byte = static_cast<unsigned char>(signal);
   [[maybe_unused]] const auto written = ::write(handler_descriptor.load(), &byte, 1);
   errno = saved;
@@ -50,6 +54,7 @@ bool is_to_be_ignored(int signal) {
 SignalPipe::SignalPipe(std::initializer_list<int> all, Catching catching) {
   std::vector<int> signals(all);
   std::erase_if(signals, is_to_be_ignored);
+  if (signals.size() > earlier_actions.size()) throw Error("too many signals to watch for");
   int ends[2];
   if (::pipe2(ends, O_NONBLOCK | O_CLOEXEC) != 0) {
     throw Error(system_error_text("cannot watch for signals", errno));
@@ -57,31 +62,25 @@ SignalPipe::SignalPipe(std::initializer_list<int> all, Catching catching) {
   read_end_ = FileDescriptor(ends[0]);
   write_end_ = FileDescriptor(ends[1]);
   handler_descriptor = write_end_.get();
+  catches_first = catching == Catching::first;
+  std::size_t count = 0;
+  for (const int signal : signals) {
+    Earlier& earlier = earlier_actions[count++];
+    earlier.signal = signal;
+    if (::sigaction(signal, nullptr, &earlier.action) != 0)
+      throw Error(system_error_text("cannot watch for signals", errno));
+  }
+  earlier_count = count;
   struct sigaction action {};
   action.sa_handler = write_signal_number;
   action.sa_flags = SA_RESTART;
-  if (catching == Catching::first) {
-    if (signals.size() > earlier_actions.size()) throw Error("too many signals to watch for");
-    std::size_t count = 0;
-    for (const int signal : signals) {
-      Earlier& earlier = earlier_actions[count++];
-      earlier.signal = signal;
-      ::sigaction(signal, nullptr, &earlier.action);
-    }
-    earlier_count = count;
-  }
-  for (const int signal : signals) {
-    previous_.push_back({signal, {}});
-    if (::sigaction(signal, &action, &previous_.back().action) != 0) {
-      throw Error(system_error_text("cannot watch for signals", errno));
-    }
-  }
+  for (const int signal : signals) ::sigaction(signal, &action, nullptr);
 }
 
 SignalPipe::~SignalPipe() {
-  for (const auto& entry : previous_) ::sigaction(entry.signal, &entry.action, nullptr);
-  handler_descriptor = -1;
+  restore_actions();
   earlier_count = 0;
+  handler_descriptor = -1;
 }
 
 std::optional<int> SignalPipe::next() {

@@ -32,12 +32,7 @@ class SignalPipe {
   [[nodiscard]] std::optional<int> next();
 
  private:
-  struct Previous {
-    int signal;
-    struct sigaction action;
-  };
   FileDescriptor read_end_, write_end_;
-  std::vector<Previous> previous_;
 };
 
 // "SIGTERM", "Ctrl-C (SIGINT)".

@@ -5,28 +5,41 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <sstream>
-#include <utility>
+#include <string_view>
+#include <vector>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "kolo/base/error.h"
-#include "kolo/base/text.h"
-#include "kolo/run/launch_ranks.h"
+#include "base/openmp.h"
+#include "comm/processes/process_region.h"
+#include "kolo/base/machine.h"
+#include "kolo/comm/device.h"
 #include "run/launch/child.h"
-#include "run/launch/signals.h"
+#include "run/launch/terminal.h"
 
 namespace kolo {
 
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+// Appends what can be read now; false at the end.
+bool read_some(const FileDescriptor& descriptor, std::string& text) {
+  std::array<char, 4096> buffer;
+  const auto count = ::read(descriptor.get(), buffer.data(), buffer.size());
+  if (count > 0) text.append(buffer.data(), static_cast<std::size_t>(count));
+  return count > 0 || (count < 0 && errno == EINTR);
+}
 
 // A process that a launcher has started.
 struct Started {
@@ -45,28 +58,16 @@ Started examine(pid_t process) {
   return started;
 }
 
-std::vector<Started> processes_started_by(pid_t launcher) {
-  std::vector<Started> processes;
-  std::error_code error;
-  const auto threads = fmt::format("/proc/{}/task", launcher);
-  for (const auto& thread : std::filesystem::directory_iterator(threads, error)) {
-    std::ifstream file(thread.path() / "children");
-    for (pid_t child = 0; file >> child;) processes.push_back(examine(child));
-  }
-  return processes;
-}
-
 // A launcher that goes on after the last of the processes that it started. Open MPI 4.1's does so
 // for ever where ranks of a failed job ended at the same moment: a thread of its own PMIx waits for
 // a lock that nobody gives back.
 class IdleLauncher {
  public:
-  explicit IdleLauncher(pid_t launcher) : launcher_(launcher) {}
-
   // What the job ended with, once the launcher has been idle for long.
-  std::optional<int> status() {
+  std::optional<int> status(pid_t launcher) {
     constexpr auto patience = std::chrono::seconds(5);
-    const auto processes = processes_started_by(launcher_);
+    std::vector<Started> processes;
+    for (const pid_t process : children_of(launcher)) processes.push_back(examine(process));
     const bool is_busy = std::ranges::any_of(processes, &Started::is_running);
     if (is_busy) last_busy_ = Clock::now();
     was_busy_ = was_busy_ || is_busy;
@@ -79,89 +80,271 @@ class IdleLauncher {
   }
 
  private:
-  pid_t launcher_;
   bool was_busy_ = false;
   Clock::time_point last_busy_{};
 };
 
-// Appends what can be read now; false at the end.
-bool read_some(const FileDescriptor& descriptor, std::string& text) {
-  std::array<char, 4096> buffer;
-  const auto count = ::read(descriptor.get(), buffer.data(), buffer.size());
-  if (count > 0) text.append(buffer.data(), static_cast<std::size_t>(count));
-  return count > 0 || (count < 0 && errno == EINTR);
+// Whether a fork has all that this process has: threads stay behind. OpenBLAS starts some as it is
+// loaded, and ends them before a fork. OpenMP that binds its threads has chosen their CPUs already.
+bool may_fork() {
+  if (cuda_runtime()) return false;  // what looks for GPUs can't be used in a fork
+  for (const char* const name : {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY"}) {
+    const char* const value = std::getenv(name);
+    if (value != nullptr && std::string_view(value) != "false") return false;
+  }
+  std::error_code error;
+  const std::filesystem::directory_iterator threads("/proc/self/task", error), none;
+  const auto count = error ? 0 : std::distance(threads, none);
+  return count == 1 || count == openblas_threads();
 }
+
+// The processes of a job while they run: its launcher alone, or all ranks.
+class Supervisor {
+ public:
+  Supervisor(const RankCommand& command, const LaunchRequest& request, const StopPolicy& policy,
+             SignalPipe& signals)
+      : command_(command), request_(request), policy_(policy), signals_(signals) {
+    ::fcntl(errors_.read_end.get(), F_SETFL, O_NONBLOCK);
+    if (has_launcher()) {
+      children_.emplace_back(command, options());
+    } else {
+      const ProcessRegion& region = region_.emplace(command.processes);
+      const bool forks = request.main && may_fork();
+      for (int rank = 0; rank < command.processes; ++rank) start_rank(region, rank, forks);
+    }
+    errors_.write_end = FileDescriptor();
+  }
+
+  JobEnd wait() {
+    while (is_running()) {
+      const bool is_quiet = !wait_for_something();
+      pass_on_signals();
+      show_errors();
+      if (!has_launcher()) {
+        look_for_ends();
+        if (kill_at_ && Clock::now() >= *kill_at_) signal_all(SIGKILL);
+      } else if (is_quiet && command_.starts_processes) {
+        if (const auto status = idle_.status(children_[0].process())) return give_up(*status);
+      }
+    }
+    show_errors();
+    std::cerr << output_.finish() << std::flush;
+    if (has_launcher()) note_status(children_[0].wait());
+    return end();
+  }
+
+ private:
+  [[nodiscard]] bool has_launcher() const { return command_.processes == 0; }
+
+  [[nodiscard]] ChildOptions options() const {
+    return {.errors = &errors_.write_end,
+            .ignored = policy_.signal == SIGUSR1 ? SIGUSR1 : 0,
+            .death_signal = has_launcher() || !request_.end_together ? SIGTERM : SIGKILL};
+  }
+
+  void start_rank(const ProcessRegion& region, int rank, bool forks) {
+    RankCommand own = command_;
+    for (const auto& variable : region.environment(rank)) own.environment.push_back(variable);
+    auto settings = options();
+    if (!own.cpus.empty()) settings.cpus = own.cpus[static_cast<std::size_t>(rank)];
+    if (!forks) return (void)children_.emplace_back(own, settings);
+    const auto in_fork = [&] {
+      ::prctl(PR_SET_NAME, fmt::format("kolo rank {}", rank).c_str());  // for ps and top
+      for (const auto& [name, value] : own.environment) ::setenv(name.c_str(), value.c_str(), 1);
+      return request_.main({own.argv.begin() + 1, own.argv.end()});
+    };
+    children_.emplace_back(in_fork, settings);
+  }
+
+  // A launcher shows what its ranks have said before it closes its stderr.
+  [[nodiscard]] bool is_running() const {
+    if (has_launcher()) return is_open_;
+    return std::ranges::any_of(children_, [](const Child& child) { return !child.status(); });
+  }
+
+  // Launchers and ranks hear nothing before they listen, so that a request is repeated; ranks that
+  // have heard it ignore that (see StopSignal).
+  [[nodiscard]] bool repeats() const { return asked_by_ != 0 && policy_.signal == SIGUSR1; }
+
+  // False: nothing has happened for a while.
+  bool wait_for_something() {
+    std::vector<pollfd> watched = {{signals_.descriptor(), POLLIN, 0}};
+    if (is_open_) watched.push_back({errors_.read_end.get(), POLLIN, 0});
+    bool tells = true;
+    for (const Child& child : children_) {
+      if (has_launcher() || child.status()) continue;
+      tells = tells && child.end() >= 0;
+      watched.push_back({child.end(), POLLIN, 0});
+    }
+    constexpr int between_ends_ms = 20, between_requests_ms = 200, between_looks_ms = 1000;
+    const int ready = ::poll(watched.data(), watched.size(),
+                             !tells                      ? between_ends_ms
+                             : repeats() || kill_at_     ? between_requests_ms
+                             : command_.starts_processes ? between_looks_ms
+                                                         : -1);
+    if (ready == 0 && repeats()) signal_all(SIGUSR1);
+    return ready != 0;
+  }
+
+  void pass_on_signals() {
+    const bool was_asked = asked_by_ != 0;
+    int sent = 0;
+    for (; const auto signal = signals_.next(); ++sent) pass_on(*signal);
+    if (has_launcher()) {
+      if (asked_by_ != 0) output_.expect_signals();
+      return;
+    }
+    // A rank that has not listened to the first would take SIGTERM for it, and a stopped one hears
+    // nothing.
+    const bool must_end = was_asked || policy_.signal == SIGTERM;
+    if (sent > 0 && must_end && !kill_at_) kill_at_ = Clock::now() + std::chrono::seconds(2);
+  }
+
+  void pass_on(int signal) {
+    const bool is_first = asked_by_ == 0;
+    const bool goes_as_usr1 = signal == SIGUSR1 && policy_.signal != SIGUSR1;
+    // As it is, for programs that know what it means.
+    if (goes_as_usr1 && policy_.signal != 0) return signal_all(SIGUSR1);
+    if (is_first && !policy_.message.empty())
+      std::cerr << fmt::format("kolo: {}: {}\n", describe_signal(signal), policy_.message)
+                << std::flush;
+    const int as_it_came = signal == SIGHUP ? SIGTERM : signal;
+    const int translated = policy_.signal == 0 ? as_it_came : policy_.signal;
+    // Ranks that are asked with SIGUSR1 hear it once.
+    signal_all(is_first || goes_as_usr1 ? translated : SIGTERM);
+    if (is_first) asked_by_ = signal;
+  }
+
+  void show_errors() {
+    std::string text;
+    while (is_open_) {
+      errno = 0;
+      if (read_some(errors_.read_end, text)) continue;
+      is_open_ = errno == EAGAIN;
+      break;
+    }
+    if (!text.empty()) std::cerr << output_.filter(text) << std::flush;
+  }
+
+  // One that another rank's end has ended is told of after that one, whichever number it has and
+  // however late this process looks: whoever was killed comes first.
+  void look_for_ends() {
+    std::vector<std::size_t> ended;
+    for (bool are_more = true; are_more;) {  // one that was looked at before may have died first
+      are_more = false;
+      for (std::size_t rank = 0; rank < children_.size(); ++rank) {
+        auto& child = children_[rank];
+        if (child.status() || !child.ended()) continue;
+        child.signal_group(SIGKILL);  // what it has started and left
+        ended.push_back(rank);
+        are_more = true;
+      }
+    }
+    std::ranges::stable_partition(ended,
+                                  [&](std::size_t rank) { return children_[rank].was_killed(); });
+    for (const std::size_t rank : ended) note_end(rank, *children_[rank].status());
+  }
+
+  // Ranks that stop, or refuse what they were given, end by and by, each when it has saved what it
+  // has; others wait for one that fails, and have to be ended.
+  void note_end(std::size_t rank, int status) {
+    note_status(status);
+    if (status == 0 || status == exit_stopped || kill_at_) return;
+    const bool is_kolos = request_.end_together;
+    if ((is_kolos && status == exit_wrong_input) ||
+        (asked_by_ != 0 && status == 128 + policy_.signal))
+      return;
+    show_errors();
+    // A status tells of a signal, too: of the program that this rank has run, or, in the watch's
+    // words, of another rank.
+    const auto& child = children_[rank];
+    const bool names_signal = child.was_killed() || (status > 128 && !output_.knows_why());
+    if (names_signal && status - 128 < NSIG)
+      tell(fmt::format("rank {} (process {}) {}; the job ends", rank, child.process(),
+                       describe_signal_death(status - 128)));
+    else if (output_.was_silent() && !has_spoken_)
+      tell(fmt::format("rank {} (process {}) has ended with status {} without a word; the job ends",
+                       rank, child.process(), status));
+    kill_at_ = Clock::now() + (is_kolos ? std::chrono::seconds(0) : std::chrono::seconds(2));
+    signal_all(is_kolos ? SIGKILL : SIGTERM);
+  }
+
+  void note_status(int status) {
+    if (status_ == 0) status_ = status;
+  }
+
+  [[nodiscard]] std::string describe_signal_death(int signal) const {
+    const auto name = describe_signal(signal);
+    if (signal != SIGKILL) return fmt::format("was ended by {} ({})", name, ::strsignal(signal));
+    const auto now = out_of_memory_kills();
+    const auto are_more = [](const std::optional<std::int64_t>& before,
+                             const std::optional<std::int64_t>& after) {
+      return before && after && *after > *before;
+    };
+    if (are_more(kills_.of_group, now.of_group))
+      return "was killed by SIGKILL (the kernel's out-of-memory killer, by the control group's "
+             "count)";
+    if (are_more(kills_.of_machine, now.of_machine))
+      return "was killed by SIGKILL (the kernel's out-of-memory killer, as it seems by "
+             "/proc/vmstat)";
+    return "was killed by SIGKILL";
+  }
+
+  void tell(const std::string& message) {
+    has_spoken_ = true;
+    complain(message);
+  }
+
+  void signal_all(int signal) {
+    for (const Child& child : children_) {
+      if (child.status()) continue;
+      if (signal == SIGKILL)
+        child.signal_group(SIGKILL);
+      else
+        child.signal(signal);
+    }
+  }
+
+  // The launcher is ended with this object.
+  JobEnd give_up(int status) {
+    std::cerr << output_.finish();
+    tell(fmt::format("all ranks have ended, but {} has not; it is ended now", command_.argv[0]));
+    note_status(status);
+    return end();
+  }
+
+  [[nodiscard]] JobEnd end() const {
+    return {status_, asked_by_, output_.hosts(), output_.was_silent() && !has_spoken_,
+            output_.last_words()};
+  }
+
+  const RankCommand& command_;
+  const LaunchRequest& request_;
+  const StopPolicy& policy_;
+  SignalPipe& signals_;
+  std::optional<ProcessRegion> region_;
+  Pipe errors_;
+  bool is_open_ = true;
+  std::vector<Child> children_;
+  LauncherOutput output_;
+  IdleLauncher idle_;
+  bool has_spoken_ = false;
+  int asked_by_ = 0;
+  int status_ = 0;  // of the first child that did not end with 0
+  std::optional<Clock::time_point> kill_at_;
+  OutOfMemoryKills kills_ = out_of_memory_kills();
+};
 
 }  // namespace
 
-int pass_on(SignalPipe& signals, const StopPolicy& policy, int& asked_by,
-            const std::function<void(int signal)>& send) {
-  int count = 0;
-  for (; const auto signal = signals.next(); ++count) {
-    const bool is_first = asked_by == 0;
-    if (*signal == SIGUSR1 && policy.signal != SIGUSR1 && policy.signal != 0) {
-      send(SIGUSR1);  // as it is, for programs that know what it means
-      continue;
-    }
-    if (is_first && !policy.message.empty())
-      std::cerr << fmt::format("kolo: {}: {}\n", describe_signal(*signal), policy.message)
-                << std::flush;
-    const int as_it_came = *signal == SIGHUP ? SIGTERM : *signal;
-    const int translated = policy.signal == 0 ? as_it_came : policy.signal;
-    // Ranks that are asked with SIGUSR1 hear it once.
-    const bool goes_as_usr1 = *signal == SIGUSR1 && policy.signal != SIGUSR1;
-    send(is_first || goes_as_usr1 ? translated : SIGTERM);
-    if (is_first) asked_by = *signal;
-  }
-  return count;
+JobEnd supervise(const RankCommand& command, const LaunchRequest& request, const StopPolicy& policy,
+                 SignalPipe& signals) {
+  return Supervisor(command, request, policy, signals).wait();
 }
 
 JobEnd supervise(const RankCommand& command, const StopPolicy& policy) {
   SignalPipe signals({SIGINT, SIGTERM, SIGHUP, SIGUSR1});
-  return supervise(command, policy, signals);
-}
-
-JobEnd supervise(const RankCommand& command, const StopPolicy& policy, SignalPipe& signals) {
-  Pipe errors;
-  const bool asks_with_usr1 = policy.signal == SIGUSR1;
-  Child child(command, {.errors = &errors.write_end, .ignored = asks_with_usr1 ? SIGUSR1 : 0});
-  errors.write_end = FileDescriptor();
-  IdleLauncher launcher(child.process());
-  LauncherNoise noise;
-  LauncherMessages messages;
-  int asked_by = 0;
-  for (bool is_open = true; is_open;) {
-    std::array<pollfd, 2> watched = {
-        {{signals.descriptor(), POLLIN, 0}, {errors.read_end.get(), POLLIN, 0}}};
-    // Launchers and ranks hear nothing before they listen, so that a request is repeated; ranks
-    // that have heard it ignore that (see StopSignal).
-    constexpr int between_requests_ms = 200, between_looks_ms = 1000;
-    const bool repeats = asked_by != 0 && asks_with_usr1;
-    const int ready = ::poll(watched.data(), watched.size(),
-                             repeats                    ? between_requests_ms
-                             : command.starts_processes ? between_looks_ms
-                                                        : -1);
-    if (ready < 0) continue;  // EINTR: the pipe tells
-    if (const auto status =
-            ready == 0 && command.starts_processes ? launcher.status() : std::nullopt) {
-      std::cerr << noise.finish()
-                << fmt::format("kolo: all ranks have ended, but {} has not; it is ended now\n",
-                               command.argv[0])
-                << std::flush;
-      return {*status, asked_by, messages.hosts()};
-    }
-    if (ready == 0 && repeats) child.signal(SIGUSR1);
-    pass_on(signals, policy, asked_by, [&](int signal) { child.signal(signal); });
-    if (asked_by != 0) noise.expect_signals();
-    if (watched[1].revents == 0) continue;
-    std::string text;
-    is_open = read_some(errors.read_end, text);
-    messages.read(text);
-    std::cerr << noise.filter(text) << std::flush;
-  }
-  std::cerr << noise.finish() << std::flush;
-  const int status = child.wait();
-  return {status, asked_by, messages.hosts(), noise.was_silent(), noise.last_words()};
+  return supervise(command, {}, policy, signals);
 }
 
 ProbeResult probe(const RankCommand& command, std::chrono::milliseconds deadline) {
@@ -183,97 +366,6 @@ ProbeResult probe(const RankCommand& command, std::chrono::milliseconds deadline
   const int status = child.wait();
   if (status != 127) result.status = status;
   return result;
-}
-
-namespace {
-
-constexpr std::size_t longest_box = 30;  // lines; a longer one was no box
-
-bool is_rule(std::string_view line) {
-  return line.size() > 40 && line.find_first_not_of("-\r\n") == std::string_view::npos;
-}
-
-// What a rank says itself of its end, or the watch of another one. Warnings, and what the watch
-// tells while it waits, say nothing of an end.
-bool tells_an_end(std::string_view line) {
-  const auto has = [&](std::string_view words) { return line.find(words) != line.npos; };
-  if (has("kolo: watch: ")) return has("the job ends");
-  return has("kolo: ") && !has("kolo: warning");
-}
-
-// Open MPI 4 and 5; the first also says it once more in a box of its own.
-bool repeats_a_failure(const std::string& box) {
-  const auto words = {"processes exited with non-zero status",
-                      "Per user-direction, the job has been aborted", "MPI_ABORT was invoked",
-                      "MPI_Abort() was called", "mpirun noticed that process rank"};
-  return std::ranges::any_of(words,
-                             [&](const char* each) { return box.find(each) != std::string::npos; });
-}
-
-// That another rank has sent such a box too, how to see all of them, and that one of them could not
-// be shown.
-bool is_about_boxes(std::string_view line) {
-  const auto has = [&](std::string_view words) { return line.find(words) != line.npos; };
-  return (has("sent help message help-mpi-api.txt / mpi") && has("more process")) ||
-         has("Set MCA parameter \"orte_base_help_aggregate\" to 0") ||
-         (has("ORTE_ERROR_LOG") && has("show_help.c"));
-}
-
-bool names_a_signal(const std::string& box) {
-  return box.find("exited on signal") != std::string::npos;
-}
-
-}  // namespace
-
-std::string LauncherNoise::shown(std::string text) {
-  if (!text.starts_with("kolo: warning") && text.find_first_not_of(" \r\n") != text.npos)
-    was_silent_ = false;
-  return text;
-}
-
-std::string LauncherNoise::release() {
-  return shown(join(std::exchange(box_, {}), ""));
-}
-
-std::string LauncherNoise::take_line(std::string line) {
-  knows_why_ = knows_why_ || tells_an_end(line);
-  if (box_.empty() && is_about_boxes(line)) return {};
-  if (box_.empty() && !is_rule(line)) return shown(std::move(line));
-  const bool closes = !box_.empty() && is_rule(line);
-  box_.push_back(std::move(line));
-  if (closes) {
-    const std::string box = join(box_, "");
-    if (!repeats_a_failure(box) || (names_a_signal(box) && !knows_why_)) return release();
-    hidden_ = std::exchange(box_, {});
-  }
-  return box_.size() > longest_box ? release() : std::string();
-}
-
-std::string LauncherNoise::last_words() const {
-  std::string words;
-  for (const auto& line : hidden_) {
-    if (is_rule(line)) continue;
-    std::istringstream parts(line);
-    for (std::string word; parts >> word;) words += (words.empty() ? "" : " ") + word;
-  }
-  return words;
-}
-
-std::string LauncherNoise::filter(std::string_view text) {
-  std::string shown;
-  while (!text.empty()) {
-    const auto newline = text.find('\n');
-    partial_line_ += text.substr(0, newline == text.npos ? newline : newline + 1);
-    if (newline == text.npos) break;
-    text.remove_prefix(newline + 1);
-    shown += take_line(std::exchange(partial_line_, {}));
-  }
-  return shown;
-}
-
-std::string LauncherNoise::finish() {
-  auto rest = release();
-  return rest + shown(std::exchange(partial_line_, {}));
 }
 
 }  // namespace kolo

@@ -17,13 +17,13 @@ bool any(int) {
 }
 
 HostsInTrouble read(const std::string& text, std::size_t piece = 7) {
-  LauncherMessages messages;
+  LauncherOutput output;
   for (std::size_t at = 0; at < text.size(); at += piece)
-    messages.read(std::string_view(text).substr(at, piece));
-  return messages.hosts();
+    (void)output.filter(std::string_view(text).substr(at, piece));
+  return output.hosts();
 }
 
-TEST(LauncherMessages, TellWhereARankWasEndedFromOutside) {
+TEST(LauncherOutput, TellWhereARankWasEndedFromOutside) {
   for (const std::string text :
        {"mpirun noticed that process rank 1 with PID 24493 on node n2 exited on signal 9 "
         "(Killed).\n",
@@ -37,7 +37,7 @@ TEST(LauncherMessages, TellWhereARankWasEndedFromOutside) {
   }
 }
 
-TEST(LauncherMessages, WhatAProgramDoesToItselfIsNoNodesFault) {
+TEST(LauncherOutput, WhatAProgramDoesToItselfIsNoNodesFault) {
   for (const std::string text :
        {"mpirun noticed that process rank 1 with PID 24493 on node n2 exited on signal 11 "
         "(Segmentation fault).\n",
@@ -49,7 +49,7 @@ TEST(LauncherMessages, WhatAProgramDoesToItselfIsNoNodesFault) {
     EXPECT_EQ(read(text).rank_killed, "") << text;
 }
 
-TEST(LauncherMessages, TellWhichNodeIsLost) {
+TEST(LauncherOutput, TellWhichNodeIsLost) {
   EXPECT_THAT(read("ORTE has lost communication with a remote daemon.\n\n"
                    "  HNP daemon   : [[31281,0],0] on node n1\n"
                    "  Remote daemon: [[31281,0],1] on node n2\n")

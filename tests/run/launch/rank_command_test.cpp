@@ -7,8 +7,8 @@
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
 #include "kolo/run/launch_ranks.h"
+#include "run/launch/launcher_output.h"
 #include "run/launch/rank_output.h"
-#include "run/launch/supervise.h"
 #include "support/errors.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
@@ -253,7 +253,7 @@ TEST(RankCommand, PalsKnowsTheNodesAndIsToldHowManyOnEach) {
   EXPECT_FALSE(says(line(command), {"--host"}));
 }
 
-TEST(LauncherNoise, DropsOnlyBoxesThatRepeatAFailure) {
+TEST(LauncherOutput, DropsOnlyBoxesThatRepeatAFailure) {
   const std::string rule(74, '-');
   const std::string failure = rule +
                               "\nprterun detected that one or more processes exited with non-zero "
@@ -263,7 +263,7 @@ TEST(LauncherNoise, DropsOnlyBoxesThatRepeatAFailure) {
   const std::string other = rule + "\nThere are not enough slots available\n" + rule + "\n";
   const std::string text = "kolo: rank 1: no\n" + failure + other + "the end without newline";
   for (const std::size_t piece : {text.size(), std::size_t{1}, std::size_t{7}}) {
-    LauncherNoise noise;
+    LauncherOutput noise;
     std::string shown;
     for (std::size_t at = 0; at < text.size(); at += piece)
       shown += noise.filter(std::string_view(text).substr(at, piece));
@@ -273,24 +273,24 @@ TEST(LauncherNoise, DropsOnlyBoxesThatRepeatAFailure) {
 }
 
 // Nothing else may tell of it.
-TEST(LauncherNoise, KeepsWhatNamesAKilledRankThatNobodyElseHasNamed) {
+TEST(LauncherOutput, KeepsWhatNamesAKilledRankThatNobodyElseHasNamed) {
   const std::string rule(74, '-');
   const std::string box = rule +
                           "\nmpirun noticed that process rank 1 with PID 0 on node n2 exited on "
                           "signal 9 (Killed).\n" +
                           rule + "\n";
   const std::string named = "kolo: watch: rank 1 is gone: it was killed; the job ends\n";
-  EXPECT_EQ(LauncherNoise().filter(box), box);
+  EXPECT_EQ(LauncherOutput().filter(box), box);
   for (const std::string said :
        {"kolo: warning: slow\n", "kolo: watch: ranks have waited 60.0 s in all-reduce 7\n"})
-    EXPECT_EQ(LauncherNoise().filter(said + box), said + box);
-  EXPECT_EQ(LauncherNoise().filter(named + box), named);
-  LauncherNoise asked;
+    EXPECT_EQ(LauncherOutput().filter(said + box), said + box);
+  EXPECT_EQ(LauncherOutput().filter(named + box), named);
+  LauncherOutput asked;
   asked.expect_signals();
   EXPECT_EQ(asked.filter(box), "");
 }
 
-TEST(LauncherNoise, KnowsWhetherAnythingWasSaid) {
+TEST(LauncherOutput, KnowsWhetherAnythingWasSaid) {
   const std::string rule(74, '-');
   const std::string silent =
       "kolo: warning: slow\n" + rule + "\nPer user-direction, the job has been aborted.\n" + rule +
@@ -299,20 +299,20 @@ TEST(LauncherNoise, KnowsWhetherAnythingWasSaid) {
       "messages\n"
       "[n1:7] [[1,0],0] ORTE_ERROR_LOG: Out of resource in file ../orte/util/show_help.c at line "
       "501\n";
-  LauncherNoise noise;
+  LauncherOutput noise;
   EXPECT_EQ(noise.filter(silent), "kolo: warning: slow\n");
   EXPECT_TRUE(noise.was_silent());
   EXPECT_EQ(noise.filter("no"), "");
   EXPECT_EQ(noise.finish(), "no");
   EXPECT_FALSE(noise.was_silent());
-  LauncherNoise other;
+  LauncherOutput other;
   (void)other.filter(rule + "\nThere are not enough slots available\n" + rule + "\n");
   EXPECT_FALSE(other.was_silent());
 }
 
-TEST(LauncherNoise, KeepsABoxThatNeverCloses) {
+TEST(LauncherOutput, KeepsABoxThatNeverCloses) {
   const std::string text = std::string(74, '-') + "\nMPI_ABORT was invoked\n";
-  LauncherNoise noise;
+  LauncherOutput noise;
   EXPECT_EQ(noise.filter(text), "");
   EXPECT_EQ(noise.finish(), text);
 }

@@ -148,28 +148,25 @@ TEST_F(SupervisedRanks, AKilledOneIsNamedAndTheOthersAreEnded) {
   EXPECT_THAT(started.errors, told);
 }
 
-TEST_F(SupervisedRanks, OneThatCrashesIsNamedWithItsSignal) {
-  const auto result = run_script(2, "[ $rank = 0 ] && kill -SEGV $$; exec sleep 1000");
-  expect_end(result, 128 + SIGSEGV);
-  EXPECT_TRUE(says(result.errors, {"kolo: rank 0 (process ",
-                                   ") was ended by SIGSEGV (Segmentation fault); the job ends"}));
-}
-
-// kolo run's own process is the rank then, and ends with the program's status.
-TEST_F(SupervisedRanks, AStatusTellsOfASignalToo) {
-  const auto result = run_script(2, "[ $rank = 1 ] && exit 139; exec sleep 1000");
-  expect_end(result, 139);
-  EXPECT_TRUE(says(result.errors, {"kolo: rank 1 (process ", ") was ended by SIGSEGV"}));
-}
-
-// Another rank's watch may see first that one was killed, and ends with that status.
-TEST_F(SupervisedRanks, AStatusThatARankHasExplainedIsNotItsSignal) {
-  const auto result = run_script(
-      2,
-      "[ $rank = 0 ] && echo 'kolo: watch: rank 1 is gone; the job ends' >&2 && exit 137; "
-      "exec sleep 1000");
-  expect_end(result, 137);
-  EXPECT_EQ(result.errors, "kolo: watch: rank 1 is gone; the job ends\n");
+// By the signal, or by a status that tells of one: of the program that kolo run's own process has
+// run as a rank. Another rank's watch may see first that one was killed, and ends with that status.
+TEST_F(SupervisedRanks, HowOneHasFailedIsToldUnlessItHasSaidWhy) {
+  struct Case {
+    std::string script;
+    int status;
+    std::string told;
+  };
+  const std::string of_signal = R"(^kolo: rank 1 \(process [0-9]+\) was ended by SIGSEGV )"
+                                R"(\(Segmentation fault\); the job ends)";
+  const std::string gone = "kolo: watch: rank 0 is gone; the job ends";
+  for (const auto& [script, status, told] :
+       {Case{"kill -SEGV $$", 128 + SIGSEGV, of_signal}, Case{"exit 139", 139, of_signal},
+        Case{"echo '" + gone + "' >&2; exit 137", 137, "^" + gone + "\n$"},
+        Case{"echo 'this is why' >&2; exit 3", 3, "^this is why\n$"}}) {
+    const auto result = run_script(2, "[ $rank = 1 ] && { " + script + "; }; exec sleep 1000");
+    expect_end(result, status);
+    EXPECT_THAT(result.errors, ContainsRegex(told));
+  }
 }
 
 // Others may have ended by that when their parent comes to look.
@@ -209,13 +206,6 @@ TEST_F(SupervisedRanks, AStatusWithoutAWordIsTold) {
                                                     "with status 3 without a word; the job ends"),
                                       Not(HasSubstr("has said why"))));
   }
-}
-
-TEST_F(SupervisedRanks, OneThatHasSaidWhyIsNotToldAgain) {
-  const auto result =
-      run_script(2, "[ $rank = 1 ] && { echo 'this is why' >&2; exit 3; }; exec sleep 1000");
-  expect_end(result, 3);
-  EXPECT_EQ(result.errors, "this is why\n");
 }
 
 // Each says so when it has come to it; nobody waits for a rank that has failed.
@@ -302,31 +292,19 @@ TEST_F(SupervisedRanks, ProgramsGetTheSignalThatThePolicySays) {
   EXPECT_EQ(ended.errors, "kolo: SIGTERM: the ranks are ended\n");
 }
 
+// One that was stopped, and one that does not care, too.
 TEST_F(SupervisedRanks, ASecondRequestEndsThem) {
   const auto result = run(3, [&](int rank) {
     std::signal(SIGUSR1, ask);
     if (rank == 2) std::signal(SIGTERM, SIG_IGN);
     meet(rank, 3);
+    if (rank == 1) std::raise(SIGSTOP);
     if (rank == 0) {
+      wait_for_state(process_of(1), 'T');
       ::kill(::getppid(), SIGTERM);
       wait_until_asked();
       ::kill(::getppid(), SIGTERM);
     }
-    wait_for_ever();
-    return 0;
-  });
-  expect_end(result, 128 + SIGTERM);
-}
-
-TEST_F(SupervisedRanks, AStoppedOneIsEndedByASecondRequest) {
-  const auto result = run(2, [&](int rank) {
-    std::signal(SIGUSR1, ask);
-    meet(rank, 2);
-    if (rank == 1) std::raise(SIGSTOP);
-    wait_for_state(process_of(1), 'T');
-    ::kill(::getppid(), SIGTERM);
-    wait_until_asked();
-    ::kill(::getppid(), SIGTERM);
     wait_for_ever();
     return 0;
   });

@@ -1,10 +1,12 @@
-#include "run/launch/launcher_messages.h"
+#include "run/launch/launcher_output.h"
 
 #include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstring>
 #include <optional>
+#include <sstream>
+#include <utility>
 
 #include "kolo/base/text.h"
 
@@ -45,6 +47,42 @@ std::string host_of_task(std::string_view line) {
   return host.find('[') == host.npos ? host : std::string();
 }
 
+constexpr std::size_t longest_box = 30;  // lines; a longer one was no box
+
+bool is_rule(std::string_view line) {
+  return line.size() > 40 && line.find_first_not_of("-\r\n") == std::string_view::npos;
+}
+
+// What a rank says itself of its end, or the watch of another one. Warnings, and what the watch
+// tells while it waits, say nothing of an end.
+bool tells_an_end(std::string_view line) {
+  const auto has = [&](std::string_view words) { return line.find(words) != line.npos; };
+  if (has("kolo: watch: ")) return has("the job ends");
+  return has("kolo: ") && !has("kolo: warning");
+}
+
+// Open MPI 4 and 5; the first also says it once more in a box of its own.
+bool repeats_a_failure(const std::string& box) {
+  const auto words = {"processes exited with non-zero status",
+                      "Per user-direction, the job has been aborted", "MPI_ABORT was invoked",
+                      "MPI_Abort() was called", "mpirun noticed that process rank"};
+  return std::ranges::any_of(words,
+                             [&](const char* each) { return box.find(each) != std::string::npos; });
+}
+
+// That another rank has sent such a box too, how to see all of them, and that one of them could not
+// be shown.
+bool is_about_boxes(std::string_view line) {
+  const auto has = [&](std::string_view words) { return line.find(words) != line.npos; };
+  return (has("sent help message help-mpi-api.txt / mpi") && has("more process")) ||
+         has("Set MCA parameter \"orte_base_help_aggregate\" to 0") ||
+         (has("ORTE_ERROR_LOG") && has("show_help.c"));
+}
+
+bool names_a_signal(const std::string& box) {
+  return box.find("exited on signal") != std::string::npos;
+}
+
 }  // namespace
 
 bool is_crash(int signal) {
@@ -60,19 +98,7 @@ bool is_crash(int signal) {
   }
 }
 
-void LauncherMessages::read(std::string_view text) {
-  constexpr std::size_t longest_line = 4096;
-  for (const char letter : text) {
-    if (letter != '\n') {
-      if (partial_line_.size() < longest_line) partial_line_ += letter;
-      continue;
-    }
-    read_line(partial_line_);
-    partial_line_.clear();
-  }
-}
-
-void LauncherMessages::read_line(std::string_view line) {
+void LauncherOutput::look_for_hosts(std::string_view line) {
   const auto note_killed = [&](const std::string& host) {
     if (hosts_.rank_killed.empty()) hosts_.rank_killed = host;
   };
@@ -105,6 +131,58 @@ void LauncherMessages::read_line(std::string_view line) {
   if (const auto signal = number_after(line, "died from signal "); signal && *signal != SIGTERM) {
     if (is_from_outside(*signal)) note_killed(std::string(line.substr(0, line.find(':'))));
   }
+}
+
+std::string LauncherOutput::shown(std::string text) {
+  if (!text.starts_with("kolo: warning") && text.find_first_not_of(" \r\n") != text.npos)
+    was_silent_ = false;
+  return text;
+}
+
+std::string LauncherOutput::release() {
+  return shown(join(std::exchange(box_, {}), ""));
+}
+
+std::string LauncherOutput::take_line(std::string line) {
+  look_for_hosts(std::string_view(line).substr(0, line.find('\n')));
+  knows_why_ = knows_why_ || tells_an_end(line);
+  if (box_.empty() && is_about_boxes(line)) return {};
+  if (box_.empty() && !is_rule(line)) return shown(std::move(line));
+  const bool closes = !box_.empty() && is_rule(line);
+  box_.push_back(std::move(line));
+  if (closes) {
+    const std::string box = join(box_, "");
+    if (!repeats_a_failure(box) || (names_a_signal(box) && !knows_why_)) return release();
+    hidden_ = std::exchange(box_, {});
+  }
+  return box_.size() > longest_box ? release() : std::string();
+}
+
+std::string LauncherOutput::last_words() const {
+  std::string words;
+  for (const auto& line : hidden_) {
+    if (is_rule(line)) continue;
+    std::istringstream parts(line);
+    for (std::string word; parts >> word;) words += (words.empty() ? "" : " ") + word;
+  }
+  return words;
+}
+
+std::string LauncherOutput::filter(std::string_view text) {
+  std::string shown;
+  while (!text.empty()) {
+    const auto newline = text.find('\n');
+    partial_line_ += text.substr(0, newline == text.npos ? newline : newline + 1);
+    if (newline == text.npos) break;
+    text.remove_prefix(newline + 1);
+    shown += take_line(std::exchange(partial_line_, {}));
+  }
+  return shown;
+}
+
+std::string LauncherOutput::finish() {
+  auto rest = release();
+  return rest + shown(std::exchange(partial_line_, {}));
 }
 
 }  // namespace kolo
