@@ -85,13 +85,23 @@ std::vector<std::string> network_interfaces() {
   return names;
 }
 
+LaunchConditions examine_conditions(const LaunchRequest& request, bool are_here,
+                                    std::chrono::milliseconds limit) {
+  return {.ranks = request.ranks,
+          .slots = total_slots(request.hosts),
+          .are_here = are_here,
+          .shared_memory = examine_shared_memory(),
+          .file_size_limit = file_size_limit(),
+          .names = look_up_own_names(limit)};
+}
+
 std::vector<std::string> usual_reasons(const LaunchConditions& conditions) {
   std::vector<std::string> reasons;
   const double needed = conditions.ranks * shared_memory_per_rank;
   const auto bytes = [](double number) { return format_bytes(static_cast<std::uint64_t>(number)); };
-  if (!conditions.shared_memory) {
+  if (conditions.are_here && !conditions.shared_memory) {
     reasons.emplace_back("there is no /dev/shm, in which ranks share memory: mount a tmpfs on it");
-  } else if (conditions.shared_memory->free < needed) {
+  } else if (conditions.are_here && conditions.shared_memory->free < needed) {
     reasons.push_back(fmt::format(
         "/dev/shm has {} free, and MPI takes up to {} there for {} ranks: mount -o remount,size=1g "
         "/dev/shm, or docker run --shm-size=1g",
@@ -99,6 +109,10 @@ std::vector<std::string> usual_reasons(const LaunchConditions& conditions) {
   }
   if (const auto slow = describe_slow_names(conditions.names); !slow.empty())
     reasons.push_back(fmt::format("{}: {}", slow, advice_on_names(conditions.names)));
+  if (conditions.slots > 0 && conditions.slots < conditions.ranks)
+    reasons.push_back(fmt::format("{} ranks on hosts with {} slot{}: give the hosts more slots",
+                                  conditions.ranks, conditions.slots,
+                                  conditions.slots == 1 ? "" : "s"));
   constexpr std::uint64_t little = std::uint64_t{64} << 20;
   if (conditions.file_size_limit && *conditions.file_size_limit < little)
     reasons.push_back(describe_file_size_limit(*conditions.file_size_limit) +

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "kolo/run/launch_ranks.h"
+
 namespace kolo {
 
 // What the start of ranks by MPI's launcher depends on, as far as this machine can tell.
@@ -44,13 +46,18 @@ struct SharedMemoryFolder {
 // Names of the network interfaces that are up, each once.
 [[nodiscard]] std::vector<std::string> network_interfaces();
 
-// Of ranks on this machine.
 struct LaunchConditions {
   int ranks = 1;
+  int slots = 0;         // of the hosts that were named; 0: none was
+  bool are_here = true;  // all ranks are to be on this machine
   std::optional<SharedMemoryFolder> shared_memory = {};
   std::optional<std::uint64_t> file_size_limit = {};  // bytes (ulimit -f)
   std::vector<NameLookup> names = {};
 };
+
+// Takes as long as looking up the names does, twice the limit at most.
+[[nodiscard]] LaunchConditions examine_conditions(const LaunchRequest& request, bool are_here,
+                                                  std::chrono::milliseconds limit);
 
 // Why a launcher may have failed under these conditions, each reason with its remedy.
 [[nodiscard]] std::vector<std::string> usual_reasons(const LaunchConditions& conditions);

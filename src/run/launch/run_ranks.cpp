@@ -1,4 +1,5 @@
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <iostream>
@@ -10,6 +11,7 @@
 #include "kolo/base/text.h"
 #include "kolo/run/launch_ranks.h"
 #include "run/launch/job_nodes.h"
+#include "run/launch/launch_advice.h"
 #include "run/launch/signals.h"
 #include "run/launch/supervise.h"
 #include "run/launch/terminal.h"
@@ -44,9 +46,9 @@ std::string describe_ranks(int ranks) {
   return fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s");
 }
 
-// Says what can be known of a job that failed without a word: what it was started with, and the
-// last of the launcher that was not worth showing.
-void explain_silence(const JobEnd& end, const RankCommand& command) {
+// Says what can be known of a job that failed without a word: what it was started with, the last of
+// the launcher that was not worth showing, and which of the usual reasons there are.
+void explain_silence(const JobEnd& end, const LaunchRequest& request, const RankCommand& command) {
   const auto& launcher = command.argv[0];
   complain(
       fmt::format("{}, and neither {} nor a rank has said why; kolo doctor tries what ranks need. "
@@ -54,6 +56,16 @@ void explain_silence(const JobEnd& end, const RankCommand& command) {
                   describe_end(end), launcher, join(command.argv, " ")));
   if (!end.last_words.empty())
     complain(fmt::format("the last that {} wrote: {}", launcher, end.last_words));
+  if (command.processes > 0) return;
+  constexpr std::chrono::seconds patience(6);
+  const auto conditions = examine_conditions(request, command.starts_processes, patience);
+  const auto reasons = usual_reasons(conditions);
+  for (const auto& reason : reasons) complain("what may be the reason: " + reason);
+  if (reasons.empty())
+    complain(
+        fmt::format("it is none of the usual reasons: {}names, slots and ulimit -f are as "
+                    "they should be here",
+                    conditions.are_here ? "/dev/shm, " : ""));
 }
 
 // A job and its attempts.
@@ -77,7 +89,7 @@ class Job {
       const auto command = rank_command(attempt, machine_);
       const auto end = supervise(command, attempt, policy_.stop, signals_);
       if (end.was_silent && !end.was_asked() && (is_failure(end) || end.status == exit_wrong_input))
-        explain_silence(end, command);
+        explain_silence(end, attempt, command);
       if (end.was_asked() && policy_.stop.signal == SIGTERM) return 128 + end.asked_by;
       // Ranks that did not listen yet.
       if (end.was_asked() && policy_.stop.signal == SIGUSR1 && end.status == 128 + SIGUSR1) {

@@ -16,6 +16,8 @@ constexpr double mebi = 1 << 20;
 
 LaunchConditions good_conditions() {
   return {.ranks = 2,
+          .slots = 0,
+          .are_here = true,
           .shared_memory = SharedMemoryFolder{64 * mebi, 63 * mebi},
           .file_size_limit = {},
           .names = {{"localhost", .001}, {"n1", .02}}};
@@ -34,6 +36,8 @@ TEST(LaunchAdvice, LittleSharedMemoryMattersToRanksOfThisMachine) {
   conditions.shared_memory.reset();
   ASSERT_THAT(usual_reasons(conditions), SizeIs(1));
   EXPECT_TRUE(says(usual_reasons(conditions)[0], {"there is no /dev/shm"}));
+  conditions.are_here = false;
+  EXPECT_THAT(usual_reasons(conditions), IsEmpty());
 }
 
 TEST(LaunchAdvice, NamesThatNobodyAnswersForGetALine) {
@@ -48,12 +52,15 @@ TEST(LaunchAdvice, NamesThatNobodyAnswersForGetALine) {
   EXPECT_EQ(advice_on_names(conditions.names), "add a line to /etc/hosts: 127.0.0.1 n1");
 }
 
-TEST(LaunchAdvice, TheLimitOfFilesSizesCounts) {
+TEST(LaunchAdvice, SlotsAndTheLimitOfFilesSizesAreCounted) {
   auto conditions = good_conditions();
+  conditions.slots = 1;
   conditions.file_size_limit = 512000;
   const auto reasons = usual_reasons(conditions);
-  ASSERT_THAT(reasons, SizeIs(1));
-  EXPECT_TRUE(says(reasons[0], {"larger than 512000 bytes", "ulimit -f unlimited"}));
+  ASSERT_THAT(reasons, SizeIs(2));
+  EXPECT_EQ(reasons[0], "2 ranks on hosts with 1 slot: give the hosts more slots");
+  EXPECT_TRUE(says(reasons[1], {"larger than 512000 bytes", "ulimit -f unlimited"}));
+  conditions.slots = 2;
   conditions.file_size_limit = std::uint64_t{1} << 40;
   EXPECT_THAT(usual_reasons(conditions), IsEmpty());
 }
@@ -65,7 +72,11 @@ TEST(LaunchAdvice, ThisMachineIsExamined) {
   ASSERT_TRUE(room);
   EXPECT_LE(room->free, room->total);
   EXPECT_FALSE(examine_shared_memory(folder / "none"));
-  EXPECT_EQ(look_up_own_names(std::chrono::milliseconds(1)).at(0).name, "localhost");
+  const auto conditions = examine_conditions({.ranks = 3, .hosts = {{"a", 1}, {"b", 1}}},
+                                             /*are_here=*/false, std::chrono::milliseconds(1));
+  EXPECT_EQ(conditions.ranks, 3);
+  EXPECT_EQ(conditions.slots, 2);
+  EXPECT_EQ(conditions.names.at(0).name, "localhost");
 }
 
 }  // namespace
