@@ -44,6 +44,7 @@ constexpr std::pair<std::string_view, std::string_view> retired_words[] = {
     {"report --figures", "kolo-plot draws figures for papers"},
     {"report --format", "kolo-plot draws figures for papers"},
     {"eval --format", "pictures are PNG"},
+    {"data convert --chunk", "boxes are written without chunks, as they are read fastest"},
     {"scale --weak", "the batch of a rank stays as it is unless --strong is given; leave it out"},
     {"scale --json", "the study is in study.json of its folder"},
     {"sweep --json", "the sweep is in sweep.json of its folder"},

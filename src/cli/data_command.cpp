@@ -122,7 +122,6 @@ namespace {
 
 struct ConvertArguments {
   std::string input, output, format;
-  std::int64_t chunk = 0;
   bool force = false;
 };
 
@@ -164,9 +163,6 @@ std::string prefix_of(const std::string& output) {
 int convert(const ConvertArguments& arguments) {
   const BoxFile box(arguments.input);
   const auto format = target_format(arguments, box);
-  if (arguments.chunk > 0 && format == BoxFormat::npy) {
-    throw InputError("data: --chunk is for HDF5; .npy files have no chunks");
-  }
   const auto output = format == BoxFormat::npy ? prefix_of(arguments.output) : arguments.output;
   for (const auto& warning : box.warnings()) std::cerr << warning << "\n";
   ProgressBar bar(std::cout, progress_options_from_environment());
@@ -174,10 +170,7 @@ int convert(const ConvertArguments& arguments) {
   bar.start("planes", 2 * box.size(), 0, "planes");
   const auto left_out = convert_box(
       box, output,
-      {.to = format,
-       .chunk = arguments.chunk,
-       .replace = arguments.force,
-       .progress = [&](std::int64_t done, std::int64_t) {
+      {.to = format, .replace = arguments.force, .progress = [&](std::int64_t done, std::int64_t) {
          bar.update(done, {.samples_per_second = static_cast<double>(done) / watch.seconds()});
        }});
   bar.clear();
@@ -210,9 +203,6 @@ void add_data_convert_command(CLI::App& data, std::function<int()>& action) {
       ->type_name("FILE");
   add_choice_option(*command, "--to", arguments->format, {"npy", "hdf5"},
                     "npy or hdf5; what the output's name says, or the other format, unless given");
-  add_number_option(*command, "--chunk", arguments->chunk, {1, 512},
-                    "HDF5 in chunks of so many cells per edge; contiguous unless given")
-      ->type_name("N");
   command->add_flag("--force", arguments->force, "Replace files that are there");
   command->footer(
       "Reads some planes at a time, so that the box may be larger than the memory. Files appear\n"

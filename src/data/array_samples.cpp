@@ -76,25 +76,16 @@ void require_same_names(const NamedArray& first, const NamedArray& other) {
 }
 
 // Files are matched with the rows of an array by their order alone.
-void require_order(const NamedArray& files, const ArrayFile& rows,
-                   std::vector<std::string>& warnings) {
-  const auto& folder = files.array->name();
-  constexpr std::string_view remedy =
-      "numbers of equally many digits (0002.npy, 0010.npy) leave no doubt";
-  if (const auto doubt = find_names_in_doubt(files.row_names)) {
-    throw InputError(fmt::format(
-        "data: the files of {} are matched with the rows of {} by the order of their names, which "
-        "leave open whether {}.npy or {}.npy comes first; {}",
-        folder, rows.name(), doubt->first, doubt->second, remedy));
-  }
-  if (const auto pair = find_names_out_of_bytes_order(files.row_names)) {
-    warnings.push_back(fmt::format(
-        "data: the files of {} are the rows of {} in natural order ({}): {}.npy comes before "
-        "{}.npy, which is the other way round where names are sorted letter by letter, as Python's "
-        "sorted() does; {}",
-        folder, rows.name(), first_few_of(files.row_names, ".npy"), pair->first, pair->second,
-        remedy));
-  }
+void warn_of_natural_order(const NamedArray& files, const ArrayFile& rows,
+                           std::vector<std::string>& warnings) {
+  const auto pair = find_names_out_of_bytes_order(files.row_names);
+  if (!pair) return;
+  warnings.push_back(fmt::format(
+      "data: the files of {} are the rows of {} in natural order ({}): {}.npy comes before "
+      "{}.npy, which is the other way round where names are sorted letter by letter, as Python's "
+      "sorted() does; numbers of equally many digits (0002.npy, 0010.npy) leave no doubt",
+      files.array->name(), rows.name(), first_few_of(files.row_names, ".npy"), pair->first,
+      pair->second));
 }
 
 void check_files(const std::vector<NamedArray>& arrays, std::vector<std::string>& warnings) {
@@ -110,7 +101,7 @@ void check_files(const std::vector<NamedArray>& arrays, std::vector<std::string>
     }
     if (first != nullptr) require_same_names(*first, array);
     if (first == nullptr) first = &array;
-    if (single != arrays.end()) require_order(array, *single->array, warnings);
+    if (single != arrays.end()) warn_of_natural_order(array, *single->array, warnings);
   }
 }
 

@@ -242,7 +242,7 @@ InspectionJson inspect_box(const fs::path& path, bool reads_numbers) {
   auto inspection =
       new_inspection(path, is_npy ? "simulation box, .npy pair" : "simulation box, HDF5", 0);
   auto& advice = inspection["advice"];
-  bool is_mapped = true, has_chunks = false;
+  bool is_mapped = true;
   std::uint64_t bytes = 0;
   fs::path file;
   for (const auto field : {BoxField::nbody, BoxField::hydro}) {
@@ -255,7 +255,6 @@ InspectionJson inspect_box(const fs::path& path, bool reads_numbers) {
     const auto ranges = reads_numbers ? ranges_of(box, field) : Ranges();
     bytes += static_cast<std::uint64_t>(layout.stored_bytes);
     is_mapped = is_mapped && layout.is_mapped;
-    has_chunks = has_chunks || !layout.chunk.empty();
     advise_on_field(name, ranges, advice);
     inspection["arrays"].push_back(describe(name, layout, ranges));
   }
@@ -265,10 +264,6 @@ InspectionJson inspect_box(const fs::path& path, bool reads_numbers) {
     advice.push_back(
         "one thread at a time can read it, through the HDF5 library; kolo data convert makes a "
         "file that all threads read at once");
-  } else if (has_chunks) {
-    advice.push_back(
-        "in chunks, which are read as they lie; a contiguous box is read faster (kolo data "
-        "convert)");
   }
   if (box.has(BoxField::nbody) && box.has(BoxField::hydro)) {
     advise_on_memory(bytes, advice);

@@ -20,6 +20,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using testing::message_of;
 using testing::npy_array;
 using testing::read_sample;
@@ -249,16 +250,14 @@ TEST_F(NpyArrays, FilesBesideAnArrayAreInNaturalOrder) {
                    {"is no .npy file and left out: 10.NPY"}));
 }
 
-TEST_F(NpyArrays, NamesThatLeaveTheirOrderOpenAreRefused) {
-  for (const auto* name : {"0.25", "0.5", "0.75"})
+TEST_F(NpyArrays, FilesOfTwoFoldersAreMatchedByName) {
+  for (const auto* name : {"0.25", "0.5", "0.75"}) {
     write(fmt::format("inputs/{}.npy", name), npy_array<float>("<f4", {1}, {1}));
-  write("labels.npy", npy_array<std::int64_t>("<i8", {3}, {0, 1, 2}));
-  EXPECT_TRUE(says(error(), {"labels.npy", "0.5.npy or 0.25.npy"}));
-  // Files that are matched by name have no order to be doubted.
-  std::filesystem::remove(folder_ / "labels.npy");
-  for (const auto* name : {"0.25", "0.5", "0.75"})
     write(fmt::format("labels/{}.npy", name), npy_array<std::int64_t>("<i8", {}, {1}));
-  EXPECT_EQ(ArraySamples(folder_.path()).size(), 3);
+  }
+  const ArraySamples samples(folder_.path());
+  EXPECT_EQ(samples.size(), 3);
+  EXPECT_THAT(samples.warnings(), IsEmpty());
   std::filesystem::rename(folder_ / "labels" / "0.75.npy", folder_ / "labels" / "0.8.npy");
   EXPECT_TRUE(says(error(), {"must have the same names", "0.8.npy"}));
   write("inputs.npy", npy_array<float>("<f4", {3}, {1, 2, 3}));

@@ -212,11 +212,11 @@ TEST_F(PredictRun, ReadsAndWritesEachFormat) {
   train("name: loud, levels: 2, channels: 4");
   auto box = random_box(16);
   write_box_npy(box, folder_ / "pair");
-  write_box_hdf5(box, folder_ / "chunked.h5", 6);
+  write_box_hdf5(box, folder_ / "box.h5");
   fs::remove(folder_ / "pair_label.npy");
   fs::copy_file(folder_ / "pair_data.npy", folder_ / "dark.npy");
   const auto expected = whole(box);
-  for (const auto* const input : {"pair", "pair_data.npy", "dark.npy", "chunked.h5"}) {
+  for (const auto* const input : {"pair", "pair_data.npy", "dark.npy", "box.h5"}) {
     for (const auto* const made : {"gas.h5", "gas.hdf5", "gas_label.npy"}) {
       PredictionRequest request;
       request.input = folder_ / input;

@@ -72,8 +72,7 @@ void copy_apart(const std::byte* from, std::int64_t stride, std::int64_t number_
   }
 }
 
-}  // namespace
-
+// Moves on to a region's next place in C order, along its first `axes` axes. False after the last.
 bool go_on(std::vector<std::int64_t>& place, const ArrayRegion& region, std::size_t axes) {
   for (auto axis = axes; axis-- > 0;) {
     if (++place[axis] < region.start[axis] + region.extent[axis]) return true;
@@ -81,6 +80,8 @@ bool go_on(std::vector<std::int64_t>& place, const ArrayRegion& region, std::siz
   }
   return false;
 }
+
+}  // namespace
 
 PlainArray::PlainArray(std::string name, ArrayLayout layout, const NumberType& type,
                        std::int64_t offset)
@@ -147,76 +148,6 @@ void PlainArray::announce(const ArrayRegion& region) const {
   do {
     map_.read_ahead(offset_ + number_at(place, strides_) * number_bytes, span * number_bytes);
   } while (go_on(place, region, outer));
-}
-
-ArrayRegion chunk_grid(const ArrayLayout& layout) {
-  const auto axes = layout.shape.size();
-  ArrayRegion grid{std::vector<std::int64_t>(axes), std::vector<std::int64_t>(axes)};
-  for (std::size_t axis = 0; axis < axes; ++axis)
-    grid.extent[axis] =
-        layout.shape[axis] == 0 ? 0 : 1 + (layout.shape[axis] - 1) / layout.chunk[axis];
-  return grid;
-}
-
-ChunkedArray::ChunkedArray(std::string name, ArrayLayout layout, MappedFile map,
-                           std::vector<std::int64_t> offsets)
-    : ArrayFile(std::move(name), std::move(layout), NumberType()),
-      map_(std::move(map)),
-      offsets_(std::move(offsets)),
-      counts_(chunk_grid(this->layout()).extent) {}
-
-void ChunkedArray::read_bytes(const ArrayRegion& region, std::span<std::byte> bytes) const {
-  auto place = region.start;
-  auto* out = bytes.data();
-  do {
-    out = copy_row(place, region.extent.back(), out);
-  } while (go_on(place, region, place.size() - 1));
-}
-
-std::byte* ChunkedArray::copy_row(const std::vector<std::int64_t>& place, std::int64_t length,
-                                  std::byte* out) const {
-  constexpr auto number_bytes = static_cast<std::int64_t>(sizeof(float));
-  const auto& chunk = layout().chunk;
-  const auto last = chunk.size() - 1;
-  std::int64_t row_of_chunks = 0, row_in_chunk = 0;
-  for (std::size_t axis = 0; axis < last; ++axis) {
-    row_of_chunks = row_of_chunks * counts_[axis] + place[axis] / chunk[axis];
-    row_in_chunk = row_in_chunk * chunk[axis] + place[axis] % chunk[axis];
-  }
-  for (auto at = place[last], end = at + length; at < end;) {
-    const auto inside = at % chunk[last];
-    const auto count = std::min(chunk[last] - inside, end - at);
-    const auto number = row_of_chunks * counts_[last] + at / chunk[last];
-    const auto bytes = count * number_bytes;
-    std::memcpy(out,
-                map_.data() + offsets_[static_cast<std::size_t>(number)] +
-                    (row_in_chunk * chunk[last] + inside) * number_bytes,
-                static_cast<std::size_t>(bytes));
-    out += bytes;
-    at += count;
-  }
-  return out;
-}
-
-void ChunkedArray::announce(const ArrayRegion& region) const {
-  constexpr std::int64_t most = 4 << 20;
-  const auto& chunk = layout().chunk;
-  auto bytes = static_cast<std::int64_t>(sizeof(float));
-  ArrayRegion chunks = region;
-  for (std::size_t axis = 0; axis < chunk.size(); ++axis) {
-    bytes *= chunk[axis];
-    const auto last = (region.start[axis] + region.extent[axis] - 1) / chunk[axis];
-    chunks.start[axis] /= chunk[axis];
-    chunks.extent[axis] = last - chunks.start[axis] + 1;
-  }
-  if (bytes > most) return;
-  auto place = chunks.start;
-  do {
-    std::int64_t number = 0;
-    for (std::size_t axis = 0; axis < place.size(); ++axis)
-      number = number * counts_[axis] + place[axis];
-    map_.read_ahead(offsets_[static_cast<std::size_t>(number)], bytes);
-  } while (go_on(place, chunks, place.size()));
 }
 
 MappedFile::MappedFile(const std::filesystem::path& file) {

@@ -35,10 +35,6 @@ class MappedFile {
   std::int64_t size_ = 0;
 };
 
-// Moves on to a region's next place in C order, along its first `axes` axes. False after the last.
-[[nodiscard]] bool go_on(std::vector<std::int64_t>& place, const ArrayRegion& region,
-                         std::size_t axes);
-
 // Numbers from `offset` on in C's or, if the file is mapped, Fortran's order of axes. The layout
 // says which, and whether it is mapped.
 class PlainArray final : public ArrayFile {
@@ -56,31 +52,6 @@ class PlainArray final : public ArrayFile {
   std::vector<std::int64_t> strides_;  // in numbers
   FileDescriptor file_;                // unless it is mapped
   MappedFile map_;
-};
-
-// Places of an array's chunks, counted along each axis.
-[[nodiscard]] ArrayRegion chunk_grid(const ArrayLayout& layout);
-
-// float32 numbers in chunks of a mapped file, each whole (also at the array's far edges);
-// `offsets` of the chunks are in the order of their places. The caller has checked that the file
-// holds them.
-class ChunkedArray final : public ArrayFile {
- public:
-  ChunkedArray(std::string name, ArrayLayout layout, MappedFile map,
-               std::vector<std::int64_t> offsets);
-
-  // Whole chunks, unless they are large: then a region needs a small part of each.
-  void announce(const ArrayRegion& region) const override;
-
- private:
-  void read_bytes(const ArrayRegion& region, std::span<std::byte> bytes) const override;
-  // Numbers along the last axis. Returns the end of what was written.
-  std::byte* copy_row(const std::vector<std::int64_t>& place, std::int64_t length,
-                      std::byte* out) const;
-
-  MappedFile map_;
-  std::vector<std::int64_t> offsets_;
-  std::vector<std::int64_t> counts_;  // chunks along each axis
 };
 
 }  // namespace kolo

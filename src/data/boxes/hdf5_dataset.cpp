@@ -8,7 +8,6 @@
 
 #include <fmt/format.h>
 
-#include "data/boxes/file_arrays.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 
@@ -277,8 +276,9 @@ class DatasetReader {
     const Hdf5Handle space(H5Dget_space(dataset.handle.get()), H5Sclose, what_);
     hsize_t written = 0;
     check_hdf5(H5Dget_num_chunks(dataset.handle.get(), space.get(), &written), what_);
-    const auto grid = chunk_grid(layout).extent;
-    const auto chunks = checked_product(std::span<const std::int64_t>(grid));
+    std::int64_t chunks = 1;
+    for (std::size_t axis = 0; axis < layout.chunk.size(); ++axis)
+      chunks *= 1 + (layout.shape[axis] - 1) / layout.chunk[axis];
     if (std::cmp_greater_equal(written, chunks)) return;
     fail(
         fmt::format("{} of its {} chunks were never written, so that their numbers would be zeros; "

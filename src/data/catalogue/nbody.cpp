@@ -114,7 +114,7 @@ MemoryLoad load_of(std::shared_ptr<const BoxFile> box, std::shared_ptr<FieldSour
 // HDF5 unpacks whole chunks: many times a crop, if they are large.
 void warn_of_large_chunks(const ArrayLayout& layout, std::int64_t crop,
                           std::vector<std::string>& warnings) {
-  if (layout.is_mapped || layout.chunk.empty()) return;
+  if (layout.filters.empty()) return;
   double ratio = 1;
   for (std::size_t axis = 1; axis < 4; ++axis) {
     const auto covered =

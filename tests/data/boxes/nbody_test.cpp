@@ -113,11 +113,6 @@ const std::vector<Storage> storages = {
      }},
     {"chunked",
      [](const auto& box, const auto& folder) {
-       write_box_hdf5(box, folder / "box.h5", 5);
-       return (folder / "box.h5").string();
-     }},
-    {"chunkedAcrossChannels",
-     [](const auto& box, const auto& folder) {
        return write_hdf5_like(box, folder, {.chunk = {3, 4, 3, 7}});
      }},
     {"deflate",
@@ -354,6 +349,10 @@ TEST_F(Nbody, WarnsOfWhatIsSlow) {
   EXPECT_TRUE(says(small[2], {"(1, 24, 24, 24)", "crops of 4^3", "about 216 times"}));
   EXPECT_EQ(dataset({.crop = 16}).warnings().size(), 2U);
   EXPECT_TRUE(dataset({.mode = BoxMode::inmem, .crop = 4}).warnings().empty());
+  testing::write_box_like(file, box, {.chunk = {1, 8, 8, 8}});
+  const auto chunked = dataset({.crop = 1}).warnings();
+  ASSERT_EQ(chunked.size(), 2U);
+  EXPECT_TRUE(says(chunked[1], {"Hydro", "is in chunks, so one thread at a time"}));
   testing::write_box_like(file, box, {.type = H5T_IEEE_F64LE});
   EXPECT_TRUE(says(dataset({.crop = 4}).warnings().front(), {"float64 and converted"}));
   const NbodyDataset fortran({.file = write_npy_pair<float>(box, folder, "<f4", true), .crop = 4});
