@@ -211,7 +211,7 @@ std::unique_ptr<Loader> make_training_loader(const RunConfig& config,
   return std::make_unique<Loader>(
       std::move(dataset), std::move(sampler),
       LoaderOptions{batch_size, config.data.workers, config.data.prefetch, drops_last,
-                    makes_on_device(config), config.data.bad_samples});
+                    makes_on_device(config)});
 }
 
 std::unique_ptr<Loader> make_validation_loader(const RunConfig& config,
@@ -226,7 +226,7 @@ std::unique_ptr<Loader> make_validation_loader(const RunConfig& config,
   return std::make_unique<Loader>(
       std::move(dataset), std::move(sampler),
       LoaderOptions{validation_batch, config.data.workers, config.data.prefetch, false,
-                    makes_on_device(config), config.data.bad_samples});
+                    makes_on_device(config)});
 }
 
 TrainerOptions make_trainer_options(const RunConfig& config) {
@@ -256,7 +256,6 @@ TrainerOptions make_trainer_options(const RunConfig& config) {
   options.recompute = config.parallel.recompute;
   if (config.training.precision == Precision::fp16) options.loss_scale.emplace();
   options.non_finite = config.training.non_finite;
-  options.bad_samples_limit = config.data.bad_samples_limit;
   return options;
 }
 

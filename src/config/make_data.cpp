@@ -48,8 +48,7 @@ void require_same_samples(const RunConfig& config, const Datasets& datasets) {
 
 DatasetRequest request_of(const RunConfig& config, const DataReading& reading) {
   auto request = request_of(config);
-  // Empty files are bad samples as others are, where those are skipped.
-  request.looks_at_files = reading.looks_at_files && config.data.bad_samples == BadSamples::stop;
+  request.looks_at_files = reading.looks_at_files;
   request.varies = reading.varies;
   request.loads_later = reading.loads_later;
   request.survey = reading.survey;

@@ -24,11 +24,17 @@ constexpr std::string_view on_copies =
     "nodes keep no copies of the state any more; set checkpoint.every_steps, whose checkpoints are "
     "written in the background";
 
+constexpr std::string_view on_bad_samples =
+    "a sample that can't be read ends the run with its file's name; remove or replace the file, "
+    "and "
+    "leave the key out";
+
 constexpr std::pair<std::string_view, std::string_view> retired_keys[] = {
     {"checkpoint.local_folder", on_copies},
     {"checkpoint.local_every_steps", on_copies},
     {"communication.backend",
-     "communication.launcher says how the ranks are started: auto, processes or mpi; a program that "
+     "communication.launcher says how the ranks are started: auto, processes or mpi; a program "
+     "that "
      "is alone needs nothing"},
     {"reference",
      "published results stand in docs/results.md; kolo sweep CONFIG seed=1,2,3 --target NUMBER "
@@ -36,6 +42,8 @@ constexpr std::pair<std::string_view, std::string_view> retired_keys[] = {
     {"training.kernels",
      "kolo chooses the kernels of convolutions by rules and tries none, so there is nothing to "
      "choose: leave the key out"},
+    {"data.bad_samples", on_bad_samples},
+    {"data.bad_samples_limit", on_bad_samples},
     {"parallel.chunks", "each rank of a pipeline has one part of the network: leave the key out"},
 };
 

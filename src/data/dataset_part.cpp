@@ -125,10 +125,9 @@ void DatasetPart::read(std::int64_t index, std::int64_t epoch, const SamplePlace
 }  // namespace
 
 std::shared_ptr<const Dataset> part_of_samples(std::shared_ptr<const Dataset> whole,
-                                               std::span<const RowRange> rows,
-                                               PartReading reading) {
+                                               std::span<const RowRange> rows) {
   (void)layout_of_part(whole->layout(), rows);
-  if (auto part = reading == PartReading::rows ? whole->part(rows) : nullptr) return part;
+  if (auto part = whole->part(rows)) return part;
   return std::make_shared<DatasetPart>(std::move(whole), rows);
 }
 

@@ -170,7 +170,7 @@ RankTraining::RankTraining(PreparedRun& run, RunStart& start, const Communicator
       config_(run.config),
       is_root_(communicator.rank() == 0),
       share_(share_work(config_, communicator)),
-      datasets_(share_datasets(share_, run.datasets, config_.data.bad_samples)),
+      datasets_(share_datasets(share_, run.datasets)),
       training_(make_training_loader(config_, datasets_.training, share_.replica, share_.replicas,
                                      share_.replicas_here)) {}
 

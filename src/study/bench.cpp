@@ -248,7 +248,7 @@ BenchReport measure_all(BenchRequest request, PreparedBench& prepared,
   const auto halos = std::make_shared<HaloCounter>();
   communicator.add_listener(halos);  // before the ranks are split
   const auto share = share_work(config, communicator);
-  const auto datasets = share_datasets(share, prepared.datasets, prepared.config.data.bad_samples);
+  const auto datasets = share_datasets(share, prepared.datasets);
   const Loaders loaders = {make_training_loader(config, datasets.training, share.replica,
                                                 share.replicas, share.replicas_here),
                            make_validation_loader(config, datasets.validation, share.replica,

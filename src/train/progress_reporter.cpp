@@ -82,13 +82,6 @@ void ProgressReporter::on_epoch_end(const EpochReport& report) {
               std::isfinite(*scale) ? fmt::format("{} samples", format_count(std::llround(*scale)))
                                     : "not yet known, the gradient is lost in its noise");
   }
-  if (!report.bad_samples.empty()) {
-    log_.warn(
-        "epoch {}: {} samples of the training and {} of the validation can't be read; others "
-        "took their places. The first: {}",
-        report.state.epoch, report.training.replaced, report.validation.replaced,
-        fmt::format("{}", fmt::join(report.bad_samples, "; ")));
-  }
   log_.debug("epoch {}: {} waiting for data, {} waiting for gradients of other ranks",
              report.state.epoch, format_duration(report.data_wait_seconds),
              format_duration(report.exposed_communication_seconds));

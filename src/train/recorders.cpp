@@ -46,8 +46,6 @@ EpochRecord record_of(const EpochReport& report) {
     record.device_megahertz = usage->megahertz;
     record.device_celsius = usage->celsius;
   }
-  if (training.replaced > 0) record.bad_samples = training.replaced;
-  if (validation.replaced > 0) record.val_bad_samples = validation.replaced;
   return record;
 }
 

@@ -127,6 +127,8 @@ TEST_F(Checks, RetiredKeysSayWhatToDoInsteadAndARecordMayHaveThem) {
               StartsWith("run.yaml:4: training.kernels: kolo chooses the kernels"));
   EXPECT_THAT(error_after_required("parallel: {chunks: 2}\n"),
               StartsWith("run.yaml:4: parallel.chunks: each rank of a pipeline has one part"));
+  EXPECT_THAT(error_after_required("", {"data.bad_samples=skip"}),
+              StartsWith("command line: data.bad_samples: a sample that can't be read ends"));
   auto record = source(required + text + "reference: {published: null}\n");
   record.is_record = true;
   EXPECT_TRUE(load_run_config(record).checkpoint.enabled);

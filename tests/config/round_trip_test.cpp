@@ -95,8 +95,6 @@ class RandomConfig {
     data.workers = small();
     data.prefetch = small();
     data.shuffle = coin();
-    data.bad_samples = coin() ? BadSamples::skip : BadSamples::stop;
-    data.bad_samples_limit = share();
     data.own = own_settings(dataset_entry(data.name));
     return data;
   }

@@ -105,14 +105,26 @@ const std::set<std::string> unbounded{"data.divisor",
                                       "training.lr_decay_power",
                                       "training.clip_norm"};
 // ... and with one.
-const std::set<std::string> bounded{
-    "data.height_shift",         "data.width_shift",        "data.zoom",
-    "data.random_crop",          "data.bad_samples_limit",  "model.dropout",
-    "model.batch_norm_momentum", "optimizer.momentum",      "optimizer.dampening",
-    "optimizer.beta1",           "optimizer.beta2",         "optimizer.rho",
-    "optimizer.adamw_beta1",     "optimizer.adamw_beta2",   "optimizer.preconditioner_beta",
-    "training.lr_warmup_epochs", "training.lr_warmup_from", "training.label_smoothing",
-    "training.mixup_alpha",      "communication.bucket_mb", "communication.first_bucket_mb"};
+const std::set<std::string> bounded{"data.height_shift",
+                                    "data.width_shift",
+                                    "data.zoom",
+                                    "data.random_crop",
+                                    "model.dropout",
+                                    "model.batch_norm_momentum",
+                                    "optimizer.momentum",
+                                    "optimizer.dampening",
+                                    "optimizer.beta1",
+                                    "optimizer.beta2",
+                                    "optimizer.rho",
+                                    "optimizer.adamw_beta1",
+                                    "optimizer.adamw_beta2",
+                                    "optimizer.preconditioner_beta",
+                                    "training.lr_warmup_epochs",
+                                    "training.lr_warmup_from",
+                                    "training.label_smoothing",
+                                    "training.mixup_alpha",
+                                    "communication.bucket_mb",
+                                    "communication.first_bucket_mb"};
 
 bool is_taken(const std::string& setting, const std::string& value) {
   if (texts.contains(setting)) return !value.starts_with('[') && !value.starts_with('{');

@@ -12,7 +12,6 @@
 
 #include "kolo/comm/mpi.h"
 #include "kolo/data/catalogue.h"
-#include "kolo/data/dataset.h"
 #include "kolo/kernels/precision.h"
 #include "kolo/layout/mesh_shape.h"
 #include "kolo/layout/pipeline_schedule.h"
@@ -37,8 +36,6 @@ struct DataConfig {
   int workers = 1;   // threads that prepare batches, per rank; 0: none of their own
   int prefetch = 4;  // batches prepared ahead, per rank
   bool shuffle = true;
-  BadSamples bad_samples = BadSamples::stop;  // what becomes of a sample that can't be read
-  double bad_samples_limit = .01;  // skip: ends where a larger share of an epoch can't be read
 };
 
 // Whether a penalty on squared weights counts as its gradient would in the loss, or as AdamW's

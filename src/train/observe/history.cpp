@@ -44,9 +44,7 @@ constexpr Field<EpochRecord> optional_fields[] = {
     {"device_utilization", &EpochRecord::device_utilization},
     {"device_megahertz", &EpochRecord::device_megahertz},
     {"device_celsius", &EpochRecord::device_celsius},
-    {"gradient_noise_scale", &EpochRecord::gradient_noise_scale},
-    {"bad_samples", &EpochRecord::bad_samples},
-    {"val_bad_samples", &EpochRecord::val_bad_samples}};
+    {"gradient_noise_scale", &EpochRecord::gradient_noise_scale}};
 
 constexpr Field<StepRecord> step_fields[] = {
     {"loss", &StepRecord::loss},

@@ -41,10 +41,6 @@ struct EpochRecord {
   double device_megahertz = not_measured;
   double device_celsius = not_measured;
   double gradient_noise_scale = not_measured;  // in samples, as it was at its end
-  // Samples of the training and of the validation that could not be read, in whose places others
-  // were; not measured where there were none.
-  double bad_samples = not_measured;
-  double val_bad_samples = not_measured;
 };
 
 // One optimizer step, or the mean of a few.
@@ -76,8 +72,8 @@ struct EpochUnderWay {
 //   {"n_ranks": 2, "epochs": [EpochRecord ...], "steps": [StepRecord ...],
 //    "checkpoints": [CheckpointRecord ...], "epoch_under_way": EpochUnderWay, "summary": {...}}
 // with the structs' member names as keys, and null for what is not finite. Left out: empty "steps"
-// and "checkpoints", "epoch_under_way" between epochs, and of an epoch what devices took, the
-// gradients' noise and bad samples where they were not measured. One thread at a time.
+// and "checkpoints", "epoch_under_way" between epochs, and of an epoch what devices took and the
+// gradients' noise where they were not measured. One thread at a time.
 class History {
  public:
   explicit History(int n_ranks = 1) : n_ranks_(n_ranks) {}
