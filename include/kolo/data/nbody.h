@@ -102,8 +102,8 @@ class NbodyDataset final : public Dataset {
   // only cost.
   void announce(std::int64_t index, std::int64_t epoch) const override;
 
-  // Shares the box; reads from it what the part needs, turned back by the crop's symmetry. Null
-  // with BoxMode::device, where whole crops are made on the device.
+  // Shares the box; reads from it what the part needs, turned back by the crop's symmetry, also
+  // with BoxMode::device.
   [[nodiscard]] std::shared_ptr<const Dataset> part(std::span<const RowRange> rows) const override;
   // Reads the box, with BoxMode::device, into the device's memory, anew with every call. InputError
   // where it does not fit.

@@ -163,6 +163,8 @@ NbodyDataset::NbodyDataset(const NbodyDataset& whole, std::span<const RowRange> 
       hydro_(whole.hydro_),
       announcements_(announced_in_a_row),
       warnings_(whole.warnings_) {
+  if (options_.mode == BoxMode::device)
+    options_.mode = BoxMode::lowmem;  // devices make whole crops
   cells_ = 1;
   for (std::size_t i = 0; i < part_.size(); ++i) {
     const auto before = whole.part_[i].begin;
@@ -173,7 +175,6 @@ NbodyDataset::NbodyDataset(const NbodyDataset& whole, std::span<const RowRange> 
 }
 
 std::shared_ptr<const Dataset> NbodyDataset::part(std::span<const RowRange> rows) const {
-  if (options_.mode == BoxMode::device) return nullptr;
   // A private constructor is no std::make_shared's to call.
   return std::shared_ptr<const NbodyDataset>(new NbodyDataset(*this, rows));
 }
