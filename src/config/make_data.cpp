@@ -51,7 +51,6 @@ DatasetRequest request_of(const RunConfig& config, const DataReading& reading) {
   request.looks_at_files = reading.looks_at_files;
   request.varies = reading.varies;
   request.loads_later = reading.loads_later;
-  request.survey = reading.survey;
   return request;
 }
 
@@ -59,11 +58,6 @@ DatasetRequest request_of(const RunConfig& config, const DataReading& reading) {
 
 Datasets make_synthetic_datasets(const RunConfig& config, std::int64_t least) {
   return dataset_entry(config.data.name).imitate(completed(config.data), request_of(config), least);
-}
-
-std::string survey_datasets(const RunConfig& config, const DataReading& reading) {
-  return dataset_entry(config.data.name)
-      .survey(completed(config.data), request_of(config, reading));
 }
 
 Datasets make_datasets(const RunConfig& config, const DataReading& reading) {

@@ -242,24 +242,6 @@ int agree(const Communicator& communicator, const Outcome& outcome, const Speake
   return failed == statuses.end() ? exit_wrong_input : narrow<int>(*failed);
 }
 
-// Rank 0 finds out what all are given, unless one is not configured. The status to end with, or 0.
-// Collective.
-int survey(const Communicator& communicator, const RankJob& job, const Outcome& configured,
-           const Speaker& speaker, RankPreparation& preparation) {
-  std::string found;
-  auto outcome = configured;
-  if (outcome.status == 0 && preparation.rank == 0 && job.survey) {
-    outcome = attempt([&]() -> std::vector<RankFact> {
-      found = job.survey();
-      return {};
-    });
-  }
-  if (const int status = agree(communicator, outcome, speaker); status != 0) return status;
-  found = broadcast_bytes(communicator, found, 0, {.name = "the survey of the data"});
-  if (!found.empty()) preparation.survey = std::make_shared<const std::string>(std::move(found));
-  return 0;
-}
-
 // All ranks that were started. InputError where the configuration wants them started otherwise, and
 // where a launcher has started processes that MPI does not connect, which then all throw.
 Communicator make_communicator(const CommunicationConfig& config,
@@ -309,10 +291,8 @@ int run_rank_job(const LaunchEnvironment& environment, const RankJob& job) {
     return run_guarded(*communicator, [&] { return job.run(*communicator); });
   }
   const Speaker speaker(*communicator);
-  RankPreparation preparation{rank, ranks};
-  if (const int status = survey(*communicator, job, configured, speaker, preparation); status != 0)
-    return status;
-  const auto prepared = attempt([&] { return job.prepare(preparation); });
+  if (const int status = agree(*communicator, configured, speaker); status != 0) return status;
+  const auto prepared = attempt([&] { return job.prepare({rank, ranks}); });
   if (const int status = agree(*communicator, prepared, speaker); status != 0) return status;
   if (job.load) {
     const auto loaded = attempt([&]() -> std::vector<RankFact> {

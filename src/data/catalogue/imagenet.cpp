@@ -23,16 +23,9 @@ struct Imagenet {
     images.complete(.33, .5, NamedPreprocessing::caffe);
   }
   [[nodiscard]] Datasets make(const DatasetRequest& request) const;
-  [[nodiscard]] std::string survey(const DatasetRequest& request) const;
   [[nodiscard]] SampleLayout layout(const DatasetRequest& request) const;
 
  private:
-  struct Listings {
-    FolderListing training, validation;
-  };
-  [[nodiscard]] FolderListing list(const DatasetRequest& request, std::string_view key,
-                                   const std::string& folder) const;
-  [[nodiscard]] Listings listings(const DatasetRequest& request) const;
   [[nodiscard]] ImageFolderOptions folder_options(const DatasetRequest& request) const;
 };
 
@@ -73,51 +66,19 @@ ImageFolderOptions Imagenet::folder_options(const DatasetRequest& request) const
   return {.height = shape[1], .width = shape[2]};
 }
 
-FolderListing Imagenet::list(const DatasetRequest& request, std::string_view key,
-                             const std::string& folder) const {
-  return at_key(request, key, [&] { return list_image_folder(folder, request.looks_at_files); });
-}
-
-std::string Imagenet::survey(const DatasetRequest& request) const {
-  std::string survey;
-  for (const auto& [key, folder] : {std::pair("train_dir", train_dir), {"valid_dir", valid_dir}}) {
-    survey += folder + '\0' + to_bytes(list(request, key, folder));
-  }
-  return survey;
-}
-
-// A rank that reads another place than the one who looked, as a node's own copy, looks itself: what
-// is there may be something else.
-Imagenet::Listings Imagenet::listings(const DatasetRequest& request) const {
-  std::string_view rest = request.survey ? std::string_view(*request.survey) : std::string_view();
-  const auto next = [&](std::string_view key, const std::string& folder) {
-    if (!request.survey) return list(request, key, folder);
-    const auto listed = rest.substr(0, rest.find('\0'));
-    rest.remove_prefix(std::min(rest.size(), listed.size() + 1));
-    auto listing = take_folder_listing(rest);
-    return listed == folder ? std::move(listing) : list(request, key, folder);
-  };
-  Listings found;
-  found.training = next("train_dir", train_dir);
-  found.validation = next("valid_dir", valid_dir);
-  return found;
-}
-
 // Subsets are spread over the classes, as the samples lie class by class.
 Datasets Imagenet::make(const DatasetRequest& request) const {
   const auto options = folder_options(request);
-  auto found = listings(request);
   auto augmentation = images.augmentation(request);
   const double random_crop = std::exchange(augmentation.random_crop, 0);  // done while decoding
   const auto training = at_key(request, "train_dir", [&] {
     auto cropped = options;
     cropped.random_crop = random_crop;
     cropped.seed = request.seed;
-    return std::make_shared<ImageFolderDataset>(train_dir, std::move(found.training), cropped);
+    return std::make_shared<ImageFolderDataset>(train_dir, cropped, request.looks_at_files);
   });
   const auto validation = at_key(request, "valid_dir", [&] {
-    auto dataset =
-        std::make_shared<ImageFolderDataset>(valid_dir, std::move(found.validation), options);
+    auto dataset = std::make_shared<ImageFolderDataset>(valid_dir, options, request.looks_at_files);
     require_same_classes(*training, *dataset);
     return dataset;
   });

@@ -59,20 +59,9 @@ std::vector<std::string> missing_from(const std::vector<std::string>& some,
 }  // namespace
 
 ImageFolderDataset::ImageFolderDataset(const std::filesystem::path& root,
-                                       ImageFolderOptions options)
-    : ImageFolderDataset(root, list_image_folder(root), options) {}
-
-ImageFolderDataset::ImageFolderDataset(const std::filesystem::path& root, FolderListing listing,
-                                       ImageFolderOptions options)
-    : root_(root), options_(options), listing_(std::move(listing)) {
+                                       ImageFolderOptions options, bool inspect_sizes)
+    : root_(root), options_(options), listing_(list_image_folder(root, inspect_sizes)) {
   check_options(options_);
-  std::error_code error;
-  if (!std::filesystem::is_directory(root_, error)) {
-    throw InputError(
-        fmt::format("data: {} is no folder here, where rank 0 has {} images in {} classes; all "
-                    "nodes need the same data at the places that they are given",
-                    root_.string(), listing_.size(), listing_.classes.size()));
-  }
   layout_.input_shape = {3, options_.height, options_.width};
   layout_.classes = static_cast<std::int64_t>(listing_.classes.size());
 }
