@@ -136,10 +136,6 @@ std::optional<Batch> BatchWriter::write(Batch batch, std::int64_t epoch,
   if (!packing.samples || !packing.samples->makes_targets()) batch.target = targets_->lend(samples);
   for (std::size_t i = 0; i < batch.indices.size(); ++i) {
     if (!is_wanted()) return std::nullopt;
-    // One sample ahead, of those that are read here.
-    if (!packing.samples && i == 0) dataset_->announce(batch.indices[i], epoch);
-    if (!packing.samples && i + 1 < batch.indices.size())
-      dataset_->announce(batch.indices[i + 1], epoch);
     try {
       write_sample(packing, batch, i, epoch);
     } catch (const InputError& error) {

@@ -177,7 +177,7 @@ TEST(BoxOnADevice, IsReadFromPlanesThatLieTogether) {
     return std::make_shared<NbodyDataset>(
         NbodyOptions{.file = folder / "chunked.h5", .mode = mode, .crop = 8, .samples = 9});
   };
-  expect_the_same_there(open(BoxMode::lowmem), open(BoxMode::device));
+  expect_the_same(made_here(*open(BoxMode::device), 1), read_here(open(BoxMode::lowmem), 1));
 }
 
 TEST(BoxOnADevice, IsRefusedWhereItDoesNotFit) {

@@ -102,9 +102,6 @@ class ArrayFile {
                                                  std::span<float> numbers) const;
   // The first number of an array that lies in memory as float32 in C order; otherwise null.
   [[nodiscard]] virtual const float* values() const { return nullptr; }
-  // The region is read soon: has the system read ahead what of a mapped file it lies in, without
-  // waiting.
-  virtual void announce(const ArrayRegion& /*region*/) const {}
 
  protected:
   // `type`: of the bytes that read_bytes() gives. Error where the shape overflows 64 bits.

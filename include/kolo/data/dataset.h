@@ -71,9 +71,6 @@ class Dataset {
   // index outside [0, size) or places of other sizes than the layout's.
   virtual void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const = 0;
 
-  // Sample `index` is read soon: a dataset may ask the system for what it needs of a file, without
-  // waiting. Changes nothing that is read.
-  virtual void announce(std::int64_t /*index*/, std::int64_t /*epoch*/) const {}
   // Maker of the samples on a device (kolo/data/loader.h), which may outlive the dataset; null
   // where they can't be made there.
   [[nodiscard]] virtual std::shared_ptr<const DeviceSamples> device_samples(
@@ -111,9 +108,6 @@ class Subset final : public Dataset {
   [[nodiscard]] std::int64_t size() const override { return count_; }
   [[nodiscard]] const SampleLayout& layout() const override { return whole_->layout(); }
   void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const override;
-  void announce(std::int64_t index, std::int64_t epoch) const override {
-    whole_->announce(chosen(index), epoch);
-  }
   [[nodiscard]] std::shared_ptr<const Dataset> part(std::span<const RowRange> rows) const override;
   [[nodiscard]] std::optional<float> byte_divisor() const override {
     return whole_->byte_divisor();

@@ -134,22 +134,6 @@ void PlainArray::read_bytes(const ArrayRegion& region, std::span<std::byte> byte
   } while (go_on(place, region, outer));
 }
 
-void PlainArray::announce(const ArrayRegion& region) const {
-  if (!layout().is_mapped || layout().is_fortran_order) return;
-  constexpr std::int64_t near = 16384;
-  const auto number_bytes = type().bytes;
-  auto outer = strides_.size();
-  std::int64_t span = 1;  // from the first to the last number of what is asked for at once
-  while (outer > 0 && strides_[outer - 1] * number_bytes <= near) {
-    --outer;
-    span += (region.extent[outer] - 1) * strides_[outer];
-  }
-  auto place = region.start;
-  do {
-    map_.read_ahead(offset_ + number_at(place, strides_) * number_bytes, span * number_bytes);
-  } while (go_on(place, region, outer));
-}
-
 MappedFile::MappedFile(const std::filesystem::path& file) {
   const auto descriptor = open_input_file(file, "data");
   size_ = size_in_bytes(descriptor, file);
@@ -170,14 +154,6 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
   return *this;
-}
-
-// Advice only: where the system doesn't take it, the numbers are read when they are touched.
-void MappedFile::read_ahead(std::int64_t offset, std::int64_t bytes) const {
-  static const auto page = static_cast<std::int64_t>(::sysconf(_SC_PAGESIZE));
-  const auto begin = offset / page * page;
-  static_cast<void>(::madvise(const_cast<std::byte*>(data_) + begin,
-                              static_cast<std::size_t>(offset + bytes - begin), MADV_WILLNEED));
 }
 
 MappedFile::~MappedFile() {

@@ -24,9 +24,6 @@ class MappedFile {
   MappedFile& operator=(MappedFile&& other) noexcept;
   ~MappedFile();
 
-  // Has the system read these bytes, which are in the file, without waiting for them.
-  void read_ahead(std::int64_t offset, std::int64_t bytes) const;
-
   [[nodiscard]] const std::byte* data() const { return data_; }
   [[nodiscard]] std::int64_t size() const { return size_; }
 
@@ -43,8 +40,6 @@ class PlainArray final : public ArrayFile {
   PlainArray(std::string name, ArrayLayout layout, const NumberType& type, std::int64_t offset);
 
   [[nodiscard]] const float* values() const override;
-  // Rows that are at most some pages apart in one go: the gaps cost less than a question each.
-  void announce(const ArrayRegion& region) const override;
   void read_bytes(const ArrayRegion& region, std::span<std::byte> bytes) const override;
 
  private:

@@ -172,7 +172,6 @@ TEST_P(NbodyStorage, CropsAreTheBoxsOwnNumbers) {
       const bool turns = rotations == Rotations::vector || rotations == Rotations::proper;
       for (std::int64_t i = 0; i < 25; ++i) {
         const auto crop = dataset.crop(i, 3);
-        dataset.announce(i, 3);  // changes nothing
         const auto sample = read_sample(dataset, i, 3);
         expect_field(sample.input, box.nbody, 13, crop, size, turns);
         expect_field(sample.target, box.hydro, 13, crop, size, turns);
