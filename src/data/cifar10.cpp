@@ -100,13 +100,11 @@ void check_not_pickled(const fs::path& file, const FileDescriptor& input) {
   }
 }
 
-// Checks records, which begin with record `first` of a file.
-void check_labels(const fs::path& file, std::int64_t first, std::span<const std::uint8_t> records) {
+void check_labels(const fs::path& file, std::span<const std::uint8_t> records) {
   for (std::size_t offset = 0; offset < records.size(); offset += cifar10_record_bytes) {
     if (records[offset] < cifar10_classes) continue;
-    const auto image = static_cast<std::size_t>(first) + offset / cifar10_record_bytes;
-    fail(file, fmt::format("the label of image {} at offset {} is {}, expected 0 to 9", image,
-                           image * cifar10_record_bytes, records[offset]));
+    fail(file, fmt::format("the label of image {} at offset {} is {}, expected 0 to 9",
+                           offset / cifar10_record_bytes, offset, records[offset]));
   }
 }
 
@@ -116,20 +114,13 @@ std::int64_t count_records(const fs::path& file) {
   return checked_records(file, size_in_bytes(input, file));
 }
 
-// Some records of a file, by its own numbers.
-void read_records(const fs::path& file, std::int64_t first, std::span<std::uint8_t> records) {
-  constexpr auto record = static_cast<std::int64_t>(cifar10_record_bytes);
+// All records of a file.
+void read_records(const fs::path& file, std::span<std::uint8_t> records) {
   const auto input = open_input_file(file, "data");
-  if (::lseek(input.get(), first * record, SEEK_SET) < 0) {
-    throw Error(system_error_text(fmt::format("data: cannot go through {}", file.string()), errno));
-  }
   const auto found = read_up_to(input.get(), std::as_writable_bytes(records), file);
-  if (found < records.size()) {
-    const auto begin = static_cast<std::size_t>(first * record);
-    fail(file, fmt::format("it ended at offset {}, expected {} bytes", begin + found,
-                           begin + records.size()));
-  }
-  check_labels(file, first, records);
+  if (found < records.size())
+    fail(file, fmt::format("it ended at offset {}, expected {} bytes", found, records.size()));
+  check_labels(file, records);
 }
 
 std::vector<std::string> read_class_names(const fs::path& file) {
@@ -172,80 +163,57 @@ std::span<const std::string_view> cifar10_batch_files(Split split) {
   return validation_files;
 }
 
-// The records of a split, in memory that whoever loads them has given.
+// The records of a split.
 class Cifar10Dataset::Records {
  public:
   Records(const fs::path& folder, Split split) {
     for (const auto name : cifar10_batch_files(split)) {
-      files_.push_back({folder / name, size_, count_records(folder / name)});
+      files_.push_back({folder / name, count_records(folder / name)});
       size_ = checked_add(size_, files_.back().count);
     }
   }
 
   [[nodiscard]] std::int64_t size() const { return size_; }
-  [[nodiscard]] std::size_t bytes() const {
-    return checked_multiply(narrow<std::size_t>(size_), cifar10_record_bytes);
-  }
 
-  // A little at a time, without keeping any.
-  void check() const {
-    constexpr std::int64_t most_at_once = 1024;
-    std::vector<std::uint8_t> records;
-    for (const auto& file : files_) {
-      for (std::int64_t first = 0; first < file.count; first += most_at_once) {
-        const auto count = static_cast<std::size_t>(std::min(most_at_once, file.count - first));
-        records.resize(count * cifar10_record_bytes);
-        read_records(file.path, first, records);
-      }
+  void read() {
+    bytes_.resize(checked_multiply(narrow<std::size_t>(size_), cifar10_record_bytes));
+    std::span<std::uint8_t> rest(bytes_);
+    for (const auto& [path, count] : files_) {
+      const auto bytes = static_cast<std::size_t>(count) * cifar10_record_bytes;
+      read_records(path, rest.first(bytes));
+      rest = rest.subspan(bytes);
     }
-  }
-
-  void read(const std::shared_ptr<std::byte>& memory, int part, int parts) {
-    const auto begin = size_ * part / parts, end = size_ * (part + 1) / parts;
-    auto* const all = reinterpret_cast<std::uint8_t*>(memory.get());
-    for (const auto& file : files_) {
-      const auto first = std::max(begin, file.first), last = std::min(end, file.first + file.count);
-      if (first >= last) continue;
-      read_records(file.path, first - file.first,
-                   {all + static_cast<std::size_t>(first) * cifar10_record_bytes,
-                    static_cast<std::size_t>(last - first) * cifar10_record_bytes});
-    }
-    memory_ = memory;
   }
 
   [[nodiscard]] std::span<const std::uint8_t> record(std::int64_t index) const {
     if (index < 0 || index >= size_)
       throw Error(fmt::format("data: sample {} of a dataset of {}", index, size_));
-    if (!memory_) throw Error("data: a sample of CIFAR-10 is read before the images are loaded");
-    const auto* const all = reinterpret_cast<const std::uint8_t*>(memory_.get());
-    return {all + static_cast<std::size_t>(index) * cifar10_record_bytes, cifar10_record_bytes};
+    if (bytes_.empty())
+      throw Error("data: a sample of CIFAR-10 is read before the images are loaded");
+    return std::span(bytes_).subspan(static_cast<std::size_t>(index) * cifar10_record_bytes,
+                                     cifar10_record_bytes);
   }
 
  private:
   struct BatchFile {
     fs::path path;
-    std::int64_t first = 0, count = 0;  // of the split's records
+    std::int64_t count = 0;
   };
 
   std::vector<BatchFile> files_;
   std::int64_t size_ = 0;
-  std::shared_ptr<const std::byte> memory_;
+  std::vector<std::uint8_t> bytes_;  // empty before they are read
 };
 
-Cifar10Dataset::Cifar10Dataset(const fs::path& folder, Split split, Cifar10Options options)
+Cifar10Dataset::Cifar10Dataset(const fs::path& folder, Split split, bool loads_later)
     : layout_{{3, cifar10_side, cifar10_side}, cifar10_classes, {}} {
   const auto place = find_batches(folder, split);
   records_ = std::make_shared<Records>(place, split);
   class_names_ = read_class_names(place / cifar10_names_file);
-  MemoryLoad load{records_->bytes(), [records = records_](const auto& memory, int part, int parts) {
-                    records->read(memory, part, parts);
-                  }};
-  if (!options.loads_later) {
-    load_alone(load);
-    return;
-  }
-  if (options.checks_labels) records_->check();
-  load_ = std::move(load);
+  if (loads_later)
+    load_ = [records = records_] { records->read(); };
+  else
+    records_->read();
 }
 
 std::int64_t Cifar10Dataset::size() const {

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -27,16 +28,8 @@ inline constexpr std::string_view cifar10_names_file = "batches.meta.txt";
 // The names of a split's files, in their order.
 [[nodiscard]] std::span<const std::string_view> cifar10_batch_files(Split split);
 
-struct Cifar10Options {
-  bool loads_later = false;  // the images are read by load(), not at once
-  // loads_later: reads the files once to see whether all labels are classes, which load() sees
-  // else.
-  bool checks_labels = true;
-};
-
 // Input {3, 32, 32}, each value x / 255, 10 classes. The images stay in memory as bytes (154 MB for
-// the training split of CIFAR-10), which several ranks can share (load()). Augmentation goes in
-// front (AugmentedDataset).
+// the training split of CIFAR-10). Augmentation goes in front (AugmentedDataset).
 //
 // Constructor: `folder` holds the files or holds a folder cifar-10-batches-bin that does.
 // InputError with the file and the offset or field, for a missing batch, sizes that are not whole
@@ -44,10 +37,11 @@ struct Cifar10Options {
 // names.
 class Cifar10Dataset final : public Dataset {
  public:
-  Cifar10Dataset(const std::filesystem::path& folder, Split split, Cifar10Options options = {});
+  // loads_later: the images are read by load(), not at once, and wrong labels are seen there.
+  Cifar10Dataset(const std::filesystem::path& folder, Split split, bool loads_later = false);
 
   // The reading of the images, before which no sample may be read; unset without loads_later.
-  [[nodiscard]] const std::optional<MemoryLoad>& load() const { return load_; }
+  [[nodiscard]] const std::function<void()>& load() const { return load_; }
   [[nodiscard]] std::int64_t size() const override;
   [[nodiscard]] const SampleLayout& layout() const override { return layout_; }
   void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const override;
@@ -67,7 +61,7 @@ class Cifar10Dataset final : public Dataset {
 
   SampleLayout layout_;
   std::shared_ptr<Records> records_;
-  std::optional<MemoryLoad> load_;
+  std::function<void()> load_;
   std::vector<std::string> class_names_;
 };
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -66,10 +67,11 @@ auto at_key(const DatasetRequest& request, std::string_view key, const Make& mak
 
 // Loads that two data sets have still to do.
 template <typename Data>
-[[nodiscard]] std::vector<MemoryLoad> loads_of(const Data& training, const Data& validation) {
-  std::vector<MemoryLoad> loads;
+[[nodiscard]] std::vector<std::function<void()>> loads_of(const Data& training,
+                                                          const Data& validation) {
+  std::vector<std::function<void()>> loads;
   for (const auto* const data : {&training, &validation})
-    if (data->load()) loads.push_back(*data->load());
+    if (data->load()) loads.push_back(data->load());
   return loads;
 }
 
