@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <sstream>
+#include <utility>
 
 #include <unistd.h>
 
@@ -163,69 +164,36 @@ std::span<const std::string_view> cifar10_batch_files(Split split) {
   return validation_files;
 }
 
-// The records of a split.
-class Cifar10Dataset::Records {
- public:
-  Records(const fs::path& folder, Split split) {
-    for (const auto name : cifar10_batch_files(split)) {
-      files_.push_back({folder / name, count_records(folder / name)});
-      size_ = checked_add(size_, files_.back().count);
-    }
+Cifar10Dataset::Cifar10Dataset(const fs::path& folder, Split split, bool loads_later)
+    : layout_{{3, cifar10_side, cifar10_side}, cifar10_classes, {}},
+      records_(std::make_shared<std::vector<std::uint8_t>>()) {
+  const auto place = find_batches(folder, split);
+  std::vector<std::pair<fs::path, std::int64_t>> files;  // and how many records each has
+  for (const auto name : cifar10_batch_files(split)) {
+    files.emplace_back(place / name, count_records(place / name));
+    size_ = checked_add(size_, files.back().second);
   }
-
-  [[nodiscard]] std::int64_t size() const { return size_; }
-
-  void read() {
-    bytes_.resize(checked_multiply(narrow<std::size_t>(size_), cifar10_record_bytes));
-    std::span<std::uint8_t> rest(bytes_);
-    for (const auto& [path, count] : files_) {
+  class_names_ = read_class_names(place / cifar10_names_file);
+  load_ = [files, size = narrow<std::size_t>(size_), records = records_] {
+    std::vector<std::uint8_t> all(checked_multiply(size, cifar10_record_bytes));
+    std::span<std::uint8_t> rest(all);
+    for (const auto& [file, count] : files) {
       const auto bytes = static_cast<std::size_t>(count) * cifar10_record_bytes;
-      read_records(path, rest.first(bytes));
+      read_records(file, rest.first(bytes));
       rest = rest.subspan(bytes);
     }
-  }
-
-  [[nodiscard]] std::span<const std::uint8_t> record(std::int64_t index) const {
-    if (index < 0 || index >= size_)
-      throw Error(fmt::format("data: sample {} of a dataset of {}", index, size_));
-    if (bytes_.empty())
-      throw Error("data: a sample of CIFAR-10 is read before the images are loaded");
-    return std::span(bytes_).subspan(static_cast<std::size_t>(index) * cifar10_record_bytes,
-                                     cifar10_record_bytes);
-  }
-
- private:
-  struct BatchFile {
-    fs::path path;
-    std::int64_t count = 0;
+    *records = std::move(all);
   };
-
-  std::vector<BatchFile> files_;
-  std::int64_t size_ = 0;
-  std::vector<std::uint8_t> bytes_;  // empty before they are read
-};
-
-Cifar10Dataset::Cifar10Dataset(const fs::path& folder, Split split, bool loads_later)
-    : layout_{{3, cifar10_side, cifar10_side}, cifar10_classes, {}} {
-  const auto place = find_batches(folder, split);
-  records_ = std::make_shared<Records>(place, split);
-  class_names_ = read_class_names(place / cifar10_names_file);
-  if (loads_later)
-    load_ = [records = records_] { records->read(); };
-  else
-    records_->read();
+  if (!loads_later) std::exchange(load_, nullptr)();
 }
 
-std::int64_t Cifar10Dataset::size() const {
-  return records_->size();
-}
-
-std::span<const std::uint8_t> Cifar10Dataset::pixels(std::int64_t index) const {
-  return records_->record(index).subspan(1);
-}
-
-std::int64_t Cifar10Dataset::label(std::int64_t index) const {
-  return records_->record(index)[0];
+std::span<const std::uint8_t> Cifar10Dataset::record(std::int64_t index) const {
+  if (index < 0 || index >= size_)
+    throw Error(fmt::format("data: sample {} of a dataset of {}", index, size_));
+  if (records_->empty())
+    throw Error("data: a sample of CIFAR-10 is read before the images are loaded");
+  return std::span(*records_).subspan(static_cast<std::size_t>(index) * cifar10_record_bytes,
+                                      cifar10_record_bytes);
 }
 
 void Cifar10Dataset::read(std::int64_t index, std::int64_t /*epoch*/,

@@ -42,7 +42,7 @@ class Cifar10Dataset final : public Dataset {
 
   // The reading of the images, before which no sample may be read; unset without loads_later.
   [[nodiscard]] const std::function<void()>& load() const { return load_; }
-  [[nodiscard]] std::int64_t size() const override;
+  [[nodiscard]] std::int64_t size() const override { return size_; }
   [[nodiscard]] const SampleLayout& layout() const override { return layout_; }
   void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const override;
   [[nodiscard]] std::optional<float> byte_divisor() const override;
@@ -51,16 +51,19 @@ class Cifar10Dataset final : public Dataset {
 
   // The 3072 bytes of an image as they stand in the file: red, green, blue planes. Error for an
   // index outside [0, size).
-  [[nodiscard]] std::span<const std::uint8_t> pixels(std::int64_t index) const;
-  [[nodiscard]] std::int64_t label(std::int64_t index) const;
+  [[nodiscard]] std::span<const std::uint8_t> pixels(std::int64_t index) const {
+    return record(index).subspan(1);
+  }
+  [[nodiscard]] std::int64_t label(std::int64_t index) const { return record(index)[0]; }
   // The ten of batches.meta.txt; empty where there is no such file.
   [[nodiscard]] const std::vector<std::string>& class_names() const { return class_names_; }
 
  private:
-  class Records;
+  [[nodiscard]] std::span<const std::uint8_t> record(std::int64_t index) const;
 
   SampleLayout layout_;
-  std::shared_ptr<Records> records_;
+  std::int64_t size_ = 0;
+  std::shared_ptr<std::vector<std::uint8_t>> records_;  // of all, empty before the load
   std::function<void()> load_;
   std::vector<std::string> class_names_;
 };
