@@ -148,14 +148,6 @@ void read_arrays(const std::vector<NamedArray>& arrays, std::int64_t index,
   }
 }
 
-void warn_of_order(const ArrayFile& array, std::vector<std::string>& warnings) {
-  if (!array.layout().is_fortran_order) return;
-  warnings.push_back(fmt::format(
-      "data: {} is in Fortran order, in which the numbers of a sample lie apart, so that reading "
-      "one takes longer; numpy.save(FILE, numpy.ascontiguousarray(array)) puts them side by side",
-      array.name()));
-}
-
 }  // namespace
 
 ArraySamples::ArraySamples(const fs::path& path, const ArraySamplesOptions& options)
@@ -179,8 +171,6 @@ ArraySamples::ArraySamples(const fs::path& path, const ArraySamplesOptions& opti
   for (const auto& each : all) require_samples(*each.array);
   check_files(all, warnings_);
   for (const auto& each : all) require_length(*inputs_.front().array, *each.array);
-  for (const auto* const some : {&inputs_, &targets_})
-    for (const auto& each : *some) warn_of_order(*each.array, warnings_);
   lay_out(inputs_, input_shape, layout_.input_shape, layout_.input_parts);
   if (label_array_.array)
     take_labels(options.classes);

@@ -77,7 +77,7 @@ Ranges field_ranges(std::int64_t channels) {
 }
 
 InspectionJson describe(const std::string& name, const ArrayLayout& layout, const Ranges& ranges) {
-  auto json = array_json(name, layout.type_text(), layout.shape, ranges);
+  auto json = array_json(name, layout.type, layout.shape, ranges);
   json["chunk"] = layout.chunk;
   json["filters"] = layout.filters;
   return json;

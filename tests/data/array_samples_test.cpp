@@ -205,31 +205,6 @@ class NpyArrays : public ::testing::Test {
   testing::TemporaryFolder folder_;
 };
 
-TEST_F(NpyArrays, FortranOrderIsRead) {
-  // In memory as it lies in the file: element (i, j, k) is 100 i + 10 j + k.
-  std::vector<double> numbers;
-  for (int k = 0; k < 4; ++k)
-    for (int j = 0; j < 3; ++j)
-      for (int i = 0; i < 2; ++i) numbers.push_back(100 * i + 10 * j + k);
-  write("inputs.npy", npy_array<double>("<f8", {2, 3, 4}, numbers, true));
-  write("targets.npy", npy_array<float>("<f4", {2}, {1, 2}, true));
-  const ArraySamples samples(folder_.path());
-  EXPECT_THAT(samples.layout().input_shape, ElementsAre(1, 3, 4));
-  EXPECT_THAT(read_sample(samples, 1).input,
-              ElementsAre(100, 101, 102, 103, 110, 111, 112, 113, 120, 121, 122, 123));
-  EXPECT_THAT(read_sample(samples, 1).target, ElementsAre(2));
-  EXPECT_THAT(samples.warnings(),
-              ElementsAre(AllOf(HasSubstr("inputs.npy"), HasSubstr("numpy.ascontiguousarray"))));
-
-  // Files with a sample each may lie in different orders.
-  std::filesystem::remove(folder_ / "inputs.npy");
-  write("inputs/s0.npy", npy_array<float>("<f4", {2, 3}, {0, 1, 2, 10, 11, 12}));
-  write("inputs/s1.npy", npy_array<float>("<f4", {2, 3}, {0, 10, 1, 11, 2, 12}, true));
-  const ArraySamples files(folder_.path());
-  EXPECT_THAT(read_sample(files, 0).input, ElementsAre(0, 1, 2, 10, 11, 12));
-  EXPECT_THAT(read_sample(files, 1).input, ElementsAre(0, 1, 2, 10, 11, 12));
-}
-
 TEST_F(NpyArrays, FilesBesideAnArrayAreInNaturalOrder) {
   std::vector<std::int64_t> labels;
   for (std::int64_t i = 0; i < 12; ++i) {

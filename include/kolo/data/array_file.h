@@ -28,7 +28,6 @@ struct NumberType {
 // numpy/lib/format.py).
 struct NpyHeader {
   NumberType type;
-  bool is_fortran_order = false;  // the first axis varies fastest
   std::vector<std::int64_t> shape;
   std::int64_t data_offset = 0;  // bytes from the file's start to the first number
 };
@@ -50,12 +49,8 @@ struct ArrayLayout {
   std::vector<std::int64_t> shape;   // empty: a single number
   std::vector<std::int64_t> chunk;   // empty: contiguous
   std::vector<std::string> filters;  // deflate, shuffle, ...
-  bool is_fortran_order = false;     // the first axis varies fastest
   std::int64_t stored_bytes = 0;
   bool is_mapped = false;  // the file is mapped into memory, where any number of threads read it
-
-  // "float64 in Fortran order"
-  [[nodiscard]] std::string type_text() const;
 };
 
 // "4, 128, 128, 128"

@@ -20,7 +20,7 @@
 //   .npy     <prefix>_data.npy [N, N, N, 4] and <prefix>_label.npy [N, N, N, 5], C order: the
 //            channels of a cell lie side by side; no parameters
 //
-// Other floating-point types, and .npy in Fortran order, are read too, and converted on the way.
+// Other floating-point types are read too, and converted on the way.
 namespace kolo {
 
 // Channels of a box: dark matter (density and velocity) and gas (the same, and temperature).

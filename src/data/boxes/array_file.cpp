@@ -93,10 +93,6 @@ std::optional<std::size_t> convert_numbers(const NumberType& type, const std::by
 
 }  // namespace
 
-std::string ArrayLayout::type_text() const {
-  return is_fortran_order ? type + " in Fortran order" : type;
-}
-
 std::string shape_text(std::span<const std::int64_t> shape) {
   return fmt::to_string(fmt::join(shape, ", "));
 }
@@ -199,26 +195,19 @@ std::int64_t npy_numbers(const NpyHeader& header) {
   return numbers;
 }
 
-// In Fortran order each number of a row lies elsewhere, so the file is mapped for that too.
 ArrayLayout npy_layout(const std::filesystem::path& file, const NpyHeader& header,
                        ArrayAccess access) {
-  // Along a single axis both orders are the same.
-  const bool is_fortran_order =
-      header.is_fortran_order &&
-      std::ranges::count_if(header.shape, [](std::int64_t length) { return length > 1; }) > 1;
   return {.file = file,
           .type = header.type.name(),
           .shape = header.shape,
-          .is_fortran_order = is_fortran_order,
           .stored_bytes = npy_numbers(header) * header.type.bytes,
-          .is_mapped = is_fortran_order || access == ArrayAccess::regions};
+          .is_mapped = access == ArrayAccess::regions};
 }
 
 // One of many files that are a row each.
 struct NpyRow {
   std::filesystem::path file;
   std::int64_t offset = 0;
-  bool is_fortran_order = false;
 };
 
 class NpyFiles final : public ArrayFile {
@@ -240,16 +229,13 @@ class NpyFiles final : public ArrayFile {
     const ArrayRegion row{{region.start.begin() + 1, region.start.end()},
                           {region.extent.begin() + 1, region.extent.end()}};
     for (std::int64_t i = 0; i < region.extent.front(); ++i, bytes = bytes.subspan(row_bytes)) {
-      const auto& [file, offset, is_fortran_order] =
-          files_[static_cast<std::size_t>(region.start.front() + i)];
-      auto header = header_;
-      header.is_fortran_order = is_fortran_order;
-      PlainArray(file.string(), npy_layout(file, header, ArrayAccess::rows), type(), offset)
+      const auto& [file, offset] = files_[static_cast<std::size_t>(region.start.front() + i)];
+      PlainArray(file.string(), npy_layout(file, header_, ArrayAccess::rows), type(), offset)
           .read_bytes(row, bytes.first(row_bytes));
     }
   }
 
-  NpyHeader header_;  // of all, but for their order and offsets
+  NpyHeader header_;  // of all, but for their offsets
   std::vector<NpyRow> files_;
 };
 
@@ -275,7 +261,7 @@ std::shared_ptr<const ArrayFile> open_npy_files(const std::filesystem::path& fol
           file.string(), shape_text(header.shape), header.type.name(), files.front().string(),
           shape_text(first.shape), first.type.name()));
     }
-    rows.push_back({file, header.data_offset, header.is_fortran_order});
+    rows.push_back({file, header.data_offset});
   }
   return std::make_shared<NpyFiles>(folder, std::move(first), std::move(rows));
 }

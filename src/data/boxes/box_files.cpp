@@ -121,11 +121,11 @@ void warn_of_layout(const ArrayFile& array, std::vector<std::string>& warnings) 
         fmt::format("data: {} {}, so one thread at a time reads it; kolo data convert makes a file "
                     "that all threads read",
                     array.name(), obstacle(layout)));
-  } else if (layout.type_text() != "float32") {
+  } else if (layout.type != "float32") {
     warnings.push_back(
         fmt::format("data: {} is {}, which is converted whenever it is read; kolo data convert "
                     "makes a file that needs no conversion",
-                    array.name(), layout.type_text()));
+                    array.name(), layout.type));
   }
 }
 

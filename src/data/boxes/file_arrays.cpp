@@ -21,15 +21,10 @@ namespace {
 // Files hold little-endian numbers, which are used where they lie.
 static_assert(std::endian::native == std::endian::little);
 
-std::vector<std::int64_t> strides_in_file(const ArrayLayout& layout) {
-  const auto& shape = layout.shape;
+std::vector<std::int64_t> strides_of(const std::vector<std::int64_t>& shape) {
   std::vector<std::int64_t> strides(shape.size());
   std::int64_t step = 1;
-  for (std::size_t i = 0; i < shape.size(); ++i) {
-    const auto axis = layout.is_fortran_order ? i : shape.size() - 1 - i;
-    strides[axis] = step;
-    step *= shape[axis];
-  }
+  for (auto axis = shape.size(); axis-- > 0; step *= shape[axis]) strides[axis] = step;
   return strides;
 }
 
@@ -51,27 +46,6 @@ void read_at(int file, std::int64_t offset, std::span<std::byte> bytes, const st
   }
 }
 
-template <std::size_t size>
-void copy_apart(const std::byte* from, std::int64_t stride, std::span<std::byte> to) {
-  for (std::size_t at = 0; at < to.size(); at += size, from += stride)
-    std::memcpy(to.data() + at, from, size);
-}
-
-// Numbers that lie `stride` bytes apart.
-void copy_apart(const std::byte* from, std::int64_t stride, std::int64_t number_bytes,
-                std::span<std::byte> to) {
-  switch (number_bytes) {
-    case 1:
-      return copy_apart<1>(from, stride, to);
-    case 2:
-      return copy_apart<2>(from, stride, to);
-    case 4:
-      return copy_apart<4>(from, stride, to);
-    default:
-      return copy_apart<8>(from, stride, to);
-  }
-}
-
 // Moves on to a region's next place in C order, along its first `axes` axes. False after the last.
 bool go_on(std::vector<std::int64_t>& place, const ArrayRegion& region, std::size_t axes) {
   for (auto axis = axes; axis-- > 0;) {
@@ -87,7 +61,7 @@ PlainArray::PlainArray(std::string name, ArrayLayout layout, const NumberType& t
                        std::int64_t offset)
     : ArrayFile(std::move(name), std::move(layout), type),
       offset_(offset),
-      strides_(strides_in_file(this->layout())) {
+      strides_(strides_of(this->layout().shape)) {
   const auto& file = this->layout().file;
   if (!this->layout().is_mapped) {
     file_ = open_input_file(file, "data");
@@ -99,25 +73,21 @@ PlainArray::PlainArray(std::string name, ArrayLayout layout, const NumberType& t
 }
 
 const float* PlainArray::values() const {
-  const bool is_plain = layout().is_mapped && !layout().is_fortran_order && type() == NumberType();
+  const bool is_plain = layout().is_mapped && type() == NumberType();
   // After headers of odd sizes no float can be read where it lies.
   if (!is_plain || offset_ % static_cast<std::int64_t>(alignof(float)) != 0) return nullptr;
   return reinterpret_cast<const float*>(map_.data() + offset_);
 }
 
-// Axes that lie side by side are read in one go; otherwise numbers along the last axis are.
+// The last axes, as far as the region has all of them, are read in one go.
 void PlainArray::read_bytes(const ArrayRegion& region, std::span<std::byte> bytes) const {
   const auto& extent = region.extent;
   const auto& shape = layout().shape;
   auto outer = shape.size();
-  std::int64_t count = 1, step = 1;
+  std::int64_t count = 1;
   while (outer > 0 && strides_[outer - 1] == count) {
     count *= extent[--outer];
     if (extent[outer] != shape[outer]) break;
-  }
-  if (outer == shape.size() && outer > 0) {
-    count = extent[--outer];
-    step = strides_[outer];
   }
   const auto number_bytes = type().bytes;
   auto place = region.start;
@@ -126,10 +96,8 @@ void PlainArray::read_bytes(const ArrayRegion& region, std::span<std::byte> byte
     const auto part = bytes.first(static_cast<std::size_t>(count * number_bytes));
     if (!layout().is_mapped)
       read_at(file_.get(), from, part, name());
-    else if (step == 1)
-      std::memcpy(part.data(), map_.data() + from, part.size());
     else
-      copy_apart(map_.data() + from, step * number_bytes, number_bytes, part);
+      std::memcpy(part.data(), map_.data() + from, part.size());
     bytes = bytes.subspan(part.size());
   } while (go_on(place, region, outer));
 }

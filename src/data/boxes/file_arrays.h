@@ -32,8 +32,7 @@ class MappedFile {
   std::int64_t size_ = 0;
 };
 
-// Numbers from `offset` on in C's or, if the file is mapped, Fortran's order of axes. The layout
-// says which, and whether it is mapped.
+// Numbers from `offset` on. The layout says whether the file is mapped.
 class PlainArray final : public ArrayFile {
  public:
   // InputError where the file can't be opened, or, if it is mapped, doesn't hold all numbers.

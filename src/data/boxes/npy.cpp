@@ -117,7 +117,6 @@ NpyHeader read_header(const std::filesystem::path& file, std::string_view text,
   if (!json["fortran_order"].is_boolean())
     fail(file, fmt::format("fortran_order is {}, expected True or False",
                            in_quotes(json["fortran_order"].dump())));
-  header.is_fortran_order = json["fortran_order"].get<bool>();
   const auto& shape = json["shape"];
   const bool are_lengths =
       std::all_of(shape.begin(), shape.end(), [](const nlohmann::json& length) {
@@ -130,6 +129,14 @@ NpyHeader read_header(const std::filesystem::path& file, std::string_view text,
                            in_quotes(shape.dump()), most_dimensions));
   }
   header.shape = shape.get<std::vector<std::int64_t>>();
+  // Along a single axis both orders are the same.
+  const auto axes =
+      std::ranges::count_if(header.shape, [](std::int64_t length) { return length > 1; });
+  if (json["fortran_order"].get<bool>() && axes > 1) {
+    fail(file,
+         "fortran_order is True, expected False; write it with numpy.save(FILE, "
+         "numpy.ascontiguousarray(array))");
+  }
   return header;
 }
 
