@@ -16,11 +16,10 @@ namespace kolo {
 struct NumberType {
   char kind = 'f';  // as NumPy's: 'f' floating-point, 'i' and 'u' whole, 'b' true or false
   std::int64_t bytes = 4;
-  bool is_big_endian = false;
 
   bool operator==(const NumberType&) const = default;
   [[nodiscard]] bool is_whole() const { return kind != 'f'; }
-  // "float32", "big-endian uint16", "bool"
+  // "float32", "uint16", "bool"
   [[nodiscard]] std::string name() const;
 };
 

@@ -1,8 +1,6 @@
 #include "kolo/data/array_file.h"
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <cmath>
 #include <concepts>
 #include <cstring>
@@ -21,13 +19,12 @@ namespace kolo {
 
 namespace {
 
-// A number in memory's byte order, of any alignment.
-template <typename Number, bool swaps>
+// A number of any alignment.
+template <typename Number>
 Number load_number(const std::byte* from) {
-  std::array<std::byte, sizeof(Number)> bytes{};
-  std::memcpy(bytes.data(), from, bytes.size());
-  if constexpr (swaps) std::ranges::reverse(bytes);
-  return std::bit_cast<Number>(bytes);
+  Number number;
+  std::memcpy(&number, from, sizeof(number));
+  return number;
 }
 
 inline float value_of(Float16 number) {
@@ -50,21 +47,14 @@ bool is_beyond(From number) {
     return false;
 }
 
-template <typename From, bool swaps, typename To>
+template <typename From, typename To>
 std::optional<std::size_t> convert_from(const std::byte* from, std::span<To> to) {
   for (std::size_t i = 0; i < to.size(); ++i) {
-    const auto number = value_of(load_number<From, swaps>(from + i * sizeof(From)));
+    const auto number = value_of(load_number<From>(from + i * sizeof(From)));
     if (is_beyond<To>(number)) return i;
     to[i] = static_cast<To>(number);
   }
   return std::nullopt;
-}
-
-template <typename From, typename To>
-std::optional<std::size_t> convert_from(const NumberType& type, const std::byte* from,
-                                        std::span<To> to) {
-  return type.is_big_endian ? convert_from<From, true>(from, to)
-                            : convert_from<From, false>(from, to);
 }
 
 // Writes numbers of `type`, which lie side by side from `from` on, as float, double or
@@ -75,19 +65,19 @@ std::optional<std::size_t> convert_numbers(const NumberType& type, const std::by
                                            std::span<To> to) {
   switch (type.kind) {
     case 'f':
-      if (type.bytes == 2) return convert_from<Float16>(type, from, to);
-      if (type.bytes == 4) return convert_from<float>(type, from, to);
-      return convert_from<double>(type, from, to);
+      if (type.bytes == 2) return convert_from<Float16>(from, to);
+      if (type.bytes == 4) return convert_from<float>(from, to);
+      return convert_from<double>(from, to);
     case 'i':
-      if (type.bytes == 1) return convert_from<std::int8_t>(type, from, to);
-      if (type.bytes == 2) return convert_from<std::int16_t>(type, from, to);
-      if (type.bytes == 4) return convert_from<std::int32_t>(type, from, to);
-      return convert_from<std::int64_t>(type, from, to);
+      if (type.bytes == 1) return convert_from<std::int8_t>(from, to);
+      if (type.bytes == 2) return convert_from<std::int16_t>(from, to);
+      if (type.bytes == 4) return convert_from<std::int32_t>(from, to);
+      return convert_from<std::int64_t>(from, to);
     default:
-      if (type.bytes == 1) return convert_from<std::uint8_t>(type, from, to);
-      if (type.bytes == 2) return convert_from<std::uint16_t>(type, from, to);
-      if (type.bytes == 4) return convert_from<std::uint32_t>(type, from, to);
-      return convert_from<std::uint64_t>(type, from, to);
+      if (type.bytes == 1) return convert_from<std::uint8_t>(from, to);
+      if (type.bytes == 2) return convert_from<std::uint16_t>(from, to);
+      if (type.bytes == 4) return convert_from<std::uint32_t>(from, to);
+      return convert_from<std::uint64_t>(from, to);
   }
 }
 
