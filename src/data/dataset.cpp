@@ -1,6 +1,7 @@
 #include "kolo/data/dataset.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include <fmt/format.h>
@@ -32,6 +33,14 @@ void copy_round(const std::vector<float>& pool, std::size_t start, std::span<flo
 }
 
 }  // namespace
+
+void load_alone(const MemoryLoad& load) {
+  constexpr std::align_val_t alignment{64};
+  const std::shared_ptr<std::byte> memory(
+      static_cast<std::byte*>(::operator new(load.bytes, alignment)),
+      [](std::byte* bytes) { ::operator delete(bytes, alignment); });
+  load.read(memory, 0, 1);
+}
 
 std::int64_t SampleLayout::input_size() const {
   return checked_product(std::span<const std::int64_t>(input_shape));

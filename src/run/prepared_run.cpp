@@ -251,6 +251,8 @@ std::vector<RankFact> facts_of(const RunConfig& config, const Datasets& datasets
   add_dataset(facts, "training", *datasets.training);
   add_dataset(facts, "validation", *datasets.validation);
   facts.push_back({"the classes' names", join(datasets.class_names)});
+  for (const auto& load : datasets.loads)
+    facts.push_back({"the bytes of data to keep in memory", std::to_string(load.bytes)});
   return facts;
 }
 

@@ -287,7 +287,7 @@ int run_rank_job(const LaunchEnvironment& environment, const RankJob& job) {
   if (ranks == 1) {
     if (failure) std::rethrow_exception(failure);
     (void)job.prepare({rank, ranks});
-    if (job.load) job.load();
+    if (job.load) job.load(*communicator);
     return run_guarded(*communicator, [&] { return job.run(*communicator); });
   }
   const Speaker speaker(*communicator);
@@ -296,7 +296,7 @@ int run_rank_job(const LaunchEnvironment& environment, const RankJob& job) {
   if (const int status = agree(*communicator, prepared, speaker); status != 0) return status;
   if (job.load) {
     const auto loaded = attempt([&]() -> std::vector<RankFact> {
-      job.load();
+      job.load(*communicator);
       return {};
     });
     if (const int status = agree(*communicator, loaded, speaker); status != 0) return status;

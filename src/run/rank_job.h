@@ -28,9 +28,9 @@ struct RankJob {
   // Makes everything that can be wrong: data, network, folders. Returns what has to be the same on
   // all ranks.
   std::function<std::vector<RankFact>(const RankPreparation&)> prepare;
-  // Reads what is kept in memory (Datasets::load()), when all are prepared. What fails here ends
-  // all as in prepare(). None: nothing.
-  std::function<void()> load = {};
+  // Reads what the ranks of a node keep in memory together (load_data()), when all are prepared.
+  // What fails here ends all as in prepare(). None: nothing.
+  std::function<void(const Communicator&)> load = {};
   // Returns the exit status.
   std::function<int(const Communicator&)> run;
   // Of a program that has one already; none: the ranks that a launcher has started.

@@ -17,6 +17,7 @@
 #include "run/begin_process.h"
 #include "run/launch/signals.h"
 #include "run/launch/terminal.h"
+#include "run/load_data.h"
 #include "run/prepared_run.h"
 #include "run/rank_guard.h"
 #include "run/rank_job.h"
@@ -102,7 +103,7 @@ int run_configured(const std::function<RunConfig()>& configure, const RunParts& 
     require_strict_resume(*prepared, as.ranks, made_with_here());
     return facts_of(*prepared, options);
   };
-  job.load = [&] { prepared->datasets.load(); };
+  job.load = [&](const Communicator& communicator) { load_data(communicator, prepared->datasets); };
   job.run = [&](const Communicator& communicator) {
     // Until then a signal ends the process at once, also while it waits for the folder.
     auto start = start_run(*prepared, options, communicator);

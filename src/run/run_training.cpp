@@ -24,7 +24,7 @@
 #include "kolo/train/trainer.h"
 #include "run/initial_weights.h"
 #include "run/load_checkpoint.h"
-#include "run/first_samples.h"
+#include "run/load_data.h"
 #include "run/pipeline_share.h"
 #include "run/rank_guard.h"
 #include "run/resume.h"

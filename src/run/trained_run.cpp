@@ -12,6 +12,7 @@
 #include "kolo/train/objective.h"
 #include "kolo/train/trainer.h"
 #include "run/load_checkpoint.h"
+#include "run/load_data.h"
 #include "run/prepared_run.h"
 #include "run/run_device.h"
 
@@ -102,7 +103,8 @@ int run_trained(const TrainedJob& job, const RunParts& parts, const RunOptions& 
     for (auto& fact : job.prepare(*model, as.rank == 0)) facts.push_back(std::move(fact));
     return facts;
   };
-  if (job.reads_data) of_rank.load = [&] { model->datasets.load(); };
+  if (job.reads_data)
+    of_rank.load = [&](const Communicator& ranks) { load_data(ranks, model->datasets); };
   of_rank.run = [&](const Communicator& communicator) {
     job.work(*model, communicator);
     return 0;

@@ -16,6 +16,7 @@
 #include "kolo/study/measure.h"
 #include "kolo/train/pipelined_network.h"
 #include "kolo/train/trainer.h"
+#include "run/load_data.h"
 #include "run/pipeline_share.h"
 #include "run/prepared_run.h"
 #include "run/rank_guard.h"
@@ -303,7 +304,7 @@ int bench_run(const BenchRequest& request, const BenchListener& listener) {
       for (const auto& warning : prepared->datasets.warnings) listener.warning(warning);
     return facts_of(config, prepared->datasets);
   };
-  job.load = [&] { prepared->datasets.load(); };
+  job.load = [&](const Communicator& communicator) { load_data(communicator, prepared->datasets); };
   job.run = [&](const Communicator& communicator) {
     const auto report =
         once_begun([&] { return measure_all(request, *prepared, communicator, listener); });

@@ -127,18 +127,32 @@ TEST_F(Cifar10, RejectsDamagedClassNames) {
   EXPECT_TRUE(says(rejection(), {"longer than"}));
 }
 
-TEST_F(Cifar10, MayBeReadLater) {
-  const Cifar10Dataset training(folder.path(), Split::train, true);
-  EXPECT_EQ(training.size(), 20);
-  EXPECT_TRUE(
-      says(message_of<Error>([&] { (void)training.pixels(0); }), {"before the images are loaded"}));
-  training.load()();
-  expect_images(training, 0);
+TEST_F(Cifar10, IsReadInPartsIntoMemoryThatIsGiven) {
+  for (const int parts : {1, 3, 7, 30}) {
+    const Cifar10Dataset training(folder.path(), Split::train, {.loads_later = true});
+    EXPECT_EQ(training.size(), 20);
+    ASSERT_TRUE(training.load());
+    EXPECT_EQ(training.load()->bytes, 20 * cifar10_record_bytes);
+    EXPECT_TRUE(says(message_of<Error>([&] { (void)training.pixels(0); }),
+                     {"before the images are loaded"}));
+    const std::shared_ptr<std::byte> memory(new std::byte[training.load()->bytes],
+                                            std::default_delete<std::byte[]>());
+    for (int part = parts - 1; part >= 0; --part) training.load()->read(memory, part, parts);
+    EXPECT_EQ(reinterpret_cast<const std::byte*>(training.pixels(0).data()), memory.get() + 1);
+    expect_images(training, 0);
+  }
   EXPECT_FALSE(Cifar10Dataset(folder.path(), Split::train).load());
+}
+
+TEST_F(Cifar10, LabelsAreCheckedBeforeTheLoadOrInIt) {
   folder.write("data_batch_3.bin", cifar10_record(1, 5) + cifar10_record(10, 5));
-  EXPECT_TRUE(says(
-      message_of<InputError>([&] { Cifar10Dataset(folder.path(), Split::train, true).load()(); }),
-      {"data_batch_3.bin", "the label of image 1 at offset 3073 is 10"}));
+  const Cifar10Options checked{.loads_later = true}, trusted{true, false};
+  const auto names_it =
+      AllOf(HasSubstr("data_batch_3.bin"), HasSubstr("the label of image 1 at offset 3073 is 10"));
+  EXPECT_THAT(message_of<InputError>([&] { Cifar10Dataset(folder.path(), Split::train, checked); }),
+              names_it);
+  const Cifar10Dataset training(folder.path(), Split::train, trusted);
+  EXPECT_THAT(message_of<InputError>([&] { load_alone(*training.load()); }), names_it);
 }
 
 TEST_F(Cifar10, RefusesSamplesThatAreNotThere) {

@@ -151,17 +151,20 @@ TEST(Subset, IsTheFirstSamples) {
   }
 }
 
-TEST(Mnist, MayBeReadLater) {
+TEST(Mnist, IsReadIntoMemoryThatIsGiven) {
   const TemporaryFolder folder;
   write_small_mnist(folder.path(), 30, 10);
   const MnistDataset at_once(folder.path(), Split::train);
   EXPECT_FALSE(at_once.load());
   const MnistDataset later(folder.path(), Split::train, true);
   ASSERT_TRUE(later.load());
+  EXPECT_EQ(later.load()->bytes, 30U * 28 * 28);
   EXPECT_EQ(later.size(), 30);
   EXPECT_TRUE(says(message_of<Error>([&] { (void)read_sample(later, 0); }),
                    {"before the images are loaded"}));
-  later.load()();
+  const std::shared_ptr<std::byte> memory(new std::byte[later.load()->bytes],
+                                          std::default_delete<std::byte[]>());
+  for (const int part : {2, 0, 1}) later.load()->read(memory, part, 3);
   for (std::int64_t i = 0; i < 30; ++i) {
     EXPECT_EQ(read_sample(later, i).input, read_sample(at_once, i).input);
     EXPECT_EQ(read_sample(later, i).label, read_sample(at_once, i).label);
@@ -176,7 +179,7 @@ TEST(Mnist, DamageOfACompressedFileIsSeenInTheLoad) {
   packed[packed.size() - 8] ^= 1;  // of its checksum
   testing::write_file(file, packed);
   const MnistDataset later(folder.path(), Split::train, true);
-  EXPECT_TRUE(says(message_of<InputError>([&] { later.load()(); }), {"corrupt gzip"}));
+  EXPECT_TRUE(says(message_of<InputError>([&] { load_alone(*later.load()); }), {"corrupt gzip"}));
   testing::write_file(file, idx_bytes(8, {30, 28, 28}, std::string(30 * 28 * 28 - 1, 'x')));
   EXPECT_TRUE(says(message_of<InputError>([&] { MnistDataset(folder.path(), Split::train, true); }),
                    {"truncated"}));

@@ -6,7 +6,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "kolo/data/dataset.h"
@@ -20,13 +19,9 @@ struct Datasets {
   std::shared_ptr<const Dataset> validation;
   std::vector<std::string> class_names = {};  // where the data names its classes
   std::vector<std::string> warnings = {};     // for the run's log
-  // Read what is kept in memory, before any sample is read; where loads_later asked for that.
-  std::vector<std::function<void()>> loads = {};
-
-  // Does the loads. InputError as they have it.
-  void load() {
-    for (const auto& load : std::exchange(loads, {})) load();
-  }
+  // Loads to be done before any sample is read, where loads_later asked for that.
+  std::vector<MemoryLoad> loads = {};
+  std::string note_of_loads = {};  // how that was done, for the run's log
 };
 
 // What a data set is made for, beside its own keys.

@@ -3,7 +3,6 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -28,8 +27,16 @@ inline constexpr std::string_view cifar10_names_file = "batches.meta.txt";
 // The names of a split's files, in their order.
 [[nodiscard]] std::span<const std::string_view> cifar10_batch_files(Split split);
 
+struct Cifar10Options {
+  bool loads_later = false;  // the images are read by load(), not at once
+  // loads_later: reads the files once to see whether all labels are classes, which load() sees
+  // else.
+  bool checks_labels = true;
+};
+
 // Input {3, 32, 32}, each value x / 255, 10 classes. The images stay in memory as bytes (154 MB for
-// the training split of CIFAR-10). Augmentation goes in front (AugmentedDataset).
+// the training split of CIFAR-10), which several ranks can share (load()). Augmentation goes in
+// front (AugmentedDataset).
 //
 // Constructor: `folder` holds the files or holds a folder cifar-10-batches-bin that does.
 // InputError with the file and the offset or field, for a missing batch, sizes that are not whole
@@ -37,12 +44,11 @@ inline constexpr std::string_view cifar10_names_file = "batches.meta.txt";
 // names.
 class Cifar10Dataset final : public Dataset {
  public:
-  // loads_later: the images are read by load(), not at once, and wrong labels are seen there.
-  Cifar10Dataset(const std::filesystem::path& folder, Split split, bool loads_later = false);
+  Cifar10Dataset(const std::filesystem::path& folder, Split split, Cifar10Options options = {});
 
   // The reading of the images, before which no sample may be read; unset without loads_later.
-  [[nodiscard]] const std::function<void()>& load() const { return load_; }
-  [[nodiscard]] std::int64_t size() const override { return size_; }
+  [[nodiscard]] const std::optional<MemoryLoad>& load() const { return load_; }
+  [[nodiscard]] std::int64_t size() const override;
   [[nodiscard]] const SampleLayout& layout() const override { return layout_; }
   void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const override;
   [[nodiscard]] std::optional<float> byte_divisor() const override;
@@ -59,12 +65,12 @@ class Cifar10Dataset final : public Dataset {
   [[nodiscard]] const std::vector<std::string>& class_names() const { return class_names_; }
 
  private:
+  class Records;
   [[nodiscard]] std::span<const std::uint8_t> record(std::int64_t index) const;
 
   SampleLayout layout_;
-  std::int64_t size_ = 0;
-  std::shared_ptr<std::vector<std::uint8_t>> records_;  // of all, empty before the load
-  std::function<void()> load_;
+  std::shared_ptr<Records> records_;
+  std::optional<MemoryLoad> load_;
   std::vector<std::string> class_names_;
 };
 

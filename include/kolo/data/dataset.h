@@ -19,6 +19,21 @@ namespace kolo {
 
 class DeviceSamples;
 
+// Data that a dataset keeps in memory and has not read yet: several ranks of a node can read it
+// together, a part each, into one piece of memory that they share.
+struct MemoryLoad {
+  std::size_t bytes = 0;
+  // Reads part `part` of `parts` into so many bytes of memory, 64-byte aligned, which the dataset
+  // keeps and reads samples from when all parts are there. Once for a part. InputError as the
+  // dataset's constructor.
+  std::function<void(const std::shared_ptr<std::byte>& memory, int part, int parts)> read;
+  // How the dataset does without so much memory, where it can: "read crops from the file ...".
+  std::string instead = {};
+};
+
+// Reads all of it into memory of this process alone.
+void load_alone(const MemoryLoad& load);
+
 enum class Split { train, validation };
 
 // Shape of every sample of a dataset.

@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -29,7 +29,7 @@ inline constexpr std::string_view fashion_mnist_folder = "/usr/share/datasets/fa
 //
 // Input {1, rows, columns}, each pixel p as (p / 255 - .1307) / .3081 (MNIST's own mean and
 // deviation); 10 classes. The pixels stay in memory as bytes (47 MB for 60 000
-// images). Constructor: InputError for a missing file
+// images), which several ranks can share (load()). Constructor: InputError for a missing file
 // (names the package that has it), anything read_idx rejects, an image count that differs from the
 // label count, a label over 9.
 class MnistDataset final : public Dataset {
@@ -39,7 +39,7 @@ class MnistDataset final : public Dataset {
   MnistDataset(const std::filesystem::path& folder, Split split, bool loads_later = false);
 
   // The reading of the pixels, before which no sample may be read; unset without loads_later.
-  [[nodiscard]] const std::function<void()>& load() const { return load_; }
+  [[nodiscard]] const std::optional<MemoryLoad>& load() const { return load_; }
   [[nodiscard]] std::int64_t size() const override {
     return static_cast<std::int64_t>(labels_.size());
   }
@@ -47,9 +47,11 @@ class MnistDataset final : public Dataset {
   void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const override;
 
  private:
+  struct Pixels;  // of all images, known to the load
+
   SampleLayout layout_;
-  std::shared_ptr<std::vector<std::uint8_t>> images_;  // pixels of all, empty before the load
-  std::function<void()> load_;
+  std::shared_ptr<Pixels> images_;
+  std::optional<MemoryLoad> load_;
   std::vector<std::uint8_t> labels_;
   std::size_t pixels_ = 0;  // of one image
 };

@@ -3,8 +3,8 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -110,7 +110,7 @@ class NbodyDataset final : public Dataset {
     return rule_.draw(index, epoch);
   }
   // The reading of the box, which comes before that of samples; unset without loads_later.
-  [[nodiscard]] const std::function<void()>& load() const { return load_; }
+  [[nodiscard]] const std::optional<MemoryLoad>& load() const { return load_; }
   // Notes on the file for the user, for the run's log.
   [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
 
@@ -127,7 +127,7 @@ class NbodyDataset final : public Dataset {
   SampleLayout layout_;
   std::size_t cells_ = 0;  // of the part
   std::shared_ptr<const FieldSource> nbody_, hydro_;
-  std::function<void()> load_;
+  std::optional<MemoryLoad> load_;
   std::vector<std::string> warnings_;
 };
 

@@ -101,11 +101,13 @@ void check_not_pickled(const fs::path& file, const FileDescriptor& input) {
   }
 }
 
-void check_labels(const fs::path& file, std::span<const std::uint8_t> records) {
+// Checks records, which begin with record `first` of a file.
+void check_labels(const fs::path& file, std::int64_t first, std::span<const std::uint8_t> records) {
   for (std::size_t offset = 0; offset < records.size(); offset += cifar10_record_bytes) {
     if (records[offset] < cifar10_classes) continue;
-    fail(file, fmt::format("the label of image {} at offset {} is {}, expected 0 to 9",
-                           offset / cifar10_record_bytes, offset, records[offset]));
+    const auto image = static_cast<std::size_t>(first) + offset / cifar10_record_bytes;
+    fail(file, fmt::format("the label of image {} at offset {} is {}, expected 0 to 9", image,
+                           image * cifar10_record_bytes, records[offset]));
   }
 }
 
@@ -115,13 +117,20 @@ std::int64_t count_records(const fs::path& file) {
   return checked_records(file, size_in_bytes(input, file));
 }
 
-// All records of a file.
-void read_records(const fs::path& file, std::span<std::uint8_t> records) {
+// Some records of a file, by its own numbers.
+void read_records(const fs::path& file, std::int64_t first, std::span<std::uint8_t> records) {
+  constexpr auto record = static_cast<std::int64_t>(cifar10_record_bytes);
   const auto input = open_input_file(file, "data");
+  if (::lseek(input.get(), first * record, SEEK_SET) < 0) {
+    throw Error(system_error_text(fmt::format("data: cannot go through {}", file.string()), errno));
+  }
   const auto found = read_up_to(input.get(), std::as_writable_bytes(records), file);
-  if (found < records.size())
-    fail(file, fmt::format("it ended at offset {}, expected {} bytes", found, records.size()));
-  check_labels(file, records);
+  if (found < records.size()) {
+    const auto begin = static_cast<std::size_t>(first * record);
+    fail(file, fmt::format("it ended at offset {}, expected {} bytes", begin + found,
+                           begin + records.size()));
+  }
+  check_labels(file, first, records);
 }
 
 std::vector<std::string> read_class_names(const fs::path& file) {
@@ -164,36 +173,88 @@ std::span<const std::string_view> cifar10_batch_files(Split split) {
   return validation_files;
 }
 
-Cifar10Dataset::Cifar10Dataset(const fs::path& folder, Split split, bool loads_later)
-    : layout_{{3, cifar10_side, cifar10_side}, cifar10_classes, {}},
-      records_(std::make_shared<std::vector<std::uint8_t>>()) {
-  const auto place = find_batches(folder, split);
-  std::vector<std::pair<fs::path, std::int64_t>> files;  // and how many records each has
-  for (const auto name : cifar10_batch_files(split)) {
-    files.emplace_back(place / name, count_records(place / name));
-    size_ = checked_add(size_, files.back().second);
-  }
-  class_names_ = read_class_names(place / cifar10_names_file);
-  load_ = [files, size = narrow<std::size_t>(size_), records = records_] {
-    std::vector<std::uint8_t> all(checked_multiply(size, cifar10_record_bytes));
-    std::span<std::uint8_t> rest(all);
-    for (const auto& [file, count] : files) {
-      const auto bytes = static_cast<std::size_t>(count) * cifar10_record_bytes;
-      read_records(file, rest.first(bytes));
-      rest = rest.subspan(bytes);
+// The records of a split, in memory that whoever loads them has given.
+class Cifar10Dataset::Records {
+ public:
+  Records(const fs::path& folder, Split split) {
+    for (const auto name : cifar10_batch_files(split)) {
+      files_.push_back({folder / name, size_, count_records(folder / name)});
+      size_ = checked_add(size_, files_.back().count);
     }
-    *records = std::move(all);
+  }
+
+  [[nodiscard]] std::int64_t size() const { return size_; }
+  [[nodiscard]] std::size_t bytes() const {
+    return checked_multiply(narrow<std::size_t>(size_), cifar10_record_bytes);
+  }
+
+  // A little at a time, without keeping any.
+  void check() const {
+    constexpr std::int64_t most_at_once = 1024;
+    std::vector<std::uint8_t> records;
+    for (const auto& file : files_) {
+      for (std::int64_t first = 0; first < file.count; first += most_at_once) {
+        const auto count = static_cast<std::size_t>(std::min(most_at_once, file.count - first));
+        records.resize(count * cifar10_record_bytes);
+        read_records(file.path, first, records);
+      }
+    }
+  }
+
+  void read(const std::shared_ptr<std::byte>& memory, int part, int parts) {
+    const auto begin = size_ * part / parts, end = size_ * (part + 1) / parts;
+    auto* const all = reinterpret_cast<std::uint8_t*>(memory.get());
+    for (const auto& file : files_) {
+      const auto first = std::max(begin, file.first), last = std::min(end, file.first + file.count);
+      if (first >= last) continue;
+      read_records(file.path, first - file.first,
+                   {all + static_cast<std::size_t>(first) * cifar10_record_bytes,
+                    static_cast<std::size_t>(last - first) * cifar10_record_bytes});
+    }
+    memory_ = memory;
+  }
+
+  [[nodiscard]] std::span<const std::uint8_t> record(std::int64_t index) const {
+    if (index < 0 || index >= size_)
+      throw Error(fmt::format("data: sample {} of a dataset of {}", index, size_));
+    if (!memory_) throw Error("data: a sample of CIFAR-10 is read before the images are loaded");
+    const auto* const all = reinterpret_cast<const std::uint8_t*>(memory_.get());
+    return {all + static_cast<std::size_t>(index) * cifar10_record_bytes, cifar10_record_bytes};
+  }
+
+ private:
+  struct BatchFile {
+    fs::path path;
+    std::int64_t first = 0, count = 0;  // of the split's records
   };
-  if (!loads_later) std::exchange(load_, nullptr)();
+
+  std::vector<BatchFile> files_;
+  std::int64_t size_ = 0;
+  std::shared_ptr<const std::byte> memory_;
+};
+
+Cifar10Dataset::Cifar10Dataset(const fs::path& folder, Split split, Cifar10Options options)
+    : layout_{{3, cifar10_side, cifar10_side}, cifar10_classes, {}} {
+  const auto place = find_batches(folder, split);
+  records_ = std::make_shared<Records>(place, split);
+  class_names_ = read_class_names(place / cifar10_names_file);
+  MemoryLoad load{records_->bytes(), [records = records_](const auto& memory, int part, int parts) {
+                    records->read(memory, part, parts);
+                  }};
+  if (!options.loads_later) {
+    load_alone(load);
+    return;
+  }
+  if (options.checks_labels) records_->check();
+  load_ = std::move(load);
+}
+
+std::int64_t Cifar10Dataset::size() const {
+  return records_->size();
 }
 
 std::span<const std::uint8_t> Cifar10Dataset::record(std::int64_t index) const {
-  if (index < 0 || index >= size_)
-    throw Error(fmt::format("data: sample {} of a dataset of {}", index, size_));
-  if (records_->empty())
-    throw Error("data: a sample of CIFAR-10 is read before the images are loaded");
-  return std::span(*records_).subspan(static_cast<std::size_t>(index) * cifar10_record_bytes,
-                                      cifar10_record_bytes);
+  return records_->record(index);
 }
 
 void Cifar10Dataset::read(std::int64_t index, std::int64_t /*epoch*/,
@@ -249,7 +310,10 @@ static Preprocessing for_unit_pixels(Preprocessing preprocessing) {
 Datasets Cifar10::make(const DatasetRequest& request) const {
   const auto read = [&](Split split) {
     return at_key(request, "path", [&] {
-      return std::make_shared<Cifar10Dataset>(path, split, request.loads_later);
+      return std::make_shared<Cifar10Dataset>(
+          path, split,
+          Cifar10Options{.loads_later = request.loads_later,
+                         .checks_labels = request.looks_at_files});
     });
   };
   const auto training = read(Split::train), validation = read(Split::validation);

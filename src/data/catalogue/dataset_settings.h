@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -67,11 +66,10 @@ auto at_key(const DatasetRequest& request, std::string_view key, const Make& mak
 
 // Loads that two data sets have still to do.
 template <typename Data>
-[[nodiscard]] std::vector<std::function<void()>> loads_of(const Data& training,
-                                                          const Data& validation) {
-  std::vector<std::function<void()>> loads;
+[[nodiscard]] std::vector<MemoryLoad> loads_of(const Data& training, const Data& validation) {
+  std::vector<MemoryLoad> loads;
   for (const auto* const data : {&training, &validation})
-    if (data->load()) loads.push_back(data->load());
+    if (data->load()) loads.push_back(*data->load());
   return loads;
 }
 

@@ -79,8 +79,13 @@ std::filesystem::path mnist_folder(const std::filesystem::path& root, std::strin
   return root;
 }
 
+// In memory that whoever loads them has given.
+struct MnistDataset::Pixels {
+  std::shared_ptr<const std::byte> memory;
+};
+
 MnistDataset::MnistDataset(const std::filesystem::path& folder, Split split, bool loads_later)
-    : images_(std::make_shared<std::vector<std::uint8_t>>()) {
+    : images_(std::make_shared<Pixels>()) {
   constexpr IdxExpectation images_expected{3, "images"};
   const std::string prefix = split == Split::train ? "train" : "t10k";
   const auto image_file = find_file(folder, prefix + "-images", "idx3-ubyte");
@@ -97,23 +102,30 @@ MnistDataset::MnistDataset(const std::filesystem::path& folder, Split split, boo
   layout_ = {{1, dimensions[1], dimensions[2]}, mnist_classes, {}};
   pixels_ = static_cast<std::size_t>(layout_.input_size());
   const auto bytes = checked_multiply(labels_.size(), pixels_);
-  load_ = [=, images = images_] {
-    auto array = read_idx(image_file, images_expected);
-    if (array.bytes.size() != bytes) {
-      throw InputError(fmt::format("data: {} has changed while it was read", image_file.string()));
-    }
-    *images = std::move(array.bytes);
-  };
-  if (!loads_later) std::exchange(load_, nullptr)();
+  MemoryLoad load{bytes, [=, images = images_](const auto& memory, int part, int /*parts*/) {
+                    images->memory = memory;
+                    if (part > 0) return;  // a compressed file is read from its beginning
+                    const auto array = read_idx(image_file, images_expected);
+                    if (array.bytes.size() != bytes) {
+                      throw InputError(fmt::format("data: {} has changed while it was read",
+                                                   image_file.string()));
+                    }
+                    std::ranges::copy(std::as_bytes(std::span(array.bytes)), memory.get());
+                  }};
+  if (loads_later)
+    load_ = std::move(load);
+  else
+    load_alone(load);
 }
 
 void MnistDataset::read(std::int64_t index, std::int64_t /*epoch*/,
                         const SamplePlace& place) const {
   check_read(index, place, pixels_, 1);
-  if (images_->empty()) throw Error("data: a sample of MNIST is read before the images are loaded");
+  if (!images_->memory) throw Error("data: a sample of MNIST is read before the images are loaded");
   const auto sample = static_cast<std::size_t>(index);
-  const auto pixels = std::span(*images_).subspan(sample * pixels_, pixels_);
-  for (std::size_t i = 0; i < pixels_; ++i) place.input[i] = normalised_values[pixels[i]];
+  const std::span pixels(images_->memory.get() + sample * pixels_, pixels_);
+  for (std::size_t i = 0; i < pixels_; ++i)
+    place.input[i] = normalised_values[std::to_integer<std::uint8_t>(pixels[i])];
   place.label[0] = labels_[sample];
 }
 

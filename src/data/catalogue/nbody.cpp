@@ -67,22 +67,38 @@ std::size_t numbers_in(std::int64_t channels, std::int64_t size) {
   return static_cast<std::size_t>(channels * size * size * size);
 }
 
-// Reads a whole field into memory, some planes at a time.
-void read_into(FieldSource& source, const BoxFile& box, BoxField field) {
+// Reads a part of the planes, of all channels, to where they are in the whole field.
+void read_planes(const BoxFile& box, BoxField field, int part, int parts, float* values) {
   const auto channels = channels_of(field), size = box.size(), plane = size * size;
-  const std::shared_ptr<float[]> values(new float[numbers_in(channels, size)]);
-  const auto step = box.plane_multiple();
+  const auto step = box.plane_multiple(), steps = (size + step - 1) / step;
   std::vector<float> planes;
-  for (std::int64_t first = 0; first < size; first += step) {
+  const auto end = std::min(size, (part + 1) * steps / parts * step);
+  for (std::int64_t first = part * steps / parts * step; first < end; first += step) {
     const auto count = std::min(step, size - first);
     planes.resize(static_cast<std::size_t>(channels * count * plane));
     box.read_planes(field, first, count, planes);
     for (std::int64_t channel = 0; channel < channels; ++channel) {
       std::copy_n(planes.data() + channel * count * plane, count * plane,
-                  values.get() + (channel * size + first) * plane);
+                  values + (channel * size + first) * plane);
     }
   }
-  source.fill({values, values.get()});
+}
+
+// A whole box, dark matter before gas.
+MemoryLoad load_of(std::shared_ptr<const BoxFile> box, std::shared_ptr<FieldSource> nbody,
+                   std::shared_ptr<FieldSource> hydro) {
+  const auto of_nbody = numbers_in(nbody_channels, box->size());
+  MemoryLoad load{sizeof(float) * (of_nbody + numbers_in(hydro_channels, box->size())),
+                  {},
+                  "read crops from the file (data.mode: lowmem)"};
+  load.read = [=](const std::shared_ptr<std::byte>& memory, int part, int parts) {
+    auto* const values = reinterpret_cast<float*>(memory.get());
+    read_planes(*box, BoxField::nbody, part, parts, values);
+    read_planes(*box, BoxField::hydro, part, parts, values + of_nbody);
+    nbody->fill({memory, values});
+    hydro->fill({memory, values + of_nbody});
+  };
+  return load;
 }
 
 // HDF5 unpacks whole chunks: many times a crop, if they are large.
@@ -188,11 +204,11 @@ void NbodyDataset::open() {
     const auto hydro = std::make_shared<FieldSource>(hydro_channels, box_size);
     nbody_ = nbody;
     hydro_ = hydro;
-    load_ = [=, box = std::make_shared<const BoxFile>(std::move(box))] {
-      read_into(*nbody, *box, BoxField::nbody);
-      read_into(*hydro, *box, BoxField::hydro);
-    };
-    if (!options_.loads_later) std::exchange(load_, nullptr)();
+    auto load = load_of(std::make_shared<const BoxFile>(std::move(box)), nbody, hydro);
+    if (options_.loads_later)
+      load_ = std::move(load);
+    else
+      load_alone(load);
     return;
   }
   warnings_ = box.warnings();

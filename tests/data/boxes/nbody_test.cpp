@@ -295,17 +295,26 @@ TEST_F(Nbody, TurningKeepsTheDivergence) {
   EXPECT_EQ(seen.size(), 48U);
 }
 
-TEST_F(Nbody, ABoxInMemoryMayBeReadLater) {
+TEST_F(Nbody, ABoxInMemoryMayBeReadLaterAndInParts) {
   testing::write_box_like(file, numbered_box(23), {.chunk = {1, 5, 5, 5}});
-  NbodyOptions options{.mode = BoxMode::inmem, .crop = 9, .samples = 20};
+  const NbodyOptions options{.mode = BoxMode::inmem, .crop = 9, .samples = 20};
   const auto whole = dataset(options);
-  EXPECT_FALSE(whole.load());
-  options.loads_later = true;
-  const auto crops = dataset(options);
-  EXPECT_TRUE(
-      says(message_of<Error>([&] { (void)read_sample(crops, 0); }), {"before it has been"}));
-  crops.load()();
-  for (std::int64_t i = 0; i < 20; ++i) EXPECT_EQ(read_sample(crops, i), read_sample(whole, i));
+  EXPECT_FALSE(whole.load().has_value());
+  for (const int parts : {1, 2, 3, 7}) {
+    auto later = options;
+    later.loads_later = true;
+    const auto crops = dataset(later);
+    ASSERT_TRUE(crops.load().has_value());
+    EXPECT_EQ(crops.load()->bytes, 9U * 23 * 23 * 23 * sizeof(float));
+    EXPECT_TRUE(
+        says(message_of<Error>([&] { (void)read_sample(crops, 0); }), {"before it has been"}));
+    const std::shared_ptr<std::byte> memory(
+        static_cast<std::byte*>(::operator new (crops.load()->bytes, std::align_val_t{64})),
+        [](std::byte* bytes) { ::operator delete (bytes, std::align_val_t{64}); });
+    for (int part = parts - 1; part >= 0; --part) crops.load()->read(memory, part, parts);
+    for (std::int64_t i = 0; i < 20; ++i)
+      EXPECT_EQ(read_sample(crops, i), read_sample(whole, i)) << parts;
+  }
 }
 
 TEST_F(Nbody, SyntheticBoxesAreStandardNormal) {

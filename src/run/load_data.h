@@ -1,10 +1,17 @@
 #pragma once
 
 #include "kolo/comm/communicator.h"
+#include "kolo/data/catalogue.h"
 #include "kolo/data/dataset.h"
 #include "kolo/nn/network.h"
 
 namespace kolo {
+
+// Reads Datasets::loads into memory. The ranks of a node keep it once, in memory that they share,
+// and read a part of it each; where they can't share so much each has a copy, and a warning is
+// added. The memory goes with the last rank, however that ends. Collective. Throws what reading
+// throws, when the ranks need nothing more of each other.
+void load_data(const Communicator& communicator, Datasets& datasets);
 
 // Shows the network its first training samples, as they are in the first epoch, where it wants some
 // (Network::first_samples()): rank 0's reads them, and all get its weights. What reading throws is
