@@ -99,11 +99,6 @@ std::string to_text(const RunEvaluation& report) {
                                  report.model, report.checkpoint, report.epoch, report.step,
                                  report.split, format_count(std::llround(sums.samples)),
                                  report.ranks, report.ranks == 1 ? "" : "s");
-  if (sums.replaced > 0) {
-    text.pop_back();  // the empty line comes after
-    text += fmt::format("{} of the samples can't be read; others took their places\n\n",
-                        format_count(std::llround(sums.replaced)));
-  }
   if (!report.matrix) return text + fmt::format("loss      {}\n", format_loss(sums.mean_loss()));
   text += fmt::format("loss      {:.5f}\naccuracy  {:.2f} %\n", sums.mean_loss(),
                       100 * sums.accuracy());
@@ -120,7 +115,6 @@ nlohmann::ordered_json to_json(const RunEvaluation& report) {
       {"epoch", report.epoch},   {"step", report.step},
       {"data", report.split},    {"samples", std::llround(sums.samples)},
       {"n_ranks", report.ranks}, {"loss", finite_or_null(sums.mean_loss())}};
-  if (sums.replaced > 0) json["bad_samples"] = std::llround(sums.replaced);
   if (!report.matrix) return json;
   json["accuracy"] = finite_or_null(sums.accuracy());
   if (report.top > 0)

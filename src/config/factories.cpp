@@ -210,7 +210,7 @@ std::unique_ptr<Loader> make_training_loader(const RunConfig& config,
   return std::make_unique<Loader>(
       std::move(dataset), std::move(sampler),
       LoaderOptions{batch_size, config.data.workers, config.data.prefetch, drops_last,
-                    makes_on_device(config), config.data.bad_samples});
+                    makes_on_device(config)});
 }
 
 std::unique_ptr<Loader> make_validation_loader(const RunConfig& config,
@@ -225,7 +225,7 @@ std::unique_ptr<Loader> make_validation_loader(const RunConfig& config,
   return std::make_unique<Loader>(
       std::move(dataset), std::move(sampler),
       LoaderOptions{validation_batch, config.data.workers, config.data.prefetch, false,
-                    makes_on_device(config), config.data.bad_samples});
+                    makes_on_device(config)});
 }
 
 TrainerOptions make_trainer_options(const RunConfig& config) {
@@ -298,11 +298,9 @@ void require_same_samples(const RunConfig& config, const Datasets& datasets) {
 
 DatasetRequest request_of(const RunConfig& config, const DataReading& reading) {
   auto request = request_of(config);
-  // Empty files are bad samples as others are, where those are skipped.
-  request.looks_at_files = reading.looks_at_files && config.data.bad_samples == BadSamples::stop;
+  request.looks_at_files = reading.looks_at_files;
   request.varies = reading.varies;
   request.loads_later = reading.loads_later;
-  request.survey = reading.survey;
   return request;
 }
 
@@ -310,11 +308,6 @@ DatasetRequest request_of(const RunConfig& config, const DataReading& reading) {
 
 Datasets make_synthetic_datasets(const RunConfig& config, std::int64_t least) {
   return dataset_entry(config.data.name).imitate(completed(config.data), request_of(config), least);
-}
-
-std::string survey_datasets(const RunConfig& config, const DataReading& reading) {
-  return dataset_entry(config.data.name)
-      .survey(completed(config.data), request_of(config, reading));
 }
 
 Datasets make_datasets(const RunConfig& config, const DataReading& reading) {

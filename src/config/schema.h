@@ -26,7 +26,6 @@ void visit(Field& field, DataConfig& data) {
   field("prefetch", data.prefetch,
         NumberRule{" from 1 to 65536", [](long double x) { return x >= 1 && x <= 65536; }});
   field("shuffle", data.shuffle, AnyBool{});
-  field("bad_samples", data.bad_samples, AnyName{});
 }
 
 // The section of the model, and what may stand there.

@@ -24,6 +24,11 @@ constexpr std::string_view on_copies =
     "nodes keep no copies of the state any more; set checkpoint.every_steps, whose checkpoints are "
     "written in the background";
 
+constexpr std::string_view on_bad_samples =
+    "a sample that can't be read ends the run with its file's name; remove or replace the file, "
+    "and "
+    "leave the key out";
+
 constexpr std::pair<std::string_view, std::string_view> retired_keys[] = {
     {"checkpoint.local_folder", on_copies},
     {"checkpoint.local_every_steps", on_copies},
@@ -53,10 +58,10 @@ constexpr std::pair<std::string_view, std::string_view> retired_keys[] = {
     {"checkpoint.enabled",
      "checkpoint.every_epochs: 0, without every_steps, does without checkpoints"},
     {"device.inter_threads", "LibTorch does one operation at a time: leave the key out"},
-    {"data.bad_samples_limit",
-     "a run that skips samples ends beyond one in a hundred, and more than one: leave the key out"},
     {"device.fused_norm",
      "LibTorch's operators and cuDNN do batch norms on GPUs: leave the key out"},
+    {"data.bad_samples", on_bad_samples},
+    {"data.bad_samples_limit", on_bad_samples},
     {"parallel.chunks", "each rank of a pipeline has one part of the network: leave the key out"},
 };
 

@@ -76,25 +76,16 @@ void require_same_names(const NamedArray& first, const NamedArray& other) {
 }
 
 // Files are matched with the rows of an array by their order alone.
-void require_order(const NamedArray& files, const ArrayFile& rows,
-                   std::vector<std::string>& warnings) {
-  const auto& folder = files.array->name();
-  constexpr std::string_view remedy =
-      "numbers of equally many digits (0002.npy, 0010.npy) leave no doubt";
-  if (const auto doubt = find_names_in_doubt(files.row_names)) {
-    throw InputError(fmt::format(
-        "data: the files of {} are matched with the rows of {} by the order of their names, which "
-        "leave open whether {}.npy or {}.npy comes first; {}",
-        folder, rows.name(), doubt->first, doubt->second, remedy));
-  }
-  if (const auto pair = find_names_out_of_bytes_order(files.row_names)) {
-    warnings.push_back(fmt::format(
-        "data: the files of {} are the rows of {} in natural order ({}): {}.npy comes before "
-        "{}.npy, which is the other way round where names are sorted letter by letter, as Python's "
-        "sorted() does; {}",
-        folder, rows.name(), first_few_of(files.row_names, ".npy"), pair->first, pair->second,
-        remedy));
-  }
+void warn_of_natural_order(const NamedArray& files, const ArrayFile& rows,
+                           std::vector<std::string>& warnings) {
+  const auto pair = find_names_out_of_bytes_order(files.row_names);
+  if (!pair) return;
+  warnings.push_back(fmt::format(
+      "data: the files of {} are the rows of {} in natural order ({}): {}.npy comes before "
+      "{}.npy, which is the other way round where names are sorted letter by letter, as Python's "
+      "sorted() does; numbers of equally many digits (0002.npy, 0010.npy) leave no doubt",
+      files.array->name(), rows.name(), first_few_of(files.row_names, ".npy"), pair->first,
+      pair->second));
 }
 
 void check_files(const std::vector<NamedArray>& arrays, std::vector<std::string>& warnings) {
@@ -110,7 +101,7 @@ void check_files(const std::vector<NamedArray>& arrays, std::vector<std::string>
     }
     if (first != nullptr) require_same_names(*first, array);
     if (first == nullptr) first = &array;
-    if (single != arrays.end()) require_order(array, *single->array, warnings);
+    if (single != arrays.end()) warn_of_natural_order(array, *single->array, warnings);
   }
 }
 
@@ -157,14 +148,6 @@ void read_arrays(const std::vector<NamedArray>& arrays, std::int64_t index,
   }
 }
 
-void warn_of_order(const ArrayFile& array, std::vector<std::string>& warnings) {
-  if (!array.layout().is_fortran_order) return;
-  warnings.push_back(fmt::format(
-      "data: {} is in Fortran order, in which the numbers of a sample lie apart, so that reading "
-      "one takes longer; numpy.save(FILE, numpy.ascontiguousarray(array)) puts them side by side",
-      array.name()));
-}
-
 }  // namespace
 
 ArraySamples::ArraySamples(const fs::path& path, const ArraySamplesOptions& options)
@@ -188,8 +171,6 @@ ArraySamples::ArraySamples(const fs::path& path, const ArraySamplesOptions& opti
   for (const auto& each : all) require_samples(*each.array);
   check_files(all, warnings_);
   for (const auto& each : all) require_length(*inputs_.front().array, *each.array);
-  for (const auto* const some : {&inputs_, &targets_})
-    for (const auto& each : *some) warn_of_order(*each.array, warnings_);
   lay_out(inputs_, input_shape, layout_.input_shape, layout_.input_parts);
   if (label_array_.array)
     take_labels(options.classes);

@@ -69,11 +69,8 @@ std::vector<std::int64_t> batch_shape(std::int64_t batch_size,
 }  // namespace
 
 BatchWriter::BatchWriter(std::shared_ptr<const Dataset> dataset, std::int64_t batch_size,
-                         std::size_t keep, BadSamples bad_samples)
-    : dataset_(std::move(dataset)),
-      batch_size_(batch_size),
-      keep_(keep),
-      bad_samples_(bad_samples) {
+                         std::size_t keep)
+    : dataset_(std::move(dataset)), batch_size_(batch_size), keep_(keep) {
   const auto& layout = dataset_->layout();
   has_classes_ = layout.classes > 0;
   input_size_ = static_cast<std::size_t>(layout.input_size());
@@ -111,7 +108,8 @@ BatchWriter::Packing BatchWriter::packing() {
 }
 
 void BatchWriter::write_sample(const Packing& packing, const Batch& batch, std::size_t place,
-                               std::int64_t index, std::int64_t epoch) const {
+                               std::int64_t epoch) const {
+  const auto index = batch.indices[place];
   std::span<std::int64_t> label;
   std::span<float> target;
   if (batch.target.defined()) {
@@ -130,33 +128,6 @@ void BatchWriter::write_sample(const Packing& packing, const Batch& batch, std::
   }
 }
 
-void BatchWriter::write_readable(const Packing& packing, Batch& batch, std::size_t place,
-                                 std::int64_t epoch) const {
-  constexpr std::int64_t most_in_a_row = 100;
-  const auto size = dataset_->size();
-  const auto asked = batch.indices[place];
-  for (std::int64_t further = 0;; ++further) {
-    const auto index = (asked + further) % size;
-    try {
-      write_sample(packing, batch, place, index, epoch);
-      batch.indices[place] = index;
-      return;
-    } catch (const InputError& error) {
-      if (bad_samples_ == BadSamples::stop) {
-        throw InputError(fmt::format(
-            "{}; remove or replace it, or let another sample take the place of each that "
-            "can't be read (data.bad_samples: skip)",
-            error.what()));
-      }
-      if (further + 1 == std::min(size, most_in_a_row)) {
-        throw InputError(
-            fmt::format("{}; nor can the {} samples before it be read", error.what(), further));
-      }
-      if (further == 0) batch.bad_samples.emplace_back(error.what());
-    }
-  }
-}
-
 std::optional<Batch> BatchWriter::write(Batch batch, std::int64_t epoch,
                                         const std::function<bool()>& is_wanted) {
   const auto packing = this->packing();
@@ -165,11 +136,11 @@ std::optional<Batch> BatchWriter::write(Batch batch, std::int64_t epoch,
   if (!packing.samples || !packing.samples->makes_targets()) batch.target = targets_->lend(samples);
   for (std::size_t i = 0; i < batch.indices.size(); ++i) {
     if (!is_wanted()) return std::nullopt;
-    // One sample ahead, of those that are read here.
-    if (!packing.samples && i == 0) dataset_->announce(batch.indices[i], epoch);
-    if (!packing.samples && i + 1 < batch.indices.size())
-      dataset_->announce(batch.indices[i + 1], epoch);
-    write_readable(packing, batch, i, epoch);
+    try {
+      write_sample(packing, batch, i, epoch);
+    } catch (const InputError& error) {
+      throw InputError(fmt::format("{}; remove or replace it", error.what()));
+    }
   }
   return batch;
 }

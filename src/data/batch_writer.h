@@ -51,8 +51,7 @@ class TensorPool : public std::enable_shared_from_this<TensorPool> {
 class BatchWriter {
  public:
   // Keeps the memory of up to `keep` batches that nobody uses.
-  BatchWriter(std::shared_ptr<const Dataset> dataset, std::int64_t batch_size, std::size_t keep,
-              BadSamples bad_samples = BadSamples::stop);
+  BatchWriter(std::shared_ptr<const Dataset> dataset, std::int64_t batch_size, std::size_t keep);
 
   // Has batches, but for those that are being written, come for a device: in memory that the
   // device reads by itself, and packed where it makes them itself (null: it does not).
@@ -71,15 +70,11 @@ class BatchWriter {
 
   [[nodiscard]] Packing packing();
   void write_sample(const Packing& packing, const Batch& batch, std::size_t place,
-                    std::int64_t index, std::int64_t epoch) const;
-  // The sample of this place, or another where it can't be read (BadSamples).
-  void write_readable(const Packing& packing, Batch& batch, std::size_t place,
-                      std::int64_t epoch) const;
+                    std::int64_t epoch) const;
 
   std::shared_ptr<const Dataset> dataset_;
   std::int64_t batch_size_;
   std::size_t keep_;
-  BadSamples bad_samples_;
   bool has_classes_;
   std::size_t input_size_;
   std::size_t target_size_;

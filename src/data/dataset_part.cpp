@@ -7,7 +7,6 @@
 
 #include "kolo/base/error.h"
 #include "kolo/data/dataset.h"
-#include "kolo/data/loader.h"
 
 // Parts of samples, of datasets that read whole ones.
 namespace kolo {
@@ -46,36 +45,6 @@ SampleLayout layout_of_part(SampleLayout layout, std::span<const RowRange> rows)
   return layout;
 }
 
-// `leading`: axes before those of the rows.
-torch::Tensor part_of_field(torch::Tensor field, std::span<const RowRange> rows,
-                            std::int64_t leading) {
-  for (std::size_t i = 0; i < rows.size(); ++i)
-    field = field.narrow(leading + static_cast<std::int64_t>(i), rows[i].begin, rows[i].size());
-  return field;
-}
-
-class PartOnDevice final : public DeviceSamples {
- public:
-  PartOnDevice(std::shared_ptr<const DeviceSamples> whole, std::vector<RowRange> rows)
-      : whole_(std::move(whole)), rows_(std::move(rows)) {}
-  [[nodiscard]] std::size_t packed_bytes() const override { return whole_->packed_bytes(); }
-  [[nodiscard]] bool makes_targets() const override { return whole_->makes_targets(); }
-  void pack(std::int64_t index, std::int64_t epoch, const PackedPlace& place) const override {
-    whole_->pack(index, epoch, place);
-  }
-  [[nodiscard]] Made make(const torch::Tensor& packed) const override {
-    auto made = whole_->make(packed);
-    made.input = part_of_field(made.input, rows_, 2).contiguous();
-    if (made.target.defined() && made.target.dim() > 1)
-      made.target = part_of_field(made.target, rows_, 2).contiguous();
-    return made;
-  }
-
- private:
-  std::shared_ptr<const DeviceSamples> whole_;
-  std::vector<RowRange> rows_;
-};
-
 class DatasetPart final : public Dataset {
  public:
   DatasetPart(std::shared_ptr<const Dataset> whole, std::span<const RowRange> rows)
@@ -86,13 +55,6 @@ class DatasetPart final : public Dataset {
   [[nodiscard]] std::int64_t size() const override { return whole_->size(); }
   [[nodiscard]] const SampleLayout& layout() const override { return layout_; }
   void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const override;
-  [[nodiscard]] std::shared_ptr<const DeviceSamples> device_samples(
-      const c10::Device& device) const override {
-    auto samples = whole_->device_samples(device);
-    // The host would pack a whole target.
-    if (!samples || (!samples->makes_targets() && layout_.classes == 0)) return nullptr;
-    return std::make_shared<PartOnDevice>(std::move(samples), rows_);
-  }
 
  private:
   void copy_part(std::vector<float>& whole, const Shape& shape, std::span<float> out) const;
@@ -105,8 +67,9 @@ class DatasetPart final : public Dataset {
 void DatasetPart::copy_part(std::vector<float>& whole, const Shape& shape,
                             std::span<float> out) const {
   const c10::InferenceMode without_autograd;
-  const auto field = torch::from_blob(whole.data(), shape, torch::kFloat32);
-  const auto part = part_of_field(field, rows_, 1);
+  auto part = torch::from_blob(whole.data(), shape, torch::kFloat32);
+  for (std::size_t i = 0; i < rows_.size(); ++i)
+    part = part.narrow(static_cast<std::int64_t>(i) + 1, rows_[i].begin, rows_[i].size());
   torch::from_blob(out.data(), part.sizes(), torch::kFloat32).copy_(part);
 }
 
@@ -125,10 +88,9 @@ void DatasetPart::read(std::int64_t index, std::int64_t epoch, const SamplePlace
 }  // namespace
 
 std::shared_ptr<const Dataset> part_of_samples(std::shared_ptr<const Dataset> whole,
-                                               std::span<const RowRange> rows,
-                                               PartReading reading) {
+                                               std::span<const RowRange> rows) {
   (void)layout_of_part(whole->layout(), rows);
-  if (auto part = reading == PartReading::rows ? whole->part(rows) : nullptr) return part;
+  if (auto part = whole->part(rows)) return part;
   return std::make_shared<DatasetPart>(std::move(whole), rows);
 }
 

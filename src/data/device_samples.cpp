@@ -68,37 +68,6 @@ void BoxSamples::pack(std::int64_t index, std::int64_t epoch, const PackedPlace&
   std::memcpy(place.bytes.data(), &crop, sizeof crop);
 }
 
-// By LibTorch's operators, one sample after the other, for devices without a kernel.
-void turn_into(const torch::Tensor& out, const torch::Tensor& field,
-               const samples::PackedCrop& crop) {
-  const auto channels = out.size(0), size = out.size(1);
-  auto part = field;
-  std::array<std::int64_t, 4> order{};
-  std::vector<std::int64_t> flipped;
-  for (std::int64_t axis = 0; axis < 3; ++axis) {
-    part = part.narrow(1 + axis, crop.start[axis], size);
-    order.at(static_cast<std::size_t>(1 + crop.axis[axis])) = 1 + axis;
-    if (crop.sign[axis] < 0) flipped.push_back(1 + crop.axis[axis]);
-  }
-  const auto turned = part.permute(order).flip(flipped);
-  for (std::int64_t channel = 0; channel < channels; ++channel) {
-    const auto from = samples::crop_element(crop, size, channel, {0, 0, 0});
-    const auto values = turned.select(0, from.channel);
-    out.select(0, channel).copy_(from.factor < 0 ? values.neg() : values);
-  }
-}
-
-void turn_all_into(const torch::Tensor& crops, const torch::Tensor& field,
-                   const torch::Tensor& packed) {
-  const auto here = packed.cpu();
-  const auto* const bytes = static_cast<const std::byte*>(here.data_ptr());
-  for (std::int64_t sample = 0; sample < crops.size(0); ++sample) {
-    samples::PackedCrop crop{};
-    std::memcpy(&crop, bytes + static_cast<std::size_t>(sample) * sizeof crop, sizeof crop);
-    turn_into(crops[sample], field, crop);
-  }
-}
-
 void make_crops(const samples::CropBatch& batch) {
   const auto* const crops = reinterpret_cast<const samples::PackedCrop*>(batch.packed);
   const auto size = batch.crop;
@@ -125,10 +94,8 @@ torch::Tensor BoxSamples::crops_of(const torch::Tensor& field, const torch::Tens
                                  .out = crops.data_ptr<float>()};
   if (field.is_cpu())
     make_crops(batch);
-  else if (samples::has_kernels(field.device()))
-    samples::make_crops_on(field.device(), batch);
   else
-    turn_all_into(crops, field, packed);
+    samples::make_crops_on(field.device(), batch);
   return crops;
 }
 
@@ -150,6 +117,7 @@ std::shared_ptr<const DeviceSamples> make_box_samples(const CropRule& rule,
                                                       const FieldSource& nbody,
                                                       const FieldSource& hydro,
                                                       const c10::Device& device) {
+  if (!device.is_cpu() && !samples::has_kernels(device)) return nullptr;
   if (const auto free = samples::free_memory(device))
     require_box_fits(rule.box_size, *free, device);
   return std::make_shared<BoxSamples>(rule, nbody, hydro, device);

@@ -155,8 +155,7 @@ Loader::Loader(std::shared_ptr<const Dataset> dataset, DistributedSampler sample
   // No batch has more samples than the epoch, however large it may be.
   const auto largest = checked_multiply<std::int64_t>(
       std::clamp<std::int64_t>(sampler_.length(0), 1, options_.batch_size), sampler_.ranks_here());
-  writer_ = std::make_unique<BatchWriter>(dataset_, largest, loaded_.size() + with_consumer,
-                                          options_.bad_samples);
+  writer_ = std::make_unique<BatchWriter>(dataset_, largest, loaded_.size() + with_consumer);
   for (int i = 0; i < options_.workers; ++i) {
     workers_.emplace_back([this](const std::stop_token& stop) { work(stop); });
   }

@@ -152,7 +152,6 @@ void Inference::infer(std::span<const Array> inputs, std::span<const Array> outp
   const SampleArrays to(outputs, training_.samples, training_.column_axis, call, "outputs");
   if (inputs.empty()) refuse(call, "inputs", "there are none; expected an array or more");
   if (outputs.empty()) refuse(call, "outputs", "there are none; expected an array or more");
-  require_apart(outputs, call);
   const std::shared_lock lock(changes_);
   const auto replica = lease();
   const auto& normalization = *replica->weights->normalization;

@@ -125,9 +125,6 @@ class SampleArrays {
   std::vector<std::vector<Part>> parts_;  // by tensor
 };
 
-// InputError where two outputs share an element, or one has the same element twice.
-void require_apart(std::span<const Array> outputs, const Call& call);
-
 // Tensors of one batch, or of one sample without a batch.
 struct Samples {
   std::vector<torch::Tensor> inputs, targets, extras;

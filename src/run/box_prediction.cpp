@@ -10,8 +10,8 @@
 
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
-#include "kolo/train/observe/format.h"
 #include "kolo/parallel/device_memory.h"
+#include "kolo/train/observe/format.h"
 
 namespace kolo {
 

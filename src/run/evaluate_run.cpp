@@ -8,8 +8,8 @@
 #include "kolo/data/box_files.h"
 #include "kolo/data/loader.h"
 #include "kolo/nn/network.h"
-#include "kolo/train/observe/progress.h"
 #include "kolo/train/objective.h"
+#include "kolo/train/observe/progress.h"
 #include "run/launch/terminal.h"
 #include "run/rank_job.h"
 #include "run/trained_run.h"
@@ -37,7 +37,7 @@ RunConfig with_layout_for(RunConfig config, int ranks) {
 MetricSums measure(const Communicator& communicator, const TrainedModel& trained,
                    const WorkShare& share, const Objective& objective, const RunOptions& options,
                    RunEvaluation& result) {
-  const auto parts = share_datasets(share, trained.datasets, trained.config.data.bad_samples);
+  const auto parts = share_datasets(share, trained.datasets);
   const auto loader = make_validation_loader(trained.config, split_of(parts, result.split),
                                              share.replica, share.replicas);
   EvaluationProgress progress;

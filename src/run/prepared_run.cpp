@@ -187,7 +187,7 @@ void require_batch_norms_to_synchronize(const ModelConfig& config, torch::nn::Mo
 }
 
 PreparedRun prepare_run(const RunConfig& config, const RunParts& parts, const RunOptions& options,
-                        int ranks, bool is_root, std::shared_ptr<const std::string> survey) {
+                        int ranks, bool is_root) {
   // Before any data is read.
   if (options.stop_after_epochs && !config.checkpoint.saves()) {
     refuse_setting(config, "checkpoint.every_epochs",
@@ -200,8 +200,9 @@ PreparedRun prepare_run(const RunConfig& config, const RunParts& parts, const Ru
   require_device(config);
   if (!wants_gpu(config.device))
     at_setting(config, "training.precision", [&] { require_precision(config.training.precision); });
-  PreparedRun run = make_parts(
-      config, parts, {.looks_at_files = is_root, .loads_later = true, .survey = std::move(survey)});
+  // A launcher that holds the run has looked at each file before it started this rank.
+  const bool looks = is_root && !environment_variable(RunLock::variable);
+  PreparedRun run = make_parts(config, parts, {.looks_at_files = looks, .loads_later = true});
   require_batch_norms_to_synchronize(config.model, *run.network);
   require_images_to_view(config, run.datasets);
   freeze_unused(config, run);
@@ -236,17 +237,10 @@ PreparedRun prepare_run(const RunConfig& config, const RunParts& parts, const Ru
 }
 
 PreparedRun prepare_training(const RunConfig& config, const RunParts& parts,
-                             const RunOptions& options, int ranks, bool is_root,
-                             std::shared_ptr<const std::string> survey) {
-  auto run = prepare_run(config, parts, options, ranks, is_root, std::move(survey));
+                             const RunOptions& options, int ranks, bool is_root) {
+  auto run = prepare_run(config, parts, options, ranks, is_root);
   if (is_root && run.starts_anew()) run.folder.require_replaceable();
   return run;
-}
-
-std::string survey_data(const RunConfig& config, const RunParts& parts) {
-  if (parts.datasets) return {};
-  // A launcher that holds the run has asked for the files' sizes before it started this rank.
-  return survey_datasets(config, {.looks_at_files = !environment_variable(RunLock::variable)});
 }
 
 std::vector<RankFact> facts_of(const RunConfig& config, const Datasets& datasets) {

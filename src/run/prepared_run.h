@@ -49,21 +49,14 @@ struct PreparedRun {
 
 // InputError: data, model or optimizer don't fit, more ranks than samples, the output folder can't
 // be written, nothing to resume, or another model or order of samples than before. `is_root`: rank
-// 0 or the launcher, which alone looks at folder, checkpoint and files of data. `survey`: of the
-// data, where a rank has made one already.
+// 0 or the launcher, which alone looks at folder, checkpoint and files of data.
 [[nodiscard]] PreparedRun prepare_run(const RunConfig& config, const RunParts& parts,
-                                      const RunOptions& options, int ranks, bool is_root = true,
-                                      std::shared_ptr<const std::string> survey = {});
+                                      const RunOptions& options, int ranks, bool is_root = true);
 
 // The same for a run that is about to begin. InputError also where it would move or overwrite what
 // kolo did not make.
 [[nodiscard]] PreparedRun prepare_training(const RunConfig& config, const RunParts& parts,
-                                           const RunOptions& options, int ranks, bool is_root,
-                                           std::shared_ptr<const std::string> survey = {});
-
-// What rank 0 finds out about the data's files for all ranks (survey_datasets()); empty where the
-// program brings data of its own.
-[[nodiscard]] std::string survey_data(const RunConfig& config, const RunParts& parts);
+                                           const RunOptions& options, int ranks, bool is_root);
 
 // InputError: model.sync_batch_norm is on, but some of the network's can't be replaced.
 void require_batch_norms_to_synchronize(const ModelConfig& config, torch::nn::Module& network);

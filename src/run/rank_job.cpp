@@ -248,19 +248,6 @@ Outcome compare(const Communicator& communicator, const std::vector<RankFact>& f
           {}};
 }
 
-// Rank 0 finds out what all are given. The status to end with, or 0. Collective.
-int survey(const Communicator& communicator, const RankJob& job, const Speaker& speaker,
-           RankPreparation& preparation) {
-  std::string found;
-  const auto outcome = attempt(preparation.rank, [&] {
-    if (preparation.rank == 0 && job.survey) found = job.survey();
-  });
-  if (const int status = agree(communicator, outcome, speaker); status != 0) return status;
-  found = broadcast_bytes(communicator, found, 0, {.name = "the survey of the data"});
-  if (!found.empty()) preparation.survey = std::make_shared<const std::string>(std::move(found));
-  return 0;
-}
-
 // All ranks that were started. InputError where the configuration wants them started otherwise, and
 // where a launcher has started processes that MPI does not connect, which then all throw.
 Communicator make_communicator(const CommunicationConfig& config,
@@ -302,7 +289,7 @@ int run_rank_job(const LaunchEnvironment& environment, const RankJob& job) {
     throw;
   }
   const auto run = [&] { return job.run(*communicator); };
-  RankPreparation preparation{communicator->rank(), communicator->size()};
+  const RankPreparation preparation{communicator->rank(), communicator->size()};
   if (preparation.ranks == 1) {
     rethrow();
     (void)job.prepare(preparation);
@@ -318,7 +305,6 @@ int run_rank_job(const LaunchEnvironment& environment, const RankJob& job) {
   };
   std::vector<RankFact> facts;
   int status = all_agree_on(rethrow);
-  if (status == 0) status = survey(*communicator, job, speaker, preparation);
   if (status == 0) status = all_agree_on([&] { facts = job.prepare(preparation); });
   if (status == 0) status = agree_on(compare(*communicator, facts));
   if (status == 0 && job.load) status = all_agree_on([&] { job.load(*communicator); });

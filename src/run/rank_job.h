@@ -3,7 +3,6 @@
 #include <exception>
 #include <filesystem>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -58,17 +57,12 @@ struct RankFact {
 // Who prepares.
 struct RankPreparation {
   int rank = 0, ranks = 1;  // of the job
-  // What RankJob::survey found, on all ranks; null where there is none, and where a process is
-  // alone.
-  std::shared_ptr<const std::string> survey = {};
 };
 
 // A rank's part of a job, in the order in which it is done.
 struct RankJob {
   // Reads what the user has given. The communication settings are part of that.
   std::function<CommunicationConfig()> configure;
-  // What rank 0 of several finds out for all before they prepare; none: nothing.
-  std::function<std::string()> survey = {};
   // Makes everything that can be wrong: data, network, folders. Returns what has to be the same on
   // all ranks.
   std::function<std::vector<RankFact>(const RankPreparation&)> prepare;

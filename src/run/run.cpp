@@ -48,9 +48,8 @@ int run_configured(const std::function<RunConfig()>& configure, const RunParts& 
     set_threads(config.device, environment);
     return config.communication;
   };
-  job.survey = [&] { return survey_data(config, parts); };
   job.prepare = [&](const RankPreparation& as) {
-    prepared = prepare_training(config, parts, options, as.ranks, as.rank == 0, as.survey);
+    prepared = prepare_training(config, parts, options, as.ranks, as.rank == 0);
     require_strict_resume(*prepared, as.ranks, made_with_here());
     auto facts = facts_of(prepared->config, prepared->datasets);
     facts.push_back({"whether it goes on from a checkpoint", options.resume ? "yes" : "no"});

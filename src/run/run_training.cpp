@@ -107,7 +107,7 @@ int train(PreparedRun& run, RunStart& start, const Communicator& communicator,
   const auto& options = context.options;
   const bool is_root = communicator.rank() == 0;
   const auto share = share_work(config, communicator);
-  const auto datasets = share_datasets(share, run.datasets, config.data.bad_samples);
+  const auto datasets = share_datasets(share, run.datasets);
   const auto training = make_training_loader(config, datasets.training, share.replica,
                                              share.replicas, share.replicas_here);
   std::optional<RunRecords> records;  // of rank 0

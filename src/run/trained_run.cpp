@@ -4,11 +4,11 @@
 
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
-#include "kolo/train/checkpoint/checkpoint_store.h"
 #include "kolo/config/factories.h"
-#include "kolo/run/launch_environment.h"
 #include "kolo/nn/network.h"
 #include "kolo/parallel/broadcast_state.h"
+#include "kolo/run/launch_environment.h"
+#include "kolo/train/checkpoint/checkpoint_store.h"
 #include "kolo/train/objective.h"
 #include "kolo/train/trainer.h"
 #include "run/load_checkpoint.h"
@@ -64,8 +64,7 @@ Datasets datasets_of(const TrainedJob& job, const RunConfig& config, const RunPa
   if (!job.reads_data && !parts.datasets) return make_synthetic_datasets(config, 1);
   const DataReading reading{.looks_at_files = job.reads_data && as.rank == 0,
                             .varies = false,
-                            .loads_later = job.reads_data,
-                            .survey = as.survey};
+                            .loads_later = job.reads_data};
   return parts.datasets ? parts.datasets(config, reading) : make_datasets(config, reading);
 }
 
@@ -104,10 +103,8 @@ int run_trained(const TrainedJob& job, const RunParts& parts, const RunOptions& 
     for (auto& fact : job.prepare(*model, as.rank == 0)) facts.push_back(std::move(fact));
     return facts;
   };
-  if (job.reads_data) {
-    of_rank.survey = [&] { return survey_data(config, parts); };
+  if (job.reads_data)
     of_rank.load = [&](const Communicator& ranks) { load_data(ranks, model->datasets); };
-  }
   of_rank.run = [&](const Communicator& communicator) {
     job.work(*model, communicator);
     return 0;

@@ -125,14 +125,12 @@ WorkShare share_work(const RunConfig& config, const Communicator& communicator) 
   return share;
 }
 
-Datasets share_datasets(const WorkShare& share, const Datasets& whole, BadSamples bad_samples) {
+Datasets share_datasets(const WorkShare& share, const Datasets& whole) {
   if (!share.shares_samples()) return whole;
-  // A rank can replace a sample only if the others that share it do.
-  const auto reading = bad_samples == BadSamples::skip ? PartReading::whole : PartReading::rows;
   const auto rows = own_rows(*share.mesh, lengths_of(whole));
   auto part = whole;
-  part.training = part_of_samples(whole.training, rows, reading);
-  part.validation = part_of_samples(whole.validation, rows, reading);
+  part.training = part_of_samples(whole.training, rows);
+  part.validation = part_of_samples(whole.validation, rows);
   return part;
 }
 

@@ -53,11 +53,9 @@ struct WorkShareText {
 // Collective.
 [[nodiscard]] WorkShare share_work(const RunConfig& config, const Communicator& communicator);
 
-// Where samples are shared: no more is read of them than this rank's rows, unless samples that
-// can't be read are replaced; the network computes those rows; the objective counts a sample once.
-// `whole`: as made from the configuration. Local.
-[[nodiscard]] Datasets share_datasets(const WorkShare& share, const Datasets& whole,
-                                      BadSamples bad_samples);
+// Where samples are shared: no more is read of them than this rank's rows; the network computes
+// those rows; the objective counts a sample once. `whole`: as made from the configuration. Local.
+[[nodiscard]] Datasets share_datasets(const WorkShare& share, const Datasets& whole);
 void share_objective(const WorkShare& share, const Datasets& whole, Objective& objective);
 void share_network(const WorkShare& share, const Datasets& whole, Network& network);
 

@@ -41,13 +41,13 @@ bool needs_data(const BenchRequest& request) {
 }
 
 Datasets datasets_of(const BenchRequest& request, const RunConfig& config, std::int64_t batch,
-                     std::shared_ptr<const std::string> survey) {
+                     bool is_root) {
   if (!needs_data(request)) return make_synthetic_datasets(config, batch);
-  return make_datasets(config, {.loads_later = true, .survey = std::move(survey)});
+  return make_datasets(config, {.looks_at_files = is_root, .loads_later = true});
 }
 
 PreparedBench prepare(const BenchRequest& request, const RunConfig& config, int ranks,
-                      std::shared_ptr<const std::string> survey = {}) {
+                      bool is_root = true) {
   const auto replicas = replicas_of(config, ranks);
   if (request.profile && config.parallel.pipeline > 1) {
     refuse_setting(config, "parallel.pipeline",
@@ -63,7 +63,7 @@ PreparedBench prepare(const BenchRequest& request, const RunConfig& config, int 
       checked_multiply<std::int64_t>(batch_size_of(config.training, replicas), replicas);
   require_device(config);
   if (!wants_gpu(config.device)) require_precision(config.training.precision);
-  PreparedBench prepared{config, datasets_of(request, config, batch, std::move(survey)), nullptr,
+  PreparedBench prepared{config, datasets_of(request, config, batch, is_root), nullptr,
                          make_optimizer(config)};
   prepared.network = make_network(config, prepared.datasets.training->layout());
   require_batch_norms_to_synchronize(config.model, *prepared.network);
@@ -241,7 +241,7 @@ BenchReport measure_all(BenchRequest request, PreparedBench& prepared,
   const auto halos = std::make_shared<HaloCounter>();
   communicator.add_listener(halos);  // before the ranks are split
   const auto share = share_work(config, communicator);
-  const auto datasets = share_datasets(share, prepared.datasets, prepared.config.data.bad_samples);
+  const auto datasets = share_datasets(share, prepared.datasets);
   const Loaders loaders = {make_training_loader(config, datasets.training, share.replica,
                                                 share.replicas, share.replicas_here),
                            make_validation_loader(config, datasets.validation, share.replica,
@@ -291,9 +291,8 @@ int bench_run(const BenchRequest& request, const BenchListener& listener) {
     set_threads(config.device, environment);
     return config.communication;
   };
-  job.survey = [&] { return needs_data(request) ? survey_data(config, {}) : std::string(); };
   job.prepare = [&](const RankPreparation& as) {
-    prepared = prepare(request, config, as.ranks, as.survey);
+    prepared = prepare(request, config, as.ranks, as.rank == 0);
     if (as.rank == 0 && listener.warning)
       for (const auto& warning : prepared->datasets.warnings) listener.warning(warning);
     return facts_of(config, prepared->datasets);

@@ -55,13 +55,6 @@ class StopAgreement {
   std::shared_ptr<std::int64_t> last_requests_;
 };
 
-// Behind the numbers of the metrics stands that of samples which could not be read.
-MetricSums with_replaced(std::span<const double> numbers) {
-  auto sums = metrics_of(numbers);
-  sums.replaced = std::round(numbers[metric_numbers]);
-  return sums;
-}
-
 }  // namespace
 
 torch::Tensor validation_sums(const Objective& objective, const torch::Tensor& outputs,
@@ -83,8 +76,8 @@ std::optional<MetricSums> evaluate_batches(const Communicator& communicator,
           ? 1
           : parts_of_rank(evaluation.virtual_ranks, communicator.size(), communicator.rank())
                 .size();
-  const auto sums = torch::zeros({parts, metric_numbers + 1},
-                                 torch::TensorOptions(torch::kDouble).device(device));
+  const auto sums =
+      torch::zeros({parts, metric_numbers}, torch::TensorOptions(torch::kDouble).device(device));
   module.eval();
   loader.deliver_to(device);
   loader.start_epoch(0);
@@ -96,13 +89,7 @@ std::optional<MetricSums> evaluate_batches(const Communicator& communicator,
   for (std::int64_t done = 0; const auto batch = is_stopped ? std::nullopt : loader.next();) {
     for (int part = 0; part < parts; ++part) {
       const auto mine = part_of(*batch, static_cast<std::size_t>(part));
-      if (mine.input.size(0) > 0)
-        sums[part].narrow(0, 0, metric_numbers).add_(evaluation.sums_of(mine));
-    }
-    if (!batch->bad_samples.empty()) {
-      const auto count = static_cast<double>(batch->bad_samples.size());
-      sums[0][metric_numbers].add_(evaluation.weight_of_bad_sample * count);
-      if (evaluation.on_bad_samples) evaluation.on_bad_samples(*batch);
+      if (mine.input.size(0) > 0) sums[part].add_(evaluation.sums_of(mine));
     }
     tell(++done);
     is_stopped = agreement && agreement->stops();
@@ -111,11 +98,11 @@ std::optional<MetricSums> evaluate_batches(const Communicator& communicator,
   if (is_stopped || (agreement && agreement->stops_at_end())) return std::nullopt;
   if (evaluation.virtual_ranks > 0) {
     const auto total = ordered_total(communicator, evaluation.virtual_ranks, sums);
-    return with_replaced(LateNumbers(total).get());
+    return metrics_of(LateNumbers(total).get());
   }
   auto values = LateNumbers(sums).get();
   communicator.all_reduce(std::span(values), ReduceOp::sum, {.name = "metrics"});
-  return with_replaced(values);
+  return metrics_of(values);
 }
 
 MetricSums evaluate(const Communicator& communicator, Network& network, const Objective& objective,
@@ -127,11 +114,9 @@ MetricSums evaluate(const Communicator& communicator, Network& network, const Ob
     if (mine) mine->add(outputs, batch.target);
     return validation_sums(objective, outputs, batch.target);
   };
-  const auto sums = evaluate_batches(communicator, network, loader,
-                                     {.sums_of = sums_of,
-                                      .progress = progress,
-                                      .weight_of_bad_sample = 1. / objective.share.ranks})
-                        .value();
+  const auto sums =
+      evaluate_batches(communicator, network, loader, {.sums_of = sums_of, .progress = progress})
+          .value();
   if (mine) {
     communicator.all_reduce(mine->counts(), ReduceOp::sum, {.name = "confusion matrix"});
     matrix->merge(*mine);

@@ -27,10 +27,6 @@ struct Evaluation {
   // Above 0: the loader is that of this rank's parts (Batch::shares), of which each is measured by
   // itself; their sums are added up in one order (ordered_total()).
   int virtual_ranks = 0;
-  // What a sample that could not be read counts (MetricSums::replaced): the part that this rank has
-  // in it.
-  double weight_of_bad_sample = 1;
-  std::function<void(const Batch&)> on_bad_samples = {};  // of a batch that has some
 };
 
 // The sums over a loader's whole dataset on all ranks; nothing where they have stopped. The module

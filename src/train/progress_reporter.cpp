@@ -76,13 +76,6 @@ void ProgressReporter::on_epoch_end(const EpochReport& report) {
               report.skipped_steps == 1 ? "" : "s", report.state.skipped_steps,
               report.loss_scale ? fmt::format(", loss scale {}", *report.loss_scale) : "");
   }
-  if (!report.bad_samples.empty()) {
-    log_.warn(
-        "epoch {}: {} samples of the training and {} of the validation can't be read; others "
-        "took their places. The first: {}",
-        report.state.epoch, report.training.replaced, report.validation.replaced,
-        fmt::format("{}", fmt::join(report.bad_samples, "; ")));
-  }
   log_.debug("epoch {}: {} waiting for data, {} waiting for gradients of other ranks",
              report.state.epoch, format_duration(report.data_wait_seconds),
              format_duration(report.exposed_communication_seconds));

@@ -30,8 +30,6 @@ EpochRecord record_of(const EpochReport& report) {
     record.top_accuracy = training.top_accuracy();
     record.val_top_accuracy = validation.top_accuracy();
   }
-  if (training.replaced > 0) record.bad_samples = training.replaced;
-  if (validation.replaced > 0) record.val_bad_samples = validation.replaced;
   return record;
 }
 

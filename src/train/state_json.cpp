@@ -19,8 +19,7 @@ nlohmann::json to_json(const TrainState& state) {
            {{"loss", state.sums.loss},
             {"correct", state.sums.correct},
             {"in_top", state.sums.in_top},
-            {"samples", state.sums.samples},
-            {"replaced", state.sums.replaced}}},
+            {"samples", state.sums.samples}}},
           {"skipped_steps", state.skipped_steps},
           {"skipped_in_epoch", state.skipped_in_epoch},
           {"epoch_seconds", state.epoch_seconds},
@@ -37,7 +36,7 @@ TrainState train_state_from_json(const nlohmann::json& document) {
   state.position = document.at("position").get<std::int64_t>();
   const auto& sums = document.at("sums");
   state.sums = {number_in(sums, "loss"), number_in(sums, "correct"), number_in(sums, "in_top"),
-                number_in(sums, "samples"), number_in(sums, "replaced")};
+                number_in(sums, "samples")};
   state.skipped_steps = document.at("skipped_steps").get<std::int64_t>();
   state.skipped_in_epoch = document.at("skipped_in_epoch").get<std::int64_t>();
   state.epoch_seconds = number_in(document, "epoch_seconds");

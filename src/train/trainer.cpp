@@ -4,8 +4,6 @@
 #include <cmath>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 
 #include "kolo/base/checked.h"
 #include "kolo/base/clock.h"
@@ -21,9 +19,6 @@
 namespace kolo {
 
 namespace {
-
-constexpr double most_bad_samples = .01;  // of an epoch's or a validation's, but one at least
-constexpr std::size_t most_texts = 3;     // of samples that can't be read, of a rank and in all
 
 // Without the sign that one which is no number may have.
 double shown(double loss) {
@@ -71,7 +66,7 @@ Trainer::Trainer(Communicator communicator, std::shared_ptr<TrainedNetwork> netw
             step_settings(options_, *network_, communicator_)),
       clock_(step_.arena()->device()),
       step_notes_(
-          torch::zeros({2}, torch::TensorOptions(torch::kDouble).device(step_.arena()->device()))),
+          torch::zeros({1}, torch::TensorOptions(torch::kDouble).device(step_.arena()->device()))),
       warmup_{learning_rate_.warmup_steps(), training.batches()} {
   training_.deliver_to(step_.arena()->device());
   if (options_.check_replicas_every > 0)
@@ -160,7 +155,6 @@ bool Trainer::train_step(const Batch& batch) {
   if (!under_way_) since_settled_.restart();
   const auto span = options_.timeline.step(state_.step + 1);
   note_requests_to_stop();
-  note_bad_samples(batch);
   const double rate = rate_at(state_.step);
   auto begun = network_->make(step_, {batch, step_notes_, rate, state_.step + 1});
   ++state_.step;
@@ -181,56 +175,16 @@ void Trainer::note_requests_to_stop() {
   }
 }
 
-double Trainer::weight_of_bad_sample() const {
-  const auto replicas = network_->replicas().size() / network_->objective().share.ranks;
-  return static_cast<double>(replicas) / communicator_.size();
-}
-
-void Trainer::keep_texts(const Batch& batch) {
-  for (const auto& text : batch.bad_samples)
-    if (bad_samples_.size() < most_texts) bad_samples_.push_back(text);
-}
-
-void Trainer::note_bad_samples(const Batch& batch) {
-  keep_texts(batch);
-  const auto replaced = weight_of_bad_sample() * static_cast<double>(batch.bad_samples.size());
-  if (replaced == replaced_) return;
-  step_notes_[1].fill_(replaced);
-  replaced_ = replaced;
-}
-
-std::vector<std::string> Trainer::first_bad_samples() const {
-  const auto all = all_gather_bytes(
-      communicator_,
-      nlohmann::json(bad_samples_).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace));
-  std::vector<std::string> texts;
-  for (const auto& of_rank : all)
-    for (const auto& text : nlohmann::json::parse(of_rank))
-      if (texts.size() < most_texts) texts.push_back(text);
-  return texts;
-}
-
-void Trainer::require_few_bad_samples(double replaced, const Loader& loader) const {
-  const auto samples = static_cast<double>(loader.dataset().size());
-  if (replaced <= std::max(1., most_bad_samples * samples)) return;
-  throw Error(fmt::format(
-      "train: {} of {} samples can't be read, which is more than one in a hundred: {}. Replace or "
-      "remove the files",
-      replaced, samples, fmt::join(first_bad_samples(), "; ")));
-}
-
 bool Trainer::settle() {
   return under_way_ && settle(*std::exchange(under_way_, std::nullopt));
 }
 
 bool Trainer::settle(StepUnderWay step) {
   const auto [numbers, is_made] = step_.end(std::move(step.step));
-  auto sums = metrics_of(numbers);
-  sums.replaced = std::round(numbers[metric_numbers + 1]);  // of parts that ranks share, added up
+  const auto sums = metrics_of(numbers);
   if (is_made && options_.non_finite == NonFiniteStep::stop) require_finite(sums, step.number);
   if (replica_check_) replica_check_->after_step(step.number);
   count(sums, is_made);
-  if (sums.replaced > 0) require_few_bad_samples(state_.sums.replaced, training_);
   TrainState state = state_;
   state.step = step.number;
   state.position = step.position;
@@ -246,10 +200,7 @@ void Trainer::count(const MetricSums& sums, bool is_made) {
     ++state_.skipped_steps;
     ++state_.skipped_in_epoch;
   }
-  if (is_made || std::isfinite(sums.loss))
-    state_.sums.add(sums);
-  else
-    state_.sums.replaced += sums.replaced;
+  if (is_made || std::isfinite(sums.loss)) state_.sums.add(sums);
 }
 
 double Trainer::rate_at(std::int64_t step) const {
@@ -296,8 +247,6 @@ bool Trainer::finish_epoch(double data_wait_seconds) {
   report.validation = *validation;
   report.device_memory = memory_use(device());
   require_finite_validation(*validation);
-  if (report.training.replaced + validation->replaced > 0) report.bad_samples = first_bad_samples();
-  bad_samples_.clear();
   ++state_.epoch;
   state_.position = 0;
   state_.sums = {};
@@ -341,12 +290,9 @@ std::optional<MetricSums> Trainer::evaluate(Loader& loader,
   };
   const auto sums_of = [&](const Batch& batch) { return network_->measure(batch); };
   step_.to_evaluation();
-  const auto sums =
-      evaluate_batches(communicator_, module, loader,
-                       {sums_of, stop_requested, progress, options_.virtual_ranks,
-                        weight_of_bad_sample(), [&](const Batch& batch) { keep_texts(batch); }});
+  const auto sums = evaluate_batches(communicator_, module, loader,
+                                     {sums_of, stop_requested, progress, options_.virtual_ranks});
   step_.to_training();
-  if (sums && sums->replaced > 0) require_few_bad_samples(sums->replaced, loader);
   return sums;
 }
 

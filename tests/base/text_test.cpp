@@ -99,22 +99,6 @@ TEST(NaturalOrder, IsOneForAllNames) {
       EXPECT_EQ(comes_before(once[i], once[j]), i < j) << once[i] << " and " << once[j];
 }
 
-TEST(NaturalOrder, FindsNamesThatCanBeReadOtherwise) {
-  const auto doubt = [](const std::vector<std::string>& names) {
-    return find_names_in_doubt(sorted(names));
-  };
-  EXPECT_THAT(doubt({"0.5", "0.25"}), Optional(Pair("0.5", "0.25")));
-  EXPECT_THAT(doubt({"t=-1", "t=-2"}), Optional(Pair("t=-1", "t=-2")));
-  EXPECT_THAT(doubt({"1e-5", "1e-4"}), Optional(Pair("1e-4", "1e-5")));
-  EXPECT_THAT(doubt({"img2", "Img1", "Img3"}), Optional(Pair("Img3", "img2")));
-  EXPECT_TRUE(doubt({"s1", "s01"}));
-  EXPECT_FALSE(doubt({"0", "1", "2", "10", "39"}));
-  EXPECT_FALSE(doubt({"run-1", "run-2", "run-10"}));
-  EXPECT_FALSE(doubt({"2024-01-05", "2024-01-12", "2024-02-01"}));
-  EXPECT_FALSE(doubt({"0.25", "0.50", "0.75"}));
-  EXPECT_FALSE(doubt({"alice", "bob"}));
-}
-
 TEST(NaturalOrder, FindsNamesThatBytesOrderOtherwise) {
   EXPECT_THAT(find_names_out_of_bytes_order(sorted({"0", "2", "10"})), Optional(Pair("2", "10")));
   EXPECT_FALSE(find_names_out_of_bytes_order(sorted({"00", "02", "10"})));

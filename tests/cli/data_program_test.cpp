@@ -182,9 +182,6 @@ TEST_F(ConvertProgram, GoesBothWays) {
   expect_holds_the_box(folder / "pair");
   EXPECT_EQ(convert({folder / "pair_label.npy", "-o", folder / "back"}).exit_code, 0);
   expect_holds_the_box(folder / "back");
-  write_box_hdf5(box, folder / "chunks", 4);
-  EXPECT_EQ(convert({folder / "chunks", "-o", folder / "plain.h5"}).exit_code, 0);
-  EXPECT_TRUE(BoxFile(folder / "plain.h5").layout(BoxField::nbody).chunk.empty());
   EXPECT_EQ(convert({folder / "box.h5", "-o", folder / "again_data.npy"}).exit_code, 0);
   expect_holds_the_box(folder / "again");
 }

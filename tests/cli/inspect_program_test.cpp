@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/program.h"
-#include "data/array_files.h"
+#include "data/boxes/boxes.h"
 #include "data/images/image_files.h"
 #include "kolo/data/box_files.h"
 #include "kolo/train/checkpoint/safetensors.h"
@@ -45,7 +45,7 @@ class InspectProgram : public ::testing::Test {
 
 TEST_F(InspectProgram, ShowsBoxes) {
   write_box_hdf5(box, folder / "plain.h5");
-  write_box_hdf5(box, folder / "chunks.bin", 2);
+  write_box_like(folder / "chunks.bin", box, {.chunk = {1, 2, 2, 2}});
   write_box_npy(box, folder / "pair");
   for (const auto* const name : {"plain.h5", "chunks.bin", "pair", "pair_label.npy"}) {
     SCOPED_TRACE(name);
@@ -63,7 +63,7 @@ TEST_F(InspectProgram, ShowsBoxes) {
   EXPECT_EQ(chunked["format"], "simulation box, HDF5");
   EXPECT_EQ(chunked["arrays"][0]["chunk"], Json({1, 2, 2, 2}));
   EXPECT_EQ(chunked["arrays"][0]["shape"], Json({4, 4, 4, 4}));
-  EXPECT_EQ(chunked["facts"]["seed"], 5);
+  EXPECT_EQ(inspected(folder / "plain.h5")["facts"]["seed"], 5);
   EXPECT_TRUE(says(chunked["advice"].dump(), {"kolo data convert"}));
   EXPECT_EQ(inspected(folder / "pair")["arrays"][0]["name"], "pair_data.npy");
   EXPECT_THAT(inspected(folder / "plain.h5", {"--json", "--quick"})["arrays"][0]["channels"],

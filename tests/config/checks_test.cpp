@@ -127,7 +127,7 @@ TEST_F(Checks, RetiredKeysSayWhatToDoInsteadAndARecordMayHaveThem) {
       {"checkpoint.at_start=true", "a run saves nothing before its first step"},
       {"checkpoint.enabled=false", "checkpoint.every_epochs: 0"},
       {"device.inter_threads=2", "LibTorch does one operation at a time"},
-      {"data.bad_samples_limit=0.1", "a run that skips samples ends beyond"},
+      {"data.bad_samples=skip", "a sample that can't be read ends"},
       {"model.l2_mode=loss", "model.l2 counts as if added to the loss"},
       {"training.mixup_alpha=0.2", "kolo doesn't mix samples"},
       {"training.noise_scale_every=10", "kolo doesn't measure the noise"}};

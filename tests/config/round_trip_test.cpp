@@ -77,7 +77,6 @@ class RandomConfig {
     data.workers = small();
     data.prefetch = small();
     data.shuffle = coin();
-    data.bad_samples = coin() ? BadSamples::skip : BadSamples::stop;
     data.own = own_settings(dataset_entry(data.name));
     return data;
   }

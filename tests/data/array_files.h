@@ -18,10 +18,9 @@ namespace kolo::testing {
 // An array as NumPy writes it. `type`: as "<f4".
 template <typename T>
 std::string npy_array(const std::string& type, const std::vector<std::int64_t>& shape,
-                      const std::vector<T>& numbers, bool is_fortran = false) {
-  auto text = fmt::format("{{'descr': '{}', 'fortran_order': {}, 'shape': ({}{}), }}", type,
-                          is_fortran ? "True" : "False", fmt::join(shape, ", "),
-                          shape.size() == 1 ? "," : "");
+                      const std::vector<T>& numbers) {
+  auto text = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}", type,
+                          fmt::join(shape, ", "), shape.size() == 1 ? "," : "");
   while ((10 + text.size() + 1) % 64 != 0) text += ' ';
   text += '\n';
   std::string bytes("\x93NUMPY\x01\x00", 8);

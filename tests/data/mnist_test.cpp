@@ -27,8 +27,8 @@ using testing::read_sample;
 using testing::TemporaryFolder;
 using testing::write_small_mnist;
 
-std::string rejection(const TemporaryFolder& folder, Normalisation normalisation = {}) {
-  return message_of<InputError>([&] { MnistDataset(folder.path(), Split::train, normalisation); });
+std::string rejection(const TemporaryFolder& folder) {
+  return message_of<InputError>([&] { MnistDataset(folder.path(), Split::train); });
 }
 
 TEST(Mnist, ReadsFashionMnist) {
@@ -62,8 +62,6 @@ TEST(Mnist, NormalisesPixels) {
   EXPECT_FLOAT_EQ(read_sample(standard, 0).input[0], -.42421296F);
   EXPECT_FLOAT_EQ(read_sample(standard, 1).input[2], 2.8214867F);
   EXPECT_EQ(read_sample(standard, 1).label, 9);
-  const MnistDataset plain(folder.path(), Split::train, {0, 1});
-  EXPECT_THAT(read_sample(plain, 1).input, ElementsAre(128 / 255.0F, 254 / 255.0F, 1.0F));
 }
 
 TEST(Mnist, FilesMayBeNamedAndPlacedAsOthersDo) {
@@ -124,13 +122,6 @@ TEST(Mnist, RejectsFilesThatDoNotFitTogether) {
   EXPECT_TRUE(says(rejection(folder), {"00000803", "labels"}));
 }
 
-TEST(Mnist, RejectsNormalisations) {
-  const TemporaryFolder folder;
-  write_small_mnist(folder.path(), 1, 1);
-  EXPECT_TRUE(says(rejection(folder, {0, 0}), {"deviation 0"}));
-  EXPECT_TRUE(says(rejection(folder, {std::numeric_limits<float>::quiet_NaN(), 1}), {"nan"}));
-}
-
 TEST(Mnist, RefusesSamplesAndPlacesThatAreNotThere) {
   const TemporaryFolder folder;
   write_small_mnist(folder.path(), 3, 1);
@@ -165,7 +156,7 @@ TEST(Mnist, IsReadIntoMemoryThatIsGiven) {
   write_small_mnist(folder.path(), 30, 10);
   const MnistDataset at_once(folder.path(), Split::train);
   EXPECT_FALSE(at_once.load());
-  const MnistDataset later(folder.path(), Split::train, {}, true);
+  const MnistDataset later(folder.path(), Split::train, true);
   ASSERT_TRUE(later.load());
   EXPECT_EQ(later.load()->bytes, 30U * 28 * 28);
   EXPECT_EQ(later.size(), 30);
@@ -187,12 +178,11 @@ TEST(Mnist, DamageOfACompressedFileIsSeenInTheLoad) {
   auto packed = gzip_bytes(idx_bytes(8, {30, 28, 28}, std::string(30 * 28 * 28, 'x')));
   packed[packed.size() - 8] ^= 1;  // of its checksum
   testing::write_file(file, packed);
-  const MnistDataset later(folder.path(), Split::train, {}, true);
+  const MnistDataset later(folder.path(), Split::train, true);
   EXPECT_TRUE(says(message_of<InputError>([&] { load_alone(*later.load()); }), {"corrupt gzip"}));
   testing::write_file(file, idx_bytes(8, {30, 28, 28}, std::string(30 * 28 * 28 - 1, 'x')));
-  EXPECT_TRUE(
-      says(message_of<InputError>([&] { MnistDataset(folder.path(), Split::train, {}, true); }),
-           {"truncated"}));
+  EXPECT_TRUE(says(message_of<InputError>([&] { MnistDataset(folder.path(), Split::train, true); }),
+                   {"truncated"}));
 }
 
 }  // namespace

@@ -150,28 +150,5 @@ TEST(SampleArrays, RefuseWhatIsNone) {
             "float32, int64, int32");
 }
 
-TEST(Outputs, MustNotShareElements) {
-  std::vector<double> memory(100);
-  const auto refused = [&](std::vector<Array> arrays) {
-    return testing::message_of<InputError>([&] { require_apart(arrays, {"infer", 0}); });
-  };
-  // Components of one array, halves of it, and halos around them, share nothing.
-  EXPECT_NO_THROW(require_apart(std::vector{Array(memory.data(), {10, 5}, {10, 2}),
-                                            Array(memory.data() + 1, {10, 5}, {10, 2})},
-                                {"infer", 0}));
-  EXPECT_NO_THROW(
-      require_apart(std::vector{Array(memory.data(), {5, 10}), Array(memory.data() + 50, {5, 10})},
-                    {"infer", 0}));
-  EXPECT_NO_THROW(require_apart(std::vector{Array(memory.data(), {10, 4}, {10, 1}),
-                                            Array(memory.data() + 4, {10, 6}, {10, 1})},
-                                {"infer", 0}));
-  EXPECT_EQ(
-      refused({Array(memory.data(), {10, 5}, {10, 1}), Array(memory.data() + 4, {10, 6}, {10, 1})}),
-      "online: infer on rank 0: outputs[1]: it overlaps outputs[0]");
-  EXPECT_EQ(refused({Array(memory.data(), {10, 5}, {0, 1})}),
-            "online: infer on rank 0: outputs[0]: its strides lead to one element twice, so what "
-            "is in it is undefined");
-}
-
 }  // namespace
 }  // namespace kolo::online

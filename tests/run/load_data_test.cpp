@@ -29,7 +29,7 @@ class SharedData : public FieldRuns {
       RandomDataset({{channels, 40, 40, 40}, 2, {}}, 1, seed++)
           .read(0, 0, {*field, {&label_, 1}, {}});
     }
-    write_box_hdf5(box, folder_ / name, 16);
+    write_box_hdf5(box, folder_ / name);
     return folder_ / name;
   }
   std::vector<std::string> settings(const std::string& mode) {

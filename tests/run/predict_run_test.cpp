@@ -212,14 +212,14 @@ TEST_F(PredictRun, ReadsAndWritesEachFormat) {
   train("name: loud, levels: 2, channels: 4");
   auto box = random_box(16);
   write_box_npy(box, folder_ / "pair");
-  write_box_hdf5(box, folder_ / "chunked.h5", 6);
+  write_box_hdf5(box, folder_ / "box.h5");
   fs::remove(folder_ / "pair_label.npy");
   fs::copy_file(folder_ / "pair_data.npy", folder_ / "dark.npy");
   const auto expected = whole(box);
   for (const auto& [input, made] : {std::pair("pair", "gas.h5"),
                                     {"pair_data.npy", "gas.hdf5"},
                                     {"dark.npy", "gas_label.npy"},
-                                    {"chunked.h5", "gas_label.npy"}}) {
+                                    {"box.h5", "gas_label.npy"}}) {
     PredictionRequest request;
     request.input = folder_ / input;
     request.output = folder_ / made;

@@ -148,18 +148,6 @@ TEST(RunningStatistics, OfPartsMergedAreThoseOfTheWhole) {
   }
 }
 
-TEST(RunningStatistics, MergingNothingChangesNothing) {
-  RunningStatistics statistics(1), empty(1);
-  statistics.add(0, Values{1, 2, 4});
-  const auto before = statistics.channels()[0];
-  statistics.merge(empty);
-  EXPECT_TRUE(same_bits(statistics.channels()[0], before));
-  empty.merge(statistics);
-  EXPECT_TRUE(same_bits(empty.channels()[0], before));
-  statistics.add(0, Values{});
-  EXPECT_TRUE(same_bits(statistics.channels()[0], before));
-}
-
 TEST(RunningStatistics, CountAndLeaveOutWhatIsNotFinite) {
   const Values bad{1, nan, 2, infinity, -infinity, 3, 1e200, -nan, 4};
   RunningStatistics statistics(1), clean(1);

@@ -127,7 +127,9 @@ struct Handles {
 // StateError where MPI is not initialized, or finalized.
 void require_mpi();
 
-[[nodiscard]] std::uintptr_t number_of(const void* handle);
+[[nodiscard]] inline std::uintptr_t number_of(const void* handle) {
+  return reinterpret_cast<std::uintptr_t>(handle);
+}
 
 // All ranks say whether they can go on. Where one can't, because of `problem`, that is thrown
 // there, and on the others a CommunicationError that names the first such rank. Collective.

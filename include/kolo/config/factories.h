@@ -29,13 +29,8 @@ struct DataReading {
   bool varies = true;  // false: training samples are read as those of a validation
   // Leaves Datasets::loads to the caller; false: they are done.
   bool loads_later = false;
-  // What another rank has found with survey_datasets(); null: this one looks itself.
-  std::shared_ptr<const std::string> survey = {};
 };
 [[nodiscard]] Datasets make_datasets(const RunConfig& config, const DataReading& reading = {});
-// What one rank finds out about the data's files for all, so that a file system is asked once
-// (DatasetEntry::survey); empty where there is nothing of that kind. The errors of make_datasets().
-[[nodiscard]] std::string survey_datasets(const RunConfig& config, const DataReading& reading = {});
 // Random samples in the shape of the configuration's data, without reading any: for measuring steps
 // where the data isn't. At least `least` of them.
 [[nodiscard]] Datasets make_synthetic_datasets(const RunConfig& config, std::int64_t least);

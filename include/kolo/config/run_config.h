@@ -12,7 +12,6 @@
 
 #include "kolo/comm/mpi.h"
 #include "kolo/data/catalogue.h"
-#include "kolo/data/dataset.h"
 #include "kolo/kernels/precision.h"
 #include "kolo/layout/mesh_shape.h"
 #include "kolo/layout/pipeline_schedule.h"
@@ -37,7 +36,6 @@ struct DataConfig {
   int workers = 1;   // threads that prepare batches, per rank; 0: none of their own
   int prefetch = 4;  // batches prepared ahead, per rank
   bool shuffle = true;
-  BadSamples bad_samples = BadSamples::stop;  // what becomes of a sample that can't be read
 };
 
 struct ModelConfig {

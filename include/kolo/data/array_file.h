@@ -16,11 +16,10 @@ namespace kolo {
 struct NumberType {
   char kind = 'f';  // as NumPy's: 'f' floating-point, 'i' and 'u' whole, 'b' true or false
   std::int64_t bytes = 4;
-  bool is_big_endian = false;
 
   bool operator==(const NumberType&) const = default;
   [[nodiscard]] bool is_whole() const { return kind != 'f'; }
-  // "float32", "big-endian uint16", "bool"
+  // "float32", "uint16", "bool"
   [[nodiscard]] std::string name() const;
 };
 
@@ -28,7 +27,6 @@ struct NumberType {
 // numpy/lib/format.py).
 struct NpyHeader {
   NumberType type;
-  bool is_fortran_order = false;  // the first axis varies fastest
   std::vector<std::int64_t> shape;
   std::int64_t data_offset = 0;  // bytes from the file's start to the first number
 };
@@ -50,12 +48,8 @@ struct ArrayLayout {
   std::vector<std::int64_t> shape;   // empty: a single number
   std::vector<std::int64_t> chunk;   // empty: contiguous
   std::vector<std::string> filters;  // deflate, shuffle, ...
-  bool is_fortran_order = false;     // the first axis varies fastest
   std::int64_t stored_bytes = 0;
   bool is_mapped = false;  // the file is mapped into memory, where any number of threads read it
-
-  // "float64 in Fortran order"
-  [[nodiscard]] std::string type_text() const;
 };
 
 // "4, 128, 128, 128"
@@ -102,9 +96,6 @@ class ArrayFile {
                                                  std::span<float> numbers) const;
   // The first number of an array that lies in memory as float32 in C order; otherwise null.
   [[nodiscard]] virtual const float* values() const { return nullptr; }
-  // The region is read soon: has the system read ahead what of a mapped file it lies in, without
-  // waiting.
-  virtual void announce(const ArrayRegion& /*region*/) const {}
 
  protected:
   // `type`: of the bytes that read_bytes() gives. Error where the shape overflows 64 bits.

@@ -44,8 +44,8 @@ struct ArraySamplesOptions {
 //
 // The options may name other arrays, and several.
 //
-// Numbers are floating-point ones of 16, 32 or 64 bits or whole ones of 8 to 64 bits, in either
-// order of bytes, and .npy in C's or Fortran's order of axes; samples come as float32. Inputs have
+// Numbers are floating-point ones of 16, 32 or 64 bits or whole ones of 8 to 64 bits, .npy
+// little-endian in C's order of axes; samples come as float32. Inputs have
 // their channels first; such of two lengths get one channel, and targets of a single number are
 // [1]. HDF5 may have chunks and filters, and is read by one thread at a time.
 //

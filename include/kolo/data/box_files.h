@@ -20,7 +20,7 @@
 //   .npy     <prefix>_data.npy [N, N, N, 4] and <prefix>_label.npy [N, N, N, 5], C order: the
 //            channels of a cell lie side by side; no parameters
 //
-// Other floating-point types, and .npy in Fortran order, are read too, and converted on the way.
+// Other floating-point types are read too, and converted on the way.
 namespace kolo {
 
 // Channels of a box: dark matter (density and velocity) and gas (the same, and temperature).
@@ -48,12 +48,8 @@ enum class BoxFormat { hdf5, npy };
 
 // Both write aside, flush and rename: a file appears when it is whole and replaces an older one
 // (the two files of a pair one after the other). Error when the box's fields have other sizes than
-// its `size` says, or nothing can be written there.
-//
-// `chunk` > 0 lays HDF5 out in chunks of chunk^3 cells of one channel; 0: contiguous, which is the
-// fastest to read crops from.
-void write_box_hdf5(const SimulationBox& box, const std::filesystem::path& file,
-                    std::int64_t chunk = 0);
+// its `size` says, or nothing can be written there. HDF5 is contiguous.
+void write_box_hdf5(const SimulationBox& box, const std::filesystem::path& file);
 void write_box_npy(const SimulationBox& box, const std::filesystem::path& prefix);
 
 // The two files of a pair.
@@ -115,13 +111,13 @@ class BoxFile {
 
 struct ConvertBoxOptions {
   BoxFormat to = BoxFormat::npy;
-  bool replace = false;    // files that are there; otherwise they are an InputError
+  bool replace = false;  // files that are there; otherwise they are an InputError
   // Called with planes done and in all, both fields counted.
   std::function<void(std::int64_t, std::int64_t)> progress;
 };
 
 // Writes the box again in the other or the same format, some planes at a time (about 64 MiB, more
-// where the chunks of either file are thicker), so that it may be larger than the memory. HDF5
+// where its chunks are thicker), so that it may be larger than the memory. HDF5
 // keeps the attributes of the root and of the two datasets as they are. Returns what the user
 // should know of things that the new file has no place for.
 std::vector<std::string> convert_box(const BoxFile& box, const std::filesystem::path& to,
@@ -142,31 +138,25 @@ struct HydroPlace {
 };
 
 // The file as a whole, of one of the processes: made aside in the same folder with numbers that are
-// not yet any, it appears under its name with commit(), and vanishes without. What a process that
-// was killed has left aside is removed by the next one that writes a file of that name.
+// not yet any, it appears under its name with commit(), and vanishes without.
 class HydroFile {
  public:
   // `attributes_of`: an HDF5 file whose attributes this one gets, of the root and of its Hydro, if
   // it has one; .npy has none. Empty: no attributes. Error: nothing can be written there, or there
   // is no room for it.
-  HydroFile(std::filesystem::path file, std::int64_t size,
+  HydroFile(const std::filesystem::path& file, std::int64_t size,
             const std::filesystem::path& attributes_of = {});
-  HydroFile(const HydroFile&) = delete;
-  HydroFile& operator=(const HydroFile&) = delete;
-  ~HydroFile();
 
   [[nodiscard]] const HydroPlace& place() const { return place_; }
   // Notes for the user on attributes that have no place in it.
   [[nodiscard]] const std::vector<std::string>& left_out() const { return left_out_; }
   // After everyone's flush().
-  void commit();
+  void commit() { aside_.commit(); }
 
  private:
-  std::filesystem::path path_;
+  AtomicFile aside_;
   HydroPlace place_;
   std::vector<std::string> left_out_;
-  FileDescriptor lock_;  // of what is aside, as long as this process lives
-  bool is_committed_ = false;
 };
 
 // One process's hand in it.

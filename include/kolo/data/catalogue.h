@@ -35,9 +35,6 @@ struct DatasetRequest {
   bool looks_at_files = true;  // also what costs a question to the file system for each of many
   // What is kept in memory is read by whoever asks (Datasets::loads), not by make().
   bool loads_later = false;
-  // What another rank has found out (DatasetEntry::survey), which this one then doesn't ask the
-  // file system. Null: it does.
-  std::shared_ptr<const std::string> survey = {};
   RefuseKey refuse = {};           // a key of the data's own, n_train or n_valid
   RefuseKey refuse_of_model = {};  // input_shape of the model
 };
@@ -55,10 +52,6 @@ struct DatasetEntry : ChoiceEntry {
   std::string needs_n_train = {}, needs_n_valid = {};
   std::string validation_key = "path";  // says where the validation samples come from
   std::function<Datasets(const OwnSettings&, const DatasetRequest&)> make = {};
-  // What one rank finds out for all, where that is much to ask a file system for: which files there
-  // are. Bytes for their requests; empty where each may as well look itself. The errors of make().
-  std::function<std::string(const OwnSettings&, const DatasetRequest&)> survey =
-      [](const OwnSettings&, const DatasetRequest&) { return std::string(); };
   // Random samples of the same shape, without reading any: for measuring steps where the data
   // isn't. At least `least`.
   std::function<Datasets(const OwnSettings&, const DatasetRequest&, std::int64_t least)> imitate =

@@ -57,13 +57,16 @@ class Cifar10Dataset final : public Dataset {
 
   // The 3072 bytes of an image as they stand in the file: red, green, blue planes. Error for an
   // index outside [0, size).
-  [[nodiscard]] std::span<const std::uint8_t> pixels(std::int64_t index) const;
-  [[nodiscard]] std::int64_t label(std::int64_t index) const;
+  [[nodiscard]] std::span<const std::uint8_t> pixels(std::int64_t index) const {
+    return record(index).subspan(1);
+  }
+  [[nodiscard]] std::int64_t label(std::int64_t index) const { return record(index)[0]; }
   // The ten of batches.meta.txt; empty where there is no such file.
   [[nodiscard]] const std::vector<std::string>& class_names() const { return class_names_; }
 
  private:
   class Records;
+  [[nodiscard]] std::span<const std::uint8_t> record(std::int64_t index) const;
 
   SampleLayout layout_;
   std::shared_ptr<Records> records_;

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -10,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "kolo/base/enum_names.h"
 #include "kolo/layout/spatial_plan.h"
 
 namespace c10 {
@@ -73,9 +71,6 @@ class Dataset {
   // index outside [0, size) or places of other sizes than the layout's.
   virtual void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const = 0;
 
-  // Sample `index` is read soon: a dataset may ask the system for what it needs of a file, without
-  // waiting. Changes nothing that is read.
-  virtual void announce(std::int64_t /*index*/, std::int64_t /*epoch*/) const {}
   // Maker of the samples on a device (kolo/data/loader.h), which may outlive the dataset; null
   // where they can't be made there.
   [[nodiscard]] virtual std::shared_ptr<const DeviceSamples> device_samples(
@@ -95,20 +90,13 @@ class Dataset {
                   std::size_t target_size) const;
 };
 
-// Extent of what is read of a file for a part of a sample.
-enum class PartReading : std::uint8_t {
-  rows,  // no more than the part, where the dataset can do that
-  whole  // all of the sample, so that one that can't be read can't be by those with other parts
-};
-
 // The rows of each sample that a rank has where several share a sample: [begin, end) along each
 // axis of the input after its channels, and of the target's, where that is a field. The layout is
 // that of the part. Costs what is read: no more than the part where the dataset can do that
-// (NbodyDataset), the whole sample and a copy otherwise, or where that is asked for. Error for rows
-// that samples don't have, and for targets of numbers with other axes.
-[[nodiscard]] std::shared_ptr<const Dataset> part_of_samples(
-    std::shared_ptr<const Dataset> whole, std::span<const RowRange> rows,
-    PartReading reading = PartReading::rows);
+// (NbodyDataset), the whole sample and a copy otherwise. Error for rows that samples don't have,
+// and for targets of numbers with other axes.
+[[nodiscard]] std::shared_ptr<const Dataset> part_of_samples(std::shared_ptr<const Dataset> whole,
+                                                             std::span<const RowRange> rows);
 
 // Some samples of another dataset. InputError unless 1 <= count <= its size.
 class Subset final : public Dataset {
@@ -120,9 +108,6 @@ class Subset final : public Dataset {
   [[nodiscard]] std::int64_t size() const override { return count_; }
   [[nodiscard]] const SampleLayout& layout() const override { return whole_->layout(); }
   void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const override;
-  void announce(std::int64_t index, std::int64_t epoch) const override {
-    whole_->announce(chosen(index), epoch);
-  }
   [[nodiscard]] std::shared_ptr<const Dataset> part(std::span<const RowRange> rows) const override;
   [[nodiscard]] std::optional<float> byte_divisor() const override {
     return whole_->byte_divisor();
@@ -161,20 +146,5 @@ class RandomDataset final : public Dataset {
   std::size_t target_size_;
   std::vector<float> pool_;
 };
-
-// Treatment of a sample that can't be read (an InputError of the dataset: a file that is damaged or
-// gone).
-enum class BadSamples : std::uint8_t {
-  stop,  // the error comes out of next()
-  // The next sample of the dataset that can be read takes its place, of the same epoch: which one
-  // depends on nothing but the data, so it is the same on any number of ranks, and in a run that
-  // goes on.
-  skip
-};
-
-constexpr auto enum_names(BadSamples) {
-  return std::to_array<EnumName<BadSamples>>(
-      {{BadSamples::stop, "stop"}, {BadSamples::skip, "skip"}});
-}
 
 }  // namespace kolo

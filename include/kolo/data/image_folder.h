@@ -13,11 +13,10 @@
 
 namespace kolo {
 
-// The image files below a root with a folder for each class, as a value that one rank finds and
-// tells the others: classes in the natural order of their folders' names (2 before 10), files class
-// by class in the natural order of their paths. Names are bytes; they need not be UTF-8. Names end
-// to end in one string take 8 bytes a file besides themselves, where a million small strings take
-// three times the memory.
+// The image files below a root with a folder for each class: classes in the natural order of their
+// folders' names (2 before 10), files class by class in the natural order of their paths. Names are
+// bytes; they need not be UTF-8. Names end to end in one string take 8 bytes a file besides
+// themselves, where a million small strings take three times the memory.
 struct FolderListing {
   std::vector<std::string> classes;
   std::vector<std::int64_t> class_ends;  // where each class's files end
@@ -32,8 +31,6 @@ struct FolderListing {
   [[nodiscard]] std::int64_t label(std::int64_t index) const;
   [[nodiscard]] std::string_view name(std::int64_t index) const;
   void add_class(const std::string& name, const std::vector<std::string>& files);
-
-  bool operator==(const FolderListing&) const = default;
 };
 
 // Goes through a folder of images, as ImageFolderDataset describes it. InputError as its
@@ -41,11 +38,6 @@ struct FolderListing {
 // file system for each, where the names of a folder's files come thousands at a time.
 [[nodiscard]] FolderListing list_image_folder(const std::filesystem::path& root,
                                               bool inspect_sizes = true);
-
-// For other ranks, a byte per file besides its name; and back, from the beginning of `bytes`, which
-// what follows is left in. Error for bytes that are no listing.
-[[nodiscard]] std::string to_bytes(const FolderListing& listing);
-[[nodiscard]] FolderListing take_folder_listing(std::string_view& bytes);
 
 // "3 files left out: 2 .webp, 1 .gif; kolo reads .jpg ..."; "" for none.
 [[nodiscard]] std::string left_out_text(const FolderListing& listing);
@@ -73,11 +65,9 @@ struct ImageFolderOptions {
 // not the image it should be.
 class ImageFolderDataset final : public Dataset {
  public:
-  explicit ImageFolderDataset(const std::filesystem::path& root, ImageFolderOptions options = {});
-  // Takes what list_image_folder() has found, here or on another rank: no folder is gone through,
-  // only the root is looked for.
-  ImageFolderDataset(const std::filesystem::path& root, FolderListing listing,
-                     ImageFolderOptions options);
+  // `inspect_sizes`: as for list_image_folder().
+  explicit ImageFolderDataset(const std::filesystem::path& root, ImageFolderOptions options = {},
+                              bool inspect_sizes = true);
 
   [[nodiscard]] std::int64_t size() const override { return listing_.size(); }
   [[nodiscard]] const SampleLayout& layout() const override { return layout_; }

@@ -57,7 +57,6 @@ struct LoaderOptions {
   // A device makes the samples that it can make itself (Dataset::device_samples); false: the
   // workers make all.
   bool makes_on_device = true;
-  BadSamples bad_samples = BadSamples::stop;
 };
 
 struct Batch {
@@ -68,8 +67,6 @@ struct Batch {
   // Numbers of samples of each rank, in this order, if the sampler stands for several; otherwise
   // empty.
   std::vector<std::int64_t> shares;
-  // Why samples could not be read in whose places others are, one text for each.
-  std::vector<std::string> bad_samples = {};
 };
 
 class BatchWriter;

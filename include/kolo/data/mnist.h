@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -16,13 +15,6 @@ namespace kolo {
 // Folder of Debian's package dataset-fashion-mnist.
 inline constexpr std::string_view fashion_mnist_folder = "/usr/share/datasets/fashion-mnist";
 
-// A pixel p of 0..255 becomes (p / 255 - mean) / deviation. The defaults are MNIST's own mean and
-// deviation.
-struct Normalisation {
-  float mean = .1307F;
-  float deviation = .3081F;
-};
-
 // Tells whether a file's name is that of an IDX file: ...-ubyte, with or without ".gz".
 [[nodiscard]] bool is_idx_name(std::string_view name);
 
@@ -35,16 +27,16 @@ struct Normalisation {
 // train-labels-idx1-ubyte (training), t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte (validation),
 // each plain or gzip, with or without ".gz" after its name; also train-images.idx3-ubyte and so on.
 //
-// Input {1, rows, columns}, 10 classes. The pixels stay in memory as bytes (47 MB for 60 000
+// Input {1, rows, columns}, each pixel p as (p / 255 - .1307) / .3081 (MNIST's own mean and
+// deviation); 10 classes. The pixels stay in memory as bytes (47 MB for 60 000
 // images), which several ranks can share (load()). Constructor: InputError for a missing file
 // (names the package that has it), anything read_idx rejects, an image count that differs from the
-// label count, a label over 9, a deviation that is not positive.
+// label count, a label over 9.
 class MnistDataset final : public Dataset {
  public:
   // loads_later: the pixels are read by load(), not at once, and a gzip file's damage is seen
   // there.
-  MnistDataset(const std::filesystem::path& folder, Split split, Normalisation normalisation = {},
-               bool loads_later = false);
+  MnistDataset(const std::filesystem::path& folder, Split split, bool loads_later = false);
 
   // The reading of the pixels, before which no sample may be read; unset without loads_later.
   [[nodiscard]] const std::optional<MemoryLoad>& load() const { return load_; }
@@ -61,8 +53,7 @@ class MnistDataset final : public Dataset {
   std::shared_ptr<Pixels> images_;
   std::optional<MemoryLoad> load_;
   std::vector<std::uint8_t> labels_;
-  std::array<float, 256> normalised_{};  // by pixel value
-  std::size_t pixels_ = 0;               // of one image
+  std::size_t pixels_ = 0;  // of one image
 };
 
 // IDX, the format of the MNIST files: two zero bytes, the element type (0x08 for bytes, the only

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -97,13 +96,9 @@ class NbodyDataset final : public Dataset {
   [[nodiscard]] std::int64_t size() const override { return options_.samples; }
   [[nodiscard]] const SampleLayout& layout() const override { return layout_; }
   void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const override;
-  // Has the system read the crop's part of a mapped file, all of its planes at once, and no more
-  // than that, as long as reads of late had to wait for the storage; in the system's cache it would
-  // only cost.
-  void announce(std::int64_t index, std::int64_t epoch) const override;
 
-  // Shares the box; reads from it what the part needs, turned back by the crop's symmetry. Null
-  // with BoxMode::device, where whole crops are made on the device.
+  // Shares the box; reads from it what the part needs, turned back by the crop's symmetry, also
+  // with BoxMode::device.
   [[nodiscard]] std::shared_ptr<const Dataset> part(std::span<const RowRange> rows) const override;
   // Reads the box, with BoxMode::device, into the device's memory, anew with every call. InputError
   // where it does not fit.
@@ -132,7 +127,6 @@ class NbodyDataset final : public Dataset {
   SampleLayout layout_;
   std::size_t cells_ = 0;  // of the part
   std::shared_ptr<const FieldSource> nbody_, hydro_;
-  mutable std::atomic<int> announcements_;  // that are still worth it
   std::optional<MemoryLoad> load_;
   std::vector<std::string> warnings_;
 };

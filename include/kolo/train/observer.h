@@ -30,8 +30,6 @@ struct EpochReport {
   bool is_best = false;  // no validation was more accurate, or had less loss without accuracy
   std::optional<double> loss_scale;  // as it is after the epoch; none: losses aren't scaled
   std::int64_t skipped_steps = 0;    // in this epoch, as loss or gradients were not finite
-  // Where samples could not be read (MetricSums::replaced): why, the first few of them.
-  std::vector<std::string> bad_samples = {};
   std::int64_t top = 0;  // the sums' in_top are of so many largest outputs; 0: not counted
 
   [[nodiscard]] double samples_per_second() const { return training.samples / seconds; }

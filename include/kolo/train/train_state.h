@@ -12,14 +12,12 @@ struct MetricSums {
   double correct = 0;  // not a number where targets are no classes, so that nothing is counted
   double in_top = 0;   // targets among the few largest logits, where that is counted
   double samples = 0;
-  double replaced = 0;  // of the samples, those in the places of others that can't be read
 
   void add(const MetricSums& other) {
     loss += other.loss;
     correct += other.correct;
     in_top += other.in_top;
     samples += other.samples;
-    replaced += other.replaced;
   }
   [[nodiscard]] double mean_loss() const { return loss / samples; }
   [[nodiscard]] bool has_accuracy() const { return !std::isnan(correct); }

@@ -182,14 +182,6 @@ class Trainer {
   // Of the step that follows `step` completed ones.
   [[nodiscard]] double rate_at(std::int64_t step) const;
   void count(const MetricSums& sums, bool is_made);
-  // Of a sample that this rank has not read; the ranks that share it count it together.
-  [[nodiscard]] double weight_of_bad_sample() const;
-  void note_bad_samples(const Batch& batch);
-  void keep_texts(const Batch& batch);
-  // What all ranks have noted, the first few. Collective.
-  [[nodiscard]] std::vector<std::string> first_bad_samples() const;
-  // `replaced`: of all ranks. Collective.
-  void require_few_bad_samples(double replaced, const Loader& loader) const;
   void require_finite_parameters() const;
   void require_finite_validation(const MetricSums& validation) const;
   [[noreturn]] void refuse_network(const std::string& problem) const;
@@ -226,12 +218,9 @@ class Trainer {
   std::vector<Observer*> observers_;
   TrainState state_;
   DeviceClock clock_;
-  // [2], on the device, added up over the ranks with a step's sums: 1 when this rank asks to stop,
-  // and how many samples of the batch are in the places of others that can't be read.
+  // [1], on the device, added up over the ranks with a step's sums: 1 when this rank asks to stop.
   torch::Tensor step_notes_;
-  bool asks_to_stop_ = false;  // what they hold
-  double replaced_ = 0;
-  std::vector<std::string> bad_samples_;  // of this rank's epoch, why: the first few
+  bool asks_to_stop_ = false;  // what it holds
   std::optional<StepUnderWay> under_way_;
   Stopwatch since_settled_;
   DeviceTimeSum data_wait_;  // of the epoch

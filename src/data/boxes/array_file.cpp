@@ -1,8 +1,6 @@
 #include "kolo/data/array_file.h"
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <cmath>
 #include <concepts>
 #include <cstring>
@@ -21,13 +19,12 @@ namespace kolo {
 
 namespace {
 
-// A number in memory's byte order, of any alignment.
-template <typename Number, bool swaps>
+// A number of any alignment.
+template <typename Number>
 Number load_number(const std::byte* from) {
-  std::array<std::byte, sizeof(Number)> bytes{};
-  std::memcpy(bytes.data(), from, bytes.size());
-  if constexpr (swaps) std::ranges::reverse(bytes);
-  return std::bit_cast<Number>(bytes);
+  Number number;
+  std::memcpy(&number, from, sizeof(number));
+  return number;
 }
 
 inline float value_of(Float16 number) {
@@ -50,21 +47,14 @@ bool is_beyond(From number) {
     return false;
 }
 
-template <typename From, bool swaps, typename To>
+template <typename From, typename To>
 std::optional<std::size_t> convert_from(const std::byte* from, std::span<To> to) {
   for (std::size_t i = 0; i < to.size(); ++i) {
-    const auto number = value_of(load_number<From, swaps>(from + i * sizeof(From)));
+    const auto number = value_of(load_number<From>(from + i * sizeof(From)));
     if (is_beyond<To>(number)) return i;
     to[i] = static_cast<To>(number);
   }
   return std::nullopt;
-}
-
-template <typename From, typename To>
-std::optional<std::size_t> convert_from(const NumberType& type, const std::byte* from,
-                                        std::span<To> to) {
-  return type.is_big_endian ? convert_from<From, true>(from, to)
-                            : convert_from<From, false>(from, to);
 }
 
 // Writes numbers of `type`, which lie side by side from `from` on, as float, double or
@@ -75,27 +65,23 @@ std::optional<std::size_t> convert_numbers(const NumberType& type, const std::by
                                            std::span<To> to) {
   switch (type.kind) {
     case 'f':
-      if (type.bytes == 2) return convert_from<Float16>(type, from, to);
-      if (type.bytes == 4) return convert_from<float>(type, from, to);
-      return convert_from<double>(type, from, to);
+      if (type.bytes == 2) return convert_from<Float16>(from, to);
+      if (type.bytes == 4) return convert_from<float>(from, to);
+      return convert_from<double>(from, to);
     case 'i':
-      if (type.bytes == 1) return convert_from<std::int8_t>(type, from, to);
-      if (type.bytes == 2) return convert_from<std::int16_t>(type, from, to);
-      if (type.bytes == 4) return convert_from<std::int32_t>(type, from, to);
-      return convert_from<std::int64_t>(type, from, to);
+      if (type.bytes == 1) return convert_from<std::int8_t>(from, to);
+      if (type.bytes == 2) return convert_from<std::int16_t>(from, to);
+      if (type.bytes == 4) return convert_from<std::int32_t>(from, to);
+      return convert_from<std::int64_t>(from, to);
     default:
-      if (type.bytes == 1) return convert_from<std::uint8_t>(type, from, to);
-      if (type.bytes == 2) return convert_from<std::uint16_t>(type, from, to);
-      if (type.bytes == 4) return convert_from<std::uint32_t>(type, from, to);
-      return convert_from<std::uint64_t>(type, from, to);
+      if (type.bytes == 1) return convert_from<std::uint8_t>(from, to);
+      if (type.bytes == 2) return convert_from<std::uint16_t>(from, to);
+      if (type.bytes == 4) return convert_from<std::uint32_t>(from, to);
+      return convert_from<std::uint64_t>(from, to);
   }
 }
 
 }  // namespace
-
-std::string ArrayLayout::type_text() const {
-  return is_fortran_order ? type + " in Fortran order" : type;
-}
 
 std::string shape_text(std::span<const std::int64_t> shape) {
   return fmt::to_string(fmt::join(shape, ", "));
@@ -199,26 +185,19 @@ std::int64_t npy_numbers(const NpyHeader& header) {
   return numbers;
 }
 
-// In Fortran order each number of a row lies elsewhere, so the file is mapped for that too.
 ArrayLayout npy_layout(const std::filesystem::path& file, const NpyHeader& header,
                        ArrayAccess access) {
-  // Along a single axis both orders are the same.
-  const bool is_fortran_order =
-      header.is_fortran_order &&
-      std::ranges::count_if(header.shape, [](std::int64_t length) { return length > 1; }) > 1;
   return {.file = file,
           .type = header.type.name(),
           .shape = header.shape,
-          .is_fortran_order = is_fortran_order,
           .stored_bytes = npy_numbers(header) * header.type.bytes,
-          .is_mapped = is_fortran_order || access == ArrayAccess::regions};
+          .is_mapped = access == ArrayAccess::regions};
 }
 
 // One of many files that are a row each.
 struct NpyRow {
   std::filesystem::path file;
   std::int64_t offset = 0;
-  bool is_fortran_order = false;
 };
 
 class NpyFiles final : public ArrayFile {
@@ -240,16 +219,13 @@ class NpyFiles final : public ArrayFile {
     const ArrayRegion row{{region.start.begin() + 1, region.start.end()},
                           {region.extent.begin() + 1, region.extent.end()}};
     for (std::int64_t i = 0; i < region.extent.front(); ++i, bytes = bytes.subspan(row_bytes)) {
-      const auto& [file, offset, is_fortran_order] =
-          files_[static_cast<std::size_t>(region.start.front() + i)];
-      auto header = header_;
-      header.is_fortran_order = is_fortran_order;
-      PlainArray(file.string(), npy_layout(file, header, ArrayAccess::rows), type(), offset)
+      const auto& [file, offset] = files_[static_cast<std::size_t>(region.start.front() + i)];
+      PlainArray(file.string(), npy_layout(file, header_, ArrayAccess::rows), type(), offset)
           .read_bytes(row, bytes.first(row_bytes));
     }
   }
 
-  NpyHeader header_;  // of all, but for their order and offsets
+  NpyHeader header_;  // of all, but for their offsets
   std::vector<NpyRow> files_;
 };
 
@@ -275,7 +251,7 @@ std::shared_ptr<const ArrayFile> open_npy_files(const std::filesystem::path& fol
           file.string(), shape_text(header.shape), header.type.name(), files.front().string(),
           shape_text(first.shape), first.type.name()));
     }
-    rows.push_back({file, header.data_offset, header.is_fortran_order});
+    rows.push_back({file, header.data_offset});
   }
   return std::make_shared<NpyFiles>(folder, std::move(first), std::move(rows));
 }

@@ -109,8 +109,9 @@ void require_field(const ArrayFile& array, BoxField field, bool is_channel_last)
 // Reason for which a field of HDF5 can't be read where it lies in the file.
 std::string obstacle(const ArrayLayout& layout) {
   if (layout.type != "float32") return fmt::format("is {} and converted to float32", layout.type);
-  if (layout.filters.empty()) return "does not lie in the file as it does in memory";
-  return fmt::format("is packed ({})", fmt::join(layout.filters, ", "));
+  if (!layout.filters.empty())
+    return fmt::format("is packed ({})", fmt::join(layout.filters, ", "));
+  return layout.chunk.empty() ? "does not lie in the file as it does in memory" : "is in chunks";
 }
 
 void warn_of_layout(const ArrayFile& array, std::vector<std::string>& warnings) {
@@ -120,11 +121,11 @@ void warn_of_layout(const ArrayFile& array, std::vector<std::string>& warnings) 
         fmt::format("data: {} {}, so one thread at a time reads it; kolo data convert makes a file "
                     "that all threads read",
                     array.name(), obstacle(layout)));
-  } else if (layout.type_text() != "float32") {
+  } else if (layout.type != "float32") {
     warnings.push_back(
         fmt::format("data: {} is {}, which is converted whenever it is read; kolo data convert "
                     "makes a file that needs no conversion",
-                    array.name(), layout.type_text()));
+                    array.name(), layout.type));
   }
 }
 

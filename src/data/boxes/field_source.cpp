@@ -54,10 +54,6 @@ FieldView FieldSource::view(const Region& region, std::vector<float>& scratch) c
   return {scratch.data(), field_strides(channels_, extent, is_channel_last_)};
 }
 
-void FieldSource::announce(const Region& region) const {
-  if (array_) array_->announce(in_file(region));
-}
-
 std::int64_t FieldSource::plane_multiple() const {
   if (!array_ || array_->layout().chunk.empty()) return 1;
   return std::min(array_->layout().chunk[1], size_);

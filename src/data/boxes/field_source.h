@@ -34,8 +34,6 @@ class FieldSource {
   // for numbers in memory that are not there; InputError where the file can't be read, and for a
   // finite number beyond float32's range.
   [[nodiscard]] FieldView view(const Region& region, std::vector<float>& scratch) const;
-  // The region is read soon: has the system read ahead what of a file it lies in, without waiting.
-  void announce(const Region& region) const;
   // Planes of the first axis that are kept together.
   [[nodiscard]] std::int64_t plane_multiple() const;
 

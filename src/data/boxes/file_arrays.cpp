@@ -21,15 +21,10 @@ namespace {
 // Files hold little-endian numbers, which are used where they lie.
 static_assert(std::endian::native == std::endian::little);
 
-std::vector<std::int64_t> strides_in_file(const ArrayLayout& layout) {
-  const auto& shape = layout.shape;
+std::vector<std::int64_t> strides_of(const std::vector<std::int64_t>& shape) {
   std::vector<std::int64_t> strides(shape.size());
   std::int64_t step = 1;
-  for (std::size_t i = 0; i < shape.size(); ++i) {
-    const auto axis = layout.is_fortran_order ? i : shape.size() - 1 - i;
-    strides[axis] = step;
-    step *= shape[axis];
-  }
+  for (auto axis = shape.size(); axis-- > 0; step *= shape[axis]) strides[axis] = step;
   return strides;
 }
 
@@ -51,29 +46,7 @@ void read_at(int file, std::int64_t offset, std::span<std::byte> bytes, const st
   }
 }
 
-template <std::size_t size>
-void copy_apart(const std::byte* from, std::int64_t stride, std::span<std::byte> to) {
-  for (std::size_t at = 0; at < to.size(); at += size, from += stride)
-    std::memcpy(to.data() + at, from, size);
-}
-
-// Numbers that lie `stride` bytes apart.
-void copy_apart(const std::byte* from, std::int64_t stride, std::int64_t number_bytes,
-                std::span<std::byte> to) {
-  switch (number_bytes) {
-    case 1:
-      return copy_apart<1>(from, stride, to);
-    case 2:
-      return copy_apart<2>(from, stride, to);
-    case 4:
-      return copy_apart<4>(from, stride, to);
-    default:
-      return copy_apart<8>(from, stride, to);
-  }
-}
-
-}  // namespace
-
+// Moves on to a region's next place in C order, along its first `axes` axes. False after the last.
 bool go_on(std::vector<std::int64_t>& place, const ArrayRegion& region, std::size_t axes) {
   for (auto axis = axes; axis-- > 0;) {
     if (++place[axis] < region.start[axis] + region.extent[axis]) return true;
@@ -82,11 +55,13 @@ bool go_on(std::vector<std::int64_t>& place, const ArrayRegion& region, std::siz
   return false;
 }
 
+}  // namespace
+
 PlainArray::PlainArray(std::string name, ArrayLayout layout, const NumberType& type,
                        std::int64_t offset)
     : ArrayFile(std::move(name), std::move(layout), type),
       offset_(offset),
-      strides_(strides_in_file(this->layout())) {
+      strides_(strides_of(this->layout().shape)) {
   const auto& file = this->layout().file;
   if (!this->layout().is_mapped) {
     file_ = open_input_file(file, "data");
@@ -98,25 +73,21 @@ PlainArray::PlainArray(std::string name, ArrayLayout layout, const NumberType& t
 }
 
 const float* PlainArray::values() const {
-  const bool is_plain = layout().is_mapped && !layout().is_fortran_order && type() == NumberType();
+  const bool is_plain = layout().is_mapped && type() == NumberType();
   // After headers of odd sizes no float can be read where it lies.
   if (!is_plain || offset_ % static_cast<std::int64_t>(alignof(float)) != 0) return nullptr;
   return reinterpret_cast<const float*>(map_.data() + offset_);
 }
 
-// Axes that lie side by side are read in one go; otherwise numbers along the last axis are.
+// The last axes, as far as the region has all of them, are read in one go.
 void PlainArray::read_bytes(const ArrayRegion& region, std::span<std::byte> bytes) const {
   const auto& extent = region.extent;
   const auto& shape = layout().shape;
   auto outer = shape.size();
-  std::int64_t count = 1, step = 1;
+  std::int64_t count = 1;
   while (outer > 0 && strides_[outer - 1] == count) {
     count *= extent[--outer];
     if (extent[outer] != shape[outer]) break;
-  }
-  if (outer == shape.size() && outer > 0) {
-    count = extent[--outer];
-    step = strides_[outer];
   }
   const auto number_bytes = type().bytes;
   auto place = region.start;
@@ -125,98 +96,10 @@ void PlainArray::read_bytes(const ArrayRegion& region, std::span<std::byte> byte
     const auto part = bytes.first(static_cast<std::size_t>(count * number_bytes));
     if (!layout().is_mapped)
       read_at(file_.get(), from, part, name());
-    else if (step == 1)
-      std::memcpy(part.data(), map_.data() + from, part.size());
     else
-      copy_apart(map_.data() + from, step * number_bytes, number_bytes, part);
+      std::memcpy(part.data(), map_.data() + from, part.size());
     bytes = bytes.subspan(part.size());
   } while (go_on(place, region, outer));
-}
-
-void PlainArray::announce(const ArrayRegion& region) const {
-  if (!layout().is_mapped || layout().is_fortran_order) return;
-  constexpr std::int64_t near = 16384;
-  const auto number_bytes = type().bytes;
-  auto outer = strides_.size();
-  std::int64_t span = 1;  // from the first to the last number of what is asked for at once
-  while (outer > 0 && strides_[outer - 1] * number_bytes <= near) {
-    --outer;
-    span += (region.extent[outer] - 1) * strides_[outer];
-  }
-  auto place = region.start;
-  do {
-    map_.read_ahead(offset_ + number_at(place, strides_) * number_bytes, span * number_bytes);
-  } while (go_on(place, region, outer));
-}
-
-ArrayRegion chunk_grid(const ArrayLayout& layout) {
-  const auto axes = layout.shape.size();
-  ArrayRegion grid{std::vector<std::int64_t>(axes), std::vector<std::int64_t>(axes)};
-  for (std::size_t axis = 0; axis < axes; ++axis)
-    grid.extent[axis] =
-        layout.shape[axis] == 0 ? 0 : 1 + (layout.shape[axis] - 1) / layout.chunk[axis];
-  return grid;
-}
-
-ChunkedArray::ChunkedArray(std::string name, ArrayLayout layout, MappedFile map,
-                           std::vector<std::int64_t> offsets)
-    : ArrayFile(std::move(name), std::move(layout), NumberType()),
-      map_(std::move(map)),
-      offsets_(std::move(offsets)),
-      counts_(chunk_grid(this->layout()).extent) {}
-
-void ChunkedArray::read_bytes(const ArrayRegion& region, std::span<std::byte> bytes) const {
-  auto place = region.start;
-  auto* out = bytes.data();
-  do {
-    out = copy_row(place, region.extent.back(), out);
-  } while (go_on(place, region, place.size() - 1));
-}
-
-std::byte* ChunkedArray::copy_row(const std::vector<std::int64_t>& place, std::int64_t length,
-                                  std::byte* out) const {
-  constexpr auto number_bytes = static_cast<std::int64_t>(sizeof(float));
-  const auto& chunk = layout().chunk;
-  const auto last = chunk.size() - 1;
-  std::int64_t row_of_chunks = 0, row_in_chunk = 0;
-  for (std::size_t axis = 0; axis < last; ++axis) {
-    row_of_chunks = row_of_chunks * counts_[axis] + place[axis] / chunk[axis];
-    row_in_chunk = row_in_chunk * chunk[axis] + place[axis] % chunk[axis];
-  }
-  for (auto at = place[last], end = at + length; at < end;) {
-    const auto inside = at % chunk[last];
-    const auto count = std::min(chunk[last] - inside, end - at);
-    const auto number = row_of_chunks * counts_[last] + at / chunk[last];
-    const auto bytes = count * number_bytes;
-    std::memcpy(out,
-                map_.data() + offsets_[static_cast<std::size_t>(number)] +
-                    (row_in_chunk * chunk[last] + inside) * number_bytes,
-                static_cast<std::size_t>(bytes));
-    out += bytes;
-    at += count;
-  }
-  return out;
-}
-
-void ChunkedArray::announce(const ArrayRegion& region) const {
-  constexpr std::int64_t most = 4 << 20;
-  const auto& chunk = layout().chunk;
-  auto bytes = static_cast<std::int64_t>(sizeof(float));
-  ArrayRegion chunks = region;
-  for (std::size_t axis = 0; axis < chunk.size(); ++axis) {
-    bytes *= chunk[axis];
-    const auto last = (region.start[axis] + region.extent[axis] - 1) / chunk[axis];
-    chunks.start[axis] /= chunk[axis];
-    chunks.extent[axis] = last - chunks.start[axis] + 1;
-  }
-  if (bytes > most) return;
-  auto place = chunks.start;
-  do {
-    std::int64_t number = 0;
-    for (std::size_t axis = 0; axis < place.size(); ++axis)
-      number = number * counts_[axis] + place[axis];
-    map_.read_ahead(offsets_[static_cast<std::size_t>(number)], bytes);
-  } while (go_on(place, chunks, place.size()));
 }
 
 MappedFile::MappedFile(const std::filesystem::path& file) {
@@ -239,14 +122,6 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
   return *this;
-}
-
-// Advice only: where the system doesn't take it, the numbers are read when they are touched.
-void MappedFile::read_ahead(std::int64_t offset, std::int64_t bytes) const {
-  static const auto page = static_cast<std::int64_t>(::sysconf(_SC_PAGESIZE));
-  const auto begin = offset / page * page;
-  static_cast<void>(::madvise(const_cast<std::byte*>(data_) + begin,
-                              static_cast<std::size_t>(offset + bytes - begin), MADV_WILLNEED));
 }
 
 MappedFile::~MappedFile() {

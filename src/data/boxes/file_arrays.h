@@ -24,9 +24,6 @@ class MappedFile {
   MappedFile& operator=(MappedFile&& other) noexcept;
   ~MappedFile();
 
-  // Has the system read these bytes, which are in the file, without waiting for them.
-  void read_ahead(std::int64_t offset, std::int64_t bytes) const;
-
   [[nodiscard]] const std::byte* data() const { return data_; }
   [[nodiscard]] std::int64_t size() const { return size_; }
 
@@ -35,20 +32,13 @@ class MappedFile {
   std::int64_t size_ = 0;
 };
 
-// Moves on to a region's next place in C order, along its first `axes` axes. False after the last.
-[[nodiscard]] bool go_on(std::vector<std::int64_t>& place, const ArrayRegion& region,
-                         std::size_t axes);
-
-// Numbers from `offset` on in C's or, if the file is mapped, Fortran's order of axes. The layout
-// says which, and whether it is mapped.
+// Numbers from `offset` on. The layout says whether the file is mapped.
 class PlainArray final : public ArrayFile {
  public:
   // InputError where the file can't be opened, or, if it is mapped, doesn't hold all numbers.
   PlainArray(std::string name, ArrayLayout layout, const NumberType& type, std::int64_t offset);
 
   [[nodiscard]] const float* values() const override;
-  // Rows that are at most some pages apart in one go: the gaps cost less than a question each.
-  void announce(const ArrayRegion& region) const override;
   void read_bytes(const ArrayRegion& region, std::span<std::byte> bytes) const override;
 
  private:
@@ -56,31 +46,6 @@ class PlainArray final : public ArrayFile {
   std::vector<std::int64_t> strides_;  // in numbers
   FileDescriptor file_;                // unless it is mapped
   MappedFile map_;
-};
-
-// Places of an array's chunks, counted along each axis.
-[[nodiscard]] ArrayRegion chunk_grid(const ArrayLayout& layout);
-
-// float32 numbers in chunks of a mapped file, each whole (also at the array's far edges);
-// `offsets` of the chunks are in the order of their places. The caller has checked that the file
-// holds them.
-class ChunkedArray final : public ArrayFile {
- public:
-  ChunkedArray(std::string name, ArrayLayout layout, MappedFile map,
-               std::vector<std::int64_t> offsets);
-
-  // Whole chunks, unless they are large: then a region needs a small part of each.
-  void announce(const ArrayRegion& region) const override;
-
- private:
-  void read_bytes(const ArrayRegion& region, std::span<std::byte> bytes) const override;
-  // Numbers along the last axis. Returns the end of what was written.
-  std::byte* copy_row(const std::vector<std::int64_t>& place, std::int64_t length,
-                      std::byte* out) const;
-
-  MappedFile map_;
-  std::vector<std::int64_t> offsets_;
-  std::vector<std::int64_t> counts_;  // chunks along each axis
 };
 
 }  // namespace kolo

@@ -94,13 +94,4 @@ struct Hdf5Dataset {
   return field == BoxField::nbody ? "Nbody" : "Hydro";
 }
 
-// A new file, in place of what is there. Needs an Hdf5Session, as does the function below.
-[[nodiscard]] Hdf5Handle create_hdf5_file(const std::filesystem::path& path,
-                                          const std::string& what);
-
-// `chunk`: as for write_box_hdf5. `place`: when the numbers get their place in the file.
-[[nodiscard]] Hdf5Handle create_hdf5_field(const Hdf5Handle& file, BoxField field,
-                                           std::int64_t size, std::int64_t chunk,
-                                           H5D_alloc_time_t place, const std::string& what);
-
 }  // namespace kolo

@@ -24,23 +24,15 @@ bool has_user_block(const Hdf5Handle& file, const std::string& what) {
   return bytes > 0;
 }
 
-std::int64_t float_bytes(const std::vector<std::int64_t>& shape) {
-  return checked_multiply(checked_product(std::span<const std::int64_t>(shape)),
-                          static_cast<std::int64_t>(sizeof(float)));
-}
-
-// An offset of so many bytes within a file, or none.
-bool lies_within(haddr_t offset, std::int64_t bytes, std::int64_t file_size) {
-  return std::in_range<std::int64_t>(offset) &&
-         static_cast<std::int64_t>(offset) <= file_size - bytes;
-}
-
-// Offset of a contiguous dataset in its file, if it has a place there.
+// Offset of a contiguous dataset of float32 in its file, if it has a place there.
 std::optional<std::int64_t> find_contiguous(const Hdf5Dataset& dataset, std::int64_t file_size) {
   const auto offset = H5Dget_offset(dataset.handle.get());
   if (offset == HADDR_UNDEF) return std::nullopt;
-  const auto bytes = float_bytes(dataset.layout.shape);
-  if (!lies_within(offset, bytes, file_size)) {
+  const auto bytes =
+      checked_multiply(checked_product(std::span<const std::int64_t>(dataset.layout.shape)),
+                       static_cast<std::int64_t>(sizeof(float)));
+  if (!std::in_range<std::int64_t>(offset) ||
+      static_cast<std::int64_t>(offset) > file_size - bytes) {
     throw InputError(
         fmt::format("{}: truncated: its {} bytes begin at offset {}, the file has {} bytes",
                     dataset.what, bytes, offset, file_size));
@@ -48,55 +40,19 @@ std::optional<std::int64_t> find_contiguous(const Hdf5Dataset& dataset, std::int
   return static_cast<std::int64_t>(offset);
 }
 
-// Offsets of the chunks in the order of their places; empty unless each is whole.
-// H5Dget_chunk_info_by_coord looks each up in a tree, where H5Dget_chunk_info would walk all before
-// it.
-std::vector<std::int64_t> find_chunks(const Hdf5Dataset& dataset, std::int64_t file_size) {
-  const auto& chunk = dataset.layout.chunk;
-  const auto chunk_bytes = float_bytes(chunk);
-  const auto grid = chunk_grid(dataset.layout);
-  std::vector<std::int64_t> offsets;
-  auto place = grid.start;
-  std::vector<hsize_t> first(place.size());
-  do {
-    for (std::size_t axis = 0; axis < place.size(); ++axis)
-      first[axis] = static_cast<hsize_t>(place[axis] * chunk[axis]);
-    unsigned filter_mask = 0;
-    haddr_t offset = HADDR_UNDEF;
-    hsize_t bytes = 0;
-    check_hdf5(H5Dget_chunk_info_by_coord(dataset.handle.get(), first.data(), &filter_mask, &offset,
-                                          &bytes),
-               dataset.what);
-    if (offset == HADDR_UNDEF || std::cmp_not_equal(bytes, chunk_bytes)) return {};
-    if (!lies_within(offset, chunk_bytes, file_size)) {
-      throw InputError(fmt::format(
-          "{}: truncated: a chunk of {} bytes begins at offset {}, the file has {} bytes",
-          dataset.what, chunk_bytes, offset, file_size));
-    }
-    offsets.push_back(static_cast<std::int64_t>(offset));
-  } while (go_on(place, grid, place.size()));
-  return offsets;
-}
-
 // The array out of the file mapped into memory; null where its layout doesn't allow that.
 std::shared_ptr<const ArrayFile> mapped_array(const std::string& name, const Hdf5Handle& file,
                                               const Hdf5Dataset& dataset) {
   auto layout = dataset.layout;
   const auto& shape = layout.shape;
-  if (layout.type != "float32" || !layout.filters.empty() || has_user_block(file, dataset.what) ||
+  if (layout.type != "float32" || !layout.chunk.empty() || has_user_block(file, dataset.what) ||
       std::ranges::find(shape, std::int64_t{0}) != shape.end())
     return nullptr;
+  const auto offset =
+      find_contiguous(dataset, size_in_bytes(open_input_file(layout.file, "data"), layout.file));
+  if (!offset) return nullptr;
   layout.is_mapped = true;
-  MappedFile map(layout.file);
-  if (layout.chunk.empty()) {
-    const auto offset = find_contiguous(dataset, map.size());
-    if (!offset) return nullptr;
-    return std::make_shared<PlainArray>(name, std::move(layout), NumberType(), *offset);
-  }
-  auto offsets = find_chunks(dataset, map.size());
-  if (offsets.empty()) return nullptr;
-  return std::make_shared<ChunkedArray>(name, std::move(layout), std::move(map),
-                                        std::move(offsets));
+  return std::make_shared<PlainArray>(name, std::move(layout), NumberType(), *offset);
 }
 
 // Numbers that come through the library.

@@ -8,7 +8,6 @@
 
 #include <fmt/format.h>
 
-#include "data/boxes/file_arrays.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 
@@ -30,9 +29,13 @@ std::string float_name(hid_t type) {
   return fmt::format("float of {} bits ({} of them the exponent)", 8 * bytes, exponent_bits);
 }
 
+// Begins names of types that the library turns round.
+const char* order_of(hid_t type) {
+  return H5Tget_order(type) == H5T_ORDER_BE ? "big-endian " : "";
+}
+
 Hdf5Numbers floats_of(hid_t type) {
-  const auto* const order = H5Tget_order(type) == H5T_ORDER_BE ? "big-endian " : "";
-  const auto name = order + float_name(type);
+  const auto name = order_of(type) + float_name(type);
   if (H5Tget_size(type) <= sizeof(float)) return {name, {'f', 4}, H5T_NATIVE_FLOAT};
   return {name, {'f', 8}, H5T_NATIVE_DOUBLE};
 }
@@ -52,9 +55,8 @@ std::optional<Hdf5Numbers> whole_numbers_of(hid_t type, bool is_bits) {
   if (bytes > sizeof(std::int64_t)) return std::nullopt;
   const bool has_sign = !is_bits && H5Tget_sign(type) == H5T_SGN_2;
   const NumberType memory{has_sign ? 'i' : 'u', static_cast<std::int64_t>(bytes)};
-  NumberType named = memory;
-  named.is_big_endian = bytes > 1 && H5Tget_order(type) == H5T_ORDER_BE;
-  return Hdf5Numbers{is_bits ? fmt::format("bits{}", 8 * bytes) : named.name(), memory,
+  const auto order = bytes > 1 ? order_of(type) : "";
+  return Hdf5Numbers{is_bits ? fmt::format("bits{}", 8 * bytes) : order + memory.name(), memory,
                      whole_memory_type(memory, is_bits)};
 }
 
@@ -277,8 +279,9 @@ class DatasetReader {
     const Hdf5Handle space(H5Dget_space(dataset.handle.get()), H5Sclose, what_);
     hsize_t written = 0;
     check_hdf5(H5Dget_num_chunks(dataset.handle.get(), space.get(), &written), what_);
-    const auto grid = chunk_grid(layout).extent;
-    const auto chunks = checked_product(std::span<const std::int64_t>(grid));
+    std::int64_t chunks = 1;
+    for (std::size_t axis = 0; axis < layout.chunk.size(); ++axis)
+      chunks *= 1 + (layout.shape[axis] - 1) / layout.chunk[axis];
     if (std::cmp_greater_equal(written, chunks)) return;
     fail(
         fmt::format("{} of its {} chunks were never written, so that their numbers would be zeros; "

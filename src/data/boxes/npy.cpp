@@ -38,7 +38,8 @@ std::string other_contents(std::string_view type) {
       {"O", "Python objects"},  {"c", "complex numbers"},
       {"f", "long doubles"},    {"SUa", "text"},
       {"Mm", "dates or times"}, {"V", "raw bytes, as bfloat16's are written"}};
-  const auto kind = type.find_first_not_of("<>|=");  // after the order of bytes
+  if (type.starts_with('>')) return ", which is big-endian";
+  const auto kind = type.find_first_not_of("<|=");  // after the order of bytes
   for (const auto& [kinds, contents] : contents_of_kinds)
     if (kind != type.npos && kinds.find(type[kind]) != kinds.npos)
       return fmt::format(", which is {}", contents);
@@ -68,13 +69,13 @@ std::string as_json(std::string_view text) {
   return json;
 }
 
-// The type that NumPy writes so: "<f4", ">u2", "|b1". None for what holds no numbers, and for
-// complex ones and long doubles.
+// The type that NumPy writes so: "<f4", "|b1". None for what holds no numbers, and for big-endian
+// and complex ones and long doubles.
 std::optional<NumberType> number_type_of(std::string_view numpy) {
   if (numpy.size() != 3 || std::string_view("<>|=").find(numpy[0]) == numpy.npos)
     return std::nullopt;
-  const NumberType type{
-      .kind = numpy[1], .bytes = numpy[2] - '0', .is_big_endian = numpy[0] == '>'};
+  const NumberType type{.kind = numpy[1], .bytes = numpy[2] - '0'};
+  if (numpy[0] == '>' && type.bytes > 1) return std::nullopt;
   const auto is_one_of = [&](std::initializer_list<std::int64_t> sizes) {
     return std::ranges::find(sizes, type.bytes) != sizes.end();
   };
@@ -82,8 +83,7 @@ std::optional<NumberType> number_type_of(std::string_view numpy) {
                         : type.kind == 'b'
                             ? type.bytes == 1
                             : (type.kind == 'i' || type.kind == 'u') && is_one_of({1, 2, 4, 8});
-  if (!is_known) return std::nullopt;
-  return NumberType{type.kind, type.bytes, type.is_big_endian && type.bytes > 1};
+  return is_known ? std::optional(type) : std::nullopt;
 }
 
 NumberType read_type(const std::filesystem::path& file, const nlohmann::json& descr) {
@@ -117,7 +117,6 @@ NpyHeader read_header(const std::filesystem::path& file, std::string_view text,
   if (!json["fortran_order"].is_boolean())
     fail(file, fmt::format("fortran_order is {}, expected True or False",
                            in_quotes(json["fortran_order"].dump())));
-  header.is_fortran_order = json["fortran_order"].get<bool>();
   const auto& shape = json["shape"];
   const bool are_lengths =
       std::all_of(shape.begin(), shape.end(), [](const nlohmann::json& length) {
@@ -130,6 +129,14 @@ NpyHeader read_header(const std::filesystem::path& file, std::string_view text,
                            in_quotes(shape.dump()), most_dimensions));
   }
   header.shape = shape.get<std::vector<std::int64_t>>();
+  // Along a single axis both orders are the same.
+  const auto axes =
+      std::ranges::count_if(header.shape, [](std::int64_t length) { return length > 1; });
+  if (json["fortran_order"].get<bool>() && axes > 1) {
+    fail(file,
+         "fortran_order is True, expected False; write it with numpy.save(FILE, "
+         "numpy.ascontiguousarray(array))");
+  }
   return header;
 }
 
@@ -197,11 +204,7 @@ bool is_npy(std::span<const std::byte> beginning) {
 
 std::string NumberType::name() const {
   if (kind == 'b') return "bool";
-  return fmt::format("{}{}{}", is_big_endian ? "big-endian " : "",
-                     kind == 'f'   ? "float"
-                     : kind == 'i' ? "int"
-                                   : "uint",
-                     8 * bytes);
+  return fmt::format("{}{}", kind == 'f' ? "float" : kind == 'i' ? "int" : "uint", 8 * bytes);
 }
 
 NpyHeader read_npy_header(const std::filesystem::path& file) {

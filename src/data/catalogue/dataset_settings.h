@@ -18,7 +18,6 @@
 //   SampleLayout layout(const DatasetRequest& request) const;    known without the data
 //   Datasets imitate(const DatasetRequest& request, std::int64_t least) const;
 // and, where it needs them, check() and complete() (see set_settings) and
-//   std::string survey(const DatasetRequest& request) const;    what one rank finds out for all
 //   std::string samples() const;    what they are called, unless images
 //   std::string needs_gpu() const;    why it does, if it does
 namespace kolo::datasets {
@@ -42,13 +41,6 @@ template <ConfigStruct T>
                              1, request.seed);
     }
   };
-  if constexpr (requires(const T& settings, const DatasetRequest& request) {
-                  settings.survey(request);
-                }) {
-    entry.survey = [](const OwnSettings& own, const DatasetRequest& request) {
-      return own.as<T>().survey(request);
-    };
-  }
   if constexpr (requires(const T& settings) { settings.needs_gpu(); })
     entry.needs_gpu = [](const OwnSettings& own) { return own.as<T>().needs_gpu(); };
   if constexpr (requires(const T& settings) { settings.samples(); })

@@ -1,7 +1,7 @@
 #include "kolo/data/mnist.h"
 
 #include <algorithm>
-#include <cmath>
+#include <array>
 #include <span>
 #include <utility>
 
@@ -39,21 +39,13 @@ std::filesystem::path find_file(const std::filesystem::path& folder, const std::
       fashion_mnist_folder));
 }
 
-std::array<float, 256> normalised_values(const Normalisation& normalisation) {
-  if (!std::isfinite(normalisation.mean) || !std::isfinite(normalisation.deviation) ||
-      normalisation.deviation <= 0) {
-    throw InputError(fmt::format(
-        "data: normalization with mean {} and deviation {}: expected finite numbers and a "
-        "deviation above 0",
-        normalisation.mean, normalisation.deviation));
-  }
+constexpr std::array<float, 256> normalised_values = [] {
+  constexpr float mean = .1307F, deviation = .3081F;  // of MNIST's own pixels
   std::array<float, 256> values{};
-  for (std::size_t pixel = 0; pixel < values.size(); ++pixel) {
-    values[pixel] =
-        (static_cast<float>(pixel) / 255.0F - normalisation.mean) / normalisation.deviation;
-  }
+  for (std::size_t pixel = 0; pixel < values.size(); ++pixel)
+    values[pixel] = (static_cast<float>(pixel) / 255.0F - mean) / deviation;
   return values;
-}
+}();
 
 void check_labels(std::span<const std::uint8_t> labels, const std::filesystem::path& path) {
   const auto wrong = std::find_if(labels.begin(), labels.end(),
@@ -92,9 +84,8 @@ struct MnistDataset::Pixels {
   std::shared_ptr<const std::byte> memory;
 };
 
-MnistDataset::MnistDataset(const std::filesystem::path& folder, Split split,
-                           Normalisation normalisation, bool loads_later)
-    : images_(std::make_shared<Pixels>()), normalised_(normalised_values(normalisation)) {
+MnistDataset::MnistDataset(const std::filesystem::path& folder, Split split, bool loads_later)
+    : images_(std::make_shared<Pixels>()) {
   constexpr IdxExpectation images_expected{3, "images"};
   const std::string prefix = split == Split::train ? "train" : "t10k";
   const auto image_file = find_file(folder, prefix + "-images", "idx3-ubyte");
@@ -134,7 +125,7 @@ void MnistDataset::read(std::int64_t index, std::int64_t /*epoch*/,
   const auto sample = static_cast<std::size_t>(index);
   const std::span pixels(images_->memory.get() + sample * pixels_, pixels_);
   for (std::size_t i = 0; i < pixels_; ++i)
-    place.input[i] = normalised_[std::to_integer<std::uint8_t>(pixels[i])];
+    place.input[i] = normalised_values[std::to_integer<std::uint8_t>(pixels[i])];
   place.label[0] = labels_[sample];
 }
 
@@ -161,7 +152,7 @@ Datasets MnistFiles::make(const DatasetRequest& request) const {
   const auto read = [&](Split split) {
     return at_key(request, "path", [&] {
       return std::make_shared<MnistDataset>(mnist_folder(path, torchvision_name), split,
-                                            Normalisation(), request.loads_later);
+                                            request.loads_later);
     });
   };
   const auto read_training = read(Split::train), validation = read(Split::validation);

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 #include "data/boxes/field_source.h"
 #include "data/catalogue/dataset_settings.h"
@@ -64,15 +63,6 @@ void check_memory(std::int64_t size, const char* advice) {
                   size, needed, *installed, advice));
 }
 
-// After so many announced crops one that isn't shows whether the storage still makes them wait.
-constexpr int announced_in_a_row = 64;
-
-// How often this thread had to, for a page of a mapped file.
-long waits_for_storage() {
-  rusage usage{};
-  return ::getrusage(RUSAGE_THREAD, &usage) == 0 ? usage.ru_majflt : 0;
-}
-
 std::size_t numbers_in(std::int64_t channels, std::int64_t size) {
   return static_cast<std::size_t>(channels * size * size * size);
 }
@@ -114,7 +104,7 @@ MemoryLoad load_of(std::shared_ptr<const BoxFile> box, std::shared_ptr<FieldSour
 // HDF5 unpacks whole chunks: many times a crop, if they are large.
 void warn_of_large_chunks(const ArrayLayout& layout, std::int64_t crop,
                           std::vector<std::string>& warnings) {
-  if (layout.is_mapped || layout.chunk.empty()) return;
+  if (layout.filters.empty()) return;
   double ratio = 1;
   for (std::size_t axis = 1; axis < 4; ++axis) {
     const auto covered =
@@ -138,9 +128,8 @@ NbodyDataset::NbodyDataset(NbodyOptions options)
             .crop = options_.crop,
             .varies_with_epoch = options_.varies_with_epoch,
             .symmetries = symmetries_of(options_.rotations),
-            .turns_velocity =
-                options_.rotations == Rotations::vector || options_.rotations == Rotations::proper},
-      announcements_(announced_in_a_row) {
+            .turns_velocity = options_.rotations == Rotations::vector ||
+                              options_.rotations == Rotations::proper} {
   check(options_);
   const auto edge = options_.crop;
   part_.fill({0, edge});
@@ -161,8 +150,9 @@ NbodyDataset::NbodyDataset(const NbodyDataset& whole, std::span<const RowRange> 
       layout_(whole.layout_),
       nbody_(whole.nbody_),
       hydro_(whole.hydro_),
-      announcements_(announced_in_a_row),
       warnings_(whole.warnings_) {
+  if (options_.mode == BoxMode::device)
+    options_.mode = BoxMode::lowmem;  // devices make whole crops
   cells_ = 1;
   for (std::size_t i = 0; i < part_.size(); ++i) {
     const auto before = whole.part_[i].begin;
@@ -173,7 +163,6 @@ NbodyDataset::NbodyDataset(const NbodyDataset& whole, std::span<const RowRange> 
 }
 
 std::shared_ptr<const Dataset> NbodyDataset::part(std::span<const RowRange> rows) const {
-  if (options_.mode == BoxMode::device) return nullptr;
   // A private constructor is no std::make_shared's to call.
   return std::shared_ptr<const NbodyDataset>(new NbodyDataset(*this, rows));
 }
@@ -251,19 +240,8 @@ void NbodyDataset::read(std::int64_t index, std::int64_t epoch, const SamplePlac
   check_read(index, place, static_cast<std::size_t>(nbody_channels) * cells_,
              static_cast<std::size_t>(hydro_channels) * cells_);
   const auto sample = crop(index, epoch);
-  const auto waits = waits_for_storage();
   read_field(*nbody_, sample, place.input);
   read_field(*hydro_, sample, place.target);
-  if (waits_for_storage() != waits)
-    announcements_.store(announced_in_a_row, std::memory_order_relaxed);
-}
-
-void NbodyDataset::announce(std::int64_t index, std::int64_t epoch) const {
-  if (announcements_.load(std::memory_order_relaxed) <= 0) return;
-  announcements_.fetch_sub(1, std::memory_order_relaxed);
-  const auto region = region_of(crop(index, epoch));
-  nbody_->announce(region);
-  hydro_->announce(region);
 }
 
 // Axis j of the crop becomes axis[j] of the sample, backwards where its sign is negative.

@@ -1,7 +1,6 @@
 #include "kolo/data/image_folder.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -222,49 +221,6 @@ std::string left_out_text(const FolderListing& listing) {
   for (const auto& [ending, count] : listing.left_out) all += count;
   return fmt::format("{} file{} left out: {}; kolo reads {}", all, all == 1 ? "" : "s",
                      counts_of(listing.left_out), read_names);
-}
-
-// Texts that end with a zero byte, which no file's name holds: each class, its files, and an empty
-// text; another empty text; then counts and endings of files that are left out, and a last one.
-std::string to_bytes(const FolderListing& listing) {
-  std::string bytes;
-  const auto add = [&](std::string_view text) { (bytes += text) += '\0'; };
-  std::int64_t file = 0;
-  for (std::size_t i = 0; i < listing.classes.size(); ++i) {
-    add(listing.classes[i]);
-    for (; file < listing.class_ends[i]; ++file) add(listing.name(file));
-    add("");
-  }
-  add("");
-  for (const auto& [ending, count] : listing.left_out) add(std::to_string(count) + ending);
-  add("");
-  return bytes;
-}
-
-FolderListing take_folder_listing(std::string_view& bytes) {
-  const auto fail = [] {
-    throw Error("data: what another rank has told of a folder of images is no listing");
-  };
-  const auto next = [&] {
-    const auto end = bytes.find('\0');
-    if (end == bytes.npos) fail();
-    const auto text = bytes.substr(0, end);
-    bytes.remove_prefix(end + 1);
-    return text;
-  };
-  FolderListing listing;
-  for (auto name = next(); !name.empty(); name = next()) {
-    std::vector<std::string> files;
-    for (auto file = next(); !file.empty(); file = next()) files.emplace_back(file);
-    listing.add_class(std::string(name), files);
-  }
-  for (auto text = next(); !text.empty(); text = next()) {
-    std::int64_t count = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
-    if (error != std::errc()) fail();
-    listing.left_out[std::string(end, text.data() + text.size())] = count;
-  }
-  return listing;
 }
 
 }  // namespace kolo

@@ -37,10 +37,6 @@ constexpr Field<EpochRecord> epoch_fields[] = {
     {"exposed_communication_seconds", &EpochRecord::exposed_communication_seconds},
     {"time", &EpochRecord::time}};
 
-// Left out of the file where they were not measured.
-constexpr Field<EpochRecord> optional_fields[] = {
-    {"bad_samples", &EpochRecord::bad_samples}, {"val_bad_samples", &EpochRecord::val_bad_samples}};
-
 constexpr Field<StepRecord> step_fields[] = {
     {"loss", &StepRecord::loss},
     {"accuracy", &StepRecord::accuracy},
@@ -72,9 +68,6 @@ Json record_json(const Record& record) {
   json["step"] = record.step;
   for (const auto& field : fields_of(record))
     json[field.name] = number_or_null(record.*field.member);
-  if constexpr (is_epoch)
-    for (const auto& field : optional_fields)
-      if (std::isfinite(record.*field.member)) json[field.name] = record.*field.member;
   return json;
 }
 
@@ -86,9 +79,6 @@ Record record_from(const Json& json) {
   record.step = json_value<std::int64_t>(json, "step");
   for (const auto& field : fields_of(record))
     record.*field.member = number_or_unmeasured(json, field.name);
-  if constexpr (is_epoch)
-    for (const auto& field : optional_fields)
-      record.*field.member = number_or_unmeasured(json, field.name);
   return record;
 }
 

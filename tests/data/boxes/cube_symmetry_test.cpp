@@ -38,34 +38,6 @@ TEST(CubeGroup, HasEachSignedPermutationOnceRotationsFirst) {
   EXPECT_EQ(cube_group()[0], CubeSymmetry{});
 }
 
-// The product of the matrices, out(i) = in(first (second i)).
-CubeSymmetry compose(const CubeSymmetry& first, const CubeSymmetry& second) {
-  CubeSymmetry product;
-  for (std::size_t j = 0; j < 3; ++j) {
-    const auto middle = static_cast<std::size_t>(first.axis[j]);
-    product.axis[j] = second.axis[middle];
-    product.sign[j] = first.sign[j] * second.sign[middle];
-  }
-  return product;
-}
-
-// A finite set of invertible matrices that is closed under products is a group.
-TEST(CubeGroup, IsClosedUnderProducts) {
-  const auto& group = cube_group();
-  for (std::size_t i = 0; i < 48; ++i) {
-    for (std::size_t j = 0; j < 48; ++j) {
-      const auto product = compose(group[i], group[j]);
-      const auto found = std::find(group.begin(), group.end(), product);
-      ASSERT_NE(found, group.end());
-      if (i < 24 && j < 24) {
-        EXPECT_LT(found - group.begin(), 24);
-      }
-      const Cell cell{0, 1, 3};
-      EXPECT_EQ(product.source(cell, 5), group[i].source(group[j].source(cell, 5), 5));
-    }
-  }
-}
-
 // out(i) = in(M i) with i counted from the centre; doubled, to be whole numbers.
 TEST(CubeSymmetry, TakesCellsAboutTheCentre) {
   for (const std::int64_t size : {1, 4, 5}) {
@@ -108,17 +80,6 @@ TEST(TutorialRotations, AreNumPysTransposesAndFlips) {
       EXPECT_EQ(tutorial_rotations()[number].source(cell, size), from) << "number " << number + 1;
     }
   }
-}
-
-TEST(TutorialRotations, AreDistinctAndLackEightRotations) {
-  std::set<Matrix> matrices;
-  int reflections = 0;
-  for (const auto& symmetry : tutorial_rotations()) {
-    matrices.insert(matrix_of(symmetry));
-    reflections += symmetry.determinant() == -1;
-  }
-  EXPECT_EQ(matrices.size(), 24U);
-  EXPECT_EQ(reflections, 8);
 }
 
 }  // namespace

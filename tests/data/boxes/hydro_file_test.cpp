@@ -1,12 +1,9 @@
 #include "kolo/data/box_files.h"
 
-#include <csignal>
 #include <random>
 #include <thread>
 
 #include <gmock/gmock.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "data/boxes/boxes.h"
 #include "kolo/base/error.h"
@@ -114,35 +111,6 @@ TEST_F(HydroFiles, VanishUnlessTheyAreWhole) {
   EXPECT_TRUE(says(message_of<Error>([&] { const HydroFile file(made() / "gas.npy", 1 << 18); }),
                    {"left"}));
   EXPECT_THAT(names_in(made()), IsEmpty());
-}
-
-// A process that is killed while it writes leaves what the next one removes, but not what a living
-// one is at.
-TEST_F(HydroFiles, AreClearedAwayAfterAKilledProcess) {
-  fs::create_directory(made());
-  int pipe_ends[2];
-  ASSERT_EQ(::pipe(pipe_ends), 0);
-  const auto child = ::fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
-    const HydroFile file(made() / "gas.npy", 4, {});
-    const char ready = 'r';
-    if (::write(pipe_ends[1], &ready, 1) != 1) ::_exit(1);
-    for (;;) ::pause();
-  }
-  char ready = 0;
-  ASSERT_EQ(::read(pipe_ends[0], &ready, 1), 1);
-  { const HydroFile other(made() / "gas.npy", 4, {}); }
-  EXPECT_EQ(names_in(made()).size(), 1U) << "the living one's";
-  ASSERT_EQ(::kill(child, SIGKILL), 0);
-  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
-  EXPECT_EQ(names_in(made()).size(), 1U);
-  { const HydroFile other(made() / "other.npy", 4, {}); }
-  EXPECT_EQ(names_in(made()).size(), 1U) << "of a file of another name";
-  { const HydroFile next(made() / "gas.npy", 4, {}); }
-  EXPECT_THAT(names_in(made()), IsEmpty());
-  ::close(pipe_ends[0]);
-  ::close(pipe_ends[1]);
 }
 
 TEST_F(HydroFiles, RefuseRegionsThatAreNotTheirs) {

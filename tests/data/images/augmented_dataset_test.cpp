@@ -113,17 +113,6 @@ TEST(AugmentedDataset, OptionsThatDoNothingChangeNoBit) {
     EXPECT_EQ(read_sample(dataset, i, 5), read_sample(*source, i, 5));
 }
 
-TEST(AugmentedDataset, ValidationZoomIsTheSameEveryTime) {
-  const AugmentedDataset dataset(images(3), {.zoom_low = .875, .zoom_high = .875}, {}, 3);
-  for (std::int64_t epoch = 0; epoch < 3; ++epoch) {
-    const auto t = dataset.transform(1, epoch);
-    EXPECT_EQ(t.zoom_y, .875);
-    EXPECT_EQ(t.zoom_x, .875);
-    EXPECT_TRUE(t.shift_y == 0 && t.shift_x == 0 && !t.flip);
-    EXPECT_EQ(read_sample(dataset, 1, epoch), read_sample(dataset, 1, 0));
-  }
-}
-
 TEST(AugmentedDataset, RejectsOptionsOutOfRange) {
   const auto rejection = [](const AugmentationOptions& options, const Preprocessing& how = {}) {
     return message_of<InputError>([&] { AugmentedDataset(images(1), options, how, 0); });

@@ -33,10 +33,6 @@ struct EpochRecord {
   // How long it waited for the gradients of other ranks, which backward did not hide.
   double exposed_communication_seconds = not_measured;
   double time = not_measured;  // at its end, in seconds since 1970
-  // Samples of the training and of the validation that could not be read, in whose places others
-  // were; not measured where there were none.
-  double bad_samples = not_measured;
-  double val_bad_samples = not_measured;
 };
 
 // One optimizer step, or the mean of a few.
@@ -68,8 +64,7 @@ struct EpochUnderWay {
 //   {"n_ranks": 2, "epochs": [EpochRecord ...], "steps": [StepRecord ...],
 //    "checkpoints": [CheckpointRecord ...], "epoch_under_way": EpochUnderWay, "summary": {...}}
 // with the structs' member names as keys, and null for what is not finite. Left out: empty "steps"
-// and "checkpoints", "epoch_under_way" between epochs, and of an epoch bad samples where there were
-// none. One thread at a time.
+// and "checkpoints", "epoch_under_way" between epochs. One thread at a time.
 class History {
  public:
   explicit History(int n_ranks = 1) : n_ranks_(n_ranks) {}
