@@ -1,0 +1,277 @@
+#include "kolo/data/cifar10.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <sstream>
+#include <utility>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "kolo/base/checked.h"
+#include "kolo/base/error.h"
+#include "kolo/base/file.h"
+
+namespace kolo {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::array<std::string_view, 5> training_files = {"data_batch_1.bin", "data_batch_2.bin",
+                                                            "data_batch_3.bin", "data_batch_4.bin",
+                                                            "data_batch_5.bin"};
+constexpr std::array<std::string_view, 1> validation_files = {"test_batch.bin"};
+constexpr std::string_view inner_folder = "cifar-10-batches-bin";
+constexpr std::int64_t cifar100_record_bytes = 3074;
+constexpr std::uint8_t pickle_mark = 0x80;
+constexpr std::string_view binary_version =
+    "expected the binary version (cifar-10-binary.tar.gz; kolo data fetch cifar10 gets it)";
+
+[[noreturn]] void fail(const fs::path& file, const std::string& what) {
+  throw InputError(
+      fmt::format("data: cannot read {} as CIFAR-10 records: {}", file.string(), what));
+}
+
+bool is_there(const fs::path& path) {
+  std::error_code ignored;  // what can't be inspected is as good as missing
+  return fs::exists(path, ignored);
+}
+
+constexpr std::string_view how_to_get =
+    "kolo data fetch cifar10 -o DIR gets them, kolo data cifar10 --from fashion-mnist -o DIR makes "
+    "a "
+    "stand-in";
+
+// Guesses what is meant by a folder without batches.
+std::string hint_for(const fs::path& folder) {
+  if (!is_there(folder)) return fmt::format("; there is no such folder: {}", how_to_get);
+  for (const auto& place : {folder, folder / "cifar-10-batches-py"}) {
+    if (is_there(place / "data_batch_1") || is_there(place / "test_batch")) {
+      return fmt::format("; {} holds the Python version (pickled), {}", place.string(),
+                         binary_version);
+    }
+  }
+  if (is_there(folder / "train.bin") || is_there(folder / "cifar-100-binary")) {
+    return "; this looks like CIFAR-100, which has other records";
+  }
+  return fmt::format("; the folder is expected to hold {} to {}, {} (or a folder {} with them): {}",
+                     training_files.front(), training_files.back(), validation_files.front(),
+                     inner_folder, how_to_get);
+}
+
+fs::path find_batches(const fs::path& folder, Split split) {
+  const auto files = cifar10_batch_files(split);
+  const auto has_any = [&](const fs::path& place) {
+    return std::ranges::any_of(files,
+                               [&](std::string_view name) { return is_there(place / name); });
+  };
+  const auto place =
+      !has_any(folder) && has_any(folder / inner_folder) ? folder / inner_folder : folder;
+  for (const auto name : files) {
+    if (is_there(place / name)) continue;
+    throw InputError(
+        fmt::format("data: no file {} in {}{}", name, place.string(), hint_for(folder)));
+  }
+  return place;
+}
+
+// Number of records that a file of so many bytes holds.
+std::int64_t checked_records(const fs::path& file, std::int64_t bytes) {
+  constexpr auto record = static_cast<std::int64_t>(cifar10_record_bytes);
+  if (bytes == 0) fail(file, "the file is empty, expected 3073 bytes an image");
+  if (bytes % record == 0) return bytes / record;
+  fail(file, fmt::format("the size is {} bytes, expected a multiple of 3073 ({} and {} more){}",
+                         bytes, bytes - bytes % record, bytes % record,
+                         bytes % cifar100_record_bytes == 0
+                             ? "; it is a multiple of 3074, so it may be CIFAR-100"
+                             : ""));
+}
+
+void check_not_pickled(const fs::path& file, const FileDescriptor& input) {
+  std::array<std::byte, 1> first{};
+  if (read_up_to(input.get(), first, file) == 0) return;
+  if (std::to_integer<std::uint8_t>(first[0]) == pickle_mark) {
+    fail(file, fmt::format("the byte at offset 0 is 0x80, as in the Python version (pickled); {}",
+                           binary_version));
+  }
+  if (::lseek(input.get(), 0, SEEK_SET) != 0) {
+    throw Error(system_error_text(fmt::format("data: cannot rewind {}", file.string()), errno));
+  }
+}
+
+// Checks records, which begin with record `first` of a file.
+void check_labels(const fs::path& file, std::int64_t first, std::span<const std::uint8_t> records) {
+  for (std::size_t offset = 0; offset < records.size(); offset += cifar10_record_bytes) {
+    if (records[offset] < cifar10_classes) continue;
+    const auto image = static_cast<std::size_t>(first) + offset / cifar10_record_bytes;
+    fail(file, fmt::format("the label of image {} at offset {} is {}, expected 0 to 9", image,
+                           image * cifar10_record_bytes, records[offset]));
+  }
+}
+
+std::int64_t count_records(const fs::path& file) {
+  const auto input = open_input_file(file, "data");
+  check_not_pickled(file, input);
+  return checked_records(file, size_in_bytes(input, file));
+}
+
+// Some records of a file, by its own numbers.
+void read_records(const fs::path& file, std::int64_t first, std::span<std::uint8_t> records) {
+  constexpr auto record = static_cast<std::int64_t>(cifar10_record_bytes);
+  const auto input = open_input_file(file, "data");
+  if (::lseek(input.get(), first * record, SEEK_SET) < 0) {
+    throw Error(system_error_text(fmt::format("data: cannot go through {}", file.string()), errno));
+  }
+  const auto found = read_up_to(input.get(), std::as_writable_bytes(records), file);
+  if (found < records.size()) {
+    const auto begin = static_cast<std::size_t>(first * record);
+    fail(file, fmt::format("it ended at offset {}, expected {} bytes", begin + found,
+                           begin + records.size()));
+  }
+  check_labels(file, first, records);
+}
+
+std::vector<std::string> read_class_names(const fs::path& file) {
+  constexpr std::size_t most_bytes = 4096;
+  if (!is_there(file)) return {};
+  std::string text(most_bytes + 1, '\0');
+  const auto input = open_input_file(file, "data");
+  text.resize(read_up_to(input.get(), std::as_writable_bytes(std::span(text)), file));
+  if (text.size() > most_bytes) {
+    throw InputError(fmt::format("data: {} is longer than {} bytes, expected ten class names",
+                                 file.string(), most_bytes));
+  }
+  std::vector<std::string> names;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.ends_with('\r')) line.pop_back();
+    if (!line.empty()) names.push_back(line);
+  }
+  if (std::ssize(names) != cifar10_classes) {
+    throw InputError(fmt::format("data: {} has {} names, expected {}, one a line", file.string(),
+                                 names.size(), cifar10_classes));
+  }
+  return names;
+}
+
+constexpr float most_of_pixel = 255;
+
+constexpr std::array<float, 256> pixel_values = [] {
+  std::array<float, 256> values{};
+  for (std::size_t pixel = 0; pixel < values.size(); ++pixel) {
+    values[pixel] = static_cast<float>(pixel) / most_of_pixel;
+  }
+  return values;
+}();
+
+}  // namespace
+
+std::span<const std::string_view> cifar10_batch_files(Split split) {
+  if (split == Split::train) return training_files;
+  return validation_files;
+}
+
+// The records of a split, in memory that whoever loads them has given.
+class Cifar10Dataset::Records {
+ public:
+  Records(const fs::path& folder, Split split) {
+    for (const auto name : cifar10_batch_files(split)) {
+      files_.push_back({folder / name, size_, count_records(folder / name)});
+      size_ = checked_add(size_, files_.back().count);
+    }
+  }
+
+  [[nodiscard]] std::int64_t size() const { return size_; }
+  [[nodiscard]] std::size_t bytes() const {
+    return checked_multiply(narrow<std::size_t>(size_), cifar10_record_bytes);
+  }
+
+  // A little at a time, without keeping any.
+  void check() const {
+    constexpr std::int64_t most_at_once = 1024;
+    std::vector<std::uint8_t> records;
+    for (const auto& file : files_) {
+      for (std::int64_t first = 0; first < file.count; first += most_at_once) {
+        const auto count = static_cast<std::size_t>(std::min(most_at_once, file.count - first));
+        records.resize(count * cifar10_record_bytes);
+        read_records(file.path, first, records);
+      }
+    }
+  }
+
+  void read(const std::shared_ptr<std::byte>& memory, int part, int parts) {
+    const auto begin = size_ * part / parts, end = size_ * (part + 1) / parts;
+    auto* const all = reinterpret_cast<std::uint8_t*>(memory.get());
+    for (const auto& file : files_) {
+      const auto first = std::max(begin, file.first), last = std::min(end, file.first + file.count);
+      if (first >= last) continue;
+      read_records(file.path, first - file.first,
+                   {all + static_cast<std::size_t>(first) * cifar10_record_bytes,
+                    static_cast<std::size_t>(last - first) * cifar10_record_bytes});
+    }
+    memory_ = memory;
+  }
+
+  [[nodiscard]] std::span<const std::uint8_t> record(std::int64_t index) const {
+    if (index < 0 || index >= size_)
+      throw Error(fmt::format("data: sample {} of a dataset of {}", index, size_));
+    if (!memory_) throw Error("data: a sample of CIFAR-10 is read before the images are loaded");
+    const auto* const all = reinterpret_cast<const std::uint8_t*>(memory_.get());
+    return {all + static_cast<std::size_t>(index) * cifar10_record_bytes, cifar10_record_bytes};
+  }
+
+ private:
+  struct BatchFile {
+    fs::path path;
+    std::int64_t first = 0, count = 0;  // of the split's records
+  };
+
+  std::vector<BatchFile> files_;
+  std::int64_t size_ = 0;
+  std::shared_ptr<const std::byte> memory_;
+};
+
+Cifar10Dataset::Cifar10Dataset(const fs::path& folder, Split split, Cifar10Options options)
+    : layout_{{3, cifar10_side, cifar10_side}, cifar10_classes, {}} {
+  const auto place = find_batches(folder, split);
+  records_ = std::make_shared<Records>(place, split);
+  class_names_ = read_class_names(place / cifar10_names_file);
+  MemoryLoad load{records_->bytes(), [records = records_](const auto& memory, int part, int parts) {
+                    records->read(memory, part, parts);
+                  }};
+  if (!options.loads_later) {
+    load_alone(load);
+    return;
+  }
+  if (options.checks_labels) records_->check();
+  load_ = std::move(load);
+}
+
+std::int64_t Cifar10Dataset::size() const {
+  return records_->size();
+}
+
+std::span<const std::uint8_t> Cifar10Dataset::record(std::int64_t index) const {
+  return records_->record(index);
+}
+
+void Cifar10Dataset::read(std::int64_t index, std::int64_t /*epoch*/,
+                          const SamplePlace& place) const {
+  check_read(index, place, cifar10_pixel_bytes, 1);
+  const auto bytes = pixels(index);
+  for (std::size_t i = 0; i < bytes.size(); ++i) place.input[i] = pixel_values[bytes[i]];
+  place.label[0] = label(index);
+}
+
+std::optional<float> Cifar10Dataset::byte_divisor() const {
+  return most_of_pixel;
+}
+
+void Cifar10Dataset::read_bytes(std::int64_t index, std::span<std::uint8_t> input,
+                                std::span<std::int64_t> label) const {
+  std::ranges::copy(pixels(index), input.begin());
+  label[0] = this->label(index);
+}
+
+}  // namespace kolo
