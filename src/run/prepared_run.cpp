@@ -240,6 +240,8 @@ PreparedRun prepare_training(const RunConfig& config, const RunParts& parts,
                              const RunOptions& options, int ranks, bool is_root) {
   auto run = prepare_run(config, parts, options, ranks, is_root);
   if (is_root && run.starts_anew()) run.folder.require_replaceable();
+  // Removes the locks that are left where a run was killed at its very end.
+  if (is_root && !run.finished.empty()) (void)RunLock::of_launcher(run.folder, false);
   return run;
 }
 

@@ -21,8 +21,8 @@
 #include "kolo/train/observe/format.h"
 #include "kolo/train/trainer.h"
 #include "run/pipeline_share.h"
-#include "run/run_device.h"
 #include "run/resume.h"
+#include "run/run_device.h"
 
 namespace kolo {
 
@@ -41,9 +41,11 @@ void log_start(RunLog& log, const Topology& topology) {
   const auto environment = detect_launch_environment();
   const auto job = describe_job();
   if (!environment.is_launched() && job.empty()) return;
+  const bool is_of_kolo = environment.started_by == StartedBy::kolo;
   log.info("started{}{}: {} ({})",
            environment.is_launched() ? fmt::format(" by {}", who_started(environment)) : "",
-           job.empty() ? "" : fmt::format(" in {}", job), topology.describe(), host_name());
+           job.empty() ? "" : fmt::format("{} in {}", is_of_kolo ? "," : "", job),
+           topology.describe(), host_name());
 }
 
 void log_ranks(RunLog& log, const RunConfig& config, const Communicator& communicator) {

@@ -103,7 +103,7 @@ InspectionJson array_json(const std::string& name, const std::string& type,
 }
 
 InspectionJson describe(const std::string& name, const ArrayLayout& layout, const Ranges& ranges) {
-  auto json = array_json(name, layout.type_text(), layout.shape, ranges);
+  auto json = array_json(name, layout.type, layout.shape, ranges);
   json["chunk"] = layout.chunk;
   json["filters"] = layout.filters;
   return json;

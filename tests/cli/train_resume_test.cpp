@@ -137,6 +137,12 @@ TEST_F(TrainResume, AFinishedRunSaysThatItIsAndHowToGoOn) {
                              "--resume training.n_epochs=8"}));
   }
   EXPECT_EQ(text_of("run/history.json"), before);
+  // As a run leaves them that is killed when all is done.
+  for (const char* lock : {".kolo.lock", ".kolo-rank0.lock"}) {
+    testing::write_file(folder / "run" / lock, "progress -\nhost h\nprocess 1\ntoken 1-a\n");
+    EXPECT_EQ(train({"--resume"}).exit_code, 0);
+    EXPECT_FALSE(std::filesystem::exists(folder / "run" / lock)) << lock;
+  }
   EXPECT_EQ(train({"--resume", "training.n_epochs=5"}).exit_code, 0);
   EXPECT_EQ(history().epochs().size(), 6U);
 }

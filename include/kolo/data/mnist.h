@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -45,6 +46,13 @@ class MnistDataset final : public Dataset {
   }
   [[nodiscard]] const SampleLayout& layout() const override { return layout_; }
   void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const override;
+
+  // The bytes of an image as they stand in the file. Error for an index outside [0, size), and
+  // before the images are loaded.
+  [[nodiscard]] std::span<const std::byte> pixels(std::int64_t index) const;
+  [[nodiscard]] std::uint8_t label(std::int64_t index) const {
+    return labels_.at(static_cast<std::size_t>(index));
+  }
 
  private:
   struct Pixels;  // of all images, known to the load

@@ -118,15 +118,20 @@ MnistDataset::MnistDataset(const std::filesystem::path& folder, Split split, boo
     load_alone(load);
 }
 
+std::span<const std::byte> MnistDataset::pixels(std::int64_t index) const {
+  if (index < 0 || index >= size())
+    throw Error(fmt::format("data: sample {} of a dataset of {}", index, size()));
+  if (!images_->memory) throw Error("data: a sample of MNIST is read before the images are loaded");
+  return {images_->memory.get() + static_cast<std::size_t>(index) * pixels_, pixels_};
+}
+
 void MnistDataset::read(std::int64_t index, std::int64_t /*epoch*/,
                         const SamplePlace& place) const {
   check_read(index, place, pixels_, 1);
-  if (!images_->memory) throw Error("data: a sample of MNIST is read before the images are loaded");
-  const auto sample = static_cast<std::size_t>(index);
-  const std::span pixels(images_->memory.get() + sample * pixels_, pixels_);
+  const auto bytes = pixels(index);
   for (std::size_t i = 0; i < pixels_; ++i)
-    place.input[i] = normalised_values[std::to_integer<std::uint8_t>(pixels[i])];
-  place.label[0] = labels_[sample];
+    place.input[i] = normalised_values[std::to_integer<std::uint8_t>(bytes[i])];
+  place.label[0] = label(index);
 }
 
 }  // namespace kolo

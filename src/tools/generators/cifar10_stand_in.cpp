@@ -255,15 +255,14 @@ struct Garment {
 };
 
 Garment read_garment(const MnistDataset& source, std::int64_t index) {
-  Garment garment{std::vector<float>(garment_side * garment_side)};
-  std::int64_t label = 0;
-  source.read(index, 0, {garment.values, {&label, 1}, {}});
-  garment.label = static_cast<std::uint8_t>(label);
+  Garment garment{{}, source.label(index)};
+  for (const auto pixel : source.pixels(index))
+    garment.values.push_back(static_cast<float>(std::to_integer<std::uint8_t>(pixel)) / 255.0F);
   return garment;
 }
 
 MnistDataset open_source(const fs::path& folder, Split split) {
-  MnistDataset source(folder, split, {0, 1});
+  MnistDataset source(folder, split);
   const auto& shape = source.layout().input_shape;
   if (shape[1] == garment_side && shape[2] == garment_side) return source;
   throw InputError(fmt::format("data: the images in {} are {} x {}, expected 28 x 28",
