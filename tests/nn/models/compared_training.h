@@ -98,7 +98,7 @@ class Training {
   LossFunction loss_;
 };
 
-inline std::string name_of(const ::testing::TestParamInfo<Setting>& test) {
+inline std::string setting_name(const ::testing::TestParamInfo<Setting>& test) {
   return test.param.model + std::to_string(test.index);
 }
 

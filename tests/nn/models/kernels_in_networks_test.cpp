@@ -38,7 +38,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Setting{"resnet34", {3, 33, 33}, {}, 2}, Setting{"resnet50", {3, 64, 64}},
                       Setting{"unet3d", {4, 16, 16, 16}, {5, 16, 16, 16}, 2, 4, 16},
                       Setting{"unet3d", {4, 32, 32, 32}, {5, 32, 32, 32}, 1, 5, 24}),
-    name_of);
+    setting_name);
 
 // Adam makes a whole step of a gradient of any size, so weights whose gradient is 0 must have that.
 // A few may get one with any operators: of values that a rounding lets pass a ReLU.

@@ -35,7 +35,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Setting{"cnn", {3, 32, 32}},
                       Setting{"resnet_small", {3, 32, 32}, {}, 8, 0, 0, .001, .05},
                       Setting{"unet3d", {4, 16, 16, 16}, {5, 16, 16, 16}, 2, 4, 16}),
-    name_of);
+    setting_name);
 
 }  // namespace
 }  // namespace kolo::testing

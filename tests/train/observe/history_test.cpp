@@ -81,16 +81,12 @@ TEST(History, FileLayout) {
 
 TEST(History, WhatIsNotFiniteIsNull) {
   History history;
-  history.add(EpochRecord{.loss = std::nan(""),
-                          .val_loss = std::numeric_limits<double>::infinity(),
-                          .bad_samples = 25});
+  history.add(
+      EpochRecord{.loss = std::nan(""), .val_loss = std::numeric_limits<double>::infinity()});
   history.summary()["worst"] = -std::numeric_limits<double>::infinity();
   const TemporaryFolder folder;
   history.write(folder / "h");
   const auto document = nlohmann::json::parse(read_text_file(folder / "h"));
-  EXPECT_EQ(document["epochs"][0]["bad_samples"], 25);
-  EXPECT_FALSE(document["epochs"][0].contains("val_bad_samples"));
-  EXPECT_EQ(History::read(folder / "h").epochs()[0].bad_samples, 25);
   EXPECT_TRUE(document["epochs"][0]["loss"].is_null());
   EXPECT_TRUE(document["epochs"][0]["val_loss"].is_null());
   EXPECT_TRUE(document["summary"]["worst"].is_null());
