@@ -68,7 +68,7 @@ constexpr std::pair<std::string_view, std::string_view> retired_words[] = {
      "training.batch_size=... compare batches"},
     {"eval --samples", "--pictures draws 12 samples, evenly spread over the data"},
     {"predict --json", "the summary says the same; leave it out"},
-    {"scale --quiet", "what the runs say is in their out.log in any case; leave it out"},
+    {"scale --quiet", "what the runs say is in their out.log, too: >/dev/null"},
     {"scale --json", "the study is in study.json of its folder"},
     {"sweep --json", "the sweep is in sweep.json of its folder"},
     {"sweep --quiet", "what is told of each trial is on stderr: 2>/dev/null"},

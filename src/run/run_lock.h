@@ -43,6 +43,10 @@ class RunLock {
   static constexpr const char* variable = "KOLO_RUN_LOCK";
   [[nodiscard]] const std::string& token() const { return starter_->token(); }
 
+  // Called in a rank that the launcher has forked: without it the rank, too, would keep the folder
+  // for the launcher, also when that is killed.
+  void leave_to_launcher() { starter_->leave_to_parent(); }
+
   // False when the folder is not this run's any more: it was removed, renamed or taken over.
   [[nodiscard]] bool is_held() const;
 

@@ -136,6 +136,12 @@ RestartPolicy training_restarts(LaunchRequest& request, const PreparedRun& run,
                            "again from the beginning\n";
   }
   request.environment.emplace_back(RunLock::variable, lock->token());
+  if (request.main) {
+    request.main = [lock, main = request.main](const std::vector<std::string>& words) {
+      lock->leave_to_launcher();
+      return main(words);
+    };
+  }
   const auto failures = std::make_shared<Failures>(run.folder);
   const bool resumes = options.resume.has_value(), goes_on_there = run.goes_on_there();
   policy.objection = [folder = run.folder, goes_on_there, lock,

@@ -4,9 +4,7 @@
 #include <set>
 #include <sstream>
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
@@ -20,23 +18,6 @@
 namespace kolo {
 
 namespace {
-
-// What is written to stdout meanwhile, by programs started too, is lost.
-class SilentOutput {
- public:
-  SilentOutput() : before_(::dup(STDOUT_FILENO)) {
-    std::cout << std::flush;
-    const FileDescriptor nowhere(::open("/dev/null", O_WRONLY | O_CLOEXEC));
-    if (!before_.is_open() || !nowhere.is_open() || ::dup2(nowhere.get(), STDOUT_FILENO) < 0)
-      throw Error(system_error_text("cannot silence the output", errno));
-  }
-  SilentOutput(const SilentOutput&) = delete;
-  SilentOutput& operator=(const SilentOutput&) = delete;
-  ~SilentOutput() { ::dup2(before_.get(), STDOUT_FILENO); }
-
- private:
-  FileDescriptor before_;
-};
 
 // What follows `kolo train`.
 std::vector<std::string> train_arguments(const StudyRequest& request, const StudyFolder& folder,
@@ -82,12 +63,6 @@ std::vector<StudyPoint> runs_to_do(const Study& study) {
   return points;
 }
 
-// Quietly: what the run says is in its out.log.
-JobEnd run(const RankCommand& command) {
-  const SilentOutput silence;
-  return supervise(command, {.signal = 0});
-}
-
 std::string result_line(const StudyResults& results) {
   const double accuracy = results.best_val_accuracy;
   return fmt::format("{} samples/s, {}", format_rate(results.samples_per_second),
@@ -105,7 +80,8 @@ bool run_points(const StudyRequest& request, const StudyFolder& folder, Study& s
     const StudyPoint& point = points[i];
     const auto command = train_command(request, folder, study, point, options.oversubscribe);
     options.say(fmt::format("==> Run {} of {}: {}", i + 1, points.size(), describe(point)));
-    const JobEnd end = run(command);
+    std::cout << std::flush;
+    const JobEnd end = supervise(command, {.signal = 0});
     folder.collect(study);
     if (end.status == exit_stopped || end.was_asked()) {
       folder.write(study);

@@ -67,8 +67,8 @@ inline bool wait_for_text(const std::filesystem::path& path, const std::string& 
   return false;
 }
 
-// Sends a signal to the kolo process of one rank, which has this argument. False: there is none.
-inline bool signal_rank(int rank, const std::string& argument, int signal) {
+// Process of kolo of one rank that has this argument.
+inline std::optional<pid_t> process_of_rank(int rank, const std::string& argument) {
   using namespace std::literals;
   const auto read = [](const std::filesystem::path& path) {
     std::ifstream file(path, std::ios::binary);
@@ -83,9 +83,15 @@ inline bool signal_rank(int rank, const std::string& argument, int signal) {
     bool is_rank = read(process.path() / "comm") == fmt::format("kolo rank {}\n", rank);
     for (const char* variable : {"KOLO_PROCESS_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"})
       is_rank |= environment.find(fmt::format("\0{}={}\0"sv, variable, rank)) != std::string::npos;
-    if (is_rank) return ::kill(static_cast<pid_t>(std::stol(name)), signal) == 0;
+    if (is_rank) return static_cast<pid_t>(std::stol(name));
   }
-  return false;
+  return std::nullopt;
+}
+
+// Sends it a signal. False: there is none.
+inline bool signal_rank(int rank, const std::string& argument, int signal) {
+  const auto process = process_of_rank(rank, argument);
+  return process && ::kill(*process, signal) == 0;
 }
 
 }  // namespace kolo::testing

@@ -217,6 +217,14 @@ TEST_F(RunLockProgram, KolosOwnTrialsAreNobodyElsesFiles) {
   EXPECT_TRUE(std::filesystem::exists(folder / "run.1"));
 }
 
+bool has_open(pid_t process, const std::string& name) {
+  std::error_code gone;
+  const std::filesystem::path files = fmt::format("/proc/{}/fd", process);
+  for (const auto& file : std::filesystem::directory_iterator(files, gone))
+    if (std::filesystem::read_symlink(file, gone).filename() == name) return true;
+  return false;
+}
+
 // The launcher alone is killed; its ranks have a moment to live.
 TEST_F(RunLockProgram, ARunKilledWithoutAWordGoesOnAtOnce) {
   for (const std::vector<std::string>& restarts :
@@ -225,7 +233,11 @@ TEST_F(RunLockProgram, ARunKilledWithoutAWordGoesOnAtOnce) {
     auto more = restarts;
     more.insert(more.end(), {"-n", "2", "checkpoint.every_steps=5", "training.n_epochs=8"});
     (void)run_kolo_and(arguments(more), [&](pid_t kolo) {
-      if (wait_for_file(checkpoint(10))) ::kill(kolo, SIGKILL);
+      if (!wait_for_file(checkpoint(10))) return;
+      // A rank that is ending must not keep what the launcher held.
+      const auto rank = process_of_rank(1, folder / "run");
+      EXPECT_TRUE(rank && !has_open(*rank, ".kolo.lock"));
+      ::kill(kolo, SIGKILL);
     });
     more.emplace_back("--resume");
     const auto resumed = train(more);

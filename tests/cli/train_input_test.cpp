@@ -98,9 +98,9 @@ TEST_F(TrainInput, PathsThatTheSystemRefusesAreSaidWithWhatToDo) {
 TEST_F(TrainInput, WrongSettings) {
   const auto file = good_config();
   expect_refused({file, "training.bach_size=3"}, {"unknown key", "bach_size", "batch_size"});
+  expect_refused({file, "--n_epochs", "two"}, {"--n_epochs: training.n_epochs: expected", "two"});
   expect_refused({config(data(), "{name: mnist_net, dropuot: 0}")},
                  {"c.yaml:3", "dropuot", "dropout"});
-  expect_refused({file, "--n_epochs", "two"}, {"--n_epochs: training.n_epochs: expected", "two"});
 }
 
 TEST_F(TrainInput, MissingDataSaysWhichCommandMakesOrGetsIt) {

@@ -89,7 +89,8 @@ TEST_F(TrainRestart, BeforeTheFirstCheckpointItStartsFromTheBeginning) {
 TEST_F(TrainRestart, WithoutCheckpointsItStartsFromTheBeginningAndSaysSoAtTheStart) {
   const auto begun = [&] { return wait_for_text(folder / "run" / "out.log", "epoch 1/"); };
   const auto result =
-      run_kolo_and(arguments({"-n", "2", "--max-restarts", "1", "checkpoint.every_epochs=0"}),
+      run_kolo_and(arguments({"-n", "2", "--max-restarts", "1", "checkpoint.every_epochs=0",
+                              "checkpoint.every_steps=0"}),
                    [&](pid_t) { EXPECT_TRUE(begun() && signal_rank(1, folder / "run", SIGKILL)); });
   ASSERT_EQ(result.exit_code, 0) << result.output << result.errors;
   EXPECT_TRUE(says(result.output, {"warning: checkpoint.every_epochs is 0: if a rank fails"}));
@@ -98,7 +99,8 @@ TEST_F(TrainRestart, WithoutCheckpointsItStartsFromTheBeginningAndSaysSoAtTheSta
   EXPECT_EQ(History::read(folder / "run" / "history.json").epochs().size(), 13U) << "all of them";
 
   const auto stopped =
-      run_kolo_and(arguments({"-n", "2", "checkpoint.every_epochs=0", "training.n_epochs=1000"}),
+      run_kolo_and(arguments({"-n", "2", "checkpoint.every_epochs=0", "checkpoint.every_steps=0",
+                              "training.n_epochs=1000"}),
                    [&](pid_t kolo) {
                      EXPECT_TRUE(wait_for_file(folder / "run.1") && begun());
                      ::kill(kolo, SIGTERM);

@@ -60,6 +60,9 @@ class FolderLock {
   // process may have taken the folder. Then nothing may be written there.
   [[nodiscard]] bool is_held() const;
 
+  // Leaves the lock to the process that this one was forked from; the destructor removes nothing.
+  void leave_to_parent() { file_ = FileDescriptor(); }
+
   // The folder has another name now.
   void follow(const std::filesystem::path& folder);
 

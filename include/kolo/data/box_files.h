@@ -143,7 +143,7 @@ class HydroFile {
  public:
   // `attributes_of`: an HDF5 file whose attributes this one gets, of the root and of its Hydro, if
   // it has one; .npy has none. Empty: no attributes. Error: nothing can be written there, or there
-  // is no room for it.
+  // is no room for it. Removes what killed processes have left of such a file.
   HydroFile(const std::filesystem::path& file, std::int64_t size,
             const std::filesystem::path& attributes_of = {});
 
@@ -151,10 +151,11 @@ class HydroFile {
   // Notes for the user on attributes that have no place in it.
   [[nodiscard]] const std::vector<std::string>& left_out() const { return left_out_; }
   // After everyone's flush().
-  void commit() { aside_.commit(); }
+  void commit();
 
  private:
   AtomicFile aside_;
+  FileDescriptor lock_;  // tells other processes that this one lives
   HydroPlace place_;
   std::vector<std::string> left_out_;
 };

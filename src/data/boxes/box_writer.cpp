@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <csignal>
+#include <cstdlib>
 #include <deque>
 #include <functional>
 #include <iterator>
@@ -240,8 +242,28 @@ std::vector<std::string> convert_box(const BoxFile& box, const fs::path& to,
   return left_out;
 }
 
+namespace {
+
+// Removes what killed processes have left: a living one is of this machine, or has locked its file.
+void remove_leftovers(const fs::path& path) {
+  const auto folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  const auto own = path.filename().string();
+  std::error_code ignored;  // what can't be removed is in nobody's way
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    const auto name = entry.path().filename().string();
+    if (!is_part_file(name, own)) continue;
+    const auto process = static_cast<pid_t>(std::atol(name.c_str() + own.size() + 1));
+    if (::kill(process, 0) == 0 || errno != ESRCH) continue;
+    const FileDescriptor file(::open(entry.path().c_str(), O_RDWR | O_CLOEXEC));
+    if (file.is_open() && lock_file(file) == 0) fs::remove(entry.path(), ignored);
+  }
+}
+
+}  // namespace
+
 HydroFile::HydroFile(const fs::path& file, std::int64_t size, const fs::path& attributes_of)
     : aside_(file) {
+  remove_leftovers(file);
   const auto bytes = bytes_of(hydro_channels, size);
   std::error_code error;
   const auto space = fs::space(part_file(file), error);
@@ -262,6 +284,15 @@ HydroFile::HydroFile(const fs::path& file, std::int64_t size, const fs::path& at
   if (std::cmp_less(fs::file_size(place_.file), whole))
     fs::resize_file(place_.file, static_cast<std::uintmax_t>(whole), error);
   if (error) throw Error(fmt::format("{}: {}", problem_with(place_.file), error.message()));
+  lock_ = FileDescriptor(::open(place_.file.c_str(), O_RDWR | O_CLOEXEC));
+  if (!lock_.is_open()) fail(place_.file);
+  // A file system that knows no locks only keeps leftovers of other machines from being told apart.
+  static_cast<void>(lock_file(lock_));
+}
+
+void HydroFile::commit() {
+  aside_.commit();
+  lock_ = FileDescriptor();  // which would keep HDF5 from opening it
 }
 
 HydroWriter::HydroWriter(HydroPlace place)
