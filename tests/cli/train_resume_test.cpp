@@ -180,7 +180,7 @@ TEST_F(TrainResume, WhatIsGoneOnFromInPlaceOfADamagedOneIsLookedAtToo) {
   for (const char* ranks : {"1", "2"}) {
     const auto refused =
         train({"-n", ranks, "--resume", "training.n_epochs=3", "training.batch_size=20"});
-    EXPECT_EQ(refused.exit_code, 2) << refused.output;
+    EXPECT_EQ(refused.exit_code, 2) << ranks << refused.output << refused.errors;
     EXPECT_TRUE(says(refused.errors, {"training.batch_size is 20 instead of 16"}));
   }
   EXPECT_EQ(text_of("run/config.yaml"), before);
