@@ -40,6 +40,16 @@ struct Ending {
                       options);
 }
 
+// The others name rank 1, which has ended before them, and leave nothing behind.
+inline void expect_early_end(const ProcessResult& result) {
+  EXPECT_FALSE(result.timed_out);
+  EXPECT_EQ(result.left_behind, 0);
+  EXPECT_THAT(result.errors,
+              ::testing::AnyOf(::testing::HasSubstr("can't be completed, because rank 1 "),
+                               ::testing::HasSubstr("watch: rank 1 has left")))
+      << result.errors;
+}
+
 // Environment of a job whose watch warns and ends it after so many seconds, and writes there; 0:
 // never.
 [[nodiscard]] inline ProcessOptions watched(const std::string& folder, const std::string& warning,

@@ -66,8 +66,8 @@ class Backend {
   // differ.
   virtual void agree(const CallHeader& /*call*/) {}
 
-  // Of a collective on a device's memory, by the thread that asks for it: notes in call.order where
-  // the device's work stands. Error where there is no device.
+  // Notes in call.order where the device's work stands, for a collective on its memory; called by the
+  // thread that asks for it. Error where there is no device.
   virtual void begin_on_device(CollectiveCall& call) const;
   // Waits until the device has come to such a call, where execute() would wait for it anyway: the
   // call counts as begun only then, which tells a late device from ranks that wait for it.

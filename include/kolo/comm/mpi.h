@@ -28,8 +28,8 @@ struct MpiOptions {
   // Level asked of MPI_Init_thread. With `multiple` every communicator has a communication thread
   // of its own. With `serialized` all share one where kolo initializes MPI, and the program must
   // not call MPI meanwhile. With less, asynchronous collectives run before their call returns.
-  // Where all ranks share the memory of one node every communicator has its thread under each
-  // level.
+  // Level that MPI is asked for. Ranks that share the memory of one node have a thread for each
+  // communicator under every level.
   ThreadLevel thread_level = ThreadLevel::multiple;
 
   // Ranks of a node reduce out of each other's memory, and MPI only carries slices between nodes.

@@ -82,8 +82,8 @@ class Session {
   // has from MPI and the system is given back; later calls are StateErrors. A second call does
   // nothing.
   //
-  // Of a broken session it is local, and leaves MPI's objects to MPI; so it is where another rank
-  // has left or is gone, which is a CommunicationError when all is done. Where another rank calls
+  // A broken session ends locally, and leaves MPI's objects to MPI; so does one that another rank
+  // has left, which is a CommunicationError when all is done. Where another rank calls
   // something else it is an Error on all ranks, and the session goes on.
   void finalize();
   [[nodiscard]] bool is_finalized() const;

@@ -30,7 +30,7 @@ struct Curve {
   std::vector<CurvePoint> points;  // in order
 };
 
-// What a report shows of a run.
+// A run as reports show it.
 struct RunRecord {
   std::string name;              // the folder's
   std::filesystem::path source;  // as the user gave it
@@ -66,7 +66,7 @@ void make_names_distinct(std::vector<RunRecord>& runs);
 // it. A folder may also hold one run somewhere below.
 //
 // InputError, naming the path: nothing there, no run or several, or its history can't be read.
-// What can't be read beside the history is said in `warnings`.
+// Its `warnings` name files beside the history that can't be read.
 [[nodiscard]] RunRecord read_run(const std::filesystem::path& path);
 
 }  // namespace kolo

@@ -34,7 +34,7 @@ struct TrainerOptions : StepSettings {
   // Stops, as when a rank asks to, once so many epochs are done and others are left. The same on
   // all ranks.
   std::optional<std::int64_t> stop_after_epochs = {};
-  // Of dropout; a step's random numbers depend on seed, rank and step alone.
+  // Seed of dropout; a step's random numbers depend on seed, rank and step alone.
   std::uint64_t seed = 1;
   // Above 1: a rank cuts each of its batches in so many parts (at most one per sample) and adds up
   // their gradients pass by pass: the step of the whole batch, but for rounding, with the inner

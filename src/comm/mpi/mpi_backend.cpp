@@ -238,15 +238,15 @@ std::shared_ptr<Backend> MpiBackend::split_unguarded(int color, int key) {
       !needs_mpi() && make_stage_of(set, topology_, options_.staging_bytes, execute);
   MpiObjects* const objects = is_made ? nullptr : take_objects(set);
   if (!set.has_this_rank()) return nullptr;
-  // What was asked of the job's nodes need not be possible on those of a few ranks.
+  // A few ranks need not share memory where the job's nodes do.
   MpiOptions options = options_;
   if (options.shared_memory == SharedMemory::on) options.shared_memory = SharedMemory::automatic;
   return std::make_shared<MpiBackend>(runtime_, keeping_, std::move(set), objects, options,
                                       transfer_thread_);
 }
 
-// Those of an earlier set of the same ranks in the same order, if all of these have let go of it;
-// otherwise new ones.
+// Reuses the objects of an earlier set of the same ranks in the same order, if all of these have let
+// go of it; otherwise makes new ones.
 MpiObjects* MpiBackend::take_objects(const RankSet& set) {
   const bool may_call = !is_one_node() || keeping_->rules().level == ThreadLevel::multiple;
   if (objects_ == nullptr || !may_call)

@@ -123,7 +123,9 @@ void ProcessBackend::leave() noexcept {
 }
 
 void ProcessBackend::abort(int exit_code, std::string_view reason) noexcept {
-  if (stage_) stage_->group()->abort(reason);
+  // A rank that ends because another has given up says the same: whichever is seen first, the job
+  // ends with what was wrong.
+  if (stage_) exit_code = stage_->group()->abort(reason, exit_code);
   ::_exit(exit_code);
 }
 

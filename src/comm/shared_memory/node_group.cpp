@@ -66,15 +66,18 @@ std::string reason_of_absence(const RankCell& cell) {
                        : fmt::format("is gone: its process {} has ended", cell.process);
 }
 
-void AbortCell::give_up(std::string_view why) noexcept {
+int AbortCell::give_up(std::string_view why, int exit_code) noexcept {
+  const auto code = static_cast<std::uint32_t>(exit_code) << code_shift;
   std::uint32_t before = none;
-  if (!state.compare_exchange_strong(before, being_written)) return;
+  if (!state.compare_exchange_strong(before, being_written | code))
+    return static_cast<int>(before >> code_shift);
   why.copy(reason.data(), reason.size() - 1);
-  state.store(given_up, std::memory_order_release);
+  state.store(given_up | code, std::memory_order_release);
+  return exit_code;
 }
 
 std::string AbortCell::words() const {
-  return state.load(std::memory_order_acquire) == given_up ? reason.data() : "";
+  return (state.load(std::memory_order_acquire) & state_bits) == given_up ? reason.data() : "";
 }
 
 NodeGroup::NodeGroup(int local_rank, NodeMemory memory, std::shared_ptr<const PeerMemory> peers,

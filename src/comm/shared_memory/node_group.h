@@ -105,15 +105,16 @@ struct alignas(64) RankCell {
 
 // Zero at first. Once a rank has given up it stays so.
 struct alignas(64) AbortCell {
-  enum State : std::uint32_t { none, being_written, given_up };
+  enum State : std::uint32_t { none, being_written, given_up, state_bits = 3 };
   static constexpr std::size_t most_bytes = 500;
+  static constexpr int code_shift = 8;
 
-  std::atomic<std::uint32_t> state;
+  std::atomic<std::uint32_t> state;     // and above it the exit code
   std::array<char, most_bytes> reason;  // zero-terminated; empty: none is known
 
   [[nodiscard]] bool is_given_up() const { return state.load(std::memory_order_acquire) != none; }
-  // Of the first who gives up; cut short.
-  void give_up(std::string_view why) noexcept;
+  // Keeps the words, cut short, and the exit code of the first who gives up; returns that code.
+  int give_up(std::string_view why, int exit_code) noexcept;
   [[nodiscard]] std::string words() const;
 };
 
@@ -183,8 +184,11 @@ class NodeGroup {
   // is not the same.
   void agree(const CallHeader& call);
 
-  // Makes the others' waiting end in CommunicationError.
-  void abort(std::string_view reason) noexcept { memory_.abort->give_up(reason); }
+  // Makes the others' waiting end in CommunicationError. Returns the exit code of the rank that was
+  // the first to.
+  int abort(std::string_view reason, int exit_code = 1) noexcept {
+    return memory_.abort->give_up(reason, exit_code);
+  }
   [[nodiscard]] bool is_aborted() const { return memory_.abort->is_given_up(); }
   // Why; empty where it isn't known.
   [[nodiscard]] std::string reason_of_abort() const { return memory_.abort->words(); }

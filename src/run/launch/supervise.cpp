@@ -249,10 +249,8 @@ class Supervisor {
   // has; others wait for one that fails, and have to be ended.
   void note_end(std::size_t rank, int status) {
     note_status(status);
-    const bool is_kolos = request_.end_together;
-    // Rank 0 may have found a wrong input alone: others then end because it has left.
-    if (is_kolos && status == exit_wrong_input) status_ = status;
     if (status == 0 || status == exit_stopped || kill_at_) return;
+    const bool is_kolos = request_.end_together;
     if ((is_kolos && status == exit_wrong_input) ||
         (asked_by_ != 0 && status == 128 + policy_.signal))
       return;
