@@ -147,13 +147,9 @@ void Communicator::receive(Buffer buffer, int peer, int tag, CallOptions options
 }
 
 Work Communicator::exchange_async(std::span<const Transfer> transfers, CallOptions options) const {
-  std::vector<CollectiveCall> calls;
-  for (const Transfer& each : transfers) {
-    if (!each.is_send) calls.push_back(CollectiveCall::receive(each.received, each.peer, each.tag));
-  }
-  for (const Transfer& each : transfers) {
-    if (each.is_send) calls.push_back(CollectiveCall::send(each.sent, each.peer, each.tag));
-  }
+  std::vector<CollectiveCall> calls(transfers.begin(), transfers.end());
+  std::ranges::stable_partition(
+      calls, [](const CollectiveCall& call) { return call.collective == Collective::receive; });
   return group_->transfer(std::move(calls), options);
 }
 

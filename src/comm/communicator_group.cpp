@@ -34,8 +34,8 @@ std::function<void(bool)> tell_waiting(SharedListeners listeners, std::vector<Ca
   };
 }
 
-// The listeners of a call that a device goes on with. A device that never comes to its end must not
-// keep them: what keeps the device is theirs.
+// Listeners of a call that a device goes on with. Weak: a device that never comes to its end must
+// not keep them, because they keep the device.
 class LaterListeners {
  public:
   explicit LaterListeners(const SharedListeners& listeners)
@@ -56,47 +56,37 @@ class LaterListeners {
   std::vector<std::weak_ptr<CollectiveListener>> listeners_;
 };
 
-// The device goes on with it, and its listeners hear of its end when it comes. Keeps the owner of
-// the buffers until then.
-bool goes_on(Backend& backend, const CollectiveCall& call, const LaterListeners& listeners,
-             const std::shared_ptr<const void>& owner, const std::function<void()>& started) {
-  return backend.follow(call, started, [listeners, call, owner](bool has_failed) {
-    listeners.finish(call, has_failed);
-  });
-}
-
-// The one way in which calls are done, blocking or not, on whatever thread.
+// Does a call, blocking or not, on whatever thread, and tells the listeners. A device may go on
+// with the call afterwards: then they hear of the end when it comes, and `owner` of the buffers is
+// kept until then. `is_handed_over`: the device has yet to come to it, and they hear of its start
+// then, too.
 void perform(Backend& backend, const CollectiveCall& call, const SharedListeners& listeners,
-             const Communicator::Group::Action& action, const std::shared_ptr<const void>& owner) {
-  if (call.order) backend.await_input(call);
-  for (const auto& listener : *listeners) listener->on_start(call);
+             const Communicator::Group::Action& action, const std::shared_ptr<const void>& owner,
+             bool is_handed_over = false) {
+  const auto tell_start = [&] {
+    for (const auto& listener : *listeners) listener->on_start(call);
+  };
+  if (call.order && !is_handed_over) backend.await_input(call);
+  if (!is_handed_over) tell_start();
   try {
     if (action)
       action();
     else
       backend.execute(call);
   } catch (...) {
+    if (is_handed_over) tell_start();
     tell_end(listeners, call, true);
     throw;
   }
-  if (call.order && goes_on(backend, call, LaterListeners(listeners), owner, [] {})) return;
-  tell_end(listeners, call, false);
-}
-
-// One that the device does, of which the listeners are told when it does.
-void perform_on_device(Backend& backend, const CollectiveCall& call,
-                       const SharedListeners& listeners, const std::shared_ptr<const void>& owner) {
-  const LaterListeners later(listeners);
-  const auto started = [later, call] { later.start(call); };
-  try {
-    backend.execute(call);
-  } catch (...) {
-    started();
-    tell_end(listeners, call, true);
-    throw;
+  if (call.order) {
+    const LaterListeners later(listeners);
+    const auto started = [later, call, is_handed_over] {
+      if (is_handed_over) later.start(call);
+    };
+    const auto finished = [later, call, owner](bool has_failed) { later.finish(call, has_failed); };
+    if (backend.follow(call, started, finished)) return;
   }
-  if (goes_on(backend, call, later, owner, started)) return;
-  started();
+  if (is_handed_over) tell_start();
   tell_end(listeners, call, false);
 }
 
@@ -182,8 +172,8 @@ void Communicator::Group::prepare(CollectiveCall& call, CallOptions& options) {
   require_own_process(call);
   check_arguments(call, topology);
   call.divisor = topology.size;
-  // What a task calls on the communication thread must not take a number between those of calls
-  // that the ranks' own threads make meanwhile: the numbers would differ.
+  // A task's own calls don't take numbers from the common sequence: the ranks' own threads make
+  // calls meanwhile, so the numbers would differ.
   if (executor->is_inside_task() && sequence->task != 0) {
     call.number = sequence->task;
     call.part = ++sequence->parts;
@@ -198,9 +188,8 @@ void Communicator::Group::prepare(CollectiveCall& call, CallOptions& options) {
   backend->begin_on_device(call);
 }
 
-// The same as submit() and wait(), but that the executor does it on this thread where nothing is
-// pending. Going over to the communication thread and back takes tens of microseconds, a small
-// collective less than one.
+// Does the same as submit() and wait(), but on this thread where nothing is pending: going over to
+// the communication thread and back takes tens of microseconds, a small collective less than one.
 void Communicator::Group::run(CollectiveCall call, CallOptions options, const Action& action) {
   if (call.memory == MemoryKind::device) return submit(std::move(call), std::move(options)).wait();
   prepare(call, options);
@@ -233,11 +222,11 @@ Work Communicator::Group::submit(CollectiveCall call, CallOptions options, Actio
   if (call.collective == Collective::task) action = as_task(call.number, std::move(action));
   auto present = listeners->get();
   for (const auto& listener : *present) listener->on_submit(call);
-  // By the thread that asks: so what a device is given by several communicators comes in the order
-  // of the program, the same on all ranks.
+  // Handed over by the thread that asks, so that several communicators' calls come to the device in
+  // the order of the program, the same on all ranks.
   if (call.order && backend->hands_over(call)) {
     const auto order = call.order;
-    return executor->hand_over([&] { perform_on_device(*backend, call, present, options.owner); },
+    return executor->hand_over([&] { perform(*backend, call, present, {}, options.owner, true); },
                                order);
   }
   auto order = call.order;
@@ -261,15 +250,6 @@ void Communicator::Group::go_on_with_transfers() {
   if (!has_progress) std::this_thread::yield();
 }
 
-// None for a buffer of the host's.
-std::shared_ptr<TransferStaging> Communicator::Group::stage(CollectiveCall& call) const {
-  if (call.memory == MemoryKind::host) return nullptr;
-  const bool is_send = call.collective == Collective::send;
-  call.order = std::make_shared<DeviceOrder>();
-  call.order->stream = is_send ? call.input.stream : call.output.stream;
-  return backend->stage(call);
-}
-
 Work Communicator::Group::transfer(std::vector<CollectiveCall> calls, const CallOptions& options) {
   for (const CollectiveCall& call : calls) {
     require_own_process(call);
@@ -287,8 +267,15 @@ Work Communicator::Group::transfer(std::vector<CollectiveCall> calls, const Call
     call.peer_in_job = identity.job_ranks[static_cast<std::size_t>(call.peer)];
     call.name = options.name;
   }
-  std::vector<std::shared_ptr<TransferStaging>> stagings;
-  for (CollectiveCall& call : calls) stagings.push_back(stage(call));
+  std::vector<std::shared_ptr<TransferStaging>> stagings(calls.size());
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    CollectiveCall& call = calls[i];
+    if (call.memory == MemoryKind::host) continue;
+    call.order = std::make_shared<DeviceOrder>();
+    call.order->stream =
+        call.collective == Collective::send ? call.input.stream : call.output.stream;
+    stagings[i] = backend->stage(call);
+  }
   Action driver;
   // A waiting thread has a handle, so the group is there.
   if (desk->is_driven_by_waiters()) driver = [this] { go_on_with_transfers(); };

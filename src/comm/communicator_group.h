@@ -108,7 +108,6 @@ struct Communicator::Group {
   void abandon();
   void prepare(CollectiveCall& call, CallOptions& options);
   void go_on_with_transfers();
-  [[nodiscard]] std::shared_ptr<TransferStaging> stage(CollectiveCall& call) const;
   [[nodiscard]] Action as_task(std::uint64_t number, Action task);
 
   std::mutex mutex_;

@@ -55,12 +55,7 @@ void read_seconds(const char* name, std::chrono::duration<double>& target) {
 
 MpiOptions with_environment(MpiOptions options) {
   read_switch("KOLO_CHECKED", options.checked);
-  bool are_launchers_checked = options.launcher_check != LauncherCheck::off;
-  read_switch("KOLO_LAUNCHER_CHECK", are_launchers_checked);
-  if (!are_launchers_checked)
-    options.launcher_check = LauncherCheck::off;
-  else if (options.launcher_check == LauncherCheck::off)
-    options.launcher_check = LauncherCheck::certain;
+  read_switch("KOLO_LAUNCHER_CHECK", options.launcher_check);
   read_switch("KOLO_WATCH", options.watch.enabled);
   read_seconds("KOLO_WATCH_WARNING", options.watch.warning);
   read_seconds("KOLO_WATCH_LIMIT", options.watch.limit);

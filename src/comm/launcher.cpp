@@ -240,9 +240,7 @@ bool is_alone_under_srun(const LaunchEnvironment& environment) {
          environment.slurm_mpi == SlurmMpi::none;
 }
 
-void require_suitable_launcher(const LaunchEnvironment& environment, const LinkedMpi& mpi,
-                               LauncherCheck check) {
-  if (check == LauncherCheck::off) return;
+void require_suitable_launcher(const LaunchEnvironment& environment, const LinkedMpi& mpi) {
   if (environment.started_by == StartedBy::kolo && environment.size > 1) {
     throw WrongLauncher(fmt::format(
         "kolo has started {} without MPI, and this program asks for MPI's ranks: make its "
@@ -257,17 +255,15 @@ void require_suitable_launcher(const LaunchEnvironment& environment, const Linke
         processes(environment.size), environment.variables, mpi.name,
         right_launcher(environment, mpi), way_out));
   }
-  if (environment.started_by != StartedBy::srun || !mpi.is_open_mpi) return;
-  const auto how = environment.slurm_mpi;
-  // An Open MPI 4 built with Slurm's own PMI understands pmi2, too; Debian's is not.
-  if (how == SlurmMpi::pmix || is_alone_under_srun(environment) ||
-      (how == SlurmMpi::pmi2 && check == LauncherCheck::certain))
+  if (environment.started_by != StartedBy::srun || !mpi.is_open_mpi ||
+      environment.slurm_mpi == SlurmMpi::pmix || is_alone_under_srun(environment))
     return;
+  // An Open MPI 4 that was built with Slurm's own PMI understands pmi2, too; Debian's doesn't.
   throw WrongLauncher(fmt::format(
       "Slurm's srun has started {} ({}), but not connected them for {}, which takes PMIx: this was "
-      "srun {}; {}",
-      processes(environment.size), environment.variables, mpi.name, option_of(how),
-      right_launcher(environment, mpi)));
+      "srun {}; {}; {}",
+      processes(environment.size), environment.variables, mpi.name,
+      option_of(environment.slurm_mpi), right_launcher(environment, mpi), way_out));
 }
 
 void require_room_for_shared_memory(const std::string& subsystem,

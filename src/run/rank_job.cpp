@@ -110,9 +110,7 @@ void leave_gpu_memory_to_kolo() {
 
 Communicator join_ranks(const CommunicationConfig& config) {
   leave_gpu_memory_to_kolo();
-  auto options = make_mpi_options(config);
-  if (config.launcher != LauncherChoice::mpi) options.launcher_check = LauncherCheck::likely;
-  return job_communicator(options);
+  return job_communicator(make_mpi_options(config));
 }
 
 // How a part of a rank's preparation ended.

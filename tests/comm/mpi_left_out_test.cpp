@@ -38,7 +38,7 @@ TEST(MpiLeftOut, RanksOfALauncherAreRefusedWithAWayOut) {
     EXPECT_TRUE(says(message_of<WrongLauncher>([] { (void)job_communicator(); }),
                      {"Open MPI's mpirun has started 2 processes", "built without MPI",
                       "kolo's own option -n", "KOLO_MPI=ON"}));
-    EXPECT_EQ(mpi_communicator({.launcher_check = LauncherCheck::off}).size(), 1);
+    EXPECT_EQ(mpi_communicator({.launcher_check = false}).size(), 1);
   });
   with_variables({{"ALPS_APP_PE", "0"}}, [] {
     EXPECT_TRUE(says(message_of<WrongLauncher>([] { (void)mpi_communicator(); }),

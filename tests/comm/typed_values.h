@@ -4,7 +4,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "comm/with_type.h"
+#include "comm/shared_memory/reduce_kernels.h"
 #include "kolo/comm/data_type.h"
 
 namespace kolo::testing {

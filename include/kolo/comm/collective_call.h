@@ -127,8 +127,8 @@ struct CollectiveCall : CallHeader {
                                                  std::span<const std::int64_t> send_counts,
                                                  const Buffer& output,
                                                  std::span<const std::int64_t> receive_counts);
-  [[nodiscard]] static CollectiveCall send(const ConstBuffer& buffer, int peer, int tag);
-  [[nodiscard]] static CollectiveCall receive(const Buffer& buffer, int peer, int tag);
+  [[nodiscard]] static CollectiveCall send(const ConstBuffer& buffer, int peer, int tag = 0);
+  [[nodiscard]] static CollectiveCall receive(const Buffer& buffer, int peer, int tag = 0);
   // Without buffers: a barrier, a split, an allocation of `count` bytes.
   [[nodiscard]] static CollectiveCall of(Collective collective, std::int64_t count = 0);
 };

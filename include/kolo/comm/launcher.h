@@ -97,16 +97,9 @@ class WrongLauncher : public InputError {
   using InputError::InputError;
 };
 
-// Strictness of the functions below, which mpi_communicator() calls.
-enum class LauncherCheck : std::uint8_t {
-  off,      // nothing: each process may go on by itself
-  certain,  // what can't work
-  likely    // also what works with some builds of an MPI only
-};
-
-// Before MPI is initialized, which can end the program without a word of ours. WrongLauncher.
-void require_suitable_launcher(const LaunchEnvironment& environment, const LinkedMpi& mpi,
-                               LauncherCheck check);
+// To be called before MPI is initialized, which can end the program without a word of ours.
+// WrongLauncher where the launcher doesn't connect ranks of this MPI.
+void require_suitable_launcher(const LaunchEnvironment& environment, const LinkedMpi& mpi);
 
 // Before MPI is initialized, too: InputError where `file_size_limit`, in bytes, leaves no room for
 // the files in which MPI's processes share memory; MPI would end the program, or never begin.

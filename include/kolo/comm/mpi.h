@@ -42,9 +42,9 @@ struct MpiOptions {
   // Collectives on devices' memory.
   DeviceOptions devices;
 
-  // Whether mpi_communicator() goes on where a launcher has started more processes than MPI
-  // connects. Not of a session, whose program knows its ranks.
-  LauncherCheck launcher_check = LauncherCheck::certain;
+  // mpi_communicator() refuses a launcher that has started more processes than MPI connects. A
+  // session's program knows its ranks, and is not checked.
+  bool launcher_check = true;
 
   WatchOptions watch;
 

@@ -9,7 +9,7 @@
 
 #include "comm/mpi/mpi_collectives.h"
 #include "comm/mpi/mpi_messages.h"
-#include "comm/negotiation/call_comparison.h"
+#include "comm/negotiation/negotiated_backend.h"
 #include "comm/solo/alone.h"
 #include "comm/watch/event_block.h"
 #include "kolo/base/checked.h"
@@ -245,8 +245,8 @@ std::shared_ptr<Backend> MpiBackend::split_unguarded(int color, int key) {
                                       transfer_thread_);
 }
 
-// Reuses the objects of an earlier set of the same ranks in the same order, if all of these have let
-// go of it; otherwise makes new ones.
+// Reuses the objects of an earlier set of the same ranks in the same order, if all of these have
+// let go of it; otherwise makes new ones.
 MpiObjects* MpiBackend::take_objects(const RankSet& set) {
   const bool may_call = !is_one_node() || keeping_->rules().level == ThreadLevel::multiple;
   if (objects_ == nullptr || !may_call)

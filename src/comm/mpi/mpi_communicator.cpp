@@ -157,7 +157,7 @@ std::shared_ptr<const MpiRuntime> start_mpi(const MpiOptions& options,
                                             const LaunchEnvironment& environment) {
   const auto mpi = parse_mpi_version(mpi_library_version());
   if (!is_mpi_initialized()) {
-    require_suitable_launcher(environment, mpi, options.launcher_check);
+    if (options.launcher_check) require_suitable_launcher(environment, mpi);
     if (environment.is_launched())
       require_room_for_shared_memory("comm", file_size_limit(),
                                      "start one rank, without a launcher");
@@ -165,7 +165,7 @@ std::shared_ptr<const MpiRuntime> start_mpi(const MpiOptions& options,
   auto runtime = std::make_shared<const MpiRuntime>(options.thread_level, environment);
   int size = 1;
   check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
-  if (options.launcher_check != LauncherCheck::off) require_all_ranks(environment, mpi, size);
+  if (options.launcher_check) require_all_ranks(environment, mpi, size);
   return runtime;
 }
 

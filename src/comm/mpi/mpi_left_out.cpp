@@ -11,12 +11,11 @@ namespace kolo {
 namespace {
 
 // Processes that nothing here connects: each would train alone, and write the same files.
-void refuse_several(const LaunchEnvironment& environment, LauncherCheck check) {
-  if (environment.started_by == StartedBy::kolo)
-    return require_suitable_launcher(environment, {}, check);
+void refuse_several(const LaunchEnvironment& environment) {
+  if (environment.started_by == StartedBy::kolo) return require_suitable_launcher(environment, {});
   const bool is_alone =
       !environment.is_launched() || (environment.size_is_known && environment.size == 1);
-  if (is_alone || check == LauncherCheck::off) return;
+  if (is_alone) return;
   throw WrongLauncher(fmt::format(
       "{} has started {} ({}), but this program's kolo was built without MPI, so nothing connects "
       "them: on one machine start the ranks by kolo's own option -n, without that launcher, or "
@@ -32,7 +31,7 @@ void refuse_several(const LaunchEnvironment& environment, LauncherCheck check) {
 Communicator mpi_communicator(const MpiOptions& given) {
   open_standard_streams();
   const MpiOptions options = with_environment(given);
-  refuse_several(detect_launch_environment(), options.launcher_check);
+  if (options.launcher_check) refuse_several(detect_launch_environment());
   if (options.shared_memory == SharedMemory::on) {
     throw Error(
         "comm: shared memory was asked for, but this process is alone; use shared_memory: auto");

@@ -1,9 +1,8 @@
-#include "comm/negotiation/call_comparison.h"
+#include "comm/negotiation/negotiated_backend.h"
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <numeric>
 #include <span>
 #include <vector>
 
@@ -72,16 +71,18 @@ std::string describe_parties(std::vector<Party> parties) {
   return fmt::format("{}", fmt::join(shown, "; "));
 }
 
-// Adds a rank to the party for which `is_member` holds, or founds one.
-template <typename Predicate>
-void enlist(std::vector<Party>& parties, int rank, std::string what, const Predicate& is_member) {
-  const auto party = std::find_if(parties.begin(), parties.end(), [&](const Party& candidate) {
-    return is_member(candidate.ranks.front());
-  });
-  if (party == parties.end())
-    parties.push_back({std::move(what), {rank}});
-  else
-    party->ranks.push_back(rank);
+// Balance of what one rank sends and expects in an all-to-all: over all ranks they add up to 0
+// (modulo 2^64) when everyone expects what is sent to it.
+std::uint64_t all_to_all_fingerprint(int rank, const CollectiveCall& call) {
+  const auto of_parcel = [](std::int64_t from, std::int64_t to, std::int64_t count) {
+    return mixed(mixed(mixed(0, from), to), count);
+  };
+  std::uint64_t balance = 0;
+  for (std::size_t peer = 0; peer < call.send_counts.size(); ++peer) {
+    balance += of_parcel(rank, static_cast<std::int64_t>(peer), call.send_counts[peer]);
+    balance -= of_parcel(static_cast<std::int64_t>(peer), rank, call.receive_counts[peer]);
+  }
+  return balance;
 }
 
 }  // namespace
@@ -91,67 +92,52 @@ int first_active_rank(std::span<const CallHeader> headers) {
   return first == headers.end() ? -1 : static_cast<int>(first - headers.begin());
 }
 
-std::uint64_t all_to_all_fingerprint(int rank, std::span<const std::int64_t> send_counts,
-                                     std::span<const std::int64_t> receive_counts) {
-  const auto of_parcel = [](std::int64_t from, std::int64_t to, std::int64_t count) {
-    return mixed(mixed(mixed(0, from), to), count);
-  };
-  std::uint64_t balance = 0;
-  for (std::size_t peer = 0; peer < send_counts.size(); ++peer) {
-    balance += of_parcel(rank, static_cast<std::int64_t>(peer), send_counts[peer]);
-    balance -= of_parcel(static_cast<std::int64_t>(peer), rank, receive_counts[peer]);
-  }
-  return balance;
-}
-
 CallHeader with_counts(const CollectiveCall& call, int rank) {
   CallHeader header = call;
   const auto shape = traits_of(call.collective).buffers;
   if (shape == BufferShape::gathered_uneven)
     header.fingerprint = fingerprint_of(call.receive_counts);
   else if (shape == BufferShape::exchanged_uneven)
-    header.fingerprint = all_to_all_fingerprint(rank, call.send_counts, call.receive_counts);
+    header.fingerprint = all_to_all_fingerprint(rank, call);
   return header;
 }
 
-namespace {
-
-// For calls that are alike but for the counts by rank.
-std::string describe_count_mismatch(std::span<const CallHeader> headers,
-                                    std::span<const std::int64_t> counts) {
-  const std::size_t size = headers.size();
-  std::vector<Party> parties;
-  for (std::size_t rank = 0; rank < size; ++rank) {
-    if (!is_active(headers[rank])) continue;
-    enlist(
-        parties, static_cast<int>(rank),
-        fmt::format("[{}]", fmt::join(counts.subspan(rank * size, size), ", ")), [&](int member) {
-          return headers[static_cast<std::size_t>(member)].fingerprint == headers[rank].fingerprint;
-        });
-  }
-  const auto first = static_cast<std::size_t>(first_active_rank(headers));
-  return fmt::format(
-      "comm: {}: ranks passed different counts by rank: {}; every rank must pass "
-      "the same, for example from an all-gather of their own counts",
-      headers[first].describe(), describe_parties(std::move(parties)));
-}
-
-}  // namespace
-
 std::string describe_mismatch(std::span<const CallHeader> headers,
                               const GatherCounts& gather_counts) {
+  const std::size_t size = headers.size();
   const CallHeader& first = headers[static_cast<std::size_t>(first_active_rank(headers))];
   std::string_view difference;  // the first that there is besides counts by rank
-  std::vector<Party> parties;
-  for (std::size_t rank = 0; rank < headers.size(); ++rank) {
-    if (!is_active(headers[rank])) continue;
-    const auto here = first_difference(first, headers[rank]);
-    if (difference.empty() && here != counts_by_rank) difference = here;
-    enlist(parties, static_cast<int>(rank), headers[rank].describe(), [&](int member) {
-      return first_difference(headers[static_cast<std::size_t>(member)], headers[rank]).empty();
-    });
+  for (const CallHeader& header : headers) {
+    if (!is_active(header) || !difference.empty()) continue;
+    const auto here = first_difference(first, header);
+    if (here != counts_by_rank) difference = here;
   }
-  if (difference.empty()) return describe_count_mismatch(headers, gather_counts());
+  const bool is_of_counts = difference.empty();
+  const auto counts = is_of_counts ? gather_counts() : std::vector<std::int64_t>();
+  std::vector<Party> parties;
+  for (std::size_t rank = 0; rank < size; ++rank) {
+    const CallHeader& header = headers[rank];
+    if (!is_active(header)) continue;
+    const auto party = std::ranges::find_if(parties, [&](const Party& candidate) {
+      const auto member = static_cast<std::size_t>(candidate.ranks.front());
+      return first_difference(headers[member], header).empty();
+    });
+    if (party != parties.end()) {
+      party->ranks.push_back(static_cast<int>(rank));
+      continue;
+    }
+    const auto passed = is_of_counts ? std::span(counts).subspan(rank * size, size)
+                                     : std::span<const std::int64_t>();
+    parties.push_back(
+        {.what = is_of_counts ? fmt::format("[{}]", fmt::join(passed, ", ")) : header.describe(),
+         .ranks = {static_cast<int>(rank)}});
+  }
+  if (is_of_counts) {
+    return fmt::format(
+        "comm: {}: ranks passed different counts by rank: {}; every rank must pass the same, for "
+        "example from an all-gather of their own counts",
+        first.describe(), describe_parties(std::move(parties)));
+  }
   return fmt::format("comm: ranks called different collectives: {}; {} (they differ in {})",
                      describe_parties(std::move(parties)), advice, difference);
 }
@@ -197,9 +183,10 @@ bool are_alike(const CallHeader& mine, const Collectives& execute) {
 }
 
 // Tells whether every rank expects what is sent to it.
-bool is_balanced(const CallHeader& mine, int size, const Collectives& execute) {
-  const auto all = gather_from_all(std::span(&mine.fingerprint, 1), size, execute);
-  return std::accumulate(all.begin(), all.end(), std::uint64_t{0}) == 0;
+bool is_balanced(const CallHeader& mine, const Collectives& execute) {
+  auto balance = static_cast<std::int64_t>(mine.fingerprint);
+  execute(CollectiveCall::all_reduce(std::span(&balance, 1), ReduceOp::sum));
+  return balance == 0;
 }
 
 }  // namespace
@@ -208,7 +195,7 @@ void compare_calls(const CollectiveCall& call, int rank, int size, const Collect
   const CallHeader mine = with_counts(call, rank);
   const bool is_exchange = traits_of(call.collective).buffers == BufferShape::exchanged_uneven;
   const bool is_same = are_alike(mine, execute);
-  if (is_same && (!is_exchange || is_balanced(mine, size, execute))) return;
+  if (is_same && (!is_exchange || is_balanced(mine, execute))) return;
   const auto headers = gather_from_all(std::span(&mine, 1), size, execute);
   const auto gather_counts = [&] {
     auto counts = call.receive_counts;

@@ -9,8 +9,8 @@
 
 #include <fmt/format.h>
 
+#include "comm/shared_memory/reduce_kernels.h"
 #include "comm/solo/alone.h"
-#include "comm/with_type.h"
 #include "kolo/base/checked.h"
 
 // The negotiation and the collectives of active ranks, then those of joined ones.
@@ -24,7 +24,6 @@ NegotiatedBackend::NegotiatedBackend(std::shared_ptr<Backend> inner)
 
 void NegotiatedBackend::negotiate(const CallHeader& mine, std::span<const std::int64_t> counts) {
   exchange(mine);
-  note_joined();
   check_calls(counts);
 }
 
@@ -36,10 +35,7 @@ void NegotiatedBackend::exchange(const CallHeader& mine) {
                                  Buffer(headers_.data(), size * bytes, DataType::uint8)));
   const auto active = std::count_if(headers_.begin(), headers_.end(), is_active);
   if (active > 0) active_ranks_.store(static_cast<int>(active), std::memory_order_relaxed);
-}
-
-// The highest of those that have made equally many calls.
-void NegotiatedBackend::note_joined() {
+  // Last of those that join now: the highest of the ranks that have made equally many calls.
   std::uint64_t most_calls = 0;
   for (std::size_t rank = 0; rank < headers_.size(); ++rank) {
     if (is_active(headers_[rank]) || joined_[rank]) continue;
@@ -193,7 +189,6 @@ NegotiatedBackend::JoinResult NegotiatedBackend::join(Progress mine) {
   const CallHeader header{.collective = Collective::join, .fingerprint = mine.all_calls};
   while (true) {
     exchange(header);
-    note_joined();
     const int first = first_active_rank(headers_);
     if (first < 0) return end_of_join(mine);
     check_calls({});

@@ -9,11 +9,41 @@
 #include <utility>
 #include <vector>
 
-#include "comm/negotiation/call_comparison.h"
 #include "kolo/base/error.h"
 #include "kolo/comm/backend.h"
 
 namespace kolo {
+
+// Whether the rank has made this call, and not joined.
+[[nodiscard]] inline bool is_active(const CallHeader& header) {
+  return header.collective != Collective::join;
+}
+
+// First of the headers by rank whose rank is active; -1: all have joined.
+[[nodiscard]] int first_active_rank(std::span<const CallHeader> headers);
+
+// Header of a call, with a fingerprint of its counts by rank, which shows whether they fit those of
+// the others.
+[[nodiscard]] CallHeader with_counts(const CollectiveCall& call, int rank);
+
+// Every rank's counts, one rank after another. Collective.
+using GatherCounts = std::function<std::vector<std::int64_t>()>;
+
+// Message on active ranks' calls that differ: who calls what, first what most of them call. Where
+// only the counts by rank differ these are gathered, and the message says who passes which.
+[[nodiscard]] std::string describe_mismatch(std::span<const CallHeader> headers,
+                                            const GatherCounts& gather_counts);
+
+// Names an active rank that sends another one something else than that expects, in an all-to-all;
+// empty: there is none. `all_counts`: by rank, what it sends to each, then expects from each.
+[[nodiscard]] std::string describe_exchange_mismatch(std::span<const CallHeader> headers,
+                                                     std::span<const std::int64_t> all_counts);
+
+// Compares a call with those that the other ranks make at the same time; an Error in the same words
+// on all of them where they differ, before anything is moved. Costs an all-reduce of 16 bytes; for
+// an all-to-all one of 8 besides. `execute` does collectives of these ranks.
+void compare_calls(const CollectiveCall& call, int rank, int size,
+                   const std::function<void(const CollectiveCall&)>& execute);
 
 // An Error that all ranks have found in a negotiation: they may go on calling.
 class NegotiationError : public Error {
@@ -21,11 +51,9 @@ class NegotiationError : public Error {
   using Error::Error;
 };
 
-// A back end over which the ranks first tell each other what they are about to do: a header each,
-// by one small all-gather of the back end below. So a call in which they differ is an Error on all
-// of them, whatever the back end, and ranks without data can take part in what the others do.
-// While nobody has joined, the header is all that a collective costs more (half a microsecond
-// between two ranks of one machine; a barrier is the header alone).
+// Back end over which the ranks first gather the headers of their calls, in one small all-gather of
+// the back end below (half a microsecond between two ranks of one machine; a barrier is the header
+// alone). A call in which they differ is an Error on all of them, whatever the back end.
 //
 // Every header says whether its rank has joined, so all ranks take the same path: averages are
 // those of the active ranks, counts by rank travel in one more small collective. An Error in the
@@ -58,8 +86,8 @@ class NegotiatedBackend final : public Backend {
   [[nodiscard]] bool ends_processes() const override { return inner_->ends_processes(); }
   [[nodiscard]] bool is_broken() const override { return inner_->is_broken(); }
 
-  // How far a rank is in its communicator's sequence of calls. Joined ranks miss some; after a join
-  // everyone gets what the furthest has, so that numbers agree again.
+  // Place of a rank in its communicator's sequence of calls. Joined ranks miss some; after a join
+  // everyone gets the place of the furthest, so that numbers agree again.
   struct Progress {
     std::uint64_t calls = 0;
     std::uint32_t splits = 0;
@@ -73,16 +101,15 @@ class NegotiatedBackend final : public Backend {
   // Takes part in what the others do until they have all joined.
   [[nodiscard]] JoinResult join(Progress mine);
 
-  // How many ranks contributed to the last collective.
+  // Number of ranks that contributed to the last collective.
   [[nodiscard]] int active_ranks() const { return active_ranks_.load(std::memory_order_relaxed); }
 
-  // How often joined ranks have become active again.
+  // Number of times that joined ranks have become active again.
   [[nodiscard]] std::uint64_t joins() const { return joins_.load(std::memory_order_relaxed); }
 
  private:
   void negotiate(const CallHeader& mine, std::span<const std::int64_t> counts = {});
   void exchange(const CallHeader& mine);
-  void note_joined();
   void check_calls(std::span<const std::int64_t> counts);
   [[noreturn]] void fail(const std::string& message);
   void activate_all();

@@ -4,7 +4,6 @@
 #include <array>
 #include <type_traits>
 
-#include "comm/with_type.h"
 #include "kolo/base/vectorize.h"
 
 namespace kolo {
