@@ -176,8 +176,7 @@ Communicator mpi_communicator(const MpiOptions& given) {
   require_one_mpi();
   const MpiOptions wanted = with_environment(given);
   const auto environment = environment_at_start();
-  const StartWatch watch(wanted.watch, describe_process(environment),
-                         StartWatch::AtLimit::process_ends);
+  const StartWatch watch(wanted.watch, describe_process(environment));
   const auto runtime = start_mpi(wanted, environment);
   const auto all = MpiGroup::of(MPI_COMM_WORLD);
   const MpiJob job =

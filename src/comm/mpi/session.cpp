@@ -115,11 +115,13 @@ std::string describe_rank(MPI_Comm communicator) {
 
 // With this rank's environment, of which what is wrong is told when all ranks have come.
 WatchOptions watch_before_agreement(const MpiOptions& given) {
+  WatchOptions options = given.watch;
   try {
-    return with_environment(given).watch;
-  } catch (const Error&) {
-    return given.watch;
+    options = with_environment(given).watch;
+  } catch (const Error&) {  // agreed_environment() tells it on all ranks
   }
+  options.limit = {};  // the program's processes don't end
+  return options;
 }
 
 // The options with this rank's environment; what is wrong with it is an Error on all ranks.
@@ -150,8 +152,7 @@ bool rank_0_ends_processes(const MpiGroup& group, OnFailure on_failure) {
 Session initialize(MPI_Comm communicator, const SessionOptions& options) {
   require_mpi();
   require_ranks(communicator);
-  const StartWatch watch(watch_before_agreement(options.mpi), describe_rank(communicator),
-                         StartWatch::AtLimit::nothing);
+  const StartWatch watch(watch_before_agreement(options.mpi), describe_rank(communicator));
   auto group = MpiGroup::of(communicator);
   MpiOptions wanted;
   try {

@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t most_waits_shown = 6;
 constexpr auto same_order = "all ranks must make the same calls in the same order";
 
-// A lane in which a rank waits, and a rank that has not come to it.
+// Lane in which a rank waits, and a rank that has not come to it.
 struct Wait {
   const LaneStatus* lane = nullptr;
   int missing = 0;
@@ -26,13 +26,6 @@ bool has_waited(const LaneStatus& lane, std::int64_t least) {
   return lane.running.number != 0 && lane.waiting >= least;
 }
 
-// Whether a rank has not come, and has not asked another thread to.
-bool is_missing(const LaneStatus& lane, std::uint64_t place) {
-  const auto came_to =
-      std::max({lane.running.place(), lane.completed.place(), lane.asked << 16 | 0xFFFFU});
-  return came_to < place;
-}
-
 void add_waits(Waits& waits, const RankStatus& status, const LaneStatus& lane,
                std::span<const RankStatus> statuses) {
   auto& of_rank = waits[status.rank];
@@ -42,13 +35,13 @@ void add_waits(Waits& waits, const RankStatus& status, const LaneStatus& lane,
   }
   for (const RankStatus& other : statuses) {
     const LaneStatus* const there = other.lane(lane.identity);
-    if (there != nullptr && is_missing(*there, lane.running.place()))
+    if (there != nullptr && there->has_asked_to() < lane.running.place())
       of_rank.push_back({&lane, other.rank});
   }
 }
 
-// A process that is stopped goes on when it is continued: what it was last seen waiting for may be
-// there already.
+// Tells whether a rank may not be waiting. A process that is stopped may go on when it is
+// continued: the others may have come meanwhile.
 bool may_go_on(const RankStatus& status) {
   return status.has_left || !status.has_one_caller || status.state == ProcessState::stopped ||
          !status.is_watching;
@@ -65,7 +58,8 @@ Waits find_waits(std::span<const RankStatus> statuses, std::int64_t least) {
   return waits;
 }
 
-// Leaves those that wait for one of those that are left, until that is so of all.
+// Drops ranks that wait for nobody who is stuck, until only ranks that wait for each other are
+// left.
 void keep_stuck(Waits& waits) {
   for (bool is_changed = true; is_changed;) {
     const auto can_go_on = [&](const auto& rank) {
@@ -83,7 +77,7 @@ std::string describe_wait(int rank, const Wait& wait) {
                      wait.lane->running.describe(), is_elsewhere ? " of another communicator" : "");
 }
 
-// From the lowest rank from one to the next, round the circle that it leads to.
+// Follows the waits from the lowest rank, and describes the circle that they lead to.
 std::string describe_circle(const Waits& waits) {
   std::vector<int> ranks = {waits.begin()->first};
   std::vector<std::string> texts;
@@ -110,7 +104,7 @@ std::string describe_circle(const Waits& waits) {
                      static_cast<double>(waited) * 1e-9, fmt::join(texts, "; "), same_order);
 }
 
-// Two ranks that are in different collectives in one place.
+// Finds two ranks that are in different collectives in one place of their order.
 std::optional<std::string> find_different_calls(std::span<const RankStatus> statuses,
                                                 std::int64_t least) {
   std::map<std::uint64_t, std::pair<int, const LaneStatus*>> first_in;  // by group

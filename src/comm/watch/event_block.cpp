@@ -27,16 +27,9 @@ ProcessState state_of_process(std::int32_t process) {
   // The name, in brackets, may hold anything; the state is the letter after it.
   const auto bracket = line.rfind(')');
   if (bracket == std::string::npos || bracket + 2 >= line.size()) return ProcessState::unknown;
-  switch (line[bracket + 2]) {
-    case 'T':
-    case 't':
-      return ProcessState::stopped;
-    case 'Z':
-    case 'X':
-      return ProcessState::gone;
-    default:
-      return ProcessState::alive;
-  }
+  const char state = line[bracket + 2];
+  if (state == 'T' || state == 't') return ProcessState::stopped;
+  return state == 'Z' || state == 'X' ? ProcessState::gone : ProcessState::alive;
 }
 
 std::string CollectiveRecord::describe() const {
@@ -107,22 +100,6 @@ LaneStatus read_lane(const Lane& lane, std::uint64_t identity, std::int64_t now)
   return status;
 }
 
-template <typename T>
-void append(std::vector<std::byte>& bytes, const T& value) {
-  static_assert(std::is_trivially_copyable_v<T>);
-  const auto end = bytes.size();
-  bytes.resize(end + sizeof(T));
-  std::memcpy(bytes.data() + end, &value, sizeof(T));
-}
-
-template <typename T>
-bool take(std::span<const std::byte>& bytes, T& value) {
-  if (bytes.size() < sizeof(T)) return false;
-  std::memcpy(&value, bytes.data(), sizeof(T));
-  bytes = bytes.subspan(sizeof(T));
-  return true;
-}
-
 }  // namespace
 
 const LaneStatus* RankStatus::lane(std::uint64_t identity) const {
@@ -168,23 +145,30 @@ RankStatus read_status(int rank, const EventBlock& block, std::int64_t silence) 
 }
 
 std::vector<std::byte> to_bytes(const RankStatus& status) {
-  std::vector<std::byte> bytes;
-  append<RankState>(bytes, status);
-  for (const LaneStatus& lane : status.lanes) append(bytes, lane);
+  static_assert(std::is_trivially_copyable_v<RankState> &&
+                std::is_trivially_copyable_v<LaneStatus>);
+  const RankState& state = status;
+  const auto of_lanes = std::as_bytes(std::span(status.lanes));
+  std::vector<std::byte> bytes(sizeof(state) + of_lanes.size());
+  std::memcpy(bytes.data(), &state, sizeof(state));
+  std::ranges::copy(of_lanes, bytes.begin() + sizeof(state));
   return bytes;
 }
 
 std::optional<RankStatus> from_bytes(std::span<const std::byte> bytes) {
-  RankStatus status;
-  if (!take<RankState>(bytes, status) || bytes.size() % sizeof(LaneStatus) != 0)
+  RankState state;
+  if (bytes.size() < sizeof(state) || (bytes.size() - sizeof(state)) % sizeof(LaneStatus) != 0)
     return std::nullopt;
-  for (LaneStatus lane; take(bytes, lane);) status.lanes.push_back(lane);
-  return status;
+  std::memcpy(static_cast<void*>(&state), bytes.data(), sizeof(state));
+  const auto of_lanes = bytes.subspan(sizeof(state));
+  std::vector<LaneStatus> lanes(of_lanes.size() / sizeof(LaneStatus));
+  std::ranges::copy(of_lanes, std::as_writable_bytes(std::span(lanes)).begin());
+  return RankStatus{state, std::move(lanes)};
 }
 
 namespace {
 
-// Seconds before now, or nothing.
+// Seconds before now; "-" for a time that has not come.
 std::string age(std::int64_t time, std::int64_t now) {
   return time == 0 ? std::string("-")
                    : fmt::format("{:.6f}", static_cast<double>(now - time) * 1e-9);
@@ -214,8 +198,7 @@ std::filesystem::path dump_events(const std::filesystem::path& folder, const Ran
   const auto now = monotonic_now();
   std::string text = fmt::format(
       "rank {}, process {}{}\nThe last collectives of each communicator, in seconds before this "
-      "was "
-      "written; \"asked for\" is of those that run on the communication thread.\n",
+      "was written; \"asked for\" is of those that run on the communication thread.\n",
       status.rank, status.process,
       status.state == ProcessState::stopped ? ", stopped"
       : status.state == ProcessState::gone  ? ", gone"
@@ -237,6 +220,177 @@ std::filesystem::path dump_events(const std::filesystem::path& folder, const Ran
   const auto path = folder / fmt::format("kolo-watch-rank-{:05}.txt", status.rank);
   write_file_atomically(path, text);
   return path;
+}
+
+namespace {
+
+CollectiveRecord record_of(const CollectiveCall& call) {
+  CollectiveRecord record;
+  static_cast<CallHeader&>(record) = call;
+  const auto length = std::min(call.name.size(), record.name.size() - 1);
+  std::copy_n(call.name.begin(), length, record.name.begin());
+  return record;
+}
+
+// Tells whether a rank in this call waits for others. A task does things of its own between its
+// collectives, and a rank that has joined is meant to wait.
+bool is_waited_for(Collective collective) {
+  return collective != Collective::task && collective != Collective::join;
+}
+
+}  // namespace
+
+FlightRecorder::FlightRecorder(std::shared_ptr<EventBlock> block) : block_(std::move(block)) {
+  block_->process = ::getpid();
+  block_->process_namespace = own_process_namespace();
+  block_->beat = monotonic_now();
+  for (std::size_t place = 0; place < block_->transfers.size(); ++place)
+    free_cells_.push_back(place);
+}
+
+void FlightRecorder::transfer_submitted(const CollectiveCall& call) {
+  if (free_cells_.empty()) return;
+  const auto place = free_cells_.front();
+  free_cells_.pop_front();
+  transfers_[{call.group, call.first_rank, call.number}] = place;
+  auto record = record_of(call);
+  record.peer = call.peer_in_job;
+  record.submitted = monotonic_now();
+  block_->transfers[place].write(record);
+}
+
+void FlightRecorder::change_transfer(const CallHeader& call,
+                                     const std::function<void(CollectiveRecord&)>& change) {
+  const auto found = transfers_.find({call.group, call.first_rank, call.number});
+  if (found == transfers_.end()) return;
+  RecordCell& cell = block_->transfers[found->second];
+  auto record = cell.read();
+  change(record);
+  cell.write(record);
+  if (record.finished == 0) return;
+  free_cells_.push_back(found->second);
+  transfers_.erase(found);
+}
+
+// Lane of a group; null for groups beyond the number of lanes, which are not recorded.
+Lane* FlightRecorder::lane_of(std::uint64_t identity) {
+  std::uint64_t members = 0;
+  for (Lane& lane : block_->lanes) {
+    const auto present = lane.identity.load(std::memory_order_relaxed);
+    if (present == identity) return &lane;
+    if (present == Lane::group_of(identity)) members = lane.members.load();
+    if (present != 0) continue;
+    lane.members.store(members, std::memory_order_relaxed);
+    lane.identity.store(identity, std::memory_order_release);
+    return &lane;
+  }
+  return nullptr;
+}
+
+std::vector<std::uint64_t>& FlightRecorder::in_progress(const Lane& lane) {
+  return in_progress_[static_cast<std::size_t>(&lane - block_->lanes.data())];
+}
+
+void FlightRecorder::on_group(const CollectiveCall& call) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (Lane* const lane = lane_of(Lane::identity_of(call)))
+    lane->members.store(static_cast<std::uint64_t>(call.count), std::memory_order_release);
+}
+
+void FlightRecorder::on_leave(const CollectiveCall& call) noexcept {
+  const std::lock_guard lock(mutex_);
+  for (Lane& lane : block_->lanes) {
+    const auto identity = lane.identity.load(std::memory_order_relaxed);
+    if (identity != 0 && Lane::group_of(identity) == Lane::identity_of(call))
+      lane.has_left.store(1, std::memory_order_release);
+  }
+}
+
+// Notes whether several threads make calls; those inside of tasks don't count.
+void FlightRecorder::note_caller() {
+  const auto present = std::this_thread::get_id();
+  if (caller_ == present) return;
+  if (caller_ == std::thread::id()) caller_ = present;
+  block_->callers.store(caller_ == present ? 1 : 2, std::memory_order_release);
+}
+
+void FlightRecorder::on_wait(const CallHeader& call, bool begins) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (call.part == 0) note_caller();
+  if (is_transfer(call.collective)) {
+    return change_transfer(call,
+                           [&](auto& record) { record.awaited = begins ? monotonic_now() : 0; });
+  }
+  if (Lane* const lane = lane_of(Lane::identity_of(call)))
+    lane->awaited.store(begins ? call.number : 0, std::memory_order_release);
+}
+
+void FlightRecorder::on_submit(const CollectiveCall& call) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (call.part == 0) note_caller();
+  if (is_transfer(call.collective)) return transfer_submitted(call);
+  Lane* const lane = lane_of(Lane::identity_of(call));
+  if (!lane) return;
+  lane->asked.store(call.number, std::memory_order_release);
+  if (lane->cell(call.number).read().is_waiting()) return;  // keeps what the rank waits in
+  auto record = record_of(call);
+  record.submitted = monotonic_now();
+  lane->cell(call.number).write(record);
+}
+
+void FlightRecorder::on_start(const CollectiveCall& call) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (is_transfer(call.collective))
+    return change_transfer(call, [](auto& record) { record.started = monotonic_now(); });
+  Lane* const lane = lane_of(Lane::identity_of(call));
+  if (!lane) return;
+  RecordCell& cell = lane->cell(call.number);
+  auto record = record_of(call);
+  record.started = monotonic_now();
+  if (const auto before = cell.read(); before.number == call.number)
+    record.submitted = before.submitted;
+  cell.write(record);
+  // A direct call runs on the thread that asks for it, which waits in it.
+  const bool is_direct = call.part == 0 && record.submitted == 0 && lane->awaited != call.number;
+  if (is_direct) {
+    note_caller();
+    lane->awaited.store(call.number, std::memory_order_release);
+  }
+  if (call.collective == Collective::join)
+    lane->joined.store(record.started, std::memory_order_release);
+  if (!is_waited_for(call.collective)) return;
+  auto& numbers = in_progress(*lane);
+  numbers.push_back(call.number);
+  lane->running.store(numbers.front(), std::memory_order_release);
+}
+
+void FlightRecorder::on_finish(const CollectiveCall& call, bool failed) noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto end = [&](CollectiveRecord& record) {
+    record.finished = monotonic_now();
+    record.failed = failed ? 1 : 0;
+  };
+  if (is_transfer(call.collective)) return change_transfer(call, end);
+  Lane* const lane = lane_of(Lane::identity_of(call));
+  if (!lane) return;
+  RecordCell& cell = lane->cell(call.number);
+  auto record = cell.read();
+  if (record.number == call.number && record.part == call.part) {
+    end(record);
+    cell.write(record);
+  }
+  if (call.collective == Collective::join) {
+    if (!failed) lane->joins.fetch_add(1, std::memory_order_release);
+    lane->joined.store(0, std::memory_order_release);
+  }
+  if (call.part == 0 && record.submitted == 0 && lane->awaited == call.number) lane->awaited = 0;
+  if (!is_waited_for(call.collective)) return;
+  auto& numbers = in_progress(*lane);
+  if (const auto place = std::find(numbers.begin(), numbers.end(), call.number);
+      place != numbers.end())
+    numbers.erase(place);
+  lane->running.store(numbers.empty() ? 0 : numbers.front(), std::memory_order_release);
+  lane->completed.store(call.number, std::memory_order_release);
 }
 
 }  // namespace kolo

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -30,8 +31,8 @@ enum class ProcessState : std::uint8_t { unknown, alive, stopped, gone };
 
 [[nodiscard]] ProcessState state_of_process(std::int32_t process);
 
-// One collective or transfer, whose peer is the rank in the job here. Times are of the monotonic
-// clock, which processes of a machine share, in nanoseconds; 0: not yet.
+// One collective or transfer; its `peer` is the rank in the job. Times are nanoseconds of the
+// monotonic clock, which the processes of a machine share; 0: not yet.
 struct CollectiveRecord : CallHeader {
   std::array<char, 36> name{};  // cut short, zero-terminated
   std::uint32_t failed = 0;
@@ -40,15 +41,15 @@ struct CollectiveRecord : CallHeader {
   std::int64_t finished = 0;
   std::int64_t awaited = 0;  // of a transfer: since when a thread of the program waits for it
 
-  // Ranks that are in the same collective have the same.
+  // Equal on ranks that are in the same collective.
   [[nodiscard]] std::uint64_t place() const { return number << 16 | (part & 0xFFFFU); }
   [[nodiscard]] bool is_waiting() const { return started != 0 && finished == 0; }
   // `call 12, all-reduce (sum) of 4 float32, "bucket 3"`
   [[nodiscard]] std::string describe() const;
 };
 
-// A record that is written by one thread at a time and may be read at any time: the version is odd
-// while it changes.
+// Record that one thread at a time writes and others may read at any time: the version is odd while
+// it changes.
 class RecordCell {
  public:
   void write(const CollectiveRecord& record);
@@ -62,9 +63,9 @@ class RecordCell {
   std::array<std::atomic<std::uint64_t>, words> words_;
 };
 
-// A communicator, or a set of ranks, that this rank belongs to: its collectives on the host's
-// memory, or those on devices', which go on beside them. Collective number n is in record n modulo
-// their number.
+// Calls of a communicator, or a set of ranks, that this rank belongs to: those on the host's
+// memory, or those on devices', which go on beside them. Collective n is in record n modulo their
+// number.
 struct Lane {
   static constexpr std::size_t records_kept = 64;
 
@@ -97,7 +98,7 @@ struct Lane {
   [[nodiscard]] static bool is_of_devices(std::uint64_t identity) {
     return (identity & of_devices) != 0;
   }
-  // Stands for a group in the lane of a transfer.
+  // Identity of a pending transfer's LaneStatus; ranks are below the bits that mark it.
   [[nodiscard]] static std::uint64_t identity_of_transfer(int rank, std::size_t place) {
     return static_cast<std::uint64_t>(rank) << 32 | of_transfers | place;
   }
@@ -106,21 +107,19 @@ struct Lane {
   }
 
  private:
-  // Ranks are below them.
   static constexpr auto of_devices = std::uint64_t{1} << 31, of_transfers = std::uint64_t{1} << 30;
 };
 
 struct EventBlock {
   static constexpr std::size_t most_lanes = 24;
-  static constexpr std::size_t most_transfers = 32;  // at a time; of more nothing is known
-
+  static constexpr std::size_t most_transfers = 32;  // pending ones; more are not recorded
   static constexpr std::int64_t has_left = -1;
 
   std::atomic<std::int64_t> beat;  // when the watch last looked, or has_left
   std::atomic<std::int32_t> process;
   std::atomic<std::uint64_t> process_namespace;
-  // How long it had waited, in nanoseconds, when that was the limit: everybody writes its file. 0:
-  // not so.
+  // Nanoseconds that it had waited when that was the limit, so that everybody writes its file; 0:
+  // the limit has not come.
   std::atomic<std::int64_t> waited_at_end;
   std::atomic<std::int64_t> callers;   // threads that have asked for anything; 2: several
   std::atomic<std::int64_t> says_why;  // 1: the rank is about to end the job, and says why itself
@@ -156,15 +155,15 @@ class FlightRecorder final : public CollectiveListener {
   std::shared_ptr<EventBlock> block_;
   std::thread::id caller_;  // the first thread that has asked for something
   std::mutex mutex_;        // several threads record, and a record has one writer at a time
-  // By lane, the numbers of the collectives that the rank is in: a device has begun one while the
+  // Numbers of the collectives that the rank is in, by lane: a device has begun one while the
   // communication thread begins the next.
   std::array<std::vector<std::uint64_t>, EventBlock::most_lanes> in_progress_;
-  // Cell of a pending transfer, by group, first rank and number.
+  // Cells of pending transfers, by group, first rank and number.
   std::map<std::tuple<std::uint32_t, std::int32_t, std::uint64_t>, std::size_t> transfers_;
   std::deque<std::size_t> free_cells_;  // that which has been free for longest first
 };
 
-// State of a rank in one group, or in a transfer that it waits for. Ages, not times, count here:
+// State of a rank in one group, or in a transfer that it waits for. Holds ages, not times, because
 // clocks of different nodes can't be compared.
 struct LaneStatus {
   std::uint64_t identity = 0;
@@ -178,6 +177,15 @@ struct LaneStatus {
   std::int64_t completed_age = 0;  // since `completed` ended
   CollectiveRecord running;        // number 0: in none
   CollectiveRecord completed;      // number 0: none yet, or forgotten
+
+  // CollectiveRecord::place() of the last collective that the rank has come to.
+  [[nodiscard]] std::uint64_t came_to() const {
+    return std::max(running.place(), completed.place());
+  }
+  // The same with those that it has asked another thread, or a device, to do.
+  [[nodiscard]] std::uint64_t has_asked_to() const {
+    return std::max(came_to(), asked << 16 | 0xFFFFU);
+  }
 };
 
 // State of a rank, without its lanes.
@@ -198,7 +206,7 @@ struct RankStatus : RankState {
 
   [[nodiscard]] bool is_ending() const { return waited_at_end != 0; }
   [[nodiscard]] const LaneStatus* lane(std::uint64_t identity) const;
-  // Nanoseconds in the collective it has waited in longest; 0: in none.
+  // Nanoseconds in the call it has waited in longest; 0: in none.
   [[nodiscard]] std::int64_t longest_wait() const;
 };
 
@@ -210,7 +218,7 @@ struct RankStatus : RankState {
 std::filesystem::path dump_events(const std::filesystem::path& folder, const RankStatus& status,
                                   const EventBlock& block);
 
-// As bytes and back; what doesn't make sense is nothing.
+// Turns a status into bytes and back; nothing for bytes that make no sense.
 [[nodiscard]] std::vector<std::byte> to_bytes(const RankStatus& status);
 [[nodiscard]] std::optional<RankStatus> from_bytes(std::span<const std::byte> bytes);
 

@@ -17,7 +17,7 @@ double seconds(std::int64_t time) {
   return static_cast<double>(time) * 1e-9;
 }
 
-// Trouble that is known of a rank; may be empty.
+// Trouble of a rank; empty: none is known.
 std::string trouble_of(const RankStatus& status) {
   switch (status.state) {
     case ProcessState::stopped:
@@ -30,7 +30,7 @@ std::string trouble_of(const RankStatus& status) {
   }
 }
 
-// A wait of the rank in another group than this one; empty: there is none.
+// Names a wait of the rank in another group than this one; may be empty.
 std::string describe_elsewhere(const RankStatus& status, const LaneStatus& here) {
   for (const LaneStatus& lane : status.lanes) {
     if (lane.identity == here.identity || lane.running.number == 0) continue;
@@ -80,12 +80,9 @@ Attendance attendance_of(std::span<const RankStatus> statuses, std::uint64_t gro
     if (!status.is_watching) attendance.silent.push_back(&status);
   }
   // The rank furthest behind comes first: the others may only be waiting for it.
-  const auto progress = [&](const RankStatus* status) {
-    const LaneStatus& lane = *status->lane(group);
-    return std::max(lane.running.place(), lane.completed.place());
-  };
-  std::stable_sort(attendance.missing.begin(), attendance.missing.end(),
-                   [&](const auto* a, const auto* b) { return progress(a) < progress(b); });
+  std::ranges::stable_sort(attendance.missing, {}, [&](const RankStatus* status) {
+    return status->lane(group)->came_to();
+  });
   return attendance;
 }
 
@@ -112,11 +109,11 @@ std::string describe_attendance(const Attendance& attendance, std::uint64_t grou
   return text;
 }
 
-// For a rank that ends the job, message and all.
+// Patience with a rank that ends the job and says why itself.
 constexpr std::int64_t time_to_say_why = 10'000'000'000;  // nanoseconds
 
-// The last collective that a rank of the group has waited in for that long, and the longest wait in
-// it. (Knowledge of a rank may be old, so one that seems to have only begun says nothing.)
+// Last collective that a rank of the group has waited in for that long, and the longest wait in it.
+// (Knowledge of a rank may be old, so one that seems to have only begun says nothing.)
 struct Head {
   const LaneStatus* lane = nullptr;
   std::int64_t waiting = 0;
@@ -163,7 +160,7 @@ const RankStatus* status_of(std::span<const RankStatus> statuses, std::int32_t r
   return found == statuses.end() ? nullptr : &*found;
 }
 
-// Why a transfer with this peer may not go on.
+// Reason why a transfer with this peer may not go on.
 std::string describe_peer(const CollectiveRecord& transfer, const RankStatus* peer) {
   if (!peer) return fmt::format("of rank {} nothing is known here", transfer.peer);
   if (transfer.started != 0) {
@@ -175,7 +172,7 @@ std::string describe_peer(const CollectiveRecord& transfer, const RankStatus* pe
   return "not come: " + describe_missing(*peer, lane ? *lane : LaneStatus{});
 }
 
-// The transfer that a rank has waited for longest.
+// Transfer that a rank has waited for longest.
 std::optional<Stall> find_stalled_transfer(const RankStatus& status,
                                            std::span<const RankStatus> statuses,
                                            std::int64_t least) {
@@ -233,8 +230,8 @@ std::vector<Stall> find_stalls(std::span<const RankStatus> known, int job_size,
 
 namespace {
 
-// A rank that has joined and waits for all others to, one of which never will. (Where that one's
-// joins are as many as are to be when this one's ends, it has, and this rank is only slow.)
+// Finds a rank that has joined and waits for a departed one to, which never will. (Where that one's
+// joins are already one more than this rank's, it has joined, and this rank is only slow.)
 const RankStatus* find_waiting_in_join(std::span<const RankStatus> statuses,
                                        const LaneStatus& departed, std::int64_t least) {
   for (const RankStatus& status : statuses) {
@@ -245,13 +242,13 @@ const RankStatus* find_waiting_in_join(std::span<const RankStatus> statuses,
   return nullptr;
 }
 
-// Whether the rank calls nothing any more in the transfer's group.
+// Tells whether the rank calls nothing any more in the transfer's group.
 bool has_left(const RankStatus& status, const CollectiveRecord& transfer) {
   const LaneStatus* const lane = status.lane(Lane::group_of(Lane::identity_of(transfer)));
   return status.has_left || status.state == ProcessState::gone || (lane && lane->has_left != 0);
 }
 
-// A transfer whose peer has left. Where it had come before, the bytes may be on their way yet.
+// Finds a transfer whose peer has left. Bytes may be on their way yet where the peer had come.
 std::optional<std::string> find_abandoned_transfer(std::span<const RankStatus> statuses,
                                                    std::int64_t least) {
   for (const RankStatus& status : statuses) {
@@ -290,10 +287,9 @@ std::optional<std::string> find_departure(std::span<const RankStatus> known, std
             status.rank, end, joined->rank, seconds(joined->lane(lane.identity)->joined));
       }
       const Head head = head_of(statuses, lane.identity, patience);
-      // A rank whose process has ended inside a collective had come to it. Calls that a living
-      // one has asked for its device still does.
-      const auto came_to = std::max(
-          {lane.running.place(), lane.completed.place(), is_gone ? 0 : lane.asked << 16 | 0xFFFF});
+      // A rank whose process has ended inside a collective had come to it. A living rank's device
+      // still does what has been asked for.
+      const auto came_to = is_gone ? lane.came_to() : lane.has_asked_to();
       if (!head.lane || head.lane->running.place() <= came_to) continue;
       return fmt::format("rank {} has left{}, but ranks have waited for it {:.1f} s in {}",
                          status.rank, end, seconds(head.waiting), head.lane->running.describe());

@@ -21,28 +21,27 @@ struct Stall {
   std::string report;        // the whole message
 };
 
-// The collectives that some rank has waited in for at least `least` nanoseconds, at most one a
-// group: the last; and of each rank the transfer that it has waited for longest, if that long.
-// `job_size`: how many ranks there are; those of which no status is known are said to be unknown.
+// Finds the collectives that some rank has waited in for at least `least` nanoseconds (at most one
+// a group: the last), and each rank's transfer that it has waited for longest, if that long. Says
+// how many of the job's `job_size` ranks are not known.
 [[nodiscard]] std::vector<Stall> find_stalls(std::span<const RankStatus> statuses, int job_size,
                                              std::int64_t least);
 
-// A collective or transfer that can't be completed, in words: a rank has waited in it for at least
-// `least` nanoseconds, and another, which has left or is gone, has not come to it. Nothing: there
-// is none.
+// Describes a collective or transfer that can't be completed: a rank has waited in it for at least
+// `least` nanoseconds, and another, which has left or is gone, has not come to it.
 [[nodiscard]] std::optional<std::string> find_departure(std::span<const RankStatus> statuses,
                                                         std::int64_t least);
 
-// Waits in time in which the watch itself ran, because schedulers suspend whole jobs and let them
-// go on later: each look counts the time since the look before, and at most `longest_step` of it.
+// Counts waiting only while the watch itself runs, because schedulers suspend whole jobs: each look
+// adds the time since the look before, and at most `longest_step` of it.
 class WaitingTimes {
  public:
   explicit WaitingTimes(std::int64_t longest_step) : longest_step_(longest_step) {}
 
-  // To be called once a look, at `now` on the monotonic clock, before correct().
+  // Begins a look, at `now` on the monotonic clock.
   void look(std::int64_t now);
 
-  // Replaces what the clock says of the rank's waiting in its collectives.
+  // Replaces the clock's idea of the rank's waiting in its collectives.
   void correct(RankStatus& status);
 
  private:
@@ -59,10 +58,10 @@ class WaitingTimes {
   std::map<std::pair<std::int32_t, std::uint64_t>, Waiting> waitings_;  // by rank and group
 };
 
-// Ranks of which none can ever go on, in words: each waits, for at least `least` nanoseconds, for
+// Describes ranks of which none can ever go on: each waits, for at least `least` nanoseconds, for
 // another of them, which waits for something else; or they are in different collectives in the same
-// place of their order. A rank counts as waiting where the one thread does that has asked for all
-// of its collectives and transfers. Nothing: there are none that can be told for certain.
+// place of their order. Only a rank all of whose calls come from one thread, which waits, counts as
+// waiting.
 [[nodiscard]] std::optional<std::string> find_deadlock(std::span<const RankStatus> statuses,
                                                        std::int64_t least);
 

@@ -4,6 +4,7 @@
 #include <csignal>
 #include <new>
 #include <set>
+#include <utility>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -16,21 +17,22 @@ namespace kolo {
 namespace {
 
 using std::chrono::nanoseconds;
+using Seconds = std::chrono::duration<double>;
 
-// Before a rank is said to wait for one that has left, in nanoseconds: between two looks at both
-// much happens.
+constexpr Seconds longest_silence_at_start{60};
+
+// Shortest waits, in nanoseconds, that count: for a rank that has left, because much happens
+// between two looks; for each other, because knowledge of another node is older; for a killed one.
 constexpr std::int64_t least_wait = 700'000'000;
-
-// Before ranks are said to wait for each other, which what one knows of another node may be.
 constexpr std::int64_t least_deadlock = 2'000'000'000;
-
-// How long the watch doesn't look at its neighbour at most, and what a rank has waited at least
-// before it says that one was killed.
-constexpr std::chrono::milliseconds longest_glance{200};
 constexpr std::int64_t least_wait_for_killed = 50'000'000;
 
+// Time between two looks at a neighbour: the others have a second to tell of a killed rank before
+// its launcher ends them as well.
+constexpr std::chrono::milliseconds longest_glance{200};
+
 nanoseconds interval_for(const WatchOptions& options) {
-  std::chrono::duration<double> shortest{4};
+  Seconds shortest{4};
   for (const auto time : {options.warning, options.limit}) {
     if (time.count() > 0) shortest = std::min(shortest, time);
   }
@@ -38,16 +40,12 @@ nanoseconds interval_for(const WatchOptions& options) {
                                std::chrono::duration_cast<nanoseconds>(shortest / 4));
 }
 
-std::int64_t nanoseconds_of(std::chrono::duration<double> time) {
+std::int64_t nanoseconds_of(Seconds time) {
   return std::chrono::duration_cast<nanoseconds>(time).count();
 }
 
-std::shared_ptr<EventBlock> block_in(const std::shared_ptr<std::byte>& memory) {
-  return {memory, reinterpret_cast<EventBlock*>(memory.get())};
-}
-
-// Status for one message, which must be small for MPI to send it without the other side's help:
-// first the lanes of the job's communicator and of sets that the rank waits in, has joined or left.
+// Shortens a status to a message so small that MPI sends it without the other side's help: first
+// come the lanes of the job's communicator and of sets that the rank waits in, has joined or left.
 RankStatus in_short(RankStatus status) {
   constexpr std::size_t most_lanes = 8;
   std::stable_partition(status.lanes.begin(), status.lanes.end(), [](const LaneStatus& lane) {
@@ -58,7 +56,7 @@ RankStatus in_short(RankStatus status) {
   return status;
 }
 
-// The first rank whose block rank 0 can't read; -1: it can read all.
+// First rank whose block rank 0 can't read; -1: it can read all.
 int find_deputy(const Topology& topology, bool is_shared) {
   for (int rank = 1; rank < topology.size; ++rank) {
     const bool is_near =
@@ -69,6 +67,56 @@ int find_deputy(const Topology& topology, bool is_shared) {
 }
 
 }  // namespace
+
+void tell(const WatchOptions& options, const std::string& message) {
+  if (options.report) return options.report(message);
+  print_line(message);
+}
+
+StartWatch::StartWatch(const WatchOptions& options, std::string who)
+    : options_(options), who_(std::move(who)) {
+  if (options_.enabled && (options_.warning.count() > 0 || options_.limit.count() > 0))
+    thread_ = std::thread([this] { loop(); });
+}
+
+StartWatch::~StartWatch() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_over_ = true;
+  }
+  if (!thread_.joinable()) return;
+  changed_.notify_all();
+  thread_.join();
+  if (!has_told_) return;
+  const Seconds waited = std::chrono::steady_clock::now() - begin_;
+  tell(options_,
+       fmt::format("watch: {}: initialization went on after {:.1f} s", who_, waited.count()));
+}
+
+void StartWatch::loop() {
+  constexpr Seconds never{1e9};
+  const Seconds limit = options_.limit.count() > 0 ? options_.limit : never;
+  Seconds warning =
+      options_.warning.count() > 0 ? std::min(options_.warning, longest_silence_at_start) : never;
+  std::unique_lock lock(mutex_);
+  while (true) {
+    const Seconds next = std::min(warning, limit);
+    const auto end = begin_ + std::chrono::duration_cast<nanoseconds>(next);
+    if (changed_.wait_until(lock, end, [&] { return is_over_; })) return;
+    const auto text = fmt::format(
+        "watch: {} has waited {:.1f} s in kolo::initialize() for other ranks: all of them have to "
+        "call it, and some have not come to it yet, or have ended before",
+        who_, Seconds(std::chrono::steady_clock::now() - begin_).count());
+    has_told_ = true;
+    if (next >= limit) {
+      tell(options_,
+           fmt::format("{}; the limit is {:.4g} s, and the job ends", text, limit.count()));
+      ::_exit(1);
+    }
+    tell(options_, text);
+    warning *= 2;
+  }
+}
 
 Watch::Watch(std::shared_ptr<Backend> backend, WatchOptions options)
     : backend_(std::move(backend)),
@@ -82,15 +130,13 @@ Watch::Watch(std::shared_ptr<Backend> backend, WatchOptions options)
   const Topology& topology = backend_->topology();
   for (const auto& part :
        backend_->allocate(CollectiveCall::of(Collective::allocate_shared, sizeof(EventBlock))))
-    blocks_.push_back(block_in(part));
-  deputy_ = find_deputy(topology, !blocks_.empty());
-  if (blocks_.empty()) {
-    blocks_.push_back(std::make_shared<EventBlock>());
-    ranks_of_blocks_.push_back(topology.rank);
-  }
-  for (int rank = 0; rank < topology.size && blocks_.size() > ranks_of_blocks_.size(); ++rank) {
-    if (topology.node_of_rank[static_cast<std::size_t>(rank)] == topology.node)
-      ranks_of_blocks_.push_back(rank);
+    blocks_.emplace_back(part, reinterpret_cast<EventBlock*>(part.get()));
+  const bool is_shared = !blocks_.empty();
+  if (!is_shared) blocks_.push_back(std::make_shared<EventBlock>());
+  deputy_ = find_deputy(topology, is_shared);
+  for (int rank = 0; rank < topology.size; ++rank) {
+    const bool is_near = topology.node_of_rank[static_cast<std::size_t>(rank)] == topology.node;
+    if (is_shared ? is_near : rank == topology.rank) ranks_of_blocks_.push_back(rank);
   }
   own_block_ = static_cast<std::size_t>(
       std::find(ranks_of_blocks_.begin(), ranks_of_blocks_.end(), topology.rank) -
@@ -117,8 +163,8 @@ void Watch::stop(bool may_send) {
   if (exchange_ && may_send) say_goodbye();
 }
 
-// The ranks that share this one's memory see it; this is for those that speak, and, so that one of
-// those that go on hears of it whoever has left before, for the next rank.
+// Tells the ranks that speak, and the next rank, so that one that goes on hears of it whoever has
+// left before. The ranks that share this one's memory see it.
 void Watch::say_goodbye() {
   const Topology& topology = backend_->topology();
   const auto bytes = to_bytes(in_short(read_status(topology.rank, *blocks_[own_block_], silence_)));
@@ -129,8 +175,6 @@ void Watch::say_goodbye() {
   }
 }
 
-// Between two looks it glances at a neighbour more often: of a rank that is killed the others have
-// a second to tell before its launcher ends them as well.
 void Watch::loop() {
   const auto step = std::min<nanoseconds>(interval_, longest_glance);
   auto next_look = std::chrono::steady_clock::now() + interval_;
@@ -146,7 +190,7 @@ void Watch::loop() {
   }
 }
 
-// Each rank of a node looks at the next one that is to be seen.
+// Each rank looks at the next one of its node.
 void Watch::tell_of_killed_neighbour() {
   if (has_told_end_ || blocks_.size() < 2 || backend_->is_broken()) return;
   const auto next = (own_block_ + 1) % blocks_.size();
@@ -154,7 +198,7 @@ void Watch::tell_of_killed_neighbour() {
   const bool is_killed = neighbour.state == ProcessState::gone && !neighbour.has_left &&
                          !neighbour.says_why && !neighbour.is_ending();
   if (!is_killed) return;
-  // A program that ends without letting go of its communicator is nobody's loss.
+  // A rank for which nobody waits may end without letting go of its communicator.
   const auto mine = read_status(backend_->topology().rank, *blocks_[own_block_], silence_);
   if (mine.longest_wait() < least_wait_for_killed) return;
   const auto reason = fmt::format(
@@ -176,7 +220,7 @@ void Watch::look() {
   const auto is_ending = [](const RankStatus& status) { return status.is_ending(); };
   if (std::any_of(of_node.begin(), of_node.end(), is_ending)) dump(of_node);
   auto statuses = of_node;
-  for (const auto& [rank, status] : heard_) statuses.push_back(status);
+  for (const auto& [rank, heard] : heard_) statuses.push_back(heard.status);
   if (is_speaker(of_node)) {
     report(statuses);
     report_end(statuses);
@@ -206,15 +250,15 @@ bool Watch::is_first_alive(const std::vector<RankStatus>& of_node) const {
   return first == of_node.end() || first->rank == ranks_of_blocks_[own_block_];
 }
 
-// One rank of the blocks that can be read here speaks for all of them: the lowest whose watch is
-// alive. With several nodes that is to rank 0 and to its deputy, and of those one to people.
+// Of the blocks that can be read here the lowest rank whose watch is alive speaks for all: to rank
+// 0 and its deputy where there are several nodes, and one of these speaks to people.
 bool Watch::is_speaker(const std::vector<RankStatus>& of_node) const {
   if (!is_first_alive(of_node)) return false;
   if (!exchange_ || can_read(0)) return true;
   if (deputy_ < 0 || !can_read(deputy_)) return false;
   const auto heard = heard_.find(0);
-  return heard == heard_.end() || heard->second.has_left ||
-         monotonic_now() - heard_at_.at(0) > silence_;
+  return heard == heard_.end() || heard->second.status.has_left ||
+         monotonic_now() - heard->second.at > silence_;
 }
 
 void Watch::exchange(const std::vector<RankStatus>& of_node) {
@@ -222,15 +266,15 @@ void Watch::exchange(const std::vector<RankStatus>& of_node) {
   while (const auto message = exchange_->receive()) {
     if (message->bytes.empty()) dump(of_node);  // an order, from where the limit has passed
     if (auto status = from_bytes(message->bytes)) {
-      heard_at_[status->rank] = now;
-      RankStatus& known = heard_[status->rank];
-      if (!known.has_left) known = std::move(*status);  // what another rank saw may be older
+      Heard& heard = heard_[status->rank];
+      heard.at = now;
+      // A rank's own goodbye may overtake an older status, which another rank has sent.
+      if (!heard.status.has_left) heard.status = std::move(*status);
     }
   }
-  for (auto& [rank, status] : heard_) {
-    status.age = now - heard_at_[rank];
-    // No watch is alive on a node that says nothing.
-    status.is_watching = status.is_watching && status.age < silence_;
+  for (auto& [rank, heard] : heard_) {
+    heard.status.age = now - heard.at;
+    if (heard.status.age >= silence_) heard.status.is_watching = false;
   }
   if (!is_first_alive(of_node)) return;
   for (const RankStatus& status : of_node) {
@@ -266,8 +310,8 @@ void Watch::report(const std::vector<RankStatus>& statuses) {
   }
 }
 
-// Whoever speaks ends the job at once. The others may know what it doesn't, when it has left itself
-// or is not there any more: they do so a little later.
+// Ends the job at once where this rank speaks, a little later otherwise: the others may know more
+// than a speaker that has left or is gone.
 void Watch::end_if_nobody_can_go_on(const std::vector<RankStatus>& statuses, bool speaks) {
   if (has_told_end_) return;
   const auto patience = speaks ? 0 : silence_;
@@ -280,7 +324,7 @@ void Watch::end_if_nobody_can_go_on(const std::vector<RankStatus>& statuses, boo
   has_told_end_ = true;
 }
 
-// The files of this rank and, if it is the one to speak for its node, of those that can't.
+// Writes this rank's file and, if it speaks for its node, those of ranks that can't write.
 void Watch::dump(const std::vector<RankStatus>& of_node) {
   if (has_dumped_) return;
   has_dumped_ = true;
@@ -340,7 +384,7 @@ std::string Watch::what_ends() const {
 
 void Watch::give_up(const std::string& reason, int exit_status) {
   if (backend_->ends_processes()) {
-    // A process that is stopped hears nothing but this; and ending the job may itself hang.
+    // A stopped process reacts to nothing else; and ending the job may itself hang.
     for (const RankStatus& status : look_at_node()) {
       if (status.state == ProcessState::stopped) ::kill(status.process, SIGKILL);
     }

@@ -17,20 +17,14 @@
 
 namespace kolo {
 
-// Tells people: to options.report, or on stderr.
-void tell(const WatchOptions& options, const std::string& message);
-
-// Says so where a rank waits for the others to come to what makes a communicator: there is no watch
-// yet. As long as this lives; after the warning time, after twice that, and so on, and when it went
-// on after all.
+// Watches, as long as it lives, over a rank's waiting in initialize(), where there is no watch yet:
+// says that it waits after the warning time, twice that, and so on, and when it went on after all.
 class StartWatch {
  public:
-  // Consequence of the limit.
-  enum class AtLimit : std::uint8_t { nothing, process_ends };
-
-  // `who`: "rank 0 of 2". Warns after a minute at the latest, unless warnings are off: ranks that
-  // compute for long between their calls begin together.
-  StartWatch(const WatchOptions& options, std::string who, AtLimit at_limit);
+  // `who`: "rank 0 of 2". Warns after a minute at the latest, unless warnings are off: a long
+  // warning time is for ranks that compute between their calls, and they begin together. Ends the
+  // process at the limit.
+  StartWatch(const WatchOptions& options, std::string who);
   StartWatch(const StartWatch&) = delete;
   StartWatch& operator=(const StartWatch&) = delete;
   ~StartWatch();
@@ -40,7 +34,6 @@ class StartWatch {
 
   WatchOptions options_;
   std::string who_;
-  AtLimit at_limit_;
   bool has_told_ = false;
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   std::mutex mutex_;
@@ -57,22 +50,25 @@ class Watch final {
   Watch& operator=(const Watch&) = delete;
   ~Watch();
 
-  // Ends its thread, and tells the others that this rank has left. For what must happen while MPI
-  // is still there; the destructor does it otherwise. Where MPI can't be called any more only ranks
-  // that share memory with this one learn of it.
+  // Ends its thread, and tells the others that this rank has left, as the destructor does
+  // otherwise. Only ranks that share memory with this one learn of it where MPI can't be called any
+  // more.
   void stop(bool may_send = true);
 
-  // The listener that records calls for the watch, and keeps it.
+  // Listener that records calls for the watch, and keeps it.
   [[nodiscard]] static std::shared_ptr<CollectiveListener> listener_of(
       const std::shared_ptr<Watch>& watch) {
     return {watch, watch->recorder_.get()};
   }
 
  private:
-  // A stall that has been told.
   struct Told {
     Stall stall;
     std::int64_t next = 0;  // nanoseconds of waiting at which it is told again
+  };
+  struct Heard {
+    RankStatus status;
+    std::int64_t at = 0;
   };
 
   void loop();
@@ -101,16 +97,15 @@ class Watch final {
   std::int64_t silence_;  // after which a watch counts as dead
   WaitingTimes waiting_times_;
 
-  std::vector<std::shared_ptr<EventBlock>> blocks_;  // that this rank can read
+  std::vector<std::shared_ptr<EventBlock>> blocks_;  // those that this rank can read
   std::vector<int> ranks_of_blocks_;
   std::size_t own_block_ = 0;
   std::unique_ptr<FlightRecorder> recorder_;
-  std::unique_ptr<StatusExchange> exchange_;  // none: of other nodes nothing is known
+  std::unique_ptr<StatusExchange> exchange_;  // none: nothing is known of other nodes
   int deputy_ = -1;  // who speaks when rank 0 can't: the first whose block is not with rank 0's
 
-  std::map<int, RankStatus> heard_;  // of other nodes, by rank
-  std::map<int, std::int64_t> heard_at_;
-  std::map<std::uint64_t, Told> told_;  // by group
+  std::map<int, Heard> heard_;          // from other nodes, by rank
+  std::map<std::uint64_t, Told> told_;  // stalls, by group
   bool has_dumped_ = false;
   bool has_told_end_ = false;
 
