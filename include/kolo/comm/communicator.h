@@ -22,18 +22,18 @@ namespace kolo {
 class Executor;
 
 // A group of ranks that do collectives together. A cheap handle: copies mean the same group. A rank
-// whose last handle is gone has left: others that wait for it get CommunicationError, or the watch
-// ends the job. Nothing collective happens then, but that MPI is finalized with the last handle if
-// kolo has initialized it.
+// whose last handle is gone has left, without any communication: others that wait for it get
+// CommunicationError, or the watch ends the job. MPI is finalized with the last handle if kolo has
+// initialized it.
 //
 // Every rank must call the same collectives in the same order with the same counts, types,
-// operations and roots; of calls in the host's memory a mismatch is an Error on all ranks that
-// names both. Different threads may use one communicator if they agree on that order themselves. An
-// asynchronous collective runs on the communication thread; its buffers must live untouched until
-// its Work is done. Counts may exceed 2^31.
+// operations and roots; in the host's memory a mismatch is an Error on all ranks that names both
+// calls. Threads may share a communicator if they agree on that order themselves. Asynchronous
+// collectives run on the communication thread; their buffers must live untouched until the Work is
+// done. Counts may exceed 2^31.
 class Communicator {
  public:
-  // The one rank of a program without MPI: collectives are copies or nothing.
+  // One rank of a program without MPI: collectives are copies or nothing.
   [[nodiscard]] static Communicator solo(const DeviceOptions& devices = {});
 
   explicit Communicator(std::shared_ptr<Backend> backend);
@@ -46,8 +46,8 @@ class Communicator {
   // 0 for all ranks of the job; a set of ranks made by split() or subset() has a number of its own.
   [[nodiscard]] std::uint32_t group() const;
 
-  // buffer becomes the sum, average, ... of all ranks' buffers; bit-identical on all ranks. Of
-  // 16-bit types it is rounded once, whatever the transport; averages don't overflow (ReduceOp).
+  // buffer becomes the reduction of all ranks' buffers, the same bits on all of them. 16-bit types
+  // are rounded once, whatever the transport; averages don't overflow (ReduceOp).
   void all_reduce(Buffer buffer, ReduceOp op = ReduceOp::sum, CallOptions options = {}) const;
   [[nodiscard]] Work all_reduce_async(Buffer buffer, ReduceOp op = ReduceOp::sum,
                                       CallOptions options = {}) const;
@@ -61,8 +61,8 @@ class Communicator {
   [[nodiscard]] Work all_gather_async(ConstBuffer input, Buffer output,
                                       CallOptions options = {}) const;
 
-  // The same with counts[r] elements from rank r; every rank passes the same counts. The input of
-  // this and of all_gather() may be this rank's part of the output.
+  // Gathers counts[r] elements from rank r; every rank passes the same counts. The input, also of
+  // all_gather(), may be this rank's part of the output.
   void all_gather_uneven(ConstBuffer input, Buffer output, std::span<const std::int64_t> counts,
                          CallOptions options = {}) const;
   [[nodiscard]] Work all_gather_uneven_async(ConstBuffer input, Buffer output,
@@ -77,8 +77,8 @@ class Communicator {
                                           ReduceOp op = ReduceOp::sum,
                                           CallOptions options = {}) const;
 
-  // The first send_counts[0] elements of input go to rank 0, and so on; output becomes what was
-  // sent here, in the order of ranks. receive_counts[r] must be what rank r sends here. Input and
+  // The first send_counts[0] elements of input go to rank 0, and so on; output becomes the ranks'
+  // parcels for this one, in their order, of receive_counts[r] elements from rank r. Input and
   // output must not overlap.
   void all_to_all(ConstBuffer input, std::span<const std::int64_t> send_counts, Buffer output,
                   std::span<const std::int64_t> receive_counts, CallOptions options = {}) const;
@@ -90,16 +90,14 @@ class Communicator {
   void barrier(CallOptions options = {}) const;
   [[nodiscard]] Work barrier_async(CallOptions options = {}) const;
 
-  // Messages between two ranks. The n-th send to a rank with a tag (0 or more) is received by the
-  // n-th receive from this rank with that tag there, which must have the same count and type:
-  // otherwise both get an Error that names both. A send may not be done before the other rank has
-  // asked to receive it: two ranks that both send first need send_async() or exchange(). A buffer
-  // on a device goes through pinned memory of the host.
+  // Messages between two ranks, outside of the order of the collectives. The n-th send to a rank
+  // with a tag (0 or more) is received by its n-th receive from this rank with that tag, which must
+  // have the same count and type, otherwise both get an Error that names both; CommunicationError
+  // where the other rank has left. A send may wait for the receive: two ranks that both send first
+  // need send_async() or exchange(). A device's buffer goes through pinned memory of the host.
   //
-  // They stand outside of the order of the collectives and go on while collectives run. (Between
-  // nodes without MPI's thread level `multiple` only while somebody waits for one: there ranks must
-  // keep one order.) End them before a rank joins: it asks for none, so who waits for one with it
-  // does so until the watch ends that. CommunicationError where the other rank has left.
+  // Between nodes without MPI's thread level `multiple` they go on only while somebody waits for
+  // one, and ranks must keep one order. End them before a rank joins, which asks for none.
   void send(ConstBuffer buffer, int peer, int tag = 0, CallOptions options = {}) const;
   [[nodiscard]] Work send_async(ConstBuffer buffer, int peer, int tag = 0,
                                 CallOptions options = {}) const;
@@ -107,106 +105,95 @@ class Communicator {
   [[nodiscard]] Work receive_async(Buffer buffer, int peer, int tag = 0,
                                    CallOptions options = {}) const;
 
-  // Several at once, in whatever order the ranks list them: all receives are asked for, then all
-  // sends. Done when all are; throws the first Error of any then.
+  // Does several messages at once, in whatever order the ranks list them. Done when all are; throws
+  // the first Error of any then.
   void exchange(std::span<const Transfer> transfers, CallOptions options = {}) const;
   [[nodiscard]] Work exchange_async(std::span<const Transfer> transfers,
                                     CallOptions options = {}) const;
 
-  // Runs a function on the communication thread, in turn with the asynchronous collectives, for
-  // what takes several collectives with work between them. It is given this communicator, which it
-  // must not own, and whose collectives run at once then, before those asked for later.
+  // Runs a function on the communication thread, in turn with the asynchronous collectives: several
+  // collectives with work between them. It gets this communicator, which it must not own, and whose
+  // collectives run at once inside it.
   [[nodiscard]] Work enqueue(std::function<void(const Communicator&)> task,
                              CallOptions options = {}) const;
 
-  // Sets of ranks. Every rank of this communicator calls these, in the same order; those in a set
-  // get a communicator of it, the others nothing. Sets are independent, and may outlive the
-  // communicator they were made from; where capabilities().concurrent, their collectives run at the
-  // same time. Over several nodes a set takes a few communicators of MPI's, which the next set of
-  // the same ranks has when all have let go of it. Make sets of different communicators in one
+  // Sets of ranks; collective. Ranks in a set get a communicator of it, the others nothing. Sets
+  // may outlive the communicator that they were made from; where capabilities().concurrent, their
+  // collectives run at the same time. Over several nodes a set takes a few communicators of MPI's,
+  // which the next set of the same ranks uses again. Make sets of different communicators in one
   // order on all ranks that are in both.
   //
-  // The ranks that pass the same colour, in the order of (key, rank); colour < 0: in no set.
+  // Set of the ranks that pass the same colour, in the order of (key, rank); colour < 0: in no set.
   [[nodiscard]] std::optional<Communicator> split(int color, int key = 0) const;
-  // The ranks listed, in that order; everybody passes the same list.
+  // Set of the ranks listed, in that order; everybody passes the same list.
   [[nodiscard]] std::optional<Communicator> subset(std::span<const int> ranks) const;
 
-  // A communicator of the same ranks in an order of its own: what is called on it may come before a
-  // call of this one on some ranks and after it on others. It is this communicator itself on one
-  // rank, and where not capabilities().concurrent: then calls of both are in one order.
+  // A communicator of the same ranks in an order of its own: its calls may come before a call of
+  // this one on some ranks and after it on others. On one rank, and where not
+  // capabilities().concurrent, it is this communicator itself.
   //
-  // Collective, and costs what a set does; when its last handle has gone on all ranks, the next
-  // call gives it out again. It has this one's listeners, also later ones, and join() of this one
-  // joins it too. Error while ranks have joined.
+  // Collective, and costs what a set does; the next call gives it out again when all ranks have let
+  // go of it. It shares this one's listeners, and join() of this one joins it too. Error while
+  // ranks have joined.
   [[nodiscard]] Communicator with_own_order() const;
 
-  // Zero-filled memory, 64-byte aligned, in which an all-reduce is done in place between ranks that
-  // share a node, without a copy. Collective; the same size everywhere. It may outlive the
-  // communicator, and MPI; its room is given back when all ranks of the node have let go of it.
+  // Zero-filled memory, 64-byte aligned, out of which ranks of a node reduce without a copy.
+  // Collective; the same size everywhere. It may outlive the communicator, and MPI; its room is
+  // given back when all ranks of the node have let go of it.
   [[nodiscard]] std::shared_ptr<std::byte> allocate(std::size_t bytes) const;
 
-  // The same, with the parts of all ranks of this node, by local rank; nothing where they can't
-  // share memory.
+  // Such memory of all ranks of this node, by local rank; nothing where they can't share memory.
   [[nodiscard]] std::vector<std::shared_ptr<std::byte>> allocate_shared(std::size_t bytes) const;
 
   // One piece of memory for all ranks of this node, 64-byte aligned, its content undefined; nothing
-  // where they can't share memory. A page of it takes room where the rank is that first writes it,
-  // and none before.
+  // where they can't share memory. A page takes room near the rank that first writes it.
   [[nodiscard]] std::shared_ptr<std::byte> allocate_for_node(std::size_t bytes) const;
 
-  // A handle over the same ranks in which calls are compared on devices too, with NCCL as well, and
-  // which join() needs. Shares this one's order, group number and listeners; sets of ranks made
-  // from it are checked too, with joins of their own.
-  //
-  // Local, but every rank must use a checked handle for the same calls; keep one, made once. Costs
-  // an all-gather of 48 bytes a collective: on one node a microsecond.
+  // A handle over the same ranks that compares calls on devices, too, and that can join(). Shares
+  // this one's order, group number and listeners; sets made from it are checked, too. Local, but
+  // every rank must use a checked handle for the same calls; keep one, made once. Costs an
+  // all-gather of 48 bytes a collective: on one node a microsecond.
   [[nodiscard]] Communicator checked() const;
   [[nodiscard]] bool is_checked() const;
 
-  // For a rank whose data is used up before the others': takes part in whatever they do, until
-  // every rank has joined; returns the last one to join on all of them (the highest rank, where
-  // several were), from which to broadcast parameters and the optimizer's state. Blocks;
-  // asynchronous collectives asked for before are done first. Afterwards all ranks are active
-  // again.
+  // Takes part, for a rank whose data is used up before the others', in whatever they do until
+  // every rank has joined, after this rank's pending collectives. Returns, on all ranks, the last
+  // one to join (of several the highest), from which to broadcast parameters and the optimizer's
+  // state. Afterwards all ranks are active again.
   //
-  // It takes part in the sets of ranks made from this communicator, too, as long as they have a
-  // handle. That takes capabilities().concurrent; an Error where it is false and there are any. Who
-  // lets go of a set before it joins should do so where all ranks do: a joined rank without shared
-  // memory waits for it there, until the watch ends the job.
+  // Takes part in sets of ranks made from this communicator, too, as long as they have a handle;
+  // Error where there are any and not capabilities().concurrent. All ranks should let go of a set
+  // either before or after the join: a joined rank without shared memory waits for one that has
+  // let go until the watch ends the job.
   //
-  // The active ranks get reductions of their own values only, an average divided by how many they
-  // are, and zeros where an all-gather or an all-to-all takes values of a joined rank. In a split()
-  // or subset() that they call meanwhile a joined rank is in no set. A broadcast from a joined rank
-  // is an Error on all ranks.
-  //
-  // An Error that the active ranks' calls lead to is thrown here too, and this rank is active then
-  // (one of a set's calls when the join ends). Error for a communicator that is not checked().
+  // Active ranks get reductions of their own values only, averages over themselves, and zeros where
+  // an all-gather or an all-to-all takes values of a joined rank, which is in no set that they make
+  // meanwhile. A broadcast from a joined rank is an Error on all ranks. Errors of the active ranks'
+  // calls are thrown here too (those in a set when the join ends), and this rank is active then.
+  // Error for a communicator that is not checked().
   int join() const;
 
-  // How many ranks contributed to the last collective that is done: size() except while ranks have
-  // joined.
+  // Number of ranks that contributed to the last collective: size() except while ranks have joined.
   [[nodiscard]] int active_ranks() const;
 
-  // How often joined ranks have become active again, the same on all ranks: they have missed steps
-  // then, and state that the ranks keep alike from step to step is no longer alike.
+  // Number of times that joined ranks have become active again, the same on all ranks. They have
+  // missed steps then, so state that ranks keep alike from step to step is no longer alike.
   [[nodiscard]] std::uint64_t joins() const;
 
-  // For what can't be done while a rank has joined: an Error of these words where one had when the
-  // last collective was done. Local: all active ranks call it after the same collective, and those
-  // that have joined go on taking part.
+  // Throws an Error of these words where a rank had joined when the last collective was done.
+  // Local: all active ranks call it after the same collective.
   void require_all_ranks(const std::string& words) const;
 
-  // A listener hears of every collective from now on, here, in communicators of with_own_order(),
-  // and in sets of ranks made later.
+  // Lets a listener hear of every collective from now on, here, in communicators of
+  // with_own_order(), and in sets of ranks made later.
   void add_listener(std::shared_ptr<CollectiveListener> listener) const;
   void remove_listener(const std::shared_ptr<CollectiveListener>& listener) const;
 
-  // Gives up on behalf of all ranks: under MPI every process of the job ends with this status (does
-  // not return); ranks that are threads, and those of a session (kolo/comm/session.h), get
-  // CommunicationError from their collectives.
+  // Gives up on behalf of all ranks: processes of the job end with this status (does not return);
+  // threads, and ranks of a session (kolo/comm/session.h), get CommunicationError.
   void abort(int exit_code = 1) const noexcept;
-  // This rank will call abort() within a few seconds and says why itself: until then the watch does
-  // not report that it leaves, which an exception on its way looks like. Local.
+  // Keeps the watch from reporting, for a few seconds, that this rank leaves: it will call abort()
+  // and say why itself. Local.
   void announce_abort() const noexcept;
 
   struct Group;
@@ -219,7 +206,7 @@ class Communicator {
   std::shared_ptr<Group> group_;
 };
 
-// A single value reduced over all ranks; a convenience for metrics and agreements.
+// Reduces a single value over all ranks.
 template <typename T>
 [[nodiscard]] T all_reduce_value(const Communicator& communicator, T value,
                                  ReduceOp op = ReduceOp::sum) {

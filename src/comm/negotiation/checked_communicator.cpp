@@ -12,7 +12,7 @@
 #include "kolo/base/error.h"
 #include "kolo/comm/communicator.h"
 
-// What only a checked communicator does.
+// Calls that only a checked communicator has, and join().
 namespace kolo {
 
 namespace {
@@ -21,7 +21,7 @@ std::shared_ptr<NegotiatedBackend> negotiated(const Communicator::Group& group) 
   return std::dynamic_pointer_cast<NegotiatedBackend>(group.backend);
 }
 
-// Other threads may be counting on; numbers never go back.
+// Raises a number on which other threads may be counting on.
 template <typename T>
 void raise_to(std::atomic<T>& number, T least) {
   T present = number.load();
@@ -61,8 +61,8 @@ void Communicator::require_all_ranks(const std::string& words) const {
 
 namespace {
 
-// Takes part in a set until all ranks have joined it: whatever the others' calls lead to, this rank
-// is joined still in the communicator that the set was made from.
+// Takes part in a set until all ranks have joined it, also after an Error of the others' calls:
+// this rank is joined still in the communicator that the set was made from.
 void join_to_the_end(const Communicator& set) {
   std::exception_ptr first;
   while (true) {
@@ -76,8 +76,8 @@ void join_to_the_end(const Communicator& set) {
   if (first) std::rethrow_exception(first);
 }
 
-// All ranks have joined, so they join all sets as well, but for those that some have let go of:
-// what is called there is an Error to whoever calls it.
+// Waits until all ranks have joined the sets as well, but for sets that some have let go of, where
+// calls are CommunicationErrors.
 void end_services(const std::vector<std::shared_ptr<Communicator::Group>>& served) {
   std::exception_ptr first;
   for (const auto& set : served) {
@@ -94,17 +94,16 @@ void end_services(const std::vector<std::shared_ptr<Communicator::Group>>& serve
 
 }  // namespace
 
-// Takes part in what the sets' active ranks do, each on its own thread.
+// Takes part in the sets' calls, in each on its own thread.
 void Communicator::serve_sets() const {
   auto sets = group_->sets();
-  for (auto& set : group_->served) {
-    if (std::find(sets.begin(), sets.end(), set) == sets.end()) sets.push_back(std::move(set));
-  }
-  // Also those that another checked handle has made.
-  for (auto& companion : group_->companions->of_kind(true)) {
-    if (std::find(sets.begin(), sets.end(), companion) == sets.end())
-      sets.push_back(std::move(companion));
-  }
+  const auto add = [&](const std::vector<std::shared_ptr<Group>>& more) {
+    for (const auto& set : more) {
+      if (std::ranges::find(sets, set) == sets.end()) sets.push_back(set);
+    }
+  };
+  add(group_->served);
+  add(group_->companions->of_kind(true));  // those of other checked handles, too
   if (!sets.empty() && !capabilities().concurrent) {
     throw Error(fmt::format(
         "comm: join: {} sets of ranks were made from this communicator, in which the others may "
@@ -129,7 +128,7 @@ int Communicator::join() const {
         "comm: join: this communicator's calls are not negotiated, so a rank can't know what the "
         "others do; use communicator.checked(), on all ranks and for all calls");
   }
-  // How far this rank is in all orders together: in one of them the ranks may all be as far.
+  // Calls in all orders: in one order alone the ranks may all have made equally many.
   std::uint64_t calls_elsewhere = 0;
   for (const auto& companion : group_->companions->of_kind(true))
     calls_elsewhere += companion->sequence->calls;

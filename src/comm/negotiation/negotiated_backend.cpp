@@ -46,7 +46,7 @@ void NegotiatedBackend::exchange(const CallHeader& mine) {
   }
 }
 
-// Decides by what all ranks have seen, so all of them throw or none does.
+// Decides by the headers, which all ranks have, so all of them throw or none does.
 void NegotiatedBackend::check_calls(std::span<const std::int64_t> counts) {
   const CallHeader& first = headers_[static_cast<std::size_t>(first_active_rank(headers_))];
   const bool is_same = std::all_of(headers_.begin(), headers_.end(), [&](const CallHeader& header) {
@@ -90,7 +90,7 @@ std::vector<std::int64_t> NegotiatedBackend::gather_counts(
 void NegotiatedBackend::execute(const CollectiveCall& call) {
   negotiate(with_counts(call, topology().rank), call.receive_counts);
   const auto shape = traits_of(call.collective).buffers;
-  // Everybody's header is here, so everybody has come, which is all of a barrier.
+  // A barrier is done: everybody's header is here, so everybody has come.
   if (shape == BufferShape::none) return;
   if (shape == BufferShape::gathered_uneven && has_joined_ranks()) {
     auto counts = call.receive_counts;
@@ -103,7 +103,7 @@ void NegotiatedBackend::execute(const CollectiveCall& call) {
   inner_->execute(with_neutral_values);
 }
 
-// Everybody expects what is sent to it, joined ranks apart; if they don't, the counts tell who.
+// Makes sure that every rank expects what is sent to it, joined ranks apart.
 void NegotiatedBackend::agree_on_exchange(const CollectiveCall& call) {
   std::uint64_t balance = 0;
   for (const CallHeader& header : headers_) balance += header.fingerprint;
@@ -125,7 +125,6 @@ std::shared_ptr<Backend> NegotiatedBackend::split(int color, int key) {
   return part ? std::make_shared<NegotiatedBackend>(std::move(part)) : nullptr;
 }
 
-// Part of a rank that has joined.
 namespace {
 
 template <typename T>
@@ -164,21 +163,6 @@ void fill_neutral(DataType type, ReduceOp op, std::byte* values, std::int64_t co
   });
 }
 
-// Memory for a collective whose result nobody here needs; zero-filled.
-class Scratch {
- public:
-  Scratch(DataType type, std::int64_t count)
-      : memory_(allocate_aligned(checked_multiply(static_cast<std::size_t>(count), size_of(type)))),
-        buffer_(memory_.get(), count, type) {}
-
-  [[nodiscard]] const Buffer& buffer() const { return buffer_; }
-  void make_neutral(ReduceOp op) { fill_neutral(buffer_.type, op, memory_.get(), buffer_.count); }
-
- private:
-  std::shared_ptr<std::byte> memory_;
-  Buffer buffer_;
-};
-
 std::int64_t sum_of(std::span<const std::int64_t> counts) {
   return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
 }
@@ -196,19 +180,14 @@ NegotiatedBackend::JoinResult NegotiatedBackend::join(Progress mine) {
   }
 }
 
-// All ranks are here; who has joined has missed calls that others have made.
+// Agrees on the calls that have been made, some of which ranks that had joined have missed.
 NegotiatedBackend::JoinResult NegotiatedBackend::end_of_join(const Progress& mine) {
   activate_all();
-  const std::array<std::int64_t, 2> own = {narrow<std::int64_t>(mine.calls), mine.splits};
-  const auto all = gather_counts(own);
-  JoinResult result{.last_rank = last_joined_, .progress = {}};
-  for (std::size_t rank = 0; rank < headers_.size(); ++rank) {
-    result.progress.calls =
-        std::max(result.progress.calls, static_cast<std::uint64_t>(all[2 * rank]));
-    result.progress.splits =
-        std::max(result.progress.splits, static_cast<std::uint32_t>(all[2 * rank + 1]));
-  }
-  return result;
+  std::array<std::int64_t, 2> furthest = {narrow<std::int64_t>(mine.calls), mine.splits};
+  inner_->execute(CollectiveCall::all_reduce(std::span(furthest), ReduceOp::max));
+  return {.last_rank = last_joined_,
+          .progress = {.calls = static_cast<std::uint64_t>(furthest[0]),
+                       .splits = static_cast<std::uint32_t>(furthest[1])}};
 }
 
 void NegotiatedBackend::take_part(const CallHeader& header) {
@@ -226,7 +205,7 @@ void NegotiatedBackend::take_part(const CallHeader& header) {
   }
 }
 
-// The same call with values that change nothing.
+// Makes the same call with values that change nothing.
 void NegotiatedBackend::take_part_with_buffers(const CallHeader& header) {
   CollectiveCall call;
   static_cast<CallHeader&>(call) = header;
@@ -244,15 +223,20 @@ void NegotiatedBackend::take_part_with_buffers(const CallHeader& header) {
                  : call.receive_counts[static_cast<std::size_t>(topology().rank)];
     outputs = sum_of(call.receive_counts);
   }
-  Scratch input(header.type, inputs);
-  const Scratch output(header.type, shape == BufferShape::in_place ? 0 : outputs);
-  if (traits_of(header.collective).reduces) input.make_neutral(header.op);
-  call.input = input.buffer();
-  call.output = shape == BufferShape::in_place ? input.buffer() : output.buffer();
+  const auto scratch = [&](std::int64_t count) {
+    const auto bytes = checked_multiply(static_cast<std::size_t>(count), size_of(header.type));
+    return allocate_aligned(bytes);
+  };
+  const auto input = scratch(inputs);
+  const auto output = shape == BufferShape::in_place ? input : scratch(outputs);
+  if (traits_of(header.collective).reduces)
+    fill_neutral(header.type, header.op, input.get(), inputs);
+  call.input = Buffer(input.get(), inputs, header.type);
+  call.output = Buffer(output.get(), outputs, header.type);
   inner_->execute(call);
 }
 
-// The counts by rank that the active ranks have told each other.
+// Sets the counts by rank that the active ranks have told each other.
 void NegotiatedBackend::set_counts(CollectiveCall& call) {
   const std::size_t size = headers_.size();
   call.receive_counts.resize(size);
