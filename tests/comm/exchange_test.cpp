@@ -144,14 +144,12 @@ RANK_TEST(Exchanges, BadCountsAreRefused) {
   };
   EXPECT_TRUE(says(uneven(too_many), {"uneven all-gather: the ranks' counts"}));
   EXPECT_TRUE(says(uneven(negative), {"at least 0"}));
-  EXPECT_TRUE(says(message_of<Error>([&] {
-                     communicator.all_to_all(std::span(values), negative, std::span(results), ones);
-                   }),
-                   {"the send counts"}));
-  EXPECT_TRUE(says(message_of<Error>([&] {
-                     communicator.all_to_all(std::span(values), ones, std::span(results), too_many);
-                   }),
-                   {"the receive counts"}));
+  const auto exchanged = [&](const Counts& sent, const Counts& received) {
+    return message_of<Error>(
+        [&] { communicator.all_to_all(std::span(values), sent, std::span(results), received); });
+  };
+  EXPECT_TRUE(says(exchanged(negative, ones), {"the send counts"}));
+  EXPECT_TRUE(says(exchanged(ones, too_many), {"the receive counts"}));
   communicator.barrier();
 }
 

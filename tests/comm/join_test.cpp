@@ -1,7 +1,5 @@
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
-#include <limits>
 #include <vector>
 
 #include <fmt/format.h>
@@ -63,9 +61,7 @@ void train(const Communicator& plain, const std::function<void(const Step&)>& do
       do_step({communicator, ranks_with_more_steps(plain.size(), pattern, step), step});
     }
     EXPECT_EQ(communicator.join(), last_to_join(plain.size(), pattern));
-    std::int64_t one = 1;
-    communicator.all_reduce(std::span(&one, 1));
-    EXPECT_EQ(one, plain.size());
+    EXPECT_EQ(all_reduce_value(communicator, 1), plain.size());
     EXPECT_EQ(communicator.active_ranks(), plain.size());
   }
 }
@@ -77,45 +73,6 @@ double value_of(DataType type, int rank, int step, std::int64_t index) {
   return static_cast<double>(number % 4) - (type == DataType::uint8 ? 0 : 1);
 }
 
-double reduced(const Step& step, DataType type, ReduceOp op, std::int64_t index) {
-  double sum = 0, product = 1, least = INFINITY, greatest = -INFINITY;
-  for (const int rank : step.active) {
-    const double value = value_of(type, rank, step.number, index);
-    sum += value;
-    product *= value;
-    least = std::min(least, value);
-    greatest = std::max(greatest, value);
-  }
-  switch (op) {
-    case ReduceOp::sum:
-      return type == DataType::boolean ? greatest : sum;
-    case ReduceOp::average:
-      return type <= DataType::bfloat16 ? sum / step.active_count()
-                                        : std::trunc(sum / step.active_count());
-    case ReduceOp::product:
-      return product;
-    case ReduceOp::min:
-      return least;
-    case ReduceOp::max:
-      return greatest;
-  }
-  return 0;
-}
-
-// A quotient is rounded to the type's fraction; everything else is exact.
-double tolerance_of(DataType type) {
-  switch (type) {
-    case DataType::float32:
-      return 1e-6;
-    case DataType::float16:
-      return 2e-3;
-    case DataType::bfloat16:
-      return 1.6e-2;
-    default:
-      return 1e-14;
-  }
-}
-
 void fill(TypedValues& values, DataType type, const Step& step) {
   for (std::int64_t i = 0; i < values.count(); ++i)
     values.set(i, value_of(type, step.rank(), step.number, i));
@@ -123,14 +80,12 @@ void fill(TypedValues& values, DataType type, const Step& step) {
 
 void expect_reduced(const Step& step, const TypedValues& values, DataType type, ReduceOp op,
                     std::int64_t first) {
-  for (std::int64_t i = 0; i < values.count(); ++i) {
-    const double want = reduced(step, type, op, first + i);
-    if (std::abs(values.get(i) - want) > tolerance_of(type)) {
-      ADD_FAILURE() << name_of(type) << " " << name_of(op) << " of " << step.active_count()
-                    << " ranks: element " << i << " is " << values.get(i) << ", not " << want;
-      return;
-    }
-  }
+  expect_values(values, type, fmt::format("{} over {} ranks", name_of(op), step.active_count()),
+                [&](std::int64_t i) {
+                  return reduced(type, op, step.active, [&](int rank) {
+                    return value_of(type, rank, step.number, first + i);
+                  });
+                });
 }
 
 void for_types_and_ops(const std::function<void(DataType, ReduceOp)>& function) {
@@ -171,11 +126,10 @@ void all_gather(const Step& step) {
     fill(input, type, step);
     fill(output, type, step);
     step.communicator.all_gather(input.buffer(), output.buffer());
-    for (std::int64_t i = 0; i < output.count(); ++i) {
+    expect_values(output, type, "all-gather", [&](std::int64_t i) {
       const int owner = static_cast<int>(i / 7);
-      const double want = step.is_active(owner) ? value_of(type, owner, step.number, i % 7) : 0;
-      EXPECT_EQ(output.get(i), want) << name_of(type) << " of rank " << owner;
-    }
+      return step.is_active(owner) ? value_of(type, owner, step.number, i % 7) : 0;
+    });
   }
 }
 
@@ -227,8 +181,8 @@ void broadcast(const Step& step) {
     fill(values, type, step);
     const int root = step.active.back();
     step.communicator.broadcast(values.buffer(), root);
-    for (std::int64_t i = 0; i < values.count(); ++i)
-      EXPECT_EQ(values.get(i), value_of(type, root, step.number, i));
+    expect_values(values, type, "broadcast",
+                  [&](std::int64_t i) { return value_of(type, root, step.number, i); });
   }
 }
 
@@ -251,16 +205,12 @@ void split(const Step& step) {
   const auto members = std::count_if(step.active.begin(), step.active.end(),
                                      [&](int rank) { return rank % 2 == step.rank() % 2; });
   EXPECT_EQ(part->size(), members);
-  std::int64_t one = 1;
-  part->all_reduce(std::span(&one, 1));
-  EXPECT_EQ(one, members);
+  EXPECT_EQ(all_reduce_value(*part, 1), members);
   if (part->rank() > 0) {
     EXPECT_EQ(part->join(), 0);
     return;
   }
-  double value = 3;
-  part->all_reduce(std::span(&value, 1), ReduceOp::average);
-  EXPECT_EQ(value, 3);
+  EXPECT_EQ(all_reduce_value(*part, 3.0, ReduceOp::average), 3);
   EXPECT_EQ(part->join(), 0);
 }
 

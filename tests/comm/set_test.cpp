@@ -1,6 +1,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <numeric>
 #include <optional>
@@ -137,45 +138,41 @@ RANK_TEST(Sets, SetsWorkAtTheSameTime) {
     EXPECT_EQ(std::ranges::count(buffers[i], sizes[i]), std::ssize(buffers[i]));
 }
 
-RANK_TEST(Sets, SharedMemoryIsShared) {
-  const auto parts = communicator.allocate_shared(1000);
+// Local rank r's byte of all memory that the node shares, which all its ranks see.
+void expect_shared(const Communicator& communicator,
+                   const std::function<std::byte&(std::size_t local_rank)>& byte_of) {
   const Topology& topology = communicator.topology();
-  int has_parts = parts.empty() ? 0 : 1;
-  EXPECT_EQ(all_reduce_value(communicator, has_parts, ReduceOp::min), has_parts);
-  EXPECT_EQ(all_reduce_value(communicator, has_parts, ReduceOp::max), has_parts);
-  EXPECT_TRUE(has_parts || !communicator.capabilities().shared_memory);
-  if (parts.empty()) return;
-  ASSERT_EQ(parts.size(), static_cast<std::size_t>(topology.local_size));
-  const auto local_rank = static_cast<std::size_t>(topology.local_rank);
-  for (std::size_t i = 0; i < 1000; ++i) EXPECT_EQ(parts[local_rank].get()[i], std::byte{0});
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(parts[local_rank].get()) % 64, 0U);
-  parts[local_rank].get()[999] = static_cast<std::byte>(1 + communicator.rank());
+  byte_of(static_cast<std::size_t>(topology.local_rank)) =
+      static_cast<std::byte>(1 + communicator.rank());
   communicator.barrier();
   std::size_t peer = 0;
   for (int rank = 0; rank < communicator.size(); ++rank) {
     if (topology.node_of_rank[static_cast<std::size_t>(rank)] != topology.node) continue;
-    EXPECT_EQ(parts[peer++].get()[999], static_cast<std::byte>(1 + rank));
+    EXPECT_EQ(byte_of(peer++), static_cast<std::byte>(1 + rank));
   }
   communicator.barrier();
 }
 
-RANK_TEST(Sets, MemoryOfTheNodeIsOne) {
-  const auto memory = communicator.allocate_for_node(1000);
+RANK_TEST(Sets, SharedMemoryIsShared) {
+  const auto parts = communicator.allocate_shared(1000);
+  const auto of_node = communicator.allocate_for_node(1000);
   const Topology& topology = communicator.topology();
-  int has_memory = memory ? 1 : 0;
+  const int has_memory = parts.empty() ? 0 : 1;
+  EXPECT_EQ(of_node != nullptr, has_memory == 1);
   EXPECT_EQ(all_reduce_value(communicator, has_memory, ReduceOp::min), has_memory);
+  EXPECT_EQ(all_reduce_value(communicator, has_memory, ReduceOp::max), has_memory);
   EXPECT_TRUE(has_memory || !communicator.capabilities().shared_memory);
-  if (!memory) return;
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory.get()) % 64, 0U);
-  const auto mine = static_cast<std::size_t>(topology.local_rank);
-  memory.get()[mine] = static_cast<std::byte>(1 + communicator.rank());
-  communicator.barrier();
-  std::size_t peer = 0;
-  for (int rank = 0; rank < communicator.size(); ++rank) {
-    if (topology.node_of_rank[static_cast<std::size_t>(rank)] != topology.node) continue;
-    EXPECT_EQ(memory.get()[peer++], static_cast<std::byte>(1 + rank));
-  }
-  communicator.barrier();
+  if (!has_memory) return;
+  ASSERT_EQ(parts.size(), static_cast<std::size_t>(topology.local_size));
+  const std::byte* const mine = parts[static_cast<std::size_t>(topology.local_rank)].get();
+  EXPECT_EQ(std::count(mine, mine + 1000, std::byte{0}), 1000);
+  for (const void* const memory :
+       {static_cast<const void*>(mine), static_cast<const void*>(of_node.get())})
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory) % 64, 0U);
+  expect_shared(communicator,
+                [&](std::size_t local_rank) -> std::byte& { return parts[local_rank].get()[999]; });
+  expect_shared(communicator,
+                [&](std::size_t local_rank) -> std::byte& { return of_node.get()[local_rank]; });
 }
 
 // A task's own collectives come at its turn, between those asked for before and after it.

@@ -1,8 +1,13 @@
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <string>
 #include <type_traits>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 #include "comm/shared_memory/reduce_kernels.h"
 #include "kolo/comm/data_type.h"
@@ -49,5 +54,63 @@ class TypedValues {
   std::int64_t count_;
   std::vector<std::byte> bytes_;
 };
+
+// Reduction of value_of(rank) over the ranks, in doubles.
+template <typename Ranks, typename ValueOf>
+[[nodiscard]] double reduced(DataType type, ReduceOp op, const Ranks& ranks,
+                             const ValueOf& value_of) {
+  double sum = 0, product = 1, least = INFINITY, greatest = -INFINITY;
+  int count = 0;
+  for (const int rank : ranks) {
+    const double value = value_of(rank);
+    sum += value;
+    product *= value;
+    least = std::min(least, value);
+    greatest = std::max(greatest, value);
+    ++count;
+  }
+  switch (op) {
+    case ReduceOp::sum:
+      return type == DataType::boolean ? greatest : sum;
+    case ReduceOp::average:
+      return type <= DataType::bfloat16 ? sum / count : std::trunc(sum / count);
+    case ReduceOp::product:
+      return product;
+    case ReduceOp::min:
+      return least;
+    default:
+      return greatest;
+  }
+}
+
+[[nodiscard]] inline double tolerance_of(DataType type) {
+  switch (type) {
+    case DataType::float64:
+      return 1e-14;
+    case DataType::float32:
+      return 1e-6;
+    case DataType::float16:
+      return 2e-3;
+    case DataType::bfloat16:
+      return 1.6e-2;
+    default:
+      return 0;
+  }
+}
+
+// Expects expected(index) in every place, as exactly as the type holds it. Tells the first that is
+// wrong, so that a failure prints one line and not thousands.
+template <typename Expected>
+void expect_values(const TypedValues& values, DataType type, const std::string& what,
+                   const Expected& expected) {
+  for (std::int64_t i = 0; i < values.count(); ++i) {
+    const double want = expected(i);
+    if (std::abs(values.get(i) - want) <= tolerance_of(type) * std::max(1.0, std::abs(want)))
+      continue;
+    ADD_FAILURE() << what << " of " << values.count() << " " << name_of(type) << ": element " << i
+                  << " is " << values.get(i) << ", not " << want;
+    return;
+  }
+}
 
 }  // namespace kolo::testing

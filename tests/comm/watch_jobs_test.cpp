@@ -12,6 +12,7 @@
 #include <gmock/gmock.h>
 
 #include "comm/jobs.h"
+#include "kolo/base/file.h"
 #include "support/process.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
@@ -107,6 +108,8 @@ TEST(StoppedNeighbour, IsNamedWithTheTransferAndTheJobEnds) {
       result.errors,
       AnyOf(HasSubstr("receive of 50000 float32 (200000 bytes) from rank 2, tag 5, \"halo\""),
             HasSubstr("send of 50000 float32 (200000 bytes) to rank 2, tag 5, \"halo\"")));
+  EXPECT_TRUE(says(read_text_file(folder.path() / "kolo-watch-rank-00000.txt"),
+                   {"transfers, with the peers' ranks in the job", "tag 5, \"halo\""}));
 }
 
 // There is neither a warning nor a limit to wait for.
