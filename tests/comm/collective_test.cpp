@@ -47,7 +47,7 @@ std::uint8_t random_of(int rank, std::int64_t index) {
 double value_of(DataType type, int rank, std::int64_t index) {
   const int random = random_of(rank, index);
   if (type == DataType::boolean) return random % 2;
-  return type == DataType::uint8 ? 180 + random : random - 8;  // bytes have no sign
+  return type == DataType::uint8 ? 17 * random : random - 8;  // bytes have no sign
 }
 
 // Reduction over all ranks; integers wrap.
