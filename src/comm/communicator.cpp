@@ -159,7 +159,7 @@ void Communicator::exchange(std::span<const Transfer> transfers, CallOptions opt
 
 Work Communicator::enqueue(std::function<void(const Communicator&)> task,
                            CallOptions options) const {
-  // The group waits for its tasks before it goes, so they need no share in it.
+  // The group waits for its tasks, so they need not own it.
   const Communicator borrowed(std::shared_ptr<Group>(std::shared_ptr<Group>(), group_.get()));
   return group_->submit(CollectiveCall::of(Collective::task), std::move(options),
                         [task = std::move(task), borrowed] { task(borrowed); });
@@ -167,7 +167,7 @@ Work Communicator::enqueue(std::function<void(const Communicator&)> task,
 
 namespace {
 
-// The pieces that the back end gives.
+// Pieces that the back end allocates, in turn with the collectives.
 std::vector<std::shared_ptr<std::byte>> allocated(Communicator::Group& group, Collective kind,
                                                   std::size_t bytes) {
   std::vector<std::shared_ptr<std::byte>> pieces;

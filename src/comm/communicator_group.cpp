@@ -104,8 +104,8 @@ Communicator::Group::Group(std::shared_ptr<Backend> the_backend,
   std::iota(identity.job_ranks.begin(), identity.job_ranks.end(), 0);
 }
 
-// For a fork: destroying members would wait for threads which are not there, and tell the other
-// ranks that this one is gone.
+// Leaks the members, in a fork: their destructors would wait for threads that are not there, and
+// tell the other ranks that this one is gone.
 void Communicator::Group::abandon() {
   const auto keep = [](auto& member) {
     (void)std::make_unique<std::remove_reference_t<decltype(member)>>(std::move(member)).release();
@@ -135,8 +135,8 @@ Communicator::Group::~Group() {
   const auto has_pending_transfers = [&] {
     return sequence.use_count() == 1 && sequence->transfers && sequence->transfers->is_pending();
   };
-  // An exception is leaving this rank while collectives are pending for which the others can't be
-  // sure to come: waiting might never end, so the job does.
+  // Ends the job where an exception leaves this rank while collectives are pending: the others may
+  // never come to them, so waiting might never end.
   if (std::uncaught_exceptions() > exceptions_at_start_ &&
       (executor->is_pending() || has_pending_transfers())) {
     const auto reason = fmt::format(
@@ -147,14 +147,14 @@ Communicator::Group::~Group() {
                            backend->ends_processes() ? "job ends" : "session is broken"));
     backend->abort(1, reason);
   }
-  // Tasks that are pending may still use this group.
+  // Pending tasks may still use this group.
   if (executor->is_pending()) {
     try {
       executor->submit([] {}).wait();
     } catch (const StateError&) {  // who closes it waits for them
     }
   }
-  // The other ends may not have got all bytes.
+  // Waits for pending transfers, of which the other ends may not have got all bytes.
   while (has_pending_transfers()) {
     if (sequence->transfers->is_driven_by_waiters())
       go_on_with_transfers();
@@ -202,7 +202,7 @@ void Communicator::Group::run(CollectiveCall call, CallOptions options, const Ac
 }
 
 Communicator::Group::Action Communicator::Group::as_task(std::uint64_t number, Action task) {
-  // The group waits for its tasks, so they need no share in it.
+  // The group waits for its tasks, so they need not own it.
   return [place = sequence.get(), number, task = std::move(task)] {
     struct Running {
       Sequence& place;
@@ -238,7 +238,7 @@ Work Communicator::Group::submit(CollectiveCall call, CallOptions options, Actio
       std::move(order), std::move(on_wait));
 }
 
-// One step of transfers, between collectives, where only a waiting thread may call MPI.
+// Does one step of transfers, between collectives, where only a waiting thread may call MPI.
 void Communicator::Group::go_on_with_transfers() {
   std::vector<std::shared_ptr<const void>> done;
   bool has_progress = false;
@@ -313,7 +313,6 @@ std::vector<std::shared_ptr<Communicator::Group>> Communicator::Group::sets() {
   return present;
 }
 
-// Communicators of the same ranks with orders of their own.
 std::vector<std::shared_ptr<Communicator::Group>> Communicator::Group::Companions::of_kind(
     bool is_checked) {
   const std::lock_guard lock(mutex);
@@ -324,8 +323,8 @@ std::vector<std::shared_ptr<Communicator::Group>> Communicator::Group::Companion
   return found;
 }
 
-// Ranks may have let go of one at different times, so they agree on the first of those that are
-// free, with all after them, on every rank.
+// Ranks may let go of an order at different times, so they agree on the first after the last that
+// any of them still uses.
 Communicator Communicator::with_own_order() const {
   if (size() == 1 || !capabilities().concurrent) return *this;
   std::int64_t first_free = 0;

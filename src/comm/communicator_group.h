@@ -14,29 +14,27 @@
 
 namespace kolo {
 
-// Part that the handles of one communicator share. Destroyed from the bottom up: pending
+// State that the handles of one communicator share. Destroyed from the bottom up: pending
 // collectives finish before the back end goes.
 struct Communicator::Group {
   struct Sequence;
   using Action = std::function<void()>;
 
-  // `the_sequence`: of the group over the same ranks that this one is another view of; none: a new
-  // one.
+  // `the_sequence`: that of a plain group of which this is the checked view; none: a new one.
   Group(std::shared_ptr<Backend> the_backend, std::shared_ptr<Executor> the_executor,
         std::shared_ptr<Sequence> the_sequence = nullptr);
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
   ~Group();
 
-  // Check a call, give it its number, and have it done in its turn, between its messages to the
-  // listeners: run() before it returns, submit() on the communication thread. An action is done in
-  // place of the back end's execute().
+  // Check a call, give it its number, and do it in its turn, run() before it returns, submit() on
+  // the communication thread. An action takes the place of the back end's execute().
   void run(CollectiveCall call, CallOptions options, const Action& action = {});
   Work submit(CollectiveCall call, CallOptions options, Action action = {});
-  // Messages to other ranks, in no order with the collectives. Done when all are.
+  // Sends and receives messages, in no order with the collectives. Done when all are.
   Work transfer(std::vector<CollectiveCall> calls, const CallOptions& options);
 
-  // Never changed in place: calls keep what they see.
+  // Listeners in an immutable list, since calls keep the one that they have begun with.
   using Listeners = std::vector<std::shared_ptr<CollectiveListener>>;
   class ListenerList {
    public:
@@ -49,23 +47,22 @@ struct Communicator::Group {
   };
   std::shared_ptr<ListenerList> listeners = std::make_shared<ListenerList>();
 
-  // Sets of more than one rank made from this checked group, and those that still have a handle,
-  // which a join has to serve.
+  // Sets of several ranks that were made from this checked group and still have a handle: a join
+  // has to serve them.
   void add_set(const std::shared_ptr<Group>& set);
   [[nodiscard]] std::vector<std::shared_ptr<Group>> sets();
-  // A join of this set, for one of the communicator that it was made from, until that one is done:
-  // after one that ended in an Error it stands for the next.
+  // Join of this set on behalf of its communicator's; one that goes on after an Error serves the
+  // next join.
   std::optional<Work> service;
-  // Sets that are served until the join is done, handle or not.
+  // Sets that are served until the join is done, whether they have handles or not.
   std::vector<std::shared_ptr<Group>> served;
 
   std::shared_ptr<Backend> backend;
   std::shared_ptr<Executor> executor;
-  // Its place in the job.
   struct Identity {
     std::uint32_t number = 0;    // Communicator::group()
-    int job_rank = 0;            // this rank's in the job
-    std::vector<int> job_ranks;  // of its members
+    int job_rank = 0;            // rank of this process in the job
+    std::vector<int> job_ranks;  // members' ranks in the job
 
     void put_into(CallHeader& call) const {
       call.group = number;
@@ -74,8 +71,8 @@ struct Communicator::Group {
   };
   Identity identity;
 
-  // Progress of the ranks in what they do together, one for plain and checked handles. This rank
-  // leaves when it is destroyed.
+  // Progress of the ranks in their calls, one for plain and checked handles. This rank leaves when
+  // it is destroyed.
   struct Sequence {
     explicit Sequence(std::shared_ptr<Backend> the_ranks)
         : ranks(std::move(the_ranks)), transfers(ranks->transfers()) {}
@@ -87,14 +84,13 @@ struct Communicator::Group {
     std::shared_ptr<TransferDesk> transfers;  // may be null
     std::atomic<std::uint64_t> calls = 0;
     std::atomic<std::uint32_t> splits = 0;
-    // The task that runs, if any, and how many collectives it has called; for the thread it runs
-    // on.
+    // Number of the task that runs (0: none), and of its calls so far; for the task's thread alone.
     std::uint64_t task = 0;
     std::uint32_t parts = 0;
   };
   std::shared_ptr<Sequence> sequence;
 
-  // Groups of with_own_order(), over plain and checked handles; kept, to be given out again.
+  // Groups of with_own_order(), plain and checked, which are kept to be given out again.
   struct Companions {
     std::mutex mutex;
     std::vector<std::shared_ptr<Group>> groups;

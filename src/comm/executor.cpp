@@ -34,7 +34,7 @@ bool Work::State::is_done() {
   return done;
 }
 
-// A thread's waiting, as long as this lives.
+// Tells on_wait of a thread's waiting, as long as this lives.
 class Work::Waiting {
  public:
   explicit Waiting(State& state) : state_(state), is_told_(state.on_wait && !state.is_done()) {
@@ -212,14 +212,14 @@ void Executor::loop() {
     busy_ = true;
     lock.unlock();
     complete(item);
-    item = {};  // what the task owned may use this executor as it goes
+    item = {};  // its members may use this executor in their destructors
     lock.lock();
     busy_ = false;
     if (!closed_.empty()) changed_.notify_all();
   }
 }
 
-// Notes for as long as the task runs that it is this thread that does.
+// Runs a task, and notes meanwhile that this thread does.
 void Executor::execute(const std::function<void()>& task) {
   struct Runner {
     std::atomic<std::thread::id>& place;
@@ -237,7 +237,8 @@ void Executor::execute(const std::function<void()>& task) {
   task();
 }
 
-// Counts down first: a waiting thread may ask at once whether anything is pending.
+// Runs an item and completes its Work. Counts down before, because a waiting thread may ask at once
+// whether anything is pending.
 void Executor::complete(const Item& item) {
   std::exception_ptr failure;
   try {

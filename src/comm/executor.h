@@ -15,54 +15,53 @@
 
 namespace kolo {
 
-// Runs a communicator's collectives one at a time, in the order in which they were asked for, which
-// is what lets ranks meet in the same collective. With `threaded`, asynchronous ones run on a
-// thread of the executor's own (the communication thread); without, they run in submit() before it
-// returns (a back end that must not be called from two threads). What a task itself submits or runs
-// is done at once, inside it.
+// Runs a communicator's collectives one at a time, in the order in which they were asked for, so
+// that ranks meet in the same collective. With `threaded`, asynchronous ones run on a thread of the
+// executor's own (the communication thread); without, in submit() (a back end that must not be
+// called from two threads). A task's own calls run at once, inside it.
 class Executor {
  public:
-  // `process`: of the executor that it belongs to; none: this one's own.
+  // `process`: that of the executor that it belongs to; none: this one's own.
   explicit Executor(bool threaded, std::shared_ptr<const OwnProcess> process = nullptr);
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
   ~Executor();  // what was submitted is finished first
 
-  // `order`: of a collective on a device's memory. `on_wait`: of Work::State.
+  // Runs the task after everything submitted before. `order`: that of a collective on a device's
+  // memory. `on_wait`: Work::State's.
   Work submit(std::function<void()> task, std::shared_ptr<const DeviceOrder> order = nullptr,
               std::function<void(bool begins)> on_wait = nullptr);
-  // A task that hands a collective over to a device: as run(), and a Work that the device's stream
-  // waits for. Throws what the task throws.
+  // Runs, as run(), a task that hands a collective over to a device. Returns a Work that the
+  // device's stream waits for.
   Work hand_over(const std::function<void()>& task, std::shared_ptr<const DeviceOrder> order);
 
-  // Runs the task after everything submitted before and returns when it is done. The calling thread
-  // itself runs it when nothing is pending: a hand-over to another thread costs more than a small
-  // collective. `on_wait` is told where it is another thread.
+  // Runs the task after everything submitted before, and returns when it is done. The calling
+  // thread runs it where nothing is pending, because going over to another thread costs more than a
+  // small collective; otherwise `on_wait` is told.
   void run(const std::function<void()>& task,
            const std::function<void(bool begins)>& on_wait = nullptr);
 
   [[nodiscard]] bool is_threaded() const { return is_threaded_; }
 
-  // Whether the calling thread is the one that runs a task now.
+  // Tells whether the calling thread runs a task now.
   [[nodiscard]] bool is_inside_task() const {
     return runner_.load(std::memory_order_relaxed) == std::this_thread::get_id();
   }
 
-  // Tells whether the calling thread runs a task of any executor. Takes no lock: at the end of a
-  // process the thread of an executor may hold one.
+  // Tells whether the calling thread runs a task of any executor. Takes no lock, which another
+  // thread may hold when the process ends.
   [[nodiscard]] static bool is_running_here();
 
-  // Not so in a fork of the process that has made it: there is no thread, nobody to wait for, and
-  // nothing to be told to others.
+  // False in a fork of the process that has made it, which has no thread to wait for.
   [[nodiscard]] bool is_in_own_process() const { return process_->is_here(); }
 
-  // Something has been submitted that is not done.
+  // Tells whether something that was submitted is not done.
   [[nodiscard]] bool is_pending() const { return pending_ > 0; }
 
-  // Finishes what was submitted, and ends the thread; whoever asks for more gets a StateError with
-  // this message. Likewise for those made by make_sibling(), and by these. Not from a task.
+  // Finishes what was submitted, and ends the thread, here and in all siblings; later calls are
+  // StateErrors with this message. Not from a task.
   void close(const std::string& message);
-  // One for another communicator, which ends with this.
+  // Makes an executor for another communicator, which close() closes as well.
   [[nodiscard]] std::shared_ptr<Executor> make_sibling(bool threaded);
 
  private:

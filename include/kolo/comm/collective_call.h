@@ -75,12 +75,10 @@ struct CallHeader {
   std::uint32_t part = 0;         // of a collective inside a task, which of its collectives, from 1
   std::int64_t count = 0;         // elements, see BufferShape; bytes of an allocation
   std::uint64_t fingerprint = 0;  // of counts by rank, where ranks compare them
-  std::uint64_t number = 0;     // where in the communicator's sequence it stands, from 1: the same
-                                // for all ranks that keep to one order; inside a task, the task's;
-                                // of a transfer, which of this rank's
-  std::uint32_t group = 0;      // 0 for the job, otherwise Communicator::group() of a set of ranks
-  std::int32_t first_rank = 0;  // the rank in the job of the group's first member: with `group` it
-                                // tells groups apart
+  std::uint64_t number = 0;  // in the communicator's sequence, from 1, the same on all ranks that
+                             // keep one order; inside a task, the task's; of this rank's transfers
+  std::uint32_t group = 0;   // 0 for the job, otherwise Communicator::group() of a set of ranks
+  std::int32_t first_rank = 0;  // of the group, in the job; with `group` it tells groups apart
 
   // "all-reduce (sum) of 4 float32", "broadcast (from root 0) of 1 int64", "barrier", "send of 4
   // float32 (16 bytes) to rank 1, tag 0".
@@ -103,8 +101,8 @@ struct DeviceOrder {
   std::shared_ptr<const DeviceEvent> done;   // the result is there; set when the back end has begun
 };
 
-// A collective with this rank's part in it: what a back end is given to do, and listeners are told
-// of. It does not own the buffers.
+// A collective with this rank's part in it, for back ends and listeners. It does not own the
+// buffers.
 struct CollectiveCall : CallHeader {
   std::string name;   // for people, for example "bucket 3"; may be empty
   ConstBuffer input;  // of a collective in place the same as output
@@ -133,8 +131,7 @@ struct CollectiveCall : CallHeader {
   [[nodiscard]] static CollectiveCall of(Collective collective, std::int64_t count = 0);
 };
 
-// Error where this rank alone can see that the call's arguments are wrong: checked once, above all
-// back ends.
+// Throws Error where this rank alone can see that the call's arguments are wrong.
 void check_arguments(const CollectiveCall& call, const Topology& topology);
 
 // Hears of every collective and every transfer of a communicator, on whatever thread it is asked
@@ -142,14 +139,14 @@ void check_arguments(const CollectiveCall& call, const Topology& topology);
 class CollectiveListener {
  public:
   virtual ~CollectiveListener() = default;
-  // This rank has become a member of a set of `count` ranks, whose calls will be like this one in
-  // `group` and `first_rank`.
+  // This rank has become a member of a set of `count` ranks, which has this call's `group` and
+  // `first_rank`.
   virtual void on_group(const CollectiveCall& /*call*/) noexcept {}
   // This rank's last handle of the job's communicator, or of a set of ranks, is gone.
   virtual void on_leave(const CollectiveCall& /*call*/) noexcept {}
   // This rank is about to end the job (Communicator::announce_abort()).
   virtual void on_abort() noexcept {}
-  // An asynchronous collective has been asked for; it runs later. Every transfer is so; it starts
+  // An asynchronous collective has been asked for, which runs later, or a transfer, which starts
   // when the other end has come too.
   virtual void on_submit(const CollectiveCall& /*call*/) noexcept {}
   virtual void on_start(const CollectiveCall& /*call*/) noexcept {}

@@ -112,8 +112,8 @@ struct Buffer {
   std::int64_t count = 0;  // elements
   DataType type = DataType::uint8;
   MemoryKind memory = MemoryKind::host;
-  // Of a device's memory: the stream whose work so far makes the values, and whose later work sees
-  // what a collective does to them, once that has been waited for (Work::wait()).
+  // Stream of a device whose work so far makes the values, and whose later work sees a collective's
+  // result, once that has been waited for (Work::wait()).
   DeviceStream stream = nullptr;
 
   Buffer() = default;

@@ -22,17 +22,16 @@ class DeviceEvent {
   [[nodiscard]] virtual bool is_done() const = 0;
   // Blocks until it has.
   virtual void wait() const = 0;
-  // What `stream`, of the same device, is given from now on begins after this point. Does not
-  // block.
+  // Lets later work of `stream`, of the same device, begin after this point. Does not block.
   virtual void hold_back(DeviceStream stream) const = 0;
-  // How long the device took from there to here. Both must be of DeviceRuntime::record_timed() and
-  // of one device. Waits for both.
+  // Seconds that the device took from there to here. Both must be of record_timed() and of one
+  // device. Waits for both.
   [[nodiscard]] virtual double seconds_since(const DeviceEvent& /*earlier*/) const {
     throw Error("device: the time of an event was asked for that has none");
   }
 };
 
-// The devices that a process may use.
+// Devices that a process may use.
 struct DeviceCount {
   int devices = 0;
   std::string problem;  // why there are none, in the runtime's words
@@ -42,16 +41,16 @@ struct DeviceMemory {
   std::size_t free_bytes = 0, total_bytes = 0;
 };
 
-// Memory of a device that this process has had since it began.
+// Use of a device's memory by this process.
 struct DeviceMemoryUse {
   std::int64_t peak_allocated_bytes = 0;  // by tensors
-  std::int64_t peak_reserved_bytes = 0;   // that LibTorch's allocator has taken for them
-  DeviceMemory device;                    // what is free now, whoever has the rest
+  std::int64_t peak_reserved_bytes = 0;   // by LibTorch's allocator, for them
+  DeviceMemory device;                    // now, of all processes
 };
 
-// The part of a device's runtime that collectives on its memory need: CUDA's, or in tests a
-// simulated one. Devices are numbered as the runtime does for this process. Thread-safe; everything
-// throws Error where the runtime does not do it.
+// Part of a device's runtime that collectives on its memory need: CUDA's, or in tests a simulated
+// one. Devices have the runtime's numbers in this process. Thread-safe; throws Error where the
+// runtime fails.
 class DeviceRuntime {
  public:
   virtual ~DeviceRuntime() = default;
@@ -61,30 +60,28 @@ class DeviceRuntime {
   [[nodiscard]] virtual DeviceCount count() const = 0;
   // Equal for two processes of a machine where their devices are the same piece of hardware.
   [[nodiscard]] virtual std::string hardware(int device) const = 0;
-  // Where the device is in the machine, by which the driver's tools know it: "0000:41:00.0". Empty:
-  // nowhere.
+  // Bus address, by which the driver's tools know the device: "0000:41:00.0". Empty: none.
   [[nodiscard]] virtual std::string pci_bus_id(int /*device*/) const { return {}; }
-  // The device that this memory is on. Error for memory of the host.
+  // Device that this memory is on. Error for memory of the host.
   [[nodiscard]] virtual int device_of(const void* memory) const = 0;
-  // The one that this thread works with, and works with from now on.
+  // Device that this thread works with; use() changes it.
   [[nodiscard]] virtual int current_device() const = 0;
   virtual void use(int device) const = 0;
-  // What the device has, and what nobody has taken of it.
   [[nodiscard]] virtual DeviceMemory memory(int device) const = 0;
 
-  // A stream of its own that goes before others where the device has to choose.
+  // Makes a stream that the device prefers to others.
   [[nodiscard]] virtual std::shared_ptr<void> make_stream(int device) const = 0;
-  // After all that the stream has been given so far.
+  // Event after all that the stream has been given so far.
   [[nodiscard]] virtual std::shared_ptr<DeviceEvent> record(int device,
                                                             DeviceStream stream) const = 0;
-  // Whether what the stream is given is recorded for a graph of the device, and not done.
+  // Tells whether work of the stream is recorded for a graph of the device instead of done.
   [[nodiscard]] virtual bool is_recorded(DeviceStream /*stream*/) const { return false; }
-  // The same with the time at which the device gets there. Null while what the stream is given is
-  // recorded as a graph: there it has no time.
+  // Event with the time at which the device gets there; null while the stream is recorded as a
+  // graph.
   [[nodiscard]] virtual std::shared_ptr<DeviceEvent> record_timed(int device,
                                                                   DeviceStream stream) const = 0;
-  // Between memory of the device and memory of the host or of the same device, in the stream's
-  // order. With the host's it may block, unless that is pinned: allocate_pinned(), pin().
+  // Copies between memory of the device and memory of the host or of the same device, in the
+  // stream's order. May block where the host's memory is not pinned: allocate_pinned(), pin().
   virtual void copy(int device, void* to, const void* from, std::size_t bytes,
                     DeviceStream stream) const = 0;
 
@@ -94,21 +91,20 @@ class DeviceRuntime {
   // Memory of the host that the device reads and writes by itself. Making it takes long: keep it.
   [[nodiscard]] virtual std::shared_ptr<std::byte> allocate_pinned(int device,
                                                                    std::size_t bytes) const = 0;
-  // Makes such memory of some that is there already, for as long as the returned pointer is kept,
-  // which keeps `memory` too.
+  // Pins memory for as long as the returned pointer is kept, which keeps `memory` too.
   [[nodiscard]] virtual std::shared_ptr<std::byte> pin(int device,
                                                        std::shared_ptr<std::byte> memory,
                                                        std::size_t bytes) const = 0;
 };
 
-// CUDA's; null where kolo was built without it (KOLO_CUDA). Never asks the driver anything, so it
+// CUDA's runtime; null where kolo was built without it (KOLO_CUDA). Doesn't touch the driver, so it
 // costs nothing where no device is used.
 [[nodiscard]] std::shared_ptr<const DeviceRuntime> cuda_runtime();
 
 // "NCCL 2.28.9"; empty where kolo was built without.
 [[nodiscard]] std::string nccl_version();
 
-// How collectives on devices' memory travel.
+// Transport of collectives on devices' memory.
 enum class DeviceChannelKind : std::uint8_t {
   automatic,  // nccl where every rank has a device of its own, otherwise staged
   nccl,       // NVIDIA's library: on the devices' own links, in the order of streams

@@ -26,8 +26,8 @@ enum class StartedBy : std::uint8_t {
   torchrun,  // or whatever else sets RANK and WORLD_SIZE: no MPI
 };
 
-// How kolo starts the ranks of -n. automatic: as processes of this machine, without MPI, where all
-// of them are to be here; otherwise, over hosts and nodes, by MPI's launcher.
+// Launcher of the ranks of -n. automatic: processes of this machine, without MPI, where all ranks
+// are to be here; otherwise, over hosts and nodes, MPI's launcher.
 enum class LauncherChoice : std::uint8_t { automatic, processes, mpi };
 
 constexpr auto enum_names(LauncherChoice) {
@@ -39,11 +39,11 @@ constexpr auto enum_names(LauncherChoice) {
 // "Slurm's srun", "Open MPI's mpirun".
 [[nodiscard]] std::string_view name_of(StartedBy started_by);
 
-// How srun, which serves every MPI, was told to introduce ranks to one another: its --mpi.
+// srun's option --mpi, which says how it introduces ranks to one another.
 enum class SlurmMpi : std::uint8_t { none, pmi2, pmix };
 
-// How this process was started, by its environment variables: for what has to be known before MPI
-// is initialized, and to see that MPI doesn't know what the launcher did.
+// Launcher of this process, by its environment variables: known before MPI is initialized, and
+// compared with MPI's number of ranks.
 struct LaunchEnvironment {
   StartedBy started_by = StartedBy::nobody;
   std::string launcher;   // name_of(started_by); empty: nobody
@@ -51,8 +51,8 @@ struct LaunchEnvironment {
   int rank = 0;
   int size = 1;
   bool size_is_known = true;      // some launchers only tell it through MPI; size is 1 then
-  std::optional<int> local_size;  // ranks on this node, where the launcher says so
-  std::optional<int> cpus;        // that the launcher keeps for each rank, where it says so
+  std::optional<int> local_size;  // ranks on this node, where the launcher says it
+  std::optional<int> cpus;        // kept for each rank, where the launcher says it
   SlurmMpi slurm_mpi = SlurmMpi::none;
   bool in_slurm_allocation = false;  // a Slurm job, but not a rank started by srun
   bool in_pbs_job = false;           // a job of PBS, but not a rank
@@ -60,38 +60,35 @@ struct LaunchEnvironment {
   [[nodiscard]] bool is_launched() const { return started_by != StartedBy::nobody; }
 };
 
-// The value of an environment variable; nothing when it is not set.
+// Gives an environment variable's value; nothing when it is not set.
 using EnvironmentLookup = std::function<std::optional<std::string>(const char* name)>;
 
 [[nodiscard]] LaunchEnvironment detect_launch_environment(const EnvironmentLookup& lookup);
+[[nodiscard]] LaunchEnvironment detect_launch_environment();  // of this process
 
-// From the environment of this process.
-[[nodiscard]] LaunchEnvironment detect_launch_environment();
-
-// Variable and value that keep hwloc, which MPI and its launchers use, from looking for X displays:
-// it looks up `localhost` ten times, which takes minutes where nothing answers for it.
+// Variable and value that keep hwloc, which MPI and its launchers use, from looking for X displays,
+// which takes minutes where nothing answers for `localhost`.
 inline constexpr const char* hwloc_components = "HWLOC_COMPONENTS";
 inline constexpr const char* hwloc_without_displays = "-gl";
 
-// One variable of this process's environment, for functions that take an EnvironmentLookup.
+// The EnvironmentLookup of this process.
 [[nodiscard]] std::optional<std::string> environment_variable(const char* name);
 
-// How many tasks Slurm starts on one of a step's nodes, counted from 0, by the notation of
-// SLURM_STEP_TASKS_PER_NODE: "2(x3),1". Nothing for what can't be understood.
+// Number of tasks that Slurm starts on one of a step's nodes, counted from 0, by the notation of
+// SLURM_STEP_TASKS_PER_NODE: "2(x3),1". Nothing where the text makes no sense.
 [[nodiscard]] std::optional<int> slurm_tasks_on_node(std::string_view text, int node);
 
-// The MPI that this program is linked with. Where it and a launcher do not know one another, each
-// process believes to be alone, and would train and write the same files.
+// MPI that this program is linked with. Where a launcher does not know it, each process believes to
+// be alone, and would train and write the same files.
 struct LinkedMpi {
   bool is_open_mpi = true;
   std::string name;  // "Open MPI v4.1.4", "MPICH 4.0.2"
 };
 
-// From what mpi_library_version() says.
+// Parses mpi_library_version().
 [[nodiscard]] LinkedMpi parse_mpi_version(const std::string& version);
 
-// The launcher and MPI don't fit, as all ranks find alike: rank 0 is to tell it, as there is no
-// other way to say it once.
+// The launcher and MPI don't fit. All ranks find that alike, so rank 0 alone should tell it.
 class WrongLauncher : public InputError {
  public:
   using InputError::InputError;
@@ -101,18 +98,19 @@ class WrongLauncher : public InputError {
 // WrongLauncher where the launcher doesn't connect ranks of this MPI.
 void require_suitable_launcher(const LaunchEnvironment& environment, const LinkedMpi& mpi);
 
-// Before MPI is initialized, too: InputError where `file_size_limit`, in bytes, leaves no room for
-// the files in which MPI's processes share memory; MPI would end the program, or never begin.
-// `subsystem` begins the message, `way_out` ends it: "start one rank, without -n".
+// To be called before MPI is initialized, too: InputError where `file_size_limit`, in bytes, leaves
+// no room for the files in which MPI's processes share memory, and MPI would end the program or
+// hang. `subsystem` begins the message, `way_out` ends it: "start one rank, without -n".
 void require_room_for_shared_memory(const std::string& subsystem,
                                     std::optional<std::uint64_t> file_size_limit,
                                     const std::string& way_out);
 
-// Once MPI has said how many ranks it sees. WrongLauncher when the launcher started more.
+// To be called when MPI has said how many ranks it sees. WrongLauncher where the launcher has
+// started more.
 void require_all_ranks(const LaunchEnvironment& environment, const LinkedMpi& mpi, int size);
 
-// A process that srun has started by itself and connected with nobody, in which Open MPI refuses to
-// start: it takes the variables for those of several.
+// Tells whether srun has started this process alone: Open MPI refuses to start then, because it
+// takes the variables for those of several ranks.
 [[nodiscard]] bool is_alone_under_srun(const LaunchEnvironment& environment);
 
 }  // namespace kolo

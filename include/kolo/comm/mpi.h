@@ -28,18 +28,16 @@ struct MpiOptions {
   // Level asked of MPI_Init_thread. With `multiple` every communicator has a communication thread
   // of its own. With `serialized` all share one where kolo initializes MPI, and the program must
   // not call MPI meanwhile. With less, asynchronous collectives run before their call returns.
-  // Level that MPI is asked for. Ranks that share the memory of one node have a thread for each
-  // communicator under every level.
+  // Ranks that share the memory of one node have a thread for each communicator under every level.
   ThreadLevel thread_level = ThreadLevel::multiple;
 
   // Ranks of a node reduce out of each other's memory, and MPI only carries slices between nodes.
   // Automatic: where they can share memory. On: an Error where they can't.
   SharedMemory shared_memory = SharedMemory::automatic;
 
-  // The communicator is a checked one: Communicator::checked().
+  // Makes the communicator a checked one: Communicator::checked().
   bool checked = false;
 
-  // Collectives on devices' memory.
   DeviceOptions devices;
 
   // mpi_communicator() refuses a launcher that has started more processes than MPI connects. A
@@ -50,7 +48,7 @@ struct MpiOptions {
 
   // Sizes that tests make small to reach the paths for large buffers.
   std::int64_t largest_count = std::int64_t{1} << 30;  // elements in one MPI call
-  // Of shared memory per rank, besides allocate(); transfers have a quarter of it more.
+  // Shared memory per rank, besides allocate(); transfers have a quarter of it more.
   std::size_t staging_bytes = std::size_t{1} << 20;
   std::size_t whole_limit_bytes = 8192;  // all-reduces up to here are done whole by every rank
 
@@ -59,21 +57,20 @@ struct MpiOptions {
   std::vector<int> ranks_on_nodes;
 };
 
-// All processes of the MPI job. MPI is initialized when it is not, and finalized then with the last
-// handle, or where the program ends with status 0; one that the program has initialized is
-// respected, with the thread level it has. Every call after MPI_Finalize is a StateError, and so it
-// is in a fork of the process. For part of a program's ranks, or an MPI that kolo must not end:
-// kolo/comm/session.h.
+// All processes of the MPI job. kolo initializes MPI where the program has not, and finalizes it
+// then with the last handle, or where the program ends with status 0. Calls after MPI_Finalize, and
+// in a fork of the process, are StateErrors. For part of a program's ranks, or an MPI that kolo
+// must not end: kolo/comm/session.h.
 //
-// A process that nobody started is one rank. WrongLauncher (kolo/comm/launcher.h) where the
-// environment says that it is one of several which MPI does not connect, because a launcher of
-// another MPI has started them, or kolo is built without MPI (KOLO_MPI).
+// A process that nobody started is one rank. WrongLauncher (kolo/comm/launcher.h) where it is one
+// of several that MPI does not connect, because a launcher of another MPI has started them, or kolo
+// is built without MPI (KOLO_MPI).
 //
 // Collective; call it once, from the main thread. Environment variables overrule options:
-// KOLO_LAUNCHER_CHECK (off: nobody is refused), KOLO_CHECKED (1, 0), KOLO_WATCH (on, off),
-// KOLO_WATCH_WARNING and KOLO_WATCH_LIMIT (seconds), KOLO_WATCH_FOLDER, KOLO_DEVICE_CHANNEL
-// (DeviceChannelKind); InputError for what they can't mean. Rank 0's options and variables count on
-// all ranks, but for the folder and the report.
+// KOLO_LAUNCHER_CHECK, KOLO_CHECKED and KOLO_WATCH (on, off), KOLO_WATCH_WARNING and
+// KOLO_WATCH_LIMIT (seconds), KOLO_WATCH_FOLDER, KOLO_DEVICE_CHANNEL (DeviceChannelKind);
+// InputError for other values. Rank 0's options and variables count on all ranks, but for the
+// folder and the report.
 [[nodiscard]] Communicator mpi_communicator(const MpiOptions& options = {});
 
 // "Open MPI v4.1.4, ..." without initializing. Empty: kolo is built without MPI.

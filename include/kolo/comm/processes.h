@@ -6,17 +6,13 @@
 namespace kolo {
 
 // All ranks of the job that kolo has started as processes of this machine, without MPI: `kolo train
-// -n 2`, `kolo run --launcher processes`. They share memory that has no name, so nothing is left of
-// it however they end.
-//
-// Handles may live to the end of the process. A rank whose communicator is aborted ends its process
-// with that status, and kolo, which has started it, ends the others. In a fork of the process every
-// call is a StateError.
+// -n 2`, `kolo run --launcher processes`. Their shared memory has no name, so nothing is left of it
+// however they end. Handles may live to the end of the process. A rank that aborts ends its process
+// with that status, and kolo ends the others. In a fork of the process every call is a StateError.
 //
 // Collective; from the main thread. Environment variables and rank 0's options count as in
-// mpi_communicator(); MpiOptions::shared_memory, thread_level, largest_count and launcher_check
-// mean nothing here. InputError: kolo has not started this process so. Error: the ranks can't share
-// memory.
+// mpi_communicator(), but for shared_memory, thread_level, largest_count and launcher_check.
+// InputError: kolo has not started this process so. Error: the ranks can't share memory.
 [[nodiscard]] Communicator process_communicator(const MpiOptions& options = {});
 
 // All ranks of the job, however they were started: process_communicator() where kolo has started

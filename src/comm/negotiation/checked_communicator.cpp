@@ -114,7 +114,7 @@ void Communicator::serve_sets() const {
   }
   for (const auto& set : sets) {
     if (set->service) continue;
-    // The group waits for its tasks before it goes; the last handle can't go on its own thread.
+    // The set waits for its tasks, which must not own it: it can't be destroyed on its own thread.
     const Communicator borrowed(std::shared_ptr<Group>(std::shared_ptr<Group>(), set.get()));
     set->service = set->executor->submit([borrowed] { join_to_the_end(borrowed); });
   }
