@@ -153,43 +153,6 @@ RANK_TEST(Exchanges, BadCountsAreRefused) {
   communicator.barrier();
 }
 
-// On all ranks, in the node's numbers where they share its memory; the communicator still works
-// afterwards.
-RANK_TEST(PlainMismatch, CountsThatDifferAreNamed) {
-  const auto size = static_cast<std::size_t>(communicator.size());
-  if (size == 1) return;
-  const bool is_one_node =
-      communicator.capabilities().shared_memory && communicator.topology().nodes == 1;
-  std::vector<int> values(2 * size), results(2 * size);
-  const bool is_odd_one = communicator.rank() == communicator.size() - 1;
-  Counts counts(size, 1);
-  if (is_odd_one) {  // the same sum where there are ranks enough
-    counts[0] = 2;
-    counts[1] = size > 2 ? 0 : 1;
-  }
-  const auto total = static_cast<std::size_t>(sum_of(counts));
-  EXPECT_THAT(message_of<Error>([&] {
-                communicator.all_gather_uneven(std::span(values).first(1),
-                                               std::span(results).first(total), counts);
-              }),
-              size == 2     ? ::testing::HasSubstr("uneven all-gather of 3 int32")
-              : is_one_node ? ::testing::HasSubstr("local rank 0 has count 1 for local rank 0")
-                            : ::testing::HasSubstr("ranks passed different counts by rank"));
-  Counts sent(size, 1);
-  const Counts received(size, 1);
-  if (is_odd_one) sent[0] = 2;
-  EXPECT_TRUE(says(message_of<Error>([&] {
-                     communicator.all_to_all(
-                         std::span(values).first(static_cast<std::size_t>(sum_of(sent))), sent,
-                         std::span(results).first(size), received);
-                   }),
-                   {is_one_node ? " sends 2 int32 to local rank 0, which expects 1"
-                                : " sends 2 int32 to rank 0, which expects 1"}));
-  std::vector<double> sums(5000, 1);
-  communicator.all_reduce(std::span(sums));
-  EXPECT_THAT(sums, ::testing::Each(communicator.size()));
-}
-
 }  // namespace
 
 }  // namespace kolo::testing

@@ -124,34 +124,43 @@ RANK_TEST(Mismatch, DifferentOrder) {
 // Each rank has its own idea of the counts, which add up to the same.
 RANK_TEST(Mismatch, DifferentCountsByRank) {
   if (communicator.size() == 1) return;
-  const auto checked = communicator.checked();
+  const int last = communicator.size() - 1;
   std::vector<std::int64_t> counts(static_cast<std::size_t>(communicator.size()), 2);
-  if (is_last(checked)) {
+  if (is_last(communicator)) {
     ++counts.front();
     --counts.back();
   }
-  const std::vector<float> input(static_cast<std::size_t>(is_last(checked) ? 1 : 2));
+  const std::vector<float> input(static_cast<std::size_t>(is_last(communicator) ? 1 : 2));
   std::vector<float> output(2 * counts.size());
-  EXPECT_TRUE(
-      says(message_of<Error>(
-               [&] { checked.all_gather_uneven(std::span(input), std::span(output), counts); }),
-           {others_of(checked) + " [2, 2", fmt::format("rank {} [3", communicator.size() - 1)}));
-  checked.barrier();
+  const auto expect_words = [&](const Communicator& ranks,
+                                std::initializer_list<std::string_view> words) {
+    EXPECT_TRUE(says(message_of<Error>([&] {
+                       ranks.all_gather_uneven(std::span(input), std::span(output), counts);
+                     }),
+                     words));
+    EXPECT_EQ(all_reduce_value(ranks, 1), ranks.size());
+  };
+  expect_words(communicator, {"local rank 0 has count 2 for local rank 0"});
+  expect_words(communicator.checked(),
+               {others_of(communicator) + " [2, 2", fmt::format("rank {} [3", last)});
 }
 
 RANK_TEST(Mismatch, AnAllToAllWithOtherCounts) {
   if (communicator.size() == 1) return;
-  const auto checked = communicator.checked();
   std::vector<std::int64_t> sent(static_cast<std::size_t>(communicator.size()), 1);
   auto received = sent;
-  if (is_last(checked)) received.front() = 4;
+  if (is_last(communicator)) received.front() = 4;
   const std::vector<std::int32_t> input(sent.size());
-  std::vector<std::int32_t> output(input.size() + (is_last(checked) ? 3 : 0));
-  EXPECT_TRUE(says(
-      message_of<Error>(
-          [&] { checked.all_to_all(std::span(input), sent, std::span(output), received); }),
-      {fmt::format("rank 0 sends 1 int32 to rank {}, which expects 4", communicator.size() - 1)}));
-  checked.barrier();
+  std::vector<std::int32_t> output(input.size() + (is_last(communicator) ? 3 : 0));
+  for (const bool is_checked : {false, true}) {
+    const auto ranks = is_checked ? communicator.checked() : communicator;
+    EXPECT_TRUE(says(message_of<Error>([&] {
+                       ranks.all_to_all(std::span(input), sent, std::span(output), received);
+                     }),
+                     {fmt::format("rank 0 sends 1 int32 to {}rank {}, which expects 4",
+                                  is_checked ? "" : "local ", communicator.size() - 1)}));
+    EXPECT_EQ(all_reduce_value(ranks, 1), ranks.size());
+  }
 }
 
 // Calls are compared without checked(), too, wherever ranks are.
