@@ -100,7 +100,7 @@ class Session {
 // session. Collective. StateError where MPI is not initialized, or finalized, or where this is not
 // the main thread and MPI's thread level allows no other; InputError where the MPI of this process
 // is of another kind than kolo's, for MPI_COMM_NULL and inter-communicators, and what
-// mpi_communicator() refuses, on all ranks.
+// mpi_communicator() refuses.
 [[nodiscard]] Session initialize(MPI_Comm communicator, const SessionOptions& options = {});
 
 }  // namespace kolo

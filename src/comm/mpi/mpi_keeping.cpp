@@ -107,10 +107,10 @@ void MpiKeeping::leave() noexcept {
   for (const auto& group : node_groups()) group->leave();
 }
 
-void MpiKeeping::act(End end) noexcept {
+void MpiKeeping::act(const char* words) noexcept {
   for (const auto& action : at_end_) {
     try {
-      action(end);
+      action(words);
     } catch (const std::exception& error) {
       print_line(fmt::format("rank {}: at the end of MPI: {}", job_rank_, error.what()));
     }
@@ -125,13 +125,15 @@ void MpiKeeping::end_in_finalize() noexcept {
     // of, so nothing is broken for them.
     leave();
     (void)note_end("MPI has been finalized without Session::finalize() before");
-    act(End::silent);
+    act("comm: MPI has been finalized, so there is no communication any more; call "
+        "Session::finalize() after the last collective, before MPI_Finalize");
     for (MpiObjects& objects : kept_) objects.forget();
     has_ended_ = true;
     return;
   }
   try {
-    act(End::together);
+    act("comm: MPI has been finalized, so there is no communication any more; call MPI_Finalize "
+        "after the last collective");
     leave();
     for (MpiObjects& objects : kept_) objects.free();
   } catch (const std::exception& error) {
@@ -150,7 +152,8 @@ void MpiKeeping::take_last_messages() noexcept {
 
 void MpiKeeping::finish() {
   if (has_ended_) return;
-  act(End::together);
+  act("comm: the session has been finalized, so there is no communication any more; call "
+      "Session::finalize() after the last collective");
   if (!is_over()) take_last_messages();
   leave();
   const bool is_broken = !note_end("it has been finalized");
@@ -199,7 +202,7 @@ void MpiObjects::free() {
   if (all_collectives) all_collectives->free();
   if (across_collectives) across_collectives->free();
   forget();
-  for (MpiGroup* const group : {&statuses, &across, &node, &all}) group->free();
+  for (MpiGroup* const group : {&statuses, &across, &all}) group->free();
 }
 
 void MpiObjects::forget() {

@@ -16,7 +16,6 @@
 #include "comm/job_options.h"
 #include "comm/messages.h"
 #include "comm/processes/process_region.h"
-#include "comm/shared_memory/node_sets.h"
 #include "comm/shared_memory/node_stage.h"
 #include "comm/solo/alone.h"
 #include "comm/transfers/transfer_desk.h"
@@ -101,9 +100,7 @@ void ProcessBackend::agree(const CallHeader& call) {
 std::vector<std::shared_ptr<std::byte>> ProcessBackend::allocate(const CallHeader& call) {
   if (!stage_) return NodeStage::allocate_alone(call);
   agree(call);
-  return stage_->allocate(call, [this](bool here) {
-    return is_everywhere(here, [this](const CollectiveCall& each) { execute(each); });
-  });
+  return stage_->allocate(call, [this](const CollectiveCall& each) { execute(each); });
 }
 
 std::shared_ptr<Backend> ProcessBackend::split(int color, int key) {
@@ -163,7 +160,7 @@ void at_exit(int status, void* given) {
   }
   const std::string words = "comm: the process ends, so there is no communication any more";
   if (const auto executor = job.executor.lock()) executor->close(words);
-  if (const auto transfers = job.transfers.lock()) transfers->close(words);
+  if (const auto transfers = job.transfers.lock()) transfers->stop(words);
   if (const auto devices = job.devices.lock()) devices->poller().stop();
   if (const auto watch = job.watch.lock()) watch->stop();
   if (const auto backend = job.backend.lock()) backend->leave();

@@ -9,7 +9,7 @@
 #include "comm/device/device_backend.h"
 #include "comm/job_options.h"
 #include "comm/shared_memory/node_group.h"
-#include "comm/shared_memory/node_sets.h"
+#include "comm/shared_memory/node_stage.h"
 #include "comm/solo/alone.h"
 #include "comm/transfers/node_line.h"
 #include "comm/transfers/transfer_desk.h"

@@ -293,18 +293,6 @@ void TransferDesk::wait_until_idle() {
   changed_.wait(lock, [&] { return pending_ == 0; });
 }
 
-void TransferDesk::close(const std::string& message) {
-  {
-    const std::lock_guard lock(mutex_);
-    closed_ = message;
-  }
-  // Nobody else calls MPI any more.
-  while (is_driven_by_waiters_ && is_pending()) {
-    if (!go_on()) std::this_thread::yield();
-  }
-  wait_until_idle();
-}
-
 void TransferDesk::stop(const std::string& message) {
   std::vector<Item> asked;
   {
