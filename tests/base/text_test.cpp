@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/natural_order.h"
 #include "kolo/base/text.h"
 
 namespace kolo {

@@ -319,20 +319,24 @@ MpiObjects* MpiBackend::take_objects(const RankSet& set) {
   const bool may_call = !is_one_node() || keeping_->rules().level == ThreadLevel::multiple;
   if (objects_ == nullptr || !may_call)
     throw Error("comm: split: the ranks of a node can't share memory for a set of them");
-  const auto kept = set.has_this_rank() ? keeping_->kept_of(set.job_ranks) : MpiKeeping::Kept{};
-  const auto mine = static_cast<std::int64_t>(kept.used);
+  std::vector<MpiObjects*> kept;
+  if (set.has_this_rank()) kept = keeping_->objects_of(set.job_ranks);
+  std::uint64_t used = 0;  // a bit each
+  for (std::size_t i = 0; i < kept.size(); ++i) used |= std::uint64_t{kept[i]->is_used} << i;
+  const auto mine = static_cast<std::int64_t>(used);
   const Execute execute = [this](const CollectiveCall& call) { execute_unguarded(call); };
-  const auto used = gather(topology_.size, std::span(&mine, 1), execute);
-  std::uint64_t used_by_any = 0;
+  const auto all = gather(topology_.size, std::span(&mine, 1), execute);
   for (const int rank : set.members)
-    used_by_any |= static_cast<std::uint64_t>(used[static_cast<std::size_t>(rank)]);
-  const int place = std::countr_one(used_by_any);
-  const bool is_new = set.has_this_rank() && place >= kept.count;
+    used |= static_cast<std::uint64_t>(all[static_cast<std::size_t>(rank)]);
+  const auto place = static_cast<std::size_t>(std::countr_one(used));
+  const bool is_new = set.has_this_rank() && place >= kept.size();
   if (!is_everywhere(!is_new, execute)) {
     const auto made = objects_->all.split(is_new ? set.color : -1, set.key);
     if (is_new) return &keeping_->add(made, set.job_ranks);
   }
-  return set.has_this_rank() ? &keeping_->take(set.job_ranks, place) : nullptr;
+  if (!set.has_this_rank()) return nullptr;
+  kept[place]->is_used = true;
+  return kept[place];
 }
 
 Topology find_topology(const MpiGroup& group, int node_id) {

@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "base/file_failure.h"
-#include "base/standard_streams.h"
 #include "comm/device/device_backend.h"
 #include "comm/executor.h"
 #include "comm/job_options.h"
@@ -20,6 +19,7 @@
 #include "comm/transfers/transfer_desk.h"
 #include "comm/watch/watch.h"
 #include "kolo/base/checked.h"
+#include "kolo/base/file.h"
 #include "kolo/comm/mpi.h"
 
 // The communicator of an MPI job.

@@ -64,28 +64,13 @@ MpiObjects& MpiKeeping::add(MpiGroup all, std::vector<int> job_ranks) {
   return added;
 }
 
-std::vector<MpiObjects*> MpiKeeping::all_of(const std::vector<int>& job_ranks) {
-  constexpr std::size_t most = 64;
+std::vector<MpiObjects*> MpiKeeping::objects_of(const std::vector<int>& job_ranks) {
+  const std::lock_guard lock(mutex_);
   std::vector<MpiObjects*> found;
   for (MpiObjects& each : kept_) {
-    if (each.job_ranks == job_ranks && found.size() < most) found.push_back(&each);
+    if (each.job_ranks == job_ranks && found.size() < most_objects) found.push_back(&each);
   }
   return found;
-}
-
-MpiKeeping::Kept MpiKeeping::kept_of(const std::vector<int>& job_ranks) {
-  const std::lock_guard lock(mutex_);
-  Kept kept;
-  for (const MpiObjects* const each : all_of(job_ranks))
-    kept.used |= std::uint64_t{each->is_used} << kept.count++;
-  return kept;
-}
-
-MpiObjects& MpiKeeping::take(const std::vector<int>& job_ranks, int place) {
-  const std::lock_guard lock(mutex_);
-  MpiObjects& taken = *all_of(job_ranks).at(static_cast<std::size_t>(place));
-  taken.is_used = true;
-  return taken;
 }
 
 void MpiKeeping::add(const std::shared_ptr<NodeGroup>& node_group) {

@@ -102,15 +102,9 @@ class MpiKeeping {
   [[nodiscard]] MpiObjects& objects_of_all() { return kept_.front(); }
   // Objects that stay where they are as long as this does.
   [[nodiscard]] MpiObjects& add(MpiGroup all, std::vector<int> job_ranks);
-  // Those kept of these ranks in this order, the oldest first: which this rank uses, a bit each; of
-  // at most 64.
-  struct Kept {
-    std::uint64_t used = 0;
-    int count = 0;
-  };
-  [[nodiscard]] Kept kept_of(const std::vector<int>& job_ranks);
-  // One of them, which no rank uses.
-  [[nodiscard]] MpiObjects& take(const std::vector<int>& job_ranks, int place);
+  // Objects of these ranks in this order, used or not: the oldest first, at most `most_objects`.
+  [[nodiscard]] std::vector<MpiObjects*> objects_of(const std::vector<int>& job_ranks);
+  static constexpr std::size_t most_objects = 64;
 
   // Breaking the session ends waiting in it.
   void add(const std::shared_ptr<NodeGroup>& node_group);
@@ -153,7 +147,6 @@ class MpiKeeping {
 
  private:
   [[nodiscard]] bool this_thread_may_call() const;
-  [[nodiscard]] std::vector<MpiObjects*> all_of(const std::vector<int>& job_ranks);
   [[nodiscard]] bool note_end(std::string_view reason) noexcept;
   void act(const char* words) noexcept;
   void take_last_messages() noexcept;

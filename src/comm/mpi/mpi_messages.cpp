@@ -94,16 +94,11 @@ void MpiLine::post(int to, const TransferNote& note) {
 
 std::optional<TransferLine::Arrival> MpiLine::take() {
   objects_.notes.forget_sent();
-  int is_there = 0;
-  MPI_Status status;
-  check_mpi(MPI_Iprobe(MPI_ANY_SOURCE, tag_of_notes, objects_.all.get(), &is_there, &status),
-            "MPI_Iprobe");
-  if (is_there == 0) return std::nullopt;
+  const auto message = take_message(objects_.all, tag_of_notes);
+  if (!message) return std::nullopt;
   TransferNote note;
-  check_mpi(MPI_Recv(&note, sizeof(TransferNote), MPI_BYTE, status.MPI_SOURCE, tag_of_notes,
-                     objects_.all.get(), MPI_STATUS_IGNORE),
-            "MPI_Recv");
-  return Arrival{status.MPI_SOURCE, note.call};
+  std::memcpy(&note, message->bytes.data(), sizeof(note));
+  return Arrival{message->from, note.call};
 }
 
 std::string MpiLine::obstacle(int /*rank*/) {

@@ -16,8 +16,8 @@
 #include "comm/executor.h"
 #include "comm/messages.h"
 #include "comm/mpi/mpi_calls.h"
+#include "comm/own_process.h"
 #include "kolo/base/error.h"
-#include "kolo/base/own_process.h"
 #include "kolo/comm/launcher.h"
 #include "kolo/comm/mpi.h"
 

@@ -8,12 +8,12 @@
 
 #include <fmt/format.h>
 
-#include "base/standard_streams.h"
 #include "comm/job_options.h"
 #include "comm/mpi/mpi_keeping.h"
 #include "comm/mpi/mpi_runtime.h"
 #include "comm/watch/watch.h"
 #include "kolo/base/error.h"
+#include "kolo/base/file.h"
 
 namespace kolo {
 

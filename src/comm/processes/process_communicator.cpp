@@ -10,11 +10,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/standard_streams.h"
 #include "comm/device/device_backend.h"
 #include "comm/executor.h"
 #include "comm/job_options.h"
 #include "comm/messages.h"
+#include "comm/own_process.h"
 #include "comm/processes/process_region.h"
 #include "comm/shared_memory/node_stage.h"
 #include "comm/solo/alone.h"
@@ -22,7 +22,7 @@
 #include "comm/watch/watch.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
-#include "kolo/base/own_process.h"
+#include "kolo/base/file.h"
 #include "kolo/comm/backend.h"
 #include "kolo/comm/processes.h"
 
