@@ -7,6 +7,7 @@
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include "kernels/matrices.h"
 #include "kolo/base/gradient_destination.h"
 
 namespace kolo {
@@ -46,6 +47,23 @@ torch::Tensor taps_first(const torch::Tensor& weight) {
 
 bool is_taps_first(const torch::Tensor& weight) {
   return weight.permute(order_of(weight)).is_contiguous();
+}
+
+torch::Tensor by_taps(const torch::Tensor& weight) {
+  auto room = room_by_taps(weight);
+  if (!room.is_same(weight)) reorder(weight.detach().flatten(2), room.permute({2, 1, 0}));
+  return room;
+}
+
+torch::Tensor room_by_taps(const torch::Tensor& weight_gradient) {
+  if (is_taps_first(weight_gradient)) return weight_gradient;
+  const auto outputs = weight_gradient.size(0), inputs = weight_gradient.size(1);
+  return torch::empty({weight_gradient.numel() / (outputs * inputs), inputs, outputs});
+}
+
+void copy_from_taps(const torch::Tensor& room, const torch::Tensor& weight_gradient) {
+  if (!room.is_same(weight_gradient))
+    reorder(room.permute({2, 1, 0}), weight_gradient.detach().flatten(2));
 }
 
 torch::Tensor sum_by_channel(const torch::Tensor& tensor, MemoryOrder order) {

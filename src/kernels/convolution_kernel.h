@@ -29,6 +29,14 @@ namespace kolo {
 
 [[nodiscard]] bool is_taps_first(const torch::Tensor& weight);
 
+// A weight as [taps, inputs, outputs], without gaps: in its own memory where the taps lie first, or
+// copied.
+[[nodiscard]] torch::Tensor by_taps(const torch::Tensor& weight);
+// Memory for a weight's gradient in that order, its own where it can be; copy_from_taps() takes
+// over what is there.
+[[nodiscard]] torch::Tensor room_by_taps(const torch::Tensor& weight_gradient);
+void copy_from_taps(const torch::Tensor& room, const torch::Tensor& weight_gradient);
+
 // Memory for the gradient of a parameter, of its sizes and strides: where the gradient is wanted in
 // the end, if somebody offers that (kolo/base/gradient_destination.h), or new. In backward, once
 // for each gradient.

@@ -194,8 +194,7 @@ void MpiBackend::start_transfers() {
   std::vector<std::shared_ptr<TransferLine>> lines;
   for (const int node : topology_.node_of_rank)
     lines.push_back(near && node == topology_.node ? near : far);
-  const bool is_driven_by_waiters =
-      !is_near_only && keeping_->rules().level < ThreadLevel::multiple;
+  const bool is_driven_by_waiters = !is_near_only && !keeping_->rules().threads_may_call();
   transfers_ = std::make_shared<TransferDesk>(topology_.rank, std::move(lines), transfer_thread_,
                                               is_driven_by_waiters);
   transfer_thread_->add(transfers_);
@@ -216,9 +215,9 @@ Capabilities MpiBackend::capabilities() const {
   Capabilities capabilities;
   capabilities.backend = "mpi";
   capabilities.thread_level = name_of(rules.level);
-  capabilities.asynchronous = !needs_mpi() || rules.threads_may_call;
+  capabilities.asynchronous = !needs_mpi() || rules.threads_may_call();
   capabilities.shared_memory = stage_ != nullptr;
-  capabilities.concurrent = !needs_mpi() || rules.level == ThreadLevel::multiple;
+  capabilities.concurrent = capabilities.asynchronous;
   capabilities.transport = is_one_node() ? "shared memory"
                            : stage_      ? "shared memory inside nodes, MPI between them"
                                          : "MPI";
@@ -287,7 +286,7 @@ std::vector<std::shared_ptr<std::byte>> MpiBackend::allocate(const CallHeader& c
 }
 
 std::unique_ptr<StatusExchange> MpiBackend::status_exchange() {
-  if (is_one_node() || keeping_->rules().level < ThreadLevel::multiple) return nullptr;
+  if (is_one_node() || !keeping_->rules().threads_may_call()) return nullptr;
   if (objects_->statuses.is_empty()) objects_->statuses = objects_->all.split(0);
   return make_status_exchange(*objects_);
 }
@@ -316,7 +315,7 @@ std::shared_ptr<Backend> MpiBackend::split_unguarded(int color, int key) {
 // Reuses the objects of an earlier set of the same ranks in the same order, if all of these have
 // let go of it; otherwise makes new ones.
 MpiObjects* MpiBackend::take_objects(const RankSet& set) {
-  const bool may_call = !is_one_node() || keeping_->rules().level == ThreadLevel::multiple;
+  const bool may_call = !is_one_node() || keeping_->rules().threads_may_call();
   if (objects_ == nullptr || !may_call)
     throw Error("comm: split: the ranks of a node can't share memory for a set of them");
   std::vector<MpiObjects*> kept;

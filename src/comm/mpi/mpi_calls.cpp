@@ -57,10 +57,6 @@ int MpiGroup::size() const {
   return size;
 }
 
-bool MpiGroup::all_ranks(bool mine) const {
-  return least(mine ? 1 : 0) == 1;
-}
-
 int MpiGroup::least(int mine) const {
   check_mpi(MPI_Allreduce(MPI_IN_PLACE, &mine, 1, MPI_INT, MPI_MIN, communicator_),
             "MPI_Allreduce");

@@ -47,8 +47,6 @@ class MpiGroup {
   [[nodiscard]] int rank() const;
   [[nodiscard]] int size() const;
 
-  // Tells whether `mine` is true on every rank. Collective.
-  [[nodiscard]] bool all_ranks(bool mine) const;
   // The least of all ranks' values. Collective.
   [[nodiscard]] int least(int mine) const;
 

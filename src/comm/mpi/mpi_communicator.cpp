@@ -96,9 +96,6 @@ MpiJob make_job(const std::shared_ptr<const MpiRuntime>& runtime,
 MpiJob make_mpi_job(std::shared_ptr<const MpiRuntime> runtime, const MpiGroup& group,
                     const MpiOptions& wanted, MpiRules rules) {
   rules.level = static_cast<ThreadLevel>(group.least(static_cast<int>(rules.level)));
-  const bool is_kolos_own = group.all_ranks(runtime && runtime->is_owner());
-  rules.threads_may_call = rules.level == ThreadLevel::multiple ||
-                           (rules.level == ThreadLevel::serialized && is_kolos_own);
   const auto broadcast = [&group](std::span<std::byte> bytes) {
     check_mpi(MPI_Bcast(bytes.data(), narrow<int>(bytes.size()), MPI_BYTE, 0, group.get()),
               "MPI_Bcast");

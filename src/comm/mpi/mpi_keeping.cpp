@@ -199,7 +199,7 @@ void MpiObjects::forget() {
 }
 
 bool MpiKeeping::this_thread_may_call() const {
-  return rules_.threads_may_call || std::this_thread::get_id() == initializing_thread_;
+  return rules_.threads_may_call() || std::this_thread::get_id() == initializing_thread_;
 }
 
 namespace {
@@ -240,7 +240,7 @@ bool MpiKeeping::note_end(std::string_view reason) noexcept {
 void MpiKeeping::break_session(std::string_view reason) noexcept {
   if (rules_.failure_ends_processes || !note_end(reason)) return;
   for (const auto& group : node_groups()) group->abort(reason);
-  if (rules_.threads_may_call) tell_others();
+  if (rules_.threads_may_call()) tell_others();
 }
 
 std::string MpiKeeping::reason() const {

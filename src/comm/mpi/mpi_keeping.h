@@ -72,9 +72,8 @@ struct MpiObjects {
 // What kolo may do with the MPI of a process.
 struct MpiRules {
   ThreadLevel level = ThreadLevel::single;  // the lowest of all ranks
-  // Threads of kolo's own may call MPI. With `serialized` only where kolo itself has initialized
-  // it: a program that did so may call MPI at any time, and calls must not meet.
-  bool threads_may_call = false;
+  // Threads of kolo's own may call MPI: with less, calls must not meet those of the program.
+  [[nodiscard]] bool threads_may_call() const { return level == ThreadLevel::multiple; }
   // MPI is the program's: nothing is freed in MPI_Finalize, but by finish(), before it.
   bool is_session = false;
   // A failure ends the processes of the job. Otherwise it breaks the session: whoever waits, and
