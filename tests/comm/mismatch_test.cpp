@@ -149,42 +149,33 @@ RANK_TEST(Mismatch, AnAllToAllWithOtherCounts) {
 RANK_TEST(PlainMismatch, IsAnErrorOnAllRanks) {
   if (communicator.size() == 1) return;
   std::vector<float> floats(64, 1);
-  std::vector<std::int32_t> numbers(64, 1);
-  const auto sum_floats = [&] { communicator.all_reduce(std::span(floats).first(4)); };
-  const auto broadcast = [&](int root) {
-    communicator.broadcast(std::span(floats).first(4), root);
-  };
-  const auto expect_both = [&](const std::function<void()>& usual, const std::function<void()>& odd,
-                               const std::string& usual_words, const std::string& odd_words) {
-    EXPECT_TRUE(says(message_of<Error>([&] { is_last(communicator) ? odd() : usual(); }),
-                     {"ranks called different collectives", " " + usual_words, " " + odd_words}));
-    EXPECT_EQ(all_reduce_value(communicator, 1), communicator.size());
-  };
+  const Call sum = {[&](const auto& ranks) { ranks.all_reduce(std::span(floats).first(4)); },
+                    "all-reduce (sum) of 4 float32"};
+  const Call broadcast = {
+      [&](const auto& ranks) { ranks.broadcast(std::span(floats).first(1), 0); },
+      "broadcast (from root 0) of 1 float32"};
+  const Call barrier = {[](const auto& ranks) { ranks.barrier(); }, "barrier"};
+  const Call split = {[](const auto& ranks) { (void)ranks.split(0); }, "split"};
+  const Call own = {[](const auto& ranks) { (void)ranks.allocate(640); }, "allocate of 640 bytes"};
+  std::vector<std::pair<Call, Call>> cases = {{sum, reduced(4, DataType::int32)},
+                                              {sum, reduced(5)},
+                                              {sum, reduced(4, DataType::float32, ReduceOp::max)},
+                                              {sum, broadcast},
+                                              {broadcast, broadcast_from(1)},
+                                              {barrier, split}};
+  // Allocations of threads meet nobody.
+  if (communicator.capabilities().backend != "threads") cases.emplace_back(barrier, own);
   // Twice, as what has been called before may be called in the wrong place, too.
   for (int round = 0; round < 2; ++round) {
-    sum_floats();
-    broadcast(0);
+    sum.make(communicator);
+    broadcast.make(communicator);
     floats.assign(64, 1);
-    expect_both(
-        sum_floats, [&] { communicator.all_reduce(std::span(numbers).first(4)); },
-        "all-reduce (sum) of 4 float32", "all-reduce (sum) of 4 int32");
-    expect_both(
-        sum_floats, [&] { communicator.all_reduce(std::span(floats).first(5)); },
-        "all-reduce (sum) of 4 float32", "all-reduce (sum) of 5 float32");
-    expect_both(
-        sum_floats, [&] { communicator.all_reduce(std::span(floats).first(4), ReduceOp::max); },
-        "all-reduce (sum) of 4 float32", "all-reduce (max) of 4 float32");
-    expect_both(
-        sum_floats, [&] { broadcast(0); }, "all-reduce (sum) of 4 float32",
-        "broadcast (from root 0) of 4 float32");
-    expect_both([&] { broadcast(0); }, [&] { broadcast(1); },
-                "broadcast (from root 0) of 4 float32", "broadcast (from root 1) of 4 float32");
-    if (communicator.capabilities().backend != "threads") {  // whose allocations meet nobody
-      expect_both([&] { communicator.barrier(); }, [&] { (void)communicator.allocate(640); },
-                  "barrier", "allocate of 640 bytes");
+    for (const auto& [usual, odd] : cases) {
+      const auto& mine = is_last(communicator) ? odd : usual;
+      EXPECT_TRUE(says(message_of<Error>([&] { mine.make(communicator); }),
+                       {"ranks called different collectives", " " + usual.words, " " + odd.words}));
+      EXPECT_EQ(all_reduce_value(communicator, 1), communicator.size());
     }
-    expect_both([&] { communicator.barrier(); }, [&] { (void)communicator.split(0); }, "barrier",
-                "split");
     EXPECT_THAT(floats, ::testing::Each(1.F));
   }
 }
