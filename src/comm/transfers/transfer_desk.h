@@ -27,7 +27,7 @@ class TransferThread;
 // The transfers of one rank in one group. Each end tells the other what it has asked for; the n-th
 // send to a rank with a tag belongs to the n-th receive there. Both ends compare the two, so where
 // they differ both know, and only then do bytes move: nothing arrives that nobody expects.
-class TransferDesk final : public std::enable_shared_from_this<TransferDesk> {
+class TransferDesk final {
  public:
   using Listeners = std::vector<std::shared_ptr<CollectiveListener>>;
 
@@ -108,8 +108,8 @@ class TransferDesk final : public std::enable_shared_from_this<TransferDesk> {
   void match(const Key& key);
   void begin(const Item& item, const CallHeader& other);
   [[nodiscard]] std::map<int, std::string> obstacles() const;
-  void fail_with(const std::map<int, std::string>& obstacles);
-  void fail_all(const std::exception_ptr& error);
+  template <typename ErrorOf>
+  void fail(const ErrorOf& error_of);
   void finish(const Item& item, std::exception_ptr error);
   [[nodiscard]] TransferLine& line(int rank) const;
   [[nodiscard]] bool is_used(const TransferLine& line) const;
