@@ -126,10 +126,6 @@ inline constexpr std::int64_t most_tap_positions = 16, least_tap_channels = 128;
 [[nodiscard]] std::unique_ptr<ConvolutionKernel> make_winograd_convolution(
     const ConvolutionGeometry& geometry);
 
-// Computes by a kernel of float32, on values that are rounded before and after.
-[[nodiscard]] std::unique_ptr<ConvolutionKernel> make_rounding_convolution(
-    std::unique_ptr<ConvolutionKernel> kernel);
-
 // Null unless it is of images, stride 1, without padding, a multiple of 16 of them, on a processor
 // with vectors of 8 floats or more.
 [[nodiscard]] std::unique_ptr<ConvolutionKernel> make_image_lane_convolution(
