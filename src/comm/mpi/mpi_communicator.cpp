@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/file_failure.h"
-#include "comm/device/device_backend.h"
+#include "comm/device/device_sharing.h"
 #include "comm/executor.h"
 #include "comm/job_options.h"
 #include "comm/mpi/mpi_keeping.h"
@@ -66,8 +66,8 @@ MpiJob make_job(const std::shared_ptr<const MpiRuntime>& runtime,
                 const std::shared_ptr<MpiKeeping>& keeping, const MpiOptions& options) {
   const int node_id = node_id_of(keeping->objects_of_all().all, options.ranks_on_nodes);
   const auto devices = std::make_shared<DeviceSharing>(options.devices);
-  const auto backend = std::make_shared<DeviceBackend>(
-      make_mpi_backend(runtime, keeping, node_id, options), devices);
+  const auto backend =
+      make_device_backend(make_mpi_backend(runtime, keeping, node_id, options), devices);
   if (options.shared_memory == SharedMemory::on) require_shared_memory(*backend);
   const auto executor = std::make_shared<Executor>(backend->capabilities().asynchronous);
   // Pending collectives come first, then transfers, and the watch, which knows of both, last.

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "comm/device/device_backend.h"
+#include "comm/device/device_sharing.h"
 #include "comm/executor.h"
 #include "comm/job_options.h"
 #include "comm/messages.h"
@@ -178,7 +178,7 @@ RankSet all_ranks(const ProcessRegion& region) {
 Communicator make_communicator(std::shared_ptr<ProcessBackend> inner, const MpiOptions& options) {
   auto job = std::make_unique<ProcessJob>();
   const auto devices = std::make_shared<DeviceSharing>(options.devices);
-  const auto backend = std::make_shared<DeviceBackend>(std::move(inner), devices);
+  const auto backend = make_device_backend(std::move(inner), devices);
   const auto executor = std::make_shared<Executor>(true);
   const Communicator plain(backend, executor);
   job->executor = executor;
