@@ -105,6 +105,14 @@ std::string read_text_file(const std::filesystem::path& path) {
   return text;
 }
 
+void open_standard_streams() {
+  for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; ++stream) {
+    if (::fcntl(stream, F_GETFD) >= 0 || errno != EBADF) continue;
+    // The lowest number that is free is this one: those below are open by now.
+    if (::open("/dev/null", O_RDWR) < 0) return;  // nothing there either: it stays closed
+  }
+}
+
 void flush_to_disk(const std::filesystem::path& path) {
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.is_open()) fail("open", path);

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "kolo/base/own_process.h"
+#include "comm/own_process.h"
 #include "kolo/comm/work.h"
 
 namespace kolo {

@@ -8,10 +8,10 @@
 
 #include <fmt/format.h>
 
-#include "base/natural_order.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/base/file_kind.h"
+#include "kolo/base/text.h"
 #include "kolo/data/array_file.h"
 
 namespace kolo {

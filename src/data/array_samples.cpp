@@ -10,10 +10,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "base/natural_order.h"
 #include "data/array_collection.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
+#include "kolo/base/text.h"
 #include "kolo/data/array_file.h"
 
 namespace kolo {

@@ -56,7 +56,7 @@ class BFloat16TapConvolution final : public ConvolutionKernel {
 
   void forward(const torch::Tensor& input, const torch::Tensor& weight, const torch::Tensor& bias,
                const torch::Tensor& output) override {
-    const auto weights = in_taps_first_memory(weight);
+    const auto weights = by_taps(weight);
     const auto sums = torch::zeros({geometry_.batch * positions_out_, geometry_.outputs});
     add_products<&Connection::input, &Connection::output>(
         vectors_of<Pair>(input, positions_in_, geometry_.inputs / 2),
@@ -71,7 +71,7 @@ class BFloat16TapConvolution final : public ConvolutionKernel {
 
   void backward_input(const torch::Tensor& output_gradient, const torch::Tensor& weight,
                       const torch::Tensor& input_gradient) override {
-    const auto weights = in_taps_first_memory(weight);
+    const auto weights = by_taps(weight);
     const auto sums = torch::zeros({geometry_.batch * positions_in_, geometry_.inputs});
     add_products<&Connection::output, &Connection::input>(
         vectors_of<Pair>(output_gradient, positions_out_, geometry_.outputs / 2),
@@ -85,8 +85,7 @@ class BFloat16TapConvolution final : public ConvolutionKernel {
 
   void backward_weight(const torch::Tensor& input, const torch::Tensor& output_gradient,
                        const torch::Tensor& weight_gradient) override {
-    const bool is_in_place = is_taps_first(weight_gradient);
-    const auto gradients = is_in_place ? weight_gradient : taps_first(weight_gradient);
+    const auto gradients = room_by_taps(weight_gradient);
     const auto in = vectors_of<BFloat16>(input, positions_in_, geometry_.inputs);
     const auto out = vectors_of<BFloat16>(output_gradient, positions_out_, geometry_.outputs);
     at::parallel_for(0, narrow<std::int64_t>(taps_.size()), 1, [&](auto begin, auto end) {
@@ -94,7 +93,7 @@ class BFloat16TapConvolution final : public ConvolutionKernel {
       for (auto tap = static_cast<std::size_t>(begin); tap < static_cast<std::size_t>(end); ++tap)
         set_gradient(taps_[tap], in, out, matrix(gradients, tap), room);
     });
-    if (!is_in_place) torch::Tensor(weight_gradient).copy_(gradients);
+    copy_from_taps(gradients, weight_gradient);
   }
 
  private:
@@ -113,10 +112,6 @@ class BFloat16TapConvolution final : public ConvolutionKernel {
   // [positions of all samples, channels], the same memory.
   static torch::Tensor rows_of(const torch::Tensor& tensor, std::int64_t channels) {
     return tensor.as_strided({tensor.numel() / channels, channels}, {channels, 1});
-  }
-
-  static torch::Tensor in_taps_first_memory(const torch::Tensor& weight) {
-    return is_taps_first(weight) ? weight : taps_first(weight.detach());
   }
 
   // A tap's inputs x outputs matrix.

@@ -169,6 +169,45 @@ std::unique_ptr<ConvolutionKernel> fastest_in_bfloat16(const ConvolutionGeometry
                                               : make_direct_convolution(geometry);
 }
 
+torch::Tensor in_float32(const torch::Tensor& tensor) {
+  return tensor.to(torch::kFloat);
+}
+
+torch::Tensor room_in_float32(const torch::Tensor& like) {
+  return torch::empty_like(like, like.options().dtype(torch::kFloat));
+}
+
+// For types that nothing multiplies fast here. The weights stay as they are.
+class RoundingConvolution final : public ConvolutionKernel {
+ public:
+  explicit RoundingConvolution(std::unique_ptr<ConvolutionKernel> kernel)
+      : kernel_(std::move(kernel)) {}
+
+  [[nodiscard]] MemoryOrder order() const override { return kernel_->order(); }
+
+  void forward(const torch::Tensor& input, const torch::Tensor& weight, const torch::Tensor& bias,
+               const torch::Tensor& output) override {
+    const auto made = room_in_float32(output);
+    kernel_->forward(in_float32(input), weight, bias, made);
+    output.copy_(made);
+  }
+
+  void backward_input(const torch::Tensor& output_gradient, const torch::Tensor& weight,
+                      const torch::Tensor& input_gradient) override {
+    const auto made = room_in_float32(input_gradient);
+    kernel_->backward_input(in_float32(output_gradient), weight, made);
+    input_gradient.copy_(made);
+  }
+
+  void backward_weight(const torch::Tensor& input, const torch::Tensor& output_gradient,
+                       const torch::Tensor& weight_gradient) override {
+    kernel_->backward_weight(in_float32(input), in_float32(output_gradient), weight_gradient);
+  }
+
+ private:
+  std::unique_ptr<ConvolutionKernel> kernel_;
+};
+
 std::unique_ptr<ConvolutionKernel> make_unrounded(const ConvolutionGeometry& geometry) {
   const bool is_float32 = geometry.type == torch::kFloat;
   if (!is_float32 && !(geometry.type == torch::kBFloat16 && multiplies_bfloat16())) return nullptr;
@@ -187,7 +226,7 @@ std::unique_ptr<ConvolutionKernel> make_convolution_kernel(const ConvolutionGeom
   auto in_float32 = geometry;
   in_float32.type = torch::kFloat;
   kernel = make_unrounded(in_float32);
-  return kernel ? make_rounding_convolution(std::move(kernel)) : nullptr;
+  return kernel ? std::make_unique<RoundingConvolution>(std::move(kernel)) : nullptr;
 }
 
 std::shared_ptr<ConvolutionKernel> ConvolutionKernels::find(const ConvolutionGeometry& geometry) {

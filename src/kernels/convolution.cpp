@@ -27,14 +27,6 @@ struct KeptKernel : torch::CustomClassHolder {
   std::shared_ptr<ConvolutionKernel> kernel;
 };
 
-void keep(AutogradContext* context, const torch::Tensor& input, const torch::Tensor& weight,
-          bool has_bias, const std::shared_ptr<ConvolutionKernel>& kernel) {
-  context->save_for_backward({input, weight});
-  context->saved_data["kernel"] =
-      c10::IValue::make_capsule(c10::make_intrusive<KeptKernel>(kernel));
-  context->saved_data["bias"] = has_bias;
-}
-
 at::MemoryFormat channels_last(std::int64_t dimensions) {
   return dimensions == 5 ? at::MemoryFormat::ChannelsLast3d : at::MemoryFormat::ChannelsLast;
 }
@@ -79,92 +71,61 @@ void add_bias(const torch::Tensor& output, std::int64_t channels, const torch::T
   }
 }
 
-// What backward goes on with: what forward kept, and the gradient of its output.
-struct Kept {
-  std::shared_ptr<ConvolutionKernel> kernel;
-  torch::Tensor input, weight, gradient;
-  bool has_bias = false;
-
-  Kept(AutogradContext* context, const variable_list& gradients) {
-    refuse_second_derivatives("nn: convolution");
-    const auto capsule = context->saved_data["kernel"].toCapsule();
-    kernel = static_cast<KeptKernel&>(*capsule).kernel;
-    const auto saved = context->get_saved_variables();
-    input = saved[0];
-    weight = saved[1];
-    gradient = in_order(gradients[0], kernel->order());
-    has_bias = context->saved_data["bias"].toBool();
-  }
-
-  // Undefined where it isn't wanted.
-  [[nodiscard]] torch::Tensor gradient_of_bias(AutogradContext* context) const {
-    const bool is_wanted = has_bias && context->needs_input_grad(2);
-    return is_wanted ? sum_by_channel(gradient, kernel->order()) : torch::Tensor();
-  }
-};
-
-// A convolution by a kernel. Tensors are [N, C, ...] of any strides; what comes out is in
-// channels-last memory. `bias` is none or [outputs]. No second derivatives.
+// A convolution by a kernel, whose geometry is given, or the transposed one: the data gradient of
+// that convolution (without a bias), from `outputs` channels to `inputs` and from the small size to
+// the large one, whose gradients are that one's forward and weight gradient. Tensors are [N, C,
+// ...] of any strides; the result is in channels-last memory. `bias` is none or a value per channel
+// of the result. No second derivatives.
 class Convolve : public torch::autograd::Function<Convolve> {
  public:
   static torch::Tensor forward(AutogradContext* context, const torch::Tensor& given,
                                const torch::Tensor& weight,
                                const c10::optional<torch::Tensor>& bias,
                                const ConvolutionGeometry& geometry,
-                               const std::shared_ptr<ConvolutionKernel>& kernel) {
+                               const std::shared_ptr<ConvolutionKernel>& kernel,
+                               bool is_transposed) {
     const auto input = in_order(given, kernel->order());
-    auto output =
-        room_for(geometry.batch, geometry.outputs, geometry.output_size(), input, kernel->order());
-    kernel->forward(input, weight, bias.value_or(torch::Tensor()), output);
-    keep(context, input, weight, bias.has_value(), kernel);
+    const auto channels = is_transposed ? geometry.inputs : geometry.outputs;
+    const auto size = is_transposed ? geometry.size : geometry.output_size();
+    auto output = room_for(geometry.batch, channels, size, input, kernel->order());
+    if (is_transposed) {
+      kernel->backward_input(input, weight, output);
+      if (bias.has_value()) add_bias(output, channels, bias.value().detach());
+    } else {
+      kernel->forward(input, weight, bias.value_or(torch::Tensor()), output);
+    }
+    context->save_for_backward({input, weight});
+    context->saved_data["kernel"] =
+        c10::IValue::make_capsule(c10::make_intrusive<KeptKernel>(kernel));
+    context->saved_data["bias"] = bias.has_value();
+    context->saved_data["transposed"] = is_transposed;
     return output;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    const Kept kept(context, gradients);
-    torch::Tensor of_input, of_weight;
+    refuse_second_derivatives("nn: convolution");
+    const auto capsule = context->saved_data["kernel"].toCapsule();
+    const auto& kernel = static_cast<KeptKernel&>(*capsule).kernel;
+    const auto saved = context->get_saved_variables();
+    const auto &input = saved[0], &weight = saved[1];
+    const auto gradient = in_order(gradients[0], kernel->order());
+    const bool is_transposed = context->saved_data["transposed"].toBool();
+    torch::Tensor of_input, of_weight, of_bias;
     if (context->needs_input_grad(1)) {
-      of_weight = destination_of_gradient(kept.weight);
-      kept.kernel->backward_weight(kept.input, kept.gradient, of_weight);
+      of_weight = destination_of_gradient(weight);
+      kernel->backward_weight(is_transposed ? gradient : input, is_transposed ? input : gradient,
+                              of_weight);
     }
     if (context->needs_input_grad(0)) {
-      of_input = torch::empty_like(kept.input);
-      kept.kernel->backward_input(kept.gradient, kept.weight, of_input);
+      of_input = torch::empty_like(input);
+      if (is_transposed)
+        kernel->forward(gradient, weight, {}, of_input);
+      else
+        kernel->backward_input(gradient, weight, of_input);
     }
-    return {of_input, of_weight, kept.gradient_of_bias(context), {}, {}};
-  }
-};
-
-// The transposed convolution, which is the data gradient of the one that the geometry (without a
-// bias) describes: from `outputs` channels to `inputs`, from the small size to the large one. Its
-// gradients are that one's forward and weight gradient. `bias` is none or [inputs].
-class ConvolveTransposed : public torch::autograd::Function<ConvolveTransposed> {
- public:
-  static torch::Tensor forward(AutogradContext* context, const torch::Tensor& given,
-                               const torch::Tensor& weight,
-                               const c10::optional<torch::Tensor>& bias,
-                               const ConvolutionGeometry& geometry,
-                               const std::shared_ptr<ConvolutionKernel>& kernel) {
-    const auto input = in_order(given, kernel->order());
-    auto output = room_for(geometry.batch, geometry.inputs, geometry.size, input, kernel->order());
-    kernel->backward_input(input, weight, output);
-    if (bias.has_value()) add_bias(output, geometry.inputs, bias.value().detach());
-    keep(context, input, weight, bias.has_value(), kernel);
-    return output;
-  }
-
-  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    const Kept kept(context, gradients);
-    torch::Tensor of_input, of_weight;
-    if (context->needs_input_grad(1)) {
-      of_weight = destination_of_gradient(kept.weight);
-      kept.kernel->backward_weight(kept.gradient, kept.input, of_weight);
-    }
-    if (context->needs_input_grad(0)) {
-      of_input = torch::empty_like(kept.input);
-      kept.kernel->forward(kept.gradient, kept.weight, {}, of_input);
-    }
-    return {of_input, of_weight, kept.gradient_of_bias(context), {}, {}};
+    if (context->saved_data["bias"].toBool() && context->needs_input_grad(2))
+      of_bias = sum_by_channel(gradient, kernel->order());
+    return {of_input, of_weight, of_bias, {}, {}, {}};
   }
 };
 
@@ -287,7 +248,7 @@ torch::Tensor Convolution2dImpl::forward(const torch::Tensor& input) {
   const auto geometry = geometry_of(options, own_padding(options), given, weight);
   const auto kernel = kernel_for(*kernels_, geometry);
   if (!kernel) return Conv2dImpl::forward(input);
-  return Convolve::apply(given, weight, if_defined(bias), *geometry, kernel);
+  return Convolve::apply(given, weight, if_defined(bias), *geometry, kernel, false);
 }
 
 Convolution3dImpl::Convolution3dImpl(const torch::nn::Conv3dOptions& options_)
@@ -301,7 +262,7 @@ torch::Tensor Convolution3dImpl::forward(const torch::Tensor& input) {
   const auto geometry = geometry_of(options, padding, given, weight);
   const auto kernel = PlainKernels::are_wanted() ? nullptr : kernel_for(*kernels_, geometry);
   if (!kernel && !part_) return Conv3dImpl::forward(input);
-  auto made = kernel ? Convolve::apply(given, weight, if_defined(bias), *geometry, kernel)
+  auto made = kernel ? Convolve::apply(given, weight, if_defined(bias), *geometry, kernel, false)
                      : torch::conv3d(given, weight, bias, options.stride(), padding,
                                      options.dilation(), options.groups());
   return part_ ? part_->output_rows(made) : made;
@@ -324,7 +285,7 @@ torch::Tensor ConvolutionTranspose3dImpl::forward(const torch::Tensor& input) {
   const auto first_bias = is_bias_last ? torch::Tensor() : bias;
   auto made =
       kernel
-          ? ConvolveTransposed::apply(given, weight, if_defined(first_bias), *geometry, kernel)
+          ? Convolve::apply(given, weight, if_defined(first_bias), *geometry, kernel, true)
           : torch::conv_transpose3d(given, weight, first_bias, options.stride(), padding,
                                     options.output_padding(), options.groups(), options.dilation());
   if (!part_) return made;

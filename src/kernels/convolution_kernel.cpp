@@ -7,6 +7,7 @@
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include "kernels/matrices.h"
 #include "kolo/base/gradient_destination.h"
 
 namespace kolo {
@@ -48,6 +49,23 @@ bool is_taps_first(const torch::Tensor& weight) {
   return weight.permute(order_of(weight)).is_contiguous();
 }
 
+torch::Tensor by_taps(const torch::Tensor& weight) {
+  auto room = room_by_taps(weight);
+  if (!room.is_same(weight)) reorder(weight.detach().flatten(2), room.permute({2, 1, 0}));
+  return room;
+}
+
+torch::Tensor room_by_taps(const torch::Tensor& weight_gradient) {
+  if (is_taps_first(weight_gradient)) return weight_gradient;
+  const auto outputs = weight_gradient.size(0), inputs = weight_gradient.size(1);
+  return torch::empty({weight_gradient.numel() / (outputs * inputs), inputs, outputs});
+}
+
+void copy_from_taps(const torch::Tensor& room, const torch::Tensor& weight_gradient) {
+  if (!room.is_same(weight_gradient))
+    reorder(room.permute({2, 1, 0}), weight_gradient.detach().flatten(2));
+}
+
 torch::Tensor sum_by_channel(const torch::Tensor& tensor, MemoryOrder order) {
   const auto channels = tensor.size(1), others = tensor.numel() / channels;
   const bool is_last = order == MemoryOrder::channels_last;
@@ -76,54 +94,6 @@ std::vector<std::int64_t> ConvolutionGeometry::output_size() const {
   for (std::size_t i = 0; i < size.size(); ++i)
     result.push_back((size[i] + 2 * padding[i] - kernel[i]) / stride[i] + 1);
   return result;
-}
-
-namespace {
-
-torch::Tensor in_float32(const torch::Tensor& tensor) {
-  return tensor.to(torch::kFloat);
-}
-
-torch::Tensor room_in_float32(const torch::Tensor& like) {
-  return torch::empty_like(like, like.options().dtype(torch::kFloat));
-}
-
-// For types that nothing multiplies fast here. The weights stay as they are.
-class RoundingConvolution final : public ConvolutionKernel {
- public:
-  explicit RoundingConvolution(std::unique_ptr<ConvolutionKernel> kernel)
-      : kernel_(std::move(kernel)) {}
-
-  [[nodiscard]] MemoryOrder order() const override { return kernel_->order(); }
-
-  void forward(const torch::Tensor& input, const torch::Tensor& weight, const torch::Tensor& bias,
-               const torch::Tensor& output) override {
-    const auto made = room_in_float32(output);
-    kernel_->forward(in_float32(input), weight, bias, made);
-    output.copy_(made);
-  }
-
-  void backward_input(const torch::Tensor& output_gradient, const torch::Tensor& weight,
-                      const torch::Tensor& input_gradient) override {
-    const auto made = room_in_float32(input_gradient);
-    kernel_->backward_input(in_float32(output_gradient), weight, made);
-    input_gradient.copy_(made);
-  }
-
-  void backward_weight(const torch::Tensor& input, const torch::Tensor& output_gradient,
-                       const torch::Tensor& weight_gradient) override {
-    kernel_->backward_weight(in_float32(input), in_float32(output_gradient), weight_gradient);
-  }
-
- private:
-  std::unique_ptr<ConvolutionKernel> kernel_;
-};
-
-}  // namespace
-
-std::unique_ptr<ConvolutionKernel> make_rounding_convolution(
-    std::unique_ptr<ConvolutionKernel> kernel) {
-  return std::make_unique<RoundingConvolution>(std::move(kernel));
 }
 
 }  // namespace kolo

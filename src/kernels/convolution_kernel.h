@@ -29,6 +29,14 @@ namespace kolo {
 
 [[nodiscard]] bool is_taps_first(const torch::Tensor& weight);
 
+// A weight as [taps, inputs, outputs], without gaps: in its own memory where the taps lie first, or
+// copied.
+[[nodiscard]] torch::Tensor by_taps(const torch::Tensor& weight);
+// Memory for a weight's gradient in that order, its own where it can be; copy_from_taps() takes
+// over what is there.
+[[nodiscard]] torch::Tensor room_by_taps(const torch::Tensor& weight_gradient);
+void copy_from_taps(const torch::Tensor& room, const torch::Tensor& weight_gradient);
+
 // Memory for the gradient of a parameter, of its sizes and strides: where the gradient is wanted in
 // the end, if somebody offers that (kolo/base/gradient_destination.h), or new. In backward, once
 // for each gradient.
@@ -117,10 +125,6 @@ inline constexpr std::int64_t most_tap_positions = 16, least_tap_channels = 128;
 // channels that are no multiples of 16, and processors without vectors of 8 floats.
 [[nodiscard]] std::unique_ptr<ConvolutionKernel> make_winograd_convolution(
     const ConvolutionGeometry& geometry);
-
-// Computes by a kernel of float32, on values that are rounded before and after.
-[[nodiscard]] std::unique_ptr<ConvolutionKernel> make_rounding_convolution(
-    std::unique_ptr<ConvolutionKernel> kernel);
 
 // Null unless it is of images, stride 1, without padding, a multiple of 16 of them, on a processor
 // with vectors of 8 floats or more.

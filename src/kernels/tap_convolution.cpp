@@ -91,7 +91,7 @@ class TapConvolution final : public ConvolutionKernel {
 
   void forward(const torch::Tensor& input, const torch::Tensor& weight, const torch::Tensor& bias,
                const torch::Tensor& output) override {
-    const auto weights = packed(weight);
+    const auto weights = by_taps(weight);
     const auto in = input_field(input), out = output_field(output);
     rows_of(output, positions_out_, geometry_.outputs).zero_();
     for_channels(geometry_.outputs, [&](std::int64_t first, std::int64_t count) {
@@ -109,7 +109,7 @@ class TapConvolution final : public ConvolutionKernel {
 
   void backward_input(const torch::Tensor& output_gradient, const torch::Tensor& weight,
                       const torch::Tensor& input_gradient) override {
-    const auto weights = packed(weight);
+    const auto weights = by_taps(weight);
     const auto in = input_field(input_gradient), out = output_field(output_gradient);
     rows_of(input_gradient, positions_in_, geometry_.inputs).zero_();
     for_channels(geometry_.inputs, [&](std::int64_t first, std::int64_t count) {
@@ -127,15 +127,14 @@ class TapConvolution final : public ConvolutionKernel {
 
   void backward_weight(const torch::Tensor& input, const torch::Tensor& output_gradient,
                        const torch::Tensor& weight_gradient) override {
-    const bool is_in_place = is_taps_first(weight_gradient);
-    const auto weights = is_in_place ? weight_gradient : room_for_weights();
+    const auto weights = room_by_taps(weight_gradient);
     const auto in = input_field(input), out = output_field(output_gradient);
     at::parallel_for(0, narrow<std::int64_t>(taps_.size()), 1, [&](auto begin, auto end) {
       const auto from = rows(geometry_.inputs), to = rows(geometry_.outputs);
       for (auto tap = static_cast<std::size_t>(begin); tap < static_cast<std::size_t>(end); ++tap)
         weight_of_tap(tap, in, out, from.get(), to.get(), matrix(weights, tap));
     });
-    if (!is_in_place) reorder(in_weight_order(weights), flat(weight_gradient));
+    copy_from_taps(weights, weight_gradient);
   }
 
  private:
@@ -177,25 +176,6 @@ class TapConvolution final : public ConvolutionKernel {
   [[nodiscard]] float* matrix(const torch::Tensor& weights, std::size_t tap) const {
     return weights.data_ptr<float>() +
            static_cast<std::int64_t>(tap) * geometry_.inputs * geometry_.outputs;
-  }
-
-  [[nodiscard]] torch::Tensor room_for_weights() const {
-    return torch::empty({narrow<std::int64_t>(taps_.size()), geometry_.inputs, geometry_.outputs});
-  }
-
-  // [outputs, inputs, taps]: a view, because the taps lie in order in either memory.
-  static torch::Tensor flat(const torch::Tensor& weight) { return weight.detach().flatten(2); }
-
-  // Weights as the products take them, [taps, inputs, outputs], in the same order.
-  static torch::Tensor in_weight_order(const torch::Tensor& weights) {
-    return weights.permute({2, 1, 0});
-  }
-
-  [[nodiscard]] torch::Tensor packed(const torch::Tensor& weight) const {
-    if (is_taps_first(weight)) return weight;
-    auto result = room_for_weights();
-    reorder(flat(weight), in_weight_order(result));
-    return result;
   }
 
   ConvolutionGeometry geometry_;

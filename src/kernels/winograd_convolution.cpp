@@ -66,7 +66,7 @@ class WinogradConvolution final : public ConvolutionKernel {
 
   void forward(const torch::Tensor& input, const torch::Tensor& weight, const torch::Tensor& bias,
                const torch::Tensor& output) override {
-    const auto taps = taps_to_outputs(weight);
+    const auto taps = by_taps(weight);
     const float* const bias_values = bias.defined() ? bias.data_ptr<float>() : nullptr;
     const Pass pass{.inner = phases_ * geometry_.inputs,
                     .channels = geometry_.outputs,
@@ -88,7 +88,7 @@ class WinogradConvolution final : public ConvolutionKernel {
   void backward_input(const torch::Tensor& output_gradient, const torch::Tensor& weight,
                       const torch::Tensor& input_gradient) override {
     const auto taps = torch::empty({taps_, geometry_.outputs, geometry_.inputs});
-    reorder(flat(weight), taps.permute({1, 2, 0}));
+    reorder(weight.detach().flatten(2), taps.permute({1, 2, 0}));
     // Where windows overlap, sums are added up in float32.
     const bool is_float32 = geometry_.type == torch::kFloat;
     const auto sums =
@@ -113,9 +113,7 @@ class WinogradConvolution final : public ConvolutionKernel {
 
   void backward_weight(const torch::Tensor& input, const torch::Tensor& output_gradient,
                        const torch::Tensor& weight_gradient) override {
-    const bool is_in_place = is_taps_first(weight_gradient);
-    const auto gradients =
-        is_in_place ? weight_gradient : torch::empty({taps_, geometry_.inputs, geometry_.outputs});
+    const auto gradients = room_by_taps(weight_gradient);
     const auto outputs = geometry_.outputs;
     const auto spread = [&](Range tiles, Coefficients to) {
       tiles_.spread_output_gradients(output_gradient, tiles, to);
@@ -139,7 +137,7 @@ class WinogradConvolution final : public ConvolutionKernel {
       collect_tap_gradients(coefficients.get(), inputs, gradients.data_ptr<float>());
     });
     restore_zeros(geometry_, input, output_gradient, gradients.data_ptr<float>());
-    if (!is_in_place) reorder(gradients.permute({2, 1, 0}), flat(weight_gradient));
+    copy_from_taps(gradients, weight_gradient);
   }
 
  private:
@@ -245,17 +243,6 @@ class WinogradConvolution final : public ConvolutionKernel {
              Range{first, std::min(tiles, tiles_.count() - first)});
       }
     });
-  }
-
-  // [outputs, inputs, taps]: a view, because the taps lie in order in either memory.
-  static torch::Tensor flat(const torch::Tensor& weight) { return weight.detach().flatten(2); }
-
-  // [taps, inputs, outputs].
-  [[nodiscard]] torch::Tensor taps_to_outputs(const torch::Tensor& weight) const {
-    if (is_taps_first(weight)) return weight;
-    const auto taps = torch::empty({taps_, geometry_.inputs, geometry_.outputs});
-    reorder(flat(weight), taps.permute({2, 1, 0}));
-    return taps;
   }
 
   [[nodiscard]] Places places(std::int64_t product, std::int64_t phase) const {

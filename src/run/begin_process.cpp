@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/openmp.h"
-#include "base/standard_streams.h"
+#include "kolo/base/file.h"
 #include "kolo/run/launch_environment.h"
 #include "run/launch/child.h"
 #include "run/run_device.h"

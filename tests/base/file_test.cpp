@@ -18,8 +18,13 @@ namespace kolo {
 
 namespace {
 
+namespace fs = std::filesystem;
+using ::testing::AllOf;
 using testing::FileSizeLimit;
+using ::testing::HasSubstr;
 using testing::message_of;
+using ::testing::Not;
+using ::testing::StartsWith;
 using testing::TemporaryFolder;
 
 TEST(AtomicFile, AppearsWholeOnCommit) {
@@ -76,10 +81,6 @@ TEST(ReadTextFile, ReadsFilesLargerThanItsBlocks) {
   text.back() = 'y';
   EXPECT_EQ(read_text_file(folder.write("big", text)), text);
 }
-
-namespace fs = std::filesystem;
-using testing::message_of;
-using testing::TemporaryFolder;
 
 constexpr std::array<std::string_view, 2> entries = {"file", "inner"};
 
@@ -144,18 +145,6 @@ TEST(AtomicFolder, IsFilledByOneAtATime) {
                    {"another process is filling"}));
   EXPECT_TRUE(fs::exists(first.aside()));
 }
-
-}  // namespace
-
-// kolo's words for what the standard library's functions for files throw.
-
-namespace {
-
-namespace fs = std::filesystem;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
-using ::testing::StartsWith;
 
 struct Said {
   std::string text;

@@ -31,9 +31,6 @@ struct Links {
   int ranks = 0;
   std::array<std::atomic<int>, most> arrived{};
   std::atomic<bool> is_open = true;
-  // A rank whose device has work of its own to do before.
-  int late_rank = -1;
-  std::shared_ptr<const DeviceEvent> late;
 
   explicit Links(int of) : ranks(of) {}
 };
@@ -61,9 +58,7 @@ class LinkedBackend final : public Backend {
 
   [[nodiscard]] const Topology& topology() const override { return host_.topology(); }
   [[nodiscard]] Capabilities capabilities() const override { return host_.capabilities(); }
-  void begin_on_device(CollectiveCall& call) const override {
-    if (topology().rank == links_.late_rank) call.order->ready = links_.late;
-  }
+  void begin_on_device(CollectiveCall& /*call*/) const override {}
   [[nodiscard]] bool hands_over(const CallHeader& call) const override {
     return call.memory == MemoryKind::device;
   }
@@ -165,34 +160,6 @@ TEST(DeviceWatch, AtTheLimitFilesTellOfDevicesAndTheJobEnds) {
   EXPECT_TRUE(
       says(messages.file_of(0), {"all ranks of the job, on devices' memory", "\"bucket 9\""}));
   EXPECT_THAT(messages.file_of(1), AllOf(HasSubstr("barrier"), Not(HasSubstr("bucket 9"))));
-}
-
-// An event of a stream that has stopped, until the test lets it go on.
-class LateEvent final : public DeviceEvent {
- public:
-  [[nodiscard]] bool is_done() const override { return has_come; }
-  void wait() const override {}
-  void hold_back(DeviceStream /*stream*/) const override {}
-
-  std::atomic<bool> has_come = false;
-};
-
-// Its host has asked for the collective, as all have.
-TEST(DeviceWatch, NamesARankWhoseDeviceIsLate) {
-  WatchMessages messages;
-  Links links(2);
-  links.is_open = false;
-  const auto late = std::make_shared<LateEvent>();
-  links.late = late;
-  links.late_rank = 1;
-  run_linked(links, messages.options(.05), [&](const Communicator& communicator) {
-    reduce_on_device(communicator, "bucket 1").wait();
-    // The test's own deadline ends it where one of these never comes.
-    messages.wait_for({"\"bucket 1\"; arrived: rank 0; not arrived: rank 1"});
-    late->has_come = true;
-    links.is_open = true;
-    messages.wait_for({"\"bucket 1\"", "went on after"});
-  });
 }
 
 // What a rank has given its device the others get, also after it has left.

@@ -78,23 +78,9 @@ void fill(TypedValues& values, DataType type, const Step& step) {
     values.set(i, value_of(type, step.rank(), step.number, i));
 }
 
-void expect_reduced(const Step& step, const TypedValues& values, DataType type, ReduceOp op,
-                    std::int64_t first) {
-  expect_values(values, type, fmt::format("{} over {} ranks", name_of(op), step.active_count()),
-                [&](std::int64_t i) {
-                  return reduced(type, op, step.active, [&](int rank) {
-                    return value_of(type, rank, step.number, first + i);
-                  });
-                });
-}
-
-void for_types_and_ops(const std::function<void(DataType, ReduceOp)>& function) {
-  for (const DataType type : all_data_types) {
-    for (const ReduceOp op :
-         {ReduceOp::sum, ReduceOp::average, ReduceOp::min, ReduceOp::max, ReduceOp::product}) {
-      if (type != DataType::boolean || op != ReduceOp::average) function(type, op);
-    }
-  }
+double reduced(const Step& step, DataType type, ReduceOp op, std::int64_t index) {
+  return testing::reduced(type, op, step.active,
+                          [&](int rank) { return value_of(type, rank, step.number, index); });
 }
 
 void all_reduce(const Step& step) {
@@ -103,7 +89,8 @@ void all_reduce(const Step& step) {
       TypedValues values(type, count);
       fill(values, type, step);
       step.communicator.all_reduce(values.buffer(), op);
-      expect_reduced(step, values, type, op, 0);
+      expect_values(values, type, name_of(op),
+                    [&](std::int64_t i) { return reduced(step, type, op, i); });
     }
   });
   EXPECT_EQ(step.communicator.active_ranks(), step.active_count());
@@ -115,7 +102,9 @@ void reduce_scatter(const Step& step) {
       TypedValues input(type, count * step.size()), output(type, count);
       fill(input, type, step);
       step.communicator.reduce_scatter(input.buffer(), output.buffer(), op);
-      expect_reduced(step, output, type, op, step.rank() * count);
+      expect_values(output, type, name_of(op), [&](std::int64_t i) {
+        return reduced(step, type, op, step.rank() * count + i);
+      });
     }
   });
 }

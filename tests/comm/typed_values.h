@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <string>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -55,6 +55,19 @@ class TypedValues {
   std::vector<std::byte> bytes_;
 };
 
+constexpr ReduceOp all_ops[] = {ReduceOp::sum, ReduceOp::average, ReduceOp::min, ReduceOp::max,
+                                ReduceOp::product};
+
+// Calls function(type, op) for all that there are: booleans have no average.
+template <typename Function>
+void for_types_and_ops(const Function& function) {
+  for (const DataType type : all_data_types) {
+    for (const ReduceOp op : all_ops) {
+      if (type != DataType::boolean || op != ReduceOp::average) function(type, op);
+    }
+  }
+}
+
 // Reduction of value_of(rank) over the ranks, in doubles.
 template <typename Ranks, typename ValueOf>
 [[nodiscard]] double reduced(DataType type, ReduceOp op, const Ranks& ranks,
@@ -83,6 +96,7 @@ template <typename Ranks, typename ValueOf>
   }
 }
 
+// Error of a result, relative where it is above 1: quotients are rounded to the type's fraction.
 [[nodiscard]] inline double tolerance_of(DataType type) {
   switch (type) {
     case DataType::float64:
@@ -101,7 +115,7 @@ template <typename Ranks, typename ValueOf>
 // Expects expected(index) in every place, as exactly as the type holds it. Tells the first that is
 // wrong, so that a failure prints one line and not thousands.
 template <typename Expected>
-void expect_values(const TypedValues& values, DataType type, const std::string& what,
+void expect_values(const TypedValues& values, DataType type, std::string_view what,
                    const Expected& expected) {
   for (std::int64_t i = 0; i < values.count(); ++i) {
     const double want = expected(i);

@@ -27,6 +27,11 @@ class FileDescriptor {
   int descriptor_ = -1;
 };
 
+// Opens what is closed of the descriptors 0 to 2 on /dev/null. A program that is started with
+// closed streams (by a daemon, cron, `<&- >&- 2>&-`) would give their numbers to the next files
+// that it opens, and print into those. To be called before it opens any.
+void open_standard_streams();
+
 // Writes everything (short writes and EINTR handled); throws Error that names the path.
 void write_all(int descriptor, std::span<const std::byte> bytes, const std::filesystem::path& path);
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 // What users write: numbers in it, and words for messages about unknown names: "unknown model
 // "mnist_nett", did you mean "mnist_net"?".
@@ -49,5 +50,16 @@ template <typename T>
 // "a, b, c"; "" for no words.
 [[nodiscard]] std::string join(std::span<const std::string> words,
                                std::string_view separator = ", ");
+
+// The order of names that people number: "s2" before "s10".
+
+// Compares numbers within names by their value and all else byte by byte. A strict order of
+// different names: of "s1" and "s01" the bytes decide.
+[[nodiscard]] bool comes_before(std::string_view a, std::string_view b);
+
+// The first two neighbours among names in natural order that bytes would order otherwise, as
+// Python's sorted() does; none: both orders are the same.
+[[nodiscard]] std::optional<std::pair<std::string, std::string>> find_names_out_of_bytes_order(
+    std::span<const std::string> names);
 
 }  // namespace kolo

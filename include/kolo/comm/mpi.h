@@ -26,9 +26,8 @@ constexpr auto enum_names(SharedMemory) {
 
 struct MpiOptions {
   // Level asked of MPI_Init_thread. With `multiple` every communicator has a communication thread
-  // of its own. With `serialized` all share one where kolo initializes MPI, and the program must
-  // not call MPI meanwhile. With less, asynchronous collectives run before their call returns.
-  // Ranks that share the memory of one node have a thread for each communicator under every level.
+  // of its own. With less, asynchronous collectives run before their call returns, but among ranks
+  // that share the memory of one node.
   ThreadLevel thread_level = ThreadLevel::multiple;
 
   // Ranks of a node reduce out of each other's memory, and MPI only carries slices between nodes.

@@ -95,7 +95,7 @@ class Session {
 // Makes a session of the ranks of a communicator, which may be freed before the session.
 // Collective. StateError where MPI is not initialized, or finalized, or its thread level forbids
 // this thread; InputError where this process has another MPI than kolo's, for MPI_COMM_NULL and
-// inter-communicators, and as in mpi_communicator(), on all ranks.
+// inter-communicators, and as in mpi_communicator().
 [[nodiscard]] Session initialize(MPI_Comm communicator, const SessionOptions& options = {});
 
 }  // namespace kolo

@@ -85,14 +85,58 @@ class CudaEvent final : public DeviceEvent {
 class CudaRuntime final : public DeviceRuntime {
  public:
   [[nodiscard]] std::string_view name() const override { return "cuda"; }
-  [[nodiscard]] DeviceCount count() const override;
-  [[nodiscard]] std::string hardware(int device) const override;
-  [[nodiscard]] std::string pci_bus_id(int device) const override;
-  [[nodiscard]] int device_of(const void* memory) const override;
-  [[nodiscard]] int current_device() const override;
+  [[nodiscard]] DeviceCount count() const override {
+    int devices = 0;
+    const auto status = cudaGetDeviceCount(&devices);
+    if (status == cudaSuccess && devices > 0) return {devices, ""};
+    (void)cudaGetLastError();
+    return {0, cudaGetErrorString(status == cudaSuccess ? cudaErrorNoDevice : status)};
+  }
+  // The identity that the driver gives it: parts of a device (MIG) have their own.
+  [[nodiscard]] std::string hardware(int device) const override {
+    cudaDeviceProp properties{};
+    check_cuda(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+    return {properties.uuid.bytes, sizeof(properties.uuid.bytes)};
+  }
+  [[nodiscard]] std::string pci_bus_id(int device) const override {
+    std::array<char, 32> text{};
+    check_cuda(cudaDeviceGetPCIBusId(text.data(), static_cast<int>(text.size()), device),
+               "cudaDeviceGetPCIBusId");
+    return text.data();
+  }
+  [[nodiscard]] int device_of(const void* memory) const override {
+    cudaPointerAttributes attributes{};
+    check_cuda(cudaPointerGetAttributes(&attributes, memory), "cudaPointerGetAttributes");
+    if (attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged)
+      return attributes.device;
+    throw Error(
+        fmt::format("cuda: the memory at {} is the host's, but was said to be a device's", memory));
+  }
+  [[nodiscard]] int current_device() const override {
+    int device = 0;
+    check_cuda(cudaGetDevice(&device), "cudaGetDevice");
+    return device;
+  }
   void use(int device) const override { check_cuda(cudaSetDevice(device), "cudaSetDevice"); }
-  [[nodiscard]] DeviceMemory memory(int device) const override;
-  [[nodiscard]] std::shared_ptr<void> make_stream(int device) const override;
+  [[nodiscard]] DeviceMemory memory(int device) const override {
+    use_device(device);
+    DeviceMemory memory;
+    check_cuda(cudaMemGetInfo(&memory.free_bytes, &memory.total_bytes), "cudaMemGetInfo");
+    return memory;
+  }
+  [[nodiscard]] std::shared_ptr<void> make_stream(int device) const override {
+    use_device(device);
+    int least = 0, greatest = 0;
+    check_cuda(cudaDeviceGetStreamPriorityRange(&least, &greatest),
+               "cudaDeviceGetStreamPriorityRange");
+    cudaStream_t stream = nullptr;
+    check_cuda(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, greatest),
+               "cudaStreamCreateWithPriority");
+    return {stream, [device](void* made) {
+              use_device_if_possible(device);
+              (void)cudaStreamDestroy(static_cast<cudaStream_t>(made));
+            }};
+  }
   [[nodiscard]] std::shared_ptr<DeviceEvent> record(int device,
                                                     DeviceStream stream) const override {
     return std::make_shared<CudaEvent>(device, stream, cudaEventDisableTiming);
@@ -103,126 +147,56 @@ class CudaRuntime final : public DeviceRuntime {
     return status != cudaStreamCaptureStatusNone;
   }
   [[nodiscard]] std::shared_ptr<DeviceEvent> record_timed(int device,
-                                                          DeviceStream stream) const override;
-  void copy(int device, void* to, const void* from, std::size_t bytes,
-            DeviceStream stream) const override;
-  [[nodiscard]] std::shared_ptr<std::byte> allocate(int device, std::size_t bytes) const override;
-  [[nodiscard]] std::shared_ptr<std::byte> allocate_pinned(int device,
-                                                           std::size_t bytes) const override;
-  [[nodiscard]] std::shared_ptr<std::byte> pin(int device, std::shared_ptr<std::byte> memory,
-                                               std::size_t bytes) const override;
-};
-
-DeviceCount CudaRuntime::count() const {
-  int devices = 0;
-  const auto status = cudaGetDeviceCount(&devices);
-  if (status == cudaSuccess && devices > 0) return {devices, ""};
-  (void)cudaGetLastError();
-  return {0, cudaGetErrorString(status == cudaSuccess ? cudaErrorNoDevice : status)};
-}
-
-// The identity that the driver gives it, which of parts of a device (MIG) is their own.
-std::string CudaRuntime::hardware(int device) const {
-  cudaDeviceProp properties{};
-  check_cuda(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
-  return {properties.uuid.bytes, sizeof(properties.uuid.bytes)};
-}
-
-std::string CudaRuntime::pci_bus_id(int device) const {
-  std::array<char, 32> text{};
-  check_cuda(cudaDeviceGetPCIBusId(text.data(), static_cast<int>(text.size()), device),
-             "cudaDeviceGetPCIBusId");
-  return text.data();
-}
-
-int CudaRuntime::device_of(const void* memory) const {
-  cudaPointerAttributes attributes{};
-  check_cuda(cudaPointerGetAttributes(&attributes, memory), "cudaPointerGetAttributes");
-  if (attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged)
-    return attributes.device;
-  throw Error(
-      fmt::format("cuda: the memory at {} is the host's, but was said to be a device's", memory));
-}
-
-int CudaRuntime::current_device() const {
-  int device = 0;
-  check_cuda(cudaGetDevice(&device), "cudaGetDevice");
-  return device;
-}
-
-DeviceMemory CudaRuntime::memory(int device) const {
-  use_device(device);
-  DeviceMemory memory;
-  check_cuda(cudaMemGetInfo(&memory.free_bytes, &memory.total_bytes), "cudaMemGetInfo");
-  return memory;
-}
-
-std::shared_ptr<DeviceEvent> CudaRuntime::record_timed(int device, DeviceStream stream) const {
-  use_device(device);
-  if (is_recorded(stream)) return nullptr;
-  return std::make_shared<CudaEvent>(device, stream, cudaEventDefault);
-}
-
-std::shared_ptr<void> CudaRuntime::make_stream(int device) const {
-  use_device(device);
-  int least = 0, greatest = 0;
-  check_cuda(cudaDeviceGetStreamPriorityRange(&least, &greatest),
-             "cudaDeviceGetStreamPriorityRange");
-  cudaStream_t stream = nullptr;
-  check_cuda(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, greatest),
-             "cudaStreamCreateWithPriority");
-  return {stream, [device](void* made) {
-            use_device_if_possible(device);
-            (void)cudaStreamDestroy(static_cast<cudaStream_t>(made));
-          }};
-}
-
-void CudaRuntime::copy(int device, void* to, const void* from, std::size_t bytes,
-                       DeviceStream stream) const {
-  use_device(device);
-  check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_of(stream)),
-             "cudaMemcpyAsync");
-}
-
-std::shared_ptr<std::byte> CudaRuntime::allocate(int device, std::size_t bytes) const {
-  use_device(device);
-  void* memory = nullptr;
-  const auto status = cudaMalloc(&memory, bytes);
-  if (status == cudaErrorMemoryAllocation) {
-    (void)cudaGetLastError();
-    const auto [free, total] = this->memory(device);
-    throw Error(
-        fmt::format("cuda: device {} has no {} bytes left: {} of {} are free; use a "
-                    "smaller batch, or end other programs on it",
-                    device, bytes, free, total));
+                                                          DeviceStream stream) const override {
+    use_device(device);
+    if (is_recorded(stream)) return nullptr;
+    return std::make_shared<CudaEvent>(device, stream, cudaEventDefault);
   }
-  check_cuda(status, "cudaMalloc");
-  return {static_cast<std::byte*>(memory), [device](std::byte* made) {
-            use_device_if_possible(device);
-            (void)cudaFree(made);
-          }};
-}
-
-std::shared_ptr<std::byte> CudaRuntime::allocate_pinned(int device, std::size_t bytes) const {
-  use_device(device);
-  void* memory = nullptr;
-  check_cuda(cudaHostAlloc(&memory, bytes, cudaHostAllocPortable), "cudaHostAlloc");
-  return {static_cast<std::byte*>(memory), [device](std::byte* made) {
-            use_device_if_possible(device);
-            (void)cudaFreeHost(made);
-          }};
-}
-
-std::shared_ptr<std::byte> CudaRuntime::pin(int device, std::shared_ptr<std::byte> memory,
-                                            std::size_t bytes) const {
-  use_device(device);
-  check_cuda(cudaHostRegister(memory.get(), bytes, cudaHostRegisterPortable), "cudaHostRegister");
-  auto* const place = memory.get();
-  return {place, [device, memory = std::move(memory)](std::byte* pinned) {
-            use_device_if_possible(device);
-            (void)cudaHostUnregister(pinned);
-          }};
-}
+  void copy(int device, void* to, const void* from, std::size_t bytes,
+            DeviceStream stream) const override {
+    use_device(device);
+    check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_of(stream)),
+               "cudaMemcpyAsync");
+  }
+  [[nodiscard]] std::shared_ptr<std::byte> allocate(int device, std::size_t bytes) const override {
+    use_device(device);
+    void* memory = nullptr;
+    const auto status = cudaMalloc(&memory, bytes);
+    if (status == cudaErrorMemoryAllocation) {
+      (void)cudaGetLastError();
+      const auto [free, total] = this->memory(device);
+      throw Error(
+          fmt::format("cuda: device {} has no {} bytes left: {} of {} are free; use a "
+                      "smaller batch, or end other programs on it",
+                      device, bytes, free, total));
+    }
+    check_cuda(status, "cudaMalloc");
+    return {static_cast<std::byte*>(memory), [device](std::byte* made) {
+              use_device_if_possible(device);
+              (void)cudaFree(made);
+            }};
+  }
+  [[nodiscard]] std::shared_ptr<std::byte> allocate_pinned(int device,
+                                                           std::size_t bytes) const override {
+    use_device(device);
+    void* memory = nullptr;
+    check_cuda(cudaHostAlloc(&memory, bytes, cudaHostAllocPortable), "cudaHostAlloc");
+    return {static_cast<std::byte*>(memory), [device](std::byte* made) {
+              use_device_if_possible(device);
+              (void)cudaFreeHost(made);
+            }};
+  }
+  [[nodiscard]] std::shared_ptr<std::byte> pin(int device, std::shared_ptr<std::byte> memory,
+                                               std::size_t bytes) const override {
+    use_device(device);
+    check_cuda(cudaHostRegister(memory.get(), bytes, cudaHostRegisterPortable), "cudaHostRegister");
+    auto* const place = memory.get();
+    return {place, [device, memory = std::move(memory)](std::byte* pinned) {
+              use_device_if_possible(device);
+              (void)cudaHostUnregister(pinned);
+            }};
+  }
+};
 
 }  // namespace
 

@@ -160,34 +160,6 @@ NcclGroup::~NcclGroup() {
   if (!result_within(patience_at_end, destroy)) (void)ncclCommAbort(group_);
 }
 
-// The call of a rank that has joined, whose values are in the host's memory and whose result nobody
-// needs, with buffers on the device.
-class JoinedCall {
- public:
-  JoinedCall(const DeviceRuntime& runtime, int device, DeviceStream stream,
-             const CollectiveCall& call);
-
-  // The input is there when the stream has come to here.
-  [[nodiscard]] const CollectiveCall& there() const { return there_; }
-
- private:
-  CollectiveCall there_;
-  std::shared_ptr<std::byte> input_, output_;
-};
-
-JoinedCall::JoinedCall(const DeviceRuntime& runtime, int device, DeviceStream stream,
-                       const CollectiveCall& call)
-    : there_(call),
-      input_(runtime.allocate(device, call.input.bytes() + 1)),
-      output_(runtime.allocate(device, call.output.bytes() + 1)) {
-  if (call.input.bytes() > 0)
-    runtime.copy(device, input_.get(), call.input.data, call.input.bytes(), stream);
-  there_.input = ConstBuffer(input_.get(), call.input.count, call.input.type);
-  const bool is_in_place = traits_of(call.collective).buffers == BufferShape::in_place;
-  there_.output =
-      Buffer(is_in_place ? input_.get() : output_.get(), call.output.count, call.output.type);
-}
-
 class NcclChannel final : public DeviceChannel {
  public:
   NcclChannel(const Topology& topology, int device, const NcclId& id, const DeviceOptions& options,
@@ -243,10 +215,18 @@ DeviceChannel& NcclChannel::rest() {
   return *rest_;
 }
 
-// A rank that has joined takes part with memory of the host.
+// A rank that has joined has its values in the host's memory, and nobody needs its result.
 void NcclChannel::execute_of_host(const CollectiveCall& call) {
-  const JoinedCall joined(*runtime_, device_, stream_.get(), call);
-  enqueue(joined.there());
+  const auto input = runtime_->allocate(device_, call.input.bytes() + 1);
+  const auto output = runtime_->allocate(device_, call.output.bytes() + 1);
+  if (call.input.bytes() > 0)
+    runtime_->copy(device_, input.get(), call.input.data, call.input.bytes(), stream_.get());
+  const bool is_in_place = traits_of(call.collective).buffers == BufferShape::in_place;
+  CollectiveCall there = call;
+  there.input = ConstBuffer(input.get(), call.input.count, call.input.type);
+  there.output =
+      Buffer(is_in_place ? input.get() : output.get(), call.output.count, call.output.type);
+  enqueue(there);
   runtime_->record(device_, stream_.get())->wait();
 }
 

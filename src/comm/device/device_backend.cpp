@@ -1,14 +1,16 @@
-#include "comm/device/device_backend.h"
-
 #include <cstdlib>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "comm/device/device_channel.h"
+#include "comm/device/device_sharing.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
@@ -104,46 +106,95 @@ ChosenChannel choose_channel(const std::shared_ptr<Backend>& host, int device,
   return {make_staged(), fmt::format("not NCCL: {}", objection)};
 }
 
-}  // namespace
+// A back end that takes collectives on devices' memory too: the host's go to the one below, a
+// device's to a channel, which is chosen, and made, by the first of them. The ranks tell each other
+// then what they have.
+class DeviceBackend final : public Backend {
+ public:
+  DeviceBackend(std::shared_ptr<Backend> host, std::shared_ptr<DeviceSharing> sharing)
+      : host_(std::move(host)), sharing_(std::move(sharing)) {}
 
-void Backend::begin_on_device(CollectiveCall& call) const {
-  throw Error(fmt::format("comm: {} takes the host's memory alone, of ranks on {}",
-                          name_of(call.collective), capabilities().backend));
-}
+  [[nodiscard]] const Topology& topology() const override { return host_->topology(); }
+  [[nodiscard]] Capabilities capabilities() const override {
+    auto capabilities = host_->capabilities();
+    capabilities.device_transport = sharing_->transport();
+    CallHeader averages;
+    averages.collective = Collective::all_reduce;
+    averages.type = DataType::float32;
+    averages.op = ReduceOp::average;
+    capabilities.hands_over_to_devices = hands_over(averages);
+    return capabilities;
+  }
 
-std::shared_ptr<TransferStaging> Backend::stage(CollectiveCall& call) const {
-  begin_on_device(call);  // throws
-  return nullptr;
-}
+  void execute(const CollectiveCall& call) override {
+    if (call.memory == MemoryKind::host) return host_->execute(call);
+    if (channel() == nullptr) make_channel(call);
+    require_one_device(call);
+    channel()->execute(call);
+  }
+  void agree(const CallHeader& call) override { host_->agree(call); }
+  void begin_on_device(CollectiveCall& call) const override;
+  // Before the first call it is not known yet what execute() does.
+  void await_input(const CollectiveCall& call) const override {
+    if (channel() != nullptr && !hands_over(call)) call.order->ready->wait();
+  }
+  // The first call makes the channel, for which ranks wait for each other: in its place in the
+  // order, but not by a thread that must go on.
+  [[nodiscard]] bool hands_over(const CallHeader& call) const override {
+    const auto* const present = channel();
+    return present != nullptr && present->hands_over(call);
+  }
+  [[nodiscard]] bool follow(const CollectiveCall& call, std::function<void()> started,
+                            std::function<void(bool)> finished) override {
+    if (!call.order || !call.order->done || !hands_over(call)) return false;
+    // Recorded work happens later, if ever.
+    if (sharing_->runtime().is_recorded(call.order->stream)) return false;
+    sharing_->poller().add(call.order->ready, call.order->done, std::move(started),
+                           std::move(finished));
+    return true;
+  }
+  [[nodiscard]] std::vector<std::shared_ptr<std::byte>> allocate(const CallHeader& call) override {
+    return host_->allocate(call);
+  }
+  [[nodiscard]] std::shared_ptr<Backend> split(int color, int key) override {
+    auto part = host_->split(color, key);
+    return part ? std::make_shared<DeviceBackend>(std::move(part), sharing_) : nullptr;
+  }
+  [[nodiscard]] std::unique_ptr<StatusExchange> status_exchange() override {
+    return host_->status_exchange();
+  }
+  [[nodiscard]] std::shared_ptr<TransferDesk> transfers() override { return host_->transfers(); }
+  [[nodiscard]] std::shared_ptr<TransferStaging> stage(CollectiveCall& call) const override {
+    begin_on_device(call);
+    return call.count > 0 ? std::make_shared<TransferStaging>(call, *sharing_) : nullptr;
+  }
+  void leave() noexcept override { host_->leave(); }
+  void abort(int exit_code, std::string_view reason) noexcept override {
+    if (auto* const present = channel()) present->abort();
+    host_->abort(exit_code, reason);
+  }
+  [[nodiscard]] bool ends_processes() const override { return host_->ends_processes(); }
+  [[nodiscard]] bool is_broken() const override { return host_->is_broken(); }
 
-std::shared_ptr<TransferStaging> DeviceBackend::stage(CollectiveCall& call) const {
-  begin_on_device(call);
-  return call.count > 0 ? std::make_shared<TransferStaging>(call, *sharing_) : nullptr;
-}
+ private:
+  [[nodiscard]] DeviceChannel* channel() const {
+    const std::lock_guard lock(mutex_);
+    return channel_.get();
+  }
+  [[nodiscard]] int own_device() const {
+    const std::lock_guard lock(mutex_);
+    return device_ < 0 ? sharing_->runtime().current_device() : device_;
+  }
+  void make_channel(const CollectiveCall& call);
+  void require_one_device(const CollectiveCall& call) const;
 
-DeviceBackend::DeviceBackend(std::shared_ptr<Backend> host, std::shared_ptr<DeviceSharing> sharing)
-    : host_(std::move(host)), sharing_(std::move(sharing)) {}
-
-DeviceChannel* DeviceBackend::channel() const {
-  const std::lock_guard lock(mutex_);
-  return channel_.get();
-}
-
-Capabilities DeviceBackend::capabilities() const {
-  auto capabilities = host_->capabilities();
-  capabilities.device_transport = sharing_->transport();
-  CallHeader averages;
-  averages.collective = Collective::all_reduce;
-  averages.type = DataType::float32;
-  averages.op = ReduceOp::average;
-  capabilities.hands_over_to_devices = hands_over(averages);
-  return capabilities;
-}
-
-int DeviceBackend::own_device() const {
-  const std::lock_guard lock(mutex_);
-  return device_ < 0 ? sharing_->runtime().current_device() : device_;
-}
+  std::shared_ptr<Backend> host_;
+  std::shared_ptr<DeviceSharing> sharing_;
+  // Guards the next two, which other threads than the one that executes may ask for.
+  mutable std::mutex mutex_;
+  std::unique_ptr<DeviceChannel> channel_;
+  int device_ = -1;  // of the channel
+};
 
 void DeviceBackend::begin_on_device(CollectiveCall& call) const {
   const auto& runtime = sharing_->runtime();
@@ -161,35 +212,6 @@ void DeviceBackend::begin_on_device(CollectiveCall& call) const {
   }
   call.order->device = device;
   call.order->ready = runtime.record(device, call.order->stream);
-}
-
-bool DeviceBackend::hands_over(const CallHeader& call) const {
-  const auto* const present = channel();
-  // The first call makes the channel, for which ranks wait for each other: in its place in the
-  // order, but not by a thread that must go on.
-  return present != nullptr && present->hands_over(call);
-}
-
-// Before the first call it is not known yet what execute() does.
-void DeviceBackend::await_input(const CollectiveCall& call) const {
-  if (channel() != nullptr && !hands_over(call)) call.order->ready->wait();
-}
-
-bool DeviceBackend::follow(const CollectiveCall& call, std::function<void()> started,
-                           std::function<void(bool)> finished) {
-  if (!call.order || !call.order->done || !hands_over(call)) return false;
-  // What is recorded happens later, if ever.
-  if (sharing_->runtime().is_recorded(call.order->stream)) return false;
-  sharing_->poller().add(call.order->ready, call.order->done, std::move(started),
-                         std::move(finished));
-  return true;
-}
-
-void DeviceBackend::execute(const CollectiveCall& call) {
-  if (call.memory == MemoryKind::host) return host_->execute(call);
-  if (channel() == nullptr) make_channel(call);
-  require_one_device(call);
-  channel()->execute(call);
 }
 
 void DeviceBackend::require_one_device(const CollectiveCall& call) const {
@@ -212,14 +234,21 @@ void DeviceBackend::make_channel(const CollectiveCall& call) {
   device_ = device;
 }
 
-std::shared_ptr<Backend> DeviceBackend::split(int color, int key) {
-  auto part = host_->split(color, key);
-  return part ? std::make_shared<DeviceBackend>(std::move(part), sharing_) : nullptr;
+}  // namespace
+
+void Backend::begin_on_device(CollectiveCall& call) const {
+  throw Error(fmt::format("comm: {} takes the host's memory alone, of ranks on {}",
+                          name_of(call.collective), capabilities().backend));
 }
 
-void DeviceBackend::abort(int exit_code, std::string_view reason) noexcept {
-  if (auto* const present = channel()) present->abort();
-  host_->abort(exit_code, reason);
+std::shared_ptr<TransferStaging> Backend::stage(CollectiveCall& call) const {
+  begin_on_device(call);  // throws
+  return nullptr;
+}
+
+std::shared_ptr<Backend> make_device_backend(std::shared_ptr<Backend> host,
+                                             std::shared_ptr<DeviceSharing> sharing) {
+  return std::make_shared<DeviceBackend>(std::move(host), std::move(sharing));
 }
 
 }  // namespace kolo

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "kolo/comm/backend.h"
 #include "kolo/comm/collective_call.h"
 #include "kolo/comm/device.h"
 
@@ -89,6 +90,10 @@ class DeviceSharing {
   PinnedMemories pinned_;
   CompletionPoller poller_;
 };
+
+// A back end that takes collectives on devices' memory too: `host` does the host's.
+[[nodiscard]] std::shared_ptr<Backend> make_device_backend(std::shared_ptr<Backend> host,
+                                                           std::shared_ptr<DeviceSharing> sharing);
 
 // Pinned memory of the host in the place of a device's buffer, through which a transfer goes.
 // Nothing here blocks; kept until is_over().

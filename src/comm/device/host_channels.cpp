@@ -51,10 +51,42 @@ std::unique_ptr<DeviceChannel> make_solo_channel(const DeviceOptions& options,
 
 namespace {
 
+// Pinned memory of any size, for one call after another.
+class Scratch {
+ public:
+  [[nodiscard]] std::byte* of(const DeviceRuntime& runtime, int device, std::size_t bytes) {
+    if (bytes > bytes_) {
+      memory_.reset();
+      memory_ = runtime.allocate_pinned(device, bytes);
+      bytes_ = bytes;
+    }
+    return memory_.get();
+  }
+
+ private:
+  std::shared_ptr<std::byte> memory_;
+  std::size_t bytes_ = 0;
+};
+
 class StagedChannel final : public DeviceChannel {
  public:
   StagedChannel(std::shared_ptr<Backend> host, int device, const DeviceOptions& options,
-                std::shared_ptr<void> stream);
+                std::shared_ptr<void> stream)
+      : host_(std::move(host)),
+        runtime_(options.runtime),
+        device_(device),
+        stream_(std::move(stream)),
+        window_bytes_(std::max<std::size_t>(options.staging_bytes / 64 * 64, 64)) {
+    const auto bytes = narrow<std::int64_t>(window_bytes_);
+    for (auto& window : windows_) {
+      window = host_->allocate(CollectiveCall::of(Collective::allocate, bytes)).front();
+      try {
+        window = runtime_->pin(device_, window, window_bytes_);
+      } catch (const Error&) {  // Copies then take longer: the driver has to pin them itself.
+        is_pinned_ = false;
+      }
+    }
+  }
 
   [[nodiscard]] std::string description() const override {
     return fmt::format(
@@ -67,21 +99,20 @@ class StagedChannel final : public DeviceChannel {
   void execute(const CollectiveCall& call) override;
 
  private:
-  // Pinned memory of any size, for one call after another.
-  class Scratch {
-   public:
-    [[nodiscard]] std::byte* of(const DeviceRuntime& runtime, int device, std::size_t bytes);
-
-   private:
-    std::shared_ptr<std::byte> memory_;
-    std::size_t bytes_ = 0;
-  };
-
   void execute_in_pieces(const CollectiveCall& call);
   void execute_whole(const CollectiveCall& call);
-  // Between a call's buffer and memory of the host's. A rank that has joined has its buffers there.
-  void copy(const CollectiveCall& call, void* to, const void* from, std::size_t bytes) const;
-  [[nodiscard]] std::shared_ptr<const DeviceEvent> here(const CollectiveCall& call) const;
+  // Copies between a call's buffer and memory of the host's. A rank that has joined has its buffers
+  // there.
+  void copy(const CollectiveCall& call, void* to, const void* from, std::size_t bytes) const {
+    if (bytes == 0) return;
+    if (call.order)
+      runtime_->copy(call.order->device, to, from, bytes, stream_.get());
+    else
+      std::memcpy(to, from, bytes);
+  }
+  [[nodiscard]] std::shared_ptr<const DeviceEvent> here(const CollectiveCall& call) const {
+    return call.order ? runtime_->record(call.order->device, stream_.get()) : nullptr;
+  }
 
   std::shared_ptr<Backend> host_;
   std::shared_ptr<const DeviceRuntime> runtime_;
@@ -93,46 +124,6 @@ class StagedChannel final : public DeviceChannel {
   std::array<std::shared_ptr<std::byte>, 2> windows_;
   Scratch input_, output_;
 };
-
-StagedChannel::StagedChannel(std::shared_ptr<Backend> host, int device,
-                             const DeviceOptions& options, std::shared_ptr<void> stream)
-    : host_(std::move(host)),
-      runtime_(options.runtime),
-      device_(device),
-      stream_(std::move(stream)),
-      window_bytes_(std::max<std::size_t>(options.staging_bytes / 64 * 64, 64)) {
-  const auto bytes = narrow<std::int64_t>(window_bytes_);
-  for (auto& window : windows_) {
-    window = host_->allocate(CollectiveCall::of(Collective::allocate, bytes)).front();
-    try {
-      window = runtime_->pin(device_, window, window_bytes_);
-    } catch (const Error&) {  // Copies then take longer: the driver has to pin them itself.
-      is_pinned_ = false;
-    }
-  }
-}
-
-std::byte* StagedChannel::Scratch::of(const DeviceRuntime& runtime, int device, std::size_t bytes) {
-  if (bytes > bytes_) {
-    memory_.reset();
-    memory_ = runtime.allocate_pinned(device, bytes);
-    bytes_ = bytes;
-  }
-  return memory_.get();
-}
-
-void StagedChannel::copy(const CollectiveCall& call, void* to, const void* from,
-                         std::size_t bytes) const {
-  if (bytes == 0) return;
-  if (call.order)
-    runtime_->copy(call.order->device, to, from, bytes, stream_.get());
-  else
-    std::memcpy(to, from, bytes);
-}
-
-std::shared_ptr<const DeviceEvent> StagedChannel::here(const CollectiveCall& call) const {
-  return call.order ? runtime_->record(call.order->device, stream_.get()) : nullptr;
-}
 
 void StagedChannel::execute(const CollectiveCall& call) {
   if (call.order) call.order->ready->hold_back(stream_.get());

@@ -1,31 +1,115 @@
-#include "comm/mpi/mpi_backend.h"
-
 #include <bit>
+#include <cstddef>
+#include <functional>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "comm/mpi/mpi_collectives.h"
+#include "comm/mpi/mpi_keeping.h"
 #include "comm/mpi/mpi_messages.h"
 #include "comm/negotiation/negotiated_backend.h"
+#include "comm/shared_memory/node_stage.h"
 #include "comm/solo/alone.h"
-#include "comm/watch/event_block.h"
-#include "kolo/base/checked.h"
+#include "comm/transfers/transfer_desk.h"
+#include "kolo/base/error.h"
+#include "kolo/comm/backend.h"
 
 namespace kolo {
 
 namespace {
 
-Topology find_topology(const MpiGroup& group, int node_id) {
-  std::vector<int> ids(static_cast<std::size_t>(group.size()));
-  check_mpi(MPI_Allgather(&node_id, 1, MPI_INT, ids.data(), 1, MPI_INT, group.get()),
-            "MPI_Allgather");
-  return Topology::from_node_ids(group.rank(), ids);
-}
+// Ranks as processes of an MPI job. On one node everything goes through shared memory; over
+// several, all-reduce uses it inside each node and MPI between the ranks that own the same slice,
+// and the other collectives are MPI's.
+class MpiBackend final : public Backend {
+ public:
+  // `objects`: kept; null: the set's ranks meet in shared memory alone. `transfer_thread`: none:
+  // this is the job's first, which makes it.
+  MpiBackend(std::shared_ptr<const MpiRuntime> runtime, std::shared_ptr<MpiKeeping> keeping,
+             RankSet set, MpiObjects* objects, const MpiOptions& options,
+             std::shared_ptr<TransferThread> transfer_thread = nullptr);
+  MpiBackend(const MpiBackend&) = delete;
+  MpiBackend& operator=(const MpiBackend&) = delete;
+  ~MpiBackend() override;
 
-}  // namespace
+  [[nodiscard]] const Topology& topology() const override { return topology_; }
+  [[nodiscard]] Capabilities capabilities() const override;
+
+  void execute(const CollectiveCall& call) override;
+  void agree(const CallHeader& call) override;
+  [[nodiscard]] std::vector<std::shared_ptr<std::byte>> allocate(const CallHeader& call) override;
+  [[nodiscard]] std::shared_ptr<Backend> split(int color, int key) override;
+  [[nodiscard]] std::unique_ptr<StatusExchange> status_exchange() override;
+  [[nodiscard]] std::shared_ptr<TransferDesk> transfers() override { return transfers_; }
+  void leave() noexcept override;
+  void abort(int exit_code, std::string_view reason) noexcept override {
+    keeping_->give_up(exit_code, reason);
+  }
+  [[nodiscard]] bool ends_processes() const override {
+    return keeping_->rules().failure_ends_processes;
+  }
+  [[nodiscard]] bool is_broken() const override {
+    return keeping_->is_over() || (stage_ && node_group().is_aborted());
+  }
+
+ private:
+  void start_node_stage(RankSet set);
+  void use_stage(const RankSet& set);
+  void start_between_nodes();
+  void start_transfers();
+  [[nodiscard]] std::vector<int> far_ranks() const;
+  [[nodiscard]] std::function<void()> look() const;
+  void execute_unguarded(const CollectiveCall& call);
+  void agree_unguarded(const CallHeader& call);
+  void compare(const CollectiveCall& call);
+  void all_reduce_over_nodes(const CollectiveCall& call);
+  [[nodiscard]] std::shared_ptr<Backend> split_unguarded(int color, int key);
+  [[nodiscard]] MpiObjects* take_objects(const RankSet& set);
+  template <typename Function>
+  auto guarded(const Function& function);
+  [[nodiscard]] bool is_one_node() const { return stage_ && topology_.nodes == 1; }
+  [[nodiscard]] NodeGroup& node_group() const { return *stage_->group(); }
+  [[nodiscard]] bool needs_mpi() const;
+
+  std::shared_ptr<const MpiRuntime> runtime_;  // the last to go; none: MPI is the program's
+  std::shared_ptr<MpiKeeping> keeping_;
+  MpiOptions options_;
+  MpiObjects* objects_;
+  Topology topology_;
+  std::vector<int> job_ranks_;
+  std::unique_ptr<NodeStage> stage_;  // none: this node's ranks share no memory
+  std::shared_ptr<TransferThread> transfer_thread_;
+  std::shared_ptr<TransferDesk> transfers_;  // none: there is one rank
+};
+
+// Tells the others that the session is broken, where this thread may call MPI.
+template <typename Function>
+auto MpiBackend::guarded(const Function& function) {
+  if (!keeping_->rules().is_session) return function();
+  const auto tell = [&] {
+    if (needs_mpi()) keeping_->tell_others();
+  };
+  if (keeping_->is_over()) tell();
+  keeping_->check();
+  try {
+    return function();
+  } catch (const BrokenGroupError& error) {
+    keeping_->break_session(error.reason());
+    tell();
+    throw;
+  } catch (const MpiError& error) {
+    keeping_->break_session(fmt::format("rank {}: {}", keeping_->job_rank(), error.what()));
+    tell();
+    throw CommunicationError(error.what());
+  }
+}
 
 MpiBackend::MpiBackend(std::shared_ptr<const MpiRuntime> runtime,
                        std::shared_ptr<MpiKeeping> keeping, RankSet set, MpiObjects* objects,
@@ -34,16 +118,16 @@ MpiBackend::MpiBackend(std::shared_ptr<const MpiRuntime> runtime,
       keeping_(std::move(keeping)),
       options_(options),
       objects_(objects),
-      topology_(std::move(set.topology)),
-      job_ranks_(std::move(set.job_ranks)),
+      topology_(set.topology),
+      job_ranks_(set.job_ranks),
       transfer_thread_(std::move(transfer_thread)) {
   if (objects_ && !objects_->all_collectives)
     objects_->all_collectives.emplace(objects_->all.get(), options_.largest_count, look());
   if (set.stage)
-    use_stage(std::move(set.segments), std::move(set.stage));
+    use_stage(set);
   else if (objects_ && options_.shared_memory != SharedMemory::off &&
            topology_.nodes < topology_.size)
-    start_node_stage();
+    start_node_stage(std::move(set));
   if (topology_.size > 1) start_transfers();
   if (objects_ == &keeping_->objects_of_all()) keeping_->note_far_ranks(far_ranks());
 }
@@ -69,33 +153,19 @@ std::function<void()> MpiBackend::look() const {
   return [keeping = keeping_.get()] { keeping->look(); };  // which keeps who asks
 }
 
-void MpiBackend::start_node_stage() {
-  if (objects_->node.is_empty()) objects_->node = objects_->all.split(topology_.node);
-  auto segments = std::make_shared<SharedSegments>(topology_.local_rank);
-  if (auto stage = make_stage(*segments)) use_stage(std::move(segments), std::move(stage));
-}
-
-// There are no cells yet in which the ranks could meet.
-std::shared_ptr<SharedSegment> MpiBackend::make_stage(SharedSegments& segments) {
-  MpiCollectives on_node(objects_->node.get(), options_.largest_count, look());
-  const std::vector<std::size_t> bytes(
-      static_cast<std::size_t>(topology_.local_size),
-      NodeStage::bytes(topology_.local_size, options_.staging_bytes));
-  const auto everywhere = [&](bool here) {
-    return is_everywhere(
-        here, [&](const CollectiveCall& call) { objects_->all_collectives->execute(call); });
+// There are no cells yet in which the ranks could meet, so they agree through MPI.
+void MpiBackend::start_node_stage(RankSet set) {
+  set.members.resize(static_cast<std::size_t>(topology_.size));
+  std::iota(set.members.begin(), set.members.end(), 0);
+  const Execute execute = [this](const CollectiveCall& call) {
+    objects_->all_collectives->execute(call);
   };
-  auto stage = segments.add(
-      bytes, SharedSegment::Room::at_once,
-      {place_by([&](const CollectiveCall& call) { on_node.execute(call); }), everywhere});
-  on_node.free();
-  return stage;
+  if (make_stage_of(set, topology_, options_.staging_bytes, execute)) use_stage(set);
 }
 
-void MpiBackend::use_stage(std::shared_ptr<SharedSegments> segments,
-                           std::shared_ptr<SharedSegment> stage) {
+void MpiBackend::use_stage(const RankSet& set) {
   stage_ = std::make_unique<NodeStage>(
-      topology_, keeping_->job_rank(), std::move(segments), std::move(stage),
+      topology_, keeping_->job_rank(), set.segments, set.stage,
       NodeGroupOptions{.staging_bytes = options_.staging_bytes,
                        .whole_limit_bytes = options_.whole_limit_bytes});
   keeping_->add(stage_->group());
@@ -124,8 +194,7 @@ void MpiBackend::start_transfers() {
   std::vector<std::shared_ptr<TransferLine>> lines;
   for (const int node : topology_.node_of_rank)
     lines.push_back(near && node == topology_.node ? near : far);
-  const bool is_driven_by_waiters =
-      !is_near_only && keeping_->rules().level < ThreadLevel::multiple;
+  const bool is_driven_by_waiters = !is_near_only && !keeping_->rules().threads_may_call();
   transfers_ = std::make_shared<TransferDesk>(topology_.rank, std::move(lines), transfer_thread_,
                                               is_driven_by_waiters);
   transfer_thread_->add(transfers_);
@@ -146,9 +215,9 @@ Capabilities MpiBackend::capabilities() const {
   Capabilities capabilities;
   capabilities.backend = "mpi";
   capabilities.thread_level = name_of(rules.level);
-  capabilities.asynchronous = !needs_mpi() || rules.threads_may_call;
+  capabilities.asynchronous = !needs_mpi() || rules.threads_may_call();
   capabilities.shared_memory = stage_ != nullptr;
-  capabilities.concurrent = !needs_mpi() || rules.level == ThreadLevel::multiple;
+  capabilities.concurrent = capabilities.asynchronous;
   capabilities.transport = is_one_node() ? "shared memory"
                            : stage_      ? "shared memory inside nodes, MPI between them"
                                          : "MPI";
@@ -212,14 +281,12 @@ std::vector<std::shared_ptr<std::byte>> MpiBackend::allocate(const CallHeader& c
   return guarded([&] {
     agree_unguarded(call);
     if (!stage_) return NodeStage::allocate_alone(call);
-    return stage_->allocate(call, [this](bool here) {
-      return is_everywhere(here, [this](const CollectiveCall& each) { execute_unguarded(each); });
-    });
+    return stage_->allocate(call, [this](const CollectiveCall& each) { execute_unguarded(each); });
   });
 }
 
 std::unique_ptr<StatusExchange> MpiBackend::status_exchange() {
-  if (is_one_node() || keeping_->rules().level < ThreadLevel::multiple) return nullptr;
+  if (is_one_node() || !keeping_->rules().threads_may_call()) return nullptr;
   if (objects_->statuses.is_empty()) objects_->statuses = objects_->all.split(0);
   return make_status_exchange(*objects_);
 }
@@ -248,24 +315,37 @@ std::shared_ptr<Backend> MpiBackend::split_unguarded(int color, int key) {
 // Reuses the objects of an earlier set of the same ranks in the same order, if all of these have
 // let go of it; otherwise makes new ones.
 MpiObjects* MpiBackend::take_objects(const RankSet& set) {
-  const bool may_call = !is_one_node() || keeping_->rules().level == ThreadLevel::multiple;
+  const bool may_call = !is_one_node() || keeping_->rules().threads_may_call();
   if (objects_ == nullptr || !may_call)
     throw Error("comm: split: the ranks of a node can't share memory for a set of them");
-  const auto kept = set.has_this_rank() ? keeping_->kept_of(set.job_ranks) : MpiKeeping::Kept{};
-  const auto mine = static_cast<std::int64_t>(kept.used);
+  std::vector<MpiObjects*> kept;
+  if (set.has_this_rank()) kept = keeping_->objects_of(set.job_ranks);
+  std::uint64_t used = 0;  // a bit each
+  for (std::size_t i = 0; i < kept.size(); ++i) used |= std::uint64_t{kept[i]->is_used} << i;
+  const auto mine = static_cast<std::int64_t>(used);
   const Execute execute = [this](const CollectiveCall& call) { execute_unguarded(call); };
-  const auto used = gather(topology_, std::span(&mine, 1), execute);
-  std::uint64_t used_by_any = 0;
+  const auto all = gather(topology_.size, std::span(&mine, 1), execute);
   for (const int rank : set.members)
-    used_by_any |= static_cast<std::uint64_t>(used[static_cast<std::size_t>(rank)]);
-  const int place = std::countr_one(used_by_any);
-  const bool is_new = set.has_this_rank() && place >= kept.count;
+    used |= static_cast<std::uint64_t>(all[static_cast<std::size_t>(rank)]);
+  const auto place = static_cast<std::size_t>(std::countr_one(used));
+  const bool is_new = set.has_this_rank() && place >= kept.size();
   if (!is_everywhere(!is_new, execute)) {
     const auto made = objects_->all.split(is_new ? set.color : -1, set.key);
     if (is_new) return &keeping_->add(made, set.job_ranks);
   }
-  return set.has_this_rank() ? &keeping_->take(set.job_ranks, place) : nullptr;
+  if (!set.has_this_rank()) return nullptr;
+  kept[place]->is_used = true;
+  return kept[place];
 }
+
+Topology find_topology(const MpiGroup& group, int node_id) {
+  std::vector<int> ids(static_cast<std::size_t>(group.size()));
+  check_mpi(MPI_Allgather(&node_id, 1, MPI_INT, ids.data(), 1, MPI_INT, group.get()),
+            "MPI_Allgather");
+  return Topology::from_node_ids(group.rank(), ids);
+}
+
+}  // namespace
 
 std::shared_ptr<Backend> make_mpi_backend(std::shared_ptr<const MpiRuntime> runtime,
                                           std::shared_ptr<MpiKeeping> keeping, int node_id,

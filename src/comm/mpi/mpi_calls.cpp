@@ -57,10 +57,6 @@ int MpiGroup::size() const {
   return size;
 }
 
-bool MpiGroup::all_ranks(bool mine) const {
-  return least(mine ? 1 : 0) == 1;
-}
-
 int MpiGroup::least(int mine) const {
   check_mpi(MPI_Allreduce(MPI_IN_PLACE, &mine, 1, MPI_INT, MPI_MIN, communicator_),
             "MPI_Allreduce");
@@ -117,70 +113,50 @@ void MpiCalls::look() {
   }
 }
 
+// Has begin(memory, request) begin a call on a copy of the values, and takes over what comes of it.
+template <typename Begin>
+void MpiCalls::on_a_copy(std::byte* values, std::size_t bytes, const Begin& begin) {
+  std::byte* const own = own_memory(bytes);
+  std::memcpy(own, values, bytes);
+  MPI_Request request = MPI_REQUEST_NULL;
+  begin(own, &request);
+  wait(std::span(&request, 1));
+  std::memcpy(values, own, bytes);
+}
+
 void MpiCalls::all_reduce(std::byte* values, int count, MPI_Datatype type, MPI_Op operation) {
   if (!can_end_early()) {
     return check_mpi(MPI_Allreduce(MPI_IN_PLACE, values, count, type, operation, communicator_),
                      "MPI_Allreduce");
   }
-  const auto bytes = bytes_of(count, type);
-  std::byte* const own = own_memory(bytes);
-  std::memcpy(own, values, bytes);
-  MPI_Request request = MPI_REQUEST_NULL;
-  check_mpi(MPI_Iallreduce(MPI_IN_PLACE, own, count, type, operation, communicator_, &request),
-            "MPI_Iallreduce");
-  wait(request);
-  std::memcpy(values, own, bytes);
+  on_a_copy(values, bytes_of(count, type), [&](std::byte* own, MPI_Request* request) {
+    check_mpi(MPI_Iallreduce(MPI_IN_PLACE, own, count, type, operation, communicator_, request),
+              "MPI_Iallreduce");
+  });
 }
 
 void MpiCalls::broadcast(std::byte* values, int count, MPI_Datatype type, int root) {
   if (!can_end_early()) {
     return check_mpi(MPI_Bcast(values, count, type, root, communicator_), "MPI_Bcast");
   }
-  const auto bytes = bytes_of(count, type);
-  std::byte* const own = own_memory(bytes);
-  if (rank_ == root) std::memcpy(own, values, bytes);
-  MPI_Request request = MPI_REQUEST_NULL;
-  check_mpi(MPI_Ibcast(own, count, type, root, communicator_, &request), "MPI_Ibcast");
-  wait(request);
-  if (rank_ != root) std::memcpy(values, own, bytes);
+  on_a_copy(values, bytes_of(count, type), [&](std::byte* own, MPI_Request* request) {
+    check_mpi(MPI_Ibcast(own, count, type, root, communicator_, request), "MPI_Ibcast");
+  });
 }
 
-void MpiCalls::all_gather(const std::byte* input, std::byte* output, int count, MPI_Datatype type) {
-  if (!can_end_early()) {
-    return check_mpi(MPI_Allgather(input == nullptr ? MPI_IN_PLACE : input, count, type, output,
-                                   count, type, communicator_),
-                     "MPI_Allgather");
-  }
-  const auto part = bytes_of(count, type);
-  const auto bytes = checked_multiply(part, static_cast<std::size_t>(size_));
-  const auto begin = part * static_cast<std::size_t>(rank_);
-  std::byte* const own = own_memory(bytes);
-  std::memcpy(own + begin, input == nullptr ? output + begin : input, part);
-  MPI_Request request = MPI_REQUEST_NULL;
-  check_mpi(MPI_Iallgather(MPI_IN_PLACE, count, type, own, count, type, communicator_, &request),
-            "MPI_Iallgather");
-  wait(request);
-  std::memcpy(output, own, bytes);
-}
-
-void MpiCalls::all_gather_uneven(std::byte* output, std::span<const int> counts,
-                                 std::span<const int> starts, MPI_Datatype type) {
+void MpiCalls::all_gather(std::byte* output, std::span<const int> counts,
+                          std::span<const int> starts, MPI_Datatype type) {
   if (!can_end_early()) {
     return check_mpi(MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, output, counts.data(),
                                     starts.data(), type, communicator_),
                      "MPI_Allgatherv");
   }
-  const auto rank = static_cast<std::size_t>(rank_);
   const auto bytes = bytes_of(std::int64_t{starts.back()} + counts.back(), type);
-  const auto begin = bytes_of(starts[rank], type);
-  std::byte* const own = own_memory(bytes);
-  std::memcpy(own + begin, output + begin, bytes_of(counts[rank], type));
-  MPI_Request request = MPI_REQUEST_NULL;
-  check_mpi(MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, own, counts.data(), starts.data(),
-                            type, communicator_, &request),
-            "MPI_Iallgatherv");
-  wait(request);
-  std::memcpy(output, own, bytes);
+  on_a_copy(output, bytes, [&](std::byte* own, MPI_Request* request) {
+    check_mpi(MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, own, counts.data(), starts.data(),
+                              type, communicator_, request),
+              "MPI_Iallgatherv");
+  });
 }
 
 void MpiCalls::exchange(const Message& sent, const Message& received, MPI_Datatype type) {
@@ -209,7 +185,7 @@ void MpiCalls::barrier() {
   if (!can_end_early()) return check_mpi(MPI_Barrier(communicator_), "MPI_Barrier");
   MPI_Request request = MPI_REQUEST_NULL;
   check_mpi(MPI_Ibarrier(communicator_, &request), "MPI_Ibarrier");
-  wait(request);
+  wait(std::span(&request, 1));
 }
 
 }  // namespace kolo

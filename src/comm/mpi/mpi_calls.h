@@ -47,8 +47,6 @@ class MpiGroup {
   [[nodiscard]] int rank() const;
   [[nodiscard]] int size() const;
 
-  // Tells whether `mine` is true on every rank. Collective.
-  [[nodiscard]] bool all_ranks(bool mine) const;
   // The least of all ranks' values. Collective.
   [[nodiscard]] int least(int mine) const;
 
@@ -79,11 +77,9 @@ class MpiCalls {
   // Counts of elements, as MPI takes them. In place:
   void all_reduce(std::byte* values, int count, MPI_Datatype type, MPI_Op operation);
   void broadcast(std::byte* values, int count, MPI_Datatype type, int root);
-  // `count`: of each rank. An input of null lies in its place of the output already.
-  void all_gather(const std::byte* input, std::byte* output, int count, MPI_Datatype type);
   // Every rank's part lies in its place of the output.
-  void all_gather_uneven(std::byte* output, std::span<const int> counts,
-                         std::span<const int> starts, MPI_Datatype type);
+  void all_gather(std::byte* output, std::span<const int> counts, std::span<const int> starts,
+                  MPI_Datatype type);
   struct Message {
     std::byte* values = nullptr;
     int count = 0;  // 0: there is none
@@ -97,7 +93,8 @@ class MpiCalls {
   [[nodiscard]] std::byte* own_memory(std::size_t bytes);
   void look();
   void wait(std::span<MPI_Request> requests);
-  void wait(MPI_Request request) { wait(std::span(&request, 1)); }
+  template <typename Begin>
+  void on_a_copy(std::byte* values, std::size_t bytes, const Begin& begin);
 
   MPI_Comm communicator_;
   int rank_ = 0, size_ = 1;

@@ -120,9 +120,10 @@ void MpiCollectives::execute(const CollectiveCall& call) {
     case Collective::broadcast:
       return broadcast(call.output, call.peer);
     case Collective::all_gather:
-      return all_gather(call.input, call.output);
+      return all_gather(call.input, call.output,
+                        std::vector(static_cast<std::size_t>(size_), call.input.count));
     case Collective::all_gather_uneven:
-      return all_gather_uneven(call.input, call.output, call.receive_counts);
+      return all_gather(call.input, call.output, call.receive_counts);
     case Collective::reduce_scatter:
       return reduce_scatter(call);
     case Collective::all_to_all:
@@ -189,7 +190,7 @@ void MpiCollectives::reduce_by_owners(const ConstBuffer& input, const Buffer& ou
     const Buffer mine =
         part_of(chunk, std::min(count, rank_ * part), counts[static_cast<std::size_t>(rank_)]);
     reduce_part(part_for, mine, op, divisor);
-    all_gather_uneven(mine, chunk, counts);
+    all_gather(mine, chunk, counts);
   }
 }
 
@@ -216,27 +217,8 @@ void MpiCollectives::broadcast(const Buffer& buffer, int root) {
   });
 }
 
-void MpiCollectives::all_gather(const ConstBuffer& input, const Buffer& output) {
-  if (output.count <= largest_count_) {
-    const int count = static_cast<int>(input.count);
-    if (count == 0) return calls_.barrier();
-    // MPI allows no overlap of the two buffers; a part that already lies in its place is said so.
-    const bool in_place = input.data == at(output, rank_ * input.count);
-    const auto* const source = static_cast<const std::byte*>(input.data);
-    return calls_.all_gather(in_place ? nullptr : source, at(output, 0), count,
-                             mpi_type(input.type));
-  }
-  // Beyond what one call takes, every rank's part is a broadcast, in chunks.
-  const Buffer mine(at(output, rank_ * input.count), input.count, input.type);
-  if (mine.data != input.data)
-    std::copy_n(static_cast<const std::byte*>(input.data), mine.bytes(), at(mine, 0));
-  for (int owner = 0; owner < size_; ++owner) {
-    broadcast(Buffer(at(output, owner * input.count), input.count, input.type), owner);
-  }
-}
-
-void MpiCollectives::all_gather_uneven(const ConstBuffer& input, const Buffer& output,
-                                       std::span<const std::int64_t> counts) {
+void MpiCollectives::all_gather(const ConstBuffer& input, const Buffer& output,
+                                std::span<const std::int64_t> counts) {
   if (output.count == 0) return calls_.barrier();
   std::vector<std::int64_t> starts(counts.size());
   std::exclusive_scan(counts.begin(), counts.end(), starts.begin(), std::int64_t{0});
@@ -246,6 +228,7 @@ void MpiCollectives::all_gather_uneven(const ConstBuffer& input, const Buffer& o
   };
   const Buffer mine = part(rank_);
   if (mine.count > 0 && mine.data != input.data) std::memcpy(mine.data, input.data, mine.bytes());
+  // Beyond what one call takes, every rank's part is a broadcast, in chunks.
   if (output.count > largest_count_) {
     for (int owner = 0; owner < static_cast<int>(counts.size()); ++owner)
       broadcast(part(owner), owner);
@@ -253,7 +236,7 @@ void MpiCollectives::all_gather_uneven(const ConstBuffer& input, const Buffer& o
   }
   const std::vector<int> int_counts(counts.begin(), counts.end());
   const std::vector<int> int_starts(starts.begin(), starts.end());
-  calls_.all_gather_uneven(at(output, 0), int_counts, int_starts, mpi_type(output.type));
+  calls_.all_gather(at(output, 0), int_counts, int_starts, mpi_type(output.type));
 }
 
 void MpiCollectives::reduce_scatter(const CollectiveCall& call) {

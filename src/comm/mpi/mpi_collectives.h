@@ -33,9 +33,8 @@ class MpiCollectives {
  private:
   void all_reduce(const Buffer& buffer, ReduceOp op, int divisor);
   void broadcast(const Buffer& buffer, int root);
-  void all_gather(const ConstBuffer& input, const Buffer& output);
-  void all_gather_uneven(const ConstBuffer& input, const Buffer& output,
-                         std::span<const std::int64_t> counts);
+  void all_gather(const ConstBuffer& input, const Buffer& output,
+                  std::span<const std::int64_t> counts);
   // In the order of ranks. Input and output must not overlap.
   void reduce_scatter(const CollectiveCall& call);
   // A message for each pair of ranks (more where it is too large for one), a pair at a time: what

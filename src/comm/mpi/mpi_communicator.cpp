@@ -11,8 +11,7 @@
 #include <unistd.h>
 
 #include "base/file_failure.h"
-#include "base/standard_streams.h"
-#include "comm/device/device_backend.h"
+#include "comm/device/device_sharing.h"
 #include "comm/executor.h"
 #include "comm/job_options.h"
 #include "comm/mpi/mpi_keeping.h"
@@ -20,6 +19,7 @@
 #include "comm/transfers/transfer_desk.h"
 #include "comm/watch/watch.h"
 #include "kolo/base/checked.h"
+#include "kolo/base/file.h"
 #include "kolo/comm/mpi.h"
 
 // The communicator of an MPI job.
@@ -43,39 +43,11 @@ int node_id_of(const MpiGroup& ranks, const std::vector<int>& ranks_on_nodes) {
   return pretended_nodes(ranks.size(), ranks_on_nodes)[static_cast<std::size_t>(ranks.rank())];
 }
 
-std::string words_of_end(const MpiRules& rules, MpiKeeping::End end) {
-  if (end == MpiKeeping::End::silent) {
-    return "comm: MPI has been finalized, so there is no communication any more; call "
-           "Session::finalize() after the last collective, before MPI_Finalize";
-  }
-  return rules.is_session
-             ? "comm: the session has been finalized, so there is no communication any more; call "
-               "Session::finalize() after the last collective"
-             : "comm: MPI has been finalized, so there is no communication any more; call "
-               "MPI_Finalize after the last collective";
-}
-
-// What is to end when MPI does, while somebody still has it.
+// Ends it when MPI does, while somebody still has it.
 template <typename T, typename Action>
 void end_with(MpiKeeping& keeping, const std::shared_ptr<T>& ending, const Action& action) {
-  keeping.at_end([weak = std::weak_ptr(ending), action](MpiKeeping::End end) {
-    if (const auto present = weak.lock()) action(*present, end);
-  });
-}
-
-// In this order: collectives that are pending, transfers, the watch, which knows of both.
-void end_with(MpiKeeping& keeping, const std::shared_ptr<Executor>& executor,
-              const std::shared_ptr<TransferThread>& transfers) {
-  const MpiRules rules = keeping.rules();
-  end_with(keeping, executor, [rules](Executor& present, MpiKeeping::End end) {
-    present.close(words_of_end(rules, end));
-  });
-  if (!transfers) return;
-  end_with(keeping, transfers, [rules](TransferThread& present, MpiKeeping::End end) {
-    if (rules.is_session)
-      present.stop(words_of_end(rules, end));
-    else
-      present.close(words_of_end(rules, end));
+  keeping.at_end([weak = std::weak_ptr(ending), action](const std::string& words) {
+    if (const auto present = weak.lock()) action(*present, words);
   });
 }
 
@@ -94,24 +66,29 @@ MpiJob make_job(const std::shared_ptr<const MpiRuntime>& runtime,
                 const std::shared_ptr<MpiKeeping>& keeping, const MpiOptions& options) {
   const int node_id = node_id_of(keeping->objects_of_all().all, options.ranks_on_nodes);
   const auto devices = std::make_shared<DeviceSharing>(options.devices);
-  const auto backend = std::make_shared<DeviceBackend>(
-      make_mpi_backend(runtime, keeping, node_id, options), devices);
+  const auto backend =
+      make_device_backend(make_mpi_backend(runtime, keeping, node_id, options), devices);
   if (options.shared_memory == SharedMemory::on) require_shared_memory(*backend);
   const auto executor = std::make_shared<Executor>(backend->capabilities().asynchronous);
-  const auto transfers = backend->transfers();
-  end_with(*keeping, executor, transfers ? transfers->thread() : nullptr);
+  // Pending collectives come first, then transfers, and the watch, which knows of both, last.
+  end_with(*keeping, executor,
+           [](Executor& present, const std::string& words) { present.close(words); });
+  if (const auto transfers = backend->transfers()) {
+    end_with(*keeping, transfers->thread(),
+             [](TransferThread& present, const std::string& words) { present.stop(words); });
+  }
   end_with(*keeping, devices,
-           [](DeviceSharing& present, MpiKeeping::End) { present.poller().stop(); });
+           [](DeviceSharing& present, const std::string&) { present.poller().stop(); });
   const Communicator plain(backend, executor);
   if (options.watch.enabled && plain.size() > 1) {
     const auto watch = std::make_shared<Watch>(backend, options.watch);
     plain.add_listener(Watch::listener_of(watch));
-    // In a session all ranks end together, and nobody is there who would wait.
+    // All ranks of a session end together, so nobody waits for this one.
     const bool says_goodbye = !keeping->rules().is_session;
     end_with(*keeping, watch,
-             [says_goodbye](Watch& present, MpiKeeping::End) { present.stop(says_goodbye); });
+             [says_goodbye](Watch& present, const std::string&) { present.stop(says_goodbye); });
   }
-  return {options.checked ? plain.checked() : plain, executor, keeping};
+  return {options.checked ? plain.checked() : plain, keeping};
 }
 
 }  // namespace
@@ -119,9 +96,6 @@ MpiJob make_job(const std::shared_ptr<const MpiRuntime>& runtime,
 MpiJob make_mpi_job(std::shared_ptr<const MpiRuntime> runtime, const MpiGroup& group,
                     const MpiOptions& wanted, MpiRules rules) {
   rules.level = static_cast<ThreadLevel>(group.least(static_cast<int>(rules.level)));
-  const bool is_kolos_own = group.all_ranks(runtime && runtime->is_owner());
-  rules.threads_may_call = rules.level == ThreadLevel::multiple ||
-                           (rules.level == ThreadLevel::serialized && is_kolos_own);
   const auto broadcast = [&group](std::span<std::byte> bytes) {
     check_mpi(MPI_Bcast(bytes.data(), narrow<int>(bytes.size()), MPI_BYTE, 0, group.get()),
               "MPI_Bcast");
@@ -179,8 +153,8 @@ Communicator mpi_communicator(const MpiOptions& given) {
   const StartWatch watch(wanted.watch, describe_process(environment));
   const auto runtime = start_mpi(wanted, environment);
   const auto all = MpiGroup::of(MPI_COMM_WORLD);
-  const MpiJob job =
-      make_mpi_job(runtime, all, wanted, {.level = runtime->granted(), .aborted = MPI_COMM_WORLD});
+  const MpiJob job = make_mpi_job(runtime, all, wanted,
+                                  {.level = granted_thread_level(), .aborted = MPI_COMM_WORLD});
   if (runtime->is_owner()) finalize_at_exit(job.communicator.rank());
   return job.communicator;
 }

@@ -64,28 +64,13 @@ MpiObjects& MpiKeeping::add(MpiGroup all, std::vector<int> job_ranks) {
   return added;
 }
 
-std::vector<MpiObjects*> MpiKeeping::all_of(const std::vector<int>& job_ranks) {
-  constexpr std::size_t most = 64;
+std::vector<MpiObjects*> MpiKeeping::objects_of(const std::vector<int>& job_ranks) {
+  const std::lock_guard lock(mutex_);
   std::vector<MpiObjects*> found;
   for (MpiObjects& each : kept_) {
-    if (each.job_ranks == job_ranks && found.size() < most) found.push_back(&each);
+    if (each.job_ranks == job_ranks && found.size() < most_objects) found.push_back(&each);
   }
   return found;
-}
-
-MpiKeeping::Kept MpiKeeping::kept_of(const std::vector<int>& job_ranks) {
-  const std::lock_guard lock(mutex_);
-  Kept kept;
-  for (const MpiObjects* const each : all_of(job_ranks))
-    kept.used |= std::uint64_t{each->is_used} << kept.count++;
-  return kept;
-}
-
-MpiObjects& MpiKeeping::take(const std::vector<int>& job_ranks, int place) {
-  const std::lock_guard lock(mutex_);
-  MpiObjects& taken = *all_of(job_ranks).at(static_cast<std::size_t>(place));
-  taken.is_used = true;
-  return taken;
 }
 
 void MpiKeeping::add(const std::shared_ptr<NodeGroup>& node_group) {
@@ -107,10 +92,10 @@ void MpiKeeping::leave() noexcept {
   for (const auto& group : node_groups()) group->leave();
 }
 
-void MpiKeeping::act(End end) noexcept {
+void MpiKeeping::act(const char* words) noexcept {
   for (const auto& action : at_end_) {
     try {
-      action(end);
+      action(words);
     } catch (const std::exception& error) {
       print_line(fmt::format("rank {}: at the end of MPI: {}", job_rank_, error.what()));
     }
@@ -125,13 +110,15 @@ void MpiKeeping::end_in_finalize() noexcept {
     // of, so nothing is broken for them.
     leave();
     (void)note_end("MPI has been finalized without Session::finalize() before");
-    act(End::silent);
+    act("comm: MPI has been finalized, so there is no communication any more; call "
+        "Session::finalize() after the last collective, before MPI_Finalize");
     for (MpiObjects& objects : kept_) objects.forget();
     has_ended_ = true;
     return;
   }
   try {
-    act(End::together);
+    act("comm: MPI has been finalized, so there is no communication any more; call MPI_Finalize "
+        "after the last collective");
     leave();
     for (MpiObjects& objects : kept_) objects.free();
   } catch (const std::exception& error) {
@@ -150,7 +137,8 @@ void MpiKeeping::take_last_messages() noexcept {
 
 void MpiKeeping::finish() {
   if (has_ended_) return;
-  act(End::together);
+  act("comm: the session has been finalized, so there is no communication any more; call "
+      "Session::finalize() after the last collective");
   if (!is_over()) take_last_messages();
   leave();
   const bool is_broken = !note_end("it has been finalized");
@@ -199,7 +187,7 @@ void MpiObjects::free() {
   if (all_collectives) all_collectives->free();
   if (across_collectives) across_collectives->free();
   forget();
-  for (MpiGroup* const group : {&statuses, &across, &node, &all}) group->free();
+  for (MpiGroup* const group : {&statuses, &across, &all}) group->free();
 }
 
 void MpiObjects::forget() {
@@ -211,7 +199,7 @@ void MpiObjects::forget() {
 }
 
 bool MpiKeeping::this_thread_may_call() const {
-  return rules_.threads_may_call || std::this_thread::get_id() == initializing_thread_;
+  return rules_.threads_may_call() || std::this_thread::get_id() == initializing_thread_;
 }
 
 namespace {
@@ -252,7 +240,7 @@ bool MpiKeeping::note_end(std::string_view reason) noexcept {
 void MpiKeeping::break_session(std::string_view reason) noexcept {
   if (rules_.failure_ends_processes || !note_end(reason)) return;
   for (const auto& group : node_groups()) group->abort(reason);
-  if (rules_.threads_may_call) tell_others();
+  if (rules_.threads_may_call()) tell_others();
 }
 
 std::string MpiKeeping::reason() const {

@@ -16,7 +16,6 @@
 #include <utility>
 #include <vector>
 
-#include "comm/executor.h"
 #include "comm/mpi/mpi_calls.h"
 #include "comm/mpi/mpi_collectives.h"
 #include "comm/mpi/mpi_runtime.h"
@@ -54,7 +53,6 @@ constexpr int first_tag_of_bytes = 3;
 // set of the same ranks in the same order.
 struct MpiObjects {
   MpiGroup all;
-  MpiGroup node;        // the ranks of this node
   bool is_cut = false;  // there is what belongs between nodes
   MpiGroup across;    // those of all nodes that own this rank's slice; empty for a rank without one
   MpiGroup statuses;  // all, for the watch's messages
@@ -74,9 +72,8 @@ struct MpiObjects {
 // What kolo may do with the MPI of a process.
 struct MpiRules {
   ThreadLevel level = ThreadLevel::single;  // the lowest of all ranks
-  // Threads of kolo's own may call MPI. With `serialized` only where kolo itself has initialized
-  // it: a program that did so may call MPI at any time, and calls must not meet.
-  bool threads_may_call = false;
+  // Threads of kolo's own may call MPI: with less, calls must not meet those of the program.
+  [[nodiscard]] bool threads_may_call() const { return level == ThreadLevel::multiple; }
   // MPI is the program's: nothing is freed in MPI_Finalize, but by finish(), before it.
   bool is_session = false;
   // A failure ends the processes of the job. Otherwise it breaks the session: whoever waits, and
@@ -93,9 +90,6 @@ struct MpiRules {
 // handles are left, every later call is a StateError.
 class MpiKeeping {
  public:
-  // How the end comes: with all ranks, while MPI works, or alone, where MPI can't be called.
-  enum class End : std::uint8_t { together, silent };
-
   // `job`: all ranks; it is kept from here on.
   [[nodiscard]] static std::shared_ptr<MpiKeeping> make(const MpiGroup& job, const MpiRules& rules);
 
@@ -107,15 +101,9 @@ class MpiKeeping {
   [[nodiscard]] MpiObjects& objects_of_all() { return kept_.front(); }
   // Objects that stay where they are as long as this does.
   [[nodiscard]] MpiObjects& add(MpiGroup all, std::vector<int> job_ranks);
-  // Those kept of these ranks in this order, the oldest first: which this rank uses, a bit each; of
-  // at most 64.
-  struct Kept {
-    std::uint64_t used = 0;
-    int count = 0;
-  };
-  [[nodiscard]] Kept kept_of(const std::vector<int>& job_ranks);
-  // One of them, which no rank uses.
-  [[nodiscard]] MpiObjects& take(const std::vector<int>& job_ranks, int place);
+  // Objects of these ranks in this order, used or not: the oldest first, at most `most_objects`.
+  [[nodiscard]] std::vector<MpiObjects*> objects_of(const std::vector<int>& job_ranks);
+  static constexpr std::size_t most_objects = 64;
 
   // Breaking the session ends waiting in it.
   void add(const std::shared_ptr<NodeGroup>& node_group);
@@ -123,8 +111,10 @@ class MpiKeeping {
   [[nodiscard]] const MpiRules& rules() const { return rules_; }
   [[nodiscard]] int job_rank() const { return job_rank_; }
 
-  // What is to be done at the end, in this order.
-  void at_end(std::function<void(End)> action) { at_end_.push_back(std::move(action)); }
+  // Adds what is to be done at the end, in this order, which is told the words of the StateErrors
+  // that calls get from then on.
+  using AtEnd = std::function<void(const std::string& words)>;
+  void at_end(AtEnd action) { at_end_.push_back(std::move(action)); }
   // Of a session; collective. A second call does nothing.
   void finish();
   // In MPI_Finalize.
@@ -156,9 +146,8 @@ class MpiKeeping {
 
  private:
   [[nodiscard]] bool this_thread_may_call() const;
-  [[nodiscard]] std::vector<MpiObjects*> all_of(const std::vector<int>& job_ranks);
   [[nodiscard]] bool note_end(std::string_view reason) noexcept;
-  void act(End end) noexcept;
+  void act(const char* words) noexcept;
   void take_last_messages() noexcept;
   void look_at_node();
   void listen();
@@ -175,15 +164,15 @@ class MpiKeeping {
   std::vector<int> far_ranks_;
   std::atomic<bool> has_told_ = false;
   std::mutex listening_;
-  std::vector<std::function<void(End)>> at_end_;
+  std::vector<AtEnd> at_end_;
   mutable std::mutex mutex_;
   std::string reason_;  // why the session is broken; empty: it isn't
   std::deque<MpiObjects> kept_;
   std::vector<std::weak_ptr<NodeGroup>> node_groups_;
 };
 
-// The back end of all ranks of what is kept (mpi_backend.h); node_id is equal for ranks on the same
-// node and different otherwise. `runtime`: none where MPI is the program's. Collective.
+// The back end of all ranks of what is kept (mpi_backend.cpp); node_id is equal for ranks on the
+// same node and different otherwise. `runtime`: none where MPI is the program's. Collective.
 [[nodiscard]] std::shared_ptr<Backend> make_mpi_backend(std::shared_ptr<const MpiRuntime> runtime,
                                                         std::shared_ptr<MpiKeeping> keeping,
                                                         int node_id, const MpiOptions& options);
@@ -191,7 +180,6 @@ class MpiKeeping {
 // A communicator of MPI's ranks, and what it has from MPI.
 struct MpiJob {
   Communicator communicator;
-  std::shared_ptr<Executor> executor;  // the communicator's
   std::shared_ptr<MpiKeeping> keeping;
 };
 

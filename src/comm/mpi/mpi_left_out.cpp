@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
-#include "base/standard_streams.h"
 #include "comm/job_options.h"
+#include "kolo/base/file.h"
 #include "kolo/comm/launcher.h"
 #include "kolo/comm/mpi.h"
 

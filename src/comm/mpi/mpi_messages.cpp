@@ -19,23 +19,6 @@ constexpr int largest_tag = 32767;                            // that every MPI 
 constexpr std::size_t most_messages_at_once = 4;              // of one transfer
 constexpr std::int64_t copied_bytes = std::int64_t{1} << 20;  // in one message
 
-class MpiLine final : public TransferLine {
- public:
-  MpiLine(MpiObjects& objects, std::int64_t largest_count, MpiKeeping& keeping);
-
-  void post(int to, const TransferNote& note) override;
-  [[nodiscard]] std::optional<Arrival> take() override;
-  [[nodiscard]] std::unique_ptr<TransferMove> begin(const CollectiveCall& call,
-                                                    const CallHeader& other) override;
-  [[nodiscard]] std::string obstacle(int rank) override;
-  [[nodiscard]] bool is_silent() const override { return true; }
-
- private:
-  MpiObjects& objects_;
-  std::int64_t largest_count_;
-  MpiKeeping& keeping_;
-};
-
 // In messages of at most `largest_count` bytes (MPI-3 counts are int), some at a time. In a session
 // a move may be given up, but not taken back from MPI; so there bytes go through memory of their
 // own, which is left to MPI then.
@@ -83,42 +66,6 @@ class MpiMove final : public TransferMove {
   std::deque<Message> messages_;
 };
 
-}  // namespace
-
-MpiLine::MpiLine(MpiObjects& objects, std::int64_t largest_count, MpiKeeping& keeping)
-    : objects_(objects), largest_count_(largest_count), keeping_(keeping) {}
-
-void MpiLine::post(int to, const TransferNote& note) {
-  objects_.notes.send(objects_.all, tag_of_notes, to, std::as_bytes(std::span(&note, 1)));
-}
-
-std::optional<TransferLine::Arrival> MpiLine::take() {
-  objects_.notes.forget_sent();
-  int is_there = 0;
-  MPI_Status status;
-  check_mpi(MPI_Iprobe(MPI_ANY_SOURCE, tag_of_notes, objects_.all.get(), &is_there, &status),
-            "MPI_Iprobe");
-  if (is_there == 0) return std::nullopt;
-  TransferNote note;
-  check_mpi(MPI_Recv(&note, sizeof(TransferNote), MPI_BYTE, status.MPI_SOURCE, tag_of_notes,
-                     objects_.all.get(), MPI_STATUS_IGNORE),
-            "MPI_Recv");
-  return Arrival{status.MPI_SOURCE, note.call};
-}
-
-std::string MpiLine::obstacle(int /*rank*/) {
-  if (keeping_.rules().is_session) keeping_.hear();
-  return keeping_.reason();
-}
-
-std::unique_ptr<TransferMove> MpiLine::begin(const CollectiveCall& call, const CallHeader& other) {
-  const auto number = call.collective == Collective::send ? call.number : other.number;
-  constexpr std::uint64_t tags = largest_tag - first_tag_of_bytes + 1;
-  const auto tag = first_tag_of_bytes + narrow<int>(number % tags);
-  return std::make_unique<MpiMove>(objects_.all.get(), call, tag, largest_count_,
-                                   keeping_.rules().is_session);
-}
-
 bool MpiMove::go_on() {
   bool has_progress = false;
   while (!messages_.empty()) {
@@ -158,12 +105,41 @@ void MpiMove::begin_message() {
   left_ -= message.bytes;
 }
 
-std::shared_ptr<TransferLine> make_mpi_line(MpiObjects& objects, std::int64_t largest_count,
-                                            MpiKeeping& keeping) {
-  return std::make_shared<MpiLine>(objects, largest_count, keeping);
-}
+class MpiLine final : public TransferLine {
+ public:
+  MpiLine(MpiObjects& objects, std::int64_t largest_count, MpiKeeping& keeping)
+      : objects_(objects), largest_count_(largest_count), keeping_(keeping) {}
 
-namespace {
+  void post(int to, const TransferNote& note) override {
+    objects_.notes.send(objects_.all, tag_of_notes, to, std::as_bytes(std::span(&note, 1)));
+  }
+  [[nodiscard]] std::optional<Arrival> take() override {
+    objects_.notes.forget_sent();
+    const auto message = take_message(objects_.all, tag_of_notes);
+    if (!message) return std::nullopt;
+    TransferNote note;
+    std::memcpy(&note, message->bytes.data(), sizeof(note));
+    return Arrival{message->from, note.call};
+  }
+  [[nodiscard]] std::unique_ptr<TransferMove> begin(const CollectiveCall& call,
+                                                    const CallHeader& other) override {
+    const auto number = call.collective == Collective::send ? call.number : other.number;
+    constexpr std::uint64_t tags = largest_tag - first_tag_of_bytes + 1;
+    const auto tag = first_tag_of_bytes + narrow<int>(number % tags);
+    return std::make_unique<MpiMove>(objects_.all.get(), call, tag, largest_count_,
+                                     keeping_.rules().is_session);
+  }
+  [[nodiscard]] std::string obstacle(int /*rank*/) override {
+    if (keeping_.rules().is_session) keeping_.hear();
+    return keeping_.reason();
+  }
+  [[nodiscard]] bool is_silent() const override { return true; }
+
+ private:
+  MpiObjects& objects_;
+  std::int64_t largest_count_;
+  MpiKeeping& keeping_;
+};
 
 constexpr int status_tag = 1;
 constexpr int most_pending_statuses = 64;  // to one rank
@@ -176,31 +152,29 @@ class MpiStatusExchange final : public StatusExchange {
     messages_.sent.resize(size);
     messages_.received.resize(size);
   }
-  MpiStatusExchange(const MpiStatusExchange&) = delete;
-  MpiStatusExchange& operator=(const MpiStatusExchange&) = delete;
-  ~MpiStatusExchange() override = default;
 
-  void send(int to, std::span<const std::byte> bytes) override;
-  [[nodiscard]] std::optional<Message> receive() override;
+  void send(int to, std::span<const std::byte> bytes) override {
+    if (messages_.forget_sent(to) >= most_pending_statuses) return;
+    ++messages_.sent[static_cast<std::size_t>(to)];
+    messages_.send(group_, status_tag, to, bytes);
+  }
+  [[nodiscard]] std::optional<Message> receive() override {
+    auto message = take_message(group_, status_tag);
+    if (message) ++messages_.received[static_cast<std::size_t>(message->from)];
+    return message;
+  }
 
  private:
   const MpiGroup& group_;
   MpiSmallMessages& messages_;
 };
 
-void MpiStatusExchange::send(int to, std::span<const std::byte> bytes) {
-  if (messages_.forget_sent(to) >= most_pending_statuses) return;
-  ++messages_.sent[static_cast<std::size_t>(to)];
-  messages_.send(group_, status_tag, to, bytes);
-}
-
-std::optional<StatusExchange::Message> MpiStatusExchange::receive() {
-  auto message = take_message(group_, status_tag);
-  if (message) ++messages_.received[static_cast<std::size_t>(message->from)];
-  return message;
-}
-
 }  // namespace
+
+std::shared_ptr<TransferLine> make_mpi_line(MpiObjects& objects, std::int64_t largest_count,
+                                            MpiKeeping& keeping) {
+  return std::make_shared<MpiLine>(objects, largest_count, keeping);
+}
 
 std::unique_ptr<StatusExchange> make_status_exchange(MpiObjects& objects) {
   return std::make_unique<MpiStatusExchange>(objects.statuses, objects.status_messages);

@@ -16,8 +16,8 @@
 #include "comm/executor.h"
 #include "comm/messages.h"
 #include "comm/mpi/mpi_calls.h"
+#include "comm/own_process.h"
 #include "kolo/base/error.h"
-#include "kolo/base/own_process.h"
 #include "kolo/comm/launcher.h"
 #include "kolo/comm/mpi.h"
 
@@ -56,8 +56,7 @@ MpiRuntime::MpiRuntime(ThreadLevel wanted, const LaunchEnvironment& environment)
   if (is_finalized) {
     throw StateError(
         "comm: MPI was already finalized, and it can be initialized only once in a process; keep "
-        "one communicator alive "
-        "until the last use");
+        "one communicator alive until the last use");
   }
   if (!is_mpi_initialized()) {
     ::setenv(hwloc_components, hwloc_without_displays, 0);
@@ -71,7 +70,6 @@ MpiRuntime::MpiRuntime(ThreadLevel wanted, const LaunchEnvironment& environment)
     check_mpi(result, "MPI_Init_thread");
     is_owner_ = true;
   }
-  granted_ = granted_thread_level();
 }
 
 MpiRuntime::~MpiRuntime() {

@@ -18,11 +18,9 @@ class MpiRuntime {
   // launcher sees a failed process and ends the job, which is what an exception should lead to.
   ~MpiRuntime();
 
-  [[nodiscard]] ThreadLevel granted() const { return granted_; }
   [[nodiscard]] bool is_owner() const { return is_owner_; }
 
  private:
-  ThreadLevel granted_ = ThreadLevel::single;
   bool is_owner_ = false;
   int exceptions_at_start_;
 };

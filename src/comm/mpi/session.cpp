@@ -8,12 +8,12 @@
 
 #include <fmt/format.h>
 
-#include "base/standard_streams.h"
 #include "comm/job_options.h"
 #include "comm/mpi/mpi_keeping.h"
 #include "comm/mpi/mpi_runtime.h"
 #include "comm/watch/watch.h"
 #include "kolo/base/error.h"
+#include "kolo/base/file.h"
 
 namespace kolo {
 
@@ -101,8 +101,7 @@ void require_ranks(MPI_Comm communicator) {
   if (communicator != MPI_COMM_NULL && is_inter == 0) return;
   throw InputError(
       fmt::format("comm: kolo::initialize: the communicator is {}; expected an intra-communicator "
-                  "of ranks that "
-                  "all call this",
+                  "of ranks that all call this",
                   is_inter != 0 ? "an inter-communicator" : "MPI_COMM_NULL"));
 }
 
@@ -111,34 +110,6 @@ std::string describe_rank(MPI_Comm communicator) {
   check_mpi(MPI_Comm_rank(communicator, &rank), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(communicator, &size), "MPI_Comm_size");
   return fmt::format("rank {} of {}", rank, size);
-}
-
-// With this rank's environment, of which what is wrong is told when all ranks have come.
-WatchOptions watch_before_agreement(const MpiOptions& given) {
-  WatchOptions options = given.watch;
-  try {
-    options = with_environment(given).watch;
-  } catch (const Error&) {  // agreed_environment() tells it on all ranks
-  }
-  options.limit = {};  // the program's processes don't end
-  return options;
-}
-
-// The options with this rank's environment; what is wrong with it is an Error on all ranks.
-MpiOptions agreed_environment(const MpiGroup& group, const MpiOptions& given) {
-  MpiOptions options;
-  std::exception_ptr mistake;
-  try {
-    options = with_environment(given);
-  } catch (const Error&) {
-    mistake = std::current_exception();
-  }
-  if (group.all_ranks(!mistake)) return options;
-  if (mistake) std::rethrow_exception(mistake);
-  throw InputError(
-      "comm: kolo::initialize: an environment variable of another rank's can't be understood, "
-      "which "
-      "says so itself");
 }
 
 bool rank_0_ends_processes(const MpiGroup& group, OnFailure on_failure) {
@@ -152,15 +123,11 @@ bool rank_0_ends_processes(const MpiGroup& group, OnFailure on_failure) {
 Session initialize(MPI_Comm communicator, const SessionOptions& options) {
   require_mpi();
   require_ranks(communicator);
-  const StartWatch watch(watch_before_agreement(options.mpi), describe_rank(communicator));
-  auto group = MpiGroup::of(communicator);
-  MpiOptions wanted;
-  try {
-    wanted = agreed_environment(group, options.mpi);
-  } catch (const InputError&) {
-    group.free();
-    throw;
-  }
+  const MpiOptions wanted = with_environment(options.mpi);
+  WatchOptions at_start = wanted.watch;
+  at_start.limit = {};  // the program's processes don't end
+  const StartWatch watch(at_start, describe_rank(communicator));
+  const auto group = MpiGroup::of(communicator);
   const MpiRules rules{.level = granted_thread_level(),
                        .is_session = true,
                        .failure_ends_processes = rank_0_ends_processes(group, options.on_failure)};

@@ -11,20 +11,19 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/standard_streams.h"
-#include "comm/device/device_backend.h"
+#include "comm/device/device_sharing.h"
 #include "comm/executor.h"
 #include "comm/job_options.h"
 #include "comm/messages.h"
+#include "comm/own_process.h"
 #include "comm/processes/process_region.h"
-#include "comm/shared_memory/node_sets.h"
 #include "comm/shared_memory/node_stage.h"
 #include "comm/solo/alone.h"
 #include "comm/transfers/transfer_desk.h"
 #include "comm/watch/watch.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
-#include "kolo/base/own_process.h"
+#include "kolo/base/file.h"
 #include "kolo/base/text.h"
 #include "kolo/comm/backend.h"
 #include "kolo/comm/processes.h"
@@ -180,9 +179,7 @@ void ProcessBackend::agree(const CallHeader& call) {
 std::vector<std::shared_ptr<std::byte>> ProcessBackend::allocate(const CallHeader& call) {
   if (!stage_) return NodeStage::allocate_alone(call);
   agree(call);
-  return stage_->allocate(call, [this](bool here) {
-    return is_everywhere(here, [this](const CollectiveCall& each) { execute(each); });
-  });
+  return stage_->allocate(call, [this](const CollectiveCall& each) { execute(each); });
 }
 
 std::shared_ptr<Backend> ProcessBackend::split(int color, int key) {
@@ -242,7 +239,7 @@ void at_exit(int status, void* given) {
   }
   const std::string words = "comm: the process ends, so there is no communication any more";
   if (const auto executor = job.executor.lock()) executor->close(words);
-  if (const auto transfers = job.transfers.lock()) transfers->close(words);
+  if (const auto transfers = job.transfers.lock()) transfers->stop(words);
   if (const auto devices = job.devices.lock()) devices->poller().stop();
   if (const auto watch = job.watch.lock()) watch->stop();
   if (const auto backend = job.backend.lock()) backend->leave();
@@ -260,7 +257,7 @@ RankSet all_ranks(const ProcessRegion& region) {
 Communicator make_communicator(std::shared_ptr<ProcessBackend> inner, const MpiOptions& options) {
   auto job = std::make_unique<ProcessJob>();
   const auto devices = std::make_shared<DeviceSharing>(options.devices);
-  const auto backend = std::make_shared<DeviceBackend>(std::move(inner), devices);
+  const auto backend = make_device_backend(std::move(inner), devices);
   const auto executor = std::make_shared<Executor>(true);
   const Communicator plain(backend, executor);
   job->executor = executor;

@@ -45,6 +45,7 @@ void futex_wake_all(std::atomic<std::uint32_t>& word) {
 
 namespace {
 
+constexpr int looks_before_sleep = 300;
 constexpr std::chrono::milliseconds between_looks{50};  // between two looks at what others are told
 constexpr int sleeps_between_looks_at_process = 10;
 
@@ -163,7 +164,7 @@ void NodeGroup::meet() {
 
 void NodeGroup::wait_for(int local_rank) {
   RankCell& cell = *memory_.cells[static_cast<std::size_t>(local_rank)];
-  for (int look = 0; look < options_.spin_count; ++look) {
+  for (int look = 0; look < looks_before_sleep; ++look) {
     if (has_reached(cell.arrived.load(std::memory_order_acquire), meetings_)) return;
     relax();
   }

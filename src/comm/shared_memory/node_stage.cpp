@@ -1,8 +1,10 @@
 #include "comm/shared_memory/node_stage.h"
 
+#include <algorithm>
+#include <array>
+#include <cstdint>
 #include <new>
 #include <span>
-#include <string>
 #include <utility>
 
 #include <unistd.h>
@@ -19,6 +21,16 @@ constexpr std::size_t cells = sizeof(AbortCell) + sizeof(RankCell);
 
 RankCell& cell_in(std::byte* part) {
   return *std::launder(reinterpret_cast<RankCell*>(part + sizeof(AbortCell)));
+}
+
+// Ranks of a group that are on this rank's node.
+std::vector<int> ranks_on_node(const Topology& topology) {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < topology.size; ++rank) {
+    if (topology.node_of_rank[static_cast<std::size_t>(rank)] == topology.node)
+      ranks.push_back(rank);
+  }
+  return ranks;
 }
 
 }  // namespace
@@ -66,18 +78,9 @@ NodeStage::NodeStage(const Topology& topology, int job_rank,
   group_ = std::make_shared<NodeGroup>(topology_.local_rank, memory_, segments_, options);
 }
 
-std::vector<int> NodeStage::ranks_here() const {
-  std::vector<int> ranks;
-  for (int rank = 0; rank < topology_.size; ++rank) {
-    if (topology_.node_of_rank[static_cast<std::size_t>(rank)] == topology_.node)
-      ranks.push_back(rank);
-  }
-  return ranks;
-}
-
 std::vector<std::shared_ptr<Bell>> NodeStage::bells() const {
   std::vector<std::shared_ptr<Bell>> bells(topology_.node_of_rank.size());
-  for (auto mailbox = mailboxes_.begin(); const int rank : ranks_here())
+  for (auto mailbox = mailboxes_.begin(); const int rank : ranks_on_node(topology_))
     bells[static_cast<std::size_t>(rank)] =
         std::shared_ptr<Bell>(memory_.owner, &(mailbox++)->bell());
   return bells;
@@ -88,7 +91,7 @@ std::shared_ptr<TransferLine> NodeStage::make_line(const std::vector<int>& job_r
   if (!thread.bell_of(job_rank_)) return nullptr;
   NodeLineMemory memory;
   memory.mailboxes = mailboxes_;
-  memory.ranks = ranks_here();
+  memory.ranks = ranks_on_node(topology_);
   for (const int rank : memory.ranks)
     memory.bells.push_back(thread.bell_of(job_ranks[static_cast<std::size_t>(rank)]));
   memory.control = memory_;
@@ -102,16 +105,16 @@ std::vector<std::shared_ptr<std::byte>> NodeStage::allocate_alone(const CallHead
 
 // Out of a segment, in which each rank has a part; memory for the whole node is all of the first
 // rank's, and the others have none.
-std::vector<std::shared_ptr<std::byte>> NodeStage::allocate(
-    const CallHeader& call, const std::function<bool(bool)>& everywhere) {
+std::vector<std::shared_ptr<std::byte>> NodeStage::allocate(const CallHeader& call,
+                                                            const Execute& execute) {
   const bool is_for_node = call.collective == Collective::allocate_for_node;
   const std::int64_t mine = is_for_node && topology_.local_rank > 0 ? 0 : call.count;
   std::vector<std::int64_t> sizes(static_cast<std::size_t>(topology_.local_size));
-  const Execute on_node = [this](const CollectiveCall& each) { group_->execute(each); };
-  on_node(CollectiveCall::all_gather(std::span(&mine, 1), std::span(sizes)));
+  group_->execute(CollectiveCall::all_gather(std::span(&mine, 1), std::span(sizes)));
   const auto room = is_for_node ? SharedSegment::Room::when_written : SharedSegment::Room::at_once;
-  const auto segment =
-      segments_->add({sizes.begin(), sizes.end()}, room, {place_by(on_node), everywhere});
+  const auto segment = segments_->add(
+      {sizes.begin(), sizes.end()}, room,
+      {.ranks = topology_.size, .first = ranks_on_node(topology_).front(), .execute = execute});
   if (!segment) return allocate_alone(call);
   const auto use = SharedSegments::use_of(segment);
   std::vector<std::shared_ptr<std::byte>> parts;
@@ -120,6 +123,40 @@ std::vector<std::shared_ptr<std::byte>> NodeStage::allocate(
   if (call.collective == Collective::allocate)
     return {parts[static_cast<std::size_t>(topology_.local_rank)]};
   return parts;
+}
+
+RankSet gather_set(const Topology& topology, const std::vector<int>& job_ranks, int color, int key,
+                   const Execute& execute) {
+  const std::array<std::int32_t, 2> mine = {std::max(color, -1), key};
+  const auto all = gather(topology.size, std::span<const std::int32_t>(mine), execute);
+  const auto color_of = [&](int rank) { return all[2 * static_cast<std::size_t>(rank)]; };
+  const auto key_of = [&](int rank) { return all[2 * static_cast<std::size_t>(rank) + 1]; };
+  RankSet set{.color = mine[0], .key = key};
+  for (int rank = 0; rank < topology.size; ++rank) {
+    if (color >= 0 && color_of(rank) == color) set.members.push_back(rank);
+  }
+  if (!set.has_this_rank()) return set;
+  std::ranges::stable_sort(set.members, {}, key_of);
+  std::vector<int> nodes;
+  for (const int rank : set.members) {
+    nodes.push_back(topology.node_of_rank[static_cast<std::size_t>(rank)]);
+    set.job_ranks.push_back(job_ranks[static_cast<std::size_t>(rank)]);
+  }
+  const auto place = std::ranges::find(set.members, topology.rank) - set.members.begin();
+  set.topology = Topology::from_node_ids(narrow<int>(place), nodes);
+  return set;
+}
+
+bool make_stage_of(RankSet& set, const Topology& topology, std::size_t staging_bytes,
+                   const Execute& execute) {
+  SegmentMakers makers{.ranks = topology.size, .first = 0, .execute = execute};
+  if (!set.has_this_rank() || set.topology.size == 1) return SharedSegments::watch_others(makers);
+  makers.first = set.members[static_cast<std::size_t>(ranks_on_node(set.topology).front())];
+  set.segments = std::make_shared<SharedSegments>(set.topology.local_rank);
+  const std::vector<std::size_t> bytes(static_cast<std::size_t>(set.topology.local_size),
+                                       NodeStage::bytes(set.topology.local_size, staging_bytes));
+  set.stage = set.segments->add(bytes, SharedSegment::Room::at_once, makers);
+  return set.stage != nullptr;
 }
 
 }  // namespace kolo

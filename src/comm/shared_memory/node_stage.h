@@ -1,12 +1,12 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "comm/shared_memory/node_group.h"
-#include "comm/shared_memory/node_sets.h"
+#include "comm/shared_memory/shared_segments.h"
 #include "comm/transfers/node_line.h"
 #include "comm/transfers/transfer_desk.h"
 #include "kolo/comm/topology.h"
@@ -45,16 +45,14 @@ class NodeStage {
   [[nodiscard]] std::shared_ptr<TransferLine> make_line(const std::vector<int>& job_ranks,
                                                         const TransferThread& thread) const;
 
-  // Backend::allocate(). `everywhere` tells whether it is so on every rank of every node.
-  [[nodiscard]] std::vector<std::shared_ptr<std::byte>> allocate(
-      const CallHeader& call, const std::function<bool(bool)>& everywhere);
+  // Backend::allocate(). `execute`: over all ranks of all nodes.
+  [[nodiscard]] std::vector<std::shared_ptr<std::byte>> allocate(const CallHeader& call,
+                                                                 const Execute& execute);
   // The same for a rank without a stage.
   [[nodiscard]] static std::vector<std::shared_ptr<std::byte>> allocate_alone(
       const CallHeader& call);
 
  private:
-  [[nodiscard]] std::vector<int> ranks_here() const;
-
   Topology topology_;
   int job_rank_;
   std::shared_ptr<SharedSegments> segments_;
@@ -62,5 +60,29 @@ class NodeStage {
   std::vector<NodeMailbox> mailboxes_;  // by local rank
   std::shared_ptr<NodeGroup> group_;
 };
+
+// A set of ranks that a split makes, as its back end begins with it.
+struct RankSet {
+  int color = 0;
+  int key = 0;
+  std::vector<int> members;    // ranks in the group that is split; none: this rank is in no set
+  Topology topology;           // of the set
+  std::vector<int> job_ranks;  // of the members
+  // The memory in which they meet; none where they have none, or there is one member.
+  std::shared_ptr<SharedSegments> segments;
+  std::shared_ptr<SharedSegment> stage;
+
+  [[nodiscard]] bool has_this_rank() const { return !members.empty(); }
+};
+
+// The set of those that pass the same colour, without memory. `job_ranks`: of the group that is
+// split. Collective.
+[[nodiscard]] RankSet gather_set(const Topology& topology, const std::vector<int>& job_ranks,
+                                 int color, int key, const Execute& execute);
+
+// Makes the memory of all sets of this split at once, by node, or of none of them (false on all
+// ranks), with staging areas of so many bytes. `topology`: of the group that is split. Collective.
+[[nodiscard]] bool make_stage_of(RankSet& set, const Topology& topology, std::size_t staging_bytes,
+                                 const Execute& execute);
 
 }  // namespace kolo

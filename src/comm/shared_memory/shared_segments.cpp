@@ -142,42 +142,48 @@ bool SharedSegment::is_in_use() const {
   return heading().users.load() != 0;
 }
 
-SegmentPlace padded(const std::string& place) {
-  SegmentPlace text{};
-  std::copy_n(place.begin(), std::min(place.size(), text.size() - 1), text.begin());
-  return text;
-}
-
-std::string place_in(const SegmentPlace& text) {
-  return {text.begin(), std::find(text.begin(), text.end(), std::uint8_t{0})};
+bool is_everywhere(bool here, const Execute& execute) {
+  std::uint8_t value = here ? 1 : 0;
+  execute(CollectiveCall::all_reduce(std::span(&value, 1), ReduceOp::min));
+  return value == 1;
 }
 
 namespace {
 
 constexpr std::array sources = {SharedSegment::Source::anonymous, SharedSegment::Source::dev_shm};
 
+// The place that this rank's maker passes, which all ranks tell each other with zeros after it.
+std::string place_of_first(const std::string& own, const SegmentMakers& makers) {
+  std::array<std::uint8_t, 80> mine{};
+  std::copy_n(own.begin(), std::min(own.size(), mine.size() - 1), mine.begin());
+  const auto all = gather(makers.ranks, std::span<const std::uint8_t>(mine), makers.execute);
+  const auto begin = all.begin() + makers.first * std::ssize(mine);
+  return {begin, std::find(begin, begin + std::ssize(mine), std::uint8_t{0})};
+}
+
 }  // namespace
 
 // No rank leaves before the end, whatever it could not do: the others would wait for it.
 std::shared_ptr<SharedSegment> SharedSegments::make(const std::vector<std::size_t>& bytes,
                                                     SharedSegment::Room room,
-                                                    const Agreement& agreement,
+                                                    const SegmentMakers& makers,
                                                     SharedSegment::Source source) const {
   const bool is_first = local_rank_ == 0;
   auto segment = std::make_shared<SharedSegment>(local_rank_, bytes, room);
   const auto made = is_first ? segment->create(source) : SharedSegment::Offer();
-  const auto place = agreement.place_of_first(made.place);
+  const auto place = place_of_first(made.place, makers);
   const bool is_there = !place.empty() && (is_first || segment->open(place));
-  return agreement.everywhere(is_there) ? segment : nullptr;  // and everybody has opened it
+  return is_everywhere(is_there, makers.execute) ? segment
+                                                 : nullptr;  // and everybody has opened it
 }
 
 std::shared_ptr<SharedSegment> SharedSegments::add(const std::vector<std::size_t>& bytes,
                                                    SharedSegment::Room room,
-                                                   const Agreement& agreement) {
+                                                   const SegmentMakers& makers) {
   forget_unused();
   std::shared_ptr<SharedSegment> segment;
   for (const auto source : sources) {
-    if (!segment) segment = make(bytes, room, agreement, source);
+    if (!segment) segment = make(bytes, room, makers, source);
   }
   ++made_;
   if (!segment) return nullptr;
@@ -186,10 +192,10 @@ std::shared_ptr<SharedSegment> SharedSegments::add(const std::vector<std::size_t
   return segment;
 }
 
-bool SharedSegments::watch_others(const Agreement& agreement) {
+bool SharedSegments::watch_others(const SegmentMakers& makers) {
   return std::ranges::any_of(sources, [&](SharedSegment::Source) {
-    (void)agreement.place_of_first({});
-    return agreement.everywhere(true);
+    (void)place_of_first({}, makers);
+    return is_everywhere(true, makers.execute);
   });
 }
 

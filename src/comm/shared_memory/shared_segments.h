@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -8,11 +7,13 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "comm/shared_memory/node_group.h"
 #include "kolo/base/file.h"
+#include "kolo/comm/collective_call.h"
 
 namespace kolo {
 
@@ -73,35 +74,44 @@ class SharedSegment {
   std::byte* memory_ = nullptr;
 };
 
-// The place of a segment, as ranks tell each other: zeros after it.
-using SegmentPlace = std::array<std::uint8_t, 80>;
-[[nodiscard]] SegmentPlace padded(const std::string& place);
-[[nodiscard]] std::string place_in(const SegmentPlace& text);
+// Does a collective over all ranks of a group.
+using Execute = std::function<void(const CollectiveCall&)>;
+
+// Every rank's values, in the order of the ranks. Collective.
+template <typename T>
+std::vector<T> gather(int ranks, std::span<const T> mine, const Execute& execute) {
+  std::vector<T> all(mine.size() * static_cast<std::size_t>(ranks));
+  execute(CollectiveCall::all_gather(mine, std::span(all)));
+  return all;
+}
+
+// Tells whether it is so on every rank. Collective.
+[[nodiscard]] bool is_everywhere(bool here, const Execute& execute);
+
+// Ranks that make segments at the same time, those of several nodes or sets. Memory is there for
+// all of them or for none, since private memory on one rank would make the ranks take different
+// paths.
+struct SegmentMakers {
+  int ranks = 0;
+  int first = 0;  // makes the segment that this rank maps
+  Execute execute;
+};
 
 // The shared memory of a node's ranks, in segments that all of them map. Making one is collective,
 // letting go of one is not: its room is given back when no rank uses it any more, and what is left
 // of it here when the next one is made.
 class SharedSegments final : public PeerMemory {
  public:
-  // How the ranks make one. Memory is there for all or for none, since private memory on one rank
-  // would make the ranks take different paths; so all ranks of all nodes agree.
-  struct Agreement {
-    // What the node's first rank passes.
-    std::function<std::string(const std::string&)> place_of_first;
-    // Whether it is so on every rank of every node.
-    std::function<bool(bool)> everywhere;
-  };
-
   explicit SharedSegments(int local_rank) : local_rank_(local_rank) {}
 
   // A new segment with so many bytes of each rank's own, by local rank; nothing, on all ranks,
-  // where one of them can't have it. Collective over all.
+  // where one of them can't have it. Collective over the makers.
   [[nodiscard]] std::shared_ptr<SharedSegment> add(const std::vector<std::size_t>& bytes,
                                                    SharedSegment::Room room,
-                                                   const Agreement& agreement);
+                                                   const SegmentMakers& makers);
 
-  // The same for a rank that has no part in the segments that others make: whether they have them.
-  [[nodiscard]] static bool watch_others(const Agreement& agreement);
+  // Takes part in making others' segments. Returns whether they have them.
+  [[nodiscard]] static bool watch_others(const SegmentMakers& makers);
 
   // Memory in a segment, which this rank uses until the last of such is gone.
   [[nodiscard]] static std::shared_ptr<void> use_of(std::shared_ptr<SharedSegment> segment);
@@ -118,7 +128,7 @@ class SharedSegments final : public PeerMemory {
 
   [[nodiscard]] std::shared_ptr<SharedSegment> make(const std::vector<std::size_t>& bytes,
                                                     SharedSegment::Room room,
-                                                    const Agreement& agreement,
+                                                    const SegmentMakers& makers,
                                                     SharedSegment::Source source) const;
   void forget_unused();
 

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "comm/device/device_backend.h"
+#include "comm/device/device_sharing.h"
 #include "comm/executor.h"
 #include "comm/solo/alone.h"
 #include "kolo/base/error.h"
@@ -49,8 +49,8 @@ class SoloBackend final : public Backend {
 }  // namespace
 
 Communicator Communicator::solo(const DeviceOptions& devices) {
-  return Communicator(std::make_shared<DeviceBackend>(std::make_shared<SoloBackend>(),
-                                                      std::make_shared<DeviceSharing>(devices)),
+  return Communicator(make_device_backend(std::make_shared<SoloBackend>(),
+                                          std::make_shared<DeviceSharing>(devices)),
                       std::make_shared<Executor>(false));
 }
 

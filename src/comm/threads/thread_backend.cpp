@@ -6,10 +6,10 @@
 #include <thread>
 #include <vector>
 
-#include "comm/device/device_backend.h"
+#include "comm/device/device_sharing.h"
 #include "comm/job_options.h"
 #include "comm/shared_memory/node_group.h"
-#include "comm/shared_memory/node_sets.h"
+#include "comm/shared_memory/node_stage.h"
 #include "comm/solo/alone.h"
 #include "comm/transfers/node_line.h"
 #include "comm/transfers/transfer_desk.h"
@@ -216,7 +216,7 @@ void run_as_threads(int ranks, const std::function<void(const Communicator&)>& b
   std::vector<std::shared_ptr<Bell>> bells;
   for (int rank = 0; rank < ranks; ++rank) bells.push_back(std::make_shared<Bell>());
   const auto run_rank = [&](int rank) {
-    const auto backend = std::make_shared<DeviceBackend>(
+    const auto backend = make_device_backend(
         std::make_shared<ThreadBackend>(job_ranks, Topology::from_node_ids(rank, nodes), memory,
                                         options, std::make_shared<TransferThread>(rank, bells)),
         std::make_shared<DeviceSharing>(options.devices));

@@ -79,11 +79,30 @@ Work TransferDesk::post(std::vector<CollectiveCall> calls,
   return Work(state);
 }
 
+// Fails the transfers for which error_of(call) is one.
+template <typename ErrorOf>
+void TransferDesk::fail(const ErrorOf& error_of) {
+  std::vector<std::pair<Item, std::exception_ptr>> lost;
+  const auto take = [&](auto& items) {
+    std::erase_if(items, [&](const Item& item) {
+      const std::exception_ptr error = error_of(item->call);
+      if (error) lost.emplace_back(item, error);
+      return error != nullptr;
+    });
+  };
+  for (auto& [key, queue] : queues_) take(queue.mine);
+  take(moving_);
+  std::erase_if(queues_, [](const auto& entry) {
+    return entry.second.mine.empty() && entry.second.theirs.empty();
+  });
+  for (const auto& [item, error] : lost) finish(item, error);
+}
+
 bool TransferDesk::go_on() noexcept {
   try {
     return try_to_go_on();
   } catch (...) {
-    fail_all(std::current_exception());
+    fail([error = std::current_exception()](const CollectiveCall&) { return error; });
     return true;
   }
 }
@@ -95,7 +114,12 @@ bool TransferDesk::try_to_go_on() {
   has_progress = take_notes() || has_progress;
   has_progress = move() || has_progress;
   if (has_progress || lost.empty()) return has_progress;
-  fail_with(lost);
+  fail([&](const CollectiveCall& call) -> std::exception_ptr {
+    const auto found = lost.find(call.peer);
+    if (found == lost.end()) return nullptr;
+    return std::make_exception_ptr(CommunicationError(
+        fmt::format("comm: {} can't be completed, because {}", call.describe(), found->second)));
+  });
   return true;
 }
 
@@ -215,36 +239,6 @@ std::map<int, std::string> TransferDesk::obstacles() const {
   return found;
 }
 
-void TransferDesk::fail_with(const std::map<int, std::string>& obstacles) {
-  std::vector<Item> lost;
-  const auto take = [&](auto& items) {
-    std::erase_if(items, [&](const Item& item) {
-      if (!obstacles.contains(item->call.peer)) return false;
-      lost.push_back(item);
-      return true;
-    });
-  };
-  for (auto& [key, queue] : queues_) take(queue.mine);
-  take(moving_);
-  std::erase_if(queues_, [&](const auto& entry) {
-    return entry.second.mine.empty() &&
-           (entry.second.theirs.empty() || obstacles.contains(std::get<0>(entry.first)));
-  });
-  for (const Item& item : lost) {
-    finish(item, std::make_exception_ptr(CommunicationError(
-                     fmt::format("comm: {} can't be completed, because {}", item->call.describe(),
-                                 obstacles.at(item->call.peer)))));
-  }
-}
-
-void TransferDesk::fail_all(const std::exception_ptr& error) {
-  std::vector<Item> lost = std::exchange(moving_, {});
-  for (const auto& [key, queue] : queues_)
-    lost.insert(lost.end(), queue.mine.begin(), queue.mine.end());
-  queues_.clear();
-  for (const Item& item : lost) finish(item, error);
-}
-
 // Who waits for it may ask at once whether anything is pending.
 void TransferDesk::finish(const Item& item, std::exception_ptr error) {
   // The device may still read the buffer of one that has failed.
@@ -293,18 +287,6 @@ void TransferDesk::wait_until_idle() {
   changed_.wait(lock, [&] { return pending_ == 0; });
 }
 
-void TransferDesk::close(const std::string& message) {
-  {
-    const std::lock_guard lock(mutex_);
-    closed_ = message;
-  }
-  // Nobody else calls MPI any more.
-  while (is_driven_by_waiters_ && is_pending()) {
-    if (!go_on()) std::this_thread::yield();
-  }
-  wait_until_idle();
-}
-
 void TransferDesk::stop(const std::string& message) {
   std::vector<Item> asked;
   {
@@ -317,7 +299,7 @@ void TransferDesk::stop(const std::string& message) {
     ++pending_with_[item->call.peer];
     finish(item, error);
   }
-  fail_all(error);
+  fail([&](const CollectiveCall&) { return error; });
 }
 
 void TransferDesk::end() noexcept {

@@ -22,61 +22,12 @@
 namespace kolo {
 
 class TransferStaging;
-
-class TransferDesk;
-
-// The one thread of a process that posts transfers and polls for them, for all groups: with
-// several, Open MPI can lock itself up. Started with the first transfer. It never blocks for one,
-// so the communication threads, which do, and the transfers don't keep each other waiting.
-class TransferThread {
- public:
-  // `bells`: of the ranks that share this one's memory, by rank in the job; the others' are null.
-  // Without any, one of its own.
-  TransferThread(int job_rank, std::vector<std::shared_ptr<Bell>> bells);
-  TransferThread(const TransferThread&) = delete;
-  TransferThread& operator=(const TransferThread&) = delete;
-  ~TransferThread() { end_thread(); }
-
-  void start();
-  void add(const std::shared_ptr<TransferDesk>& desk);
-  // It is not in use any more when this returns.
-  void remove(const TransferDesk& desk);
-
-  void ring() { own_bell_->ring(); }
-  [[nodiscard]] std::shared_ptr<Bell> bell_of(int job_rank) const;
-
-  // Finishes what is pending, and ends the thread; whoever asks for more gets a StateError with
-  // this message.
-  void close(const std::string& message);
-  // The same, but that what is pending fails, with this message too.
-  void stop(const std::string& message);
-
- private:
-  struct Round {
-    bool has_progress = false;
-    std::uint8_t patience = 0;                      // the least patient desk's
-    std::vector<std::shared_ptr<const void>> done;  // TransferDesk::take_done()
-  };
-
-  void loop();
-  void end_thread();
-  [[nodiscard]] Round go_round();
-  void rest(std::uint32_t heard, std::uint8_t patience, int idle_rounds);
-  [[nodiscard]] std::vector<std::shared_ptr<TransferDesk>> desks() const;
-
-  std::vector<std::shared_ptr<Bell>> bells_;
-  std::shared_ptr<Bell> own_bell_;
-  mutable std::mutex round_;  // held while the thread uses the desks
-  std::vector<std::weak_ptr<TransferDesk>> desks_;
-  std::mutex starting_;
-  std::atomic<bool> is_stopping_ = false;
-  std::thread thread_;
-};
+class TransferThread;
 
 // The transfers of one rank in one group. Each end tells the other what it has asked for; the n-th
 // send to a rank with a tag belongs to the n-th receive there. Both ends compare the two, so where
 // they differ both know, and only then do bytes move: nothing arrives that nobody expects.
-class TransferDesk final : public std::enable_shared_from_this<TransferDesk> {
+class TransferDesk final {
  public:
   using Listeners = std::vector<std::shared_ptr<CollectiveListener>>;
 
@@ -121,10 +72,8 @@ class TransferDesk final : public std::enable_shared_from_this<TransferDesk> {
   [[nodiscard]] bool is_pending() const;
   // Blocks until nothing is, where a thread goes on.
   void wait_until_idle();
-  // Finishes what is pending; whoever asks for more gets a StateError with this message. Where
-  // waiters go on, called when nothing else may call MPI.
-  void close(const std::string& message);
-  // The same, but that what is pending fails, with this message too. Nobody may be going on.
+  // What is pending fails with this message, and so does what is asked for later. Nobody may be
+  // going on.
   void stop(const std::string& message);
   // This rank asks for nothing any more.
   void end() noexcept;
@@ -159,8 +108,8 @@ class TransferDesk final : public std::enable_shared_from_this<TransferDesk> {
   void match(const Key& key);
   void begin(const Item& item, const CallHeader& other);
   [[nodiscard]] std::map<int, std::string> obstacles() const;
-  void fail_with(const std::map<int, std::string>& obstacles);
-  void fail_all(const std::exception_ptr& error);
+  template <typename ErrorOf>
+  void fail(const ErrorOf& error_of);
   void finish(const Item& item, std::exception_ptr error);
   [[nodiscard]] TransferLine& line(int rank) const;
   [[nodiscard]] bool is_used(const TransferLine& line) const;
@@ -185,6 +134,45 @@ class TransferDesk final : public std::enable_shared_from_this<TransferDesk> {
   std::size_t pending_ = 0;
   std::string closed_;  // the message; empty: open
   std::atomic<std::uint64_t> calls_ = 0;
+};
+
+// The one thread of a process that posts transfers and polls for them, for all groups: with
+// several, Open MPI can lock itself up. Started with the first transfer. It never blocks for one,
+// so the communication threads, which do, and the transfers don't keep each other waiting.
+class TransferThread {
+ public:
+  // `bells`: of the ranks that share this one's memory, by rank in the job; the others' are null.
+  // Without any, one of its own.
+  TransferThread(int job_rank, std::vector<std::shared_ptr<Bell>> bells);
+  TransferThread(const TransferThread&) = delete;
+  TransferThread& operator=(const TransferThread&) = delete;
+  ~TransferThread() { end_thread(); }
+
+  void start();
+  void add(const std::shared_ptr<TransferDesk>& desk);
+  // It is not in use any more when this returns.
+  void remove(const TransferDesk& desk);
+
+  void ring() { own_bell_->ring(); }
+  [[nodiscard]] std::shared_ptr<Bell> bell_of(int job_rank) const;
+
+  // Ends the thread. What is pending fails with this message, and so does what is asked for later.
+  void stop(const std::string& message);
+
+ private:
+  void loop();
+  void end_thread();
+  [[nodiscard]] bool go_round(TransferDesk::Patience& patience);
+  void rest(std::uint32_t heard, TransferDesk::Patience patience, int idle_rounds);
+  [[nodiscard]] std::vector<std::shared_ptr<TransferDesk>> desks() const;
+
+  std::vector<std::shared_ptr<Bell>> bells_;
+  std::shared_ptr<Bell> own_bell_;
+  mutable std::mutex round_;  // held while the thread uses the desks
+  std::vector<std::weak_ptr<TransferDesk>> desks_;
+  std::mutex starting_;
+  std::atomic<bool> is_stopping_ = false;
+  std::thread thread_;
 };
 
 }  // namespace kolo

@@ -75,16 +75,6 @@ std::vector<std::shared_ptr<TransferDesk>> TransferThread::desks() const {
   return present;
 }
 
-void TransferThread::close(const std::string& message) {
-  std::vector<std::shared_ptr<TransferDesk>> present;
-  {
-    const std::lock_guard lock(round_);
-    present = desks();
-  }
-  for (const auto& desk : present) desk->close(message);
-  end_thread();
-}
-
 void TransferThread::stop(const std::string& message) {
   end_thread();
   std::vector<std::shared_ptr<const void>> done;
@@ -95,39 +85,39 @@ void TransferThread::stop(const std::string& message) {
   }
 }
 
-TransferThread::Round TransferThread::go_round() {
-  Round round;
+// Returns whether anything was done; raises `patience` to the least patient desk's.
+bool TransferThread::go_round(TransferDesk::Patience& patience) {
+  std::vector<std::shared_ptr<const void>> done;  // goes after the lock
+  bool has_progress = false;
   const std::lock_guard lock(round_);
   for (const auto& desk : desks()) {
     if (desk->is_driven_by_waiters()) continue;
-    round.has_progress = desk->go_on() || round.has_progress;
-    auto done = desk->take_done();
-    round.done.insert(round.done.end(), std::make_move_iterator(done.begin()),
-                      std::make_move_iterator(done.end()));
-    round.patience = std::max(round.patience, static_cast<std::uint8_t>(desk->patience()));
+    has_progress = desk->go_on() || has_progress;
+    std::ranges::move(desk->take_done(), std::back_inserter(done));
+    patience = std::max(patience, desk->patience());
   }
-  return round;
+  return has_progress;
 }
 
 void TransferThread::loop() {
   int idle_rounds = 0;
   while (!is_stopping_) {
     const auto heard = own_bell_->rings.load(std::memory_order_seq_cst);
-    Round round = go_round();
-    round.done.clear();
-    idle_rounds = round.has_progress ? 0 : idle_rounds + 1;
-    if (!round.has_progress) rest(heard, round.patience, idle_rounds);
+    auto patience = TransferDesk::Patience::nothing;
+    const bool has_progress = go_round(patience);
+    idle_rounds = has_progress ? 0 : idle_rounds + 1;
+    if (!has_progress) rest(heard, patience, idle_rounds);
   }
 }
 
-void TransferThread::rest(std::uint32_t heard, std::uint8_t patience, int idle_rounds) {
-  const auto kind = static_cast<Patience>(patience);
-  if (kind >= Patience::polling && idle_rounds <= eager_rounds) return std::this_thread::yield();
+void TransferThread::rest(std::uint32_t heard, TransferDesk::Patience patience, int idle_rounds) {
+  if (patience >= TransferDesk::Patience::polling && idle_rounds <= eager_rounds)
+    return std::this_thread::yield();
   for (int look = 0; look < spin_count; ++look) {
     if (is_stopping_ || own_bell_->rings.load(std::memory_order_acquire) != heard) return;
     relax();
   }
-  own_bell_->sleep(heard, longest_sleep(kind, idle_rounds));
+  own_bell_->sleep(heard, longest_sleep(patience, idle_rounds));
 }
 
 }  // namespace kolo

@@ -5,11 +5,11 @@
 
 #include <fmt/format.h>
 
-#include "base/natural_order.h"
 #include "data/boxes/file_arrays.h"
 #include "data/boxes/hdf5.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
+#include "kolo/base/text.h"
 
 namespace kolo {
 

@@ -13,9 +13,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "base/natural_order.h"
 #include "data/catalogue/dataset_settings.h"
 #include "kolo/base/error.h"
+#include "kolo/base/text.h"
 #include "kolo/data/image.h"
 
 namespace kolo {
