@@ -126,9 +126,9 @@ Work Executor::submit(std::function<void()> task, std::shared_ptr<const DeviceOr
     const std::lock_guard lock(mutex_);
     check_open();
     ++pending_;
-    if (is_threaded()) queue_.push_back(std::move(item));
+    if (is_threaded_) queue_.push_back(std::move(item));
   }
-  if (is_threaded())
+  if (is_threaded_)
     changed_.notify_all();
   else
     complete(item);
@@ -150,7 +150,7 @@ void Executor::run(const std::function<void()>& task,
   {
     std::unique_lock lock(mutex_);
     check_open();
-    if (is_threaded() && (busy_ || !queue_.empty())) {
+    if (is_threaded_ && (busy_ || !queue_.empty())) {
       lock.unlock();
       if (on_wait) on_wait(true);  // before its turn comes
       submit(task, nullptr, on_wait).wait();

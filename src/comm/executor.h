@@ -41,8 +41,6 @@ class Executor {
   void run(const std::function<void()>& task,
            const std::function<void(bool begins)>& on_wait = nullptr);
 
-  [[nodiscard]] bool is_threaded() const { return is_threaded_; }
-
   // Tells whether the calling thread runs a task now.
   [[nodiscard]] bool is_inside_task() const {
     return runner_.load(std::memory_order_relaxed) == std::this_thread::get_id();

@@ -14,6 +14,7 @@
 #include "comm/transfers/node_line.h"
 #include "comm/transfers/transfer_desk.h"
 #include "comm/watch/watch.h"
+#include "kolo/base/error.h"
 #include "kolo/comm/backend.h"
 #include "kolo/comm/threads.h"
 
@@ -194,23 +195,13 @@ std::shared_ptr<Backend> ThreadBackend::split(int color, int key) {
                                          options_, transfer_thread_);
 }
 
-bool is_echo(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const CommunicationError&) {
-    return true;
-  } catch (...) {
-    return false;
-  }
-}
-
 }  // namespace
 
 void run_as_threads(int ranks, const std::function<void(const Communicator&)>& body,
                     const ThreadRanksOptions& options) {
   const auto memory = std::make_shared<ThreadMemory>(ranks, options.staging_bytes, nullptr);
   const auto nodes = pretended_nodes(ranks, options.ranks_on_nodes);
-  std::vector<std::exception_ptr> errors(static_cast<std::size_t>(ranks));
+  std::vector<std::exception_ptr> errors(static_cast<std::size_t>(ranks)), echoes(errors.size());
   std::vector<int> job_ranks(errors.size());
   std::iota(job_ranks.begin(), job_ranks.end(), 0);
   std::vector<std::shared_ptr<Bell>> bells;
@@ -226,6 +217,9 @@ void run_as_threads(int ranks, const std::function<void(const Communicator&)>& b
         communicator.add_listener(
             Watch::listener_of(std::make_shared<Watch>(backend, options.watch)));
       body(communicator);
+    } catch (const CommunicationError&) {
+      echoes[static_cast<std::size_t>(rank)] = std::current_exception();
+      communicator.abort();
     } catch (...) {
       errors[static_cast<std::size_t>(rank)] = std::current_exception();
       communicator.abort();
@@ -235,10 +229,9 @@ void run_as_threads(int ranks, const std::function<void(const Communicator&)>& b
     std::vector<std::jthread> threads;
     for (int rank = 0; rank < ranks; ++rank) threads.emplace_back(run_rank, rank);
   }
+  errors.insert(errors.end(), echoes.begin(), echoes.end());
   std::erase(errors, nullptr);
-  if (errors.empty()) return;
-  const auto cause = std::find_if_not(errors.begin(), errors.end(), is_echo);
-  std::rethrow_exception(cause == errors.end() ? errors.front() : *cause);
+  if (!errors.empty()) std::rethrow_exception(errors.front());
 }
 
 }  // namespace kolo
