@@ -109,26 +109,73 @@ NodeGroup ProcessRegion::next_meeting() {
 
 namespace {
 
-// Ranks as processes of one machine that kolo has started. Everything goes through memory that they
-// share.
+// Ranks as processes of one machine that kolo has started, over memory that they share.
 class ProcessBackend final : public Backend {
  public:
-  // A set of more than one rank has its stage. `transfer_thread`: none: this is the job's first
-  // group, which makes it. Collective over the set.
+  // A set of several ranks has its stage. `transfer_thread`: none for the job's first group, which
+  // makes it. Collective over the set.
   ProcessBackend(RankSet set, const NodeGroupOptions& options,
-                 std::shared_ptr<TransferThread> transfer_thread = nullptr);
+                 std::shared_ptr<TransferThread> transfer_thread = nullptr)
+      : topology_(std::move(set.topology)),
+        job_ranks_(std::move(set.job_ranks)),
+        options_(options),
+        transfer_thread_(std::move(transfer_thread)) {
+    if (!set.stage) return;
+    const int job_rank = job_ranks_[static_cast<std::size_t>(topology_.rank)];
+    stage_ = std::make_unique<NodeStage>(topology_, job_rank, std::move(set.segments),
+                                         std::move(set.stage), options_);
+    // Waits until all have said who they are.
+    stage_->group()->execute(CollectiveCall::of(Collective::barrier));
+    if (!transfer_thread_)
+      transfer_thread_ = std::make_shared<TransferThread>(job_rank, stage_->bells());
+    const auto line = stage_->make_line(job_ranks_, *transfer_thread_);
+    transfers_ = std::make_shared<TransferDesk>(
+        topology_.rank, std::vector(job_ranks_.size(), line), transfer_thread_, false);
+    transfer_thread_->add(transfers_);
+  }
 
   [[nodiscard]] const Topology& topology() const override { return topology_; }
-  [[nodiscard]] Capabilities capabilities() const override;
+  [[nodiscard]] Capabilities capabilities() const override {
+    return {.backend = "processes",
+            .transport = "shared memory",
+            .shared_memory = stage_ != nullptr,
+            .concurrent = true};
+  }
 
-  void execute(const CollectiveCall& call) override;
-  void agree(const CallHeader& call) override;
-  [[nodiscard]] std::vector<std::shared_ptr<std::byte>> allocate(const CallHeader& call) override;
-  [[nodiscard]] std::shared_ptr<Backend> split(int color, int key) override;
+  void execute(const CollectiveCall& call) override {
+    if (!stage_) return execute_alone(call);
+    stage_->group()->execute(call);
+  }
+  void agree(const CallHeader& call) override {
+    if (stage_) stage_->group()->agree(call);
+  }
+  [[nodiscard]] std::vector<std::shared_ptr<std::byte>> allocate(const CallHeader& call) override {
+    if (!stage_) return NodeStage::allocate_alone(call);
+    agree(call);
+    return stage_->allocate(call, [this](const CollectiveCall& each) { execute(each); });
+  }
+  [[nodiscard]] std::shared_ptr<Backend> split(int color, int key) override {
+    agree(CollectiveCall::of(Collective::split));
+    const Execute execute_here = [this](const CollectiveCall& call) { execute(call); };
+    auto set = gather_set(topology_, job_ranks_, color, key, execute_here);
+    if (!make_stage_of(set, topology_, options_.staging_bytes, execute_here))
+      throw Error("comm: split: there is no memory that the ranks of a set could share");
+    if (!set.has_this_rank()) return nullptr;
+    return std::make_shared<ProcessBackend>(std::move(set), options_, transfer_thread_);
+  }
+
   [[nodiscard]] std::shared_ptr<TransferDesk> transfers() override { return transfers_; }
-  void leave() noexcept override;
-  // kolo, which has started the ranks, ends the others.
-  void abort(int exit_code, std::string_view reason) noexcept override;
+  void leave() noexcept override {
+    if (!stage_) return;
+    transfers_->end();
+    stage_->group()->leave();
+  }
+  // Ends this process; kolo, which has started the ranks, ends the others. A rank that ends because
+  // another has given up has that one's status, so the job's says what was wrong, whoever is first.
+  void abort(int exit_code, std::string_view reason) noexcept override {
+    if (stage_) exit_code = stage_->group()->abort(reason, exit_code);
+    ::_exit(exit_code);
+  }
   [[nodiscard]] bool ends_processes() const override { return true; }
   [[nodiscard]] bool is_broken() const override { return stage_ && stage_->group()->is_aborted(); }
 
@@ -140,70 +187,6 @@ class ProcessBackend final : public Backend {
   std::shared_ptr<TransferThread> transfer_thread_;
   std::shared_ptr<TransferDesk> transfers_;
 };
-
-ProcessBackend::ProcessBackend(RankSet set, const NodeGroupOptions& options,
-                               std::shared_ptr<TransferThread> transfer_thread)
-    : topology_(std::move(set.topology)),
-      job_ranks_(std::move(set.job_ranks)),
-      options_(options),
-      transfer_thread_(std::move(transfer_thread)) {
-  if (!set.stage) return;
-  const int job_rank = job_ranks_[static_cast<std::size_t>(topology_.rank)];
-  stage_ = std::make_unique<NodeStage>(topology_, job_rank, std::move(set.segments),
-                                       std::move(set.stage), options_);
-  stage_->group()->execute(CollectiveCall::of(Collective::barrier));  // all have said who they are
-  if (!transfer_thread_)
-    transfer_thread_ = std::make_shared<TransferThread>(job_rank, stage_->bells());
-  const auto line = stage_->make_line(job_ranks_, *transfer_thread_);
-  transfers_ = std::make_shared<TransferDesk>(topology_.rank, std::vector(job_ranks_.size(), line),
-                                              transfer_thread_, false);
-  transfer_thread_->add(transfers_);
-}
-
-Capabilities ProcessBackend::capabilities() const {
-  return {.backend = "processes",
-          .transport = "shared memory",
-          .shared_memory = stage_ != nullptr,
-          .concurrent = true};
-}
-
-void ProcessBackend::execute(const CollectiveCall& call) {
-  if (!stage_) return execute_alone(call);
-  stage_->group()->execute(call);
-}
-
-void ProcessBackend::agree(const CallHeader& call) {
-  if (stage_) stage_->group()->agree(call);
-}
-
-std::vector<std::shared_ptr<std::byte>> ProcessBackend::allocate(const CallHeader& call) {
-  if (!stage_) return NodeStage::allocate_alone(call);
-  agree(call);
-  return stage_->allocate(call, [this](const CollectiveCall& each) { execute(each); });
-}
-
-std::shared_ptr<Backend> ProcessBackend::split(int color, int key) {
-  agree(CollectiveCall::of(Collective::split));
-  const Execute execute_here = [this](const CollectiveCall& call) { execute(call); };
-  auto set = gather_set(topology_, job_ranks_, color, key, execute_here);
-  if (!make_stage_of(set, topology_, options_.staging_bytes, execute_here))
-    throw Error("comm: split: there is no memory that the ranks of a set could share");
-  if (!set.has_this_rank()) return nullptr;
-  return std::make_shared<ProcessBackend>(std::move(set), options_, transfer_thread_);
-}
-
-void ProcessBackend::leave() noexcept {
-  if (!stage_) return;
-  transfers_->end();
-  stage_->group()->leave();
-}
-
-void ProcessBackend::abort(int exit_code, std::string_view reason) noexcept {
-  // A rank that ends because another has given up says the same: whichever is seen first, the job
-  // ends with what was wrong.
-  if (stage_) exit_code = stage_->group()->abort(reason, exit_code);
-  ::_exit(exit_code);
-}
 
 // Parts of a rank that have to end before its process does.
 struct ProcessJob {
@@ -224,8 +207,8 @@ const char* what_forbids_end(const ProcessJob& job) {
   return nullptr;
 }
 
-// Pending collectives, transfers, then the watch, which knows of both. A rank that fails has nobody
-// who waits for the rest, and in another thread, or inside a collective, it would wait for itself.
+// Ends pending collectives, transfers, then the watch, which knows of both. Not in a rank that
+// fails, for which nobody waits, nor where it would wait for itself.
 void at_exit(int status, void* given) {
   const auto& job = *static_cast<const ProcessJob*>(given);
   if (!job.process.is_here() || status != 0) return;

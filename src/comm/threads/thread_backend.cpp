@@ -42,49 +42,21 @@ class OwnAddressSpace final : public PeerMemory {
 // Memory of a group. Sets of ranks made from it share its abort cell: a rank that gives up ends the
 // waiting in all of them.
 struct ThreadMemory {
-  ThreadMemory(int ranks, std::size_t staging_bytes, std::shared_ptr<AbortCell> parents_abort);
+  ThreadMemory(int ranks, std::size_t staging_bytes, std::shared_ptr<AbortCell> parents_abort)
+      : abort(parents_abort ? std::move(parents_abort) : std::make_shared<AbortCell>()),
+        cells(static_cast<std::size_t>(ranks)),
+        offered(cells.size()) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      staging.push_back(allocate_aligned(staging_bytes));
+      mailboxes.push_back(allocate_aligned(NodeMailbox::bytes_for(ranks, staging_bytes)));
+    }
+  }
 
   std::shared_ptr<AbortCell> abort;
   std::vector<RankCell> cells;
   std::vector<std::shared_ptr<std::byte>> staging;
   std::vector<std::shared_ptr<std::byte>> mailboxes;
-  std::vector<std::shared_ptr<void>> offered;  // by rank, what it shows the others
-};
-
-// Ranks as threads of one process.
-class ThreadBackend final : public Backend {
- public:
-  // `job_ranks`: of the group's members.
-  ThreadBackend(std::vector<int> job_ranks, Topology topology, std::shared_ptr<ThreadMemory> memory,
-                const ThreadRanksOptions& options, std::shared_ptr<TransferThread> transfer_thread);
-
-  [[nodiscard]] const Topology& topology() const override { return topology_; }
-  [[nodiscard]] Capabilities capabilities() const override;
-  void execute(const CollectiveCall& call) override { group_.execute(call); }
-  void agree(const CallHeader& call) override { group_.agree(call); }
-  [[nodiscard]] std::vector<std::shared_ptr<std::byte>> allocate(const CallHeader& call) override;
-  [[nodiscard]] std::shared_ptr<Backend> split(int color, int key) override;
-  [[nodiscard]] std::shared_ptr<TransferDesk> transfers() override { return transfers_; }
-  void leave() noexcept override {
-    transfers_->end();
-    group_.leave();
-  }
-  void abort(int, std::string_view reason) noexcept override { group_.abort(reason); }
-
- private:
-  template <typename T>
-  std::vector<std::shared_ptr<T>> exchange(const CallHeader& call, std::shared_ptr<T> mine);
-
-  [[nodiscard]] std::shared_ptr<TransferDesk> make_transfers();
-
-  std::vector<int> job_ranks_;
-  Topology topology_;
-  std::shared_ptr<ThreadMemory> memory_;
-  ThreadRanksOptions options_;
-  std::shared_ptr<const PeerMemory> peers_;
-  NodeGroup group_;
-  std::shared_ptr<TransferThread> transfer_thread_;
-  std::shared_ptr<TransferDesk> transfers_;
+  std::vector<std::shared_ptr<void>> offered;  // objects that the ranks show the others, by rank
 };
 
 NodeMemory view_of(const std::shared_ptr<ThreadMemory>& shared) {
@@ -96,104 +68,115 @@ NodeMemory view_of(const std::shared_ptr<ThreadMemory>& shared) {
   return memory;
 }
 
-ThreadMemory::ThreadMemory(int ranks, std::size_t staging_bytes,
-                           std::shared_ptr<AbortCell> parents_abort)
-    : abort(parents_abort ? std::move(parents_abort) : std::make_shared<AbortCell>()),
-      cells(static_cast<std::size_t>(ranks)),
-      offered(cells.size()) {
-  for (int rank = 0; rank < ranks; ++rank) {
-    staging.push_back(allocate_aligned(staging_bytes));
-    mailboxes.push_back(allocate_aligned(NodeMailbox::bytes_for(ranks, staging_bytes)));
+// Ranks as threads of one process.
+class ThreadBackend final : public Backend {
+ public:
+  // `job_ranks`: the members' ranks in the job.
+  ThreadBackend(std::vector<int> job_ranks, Topology topology, std::shared_ptr<ThreadMemory> memory,
+                const ThreadRanksOptions& options, std::shared_ptr<TransferThread> transfer_thread)
+      : job_ranks_(std::move(job_ranks)),
+        topology_(std::move(topology)),
+        memory_(std::move(memory)),
+        options_(options),
+        group_(topology_.rank, view_of(memory_), std::make_shared<OwnAddressSpace>(options.direct),
+               NodeGroupOptions{.staging_bytes = options.staging_bytes,
+                                .whole_limit_bytes = options.whole_limit_bytes}),
+        transfer_thread_(std::move(transfer_thread)),
+        transfers_(make_transfers()) {
+    const auto rank = static_cast<std::size_t>(topology_.rank);
+    memory_->cells[rank].job_rank = job_ranks_[rank];
+    transfer_thread_->add(transfers_);
   }
-}
 
-ThreadBackend::ThreadBackend(std::vector<int> job_ranks, Topology topology,
-                             std::shared_ptr<ThreadMemory> memory,
-                             const ThreadRanksOptions& options,
-                             std::shared_ptr<TransferThread> transfer_thread)
-    : job_ranks_(std::move(job_ranks)),
-      topology_(std::move(topology)),
-      memory_(std::move(memory)),
-      options_(options),
-      peers_(std::make_shared<OwnAddressSpace>(options.direct)),
-      group_(topology_.rank, view_of(memory_), peers_,
-             NodeGroupOptions{.staging_bytes = options.staging_bytes,
-                              .whole_limit_bytes = options.whole_limit_bytes}),
-      transfer_thread_(std::move(transfer_thread)),
-      transfers_(make_transfers()) {
-  const auto rank = static_cast<std::size_t>(topology_.rank);
-  memory_->cells[rank].job_rank = job_ranks_[rank];
-  transfer_thread_->add(transfers_);
-}
-
-std::shared_ptr<TransferDesk> ThreadBackend::make_transfers() {
-  NodeLineMemory memory;
-  for (int rank = 0; rank < topology_.size; ++rank) {
-    memory.mailboxes.emplace_back(memory_->mailboxes[static_cast<std::size_t>(rank)].get(),
-                                  topology_.size, options_.staging_bytes);
-    memory.bells.push_back(transfer_thread_->bell_of(job_ranks_[static_cast<std::size_t>(rank)]));
-    memory.ranks.push_back(rank);
+  [[nodiscard]] const Topology& topology() const override { return topology_; }
+  [[nodiscard]] Capabilities capabilities() const override {
+    return {.backend = "threads",
+            .transport = "memory of one process",
+            .shared_memory = true,
+            .concurrent = true};
   }
-  memory.control = view_of(memory_);
-  const auto line = std::make_shared<NodeLine>(topology_.rank, std::move(memory));
-  std::vector<std::shared_ptr<TransferLine>> lines(job_ranks_.size(), line);
-  return std::make_shared<TransferDesk>(topology_.rank, std::move(lines), transfer_thread_, false);
-}
+  void execute(const CollectiveCall& call) override { group_.execute(call); }
+  void agree(const CallHeader& call) override { group_.agree(call); }
 
-Capabilities ThreadBackend::capabilities() const {
-  return {.backend = "threads",
-          .transport = "memory of one process",
-          .shared_memory = true,
-          .concurrent = true};
-}
-
-// Everybody's object, by rank. The places for them belong to all, so that a rank that gives up
-// leaves nothing after that another still looks at.
-template <typename T>
-std::vector<std::shared_ptr<T>> ThreadBackend::exchange(const CallHeader& call,
-                                                        std::shared_ptr<T> mine) {
-  auto& own_place = memory_->offered[static_cast<std::size_t>(topology_.rank)];
-  own_place = std::move(mine);
-  group_.agree(call);
-  std::vector<std::shared_ptr<T>> objects;
-  for (const auto& object : memory_->offered)
-    objects.push_back(std::static_pointer_cast<T>(object));
-  group_.agree(CollectiveCall::of(Collective::barrier));
-  own_place.reset();
-  return objects;
-}
-
-std::vector<std::shared_ptr<std::byte>> ThreadBackend::allocate(const CallHeader& call) {
-  const auto bytes = static_cast<std::size_t>(call.count);
-  if (call.collective == Collective::allocate) return {allocate_aligned(bytes)};
-  // The first rank of a node makes what the node has once.
-  const bool is_for_node = call.collective == Collective::allocate_for_node;
-  const bool is_maker = !is_for_node || topology_.local_rank == 0;
-  const auto made = exchange(call, is_maker ? allocate_aligned(bytes) : nullptr);
-  std::vector<std::shared_ptr<std::byte>> of_this_node;
-  for (std::size_t rank = 0; rank < made.size(); ++rank) {
-    if (topology_.node_of_rank[rank] == topology_.node) of_this_node.push_back(made[rank]);
+  [[nodiscard]] std::vector<std::shared_ptr<std::byte>> allocate(const CallHeader& call) override {
+    const auto bytes = static_cast<std::size_t>(call.count);
+    if (call.collective == Collective::allocate) return {allocate_aligned(bytes)};
+    // The first rank of a node makes memory for the node.
+    const bool is_for_node = call.collective == Collective::allocate_for_node;
+    const bool is_maker = !is_for_node || topology_.local_rank == 0;
+    const auto made = exchange(call, is_maker ? allocate_aligned(bytes) : nullptr);
+    std::vector<std::shared_ptr<std::byte>> of_this_node;
+    for (std::size_t rank = 0; rank < made.size(); ++rank) {
+      if (topology_.node_of_rank[rank] == topology_.node) of_this_node.push_back(made[rank]);
+    }
+    if (is_for_node) of_this_node.resize(1);
+    return of_this_node;
   }
-  if (is_for_node) of_this_node.resize(1);
-  return of_this_node;
-}
 
-std::shared_ptr<Backend> ThreadBackend::split(int color, int key) {
-  const auto call = CollectiveCall::of(Collective::split);
-  group_.agree(call);
-  auto set = gather_set(topology_, job_ranks_, color, key,
-                        [this](const CollectiveCall& each) { execute(each); });
-  // The first member makes what they share.
-  const bool is_first = set.has_this_rank() && set.members.front() == topology_.rank;
-  const auto memories =
-      exchange(call, is_first ? std::make_shared<ThreadMemory>(
-                                    set.topology.size, options_.staging_bytes, memory_->abort)
-                              : nullptr);
-  if (!set.has_this_rank()) return nullptr;
-  return std::make_shared<ThreadBackend>(std::move(set.job_ranks), std::move(set.topology),
-                                         memories[static_cast<std::size_t>(set.members.front())],
-                                         options_, transfer_thread_);
-}
+  [[nodiscard]] std::shared_ptr<Backend> split(int color, int key) override {
+    const auto call = CollectiveCall::of(Collective::split);
+    group_.agree(call);
+    auto set = gather_set(topology_, job_ranks_, color, key,
+                          [this](const CollectiveCall& each) { execute(each); });
+    // The first member makes the set's memory.
+    const bool is_first = set.has_this_rank() && set.members.front() == topology_.rank;
+    const auto memories =
+        exchange(call, is_first ? std::make_shared<ThreadMemory>(
+                                      set.topology.size, options_.staging_bytes, memory_->abort)
+                                : nullptr);
+    if (!set.has_this_rank()) return nullptr;
+    return std::make_shared<ThreadBackend>(std::move(set.job_ranks), std::move(set.topology),
+                                           memories[static_cast<std::size_t>(set.members.front())],
+                                           options_, transfer_thread_);
+  }
+
+  [[nodiscard]] std::shared_ptr<TransferDesk> transfers() override { return transfers_; }
+  void leave() noexcept override {
+    transfers_->end();
+    group_.leave();
+  }
+  void abort(int, std::string_view reason) noexcept override { group_.abort(reason); }
+
+ private:
+  // Gives everybody's object, by rank. The places for them belong to all, so that a rank that gives
+  // up takes nothing away that another still looks at.
+  template <typename T>
+  std::vector<std::shared_ptr<T>> exchange(const CallHeader& call, std::shared_ptr<T> mine) {
+    auto& own_place = memory_->offered[static_cast<std::size_t>(topology_.rank)];
+    own_place = std::move(mine);
+    group_.agree(call);
+    std::vector<std::shared_ptr<T>> objects;
+    for (const auto& object : memory_->offered)
+      objects.push_back(std::static_pointer_cast<T>(object));
+    group_.agree(CollectiveCall::of(Collective::barrier));
+    own_place.reset();
+    return objects;
+  }
+
+  [[nodiscard]] std::shared_ptr<TransferDesk> make_transfers() {
+    NodeLineMemory memory;
+    for (int rank = 0; rank < topology_.size; ++rank) {
+      const auto index = static_cast<std::size_t>(rank);
+      memory.mailboxes.emplace_back(memory_->mailboxes[index].get(), topology_.size,
+                                    options_.staging_bytes);
+      memory.bells.push_back(transfer_thread_->bell_of(job_ranks_[index]));
+      memory.ranks.push_back(rank);
+    }
+    memory.control = view_of(memory_);
+    const auto line = std::make_shared<NodeLine>(topology_.rank, std::move(memory));
+    std::vector<std::shared_ptr<TransferLine>> lines(job_ranks_.size(), line);
+    return std::make_shared<TransferDesk>(topology_.rank, std::move(lines), transfer_thread_,
+                                          false);
+  }
+
+  std::vector<int> job_ranks_;
+  Topology topology_;
+  std::shared_ptr<ThreadMemory> memory_;
+  ThreadRanksOptions options_;
+  NodeGroup group_;
+  std::shared_ptr<TransferThread> transfer_thread_;
+  std::shared_ptr<TransferDesk> transfers_;
+};
 
 }  // namespace
 
