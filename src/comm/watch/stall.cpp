@@ -57,55 +57,42 @@ std::string describe_missing(const RankStatus& status, const LaneStatus& lane) {
   return trouble.empty() ? text : fmt::format("{} ({})", text, trouble);
 }
 
-struct Attendance {
+// Says who has come to the collective, and what is known of the other members of its group.
+std::string describe_attendance(std::span<const RankStatus> statuses, std::uint64_t group,
+                                const CollectiveRecord& collective, int members) {
   std::vector<int> arrived;
   std::vector<const RankStatus*> missing;
   std::vector<const RankStatus*> silent;  // have arrived, but are stopped, gone or not heard of
-  int known = 0;
-};
-
-Attendance attendance_of(std::span<const RankStatus> statuses, std::uint64_t group,
-                         const CollectiveRecord& collective) {
-  Attendance attendance;
   for (const RankStatus& status : statuses) {
     const LaneStatus* const lane = status.lane(group);
     if (!lane) continue;
-    ++attendance.known;
     if (lane->running.place() != collective.place() ||
         !first_difference(collective, lane->running).empty()) {
-      attendance.missing.push_back(&status);
+      missing.push_back(&status);
       continue;
     }
-    attendance.arrived.push_back(status.rank);
-    if (!status.is_watching) attendance.silent.push_back(&status);
+    arrived.push_back(status.rank);
+    if (!status.is_watching) silent.push_back(&status);
+  }
+  const int unknown = members - static_cast<int>(arrived.size() + missing.size());
+  std::string text = "arrived: rank " + list_of_ranks(arrived);
+  if (missing.empty() && unknown == 0) text += ", which is all; it does not end";
+  if (!silent.empty()) {
+    text += fmt::format("; rank {} has, but {}", silent.front()->rank, trouble_of(*silent.front()));
+    if (silent.size() > 1) text += fmt::format(" (and {} more)", silent.size() - 1);
   }
   // The rank furthest behind comes first: the others may only be waiting for it.
-  std::ranges::stable_sort(attendance.missing, {}, [&](const RankStatus* status) {
-    return status->lane(group)->came_to();
-  });
-  return attendance;
-}
-
-std::string describe_attendance(const Attendance& attendance, std::uint64_t group, int members) {
-  std::string text = "arrived: rank " + list_of_ranks(attendance.arrived);
-  if (attendance.missing.empty() && attendance.known == members)
-    text += ", which is all; it does not end";
-  if (!attendance.silent.empty()) {
-    const RankStatus& first = *attendance.silent.front();
-    text += fmt::format("; rank {} has, but {}", first.rank, trouble_of(first));
-    if (attendance.silent.size() > 1)
-      text += fmt::format(" (and {} more)", attendance.silent.size() - 1);
-  }
+  std::ranges::stable_sort(
+      missing, {}, [&](const RankStatus* status) { return status->lane(group)->came_to(); });
   std::size_t told = 0;
-  for (const RankStatus* const status : attendance.missing) {
+  for (const RankStatus* const status : missing) {
     text += told == 0 ? "; not arrived: " : "; ";
     if (told++ == most_ranks_told) break;
     text += describe_missing(*status, *status->lane(group));
   }
-  if (attendance.missing.size() > most_ranks_told)
-    text += fmt::format("and {} more ranks", attendance.missing.size() - most_ranks_told);
-  if (attendance.known < members)
-    text += fmt::format("; of {} more nothing is known here", members - attendance.known);
+  if (missing.size() > most_ranks_told)
+    text += fmt::format("and {} more ranks", missing.size() - most_ranks_told);
+  if (unknown > 0) text += fmt::format("; of {} more nothing is known here", unknown);
   return text;
 }
 
@@ -212,13 +199,12 @@ std::vector<Stall> find_stalls(std::span<const RankStatus> known, int job_size,
     if (!head.lane) continue;
     Stall stall{.group = group, .place = head.lane->running.place(), .waiting = head.waiting};
     stall.collective = head.lane->running.describe();
-    const auto attendance = attendance_of(statuses, group, head.lane->running);
     const bool is_job = Lane::group_of(group) == 1;  // group 0, whose first rank is 0
     const int members = is_job ? job_size : static_cast<int>(head.lane->members);
     stall.report =
         fmt::format("watch: ranks have waited {:.1f} s in {}{}; {}", seconds(stall.waiting),
                     stall.collective, members == job_size ? "" : " of a set of ranks",
-                    describe_attendance(attendance, group, members));
+                    describe_attendance(statuses, group, head.lane->running, members));
     stalls.push_back(std::move(stall));
   }
   for (const RankStatus& status : statuses) {
