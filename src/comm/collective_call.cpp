@@ -10,7 +10,7 @@
 
 namespace kolo {
 
-// By Collective.
+// The table is in the order of Collective.
 const CollectiveTraits& traits_of(Collective collective) {
   static constexpr std::array<CollectiveTraits, 16> traits = {{
       {.name = "nothing"},
@@ -155,7 +155,7 @@ CollectiveCall CollectiveCall::of(Collective collective, std::int64_t count) {
 
 namespace {
 
-// An Error, after the collective's name, where it isn't so.
+// Throws an Error, which begins with the collective's name, where the condition doesn't hold.
 template <typename... Values>
 void require_that(bool is_so, const CollectiveCall& call, fmt::format_string<Values...> text,
                   Values&&... values) {
@@ -178,7 +178,7 @@ void check_peer(const CollectiveCall& call, const Topology& topology) {
   require_that(call.tag >= 0, call, "tag {}; expected 0 or more", call.tag);
 }
 
-// `whole` must hold a `part` for every rank.
+// Requires that `whole` holds a `part` for every rank.
 void check_parts(const CollectiveCall& call, const ConstBuffer& whole, const ConstBuffer& part,
                  int ranks) {
   const auto expected = checked_multiply<std::int64_t>(part.count, ranks);
@@ -189,7 +189,7 @@ void check_parts(const CollectiveCall& call, const ConstBuffer& whole, const Con
                name_of(part.type));
 }
 
-// One count a rank, none negative, together as many as the buffer has.
+// Requires one count a rank, none negative, that add up to the buffer's.
 void check_counts(const CollectiveCall& call, std::span<const std::int64_t> counts,
                   const ConstBuffer& whole, int size, const char* which) {
   std::int64_t sum = 0;

@@ -24,7 +24,7 @@ void tell_end(const SharedListeners& listeners, const CollectiveCall& call, bool
   for (const auto& listener : *listeners) listener->on_finish(call, has_failed);
 }
 
-// For Work::State::on_wait, of calls that have the listeners.
+// Work::State::on_wait of calls: tells their listeners.
 std::function<void(bool)> tell_waiting(SharedListeners listeners, std::vector<CallHeader> calls) {
   if (listeners->empty()) return nullptr;
   return [listeners = std::move(listeners), calls = std::move(calls)](bool begins) {
@@ -277,7 +277,7 @@ Work Communicator::Group::transfer(std::vector<CollectiveCall> calls, const Call
     stagings[i] = backend->stage(call);
   }
   Action driver;
-  // A waiting thread has a handle, so the group is there.
+  // The driver needs no share of the group: a waiting thread has a handle.
   if (desk->is_driven_by_waiters()) driver = [this] { go_on_with_transfers(); };
   const auto present = listeners->get();
   auto on_wait = tell_waiting(present, {calls.begin(), calls.end()});

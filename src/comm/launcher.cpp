@@ -23,7 +23,7 @@ std::optional<int> parse_count(std::string_view text) {
 
 using Names = std::initializer_list<const char*>;
 
-// A count or rank: the first of these variables that is set to a number. It is added to `said`.
+// Value of the first of these variables that is set to a number, which is added to `said`.
 std::optional<int> number(const EnvironmentLookup& lookup, Names names,
                           std::string* said = nullptr) {
   for (const char* const name : names) {
@@ -35,21 +35,17 @@ std::optional<int> number(const EnvironmentLookup& lookup, Names names,
   return std::nullopt;
 }
 
-// Variables of a launcher: where all `signs` are numbers, it has started this process; of the
-// others the first counts that is set to a number.
+// Variables of a launcher, which has started this process if all `signs` are numbers. In the other
+// lists the first variable that is set to a number counts.
 struct Launcher {
   StartedBy by;
   std::string_view name;
   Names signs, rank, size = {}, local_size = {}, cpus = {};
 };
 
-// In this order, because an mpirun inside a job leaves the variables of whoever started itself or
-// its daemons in place: there the inner one counts. torchrun's names are so general that they only
-// count when nothing else does.
-//
-// Hydra tells the ranks of a node, srun's PMI does not. srun gives every task SLURM_STEP_ID and
-// SLURM_PROCID; a batch script has SLURM_PROCID too, but its step is no number a task could have
-// started under (SLURM_STEP_ID is not set, or "batch").
+// The order puts an inner launcher first: an mpirun inside a job keeps the outer one's variables.
+// torchrun's names are so general that they come last. Hydra tells the ranks of a node, srun's PMI
+// does not. A batch script has SLURM_PROCID as tasks of srun have, but no number in SLURM_STEP_ID.
 constexpr Launcher launchers[] = {
     {StartedBy::open_mpi,
      "Open MPI's mpirun",
@@ -100,7 +96,7 @@ constexpr Launcher launchers[] = {
      {"LOCAL_WORLD_SIZE"}},
 };
 
-// Nothing unless it is a rank among so many.
+// Environment of a rank of this launcher; nothing where it has not started this process.
 std::optional<LaunchEnvironment> launched(const Launcher& launcher,
                                           const EnvironmentLookup& lookup) {
   for (const char* const sign : launcher.signs) {
@@ -146,7 +142,7 @@ LaunchEnvironment detect_launch_environment(const EnvironmentLookup& lookup) {
       continue;
     auto environment = launched(launcher, lookup);
     if (!environment) continue;
-    // One process needs nobody.
+    // One process is a rank alone, whoever has started it.
     if (launcher.by == StartedBy::torchrun && environment->size < 2) continue;
     if (launcher.by == StartedBy::srun) add_what_srun_says(*environment, lookup);
     return *environment;
@@ -188,7 +184,7 @@ std::optional<int> slurm_tasks_on_node(std::string_view text, int node) {
 
 namespace {
 
-// Advice: the launcher that starts ranks of this MPI.
+// Advice on the launcher that starts ranks of this MPI.
 std::string right_launcher(const LaunchEnvironment& environment, const LinkedMpi& mpi) {
   if (environment.started_by == StartedBy::srun) {
     return fmt::format(
@@ -226,7 +222,6 @@ LinkedMpi parse_mpi_version(const std::string& version) {
 
 namespace {
 
-// To be found by whoever means it.
 constexpr auto way_out = "KOLO_LAUNCHER_CHECK=off lets each process go on by itself";
 
 std::string processes(int count) {
@@ -279,7 +274,7 @@ void require_room_for_shared_memory(const std::string& subsystem,
 }
 
 void require_all_ranks(const LaunchEnvironment& environment, const LinkedMpi& mpi, int size) {
-  // MPI knows better where it sees more; a rank that it can't have tells of others, too.
+  // MPI may see more ranks than the launcher; a rank beyond MPI's size shows that there are others.
   const bool are_all_there =
       environment.size_is_known ? environment.size <= size : environment.rank < size;
   if (!environment.is_launched() || are_all_there) return;

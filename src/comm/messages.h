@@ -9,11 +9,10 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
-// How the room tells people something.
+// Messages to people.
 namespace kolo {
 
-// "kolo: ..." on stderr, in one write, so that lines of several ranks don't mix. Where stderr is
-// gone nobody reads.
+// Writes "kolo: ..." to stderr, in one call, so that lines of several ranks don't mix.
 inline void print_line(std::string_view message) {
   const std::string line = fmt::format("kolo: {}\n", message);
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());

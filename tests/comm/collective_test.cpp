@@ -22,11 +22,11 @@ namespace kolo::testing {
 
 namespace {
 
-// The largest is more than one piece in the smallest staging areas of each setting.
+// The largest takes several pieces in the smallest staging areas of each setting.
 constexpr std::int64_t largest_count = 9011;
 constexpr std::int64_t counts[] = {0, 1, 7, 64, 1000, 4099, largest_count};
 
-// Random whole numbers from 0 to 15, made once: most of the tests' time went into making them.
+// Random whole numbers from 0 to 15, made once because making them takes longer than the tests.
 std::uint8_t random_of(int rank, std::int64_t index) {
   constexpr std::size_t ranks = 8, per_rank = 5 * largest_count;
   static const auto table = [] {
@@ -234,7 +234,7 @@ RANK_TEST(Collectives, TopologyIsConsistent) {
   EXPECT_LT(topology.local_rank, topology.local_size);
 }
 
-// As the type's own addition does, in every element and on every transport.
+// Sums wrap as the type's own addition does, in every element and on every transport.
 RANK_TEST(Collectives, SumsOfShortIntegersWrap) {
   for (const auto& [type, value, modulus] :
        {std::tuple{DataType::uint8, 200, 256}, std::tuple{DataType::int8, 100, 256},

@@ -50,7 +50,7 @@ void reduce(const Communicator& world) {
   world.all_reduce(std::span(values), ReduceOp::sum, {.name = "sums"});
 }
 
-// Who listens to collectives is called inside of them.
+// Calls exit() inside a collective, where listeners are called.
 class ExitingListener final : public CollectiveListener {
  public:
   void on_start(const CollectiveCall&) noexcept override { std::exit(0); }
@@ -77,8 +77,8 @@ void end_in_a_way_of_its_own(std::optional<Communicator>& world, const std::stri
   if (way == "finalize") MPI_Finalize();
 }
 
-// True in a child, which is to end as the program does: without waiting for its parent's threads,
-// and without a word to the other ranks.
+// Forks; true in the child, which then ends as the program does, without waiting for its parent's
+// threads and without a word to the other ranks.
 bool is_in_child(const Communicator& world) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -97,7 +97,7 @@ bool is_in_child(const Communicator& world) {
   return false;
 }
 
-// Whether all ranks end in this way.
+// Tells whether all ranks end in this way, and does so.
 bool end_together(std::optional<Communicator>& world, const std::string& way) {
   if (way == "exits") std::exit(0);
   if (way == "lost") (void)std::make_unique<Communicator>(*world).release();
@@ -106,7 +106,7 @@ bool end_together(std::optional<Communicator>& world, const std::string& way) {
 }
 
 void work(std::optional<Communicator>& world, const Job& job) {
-  // Sets of ranks and memory, which have things of MPI's and the system's too.
+  // Sets of ranks and memory hold objects of MPI and the system, too.
   const auto set = world->split(0);
   memory_of_the_program = world->allocate(10'000);
   for (int step = 0; step < 3; ++step) {

@@ -1,6 +1,6 @@
 // Jobs of three ranks as processes, whose ranks end in different ways, most of them before the
 // others: these learn of it, at once and by name, though the watch has no limit, and the job ends.
-// Over ranks that are killed or stopped: watch_jobs_test.cpp; under mpirun: mpi_jobs_test.cpp.
+// Ranks that are killed or stopped: watch_jobs_test.cpp; under mpirun: mpi_jobs_test.cpp.
 #include <string>
 #include <utility>
 
@@ -65,7 +65,7 @@ TEST(EndingWithoutAWatch, IsSeenByTheOthers) {
   EXPECT_TRUE(says(result.errors, {"can't be completed, because rank 1 has left"}));
 }
 
-// Alone among kolo's ranks, and a program that nobody has started, which has threads and MPI.
+// One rank that kolo has started, and a program that nobody has started, which has threads and MPI.
 TEST(ForkedChildOfOneRank, EndsAsTheProgramDoes) {
   for (const bool is_started : {true, false}) {
     const std::vector<std::string> program = {ENDING_JOB, "kolo", "main", "forked"};

@@ -23,7 +23,7 @@ double value_of(DataType type, int from, int to, std::int64_t index) {
   return static_cast<double>(type == DataType::boolean ? number % 2 : number);
 }
 
-// The same on all ranks; a third of them 0.
+// Random counts, the same on all ranks, a third of them 0.
 Counts random_counts(std::uint32_t seed, std::size_t size, std::uint32_t limit) {
   CounterRandom random(seed, 0, 0);
   Counts counts(size);
@@ -79,7 +79,7 @@ RANK_TEST(Exchanges, UnevenAllGatherInPlaceAndAsynchronous) {
   }
 }
 
-// What everybody sends to everybody, by sender; the same on all ranks.
+// Numbers of elements that each rank sends to each, by sender; the same on all ranks.
 std::vector<Counts> random_exchange(std::uint32_t seed, std::size_t size, std::uint32_t limit) {
   std::vector<Counts> rows;
   for (std::size_t from = 0; from < size; ++from)

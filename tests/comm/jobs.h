@@ -16,7 +16,7 @@
 // are processes without MPI, or mpirun of tests/support.
 namespace kolo::testing {
 
-// A hang counts where the launcher is kolo's; mpirun's own costs half a minute.
+// Runs a program on ranks. The deadline tells hangs; mpirun's own end may take half a minute.
 [[nodiscard]] inline ProcessResult run_on_ranks(int ranks, const std::vector<std::string>& program,
                                                 ProcessOptions options) {
   options.deadline = std::chrono::seconds(30);
@@ -26,7 +26,7 @@ namespace kolo::testing {
   return is_mpis ? run_job(words, options) : run_process(words, options);
 }
 
-// Words for ending_job, whose rank 1 ends in a way of its own.
+// Arguments of ending_job, whose rank 1 ends in a way of its own.
 struct Ending {
   std::string owner, place, way, setting;
 };
@@ -40,7 +40,7 @@ struct Ending {
                       options);
 }
 
-// The others name rank 1, which has ended before them, and leave nothing behind.
+// Expects that the others name rank 1, which has ended before them, and leave nothing behind.
 inline void expect_early_end(const ProcessResult& result) {
   EXPECT_FALSE(result.timed_out);
   EXPECT_EQ(result.left_behind, 0);
@@ -50,8 +50,8 @@ inline void expect_early_end(const ProcessResult& result) {
       << result.errors;
 }
 
-// Environment of a job whose watch warns and ends it after so many seconds, and writes there; 0:
-// never.
+// Environment of a job whose watch warns and ends it after so many seconds (0: never), and writes
+// into the folder.
 [[nodiscard]] inline ProcessOptions watched(const std::string& folder, const std::string& warning,
                                             const std::string& limit) {
   ProcessOptions options;
@@ -60,7 +60,7 @@ inline void expect_early_end(const ProcessResult& result) {
   return options;
 }
 
-// stalling_job on three ranks, of which one gets a signal, or something else happens.
+// Runs stalling_job on three ranks.
 [[nodiscard]] inline ProcessResult run_stalling(const std::vector<std::string>& words,
                                                 const ProcessOptions& options) {
   std::vector<std::string> program = {STALLING_JOB};
@@ -68,7 +68,7 @@ inline void expect_early_end(const ProcessResult& result) {
   return run_on_ranks(3, program, options);
 }
 
-// A rank that begins when the others have said that they wait for it. `owner` of its communicator:
+// Runs a job whose rank 1 begins when the others have said that they wait for it. `owner` of MPI:
 // "kolo" or "program".
 inline void expect_that_a_late_rank_is_waited_for(const std::string& owner) {
   const TemporaryFolder folder;
@@ -85,7 +85,7 @@ inline void expect_that_a_late_rank_is_waited_for(const std::string& owner) {
                   "rank 2 of 3: initialization went on after"}));
 }
 
-// Where a rank was when it was stopped is chance: before the collective, or in it, and perhaps with
+// Matches reports of a stopped rank. By chance it was before the collective or in it, perhaps with
 // another rank that waits for it there.
 [[nodiscard]] inline auto names_as_missing(int rank) {
   const auto number = std::to_string(rank);

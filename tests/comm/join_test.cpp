@@ -17,7 +17,7 @@ namespace {
 
 using Counts = std::vector<std::int64_t>;
 
-// One step of a training: what the ranks that still have data do together.
+// One step of a training, by the ranks that still have data.
 struct Step {
   const Communicator& communicator;
   std::vector<int> active;  // ranks that still have data, ascending
@@ -31,7 +31,8 @@ struct Step {
   [[nodiscard]] int active_count() const { return static_cast<int>(active.size()); }
 };
 
-// Some ranks have no data at all, the others one to three steps' worth; two such patterns.
+// Number of steps of a rank, in two patterns: some have no data at all, others enough for one to
+// three steps.
 int steps_of(int rank, int pattern) {
   return pattern == 0 ? (rank * 3 + 1) % 4 : (rank + 3) % 4;
 }
@@ -44,7 +45,7 @@ std::vector<int> ranks_with_more_steps(int size, int pattern, int step) {
   return ranks;
 }
 
-// The highest of those that have the most steps: they join in the same round.
+// Highest of the ranks that have the most steps, which join in the same round.
 int last_to_join(int size, int pattern) {
   int last = 0;
   for (int rank = 0; rank < size; ++rank) {
@@ -53,7 +54,7 @@ int last_to_join(int size, int pattern) {
   return last;
 }
 
-// Every rank does its steps and joins; afterwards all of them are there again, with equal numbers.
+// Does this rank's steps and joins; afterwards all ranks are active again, with equal numbers.
 void train(const Communicator& plain, const std::function<void(const Step&)>& do_step) {
   const auto communicator = plain.checked();
   for (const int pattern : {0, 1}) {
@@ -66,7 +67,7 @@ void train(const Communicator& plain, const std::function<void(const Step&)>& do
   }
 }
 
-// Small whole numbers, so that sums and products over a few ranks are exact in every type.
+// Small whole numbers: sums and products over a few ranks are exact in every type.
 double value_of(DataType type, int rank, int step, std::int64_t index) {
   const auto number = 7 * rank + 5 * step + 3 * index + rank * index;
   if (type == DataType::boolean) return static_cast<double>(number % 2);
@@ -122,8 +123,7 @@ void all_gather(const Step& step) {
   }
 }
 
-// The counts come from an all-gather, so joined ranks have none; and from elsewhere, so that they
-// have some.
+// Counts come from an all-gather, where joined ranks have 0, and from elsewhere, where they have 2.
 void all_gather_uneven(const Step& step) {
   const auto size = static_cast<std::size_t>(step.size());
   const std::int64_t mine = step.rank() % 3 + 1;
@@ -186,7 +186,7 @@ void allocate_and_barrier(const Step& step) {
   EXPECT_NO_THROW((void)step.communicator.allocate_for_node(4096));
 }
 
-// Sets of the active ranks are whole, whoever has joined the communicator that they are made from.
+// Sets hold the active ranks, whoever has joined the communicator that they are made from.
 void split(const Step& step) {
   const auto part = step.communicator.split(step.rank() % 2);
   ASSERT_TRUE(part.has_value());
@@ -203,7 +203,7 @@ void split(const Step& step) {
   EXPECT_EQ(part->join(), 0);
 }
 
-// A sum of these would be infinite in float16.
+// The sum of these values would be infinite in float16.
 RANK_TEST(Join, AveragesDoNotOverflow) {
   const auto checked = communicator.checked();
   if (communicator.rank() == 0) {
@@ -274,8 +274,8 @@ RANK_TEST(Join, AnUncheckedCommunicator) {
       says(message_of<Error>([&] { (void)communicator.join(); }), {"use communicator.checked()"}));
 }
 
-// Ranks that have joined take part in the sets, too, which nobody else joins for them; those of
-// sets included.
+// Ranks that have joined a communicator take part in its sets, and in sets of sets, without joining
+// these.
 RANK_TEST(Join, SetsAreServed) {
   const auto checked = communicator.checked();
   const auto copy = checked.split(0), half = checked.split(communicator.rank() % 2);
@@ -307,7 +307,7 @@ RANK_TEST(Join, SetsAreServed) {
   }
 }
 
-// Who has let go of a set before it joins is waited for in it by nobody.
+// A rank that has let go of a set before it joins is not waited for there.
 RANK_TEST(Join, ASetMayBeLetGoBefore) {
   const bool is_shared =
       communicator.capabilities().shared_memory && communicator.topology().nodes == 1;
@@ -324,7 +324,7 @@ RANK_TEST(Join, ASetMayBeLetGoBefore) {
   EXPECT_EQ(all_reduce_value(checked, 1), communicator.size());
 }
 
-// Though the join has ended in an Error, and the set is served still.
+// A set may be let go when the join has ended in an Error and the set is served still.
 RANK_TEST(Join, AServedSetMayBeLetGo) {
   if (communicator.size() < 3 || !communicator.capabilities().concurrent) return;
   const auto checked = communicator.checked();
@@ -341,7 +341,7 @@ RANK_TEST(Join, AServedSetMayBeLetGo) {
   (void)checked.join();
 }
 
-// Ranks that have joined go on taking part in what was asked for before, and after.
+// Ranks that have joined take part in calls before and after the Error.
 RANK_TEST(Join, WhatNeedsAllRanksIsAnErrorOnActiveOnes) {
   const auto checked = communicator.checked();
   checked.require_all_ranks("never said");

@@ -20,7 +20,7 @@ bool is_last(const Communicator& communicator) {
   return communicator.rank() == communicator.size() - 1;
 }
 
-// The ranks before the last one, as a message names them.
+// Name of the ranks before the last one in messages.
 std::string others_of(const Communicator& communicator) {
   const int last = communicator.size() - 1;
   return last == 1 ? "rank 0" : fmt::format("ranks 0-{}", last - 1);
@@ -90,7 +90,7 @@ RANK_TEST(Mismatch, IsNamedOnAllRanks) {
       {reduced(4), reduced(50000)},
       {reduced(4), reduced(0)},
       {gathered(3), gathered(2)},
-      // As many bytes: nothing but the words can tell.
+      // Equally many bytes of other types and operations.
       {reduced(4, DataType::float32, ReduceOp::max), reduced(4, DataType::int32, ReduceOp::max)},
       {reduced(4, DataType::float16), reduced(4, DataType::bfloat16)},
       {scattered(ReduceOp::average, size), scattered(ReduceOp::product, size)},
@@ -196,7 +196,7 @@ RANK_TEST(Mismatch, ACheckedCommunicatorIsItself) {
   EXPECT_TRUE(checked.checked().is_checked());
   EXPECT_EQ(checked.group(), communicator.group());
   EXPECT_EQ(checked.active_ranks(), communicator.size());
-  // Both handles keep one order.
+  // Both handles share one order.
   std::vector<float> large(100000, 1);
   const Work work = communicator.all_reduce_async(std::span(large));
   checked.barrier();

@@ -1,6 +1,6 @@
-// Jobs of three ranks under mpirun: what is about MPI itself, or several nodes, of which the last
-// rank has one of its own. Everything else of jobs is tested without MPI, in ending_jobs_test.cpp,
-// starting_jobs_test.cpp and watch_jobs_test.cpp.
+// Jobs of three ranks under mpirun that need MPI, or several nodes, of which the last rank has one
+// of its own. Other jobs are tested without MPI: ending_jobs_test.cpp, starting_jobs_test.cpp and
+// watch_jobs_test.cpp.
 #include <csignal>
 #include <string>
 
@@ -14,7 +14,7 @@
 namespace kolo::testing {
 namespace {
 
-// What kolo has begun it ends at exit().
+// kolo finalizes at exit() the MPI that it has initialized.
 TEST(EndingTogetherUnderMpi, IsDoneWithoutAWord) {
   const auto result = run_ending({"kolo", "static", "exits", "mpi"});
   EXPECT_FALSE(result.timed_out);

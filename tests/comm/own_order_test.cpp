@@ -49,7 +49,7 @@ RANK_TEST(OwnOrder, AnOrderIsGivenOutAgain) {
   const auto kept = communicator.with_own_order();
   std::uint32_t group = 0;
   {
-    // Goes on some ranks before others.
+    // Some ranks let go of it before others.
     auto first = std::make_unique<Communicator>(communicator.with_own_order());
     group = first->group();
     EXPECT_NE(group, kept.group());
@@ -64,12 +64,12 @@ RANK_TEST(OwnOrder, AnOrderIsGivenOutAgain) {
   EXPECT_NE(communicator.checked().with_own_order().group(), group);
 }
 
-// Also a rank that has joined takes part in all orders, until all have joined.
+// A rank that has joined takes part in all orders until all have joined.
 RANK_TEST(OwnOrder, JoinsAreOfAllOrders) {
   if (!has_orders(communicator)) return;
   const auto whole = communicator.checked();
   const auto one = whole.with_own_order(), other = communicator.checked().with_own_order();
-  // The lower the rank, the more calls it makes, and none in `whole`.
+  // Lower ranks make more calls, and none in `whole`.
   for (int call = 0; call < whole.size() - whole.rank(); ++call) {
     const int active = whole.size() - call;
     EXPECT_EQ(all_reduce_value(one, 1), active);
@@ -100,7 +100,7 @@ RANK_TEST(OwnOrder, MistakesInAnOrderAreToldWhenAllHaveJoined) {
       else
         (void)all_reduce_value(order, 1);
     });
-    // Those that have joined go on taking part.
+    // Joined ranks still take part.
     EXPECT_EQ(all_reduce_value(order, 1), 2);
     EXPECT_EQ(all_reduce_value(whole, 1), 2);
     (void)whole.join();

@@ -1,4 +1,4 @@
-// Who may join a job of processes: each rank once, and only who was started as one.
+// Joining a job of processes: each rank once, and only processes that were started as ranks.
 #include <functional>
 #include <string>
 #include <vector>
@@ -17,7 +17,7 @@
 namespace kolo::testing {
 namespace {
 
-// A fork that ends with what the function returns.
+// Forks a process that ends with the function's status.
 pid_t start(const std::function<int()>& body) {
   const pid_t child = ::fork();
   if (child == 0) ::_exit(body());
@@ -35,7 +35,7 @@ void become(const ProcessRegion& region, int rank) {
     ::setenv(name.c_str(), value.c_str(), 1);
 }
 
-// What joining says to a process that can't; empty: it has joined.
+// Message of the Error with which joining fails; empty: the process has joined.
 template <typename Kind>
 std::string refusal() {
   try {
@@ -61,7 +61,7 @@ TEST(ProcessOfARank, IsTheOnlyOneThatJoins) {
         become(region, rank);
         const auto communicator = process_communicator();
         communicator.barrier();
-        // A child of a rank's process, by whatever it was started.
+        // A child of a rank's process can't join.
         const int status = status_of(start([&] { return is_refused_as_second(rank) ? 0 : 1; }));
         communicator.barrier();
         return status;
@@ -69,7 +69,7 @@ TEST(ProcessOfARank, IsTheOnlyOneThatJoins) {
     }
     int failed = 0;
     for (const pid_t rank : ranks) failed += status_of(rank);
-    // One that comes when the rank's own process has ended.
+    // Nor can another process when the rank's own has ended.
     become(region, 1);
     return failed + (is_refused_as_second(1) ? 0 : 10);
   });

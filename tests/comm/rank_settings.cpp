@@ -1,4 +1,4 @@
-// How the rank tests of communicators run.
+// Settings in which the rank tests of communicators run.
 #include "support/gpu.h"
 #include "support/rank_test.h"
 #include "support/simulated_device/runtime.h"
@@ -7,8 +7,8 @@ namespace kolo::testing {
 
 namespace {
 
-// Adds checked communicators over the last setting: most tests run with plain and with checked
-// ones, but those that make them themselves, and what is said in the words of plain ones.
+// Adds checked communicators over the last setting, but for tests that make them themselves or
+// expect the words of plain ones.
 std::vector<RankSetting> with_checks(std::string_view suite, std::vector<RankSetting> settings) {
   if (suite != "Join" && suite != "Mismatch" && suite != "PlainMismatch" && suite != "Averages")
     settings.push_back(checked(settings.back()));
@@ -19,8 +19,8 @@ DeviceOptions devices(DeviceChannelKind channel = DeviceChannelKind::automatic) 
   return {.channel = channel, .staging_bytes = 1 << 16, .runtime = simulated::runtime_of_tests()};
 }
 
-// Of what computes: the same on a device's memory. Whether communicators are checked makes no
-// difference to values there (device_test.cpp has checked ones).
+// Runs tests of values on a device's memory, without checks, which make no difference to values
+// (device_test.cpp has checked ones).
 RankSetting on_device(const RankSetting& plain) {
   return {plain.name + ", on a device", [run = plain.run](const auto& body) {
             run([&](const Communicator& communicator) {
@@ -35,8 +35,8 @@ bool has_values(std::string_view suite) {
 
 }  // namespace
 
-// Buffers read in place; everything through staging; through staging areas so small that every
-// buffer takes many chunks.
+// Ranks read buffers in place, or copy all through staging areas, also through ones so small that
+// every buffer takes many chunks.
 std::vector<RankSetting> thread_settings(std::string_view suite) {
   auto settings = with_checks(
       suite, {alone(), on_threads(1, "directly"), on_threads(2, "directly"),
@@ -61,7 +61,7 @@ std::vector<RankSetting> process_settings(std::string_view suite) {
 }
 
 // Shared memory, MPI alone in small pieces, and pretended nodes: as many as ranks, two of uneven
-// size, and two of two. (What goes on inside a node is the same as with threads and processes.)
+// size, and two of two. (Inside a node all is as with threads and processes.)
 std::vector<RankSetting> mpi_settings(std::string_view suite, int ranks) {
   const auto all = static_cast<std::size_t>(ranks);
   std::vector<RankSetting> settings = {

@@ -23,7 +23,7 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// The ranks that the members of a set have in the communicator it was made from.
+// Ranks of a set's members in the communicator that it was made from.
 std::vector<int> members_of(const Communicator& set, const Communicator& whole) {
   std::vector<int> ranks(static_cast<std::size_t>(set.size()));
   const int mine = whole.rank();
@@ -31,7 +31,7 @@ std::vector<int> members_of(const Communicator& set, const Communicator& whole) 
   return ranks;
 }
 
-// Large enough to take many chunks, and through shared segments too.
+// Sums of many chunks, in shared segments and in other memory.
 void expect_sums_right(const Communicator& communicator) {
   const auto memory = communicator.allocate(5000 * sizeof(float));
   const std::span in_window(reinterpret_cast<float*>(memory.get()), 5000);
@@ -112,7 +112,7 @@ RANK_TEST(Sets, SetsOfSetsOutlive) {
   expect_sums_right(communicator);
 }
 
-// The same sequence on every set, but the sets in another order on every second rank.
+// Every second rank calls the sets in another order; each set has the same sequence everywhere.
 RANK_TEST(Sets, SetsWorkAtTheSameTime) {
   std::vector<std::optional<Communicator>> all = {
       communicator, communicator.split(communicator.rank() % 2),
@@ -131,14 +131,14 @@ RANK_TEST(Sets, SetsWorkAtTheSameTime) {
       works.push_back(set->all_reduce_async(std::span(buffers.back())));
     }
   }
-  // The same everywhere while all of that is in flight: it waits its turn on the whole.
+  // A call on the whole, while all of these are in flight, waits its turn there.
   expect_sums_right(communicator);
   for (const Work& work : works) work.wait();
   for (std::size_t i = 0; i < buffers.size(); ++i)
     EXPECT_EQ(std::ranges::count(buffers[i], sizes[i]), std::ssize(buffers[i]));
 }
 
-// Local rank r's byte of all memory that the node shares, which all its ranks see.
+// Expects that all ranks of the node see the byte that each of them writes, by local rank.
 void expect_shared(const Communicator& communicator,
                    const std::function<std::byte&(std::size_t local_rank)>& byte_of) {
   const Topology& topology = communicator.topology();
@@ -175,7 +175,7 @@ RANK_TEST(Sets, SharedMemoryIsShared) {
                 [&](std::size_t local_rank) -> std::byte& { return of_node.get()[local_rank]; });
 }
 
-// A task's own collectives come at its turn, between those asked for before and after it.
+// Collectives inside a task come between those asked for before and after it.
 RANK_TEST(Sets, TasksTakeTheirTurn) {
   const int size = communicator.size();
   std::vector<int> before(20000, 1), after(20000, 1), inside(3000, 1);
@@ -218,7 +218,7 @@ RANK_TEST(Sets, ListenersAreToldInOrder) {
   EXPECT_THAT(recorder->take(), ElementsAre());
 }
 
-// In shared memory; where MPI carries the collectives, it is the watch that ends the job.
+// Collectives in shared memory name it; the watch ends the job where MPI carries them.
 RANK_TEST(Sets, ARankThatHasLeftIsNamed) {
   const bool ranks_see_each_other =
       communicator.capabilities().shared_memory && communicator.topology().nodes == 1;

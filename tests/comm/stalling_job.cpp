@@ -1,6 +1,5 @@
 // stalling_job MODE VICTIM SIGNAL [SETTING]: a job that does collectives without end, in which one
-// rank sends itself a signal while it does. For jobs over processes and, with SETTING, under
-// mpirun.
+// rank sends itself a signal. For jobs over processes and, with SETTING, under mpirun.
 //   MODE     all-reduce, backward (asynchronous all-reduces, as a reducer's) or ring (transfers to
 //            the next rank and from the one before)
 //   SETTING  nodes: the last rank on a node of its own
@@ -76,8 +75,8 @@ bool is_stopped(pid_t process) {
   return text_of(fmt::format("/proc/{}/status", process)).find("\nState:\tT") != std::string::npos;
 }
 
-// A child that stops the processes for so many seconds, and then continues the first at once and
-// the others a little later each.
+// Forks a child that stops the processes for so many seconds, and then continues them one after the
+// other.
 pid_t suspend(const std::vector<pid_t>& processes, double seconds) {
   const pid_t child = ::fork();
   if (child != 0) return child;
@@ -147,8 +146,8 @@ void wait_for_each_other(const Communicator& communicator, const std::string& ki
   communicator.all_reduce(std::span(values), ReduceOp::sum, {.name = "loss"});
 }
 
-// After that the other nodes have heard of this rank: its watch looks, and tells, four times in the
-// time of a warning.
+// Waits until the other nodes have heard of this rank: its watch tells them four times in the time
+// of a warning.
 std::chrono::duration<double> time_to_be_known() {
   const char* const warning = std::getenv("KOLO_WATCH_WARNING");
   return .75 * std::chrono::duration<double>(warning != nullptr ? std::atof(warning) : 1);

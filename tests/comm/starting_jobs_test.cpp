@@ -16,7 +16,7 @@ namespace {
 
 using Variables = std::map<std::string, std::string>;
 
-// A program that begins with mpi_communicator(), started by hand, with a launcher's variables.
+// Runs a program that makes its communicator by MPI, by hand, with a launcher's variables.
 ProcessResult run_alone(const Variables& variables, const std::string& owner = "kolo") {
   ProcessOptions options;
   options.environment = variables;
@@ -41,7 +41,7 @@ TEST(ForeignLauncher, IsRefusedUnlessSomebodyInsists) {
 TEST(NoLauncher, IsOneRank) {
   for (const Variables& variables :
        {Variables{},
-        // A job's script, and one task of srun's.
+        // Variables of a job's script, and of one task of srun's.
         Variables{{"SLURM_JOB_ID", "7"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}},
         Variables{{"SLURM_JOB_ID", "7"},
                   {"SLURM_JOBID", "7"},
@@ -68,7 +68,7 @@ TEST(LauncherOfSlurm, ThatConnectsNobodyIsRefusedBeforeMpiEndsTheProgram) {
                                    "srun --mpi="}));
 }
 
-// Without a word of kolo's MPI would end the program, or take handles for others.
+// MPI itself would end the program, or take handles for others.
 TEST(TwoMpisInOneProcess, AreTold) {
   for (const std::string owner : {"kolo", "program"}) {
     const auto result = run_alone({{"LD_PRELOAD", OTHER_MPI}}, owner);
@@ -78,7 +78,7 @@ TEST(TwoMpisInOneProcess, AreTold) {
   }
 }
 
-// The others are what the late rank waits for, and it is what they wait for.
+// The late rank and the others wait for each other.
 TEST(LateRank, IsWaitedForWithAWord) {
   expect_that_a_late_rank_is_waited_for("kolo");
 }

@@ -34,7 +34,7 @@ TEST(Topology, UnevenAndInterleavedNodes) {
 
 using testing::message_of;
 
-// What a task owns goes with it, and may be the last that keeps something which says goodbye.
+// A task may own the last share of an object whose destructor makes calls.
 TEST(ThreadRanksTasks, MayOwnWhatUsesTheCommunicatorAsItGoes) {
   run_as_threads(2, [](const Communicator& communicator) {
     std::promise<void> gone;
@@ -51,7 +51,7 @@ TEST(ThreadRanksTasks, MayOwnWhatUsesTheCommunicatorAsItGoes) {
   });
 }
 
-// Ranks have used their staging areas differently often by the time of the error.
+// The ranks have used their staging areas differently often when the error comes.
 TEST(ThreadRanksMismatch, IsNamedAndLargeCollectivesStillWorkAfterwards) {
   run_as_threads(3,
                  [](const Communicator& communicator) {

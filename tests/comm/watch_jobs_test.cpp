@@ -1,5 +1,5 @@
-// Jobs of three ranks as processes, of which one is killed or stopped: who is named, how the job
-// ends, and that nothing of it remains. Under mpirun: mpi_jobs_test.cpp.
+// Jobs of three ranks as processes, of which one is killed or stopped: it is named, the job ends,
+// and nothing of it remains. Under mpirun: mpi_jobs_test.cpp.
 #include <chrono>
 #include <csignal>
 #include <filesystem>
@@ -43,7 +43,7 @@ TEST(KilledRank, IsNamedAndEndsTheJobAtOnce) {
   }
 }
 
-// A shell around each rank hides its end from kolo, so that it is for the others to see it.
+// A shell around each rank hides its end from kolo, so that only the other ranks can see it.
 TEST(KilledRankThatTheOthersSee, EndsThem) {
   const TemporaryFolder folder;
   const auto result =
@@ -62,7 +62,7 @@ TEST(KilledRankThatTheOthersSee, EndsThem) {
   EXPECT_TRUE(says(result.errors, {"rank 1 is gone: its process"}));
 }
 
-// By the lowest rank whose watch is alive.
+// The lowest rank whose watch is alive names it.
 TEST(StoppedRank, IsNamedAndTheJobEndsAfterTheLimit) {
   struct Stop {
     std::string mode, collective;
@@ -95,7 +95,7 @@ TEST(StoppedRank, IsNamedAndTheJobEndsAfterTheLimit) {
   }
 }
 
-// Both neighbours wait for it: who sends to it, and who receives from it.
+// Both neighbours wait for it: one sends to it, the other receives from it.
 TEST(StoppedNeighbour, IsNamedWithTheTransferAndTheJobEnds) {
   const TemporaryFolder folder;
   const auto result = run_stalling({"ring", "2", std::to_string(SIGSTOP)},
@@ -112,7 +112,7 @@ TEST(StoppedNeighbour, IsNamedWithTheTransferAndTheJobEnds) {
                    {"transfers, with the peers' ranks in the job", "tag 5, \"halo\""}));
 }
 
-// There is neither a warning nor a limit to wait for.
+// The watch has neither a warning nor a limit here.
 TEST(CrossedRanks, EndAtOnce) {
   for (const auto& [kind, call] :
        {std::pair{"orders", "call "}, std::pair{"both", "transfer 1, receive of 1000 float32"}}) {
@@ -129,7 +129,7 @@ TEST(CrossedRanks, EndAtOnce) {
   }
 }
 
-// Time in which nobody ran is not waited, and what was waited before does not count twice.
+// Time in which a rank was stopped doesn't count as waiting.
 TEST(SuspendedJob, GoesOn) {
   for (const auto& [ranks, seconds] : {std::pair{"all", "6"}, std::pair{"0", "0.8"}}) {
     SCOPED_TRACE(ranks);

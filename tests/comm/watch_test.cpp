@@ -108,7 +108,7 @@ TEST(Watch, AfterTheLimitEveryRankWritesAndTheJobEnds) {
     run_as_threads(3,
                    [&](const Communicator& communicator) {
                      reduce(communicator, "bucket 7");
-                     // It leaves when nobody waits any more, who might be told of that instead.
+                     // Rank 2 leaves when nobody waits any more: the watch would report that.
                      while (communicator.rank() == 2 && told < 2)
                        std::this_thread::sleep_for(std::chrono::milliseconds(5));
                      try {
@@ -150,7 +150,7 @@ TEST(Watch, NamesATransferWhosePeerHasNotCome) {
 
 constexpr std::int64_t second = 1'000'000'000;  // in nanoseconds
 
-// A rank that is in call `number` since `waiting` nanoseconds by the clock.
+// Status of a rank that is in call `number` since `waiting` nanoseconds by the clock.
 RankStatus waiting_rank(std::uint64_t number, std::int64_t waiting) {
   RankStatus status;
   LaneStatus lane{.identity = 1, .waiting = waiting};
@@ -175,7 +175,7 @@ TEST(WatchWaitingTimes, CountOnlyTimeInWhichTheWatchRan) {
   EXPECT_EQ(waited(19030, 9, 9990), 20);  // begun before a suspension
 }
 
-// A rank that ends the job says why; another way out of the collective is reported by the watch.
+// A rank that ends the job says why itself; the watch reports other departures.
 TEST(WatchDeparture, OfARankThatSaysWhyIsNotReportedForAWhile) {
   std::vector<RankStatus> statuses = {waiting_rank(9, 2 * second), waiting_rank(8, 0)};
   statuses[1].rank = 1;
@@ -207,7 +207,7 @@ TEST(WatchDeparture, OfATransfersPeerEndsTheJob) {
       "rank 1 has left, but rank 0 has waited for it 2.0 s in transfer 3, receive of 0 uint8 (0 "
       "bytes) from rank 1, tag 8");
   EXPECT_THAT(find_departure(statuses, second).value_or(""), what_is_said);
-  // Both had come: what was sent may be on its way.
+  // Both have come: the bytes may be on their way.
   statuses[0].lanes[0].running.started = 1;
   EXPECT_EQ(find_departure(statuses, second), std::nullopt);
   statuses[0].lanes[0].waiting = 20 * second;
@@ -222,7 +222,7 @@ TEST(WatchDeparture, IsMissedByRanksThatHaveJoined) {
   statuses[1].lanes[0].has_left = 1;
   EXPECT_TRUE(says(find_departure(statuses, second).value_or(""),
                    {"rank 1 has left without join(), for which rank 0 has waited 2.0 s"}));
-  // It has joined as well, and gone on; this rank's join ends as soon as it looks.
+  // Rank 1 has joined as well, and gone on; rank 0's join is about to end.
   statuses[1].lanes[0].joins = 1;
   EXPECT_EQ(find_departure(statuses, second), std::nullopt);
 }

@@ -36,7 +36,7 @@ enum class Collective : std::uint8_t {
 
 [[nodiscard]] std::string_view name_of(Collective collective);
 
-// How a collective's buffers belong together. `count` is CallHeader::count.
+// Relation of a collective's buffers. `count` is CallHeader::count.
 enum class BufferShape : std::uint8_t {
   none,              // it has none
   in_place,          // one of `count` elements, read and written
@@ -48,7 +48,7 @@ enum class BufferShape : std::uint8_t {
   received,          // `count` out, of the peer
 };
 
-// Properties of a collective, by which all of them are described, compared and checked alike.
+// Properties of a collective, by which it is described, compared and checked.
 struct CollectiveTraits {
   std::string_view name;
   BufferShape buffers = BufferShape::none;
@@ -58,13 +58,13 @@ struct CollectiveTraits {
 };
 
 [[nodiscard]] const CollectiveTraits& traits_of(Collective collective);
-// Between two ranks, in no order with the collectives and numbered apart from them.
+// Tells whether a call is between two ranks, outside of the collectives' order and numbers.
 [[nodiscard]] inline bool is_transfer(Collective collective) {
   return traits_of(collective).has_peer;
 }
 
-// A collective as a rank has asked for it: on its way to the back end, in what the ranks compare,
-// in the watch's records, in timelines and in errors. It is copied and sent as bytes.
+// A collective as a rank has asked for it, for back ends, comparisons between ranks, the watch's
+// records, timelines and errors. It is copied and sent as bytes.
 struct CallHeader {
   Collective collective = Collective::none;
   DataType type = DataType::uint8;
@@ -89,8 +89,8 @@ static_assert(std::has_unique_object_representations_v<CallHeader>,
 
 inline constexpr std::string_view counts_by_rank = "the counts by rank";
 
-// The first difference of two ranks' calls in what must agree: "the collective", "the element
-// type", ..., at last counts_by_rank; empty: none. Counts of an all-to-all are compared apart.
+// First difference between two ranks' calls: "the collective", "the element type", ..., at last
+// counts_by_rank; empty: none. Counts of an all-to-all are compared apart.
 [[nodiscard]] std::string_view first_difference(const CallHeader& a, const CallHeader& b);
 
 // Points in a device's work around a collective on its memory.
@@ -127,7 +127,7 @@ struct CollectiveCall : CallHeader {
                                                  std::span<const std::int64_t> receive_counts);
   [[nodiscard]] static CollectiveCall send(const ConstBuffer& buffer, int peer, int tag = 0);
   [[nodiscard]] static CollectiveCall receive(const Buffer& buffer, int peer, int tag = 0);
-  // Without buffers: a barrier, a split, an allocation of `count` bytes.
+  // A call without buffers: a barrier, a split, an allocation of `count` bytes.
   [[nodiscard]] static CollectiveCall of(Collective collective, std::int64_t count = 0);
 };
 
@@ -150,7 +150,7 @@ class CollectiveListener {
   // when the other end has come too.
   virtual void on_submit(const CollectiveCall& /*call*/) noexcept {}
   virtual void on_start(const CollectiveCall& /*call*/) noexcept {}
-  // The calling thread begins to wait for one that another thread does, or goes on after that.
+  // The calling thread begins or ends waiting for a call that another thread does.
   virtual void on_wait(const CallHeader& /*call*/, bool /*begins*/) noexcept {}
   virtual void on_finish(const CollectiveCall& /*call*/, bool /*failed*/) noexcept {}
 };

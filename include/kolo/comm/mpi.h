@@ -12,7 +12,7 @@
 
 namespace kolo {
 
-// How much MPI lets threads call it (MPI-4, section 11.6).
+// MPI's thread levels (MPI-4, section 11.6).
 enum class ThreadLevel : std::uint8_t { single, funneled, serialized, multiple };
 
 [[nodiscard]] std::string_view name_of(ThreadLevel level);
@@ -72,7 +72,7 @@ struct MpiOptions {
 // folder and the report.
 [[nodiscard]] Communicator mpi_communicator(const MpiOptions& options = {});
 
-// "Open MPI v4.1.4, ..." without initializing. Empty: kolo is built without MPI.
+// "Open MPI v4.1.4, ..."; needs no initialization. Empty: kolo is built without MPI.
 [[nodiscard]] std::string mpi_library_version();
 
 }  // namespace kolo

@@ -9,8 +9,7 @@
 
 namespace kolo {
 
-// Ranks that are threads of one process: for tests of anything that takes a communicator, without a
-// launcher.
+// Options of ranks that are threads of one process, for tests without a launcher.
 struct ThreadRanksOptions {
   std::size_t staging_bytes = std::size_t{1} << 20;  // small ones make buffers take many chunks
   std::size_t whole_limit_bytes = 8192;
@@ -21,8 +20,8 @@ struct ThreadRanksOptions {
 };
 
 // Runs `body` on `ranks` threads, each with its own communicator, and waits for all of them. When
-// one throws, the others' collectives end in CommunicationError, and the first exception that is
-// not such an echo is rethrown here.
+// one throws, the others' collectives end in CommunicationError, and its exception is rethrown
+// here.
 void run_as_threads(int ranks, const std::function<void(const Communicator&)>& body,
                     const ThreadRanksOptions& options = {});
 

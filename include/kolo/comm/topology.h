@@ -17,10 +17,10 @@ struct Topology {
   int nodes = 1;
   std::vector<int> node_of_rank = {0};
 
-  // From one number per rank that is equal for ranks on the same node and different otherwise.
+  // Makes a topology of numbers by rank, which are equal for ranks on the same node.
   [[nodiscard]] static Topology from_node_ids(int rank, std::span<const int> node_id_of_rank);
 
-  // How many ranks the smallest node has.
+  // Number of ranks on the smallest node.
   [[nodiscard]] int smallest_node() const;
 
   // "rank 3 of 8, local rank 1 of 2 on node 1 of 4"

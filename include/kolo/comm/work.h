@@ -12,19 +12,19 @@ namespace kolo {
 
 struct DeviceOrder;
 
-// One pending collective or transfer, or the transfers of an exchange. Copies refer to the same; a
-// default-made Work is one that is done. The buffers given to it must live, untouched, until it is
-// done. May be waited for from any thread.
+// A pending collective or transfer, or the transfers of an exchange. Copies refer to the same; a
+// default-made Work is done. Its buffers must live, untouched, until it is done. Any thread may
+// wait for it.
 class Work {
  public:
   Work() = default;
 
-  // Blocks until the collective is done; throws what it threw (every waiter gets it). Of one on a
-  // device's memory: until the device has been given it; what the buffer's stream is given from now
-  // on sees the result.
+  // Blocks until the collective is done; every waiter gets its exception. On a device's memory,
+  // blocks until the device has been given the work: later work of the buffer's stream sees the
+  // result.
   void wait() const;
 
-  // As wait(), for at most this long: false when it is not done by then.
+  // Waits for at most this long; false where it is not done by then.
   [[nodiscard]] bool wait_for(std::chrono::nanoseconds limit) const;
 
   [[nodiscard]] bool is_done() const;
@@ -41,14 +41,14 @@ class Work {
     std::exception_ptr error;                                // the first
     std::vector<std::shared_ptr<const DeviceOrder>> orders;  // of calls on a device's memory
 
-    // Goes on with transfers, for a while, where no thread of kolo's may call MPI: those who wait
-    // do.
+    // Goes on with transfers, for a while, on a waiting thread, where kolo's threads may not call
+    // MPI.
     std::function<void()> go_on;
 
-    // Is told when a thread begins to wait for it, and when that goes on.
+    // Told when a thread begins to wait, and when it goes on.
     std::function<void(bool begins)> on_wait;
 
-    // One part is done.
+    // Ends one part.
     void complete(std::exception_ptr failure);
     [[nodiscard]] bool is_done();
   };

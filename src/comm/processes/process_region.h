@@ -23,10 +23,10 @@ class ProcessRegion {
  public:
   // Made by the parent, which keeps it until the last rank has ended. Error: there is no memory.
   explicit ProcessRegion(int ranks);
-  // A rank's. InputError where kolo has not started this process as one of several.
+  // Opened by a rank. InputError where kolo has not started this process as one of several.
   explicit ProcessRegion(const EnvironmentLookup& lookup);
 
-  // Variables by which a rank finds it.
+  // Environment variables by which a rank finds the memory.
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> environment(int rank) const;
 
   [[nodiscard]] int rank() const { return rank_; }

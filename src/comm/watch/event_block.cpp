@@ -48,8 +48,8 @@ void RecordCell::write(const CollectiveRecord& record) {
   version_.store(version + 2, std::memory_order_release);
 }
 
-// A writer that was stopped in the middle of a record stays there, so after a tenth of a second it
-// is taken as it is; one that only waits for a processor comes back before.
+// Reads again while the record changes, for a tenth of a second: a writer that waits for a
+// processor comes back before, and one that was stopped in the middle of a record doesn't.
 CollectiveRecord RecordCell::read() const {
   std::array<std::uint64_t, words> values;
   constexpr int quick_looks = 100, looks = 200;

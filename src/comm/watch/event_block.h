@@ -24,7 +24,7 @@
 // they are written, also when the rank is stopped or dead. Zero-filled at first.
 namespace kolo {
 
-// Process numbers mean the same to processes with the same namespace; 0: not known.
+// Namespace in which this process's number is valid; 0: not known.
 [[nodiscard]] std::uint64_t own_process_namespace();
 
 enum class ProcessState : std::uint8_t { unknown, alive, stopped, gone };
@@ -91,7 +91,7 @@ struct Lane {
         (std::uint64_t{call.group} << 32 | static_cast<std::uint32_t>(call.first_rank)) + 1;
     return call.memory == MemoryKind::device ? group | of_devices : group;
   }
-  // The identity of the same group's lane for the host's memory.
+  // Identity of the same group's lane for the host's memory.
   [[nodiscard]] static std::uint64_t group_of(std::uint64_t identity) {
     return identity & ~of_devices;
   }
@@ -130,7 +130,7 @@ struct EventBlock {
 // Nanoseconds of the monotonic clock.
 [[nodiscard]] std::int64_t monotonic_now();
 
-// Writes down every collective and transfer of this rank in its block.
+// Records every collective and transfer of this rank in its block.
 class FlightRecorder final : public CollectiveListener {
  public:
   // The block lies in memory that `owner` keeps.
@@ -182,7 +182,7 @@ struct LaneStatus {
   [[nodiscard]] std::uint64_t came_to() const {
     return std::max(running.place(), completed.place());
   }
-  // The same with those that it has asked another thread, or a device, to do.
+  // Place of the last that it has come to, or has asked another thread or a device to do.
   [[nodiscard]] std::uint64_t has_asked_to() const {
     return std::max(came_to(), asked << 16 | 0xFFFFU);
   }
@@ -210,11 +210,11 @@ struct RankStatus : RankState {
   [[nodiscard]] std::int64_t longest_wait() const;
 };
 
-// Reads a block; `silence`, in nanoseconds, after which its watch counts as dead.
+// Reads a block. Its watch counts as dead after `silence` nanoseconds without a look.
 [[nodiscard]] RankStatus read_status(int rank, const EventBlock& block, std::int64_t silence);
 
-// Writes what a rank has done last to FOLDER/kolo-watch-rank-00002.txt, aside and renamed; returns
-// the path. Error when it can't.
+// Writes a rank's last calls to FOLDER/kolo-watch-rank-00002.txt, and returns the path. Error where
+// that fails.
 std::filesystem::path dump_events(const std::filesystem::path& folder, const RankStatus& status,
                                   const EventBlock& block);
 

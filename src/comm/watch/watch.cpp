@@ -250,8 +250,8 @@ bool Watch::is_first_alive(const std::vector<RankStatus>& of_node) const {
   return first == of_node.end() || first->rank == ranks_of_blocks_[own_block_];
 }
 
-// Of the blocks that can be read here the lowest rank whose watch is alive speaks for all: to rank
-// 0 and its deputy where there are several nodes, and one of these speaks to people.
+// The lowest rank whose watch is alive speaks for all blocks that are read here: to rank 0 and its
+// deputy where there are several nodes, and one of these speaks to people.
 bool Watch::is_speaker(const std::vector<RankStatus>& of_node) const {
   if (!is_first_alive(of_node)) return false;
   if (!exchange_ || can_read(0)) return true;
