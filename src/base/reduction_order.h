@@ -20,7 +20,7 @@ KOLO_HOST_DEVICE constexpr std::size_t chunks_of(std::size_t terms) {
   return terms / chunk_terms + (terms % chunk_terms != 0 ? 1 : 0);
 }
 
-// What a lane adds of the terms from begin to end. `none` is the value of no terms.
+// Sum of a lane's terms from begin to end. `none` is the value of no terms.
 template <typename Value, typename Term, typename Add>
 KOLO_HOST_DEVICE inline Value lane_total(std::size_t begin, std::size_t end, std::size_t lane,
                                          Value none, const Term& term, const Add& add) {

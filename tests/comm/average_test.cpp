@@ -10,8 +10,8 @@
 #include "kolo/base/random.h"
 #include "support/rank_test.h"
 
-// What reductions must keep of their operands: averages don't overflow, 16-bit types are rounded
-// once, and it doesn't matter in which memory per rank's operands lie.
+// Averages don't overflow, 16-bit types are rounded once, and it doesn't matter in which memory per
+// rank's operands lie.
 namespace kolo::testing {
 
 namespace {
@@ -98,7 +98,7 @@ RANK_TEST(Averages, AveragesOfInt64AreExact) {
 
 constexpr std::int64_t period = 997;  // of the operands below: random numbers take time
 
-// Of 16-bit operands that nearly cancel, so that a partial result that is rounded shows.
+// A 16-bit operand. They nearly cancel, so that a rounded partial result shows.
 double operand(DataType type, int rank, std::int64_t index) {
   CounterRandom random(29, static_cast<std::uint32_t>(rank), static_cast<std::uint64_t>(index));
   const auto value = random.normal() + (rank % 2 == 0 ? 16.F : -16.F);

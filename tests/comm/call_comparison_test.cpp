@@ -69,7 +69,7 @@ TEST(CallComparison, AMessageAboutManyRanksStaysShort) {
 }
 
 TEST(CallComparison, AllToAllFingerprintsBalance) {
-  // What rank r sends to rank s, and expects from it when everything is well, is counts[r][s].
+  // Rank r sends counts[r][s] to rank s, which expects as many when everything is well.
   std::vector<std::vector<std::int64_t>> counts = {{1, 2, 3}, {0, 5, 6}, {7, 8, 0}};
   const auto balance = [&](int liar) {
     std::uint64_t sum = 0;

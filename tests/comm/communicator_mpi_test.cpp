@@ -1,4 +1,4 @@
-// What only communicators over MPI do: thread levels, environment, memory.
+// Communicators over MPI alone: thread levels, environment, memory.
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -46,7 +46,7 @@ TEST(MpiThreadLevel, WithoutThreadsEverythingStillWorks) {
   const auto capabilities = communicator.capabilities();
   int provided = 0;
   MPI_Query_thread(&provided);
-  // With less than `multiple` no two threads may be in MPI, and this program may call it too. Ranks
+  // No two threads may be in MPI with less than `multiple`, and this program may call it too. Ranks
   // that meet in shared memory, and one alone, don't need it.
   const bool needs_mpi = !capabilities.shared_memory && communicator.size() > 1;
   EXPECT_EQ(capabilities.asynchronous, provided == MPI_THREAD_MULTIPLE || !needs_mpi);

@@ -50,7 +50,7 @@ void reduce(const Communicator& world) {
   world.all_reduce(std::span(values), ReduceOp::sum, {.name = "sums"});
 }
 
-// Who listens to collectives is called inside of them.
+// Ends the process inside of a collective, as listeners are called there.
 class ExitingListener final : public CollectiveListener {
  public:
   void on_start(const CollectiveCall&) noexcept override { std::exit(0); }

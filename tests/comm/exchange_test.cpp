@@ -79,7 +79,7 @@ RANK_TEST(Exchanges, UnevenAllGatherInPlaceAndAsynchronous) {
   }
 }
 
-// What everybody sends to everybody, by sender; the same on all ranks.
+// Counts that everybody sends to everybody, by sender; the same on all ranks.
 std::vector<Counts> random_exchange(std::uint32_t seed, std::size_t size, std::uint32_t limit) {
   std::vector<Counts> rows;
   for (std::size_t from = 0; from < size; ++from)

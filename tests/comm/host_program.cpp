@@ -141,7 +141,7 @@ std::uint64_t use(const Communicator& ranks) {
     const auto own_order = ranks.with_own_order();
     const Work work = ranks.all_reduce_async(std::span(values), ReduceOp::average);
     std::vector<std::int64_t> ones(count, 1);
-    // Where nothing may overlap the calls of both are in one order.
+    // The calls of both are in one order where nothing may overlap.
     if (!ranks.capabilities().concurrent) work.wait();
     own_order.all_reduce(std::span(ones));
     work.wait();
@@ -445,7 +445,7 @@ const std::map<std::string, void (*)()>& scenarios() {
   return all;
 }
 
-// What must hold of all calls that kolo has made.
+// Checks all calls that kolo has made.
 void check_calls(int level) {
   const MpiCounts counts = mpi_counts();
   check(counts.calls > 0, "calls are counted");

@@ -85,8 +85,8 @@ inline void expect_that_a_late_rank_is_waited_for(const std::string& owner) {
                   "rank 2 of 3: initialization went on after"}));
 }
 
-// Where a rank was when it was stopped is chance: before the collective, or in it, and perhaps with
-// another rank that waits for it there.
+// A rank is stopped at a place of chance: before the collective, or in it, and perhaps with another
+// rank that waits for it there.
 [[nodiscard]] inline auto names_as_missing(int rank) {
   const auto number = std::to_string(rank);
   return ::testing::AnyOf(::testing::HasSubstr("not arrived: rank " + number),

@@ -335,7 +335,7 @@ RANK_TEST(Join, SetsAreServed) {
   }
 }
 
-// Who has let go of a set before it joins is waited for in it by nobody.
+// Nobody waits in a set for a rank that has let go of it before it joins.
 RANK_TEST(Join, ASetMayBeLetGoBefore) {
   const bool is_shared =
       communicator.capabilities().shared_memory && communicator.topology().nodes == 1;

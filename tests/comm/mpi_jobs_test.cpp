@@ -14,7 +14,7 @@
 namespace kolo::testing {
 namespace {
 
-// What kolo has begun it ends at exit().
+// MPI that kolo has initialized is finalized at exit().
 TEST(EndingTogetherUnderMpi, IsDoneWithoutAWord) {
   const auto result = run_ending({"kolo", "static", "exits", "mpi"});
   EXPECT_FALSE(result.timed_out);

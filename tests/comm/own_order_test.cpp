@@ -100,7 +100,7 @@ RANK_TEST(OwnOrder, MistakesInAnOrderAreToldWhenAllHaveJoined) {
       else
         (void)all_reduce_value(order, 1);
     });
-    // Those that have joined go on taking part.
+    // Ranks that have joined go on taking part.
     EXPECT_EQ(all_reduce_value(order, 1), 2);
     EXPECT_EQ(all_reduce_value(whole, 1), 2);
     (void)whole.join();

@@ -1,4 +1,4 @@
-// Who may join a job of processes: each rank once, and only who was started as one.
+// Joining a job of processes: each rank may once, and only a process that was started as one.
 #include <functional>
 #include <string>
 #include <vector>
@@ -35,7 +35,7 @@ void become(const ProcessRegion& region, int rank) {
     ::setenv(name.c_str(), value.c_str(), 1);
 }
 
-// What joining says to a process that can't; empty: it has joined.
+// Message of joining to a process that can't; empty: it has joined.
 template <typename Kind>
 std::string refusal() {
   try {

@@ -19,8 +19,8 @@ DeviceOptions devices(DeviceChannelKind channel = DeviceChannelKind::automatic) 
   return {.channel = channel, .staging_bytes = 1 << 16, .runtime = simulated::runtime_of_tests()};
 }
 
-// Of what computes: the same on a device's memory. Whether communicators are checked makes no
-// difference to values there (device_test.cpp has checked ones).
+// The same setting on a device's memory, for tests that compute. Whether communicators are checked
+// makes no difference to values there (device_test.cpp has checked ones).
 RankSetting on_device(const RankSetting& plain) {
   return {plain.name + ", on a device", [run = plain.run](const auto& body) {
             run([&](const Communicator& communicator) {

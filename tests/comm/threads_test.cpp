@@ -34,7 +34,8 @@ TEST(Topology, UnevenAndInterleavedNodes) {
 
 using testing::message_of;
 
-// What a task owns goes with it, and may be the last that keeps something which says goodbye.
+// Objects that a task owns go with it, and may be the last to keep something that uses the
+// communicator as it goes.
 TEST(ThreadRanksTasks, MayOwnWhatUsesTheCommunicatorAsItGoes) {
   run_as_threads(2, [](const Communicator& communicator) {
     std::promise<void> gone;

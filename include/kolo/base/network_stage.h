@@ -12,8 +12,8 @@
 
 namespace kolo {
 
-// What goes from a stage of a network to the next: [N, ...] each. Several where a later stage takes
-// what an earlier one has made, too (the skips of a U-Net).
+// Tensors that go from one stage of a network to the next: [N, ...] each. There are several where a
+// later stage also takes the output of an earlier one (the skips of a U-Net).
 using StagePayload = std::vector<torch::Tensor>;
 
 // A network as a chain: each stage takes what the one before it has made, the first one the input

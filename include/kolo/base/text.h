@@ -9,7 +9,7 @@
 #include <type_traits>
 #include <utility>
 
-// What users write: numbers in it, and words for messages about unknown names: "unknown model
+// Text that users write: numbers in it, and words for messages about unknown names: "unknown model
 // "mnist_nett", did you mean "mnist_net"?".
 namespace kolo {
 

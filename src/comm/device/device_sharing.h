@@ -62,9 +62,9 @@ class CompletionPoller {
   std::thread thread_;
 };
 
-// What the groups of a job share of this process's devices. One stream per device for all of them:
-// so collectives of several groups come to the devices in one order, the same on all ranks, and
-// never wait for each other in a circle.
+// Device resources that a job's groups share in this process. All of them use one stream per
+// device, so that collectives of several groups come to the devices in one order, the same on all
+// ranks, and never wait for each other in a circle.
 class DeviceSharing {
  public:
   explicit DeviceSharing(DeviceOptions options) : options_(std::move(options)) {
@@ -78,7 +78,7 @@ class DeviceSharing {
   [[nodiscard]] std::shared_ptr<void> transfer_stream(int device);
   [[nodiscard]] PinnedMemories& pinned() { return pinned_; }
   [[nodiscard]] CompletionPoller& poller() { return poller_; }
-  // What a group's collectives go by; of all groups the last.
+  // Transport of a group's collectives; the last group's is kept.
   void note_transport(const std::string& transport);
   [[nodiscard]] std::string transport() const;
 

@@ -111,7 +111,7 @@ MpiJob make_mpi_job(std::shared_ptr<const MpiRuntime> runtime, const MpiGroup& g
 
 namespace {
 
-// Where the program has initialized MPI, PMIx may have set variables that nobody started it with.
+// Leaves out PMIx's variables where the program has initialized MPI: MPI may have set them itself.
 LaunchEnvironment environment_at_start() {
   if (!is_mpi_initialized()) return detect_launch_environment();
   return detect_launch_environment([](const char* name) {

@@ -106,8 +106,8 @@ void MpiKeeping::act(const char* words) noexcept {
 void MpiKeeping::end_in_finalize() noexcept {
   if (has_ended_) return;
   if (rules_.is_session) {
-    // What is pending ends where it waits. Others may still be in what this rank has done its part
-    // of, so nothing is broken for them.
+    // Pending calls end where they wait. Nothing is broken for other ranks, which may still be in
+    // collectives that this rank has done its part of.
     leave();
     (void)note_end("MPI has been finalized without Session::finalize() before");
     act("comm: MPI has been finalized, so there is no communication any more; call "
@@ -144,7 +144,7 @@ void MpiKeeping::finish() {
   const bool is_broken = !note_end("it has been finalized");
   if (is_broken) tell_others();
   has_ended_ = true;
-  // Of a broken session calls may be pending in MPI that never end.
+  // Calls of a broken session may be pending in MPI for ever.
   for (MpiObjects& objects : kept_) is_broken ? objects.forget() : objects.free();
   check_mpi(MPI_Comm_delete_attr(MPI_COMM_SELF, key_), "MPI_Comm_delete_attr");
   check_mpi(MPI_Comm_free_keyval(&key_), "MPI_Comm_free_keyval");

@@ -49,8 +49,8 @@ constexpr int tag_of_notes = 1;
 constexpr int tag_of_breaks = 2;  // in that of all ranks
 constexpr int first_tag_of_bytes = 3;
 
-// What a set of ranks has from MPI. One whose ranks have all let go of it is used again by the next
-// set of the same ranks in the same order.
+// MPI's objects of a set of ranks. They are used again by the next set of the same ranks in the
+// same order, when all ranks have let go of this one.
 struct MpiObjects {
   MpiGroup all;
   bool is_cut = false;  // there is what belongs between nodes
@@ -65,11 +65,11 @@ struct MpiObjects {
   std::atomic<bool> is_used = true;  // by this rank
 
   void free();
-  // Where MPI can't be called, or may be still at work: MPI keeps them.
+  // Leaves the objects to MPI, which can't be called, or may still use them.
   void forget();
 };
 
-// What kolo may do with the MPI of a process.
+// Rules for the use of a process's MPI.
 struct MpiRules {
   ThreadLevel level = ThreadLevel::single;  // the lowest of all ranks
   // Threads of kolo's own may call MPI: with less, calls must not meet those of the program.
@@ -79,7 +79,7 @@ struct MpiRules {
   // A failure ends the processes of the job. Otherwise it breaks the session: whoever waits, and
   // every later call, gets CommunicationError.
   bool failure_ends_processes = true;
-  // Whose MPI_Abort() ends the processes; null: that of the job's ranks, a communicator of kolo's.
+  // Communicator for MPI_Abort(), which ends the processes; null: kolo's own, of the job's ranks.
   MPI_Comm aborted = MPI_COMM_NULL;
 };
 
@@ -115,7 +115,7 @@ class MpiKeeping {
   // that calls get from then on.
   using AtEnd = std::function<void(const std::string& words)>;
   void at_end(AtEnd action) { at_end_.push_back(std::move(action)); }
-  // Of a session; collective. A second call does nothing.
+  // Ends a session. Collective; a second call does nothing.
   void finish();
   // In MPI_Finalize.
   void end_in_finalize() noexcept;
@@ -123,7 +123,7 @@ class MpiKeeping {
   // Ends all processes of the job, or where MPI can't be asked to, this one, which its launcher
   // takes for a failure of the job. From any thread. Or breaks the session.
   void give_up(int exit_code, std::string_view reason) noexcept;
-  // Of a job in which failures don't end the processes; otherwise nothing.
+  // Does nothing where a failure ends the processes.
   void break_session(std::string_view reason) noexcept;
   [[nodiscard]] bool has_ended() const { return has_ended_; }
   // Whether this session is broken, or has ended.

@@ -30,8 +30,8 @@ class PeerMemory {
  public:
   virtual ~PeerMemory() = default;
 
-  // Where this rank's own memory lies for the others; nothing when they can't reach (all of) it.
-  // From any thread.
+  // Place of this rank's own memory for the others; nothing when they can't reach all of it. From
+  // any thread.
   [[nodiscard]] virtual std::optional<SharedLocation> locate(const void* data,
                                                              std::size_t bytes) const = 0;
 
@@ -76,8 +76,8 @@ struct alignas(64) Bell {
 // The words through which the ranks of a node meet. They lie in memory that all of them map,
 // zero-filled at first; every rank writes only its own cell.
 
-// What a rank is about to do, published before the others touch its memory, and compared by all of
-// them.
+// Call that a rank is about to make: published before the others touch its memory, and compared by
+// all of them.
 struct Announcement {
   CallHeader call;
   SharedLocation location;
@@ -89,7 +89,7 @@ struct alignas(64) RankCell {
   std::atomic<std::uint32_t> sleepers;  // ranks asleep until `arrived` changes
   std::atomic<std::uint32_t> has_left;  // this rank comes to no meeting any more
   std::uint32_t verdict;  // of the node's first rank: what it has learnt of the other nodes
-  // Who this is, for the others: written before the first meeting.
+  // Identity of the rank, written before the first meeting.
   std::int32_t job_rank = 0;
   std::int32_t process = 0;  // 0: nothing is known of it
   std::uint64_t process_namespace = 0;

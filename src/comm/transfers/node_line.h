@@ -56,7 +56,7 @@ class NodeMailbox {
   std::size_t slot_bytes_;
 };
 
-// What a NodeLine needs, by local rank.
+// Memory that a NodeLine uses, by local rank.
 struct NodeLineMemory {
   std::vector<NodeMailbox> mailboxes;
   std::vector<std::shared_ptr<Bell>> bells;  // one a rank, for all its groups

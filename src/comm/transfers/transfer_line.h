@@ -11,7 +11,7 @@
 
 namespace kolo {
 
-// What one rank tells another about a transfer; sent as bytes.
+// Note of one rank to another about a transfer; sent as bytes.
 struct TransferNote {
   enum class Kind : std::uint32_t {
     call,   // the rank has asked for it
@@ -20,7 +20,7 @@ struct TransferNote {
 
   CallHeader call;
   Kind kind = Kind::call;
-  // Of a piece.
+  // Set for a piece.
   std::uint32_t slot = 0;
   std::uint64_t number = 0;  // CallHeader::number on the sending rank
   std::uint64_t bytes = 0;
