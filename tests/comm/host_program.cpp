@@ -257,6 +257,9 @@ void sets_and_orders() {
     const auto own = communicator.with_own_order();
     const auto memory = own.allocate(std::size_t{1} << 18);
     std::fill_n(memory.get(), std::size_t{1} << 18, std::byte{1});
+    const auto shared = own.allocate_shared(std::size_t{1} << 18);
+    const auto mine = static_cast<std::size_t>(own.topology().local_rank);
+    if (!shared.empty()) std::fill_n(shared[mine].get(), std::size_t{1} << 18, std::byte{1});
     auto set = communicator.subset(in_order);
     check(all_reduce_value(*set, set->rank()) == set->size() * (set->size() - 1) / 2, "a sum");
     if (set->rank() == 0) set.reset();  // on one rank before the others

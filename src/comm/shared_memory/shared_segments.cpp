@@ -206,17 +206,10 @@ void SharedSegments::forget_unused() {
 }
 
 std::shared_ptr<void> SharedSegments::use_of(std::shared_ptr<SharedSegment> segment) {
-  struct Use {
-    std::shared_ptr<SharedSegment> segment;
-    int process = ::getpid();  // a fork has no share in it
-    explicit Use(std::shared_ptr<SharedSegment> used) : segment(std::move(used)) {}
-    Use(const Use&) = delete;
-    Use& operator=(const Use&) = delete;
-    ~Use() {
-      if (::getpid() == process) segment->release();
-    }
-  };
-  return std::make_shared<Use>(std::move(segment));
+  // A fork has no share in it.
+  return {nullptr, [segment = std::move(segment), process = ::getpid()](void*) {
+            if (::getpid() == process) segment->release();
+          }};
 }
 
 std::optional<SharedLocation> SharedSegments::locate(const void* data, std::size_t bytes) const {
