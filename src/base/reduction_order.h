@@ -6,11 +6,11 @@
 
 #include "kolo/base/host_device.h"
 
-// The order in which a CUDA device adds up many terms, whatever it is and however many of its
-// threads do so: one for all, so that reruns and ranks get the same bits. Terms are cut into
-// chunks. Of a chunk each lane, a thread of a block, adds every 256th term, one after the other;
-// then the upper half of the lanes is added to the lower, until one is left. The chunks' totals are
-// added up as if they were the terms of one chunk.
+// The order in which a CUDA device adds up many terms: one for all devices and numbers of threads,
+// so that reruns and ranks get the same bits. Terms are cut into chunks. Each lane, a thread of a
+// block, adds every 256th term of a chunk, one after the other; then the upper half of the lanes is
+// added to the lower, until one is left. The chunks' totals are added up as if they were the terms
+// of one chunk.
 namespace kolo::reduction {
 
 constexpr std::size_t lanes = 256;

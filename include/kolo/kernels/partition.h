@@ -7,9 +7,9 @@
 
 #include <torch/types.h>
 
-// How networks compute samples that several ranks share, without knowing of ranks: each layer asks
-// for the rows that it reads, and hands over what it made of them. Who gives a network a Partition
-// (Network::share_samples()) knows how rows travel.
+// Networks compute samples that several ranks share without knowing of ranks: each layer asks for
+// the rows that it reads, and hands over the rows it made. A Partition (Network::share_samples())
+// knows how rows travel.
 //
 // All ranks that share a sample go through the same layers in the same order, forward and backward.
 namespace kolo {

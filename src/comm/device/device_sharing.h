@@ -15,7 +15,7 @@
 
 namespace kolo {
 
-// Pinned memory of the host, which takes long to make: what comes back is given out again.
+// Pinned memory of the host. Making it takes long, so what comes back is given out again.
 class PinnedMemories {
  public:
   // Memory of at least `bytes`, pinned for `device`; comes back by itself.
@@ -43,8 +43,7 @@ class CompletionPoller {
   CompletionPoller();
   CompletionPoller(const CompletionPoller&) = delete;
   CompletionPoller& operator=(const CompletionPoller&) = delete;
-  // May come from the poller's own thread: what a collective is followed for may own the last share
-  // in what owns this.
+  // May run on the poller's own thread: a followed collective may own the last share of this.
   ~CompletionPoller() { stop(); }
 
   // Ends its thread. What is not done by then, and what comes later, is forgotten.

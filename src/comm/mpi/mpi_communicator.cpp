@@ -125,8 +125,8 @@ std::string describe_process(const LaunchEnvironment& environment) {
                      environment.size_is_known ? fmt::format(" of {}", environment.size) : "");
 }
 
-// Refuses a launcher that this MPI doesn't know: before it can end the program, and as soon as it
-// has said how many ranks it sees.
+// Refuses a launcher that this MPI doesn't know: before MPI can end the program, and once MPI has
+// said how many ranks it sees.
 std::shared_ptr<const MpiRuntime> start_mpi(const MpiOptions& options,
                                             const LaunchEnvironment& environment) {
   const auto mpi = parse_mpi_version(mpi_library_version());

@@ -32,7 +32,7 @@ std::size_t whole_pages(std::size_t bytes) {
   return checked_add(bytes, page_size() - 1) / page_size() * page_size();
 }
 
-// A file with more in it than there is room for ends the process that writes there.
+// Tells whether there is room: writing into a file beyond it would end the process.
 bool has_room(int file, SharedSegment::Source source, std::size_t bytes) {
   if (source == SharedSegment::Source::anonymous) {
     const auto available = available_memory();
@@ -199,7 +199,7 @@ bool SharedSegments::watch_others(const SegmentMakers& makers) {
   });
 }
 
-// Nobody finds memory of his own in a segment that no rank uses, so none will look for others'.
+// No rank looks for memory in a segment that none uses.
 void SharedSegments::forget_unused() {
   const std::lock_guard lock(mutex_);
   std::erase_if(segments_, [](const Numbered& numbered) { return !numbered.segment->is_in_use(); });

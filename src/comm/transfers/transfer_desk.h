@@ -54,7 +54,7 @@ class TransferDesk final {
                           Waiters waiters);
   [[nodiscard]] bool is_driven_by_waiters() const { return is_driven_by_waiters_; }
 
-  // Does what can be done without waiting; whether that was anything. By one thread at a time.
+  // Does what can be done without waiting. Returns whether anything was. By one thread at a time.
   bool go_on() noexcept;
   [[nodiscard]] const std::shared_ptr<TransferThread>& thread() const { return thread_; }
   // How long go_on() may be left uncalled.
@@ -82,7 +82,7 @@ class TransferDesk final {
     CollectiveCall call;
     CallHeader other;  // what the other rank has asked for
     std::shared_ptr<TransferStaging> staging;
-    // They may keep what keeps this desk.
+    // Weak, as they may keep what keeps this desk.
     std::vector<std::weak_ptr<CollectiveListener>> listeners;
     std::shared_ptr<const void> owner;
     std::shared_ptr<Work::State> state;
@@ -149,7 +149,7 @@ class TransferThread {
 
   void start();
   void add(const std::shared_ptr<TransferDesk>& desk);
-  // It is not in use any more when this returns.
+  // The desk is not in use any more when this returns.
   void remove(const TransferDesk& desk);
 
   void ring() { own_bell_->ring(); }
