@@ -237,7 +237,7 @@ FileDescriptor make_locked(const fs::path& path) {
     if (error) fail("make", path, error);
     FileDescriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!folder.is_open()) fail("open", path, {errno, std::generic_category()});
-    // Where folders can't be locked (some network file systems) it goes without.
+    // Some network file systems can't lock folders: then it goes without.
     if (lock_file(folder) == EWOULDBLOCK) {
       throw InputError(
           fmt::format("folder: another process is filling {}; wait for it, or choose another name",

@@ -26,7 +26,7 @@ class JsonError : public Error {
   using Error::Error;
 };
 
-// What a JSON library's exception says, without the name of the exception and its number.
+// Message of the JSON library's exception, without its name and number.
 [[nodiscard]] inline std::string in_plain_words(const nlohmann::json::exception& error) {
   const std::string_view text = error.what();
   const auto end = text.find("] ");
@@ -57,7 +57,7 @@ template <typename T, typename Json>
   }
 }
 
-// What a key of an object holds. JsonError: `the key "step" is missing`.
+// Value of a key. JsonError: `the key "step" is missing`.
 template <typename Json>
 [[nodiscard]] const Json& json_member(const Json& object, const char* key) {
   if (!object.is_object()) {

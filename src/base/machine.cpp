@@ -72,7 +72,7 @@ std::optional<std::int64_t> number_in(const fs::path& path) {
   return number;
 }
 
-// Of a list of names and numbers, a line each.
+// Number that follows a name in a list of both, a line each.
 std::optional<std::int64_t> number_named(const fs::path& path, const std::string& name) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -128,7 +128,7 @@ std::uint64_t resident_bytes() {
 
 namespace {
 
-// Of this thread, as the kernel has it.
+// CPUs of this thread, as the kernel has it.
 std::vector<int> cpus_of_thread() {
   // The set is made larger until the kernel's fits.
   for (int capacity = 1024; capacity <= (1 << 20); capacity *= 4) {

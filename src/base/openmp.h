@@ -22,10 +22,9 @@ inline constexpr int most_openmp_threads = 1024;
 // so that the kernel tells of that one alone. Empty: it binds none.
 [[nodiscard]] std::vector<int> openmp_cpus();
 
-// While it lives, what this thread computes in parallel gets as many threads as OpenMP has promised
-// (omp_get_max_threads): oneDNN's kernels share their work out by that number before they start,
-// and with fewer, as OMP_DYNAMIC and OMP_MAX_ACTIVE_LEVELS=0 allow, leave parts of it undone or
-// wait for ever.
+// While it lives, parallel regions of this thread get as many threads as OpenMP has promised
+// (omp_get_max_threads). oneDNN's kernels share their work out by that number, and with fewer, as
+// OMP_DYNAMIC and OMP_MAX_ACTIVE_LEVELS=0 allow, leave parts of it undone or wait for ever.
 class PromisedThreads {
  public:
   PromisedThreads();

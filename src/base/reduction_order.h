@@ -6,11 +6,11 @@
 
 #include "kolo/base/host_device.h"
 
-// The order in which a CUDA device adds up many terms, whatever it is and however many of its
-// threads do so: one for all, so that reruns and ranks get the same bits. Terms are cut into
-// chunks. Of a chunk each lane, a thread of a block, adds every 256th term, one after the other;
-// then the upper half of the lanes is added to the lower, until one is left. The chunks' totals are
-// added up as if they were the terms of one chunk.
+// The order in which a CUDA device adds up many terms: one for all devices and numbers of threads,
+// so that reruns and ranks get the same bits. Terms are cut into chunks. Each lane, a thread of a
+// block, adds every 256th term of a chunk, one after the other; then the upper half of the lanes is
+// added to the lower, until one is left. The chunks' totals are added up as if they were the terms
+// of one chunk.
 namespace kolo::reduction {
 
 constexpr std::size_t lanes = 256;
@@ -20,7 +20,7 @@ KOLO_HOST_DEVICE constexpr std::size_t chunks_of(std::size_t terms) {
   return terms / chunk_terms + (terms % chunk_terms != 0 ? 1 : 0);
 }
 
-// What a lane adds of the terms from begin to end. `none` is the value of no terms.
+// Sum of a lane's terms from begin to end. `none` is the value of no terms.
 template <typename Value, typename Term, typename Add>
 KOLO_HOST_DEVICE inline Value lane_total(std::size_t begin, std::size_t end, std::size_t lane,
                                          Value none, const Term& term, const Add& add) {

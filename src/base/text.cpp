@@ -75,7 +75,7 @@ int compare_names(std::string_view a, std::string_view b) {
 
 std::string nearest(std::string_view word, std::span<const std::string> known) {
   std::string best;
-  // Of two or three letters one may be wrong: with two the word would be any other.
+  // One of two or three letters may be wrong; with two the word would be any other.
   const std::size_t most = word.size() < 4 ? 1 : std::max<std::size_t>(2, word.size() / 3);
   std::size_t best_distance = most + 1;
   for (const auto& candidate : known) {

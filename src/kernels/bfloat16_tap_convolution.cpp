@@ -28,7 +28,8 @@ struct Vectors {
   T* data = nullptr;
   std::int64_t positions = 0, channels = 0;
 
-  // Those at one end of a tap's connections, all samples'; from their channel `first` on.
+  // Collects the vectors at one end of a tap's connections, of all samples, from their channel
+  // `first` on.
   template <std::int64_t Connection::*End>
   void of(const Tap& tap, std::int64_t batch, std::int64_t first, std::vector<T*>& rows) const {
     rows.clear();
@@ -97,7 +98,7 @@ class BFloat16TapConvolution final : public ConvolutionKernel {
   }
 
  private:
-  // What a thread needs for the gradients of taps' matrices.
+  // Memory of a thread for the gradients of taps' matrices.
   struct GradientRoom {
     std::unique_ptr<Pair[]> of_inputs, of_outputs;
     std::vector<BFloat16*> inputs, outputs;
@@ -120,15 +121,15 @@ class BFloat16TapConvolution final : public ConvolutionKernel {
            static_cast<std::int64_t>(tap) * geometry_.inputs * geometry_.outputs;
   }
 
-  // Of a tap's connections, all samples'.
+  // Pairs of the tap with the most connections, over all samples.
   [[nodiscard]] std::int64_t most_pairs() const {
     std::size_t most = 0;
     for (const Tap& tap : taps_) most = std::max(most, tap.size());
     return (geometry_.batch * narrow<std::int64_t>(most) + 1) / 2;
   }
 
-  // Of a tap's matrix that are packed at once: as many as stay in a second-level cache, because
-  // memory is read faster the longer the stretches are that it is read in.
+  // Columns of a tap's matrix that are packed at once: as many as stay in a second-level cache,
+  // because memory is read faster in long stretches.
   static std::int64_t columns_of_block(std::int64_t pairs) {
     constexpr std::int64_t most_pairs = 1 << 16;
     return std::max(most_pairs / pairs / channels_of_block, std::int64_t{1}) * channels_of_block;

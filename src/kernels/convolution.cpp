@@ -171,7 +171,7 @@ std::vector<std::int64_t> own_padding(const torch::nn::detail::ConvNdOptions<D>&
   return padding == nullptr ? std::vector<std::int64_t>{} : lengths(*padding);
 }
 
-// Of samples that ranks share, less than the layer's own.
+// Padding that is left to the layer, which is less where ranks share samples.
 template <std::size_t D>
 std::vector<std::int64_t> padding_left(const torch::nn::detail::ConvNdOptions<D>& options,
                                        const LayerPart* part) {
@@ -203,7 +203,8 @@ std::optional<ConvolutionGeometry> geometry_of(const torch::nn::detail::ConvNdOp
   return geometry;
 }
 
-// Of the convolution whose data gradient a transposed one is: its input is the layer's output.
+// Geometry of the convolution whose data gradient a transposed layer computes: its input is the
+// layer's output.
 template <std::size_t D>
 std::optional<ConvolutionGeometry> geometry_of_transposed(
     const torch::nn::detail::ConvNdOptions<D>& options, const std::vector<std::int64_t>& padding,

@@ -9,7 +9,7 @@
 
 #include <torch/types.h>
 
-// What all ways to compute a convolution share.
+// Interface and helpers that all ways to compute a convolution share.
 namespace kolo {
 
 // How its tensors lie in memory, and where gradients are to lie.
@@ -113,7 +113,7 @@ inline constexpr std::int64_t most_tap_positions = 16, least_tap_channels = 128;
     const ConvolutionGeometry& geometry);  // null where oneDNN has nothing vectorized or right
 [[nodiscard]] std::unique_ptr<ConvolutionKernel> make_tap_convolution(
     const ConvolutionGeometry& geometry);
-// Of bfloat16; null for channels that are no multiples of 32, and processors without its products.
+// Null for channels that are no multiples of 32, and processors without products of bfloat16.
 [[nodiscard]] std::unique_ptr<ConvolutionKernel> make_bfloat16_tap_convolution(
     const ConvolutionGeometry& geometry);
 [[nodiscard]] std::unique_ptr<ConvolutionKernel> make_column_convolution(

@@ -150,14 +150,14 @@ std::vector<double> sums_of(const ChannelRows& rows, const Work& work) {
   return sums;
 }
 
-// Of a batch, by channel.
+// Statistics of a batch, by channel.
 struct Statistics {
   std::vector<double> mean, variance;  // the variance of these values themselves
 
   [[nodiscard]] std::size_t channels() const { return mean.size(); }
 };
 
-// Of the first row, which lies as near to the means as any.
+// The first row, which lies as near to the means as any.
 std::vector<float> shift_of(const torch::Tensor& input) {
   const auto row =
       input.as_strided({input.size(1)}, {1}).to(torch::kFloat);  // it lies in channels-last memory
@@ -204,7 +204,7 @@ void track(torch::nn::BatchNorm2dImpl& norm, const Statistics& statistics, std::
   }
 }
 
-// What backward needs of a channel: [2, channels], the mean and the inverse of the deviation.
+// Values that backward needs, [2, channels]: the mean and the inverse of the deviation.
 torch::Tensor kept_of(const Statistics& statistics, double epsilon) {
   const auto channels = static_cast<std::int64_t>(statistics.channels());
   auto kept = torch::empty({2, channels}, torch::kDouble);

@@ -38,7 +38,7 @@ class PlainKernels {
 
 enum class Activation : bool { none, relu };
 
-// What follows a batch norm in a network, in as few passes over memory as there can be:
+// A batch norm with the steps that follow it, in as few passes over memory as there can be:
 // activation(norm(input) + addend). An undefined addend is none. Like norm->forward() it uses up a
 // batch: in training the running statistics follow.
 //

@@ -15,8 +15,8 @@ namespace kolo::KOLO_VECTORS {
 using image_lanes::Correlation;
 using image_lanes::group;
 
-// So many sums stay in registers, beside what they are made of: of vectors of images for a group of
-// outputs, and of taps for outputs.
+// Sums that stay in registers beside their operands: of vectors of images for a group of outputs,
+// and of taps for outputs.
 constexpr std::int64_t most_image_vectors = registers == 32 ? 4 : 2;
 constexpr std::int64_t most_taps = 5, most_sums_of_taps = registers == 32 ? 25 : 10;
 
@@ -31,8 +31,9 @@ inline TapRange taps_inside(std::int64_t position, std::int64_t length, std::int
           std::min(kernel, length + padding - position)};
 }
 
-// Of a group of outputs at one position, so many vectors of images. `input` and `output` begin at
-// the first of these images, `output` also at the position and the group's first channel.
+// Computes a group of outputs at one position, for `Vectors` vectors of images. `input` and
+// `output` begin at the first of these images, `output` also at the position and the group's first
+// channel.
 template <int Vectors, int Outputs>
 KOLO_VECTOR void correlate_point(const Correlation& shape, const float* input, const float* weights,
                                  const float* bias, float* output, std::int64_t y, std::int64_t x) {
@@ -125,7 +126,7 @@ struct OutputsAndTaps {
   std::int64_t column = 0, taps = 0;  // of all rows
 };
 
-// With one input channel.
+// Adds up the gradients for one input channel.
 inline void gradients_of_group(const Correlation& shape, const float* input, const float* gradient,
                                std::int64_t channel, const OutputsAndTaps& part,
                                float* weight_gradient) {

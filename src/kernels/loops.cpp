@@ -16,7 +16,7 @@ inline float number_of(float value) {
 inline float number_of(BFloat16 value) {
   return to_float(value);
 }
-// Of a number that has such a value.
+// Sets a value from its number in float.
 inline void set(float& value, float number) {
   value = number;
 }

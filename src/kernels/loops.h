@@ -14,7 +14,7 @@ struct ChannelRows {
   std::int64_t channels = 0;
 };
 
-// Those over values of type T are there for float and BFloat16. Those over rows (norm_loops.cpp)
+// Loops over values of type T exist for float and BFloat16. Loops over rows (norm_loops.cpp)
 // compute in float whatever lies in memory.
 
 // By channel, of all rows: the sums of x - shift and of (x - shift)^2. With a shift near the mean

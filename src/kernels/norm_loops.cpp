@@ -31,7 +31,7 @@ KOLO_INLINE inline void each_block(const ChannelRows& rows, const Work& work) {
     work(row, std::min(block, rows.count - row));
 }
 
-// What lies in memory is rounded; what is computed with is float.
+// Values in memory may be rounded to bfloat16; computation is in float.
 KOLO_INLINE inline float load(float value) {
   return value;
 }

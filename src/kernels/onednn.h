@@ -11,7 +11,7 @@
 
 #include "kolo/base/error.h"
 
-// What differs between oneDNN 2 and 3 (which has no operation descriptors), and its errors.
+// Differences between oneDNN 2 and 3 (which has no operation descriptors), and its errors.
 namespace kolo::onednn {
 
 // oneDNN's exceptions as kolo's.

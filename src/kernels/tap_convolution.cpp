@@ -75,9 +75,8 @@ void scatter(const float* rows, std::int64_t batch, const Tap& tap, const Field&
 
 // A matrix product for every tap of the kernel, over the samples and the positions it connects.
 // With few positions many taps fall on padding (7 of 8 in a 4x4x4 kernel that makes 1x1x1 of
-// 2x2x2), which costs other ways their time, and those move more weights than values besides: into
-// a layout of their own, in each pass. Here every weight that counts is read once, where it lies,
-// if that is taps-first memory.
+// 2x2x2), and weights are most of what is moved. Here every weight that counts is read once, where
+// it lies if its taps are first in memory.
 class TapConvolution final : public ConvolutionKernel {
  public:
   explicit TapConvolution(const ConvolutionGeometry& geometry)

@@ -47,14 +47,14 @@ class TapPositions {
     }
   };
 
-  // Of three dimensions; those that there are not come first.
+  // Always three dimensions: missing ones come first, with a length of 1.
   std::array<Along, 3> along_;
 };
 
 // A tap's connections that don't fall on padding.
 using Tap = std::vector<Connection>;
 
-// Of a kernel's taps, the last dimension running fastest.
+// All taps of a kernel, the last dimension running fastest.
 [[nodiscard]] std::vector<Tap> taps_of(const ConvolutionGeometry& geometry);
 
 }  // namespace kolo

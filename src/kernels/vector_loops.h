@@ -65,12 +65,12 @@ struct VectorLoops {
   }
 };
 
-// Of one width; nothing where this processor has no such vectors. On x86 alone
+// Loops of one width; nothing where this processor has no such vectors. On x86 alone
 // (vector_loops_avx512.cpp, vector_loops_avx2.cpp).
 [[nodiscard]] std::optional<VectorLoops> vector_loops_of_16();
 [[nodiscard]] std::optional<VectorLoops> vector_loops_of_8();
 
-// Those that this processor has, the widest first; none where it has no vectors of 8 floats.
+// Loops that this processor has, the widest first; none where it has no vectors of 8 floats.
 [[nodiscard]] inline const std::vector<VectorLoops>& supported_vector_loops() {
   static const auto supported = [] {
     std::vector<VectorLoops> found;

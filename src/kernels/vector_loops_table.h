@@ -16,7 +16,7 @@ namespace kolo::KOLO_VECTORS {
 
 using float32_products::Left;
 
-// So many sums stay in registers, beside what they are made of.
+// Sums that stay in registers, beside their operands.
 constexpr int most_rows = 6, most_vectors = registers == 32 ? 4 : 2;
 
 // One of a result's tiles, from its first value on.

@@ -14,19 +14,19 @@ namespace kolo::winograd {
 // ones (phases), two outputs from three products of each.
 enum class Algorithm { four_of_three_taps, two_of_four_taps };
 
-// Of one dimension of a tile.
+// Lengths of one dimension of a tile.
 struct Lengths {
   std::int64_t taps = 0, stride = 0, outputs = 0, window = 0, products = 0;
 };
 [[nodiscard]] Lengths lengths_of(Algorithm algorithm);
 
-// What is transformed. Values "at" positions become coefficients: of inputs (a window), of
-// gradients of outputs (a tile) and of taps. Coefficients become outputs, gradients of inputs and
-// of taps.
+// Directions of the transforms. Values "at" positions become coefficients: inputs (a window),
+// gradients of outputs (a tile) and taps. Coefficients become outputs, and gradients of inputs and
+// taps.
 enum class Spread { inputs, output_gradients, taps };
 enum class Collect { outputs, input_gradients, tap_gradients };
 
-// Where a tile's coefficients lie, each a vector of channels: `product` from one product to the
+// Places of a tile's coefficients, each a vector of channels: `product` from one product to the
 // next and `phase` from one phase to the next, counted with the last dimension running fastest.
 class Places {
  public:
@@ -35,7 +35,7 @@ class Places {
 
   [[nodiscard]] int dimensions() const { return dimensions_; }
   [[nodiscard]] std::int64_t count() const { return count_; }  // along a dimension
-  // Of a coefficient by its number along the first dimension, and along the others together.
+  // Offset of a coefficient by its number along the first dimension, and along the others together.
   [[nodiscard]] std::int64_t first(std::int64_t i) const {
     return first_[static_cast<std::size_t>(i)];
   }

@@ -89,7 +89,7 @@ class WinogradConvolution final : public ConvolutionKernel {
                       const torch::Tensor& input_gradient) override {
     const auto taps = torch::empty({taps_, geometry_.outputs, geometry_.inputs});
     reorder(weight.detach().flatten(2), taps.permute({1, 2, 0}));
-    // Where windows overlap, sums are added up in float32.
+    // Sums are float32, as windows overlap.
     const bool is_float32 = geometry_.type == torch::kFloat;
     const auto sums =
         is_float32 ? input_gradient.zero_() : torch::zeros_like(input_gradient, torch::kFloat);
@@ -259,7 +259,7 @@ class WinogradConvolution final : public ConvolutionKernel {
     }
   }
 
-  // Of [taps, outputs, inputs], to [products, outputs, phases, inputs of the range].
+  // Transforms [taps, outputs, inputs] to [products, outputs, phases, inputs of the range].
   void spread_taps_to_inputs(const torch::Tensor& taps, Range inputs, float* to) const {
     const auto row = phases_ * inputs.count;
     const auto to_places = places(geometry_.outputs * row, inputs.count);

@@ -5,8 +5,8 @@
 
 #include "kernels/winograd.h"
 
-// What the transforms of minimal algorithms (winograd_loops.h) are made of, for vectors that were
-// included before: their matrices, and products with them that are written out when compiled.
+// Transforms of minimal algorithms, for vectors that were included before: their matrices, and
+// products with them that are written out when compiled.
 
 namespace kolo::KOLO_VECTORS {
 
@@ -65,7 +65,7 @@ struct TwoOfFourTaps {
   static constexpr Matrix<2, 3> outputs = {{{1, 1, 0}, {0, 1, -1}}};
 };
 
-// What each of its transforms is the product with.
+// Matrix that each of its transforms is the product with.
 template <typename Matrices>
 struct Transforms : Matrices {
   static constexpr auto of_outputs = transposed(Matrices::outputs);
@@ -133,7 +133,7 @@ KOLO_VECTOR_INLINE void along(std::int64_t outer, std::int64_t inner, const floa
   }
 }
 
-// Of the largest box: six vectors in each of three dimensions.
+// Room for the largest box: six vectors in each of three dimensions.
 struct alignas(64) Room {
   float values[6 * 6 * 6 * lanes];
 };

@@ -17,8 +17,8 @@ struct Range {
   [[nodiscard]] std::int64_t end() const { return first + count; }
 };
 
-// Of tiles: a matrix for each product, `product` values from one to the next. A tile's row has its
-// channels, of inputs those of one phase after those of another.
+// Coefficients of tiles: a matrix for each product, `product` values from one to the next. A tile's
+// row has its channels; of inputs, those of one phase after those of another.
 struct Coefficients {
   float* data = nullptr;
   std::int64_t product = 0;
@@ -74,7 +74,7 @@ class Tiles {
   [[nodiscard]] std::int64_t count() const { return count_; }
   [[nodiscard]] std::int64_t of_sample() const { return of_sample_; }
 
-  // Of some tiles, and of some channels of the inputs or all of the outputs.
+  // Spreads some tiles, of some channels of the inputs or all of the outputs.
   void spread_inputs(const torch::Tensor& input, Range channels, Range tiles,
                      Coefficients to) const;
   void spread_output_gradients(const torch::Tensor& gradient, Range tiles, Coefficients to) const;
@@ -86,7 +86,7 @@ class Tiles {
                                const torch::Tensor& sums) const;
 
  private:
-  // Where one begins. Its memory is used again for the next, as there are many.
+  // Beginning of a tile. Its memory is used again for the next, as there are many.
   struct Tile {
     std::int64_t sample = 0;
     std::vector<std::int64_t> output, input;

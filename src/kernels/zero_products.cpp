@@ -118,7 +118,8 @@ struct Side {
 // For channels of one side: those of the other that they have met at no position yet.
 class Unmet {
  public:
-  // Of all others that are there at all, or only of those that are not rare.
+  // Adds a channel, which has to meet all others that are not 0 everywhere, or only those of them
+  // that are not rare.
   void add(const Side& others, std::int64_t channel, bool includes_rare) {
     Word any = 0;
     for (std::int64_t word = 0; word < others_.words(); ++word) {
@@ -172,8 +173,8 @@ void set_to_zero(float& value) {
   if (std::isfinite(value)) value = 0;
 }
 
-// Of one tap, whose `matrix` is [inputs, outputs]. A pair of which a channel is rare is followed
-// from that one's few positions; others meet soon.
+// Restores the zeros of one tap, whose `matrix` is [inputs, outputs]. A pair of which a channel is
+// rare is followed from that one's few positions; others meet soon.
 void restore_zeros_of_tap(const TapPositions& positions, const Side& inputs, const Side& outputs,
                           std::int64_t samples, float* matrix) {
   Unmet of_inputs(inputs.channels, outputs.channels), of_outputs(outputs.channels, inputs.channels);

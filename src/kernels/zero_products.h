@@ -6,11 +6,10 @@
 
 namespace kolo {
 
-// Sets to 0 what direct products leave 0 in outputs and in gradients of inputs: positions whose
-// taps meet nothing but vectors of zeros (an image's background, what no gradient comes to).
-// Minimal algorithms subtract sums of neighbours, which leaves rounding errors there: a ReLU lets
-// half of them pass, and an optimizer that divides by the size of a gradient (Adam) makes whole
-// steps of what they become.
+// Sets outputs and gradients of inputs to 0 where direct products are 0: at positions whose taps
+// meet nothing but vectors of zeros. Minimal algorithms subtract sums of neighbours, which leaves
+// rounding errors there: a ReLU lets half of them pass, and an optimizer that divides by the size
+// of a gradient (Adam) makes whole steps of them.
 //
 // Tensors are channels last, dense, float32 or bfloat16, channels a multiple of 16; results that
 // are not finite stay so.
@@ -22,11 +21,9 @@ void restore_zero_input_gradients(const ConvolutionGeometry& geometry,
                                   const torch::Tensor& output_gradient,
                                   const torch::Tensor& input_gradient);
 
-// Sets to 0 what direct products leave 0 in the gradient of a weight: a value whose input or output
-// gradient is 0 wherever the value's tap connects the two, in all samples (dead channels, taps that
-// meet only padding, channels that are never there together). Minimal algorithms subtract sums of
-// neighbours, which leaves rounding errors there, and an optimizer that divides by the size of a
-// gradient (Adam) makes whole steps of them.
+// Sets the gradient of a weight to 0 where its input or output gradient is 0 wherever its tap
+// connects the two, in all samples: dead channels, taps that meet only padding, channels that are
+// never there together. Minimal algorithms leave rounding errors there, as above.
 //
 // `gradients` are [taps, inputs, outputs]; those that are not finite stay so. Channels are a
 // multiple of 16. Only for processors with vectors of 8 floats or more.

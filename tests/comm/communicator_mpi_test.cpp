@@ -1,8 +1,5 @@
-// What only communicators over MPI do: thread levels, environment, memory.
+// Communicators over MPI alone: thread levels, environment.
 #include <cstdlib>
-#include <cstring>
-#include <fstream>
-#include <memory>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -46,7 +43,7 @@ TEST(MpiThreadLevel, WithoutThreadsEverythingStillWorks) {
   const auto capabilities = communicator.capabilities();
   int provided = 0;
   MPI_Query_thread(&provided);
-  // With less than `multiple` no two threads may be in MPI, and this program may call it too. Ranks
+  // No two threads may be in MPI with less than `multiple`, and this program may call it too. Ranks
   // that meet in shared memory, and one alone, don't need it.
   const bool needs_mpi = !capabilities.shared_memory && communicator.size() > 1;
   EXPECT_EQ(capabilities.asynchronous, provided == MPI_THREAD_MULTIPLE || !needs_mpi);
@@ -79,45 +76,6 @@ TEST(MpiEnvironment, ThatOfRank0Counts) {
     EXPECT_EQ(communicator.is_checked(), different == 0);
     EXPECT_EQ(all_reduce_value(communicator, 1), communicator.size());
   }
-}
-
-// How much shared memory this process has touched, in bytes, and how many pieces of kolo's it maps.
-struct SharedMemoryInUse {
-  std::int64_t bytes = 0;
-  int pieces = 0;
-};
-
-SharedMemoryInUse shared_memory_in_use() {
-  SharedMemoryInUse use;
-  std::ifstream status("/proc/self/status"), maps("/proc/self/maps");
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with("RssShmem:")) use.bytes = std::atoll(line.c_str() + 9) * 1024;
-  }
-  for (std::string line; std::getline(maps, line);) {
-    if (line.find("/kolo-") != line.npos) ++use.pieces;
-  }
-  return use;
-}
-
-TEST(MpiMemory, IsGivenBackWhenAllRanksHaveLetGoOfIt) {
-  const auto communicator = mpi_communicator();
-  constexpr std::size_t bytes = std::size_t{4} << 20;
-  const auto take = [&] {
-    const auto memory = communicator.allocate(bytes);
-    std::memset(memory.get(), 1, bytes);
-    const auto shared = communicator.allocate_shared(bytes);
-    communicator.barrier();
-    for (const auto& part : shared) std::memset(part.get(), 1, bytes / 2);
-    communicator.barrier();
-  };
-  take();
-  communicator.barrier();
-  const auto before = shared_memory_in_use();
-  for (int times = 0; times < 8; ++times) take();
-  communicator.barrier();
-  const auto after = shared_memory_in_use();
-  EXPECT_LT(after.bytes, before.bytes + static_cast<std::int64_t>(bytes));
-  EXPECT_LE(after.pieces, before.pieces + 1);
 }
 
 }  // namespace

@@ -200,7 +200,7 @@ TEST(DeviceCollectives, GiveAllMemoryBack) {
   EXPECT_EQ(simulated::allocated_bytes(), before);
 }
 
-// What a collective on a device goes by, with these options on all ranks.
+// Transport of a collective on a device, with these options on all ranks.
 std::string transport_with(const ThreadRanksOptions& options) {
   std::string transport;
   run_as_threads(

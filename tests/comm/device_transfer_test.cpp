@@ -23,7 +23,7 @@ ThreadRanksOptions with_devices() {
   return {.staging_bytes = 1 << 16, .devices = {.runtime = simulated::runtime()}};
 }
 
-// What is sent is what the stream's work before has made; what comes is there for its work after.
+// A send takes what the stream's work before has made; a receive is there for its work after.
 TEST(DeviceTransfers, KeepTheOrderOfTheStream) {
   run_as_threads(
       3,

@@ -25,7 +25,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// What the ranks' devices share: how many ranks have come to each collective.
+// State that the ranks' devices share: how many ranks have come to each collective.
 struct Links {
   static constexpr std::size_t most = 8;
   int ranks = 0;
@@ -162,7 +162,7 @@ TEST(DeviceWatch, AtTheLimitFilesTellOfDevicesAndTheJobEnds) {
   EXPECT_THAT(messages.file_of(1), AllOf(HasSubstr("barrier"), Not(HasSubstr("bucket 9"))));
 }
 
-// What a rank has given its device the others get, also after it has left.
+// The others get all that a rank has given its device, also after it has left.
 TEST(DeviceWatch, DoesNotMissARankThatHasLeftWhatItHasAskedFor) {
   constexpr std::int64_t second = 1'000'000'000;
   const auto identity = [](MemoryKind memory) {

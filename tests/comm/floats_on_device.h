@@ -9,7 +9,7 @@
 
 namespace kolo::testing {
 
-// So many floats on a simulated device.
+// Floats on a simulated device.
 template <std::int64_t count>
 class FloatsOnDevice {
  public:

@@ -141,7 +141,7 @@ std::uint64_t use(const Communicator& ranks) {
     const auto own_order = ranks.with_own_order();
     const Work work = ranks.all_reduce_async(std::span(values), ReduceOp::average);
     std::vector<std::int64_t> ones(count, 1);
-    // Where nothing may overlap the calls of both are in one order.
+    // The calls of both are in one order where nothing may overlap.
     if (!ranks.capabilities().concurrent) work.wait();
     own_order.all_reduce(std::span(ones));
     work.wait();
@@ -257,6 +257,9 @@ void sets_and_orders() {
     const auto own = communicator.with_own_order();
     const auto memory = own.allocate(std::size_t{1} << 18);
     std::fill_n(memory.get(), std::size_t{1} << 18, std::byte{1});
+    const auto shared = own.allocate_shared(std::size_t{1} << 18);
+    const auto mine = static_cast<std::size_t>(own.topology().local_rank);
+    if (!shared.empty()) std::fill_n(shared[mine].get(), std::size_t{1} << 18, std::byte{1});
     auto set = communicator.subset(in_order);
     check(all_reduce_value(*set, set->rank()) == set->size() * (set->size() - 1) / 2, "a sum");
     if (set->rank() == 0) set.reset();  // on one rank before the others
@@ -445,7 +448,7 @@ const std::map<std::string, void (*)()>& scenarios() {
   return all;
 }
 
-// What must hold of all calls that kolo has made.
+// Checks all calls that kolo has made.
 void check_calls(int level) {
   const MpiCounts counts = mpi_counts();
   check(counts.calls > 0, "calls are counted");

@@ -39,7 +39,7 @@ Words sorted_results(const std::string& text) {
   return lines;
 }
 
-// What collectives come to does not depend on how MPI may be called.
+// Results of collectives don't depend on how MPI may be called.
 TEST(HostProgram, FindsAllAsItMustBeAndTheSameBitsUnderAllThreadLevels) {
   const Words collectives = {"collectives/1", "collectives/2", "collectives/4",
                              "collectives/4/nodes", "collectives/2/mpi"};

@@ -51,22 +51,6 @@ TEST(ThreadRanksTasks, MayOwnWhatUsesTheCommunicatorAsItGoes) {
   });
 }
 
-// The ranks have used their staging areas differently often when the error comes.
-TEST(ThreadRanksMismatch, IsNamedAndLargeCollectivesStillWorkAfterwards) {
-  run_as_threads(3,
-                 [](const Communicator& communicator) {
-                   std::vector<float> values(communicator.rank() == 2 ? 5000 : 4);
-                   EXPECT_TRUE(says(
-                       message_of<Error>([&] { communicator.all_reduce(std::span(values)); }),
-                       {"local rank 0 all-reduce (sum) of 4 float32, local rank 2 all-reduce (sum) "
-                        "of 5000 float32"}));
-                   std::vector<float> ones(9001, 1);
-                   communicator.all_reduce(std::span(ones));
-                   EXPECT_THAT(ones, ::testing::Each(3));
-                 },
-                 {.staging_bytes = 4096, .direct = false});
-}
-
 TEST(RunAsThreads, ARankThatBreaksEndsTheWaitingInAllSets) {
   const auto message = message_of<std::runtime_error>([] {
     run_as_threads(5, [](const Communicator& communicator) {

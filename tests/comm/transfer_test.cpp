@@ -28,7 +28,7 @@ using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using Bytes = std::vector<std::uint8_t>;
 
-// What a rank sends to another as its n-th message with a tag; quick to make and to compare.
+// Message number `number` of a rank to another with a tag; quick to make and to compare.
 Bytes message(int from, int to, int tag, int number, std::size_t bytes) {
   Bytes values(bytes);
   auto value = static_cast<std::uint32_t>(from * 7 + to * 31 + tag * 101 + number * 13);
@@ -234,7 +234,7 @@ RANK_TEST(TransferMistakes, OfCountOrTypeAreToldOnBothEnds) {
   }
 }
 
-// What is right about an exchange is done all the same.
+// Transfers of an exchange that are right are done all the same.
 RANK_TEST(TransferMistakes, InAnExchangeLeaveTheRestDone) {
   const int size = communicator.size(), rank = communicator.rank();
   if (size == 1) return;
@@ -289,7 +289,7 @@ RANK_TEST(TransferEnds, ARankThatHasLeftIsNamed) {
   auto set = communicator.split(0);
   std::vector<float> values(100'000);
   if (size > 1 && rank == size - 1) {
-    // What was sent before arrives.
+    // A message that was sent before arrives.
     if (ranks_see_each_other) set->send(std::span(values), 0, 1);
     set.reset();
   } else if (size > 1 && rank == 0 && ranks_see_each_other) {

@@ -26,7 +26,7 @@ struct Problem {
   Tensor input, addend, weight, bias, gradient;  // float64
   Activation activation = Activation::none;
 
-  // With values that `type` has.
+  // Takes values that `type` has.
   Problem(const std::vector<std::int64_t>& sizes, bool adds, Activation given,
           at::ScalarType type = torch::kFloat)
       : activation(given) {

@@ -76,7 +76,7 @@ TEST_P(Convolution3dTest, EqualsTorchsWhereMostTapsFallOnPadding) {
   Up(up, by_taps()).expect_alike(torch::randn({1, 96, 2, 1, 3}));
 }
 
-// What oneDNN 2.6 gets wrong.
+// oneDNN 2.6 gets this wrong.
 TEST_P(Convolution3dTest, EqualsTorchsWherePaddingExceedsTheStride) {
   Down layers(torch::nn::Conv3dOptions(18, 21, {4, 1, 2}).stride({2, 3, 2}).padding({3, 0, 1}),
               by_taps());

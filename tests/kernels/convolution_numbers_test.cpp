@@ -1,4 +1,4 @@
-// What every kernel's numbers keep: zeros, digits of long sums, and values that are no numbers.
+// Numbers that every kernel keeps: zeros, digits of long sums, and values that are no numbers.
 #include <random>
 
 #include <gtest/gtest.h>
@@ -11,7 +11,8 @@
 namespace kolo {
 namespace {
 
-// Of [N, C, ...]: some channels are 0 everywhere, some nearly so, some in a part of the samples.
+// Thins out [N, C, ...]: some channels are 0 everywhere, some nearly so, some in a part of the
+// samples.
 void thin_out(Tensor& tensor, std::mt19937& random) {
   const auto below = [&](std::int64_t end) {
     return std::uniform_int_distribution<std::int64_t>(0, end - 1)(random);
@@ -95,7 +96,7 @@ ConvolutionGeometry images_of(std::int64_t batch, std::int64_t size, torch::Scal
           .type = type};
 }
 
-// Where a product is no number, neither is what it is added to, though the other factor is 0.
+// A sum with a product that is no number is none, though the other factor is 0.
 TEST(MinimalAlgorithms, HideNothingThatIsNoNumber) {
   torch::manual_seed(3);
   const auto geometry = images_of(2, 8, torch::kFloat);

@@ -216,7 +216,7 @@ inline void suit_bfloat16_columns(ConvolutionGeometry& geometry) {
 
 inline void suit_winograd_of(std::int64_t stride, ConvolutionGeometry& geometry) {
   geometry.inputs = 16 * (1 + geometry.inputs % 6);
-  // So many that taps are sometimes made in several parts.
+  // Enough channels for taps to be made in several parts, sometimes.
   geometry.outputs = 16 * (1 + 3 * geometry.outputs % 13);
   for (std::size_t i = 0; i < geometry.size.size(); ++i) {
     geometry.stride[i] = stride;
@@ -274,11 +274,11 @@ inline void suit_image_lanes(ConvolutionGeometry& geometry) {
   }
 }
 
-// What rounding the weights and the results to bfloat16 changes, by root mean squares, is 2.3e-3;
-// no kernel may come to more than twice that.
+// Rounding the weights and the results to bfloat16 changes 2.3e-3, by root mean squares; no kernel
+// may come to more than twice that.
 inline constexpr double bfloat16_rounding = 4.6e-3;
 
-// Of images, volumes and lines, where there are such kernels.
+// Kernels for images, volumes and lines, where there are such.
 inline std::vector<KernelCase> kernel_cases() {
   return {{"direct", make_direct_convolution},
           {"by_tap", make_tap_convolution},
@@ -299,7 +299,7 @@ inline std::vector<KernelCase> kernel_cases() {
           {"image_lanes", make_image_lane_convolution, suit_image_lanes}};
 }
 
-// With a number of threads, put back afterwards.
+// Sets the number of threads, and puts it back afterwards.
 class ConvolutionKernelTest
     : public testing::TestWithParam<std::tuple<KernelCase, std::size_t, int>> {
  protected:

@@ -19,7 +19,7 @@
 namespace kolo {
 namespace {
 
-// Of a kernel that rounds what it multiplies: by root mean squares.
+// Compares a kernel that rounds its operands, by root mean squares.
 void expect_near(const Tensor& value, const Tensor& reference, double rounding, const char* what) {
   ASSERT_EQ(value.sizes(), reference.sizes()) << what;
   const double error = (value.to(torch::kDouble) - reference).norm().item<double>();
@@ -77,7 +77,7 @@ TEST(Convolution2d, IsTorchsWhereThereAreFewPositions) {
   layers.expect_alike(torch::randn({8, 128, 1, 3}) / 8);
 }
 
-// With an image a lane for whole batches, otherwise in between.
+// Whole batches have an image a lane, others don't.
 TEST(Convolution2d, IsTorchsForOddChannelsOneAfterAnother) {
   torch::manual_seed(5);
   Plane first(Options(3, 10, 5)), second(Options(10, 7, 3));

@@ -41,12 +41,12 @@ struct FolderLockOptions {
   FlockCall flock = system_flock;
 };
 
-// Keeps a folder for one process, as long as it lives: a file in it that says who that is, locked
-// with flock, which ends with its process. The destructor gives it back and removes the file; after
-// an exception, as after a crash, the file stays for last_holder() to read.
+// Keeps a folder for one process, as long as it lives, by a file that says who that is, locked with
+// flock. The destructor removes the file; after an exception, as after a crash, it stays for
+// last_holder() to read.
 //
-// The file itself is the lock on file systems without flock (some parallel ones): one process alone
-// can make it. A process that is killed leaves it, and whoever comes next is told to remove it.
+// On file systems without flock (some parallel ones) the file itself is the lock: one process alone
+// can make it. A process that is killed leaves it, and the next one is told to remove it.
 class FolderLock {
  public:
   // The folder exists. InputError when another process holds it: who, and since when. Error: the

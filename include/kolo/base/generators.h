@@ -12,7 +12,7 @@
 // LibTorch's default random generators, which the whole process shares.
 namespace kolo {
 
-// Those that computing on a device draws from: the host's and, of a CUDA device, its own.
+// Generators that computing on a device draws from: the host's and, on a CUDA device, its own.
 [[nodiscard]] inline std::vector<at::Generator> default_generators(
     const torch::Device& device = torch::kCPU) {
   std::vector<at::Generator> generators = {at::detail::getDefaultCPUGenerator()};
@@ -27,7 +27,7 @@ inline void seed_generators(std::uint64_t seed, const torch::Device& device = to
   }
 }
 
-// Where the generators were when it was made, to go back to.
+// Remembers the generators' states, to go back to.
 class GeneratorStates {
  public:
   explicit GeneratorStates(const torch::Device& device = torch::kCPU) {
@@ -47,8 +47,8 @@ class GeneratorStates {
   std::vector<std::pair<at::Generator, torch::Tensor>> states_;
 };
 
-// Who seeds the generators and then draws weights holds one: ranks may be threads of one process, and
-// one that seeded while another draws would change that one's weights.
+// Lock for whoever seeds the generators and then draws weights: ranks may be threads of one
+// process, and seeding while another draws would change that one's weights.
 class DrawAlone {
  public:
   DrawAlone() : turn_(turns()) {}
@@ -61,7 +61,7 @@ class DrawAlone {
   std::lock_guard<std::mutex> turn_;
 };
 
-// What is drawn while it lives leaves the generators where they were before.
+// Puts the generators back at its end, whatever was drawn while it lives.
 class KeepGenerators {
  public:
   KeepGenerators() = default;

@@ -4,7 +4,7 @@
 
 namespace kolo {
 
-// Where somebody will want a parameter's gradient, an all-reduce for example: a layer that computes
+// Place where a parameter's gradient is wanted, by an all-reduce for example: a layer that computes
 // it right there spares a copy. Hooks after the parameter's accumulation of gradients may be such
 // destinations.
 class GradientDestination {

@@ -25,7 +25,7 @@ namespace kolo {
 // included. Error when the system doesn't say.
 [[nodiscard]] std::uint64_t peak_resident_bytes();
 
-// What it has in memory now, from /proc/self/statm. Error where that can't be read.
+// Bytes that it has in memory now, from /proc/self/statm. Error where that can't be read.
 [[nodiscard]] std::uint64_t resident_bytes();
 
 // The processors that this process may use.
@@ -35,7 +35,7 @@ struct CpuLimits {
   int affinity_cores = 1;       // physical cores among those
   std::optional<double> quota;  // CPUs' worth of time the container or job gets, where limited
 
-  // What is left of the affinity under the quota: at least one.
+  // CPUs, or cores, that the quota leaves of the affinity: at least one.
   [[nodiscard]] int cpus() const;
   [[nodiscard]] int cores() const;
 };

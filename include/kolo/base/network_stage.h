@@ -12,17 +12,16 @@
 
 namespace kolo {
 
-// What goes from a stage of a network to the next: [N, ...] each. Several where a later stage takes
-// what an earlier one has made, too (the skips of a U-Net).
+// Tensors that go from one stage of a network to the next: [N, ...] each. There are several where a
+// later stage also takes the output of an earlier one (the skips of a U-Net).
 using StagePayload = std::vector<torch::Tensor>;
 
-// A network as a chain: each stage takes what the one before it has made, the first one the input
+// A network as a chain: each stage takes the output of the one before it, the first one the input
 // alone, and the last one makes the output alone. All stages one after another are the network's
 // forward, to the bit.
 //
-// A stage holds its own modules and nothing else of the network, so that who keeps some stages
-// keeps their parameters alone. It may change what it is given in place, and hand on what it
-// doesn't use itself.
+// A stage holds its own modules and nothing else of the network, so that keeping some stages keeps
+// their parameters alone. It may change its input in place, and hand on what it doesn't use itself.
 struct NetworkStage {
   struct PartOfNetwork {
     std::string name;  // in the network, as named_modules() has it: "stage1.block1"

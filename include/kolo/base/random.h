@@ -5,10 +5,9 @@
 
 namespace kolo {
 
-// One block of the counter-based generator Philox4x32-10: four uniform 32-bit words that depend on
-// nothing but counter and key. Source: Salmon et al., "Parallel random numbers: as easy as 1, 2,
-// 3", SC11. Any worker on any rank gets the same numbers for the same (seed, epoch, index), in any
-// order, without a state to save.
+// One block of the counter-based generator Philox4x32-10 (Salmon et al., "Parallel random numbers:
+// as easy as 1, 2, 3", SC11): four uniform 32-bit words that depend on nothing but counter and key,
+// so that any worker on any rank gets the same numbers in any order, without a state to save.
 [[nodiscard]] std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter,
                                                   std::array<std::uint32_t, 2> key);
 

@@ -9,7 +9,7 @@
 #include <type_traits>
 #include <utility>
 
-// What users write: numbers in it, and words for messages about unknown names: "unknown model
+// Text that users write: numbers in it, and words for messages about unknown names: "unknown model
 // "mnist_nett", did you mean "mnist_net"?".
 namespace kolo {
 
@@ -34,10 +34,10 @@ template <typename T>
   return number;
 }
 
-// The known word that `word` most likely stands for, or "" when none is near. The distance counts
-// inserted, deleted, replaced and swapped neighbouring letters, regardless of case
-// (Damerau-Levenshtein, each letter edited at most once); near is at most the larger of 2 and a
-// third of the word, and less than the whole word. Of equally near words the first one is returned.
+// The known word that `word` most likely stands for, or "" when none is near. The distance
+// (Damerau-Levenshtein, each letter edited at most once, regardless of case) is at most the larger
+// of 2 and a third of the word, and less than the whole word. The first of equally near words is
+// returned.
 [[nodiscard]] std::string nearest(std::string_view word, std::span<const std::string> known);
 
 // `"abc"`: control characters replaced and long text cut, so that a message stays one readable

@@ -3,9 +3,8 @@
 #include <cstdlib>  // defines __GLIBC__, where that is the C library
 
 // KOLO_VECTORIZE in front of a function has it compiled several times, for different vector units;
-// the loader takes the version that suits the processor when the program starts. Packages are built
-// for the oldest processors of an architecture; this gives loops over flat buffers the width of the
-// processor at hand.
+// the loader takes the version that suits the processor. Packages are built for the oldest
+// processors of an architecture; this gives loops over flat buffers the width of the one at hand.
 //
 // Use it on functions at namespace scope that hold the loop, and on templates of such that are
 // instantiated in their own file. What the loop calls must be inlined, or it is compiled for the

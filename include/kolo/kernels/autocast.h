@@ -46,8 +46,8 @@ inline void set_type(at::DeviceType device, at::ScalarType type) {
 
 }  // namespace autocast_details
 
-// What LibTorch's operations of this thread on the CPU are cast to: for kernels that aren't
-// LibTorch's and so have to see to it themselves. None: computation is as the tensors are.
+// Type that LibTorch casts this thread's operations on the CPU to, which kernels of kolo's own have
+// to do themselves. None: nothing is cast.
 [[nodiscard]] inline std::optional<at::ScalarType> autocast_type() {
   if (!autocast_details::is_enabled(at::kCPU)) return std::nullopt;
   return autocast_details::type(at::kCPU);

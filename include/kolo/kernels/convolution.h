@@ -53,7 +53,7 @@ class Convolution3dImpl : public torch::nn::Conv3dImpl {
 
   [[nodiscard]] torch::Tensor forward(const torch::Tensor& input);
 
-  // Of samples that several ranks share, this rank's rows from now on; null: whole ones.
+  // From now on computes this rank's rows of samples that several ranks share; null: whole samples.
   void share_samples(std::shared_ptr<const LayerPart> part) { part_ = std::move(part); }
 
  private:

@@ -7,14 +7,14 @@
 
 #include <torch/types.h>
 
-// How networks compute samples that several ranks share, without knowing of ranks: each layer asks
-// for the rows that it reads, and hands over what it made of them. Who gives a network a Partition
-// (Network::share_samples()) knows how rows travel.
+// Networks compute samples that several ranks share without knowing of ranks: each layer asks for
+// the rows that it reads, and hands over the rows it made. A Partition (Network::share_samples())
+// knows how rows travel.
 //
 // All ranks that share a sample go through the same layers in the same order, forward and backward.
 namespace kolo {
 
-// What one layer asks. Tensors are [N, C, ...] with this rank's rows along each axis, or all rows
+// Rows of one layer. Tensors are [N, C, ...] with this rank's rows along each axis, or all rows
 // where a level is too small to be cut; autograd sees what happens to them.
 class LayerPart {
  public:
@@ -33,7 +33,7 @@ class LayerPart {
 class Partition {
  public:
   virtual ~Partition() = default;
-  // Of the layer with that place in Network::field_layers().
+  // Part of the layer with that place in Network::field_layers().
   [[nodiscard]] virtual std::shared_ptr<const LayerPart> layer(std::size_t place) const = 0;
 };
 

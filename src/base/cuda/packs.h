@@ -9,7 +9,7 @@
 // Passes over flat memory on CUDA devices, with loads and stores as wide as they get.
 namespace kolo::cuda {
 
-// What is loaded or stored at once.
+// Values that are loaded or stored at once.
 template <typename T, int width>
 struct alignas(sizeof(T) * width) Pack {
   T values[width];
@@ -40,7 +40,7 @@ struct Cut {
   }
 };
 
-// Where the buffers are never aligned together, there is no pack.
+// Cuts buffers into packs; there are none where the buffers are never aligned together.
 template <typename T, std::size_t count>
 Cut<T> cut(std::size_t size, const std::array<const T*, count>& buffers) {
   const auto beyond = [](const T* address) {

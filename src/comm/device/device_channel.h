@@ -11,9 +11,9 @@
 
 namespace kolo {
 
-// A way on which collectives on devices' memory go among the ranks of one group. Calls come one at
-// a time and in the same order on every rank, each with a CollectiveCall::order, but those of a
-// rank that has joined, whose buffers are the host's.
+// Transport of one group's collectives on devices' memory. Calls come one at a time and in the same
+// order on every rank, each with a CollectiveCall::order, but those of a rank that has joined,
+// whose buffers are the host's.
 class DeviceChannel {
  public:
   virtual ~DeviceChannel() = default;

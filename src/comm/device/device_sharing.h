@@ -15,7 +15,7 @@
 
 namespace kolo {
 
-// Pinned memory of the host, which takes long to make: what comes back is given out again.
+// Pinned memory of the host. Making it takes long, so what comes back is given out again.
 class PinnedMemories {
  public:
   // Memory of at least `bytes`, pinned for `device`; comes back by itself.
@@ -43,8 +43,7 @@ class CompletionPoller {
   CompletionPoller();
   CompletionPoller(const CompletionPoller&) = delete;
   CompletionPoller& operator=(const CompletionPoller&) = delete;
-  // May come from the poller's own thread: what a collective is followed for may own the last share
-  // in what owns this.
+  // May run on the poller's own thread: a followed collective may own the last share of this.
   ~CompletionPoller() { stop(); }
 
   // Ends its thread. What is not done by then, and what comes later, is forgotten.
@@ -62,9 +61,9 @@ class CompletionPoller {
   std::thread thread_;
 };
 
-// What the groups of a job share of this process's devices. One stream per device for all of them:
-// so collectives of several groups come to the devices in one order, the same on all ranks, and
-// never wait for each other in a circle.
+// Device resources that a job's groups share in this process. All of them use one stream per
+// device, so that collectives of several groups come to the devices in one order, the same on all
+// ranks, and never wait for each other in a circle.
 class DeviceSharing {
  public:
   explicit DeviceSharing(DeviceOptions options) : options_(std::move(options)) {
@@ -78,7 +77,7 @@ class DeviceSharing {
   [[nodiscard]] std::shared_ptr<void> transfer_stream(int device);
   [[nodiscard]] PinnedMemories& pinned() { return pinned_; }
   [[nodiscard]] CompletionPoller& poller() { return poller_; }
-  // What a group's collectives go by; of all groups the last.
+  // Transport of a group's collectives; the last group's is kept.
   void note_transport(const std::string& transport);
   [[nodiscard]] std::string transport() const;
 

@@ -139,10 +139,10 @@ void StagedChannel::execute(const CollectiveCall& call) {
   if (call.order) call.order->done = here(call);
 }
 
-// (The host's collectives take no notice of CallHeader::memory, but compare it.)
+// Goes piece by piece through two windows by turns: the next piece comes down while the ranks work
+// on this one. Copies into a window and out of it keep the stream's order. (The host's collectives
+// only compare CallHeader::memory.)
 //
-// Piece by piece through two windows by turns: the next piece comes down while the ranks work on
-// this one. Copies into a window and out of it keep the stream's order.
 void StagedChannel::execute_in_pieces(const CollectiveCall& call) {
   const auto size = static_cast<std::int64_t>(size_of(call.type));
   const std::int64_t most = static_cast<std::int64_t>(window_bytes_) / size;

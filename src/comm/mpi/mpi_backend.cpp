@@ -132,7 +132,7 @@ MpiBackend::MpiBackend(std::shared_ptr<const MpiRuntime> runtime,
   if (objects_ == &keeping_->objects_of_all()) keeping_->note_far_ranks(far_ranks());
 }
 
-// Of those that don't learn it by themselves when this one breaks the session.
+// Ranks that don't notice by themselves when this one breaks the session.
 std::vector<int> MpiBackend::far_ranks() const {
   std::vector<int> ranks;
   for (int rank = 0; rank < topology_.size; ++rank) {
@@ -147,7 +147,7 @@ MpiBackend::~MpiBackend() {
   if (objects_) objects_->is_used = false;
 }
 
-// What ends a wait in MPI before the others come: of a session its end.
+// Ends a wait in MPI where a session is broken before the others come.
 std::function<void()> MpiBackend::look() const {
   if (!keeping_->rules().is_session) return nullptr;
   return [keeping = keeping_.get()] { keeping->look(); };  // which keeps who asks
@@ -264,7 +264,7 @@ void MpiBackend::all_reduce_over_nodes(const CollectiveCall& call) {
   const NodeGroup::AcrossNodes across{
       .reduce =
           [&](const Buffer& partial, const Buffer& result) {
-            // What the node's average has been divided by is the number of all ranks already.
+            // The node's average is divided by the number of all ranks already.
             nodes->all_reduce_partial(partial, result,
                                       call.op == ReduceOp::average ? ReduceOp::sum : call.op);
           },

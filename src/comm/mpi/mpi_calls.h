@@ -17,9 +17,10 @@
 
 namespace kolo {
 
-// MPI's C interface, without the C++ one that MPI-3 removed and some versions still bring.
+// MPI's C interface is included above without the C++ one, which MPI-3 removed and some versions
+// still bring.
 
-// A call of MPI's has failed.
+// A failed call of MPI's.
 class MpiError : public Error {
  public:
   using Error::Error;
@@ -29,14 +30,14 @@ class MpiError : public Error {
 void check_mpi(int code, const char* call);
 
 // Some of the job's ranks: a communicator of kolo's own, with errors returned instead of fatal.
-// Copies mean the same. Nothing frees it by itself, because freeing is collective: see MpiKeeping.
+// Copies mean the same. It is freed by MpiKeeping alone, because freeing is collective.
 class MpiGroup {
  public:
   MpiGroup() = default;  // of no ranks
 
-  // The same ranks in the same order. Nothing of what is attached to the given communicator comes
-  // along, as MPI_Comm_dup() would have it: attributes, whose copying calls functions of their
-  // owner's, and hints, which may promise what kolo does not keep. Collective.
+  // Makes a communicator of the same ranks in the same order. Unlike MPI_Comm_dup() it leaves the
+  // given one's attributes behind, whose copying calls their owner's functions, and hints, which
+  // kolo may not keep. Collective.
   [[nodiscard]] static MpiGroup of(MPI_Comm communicator);
   // Ranks with the same colour, in the order of (key, rank); colour < 0: in none (an empty group).
   [[nodiscard]] MpiGroup split(int color, int key = 0) const;
@@ -56,12 +57,11 @@ class MpiGroup {
   MPI_Comm communicator_ = MPI_COMM_NULL;
 };
 
-// MPI's calls in which a rank waits for others. In a session a wait can end before the others come,
-// when the session is broken: there the calls are MPI's non-blocking ones, and whoever waits looks
-// now and then whether to go on.
+// MPI's calls in which a rank waits for others. In a session they are non-blocking, so that a wait
+// can end before the others come, when the session is broken.
 //
-// A call that nobody waits for any more can't be taken back, and MPI may read and write its memory
-// until its very end. So there the calls work in memory of their own, which is left to MPI then.
+// A call that nobody waits for any more can't be taken back, and MPI may use its memory until its
+// very end. So in a session calls work on a copy, which is left to MPI then.
 class MpiCalls {
  public:
   // `look` throws what ends a wait; empty: nothing does.
@@ -74,7 +74,7 @@ class MpiCalls {
   [[nodiscard]] int size() const { return size_; }
   [[nodiscard]] bool can_end_early() const { return look_ != nullptr; }
 
-  // Counts of elements, as MPI takes them. In place:
+  // Counts are of elements, as MPI takes them. In place:
   void all_reduce(std::byte* values, int count, MPI_Datatype type, MPI_Op operation);
   void broadcast(std::byte* values, int count, MPI_Datatype type, int root);
   // Every rank's part lies in its place of the output.

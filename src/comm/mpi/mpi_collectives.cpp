@@ -62,7 +62,7 @@ constexpr std::size_t received_bytes = std::size_t{8} << 20;
 // Elements that go through memory of MpiCalls' own at a time, at most.
 constexpr std::int64_t copied_count = std::int64_t{1} << 20;
 
-// Of each of `ranks`.
+// Elements that each of the ranks may send at a time.
 std::int64_t elements_received(DataType type, int ranks) {
   return static_cast<std::int64_t>(received_bytes / size_of(type)) / ranks + 1;
 }

@@ -20,14 +20,14 @@ class MpiCollectives {
   MpiCollectives& operator=(const MpiCollectives&) = delete;
   ~MpiCollectives() = default;
 
-  // Gives back what it has from MPI, which is the last that is done with it. Without, MPI keeps it.
+  // Frees MPI's objects: the last call. MPI keeps them without it.
   void free();
 
   // Does a collective that has buffers, or a barrier.
   void execute(const CollectiveCall& call);
 
-  // An all-reduce from partial results, which are where the result goes, or float32 where that is
-  // of a 16-bit type. Not for averages.
+  // All-reduces partial results, which are in `result` itself, or float32 where that is of a 16-bit
+  // type. Not for averages.
   void all_reduce_partial(const Buffer& partial, const Buffer& result, ReduceOp op);
 
  private:
@@ -35,10 +35,10 @@ class MpiCollectives {
   void broadcast(const Buffer& buffer, int root);
   void all_gather(const ConstBuffer& input, const Buffer& output,
                   std::span<const std::int64_t> counts);
-  // In the order of ranks. Input and output must not overlap.
+  // Adds up in the order of ranks. Input and output must not overlap.
   void reduce_scatter(const CollectiveCall& call);
-  // A message for each pair of ranks (more where it is too large for one), a pair at a time: what
-  // MPI_Alltoallv does, which can't be used for large counts without asking all ranks for theirs.
+  // Sends a message for each pair of ranks (more where it is too large for one), a pair at a time.
+  // MPI_Alltoallv can't be used for large counts without asking all ranks for theirs.
   void all_to_all(const CollectiveCall& call);
 
   void reduce_by_owners(const ConstBuffer& input, const Buffer& output, ReduceOp op, int divisor);
@@ -50,10 +50,10 @@ class MpiCollectives {
   MpiCalls calls_;
   int rank_, size_;
   std::int64_t largest_count_;
-  // Operations of kolo's own, by type and ReduceOp: MPI knows no 16-bit floating-point types, its
-  // minimum and maximum may lose a NaN, MPICH 4.0 compares unsigned bytes as signed ones, and Open
-  // MPI 4.1 adds short integers with vector instructions that stop at the largest value, but for
-  // the last few of a buffer. Sums and products of 32 bits and more are MPI's.
+  // Operations of kolo's own, by type and ReduceOp, in place of MPI's: 16-bit floating-point types
+  // are missing there, minima and maxima may lose a NaN, MPICH 4.0 takes unsigned bytes for signed
+  // ones, and Open MPI 4.1 adds short integers with saturation. Sums and products of 32 bits and
+  // more are MPI's.
   std::vector<MPI_Op> own_operations_;
 };
 

@@ -111,7 +111,7 @@ MpiJob make_mpi_job(std::shared_ptr<const MpiRuntime> runtime, const MpiGroup& g
 
 namespace {
 
-// Where the program has initialized MPI, PMIx may have set variables that nobody started it with.
+// Leaves out PMIx's variables where the program has initialized MPI: MPI may have set them itself.
 LaunchEnvironment environment_at_start() {
   if (!is_mpi_initialized()) return detect_launch_environment();
   return detect_launch_environment([](const char* name) {
@@ -125,8 +125,8 @@ std::string describe_process(const LaunchEnvironment& environment) {
                      environment.size_is_known ? fmt::format(" of {}", environment.size) : "");
 }
 
-// Refuses a launcher that this MPI doesn't know: before it can end the program, and as soon as it
-// has said how many ranks it sees.
+// Refuses a launcher that this MPI doesn't know: before MPI can end the program, and once MPI has
+// said how many ranks it sees.
 std::shared_ptr<const MpiRuntime> start_mpi(const MpiOptions& options,
                                             const LaunchEnvironment& environment) {
   const auto mpi = parse_mpi_version(mpi_library_version());

@@ -24,7 +24,7 @@ constexpr std::size_t most_of_reason = 600;  // bytes, which MPI sends at once
 
 using Share = std::shared_ptr<MpiKeeping>;
 
-// MPI calls it as the first thing in MPI_Finalize, when everything still works; and where the
+// Called by MPI at the beginning of MPI_Finalize, when everything still works, or where the
 // attribute is deleted.
 int at_deletion(MPI_Comm, int, void* attribute, void*) {
   const std::unique_ptr<Share> share(static_cast<Share*>(attribute));
@@ -41,7 +41,7 @@ std::shared_ptr<MpiKeeping> MpiKeeping::make(const MpiGroup& job, const MpiRules
   auto share = std::make_unique<Share>(keeping);
   check_mpi(MPI_Comm_set_attr(MPI_COMM_SELF, keeping->key_, share.get()), "MPI_Comm_set_attr");
   (void)share.release();  // it is MPI's now, until at_deletion()
-  // It goes with the attribute; only who deletes that before has a use for it.
+  // The key goes with the attribute, unless finish() deletes that before.
   int key = keeping->key_;
   if (!rules.is_session) check_mpi(MPI_Comm_free_keyval(&key), "MPI_Comm_free_keyval");
   return keeping;
@@ -106,8 +106,8 @@ void MpiKeeping::act(const char* words) noexcept {
 void MpiKeeping::end_in_finalize() noexcept {
   if (has_ended_) return;
   if (rules_.is_session) {
-    // What is pending ends where it waits. Others may still be in what this rank has done its part
-    // of, so nothing is broken for them.
+    // Pending calls end where they wait. Nothing is broken for other ranks, which may still be in
+    // collectives that this rank has done its part of.
     leave();
     (void)note_end("MPI has been finalized without Session::finalize() before");
     act("comm: MPI has been finalized, so there is no communication any more; call "
@@ -144,7 +144,7 @@ void MpiKeeping::finish() {
   const bool is_broken = !note_end("it has been finalized");
   if (is_broken) tell_others();
   has_ended_ = true;
-  // Of a broken session calls may be pending in MPI that never end.
+  // Calls of a broken session may be pending in MPI for ever.
   for (MpiObjects& objects : kept_) is_broken ? objects.forget() : objects.free();
   check_mpi(MPI_Comm_delete_attr(MPI_COMM_SELF, key_), "MPI_Comm_delete_attr");
   check_mpi(MPI_Comm_free_keyval(&key_), "MPI_Comm_free_keyval");
@@ -191,7 +191,7 @@ void MpiObjects::free() {
 }
 
 void MpiObjects::forget() {
-  // Messages that nobody has taken: MPI may read them until its very end.
+  // Leaves messages that nobody has taken to MPI, which may read them until its very end.
   for (MpiSmallMessages* const messages : {&status_messages, &notes, &breaks}) {
     if (!messages->pending.empty())
       (void)std::make_unique<MpiSmallMessages>(std::exchange(*messages, {})).release();
@@ -204,8 +204,8 @@ bool MpiKeeping::this_thread_may_call() const {
 
 namespace {
 
-// MPICH's MPI_Abort() on a communicator of some ranks waits for those that are not inside MPI. The
-// launcher ends the job for a process that ends with this status.
+// Ends the process later: MPICH's MPI_Abort() on some ranks' communicator waits for those outside
+// of MPI. The launcher ends the job for a process that ends with this status.
 void exit_later(int exit_code) noexcept {
   try {
     std::thread([exit_code] {
@@ -228,7 +228,7 @@ void MpiKeeping::give_up(int exit_code, std::string_view reason) noexcept {
   ::_exit(exit_code);
 }
 
-// False where it had come already.
+// Returns false where the end had been noted already.
 bool MpiKeeping::note_end(std::string_view reason) noexcept {
   const std::lock_guard lock(mutex_);
   if (is_over_) return false;
@@ -260,7 +260,7 @@ void MpiKeeping::look_at_node() {
   }
 }
 
-// A message has one who takes it.
+// One thread at a time takes the message.
 void MpiKeeping::listen() {
   const std::unique_lock lock(listening_, std::try_to_lock);
   if (!lock || far_ranks_.empty() || rules_.failure_ends_processes) return;

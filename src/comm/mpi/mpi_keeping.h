@@ -26,7 +26,7 @@
 
 namespace kolo {
 
-// Small messages that MPI has been given and may still read.
+// Small messages that MPI has taken and may still read.
 struct MpiSmallMessages {
   struct Message {
     int to = 0;
@@ -37,7 +37,7 @@ struct MpiSmallMessages {
   std::vector<std::int64_t> sent, received;  // by rank, where they are counted
 
   void send(const MpiGroup& group, int tag, int to, std::span<const std::byte> bytes);
-  // Forgets what MPI is done with. Returns how many messages to a rank it is not.
+  // Forgets messages that MPI is done with. Returns how many to a rank are left.
   int forget_sent(int to = -1);
 };
 
@@ -49,8 +49,8 @@ constexpr int tag_of_notes = 1;
 constexpr int tag_of_breaks = 2;  // in that of all ranks
 constexpr int first_tag_of_bytes = 3;
 
-// What a set of ranks has from MPI. One whose ranks have all let go of it is used again by the next
-// set of the same ranks in the same order.
+// MPI's objects of a set of ranks. They are used again by the next set of the same ranks in the
+// same order, when all ranks have let go of this one.
 struct MpiObjects {
   MpiGroup all;
   bool is_cut = false;  // there is what belongs between nodes
@@ -65,11 +65,11 @@ struct MpiObjects {
   std::atomic<bool> is_used = true;  // by this rank
 
   void free();
-  // Where MPI can't be called, or may be still at work: MPI keeps them.
+  // Leaves the objects to MPI, which can't be called, or may still use them.
   void forget();
 };
 
-// What kolo may do with the MPI of a process.
+// Rules for the use of a process's MPI.
 struct MpiRules {
   ThreadLevel level = ThreadLevel::single;  // the lowest of all ranks
   // Threads of kolo's own may call MPI: with less, calls must not meet those of the program.
@@ -79,15 +79,14 @@ struct MpiRules {
   // A failure ends the processes of the job. Otherwise it breaks the session: whoever waits, and
   // every later call, gets CommunicationError.
   bool failure_ends_processes = true;
-  // Whose MPI_Abort() ends the processes; null: that of the job's ranks, a communicator of kolo's.
+  // Communicator for MPI_Abort(), which ends the processes; null: kolo's own, of the job's ranks.
   MPI_Comm aborted = MPI_COMM_NULL;
 };
 
-// Keeps the objects of all sets of ranks of a job or a session, and frees them where all ranks
-// agree that it is the end, because freeing is collective, and handles go on each rank when its
-// program likes. Of kolo's own job that is MPI_Finalize, by whomever it is called: MPI itself holds
-// a share, so that is so whether handles are left by then or not. Of a session it is finish(). If
-// handles are left, every later call is a StateError.
+// Keeps the objects of all sets of ranks of a job or a session, and frees them at the end, on all
+// ranks together: freeing is collective, but a program's handles go on each rank when it likes. The
+// end of a session is finish(); that of kolo's own job is MPI_Finalize, whoever calls it, as MPI
+// itself holds a share of this. Handles that are left get a StateError from every call.
 class MpiKeeping {
  public:
   // `job`: all ranks; it is kept from here on.
@@ -99,7 +98,7 @@ class MpiKeeping {
   ~MpiKeeping() = default;
 
   [[nodiscard]] MpiObjects& objects_of_all() { return kept_.front(); }
-  // Objects that stay where they are as long as this does.
+  // The objects stay where they are as long as this does.
   [[nodiscard]] MpiObjects& add(MpiGroup all, std::vector<int> job_ranks);
   // Objects of these ranks in this order, used or not: the oldest first, at most `most_objects`.
   [[nodiscard]] std::vector<MpiObjects*> objects_of(const std::vector<int>& job_ranks);
@@ -115,15 +114,15 @@ class MpiKeeping {
   // that calls get from then on.
   using AtEnd = std::function<void(const std::string& words)>;
   void at_end(AtEnd action) { at_end_.push_back(std::move(action)); }
-  // Of a session; collective. A second call does nothing.
+  // Ends a session. Collective; a second call does nothing.
   void finish();
   // In MPI_Finalize.
   void end_in_finalize() noexcept;
 
-  // Ends all processes of the job, or where MPI can't be asked to, this one, which its launcher
-  // takes for a failure of the job. From any thread. Or breaks the session.
+  // Ends all processes of the job; this one alone where MPI can't be asked to, which its launcher
+  // takes for a failure of the job. Or breaks the session. From any thread.
   void give_up(int exit_code, std::string_view reason) noexcept;
-  // Of a job in which failures don't end the processes; otherwise nothing.
+  // Does nothing where a failure ends the processes.
   void break_session(std::string_view reason) noexcept;
   [[nodiscard]] bool has_ended() const { return has_ended_; }
   // Whether this session is broken, or has ended.
@@ -131,7 +130,7 @@ class MpiKeeping {
   [[nodiscard]] std::string reason() const;  // empty: it isn't
   // Throws CommunicationError with the reason, if so.
   void check() const;
-  // The same, after a look at whether other ranks have broken it. By a thread that may call MPI.
+  // The same after looking whether other ranks have broken it. For threads that may call MPI.
   void look() {
     hear();
     check();
@@ -140,8 +139,8 @@ class MpiKeeping {
 
   // Ranks that share no memory with this one.
   void note_far_ranks(std::vector<int> ranks) { far_ranks_ = std::move(ranks); }
-  // Tells them, once, that the session is broken. They hear of it while they wait. By a thread that
-  // may call MPI.
+  // Tells those ranks, once, that the session is broken; they hear of it while they wait. For
+  // threads that may call MPI.
   void tell_others() noexcept;
 
  private:
@@ -171,8 +170,8 @@ class MpiKeeping {
   std::vector<std::weak_ptr<NodeGroup>> node_groups_;
 };
 
-// The back end of all ranks of what is kept (mpi_backend.cpp); node_id is equal for ranks on the
-// same node and different otherwise. `runtime`: none where MPI is the program's. Collective.
+// Back end of all ranks of `keeping`; node_id is equal for ranks on the same node and different
+// otherwise. `runtime`: none where MPI is the program's. Collective.
 [[nodiscard]] std::shared_ptr<Backend> make_mpi_backend(std::shared_ptr<const MpiRuntime> runtime,
                                                         std::shared_ptr<MpiKeeping> keeping,
                                                         int node_id, const MpiOptions& options);

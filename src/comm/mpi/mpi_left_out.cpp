@@ -5,12 +5,13 @@
 #include "kolo/comm/launcher.h"
 #include "kolo/comm/mpi.h"
 
-// In the place of all else in this folder where kolo is built without MPI.
+// Replaces all other sources of this folder where kolo is built without MPI.
 namespace kolo {
 
 namespace {
 
-// Processes that nothing here connects: each would train alone, and write the same files.
+// Refuses several processes, which nothing connects here: each would train alone, and write the
+// same files.
 void refuse_several(const LaunchEnvironment& environment) {
   if (environment.started_by == StartedBy::kolo) return require_suitable_launcher(environment, {});
   const bool is_alone =

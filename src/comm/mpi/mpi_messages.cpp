@@ -19,9 +19,9 @@ constexpr int largest_tag = 32767;                            // that every MPI 
 constexpr std::size_t most_messages_at_once = 4;              // of one transfer
 constexpr std::int64_t copied_bytes = std::int64_t{1} << 20;  // in one message
 
-// In messages of at most `largest_count` bytes (MPI-3 counts are int), some at a time. In a session
-// a move may be given up, but not taken back from MPI; so there bytes go through memory of their
-// own, which is left to MPI then.
+// Moves bytes in messages of at most `largest_count` bytes (MPI-3 counts are int), some at a time.
+// In a session a move may be given up, but not taken back from MPI: there bytes go through memory
+// of their own, which is left to MPI then.
 class MpiMove final : public TransferMove {
  public:
   MpiMove(MPI_Comm communicator, const CollectiveCall& call, int tag, std::int64_t largest_count,

@@ -103,7 +103,7 @@ constexpr auto remedy =
     "build kolo with the MPI that the program uses, or the program with kolo's (kolo doctor names "
     "it), and preload none";
 
-// The library itself, not what belongs to it: libmpi.so.40, libmpich.so.12.
+// Tells whether it is the library itself: libmpi.so.40, libmpich.so.12.
 bool is_mpi(std::string_view file) {
   return file.starts_with("libmpi.so") || file.starts_with("libmpich.so");
 }

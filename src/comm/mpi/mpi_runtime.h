@@ -7,15 +7,15 @@
 
 namespace kolo {
 
-// MPI, initialized: by this object, which then also finalizes it, or before.
+// Initialized MPI. This object finalizes it if it has initialized it.
 class MpiRuntime {
  public:
   MpiRuntime(ThreadLevel wanted, const LaunchEnvironment& environment);
   MpiRuntime(const MpiRuntime&) = delete;
   MpiRuntime& operator=(const MpiRuntime&) = delete;
-  // MPI_Finalize, where this object has initialized MPI. Not so while an exception that arose after
-  // construction unwinds the stack: the other ranks don't come to it. Without MPI_Finalize the
-  // launcher sees a failed process and ends the job, which is what an exception should lead to.
+  // Calls MPI_Finalize, but not while an exception that arose after construction unwinds the stack:
+  // the other ranks don't come to it, and without it the launcher sees a failed process and ends
+  // the job.
   ~MpiRuntime();
 
   [[nodiscard]] bool is_owner() const { return is_owner_; }
@@ -30,21 +30,18 @@ class MpiRuntime {
 // Thread level that MPI has granted to this process; it must be initialized.
 [[nodiscard]] ThreadLevel granted_thread_level();
 
-// InputError where the MPI that is called in this process is not of the kind whose header kolo was
-// compiled with: a program is linked with one MPI and kolo with another, or one is preloaded. Their
-// handles are of different types, so each call ends the program or does something else. To be asked
-// before any call that takes a handle.
+// Throws InputError where the MPI that answers in this process is of another kind than that whose
+// header kolo was compiled with: the program is linked with another one, or one is preloaded.
+// Handles are then of different types, so this comes before any call that takes one.
 void require_one_mpi();
 
-// Words about another MPI in this process, which the program has perhaps initialized in place of
-// this one: "; this process has two MPIs, ...". Empty: there is no other.
+// Words about another MPI in this process, which the program may have initialized instead: "; this
+// process has two MPIs, ...". Empty: there is none.
 [[nodiscard]] std::string describe_other_mpi();
 
-// Has the MPI that kolo has initialized finalized where the process ends by exit(0), or by
-// returning from main(), while communicators live. exit() destroys no locals, and a handle may be
-// lost; without MPI_Finalize launchers take a job that is done for one that has failed. With
-// another status nothing is done: the launcher is to see it at once. Where the end can't be made,
-// it is said why.
+// Finalizes MPI at exit(0), or at the return from main(), while communicators live: exit() destroys
+// no locals, and without MPI_Finalize launchers take a job that is done for a failed one. Does
+// nothing for another status, which the launcher is to see at once. Says why where it can't.
 void finalize_at_exit(int rank);
 
 }  // namespace kolo

@@ -106,10 +106,10 @@ void NodeGroup::AllReduce::reduce_in_place() const {
   node.meet();
 }
 
-// As in place, chunk by chunk, with the staging areas as the places where the others reach a rank's
-// slices; its own slice never leaves its buffer. A result goes back to where its operand came from:
-// those cache lines are in the owner's hands already, and a rank reads only its own area. Lines
-// that two processors have read are slow to write, and this way there are none.
+// Reduces as in place, chunk by chunk, with the staging areas as the places where the others reach
+// a rank's slices; its own slice never leaves its buffer. A result goes back to where its operand
+// came from, into cache lines that the owner has already: lines that two processors have read are
+// slow to write.
 void NodeGroup::AllReduce::reduce_staged() const {
   const std::int64_t chunk = node.staged_elements(type);
   for (std::int64_t offset = 0; offset < buffer.count; offset += chunk) {

@@ -72,7 +72,7 @@ void NodeGroup::reduce_scatter(const CollectiveCall& call) {
     meet();
     return;
   }
-  // Of every rank's part a piece at a time, so that the pieces for all ranks fit the staging area.
+  // Goes by a piece of every rank's part at a time: the pieces for all ranks fit the staging area.
   const std::int64_t piece = staged_elements(input.type) / size_;
   for (std::int64_t offset = 0; offset < output.count; offset += piece) {
     const auto count = std::min(piece, output.count - offset);
@@ -113,7 +113,7 @@ std::vector<std::int64_t> starts_of(std::span<const std::int64_t> counts) {
   return starts;
 }
 
-// What is left from `offset` on, at most a piece; 0 or less where nothing is.
+// Elements left from `offset` on, at most a piece; 0 or less where none are.
 std::int64_t piece_of(std::int64_t count, std::int64_t offset, std::int64_t piece) {
   return std::min(piece, count - offset);
 }

@@ -185,7 +185,7 @@ void NodeGroup::wait_for(int local_rank) {
   }
   cell.sleepers.fetch_sub(1, std::memory_order_seq_cst);
   if (has_reached(count, meetings_)) return;
-  // Who has left because all is broken is not the reason.
+  // A rank that left because the group is broken is not the reason.
   if (has_aborted || is_aborted()) throw_aborted();
   give_up(cell);
 }

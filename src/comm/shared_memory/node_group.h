@@ -19,7 +19,7 @@
 
 namespace kolo {
 
-// A place in memory, in words that mean the same to all ranks of a node.
+// A place in memory that means the same to all ranks of a node.
 struct SharedLocation {
   std::uint64_t segment = 0;
   std::uint64_t offset = 0;
@@ -30,8 +30,8 @@ class PeerMemory {
  public:
   virtual ~PeerMemory() = default;
 
-  // Where this rank's own memory lies for the others; nothing when they can't reach (all of) it.
-  // From any thread.
+  // Place of this rank's own memory for the others; nothing when they can't reach all of it. From
+  // any thread.
   [[nodiscard]] virtual std::optional<SharedLocation> locate(const void* data,
                                                              std::size_t bytes) const = 0;
 
@@ -39,8 +39,8 @@ class PeerMemory {
   [[nodiscard]] virtual std::byte* address(int local_rank, SharedLocation location) const = 0;
 };
 
-// Sleeping on a word of memory that several processes map; std::atomic::wait works only inside one
-// process. Linux futexes, without FUTEX_PRIVATE_FLAG.
+// Futexes on a word that several processes map (without FUTEX_PRIVATE_FLAG); std::atomic::wait
+// works only inside one process.
 
 // Sleeps while `word` holds `value`, at most `limit`; may wake without reason.
 void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t value,
@@ -76,8 +76,8 @@ struct alignas(64) Bell {
 // The words through which the ranks of a node meet. They lie in memory that all of them map,
 // zero-filled at first; every rank writes only its own cell.
 
-// What a rank is about to do, published before the others touch its memory, and compared by all of
-// them.
+// Call that a rank is about to make: published before the others touch its memory, and compared by
+// all of them.
 struct Announcement {
   CallHeader call;
   SharedLocation location;
@@ -89,7 +89,7 @@ struct alignas(64) RankCell {
   std::atomic<std::uint32_t> sleepers;  // ranks asleep until `arrived` changes
   std::atomic<std::uint32_t> has_left;  // this rank comes to no meeting any more
   std::uint32_t verdict;  // of the node's first rank: what it has learnt of the other nodes
-  // Who this is, for the others: written before the first meeting.
+  // Identity of the rank, written before the first meeting.
   std::int32_t job_rank = 0;
   std::int32_t process = 0;  // 0: nothing is known of it
   std::uint64_t process_namespace = 0;
@@ -98,7 +98,7 @@ struct alignas(64) RankCell {
   Announcement announcements[2];
 };
 
-// Its process may have ended without a word.
+// Tells whether its process has ended, perhaps without a word.
 [[nodiscard]] bool is_gone(const RankCell& cell);
 // Why a rank that has left, or is gone, comes no more: "has left: ...".
 [[nodiscard]] std::string reason_of_absence(const RankCell& cell);
@@ -118,8 +118,7 @@ struct alignas(64) AbortCell {
   [[nodiscard]] std::string words() const;
 };
 
-// A rank's waiting has ended because another gave up, or is gone; nothing comes of the group any
-// more.
+// Ends a rank's waiting because another gave up, or is gone; the group is of no use any more.
 class BrokenGroupError : public CommunicationError {
  public:
   BrokenGroupError(const std::string& message, std::string reason)
@@ -150,8 +149,8 @@ struct NodeMemory {
 
 // Collectives among ranks that share memory. Each rank reduces its slice straight out of the
 // others' buffers where it can reach them, and otherwise out of staging areas that are filled and
-// emptied in turn. What is computed, and in which order, does not depend on who arrives first:
-// results are the same bits on all ranks and in every run.
+// emptied in turn. The order of computation doesn't depend on who arrives first: results are the
+// same bits on all ranks and in every run.
 //
 // Ranks meet by counting: everybody announces its arrival at meeting k and waits for all others'
 // counts to reach k.
@@ -173,10 +172,9 @@ class NodeGroup {
   // Does a collective that has buffers, or a barrier, all of whose ranks are here.
   void execute(const CollectiveCall& call);
 
-  // The node's part of an all-reduce over several nodes: the buffer is cut into `slices` (at most
-  // one for each rank of the node), local rank s reduces slice s and takes it through `across`
-  // before all ranks of the node get it. Not for averages of integers. Without `across` all ranks
-  // are here.
+  // Does the node's part of an all-reduce over several nodes: the buffer is cut into `slices` (at
+  // most one for each rank of the node); local rank s reduces slice s and takes it through `across`
+  // before all get it. Not for averages of integers. Without `across` all ranks are here.
   void all_reduce(const CollectiveCall& call, int slices, const AcrossNodes* across);
 
   // A barrier on the way into something that all ranks do together; an Error on all of them if it
@@ -192,9 +190,9 @@ class NodeGroup {
   // Why; empty where it isn't known.
   [[nodiscard]] std::string reason_of_abort() const { return memory_.abort->words(); }
 
-  // This rank comes no more. Whoever waits for it, or ever will, gets CommunicationError that names
-  // it; so it does where the rank's process has ended without a word. A wait of this rank's own
-  // ends too. Local.
+  // Announces that this rank comes no more. Whoever waits for it, or ever will, gets a
+  // CommunicationError that names it, as for a rank whose process has ended. A wait of this rank's
+  // own ends too. Local.
   void leave() noexcept;
 
  private:

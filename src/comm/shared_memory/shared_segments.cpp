@@ -32,7 +32,7 @@ std::size_t whole_pages(std::size_t bytes) {
   return checked_add(bytes, page_size() - 1) / page_size() * page_size();
 }
 
-// A file with more in it than there is room for ends the process that writes there.
+// Tells whether there is room: writing into a file beyond it would end the process.
 bool has_room(int file, SharedSegment::Source source, std::size_t bytes) {
   if (source == SharedSegment::Source::anonymous) {
     const auto available = available_memory();
@@ -199,24 +199,17 @@ bool SharedSegments::watch_others(const SegmentMakers& makers) {
   });
 }
 
-// Nobody finds memory of his own in a segment that no rank uses, so none will look for others'.
+// No rank looks for memory in a segment that none uses.
 void SharedSegments::forget_unused() {
   const std::lock_guard lock(mutex_);
   std::erase_if(segments_, [](const Numbered& numbered) { return !numbered.segment->is_in_use(); });
 }
 
 std::shared_ptr<void> SharedSegments::use_of(std::shared_ptr<SharedSegment> segment) {
-  struct Use {
-    std::shared_ptr<SharedSegment> segment;
-    int process = ::getpid();  // a fork has no share in it
-    explicit Use(std::shared_ptr<SharedSegment> used) : segment(std::move(used)) {}
-    Use(const Use&) = delete;
-    Use& operator=(const Use&) = delete;
-    ~Use() {
-      if (::getpid() == process) segment->release();
-    }
-  };
-  return std::make_shared<Use>(std::move(segment));
+  // A fork has no share in it.
+  return {nullptr, [segment = std::move(segment), process = ::getpid()](void*) {
+            if (::getpid() == process) segment->release();
+          }};
 }
 
 std::optional<SharedLocation> SharedSegments::locate(const void* data, std::size_t bytes) const {

@@ -17,11 +17,11 @@
 
 namespace kolo {
 
-// A piece of memory that the ranks of a node map, with a part for each. It is an anonymous file
-// (memfd_create), which the others open through the maker's descriptor in /proc, so it goes with
-// its last mapping, however the processes end, and /dev/shm may be of any size. Where one rank
-// can't reach the other's /proc, as in containers that share no processes, it is a file in /dev/shm
-// that loses its name as soon as all have mapped it.
+// Memory that the ranks of a node map, with a part for each. It is an anonymous file
+// (memfd_create), which the others open through the maker's descriptor in /proc: it goes with its
+// last mapping, however the processes end, whatever the size of /dev/shm. Where a rank can't reach
+// the other's /proc, as in containers that share no processes, it is a file in /dev/shm that loses
+// its name as soon as all have mapped it.
 class SharedSegment {
  public:
   enum class Source : std::uint8_t { anonymous, dev_shm };
@@ -33,8 +33,8 @@ class SharedSegment {
     std::shared_ptr<void> name;  // in /dev/shm, which is removed with this
   };
 
-  // When a part's memory takes its room: at once, near the rank whose it is, or page by page, where
-  // the rank is that first writes one.
+  // Time at which a part takes its room: at once, near the rank that owns it, or page by page, near
+  // the rank that first writes one.
   enum class Room : std::uint8_t { at_once, when_written };
 
   // `bytes`: of each part, by local rank.
@@ -52,8 +52,8 @@ class SharedSegment {
   [[nodiscard]] std::byte* part(int local_rank) const;
   [[nodiscard]] std::size_t bytes(int local_rank) const;
 
-  // This rank's use of the memory: when no rank of the node uses it any more, its room is given
-  // back, though the addresses stay mapped as long as this object lives.
+  // Ends this rank's use of the memory. Its room is given back when no rank of the node uses it any
+  // more; the addresses stay mapped as long as this object lives.
   void release();
   [[nodiscard]] bool is_in_use() const;
 
@@ -97,9 +97,9 @@ struct SegmentMakers {
   Execute execute;
 };
 
-// The shared memory of a node's ranks, in segments that all of them map. Making one is collective,
-// letting go of one is not: its room is given back when no rank uses it any more, and what is left
-// of it here when the next one is made.
+// Shared memory of a node's ranks, in segments that all of them map. Making one is collective,
+// letting go of one is not: its room is given back when no rank uses it any more, and its mapping
+// when the next one is made.
 class SharedSegments final : public PeerMemory {
  public:
   explicit SharedSegments(int local_rank) : local_rank_(local_rank) {}

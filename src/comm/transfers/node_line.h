@@ -33,8 +33,8 @@ struct NoteRing {
   [[nodiscard]] bool take(TransferNote& note, bool& was_full);
 };
 
-// A rank's part of the node's memory for transfers, zero-filled at first: its bell, a ring for what
-// each rank of the node tells it, and slots through which it sends bytes in pieces.
+// A rank's part of the node's memory for transfers, zero-filled at first: its bell, a ring for the
+// notes of each rank of the node, and slots through which it sends bytes in pieces.
 class NodeMailbox {
  public:
   static constexpr std::size_t slots = 8;
@@ -56,7 +56,7 @@ class NodeMailbox {
   std::size_t slot_bytes_;
 };
 
-// What a NodeLine needs, by local rank.
+// Memory that a NodeLine uses, by local rank.
 struct NodeLineMemory {
   std::vector<NodeMailbox> mailboxes;
   std::vector<std::shared_ptr<Bell>> bells;  // one a rank, for all its groups
@@ -64,7 +64,7 @@ struct NodeLineMemory {
   NodeMemory control;  // who has left, and whether somebody gave up; keeps all of it mapped
 };
 
-// Between ranks that share memory. Bytes go in pieces through slots of the sender's.
+// Line between ranks that share memory. Bytes go in pieces through slots of the sender's.
 class NodeLine final : public TransferLine {
  public:
   NodeLine(int local_rank, NodeLineMemory memory);

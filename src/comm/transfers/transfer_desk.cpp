@@ -109,7 +109,7 @@ bool TransferDesk::go_on() noexcept {
 
 bool TransferDesk::try_to_go_on() {
   bool has_progress = take_asked();
-  // Who leaves may have sent something before, so this is looked at first too.
+  // Obstacles are looked for first: a rank that leaves may have sent something before.
   const auto lost = obstacles();
   has_progress = take_notes() || has_progress;
   has_progress = move() || has_progress;
@@ -170,7 +170,7 @@ void TransferDesk::receive_call(int from, const CallHeader& call) {
   match(key);
 }
 
-// What belongs together is the same on both ends, since both have both in the same order.
+// Both ends match the same calls, since both have them in the same order.
 void TransferDesk::match(const Key& key) {
   Queue& queue = queues_[key];
   while (!queue.mine.empty() && !queue.theirs.empty()) {
@@ -194,7 +194,7 @@ void TransferDesk::begin(const Item& item, const CallHeader& other) {
   if (call.count == 0) return finish(item, nullptr);
   item->other = other;
   moving_.push_back(item);
-  // What is received must not come before this rank is ready for it.
+  // Bytes must not arrive before this rank is ready for them.
   if (call.collective == Collective::receive) item->move = line(call.peer).begin(call, other);
 }
 
@@ -239,7 +239,7 @@ std::map<int, std::string> TransferDesk::obstacles() const {
   return found;
 }
 
-// Who waits for it may ask at once whether anything is pending.
+// Counts down first: a waiting thread may ask at once whether anything is pending.
 void TransferDesk::finish(const Item& item, std::exception_ptr error) {
   // The device may still read the buffer of one that has failed.
   if (error && item->staging && !item->staging->is_over()) {

@@ -41,7 +41,7 @@ class TransferDesk final {
 
   // CallHeader::number of this rank's next call.
   [[nodiscard]] std::uint64_t next_number() { return ++calls_; }
-  // Of Work::State; go_on where is_driven_by_waiters().
+  // Functions for Work::State; `go_on` is set where is_driven_by_waiters().
   struct Waiters {
     std::function<void()> go_on;
     std::function<void(bool begins)> on_wait;
@@ -54,10 +54,10 @@ class TransferDesk final {
                           Waiters waiters);
   [[nodiscard]] bool is_driven_by_waiters() const { return is_driven_by_waiters_; }
 
-  // Does what can be done without waiting; whether that was anything. By one thread at a time.
+  // Does what can be done without waiting. Returns whether anything was. By one thread at a time.
   bool go_on() noexcept;
   [[nodiscard]] const std::shared_ptr<TransferThread>& thread() const { return thread_; }
-  // What go_on() waits for.
+  // How long go_on() may be left uncalled.
   enum class Patience : std::uint8_t {
     nothing,  // there is nothing to do until it rings
     ringing,  // it rings when there is, but who is gone does not
@@ -65,15 +65,14 @@ class TransferDesk final {
     moving,   // nor when bytes have moved
   };
   [[nodiscard]] Patience patience() const;
-  // What finished transfers have kept. It may own what uses this desk as it goes, so whoever goes
-  // on lets go of it outside.
+  // Takes the owners of finished transfers. Let go of them outside of this desk's calls: an owner
+  // may use the desk as it goes.
   [[nodiscard]] std::vector<std::shared_ptr<const void>> take_done();
 
   [[nodiscard]] bool is_pending() const;
   // Blocks until nothing is, where a thread goes on.
   void wait_until_idle();
-  // What is pending fails with this message, and so does what is asked for later. Nobody may be
-  // going on.
+  // Fails pending transfers, and all later ones, with this message. Nobody may be in go_on().
   void stop(const std::string& message);
   // This rank asks for nothing any more.
   void end() noexcept;
@@ -83,7 +82,7 @@ class TransferDesk final {
     CollectiveCall call;
     CallHeader other;  // what the other rank has asked for
     std::shared_ptr<TransferStaging> staging;
-    // They may keep what keeps this desk.
+    // Weak, as they may keep what keeps this desk.
     std::vector<std::weak_ptr<CollectiveListener>> listeners;
     std::shared_ptr<const void> owner;
     std::shared_ptr<Work::State> state;
@@ -91,7 +90,7 @@ class TransferDesk final {
     std::exception_ptr error;            // of one in failed_
   };
   using Item = std::shared_ptr<Pending>;
-  // Who has come to which transfers of one direction with one peer and tag.
+  // Calls of both ranks that are not matched, for one direction, peer and tag.
   struct Queue {
     std::deque<Item> mine;
     std::deque<CallHeader> theirs;
@@ -120,7 +119,7 @@ class TransferDesk final {
   const std::shared_ptr<TransferThread> thread_;
   const bool is_driven_by_waiters_;
 
-  // Of whoever goes on.
+  // Used inside go_on() alone.
   std::map<Key, Queue> queues_;
   std::vector<Item> moving_;
   std::vector<std::shared_ptr<TransferStaging>> on_devices_;  // of transfers that are done
@@ -150,7 +149,7 @@ class TransferThread {
 
   void start();
   void add(const std::shared_ptr<TransferDesk>& desk);
-  // It is not in use any more when this returns.
+  // The desk is not in use any more when this returns.
   void remove(const TransferDesk& desk);
 
   void ring() { own_bell_->ring(); }

@@ -11,7 +11,7 @@
 
 namespace kolo {
 
-// What one rank tells another about a transfer; sent as bytes.
+// Note of one rank to another about a transfer; sent as bytes.
 struct TransferNote {
   enum class Kind : std::uint32_t {
     call,   // the rank has asked for it
@@ -20,7 +20,7 @@ struct TransferNote {
 
   CallHeader call;
   Kind kind = Kind::call;
-  // Of a piece.
+  // Set for a piece.
   std::uint32_t slot = 0;
   std::uint64_t number = 0;  // CallHeader::number on the sending rank
   std::uint64_t bytes = 0;
@@ -28,12 +28,12 @@ struct TransferNote {
 static_assert(std::has_unique_object_representations_v<TransferNote>,
               "nothing but values, without gaps: notes are sent as bytes");
 
-// The bytes of one transfer on their way, of which both ends know what the other has asked for.
+// The bytes of one transfer on their way, once both ends know what the other has asked for.
 class TransferMove {
  public:
   virtual ~TransferMove() = default;
 
-  // Moves what can be moved now, at most for some milliseconds; whether that was anything.
+  // Moves what can be moved now, for some milliseconds at most. Returns whether anything was.
   [[nodiscard]] virtual bool go_on() = 0;
   // The buffer is the caller's again.
   [[nodiscard]] virtual bool is_done() const = 0;
@@ -59,8 +59,8 @@ class TransferLine {
   [[nodiscard]] virtual std::unique_ptr<TransferMove> begin(const CollectiveCall& call,
                                                             const CallHeader& other) = 0;
 
-  // Why nothing comes from a rank any more, beyond what has arrived: "rank 3 has left"; empty: it
-  // is not known that it doesn't.
+  // Reason why nothing more comes from a rank, beyond what has arrived: "rank 3 has left"; empty:
+  // none is known.
   [[nodiscard]] virtual std::string obstacle(int /*rank*/) { return {}; }
 
   // Whether take() must be asked again and again, because nothing rings when a note comes.

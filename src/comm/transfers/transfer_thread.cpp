@@ -16,8 +16,8 @@ using Patience = TransferDesk::Patience;
 constexpr int spin_count = 300;    // looks at the bell before going to sleep
 constexpr int eager_rounds = 100;  // of polling, before sleeping in between
 
-// Where nothing rings, the longer nothing has come, the longer nobody looks: polling takes
-// processors from ranks that compute.
+// Longest time to sleep. Polling takes processors from ranks that compute, so it gets rarer the
+// longer nothing has come.
 nanoseconds longest_sleep(Patience patience, int idle_rounds) {
   switch (patience) {
     case Patience::nothing:
