@@ -8,6 +8,8 @@
 #include <fmt/ranges.h>
 
 #include "comm/communicator_group.h"
+#include "comm/device/device_sharing.h"
+#include "comm/solo/alone.h"
 #include "kolo/base/checked.h"
 #include "kolo/comm/topology.h"
 
@@ -41,6 +43,41 @@ int Topology::smallest_node() const {
 std::string Topology::describe() const {
   return fmt::format("rank {} of {}, local rank {} of {} on node {} of {}", rank, size, local_rank,
                      local_size, node, nodes);
+}
+
+namespace {
+
+// One rank, to which there is nobody to talk.
+class SoloBackend final : public Backend {
+ public:
+  [[nodiscard]] const Topology& topology() const override { return topology_; }
+
+  [[nodiscard]] Capabilities capabilities() const override {
+    return {.backend = "solo", .transport = "none", .asynchronous = false, .concurrent = true};
+  }
+
+  void execute(const CollectiveCall& call) override { execute_alone(call); }
+
+  [[nodiscard]] std::vector<std::shared_ptr<std::byte>> allocate(const CallHeader& call) override {
+    return {allocate_aligned(static_cast<std::size_t>(call.count))};
+  }
+
+  [[nodiscard]] std::shared_ptr<Backend> split(int color, int) override {
+    return color < 0 ? nullptr : std::make_shared<SoloBackend>();
+  }
+
+  void abort(int, std::string_view) noexcept override {}
+
+ private:
+  Topology topology_;
+};
+
+}  // namespace
+
+Communicator Communicator::solo(const DeviceOptions& devices) {
+  return Communicator(make_device_backend(std::make_shared<SoloBackend>(),
+                                          std::make_shared<DeviceSharing>(devices)),
+                      std::make_shared<Executor>(false));
 }
 
 Communicator::Communicator(std::shared_ptr<Backend> backend)

@@ -182,6 +182,19 @@ std::optional<int> slurm_tasks_on_node(std::string_view text, int node) {
   return std::nullopt;
 }
 
+LinkedMpi parse_mpi_version(const std::string& version) {
+  LinkedMpi mpi;
+  mpi.is_open_mpi = version.find("Open MPI") != std::string::npos;
+  mpi.name = version.substr(0, version.find_first_of(",\n"));
+  // "MPICH Version:      4.0.2"
+  if (const auto label = mpi.name.find(" Version:"); label != std::string::npos) {
+    const auto number = mpi.name.find_first_not_of(" \t", label + 9);
+    mpi.name = mpi.name.substr(0, label) +
+               (number == std::string::npos ? "" : ' ' + mpi.name.substr(number));
+  }
+  return mpi;
+}
+
 namespace {
 
 // Advice on the launcher that starts ranks of this MPI.
@@ -204,23 +217,6 @@ std::string_view option_of(SlurmMpi slurm_mpi) {
   constexpr std::string_view options[] = {"--mpi=none", "--mpi=pmi2", "--mpi=pmix"};
   return options[static_cast<std::size_t>(slurm_mpi)];
 }
-
-}  // namespace
-
-LinkedMpi parse_mpi_version(const std::string& version) {
-  LinkedMpi mpi;
-  mpi.is_open_mpi = version.find("Open MPI") != std::string::npos;
-  mpi.name = version.substr(0, version.find_first_of(",\n"));
-  // "MPICH Version:      4.0.2"
-  if (const auto label = mpi.name.find(" Version:"); label != std::string::npos) {
-    const auto number = mpi.name.find_first_not_of(" \t", label + 9);
-    mpi.name = mpi.name.substr(0, label) +
-               (number == std::string::npos ? "" : ' ' + mpi.name.substr(number));
-  }
-  return mpi;
-}
-
-namespace {
 
 constexpr auto way_out = "KOLO_LAUNCHER_CHECK=off lets each process go on by itself";
 

@@ -6,6 +6,9 @@
 #include <memory>
 #include <new>
 
+#include <fmt/format.h>
+
+#include "kolo/base/error.h"
 #include "kolo/comm/collective_call.h"
 
 namespace kolo {
@@ -19,8 +22,16 @@ inline std::shared_ptr<std::byte> allocate_aligned(std::size_t bytes) {
   return {memory, [](std::byte* pointer) { ::operator delete(pointer, alignment); }};
 }
 
-// A collective of one rank: every reduction is the value itself, and whatever goes from rank to
-// rank is a copy.
-void execute_alone(const CollectiveCall& call);
+// Does a collective of one rank: reductions are the values themselves, and data that goes from rank
+// to rank is copied.
+inline void execute_alone(const CollectiveCall& call) {
+  if (call.input.count != call.output.count) {
+    throw Error(fmt::format("comm: {}: rank 0 sends {} {} to rank 0, which expects {}",
+                            name_of(call.collective), call.input.count, name_of(call.type),
+                            call.output.count));
+  }
+  if (call.output.bytes() > 0 && call.output.data != call.input.data)
+    std::memmove(call.output.data, call.input.data, call.output.bytes());
+}
 
 }  // namespace kolo
