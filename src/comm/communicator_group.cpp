@@ -285,18 +285,6 @@ Work Communicator::Group::transfer(std::vector<CollectiveCall> calls, const Call
                     {.go_on = std::move(driver), .on_wait = std::move(on_wait)});
 }
 
-std::shared_ptr<const Communicator::Group::Listeners> Communicator::Group::ListenerList::get()
-    const {
-  const std::lock_guard lock(mutex_);
-  return listeners_;
-}
-
-void Communicator::Group::ListenerList::set(Listeners changed) {
-  auto next = std::make_shared<const Listeners>(std::move(changed));
-  const std::lock_guard lock(mutex_);
-  listeners_ = std::move(next);
-}
-
 void Communicator::Group::add_set(const std::shared_ptr<Group>& set) {
   if (set->backend->topology().size == 1) return;
   const std::lock_guard lock(mutex_);

@@ -38,8 +38,15 @@ struct Communicator::Group {
   using Listeners = std::vector<std::shared_ptr<CollectiveListener>>;
   class ListenerList {
    public:
-    [[nodiscard]] std::shared_ptr<const Listeners> get() const;
-    void set(Listeners changed);
+    [[nodiscard]] std::shared_ptr<const Listeners> get() const {
+      const std::lock_guard lock(mutex_);
+      return listeners_;
+    }
+    void set(Listeners changed) {
+      auto next = std::make_shared<const Listeners>(std::move(changed));
+      const std::lock_guard lock(mutex_);
+      listeners_ = std::move(next);
+    }
 
    private:
     mutable std::mutex mutex_;

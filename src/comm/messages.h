@@ -12,6 +12,9 @@
 // Messages to people.
 namespace kolo {
 
+inline constexpr std::string_view same_order =
+    "all ranks must make the same calls in the same order";
+
 // Writes "kolo: ..." to stderr, in one call, so that lines of several ranks don't mix.
 inline void print_line(std::string_view message) {
   const std::string line = fmt::format("kolo: {}\n", message);

@@ -18,7 +18,6 @@ namespace kolo {
 namespace {
 
 constexpr std::size_t most_calls_shown = 4;
-constexpr auto advice = "all ranks must make the same calls in the same order";
 
 // A bijection of 64-bit numbers that leaves no pattern (the last steps of SplitMix64; Steele, Lea
 // and Flood, "Fast splittable pseudorandom number generators", 2014).
@@ -139,7 +138,7 @@ std::string describe_mismatch(std::span<const CallHeader> headers,
         first.describe(), describe_parties(std::move(parties)));
   }
   return fmt::format("comm: ranks called different collectives: {}; {} (they differ in {})",
-                     describe_parties(std::move(parties)), advice, difference);
+                     describe_parties(std::move(parties)), same_order, difference);
 }
 
 std::string describe_exchange_mismatch(std::span<const CallHeader> headers,

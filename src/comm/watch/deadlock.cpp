@@ -7,12 +7,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "comm/messages.h"
+
 namespace kolo {
 
 namespace {
 
 constexpr std::size_t most_waits_shown = 6;
-constexpr auto same_order = "all ranks must make the same calls in the same order";
 
 // Lane in which a rank waits, and a rank that has not come to it.
 struct Wait {
