@@ -201,25 +201,22 @@ void Communicator::Group::run(CollectiveCall call, CallOptions options, const Ac
   executor->run(std::ref(perform_now), std::ref(on_wait));
 }
 
-Communicator::Group::Action Communicator::Group::as_task(std::uint64_t number, Action task) {
-  // The group waits for its tasks, so they need not own it.
-  return [place = sequence.get(), number, task = std::move(task)] {
-    struct Running {
-      Sequence& place;
-      Running(Sequence& in, std::uint64_t call) : place(in) {
-        place.task = call;
-        place.parts = 0;
-      }
-      ~Running() { place.task = 0; }
-    };
-    const Running running(*place, number);
-    task();
-  };
-}
-
 Work Communicator::Group::submit(CollectiveCall call, CallOptions options, Action action) {
   prepare(call, options);
-  if (call.collective == Collective::task) action = as_task(call.number, std::move(action));
+  if (call.collective == Collective::task) {
+    // The group waits for its tasks, so they need not own it.
+    action = [place = sequence.get(), number = call.number, task = std::move(action)] {
+      place->task = number;
+      place->parts = 0;
+      try {
+        task();
+      } catch (...) {
+        place->task = 0;
+        throw;
+      }
+      place->task = 0;
+    };
+  }
   auto present = listeners->get();
   for (const auto& listener : *present) listener->on_submit(call);
   // Handed over by the thread that asks, so that several communicators' calls come to the device in

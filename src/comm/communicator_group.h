@@ -111,7 +111,6 @@ struct Communicator::Group {
   void abandon();
   void prepare(CollectiveCall& call, CallOptions& options);
   void go_on_with_transfers();
-  [[nodiscard]] Action as_task(std::uint64_t number, Action task);
 
   std::mutex mutex_;
   std::vector<std::weak_ptr<Group>> sets_;
