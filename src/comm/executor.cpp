@@ -34,31 +34,16 @@ bool Work::State::is_done() {
   return done;
 }
 
-// Tells on_wait of a thread's waiting, as long as this lives.
-class Work::Waiting {
- public:
-  explicit Waiting(State& state) : state_(state), is_told_(state.on_wait && !state.is_done()) {
-    if (is_told_) state_.on_wait(true);
-  }
-  Waiting(const Waiting&) = delete;
-  Waiting& operator=(const Waiting&) = delete;
-  ~Waiting() {
-    if (is_told_) state_.on_wait(false);
-  }
-
- private:
-  State& state_;
-  bool is_told_;
-};
-
 void Work::wait() const {
   if (!state_) return;
+  const bool is_told = state_->on_wait && !state_->is_done();
+  if (is_told) state_->on_wait(true);
+  while (state_->go_on && !state_->is_done()) state_->go_on();
   {
-    const Waiting waiting(*state_);
-    while (state_->go_on && !state_->is_done()) state_->go_on();
     std::unique_lock lock(state_->mutex);
     state_->changed.wait(lock, [&] { return state_->done; });
   }
+  if (is_told) state_->on_wait(false);
   if (state_->error) std::rethrow_exception(state_->error);
   hold_back_stream();
 }

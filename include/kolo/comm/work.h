@@ -53,8 +53,6 @@ class Work {
     [[nodiscard]] bool is_done();
   };
 
-  class Waiting;
-
   explicit Work(std::shared_ptr<State> state) : state_(std::move(state)) {}
   void hold_back_stream() const;
 
