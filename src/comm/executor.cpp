@@ -143,12 +143,7 @@ void Executor::run(const std::function<void()>& task,
     }
     busy_ = true;
   }
-  std::exception_ptr failure;
-  try {
-    execute(task);
-  } catch (...) {
-    failure = std::current_exception();
-  }
+  const auto failure = execute(task);
   bool is_awaited = false;
   {
     const std::lock_guard lock(mutex_);
@@ -204,33 +199,25 @@ void Executor::loop() {
   }
 }
 
-// Runs a task, and notes meanwhile that this thread does.
-void Executor::execute(const std::function<void()>& task) {
-  struct Runner {
-    std::atomic<std::thread::id>& place;
-    std::thread::id before;
-    explicit Runner(std::atomic<std::thread::id>& runner)
-        : place(runner), before(runner.exchange(std::this_thread::get_id())) {
-      ++tasks_of_this_thread;
-    }
-    ~Runner() {
-      --tasks_of_this_thread;
-      place.store(before);
-    }
-  };
-  const Runner runner(runner_);
-  task();
+// Runs a task, notes meanwhile that this thread does, and returns its exception.
+std::exception_ptr Executor::execute(const std::function<void()>& task) {
+  const auto before = runner_.exchange(std::this_thread::get_id());
+  ++tasks_of_this_thread;
+  std::exception_ptr failure;
+  try {
+    task();
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  --tasks_of_this_thread;
+  runner_.store(before);
+  return failure;
 }
 
 // Runs an item and completes its Work. Counts down before, because a waiting thread may ask at once
 // whether anything is pending.
 void Executor::complete(const Item& item) {
-  std::exception_ptr failure;
-  try {
-    execute(item.task);
-  } catch (...) {
-    failure = std::current_exception();
-  }
+  auto failure = execute(item.task);
   --pending_;
   item.state->complete(std::move(failure));
 }

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -70,9 +71,8 @@ class Executor {
 
   void loop();
   void check_open() const;  // under the mutex
-  void execute(const std::function<void()>& task);
+  [[nodiscard]] std::exception_ptr execute(const std::function<void()>& task);
   void complete(const Item& item);
-
   void end_thread();
 
   const bool is_threaded_;
