@@ -1,10 +1,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <vector>
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "comm/typed_values.h"

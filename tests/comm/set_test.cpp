@@ -1,8 +1,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <mutex>
-#include <numeric>
 #include <optional>
 #include <vector>
 
