@@ -1,7 +1,6 @@
 #include "kernels/convolution_kernel.h"
 
 #include <numeric>
-#include <utility>
 #include <vector>
 
 #include <torch/csrc/autograd/function_hook.h>

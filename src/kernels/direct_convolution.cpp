@@ -1,6 +1,5 @@
 #include <torch/nn/modules/conv.h>
 #include <array>
-#include <optional>
 #include <string_view>
 
 #include "kernels/convolution_kernel.h"

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <utility>
 
 #include <torch/nn/modules/batchnorm.h>

@@ -5,7 +5,6 @@
 #include "kernels/convolution_kernel.h"
 #include "kernels/image_lanes.h"
 #include "kernels/vector_loops.h"
-#include "kolo/base/checked.h"
 
 namespace kolo {
 

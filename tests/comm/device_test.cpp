@@ -1,7 +1,6 @@
 // Collectives on a device's memory: their order among the work of streams, and what is refused.
 // What they compute is tested with the host's (rank_settings.cpp).
 #include <atomic>
-#include <numeric>
 #include <string>
 #include <vector>
 

@@ -2,7 +2,6 @@
 #include <cstdint>
 #include <vector>
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "comm/typed_values.h"

@@ -2,8 +2,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
-#include <mutex>
-#include <numeric>
 #include <optional>
 #include <vector>
 

@@ -1,11 +1,7 @@
-#include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <numeric>
-#include <optional>
 #include <span>
-#include <thread>
 #include <vector>
 
 #include <fmt/format.h>

@@ -2,7 +2,6 @@
 #include <atomic>
 #include <thread>
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "comm/watch/stall.h"

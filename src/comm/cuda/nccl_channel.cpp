@@ -175,19 +175,103 @@ class NcclChannel final : public DeviceChannel {
     return nccl_version() + " (the host waits: never)";
   }
   [[nodiscard]] bool hands_over(const CallHeader& call) const override { return can_do(call); }
-  void execute(const CollectiveCall& call) override;
+  void execute(const CollectiveCall& call) override {
+    // NCCL's average is that of all ranks; while some have joined it is another.
+    const bool is_partial_average = traits_of(call.collective).reduces &&
+                                    call.op == ReduceOp::average && call.divisor != topology_.size;
+    if (!can_do(call) || is_partial_average) return rest().execute(call);
+    if (!call.order) return execute_of_host(call);
+    call.order->ready->hold_back(stream_.get());
+    enqueue(call);
+    call.order->done = runtime_->record(device_, stream_.get());
+  }
   void abort() noexcept override { group_.abort(); }
 
  private:
   [[nodiscard]] static bool can_do(const CallHeader& call) {
     return !traits_of(call.collective).reduces || reduction_of(call.type, call.op);
   }
-  [[nodiscard]] DeviceChannel& rest();
-  void execute_of_host(const CollectiveCall& call);
-  void enqueue(const CollectiveCall& call);
-  [[nodiscard]] ncclResult_t begin(const CollectiveCall& call);
-  [[nodiscard]] ncclResult_t gather_uneven(const CollectiveCall& call);
-  [[nodiscard]] ncclResult_t exchange(const CollectiveCall& call);
+  [[nodiscard]] DeviceChannel& rest() {
+    if (!rest_) rest_ = make_rest_();
+    return *rest_;
+  }
+  // A rank that has joined has its values in the host's memory, and nobody needs its result.
+  void execute_of_host(const CollectiveCall& call) {
+    const auto input = runtime_->allocate(device_, call.input.bytes() + 1);
+    const auto output = runtime_->allocate(device_, call.output.bytes() + 1);
+    if (call.input.bytes() > 0)
+      runtime_->copy(device_, input.get(), call.input.data, call.input.bytes(), stream_.get());
+    const bool is_in_place = traits_of(call.collective).buffers == BufferShape::in_place;
+    CollectiveCall there = call;
+    there.input = ConstBuffer(input.get(), call.input.count, call.input.type);
+    there.output =
+        Buffer(is_in_place ? input.get() : output.get(), call.output.count, call.output.type);
+    enqueue(there);
+    runtime_->record(device_, stream_.get())->wait();
+  }
+  void enqueue(const CollectiveCall& call) {
+    use_device(device_);
+    group_.check(begin(call), name_of(call.collective));
+  }
+  [[nodiscard]] ncclResult_t begin(const CollectiveCall& call) {
+    const auto& [input, output] = std::tie(call.input, call.output);
+    const auto group = group_.get();
+    const auto reduction = reduction_of(call.type, call.op).value_or(Reduction{});
+    switch (call.collective) {
+      case Collective::all_reduce:
+        return ncclAllReduce(input.data, output.data, static_cast<std::size_t>(input.count),
+                             reduction.type, reduction.op, group, stream());
+      case Collective::reduce_scatter:
+        return ncclReduceScatter(input.data, output.data, static_cast<std::size_t>(output.count),
+                                 reduction.type, reduction.op, group, stream());
+      case Collective::broadcast:
+        return ncclBroadcast(input.data, output.data, output.bytes(), ncclInt8, call.peer, group,
+                             stream());
+      case Collective::all_gather:
+        return ncclAllGather(input.data, output.data, input.bytes(), ncclInt8, group, stream());
+      case Collective::all_gather_uneven:
+        return gather_uneven(call);
+      case Collective::all_to_all:
+        return exchange(call);
+      default:
+        return ncclInvalidUsage;
+    }
+  }
+  // A broadcast from each rank, all at once.
+  [[nodiscard]] ncclResult_t gather_uneven(const CollectiveCall& call) {
+    auto* place = static_cast<std::byte*>(call.output.data);
+    auto status = ncclGroupStart();
+    for (int rank = 0; rank < topology_.size; ++rank) {
+      const auto bytes =
+          static_cast<std::size_t>(call.receive_counts[static_cast<std::size_t>(rank)]) *
+          size_of(call.type);
+      const void* const from = rank == topology_.rank ? call.input.data : place;
+      if (status == ncclSuccess && bytes > 0)
+        status = ncclBroadcast(from, place, bytes, ncclInt8, rank, group_.get(), stream());
+      place += bytes;
+    }
+    const auto end = ncclGroupEnd();
+    return status == ncclSuccess ? end : status;
+  }
+  [[nodiscard]] ncclResult_t exchange(const CollectiveCall& call) {
+    const auto* from = static_cast<const std::byte*>(call.input.data);
+    auto* to = static_cast<std::byte*>(call.output.data);
+    auto status = ncclGroupStart();
+    for (int peer = 0; peer < topology_.size; ++peer) {
+      const auto place = static_cast<std::size_t>(peer);
+      const auto sent = static_cast<std::size_t>(call.send_counts[place]) * size_of(call.type);
+      const auto received =
+          static_cast<std::size_t>(call.receive_counts[place]) * size_of(call.type);
+      if (status == ncclSuccess && sent > 0)
+        status = ncclSend(from, sent, ncclInt8, peer, group_.get(), stream());
+      if (status == ncclSuccess && received > 0)
+        status = ncclRecv(to, received, ncclInt8, peer, group_.get(), stream());
+      from += sent;
+      to += received;
+    }
+    const auto end = ncclGroupEnd();
+    return status == ncclSuccess ? end : status;
+  }
   [[nodiscard]] cudaStream_t stream() const { return static_cast<cudaStream_t>(stream_.get()); }
 
   Topology topology_;
@@ -198,103 +282,6 @@ class NcclChannel final : public DeviceChannel {
   std::unique_ptr<DeviceChannel> rest_;  // made by its first call
   NcclGroup group_;
 };
-
-void NcclChannel::execute(const CollectiveCall& call) {
-  // NCCL's average is that of all ranks; while some have joined it is another.
-  const bool is_partial_average = traits_of(call.collective).reduces &&
-                                  call.op == ReduceOp::average && call.divisor != topology_.size;
-  if (!can_do(call) || is_partial_average) return rest().execute(call);
-  if (!call.order) return execute_of_host(call);
-  call.order->ready->hold_back(stream_.get());
-  enqueue(call);
-  call.order->done = runtime_->record(device_, stream_.get());
-}
-
-DeviceChannel& NcclChannel::rest() {
-  if (!rest_) rest_ = make_rest_();
-  return *rest_;
-}
-
-// A rank that has joined has its values in the host's memory, and nobody needs its result.
-void NcclChannel::execute_of_host(const CollectiveCall& call) {
-  const auto input = runtime_->allocate(device_, call.input.bytes() + 1);
-  const auto output = runtime_->allocate(device_, call.output.bytes() + 1);
-  if (call.input.bytes() > 0)
-    runtime_->copy(device_, input.get(), call.input.data, call.input.bytes(), stream_.get());
-  const bool is_in_place = traits_of(call.collective).buffers == BufferShape::in_place;
-  CollectiveCall there = call;
-  there.input = ConstBuffer(input.get(), call.input.count, call.input.type);
-  there.output =
-      Buffer(is_in_place ? input.get() : output.get(), call.output.count, call.output.type);
-  enqueue(there);
-  runtime_->record(device_, stream_.get())->wait();
-}
-
-void NcclChannel::enqueue(const CollectiveCall& call) {
-  use_device(device_);
-  group_.check(begin(call), name_of(call.collective));
-}
-
-ncclResult_t NcclChannel::begin(const CollectiveCall& call) {
-  const auto& [input, output] = std::tie(call.input, call.output);
-  const auto group = group_.get();
-  const auto reduction = reduction_of(call.type, call.op).value_or(Reduction{});
-  switch (call.collective) {
-    case Collective::all_reduce:
-      return ncclAllReduce(input.data, output.data, static_cast<std::size_t>(input.count),
-                           reduction.type, reduction.op, group, stream());
-    case Collective::reduce_scatter:
-      return ncclReduceScatter(input.data, output.data, static_cast<std::size_t>(output.count),
-                               reduction.type, reduction.op, group, stream());
-    case Collective::broadcast:
-      return ncclBroadcast(input.data, output.data, output.bytes(), ncclInt8, call.peer, group,
-                           stream());
-    case Collective::all_gather:
-      return ncclAllGather(input.data, output.data, input.bytes(), ncclInt8, group, stream());
-    case Collective::all_gather_uneven:
-      return gather_uneven(call);
-    case Collective::all_to_all:
-      return exchange(call);
-    default:
-      return ncclInvalidUsage;
-  }
-}
-
-// A broadcast from each rank, all at once.
-ncclResult_t NcclChannel::gather_uneven(const CollectiveCall& call) {
-  auto* place = static_cast<std::byte*>(call.output.data);
-  auto status = ncclGroupStart();
-  for (int rank = 0; rank < topology_.size; ++rank) {
-    const auto bytes =
-        static_cast<std::size_t>(call.receive_counts[static_cast<std::size_t>(rank)]) *
-        size_of(call.type);
-    const void* const from = rank == topology_.rank ? call.input.data : place;
-    if (status == ncclSuccess && bytes > 0)
-      status = ncclBroadcast(from, place, bytes, ncclInt8, rank, group_.get(), stream());
-    place += bytes;
-  }
-  const auto end = ncclGroupEnd();
-  return status == ncclSuccess ? end : status;
-}
-
-ncclResult_t NcclChannel::exchange(const CollectiveCall& call) {
-  const auto* from = static_cast<const std::byte*>(call.input.data);
-  auto* to = static_cast<std::byte*>(call.output.data);
-  auto status = ncclGroupStart();
-  for (int peer = 0; peer < topology_.size; ++peer) {
-    const auto place = static_cast<std::size_t>(peer);
-    const auto sent = static_cast<std::size_t>(call.send_counts[place]) * size_of(call.type);
-    const auto received = static_cast<std::size_t>(call.receive_counts[place]) * size_of(call.type);
-    if (status == ncclSuccess && sent > 0)
-      status = ncclSend(from, sent, ncclInt8, peer, group_.get(), stream());
-    if (status == ncclSuccess && received > 0)
-      status = ncclRecv(to, received, ncclInt8, peer, group_.get(), stream());
-    from += sent;
-    to += received;
-  }
-  const auto end = ncclGroupEnd();
-  return status == ncclSuccess ? end : status;
-}
 
 }  // namespace
 

@@ -133,7 +133,23 @@ class DeviceBackend final : public Backend {
     channel()->execute(call);
   }
   void agree(const CallHeader& call) override { host_->agree(call); }
-  void begin_on_device(CollectiveCall& call) const override;
+  void begin_on_device(CollectiveCall& call) const override {
+    const auto& runtime = sharing_->runtime();
+    const void* const memory = call.output.count > 0 ? call.output.data : call.input.data;
+    const bool has_memory = call.output.count > 0 || call.input.count > 0;
+    const int device = has_memory ? runtime.device_of(memory) : own_device();
+    if (call.output.count > 0 && call.input.count > 0) {
+      const int other = runtime.device_of(call.input.data);
+      if (other != device) {
+        throw Error(
+            fmt::format("comm: {}: the input is on {} device {}, the output on device {}; a "
+                        "collective takes both on one",
+                        name_of(call.collective), runtime.name(), other, device));
+      }
+    }
+    call.order->device = device;
+    call.order->ready = runtime.record(device, call.order->stream);
+  }
   // Before the first call it is not known yet what execute() does.
   void await_input(const CollectiveCall& call) const override {
     if (channel() != nullptr && !hands_over(call)) call.order->ready->wait();
@@ -185,8 +201,24 @@ class DeviceBackend final : public Backend {
     const std::lock_guard lock(mutex_);
     return device_ < 0 ? sharing_->runtime().current_device() : device_;
   }
-  void make_channel(const CollectiveCall& call);
-  void require_one_device(const CollectiveCall& call) const;
+  // The ranks compare the call first: one that is in host memory is told, and nobody waits.
+  void make_channel(const CollectiveCall& call) {
+    host_->agree(call);
+    const int device = call.order ? call.order->device : own_device();
+    auto [made, why] = choose_channel(host_, device, *sharing_);
+    sharing_->note_transport(
+        fmt::format("{}{}{}", made->description(), why.empty() ? "" : "; ", why));
+    const std::lock_guard lock(mutex_);
+    channel_ = std::move(made);
+    device_ = device;
+  }
+  void require_one_device(const CollectiveCall& call) const {
+    if (!call.order || call.order->device == device_) return;
+    throw Error(fmt::format(
+        "comm: {}: the buffers are on {} device {}, but this communicator's first "
+        "collective was on device {}; a rank keeps to one device in a communicator",
+        name_of(call.collective), sharing_->runtime().name(), call.order->device, device_));
+  }
 
   std::shared_ptr<Backend> host_;
   std::shared_ptr<DeviceSharing> sharing_;
@@ -195,44 +227,6 @@ class DeviceBackend final : public Backend {
   std::unique_ptr<DeviceChannel> channel_;
   int device_ = -1;  // of the channel
 };
-
-void DeviceBackend::begin_on_device(CollectiveCall& call) const {
-  const auto& runtime = sharing_->runtime();
-  const void* const memory = call.output.count > 0 ? call.output.data : call.input.data;
-  const bool has_memory = call.output.count > 0 || call.input.count > 0;
-  const int device = has_memory ? runtime.device_of(memory) : own_device();
-  if (call.output.count > 0 && call.input.count > 0) {
-    const int other = runtime.device_of(call.input.data);
-    if (other != device) {
-      throw Error(
-          fmt::format("comm: {}: the input is on {} device {}, the output on device {}; a "
-                      "collective takes both on one",
-                      name_of(call.collective), runtime.name(), other, device));
-    }
-  }
-  call.order->device = device;
-  call.order->ready = runtime.record(device, call.order->stream);
-}
-
-void DeviceBackend::require_one_device(const CollectiveCall& call) const {
-  if (!call.order || call.order->device == device_) return;
-  throw Error(fmt::format(
-      "comm: {}: the buffers are on {} device {}, but this communicator's first "
-      "collective was on device {}; a rank keeps to one device in a communicator",
-      name_of(call.collective), sharing_->runtime().name(), call.order->device, device_));
-}
-
-// The ranks compare the call first: one that is in host memory is told, and nobody waits.
-void DeviceBackend::make_channel(const CollectiveCall& call) {
-  host_->agree(call);
-  const int device = call.order ? call.order->device : own_device();
-  auto [made, why] = choose_channel(host_, device, *sharing_);
-  sharing_->note_transport(
-      fmt::format("{}{}{}", made->description(), why.empty() ? "" : "; ", why));
-  const std::lock_guard lock(mutex_);
-  channel_ = std::move(made);
-  device_ = device;
-}
 
 }  // namespace
 

@@ -96,11 +96,68 @@ class StagedChannel final : public DeviceChannel {
         host_->capabilities().transport, window_bytes_ / 1024);
   }
   [[nodiscard]] bool hands_over(const CallHeader& /*call*/) const override { return false; }
-  void execute(const CollectiveCall& call) override;
+  void execute(const CollectiveCall& call) override {
+    if (call.order) call.order->ready->hold_back(stream_.get());
+    try {
+      if (traits_of(call.collective).buffers == BufferShape::in_place)
+        execute_in_pieces(call);
+      else
+        execute_whole(call);
+    } catch (...) {
+      if (const auto left = here(call)) left->wait();  // the buffers may go now
+      throw;
+    }
+    if (call.order) call.order->done = here(call);
+  }
 
  private:
-  void execute_in_pieces(const CollectiveCall& call);
-  void execute_whole(const CollectiveCall& call);
+  // Goes piece by piece through two windows by turns: the next piece comes down while the ranks
+  // work on this one. Copies into a window and out of it keep the stream's order. (The host's
+  // collectives only compare CallHeader::memory.)
+  //
+  void execute_in_pieces(const CollectiveCall& call) {
+    const auto size = static_cast<std::int64_t>(size_of(call.type));
+    const std::int64_t most = static_cast<std::int64_t>(window_bytes_) / size;
+    const auto* const from = static_cast<const std::byte*>(call.input.data);
+    auto* const to = static_cast<std::byte*>(call.output.data);
+    std::array<std::shared_ptr<const DeviceEvent>, 2> arrived;
+    const auto length = [&](std::int64_t begin) { return std::min(most, call.count - begin); };
+    const auto bring_down = [&](std::int64_t begin) {
+      if (begin >= call.count) return;
+      const auto place = static_cast<std::size_t>(begin / most % 2);
+      copy(call, windows_[place].get(), from + begin * size,
+           static_cast<std::size_t>(length(begin) * size));
+      arrived[place] = here(call);
+    };
+    bring_down(0);
+    for (std::int64_t begin = 0; begin < call.count; begin += most) {
+      const auto place = static_cast<std::size_t>(begin / most % 2);
+      bring_down(begin + most);
+      if (arrived[place]) arrived[place]->wait();
+      CollectiveCall piece = call;
+      piece.count = length(begin);
+      piece.output = Buffer(windows_[place].get(), piece.count, call.type);
+      piece.input = piece.output;
+      host_->execute(piece);
+      copy(call, to + begin * size, windows_[place].get(),
+           static_cast<std::size_t>(piece.count * size));
+    }
+    if (call.count > 0) return;
+    host_->execute(call);  // ranks meet in it all the same
+  }
+  void execute_whole(const CollectiveCall& call) {
+    CollectiveCall staged = call;
+    staged.input = ConstBuffer(input_.of(*runtime_, device_, call.input.bytes()), call.input.count,
+                               call.input.type);
+    staged.output = Buffer(output_.of(*runtime_, device_, call.output.bytes()), call.output.count,
+                           call.output.type);
+    copy(call, const_cast<void*>(staged.input.data), call.input.data, call.input.bytes());
+    if (const auto arrived = here(call)) arrived->wait();
+    host_->execute(staged);
+    copy(call, call.output.data, staged.output.data, call.output.bytes());
+    // The next call may use the scratch memory at once.
+    if (const auto left = here(call)) left->wait();
+  }
   // Copies between a call's buffer and memory of the host's. A rank that has joined has its buffers
   // there.
   void copy(const CollectiveCall& call, void* to, const void* from, std::size_t bytes) const {
@@ -124,69 +181,6 @@ class StagedChannel final : public DeviceChannel {
   std::array<std::shared_ptr<std::byte>, 2> windows_;
   Scratch input_, output_;
 };
-
-void StagedChannel::execute(const CollectiveCall& call) {
-  if (call.order) call.order->ready->hold_back(stream_.get());
-  try {
-    if (traits_of(call.collective).buffers == BufferShape::in_place)
-      execute_in_pieces(call);
-    else
-      execute_whole(call);
-  } catch (...) {
-    if (const auto left = here(call)) left->wait();  // the buffers may go now
-    throw;
-  }
-  if (call.order) call.order->done = here(call);
-}
-
-// Goes piece by piece through two windows by turns: the next piece comes down while the ranks work
-// on this one. Copies into a window and out of it keep the stream's order. (The host's collectives
-// only compare CallHeader::memory.)
-//
-void StagedChannel::execute_in_pieces(const CollectiveCall& call) {
-  const auto size = static_cast<std::int64_t>(size_of(call.type));
-  const std::int64_t most = static_cast<std::int64_t>(window_bytes_) / size;
-  const auto* const from = static_cast<const std::byte*>(call.input.data);
-  auto* const to = static_cast<std::byte*>(call.output.data);
-  std::array<std::shared_ptr<const DeviceEvent>, 2> arrived;
-  const auto length = [&](std::int64_t begin) { return std::min(most, call.count - begin); };
-  const auto bring_down = [&](std::int64_t begin) {
-    if (begin >= call.count) return;
-    const auto place = static_cast<std::size_t>(begin / most % 2);
-    copy(call, windows_[place].get(), from + begin * size,
-         static_cast<std::size_t>(length(begin) * size));
-    arrived[place] = here(call);
-  };
-  bring_down(0);
-  for (std::int64_t begin = 0; begin < call.count; begin += most) {
-    const auto place = static_cast<std::size_t>(begin / most % 2);
-    bring_down(begin + most);
-    if (arrived[place]) arrived[place]->wait();
-    CollectiveCall piece = call;
-    piece.count = length(begin);
-    piece.output = Buffer(windows_[place].get(), piece.count, call.type);
-    piece.input = piece.output;
-    host_->execute(piece);
-    copy(call, to + begin * size, windows_[place].get(),
-         static_cast<std::size_t>(piece.count * size));
-  }
-  if (call.count > 0) return;
-  host_->execute(call);  // ranks meet in it all the same
-}
-
-void StagedChannel::execute_whole(const CollectiveCall& call) {
-  CollectiveCall staged = call;
-  staged.input = ConstBuffer(input_.of(*runtime_, device_, call.input.bytes()), call.input.count,
-                             call.input.type);
-  staged.output = Buffer(output_.of(*runtime_, device_, call.output.bytes()), call.output.count,
-                         call.output.type);
-  copy(call, const_cast<void*>(staged.input.data), call.input.data, call.input.bytes());
-  if (const auto arrived = here(call)) arrived->wait();
-  host_->execute(staged);
-  copy(call, call.output.data, staged.output.data, call.output.bytes());
-  // The next call may use the scratch memory at once.
-  if (const auto left = here(call)) left->wait();
-}
 
 }  // namespace
 

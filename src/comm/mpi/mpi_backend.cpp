@@ -4,7 +4,6 @@
 #include <memory>
 #include <numeric>
 #include <span>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -37,18 +36,39 @@ class MpiBackend final : public Backend {
              std::shared_ptr<TransferThread> transfer_thread = nullptr);
   MpiBackend(const MpiBackend&) = delete;
   MpiBackend& operator=(const MpiBackend&) = delete;
-  ~MpiBackend() override;
+  ~MpiBackend() override {
+    if (objects_) objects_->is_used = false;
+  }
 
   [[nodiscard]] const Topology& topology() const override { return topology_; }
-  [[nodiscard]] Capabilities capabilities() const override;
+  [[nodiscard]] Capabilities capabilities() const override {
+    const MpiRules& rules = keeping_->rules();
+    Capabilities capabilities;
+    capabilities.backend = "mpi";
+    capabilities.thread_level = name_of(rules.level);
+    capabilities.asynchronous = !needs_mpi() || rules.threads_may_call();
+    capabilities.shared_memory = stage_ != nullptr;
+    capabilities.concurrent = capabilities.asynchronous;
+    capabilities.transport = is_one_node() ? "shared memory"
+                             : stage_      ? "shared memory inside nodes, MPI between them"
+                                           : "MPI";
+    return capabilities;
+  }
 
   void execute(const CollectiveCall& call) override;
   void agree(const CallHeader& call) override;
   [[nodiscard]] std::vector<std::shared_ptr<std::byte>> allocate(const CallHeader& call) override;
   [[nodiscard]] std::shared_ptr<Backend> split(int color, int key) override;
-  [[nodiscard]] std::unique_ptr<StatusExchange> status_exchange() override;
+  [[nodiscard]] std::unique_ptr<StatusExchange> status_exchange() override {
+    if (is_one_node() || !keeping_->rules().threads_may_call()) return nullptr;
+    if (objects_->statuses.is_empty()) objects_->statuses = objects_->all.split(0);
+    return make_status_exchange(*objects_);
+  }
   [[nodiscard]] std::shared_ptr<TransferDesk> transfers() override { return transfers_; }
-  void leave() noexcept override;
+  void leave() noexcept override {
+    if (transfers_) transfers_->end();
+    if (stage_) node_group().leave();
+  }
   void abort(int exit_code, std::string_view reason) noexcept override {
     keeping_->give_up(exit_code, reason);
   }
@@ -62,13 +82,44 @@ class MpiBackend final : public Backend {
  private:
   void start_node_stage(RankSet set);
   void use_stage(const RankSet& set);
-  void start_between_nodes();
+  void start_between_nodes() {
+    const bool has_slice = topology_.local_rank < topology_.smallest_node();
+    if (!objects_->is_cut)
+      objects_->across = objects_->all.split(has_slice ? topology_.local_rank : -1);
+    objects_->is_cut = true;
+    if (has_slice && !objects_->across_collectives)
+      objects_->across_collectives.emplace(objects_->across.get(), options_.largest_count, look());
+  }
   void start_transfers();
-  [[nodiscard]] std::vector<int> far_ranks() const;
-  [[nodiscard]] std::function<void()> look() const;
+  // Ranks that don't notice by themselves when this one breaks the session.
+  [[nodiscard]] std::vector<int> far_ranks() const {
+    std::vector<int> ranks;
+    for (int rank = 0; rank < topology_.size; ++rank) {
+      const bool is_near =
+          stage_ && topology_.node_of_rank[static_cast<std::size_t>(rank)] == topology_.node;
+      if (!is_near && rank != topology_.rank) ranks.push_back(rank);
+    }
+    return ranks;
+  }
+  // Ends a wait in MPI where a session is broken before the others come.
+  [[nodiscard]] std::function<void()> look() const {
+    if (!keeping_->rules().is_session) return nullptr;
+    return [keeping = keeping_.get()] { keeping->look(); };  // which outlives all calls
+  }
   void execute_unguarded(const CollectiveCall& call);
-  void agree_unguarded(const CallHeader& call);
-  void compare(const CollectiveCall& call);
+  void agree_unguarded(const CallHeader& call) {
+    if (is_one_node()) return node_group().agree(call);
+    CollectiveCall compared;
+    static_cast<CallHeader&>(compared) = call;
+    compare(compared);
+  }
+  // MPI compares nothing: ranks that call different things wait for ever, or get wrong values.
+  void compare(const CollectiveCall& call) {
+    if (topology_.size == 1) return;
+    compare_calls(call, topology_.rank, topology_.size, [this](const CollectiveCall& alike) {
+      objects_->all_collectives->execute(alike);
+    });
+  }
   void all_reduce_over_nodes(const CollectiveCall& call);
   [[nodiscard]] std::shared_ptr<Backend> split_unguarded(int color, int key);
   [[nodiscard]] MpiObjects* take_objects(const RankSet& set);
@@ -76,7 +127,8 @@ class MpiBackend final : public Backend {
   auto guarded(const Function& function);
   [[nodiscard]] bool is_one_node() const { return stage_ && topology_.nodes == 1; }
   [[nodiscard]] NodeGroup& node_group() const { return *stage_->group(); }
-  [[nodiscard]] bool needs_mpi() const;
+  // Whether any call here leads to one of MPI's, which threads of kolo's own may not be allowed.
+  [[nodiscard]] bool needs_mpi() const { return !is_one_node() && topology_.size > 1; }
 
   std::shared_ptr<const MpiRuntime> runtime_;  // the last to go; none: MPI is the program's
   std::shared_ptr<MpiKeeping> keeping_;
@@ -132,27 +184,6 @@ MpiBackend::MpiBackend(std::shared_ptr<const MpiRuntime> runtime,
   if (objects_ == &keeping_->objects_of_all()) keeping_->note_far_ranks(far_ranks());
 }
 
-// Ranks that don't notice by themselves when this one breaks the session.
-std::vector<int> MpiBackend::far_ranks() const {
-  std::vector<int> ranks;
-  for (int rank = 0; rank < topology_.size; ++rank) {
-    const bool is_near =
-        stage_ && topology_.node_of_rank[static_cast<std::size_t>(rank)] == topology_.node;
-    if (!is_near && rank != topology_.rank) ranks.push_back(rank);
-  }
-  return ranks;
-}
-
-MpiBackend::~MpiBackend() {
-  if (objects_) objects_->is_used = false;
-}
-
-// Ends a wait in MPI where a session is broken before the others come.
-std::function<void()> MpiBackend::look() const {
-  if (!keeping_->rules().is_session) return nullptr;
-  return [keeping = keeping_.get()] { keeping->look(); };  // which keeps who asks
-}
-
 // There are no cells yet in which the ranks could meet, so they agree through MPI.
 void MpiBackend::start_node_stage(RankSet set) {
   set.members.resize(static_cast<std::size_t>(topology_.size));
@@ -173,15 +204,6 @@ void MpiBackend::use_stage(const RankSet& set) {
   if (topology_.nodes > 1) start_between_nodes();
 }
 
-void MpiBackend::start_between_nodes() {
-  const bool has_slice = topology_.local_rank < topology_.smallest_node();
-  if (!objects_->is_cut)
-    objects_->across = objects_->all.split(has_slice ? topology_.local_rank : -1);
-  objects_->is_cut = true;
-  if (has_slice && !objects_->across_collectives)
-    objects_->across_collectives.emplace(objects_->across.get(), options_.largest_count, look());
-}
-
 void MpiBackend::start_transfers() {
   if (!transfer_thread_) {
     transfer_thread_ = std::make_shared<TransferThread>(
@@ -200,39 +222,8 @@ void MpiBackend::start_transfers() {
   transfer_thread_->add(transfers_);
 }
 
-void MpiBackend::leave() noexcept {
-  if (transfers_) transfers_->end();
-  if (stage_) node_group().leave();
-}
-
-// Whether any call here leads to one of MPI's, which threads of kolo's own may not be allowed.
-bool MpiBackend::needs_mpi() const {
-  return !is_one_node() && topology_.size > 1;
-}
-
-Capabilities MpiBackend::capabilities() const {
-  const MpiRules& rules = keeping_->rules();
-  Capabilities capabilities;
-  capabilities.backend = "mpi";
-  capabilities.thread_level = name_of(rules.level);
-  capabilities.asynchronous = !needs_mpi() || rules.threads_may_call();
-  capabilities.shared_memory = stage_ != nullptr;
-  capabilities.concurrent = capabilities.asynchronous;
-  capabilities.transport = is_one_node() ? "shared memory"
-                           : stage_      ? "shared memory inside nodes, MPI between them"
-                                         : "MPI";
-  return capabilities;
-}
-
 void MpiBackend::agree(const CallHeader& call) {
   guarded([&] { agree_unguarded(call); });
-}
-
-void MpiBackend::agree_unguarded(const CallHeader& call) {
-  if (is_one_node()) return node_group().agree(call);
-  CollectiveCall compared;
-  static_cast<CallHeader&>(compared) = call;
-  compare(compared);
 }
 
 void MpiBackend::execute(const CollectiveCall& call) {
@@ -240,13 +231,6 @@ void MpiBackend::execute(const CollectiveCall& call) {
     if (!is_one_node()) compare(call);  // in shared memory it is done where the ranks meet
     execute_unguarded(call);
   });
-}
-
-// MPI compares nothing: ranks that call different things wait for ever, or get wrong values.
-void MpiBackend::compare(const CollectiveCall& call) {
-  if (topology_.size == 1) return;
-  compare_calls(call, topology_.rank, topology_.size,
-                [this](const CollectiveCall& alike) { objects_->all_collectives->execute(alike); });
 }
 
 void MpiBackend::execute_unguarded(const CollectiveCall& call) {
@@ -283,12 +267,6 @@ std::vector<std::shared_ptr<std::byte>> MpiBackend::allocate(const CallHeader& c
     if (!stage_) return NodeStage::allocate_alone(call);
     return stage_->allocate(call, [this](const CollectiveCall& each) { execute_unguarded(each); });
   });
-}
-
-std::unique_ptr<StatusExchange> MpiBackend::status_exchange() {
-  if (is_one_node() || !keeping_->rules().threads_may_call()) return nullptr;
-  if (objects_->statuses.is_empty()) objects_->statuses = objects_->all.split(0);
-  return make_status_exchange(*objects_);
 }
 
 std::shared_ptr<Backend> MpiBackend::split(int color, int key) {

@@ -1,7 +1,3 @@
-#include <array>
-#include <cmath>
-#include <cstdlib>
-#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>

@@ -42,7 +42,23 @@ class MpiMove final : public TransferMove {
     for (Message& message : messages_) (void)message.copy.release();  // they are MPI's now
   }
 
-  [[nodiscard]] bool go_on() override;
+  [[nodiscard]] bool go_on() override {
+    bool has_progress = false;
+    while (!messages_.empty()) {
+      Message& message = messages_.front();
+      int is_done = 0;
+      check_mpi(MPI_Test(&message.request, &is_done, MPI_STATUS_IGNORE), "MPI_Test");
+      if (is_done == 0) break;
+      if (message.copy && !is_send_) std::memcpy(message.data, message.copy.get(), message.bytes);
+      messages_.pop_front();
+      has_progress = true;
+    }
+    while (left_ > 0 && messages_.size() < most_messages_at_once) {
+      begin_message();
+      has_progress = true;
+    }
+    return has_progress;
+  }
   [[nodiscard]] bool is_done() const override { return left_ == 0 && messages_.empty(); }
 
  private:
@@ -53,7 +69,26 @@ class MpiMove final : public TransferMove {
     std::unique_ptr<std::byte[]> copy;  // none: MPI has the buffer itself
   };
 
-  void begin_message();
+  void begin_message() {
+    Message& message = messages_.emplace_back();
+    message.data = data_;
+    message.bytes = std::min(left_, largest_count_);
+    if (may_be_given_up_) {
+      message.copy = std::make_unique_for_overwrite<std::byte[]>(message.bytes);
+      if (is_send_) std::memcpy(message.copy.get(), message.data, message.bytes);
+    }
+    std::byte* const data = message.copy ? message.copy.get() : message.data;
+    const int count = narrow<int>(message.bytes);
+    if (is_send_) {
+      check_mpi(MPI_Isend(data, count, MPI_BYTE, peer_, tag_, communicator_, &message.request),
+                "MPI_Isend");
+    } else {
+      check_mpi(MPI_Irecv(data, count, MPI_BYTE, peer_, tag_, communicator_, &message.request),
+                "MPI_Irecv");
+    }
+    data_ += message.bytes;
+    left_ -= message.bytes;
+  }
 
   MPI_Comm communicator_;
   int peer_;
@@ -65,45 +100,6 @@ class MpiMove final : public TransferMove {
   std::size_t left_;  // that MPI has not been given yet
   std::deque<Message> messages_;
 };
-
-bool MpiMove::go_on() {
-  bool has_progress = false;
-  while (!messages_.empty()) {
-    Message& message = messages_.front();
-    int is_done = 0;
-    check_mpi(MPI_Test(&message.request, &is_done, MPI_STATUS_IGNORE), "MPI_Test");
-    if (is_done == 0) break;
-    if (message.copy && !is_send_) std::memcpy(message.data, message.copy.get(), message.bytes);
-    messages_.pop_front();
-    has_progress = true;
-  }
-  while (left_ > 0 && messages_.size() < most_messages_at_once) {
-    begin_message();
-    has_progress = true;
-  }
-  return has_progress;
-}
-
-void MpiMove::begin_message() {
-  Message& message = messages_.emplace_back();
-  message.data = data_;
-  message.bytes = std::min(left_, largest_count_);
-  if (may_be_given_up_) {
-    message.copy = std::make_unique_for_overwrite<std::byte[]>(message.bytes);
-    if (is_send_) std::memcpy(message.copy.get(), message.data, message.bytes);
-  }
-  std::byte* const data = message.copy ? message.copy.get() : message.data;
-  const int count = narrow<int>(message.bytes);
-  if (is_send_) {
-    check_mpi(MPI_Isend(data, count, MPI_BYTE, peer_, tag_, communicator_, &message.request),
-              "MPI_Isend");
-  } else {
-    check_mpi(MPI_Irecv(data, count, MPI_BYTE, peer_, tag_, communicator_, &message.request),
-              "MPI_Irecv");
-  }
-  data_ += message.bytes;
-  left_ -= message.bytes;
-}
 
 class MpiLine final : public TransferLine {
  public:

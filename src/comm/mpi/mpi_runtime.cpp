@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <exception>
 #include <memory>
-#include <optional>
 #include <string_view>
 #include <vector>
 
