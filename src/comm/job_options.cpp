@@ -1,6 +1,5 @@
 #include "comm/job_options.h"
 
-#include <cstdint>
 #include <cstdlib>
 #include <optional>
 #include <string>

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <csignal>
-#include <new>
 #include <set>
 #include <utility>
 
@@ -10,7 +9,6 @@
 #include <unistd.h>
 
 #include "comm/messages.h"
-#include "kolo/base/error.h"
 
 namespace kolo {
 
