@@ -209,7 +209,7 @@ const char* what_forbids_end(const ProcessJob& job) {
 
 // Ends pending collectives, transfers, then the watch, which knows of both. Not in a rank that
 // fails, for which nobody waits, nor where it would wait for itself.
-void at_exit(int status, void* given) {
+void end_at_exit(int status, void* given) {
   const auto& job = *static_cast<const ProcessJob*>(given);
   if (!job.process.is_here() || status != 0) return;
   if (const char* const reason = what_forbids_end(job)) {
@@ -252,7 +252,7 @@ Communicator make_communicator(std::shared_ptr<ProcessBackend> inner, const MpiO
     plain.add_listener(Watch::listener_of(watch));
     job->watch = watch;
   }
-  if (::on_exit(at_exit, job.get()) == 0) (void)job.release();  // it is the process's now
+  if (::on_exit(end_at_exit, job.get()) == 0) (void)job.release();  // it is the process's now
   return options.checked ? plain.checked() : plain;
 }
 

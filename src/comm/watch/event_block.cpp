@@ -174,9 +174,9 @@ std::string age(std::int64_t time, std::int64_t now) {
                    : fmt::format("{:.6f}", static_cast<double>(now - time) * 1e-9);
 }
 
-std::string table_of(std::span<const RecordCell> cells, std::int64_t now) {
+std::string table_of(std::span<const RecordCell> kept, std::int64_t now) {
   std::vector<CollectiveRecord> records;
-  for (const RecordCell& cell : cells) {
+  for (const RecordCell& cell : kept) {
     if (const auto record = cell.read(); record.number != 0) records.push_back(record);
   }
   std::sort(records.begin(), records.end(),
