@@ -7,7 +7,6 @@
 #include <ATen/Parallel.h>
 
 #include "kernels/convolution_kernel.h"
-#include "kernels/matrices.h"
 #include "kolo/base/checked.h"
 #include "kolo/kernels/convolution.h"
 

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include "kernels/convolution_kernel.h"
-#include "kernels/matrices.h"
 #include "kernels/onednn.h"
 #include "kernels/products.h"
 #include "kolo/kernels/convolution.h"
