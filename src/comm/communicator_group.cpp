@@ -278,8 +278,8 @@ Work Communicator::Group::transfer(std::vector<CollectiveCall> calls, const Call
   if (desk->is_driven_by_waiters()) driver = [this] { go_on_with_transfers(); };
   const auto present = listeners->get();
   auto on_wait = tell_waiting(present, {calls.begin(), calls.end()});
-  return desk->post(std::move(calls), stagings, *present, options.owner,
-                    {.go_on = std::move(driver), .on_wait = std::move(on_wait)});
+  return desk->post(std::move(calls), stagings, *present, options.owner, std::move(driver),
+                    std::move(on_wait));
 }
 
 void Communicator::Group::add_set(const std::shared_ptr<Group>& set) {

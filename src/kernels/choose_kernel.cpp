@@ -7,7 +7,6 @@
 #include <ATen/Parallel.h>
 
 #include "kernels/convolution_kernel.h"
-#include "kernels/matrices.h"
 #include "kolo/base/checked.h"
 #include "kolo/kernels/convolution.h"
 
@@ -223,9 +222,9 @@ std::unique_ptr<ConvolutionKernel> make_unrounded(const ConvolutionGeometry& geo
 std::unique_ptr<ConvolutionKernel> make_convolution_kernel(const ConvolutionGeometry& geometry) {
   auto kernel = make_unrounded(geometry);
   if (kernel || geometry.type == torch::kFloat) return kernel;
-  auto in_float32 = geometry;
-  in_float32.type = torch::kFloat;
-  kernel = make_unrounded(in_float32);
+  auto of_float32 = geometry;
+  of_float32.type = torch::kFloat;
+  kernel = make_unrounded(of_float32);
   return kernel ? std::make_unique<RoundingConvolution>(std::move(kernel)) : nullptr;
 }
 

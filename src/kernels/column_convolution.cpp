@@ -7,7 +7,6 @@
 
 #include "kernels/convolution_kernel.h"
 #include "kernels/loops.h"
-#include "kernels/matrices.h"
 #include "kernels/products.h"
 #include "kolo/base/checked.h"
 

@@ -6,7 +6,6 @@
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include "kernels/matrices.h"
 #include "kolo/base/gradient_destination.h"
 
 namespace kolo {

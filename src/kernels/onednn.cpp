@@ -1,12 +1,12 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <utility>
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include "kernels/convolution_kernel.h"
-#include "kernels/matrices.h"
 #include "kernels/onednn.h"
 #include "kernels/products.h"
 #include "kolo/kernels/convolution.h"
@@ -18,26 +18,16 @@ namespace kolo {
 namespace {
 
 const char* name_of(dnnl::cpu_isa isa) {
-  switch (isa) {
-    case dnnl::cpu_isa::sse41:
-      return "SSE4.1";
-    case dnnl::cpu_isa::avx:
-      return "AVX";
-    case dnnl::cpu_isa::avx2:
-      return "AVX2";
-    case dnnl::cpu_isa::avx2_vnni:
-      return "AVX2 VNNI";
-    case dnnl::cpu_isa::avx512_core:
-      return "AVX-512";
-    case dnnl::cpu_isa::avx512_core_vnni:
-      return "AVX-512 VNNI";
-    case dnnl::cpu_isa::avx512_core_bf16:
-      return "AVX-512 BF16";
-    case dnnl::cpu_isa::avx512_core_amx:
-      return "AVX-512 AMX";
-    default:
-      return "another one";
-  }
+  using dnnl::cpu_isa;
+  for (const auto& [each, name] :
+       {std::pair{cpu_isa::sse41, "SSE4.1"}, std::pair{cpu_isa::avx, "AVX"},
+        std::pair{cpu_isa::avx2, "AVX2"}, std::pair{cpu_isa::avx2_vnni, "AVX2 VNNI"},
+        std::pair{cpu_isa::avx512_core, "AVX-512"},
+        std::pair{cpu_isa::avx512_core_vnni, "AVX-512 VNNI"},
+        std::pair{cpu_isa::avx512_core_bf16, "AVX-512 BF16"},
+        std::pair{cpu_isa::avx512_core_amx, "AVX-512 AMX"}})
+    if (each == isa) return name;
+  return "another one";
 }
 
 // An instruction set's number has the bits of those that it includes.

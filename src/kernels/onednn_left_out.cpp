@@ -4,7 +4,6 @@
 #include <ATen/ops/mm.h>
 
 #include "kernels/convolution_kernel.h"
-#include "kernels/matrices.h"
 #include "kolo/kernels/convolution.h"
 
 namespace kolo {

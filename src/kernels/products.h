@@ -34,7 +34,8 @@ void for_channels(std::int64_t channels, const Work& work) {
 }  // namespace kolo
 
 // Products of float32 matrices that lie in the first caches, with no work besides: for the many
-// small products of a kernel (VectorLoops::multiply). Larger ones are for matrices.h.
+// small products of a kernel (VectorLoops::multiply). Larger ones are for multiply() of
+// convolution_kernel.h.
 namespace kolo::float32_products {
 
 // Columns are a multiple of so many.

@@ -4,7 +4,6 @@
 #include <ATen/Parallel.h>
 
 #include "kernels/convolution_kernel.h"
-#include "kernels/matrices.h"
 #include "kernels/products.h"
 #include "kernels/taps.h"
 #include "kolo/base/checked.h"

@@ -7,7 +7,6 @@
 #include <ATen/Parallel.h>
 
 #include "kernels/convolution_kernel.h"
-#include "kernels/matrices.h"
 #include "kernels/products.h"
 #include "kernels/vector_loops.h"
 #include "kernels/winograd_tiles.h"

@@ -129,16 +129,9 @@ const DeviceRuntime& DeviceSharing::runtime() const {
       "with KOLO_CUDA=ON on a LibTorch that has CUDA, or copy to the host's memory");
 }
 
-std::shared_ptr<void> DeviceSharing::stream(int device) {
+std::shared_ptr<void> DeviceSharing::stream(int device, bool is_for_transfers) {
   const std::lock_guard lock(mutex_);
-  auto& stream = streams_[device];
-  if (!stream) stream = runtime().make_stream(device);
-  return stream;
-}
-
-std::shared_ptr<void> DeviceSharing::transfer_stream(int device) {
-  const std::lock_guard lock(mutex_);
-  auto& stream = transfer_streams_[device];
+  auto& stream = streams_[{device, is_for_transfers}];
   if (!stream) stream = runtime().make_stream(device);
   return stream;
 }
@@ -156,7 +149,7 @@ std::string DeviceSharing::transport() const {
 TransferStaging::TransferStaging(CollectiveCall& call, DeviceSharing& sharing)
     : runtime_(sharing.runtime()),
       order_(call.order),
-      stream_(sharing.transfer_stream(order_->device)),
+      stream_(sharing.stream(order_->device, /*is_for_transfers=*/true)),
       bytes_(call.collective == Collective::send ? call.input.bytes() : call.output.bytes()),
       memory_(sharing.pinned().take(runtime_, order_->device, bytes_)),
       destination_(call.output.data) {

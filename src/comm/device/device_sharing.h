@@ -7,6 +7,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "kolo/comm/backend.h"
@@ -72,9 +73,8 @@ class DeviceSharing {
 
   [[nodiscard]] const DeviceOptions& options() const { return options_; }
   [[nodiscard]] const DeviceRuntime& runtime() const;  // Error where there is none
-  [[nodiscard]] std::shared_ptr<void> stream(int device);
-  // Another one, for transfers: what is in stream() may wait for other ranks.
-  [[nodiscard]] std::shared_ptr<void> transfer_stream(int device);
+  // Transfers have a stream of their own: work in the collectives' may wait for other ranks.
+  [[nodiscard]] std::shared_ptr<void> stream(int device, bool is_for_transfers = false);
   [[nodiscard]] PinnedMemories& pinned() { return pinned_; }
   [[nodiscard]] CompletionPoller& poller() { return poller_; }
   // Transport of a group's collectives; the last group's is kept.
@@ -85,7 +85,7 @@ class DeviceSharing {
   DeviceOptions options_;
   mutable std::mutex mutex_;
   std::string transport_;
-  std::map<int, std::shared_ptr<void>> streams_, transfer_streams_;
+  std::map<std::pair<int, bool>, std::shared_ptr<void>> streams_;
   PinnedMemories pinned_;
   CompletionPoller poller_;
 };

@@ -12,7 +12,6 @@
 
 #include "comm/mpi/mpi_collectives.h"
 #include "comm/mpi/mpi_keeping.h"
-#include "comm/mpi/mpi_messages.h"
 #include "comm/negotiation/negotiated_backend.h"
 #include "comm/shared_memory/node_stage.h"
 #include "comm/solo/alone.h"

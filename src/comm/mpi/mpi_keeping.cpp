@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "comm/messages.h"
-#include "comm/mpi/mpi_messages.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 

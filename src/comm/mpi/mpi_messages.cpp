@@ -1,4 +1,4 @@
-#include "comm/mpi/mpi_messages.h"
+#include "comm/mpi/mpi_keeping.h"
 
 #include <algorithm>
 #include <cstddef>

@@ -27,19 +27,15 @@ namespace {
 constexpr std::array mpi_levels = {MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED,
                                    MPI_THREAD_MULTIPLE};
 
-ThreadLevel from_mpi(int provided) {
-  for (std::size_t level = 0; level < mpi_levels.size(); ++level) {
-    if (mpi_levels[level] == provided) return static_cast<ThreadLevel>(level);
-  }
-  throw Error(fmt::format("comm: MPI granted an unknown thread level, {}", provided));
-}
-
 }  // namespace
 
 ThreadLevel granted_thread_level() {
   int provided = MPI_THREAD_SINGLE;
   check_mpi(MPI_Query_thread(&provided), "MPI_Query_thread");
-  return from_mpi(provided);
+  const auto found = std::ranges::find(mpi_levels, provided);
+  if (found == mpi_levels.end())
+    throw Error(fmt::format("comm: MPI granted an unknown thread level, {}", provided));
+  return static_cast<ThreadLevel>(found - mpi_levels.begin());
 }
 
 bool is_mpi_initialized() {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -14,6 +15,7 @@
 
 #include "comm/shared_memory/node_group.h"
 #include "comm/transfers/transfer_line.h"
+#include "kolo/base/checked.h"
 
 namespace kolo {
 
@@ -28,9 +30,21 @@ struct NoteRing {
   [[nodiscard]] bool has_room() const {
     return written.load(std::memory_order_relaxed) - taken.load(std::memory_order_acquire) < places;
   }
-  void write(const TransferNote& note);
+  void write(const TransferNote& note) {
+    const auto place = written.load(std::memory_order_relaxed);
+    notes[place % places] = note;
+    written.store(place + 1, std::memory_order_release);
+  }
   // False: there is none. `was_full`: whoever writes may be waiting for room.
-  [[nodiscard]] bool take(TransferNote& note, bool& was_full);
+  [[nodiscard]] bool take(TransferNote& note, bool& was_full) {
+    const auto place = taken.load(std::memory_order_relaxed);
+    const auto there = written.load(std::memory_order_acquire) - place;
+    if (there == 0) return false;
+    was_full = there == places;
+    note = notes[place % places];
+    taken.store(place + 1, std::memory_order_release);
+    return true;
+  }
 };
 
 // A rank's part of the node's memory for transfers, zero-filled at first: its bell, a ring for the
@@ -39,18 +53,40 @@ class NodeMailbox {
  public:
   static constexpr std::size_t slots = 8;
 
-  // `staging_bytes`: what the rank has for collectives.
-  NodeMailbox(std::byte* memory, int ranks, std::size_t staging_bytes);
-  [[nodiscard]] static std::size_t bytes_for(int ranks, std::size_t staging_bytes);
+  // `staging_bytes`: of the rank, for collectives; all slots together are a quarter of it.
+  NodeMailbox(std::byte* memory, int ranks, std::size_t staging_bytes)
+      : memory_(memory),
+        ranks_(static_cast<std::size_t>(ranks)),
+        slot_bytes_(slot_bytes_of(staging_bytes)) {}
+  [[nodiscard]] static std::size_t bytes_for(int ranks, std::size_t staging_bytes) {
+    return sizeof(Bell) + checked_multiply(static_cast<std::size_t>(ranks), sizeof(NoteRing)) +
+           flags_bytes + slots * slot_bytes_of(staging_bytes);
+  }
 
-  [[nodiscard]] Bell& bell() const;
-  [[nodiscard]] NoteRing& ring_from(int local_rank) const;
+  [[nodiscard]] Bell& bell() const { return *reinterpret_cast<Bell*>(memory_); }
+  [[nodiscard]] NoteRing& ring_from(int local_rank) const {
+    return reinterpret_cast<NoteRing*>(memory_ + sizeof(Bell))[local_rank];
+  }
   // Whether the slot holds bytes that have not been taken.
-  [[nodiscard]] std::atomic<std::uint32_t>& is_full(std::size_t slot) const;
-  [[nodiscard]] std::byte* slot(std::size_t slot) const;
+  [[nodiscard]] std::atomic<std::uint32_t>& is_full(std::size_t slot) const {
+    return reinterpret_cast<std::atomic<std::uint32_t>*>(flags())[slot];
+  }
+  [[nodiscard]] std::byte* slot(std::size_t slot) const {
+    return flags() + flags_bytes + slot * slot_bytes_;
+  }
   [[nodiscard]] std::size_t slot_bytes() const { return slot_bytes_; }
 
  private:
+  static constexpr std::size_t flags_bytes = 64;
+  static_assert(slots * sizeof(std::atomic<std::uint32_t>) <= flags_bytes);
+
+  [[nodiscard]] static std::size_t slot_bytes_of(std::size_t staging_bytes) {
+    return std::max<std::size_t>(staging_bytes / 4 / slots / 64 * 64, 64);
+  }
+  [[nodiscard]] std::byte* flags() const {
+    return memory_ + sizeof(Bell) + ranks_ * sizeof(NoteRing);
+  }
+
   std::byte* memory_;
   std::size_t ranks_;
   std::size_t slot_bytes_;

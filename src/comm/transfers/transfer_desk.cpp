@@ -49,11 +49,11 @@ TransferLine& TransferDesk::line(int rank) const {
 Work TransferDesk::post(std::vector<CollectiveCall> calls,
                         std::span<const std::shared_ptr<TransferStaging>> stagings,
                         const Listeners& listeners, const std::shared_ptr<const void>& owner,
-                        Waiters waiters) {
+                        std::function<void()> go_on, std::function<void(bool begins)> on_wait) {
   const auto state = std::make_shared<Work::State>();
   state->parts = calls.size();
-  state->go_on = std::move(waiters.go_on);
-  state->on_wait = std::move(waiters.on_wait);
+  state->go_on = std::move(go_on);
+  state->on_wait = std::move(on_wait);
   {
     const std::lock_guard lock(mutex_);
     if (!closed_.empty()) throw StateError(closed_);

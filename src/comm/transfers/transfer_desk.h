@@ -41,17 +41,12 @@ class TransferDesk final {
 
   // CallHeader::number of this rank's next call.
   [[nodiscard]] std::uint64_t next_number() { return ++calls_; }
-  // Functions for Work::State; `go_on` is set where is_driven_by_waiters().
-  struct Waiters {
-    std::function<void()> go_on;
-    std::function<void(bool begins)> on_wait;
-  };
   // Calls that have been checked, done when all are. `stagings`: of each call, for one on a
-  // device's memory.
+  // device's memory. `go_on`, set where is_driven_by_waiters(), and `on_wait`: for Work::State.
   [[nodiscard]] Work post(std::vector<CollectiveCall> calls,
                           std::span<const std::shared_ptr<TransferStaging>> stagings,
                           const Listeners& listeners, const std::shared_ptr<const void>& owner,
-                          Waiters waiters);
+                          std::function<void()> go_on, std::function<void(bool begins)> on_wait);
   [[nodiscard]] bool is_driven_by_waiters() const { return is_driven_by_waiters_; }
 
   // Does what can be done without waiting. Returns whether anything was. By one thread at a time.
