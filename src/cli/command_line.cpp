@@ -41,6 +41,7 @@ constexpr std::pair<std::string_view, std::string_view> retired_words[] = {
      "tells what communication costs"},
     {"train --enable_benchy", "kolo bench FILE measures loading and training, apart and together"},
     {"train --interactive", "kolo eval RUN measures what was trained, kolo report RUN shows how"},
+    {"train --launcher", "write communication.launcher=mpi, or another of its values"},
     {"train --yaml_config", "the configuration's file is named without an option"},
     {"train --run_num", "runs are told apart by their folders: --output DIR"},
     {"doctor --tune", "kernels of convolutions are chosen by rules; there is nothing to tune"},
@@ -49,6 +50,7 @@ constexpr std::pair<std::string_view, std::string_view> retired_words[] = {
     {"data convert --chunk", "boxes lie as whole arrays, which is fastest; leave it out"},
     {"doctor --json", "each line begins with its status; the exit status is 1 for a problem"},
     {"run --no-tag", "--logs DIR writes the ranks' lines without tags, a file for each"},
+    {"report --axis", "the switch above the page's curves chooses the axis; leave it out"},
     {"report --title", "the page's title names what it shows; leave it out"},
     {"timeline --picture", "kolo-plot timeline.json draws a step"},
     {"timeline --step", "kolo-plot timeline.json --step NUMBER draws a step"},
@@ -109,29 +111,23 @@ std::vector<std::string> command_names(const CLI::App& app) {
   return names;
 }
 
-// "train" for "trian": CLI11 only says that an argument was not expected, or that a command is
-// missing.
-void require_known_command(const CLI::App& app, Words words) {
+// The command that the words name. InputError suggests "train" for "trian": CLI11 only says that an
+// argument was not expected, or that a command is missing.
+const CLI::App& known_command(const CLI::App& app, Words words) {
   const auto names = command_names(app);
-  if (names.empty() || (!words.empty() && words[0].starts_with('-'))) return;
+  if (names.empty() || (!words.empty() && words[0].starts_with('-'))) return app;
   if (words.empty()) {
     throw InputError(fmt::format("{}name a command: {}; see {} --help", speaker(app), join(names),
                                  full_name(app)));
   }
   if (std::ranges::find(names, words[0]) != names.end())
-    return require_known_command(*app.get_subcommand(words[0]), words.subspan(1));
+    return known_command(*app.get_subcommand(words[0]), words.subspan(1));
   if (const auto advice = retired_word(words[0]); !advice.empty())
     throw InputError(fmt::format("{} {}", words[0], advice));
   const auto near = nearest(words[0], names);
   throw InputError(fmt::format("unknown command {}{}; the commands are {}", quote(words[0]),
                                near.empty() ? "" : fmt::format(", did you mean \"{}\"?", near),
                                join(names)));
-}
-
-const CLI::App& chosen_command(const CLI::App& app, Words words) {
-  const auto names = command_names(app);
-  if (words.empty() || std::ranges::find(names, words[0]) == names.end()) return app;
-  return chosen_command(*app.get_subcommand(words[0]), words.subspan(1));
 }
 
 void refuse_if_retired(const CLI::App& command, const std::string& word) {
@@ -149,7 +145,9 @@ void require_values(const CLI::App& command, Words words) {
     const auto name = word.substr(0, word.find('='));
     const bool is_option = word.starts_with('-') && word != "--";
     const auto* const option = is_option ? command.get_option_no_throw(name) : nullptr;
-    if (option != nullptr && name.starts_with("--") && name.size() + 1 == word.size()) {
+    const bool is_last = index + 1 == words.size() && name == word;
+    const bool is_empty = name.starts_with("--") && name.size() + 1 == word.size();
+    if (option != nullptr && (is_empty || (is_last && takes_value(*option)))) {
       throw InputError(fmt::format("{}expected {} after {}, got nothing", speaker(command),
                                    option->get_type_name(), word));
     }
@@ -241,23 +239,16 @@ bool names_option(const CLI::Option& option, const std::string& word) {
   return name.starts_with('-') && option.check_name(name);
 }
 
-// An option without a value after it, or with several.
+// Refuses an option that is given several times.
 [[noreturn]] void refuse_number_of_values(const CLI::App& command, Words words,
                                           const std::string& reason) {
   for (const CLI::Option* const option : command.get_options()) {
-    const auto count =
-        std::ranges::count_if(words, [&](const auto& word) { return names_option(*option, word); });
-    if (count == 0 || !takes_value(*option)) continue;
-    const auto& given =
-        *std::ranges::find_if(words, [&](const auto& word) { return names_option(*option, word); });
-    if (names_option(*option, words.back()) && words.back().find('=') == std::string::npos) {
-      throw InputError(fmt::format("{}expected {} after {}, got nothing", speaker(command),
-                                   option->get_type_name(), words.back()));
-    }
-    if (count > 1 && option->get_items_expected_max() == 1) {
-      throw InputError(fmt::format("{}{} is given {} times; give it once", speaker(command),
-                                   given.substr(0, given.find('=')), count));
-    }
+    const auto is_it = [&](const auto& word) { return names_option(*option, word); };
+    const auto count = std::ranges::count_if(words, is_it);
+    if (count < 2 || !takes_value(*option) || option->get_items_expected_max() != 1) continue;
+    const auto& given = *std::ranges::find_if(words, is_it);
+    throw InputError(fmt::format("{}{} is given {} times; give it once", speaker(command),
+                                 given.substr(0, given.find('=')), count));
   }
   throw InputError(
       fmt::format("{}{}; see {} --help", speaker(command), reason, full_name(command)));
@@ -290,33 +281,25 @@ CommandLine::CommandLine()
       "                                                compare values of settings\n"
       "  kolo report results/fashion_mnist             a page of curves and tables\n"
       "  kolo run -n 4 ./my_training                   start ranks of a program of yours\n\n"
-      "kolo help COMMAND says more. Exit status: 0 done, 1 failed, 2 wrong input, 75 stopped\n"
-      "on request after a checkpoint.");
-  add_train_command(app_, action_, words_);
-  add_eval_command(app_, action_, words_);
-  add_predict_command(app_, action_, words_);
-  add_bench_command(app_, action_, words_);
-  add_scale_command(app_, action_);
-  add_sweep_command(app_, action_);
-  add_run_command(app_, action_);
-  add_timeline_command(app_, action_);
-  add_report_command(app_, action_);
-  add_data_command(app_, action_);
-  add_doctor_command(app_, action_);
-  add_help_command(app_, action_);
+      "kolo help COMMAND says more. Exit status: 0 done, 1 failed, 2 wrong input, 75 stopped on "
+      "request after a checkpoint.");
+  for (const auto add :
+       {add_train_command, add_eval_command, add_predict_command, add_bench_command,
+        add_scale_command, add_sweep_command, add_run_command, add_timeline_command,
+        add_report_command, add_data_command, add_doctor_command})
+    add(app_, chosen_);
+  app_.add_subcommand("help", "Show the help of a command: kolo help train, kolo help data fetch");
 }
 
 std::function<int()> CommandLine::parse(std::vector<std::string> words) {
-  words_ = words;
+  chosen_.words = words;
   // "kolo help data fetch" is "kolo data fetch --help".
-  if (!words.empty() && words[0] == "help" &&
-      std::ranges::none_of(words, [](const auto& word) { return word.starts_with('-'); })) {
+  if (!words.empty() && words[0] == "help" && (words.size() == 1 || !words[1].starts_with('-'))) {
     words.erase(words.begin());
     words.emplace_back("--help");
   }
-  require_known_command(app_, words);
+  const auto& command = known_command(app_, words);
   if (!words.empty() && words[0] == "train") give_resume_its_value(words);
-  const auto& command = chosen_command(app_, words);
   require_values(command, words);
   if (!command.get_prefix_command()) require_flags_without_value(command, words);
   try {
@@ -346,7 +329,7 @@ std::function<int()> CommandLine::parse(std::vector<std::string> words) {
     throw InputError(
         fmt::format("{}{}; see {} --help", speaker(command), error.what(), full_name(command)));
   }
-  return action_;
+  return chosen_.action;
 }
 
 int run_kolo_program(const std::vector<std::string>& words) {

@@ -9,6 +9,12 @@
 
 namespace kolo {
 
+// The command that the user chose.
+struct Chosen {
+  std::vector<std::string> words;  // of the command line, without the program's name
+  std::function<int()> action;     // runs the command and returns the exit status
+};
+
 // The program's commands and the reading of its command line.
 class CommandLine {
  public:
@@ -25,8 +31,7 @@ class CommandLine {
 
  private:
   CLI::App app_;
-  std::vector<std::string> words_;  // as they were given to parse()
-  std::function<int()> action_;
+  Chosen chosen_;
 };
 
 // False for flags.
@@ -43,33 +48,34 @@ class CommandLine {
 // LibTorch's registries, which take a tenth of a second in every rank.
 [[noreturn]] void end_process(int status);
 
-// Adds a command with its options to the program. When the user chose it, `action` becomes what
-// main() runs, and its result the exit status. `words` of the command line are there once it is
-// parsed, for commands that start themselves on several ranks.
-void add_train_command(CLI::App& app, std::function<int()>& action,
-                       const std::vector<std::string>& words);
-void add_bench_command(CLI::App& app, std::function<int()>& action,
-                       const std::vector<std::string>& words);
-void add_eval_command(CLI::App& app, std::function<int()>& action,
-                      const std::vector<std::string>& words);
-void add_predict_command(CLI::App& app, std::function<int()>& action,
-                         const std::vector<std::string>& words);
-void add_scale_command(CLI::App& app, std::function<int()>& action);
-void add_sweep_command(CLI::App& app, std::function<int()>& action);
-void add_doctor_command(CLI::App& app, std::function<int()>& action);
-void add_run_command(CLI::App& app, std::function<int()>& action);
-void add_data_command(CLI::App& app, std::function<int()>& action);
-void add_timeline_command(CLI::App& app, std::function<int()>& action);
-void add_report_command(CLI::App& app, std::function<int()>& action);
-void add_help_command(CLI::App& app, std::function<int()>& action);
+// Makes run(arguments) the chosen action when the user names the command.
+template <typename Arguments>
+void on_choice(CLI::App& command, Chosen& chosen, const std::shared_ptr<Arguments>& arguments,
+               int (*run)(const Arguments&)) {
+  command.callback(
+      [&chosen, arguments, run] { chosen.action = [arguments, run] { return run(*arguments); }; });
+}
+
+// Each adds a command with its options to the program.
+void add_train_command(CLI::App& app, Chosen& chosen);
+void add_bench_command(CLI::App& app, Chosen& chosen);
+void add_eval_command(CLI::App& app, Chosen& chosen);
+void add_predict_command(CLI::App& app, Chosen& chosen);
+void add_scale_command(CLI::App& app, Chosen& chosen);
+void add_sweep_command(CLI::App& app, Chosen& chosen);
+void add_doctor_command(CLI::App& app, Chosen& chosen);
+void add_run_command(CLI::App& app, Chosen& chosen);
+void add_data_command(CLI::App& app, Chosen& chosen);
+void add_timeline_command(CLI::App& app, Chosen& chosen);
+void add_report_command(CLI::App& app, Chosen& chosen);
 
 // The subcommands of `kolo data`.
-void add_data_cifar10_command(CLI::App& data, std::function<int()>& action);
-void add_data_images_command(CLI::App& data, std::function<int()>& action);
-void add_data_nbody_command(CLI::App& data, std::function<int()>& action);
-void add_data_convert_command(CLI::App& data, std::function<int()>& action);
-void add_data_inspect_command(CLI::App& data, std::function<int()>& action);
-void add_data_fetch_command(CLI::App& data, std::function<int()>& action);
+void add_data_cifar10_command(CLI::App& data, Chosen& chosen);
+void add_data_images_command(CLI::App& data, Chosen& chosen);
+void add_data_nbody_command(CLI::App& data, Chosen& chosen);
+void add_data_convert_command(CLI::App& data, Chosen& chosen);
+void add_data_inspect_command(CLI::App& data, Chosen& chosen);
+void add_data_fetch_command(CLI::App& data, Chosen& chosen);
 
 // What --help prints: as wide as the terminal, broken between words.
 [[nodiscard]] std::shared_ptr<CLI::FormatterBase> make_help_formatter();

@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include "cli/command_line.h"
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
 #include "kolo/config/run_config.h"
@@ -58,19 +59,19 @@ template <typename T>
 }
 
 template <typename T>
-requires std::is_arithmetic_v<T> CLI::Option* add_number_option(CLI::App& command,
-                                                                const std::string& names, T& value,
-                                                                AcceptedRange<T> range,
-                                                                const std::string& description) {
-  return add_value_option(
-      command, names,
-      [&value, names, range](const std::string& text) { value = read_number(names, range, text); },
-      description);
-}
-
+struct NumberIn {
+  using Type = T;
+};
 template <typename T>
-CLI::Option* add_number_option(CLI::App& command, const std::string& names, std::optional<T>& value,
-                               AcceptedRange<T> range, const std::string& description) {
+struct NumberIn<std::optional<T>> {
+  using Type = T;
+};
+
+// `Value`: a number, or an optional one.
+template <typename Value>
+CLI::Option* add_number_option(CLI::App& command, const std::string& names, Value& value,
+                               AcceptedRange<typename NumberIn<Value>::Type> range,
+                               const std::string& description) {
   return add_value_option(
       command, names,
       [&value, names, range](const std::string& text) { value = read_number(names, range, text); },
@@ -81,7 +82,7 @@ CLI::Option* add_number_option(CLI::App& command, const std::string& names, std:
 [[nodiscard]] std::string read_text(const CLI::App& command, const std::string& names,
                                     const std::string& what, const std::string& text);
 
-// `Text`: a string or a path.
+// `Text`: a string, an optional one, or a path.
 template <typename Text>
 CLI::Option* add_text_option(CLI::App& command, const std::string& names, Text& value,
                              const std::string& what, const std::string& description) {
@@ -145,22 +146,14 @@ void require_writable_folder(std::string_view what, const std::filesystem::path&
 
 // Options that several commands have.
 
-// Which configuration: the file, --config, and key.sub=value.
-struct ConfigOptions {
-  std::filesystem::path file;
-  std::string name;
-  std::vector<std::string> settings;
-
-  [[nodiscard]] ConfigSource source() const;
-};
-
 // What key.sub=value is called among a command's options: it has a place, not a name.
 inline constexpr const char* settings_name = "settings";
 
 void add_settings(CLI::App& command, std::vector<std::string>& settings,
                   const std::string& description);
 
-void add_config_options(CLI::App& command, ConfigOptions& options);
+// The configuration's file, --config and key.sub=value.
+void add_config_options(CLI::App& command, ConfigSource& source);
 
 inline constexpr int most_ranks = 1 << 20;
 inline constexpr int most_restarts = 1000000;
@@ -180,21 +173,20 @@ void add_host_options(CLI::App& command, HostOptions& options);
 struct RankOptions {
   std::optional<int> ranks;
   bool oversubscribe = false;
+  const std::vector<std::string>* words = nullptr;  // of the command line, which each rank gets
 };
 
-// What starts the ranks: this program again, with the same words.
-[[nodiscard]] LaunchRequest launch_request(const RankOptions& options,
-                                           const std::vector<std::string>& words,
-                                           const RunConfig& config);
+// Request to start this program again as ranks, with the same words.
+[[nodiscard]] LaunchRequest launch_request(const RankOptions& options, const RunConfig& config);
 
 // Starts the ranks that -n asks for and no launcher has started, if `check` finds nothing wrong,
 // and returns their exit status. Nothing if this process is one of the ranks.
 [[nodiscard]] std::optional<int> start_ranks(const RankOptions& options,
-                                             const std::vector<std::string>& words,
                                              const std::function<RunConfig()>& check);
 
 // `description`: of -n.
-void add_rank_options(CLI::App& command, RankOptions& options, const std::string& description);
+void add_rank_options(CLI::App& command, RankOptions& options, const Chosen& chosen,
+                      const std::string& description);
 
 // "--resume best" in a command line becomes "--resume=best", and so on, and "--resume" alone
 // "--resume=newest"; a word after it that is no checkpoint's name (a YAML file, a setting, an

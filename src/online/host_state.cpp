@@ -5,7 +5,7 @@
 
 #include <ATen/Parallel.h>
 
-// Weak: a program may have no OpenMP but LibTorch's, or none at all, and another BLAS.
+// Weak symbols, because a program may have no OpenMP or another BLAS.
 extern "C" {
 int omp_get_max_threads() __attribute__((weak));
 void omp_set_num_threads(int) __attribute__((weak));
@@ -17,8 +17,8 @@ namespace kolo::online {
 
 namespace {
 
-// LibTorch's first computation in a thread, and what it does to the number of threads, happens
-// here, where it is put right.
+// Triggers LibTorch's first computation in a thread, which changes the number of OpenMP threads, so
+// that the caller can set it right.
 void begin_libtorch() {
   thread_local const int begun = at::get_num_threads();
   (void)begun;
@@ -57,7 +57,7 @@ int openmp_threads() {
 
 namespace {
 
-// The library's number is the process's, and so is what it was before.
+// OpenBLAS's number of threads before the first BlasThreads, and how many of these live.
 struct BlasState {
   std::mutex mutex;
   int users = 0;

@@ -8,10 +8,10 @@
 
 namespace kolo::online {
 
-// State that a call into kolo leaves as the program had it: this thread's number of OpenMP threads
-// and whether it may get fewer, its floating-point environment (traps, rounding, denormals) and its
-// processors. Within the call OpenMP and LibTorch compute with as many threads as the program's
-// OpenMP would, and floating-point traps are off (LibTorch makes NaNs that do no harm).
+// Saves the program's state and restores it at the end of a call into kolo: this thread's number of
+// OpenMP threads and whether it may get fewer, its floating-point environment (traps, rounding,
+// denormals) and its processors. Within the call OpenMP and LibTorch use as many threads as the
+// program's OpenMP would, and floating-point traps are off (LibTorch makes harmless NaNs).
 //
 // LibTorch sets a thread's number of OpenMP threads itself, unasked, when it first computes there
 // (at::init_num_threads).
@@ -30,13 +30,13 @@ class HostState {
   int openmp_threads_ = 0;  // 0: there is no OpenMP
 };
 
-// A thread of kolo's own computes with so many threads from now on; 0: with LibTorch's number.
+// Sets the number of threads that the calling thread computes with; 0: LibTorch's default.
 void compute_with(int threads);
 // Number of threads of the program's OpenMP; 0: it has none.
 [[nodiscard]] int openmp_threads();
 
-// OpenBLAS has one number of threads for the whole process. While one or more of these live it is
-// that of the first one's OpenMP; afterwards it is again what it was. For calls that train.
+// Sets OpenBLAS's number of threads, which is the whole process's, to that of the caller's OpenMP,
+// and restores it when the last instance ends. For calls that train.
 class BlasThreads {
  public:
   BlasThreads();

@@ -62,13 +62,6 @@ TEST_F(ReportProgram, SaysWhatIsWrong) {
                  "there is no folder");
   expect_refused(report({run, "-o", run}), "is a folder");
   expect_refused(report({run, "-o", page, "--target", "60"}), "60 % is --target 0.6");
-  expect_refused(report({run, "-o", page, "--axis", "days"}), "--axis");
-  for (const std::string option : {"--figures", "--format"})
-    expect_refused(report({run, "-o", page, option, "png"}),
-                   "report: " + option + ": kolo-plot draws figures for papers");
-  for (const std::string option : {"--watch", "--port"})
-    expect_refused(report({run, option}),
-                   "report: " + option + ": kolo report makes the page anew");
   expect_refused(report({}), "RUN... is missing");
 }
 

@@ -111,7 +111,5 @@ struct EmptyJob {
 // What a rank started by the checks above does: an all-reduce, and rank 0 prints a line of JSON
 // about it. Returns the exit status.
 [[nodiscard]] int run_probe();
-// Starts two of these as processes of this machine. Returns the exit status.
-[[nodiscard]] int run_probe_of_processes();
 
 }  // namespace kolo

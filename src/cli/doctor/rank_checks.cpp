@@ -96,13 +96,6 @@ int run_probe() {
   return 0;
 }
 
-int run_probe_of_processes() {
-  return run_ranks({.ranks = 2,
-                    .oversubscribe = true,
-                    .command = probe_command(),
-                    .launcher = LauncherChoice::processes});
-}
-
 Finding check_mpi_library() {
   Finding finding{.name = "MPI", .text = first_line(mpi_library_version())};
   if (finding.text.empty()) {
@@ -209,7 +202,8 @@ Finding check_two_ranks(const LaunchEnvironment& environment, LauncherChoice cho
     return finding;
   }
   RankCommand command{.argv = probe_command()};
-  command.argv.back() = "--probe-processes";
+  command.argv.insert(command.argv.begin(), {command.argv.front(), "run", "-n", "2",
+                                             "--oversubscribe", "--launcher", "processes"});
   if (by_mpi) {
     MachineFacts machine;
     try {

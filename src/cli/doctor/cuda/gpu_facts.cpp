@@ -6,12 +6,13 @@
 #include <cuda_runtime.h>
 #include <fmt/format.h>
 
-#include "cli/doctor/cuda/kernel_image.h"
 #include "comm/cuda/check_cuda.h"
 #include "kolo/comm/device.h"
 #include "kolo/parallel/initialize.h"
 
 namespace kolo {
+
+[[nodiscard]] bool has_kernels_for_current_device();  // kernel_image.cu, which nvcc compiles
 
 namespace {
 

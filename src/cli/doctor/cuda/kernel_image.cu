@@ -1,5 +1,3 @@
-#include "cli/doctor/cuda/kernel_image.h"
-
 #include <cuda_runtime.h>
 
 namespace kolo {
@@ -9,6 +7,9 @@ namespace {
 __global__ void any_kernel() {}
 
 }  // namespace
+
+// Tells whether the kernels of this build run on the current device: looks at one of them.
+[[nodiscard]] bool has_kernels_for_current_device();  // as gpu_facts.cpp declares it
 
 bool has_kernels_for_current_device() {
   cudaFuncAttributes attributes{};
