@@ -19,8 +19,8 @@ namespace kolo {
 
 namespace {
 
-// Sentence for a command, or for an option of one ("train --noddp"), that earlier versions or the
-// courses' scripts have and kolo has not: what to do instead.
+// Commands and options ("train --noddp") of earlier versions or of the courses' scripts that kolo
+// lacks, and what to do instead.
 constexpr std::pair<std::string_view, std::string_view> retired_words[] = {
     {"completion", "is no command any more; kolo help COMMAND lists a command's options"},
     {"man", "is no command any more; kolo help COMMAND says what there is"},
@@ -82,7 +82,7 @@ constexpr std::pair<std::string_view, std::string_view> retired_words[] = {
     {"scale --network", "kolo-simulate (extras/simulate) predicts from a study"},
     {"scale --all-reduce", "kolo-simulate (extras/simulate) predicts from a study"}};
 
-// Empty for all others.
+// Advice for a retired word; empty for other words.
 std::string_view retired_word(std::string_view name) {
   const auto found =
       std::ranges::find(retired_words, name, [](const auto& word) { return word.first; });
@@ -98,7 +98,7 @@ std::string name_in_program(const CLI::App& command) {
   return blank == std::string::npos ? "" : name.substr(blank + 1);
 }
 
-// Beginning of a message: "data fetch: ", nothing for the program itself.
+// Beginning of a message: "data fetch: "; empty for the program itself.
 std::string speaker(const CLI::App& command) {
   const auto name = name_in_program(command);
   return name.empty() ? "" : name + ": ";
@@ -136,8 +136,9 @@ void refuse_if_retired(const CLI::App& command, const std::string& word) {
   if (!advice.empty()) throw InputError(fmt::format("{}{}: {}", speaker(command), name, advice));
 }
 
-// CLI11 takes the next word for the value in "--output= training.n_epochs=2", where a variable of
-// the shell was empty. Behind the program of `kolo run` options are not kolo's.
+// Refuses options without a value, and flags with one. In "--output= training.n_epochs=2", where a
+// shell variable was empty, CLI11 would take the next word for the value. Options after the program
+// of `kolo run` are not kolo's.
 void require_values(const CLI::App& command, Words words) {
   const bool has_program = command.get_prefix_command();
   for (std::size_t index = has_program ? 1 : 0; index < words.size(); ++index) {
@@ -145,21 +146,22 @@ void require_values(const CLI::App& command, Words words) {
     const auto name = word.substr(0, word.find('='));
     const bool is_option = word.starts_with('-') && word != "--";
     const auto* const option = is_option ? command.get_option_no_throw(name) : nullptr;
+    const bool wants_value = option != nullptr && takes_value(*option);
+    if (option != nullptr && !wants_value && name != word) {
+      throw InputError(fmt::format("{}{} takes no value, got {}", speaker(command), name,
+                                   quote(word.substr(name.size() + 1))));
+    }
     const bool is_last = index + 1 == words.size() && name == word;
     const bool is_empty = name.starts_with("--") && name.size() + 1 == word.size();
-    if (option != nullptr && (is_empty || (is_last && takes_value(*option)))) {
+    if (wants_value && (is_empty || is_last)) {
       throw InputError(fmt::format("{}expected {} after {}, got nothing", speaker(command),
                                    option->get_type_name(), word));
     }
     if (!has_program) continue;
     if (!is_option) return;
     refuse_if_retired(command, word);
-    if (option != nullptr && takes_value(*option) && name == word) ++index;
+    if (wants_value && name == word) ++index;
   }
-}
-
-bool takes_settings(const CLI::App& command) {
-  return command.get_option_no_throw(settings_name) != nullptr;
 }
 
 std::vector<std::string> option_names(const CLI::App& command) {
@@ -171,12 +173,13 @@ std::vector<std::string> option_names(const CLI::App& command) {
   return names;
 }
 
-// "--output" for "--ouput", "optimizer.lr=0.1" for "--lr 0.1".
+// Suggestion for an unknown option: "--output" for "--ouput", "optimizer.lr=0.1" for "--lr 0.1".
 std::string meant_by(const CLI::App& command, const std::string& word, Words words) {
   const auto name = word.substr(0, word.find('='));
   const auto bare = name.substr(std::min(name.find_first_not_of('-'), name.size()));
   const auto near = nearest(bare, option_names(command));
-  const auto setting = takes_settings(command) ? nearest_setting(bare) : "";
+  const bool takes_settings = command.get_option_no_throw(settings_name) != nullptr;
+  const auto setting = takes_settings ? nearest_setting(bare) : "";
   const bool is_exact = setting.ends_with(bare) && !bare.empty();
   if (!near.empty() && !is_exact) return "--" + near;
   if (setting.empty()) return {};
@@ -186,21 +189,6 @@ std::string meant_by(const CLI::App& command, const std::string& word, Words wor
       !(given + 1)->starts_with('-') && (given + 1)->find('=') == std::string::npos)
     value = *(given + 1);
   return fmt::format("{}={}", setting, value);
-}
-
-bool is_flag(const CLI::App& command, const std::string& name) {
-  const auto* const option = command.get_option_no_throw(name);
-  return option != nullptr && !takes_value(*option);
-}
-
-// Refuses "--timeline=no".
-void require_flags_without_value(const CLI::App& command, Words words) {
-  for (const auto& word : words) {
-    const auto name = word.substr(0, word.find('='));
-    if (!name.starts_with('-') || name.size() == word.size() || !is_flag(command, name)) continue;
-    throw InputError(fmt::format("{}{} takes no value, got {}", speaker(command), name,
-                                 quote(word.substr(name.size() + 1))));
-  }
 }
 
 [[noreturn]] void refuse_extra(const CLI::App& command, Words words) {
@@ -216,9 +204,14 @@ void require_flags_without_value(const CLI::App& command, Words words) {
                                              : fmt::format(", did you mean {}?", meant)));
 }
 
-// Refuses a command without what it needs.
+[[noreturn]] void refuse(const CLI::App& command, std::string_view reason) {
+  throw InputError(
+      fmt::format("{}{}; see {} --help", speaker(command), reason, full_name(command)));
+}
+
+// Refuses a command that lacks a required option.
 [[noreturn]] void refuse_missing(const CLI::App& command, Words words, const std::string& reason) {
-  // Perhaps it is there, but misspelt.
+  // The required option may be there, but misspelt.
   const auto extra = command.remaining(true);
   const bool has_program = command.get_prefix_command();
   if (!has_program && !extra.empty() && extra.front().starts_with('-'))
@@ -226,12 +219,10 @@ void require_flags_without_value(const CLI::App& command, Words words) {
   for (const CLI::Option* const option : command.get_options()) {
     if (!option->get_required() || option->count() > 0) continue;
     const auto name = option->get_positional() ? "" : option->get_name(false, true) + " ";
-    throw InputError(fmt::format("{}{}{} is missing: {}; see {} --help", speaker(command), name,
-                                 option->get_type_name(), option->get_description(),
-                                 full_name(command)));
+    refuse(command, fmt::format("{}{} is missing: {}", name, option->get_type_name(),
+                                option->get_description()));
   }
-  throw InputError(
-      fmt::format("{}{}; see {} --help", speaker(command), reason, full_name(command)));
+  refuse(command, reason);
 }
 
 bool names_option(const CLI::Option& option, const std::string& word) {
@@ -250,8 +241,7 @@ bool names_option(const CLI::Option& option, const std::string& word) {
     throw InputError(fmt::format("{}{} is given {} times; give it once", speaker(command),
                                  given.substr(0, given.find('=')), count));
   }
-  throw InputError(
-      fmt::format("{}{}; see {} --help", speaker(command), reason, full_name(command)));
+  refuse(command, reason);
 }
 
 }  // namespace
@@ -301,7 +291,6 @@ std::function<int()> CommandLine::parse(std::vector<std::string> words) {
   const auto& command = known_command(app_, words);
   if (!words.empty() && words[0] == "train") give_resume_its_value(words);
   require_values(command, words);
-  if (!command.get_prefix_command()) require_flags_without_value(command, words);
   try {
     auto reversed = words;
     std::ranges::reverse(reversed);
@@ -326,8 +315,7 @@ std::function<int()> CommandLine::parse(std::vector<std::string> words) {
   } catch (const CLI::ConversionError& error) {
     refuse_number_of_values(command, words, error.what());
   } catch (const CLI::ParseError& error) {
-    throw InputError(
-        fmt::format("{}{}; see {} --help", speaker(command), error.what(), full_name(command)));
+    refuse(command, error.what());
   }
   return chosen_.action;
 }

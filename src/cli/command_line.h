@@ -24,9 +24,9 @@ class CommandLine {
 
   [[nodiscard]] const CLI::App& app() const { return app_; }
 
-  // Action of the command that the words (without the program's name) ask for, which returns the
-  // exit status; or one that prints what --help and the like want to know. InputError: what was
-  // given, what is accepted and, where a word is misspelt, what it was meant for.
+  // Action of the command that the words (without the program's name) ask for, or one that prints
+  // help; it returns the exit status. InputError names what was given and what is accepted, and
+  // suggests the right word for a misspelt one.
   [[nodiscard]] std::function<int()> parse(std::vector<std::string> words);
 
  private:
@@ -37,15 +37,15 @@ class CommandLine {
 // False for flags.
 [[nodiscard]] bool takes_value(const CLI::Option& option);
 
-// Commands with their options, as one writes them: "kolo data fetch".
+// Full name of a command: "kolo data fetch".
 [[nodiscard]] std::string full_name(const CLI::App& command);
 
-// What the program does with the words of its command line (without its name): runs the command
-// that they ask for and says on stderr what went wrong. Returns the exit status.
+// Runs the command that the words (without the program's name) ask for and reports errors on
+// stderr. Returns the exit status.
 [[nodiscard]] int run_kolo_program(const std::vector<std::string>& words);
 
-// The end of main(): what is printed is flushed, and the process ends without the destructors of
-// LibTorch's registries, which take a tenth of a second in every rank.
+// Ends main(): flushes output and skips the destructors of LibTorch's registries, which take a
+// tenth of a second in every rank.
 [[noreturn]] void end_process(int status);
 
 // Makes run(arguments) the chosen action when the user names the command.
@@ -77,7 +77,7 @@ void add_data_convert_command(CLI::App& data, Chosen& chosen);
 void add_data_inspect_command(CLI::App& data, Chosen& chosen);
 void add_data_fetch_command(CLI::App& data, Chosen& chosen);
 
-// What --help prints: as wide as the terminal, broken between words.
+// Formatter of --help: as wide as the terminal, broken between words.
 [[nodiscard]] std::shared_ptr<CLI::FormatterBase> make_help_formatter();
 
 }  // namespace kolo

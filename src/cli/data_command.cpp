@@ -28,7 +28,7 @@ struct FetchArguments {
   std::string url;
 };
 
-// A mirror in the environment holds a folder for each data set.
+// Address to download from; a mirror in KOLO_DATA_URL holds a folder for each data set.
 std::string address(const FetchArguments& arguments) {
   if (!arguments.url.empty()) return arguments.url;
   std::string mirror = environment_variable("KOLO_DATA_URL").value_or("");
@@ -123,7 +123,7 @@ void print_inspection(const nlohmann::ordered_json& inspection) {
                            format_bytes(inspection["bytes"].get<std::uint64_t>()));
   for (const auto& array : inspection["arrays"]) print_array(array);
   for (const auto& [name, value] : inspection["facts"].items()) {
-    // The user's own text may be no UTF-8.
+    // A user's text need not be UTF-8.
     constexpr auto replace = nlohmann::ordered_json::error_handler_t::replace;
     std::cout << fmt::format(
         "  {}: {}\n", name,

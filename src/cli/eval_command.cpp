@@ -33,7 +33,7 @@ struct EvalArguments {
 };
 
 constexpr std::int64_t drawn_samples = 12;
-constexpr std::int64_t most_classes = 20;  // of a matrix that is still readable
+constexpr std::int64_t most_classes = 20;  // of a readable matrix
 
 std::size_t width_of_names(const RunEvaluation& report) {
   std::size_t width = 5;  // of "class"
@@ -51,7 +51,7 @@ std::int64_t sum_of(std::span<const std::int64_t> row) {
   return std::reduce(row.begin(), row.end());
 }
 
-// The class that samples of `target` are most often mistaken for, "-" when none is.
+// Class that samples of `target` are most often mistaken for; "-" if none.
 std::string usual_mistake(const RunEvaluation& report, std::int64_t target) {
   const auto row = row_of(*report.matrix, target);
   std::vector<std::int64_t> mistakes(row.begin(), row.end());
@@ -100,8 +100,7 @@ nlohmann::ordered_json finite_or_null(double value) {
   return std::isfinite(value) ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr);
 }
 
-// For people: the totals; of classes a line each with what it is mostly taken for, and the
-// confusion matrix where it fits a screen.
+// Text for people: totals, a line for each class, and the confusion matrix if it fits a screen.
 std::string to_text(const RunEvaluation& report) {
   const auto& sums = report.sums;
   std::string text = fmt::format("{}, {} (epoch {}, step {})\n{} data, {} samples, {} rank{}\n\n",
@@ -116,7 +115,7 @@ std::string to_text(const RunEvaluation& report) {
   return text + table_of_classes(report) + table_of_counts(report);
 }
 
-// The same for programs, with the whole matrix.
+// JSON for programs, with the whole matrix.
 nlohmann::ordered_json to_json(const RunEvaluation& report) {
   const auto& sums = report.sums;
   nlohmann::ordered_json json{
@@ -142,10 +141,8 @@ nlohmann::ordered_json to_json(const RunEvaluation& report) {
   return json;
 }
 
-// Pictures of samples.
-
-// A channel's plane, of a field in three dimensions the one through its middle. None of fields of
-// less than two dimensions.
+// Plane of a channel, through the middle of a 3-D field; nothing for fields of less than two
+// dimensions.
 std::optional<Panel> plane_of(const SampleNumbers& field, std::int64_t channel,
                               Panel::Scale scale) {
   if (field.shape.size() < 3) return std::nullopt;
@@ -158,8 +155,7 @@ std::optional<Panel> plane_of(const SampleNumbers& field, std::int64_t channel,
       .scale = scale, .rows = rows, .columns = columns, .values = {begin, begin + rows * columns}};
 }
 
-// Images have been shifted and scaled for the network; here the darkest value is black, the
-// brightest white.
+// Draws the smallest value black and the largest white, since the network's images are normalized.
 Panel panel_of_image(const SampleNumbers& image) {
   const auto scale = image.shape[0] == 3 ? Panel::Scale::colour : Panel::Scale::grey;
   const auto [low, high] = std::ranges::minmax(image.values);
@@ -186,15 +182,15 @@ std::optional<SamplePicture> picture_of_class(const RunEvaluation& evaluation,
   return picture;
 }
 
-// A row of panels; what it is shorter than the others are gaps.
+// Adds a row of panels, padded with gaps.
 void add_row(SamplePicture& picture, const std::vector<Panel>& row) {
   const auto end = picture.panels.size() + static_cast<std::size_t>(picture.panels_per_row);
   picture.panels.insert(picture.panels.end(), row.begin(), row.end());
   if (!row.empty()) picture.panels.resize(end);
 }
 
-// Between the values below and above which 1 % of them are: single cells of a cosmological box are
-// a thousand times as dense as the others.
+// Scales to the range without the lowest and highest 1 %: single cells of a cosmological box are a
+// thousand times as dense as the others.
 void scale_to_most(Panel& panel) {
   auto sorted = panel.values;
   std::ranges::sort(sorted, [](float one, float other) {  // not a number is the largest
@@ -222,7 +218,7 @@ std::vector<Panel> row_of_input(const SampleNumbers& input) {
   return row;
 }
 
-// Target, output and difference of a channel, of which the first two have one scale.
+// Target, output and difference of a channel; target and output share a scale.
 std::array<Panel, 3> panels_of_channel(const SampleOutput& sample, std::int64_t channel) {
   std::array panels{plane_of(sample.target, channel, Panel::Scale::field).value(),
                     plane_of(sample.output, channel, Panel::Scale::field).value(),
@@ -263,8 +259,8 @@ std::optional<SamplePicture> picture_of_fields(const RunEvaluation& evaluation,
   return picture;
 }
 
-// Drawings of an earlier evaluation, which are replaced. InputError: one of these names is taken by
-// something that kolo has not drawn.
+// Drawings of an earlier evaluation, which are replaced. InputError if kolo has not drawn a file
+// with such a name.
 std::vector<fs::path> earlier_pictures(const fs::path& folder) {
   std::vector<fs::path> files;
   std::error_code error;
@@ -309,7 +305,7 @@ std::vector<fs::path> draw_evaluation(const RunEvaluation& evaluation, const fs:
   return files;
 }
 
-// In --json nothing stands beside the object.
+// Draws and prints a summary, on stderr beside --json.
 void draw(const EvalArguments& arguments, const RunEvaluation& evaluation) {
   const auto files = draw_evaluation(evaluation, arguments.pictures);
   (arguments.json ? std::cerr : std::cout)

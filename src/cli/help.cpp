@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t left_column = 30;
 constexpr int most_columns = 100;  // lines of text that are longer are hard to read
 
-// Of a terminal, or of whatever the page is read in later.
+// Columns of the terminal; 80 if stdout is none.
 int page_width() {
   const auto terminal = detect_progress_options(STDOUT_FILENO);
   return terminal.terminal ? std::clamp(terminal.width, 40, most_columns) : 80;

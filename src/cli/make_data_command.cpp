@@ -59,8 +59,8 @@ struct ImagesArguments : MakingArguments {
   StandInOptions stand_in;
 };
 
-// Makes a data set by make(write), with a progress bar on stdout; prints in `words` the
-// numbers of training and of validation images that it returns.
+// Makes a data set by make(write) with a progress bar, and prints the numbers of training and
+// validation images that it returns, in `words`.
 template <typename Make>
 int make_with_progress(const ImagesArguments& arguments, const char* words, Make make) {
   ProgressBar bar(std::cout, progress_options_from_environment());

@@ -24,7 +24,7 @@ std::string upper_case(std::string text) {
   return text;
 }
 
-// "-o", or "FILE" of what has a place instead of a name.
+// First name of an option: "-o", or "FILE" for a positional one.
 std::string first_name(const std::string& names) {
   auto name = names.substr(0, names.find(','));
   if (!name.starts_with('-')) name = upper_case(name);
@@ -185,7 +185,7 @@ LaunchRequest launch_request(const RankOptions& options, const RunConfig& config
                         .end_together = true,
                         .launcher = config.communication.launcher,
                         .main = run_kolo_program};
-  // Without shared memory messages are MPI's.
+  // Without shared memory only MPI can send messages.
   if (request.launcher == LauncherChoice::automatic &&
       config.communication.shared_memory == SharedMemory::off)
     request.launcher = LauncherChoice::mpi;
@@ -215,8 +215,8 @@ namespace {
 
 constexpr std::string_view resume_option = "--resume";
 
-// A configuration and settings may stand after it as well. An empty word is a choice, so that it
-// is refused: a variable of the shell that was not set.
+// Tells whether a word is the value of --resume. An empty word (an unset variable of the shell) is
+// one, so that it is refused.
 bool is_choice(const std::string& word) {
   const std::filesystem::path path = word;
   std::error_code error;

@@ -62,8 +62,7 @@ int write_report(const ReportArguments& arguments) {
   print_wrapped(fmt::format("{}: {}, {}\n", arguments.output,
                             counted(report.runs.size() + report.trials.size(), "run"),
                             counted(figures, "figure")));
-  for (const auto& warning : report_warnings(report))
-    std::cerr << fmt::format("kolo: warning: {}\n", warning);
+  for (const auto& warning : report_warnings(report)) complain("warning: " + warning);
   return 0;
 }
 
@@ -115,7 +114,7 @@ struct TimelineArguments {
   fs::path output;  // empty: timeline.json, of a run in its folder
 };
 
-// A run's folder stands for the ranks' files in it.
+// Replaces a run's folder by that of its ranks' files, and fills in the output.
 TimelineArguments completed(TimelineArguments arguments) {
   const RunFolder run{arguments.folder};
   const bool is_run = fs::exists(run.config()) && fs::is_directory(run.timelines_of_ranks());
@@ -124,7 +123,6 @@ TimelineArguments completed(TimelineArguments arguments) {
   return arguments;
 }
 
-// Before anything is made.
 void require_output(const TimelineArguments& arguments) {
   const auto& output = arguments.output;
   require_writable("timeline: --output", output, {"a timeline", {".json"}, is_timeline});

@@ -24,11 +24,11 @@ struct RunArguments {
   int max_restarts = 0;
   std::string launcher = "mpi";
   bool oversubscribe = false;
-  bool as_rank = false;  // this process is to be the parent of one rank's program
+  bool as_rank = false;  // this process runs one rank's program
   std::vector<std::string> program;
 };
 
-// The program's file, as `execvp` would find it. InputError: there is none.
+// File of the program, as `execvp` would find it. InputError if there is none.
 std::string find_program(const std::string& name) {
   std::error_code error;
   if (name.find('/') == std::string::npos) {
@@ -70,10 +70,8 @@ int as_rank(const RunArguments& arguments, std::vector<std::string> command) {
 }
 
 std::string make_log_folder(const std::string& folder) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error || ::access(folder.c_str(), W_OK) != 0)
-    throw InputError(fmt::format("--logs {}: the folder can't be made or written", folder));
+  require_writable_folder("run: --logs", folder);
+  fs::create_directories(folder);
   return fs::absolute(folder);
 }
 

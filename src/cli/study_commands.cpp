@@ -28,39 +28,28 @@ struct BenchArguments {
   bool json = false;
 };
 
-std::vector<BenchMode> modes_of(const std::string& name) {
-  if (name == "io") return {BenchMode::io};
-  if (name == "synthetic") return {BenchMode::synthetic};
-  if (name == "full") return {BenchMode::full};
-  return {BenchMode::io, BenchMode::synthetic, BenchMode::full};
-}
-
-void print(const BenchReport& report, bool json) {
-  if (json)
-    std::cout << to_json(report).dump() << std::endl;
-  else
-    print_wrapped(to_text(report));
-}
-
 int bench(const BenchArguments& arguments) {
   auto request = arguments.request;
-  request.modes = modes_of(arguments.mode);
+  if (const auto mode = find_named<BenchMode>(arguments.mode)) request.modes = {*mode};
   const auto check = [&] { return check_bench(request, *arguments.ranks.ranks); };
   if (const auto status = start_ranks(arguments.ranks, check)) return *status;
   const auto options = progress_options_from_environment();
   ProgressBar bar(progress_stream(options), options);
   std::int64_t done = 0;
   BenchListener listener;
-  listener.warning = [](const std::string& warning) {
-    std::cerr << fmt::format("kolo: warning: {}", warning) << std::endl;
-  };
+  listener.warning = [](const std::string& warning) { complain("warning: " + warning); };
   listener.part_begins = [&](const std::string& part, std::int64_t steps) {
     done = 0;
     bar.start(part, steps);
   };
   listener.step_done = [&] { bar.update(++done, {}); };
   listener.parts_end = [&] { bar.clear(); };
-  listener.report = [&](const BenchReport& report) { print(report, arguments.json); };
+  listener.report = [&](const BenchReport& report) {
+    if (arguments.json)
+      std::cout << to_json(report).dump() << std::endl;
+    else
+      print_wrapped(to_text(report));
+  };
   return bench_run(request, listener);
 }
 
@@ -111,18 +100,7 @@ struct ScaleArguments {
   bool dry_run = false;
 };
 
-void say_what_is_submitted(const Study& study) {
-  const auto waiting = std::ranges::count_if(study.points, [](const StudyPoint& point) {
-    return point.state == StudyPointState::submitted;
-  });
-  if (waiting > 0)
-    std::cerr << fmt::format(
-        "{} of {} points are with the scheduler; the same command collects what "
-        "is done\n",
-        waiting, study.points.size());
-}
-
-// On stderr, so that stdout is the results'.
+// Reports progress on stderr, because stdout is for results.
 void say(const std::string& line) {
   std::cerr << line << std::endl;
 }
@@ -132,7 +110,7 @@ int stopped() {
   return exit_stopped;
 }
 
-// Exit status of a study with these parts.
+// Exit status of a study or sweep.
 template <typename Parts, typename State>
 int exit_status(const Parts& parts, State failed) {
   const bool has_failed =
@@ -151,8 +129,14 @@ int scale(const ScaleArguments& arguments) {
   if (scaled.was_stopped) return stopped();
   print_wrapped(fmt::format("\n{}\nresults in {}: report.html, study.json, study.csv, runs/\n",
                             to_text(study_results(scaled.study)), scaled.folder.string()));
-  say_what_is_submitted(scaled.study);
-  return exit_status(scaled.study.points, StudyPointState::failed);
+  const auto& points = scaled.study.points;
+  const auto waiting = std::ranges::count(points, StudyPointState::submitted, &StudyPoint::state);
+  if (waiting > 0) {
+    say(fmt::format(
+        "{} of {} points are with the scheduler; the same command collects what is done", waiting,
+        points.size()));
+  }
+  return exit_status(points, StudyPointState::failed);
 }
 
 void add_study_options(CLI::App& command, ScaleArguments& arguments) {
@@ -230,7 +214,7 @@ struct SweepArguments {
   bool dry_run = false;
 };
 
-// How the best trial is trained alone.
+// Command that trains the best trial alone.
 std::string best_command(const SweepRequest& request, const Sweep& sweep) {
   const auto& best = sweep.trials[best_first(sweep).front()];
   if (format_metric(sweep.metric, best.best).empty()) return {};

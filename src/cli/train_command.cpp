@@ -31,7 +31,6 @@ struct TrainArguments {
   HostOptions hosts;
   RestartPolicy policy;  // --max-restarts, --min-ranks
   RunOptions run;
-  std::string resume;  // empty: not
   bool show_config = false;
 };
 
@@ -41,26 +40,19 @@ ConfigSource source_of(const TrainArguments& arguments) {
   return source;
 }
 
-RunOptions options_of(const TrainArguments& arguments) {
-  auto options = arguments.run;
-  if (!arguments.resume.empty()) options.resume = arguments.resume;
-  return options;
-}
-
-// All slots of the hosts, where those are given and -n is not.
+// Number of ranks: -n, or all slots of the given hosts.
 int ranks_of(const TrainArguments& arguments) {
   const auto hosts = arguments.hosts.read();
   return arguments.ranks.ranks.value_or(hosts.empty() ? 1 : total_slots(hosts));
 }
 
-// Checks everything first: what can't be started need not be prepared, and what can't be trained
-// need not be started.
+// Checks what can be checked, then starts the ranks.
 int launch(const TrainArguments& arguments, const LaunchEnvironment& environment) {
-  // Until the ranks are started: they and run_ranks() have answers of their own.
+  // Handles signals until the ranks start; then they and run_ranks() do.
   std::optional<StopSignal> stop(std::in_place);
   std::optional<EndAtOnce> end_at_once(std::in_place, *stop, EndAtOnce::Says::everything);
   const auto config = load_run_config(source_of(arguments));
-  const auto options = options_of(arguments);
+  const auto& options = arguments.run;
   LaunchRequest request = launch_request(arguments.ranks, config);
   request.hosts = arguments.hosts.read();
   request.ranks = ranks_of(arguments);
@@ -97,7 +89,7 @@ void require_sense(const TrainArguments& arguments, const LaunchEnvironment& env
   if (least > ranks)
     throw InputError(
         fmt::format("--min-ranks {}: that is more than are started, -n {}", least, ranks));
-  // A rank that kolo has started has this option from kolo's own command line.
+  // Ranks that kolo has started get kolo's own command line with this option.
   if (arguments.policy.restarts > 0 && environment.is_launched() &&
       !environment_variable("KOLO_LAUNCHED")) {
     throw InputError(fmt::format(
@@ -117,13 +109,13 @@ int train(const TrainArguments& arguments) {
   const bool many =
       ranks_of(arguments) > 1 || arguments.hosts.are_given() || arguments.policy.restarts > 0;
   if (many && !environment.is_launched()) return launch(arguments, environment);
-  // kolo itself may have started fewer ranks than its own command line says.
+  // A restart may have fewer ranks than the command line says.
   const bool may_be_fewer = arguments.policy.min_ranks > 0 && environment.is_launched();
   if (!may_be_fewer) require_ranks(environment, arguments.ranks.ranks.value_or(0));
-  return run(source_of(arguments), {}, options_of(arguments));
+  return run(source_of(arguments), {}, arguments.run);
 }
 
-// A rank that kolo has started gets it from the launcher, for which "+2h" began earlier.
+// Time of --stop-before. Ranks get it from the launcher, because "+2h" counts from its start.
 double read_stop_time(const std::string& text) {
   const auto given = environment_variable(stop_time_variable);
   if (const auto time = given ? parse_number<double>(*given) : std::nullopt) return *time;
@@ -136,8 +128,8 @@ double read_stop_time(const std::string& text) {
   return *time;
 }
 
-// Options of the courses' scripts. Each stands for a setting, whose rules it has and which users of
-// kolo write as key=value: --help leaves them out.
+// Adds an option of the courses' scripts, which stands for a setting. --help leaves it out, since
+// users of kolo write key=value.
 void add_shortcut(
     CLI::App& command, const std::string& names, const char* type,
     const std::function<void(const std::string& name, const std::string& text)>& take) {
@@ -171,7 +163,7 @@ void add_shortcuts(CLI::App& command, TrainArguments& arguments) {
     for (const std::string& setting : CLI::detail::split(text, ',')) {
       if (setting.empty() || setting.find('=') == std::string::npos)
         refuse_option_value(name, "settings such as name=SGD,lr=0.1,momentum=0.9", text);
-      // The rate's course is of the training, where the courses have it with the optimizer.
+      // The courses have the schedule in the optimizer, kolo in the training.
       const bool is_course = setting.starts_with("lr_") && !setting.starts_with("lr_scaling=");
       set(name, (is_course ? "training." : "optimizer.") + setting);
     }
@@ -220,9 +212,9 @@ void add_train_command(CLI::App& app, Chosen& chosen) {
       "the schedule of the learning rate; continue with --resume")
       ->type_name("EPOCHS");
   add_shortcuts(*command, *arguments);
-  // Its value may be left out, which CommandLine gives it then (give_resume_its_value).
+  // Its value may be left out: give_resume_its_value() adds it.
   add_text_option(
-      *command, "--resume", arguments->resume, "newest, best, a step or a checkpoint",
+      *command, "--resume", arguments->run.resume, "newest, best, a step or a checkpoint",
       "Resume from a checkpoint of the output folder: the newest (default), the best, a "
       "step's, or a checkpoint's folder")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)  // job scripts add one

@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 
 #include "kolo/parallel/broadcast_state.h"
-#include "online/host_state.h"
 
 namespace kolo::online {
 
@@ -63,13 +62,9 @@ void BackgroundTraining::rethrow() const {
   if (failure_) std::rethrow_exception(failure_);
 }
 
-void BackgroundTraining::ask_for_publication() {
+std::int64_t BackgroundTraining::ask_for_publication() {
   const std::lock_guard lock(mutex_);
   ++asked_;
-}
-
-std::int64_t BackgroundTraining::published() const {
-  const std::lock_guard lock(mutex_);
   return published_;
 }
 
@@ -107,7 +102,7 @@ bool BackgroundTraining::go_round() {
   meetings_.all_reduce(std::span(flags), ReduceOp::min, {.name = "background training"});
   if (failure) std::rethrow_exception(failure);
   if (flags[1] == 0) return false;
-  if (flags[2] > published()) publish();
+  if (flags[2] > published_) publish();  // this thread alone changes it
   if (flags[0] == 1) {
     step();
   } else {
@@ -167,19 +162,12 @@ void OnlineNetwork::Inside::pause() {
   const auto here = call("pause");
   require_computing(here);
   agree(ranks_, here, [] {});  // not among the trainers: the thread is in steps of theirs
-  std::exception_ptr failure;
-  if (background_) {
-    background_->stop();
-    progress_ = trainer_->progress();
-    try {
-      background_->rethrow();
-    } catch (...) {
-      failure = std::current_exception();
-    }
-    background_.reset();
-  }
+  const auto background = std::move(background_);
   agree(ranks_, here, [&] {
-    if (failure) std::rethrow_exception(failure);
+    if (!background) return;
+    background->stop();
+    progress_ = trainer_->progress();
+    background->rethrow();
   });
   publish();
 }
@@ -192,9 +180,8 @@ TickReport OnlineNetwork::Inside::take_newest(std::int64_t time_step) {
     if (background_) background_->rethrow();
   });
   constexpr auto none = std::numeric_limits<std::int64_t>::max();
-  const auto newest =
-      all_reduce_value(ranks_, background_ ? background_->published() : none, ReduceOp::min);
-  if (background_) background_->ask_for_publication();
+  const auto newest = all_reduce_value(
+      ranks_, background_ ? background_->ask_for_publication() : none, ReduceOp::min);
   if (newest == none || newest == taken_) return report(0);
   taken_ = newest;
   const auto steps_before = progress_.all_steps;

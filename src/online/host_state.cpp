@@ -1,4 +1,4 @@
-#include "online/host_state.h"
+#include "online/inside.h"
 
 #include <cstring>
 #include <mutex>

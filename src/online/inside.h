@@ -1,6 +1,6 @@
 #pragma once
 
-#include <condition_variable>
+#include <cfenv>
 #include <cstdint>
 #include <exception>
 #include <filesystem>
@@ -15,8 +15,11 @@
 #include <thread>
 #include <vector>
 
+#include <sched.h>
+
 #include <nlohmann/json.hpp>
 
+#include "base/openmp.h"
 #include "kolo/comm/communicator.h"
 #include "kolo/online/online_network.h"
 #include "online/inference.h"
@@ -25,6 +28,43 @@
 #include "online/sample_store.h"
 
 namespace kolo::online {
+
+// Saves the program's state and restores it at the end of a call into kolo: this thread's number of
+// OpenMP threads and whether it may get fewer, its floating-point environment (traps, rounding,
+// denormals) and its processors. Within the call OpenMP and LibTorch use as many threads as the
+// program's OpenMP would, and floating-point traps are off (LibTorch makes harmless NaNs).
+//
+// LibTorch sets a thread's number of OpenMP threads itself, unasked, when it first computes there
+// (at::init_num_threads).
+class HostState {
+ public:
+  HostState();
+  HostState(const HostState&) = delete;
+  HostState& operator=(const HostState&) = delete;
+  ~HostState();
+
+ private:
+  std::fenv_t floating_point_{};
+  cpu_set_t processors_{};
+  bool has_processors_ = false;
+  PromisedThreads promised_;
+  int openmp_threads_ = 0;  // 0: there is no OpenMP
+};
+
+// Sets the number of threads that the calling thread computes with; 0: LibTorch's default.
+void compute_with(int threads);
+// Number of threads of the program's OpenMP; 0: it has none.
+[[nodiscard]] int openmp_threads();
+
+// Sets OpenBLAS's number of threads, which is the whole process's, to that of the caller's OpenMP,
+// and restores it when the last instance ends. For calls that train.
+class BlasThreads {
+ public:
+  BlasThreads();
+  BlasThreads(const BlasThreads&) = delete;
+  BlasThreads& operator=(const BlasThreads&) = delete;
+  ~BlasThreads();
+};
 
 // Trains on a thread of its own, in lockstep with the other training ranks. Each round begins with
 // a small all-reduce in which they agree whether to step, publish, or end.
@@ -49,10 +89,9 @@ class BackgroundTraining {
   // Rethrows the error that ended the thread, if any.
   void rethrow() const;
 
-  // Asks for one more publication. It is made once all ranks have asked.
-  void ask_for_publication();
-  // Number of publications so far; each is the same on all ranks.
-  [[nodiscard]] std::int64_t published() const;
+  // Asks for one more publication, which is made once all ranks have asked. Returns the number of
+  // publications so far; each is the same on all ranks.
+  std::int64_t ask_for_publication();
   // Returns a publication and drops all earlier ones.
   [[nodiscard]] Publication take(std::int64_t publication);
 

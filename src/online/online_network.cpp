@@ -11,7 +11,6 @@
 #include "kolo/base/random.h"
 #include "kolo/parallel/object_collectives.h"
 #include "kolo/train/observe/format.h"
-#include "online/host_state.h"
 
 namespace kolo {
 

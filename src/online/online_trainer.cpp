@@ -62,25 +62,9 @@ bool OnlineTrainer::is_done() const {
   return max_steps_ && progress_.all_steps >= *max_steps_;
 }
 
-OnlineTrainer::Forward OnlineTrainer::forward(const std::function<Samples()>& samples_of,
-                                              const SampleCounts& counts,
-                                              std::exception_ptr& failure) {
-  torch::Tensor loss;
-  try {
-    const auto samples = samples_of();
-    const auto outputs = network_->forward(samples.inputs);
-    loss = loss_(outputs, samples.targets, samples.extras);
-  } catch (const std::exception&) {
-    failure = std::current_exception();
-    loss = no_loss(*network_);
-  }
-  auto numbers = torch::zeros({Sum::sums}, torch::kDouble);
-  auto* const values = numbers.data_ptr<double>();
-  values[loss_sum] = failure ? 0 : loss.item<double>();
-  values[failures] = failure ? 1 : 0;
-  values[arrivals] = static_cast<double>(counts.arrivals);
-  values[stored] = static_cast<double>(counts.stored);
-  return {loss, numbers};
+torch::Tensor OnlineTrainer::loss_on(const std::function<Samples()>& samples) {
+  const auto [inputs, targets, extras] = samples();
+  return loss_(network_->forward(inputs), targets, extras);
 }
 
 namespace {
@@ -112,7 +96,19 @@ void OnlineTrainer::step(const std::function<Samples()>& samples, const SampleCo
     const KeepGenerators random(derive_seed(seed_, static_cast<std::uint32_t>(ranks_.rank()),
                                             static_cast<std::uint64_t>(progress_.all_steps)));
     step_.begin(number);
-    const auto [loss, numbers] = forward(samples, counts, failure);
+    torch::Tensor loss;
+    try {
+      loss = loss_on(samples);
+    } catch (const std::exception&) {
+      failure = std::current_exception();
+      loss = no_loss(*network_);
+    }
+    auto numbers = torch::zeros({Sum::sums}, torch::kDouble);
+    auto* const values = numbers.data_ptr<double>();
+    values[loss_sum] = failure ? 0 : loss.item<double>();
+    values[failures] = failure ? 1 : 0;
+    values[arrivals] = static_cast<double>(counts.arrivals);
+    values[stored] = static_cast<double>(counts.stored);
     step_.backward(loss, numbers);
     outcome = step_.end(step_.finish(rate));
   }

@@ -51,11 +51,7 @@ class OnlineTrainer {
   void restore(const std::optional<Checkpoint>& of_first);
 
  private:
-  struct Forward {
-    torch::Tensor loss, numbers;
-  };
-  [[nodiscard]] Forward forward(const std::function<Samples()>& samples_of,
-                                const SampleCounts& counts, std::exception_ptr& failure);
+  [[nodiscard]] torch::Tensor loss_on(const std::function<Samples()>& samples);
 
   Communicator ranks_;
   std::shared_ptr<TensorsNetwork> network_;

@@ -16,7 +16,7 @@ using ::testing::StartsWith;
 
 using Words = std::vector<std::string>;
 
-// What is said of a command line; empty where it is understood.
+// Message for a command line; empty if it is valid.
 std::string said_of(const Words& words) {
   try {
     CommandLine program;

@@ -78,7 +78,6 @@ TEST_F(DataProgram, MakesFoldersOfImages) {
 TEST_F(DataProgram, SaysWhatIsWrong) {
   expect_refused(data({"cifar10", "--from", "nowhere", "-o", folder / "a"}), "nowhere");
   expect_refused(data({"cifar10", "--from", "fashion-mnist"}), "--output");
-  expect_refused(make("cifar10", {"--threads", "0"}), "--threads");
   expect_refused(data({"cifar10", "--from", "fashion-mnist", "--source", folder / "none", "-o",
                        folder / "made"}),
                  "does not exist");

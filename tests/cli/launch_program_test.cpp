@@ -153,7 +153,7 @@ TEST_F(MachineAsItIs, OpenMpsBindingIsForTheUsersProgramsOnly) {
   EXPECT_EQ(result.output, "bind=close before=\n");
 }
 
-// With fewer threads than it promises OpenMP left parts of a convolution out, or waited for ever.
+// OpenMP with fewer threads than promised skipped parts of a convolution, or hung.
 TEST_F(MachineAsItIs, OpenMpGivesTheThreadsThatItPromises) {
   const auto history = [&] { return History::read(folder_ / "run" / "history.json"); };
   const std::map<std::string, std::string> two{{"OMP_NUM_THREADS", "2"}};

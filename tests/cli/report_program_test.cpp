@@ -103,7 +103,7 @@ TEST_F(ReportProgram, DrawsARunWithinItsFirstEpoch) {
   write_begun_run(folder / "begun", 30);
   const auto result = report({folder / "begun", "-o", page});
   EXPECT_EQ(result.exit_code, 0) << result.errors;
-  // So much of the epoch is done.
+  // Points lie at the fraction of the epoch that is done.
   EXPECT_TRUE(says(read_text_file(page), {"Loss, step by step", R"("epoch":[0.1,0.2,0.3])"}));
 }
 

@@ -15,7 +15,7 @@
 #include "kolo/online/online_network.h"
 #include "status.h"
 
-// Handles: what C programs hold instead of objects.
+// Handles, which C programs hold instead of objects.
 namespace kolo::bindings {
 
 // Objects by handle. A handle is the index of a slot and the slot's generation, in the bits of a

@@ -12,8 +12,8 @@ namespace kolo::bindings {
 
 namespace {
 
-// Of fixed size, so that it can be kept when there is no memory left, and nothing has to be
-// destroyed when a thread ends.
+// Message of fixed size, which needs no memory when none is left, and no destructor when a thread
+// ends.
 struct LastMessage {
   char text[4096] = "";
   std::size_t length = 0;

@@ -92,7 +92,7 @@ class OnlineNetwork {
   // Does the slow work of a first infer() on inputs of these shapes. Local.
   void warm_up(std::span<const Array> inputs) const;
 
-  // With training.apart, on training ranks: takes samples and trains until the other ranks call
+  // On training ranks, with training.apart: takes samples and trains until the other ranks call
   // finish(), and serves their refresh(), save() and restore() meanwhile. Collective among training
   // ranks.
   TickReport serve();

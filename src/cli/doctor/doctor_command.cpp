@@ -135,7 +135,7 @@ Finding check_cosmology(bool is_built) {
 
 namespace {
 
-// "AVX512" etc., the kernels that LibTorch itself uses, out of at::show_config()'s long text.
+// Vector unit of LibTorch's own kernels ("AVX512"), from at::show_config().
 std::string cpu_capability() {
   const auto text = at::show_config();
   constexpr std::string_view words = "CPU capability usage: ";
@@ -214,7 +214,7 @@ Finding check_bfloat16(const std::string& onednn, bool multiplies) {
 
 namespace {
 
-// 13010: "13.1"
+// Text of a CUDA version: "13.1" for 13010.
 std::string version_of(int number) {
   return number == 0 ? "none" : fmt::format("{}.{}", number / 1000, number % 1000 / 10);
 }
@@ -229,7 +229,7 @@ Finding check_versions(const GpuFacts& facts) {
       facts.driver == 0 ? "no driver"
                         : fmt::format("driver for CUDA up to {}", version_of(facts.driver))};
   finding.text = fmt::format("{}", fmt::join(parts, "; "));
-  // A driver runs later CUDA of its own major version too.
+  // A driver also runs later CUDA versions with its own major number.
   const int newest = std::max(facts.runtime, facts.libtorch);
   if (facts.driver != 0 && facts.driver / 1000 < newest / 1000) {
     finding.warn(fmt::format(
@@ -309,10 +309,6 @@ void print_findings(std::ostream& stream, std::span<const Finding> findings, boo
 
 namespace {
 
-struct DoctorArguments {
-  bool probe = false;
-};
-
 std::vector<Finding> examine() {
   const auto environment = detect_launch_environment();
   const auto lookups = look_up_own_names(std::chrono::seconds(6));
@@ -340,8 +336,8 @@ std::vector<Finding> examine() {
   return findings;
 }
 
-int doctor(const DoctorArguments& arguments) {
-  if (arguments.probe) return run_probe();
+int doctor(const bool& is_probe) {
+  if (is_probe) return run_probe();
   const auto findings = examine();
   std::cout << "kolo " KOLO_VERSION << (cuda_runtime() ? ", with CUDA\n" : ", CPU only\n");
   print_findings(std::cout, findings, progress_options_from_environment().unicode,
@@ -352,15 +348,15 @@ int doctor(const DoctorArguments& arguments) {
 }  // namespace
 
 void add_doctor_command(CLI::App& app, Chosen& chosen) {
-  const auto arguments = std::make_shared<DoctorArguments>();
+  const auto is_probe = std::make_shared<bool>(false);
   CLI::App* const command =
       app.add_subcommand("doctor", "Check this machine: MPI, names, BLAS, threads, memory, data");
-  command->add_flag("--probe", arguments->probe)->group("");  // what check_two_ranks() starts
+  command->add_flag("--probe", *is_probe)->group("");  // check_two_ranks() starts it
   command->footer(
       "Example:\n"
       "  kolo doctor\n\n"
       "Exit status: 0 everything works (there may be warnings), 1 something is a problem.");
-  on_choice(*command, chosen, arguments, doctor);
+  on_choice(*command, chosen, is_probe, doctor);
 }
 
 }  // namespace kolo
