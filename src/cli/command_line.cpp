@@ -91,7 +91,7 @@ std::string_view retired_word(std::string_view name) {
 
 using Words = std::span<const std::string>;
 
-// "data fetch"; empty for the program itself.
+// Name of a command without "kolo": "data fetch"; empty for the program itself.
 std::string name_in_program(const CLI::App& command) {
   const auto name = full_name(command);
   const auto blank = name.find(' ');

@@ -241,7 +241,7 @@ int sweep(const SweepArguments& arguments) {
   return exit_status(finished.sweep.trials, TrialState::failed);
 }
 
-void add_trial_options(CLI::App& command, SweepArguments& arguments) {
+void add_sweep_options(CLI::App& command, SweepArguments& arguments, const Chosen& chosen) {
   add_number_option(command, "--random", arguments.request.random, {1, 1'000'000},
                     "Draw this many trials from lists and ranges, instead of the whole grid")
       ->type_name("N");
@@ -251,9 +251,6 @@ void add_trial_options(CLI::App& command, SweepArguments& arguments) {
                     "A published accuracy (0.949) or loss, shown beside mean and deviation of the "
                     "trials' last epochs")
       ->type_name("NUMBER");
-}
-
-void add_sweep_running_options(CLI::App& command, SweepArguments& arguments, const Chosen& chosen) {
   add_rank_options(command, arguments.ranks, chosen, "Ranks per trial (default: 1)");
   add_number_option(command, "--trials-at-once", arguments.request.places.at_once, {1, most_ranks},
                     "Number of trials side by side (default: as many as the cores allow)")
@@ -275,8 +272,7 @@ void add_sweep_command(CLI::App& app, Chosen& chosen) {
       ->description(
           "key.sub=value: settings of all trials; key=a,b,c: values to try; with --random also "
           "ranges: key=1..100, key=log:1e-4..1e-1");
-  add_trial_options(*command, *arguments);
-  add_sweep_running_options(*command, *arguments, chosen);
+  add_sweep_options(*command, *arguments, chosen);
   command->footer(
       "Each trial is a run of kolo train on processors of its own. A trial that fails harms no "
       "other. The same command again resumes interrupted trials and repeats failed ones; with more "

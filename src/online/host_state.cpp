@@ -64,29 +64,24 @@ struct BlasState {
   int before = 0;
 };
 
-BlasState& blas_state() {
-  static BlasState state;
-  return state;
-}
+BlasState blas_state;
 
 }  // namespace
 
 BlasThreads::BlasThreads() {
   if (openblas_get_num_threads == nullptr || omp_get_max_threads == nullptr) return;
-  auto& state = blas_state();
-  const std::lock_guard lock(state.mutex);
-  if (state.users++ > 0) return;
-  state.before = openblas_get_num_threads();
+  const std::lock_guard lock(blas_state.mutex);
+  if (blas_state.users++ > 0) return;
+  blas_state.before = openblas_get_num_threads();
   const int wanted = omp_get_max_threads();
-  if (wanted != state.before) openblas_set_num_threads(wanted);
+  if (wanted != blas_state.before) openblas_set_num_threads(wanted);
 }
 
 BlasThreads::~BlasThreads() {
   if (openblas_get_num_threads == nullptr || omp_get_max_threads == nullptr) return;
-  auto& state = blas_state();
-  const std::lock_guard lock(state.mutex);
-  if (--state.users > 0 || openblas_get_num_threads() == state.before) return;
-  openblas_set_num_threads(state.before);
+  const std::lock_guard lock(blas_state.mutex);
+  if (--blas_state.users > 0 || openblas_get_num_threads() == blas_state.before) return;
+  openblas_set_num_threads(blas_state.before);
 }
 
 }  // namespace kolo::online

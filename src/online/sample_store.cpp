@@ -291,7 +291,7 @@ void Normalizer::restore(const json& states, int rank, int ranks, SampleStore& s
   store.restore_statistics(std::move(merged));
 }
 
-// nlohmann::json writes doubles so that the same bits are read back.
+// Doubles in JSON are read back with the same bits.
 std::string to_bytes(const Normalization& normalization) {
   const auto group = [](const TensorScales& all) {
     json list = json::array();

@@ -14,9 +14,9 @@
 #include "kolo/kolo.h"
 #include "status.h"
 
-// The calls on a network.
+// Calls on a network.
 
-// Weak: which OpenMP there is, or none, is LibTorch's and the program's choice.
+// Weak symbols, because a program may have another OpenMP or none.
 extern "C" {
 [[gnu::weak]] int omp_get_max_threads(void);
 [[gnu::weak]] void omp_set_num_threads(int threads);
@@ -58,7 +58,7 @@ void require(const char* name, const T* place) {
     throw InputError(std::string(name) + " is null; expected the address of a number");
 }
 
-// A call on a living network: body(network), computing with the session's number of threads.
+// Runs body(network) on a living network with the session's number of threads.
 template <typename Body>
 int on_network(const char* name, kolo_network handle, Body&& body) noexcept {
   Call call{name};
@@ -88,9 +88,9 @@ auto arguments_of_all(Read&& read, Refused&& refused) {
   }
 }
 
-// Reports into the program's structs, which may be those of an older header, with fewer numbers.
+// Reports go into the program's structs, which may have fewer numbers if their header is older.
 
-// InputError for a struct whose size was not set; null is nobody's.
+// InputError for a struct whose size was not set. A report may be null.
 template <typename Report>
 void check_report(const Report* report) {
   if (report != nullptr && report->size < static_cast<std::int64_t>(2 * sizeof(std::int64_t)))
@@ -121,7 +121,7 @@ kolo_push_report in_c(const kolo::PushReport& done) {
   return report;
 }
 
-// As much as the program's struct has room for.
+// Copies as much as the program's struct can hold.
 template <typename Done, typename Report>
 void write_report(const Done& done, Report* report) {
   if (report == nullptr) return;

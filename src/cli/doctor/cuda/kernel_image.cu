@@ -9,8 +9,6 @@ __global__ void any_kernel() {}
 }  // namespace
 
 // Tells whether the kernels of this build run on the current device: looks at one of them.
-[[nodiscard]] bool has_kernels_for_current_device();  // as gpu_facts.cpp declares it
-
 bool has_kernels_for_current_device() {
   cudaFuncAttributes attributes{};
   const bool is_there = cudaFuncGetAttributes(&attributes, any_kernel) == cudaSuccess;
