@@ -52,7 +52,7 @@ def trial(place, random, number, tally):
     ranks = []
     while True:
         ranks.append(random.choice(sorted({1, 2, 3, 4} - set(ranks[-1:]))) if virtual else 2)
-        launcher = ["--launcher", "mpi"] if number % 3 == 2 else []  # otherwise ranks are processes of kolo's
+        launcher = ["communication.launcher=mpi"] if number % 3 == 2 else []  # otherwise ranks are processes of kolo's
         job = Job(place, folder, ranks[-1], virtual, options=launcher)
         struck = kills > 0 and strike(job, seconds, random, tally)
         kills -= struck

@@ -1,4 +1,4 @@
-! kolo for Fortran: networks that learn inside a running simulation, and answer there.
+! kolo for Fortran: networks that learn and infer inside a running simulation.
 !
 !   use kolo
 !   type(kolo_session) :: session
@@ -12,15 +12,14 @@
 !   end do
 !   call finalize(session)
 !
-! The calls are those of kolo/kolo.h, which says of each what is collective and what threads may do; docs/simulations.md has a
-! table.
-! Each takes a `status` at its end: 0, or what went wrong (status_input, ...), and last_message() says it in words. Without it
-! the message is written to standard error, and the program ends with `error stop`.
+! The calls are those of kolo/kolo.h, which says which are collective and what threads may do; docs/simulations.md has a table.
+! Each has an optional last argument `status`: 0 or the kind of error (status_input, ...), which last_message() describes.
+! Without it an error is written to standard error, and the program ends with `error stop`.
 !
-! Fortran 2008 with the preprocessor, without mpi_f08. This file is compiled by the program's own compiler, since what compilers
-! write about modules only they can read, and with its options, also those that change default kinds (-fdefault-integer-8).
+! Fortran 2008 with the preprocessor, without mpi_f08. Compile this file with the program's own compiler, because module files
+! are the compiler's own, and with its options, also those that change default kinds (-fdefault-integer-8).
 
-! The kind of the component MPI_VAL of mpi_f08's handles, where MPI was built with other default integers than C's int.
+! Kind of the component MPI_VAL of mpi_f08's handles, if MPI was built with other default integers than C's int.
 #ifndef KOLO_MPI_INTEGER
 #define KOLO_MPI_INTEGER c_int
 #endif
@@ -97,7 +96,7 @@ module kolo
     generic :: save => save_int32, save_int64
     procedure, private :: restore_int32, restore_int64
     generic :: restore => restore_int32, restore_int64
-    ! Only bound to the type: a procedure of the module with this name would hide the intrinsic function log().
+    ! Bound to the type only: a module procedure of this name would hide the intrinsic function log().
     procedure, private :: log_int32, log_int64
     generic :: log => log_int32, log_int64
     procedure :: get
@@ -109,7 +108,7 @@ module kolo
     integer(KOLO_MPI_INTEGER) :: MPI_VAL
   end type
 
-  ! The communicator: an integer of any kind, or a type(MPI_Comm) of mpi_f08.
+  ! `communicator`: an integer of any kind, or a type(MPI_Comm) of mpi_f08.
   interface initialize
     module procedure :: initialize_int32, initialize_int64, initialize_f08
   end interface
@@ -365,7 +364,7 @@ contains
     yes = answer /= 0
   end function
 
-  ! Of this thread's last call that failed.
+  ! Message of this thread's last call that failed.
   function last_message() result(message)
     character(:), allocatable :: message
     character(kind=c_char) :: text(4096)
@@ -377,7 +376,7 @@ contains
     end do
   end function
 
-  ! What a call returned, to whoever asks for it; nobody: the end.
+  ! Returns the status of a call if it is asked for; otherwise an error ends the program.
   subroutine settle(code, status)
     integer(c_int), intent(in) :: code
     integer, intent(out), optional :: status

@@ -19,8 +19,8 @@ namespace kolo {
 
 namespace {
 
-// Sentence for a command, or for an option of one ("train --noddp"), that earlier versions or the
-// courses' scripts have and kolo has not: what to do instead.
+// Commands and options ("train --noddp") of earlier versions or of the courses' scripts that kolo
+// lacks, and what to do instead.
 constexpr std::pair<std::string_view, std::string_view> retired_words[] = {
     {"completion", "is no command any more; kolo help COMMAND lists a command's options"},
     {"man", "is no command any more; kolo help COMMAND says what there is"},
@@ -41,6 +41,7 @@ constexpr std::pair<std::string_view, std::string_view> retired_words[] = {
      "tells what communication costs"},
     {"train --enable_benchy", "kolo bench FILE measures loading and training, apart and together"},
     {"train --interactive", "kolo eval RUN measures what was trained, kolo report RUN shows how"},
+    {"train --launcher", "write communication.launcher=mpi, or another of its values"},
     {"train --yaml_config", "the configuration's file is named without an option"},
     {"train --run_num", "runs are told apart by their folders: --output DIR"},
     {"doctor --tune", "kernels of convolutions are chosen by rules; there is nothing to tune"},
@@ -49,6 +50,7 @@ constexpr std::pair<std::string_view, std::string_view> retired_words[] = {
     {"data convert --chunk", "boxes lie as whole arrays, which is fastest; leave it out"},
     {"doctor --json", "each line begins with its status; the exit status is 1 for a problem"},
     {"run --no-tag", "--logs DIR writes the ranks' lines without tags, a file for each"},
+    {"report --axis", "the switch above the page's curves chooses the axis; leave it out"},
     {"report --title", "the page's title names what it shows; leave it out"},
     {"timeline --picture", "kolo-plot timeline.json draws a step"},
     {"timeline --step", "kolo-plot timeline.json --step NUMBER draws a step"},
@@ -80,7 +82,7 @@ constexpr std::pair<std::string_view, std::string_view> retired_words[] = {
     {"scale --network", "kolo-simulate (extras/simulate) predicts from a study"},
     {"scale --all-reduce", "kolo-simulate (extras/simulate) predicts from a study"}};
 
-// Empty for all others.
+// Advice for a retired word; empty for other words.
 std::string_view retired_word(std::string_view name) {
   const auto found =
       std::ranges::find(retired_words, name, [](const auto& word) { return word.first; });
@@ -89,14 +91,14 @@ std::string_view retired_word(std::string_view name) {
 
 using Words = std::span<const std::string>;
 
-// "data fetch"; empty for the program itself.
+// Name of a command without "kolo": "data fetch"; empty for the program itself.
 std::string name_in_program(const CLI::App& command) {
   const auto name = full_name(command);
   const auto blank = name.find(' ');
   return blank == std::string::npos ? "" : name.substr(blank + 1);
 }
 
-// Beginning of a message: "data fetch: ", nothing for the program itself.
+// Beginning of a message: "data fetch: "; empty for the program itself.
 std::string speaker(const CLI::App& command) {
   const auto name = name_in_program(command);
   return name.empty() ? "" : name + ": ";
@@ -109,17 +111,17 @@ std::vector<std::string> command_names(const CLI::App& app) {
   return names;
 }
 
-// "train" for "trian": CLI11 only says that an argument was not expected, or that a command is
-// missing.
-void require_known_command(const CLI::App& app, Words words) {
+// The command that the words name. InputError suggests "train" for "trian": CLI11 only says that an
+// argument was not expected, or that a command is missing.
+const CLI::App& known_command(const CLI::App& app, Words words) {
   const auto names = command_names(app);
-  if (names.empty() || (!words.empty() && words[0].starts_with('-'))) return;
+  if (names.empty() || (!words.empty() && words[0].starts_with('-'))) return app;
   if (words.empty()) {
     throw InputError(fmt::format("{}name a command: {}; see {} --help", speaker(app), join(names),
                                  full_name(app)));
   }
   if (std::ranges::find(names, words[0]) != names.end())
-    return require_known_command(*app.get_subcommand(words[0]), words.subspan(1));
+    return known_command(*app.get_subcommand(words[0]), words.subspan(1));
   if (const auto advice = retired_word(words[0]); !advice.empty())
     throw InputError(fmt::format("{} {}", words[0], advice));
   const auto near = nearest(words[0], names);
@@ -128,20 +130,15 @@ void require_known_command(const CLI::App& app, Words words) {
                                join(names)));
 }
 
-const CLI::App& chosen_command(const CLI::App& app, Words words) {
-  const auto names = command_names(app);
-  if (words.empty() || std::ranges::find(names, words[0]) == names.end()) return app;
-  return chosen_command(*app.get_subcommand(words[0]), words.subspan(1));
-}
-
 void refuse_if_retired(const CLI::App& command, const std::string& word) {
   const auto name = word.substr(0, word.find('='));
   const auto advice = retired_word(fmt::format("{} {}", name_in_program(command), name));
   if (!advice.empty()) throw InputError(fmt::format("{}{}: {}", speaker(command), name, advice));
 }
 
-// CLI11 takes the next word for the value in "--output= training.n_epochs=2", where a variable of
-// the shell was empty. Behind the program of `kolo run` options are not kolo's.
+// Refuses options without a value, and flags with one. In "--output= training.n_epochs=2", where a
+// shell variable was empty, CLI11 would take the next word for the value. Options after the program
+// of `kolo run` are not kolo's.
 void require_values(const CLI::App& command, Words words) {
   const bool has_program = command.get_prefix_command();
   for (std::size_t index = has_program ? 1 : 0; index < words.size(); ++index) {
@@ -149,19 +146,22 @@ void require_values(const CLI::App& command, Words words) {
     const auto name = word.substr(0, word.find('='));
     const bool is_option = word.starts_with('-') && word != "--";
     const auto* const option = is_option ? command.get_option_no_throw(name) : nullptr;
-    if (option != nullptr && name.starts_with("--") && name.size() + 1 == word.size()) {
+    const bool wants_value = option != nullptr && takes_value(*option);
+    if (option != nullptr && !wants_value && name != word) {
+      throw InputError(fmt::format("{}{} takes no value, got {}", speaker(command), name,
+                                   quote(word.substr(name.size() + 1))));
+    }
+    const bool is_last = index + 1 == words.size() && name == word;
+    const bool is_empty = name.starts_with("--") && name.size() + 1 == word.size();
+    if (wants_value && (is_empty || is_last)) {
       throw InputError(fmt::format("{}expected {} after {}, got nothing", speaker(command),
                                    option->get_type_name(), word));
     }
     if (!has_program) continue;
     if (!is_option) return;
     refuse_if_retired(command, word);
-    if (option != nullptr && takes_value(*option) && name == word) ++index;
+    if (wants_value && name == word) ++index;
   }
-}
-
-bool takes_settings(const CLI::App& command) {
-  return command.get_option_no_throw(settings_name) != nullptr;
 }
 
 std::vector<std::string> option_names(const CLI::App& command) {
@@ -173,12 +173,13 @@ std::vector<std::string> option_names(const CLI::App& command) {
   return names;
 }
 
-// "--output" for "--ouput", "optimizer.lr=0.1" for "--lr 0.1".
+// Suggestion for an unknown option: "--output" for "--ouput", "optimizer.lr=0.1" for "--lr 0.1".
 std::string meant_by(const CLI::App& command, const std::string& word, Words words) {
   const auto name = word.substr(0, word.find('='));
   const auto bare = name.substr(std::min(name.find_first_not_of('-'), name.size()));
   const auto near = nearest(bare, option_names(command));
-  const auto setting = takes_settings(command) ? nearest_setting(bare) : "";
+  const bool takes_settings = command.get_option_no_throw(settings_name) != nullptr;
+  const auto setting = takes_settings ? nearest_setting(bare) : "";
   const bool is_exact = setting.ends_with(bare) && !bare.empty();
   if (!near.empty() && !is_exact) return "--" + near;
   if (setting.empty()) return {};
@@ -188,21 +189,6 @@ std::string meant_by(const CLI::App& command, const std::string& word, Words wor
       !(given + 1)->starts_with('-') && (given + 1)->find('=') == std::string::npos)
     value = *(given + 1);
   return fmt::format("{}={}", setting, value);
-}
-
-bool is_flag(const CLI::App& command, const std::string& name) {
-  const auto* const option = command.get_option_no_throw(name);
-  return option != nullptr && !takes_value(*option);
-}
-
-// Refuses "--timeline=no".
-void require_flags_without_value(const CLI::App& command, Words words) {
-  for (const auto& word : words) {
-    const auto name = word.substr(0, word.find('='));
-    if (!name.starts_with('-') || name.size() == word.size() || !is_flag(command, name)) continue;
-    throw InputError(fmt::format("{}{} takes no value, got {}", speaker(command), name,
-                                 quote(word.substr(name.size() + 1))));
-  }
 }
 
 [[noreturn]] void refuse_extra(const CLI::App& command, Words words) {
@@ -218,9 +204,14 @@ void require_flags_without_value(const CLI::App& command, Words words) {
                                              : fmt::format(", did you mean {}?", meant)));
 }
 
-// Refuses a command without what it needs.
+[[noreturn]] void refuse(const CLI::App& command, std::string_view reason) {
+  throw InputError(
+      fmt::format("{}{}; see {} --help", speaker(command), reason, full_name(command)));
+}
+
+// Refuses a command that lacks a required option.
 [[noreturn]] void refuse_missing(const CLI::App& command, Words words, const std::string& reason) {
-  // Perhaps it is there, but misspelt.
+  // The required option may be there, but misspelt.
   const auto extra = command.remaining(true);
   const bool has_program = command.get_prefix_command();
   if (!has_program && !extra.empty() && extra.front().starts_with('-'))
@@ -228,12 +219,10 @@ void require_flags_without_value(const CLI::App& command, Words words) {
   for (const CLI::Option* const option : command.get_options()) {
     if (!option->get_required() || option->count() > 0) continue;
     const auto name = option->get_positional() ? "" : option->get_name(false, true) + " ";
-    throw InputError(fmt::format("{}{}{} is missing: {}; see {} --help", speaker(command), name,
-                                 option->get_type_name(), option->get_description(),
-                                 full_name(command)));
+    refuse(command, fmt::format("{}{} is missing: {}", name, option->get_type_name(),
+                                option->get_description()));
   }
-  throw InputError(
-      fmt::format("{}{}; see {} --help", speaker(command), reason, full_name(command)));
+  refuse(command, reason);
 }
 
 bool names_option(const CLI::Option& option, const std::string& word) {
@@ -241,26 +230,18 @@ bool names_option(const CLI::Option& option, const std::string& word) {
   return name.starts_with('-') && option.check_name(name);
 }
 
-// An option without a value after it, or with several.
+// Refuses an option that is given several times.
 [[noreturn]] void refuse_number_of_values(const CLI::App& command, Words words,
                                           const std::string& reason) {
   for (const CLI::Option* const option : command.get_options()) {
-    const auto count =
-        std::ranges::count_if(words, [&](const auto& word) { return names_option(*option, word); });
-    if (count == 0 || !takes_value(*option)) continue;
-    const auto& given =
-        *std::ranges::find_if(words, [&](const auto& word) { return names_option(*option, word); });
-    if (names_option(*option, words.back()) && words.back().find('=') == std::string::npos) {
-      throw InputError(fmt::format("{}expected {} after {}, got nothing", speaker(command),
-                                   option->get_type_name(), words.back()));
-    }
-    if (count > 1 && option->get_items_expected_max() == 1) {
-      throw InputError(fmt::format("{}{} is given {} times; give it once", speaker(command),
-                                   given.substr(0, given.find('=')), count));
-    }
+    const auto is_it = [&](const auto& word) { return names_option(*option, word); };
+    const auto count = std::ranges::count_if(words, is_it);
+    if (count < 2 || !takes_value(*option) || option->get_items_expected_max() != 1) continue;
+    const auto& given = *std::ranges::find_if(words, is_it);
+    throw InputError(fmt::format("{}{} is given {} times; give it once", speaker(command),
+                                 given.substr(0, given.find('=')), count));
   }
-  throw InputError(
-      fmt::format("{}{}; see {} --help", speaker(command), reason, full_name(command)));
+  refuse(command, reason);
 }
 
 }  // namespace
@@ -290,35 +271,26 @@ CommandLine::CommandLine()
       "                                                compare values of settings\n"
       "  kolo report results/fashion_mnist             a page of curves and tables\n"
       "  kolo run -n 4 ./my_training                   start ranks of a program of yours\n\n"
-      "kolo help COMMAND says more. Exit status: 0 done, 1 failed, 2 wrong input, 75 stopped\n"
-      "on request after a checkpoint.");
-  add_train_command(app_, action_, words_);
-  add_eval_command(app_, action_, words_);
-  add_predict_command(app_, action_, words_);
-  add_bench_command(app_, action_, words_);
-  add_scale_command(app_, action_);
-  add_sweep_command(app_, action_);
-  add_run_command(app_, action_);
-  add_timeline_command(app_, action_);
-  add_report_command(app_, action_);
-  add_data_command(app_, action_);
-  add_doctor_command(app_, action_);
-  add_help_command(app_, action_);
+      "kolo help COMMAND says more. Exit status: 0 done, 1 failed, 2 wrong input, 75 stopped on "
+      "request after a checkpoint.");
+  for (const auto add :
+       {add_train_command, add_eval_command, add_predict_command, add_bench_command,
+        add_scale_command, add_sweep_command, add_run_command, add_timeline_command,
+        add_report_command, add_data_command, add_doctor_command})
+    add(app_, chosen_);
+  app_.add_subcommand("help", "Show the help of a command: kolo help train, kolo help data fetch");
 }
 
 std::function<int()> CommandLine::parse(std::vector<std::string> words) {
-  words_ = words;
+  chosen_.words = words;
   // "kolo help data fetch" is "kolo data fetch --help".
-  if (!words.empty() && words[0] == "help" &&
-      std::ranges::none_of(words, [](const auto& word) { return word.starts_with('-'); })) {
+  if (!words.empty() && words[0] == "help" && (words.size() == 1 || !words[1].starts_with('-'))) {
     words.erase(words.begin());
     words.emplace_back("--help");
   }
-  require_known_command(app_, words);
+  const auto& command = known_command(app_, words);
   if (!words.empty() && words[0] == "train") give_resume_its_value(words);
-  const auto& command = chosen_command(app_, words);
   require_values(command, words);
-  if (!command.get_prefix_command()) require_flags_without_value(command, words);
   try {
     auto reversed = words;
     std::ranges::reverse(reversed);
@@ -343,10 +315,9 @@ std::function<int()> CommandLine::parse(std::vector<std::string> words) {
   } catch (const CLI::ConversionError& error) {
     refuse_number_of_values(command, words, error.what());
   } catch (const CLI::ParseError& error) {
-    throw InputError(
-        fmt::format("{}{}; see {} --help", speaker(command), error.what(), full_name(command)));
+    refuse(command, error.what());
   }
-  return action_;
+  return chosen_.action;
 }
 
 int run_kolo_program(const std::vector<std::string>& words) {

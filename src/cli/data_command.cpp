@@ -28,7 +28,7 @@ struct FetchArguments {
   std::string url;
 };
 
-// A mirror in the environment holds a folder for each data set.
+// Address to download from; a mirror in KOLO_DATA_URL holds a folder for each data set.
 std::string address(const FetchArguments& arguments) {
   if (!arguments.url.empty()) return arguments.url;
   std::string mirror = environment_variable("KOLO_DATA_URL").value_or("");
@@ -54,7 +54,7 @@ int fetch(const FetchArguments& arguments) {
 
 }  // namespace
 
-void add_data_fetch_command(CLI::App& data, std::function<int()>& action) {
+void add_data_fetch_command(CLI::App& data, Chosen& chosen) {
   const auto arguments = std::make_shared<FetchArguments>();
   CLI::App* const command = data.add_subcommand("fetch", "Download a data set");
   add_choice_option(*command, "name", arguments->dataset, {"mnist", "fashion-mnist", "cifar10"},
@@ -62,19 +62,19 @@ void add_data_fetch_command(CLI::App& data, std::function<int()>& action) {
       ->required()
       ->type_name("NAME");
   add_text_option(*command, "-o,--output", arguments->output, "a folder",
-                  "Where to; data/NAME unless given")
+                  "Folder for the files (default: data/NAME)")
       ->type_name("DIR");
   add_text_option(*command, "--url", arguments->url, "an address",
-                  "Where the files are, instead of their usual address: http, https or file")
+                  "Address to download from instead of the usual one: http, https or file")
       ->type_name("BASE");
   command->footer(
-      "Downloads go on where they were cut off, are compared with their MD5 sums and appear only\n"
-      "when they are whole. Several at once are safe: one works, the others wait.\n\n"
-      "KOLO_DATA_URL names a mirror of one's own, with a folder for each data set.\n\n"
+      "Resumes downloads that were cut off and checks their MD5 sums. Files appear only when they "
+      "are complete. Several downloads at once are safe: one works, the others wait.\n\n"
+      "KOLO_DATA_URL names a mirror with a folder for each data set.\n\n"
       "Examples:\n"
       "  kolo data fetch cifar10\n"
       "  kolo data fetch mnist -o /scratch/mnist --url http://mirror.example.org/mnist");
-  command->callback([arguments, &action] { action = [arguments] { return fetch(*arguments); }; });
+  on_choice(*command, chosen, arguments, fetch);
 }
 
 namespace {
@@ -123,7 +123,7 @@ void print_inspection(const nlohmann::ordered_json& inspection) {
                            format_bytes(inspection["bytes"].get<std::uint64_t>()));
   for (const auto& array : inspection["arrays"]) print_array(array);
   for (const auto& [name, value] : inspection["facts"].items()) {
-    // The user's own text may be no UTF-8.
+    // A user's text need not be UTF-8.
     constexpr auto replace = nlohmann::ordered_json::error_handler_t::replace;
     std::cout << fmt::format(
         "  {}: {}\n", name,
@@ -146,25 +146,24 @@ int inspect_for_user(const InspectArguments& arguments) {
 
 }  // namespace
 
-void add_data_inspect_command(CLI::App& data, std::function<int()>& action) {
+void add_data_inspect_command(CLI::App& data, Chosen& chosen) {
   const auto arguments = std::make_shared<InspectArguments>();
   CLI::App* const command = data.add_subcommand("inspect", "Show what is in a data file");
   add_text_option(*command, "path", arguments->path, "a file or a folder",
-                  "A file, a folder, or the prefix of a .npy pair")
+                  "A file, a folder, or the prefix of a pair of .npy files")
       ->required()
       ->type_name("FILE");
   command->add_flag("--quick", arguments->quick, "Leave out the ranges of large arrays");
-  command->add_flag("--json", arguments->json, "One JSON object on standard output");
+  command->add_flag("--json", arguments->json, "Print one JSON object");
   command->footer(
-      "Reads IDX (plain or gzip), folders of CIFAR-10's binary batches, images and folders of\n"
-      "images, simulation boxes (HDF5, .npy pairs), arrays (.npy, HDF5), safetensors; told by\n"
-      "content.\n"
-      "Lines with ! are advice.\n\n"
+      "Reads IDX (plain or gzip), folders of CIFAR-10's binary batches, images and folders of "
+      "images, simulation boxes (HDF5, .npy pairs), arrays (.npy, HDF5) and safetensors. "
+      "Recognizes "
+      "them by content. Lines with ! are advice.\n\n"
       "Examples:\n"
       "  kolo data inspect box.h5\n"
       "  kolo data inspect data/cifar10 --json");
-  command->callback(
-      [arguments, &action] { action = [arguments] { return inspect_for_user(*arguments); }; });
+  on_choice(*command, chosen, arguments, inspect_for_user);
 }
 
 namespace {
@@ -174,34 +173,21 @@ struct ConvertArguments {
   bool force = false;
 };
 
-// Chooses the format of the output's name, else the other one.
-BoxFormat target_format(const ConvertArguments& arguments, const BoxFile& box) {
-  require_ending("data: --output", arguments.output,
-                 {"HDF5, or a pair of .npy files", {".h5", ".hdf5", ".npy"}, {}});
-  const std::string_view name = arguments.output;
-  if (name.ends_with(".h5") || name.ends_with(".hdf5")) return BoxFormat::hdf5;
-  const bool is_npy = name.ends_with(".npy") || box.format() == BoxFormat::hdf5;
-  return is_npy ? BoxFormat::npy : BoxFormat::hdf5;
-}
-
-// A pair's prefix, also where one of its files was named.
+// Prefix of a pair of .npy files, also where one of its files was named.
 std::string prefix_of(const std::string& output) {
-  for (const std::string_view ending : {"_data.npy", "_label.npy"}) {
+  for (const std::string_view ending : {"_data.npy", "_label.npy", ".npy"}) {
     if (output.ends_with(ending)) return output.substr(0, output.size() - ending.size());
   }
-  if (!output.ends_with(".npy")) return output;
-  throw InputError(
-      fmt::format("data: --output {}: a box becomes a pair of .npy files; expected their prefix, "
-                  "{} for {}_data.npy "
-                  "and {}_label.npy",
-                  output, output.substr(0, output.size() - 4), output.substr(0, output.size() - 4),
-                  output.substr(0, output.size() - 4)));
+  return output;
 }
 
 int convert(const ConvertArguments& arguments) {
   const BoxFile box(arguments.input);
-  const auto format = target_format(arguments, box);
-  const auto output = format == BoxFormat::npy ? prefix_of(arguments.output) : arguments.output;
+  require_ending("data: --output", arguments.output,
+                 {"HDF5, or a pair of .npy files", {".h5", ".hdf5", ".npy"}, {}});
+  const bool is_hdf5 = arguments.output.ends_with(".h5") || arguments.output.ends_with(".hdf5");
+  const auto format = is_hdf5 ? BoxFormat::hdf5 : BoxFormat::npy;
+  const auto output = is_hdf5 ? arguments.output : prefix_of(arguments.output);
   for (const auto& warning : box.warnings()) std::cerr << warning << "\n";
   ProgressBar bar(std::cout, progress_options_from_environment());
   const Stopwatch watch;
@@ -213,10 +199,9 @@ int convert(const ConvertArguments& arguments) {
        }});
   bar.clear();
   for (const auto& what : left_out) std::cerr << what << "\n";
-  const auto written = format == BoxFormat::npy
-                           ? fmt::format("{} and {}", npy_data_file(output).string(),
-                                         npy_label_file(output).string())
-                           : output;
+  const auto written = is_hdf5 ? output
+                               : fmt::format("{} and {}", npy_data_file(output).string(),
+                                             npy_label_file(output).string());
   const auto edge = static_cast<std::uint64_t>(box.size());
   print_wrapped(fmt::format(
       "{}: {}^3 cells, {}, {}\n", written, box.size(),
@@ -227,7 +212,7 @@ int convert(const ConvertArguments& arguments) {
 
 }  // namespace
 
-void add_data_convert_command(CLI::App& data, std::function<int()>& action) {
+void add_data_convert_command(CLI::App& data, Chosen& chosen) {
   const auto arguments = std::make_shared<ConvertArguments>();
   CLI::App* const command =
       data.add_subcommand("convert", "Write a simulation box in another format");
@@ -236,30 +221,29 @@ void add_data_convert_command(CLI::App& data, std::function<int()>& action) {
       ->required()
       ->type_name("FILE");
   add_text_option(*command, "-o,--output", arguments->output, "a file's name",
-                  "FILE.h5, or the prefix of PREFIX_data.npy and PREFIX_label.npy; without an "
-                  "ending it is the other format")
+                  "FILE.h5, or the prefix of PREFIX_data.npy and PREFIX_label.npy")
       ->required()
       ->type_name("FILE");
   command->add_flag("--force", arguments->force, "Replace files that are there");
   command->footer(
-      "Reads some planes at a time, so that the box may be larger than the memory. Files appear\n"
-      "when they are whole. A box that is packed, or not of float32, becomes one that all threads\n"
-      "of a training run can read at once.\n\n"
+      "Reads a few planes at a time, so the box may be larger than memory. Files appear only when "
+      "they are complete. All threads of a training run can read the result at once, even if the "
+      "input was packed or not float32.\n\n"
       "Examples:\n"
       "  kolo data convert box.h5 -o box              box_data.npy and box_label.npy\n"
       "  kolo data convert packed.h5 -o plain.h5      without packing and chunks");
-  command->callback([arguments, &action] { action = [arguments] { return convert(*arguments); }; });
+  on_choice(*command, chosen, arguments, convert);
 }
 
-void add_data_command(CLI::App& app, std::function<int()>& action) {
+void add_data_command(CLI::App& app, Chosen& chosen) {
   CLI::App* const data = app.add_subcommand("data", "Get, make, convert and look at data sets");
   data->require_subcommand(1);
-  add_data_fetch_command(*data, action);
-  add_data_cifar10_command(*data, action);
-  add_data_images_command(*data, action);
-  add_data_nbody_command(*data, action);
-  add_data_convert_command(*data, action);
-  add_data_inspect_command(*data, action);
+  add_data_fetch_command(*data, chosen);
+  add_data_cifar10_command(*data, chosen);
+  add_data_images_command(*data, chosen);
+  add_data_nbody_command(*data, chosen);
+  add_data_convert_command(*data, chosen);
+  add_data_inspect_command(*data, chosen);
   data->footer(
       "Examples:\n"
       "  kolo data fetch cifar10                            download CIFAR-10\n"

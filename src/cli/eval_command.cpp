@@ -1,21 +1,29 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <iostream>
 #include <numeric>
+#include <optional>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "cli/command_line.h"
-#include "cli/eval_pictures.h"
 #include "cli/options.h"
+#include "kolo/base/error.h"
+#include "kolo/base/file.h"
+#include "kolo/base/text.h"
+#include "kolo/report/own_files.h"
 #include "kolo/run/evaluate_run.h"
+#include "kolo/tools/sample_pictures.h"
 #include "kolo/train/observe/format.h"
 #include "run/launch/terminal.h"
 
 namespace kolo {
 
 namespace {
+
+namespace fs = std::filesystem;
 
 struct EvalArguments {
   EvaluationRequest request;
@@ -24,7 +32,8 @@ struct EvalArguments {
   std::string pictures;  // the folder; empty: none are drawn
 };
 
-constexpr std::int64_t most_classes = 20;  // of a matrix that is still readable
+constexpr std::int64_t drawn_samples = 12;
+constexpr std::int64_t most_classes = 20;  // of a readable matrix
 
 std::size_t width_of_names(const RunEvaluation& report) {
   std::size_t width = 5;  // of "class"
@@ -42,7 +51,7 @@ std::int64_t sum_of(std::span<const std::int64_t> row) {
   return std::reduce(row.begin(), row.end());
 }
 
-// The class that samples of `target` are most often mistaken for, "-" when none is.
+// Class that samples of `target` are most often mistaken for; "-" if none.
 std::string usual_mistake(const RunEvaluation& report, std::int64_t target) {
   const auto row = row_of(*report.matrix, target);
   std::vector<std::int64_t> mistakes(row.begin(), row.end());
@@ -91,8 +100,7 @@ nlohmann::ordered_json finite_or_null(double value) {
   return std::isfinite(value) ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr);
 }
 
-// For people: the totals; of classes a line each with what it is mostly taken for, and the
-// confusion matrix where it fits a screen.
+// Text for people: totals, a line for each class, and the confusion matrix if it fits a screen.
 std::string to_text(const RunEvaluation& report) {
   const auto& sums = report.sums;
   std::string text = fmt::format("{}, {} (epoch {}, step {})\n{} data, {} samples, {} rank{}\n\n",
@@ -107,7 +115,7 @@ std::string to_text(const RunEvaluation& report) {
   return text + table_of_classes(report) + table_of_counts(report);
 }
 
-// The same for programs, with the whole matrix.
+// JSON for programs, with the whole matrix.
 nlohmann::ordered_json to_json(const RunEvaluation& report) {
   const auto& sums = report.sums;
   nlohmann::ordered_json json{
@@ -133,7 +141,171 @@ nlohmann::ordered_json to_json(const RunEvaluation& report) {
   return json;
 }
 
-// In --json nothing stands beside the object.
+// Plane of a channel, through the middle of a 3-D field; nothing for fields of less than two
+// dimensions.
+std::optional<Panel> plane_of(const SampleNumbers& field, std::int64_t channel,
+                              Panel::Scale scale) {
+  if (field.shape.size() < 3) return std::nullopt;
+  const auto rows = field.shape[field.shape.size() - 2], columns = field.shape.back();
+  auto plane = channel;
+  for (std::size_t axis = 1; axis + 2 < field.shape.size(); ++axis)
+    plane = plane * field.shape[axis] + field.shape[axis] / 2;
+  const auto begin = field.values.begin() + plane * rows * columns;
+  return Panel{
+      .scale = scale, .rows = rows, .columns = columns, .values = {begin, begin + rows * columns}};
+}
+
+// Draws the smallest value black and the largest white, since the network's images are normalized.
+Panel panel_of_image(const SampleNumbers& image) {
+  const auto scale = image.shape[0] == 3 ? Panel::Scale::colour : Panel::Scale::grey;
+  const auto [low, high] = std::ranges::minmax(image.values);
+  return {.scale = scale,
+          .rows = image.shape[1],
+          .columns = image.shape[2],
+          .values = image.values,
+          .low = low,
+          .high = high};
+}
+
+std::optional<SamplePicture> picture_of_class(const RunEvaluation& evaluation,
+                                              const SampleOutput& sample) {
+  const auto& shape = sample.input.shape;
+  if (shape.size() != 3 || (shape[0] != 1 && shape[0] != 3)) return std::nullopt;
+  const auto largest = std::ranges::max_element(sample.output.values);
+  const auto taken_for = largest - sample.output.values.begin();
+  const auto name = evaluation.class_name(taken_for);
+  SamplePicture picture{.is_mistake = taken_for != sample.label,
+                        .panels = {panel_of_image(sample.input)}};
+  picture.caption = picture.is_mistake
+                        ? fmt::format("{}, is {}", name, evaluation.class_name(sample.label))
+                        : fmt::format("{} ({:.0f} %)", name, 100. * *largest);
+  return picture;
+}
+
+// Adds a row of panels, padded with gaps.
+void add_row(SamplePicture& picture, const std::vector<Panel>& row) {
+  const auto end = picture.panels.size() + static_cast<std::size_t>(picture.panels_per_row);
+  picture.panels.insert(picture.panels.end(), row.begin(), row.end());
+  if (!row.empty()) picture.panels.resize(end);
+}
+
+// Scales to the range without the lowest and highest 1 %: single cells of a cosmological box are a
+// thousand times as dense as the others.
+void scale_to_most(Panel& panel) {
+  auto sorted = panel.values;
+  std::ranges::sort(sorted, [](float one, float other) {  // not a number is the largest
+    return one < other || (std::isnan(other) && !std::isnan(one));
+  });
+  const auto last = sorted.size() - 1;
+  panel.low = sorted[last / 100];
+  panel.high = sorted[last - last / 100];
+}
+
+// "density, temperature", or "channels 0 to 1".
+std::string channels_of(const std::vector<std::string>& names, std::int64_t channels) {
+  if (std::cmp_equal(names.size(), channels)) return join(names);
+  return channels == 1 ? "channel 0" : fmt::format("channels 0 to {}", channels - 1);
+}
+
+std::vector<Panel> row_of_input(const SampleNumbers& input) {
+  std::vector<Panel> row;
+  for (std::int64_t channel = 0; channel < input.shape[0]; ++channel) {
+    auto plane = plane_of(input, channel, Panel::Scale::field);
+    if (!plane) return {};
+    scale_to_most(*plane);
+    row.push_back(*std::move(plane));
+  }
+  return row;
+}
+
+// Target, output and difference of a channel; target and output share a scale.
+std::array<Panel, 3> panels_of_channel(const SampleOutput& sample, std::int64_t channel) {
+  std::array panels{plane_of(sample.target, channel, Panel::Scale::field).value(),
+                    plane_of(sample.output, channel, Panel::Scale::field).value(),
+                    plane_of(sample.output, channel, Panel::Scale::difference).value()};
+  for (std::size_t i = 0; i < panels[2].values.size(); ++i)
+    panels[2].values[i] -= panels[0].values[i];
+  scale_to_most(panels[0]);
+  panels[1].low = panels[0].low;
+  panels[1].high = panels[0].high;
+  const double most = panels[0].high - panels[0].low;
+  panels[2].low = -most;
+  panels[2].high = most;
+  return panels;
+}
+
+std::optional<SamplePicture> picture_of_fields(const RunEvaluation& evaluation,
+                                               const SampleOutput& sample) {
+  if (sample.target.shape.size() < 3 || sample.target.shape != sample.output.shape)
+    return std::nullopt;
+  const auto channels = sample.target.shape[0];
+  const auto input = row_of_input(sample.input);
+  SamplePicture picture;
+  picture.panels_per_row =
+      static_cast<int>(std::max<std::int64_t>(channels, static_cast<std::int64_t>(input.size())));
+  add_row(picture, input);
+  std::array<std::vector<Panel>, 3> rows;
+  for (std::int64_t channel = 0; channel < channels; ++channel) {
+    const auto panels = panels_of_channel(sample, channel);
+    for (std::size_t i = 0; i < rows.size(); ++i) rows[i].push_back(panels[i]);
+  }
+  for (const auto& row : rows) add_row(picture, row);
+  picture.caption = fmt::format("Sample {}. Rows: ", sample.index);
+  if (!input.empty())
+    picture.caption +=
+        fmt::format("input ({}), ", channels_of(evaluation.input_names, sample.input.shape[0]));
+  picture.caption += fmt::format("target, output, difference ({})",
+                                 channels_of(evaluation.target_names, channels));
+  return picture;
+}
+
+// Drawings of an earlier evaluation, which are replaced. InputError if kolo has not drawn a file
+// with such a name.
+std::vector<fs::path> earlier_pictures(const fs::path& folder) {
+  std::vector<fs::path> files;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const auto name = entry.path().filename().string();
+    if (!name.starts_with("sample-") || !name.ends_with(".png")) continue;
+    if (!is_drawing(entry.path()))
+      throw InputError(
+          fmt::format("eval: --pictures: {} is there and was not drawn by kolo; it would be lost: "
+                      "choose another folder, or remove it",
+                      entry.path().string()));
+    files.push_back(entry.path());
+  }
+  return files;
+}
+
+// InputError: the folder can't be written, or a file there is in the way.
+void require_room_for_pictures(const fs::path& folder) {
+  require_writable_folder("eval: --pictures", folder);
+  (void)earlier_pictures(folder);
+}
+
+// Draws into the folder, in place of an earlier evaluation's drawings, and returns what it has
+// written: sample-N.png for sample N. An image, or of a network of fields a plane through the
+// middle of each channel of the input, of the target, of the output, and of the difference.
+// Captions say what the samples were taken for. Error: writing failed.
+std::vector<fs::path> draw_evaluation(const RunEvaluation& evaluation, const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error)
+    throw Error(
+        fmt::format("eval: --pictures: cannot make {}: {}", folder.string(), error.message()));
+  for (const auto& file : earlier_pictures(folder)) fs::remove(file);
+  std::vector<fs::path> files;
+  for (const auto& sample : evaluation.samples) {
+    const auto picture = evaluation.matrix ? picture_of_class(evaluation, sample)
+                                           : picture_of_fields(evaluation, sample);
+    if (!picture) continue;
+    files.push_back(folder / fmt::format("sample-{:06}.png", sample.index));
+    write_file_atomically(files.back(), draw_picture(*picture));
+  }
+  return files;
+}
+
+// Draws and prints a summary, on stderr beside --json.
 void draw(const EvalArguments& arguments, const RunEvaluation& evaluation) {
   const auto files = draw_evaluation(evaluation, arguments.pictures);
   (arguments.json ? std::cerr : std::cout)
@@ -143,14 +315,15 @@ void draw(const EvalArguments& arguments, const RunEvaluation& evaluation) {
                             files.size(), arguments.pictures));
 }
 
-int eval(EvalArguments arguments, const std::vector<std::string>& words) {
+int eval(const EvalArguments& arguments) {
+  auto request = arguments.request;
   if (!arguments.pictures.empty()) {
     require_room_for_pictures(arguments.pictures);
-    arguments.request.samples = drawn_samples;
+    request.samples = drawn_samples;
   }
-  const auto check = [&] { return check_evaluation(arguments.request); };
-  if (const auto status = start_ranks(arguments.ranks, words, check)) return *status;
-  return evaluate_run(arguments.request, [&](const RunEvaluation& evaluation) {
+  const auto check = [&] { return check_evaluation(request); };
+  if (const auto status = start_ranks(arguments.ranks, check)) return *status;
+  return evaluate_run(request, [&](const RunEvaluation& evaluation) {
     if (arguments.json)
       std::cout << to_json(evaluation).dump() << std::endl;
     else
@@ -161,8 +334,7 @@ int eval(EvalArguments arguments, const std::vector<std::string>& words) {
 
 }  // namespace
 
-void add_eval_command(CLI::App& app, std::function<int()>& action,
-                      const std::vector<std::string>& words) {
+void add_eval_command(CLI::App& app, Chosen& chosen) {
   const auto arguments = std::make_shared<EvalArguments>();
   CLI::App* const command = app.add_subcommand(
       "eval", "Measure a trained network: loss, accuracy, each class, confusion matrix");
@@ -173,14 +345,15 @@ void add_eval_command(CLI::App& app, std::function<int()>& action,
       ->type_name("RUN|CHECKPOINT");
   add_settings(*command, arguments->request.overrides,
                "key.sub=value: settings that replace the run's, for example data.path=FOLDER");
-  add_rank_options(*command, arguments->ranks,
-                   "Start so many ranks on this machine; the numbers are the same for any");
-  add_text_option(*command, "--checkpoint", arguments->request.checkpoint, "best, newest or a step",
-                  "Of a run: the most accurate one (of least loss where there is no accuracy), the "
-                  "newest, or that of a step (default: best)")
+  add_rank_options(*command, arguments->ranks, chosen,
+                   "Number of ranks to start; the results are the same for any");
+  add_text_option(
+      *command, "--checkpoint", arguments->request.checkpoint, "best, newest or a step",
+      "Checkpoint of a run: best (by accuracy, or by loss where there is none), newest, "
+      "or a step's (default: best)")
       ->type_name("best|newest|STEP");
   add_choice_option(*command, "--data", arguments->request.split, {"validation", "training"},
-                    "What to measure on (default: validation)");
+                    "Data to measure on (default: validation)");
   command->add_flag("--json", arguments->json, "Print one JSON object, with the whole matrix");
   add_text_option(
       *command, "--pictures", arguments->pictures, "a folder",
@@ -194,9 +367,7 @@ void add_eval_command(CLI::App& app, std::function<int()>& action,
       "  kolo eval results/fashion_mnist\n"
       "  kolo eval results/fashion_mnist --pictures results/fashion_mnist/pictures\n"
       "  kolo eval results/fashion_mnist/checkpoints/step-00004690 -n 2 --json");
-  command->callback([arguments, &words, &action] {
-    action = [arguments, &words] { return eval(*arguments, words); };
-  });
+  on_choice(*command, chosen, arguments, eval);
 }
 
 }  // namespace kolo

@@ -6,7 +6,6 @@
 
 #include <unistd.h>
 
-#include "cli/options.h"
 #include "kolo/train/observe/format.h"
 #include "kolo/train/observe/progress.h"
 
@@ -17,29 +16,17 @@ namespace {
 constexpr std::size_t left_column = 30;
 constexpr int most_columns = 100;  // lines of text that are longer are hard to read
 
-// Of a terminal, or of whatever the page is read in later.
+// Columns of the terminal; 80 if stdout is none.
 int page_width() {
   const auto terminal = detect_progress_options(STDOUT_FILENO);
   return terminal.terminal ? std::clamp(terminal.width, 40, most_columns) : 80;
 }
 
-// Lines that are indented are commands, each for itself; the others flow, as wide as the page is.
+// Breaks each line where the page ends; commands, which are indented, go on deeper.
 std::string flow(const std::string& text) {
-  std::string flowing, paragraph;
-  const auto finish = [&] {
-    if (!paragraph.empty()) flowing += wrap(paragraph, page_width(), 0) + '\n';
-    paragraph.clear();
-  };
-  for (const auto& line : CLI::detail::split(text, '\n')) {
-    const bool is_verbatim = line.empty() || line.starts_with(' ');
-    if (is_verbatim) {
-      finish();
-      flowing += wrap(line, page_width(), 6) + '\n';
-    } else {
-      paragraph += (paragraph.empty() ? "" : " ") + line;
-    }
-  }
-  finish();
+  std::string flowing;
+  for (const auto& line : CLI::detail::split(text, '\n'))
+    flowing += wrap(line, page_width(), line.starts_with(' ') ? 6 : 0) + '\n';
   return flowing;
 }
 
@@ -81,21 +68,6 @@ class HelpPage final : public CLI::Formatter {
 
 std::shared_ptr<CLI::FormatterBase> make_help_formatter() {
   return std::make_shared<HelpPage>();
-}
-
-// CommandLine::parse() reads "help COMMAND" as "COMMAND --help": this is there for the lists of
-// commands.
-void add_help_command(CLI::App& app, std::function<int()>&) {
-  CLI::App* const command =
-      app.add_subcommand("help", "Say more of a command: kolo help train, kolo help data fetch");
-  std::vector<std::string> names{"help"};
-  for (const CLI::App* const other : app.get_subcommands([](const CLI::App*) { return true; }))
-    if (other != command) names.push_back(other->get_name());
-  const auto wanted = std::make_shared<std::string>();
-  add_choice_option(*command, "command", *wanted, names,
-                    "The command, the program itself unless given")
-      ->type_name("COMMAND");
-  command->callback([wanted] {});
 }
 
 }  // namespace kolo

@@ -8,9 +8,8 @@
 
 namespace {
 
-// The CPUs that this process was started with. OpenMP may bind the main thread to one of them as
-// soon as it is loaded, so they are read before that, by what runs before all libraries begin;
-// only what has static storage is there then.
+// CPUs that this process was started with. They are read before any library begins, because OpenMP
+// may bind the main thread as soon as it is loaded; only static storage exists then.
 std::array<cpu_set_t, 64> started_with;
 bool is_known = false;
 

@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "cli/command_line.h"
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
 #include "kolo/run/launch_environment.h"
@@ -25,7 +24,7 @@ std::string upper_case(std::string text) {
   return text;
 }
 
-// "-o", or "FILE" of what has a place instead of a name.
+// First name of an option: "-o", or "FILE" for a positional one.
 std::string first_name(const std::string& names) {
   auto name = names.substr(0, names.find(','));
   if (!name.starts_with('-')) name = upper_case(name);
@@ -146,24 +145,18 @@ void require_writable_folder(std::string_view what, const fs::path& folder) {
   require_writable_place(what, folder, above);
 }
 
-ConfigSource ConfigOptions::source() const {
-  ConfigSource source{.file = file, .name = std::nullopt, .overrides = settings};
-  if (!name.empty()) source.name = name;
-  return source;
-}
-
 void add_settings(CLI::App& command, std::vector<std::string>& settings,
                   const std::string& description) {
   command.add_option(settings_name, settings, description)->type_name("");
 }
 
-void add_config_options(CLI::App& command, ConfigOptions& options) {
-  add_text_option(command, "file", options.file, "the name of a YAML file",
-                  "The configuration, a YAML file")
+void add_config_options(CLI::App& command, ConfigSource& source) {
+  add_text_option(command, "file", source.file, "the name of a YAML file",
+                  "The configuration: a YAML file")
       ->required()
       ->type_name("FILE");
-  add_settings(command, options.settings, "key.sub=value: settings that replace the file's");
-  add_text_option(command, "--config", options.name, "the name of a configuration in the file",
+  add_settings(command, source.overrides, "key.sub=value: settings that replace the file's");
+  add_text_option(command, "--config", source.name, "the name of a configuration in the file",
                   "The configuration to use in a file that holds several")
       ->type_name("NAME");
 }
@@ -177,15 +170,14 @@ std::vector<Host> HostOptions::read() const {
 
 void add_host_options(CLI::App& command, HostOptions& options) {
   add_text_option(command, "--hosts", options.hosts, "hosts such as node1:2,node2:2",
-                  "Where, and how many at most: node1:2,node2:2")
+                  "Hosts and their slots: node1:2,node2:2")
       ->type_name("HOSTS");
   add_text_option(command, "--hostfile", options.hostfile, "a file with a line for each host",
-                  "The same from a file with a line for each host")
+                  "File with a line for each host")
       ->type_name("FILE");
 }
 
-LaunchRequest launch_request(const RankOptions& options, const std::vector<std::string>& words,
-                             const RunConfig& config) {
+LaunchRequest launch_request(const RankOptions& options, const RunConfig& config) {
   LaunchRequest request{.ranks = options.ranks.value_or(1),
                         .oversubscribe = options.oversubscribe,
                         .command = {own_program()},
@@ -193,37 +185,38 @@ LaunchRequest launch_request(const RankOptions& options, const std::vector<std::
                         .end_together = true,
                         .launcher = config.communication.launcher,
                         .main = run_kolo_program};
-  // Without shared memory messages are MPI's.
+  // Without shared memory only MPI can send messages.
   if (request.launcher == LauncherChoice::automatic &&
       config.communication.shared_memory == SharedMemory::off)
     request.launcher = LauncherChoice::mpi;
-  request.command.insert(request.command.end(), words.begin(), words.end());
+  request.command.insert(request.command.end(), options.words->begin(), options.words->end());
   return request;
 }
 
-std::optional<int> start_ranks(const RankOptions& options, const std::vector<std::string>& words,
+std::optional<int> start_ranks(const RankOptions& options,
                                const std::function<RunConfig()>& check) {
   const auto environment = detect_launch_environment();
   if (options.ranks.value_or(1) > 1 && !environment.is_launched())
-    return run_ranks(launch_request(options, words, check()),
+    return run_ranks(launch_request(options, check()),
                      {.stop = {.signal = SIGTERM, .message = "the ranks are ended"}});
   require_ranks(environment, options.ranks.value_or(0));
   return std::nullopt;
 }
 
-void add_rank_options(CLI::App& command, RankOptions& options, const std::string& description) {
+void add_rank_options(CLI::App& command, RankOptions& options, const Chosen& chosen,
+                      const std::string& description) {
+  options.words = &chosen.words;
   add_number_option(command, "-n,--ranks", options.ranks, {1, most_ranks}, description)
       ->type_name("RANKS");
-  command.add_flag("--oversubscribe", options.oversubscribe,
-                   "Allow more ranks than the machine has cores");
+  command.add_flag("--oversubscribe", options.oversubscribe, "Allow more ranks than cores");
 }
 
 namespace {
 
 constexpr std::string_view resume_option = "--resume";
 
-// A configuration and settings may stand after it as well. An empty word is a choice, so that it
-// is refused: a variable of the shell that was not set.
+// Tells whether a word is the value of --resume. An empty word (an unset variable of the shell) is
+// one, so that it is refused.
 bool is_choice(const std::string& word) {
   const std::filesystem::path path = word;
   std::error_code error;

@@ -13,14 +13,15 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include "cli/command_line.h"
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
 #include "kolo/config/run_config.h"
 #include "kolo/run/launch_ranks.h"
 
-// Options with a value. CLI11 takes an empty value for none and the next option for a value, and
-// says neither what was given nor what is accepted; these throw an InputError that does: `-n:
-// expected a whole number from 1 to 1048576, got "two"`.
+// Options with a value. CLI11 ignores empty values and takes the next option for a value; these
+// throw an InputError that says what was given and what is accepted: `-n: expected a whole number
+// from 1 to 1048576, got "two"`.
 namespace kolo {
 
 // Reads one value; throws through refuse_option_value().
@@ -58,30 +59,30 @@ template <typename T>
 }
 
 template <typename T>
-requires std::is_arithmetic_v<T> CLI::Option* add_number_option(CLI::App& command,
-                                                                const std::string& names, T& value,
-                                                                AcceptedRange<T> range,
-                                                                const std::string& description) {
-  return add_value_option(
-      command, names,
-      [&value, names, range](const std::string& text) { value = read_number(names, range, text); },
-      description);
-}
-
+struct NumberIn {
+  using Type = T;
+};
 template <typename T>
-CLI::Option* add_number_option(CLI::App& command, const std::string& names, std::optional<T>& value,
-                               AcceptedRange<T> range, const std::string& description) {
+struct NumberIn<std::optional<T>> {
+  using Type = T;
+};
+
+// `Value`: a number, or an optional one.
+template <typename Value>
+CLI::Option* add_number_option(CLI::App& command, const std::string& names, Value& value,
+                               AcceptedRange<typename NumberIn<Value>::Type> range,
+                               const std::string& description) {
   return add_value_option(
       command, names,
       [&value, names, range](const std::string& text) { value = read_number(names, range, text); },
       description);
 }
 
-// Any text but an empty one or one of the command's own options. `what` is expected: "a folder".
+// Returns the text; refuses an empty one and the command's own options. `what`: "a folder".
 [[nodiscard]] std::string read_text(const CLI::App& command, const std::string& names,
                                     const std::string& what, const std::string& text);
 
-// `Text`: a string or a path.
+// `Text`: a string, an optional one, or a path.
 template <typename Text>
 CLI::Option* add_text_option(CLI::App& command, const std::string& names, Text& value,
                              const std::string& what, const std::string& description) {
@@ -95,8 +96,8 @@ CLI::Option* add_choice_option(CLI::App& command, const std::string& names, std:
                                const std::vector<std::string>& choices,
                                const std::string& description);
 
-// "1,2,4": one word of the command line, unlike CLI11's lists, which take all words that follow, a
-// configuration's settings among them.
+// Adds an option for a list such as "1,2,4". CLI11's own lists would also take the following words,
+// for instance a configuration's settings.
 template <typename T>
 CLI::Option* add_list_option(CLI::App& command, const std::string& names, std::vector<T>& values,
                              AcceptedRange<T> range, const std::string& description) {
@@ -114,95 +115,80 @@ CLI::Option* add_list_option(CLI::App& command, const std::string& names, std::v
   return add_value_option(command, names, read, description);
 }
 
-// The same of names.
+// Adds an option for a list of names.
 CLI::Option* add_choices_option(CLI::App& command, const std::string& names,
                                 std::vector<std::string>& values,
                                 const std::vector<std::string>& choices,
                                 const std::string& description);
 
-// What a command writes where --output says: how its name may end, and how an older one is known,
-// which may be replaced.
+// Kind of file that --output names: the endings of its name, and how to recognize an older file
+// that may be replaced.
 struct OutputKind {
   std::string name;                  // "a page of kolo report"
   std::vector<std::string> endings;  // ".html"; a name may also have none
   std::function<bool(const std::filesystem::path&)> is_one;
 };
 
-// InputError unless the name ends as such a file's does, or without an ending: nobody expects HDF5
-// in a .npy file. What has no letter is no ending (box-0.5). `what` names
-// the command and option: "timeline: --output".
+// InputError if the name has the ending of another kind of file, such as .npy for HDF5. Endings
+// have letters, so box-0.5 has none. `what` names the command and option: "timeline: --output".
 void require_ending(std::string_view what, const std::filesystem::path& file,
                     const OutputKind& kind);
 
-// InputError unless a file of this kind can be written there, before any work is done for it: the
-// name's ending is right, the folder is there and can be written, and what would be replaced is an
-// older file of this kind, or empty.
+// InputError unless a file of this kind can be written there: the ending is right, the folder
+// exists and is writable, and an existing file is of this kind, or empty.
 void require_writable(std::string_view what, const std::filesystem::path& file,
                       const OutputKind& kind);
 
-// InputError unless files can be written in this folder, which may have to be made first.
+// InputError unless files can be written in this folder, which need not exist yet.
 void require_writable_folder(std::string_view what, const std::filesystem::path& folder);
 
-// Options that several commands have.
-
-// Which configuration: the file, --config, and key.sub=value.
-struct ConfigOptions {
-  std::filesystem::path file;
-  std::string name;
-  std::vector<std::string> settings;
-
-  [[nodiscard]] ConfigSource source() const;
-};
-
-// What key.sub=value is called among a command's options: it has a place, not a name.
+// Name of the positional option for key.sub=value.
 inline constexpr const char* settings_name = "settings";
 
 void add_settings(CLI::App& command, std::vector<std::string>& settings,
                   const std::string& description);
 
-void add_config_options(CLI::App& command, ConfigOptions& options);
+// The configuration's file, --config and key.sub=value.
+void add_config_options(CLI::App& command, ConfigSource& source);
 
 inline constexpr int most_ranks = 1 << 20;
 inline constexpr int most_restarts = 1000000;
 
-// Where to start ranks: --hosts or --hostfile.
+// Hosts to start ranks on: --hosts or --hostfile.
 struct HostOptions {
   std::string hosts, hostfile;
 
   [[nodiscard]] bool are_given() const { return !hosts.empty() || !hostfile.empty(); }
-  // None: not given. InputError: both are, or one is wrong.
+  // Empty if neither is given. InputError if both are, or one is wrong.
   [[nodiscard]] std::vector<Host> read() const;
 };
 
 void add_host_options(CLI::App& command, HostOptions& options);
 
-// How many ranks to start: -n and --oversubscribe.
+// Number of ranks to start: -n and --oversubscribe.
 struct RankOptions {
   std::optional<int> ranks;
   bool oversubscribe = false;
+  const std::vector<std::string>* words = nullptr;  // of the command line, which each rank gets
 };
 
-// What starts the ranks: this program again, with the same words.
-[[nodiscard]] LaunchRequest launch_request(const RankOptions& options,
-                                           const std::vector<std::string>& words,
-                                           const RunConfig& config);
+// Request to start this program again as ranks, with the same words.
+[[nodiscard]] LaunchRequest launch_request(const RankOptions& options, const RunConfig& config);
 
-// Starts the ranks that -n asks for and no launcher has started, if `check` finds nothing wrong,
-// and returns their exit status. Nothing if this process is one of the ranks.
+// Starts the ranks that -n asks for, if `check` throws nothing, and returns their exit status;
+// nothing if this process is one of the ranks.
 [[nodiscard]] std::optional<int> start_ranks(const RankOptions& options,
-                                             const std::vector<std::string>& words,
                                              const std::function<RunConfig()>& check);
 
 // `description`: of -n.
-void add_rank_options(CLI::App& command, RankOptions& options, const std::string& description);
+void add_rank_options(CLI::App& command, RankOptions& options, const Chosen& chosen,
+                      const std::string& description);
 
-// "--resume best" in a command line becomes "--resume=best", and so on, and "--resume" alone
-// "--resume=newest"; a word after it that is no checkpoint's name (a YAML file, a setting, an
-// option) stays for itself.
+// Turns "--resume best" into "--resume=best", and "--resume" alone into "--resume=newest". A YAML
+// file, a setting or an option after --resume is not its value.
 void give_resume_its_value(std::vector<std::string>& words);
 
-// The command line of `kolo train`, program and all, becomes one that goes on from the newest
-// checkpoint.
+// Makes the command line of `kolo train`, with the program, resume from the newest checkpoint.
 void resume_newest(std::vector<std::string>& words);
 
 }  // namespace kolo

@@ -35,9 +35,9 @@ std::string to_text(const RunPrediction& prediction) {
       format_rate(cells / prediction.seconds), format_bytes(prediction.peak_memory));
 }
 
-int predict(const PredictArguments& arguments, const std::vector<std::string>& words) {
+int predict(const PredictArguments& arguments) {
   const auto check = [&] { return check_prediction(arguments.request); };
-  if (const auto status = start_ranks(arguments.ranks, words, check)) return *status;
+  if (const auto status = start_ranks(arguments.ranks, check)) return *status;
   return predict_run(arguments.request, [&](const RunPrediction& prediction) {
     for (const auto& warning : prediction.warnings) std::cerr << warning << "\n";
     print_wrapped(to_text(prediction));
@@ -46,8 +46,7 @@ int predict(const PredictArguments& arguments, const std::vector<std::string>& w
 
 }  // namespace
 
-void add_predict_command(CLI::App& app, std::function<int()>& action,
-                         const std::vector<std::string>& words) {
+void add_predict_command(CLI::App& app, Chosen& chosen) {
   constexpr std::int64_t most_cells = 1 << 20;
   const auto arguments = std::make_shared<PredictArguments>();
   auto& request = arguments->request;
@@ -66,27 +65,25 @@ void add_predict_command(CLI::App& app, std::function<int()>& action,
   add_settings(*command, request.overrides,
                "key.sub=value: settings that replace the run's, for example device.kind=cpu");
   add_text_option(*command, "-o,--output", request.output, "a file's name",
-                  "Where the gas goes: FILE.h5 (HDF5) or FILE.npy")
+                  "File for the predicted gas: FILE.h5 (HDF5) or FILE.npy")
       ->required()
       ->type_name("FILE");
   add_number_option(*command, "--tile", request.tile, {1, most_cells},
-                    "Cells per edge that are predicted at a time, beside the margin that is read "
-                    "around them (default: as many as memory allows)")
+                    "Cells per edge to predict at a time, without the margin that is read around "
+                    "them (default: as many as fit in memory)")
       ->type_name("CELLS");
-  command->add_flag("--force", request.replaces, "Replace an output that is there");
-  add_rank_options(*command, arguments->ranks,
-                   "Start so many ranks on this machine, which share the tiles");
+  command->add_flag("--force", request.replaces, "Replace an existing output");
+  add_rank_options(*command, arguments->ranks, chosen,
+                   "Number of ranks to start; they share the tiles");
   add_text_option(*command, "--checkpoint", request.checkpoint, "best, newest or a step",
-                  "Of a run: the one of least validation loss, the newest, or that of a step "
+                  "Checkpoint of a run: best (least validation loss), newest, or a step's "
                   "(default: best)")
       ->type_name("best|newest|STEP");
   command->footer(
       "Examples:\n"
       "  kolo predict results/unet3d data/nbody/box.h5 -o gas.h5\n"
       "  kolo predict results/unet3d dark.npy -o gas.npy --tile 128 -n 2");
-  command->callback([arguments, &words, &action] {
-    action = [arguments, &words] { return predict(*arguments, words); };
-  });
+  on_choice(*command, chosen, arguments, predict);
 }
 
 }  // namespace kolo

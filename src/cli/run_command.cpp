@@ -24,11 +24,11 @@ struct RunArguments {
   int max_restarts = 0;
   std::string launcher = "mpi";
   bool oversubscribe = false;
-  bool as_rank = false;  // this process is to be the parent of one rank's program
+  bool as_rank = false;  // this process runs one rank's program
   std::vector<std::string> program;
 };
 
-// The program's file, as `execvp` would find it. InputError: there is none.
+// File of the program, as `execvp` would find it. InputError if there is none.
 std::string find_program(const std::string& name) {
   std::error_code error;
   if (name.find('/') == std::string::npos) {
@@ -70,10 +70,8 @@ int as_rank(const RunArguments& arguments, std::vector<std::string> command) {
 }
 
 std::string make_log_folder(const std::string& folder) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error || ::access(folder.c_str(), W_OK) != 0)
-    throw InputError(fmt::format("--logs {}: the folder can't be made or written", folder));
+  require_writable_folder("run: --logs", folder);
+  fs::create_directories(folder);
   return fs::absolute(folder);
 }
 
@@ -114,42 +112,42 @@ int run(const RunArguments& arguments) {
 
 }  // namespace
 
-void add_run_command(CLI::App& app, std::function<int()>& action) {
+void add_run_command(CLI::App& app, Chosen& chosen) {
   const auto arguments = std::make_shared<RunArguments>();
   CLI::App* const command = app.add_subcommand("run", "Start ranks of any program, as train does");
   command->prefix_command();
   add_number_option(*command, "-n,--ranks", arguments->ranks, {1, most_ranks},
-                    "So many; all slots or cores unless given")
+                    "Number of ranks (default: all slots or cores)")
       ->type_name("RANKS");
   add_host_options(*command, arguments->hosts);
-  add_choice_option(*command, "--launcher", arguments->launcher, {"auto", "processes", "mpi"},
-                    "processes: without MPI, for programs that call kolo::initialize() (default: "
-                    "mpi)");
+  add_choice_option(
+      *command, "--launcher", arguments->launcher, {"auto", "processes", "mpi"},
+      "processes: without MPI, for programs that call kolo::initialize() (default: mpi)");
   command->add_flag("--oversubscribe", arguments->oversubscribe,
-                    "Allow more ranks than there are cores or slots");
+                    "Allow more ranks than cores or slots");
   add_number_option(*command, "--max-restarts", arguments->max_restarts, {0, most_restarts},
-                    "Start all ranks again when one fails, so many times within an hour")
+                    "Start all ranks again when one fails, this often within an hour")
       ->type_name("TIMES");
   add_text_option(*command, "--logs", arguments->logs, "a folder",
-                  "Write what each rank prints to DIR/rank-0003.log, and nothing here")
+                  "Write the output of each rank to DIR/rank-0003.log instead")
       ->type_name("DIR");
   command->add_flag("--as-rank", arguments->as_rank)->group("");
   command->footer(
       "Options of kolo come first, then PROGRAM ARGUMENTS...\n"
-      "Lines of the ranks begin with [rank]. Each rank gets its share of the cores, and "
-      "OMP_NUM_THREADS to match. The program need not\n"
-      "use MPI. Ctrl-C or SIGTERM reaches the ranks as SIGTERM, once; a second one ends them at\n"
-      "once. SIGUSR1 is passed on. Restarted ranks find the number of restarts in KOLO_RESTART.\n\n"
+      "Each line of output begins with its [rank]. Ranks share the cores, and OMP_NUM_THREADS is "
+      "set "
+      "to match. The program need not use MPI.\n\n"
+      "Ctrl-C or SIGTERM reaches the ranks as one SIGTERM; a second one kills them. SIGUSR1 is "
+      "passed on. KOLO_RESTART tells restarted ranks the number of restarts.\n\n"
       "Examples:\n"
       "  kolo run -n 4 ./my_training --epochs 10\n"
       "  kolo run --hosts node1:2,node2:2 --logs logs ./my_training\n"
       "  kolo run -n 4 --max-restarts 3 ./my_training --resume\n\n"
-      "Exit status: the ranks', or 128 + the signal that ended one; 2 wrong input. A job that "
-      "ends\n"
+      "Exit status: the ranks', or 128 + the signal that ended one; 2 wrong input. A job that ends "
       "with 0, 2 or 75 is not started again.");
-  command->callback([arguments, command, &action] {
+  command->callback([arguments, command, &chosen] {
     arguments->program = command->remaining();
-    action = [arguments] { return run(*arguments); };
+    chosen.action = [arguments] { return run(*arguments); };
   });
 }
 

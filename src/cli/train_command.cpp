@@ -17,59 +17,43 @@
 #include "kolo/run/run.h"
 #include "run/launch/signals.h"
 #include "run/launch/terminal.h"
+#include "run/resume.h"
 #include "run/run_training.h"
 #include "run/stopping.h"
-#include "run/resume.h"
 
 namespace kolo {
 
 namespace {
 
 struct TrainArguments {
-  ConfigOptions config;
+  ConfigSource config;
   RankOptions ranks;
   HostOptions hosts;
-  std::vector<OptionSetting> shortcuts;
-  std::string launcher;  // empty: the configuration's
-  std::string output;
   RestartPolicy policy;  // --max-restarts, --min-ranks
   RunOptions run;
-  std::string resume;  // empty: not
   bool show_config = false;
 };
 
 ConfigSource source_of(const TrainArguments& arguments) {
-  ConfigSource source = arguments.config.source();
-  source.options = arguments.shortcuts;
-  if (!arguments.launcher.empty())
-    source.options.push_back({"--launcher", "communication.launcher=" + arguments.launcher});
-  source.output_dir = arguments.output;
+  ConfigSource source = arguments.config;
   source.job = job_number();
   return source;
 }
 
-RunOptions options_of(const TrainArguments& arguments) {
-  auto options = arguments.run;
-  if (!arguments.resume.empty()) options.resume = arguments.resume;
-  return options;
-}
-
-// All slots of the hosts, where those are given and -n is not.
+// Number of ranks: -n, or all slots of the given hosts.
 int ranks_of(const TrainArguments& arguments) {
   const auto hosts = arguments.hosts.read();
   return arguments.ranks.ranks.value_or(hosts.empty() ? 1 : total_slots(hosts));
 }
 
-// Checks everything first: what can't be started need not be prepared, and what can't be trained
-// need not be started.
-int launch(const TrainArguments& arguments, const LaunchEnvironment& environment,
-           const std::vector<std::string>& words) {
-  // Until the ranks are started: they and run_ranks() have answers of their own.
+// Checks what can be checked, then starts the ranks.
+int launch(const TrainArguments& arguments, const LaunchEnvironment& environment) {
+  // Handles signals until the ranks start; then they and run_ranks() do.
   std::optional<StopSignal> stop(std::in_place);
   std::optional<EndAtOnce> end_at_once(std::in_place, *stop, EndAtOnce::Says::everything);
   const auto config = load_run_config(source_of(arguments));
-  const auto options = options_of(arguments);
-  LaunchRequest request = launch_request(arguments.ranks, words, config);
+  const auto& options = arguments.run;
+  LaunchRequest request = launch_request(arguments.ranks, config);
   request.hosts = arguments.hosts.read();
   request.ranks = ranks_of(arguments);
   (void)rank_command(request,
@@ -105,7 +89,7 @@ void require_sense(const TrainArguments& arguments, const LaunchEnvironment& env
   if (least > ranks)
     throw InputError(
         fmt::format("--min-ranks {}: that is more than are started, -n {}", least, ranks));
-  // A rank that kolo has started has this option from kolo's own command line.
+  // Ranks that kolo has started get kolo's own command line with this option.
   if (arguments.policy.restarts > 0 && environment.is_launched() &&
       !environment_variable("KOLO_LAUNCHED")) {
     throw InputError(fmt::format(
@@ -115,7 +99,7 @@ void require_sense(const TrainArguments& arguments, const LaunchEnvironment& env
   }
 }
 
-int train(const TrainArguments& arguments, const std::vector<std::string>& words) {
+int train(const TrainArguments& arguments) {
   if (arguments.show_config) {
     std::cout << to_yaml(load_run_config(source_of(arguments)));
     return 0;
@@ -124,14 +108,14 @@ int train(const TrainArguments& arguments, const std::vector<std::string>& words
   require_sense(arguments, environment);
   const bool many =
       ranks_of(arguments) > 1 || arguments.hosts.are_given() || arguments.policy.restarts > 0;
-  if (many && !environment.is_launched()) return launch(arguments, environment, words);
-  // kolo itself may have started fewer ranks than its own command line says.
+  if (many && !environment.is_launched()) return launch(arguments, environment);
+  // A restart may have fewer ranks than the command line says.
   const bool may_be_fewer = arguments.policy.min_ranks > 0 && environment.is_launched();
   if (!may_be_fewer) require_ranks(environment, arguments.ranks.ranks.value_or(0));
-  return run(source_of(arguments), {}, options_of(arguments));
+  return run(source_of(arguments), {}, arguments.run);
 }
 
-// A rank that kolo has started gets it from the launcher, for which "+2h" began earlier.
+// Time of --stop-before. Ranks get it from the launcher, because "+2h" counts from its start.
 double read_stop_time(const std::string& text) {
   const auto given = environment_variable(stop_time_variable);
   if (const auto time = given ? parse_number<double>(*given) : std::nullopt) return *time;
@@ -144,8 +128,8 @@ double read_stop_time(const std::string& text) {
   return *time;
 }
 
-// Options of the courses' scripts. Each stands for a setting, whose rules it has and which users of
-// kolo write as key=value: --help leaves them out.
+// Adds an option of the courses' scripts, which stands for a setting. --help leaves it out, since
+// users of kolo write key=value.
 void add_shortcut(
     CLI::App& command, const std::string& names, const char* type,
     const std::function<void(const std::string& name, const std::string& text)>& take) {
@@ -159,7 +143,7 @@ void add_shortcut(
 
 void add_shortcuts(CLI::App& command, TrainArguments& arguments) {
   const auto set = [&](const std::string& name, const std::string& setting) {
-    arguments.shortcuts.push_back({name, setting});
+    arguments.config.options.push_back({name, setting});
   };
   for (const auto& [names, key, type] :
        {std::tuple("--batch_size", "training.batch_size=", "SAMPLES"),
@@ -179,7 +163,7 @@ void add_shortcuts(CLI::App& command, TrainArguments& arguments) {
     for (const std::string& setting : CLI::detail::split(text, ',')) {
       if (setting.empty() || setting.find('=') == std::string::npos)
         refuse_option_value(name, "settings such as name=SGD,lr=0.1,momentum=0.9", text);
-      // The rate's course is of the training, where the courses have it with the optimizer.
+      // The courses have the schedule in the optimizer, kolo in the training.
       const bool is_course = setting.starts_with("lr_") && !setting.starts_with("lr_scaling=");
       set(name, (is_course ? "training." : "optimizer.") + setting);
     }
@@ -199,54 +183,52 @@ void add_shortcuts(CLI::App& command, TrainArguments& arguments) {
 
 }  // namespace
 
-void add_train_command(CLI::App& app, std::function<int()>& action,
-                       const std::vector<std::string>& words) {
+void add_train_command(CLI::App& app, Chosen& chosen) {
   const auto arguments = std::make_shared<TrainArguments>();
   CLI::App* const command =
-      app.add_subcommand("train", "Train a network as a configuration file says");
+      app.add_subcommand("train", "Train the network that a configuration file describes");
   add_config_options(*command, arguments->config);
-  add_rank_options(*command, arguments->ranks, "Start so many ranks");
+  add_rank_options(*command, arguments->ranks, chosen, "Number of ranks to start");
   add_host_options(*command, arguments->hosts);
-  add_choice_option(*command, "--launcher", arguments->launcher, {"auto", "processes", "mpi"},
-                    "How the ranks are started (communication.launcher): as processes of this "
-                    "machine, or by mpirun or srun (default: auto)");
   add_number_option(
       *command, "--max-restarts", arguments->policy.restarts, {0, most_restarts},
-      "When a rank dies, go on from the newest checkpoint, so many times within an hour at "
-      "most")
+      "Resume from the newest checkpoint when a rank dies, at most this often within an hour")
       ->type_name("TIMES");
-  add_number_option(*command, "--min-ranks", arguments->policy.min_ranks, {1, most_ranks},
-                    "With --max-restarts: where nodes were lost, go on with as many ranks as fit "
-                    "on the others, but with so many at least; all of them unless given")
+  add_number_option(
+      *command, "--min-ranks", arguments->policy.min_ranks, {1, most_ranks},
+      "With --max-restarts: if nodes are lost, resume with as many ranks as fit on the "
+      "others, but no fewer than this (default: all)")
       ->type_name("RANKS");
   add_value_option(
       *command, "--stop-before",
       [arguments](const std::string& text) { arguments->run.stop_before = read_stop_time(text); },
-      "Save a checkpoint and stop (status 75) early enough before this time: 18:30, "
-      "2026-11-24T18:30, +2h30m")
+      "Save a checkpoint and stop (status 75) before this time: 18:30, 2026-11-24T18:30 or "
+      "+2h30m")
       ->type_name("TIME");
-  add_number_option(*command, "--stop-after-epochs", arguments->run.stop_after_epochs,
-                    {1, std::numeric_limits<std::int64_t>::max()},
-                    "Save a checkpoint and stop (status 75) after so many of the epochs, which the "
-                    "learning rate still goes by; --resume goes on")
+  add_number_option(
+      *command, "--stop-after-epochs", arguments->run.stop_after_epochs,
+      {1, std::numeric_limits<std::int64_t>::max()},
+      "Save a checkpoint and stop (status 75) after this many epochs, without changing "
+      "the schedule of the learning rate; continue with --resume")
       ->type_name("EPOCHS");
   add_shortcuts(*command, *arguments);
-  // Its value may be left out, which CommandLine gives it then (give_resume_its_value).
-  add_text_option(*command, "--resume", arguments->resume, "newest, best, a step or a checkpoint",
-                  "Go on from a checkpoint of the output folder, the newest unless it says which: "
-                  "best, a step, or the checkpoint's folder")
+  // Its value may be left out: give_resume_its_value() adds it.
+  add_text_option(
+      *command, "--resume", arguments->run.resume, "newest, best, a step or a checkpoint",
+      "Resume from a checkpoint of the output folder: the newest (default), the best, a "
+      "step's, or a checkpoint's folder")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)  // job scripts add one
       ->type_name("[best|STEP|PATH]");
   command->add_flag("--allow-data-change", arguments->run.allow_data_change,
-                    "With --resume: go on although samples come in another order than so far "
-                    "(another seed, other data, within an epoch another batch)");
-  add_text_option(*command, "-o,--output", arguments->output, "a folder",
-                  "The run's folder, instead of output_dir")
+                    "With --resume: accept that samples come in another order (another seed, other "
+                    "data, or another batch within an epoch)");
+  add_text_option(*command, "-o,--output", arguments->config.output_dir, "a folder",
+                  "Folder of the run, instead of output_dir")
       ->type_name("DIR");
   command->add_flag("--timeline", arguments->run.timeline,
-                    "Record when each rank does what, in timeline.json of the run's folder");
+                    "Record what each rank does when, in timeline.json of the run's folder");
   command->add_flag("--show-config", arguments->show_config,
-                    "Print the configuration as it is understood, and do nothing else");
+                    "Only print the configuration as kolo understands it");
   command->footer(
       "Examples:\n"
       "  kolo train configs/hello.yaml\n"
@@ -257,13 +239,12 @@ void add_train_command(CLI::App& app, std::function<int()>& action,
       "  kolo train configs/fashion_mnist.yaml -n 2 --max-restarts 3\n"
       "  kolo train configs/fashion_mnist.yaml -n 8 --hosts n1:4,n2:4 --max-restarts 3 --min-ranks "
       "4\n\n"
-      "The options of the courses' scripts (--n_epochs, --batch_size, --optimizer, --amp_mode and "
-      "others: docs/configuration.md) are understood as well.\n\n"
+      "Options of the courses' scripts work, too: --n_epochs, --batch_size, --optimizer, "
+      "--amp_mode "
+      "and others (docs/configuration.md).\n\n"
       "Exit status: 0 done, 1 failed, 2 wrong input (nothing was written), 75 stopped on request "
       "after a checkpoint.");
-  command->callback([arguments, &words, &action] {
-    action = [arguments, &words] { return train(*arguments, words); };
-  });
+  on_choice(*command, chosen, arguments, train);
 }
 
 }  // namespace kolo

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "comm/with_type.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 
@@ -41,7 +42,7 @@ std::int64_t Array::count() const {
 
 namespace kolo::online {
 
-// Loops that go on where the next inner one ends are one loop.
+// Merges a loop with the outer one if the two are contiguous.
 void Elements::add(const Loop& loop) {
   if (loop.count == 1) return;
   if (n_loops > 0) {
@@ -81,19 +82,12 @@ void run(const Elements& elements, Value* values, const Element& element) {
             values + elements.first_in_values, element);
 }
 
-// Calls with a value of the array's type.
+// Calls with a value of the array's type. SampleArrays refuses arrays of 16-bit floats.
 template <typename Function>
 void with_type_of(const Array& array, const Function& function) {
-  switch (array.type) {
-    case DataType::float64:
-      return function(double{});
-    case DataType::float32:
-      return function(float{});
-    case DataType::int64:
-      return function(std::int64_t{});
-    default:  // SampleArrays refuses all others
-      return function(std::int32_t{});
-  }
+  with_type(array.type, [&]<typename T>(T) {
+    if constexpr (std::is_arithmetic_v<T>) function(T{});
+  });
 }
 
 template <typename T>

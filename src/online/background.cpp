@@ -9,13 +9,12 @@
 #include <fmt/format.h>
 
 #include "kolo/parallel/broadcast_state.h"
-#include "online/host_state.h"
 
 namespace kolo::online {
 
 namespace {
 
-// The program's handlers are for its own threads.
+// Blocks all signals: a thread that is started meanwhile runs none of the program's handlers.
 class SignalsBlocked {
  public:
   SignalsBlocked() {
@@ -63,13 +62,9 @@ void BackgroundTraining::rethrow() const {
   if (failure_) std::rethrow_exception(failure_);
 }
 
-void BackgroundTraining::ask_for_publication() {
+std::int64_t BackgroundTraining::ask_for_publication() {
   const std::lock_guard lock(mutex_);
   ++asked_;
-}
-
-std::int64_t BackgroundTraining::published() const {
-  const std::lock_guard lock(mutex_);
   return published_;
 }
 
@@ -90,7 +85,7 @@ void BackgroundTraining::loop(int threads) {
   }
 }
 
-// A rank that fails by itself asks all to stop in the next round, so that nobody waits for it.
+// Lets a rank that fails tell the others to stop in the next meeting, so that none waits for it.
 bool BackgroundTraining::go_round() {
   std::exception_ptr failure;
   std::array<std::int64_t, 3> flags{};  // ready, goes on, publications asked for
@@ -107,11 +102,11 @@ bool BackgroundTraining::go_round() {
   meetings_.all_reduce(std::span(flags), ReduceOp::min, {.name = "background training"});
   if (failure) std::rethrow_exception(failure);
   if (flags[1] == 0) return false;
-  if (flags[2] > published()) publish();
+  if (flags[2] > published_) publish();  // this thread alone changes it
   if (flags[0] == 1) {
     step();
   } else {
-    // Samples come with time steps, which take longer.
+    // Samples arrive once per time step, which takes longer.
     std::this_thread::sleep_for(std::chrono::microseconds(500));
   }
   return true;
@@ -123,11 +118,11 @@ void BackgroundTraining::step() {
   trainer_.step([this] { return store_.draw(*normalizer_.now()); }, store_.counts(), call_);
 }
 
-// The network as the step before has left it. Collective.
+// Publishes a copy of the current weights. Collective.
 void BackgroundTraining::publish() {
   broadcast_outside_arena(ranks_, trainer_.network());
   auto weights = std::make_shared<Weights>(Weights::of(trainer_.network()).copy());
-  weights->version = trainer_.progress().steps;
+  weights->version = trainer_.progress().all_steps;
   weights->normalization = normalizer_.now();
   const std::lock_guard lock(mutex_);
   publications_.emplace(++published_, Publication{std::move(weights), trainer_.progress()});
@@ -135,7 +130,7 @@ void BackgroundTraining::publish() {
 
 }  // namespace kolo::online
 
-// Training in the background: how it begins and ends, and what a time step takes from it.
+// Start and end of background training, and the weights that a time step takes from it.
 
 namespace kolo {
 
@@ -145,21 +140,17 @@ void OnlineNetwork::Inside::start() {
   const auto here = call("start");
   require_computing(here);
   if (config_.training.apart || !config_.training.background) {
-    throw StateError(
-        fmt::format("online: start on rank {}: the configuration has no "
-                    "training.background: true",
-                    ranks_.rank()));
+    throw StateError(here.text("the configuration has no training.background: true"));
   }
   agree(ranks_, here, [&] {
     require_foreground(here);
     if (ranks_.size() == 1 || ranks_.capabilities().concurrent) return;
-    throw StateError(fmt::format(
-        "online: start on rank {}: a thread beside the program's would call MPI, which grants the "
-        "thread level {}; initialize MPI with MPI_THREAD_MULTIPLE, or train in tick() "
-        "(training.background: false)",
-        ranks_.rank(), ranks_.capabilities().thread_level));
+    throw StateError(here.text(fmt::format(
+        "a thread beside the program's would call MPI, which grants the thread level {}; "
+        "initialize MPI with MPI_THREAD_MULTIPLE, or train in tick() (training.background: false)",
+        ranks_.capabilities().thread_level)));
   });
-  // From now on the network changes at any time, so others infer with copies.
+  // The network may change at any time from now on, so infer() uses copies.
   inference_->use(std::make_shared<const Weights>(inference_->weights()->copy()));
   taken_ = 0;
   if (!trainer_) return;
@@ -171,37 +162,29 @@ void OnlineNetwork::Inside::pause() {
   const auto here = call("pause");
   require_computing(here);
   agree(ranks_, here, [] {});  // not among the trainers: the thread is in steps of theirs
-  std::exception_ptr failure;
-  if (background_) {
-    background_->stop();
-    progress_ = trainer_->progress();
-    try {
-      background_->rethrow();
-    } catch (...) {
-      failure = std::current_exception();
-    }
-    background_.reset();
-  }
+  const auto background = std::move(background_);
   agree(ranks_, here, [&] {
-    if (failure) std::rethrow_exception(failure);
+    if (!background) return;
+    background->stop();
+    progress_ = trainer_->progress();
+    background->rethrow();
   });
   publish();
 }
 
-// The newest publication that all ranks have; and asks for the next one. So all infer with the
-// weights of one version from here to the next tick, and nobody waits for a step.
+// Takes the newest publication that all ranks have, and asks for the next one. So all ranks infer
+// with one version until the next tick, and none waits for a step.
 TickReport OnlineNetwork::Inside::take_newest(std::int64_t time_step) {
   const auto here = call("tick");
   agree(ranks_, here, [&] {
     if (background_) background_->rethrow();
   });
   constexpr auto none = std::numeric_limits<std::int64_t>::max();
-  const auto newest =
-      all_reduce_value(ranks_, background_ ? background_->published() : none, ReduceOp::min);
-  if (background_) background_->ask_for_publication();
+  const auto newest = all_reduce_value(
+      ranks_, background_ ? background_->ask_for_publication() : none, ReduceOp::min);
   if (newest == none || newest == taken_) return report(0);
   taken_ = newest;
-  const auto steps_before = progress_.steps;
+  const auto steps_before = progress_.all_steps;
   std::shared_ptr<const Weights> weights;
   if (background_) {
     auto publication = background_->take(newest);
@@ -216,7 +199,7 @@ TickReport OnlineNetwork::Inside::take_newest(std::int64_t time_step) {
   inference_->use(weights);
   record(time_step);
   require_recorded();
-  return report(progress_.steps - steps_before);
+  return report(progress_.all_steps - steps_before);
 }
 
 }  // namespace kolo

@@ -1,11 +1,11 @@
-#include "online/host_state.h"
+#include "online/inside.h"
 
 #include <cstring>
 #include <mutex>
 
 #include <ATen/Parallel.h>
 
-// Weak: a program may have no OpenMP but LibTorch's, or none at all, and another BLAS.
+// Weak symbols, because a program may have no OpenMP or another BLAS.
 extern "C" {
 int omp_get_max_threads() __attribute__((weak));
 void omp_set_num_threads(int) __attribute__((weak));
@@ -17,8 +17,8 @@ namespace kolo::online {
 
 namespace {
 
-// LibTorch's first computation in a thread, and what it does to the number of threads, happens
-// here, where it is put right.
+// Triggers LibTorch's first computation in a thread, which changes the number of OpenMP threads, so
+// that the caller can set it right.
 void begin_libtorch() {
   thread_local const int begun = at::get_num_threads();
   (void)begun;
@@ -57,36 +57,31 @@ int openmp_threads() {
 
 namespace {
 
-// The library's number is the process's, and so is what it was before.
+// OpenBLAS's number of threads before the first BlasThreads, and how many of these live.
 struct BlasState {
   std::mutex mutex;
   int users = 0;
   int before = 0;
 };
 
-BlasState& blas_state() {
-  static BlasState state;
-  return state;
-}
+BlasState blas_state;
 
 }  // namespace
 
 BlasThreads::BlasThreads() {
   if (openblas_get_num_threads == nullptr || omp_get_max_threads == nullptr) return;
-  auto& state = blas_state();
-  const std::lock_guard lock(state.mutex);
-  if (state.users++ > 0) return;
-  state.before = openblas_get_num_threads();
+  const std::lock_guard lock(blas_state.mutex);
+  if (blas_state.users++ > 0) return;
+  blas_state.before = openblas_get_num_threads();
   const int wanted = omp_get_max_threads();
-  if (wanted != state.before) openblas_set_num_threads(wanted);
+  if (wanted != blas_state.before) openblas_set_num_threads(wanted);
 }
 
 BlasThreads::~BlasThreads() {
   if (openblas_get_num_threads == nullptr || omp_get_max_threads == nullptr) return;
-  auto& state = blas_state();
-  const std::lock_guard lock(state.mutex);
-  if (--state.users > 0 || openblas_get_num_threads() == state.before) return;
-  openblas_set_num_threads(state.before);
+  const std::lock_guard lock(blas_state.mutex);
+  if (--blas_state.users > 0 || openblas_get_num_threads() == blas_state.before) return;
+  openblas_set_num_threads(blas_state.before);
 }
 
 }  // namespace kolo::online

@@ -12,16 +12,15 @@ namespace kolo::online {
 
 Weights Weights::of(const torch::nn::Module& module) {
   Weights weights;
-  for (const auto& parameter : module.parameters())
-    weights.parameters.push_back(parameter.detach());
-  for (const auto& buffer : module.buffers()) weights.buffers.push_back(buffer.detach());
+  weights.parameters = module.parameters();
+  weights.buffers = module.buffers();
   return weights;
 }
 
 Weights Weights::copy() const {
   Weights copied = *this;
   for (auto* const tensors : {&copied.parameters, &copied.buffers}) {
-    for (auto& tensor : *tensors) tensor = tensor.clone();
+    for (auto& tensor : *tensors) tensor = tensor.detach().clone();
   }
   return copied;
 }
@@ -36,28 +35,6 @@ std::uint64_t Weights::checksum() const {
   std::uint64_t result = 1469598103934665603U;
   for (const auto& tensor : tensors()) result = (result ^ checksum_of(tensor)) * 1099511628211U;
   return result;
-}
-
-LiveWeights::LiveWeights(const torch::nn::Module& module)
-    : tensors_(module.parameters()), n_parameters_(tensors_.size()) {
-  for (const auto& buffer : module.buffers()) tensors_.push_back(buffer);
-  places_.resize(tensors_.size());
-}
-
-const Weights& LiveWeights::now() {
-  bool has_moved = false;
-  for (std::size_t i = 0; i < tensors_.size(); ++i) {
-    const void* const place = tensors_[i].data_ptr();
-    if (place == std::exchange(places_[i], place)) continue;
-    has_moved = true;
-  }
-  if (!has_moved) return weights_;
-  weights_ = {};
-  for (std::size_t i = 0; i < tensors_.size(); ++i) {
-    auto& group = i < n_parameters_ ? weights_.parameters : weights_.buffers;
-    group.push_back(tensors_[i].detach());
-  }
-  return weights_;
 }
 
 Inference::Inference(MakeNetwork make, const OnlineTrainingConfig& training)
@@ -88,7 +65,7 @@ std::shared_ptr<Inference::Replica> Inference::lease() const {
       free_.pop_back();
     }
   }
-  // Makers draw from LibTorch's generator, one at a time.
+  // Making a network draws from LibTorch's generator, so one thread at a time does it.
   if (!replica) {
     static std::mutex making;
     const std::lock_guard lock(making);
@@ -116,8 +93,8 @@ std::vector<torch::Tensor> Inference::outputs_for(const SampleArrays& inputs,
     throw;
   } catch (const std::exception& error) {
     const std::string text = error.what();  // LibTorch's go on with stack traces
-    throw Error(fmt::format("online: {} on rank {}: the network failed on inputs {}: {}", call.name,
-                            call.rank, describe(inputs.shapes()), text.substr(0, text.find('\n'))));
+    throw Error(call.text(fmt::format("the network failed on inputs {}: {}",
+                                      describe(inputs.shapes()), text.substr(0, text.find('\n')))));
   }
 }
 
@@ -172,7 +149,7 @@ void Inference::warm_up(std::span<const Array> inputs, const Call& call) const {
   if (inputs.empty()) refuse(call, "inputs", "there are none; expected an array or more");
   const std::shared_lock lock(changes_);
   const auto replica = lease();
-  // TorchScript compiles in its first calls, for the shapes that it meets.
+  // TorchScript compiles for given shapes during its first calls.
   for (int i = 0; i < 3; ++i)
     (void)outputs_for(from, *replica->weights->normalization, replica->network, call);
 }

@@ -16,48 +16,34 @@
 
 namespace kolo::online {
 
-// State that infer() computes with: the weights of one version, and how its arrays are normalized.
-// Tensors may be those that are trained (live), or copies.
+// Weights of one version and their normalization, as infer() uses them. The tensors are the trained
+// network's own, or copies.
 struct Weights {
   std::int64_t version = 0;
   std::vector<torch::Tensor> parameters, buffers;
   std::shared_ptr<const Normalization> normalization = std::make_shared<Normalization>();
 
-  // A module's own tensors.
+  // A module's own tensors, wherever an arena moves their memory.
   [[nodiscard]] static Weights of(const torch::nn::Module& module);
   // The same values in memory of their own.
   [[nodiscard]] Weights copy() const;
   [[nodiscard]] std::vector<torch::Tensor> tensors() const;
-  // Covers all values; a change of any element changes it.
+  // Checksum over all elements.
   [[nodiscard]] std::uint64_t checksum() const;
-};
-
-// A module's weights as they are now, asked for after each step: its tensors are looked up once,
-// and again only when their memory has moved, as an arena moves it after the first step.
-class LiveWeights {
- public:
-  explicit LiveWeights(const torch::nn::Module& module);
-  [[nodiscard]] const Weights& now();
-
- private:
-  std::vector<torch::Tensor> tensors_;  // the module's own
-  std::vector<const void*> places_;
-  std::size_t n_parameters_;
-  Weights weights_;
 };
 
 using MakeNetwork = std::function<std::shared_ptr<TensorsNetwork>()>;
 
-// Answers with the newest weights that it was given, on any number of threads: each call takes a
-// replica of the network for itself, which is made where all are taken. Weights that a step changes
-// in place are changed under `changes()`.
+// Computes with the newest weights, on any number of threads: each call leases a replica of the
+// network, and a new replica is made if all are leased. Steps change live weights only while they
+// hold changes().
 class Inference {
  public:
   Inference(MakeNetwork make, const OnlineTrainingConfig& training);
 
   void use(std::shared_ptr<const Weights> weights);
   [[nodiscard]] std::shared_ptr<const Weights> weights() const;
-  // No call computes while it is locked.
+  // Lock that keeps all calls from computing.
   [[nodiscard]] std::unique_lock<std::shared_mutex> changes() const;
 
   void infer(std::span<const Array> inputs, std::span<const Array> outputs, const Call& call) const;
@@ -69,7 +55,7 @@ class Inference {
     std::shared_ptr<const Weights> weights;
   };
 
-  // One for a call, with the newest weights; it is free again when nobody holds it.
+  // Leases a replica with the newest weights until the pointer is released.
   [[nodiscard]] std::shared_ptr<Replica> lease() const;
   [[nodiscard]] std::vector<torch::Tensor> outputs_for(const SampleArrays& inputs,
                                                        const Normalization& normalization,

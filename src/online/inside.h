@@ -1,6 +1,6 @@
 #pragma once
 
-#include <condition_variable>
+#include <cfenv>
 #include <cstdint>
 #include <exception>
 #include <filesystem>
@@ -15,8 +15,11 @@
 #include <thread>
 #include <vector>
 
+#include <sched.h>
+
 #include <nlohmann/json.hpp>
 
+#include "base/openmp.h"
 #include "kolo/comm/communicator.h"
 #include "kolo/online/online_network.h"
 #include "online/inference.h"
@@ -26,34 +29,70 @@
 
 namespace kolo::online {
 
-// Steps of training on a thread of their own, on all ranks that train in lockstep. Each round
-// begins with a meeting of a few bytes, in which they agree whether to step, publish, or end.
+// Saves the program's state and restores it at the end of a call into kolo: this thread's number of
+// OpenMP threads and whether it may get fewer, its floating-point environment (traps, rounding,
+// denormals) and its processors. Within the call OpenMP and LibTorch use as many threads as the
+// program's OpenMP would, and floating-point traps are off (LibTorch makes harmless NaNs).
+//
+// LibTorch sets a thread's number of OpenMP threads itself, unasked, when it first computes there
+// (at::init_num_threads).
+class HostState {
+ public:
+  HostState();
+  HostState(const HostState&) = delete;
+  HostState& operator=(const HostState&) = delete;
+  ~HostState();
+
+ private:
+  std::fenv_t floating_point_{};
+  cpu_set_t processors_{};
+  bool has_processors_ = false;
+  PromisedThreads promised_;
+  int openmp_threads_ = 0;  // 0: there is no OpenMP
+};
+
+// Sets the number of threads that the calling thread computes with; 0: LibTorch's default.
+void compute_with(int threads);
+// Number of threads of the program's OpenMP; 0: it has none.
+[[nodiscard]] int openmp_threads();
+
+// Sets OpenBLAS's number of threads, which is the whole process's, to that of the caller's OpenMP,
+// and restores it when the last instance ends. For calls that train.
+class BlasThreads {
+ public:
+  BlasThreads();
+  BlasThreads(const BlasThreads&) = delete;
+  BlasThreads& operator=(const BlasThreads&) = delete;
+  ~BlasThreads();
+};
+
+// Trains on a thread of its own, in lockstep with the other training ranks. Each round begins with
+// a small all-reduce in which they agree whether to step, publish, or end.
 class BackgroundTraining {
  public:
-  // The network as a step has left it.
+  // Copy of the network after a step.
   struct Publication {
     std::shared_ptr<const Weights> weights;
-    TrainingProgress progress;
+    TickReport progress;
   };
 
-  // Steps of `trainer` on samples of `store`. `ranks`: those that train. `threads`: of OpenMP, as
-  // the program's.
+  // Starts training `trainer` on samples of `store`. `ranks`: the training ranks. `threads`: OpenMP
+  // threads of the new thread.
   BackgroundTraining(const Call& call, const Communicator& ranks, OnlineTrainer& trainer,
                      SampleStore& store, Normalizer& normalizer, int threads);
   BackgroundTraining(const BackgroundTraining&) = delete;
   BackgroundTraining& operator=(const BackgroundTraining&) = delete;
-  // Ends after the step that is under way, on all ranks.
+  // Ends after the current step, on all ranks.
   ~BackgroundTraining();
   void stop();
 
-  // Rethrows the error that ended it; nothing while it goes on.
+  // Rethrows the error that ended the thread, if any.
   void rethrow() const;
 
-  // Asks for one more publication. Made where all ranks have asked for it.
-  void ask_for_publication();
-  // Number of publications until now; each is the same on all ranks.
-  [[nodiscard]] std::int64_t published() const;
-  // One that was made, and forgets those before.
+  // Asks for one more publication, which is made once all ranks have asked. Returns the number of
+  // publications so far; each is the same on all ranks.
+  std::int64_t ask_for_publication();
+  // Returns a publication and drops all earlier ones.
   [[nodiscard]] Publication take(std::int64_t publication);
 
  private:
@@ -62,8 +101,8 @@ class BackgroundTraining {
   void step();
   void publish();
 
-  Call call_;                      // in messages about its steps
-  Communicator ranks_, meetings_;  // the latter in an order of their own
+  Call call_;                      // named in errors of steps
+  Communicator ranks_, meetings_;  // meetings_: with_own_order()
   OnlineTrainer& trainer_;
   SampleStore& store_;
   Normalizer& normalizer_;
@@ -80,10 +119,9 @@ class BackgroundTraining {
 
 namespace kolo {
 
-// Implementation of an OnlineNetwork, whose calls these are without what leaves the program's state
-// alone. In sources by idea: making and answering (online_network.cpp), samples (pushing.cpp),
-// training in time steps (ticking.cpp), beside them (background.cpp) and apart (serving.cpp), files
-// (saving.cpp).
+// Implementation of OnlineNetwork, which only adds HostState to these calls. Sources:
+// construction and inference (online_network.cpp), samples (pushing.cpp), training in time steps
+// (ticking.cpp), in the background (background.cpp) and apart (serving.cpp), files (saving.cpp).
 class OnlineNetwork::Inside {
  public:
   Inside(const Communicator& ranks, const OnlineConfig& config, OnlineParts parts);
@@ -122,15 +160,14 @@ class OnlineNetwork::Inside {
   // Samples.
   std::int64_t take(const online::Records& records, PushReport& report);
   void require_known_shapes(const online::SampleArguments& arguments, const online::Call& call);
-  void count_refused(std::int64_t samples, PushReport& report) const;
   void send_staged();
   void receive_staged();
 
   // Training in time steps.
   [[nodiscard]] TickReport report(std::int64_t steps) const;
   struct Plan {
-    std::int64_t steps = 0;         // to be made now
-    std::int64_t waiting_for = -1;  // a rank that has too few samples
+    std::int64_t steps = 0;         // to train now
+    std::int64_t waiting_for = -1;  // a rank with too few samples; -1: none
   };
   [[nodiscard]] Plan plan_steps(const Communicator& ranks);
   void step(const std::function<online::Samples()>& samples, const online::Call& call,
@@ -138,29 +175,29 @@ class OnlineNetwork::Inside {
   void record(std::int64_t time_step);
   void require_recorded();
   void make_steps(std::int64_t steps, std::int64_t time_step);
-  // The weights as they are now become those that are inferred with, on all ranks that compute.
+  // Makes the current weights those of infer(), on all computing ranks.
   void publish();
   [[nodiscard]] std::shared_ptr<online::Weights> live_weights();
   void hand_over(online::Weights& weights);
   TickReport take_newest(std::int64_t time_step);
   void agree_unless_all_train(const online::Call& call, const std::function<void()>& local);
-  // Text that goes with weights to other ranks, and back.
+  // Serializes progress and normalization, which travel with the weights, and reads them back.
   [[nodiscard]] std::string description_of(const online::Weights& weights) const;
   void take_description(const std::string& text, online::Weights& weights);
 
   // Apart.
   void take_letters();
-  // Of the ranks that train: nothing where all ranks that compute ask for something.
+  // Plans the training ranks' next steps; nothing if all computing ranks have sent a request.
   [[nodiscard]] std::optional<Plan> agree_on_plan();
   [[nodiscard]] bool answer();
   void send_weights();
   void receive_weights();
-  // Of all ranks that compute, to those that train.
+  // Sends a request of all computing ranks to the training ranks.
   void ask(const online::Call& call, online::Letter::Kind kind, std::int64_t number = 0,
            const std::string& text = {});
   void receive_answer(const online::Call& call);
 
-  // Files. `ranks`: all, or those that train apart.
+  // Files. `ranks`: all ranks, or the training ranks with training.apart.
   [[nodiscard]] int first_trainer_in(const Communicator& ranks) const;
   void save_on(const Communicator& ranks, const std::filesystem::path& folder, std::int64_t tag);
   void restore_on(const Communicator& ranks, const std::filesystem::path& folder, std::int64_t tag);
@@ -170,32 +207,33 @@ class OnlineNetwork::Inside {
   Communicator ranks_;
   OnlineConfig config_;
   online::Roles roles_;
-  std::optional<Communicator> trainers_;   // on those that train
-  std::optional<Communicator> computing_;  // of roles apart: on those that compute
+  std::optional<Communicator> trainers_;   // on training ranks
+  std::optional<Communicator> computing_;  // on computing ranks, with training.apart
   std::shared_ptr<TensorsNetwork> network_;
-  bool has_tensors_outside_ = false;  // buffers, frozen parameters: the arena doesn't average them
-  std::unique_ptr<online::LiveWeights> live_;
-  std::unique_ptr<online::OnlineTrainer> trainer_;  // on those that train
+  bool has_tensors_outside_ = false;  // buffers or frozen parameters, which no arena averages
+  online::Weights live_;              // the network's own tensors
+  std::unique_ptr<online::OnlineTrainer> trainer_;  // on training ranks
   online::SampleStore store_;
   online::Normalizer normalizer_;
   std::unique_ptr<online::Inference> inference_;
-  std::unique_ptr<online::TrainingRecords> records_;  // on the one that writes them
+  std::unique_ptr<online::TrainingRecords> records_;  // on the first training rank
   std::exception_ptr record_failure_;
-  online::TrainingProgress progress_;  // as this rank knows it
+  TickReport progress_;  // newest that this rank knows
   std::int64_t ticks_ = 0, time_step_ = 0;
-  double step_seconds_ = 0;  // of a step, as it was measured last
-  std::int64_t taken_ = 0;   // newest publication of the background that is inferred with
+  double step_seconds_ = 0;  // measured last
+  std::int64_t taken_ = 0;   // publication of the background that infer() uses
 
-  // On those that don't train.
+  // On ranks that don't train.
   std::optional<online::SampleShapes> shapes_;
   online::Records staged_;
   std::optional<online::Outbox> outbox_;
   bool is_finished_ = false;
 
-  // On those that train for others apart.
+  // On training ranks, with training.apart.
   std::vector<online::Inbox> inboxes_;
 
-  std::unique_ptr<online::BackgroundTraining> background_;  // the first to go
+  // Declared last: its thread uses everything above.
+  std::unique_ptr<online::BackgroundTraining> background_;
 };
 
 }  // namespace kolo

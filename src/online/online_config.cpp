@@ -15,10 +15,8 @@
 
 namespace kolo {
 
-// Every key of a network inside a simulation: its name, the field it fills and the values it
-// accepts.
-
-// The section of the model, and what may stand there.
+// Section of the model with the models that it may name. The functions below list every key of a
+// configuration: its name, the field it fills and the values it accepts.
 struct OnlineModelSection {
   OnlineModelConfig& model;
   const ModelCatalogue& models;
@@ -77,7 +75,7 @@ void visit(Field& field, OnlineCheckpointConfig& checkpoint) {
   field("reservoir", checkpoint.reservoir, AnyBool{});
 }
 
-// A whole configuration.
+// Whole configuration.
 struct OnlineSections {
   OnlineConfig& online;
   const ModelCatalogue& models;
@@ -99,7 +97,7 @@ void visit(Field& field, OnlineSections& sections) {
 
 namespace {
 
-// A network that the program makes itself.
+// Model "own", which the program makes itself.
 ModelEntry own_model() {
   ModelEntry entry{{.name = "own", .description = "the program's, made in C++"}};
   set_settings<NoSettings>(entry);

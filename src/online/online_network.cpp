@@ -1,7 +1,6 @@
 #include "online/inside.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -12,13 +11,12 @@
 #include "kolo/base/random.h"
 #include "kolo/parallel/object_collectives.h"
 #include "kolo/train/observe/format.h"
-#include "online/host_state.h"
 
 namespace kolo {
 
 using namespace online;  // NOLINT: what this class is made of
 
-// Each call leaves the program's state as it was (HostState), and Inside does the rest.
+// Each call keeps the program's state (HostState) and forwards to Inside.
 
 OnlineNetwork::OnlineNetwork(const Communicator& ranks, const OnlineConfig& config,
                              OnlineParts parts) {
@@ -124,16 +122,15 @@ void require_same_config(const Communicator& ranks, const OnlineConfig& config,
                          const ModelCatalogue& models) {
   const auto mine = online_config_text(config, models);
   const auto first = broadcast_bytes(ranks, mine);
-  agree(ranks, {"network_create", ranks.rank()}, [&] {
+  const Call call{"network_create", ranks.rank()};
+  agree(ranks, call, [&] {
     if (mine == first) return;
     throw InputError(
-        fmt::format("online: network_create on rank {}: its configuration is another "
-                    "than rank 0's; give all ranks the same",
-                    ranks.rank()));
+        call.text("its configuration is another than rank 0's; give all ranks the same"));
   });
 }
 
-// Several ranks share a machine's memory.
+// Counts the reservoirs of all training ranks on this machine.
 void require_memory(const OnlineConfig& config, const Roles& roles, const Topology& topology) {
   const auto memory = installed_memory();
   const auto each = bytes_from_text(config.reservoir.capacity).value();
@@ -150,7 +147,7 @@ void require_memory(const OnlineConfig& config, const Roles& roles, const Topolo
                   format_bytes(static_cast<std::uint64_t>(*memory))));
 }
 
-// Random weights that depend on the seed alone, and leave LibTorch's generator as it was.
+// Makes the network with weights that depend on the seed alone; keeps LibTorch's generator.
 std::shared_ptr<TensorsNetwork> make_with_seed(const MakeNetwork& make, std::uint64_t seed) {
   const DrawAlone turn;
   const KeepGenerators random(derive_seed(seed, weights_stream, 0));
@@ -193,7 +190,6 @@ OnlineNetwork::Inside::Inside(const Communicator& ranks, const OnlineConfig& con
       config_(config),
       store_(config, ranks_.rank()),
       normalizer_(config.normalization) {
-  progress_.loss = std::numeric_limits<double>::quiet_NaN();
   require_same_config(ranks_, config_, parts.models);
   agree(ranks_, call("network_create"), [&] {
     roles_ = Roles::of(config_.training, ranks_.rank(), ranks_.size());
@@ -213,7 +209,7 @@ void OnlineNetwork::Inside::make_network(const OnlineParts& parts) {
   const auto is_frozen = [](const torch::Tensor& each) { return !each.requires_grad(); };
   has_tensors_outside_ =
       !network_->buffers().empty() || std::ranges::any_of(network_->parameters(), is_frozen);
-  live_ = std::make_unique<LiveWeights>(*network_);
+  live_ = Weights::of(*network_);
   inference_ = std::make_unique<Inference>(make, config_.training);
 }
 
@@ -235,17 +231,12 @@ void OnlineNetwork::Inside::make_trainer(const OnlineParts& parts) {
 void OnlineNetwork::Inside::require_computing(const Call& call) const {
   if (roles_.computes) return;
   throw StateError(
-      fmt::format("online: {} on rank {}: this rank trains apart (training.apart); its "
-                  "one call until the end is serve()",
-                  call.name, call.rank));
+      call.text("this rank trains apart (training.apart); its one call until the end is serve()"));
 }
 
 void OnlineNetwork::Inside::require_foreground(const Call& call) const {
   if (!background_) return;
-  throw StateError(
-      fmt::format("online: {} on rank {}: training goes on in the background; call "
-                  "pause() before",
-                  call.name, call.rank));
+  throw StateError(call.text("training goes on in the background; call pause() before"));
 }
 
 void OnlineNetwork::Inside::infer(std::span<const Array> inputs,
@@ -266,7 +257,7 @@ double OnlineNetwork::Inside::get(std::string_view name) const {
   const auto weights = inference_->weights();
   if (name == "loss") return progress_.loss;
   if (name == "learning_rate") return progress_.learning_rate;
-  if (name == "steps") return number(progress_.steps);
+  if (name == "steps") return number(progress_.all_steps);
   if (name == "skipped") return number(progress_.skipped);
   if (name == "version") return number(weights->version);
   if (name == "arrivals") return number(store_.counts().arrivals);
@@ -277,7 +268,7 @@ double OnlineNetwork::Inside::get(std::string_view name) const {
     for (const auto& parameter : weights->parameters) count += parameter.numel();
     return number(count);
   }
-  // Cut to the digits that a double holds.
+  // A double holds 53 bits.
   if (name == "checksum") return number(weights->checksum() >> 11);
   refuse(call("get"), "name",
          fmt::format("there is no \"{}\"; expected one of loss, learning_rate, steps, skipped, "

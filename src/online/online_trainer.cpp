@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/generators.h"
 #include "kolo/base/random.h"
@@ -22,11 +23,11 @@ StepSettings step_options(const OnlineConfig& config) {
   StepSettings options;
   options.shared_step.enabled = config.optimizer.shared_step;
   options.clip_norm = config.training.clip_norm;
-  if (config.training.non_finite == OnlineNonFinite::skip) options.non_finite = NonFiniteStep::skip;
+  options.non_finite = config.training.non_finite;
   return options;
 }
 
-// A loss that depends on all parameters and moves none.
+// Loss with zero gradients for all parameters, of a rank whose forward pass has failed.
 torch::Tensor no_loss(const torch::nn::Module& network) {
   auto loss = torch::zeros({}, torch::kFloat);
   for (const auto& parameter : network.parameters()) {
@@ -35,7 +36,7 @@ torch::Tensor no_loss(const torch::nn::Module& network) {
   return loss;
 }
 
-// Numbers that the ranks add up in a step, in this order.
+// Indices of the numbers that a step sums over the ranks.
 enum Sum { loss_sum, failures, arrivals, stored, sums };
 
 }  // namespace
@@ -46,7 +47,7 @@ OnlineTrainer::OnlineTrainer(const Communicator& ranks, std::shared_ptr<TensorsN
       network_(std::move(network)),
       loss_(std::move(loss)),
       seed_(config.seed),
-      stops_(config.training.non_finite == OnlineNonFinite::stop),
+      stops_(config.training.non_finite == NonFiniteStep::stop),
       max_steps_(config.training.max_steps),
       learning_rate_(
           make_learning_rate(config.optimizer, config.training,
@@ -54,38 +55,21 @@ OnlineTrainer::OnlineTrainer(const Communicator& ranks, std::shared_ptr<TensorsN
                               .schedule = {.total_steps = config.training.max_steps.value_or(1)}})),
       step_(ranks, network_, make_optimizer(config.optimizer, decay_of(config.optimizer)),
             step_options(config)) {
-  progress_.loss = std::numeric_limits<double>::quiet_NaN();
   network_->train();
 }
 
 bool OnlineTrainer::is_done() const {
-  return max_steps_ && progress_.steps >= *max_steps_;
+  return max_steps_ && progress_.all_steps >= *max_steps_;
 }
 
-OnlineTrainer::Forward OnlineTrainer::forward(const std::function<Samples()>& samples_of,
-                                              const SampleCounts& counts,
-                                              std::exception_ptr& failure) {
-  torch::Tensor loss;
-  try {
-    const auto samples = samples_of();
-    const auto outputs = network_->forward(samples.inputs);
-    loss = loss_(outputs, samples.targets, samples.extras);
-  } catch (const std::exception&) {
-    failure = std::current_exception();
-    loss = no_loss(*network_);
-  }
-  auto numbers = torch::zeros({Sum::sums}, torch::kDouble);
-  auto* const values = numbers.data_ptr<double>();
-  values[loss_sum] = failure ? 0 : loss.item<double>();
-  values[failures] = failure ? 1 : 0;
-  values[arrivals] = static_cast<double>(counts.arrivals);
-  values[stored] = static_cast<double>(counts.stored);
-  return {loss, numbers};
+torch::Tensor OnlineTrainer::loss_on(const std::function<Samples()>& samples) {
+  const auto [inputs, targets, extras] = samples();
+  return loss_(network_->forward(inputs), targets, extras);
 }
 
 namespace {
 
-// In the same class of Error, with the call and the rank.
+// Rethrows with `where` before the message, in the same class of Error.
 [[noreturn]] void rethrow_as(const std::exception_ptr& failure, const std::string& where) {
   try {
     std::rethrow_exception(failure);
@@ -103,21 +87,32 @@ namespace {
 
 void OnlineTrainer::step(const std::function<Samples()>& samples, const SampleCounts& counts,
                          const Call& call) {
-  const auto number = progress_.steps + 1;
-  const double rate = learning_rate_.at(progress_.steps);
+  const auto number = progress_.all_steps + 1;
+  const double rate = learning_rate_.at(progress_.all_steps);
   std::exception_ptr failure;
   TrainingStep::Outcome outcome;
   {
-    // Dropout's masks depend on seed, rank and step alone, and the program's own random numbers on
-    // nothing of it.
+    // Dropout's masks depend on seed, rank and step alone; the program's generators are kept.
     const KeepGenerators random(derive_seed(seed_, static_cast<std::uint32_t>(ranks_.rank()),
-                                            static_cast<std::uint64_t>(progress_.steps)));
+                                            static_cast<std::uint64_t>(progress_.all_steps)));
     step_.begin(number);
-    const auto [loss, numbers] = forward(samples, counts, failure);
+    torch::Tensor loss;
+    try {
+      loss = loss_on(samples);
+    } catch (const std::exception&) {
+      failure = std::current_exception();
+      loss = no_loss(*network_);
+    }
+    auto numbers = torch::zeros({Sum::sums}, torch::kDouble);
+    auto* const values = numbers.data_ptr<double>();
+    values[loss_sum] = failure ? 0 : loss.item<double>();
+    values[failures] = failure ? 1 : 0;
+    values[arrivals] = static_cast<double>(counts.arrivals);
+    values[stored] = static_cast<double>(counts.stored);
     step_.backward(loss, numbers);
     outcome = step_.end(step_.finish(rate));
   }
-  progress_.steps = number;
+  progress_.all_steps = number;
   progress_.learning_rate = rate;
   if (!outcome.is_made) ++progress_.skipped;
   progress_.arrivals = std::llround(outcome.sums[arrivals]);
@@ -125,20 +120,19 @@ void OnlineTrainer::step(const std::function<Samples()>& samples, const SampleCo
   const double failed = outcome.sums[failures];
   if (ranks_.size() > failed) progress_.loss = outcome.sums[loss_sum] / (ranks_.size() - failed);
   if (failure) {
-    rethrow_as(failure, fmt::format("online: {} on rank {}: step {} failed: ", call.name, call.rank,
-                                    number));
+    rethrow_as(failure, call.text(fmt::format("step {} failed: ", number)));
   }
   if (failed > 0) {
-    throw CommunicationError(
-        fmt::format("online: {} on rank {}: step {} failed on {:.0f} other ranks, which say why; "
-                    "it was made without them, and all ranks have the same weights",
-                    call.name, call.rank, number, failed));
+    throw CommunicationError(call.text(
+        fmt::format("step {} failed on {:.0f} other ranks, which say why; it was made without "
+                    "them, and all ranks have the same weights",
+                    number, failed)));
   }
   if (stops_ && !std::isfinite(progress_.loss)) {
-    throw Error(fmt::format(
-        "online: {} on rank {}: the loss of step {} is {}: the learning rate is too high, or "
-        "samples are very large; restore an earlier state, or set training.non_finite: skip",
-        call.name, call.rank, number, progress_.loss));
+    throw Error(call.text(fmt::format(
+        "the loss of step {} is {}: the learning rate is too high, or samples are very large; "
+        "restore an earlier state, or set training.non_finite: skip",
+        number, progress_.loss)));
   }
 }
 
@@ -160,10 +154,10 @@ Checkpoint OnlineTrainer::checkpoint() const {
     if (is_finite(item.tensor)) continue;
     throw Error(fmt::format(
         "online: save on rank {}: {} is not finite after step {}, so nothing could go on from it",
-        ranks_.rank(), item.name, progress_.steps));
+        ranks_.rank(), item.name, progress_.all_steps));
   }
   saved.state["optimizer"] = step_.optimizer().algorithm().name();
-  saved.state["steps"] = progress_.steps;
+  saved.state["steps"] = progress_.all_steps;
   saved.state["skipped"] = progress_.skipped;
   saved.state["skipped_steps"] = step_.optimizer().skipped_steps();
   saved.state["loss"] = std::isfinite(progress_.loss) ? nlohmann::json(progress_.loss) : nullptr;
@@ -192,10 +186,97 @@ void OnlineTrainer::restore(const std::optional<Checkpoint>& of_first) {
                                   [&](const std::vector<BucketOptimizer::NamedState>& whole) {
                                     copy_tensors(of_first->optimizer, optimizer_tensors(whole));
                                   });
-  progress_.steps = state.at("steps").get<std::int64_t>();
+  progress_.all_steps = state.at("steps").get<std::int64_t>();
   progress_.skipped = state.at("skipped").get<std::int64_t>();
   const auto& loss = state.at("loss");
   progress_.loss = loss.is_null() ? std::numeric_limits<double>::quiet_NaN() : loss.get<double>();
+}
+
+TrainingRecords::TrainingRecords(const OnlineConfig& config, int ranks)
+    : folder_(config.output_dir),
+      every_(config.training.log_every),
+      ranks_(ranks),
+      batch_size_(narrow<int>(config.training.batch_size)),
+      history_(ranks) {
+  if (folder_.empty()) return;
+  std::error_code error;
+  std::filesystem::create_directories(folder_, error);
+  if (error) {
+    throw InputError(fmt::format("online: output_dir: the folder {} can't be made: {}",
+                                 folder_.string(), error.message()));
+  }
+  events_ = std::make_unique<TensorBoardWriter>(folder_);
+}
+
+TrainingRecords::~TrainingRecords() {
+  try {
+    flush();
+  } catch (const std::exception&) {
+    // A full disk, for instance; save() reports it.
+  }
+}
+
+void TrainingRecords::add(const TickReport& progress, std::int64_t time_step) {
+  if (!events_ || every_ == 0) return;
+  if (std::isfinite(progress.loss)) {
+    loss_ += progress.loss;
+    ++steps_;
+  }
+  if (progress.all_steps % every_ != 0) return;
+  const double seconds = since_record_.seconds();
+  since_record_.restart();
+  StepRecord record;
+  record.step = progress.all_steps;
+  if (steps_ > 0) record.loss = loss_ / static_cast<double>(steps_);
+  record.lr = progress.learning_rate;
+  record.samples_per_second = static_cast<double>(every_) * batch_size_ * ranks_ / seconds;
+  record.time = wall_time();
+  loss_ = 0;
+  steps_ = 0;
+  history_.add(record);
+  events_->add_scalar("loss/train", record.loss, progress.all_steps);
+  events_->add_scalar("lr", record.lr, progress.all_steps);
+  events_->add_scalar("samples_per_second", record.samples_per_second, progress.all_steps);
+  events_->add_scalar("samples/arrived", static_cast<double>(progress.arrivals),
+                      progress.all_steps);
+  events_->add_scalar("samples/stored", static_cast<double>(progress.stored), progress.all_steps);
+  events_->add_scalar("time_step", static_cast<double>(time_step), progress.all_steps);
+  // Writing the whole file takes longer than a step of a small network.
+  constexpr double least_pause = 5;
+  if (since_flush_.seconds() > least_pause) flush();
+}
+
+void TrainingRecords::add_value(std::string_view name, std::int64_t step, double value) {
+  if (events_) events_->add_scalar(name, value, step);
+}
+
+// Renames the history of another training instead of overwriting it.
+void TrainingRecords::keep_earlier_history() {
+  const auto file = folder_ / "history.json";
+  if (std::exchange(is_own_, true) || !std::filesystem::exists(file)) return;
+  int number = 1;
+  const auto kept = [&] { return folder_ / fmt::format("history.{}.json", number); };
+  while (std::filesystem::exists(kept())) ++number;
+  std::filesystem::rename(file, kept());
+}
+
+void TrainingRecords::flush() {
+  if (!events_) return;
+  keep_earlier_history();
+  since_flush_.restart();
+  events_->flush();
+  history_.write(folder_ / "history.json");
+}
+
+void TrainingRecords::go_back_to(std::int64_t steps) {
+  if (!events_) return;
+  const auto file = folder_ / "history.json";
+  if (std::filesystem::exists(file)) history_ = History::read(file);
+  is_own_ = true;
+  history_.drop_after(steps);
+  events_->forget_from(steps + 1);
+  loss_ = 0;
+  steps_ = 0;
 }
 
 }  // namespace kolo::online

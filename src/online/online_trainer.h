@@ -13,6 +13,7 @@
 #include "kolo/comm/communicator.h"
 #include "kolo/nn/loss.h"
 #include "kolo/nn/network.h"
+#include "kolo/online/online_network.h"
 #include "kolo/optim/learning_rate.h"
 #include "kolo/parallel/training_step.h"
 #include "kolo/train/checkpoint/checkpoint.h"
@@ -23,75 +24,61 @@
 
 namespace kolo::online {
 
-// Progress of the training; the same on all ranks that train.
-struct TrainingProgress {
-  std::int64_t steps = 0;
-  std::int64_t skipped = 0;   // of these, left out: not finite
-  std::int64_t arrivals = 0;  // samples that came, on all ranks
-  std::int64_t stored = 0;    // of those, in reservoirs now
-  double loss = 0;            // of the last step, over all ranks
-  double learning_rate = 0;
-};
-
-// The steps of a network on samples of any origin, over the ranks that train.
+// Training steps of a network over the training ranks, on samples of any origin.
 class OnlineTrainer {
  public:
   // Collective.
   OnlineTrainer(const Communicator& ranks, std::shared_ptr<TensorsNetwork> network,
                 const OnlineConfig& config, TensorsLoss loss);
 
-  // One step, on what `samples` gives; `counts`: this rank's, of which all learn the sum. A rank
-  // where that or the forward pass fails takes part without a gradient of its own, so nobody waits
-  // for it and all have the same weights; afterwards it is an Error on all: its own there, a
-  // CommunicationError elsewhere. Collective.
+  // Makes one step on what `samples` returns. `counts`: this rank's, which are summed over ranks. A
+  // rank where `samples` or the forward pass fails joins the step without a gradient of its own, so
+  // all ranks keep the same weights; then all throw: its own exception there, a CommunicationError
+  // elsewhere. Collective.
   void step(const std::function<Samples()>& samples, const SampleCounts& counts, const Call& call);
   // Whether training.max_steps are done.
   [[nodiscard]] bool is_done() const;
 
-  [[nodiscard]] const TrainingProgress& progress() const { return progress_; }
+  [[nodiscard]] const TickReport& progress() const { return progress_; }
   [[nodiscard]] const TensorsNetwork& network() const { return *network_; }
 
-  // Tensors and counters for a checkpoint. Error where they aren't finite. Local.
+  // Tensors and counters for a checkpoint. Error if parameters aren't finite. Local.
   [[nodiscard]] Checkpoint checkpoint() const;
-  // InputError where it is of another network or optimizer. Local.
+  // InputError if the checkpoint is of another network or optimizer. Local.
   void require_fitting(const Checkpoint& saved) const;
-  // Takes the first rank's, which fits, to all; the others pass nothing. Collective.
+  // Restores the checkpoint that the first rank passes on all ranks; the others pass nothing.
+  // Collective.
   void restore(const std::optional<Checkpoint>& of_first);
 
  private:
-  struct Forward {
-    torch::Tensor loss, numbers;
-  };
-  [[nodiscard]] Forward forward(const std::function<Samples()>& samples_of,
-                                const SampleCounts& counts, std::exception_ptr& failure);
+  [[nodiscard]] torch::Tensor loss_on(const std::function<Samples()>& samples);
 
   Communicator ranks_;
   std::shared_ptr<TensorsNetwork> network_;
   TensorsLoss loss_;
   std::uint64_t seed_;
-  bool stops_;  // at a loss that isn't finite, rather than leave the step out
+  bool stops_;  // at a loss that isn't finite
   std::optional<std::int64_t> max_steps_;
   LearningRate learning_rate_;
   TrainingStep step_;
-  TrainingProgress progress_;
+  TickReport progress_;  // the same on all ranks that train
 };
 
-// The record of a training, on the one rank that writes it: history.json and TensorBoard's events.
-// Without a folder nothing is written.
+// Writes history.json and TensorBoard's events, on the first training rank; nothing without a
+// folder.
 class TrainingRecords {
  public:
   TrainingRecords(const OnlineConfig& config, int ranks);
   TrainingRecords(const TrainingRecords&) = delete;
   TrainingRecords& operator=(const TrainingRecords&) = delete;
-  // Writes what was added.
   ~TrainingRecords();
 
-  // A step is done; `time_step` is the simulation's.
-  void add(const TrainingProgress& progress, std::int64_t time_step);
+  // Records a step. `time_step`: the simulation's.
+  void add(const TickReport& progress, std::int64_t time_step);
   void add_value(std::string_view name, std::int64_t step, double value);
-  // Writes what was added, so that it is there whatever happens next.
+  // Writes all records to disk.
   void flush();
-  // Records after so many steps will be written anew.
+  // Drops the records after this many steps.
   void go_back_to(std::int64_t steps);
 
  private:
@@ -101,9 +88,9 @@ class TrainingRecords {
   std::int64_t every_;
   int ranks_, batch_size_;
   History history_;
-  bool is_own_ = false;  // history.json is of this training, or of the one it goes on with
+  bool is_own_ = false;  // history.json is of this training, or of the one that it resumes
   std::unique_ptr<TensorBoardWriter> events_;
-  double loss_ = 0;  // summed up since the last record
+  double loss_ = 0;  // sum since the last record
   std::int64_t steps_ = 0;
   Stopwatch since_record_, since_flush_;
 };

@@ -6,14 +6,14 @@
 #include "kolo/base/checked.h"
 #include "online/inside.h"
 
-// Samples on their way into reservoirs: this rank's, or that of the rank that trains for it.
+// The way of samples into this rank's reservoir, or into its trainer's.
 namespace kolo {
 
 using namespace online;  // NOLINT: what this class is made of
 
 namespace {
 
-// As many slices as fill so much memory, at least one.
+// Number of slices whose records fill about 1 MiB; at least one.
 std::int64_t slices_at_once(const SampleArrays& inputs, std::size_t record_bytes) {
   constexpr std::int64_t most_bytes = std::int64_t{1} << 20;
   const auto in_slice = inputs.samples() / inputs.slices();
@@ -21,7 +21,7 @@ std::int64_t slices_at_once(const SampleArrays& inputs, std::size_t record_bytes
   return std::max<std::int64_t>(1, most_bytes / std::max<std::int64_t>(1, bytes));
 }
 
-// The samples of some slices as records.
+// Reads the samples of some slices as records.
 void read_slices(const SampleArguments& arguments, std::int64_t first, std::int64_t count,
                  const SampleShapes& shapes, Records& records) {
   const auto bytes = shapes.record_bytes();
@@ -67,15 +67,12 @@ PushReport OnlineNetwork::Inside::push(std::span<const Array> inputs,
     done += taken;
     if (taken < records.count) break;
   }
-  count_refused(arguments.inputs.samples() - done, report);
+  const bool drops = config_.reservoir.when_full == WhenFull::drop;
+  (drops ? report.dropped : report.refused) += arguments.inputs.samples() - done;
   return report;
 }
 
-void OnlineNetwork::Inside::count_refused(std::int64_t samples, PushReport& report) const {
-  (config_.reservoir.when_full == WhenFull::drop ? report.dropped : report.refused) += samples;
-}
-
-// Returns how many were taken: the first ones.
+// Takes the first records and returns how many.
 std::int64_t OnlineNetwork::Inside::take(const Records& records, PushReport& report) {
   if (roles_.trains) return store_.add(records.bytes, records.count, report);
   const auto under_way = outbox_ ? outbox_->samples_under_way() : staged_.count;
@@ -97,7 +94,7 @@ std::int64_t OnlineNetwork::Inside::take(const Records& records, PushReport& rep
   return count;
 }
 
-// What came since the last time, to the rank that trains for this one; it waits for it.
+// Sends the staged samples to this rank's trainer, which waits for them.
 void OnlineNetwork::Inside::send_staged() {
   Letter letter{.kind = Letter::Kind::samples, .number = staged_.count};
   if (shapes_) letter.shapes = *shapes_;

@@ -37,7 +37,7 @@ std::vector<int> trainers_of(const OnlineTrainingConfig& training, int ranks) {
 
 }  // namespace
 
-// Ranks that don't train are dealt in blocks to those that do, as far as possible on one node.
+// Deals computing ranks to trainers in blocks, so that most pairs share a node.
 Roles Roles::of(const OnlineTrainingConfig& training, int rank, int ranks) {
   Roles roles;
   roles.trainers = trainers_of(training, ranks);
@@ -81,8 +81,7 @@ void agree(const Communicator& ranks, const Call& call, const std::function<void
   const auto said = broadcast_bytes(ranks, words, static_cast<int>(first));
   if (failure) std::rethrow_exception(failure);
   throw CommunicationError(
-      fmt::format("online: {} on rank {}: another rank could not take part, so it is not done: {}",
-                  call.name, call.rank, said));
+      call.text("another rank could not take part, so it is not done: " + said));
 }
 
 namespace {
@@ -104,7 +103,7 @@ TensorShapes tensor_shapes_from(const json& list) {
 
 }  // namespace
 
-// Eight bytes with the heading's length, the heading in JSON, the records.
+// Format: the heading's length (8 bytes), the heading in JSON, the records.
 std::vector<std::byte> to_bytes(const Letter& letter) {
   const auto heading = json{{"kind", static_cast<std::int64_t>(letter.kind)},
                             {"number", letter.number},
@@ -205,7 +204,7 @@ Letter* Inbox::look() {
   }
   if (!of_length_->is_done()) return nullptr;
   if (!of_bytes_) {
-    of_length_->wait();  // its Error, where it has one
+    of_length_->wait();  // throws its Error, if any
     bytes_.resize(static_cast<std::size_t>(length_[0]));
     of_bytes_ = ranks_.receive_async(Buffer(bytes_.data(), length_[0], DataType::uint8), sender_,
                                      letters_tag + 1, {.name = "samples"});

@@ -15,60 +15,60 @@
 #include "kolo/online/online_config.h"
 #include "online/samples.h"
 
-// Roles of ranks: those that train, how they agree, and what those that compute send to them.
+// Roles of ranks: which ranks train, how ranks agree, and what computing ranks send to trainers.
 namespace kolo::online {
 
-// Ranks that train: all, a list, or every so many-th. The others hand their samples to one of those
-// that do, and get the weights.
+// Training ranks: all, a list, or every so many-th. Each other rank sends its samples to one of
+// them and receives the weights.
 struct Roles {
   std::vector<int> trainers;  // ascending
-  std::vector<int> clients;   // whose samples this rank takes, besides its own
-  int trainer = 0;            // who takes this rank's samples
-  bool trains = true;         // this rank
-  bool computes = true;       // this rank; one that trains apart doesn't
+  std::vector<int> clients;   // ranks whose samples this rank takes
+  int trainer = 0;            // rank that takes this rank's samples
+  bool trains = true;         // this rank trains
+  bool computes = true;       // this rank calls push(), tick() and infer()
   bool are_all = true;        // every rank trains
 
-  // InputError for ranks that are not there.
+  // InputError for ranks that don't exist.
   [[nodiscard]] static Roles of(const OnlineTrainingConfig& training, int rank, int ranks);
 };
 
-// Does what each rank does by itself, at the beginning of a collective call. Where it fails on one
-// rank, it is an Error on all, and nobody waits for a rank that doesn't come: its own there, and a
-// CommunicationError with its words on the others. Costs an all-reduce of eight bytes.
+// Runs local work at the beginning of a collective call. If it fails on one rank all ranks throw,
+// so that none waits for it: its own exception there, a CommunicationError with its message on the
+// others. Costs an all-reduce of eight bytes.
 void agree(const Communicator& ranks, const Call& call, const std::function<void()>& local);
 
-// A message. Samples come with their shapes; what a request needs is in `text`.
+// Message to a trainer: samples with their shapes, or a request with its folder in `text`.
 struct Letter {
   enum class Kind : std::int64_t { samples, refresh, save, restore, end };
 
   Kind kind = Kind::samples;
-  std::int64_t number = 0;  // of samples; of save and restore the tag
+  std::int64_t number = 0;  // of samples; for save and restore the tag
   SampleShapes shapes;
   std::string text;
   std::vector<std::byte> records;
 };
 
-// A letter's bytes, and back. Error for what is none.
+// Serialization of a letter. letter_from() throws Error for other bytes.
 [[nodiscard]] std::vector<std::byte> to_bytes(const Letter& letter);
 [[nodiscard]] Letter letter_from(std::span<const std::byte> bytes);
 
-// Tags of messages between two ranks. Messages with bytes take the next tag as well.
+// Tags of messages between two ranks. The bytes after a length travel with the next tag.
 enum MailTag : int { letters_tag = 0, staged_tag = 2, answers_tag = 4, weights_tag = 6 };
 
-// Bytes whose number the other rank doesn't know; both wait for each other.
+// Blocking transfer of bytes whose number the receiver doesn't know.
 void send_bytes(const Communicator& ranks, std::span<const std::byte> bytes, int to, MailTag tag);
 [[nodiscard]] std::vector<std::byte> receive_bytes(const Communicator& ranks, int from,
                                                    MailTag tag);
 
-// Messages from one rank to its trainer: never waits, unless it is asked to.
+// Asynchronous messages from one rank to its trainer.
 class Outbox {
  public:
   Outbox(Communicator ranks, int trainer) : ranks_(std::move(ranks)), trainer_(trainer) {}
 
-  // Samples that were sent and not yet taken.
+  // Number of samples that were sent but not yet received.
   [[nodiscard]] std::int64_t samples_under_way();
   void send(const Letter& letter);
-  // Until all was taken. CommunicationError where the trainer has left.
+  // Waits until all messages were received. CommunicationError if the trainer has left.
   void wait();
 
  private:
@@ -82,16 +82,16 @@ class Outbox {
 
   Communicator ranks_;
   int trainer_;
-  std::deque<Sent> sent_;  // the oldest first
+  std::deque<Sent> sent_;  // oldest first
 };
 
-// Messages of one rank to this one, in its order. The next letter is on its way only once the one
-// before was taken: who has no room leaves it where it is, and its sender notices.
+// Messages from one rank to this one, in order. The next letter is received only after drop(), so a
+// trainer without room leaves the letter here and its sender notices.
 class Inbox {
  public:
   Inbox(Communicator ranks, int sender) : ranks_(std::move(ranks)), sender_(sender) {}
 
-  // The next letter, where it is here; stays here until drop(). Never waits.
+  // Returns the next letter, or null if it has not arrived. Never waits.
   [[nodiscard]] Letter* look();
   void drop();
   [[nodiscard]] int sender() const { return sender_; }

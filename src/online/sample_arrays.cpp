@@ -10,9 +10,12 @@
 
 namespace kolo::online {
 
+std::string Call::text(std::string_view words) const {
+  return fmt::format("online: {} on rank {}: {}", name, rank, words);
+}
+
 void refuse(const Call& call, std::string_view argument, std::string_view reason) {
-  throw InputError(
-      fmt::format("online: {} on rank {}: {}: {}", call.name, call.rank, argument, reason));
+  throw InputError(call.text(fmt::format("{}: {}", argument, reason)));
 }
 
 std::int64_t TensorShape::count() const {
@@ -65,7 +68,7 @@ void require_usable(const Array& array, const Call& call, const std::string& arg
   }
 }
 
-// The axis of columns, counted from 0.
+// Axis of columns, counted from 0.
 std::size_t axis_of(const Array& array, std::int64_t given, const Call& call,
                     const std::string& argument) {
   const auto axis = given < 0 ? given + array.dimensions : given;
@@ -123,7 +126,7 @@ void SampleArrays::add_array(const Array& array, SampleKind kind, std::int64_t c
       (is_of_samples ? part.of_samples : part.within).push_back(axis(i));
     if (!is_of_samples) shape.lengths.push_back(array.shape[i]);
   }
-  // A number per sample is what networks give as [N, 1].
+  // Networks give one number per sample as [N, 1].
   if (kind == SampleKind::batch && shape.lengths.empty() && !shape.is_integer) shape.lengths = {1};
   samples_ = 1;
   for (const auto& each : part.of_samples) samples_ = checked_multiply(samples_, each.length);
@@ -138,7 +141,7 @@ void SampleArrays::add_array(const Array& array, SampleKind kind, std::int64_t c
 
 namespace {
 
-// Adds loops over axes whose values lie one after another, `last` apart in the last one.
+// Adds loops over axes whose values are contiguous, with stride `last` along the last axis.
 template <typename Axes>
 void add_loops(Elements& elements, const Axes& axes, std::int64_t last) {
   std::int64_t apart = last;
@@ -158,9 +161,9 @@ std::int64_t product_of(const Axes& axes) {
 
 }  // namespace
 
-// Calls with the elements of the slices' samples in one array, or in one channel of it, and their
-// mean and factor. Samples' values are `sample_stride` apart. An array's channels are taken
-// together where nothing is done to each: then what lies in a row is read in a row.
+// Calls the function with the elements of each array, or of each of its channels, and their mean
+// and factor. Samples' values are `sample_stride` apart. Without scales an array's channels are
+// taken together, so contiguous elements are read in one loop.
 template <typename Function>
 void SampleArrays::for_each_run(std::size_t tensor, const Slices& slices,
                                 std::int64_t sample_stride, const ChannelScales* scales,

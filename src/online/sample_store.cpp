@@ -1,9 +1,11 @@
 #include "online/sample_store.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
+#include "kolo/parallel/object_collectives.h"
 #include "parallel/kernels.h"
 
 namespace kolo::online {
@@ -44,7 +46,7 @@ std::int64_t channels_of(const TensorShape& shape) {
   return shape.lengths.empty() ? 1 : shape.lengths.front();
 }
 
-// Calls with each tensor that is normalized, and where it begins in a record.
+// Calls the function with each normalized tensor and its offset in a record.
 template <typename Function>
 void for_each_normalized(const SampleShapes& shapes, const NormalizationConfig& config,
                          const Function& function) {
@@ -68,7 +70,7 @@ void SampleStore::make_statistics() {
   });
 }
 
-// A channel's values lie a record apart, or in runs of a field.
+// Adds the records to the statistics. A channel has one value per record, or a run of values.
 void SampleStore::measure(std::span<const std::byte> records, std::int64_t count) {
   if (is_frozen_ || statistics_.empty()) return;
   const auto floats_in_record = narrow<std::int64_t>(shapes_->record_bytes() / sizeof(float));
@@ -185,6 +187,136 @@ void SampleStore::clear() {
   shapes_.reset();
   statistics_.clear();
   is_frozen_ = false;
+}
+
+namespace {
+
+using nlohmann::json;
+
+json to_json(const RunningStatistics& statistics) {
+  json channels = json::array();
+  for (const auto& channel : statistics.channels())
+    channels.push_back({channel.count, channel.left_out, channel.mean, channel.squares});
+  return {{"samples", statistics.samples()}, {"channels", std::move(channels)}};
+}
+
+RunningStatistics statistics_from(const json& document) {
+  std::vector<ChannelStatistics> channels;
+  for (const auto& channel : document.at("channels")) {
+    channels.push_back({.count = channel.at(0).get<std::int64_t>(),
+                        .left_out = channel.at(1).get<std::int64_t>(),
+                        .mean = channel.at(2).get<double>(),
+                        .squares = channel.at(3).get<double>()});
+  }
+  RunningStatistics statistics(static_cast<std::int64_t>(channels.size()));
+  statistics.restore(document.at("samples").get<std::int64_t>(), channels);
+  return statistics;
+}
+
+json all_to_json(const std::vector<RunningStatistics>& all) {
+  json list = json::array();
+  for (const auto& each : all) list.push_back(to_json(each));
+  return list;
+}
+
+std::vector<RunningStatistics> all_from(const json& list) {
+  std::vector<RunningStatistics> all;
+  for (const auto& each : list) all.push_back(statistics_from(each));
+  return all;
+}
+
+// Merges statistics; ranks without samples have none.
+void merge_into(std::vector<RunningStatistics>& merged, std::vector<RunningStatistics> more) {
+  if (merged.empty()) {
+    merged = std::move(more);
+    return;
+  }
+  for (std::size_t i = 0; i < more.size(); ++i) merged.at(i).merge(more[i]);
+}
+
+ChannelScales scales_of(const RunningStatistics& statistics) {
+  ChannelScales scales;
+  for (const auto& channel : statistics.channels()) {
+    scales.mean.push_back(channel.mean);
+    scales.factor.push_back(1 / channel.scale());
+  }
+  return scales;
+}
+
+}  // namespace
+
+void Normalizer::update(const Communicator& trainers, SampleStore& store) {
+  if (is_off() || is_fixed_) return;
+  std::vector<RunningStatistics> merged;
+  for (const auto& text : all_gather_bytes(trainers, all_to_json(store.statistics()).dump()))
+    merge_into(merged, all_from(json::parse(text)));
+  if (merged.empty()) return;
+  make(merged, store.shapes().value());
+  is_fixed_ = config_.freeze_after > 0 && merged.front().samples() >= config_.freeze_after;
+  if (is_fixed_) store.freeze_statistics();
+}
+
+void Normalizer::make(const std::vector<RunningStatistics>& merged, const SampleShapes& shapes) {
+  auto made = std::make_shared<Normalization>();
+  std::size_t number = 0;
+  const auto fill = [&](const TensorShapes& tensors, Normalized normalized, auto& scales) {
+    for (const auto& tensor : tensors) {
+      const bool has_some = normalized == Normalized::channels && !tensor.is_integer;
+      scales.push_back(has_some ? std::optional(scales_of(merged.at(number++))) : std::nullopt);
+    }
+  };
+  fill(shapes.inputs, config_.inputs, made->inputs);
+  fill(shapes.targets, config_.targets, made->targets);
+  now_ = std::move(made);
+}
+
+json Normalizer::state(const SampleStore& store) const {
+  return {{"statistics", all_to_json(store.statistics())},
+          {"is_fixed", is_fixed_},
+          {"now", to_bytes(*now_)}};
+}
+
+void Normalizer::restore(const json& states, int rank, int ranks, SampleStore& store) {
+  now_ = std::make_shared<const Normalization>(
+      normalization_from(states.at(0).at("now").get<std::string>()));
+  is_fixed_ = states.at(0).at("is_fixed").get<bool>();
+  if (is_fixed_) store.freeze_statistics();
+  if (static_cast<int>(states.size()) == ranks) {
+    store.restore_statistics(all_from(states.at(static_cast<std::size_t>(rank)).at("statistics")));
+    return;
+  }
+  if (rank != 0) return;
+  std::vector<RunningStatistics> merged;
+  for (const auto& state : states) merge_into(merged, all_from(state.at("statistics")));
+  store.restore_statistics(std::move(merged));
+}
+
+// Doubles in JSON are read back with the same bits.
+std::string to_bytes(const Normalization& normalization) {
+  const auto group = [](const TensorScales& all) {
+    json list = json::array();
+    for (const auto& each : all)
+      list.push_back(each ? json{{"mean", each->mean}, {"factor", each->factor}} : json(nullptr));
+    return list;
+  };
+  return json{{"inputs", group(normalization.inputs)}, {"targets", group(normalization.targets)}}
+      .dump();
+}
+
+Normalization normalization_from(std::string_view bytes) {
+  const auto document = json::parse(bytes);
+  const auto group = [](const json& list) {
+    TensorScales all;
+    for (const auto& each : list) {
+      if (each.is_null())
+        all.emplace_back();
+      else
+        all.emplace_back(ChannelScales{each.at("mean").get<std::vector<double>>(),
+                                       each.at("factor").get<std::vector<double>>()});
+    }
+    return all;
+  };
+  return {group(document.at("inputs")), group(document.at("targets"))};
 }
 
 }  // namespace kolo::online

@@ -20,48 +20,47 @@
 
 namespace kolo::online {
 
-// Records of samples, one after another.
+// Contiguous records of samples.
 struct Records {
   std::vector<std::byte> bytes;
   std::int64_t count = 0;
 };
 
-// The samples that a rank trains on: its reservoir, and the statistics of all that came. Any thread
-// may call.
+// Samples that a rank trains on: its reservoir, and statistics of all samples that arrived.
+// Thread-safe.
 class SampleStore {
  public:
   SampleStore(const OnlineConfig& config, int rank);
 
-  // The first samples make the reservoir: InputError where it can't hold one, or the machine not
-  // it. Later ones must be like them.
+  // Makes the reservoir for the first samples: InputError if it can't hold one. Later samples must
+  // have the same shapes.
   void require_shapes(const SampleShapes& shapes);
   [[nodiscard]] std::optional<SampleShapes> shapes() const;
 
-  // Samples as they come; returns how many were taken, which are the first ones. Those that aren't
-  // finite are left out, and counted as taken.
+  // Adds samples and returns how many of the first ones were taken. Samples that aren't finite are
+  // left out, but count as taken.
   std::int64_t add(std::span<const std::byte> records, std::int64_t count, PushReport& report);
 
-  // How many batches may be drawn now.
+  // Number of batches that may be drawn now.
   [[nodiscard]] std::int64_t batches_left() const;
   [[nodiscard]] Samples draw(const Normalization& normalization);
 
   [[nodiscard]] SampleCounts counts() const;
-  [[nodiscard]] std::int64_t capacity() const;  // samples; 0 before the first came
+  [[nodiscard]] std::int64_t capacity() const;  // samples; 0 before the first
 
-  // Per tensor, inputs first, then targets; one channel each that is normalized.
+  // Statistics of each normalized tensor, inputs first, then targets.
   [[nodiscard]] std::vector<RunningStatistics> statistics() const;
   void restore_statistics(std::vector<RunningStatistics> statistics);
-  // From now on statistics are not kept.
+  // Stops updating the statistics.
   void freeze_statistics();
 
-  // For checkpoints, while nobody else uses the store. Null before the first samples.
+  // For checkpoints; no other thread may use the store meanwhile. Null before the first samples.
   [[nodiscard]] const Reservoir* reservoir() const { return reservoir_ ? &*reservoir_ : nullptr; }
-  // Becomes what was saved; the contents are to be written to what is returned. InputError where
+  // Restores a saved reservoir; the caller writes its contents to the returned span. InputError if
   // it doesn't fit.
   [[nodiscard]] std::span<std::byte> restore(const SampleShapes& shapes,
                                              const ReservoirState& state,
                                              std::span<const std::int64_t> order);
-  // Without samples.
   void clear();
   [[nodiscard]] ReservoirOptions options_for(const SampleShapes& shapes) const;
 
@@ -79,19 +78,19 @@ class SampleStore {
   bool is_frozen_ = false;
 };
 
-// Normalizes tensors, by the statistics of all samples that came to the ranks that train;
-// the same bits on all of them. Fixed once enough samples have come.
+// Normalization by the statistics of all samples on all training ranks, with the same bits on each.
+// Fixed after normalization.freeze_after samples.
 class Normalizer {
  public:
   explicit Normalizer(const NormalizationConfig& config) : config_(config) {}
 
-  // Takes in all that has come until now, from the first samples on. Collective over the trainers,
-  // unless nothing is normalized or it is fixed.
+  // Updates the normalization by all samples so far. Collective over the trainers, unless nothing
+  // is normalized or it is fixed.
   void update(const Communicator& trainers, SampleStore& store);
   [[nodiscard]] const std::shared_ptr<const Normalization>& now() const { return now_; }
 
-  // This rank's statistics, for a checkpoint; and back, merged from those of all ranks that saved
-  // where they were others.
+  // State for a checkpoint, and back. restore() merges all saved statistics if the number of ranks
+  // has changed.
   [[nodiscard]] nlohmann::json state(const SampleStore& store) const;
   void restore(const nlohmann::json& states, int rank, int ranks, SampleStore& store);
 
@@ -106,7 +105,7 @@ class Normalizer {
   std::shared_ptr<const Normalization> now_ = std::make_shared<Normalization>();
 };
 
-// For other ranks.
+// Text that other ranks read.
 [[nodiscard]] std::string to_bytes(const Normalization& normalization);
 [[nodiscard]] Normalization normalization_from(std::string_view bytes);
 

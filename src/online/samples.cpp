@@ -102,7 +102,7 @@ void normalize(float* values, std::int64_t count, const ChannelScales& scales) {
   }
 }
 
-// The tensors of one group, which begin at `offset` in each record; moves it to their end.
+// Tensors of one group, which begins at `offset` in each record; moves `offset` to its end.
 std::vector<torch::Tensor> tensors_at(std::span<const std::span<const std::byte>> records,
                                       const TensorShapes& shapes, bool has_batch,
                                       std::size_t& offset, const TensorScales& all_scales) {

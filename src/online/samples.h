@@ -15,18 +15,19 @@
 #include "kolo/online/array.h"
 #include "kolo/online/online_config.h"
 
-// Mapping of a program's arrays to samples of a network: which elements belong to which sample, and
-// where they lie in its tensors and in records.
+// Mapping of a program's arrays to samples: which elements belong to which sample, and where they
+// lie in the network's tensors and in records.
 namespace kolo::online {
 
-// One loop over elements of an array: how many, how far apart there, how far apart in the values.
+// One loop over elements of an array: their number and their strides in the array and in the
+// values.
 struct Loop {
   std::int64_t count = 1;
   std::int64_t in_array = 0, in_values = 0;
 };
 
-// Some elements of an array and their places among contiguous values. Loops are nested, the first
-// one outermost.
+// Elements of an array and their places among contiguous values. Loops are nested, the first one
+// outermost.
 struct Elements {
   const Array* array = nullptr;
   std::int64_t first_in_array = 0, first_in_values = 0;
@@ -40,27 +41,30 @@ struct Elements {
 // 64 bits.
 void read_elements(const Elements& elements, float* values, double mean = 0, double factor = 1);
 void read_elements(const Elements& elements, std::int64_t* values);
-// elements = values x factor + mean; of integers rounded to the nearest.
+// elements = values x factor + mean, rounded to the nearest for integers.
 void write_elements(const Elements& elements, const float* values, double mean, double factor);
 void write_elements(const Elements& elements, const std::int64_t* values);
 
-// A call of the program, for messages about it.
+// Call of the program, named in errors.
 struct Call {
   std::string_view name;
   int rank = 0;
+
+  // "online: push on rank 3: " and the words.
+  [[nodiscard]] std::string text(std::string_view words) const;
 };
 
 // InputError: "online: push on rank 3: inputs[1]: ...".
 [[noreturn]] void refuse(const Call& call, std::string_view argument, std::string_view reason);
 
-// One sample's part of a tensor of the network, without the batch.
+// Shape of one sample in a tensor of the network, without the batch.
 struct TensorShape {
   bool is_integer = false;  // int64; otherwise float32
   std::vector<std::int64_t> lengths;
 
   [[nodiscard]] std::int64_t count() const;
   [[nodiscard]] std::size_t bytes() const;
-  // Rounded up, so that what follows in a record is aligned.
+  // Rounded up, so that the next tensor in a record is aligned.
   [[nodiscard]] std::size_t bytes_in_record() const { return (bytes() + 7) / 8 * 8; }
   bool operator==(const TensorShape&) const = default;
 };
@@ -68,12 +72,12 @@ using TensorShapes = std::vector<TensorShape>;
 
 [[nodiscard]] std::string describe(const TensorShapes& shapes);
 
-// Per channel: the number that is subtracted, and the factor of the difference.
+// Per channel: the mean that is subtracted and the factor that the difference is multiplied by.
 struct ChannelScales {
   std::vector<double> mean, factor;
 };
 
-// The arrays of one argument, seen as tensors of samples.
+// Arrays of one argument as tensors of samples.
 class SampleArrays {
  public:
   // InputError for arrays that can't be samples of this kind. `argument`: "inputs". The arrays
@@ -85,22 +89,21 @@ class SampleArrays {
   // Shapes of one sample.
   [[nodiscard]] const TensorShapes& shapes() const { return shapes_; }
 
-  // All samples of a tensor, [samples, lengths...]; `scales`: none where it is not normalized, as
+  // Reads all samples of a tensor, [samples, lengths...]. `scales`: null if it isn't normalized;
   // integers never are.
   void read(std::size_t tensor, float* values, const ChannelScales* scales) const;
   void read(std::size_t tensor, std::int64_t* values) const;
-  // Samples come in slices along the slowest of their axes, all of the same number of samples.
+  // Number of slices along the slowest axis of samples; all hold equally many samples.
   [[nodiscard]] std::int64_t slices() const { return slices_; }
-  // The samples of some slices, each as a record of its tensors one after another as in shapes(),
-  // `record_bytes` apart.
+  // Reads the samples of some slices as records, `record_bytes` apart; a record holds a sample's
+  // tensors in the order of shapes().
   void read_records(std::int64_t first_slice, std::int64_t n_slices, std::byte* records,
                     std::size_t record_bytes) const;
-  // values x 1 / factor + mean, back into the arrays.
+  // Writes values / factor + mean back into the arrays.
   void write(std::size_t tensor, const float* values, const ChannelScales* scales) const;
   void write(std::size_t tensor, const std::int64_t* values) const;
 
  private:
-  // The dimensions of an array by their meaning, each as (length, stride).
   struct Axis {
     std::int64_t length = 1, stride = 0;
   };
@@ -125,27 +128,27 @@ class SampleArrays {
   std::vector<std::vector<Part>> parts_;  // by tensor
 };
 
-// Tensors of one batch, or of one sample without a batch.
+// Tensors of a batch, or of one sample without a batch.
 struct Samples {
   std::vector<torch::Tensor> inputs, targets, extras;
 };
 
-// Samples that came, and those of them that reservoirs have now.
+// Numbers of samples that arrived and of those now in reservoirs.
 struct SampleCounts {
   std::int64_t arrivals = 0, stored = 0;
 };
 
-// Shapes that all samples of a network have in common.
+// Shapes of a sample, the same for all samples of a network.
 struct SampleShapes {
   TensorShapes inputs, targets, extras;
 
-  // In the order of a record: inputs, targets, extras; each begins at a multiple of 8 bytes.
+  // Size of a record: inputs, targets, extras, each aligned to 8 bytes.
   [[nodiscard]] std::size_t record_bytes() const;
   [[nodiscard]] std::uint64_t fingerprint() const;
   bool operator==(const SampleShapes&) const = default;
 };
 
-// The arrays of one call.
+// Arrays of one call.
 struct SampleArguments {
   SampleArrays inputs, targets, extras;
 
@@ -155,27 +158,27 @@ struct SampleArguments {
   [[nodiscard]] SampleShapes shapes() const {
     return {inputs.shapes(), targets.shapes(), extras.shapes()};
   }
-  // InputError, in words that say which, unless they are the expected ones.
+  // InputError that names the argument whose shapes differ from the expected ones.
   void require(const SampleShapes& expected, const Call& call) const;
 };
 
-// By tensor; nothing for those that aren't normalized, and none at all where no tensor is.
+// Scales by tensor; nothing for a tensor that isn't normalized, empty if none is.
 using TensorScales = std::vector<std::optional<ChannelScales>>;
 
 [[nodiscard]] const ChannelScales* scales_in(const TensorScales& all, std::size_t tensor);
 
-// How tensors are normalized. Never changes once it is made.
+// Normalization of all tensors. Immutable once made.
 struct Normalization {
   TensorScales inputs, targets;
 };
 
-// All samples of a call, normalized; [samples, lengths...], or without the batch.
+// Normalized tensors of all samples of a call, [samples, lengths...] or without the batch.
 [[nodiscard]] Samples tensors_of(const SampleArguments& arguments, bool has_batch,
                                  const Normalization& normalization);
 [[nodiscard]] std::vector<torch::Tensor> inputs_of(const SampleArrays& inputs, bool has_batch,
                                                    const Normalization& normalization);
 
-// The samples of records as a batch, normalized.
+// Normalized batch of the samples in records.
 [[nodiscard]] Samples tensors_of(std::span<const std::span<const std::byte>> records,
                                  const SampleShapes& shapes, bool has_batch,
                                  const Normalization& normalization);

@@ -1,3 +1,4 @@
+#include <cstdio>
 #include <cstring>
 #include <limits>
 #include <random>
@@ -14,10 +15,9 @@
 #include "kolo/train/checkpoint/checkpoint_store.h"
 #include "online/inside.h"
 
-// A network's files. folder/step-TAG is a checkpoint as every room's (CheckpointStore), written by
-// the first rank that trains. Reservoirs are folder/reservoirs-TAG-NAME/rank-00000.safetensors,
-// each rank's own; the checkpoint's state names their folder and is written after them, so what can
-// be found is whole.
+// Files of a network. folder/step-TAG is a checkpoint of CheckpointStore, written by the first
+// training rank. Each training rank writes folder/reservoirs-TAG-NAME/rank-00000.safetensors. The
+// checkpoint names that folder and is written after it, so a checkpoint that exists is whole.
 namespace kolo {
 
 using namespace online;  // NOLINT: what this class is made of
@@ -35,21 +35,18 @@ fs::path reservoir_file(const fs::path& folder, std::size_t rank) {
   return folder / fmt::format("rank-{:05}.safetensors", rank);
 }
 
-// No two saves have the same, so one that is cut short harms none before.
+// Unique name, so that an interrupted save harms no earlier one.
 std::string reservoirs_name(std::int64_t tag) {
   std::random_device device;
   return fmt::format("reservoirs-{:08}-{:08x}", tag, device());
 }
 
-// The tag of a folder of reservoirs; none for others.
+// Tag of a folder of reservoirs; none for others.
 std::optional<std::int64_t> tag_of(const fs::path& path) {
-  const auto name = path.filename().string();
-  constexpr std::string_view prefix = "reservoirs-";
-  if (!name.starts_with(prefix)) return std::nullopt;
-  std::int64_t tag = 0;
-  std::size_t i = prefix.size();
-  for (; i < name.size() && name[i] >= '0' && name[i] <= '9'; ++i) tag = tag * 10 + (name[i] - '0');
-  return i > prefix.size() && i < name.size() && name[i] == '-' ? std::optional(tag) : std::nullopt;
+  long long tag = 0;
+  int end = 0;
+  (void)std::sscanf(path.filename().c_str(), "reservoirs-%lld-%n", &tag, &end);
+  return end > 0 ? std::optional<std::int64_t>(tag) : std::nullopt;
 }
 
 template <typename Predicate>
@@ -90,7 +87,7 @@ SampleShapes shapes_from(const json& list) {
   return letter_from(std::as_bytes(std::span(bytes))).shapes;
 }
 
-// One rank's samples as they were saved.
+// Saved samples of one rank.
 struct SavedSamples {
   torch::Tensor contents, order;  // uint8 [samples, bytes]; int64 [...]
 
@@ -122,7 +119,7 @@ json OnlineNetwork::Inside::save_reservoir(const fs::path& folder) const {
   const auto contents = reservoir->contents();
   const auto order = reservoir->order();
   const auto& state = reservoir->state();
-  // Only read; from_blob() takes no const.
+  // from_blob() takes no const pointer; the tensors are only read.
   const auto samples =
       torch::from_blob(const_cast<std::byte*>(contents.data()),
                        {state.size, reservoir->options().sample_bytes}, torch::kByte);
@@ -154,7 +151,7 @@ void OnlineNetwork::Inside::save(const fs::path& folder, std::int64_t tag) {
   if (was_on) start();
 }
 
-// Of all ranks, or of those that train alone.
+// First training rank's number in a communicator of all ranks, or of the training ranks.
 int OnlineNetwork::Inside::first_trainer_in(const Communicator& ranks) const {
   const bool are_trainers = ranks.size() == narrow<int>(roles_.trainers.size());
   return are_trainers ? 0 : roles_.trainers.front();
@@ -246,7 +243,7 @@ void OnlineNetwork::Inside::restore_on(const Communicator& ranks, const fs::path
     json of_normalizers = json::array();
     for (const auto& each : states) of_normalizers.push_back(each.at("normalizer"));
     normalizer_.restore(of_normalizers, trainers_->rank(), trainers_->size(), store_);
-    if (records_) records_->go_back_to(progress_.steps);
+    if (records_) records_->go_back_to(progress_.all_steps);
   });
   agree(ranks, here, [&] {
     if (!is_first) return;
@@ -255,7 +252,8 @@ void OnlineNetwork::Inside::restore_on(const Communicator& ranks, const fs::path
   });
 }
 
-// Its own where as many ranks train as saved it; otherwise its share of all.
+// Restores this rank's reservoir if the number of training ranks is the same, otherwise its share
+// of all saved samples.
 void OnlineNetwork::Inside::restore_reservoir(const fs::path& folder, const json& states) {
   const auto shapes_of = [](const json& each) { return shapes_from(each.at("shapes")); };
   const auto rank = static_cast<std::size_t>(trainers_->rank());

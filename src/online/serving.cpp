@@ -11,12 +11,12 @@
 #include "kolo/parallel/tensor_collectives.h"
 #include "online/inside.h"
 
-// Ranks that train apart, and what the others ask of them.
+// Ranks that train apart, and the requests that the others send them.
 //
-// What a rank that computes sends to its trainer comes there in its order: samples, and requests of
-// all ranks that compute. Those that train begin each round with a meeting; when all have the same
-// request from all of their senders, they answer it together. So a request finds all samples
-// before it taken, and all trainers after the same step.
+// A computing rank's messages reach its trainer in order: samples, and requests that all computing
+// ranks make together. Training ranks begin each round with a meeting, and answer a request once it
+// is the next message of every sender of every trainer. So all earlier samples are taken by then,
+// and all trainers have made the same steps.
 namespace kolo {
 
 using namespace online;  // NOLINT: what this class is made of
@@ -37,12 +37,11 @@ std::string receive_text(const Communicator& ranks, int from) {
 TickReport OnlineNetwork::Inside::serve() {
   const auto here = call("serve");
   if (!roles_.trains || !config_.training.apart) {
-    throw StateError(fmt::format(
-        "online: serve on rank {}: it is for ranks that train apart (training.apart: true), and "
-        "this one {}",
-        ranks_.rank(), roles_.trains ? "trains in tick()" : "computes"));
+    throw StateError(here.text(
+        fmt::format("it is for ranks that train apart (training.apart: true), and this one {}",
+                    roles_.trains ? "trains in tick()" : "computes")));
   }
-  const auto steps_before = progress_.steps;
+  const auto steps_before = progress_.all_steps;
   while (true) {
     agree(*trainers_, here, [&] { take_letters(); });
     const auto plan = agree_on_plan();
@@ -55,16 +54,16 @@ TickReport OnlineNetwork::Inside::serve() {
     }
   }
   inference_->use(live_weights());
-  // What came after the last step counts too.
+  // Count the samples that arrived after the last step, too.
   const auto mine = store_.counts();
   std::array<std::int64_t, 2> all = {mine.arrivals, mine.stored};
   trainers_->all_reduce(std::span(all), ReduceOp::sum, {.name = "samples that came"});
   progress_.arrivals = all[0];
   progress_.stored = all[1];
-  return report(progress_.steps - steps_before);
+  return report(progress_.all_steps - steps_before);
 }
 
-// Samples that a full reservoir refuses stay with its letter, and the sender waits or drops.
+// Leaves samples that a full reservoir refuses in their letter, so their sender's mailbox fills up.
 void OnlineNetwork::Inside::take_letters() {
   constexpr int most_at_once = 16;  // so that steps come between
   for (auto& inbox : inboxes_) {
@@ -97,10 +96,9 @@ auto OnlineNetwork::Inside::agree_on_plan() -> std::optional<Plan> {
     }
     const auto asked = static_cast<std::int64_t>(letter->kind);
     if (kind != none && (kind != asked || number != letter->number)) {
-      throw Error(fmt::format(
-          "online: serve on rank {}: the ranks that compute ask for different things at once; "
-          "refresh, save and restore are calls of all of them, in one order",
-          ranks_.rank()));
+      throw Error(
+          call("serve").text("the ranks that compute ask for different things at once; refresh, "
+                             "save and restore are calls of all of them, in one order"));
     }
     kind = asked;
     number = letter->number;
@@ -109,7 +107,7 @@ auto OnlineNetwork::Inside::agree_on_plan() -> std::optional<Plan> {
   return plan_steps(*trainers_);
 }
 
-// False: no more will come.
+// Answers the request of all senders; false after finish().
 bool OnlineNetwork::Inside::answer() {
   const Letter request = *inboxes_.front().look();
   for (auto& inbox : inboxes_) inbox.drop();
@@ -162,17 +160,14 @@ void OnlineNetwork::Inside::receive_weights() {
 void OnlineNetwork::Inside::ask(const Call& call, Letter::Kind kind, std::int64_t number,
                                 const std::string& text) {
   agree(*computing_, call, [&] {
-    if (!is_finished_) return;
-    throw StateError(fmt::format("online: {} on rank {}: after finish()", call.name, call.rank));
+    if (is_finished_) throw StateError(call.text("after finish()"));
   });
   outbox_->send({.kind = kind, .number = number, .shapes = {}, .text = text, .records = {}});
 }
 
 void OnlineNetwork::Inside::receive_answer(const Call& call) {
   const auto words = receive_text(ranks_, roles_.trainer);
-  if (words.empty()) return;
-  throw CommunicationError(fmt::format("online: {} on rank {}: the ranks that train failed: {}",
-                                       call.name, call.rank, words));
+  if (!words.empty()) throw CommunicationError(call.text("the ranks that train failed: " + words));
 }
 
 std::int64_t OnlineNetwork::Inside::refresh() {

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <limits>
+#include <type_traits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -40,7 +42,8 @@ TickReport OnlineNetwork::Inside::tick(std::int64_t time_step) {
   return done;
 }
 
-// Where all ranks train, an error of a step is on all of them already.
+// Runs local work and, unless all ranks train, agrees on its outcome: errors of a step are on all
+// training ranks already.
 void OnlineNetwork::Inside::agree_unless_all_train(const Call& call,
                                                    const std::function<void()>& local) {
   if (roles_.are_all) return local();
@@ -48,17 +51,13 @@ void OnlineNetwork::Inside::agree_unless_all_train(const Call& call,
 }
 
 TickReport OnlineNetwork::Inside::report(std::int64_t steps) const {
-  return {.steps = steps,
-          .all_steps = progress_.steps,
-          .loss = progress_.loss,
-          .learning_rate = progress_.learning_rate,
-          .version = inference_->weights()->version,
-          .arrivals = progress_.arrivals,
-          .stored = progress_.stored,
-          .skipped = progress_.skipped};
+  auto done = progress_;
+  done.steps = steps;
+  done.version = inference_->weights()->version;
+  return done;
 }
 
-// One meeting in which the ranks agree on the smallest number of steps.
+// Agrees on the smallest number of steps in one all-reduce.
 OnlineNetwork::Inside::Plan OnlineNetwork::Inside::plan_steps(const Communicator& ranks) {
   constexpr auto none = std::numeric_limits<std::int64_t>::max();
   const auto& training = config_.training;
@@ -79,15 +78,14 @@ OnlineNetwork::Inside::Plan OnlineNetwork::Inside::plan_steps(const Communicator
     }
     if (training.max_steps) {
       numbers[possible] = std::min(
-          numbers[possible], std::max<std::int64_t>(0, *training.max_steps - progress_.steps));
+          numbers[possible], std::max<std::int64_t>(0, *training.max_steps - progress_.all_steps));
     }
   }
   ranks.all_reduce(std::span(numbers), ReduceOp::min, {.name = "steps of a tick"});
   if (numbers[shape] != none && numbers[shape] != -numbers[shape_negated]) {
-    throw InputError(fmt::format(
-        "online: tick on rank {}: the ranks' samples have different shapes (here {}); "
-        "all push the same kind",
-        ranks_.rank(), store_.shapes() ? describe(store_.shapes()->inputs) : "no samples yet"));
+    throw InputError(call("tick").text(
+        fmt::format("the ranks' samples have different shapes (here {}); all push the same kind",
+                    store_.shapes() ? describe(store_.shapes()->inputs) : "no samples yet")));
   }
   const auto wanted = training.milliseconds > 0 ? numbers[in_time] : training.n_steps;
   return {std::min(wanted, numbers[possible]),
@@ -113,7 +111,7 @@ void OnlineNetwork::Inside::step(const std::function<Samples()>& samples, const 
   record(time_step);
 }
 
-// A disk that is full is told when the ranks' common work is done: nobody must wait for this one.
+// Keeps an error of the disk until the collective work is done, so that no rank waits for this one.
 void OnlineNetwork::Inside::record(std::int64_t time_step) {
   if (!records_) return;
   try {
@@ -150,13 +148,13 @@ double OnlineNetwork::Inside::train(std::span<const Array> inputs, std::span<con
 }
 
 std::shared_ptr<Weights> OnlineNetwork::Inside::live_weights() {
-  auto weights = std::make_shared<Weights>(live_->now());
-  weights->version = progress_.steps;
+  auto weights = std::make_shared<Weights>(live_);
+  weights->version = progress_.all_steps;
   weights->normalization = normalizer_.now();
   return weights;
 }
 
-// Running statistics are each rank's own while it trains; those of the first count.
+// Publishes the weights. Buffers such as running statistics are those of the first trainer.
 void OnlineNetwork::Inside::publish() {
   const auto lock = inference_->changes();
   if (trainers_ && has_tensors_outside_) broadcast_outside_arena(*trainers_, *network_);
@@ -165,32 +163,23 @@ void OnlineNetwork::Inside::publish() {
   inference_->use(std::move(weights));
 }
 
+// Format: the bytes of the progress, then the normalization.
 std::string OnlineNetwork::Inside::description_of(const Weights& weights) const {
-  return nlohmann::json{{"steps", progress_.steps},
-                        {"skipped", progress_.skipped},
-                        {"arrivals", progress_.arrivals},
-                        {"stored", progress_.stored},
-                        {"loss", std::to_string(progress_.loss)},
-                        {"learning_rate", progress_.learning_rate},
-                        {"version", weights.version},
-                        {"normalization", to_bytes(*weights.normalization)}}
-      .dump();
+  static_assert(std::is_trivially_copyable_v<TickReport>);
+  auto progress = progress_;
+  progress.version = weights.version;
+  return std::string(reinterpret_cast<const char*>(&progress), sizeof(progress)) +
+         to_bytes(*weights.normalization);
 }
 
 void OnlineNetwork::Inside::take_description(const std::string& text, Weights& weights) {
-  const auto document = nlohmann::json::parse(text);
-  progress_.steps = document.at("steps").get<std::int64_t>();
-  progress_.skipped = document.at("skipped").get<std::int64_t>();
-  progress_.arrivals = document.at("arrivals").get<std::int64_t>();
-  progress_.stored = document.at("stored").get<std::int64_t>();
-  progress_.loss = std::stod(document.at("loss").get<std::string>());
-  progress_.learning_rate = document.at("learning_rate").get<double>();
-  weights.version = document.at("version").get<std::int64_t>();
+  std::memcpy(&progress_, text.data(), sizeof(progress_));
+  weights.version = progress_.version;
   weights.normalization = std::make_shared<const Normalization>(
-      normalization_from(document.at("normalization").get<std::string>()));
+      normalization_from(std::string_view(text).substr(sizeof(progress_))));
 }
 
-// From the first that trains to all ranks, in place.
+// Broadcasts weights and progress from the first trainer to all ranks, in place.
 void OnlineNetwork::Inside::hand_over(Weights& weights) {
   const int first = roles_.trainers.front();
   const auto text = broadcast_bytes(

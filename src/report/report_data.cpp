@@ -149,9 +149,9 @@ std::string summary_of(const Report& report, const std::string& generated) {
   return what + fmt::format("Made {}.", generated);
 }
 
-CurveAxis chosen_axis(const Report& report) {
+CurveAxis first_axis(const Report& report) {
   const auto axes = known_axes(report.runs);
-  return report.axis.value_or(axes.empty() ? CurveAxis::epoch : axes.front());
+  return axes.empty() ? CurveAxis::epoch : axes.front();
 }
 
 }  // namespace
@@ -162,7 +162,7 @@ std::vector<FigureGroup> report_figures(const Report& report) {
   if (report.sweep)
     for (auto& group : sweep_figures(*report.sweep, report.trials))
       groups.push_back(std::move(group));
-  for (auto& group : run_figures(report.runs, {chosen_axis(report), report.targets}))
+  for (auto& group : run_figures(report.runs, {first_axis(report), report.targets}))
     groups.push_back(std::move(group));
   return groups;
 }
@@ -234,7 +234,7 @@ Json report_data(const Report& report, const std::string& generated) {
        {{"light", palette_of(&PaletteColour::light)}, {"dark", palette_of(&PaletteColour::dark)}}},
       {"runs", Json::array()},
       {"axes", Json::array()},
-      {"axis", name_of(chosen_axis(report))},
+      {"axis", name_of(first_axis(report))},
       {"sections", Json::array()}};
   for (const auto& run : report.runs) data["runs"].push_back(run.name);
   for (const CurveAxis axis : axes) data["axes"].push_back(name_of(axis));

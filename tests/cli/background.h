@@ -43,10 +43,10 @@ inline auto is_of_killed_rank() {
   return ::testing::AnyOf(128 + SIGKILL, 1);
 }
 
-// What a test waits for comes in seconds, but on a busy machine.
+// Longest time to wait for something that usually takes seconds.
 constexpr std::chrono::minutes longest_wait(3);
 
-// False when that takes longer than the longest wait.
+// Waits for a file; false after the longest wait.
 inline bool wait_for_file(const std::filesystem::path& file) {
   const auto end = std::chrono::steady_clock::now() + longest_wait;
   while (!std::filesystem::exists(file)) {
@@ -88,7 +88,7 @@ inline std::optional<pid_t> process_of_rank(int rank, const std::string& argumen
   return std::nullopt;
 }
 
-// Sends it a signal. False: there is none.
+// Sends a rank a signal; false if there is no such process.
 inline bool signal_rank(int rank, const std::string& argument, int signal) {
   const auto process = process_of_rank(rank, argument);
   return process && ::kill(*process, signal) == 0;

@@ -90,7 +90,7 @@ TEST_F(BenchProgram, StepsOnOneBatchNeedNoData) {
   }
 }
 
-// What the ranks send each other is what the formula says, by rank and step.
+// Ranks exchange as many bytes per step as the formula says.
 TEST_F(BenchProgram, CountsTheHalosOfRanksThatShareSamples) {
   const auto json = bench_json(
       {"-n", "4", "--oversubscribe", "--mode", "synthetic", "parallel.spatial=[2,1,1]",
@@ -110,7 +110,7 @@ TEST_F(BenchProgram, CountsTheHalosOfRanksThatShareSamples) {
   EXPECT_GT(json["peak_memory_bytes_by_rank"][0], json["spatial"]["kept_bytes_by_formula"]);
 }
 
-// What is measured of a step fits the step itself and the trainer's bucket plan.
+// Times of a step's parts fit the step and the trainer's bucket plan.
 TEST_F(BenchProgram, ProfilesAStepOfTwoRanks) {
   const auto json = bench_json(
       {"-n", "2", "--mode", "full", "--profile", "--collectives", "communication.bucket_mb=0.05"});
@@ -158,8 +158,6 @@ TEST_F(BenchProgram, RefusesWhatCannotWorkBeforeAnythingStarts) {
   EXPECT_EQ(shared.exit_code, 2);
   EXPECT_TRUE(
       says(shared.errors, {"16 samples can't be shared evenly by 3 ranks", "a batch of 15 or 18"}));
-  EXPECT_EQ(bench({"--mode", "fast"}).exit_code, 2);
-  EXPECT_EQ(bench({"--steps", "0"}).exit_code, 2);
   EXPECT_TRUE(shared.output.empty());
 }
 

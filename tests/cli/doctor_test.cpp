@@ -44,7 +44,7 @@ TEST(Doctor, PrintsALineForEachFindingAndExitsByTheWorst) {
   EXPECT_THAT(line_of(result.output, "GPU"),
               AllOf(StartsWith("ok "), HasSubstr("kolo trains on the CPU only")))
       << "there is nothing to mend";
-  // What isn't well has a remedy, and nothing else.
+  // Every warning and problem has a remedy, and nothing else has.
   std::istringstream lines(result.output);
   std::string line;
   std::getline(lines, line);  // the version
@@ -114,14 +114,6 @@ TEST(Doctor, MissingDataNamesThePackage) {
   EXPECT_TRUE(says(missing.remedy, {"dataset-fashion-mnist"}));
   const auto empty = check_fashion_mnist(folder.path());
   EXPECT_EQ(empty.status, FindingStatus::warning);
-}
-
-TEST(Doctor, SaysWhatItWasBuiltWithout) {
-  EXPECT_EQ(check_cosmology(true).status, FindingStatus::ok);
-  const auto without = check_cosmology(false);
-  EXPECT_EQ(without.status, FindingStatus::warning);
-  EXPECT_EQ(without.text, "built without kolo data nbody");
-  EXPECT_TRUE(says(without.remedy, {"FFTW"}));
 }
 
 TEST(Doctor, AQuotaBelowTheCpusIsAWarningUnlessThreadsAreSet) {
@@ -227,27 +219,29 @@ TEST(Blas, ADoctorOnTheRightCoreSaysSo) {
   EXPECT_EQ(check_blas({.path = "/lib/libblas.so.3"}, avx512, "").status, FindingStatus::warning);
 }
 
-TEST(Doctor, KernelsThatAreNotVectorisedAreAWarning) {
-  const auto fast = check_kernels("2.6.0", "brgconv:avx512_core", "jit:avx2");
-  EXPECT_EQ(fast.status, FindingStatus::ok);
-  EXPECT_TRUE(says(fast.text, {"2-D by oneDNN, brgconv:avx512_core; in 3-D by oneDNN, jit"}));
-  const auto slow = check_kernels("2.6.0", "", "");
-  EXPECT_EQ(slow.status, FindingStatus::warning);
-  EXPECT_TRUE(says(slow.text, {"LibTorch's own operators"}));
-}
-
-TEST(Doctor, SaysWhetherBfloat16Pays) {
-  EXPECT_TRUE(says(check_bfloat16("2.6.0", true).text, {"multiplies it"}));
-  EXPECT_TRUE(says(check_bfloat16("2.6.0", false).text, {"is no faster"}));
-  EXPECT_TRUE(says(check_bfloat16("", false).text, {"LibTorch's operators"}));
-}
-
-TEST(Doctor, ABuildWithoutOneDnnSaysSo) {
-  EXPECT_EQ(check_onednn("2.6.0, instruction set AVX2").text, "2.6.0, instruction set AVX2");
-  const auto without = check_onednn("");
-  EXPECT_EQ(without.status, FindingStatus::ok) << "there is nothing to mend";
-  EXPECT_TRUE(says(without.text, {"left out (KOLO_ONEDNN)"}));
-  EXPECT_EQ(check_kernels("", "", "").status, FindingStatus::ok);
+TEST(Doctor, SaysWhatItWasBuiltWithAndWhatThatMeans) {
+  constexpr auto ok = FindingStatus::ok, warning = FindingStatus::warning;
+  const struct {
+    Finding found;
+    FindingStatus status;
+    const char* words;
+  } cases[] = {
+      {check_cosmology(true), ok, "all are built in"},
+      {check_cosmology(false), warning, "built without kolo data nbody"},
+      {check_onednn("2.6.0, instruction set AVX2"), ok, "2.6.0, instruction set AVX2"},
+      {check_onednn(""), ok, "left out (KOLO_ONEDNN)"},
+      {check_kernels("2.6.0", "brgconv:avx512_core", "jit:avx2"), ok,
+       "2-D by oneDNN, brgconv:avx512_core; in 3-D by oneDNN, jit"},
+      {check_kernels("2.6.0", "", ""), warning, "LibTorch's own operators"},
+      {check_kernels("", "", ""), ok, "LibTorch's own operators"},
+      {check_bfloat16("2.6.0", true), ok, "multiplies it"},
+      {check_bfloat16("2.6.0", false), ok, "is no faster"},
+      {check_bfloat16("", false), ok, "LibTorch's operators"},
+  };
+  for (const auto& [found, status, words] : cases) {
+    EXPECT_EQ(found.status, status) << found.text;
+    EXPECT_TRUE(says(found.text, {words}));
+  }
 }
 
 TEST(Program, HelpIsShownAndWrongCommandLinesExitWith2) {

@@ -62,7 +62,7 @@ std::vector<Words> commands_in(const fs::path& document) {
   return commands;
 }
 
-// Those in the comments of a configuration: lines of their own, and in a sentence between `...`.
+// Commands in the comments of a configuration: on lines of their own, or in a sentence as `...`.
 std::vector<Words> commands_in_comments(const fs::path& configuration) {
   std::vector<Words> commands;
   std::istringstream lines(read_text_file(configuration));
@@ -71,7 +71,7 @@ std::vector<Words> commands_in_comments(const fs::path& configuration) {
     line.erase(0, std::min(line.find_first_not_of("# ", comment), line.size()));
     if (const auto quoted = line.find("`kolo "); quoted != line.npos)
       line = line.substr(quoted + 1, line.find('`', quoted + 1) - quoted - 1);
-    // What a command is for stands behind it, after several blanks.
+    // An explanation may follow a command after several blanks.
     line.resize(std::min(line.size(), line.find("   ")));
     if (!is_command(line)) continue;
     auto words = split_like_shell(line);
@@ -101,7 +101,7 @@ Words without(Words words, const Words& options) {
   return words;
 }
 
-// What takes long only says whether it could be done; reports are of runs that are not there.
+// Replaces slow work by a check, and reports of missing runs by --help.
 Words without_work(Words words) {
   if (words[0] == "bench") words = without(std::move(words), {"--steps", "--warmup", "--trials"});
   // Large samples, whose time is what a page is about.
@@ -148,8 +148,8 @@ TEST(DocumentedCommands, ThoseOfConfigurationsAreUnderstood) {
   EXPECT_GT(count, 15);
 }
 
-// In their order, in a folder that has what a reader's has: data that a page makes are used later.
-// What is for GPUs, where there is none, has to get so far as to say so.
+// Commands run in order in one folder, because later pages use the data of earlier ones. Commands
+// for GPUs must get as far as saying that there is none.
 TEST(DocumentedCommands, TheTutorialsCanBeDone) {
   const TemporaryFolder folder;
   fs::create_directory_symlink(KOLO_CONFIGS, folder / "configs");

@@ -111,7 +111,7 @@ TEST_F(EvalProgram, DrawsSamples) {
   ASSERT_EQ(run_kolo({"report", run(), "-o", page}).exit_code, 0);
   EXPECT_TRUE(says(read_text_file(page), {"\"Predictions\"", "iVBORw0KGgo"}));
 
-  // What somebody else has put there stays.
+  // Other files are kept.
   write_file(pictures / "sample-7.png", "mine");
   const auto refused = eval({run(), "--pictures", pictures.string()});
   EXPECT_EQ(refused.exit_code, 2);

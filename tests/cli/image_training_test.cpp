@@ -1,6 +1,5 @@
 // Training of the image networks, end to end through the binary.
 #include <gmock/gmock.h>
-#include <torch/script.h>
 
 #include "cli/shipped_configurations.h"
 #include "support/says.h"
@@ -42,27 +41,6 @@ TEST_F(ImageTraining, ShowsTheModelAndTheTopFive) {
   ASSERT_EQ(history.epochs().size(), 3U);
   EXPECT_GE(history.epochs()[2].val_top_accuracy, history.epochs()[2].val_accuracy);
   EXPECT_TRUE(std::filesystem::file_size(folder / "run" / "model.txt") > 1000);
-}
-
-// As torch.jit.script writes it; trained, and loadable again with what it has learned.
-TEST_F(ImageTraining, AScriptedNetworkIsTrainedAndSavedBack) {
-  torch::manual_seed(1);
-  torch::jit::Module script("Classifier");
-  script.register_attribute("training", c10::BoolType::get(), true);
-  const auto weight = torch::randn({7, 3 * 16 * 16}, torch::requires_grad());
-  script.register_parameter("weight", weight, false);
-  script.define("def forward(self, x):\n  return torch.matmul(x.flatten(1), self.weight.t())\n");
-  const auto file = (folder / "script.pt").string();
-  script.save(file);
-
-  const auto result = train({"-n", "2", "model.name=torchscript", "model.file=" + file});
-  ASSERT_EQ(result.exit_code, 0) << result.output << result.errors;
-  auto trained = torch::jit::load((folder / "run" / "model.pt").string());
-  const auto learned = trained.attr("weight").toTensor();
-  EXPECT_FALSE(learned.allclose(weight));
-  const auto x = torch::ones({2, 3, 16, 16});
-  EXPECT_TRUE(trained.forward({x}).toTensor().allclose(x.flatten(1).matmul(learned.t())));
-  EXPECT_EQ(run_kolo({"eval", (folder / "run").string()}).exit_code, 0);
 }
 
 TEST_F(ImageTraining, ANetworkWithBatchNormGoesOnToTheSameBits) {

@@ -97,12 +97,13 @@ TEST_F(LaunchProgram, ARequestToStopInTheFirstMomentsIsRepeatedUntilItIsHeard) {
     folder_.write("mpirun", "#!/bin/sh\nexec env --default-signal=USR1 sh -c '" + how + ": >" +
                                 up.string() + "; while :; do sleep .02; done'\n");
     fs::permissions(folder_ / "mpirun", fs::perms::owner_all);
-    const auto result = run_kolo_and({"train", KOLO_CONFIGS "/hello.yaml", "-n", "2", "--launcher",
-                                      "mpi", "--oversubscribe", "-o", output()},
-                                     [&](pid_t kolo) {
-                                       if (wait_for_file(up)) ::kill(kolo, SIGTERM);
-                                     },
-                                     {{"PATH", folder_.path().string() + ":/usr/bin:/bin"}});
+    const auto result =
+        run_kolo_and({"train", KOLO_CONFIGS "/hello.yaml", "-n", "2", "communication.launcher=mpi",
+                      "--oversubscribe", "-o", output()},
+                     [&](pid_t kolo) {
+                       if (wait_for_file(up)) ::kill(kolo, SIGTERM);
+                     },
+                     {{"PATH", folder_.path().string() + ":/usr/bin:/bin"}});
     EXPECT_EQ(result.exit_code, 75) << result.errors;
     fs::remove(up);
   }
@@ -114,7 +115,7 @@ TEST_F(LaunchProgram, ALauncherThatOutlivesItsRanksForLongIsEnded) {
   folder_.write("mpirun", "#!/bin/sh\nsh -c 'sleep 1.5; exit 75' &\nexec sleep 600\n");
   fs::permissions(folder_ / "mpirun", fs::perms::owner_all);
   const auto result = train({{"PATH", folder_.path().string() + ":/usr/bin:/bin"}},
-                            {"-n", "2", "--oversubscribe", "--launcher", "mpi"});
+                            {"-n", "2", "--oversubscribe", "communication.launcher=mpi"});
   EXPECT_EQ(result.exit_code, 75);
   EXPECT_TRUE(says(result.errors, {"all ranks have ended, but " + folder_.path().string()}));
 }
@@ -152,7 +153,7 @@ TEST_F(MachineAsItIs, OpenMpsBindingIsForTheUsersProgramsOnly) {
   EXPECT_EQ(result.output, "bind=close before=\n");
 }
 
-// With fewer threads than it promises OpenMP left parts of a convolution out, or waited for ever.
+// OpenMP with fewer threads than promised skipped parts of a convolution, or hung.
 TEST_F(MachineAsItIs, OpenMpGivesTheThreadsThatItPromises) {
   const auto history = [&] { return History::read(folder_ / "run" / "history.json"); };
   const std::map<std::string, std::string> two{{"OMP_NUM_THREADS", "2"}};
@@ -191,8 +192,8 @@ TEST_F(MachineAsItIs, ClosedStandardStreamsAreNobodysFiles) {
 // kolo says nothing of its own where mpirun has said why.
 TEST_F(MachineAsItIs, WhatMpirunSaysOfItsFailureIsShown) {
   KOLO_NEEDS_MPI();
-  const auto result =
-      train({{"TMPDIR", "/proc/nowhere"}}, {"-n", "2", "--oversubscribe", "--launcher", "mpi"});
+  const auto result = train({{"TMPDIR", "/proc/nowhere"}},
+                            {"-n", "2", "--oversubscribe", "communication.launcher=mpi"});
   EXPECT_NE(result.exit_code, 0);
   EXPECT_TRUE(says(result.errors, {"/proc/nowhere"}));
 }

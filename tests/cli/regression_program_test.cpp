@@ -65,14 +65,6 @@ TEST_F(RegressionProgram, AScriptLearnsNumbersAndIsSavedBack) {
       says(refused.errors, {"script.pt gives [2, 4] for a batch [2, 2, 3]", "expected [2, 5]"}));
 }
 
-TEST_F(RegressionProgram, AnMlpTellsClassesApartToo) {
-  const auto result = train({"data.target_shape=null", "data.n_classes=3",
-                             "training.loss=cross_entropy", "model.hidden=[]"});
-  ASSERT_EQ(result.exit_code, 0) << result.output << result.errors;
-  EXPECT_TRUE(says(result.output, {"accuracy"}));
-  expect_to_learn();
-}
-
 TEST_F(RegressionProgram, RefusesLossesAndModelsOfTheOtherKind) {
   const auto of_classes = train({"training.loss=cross_entropy"});
   EXPECT_EQ(of_classes.exit_code, 2);

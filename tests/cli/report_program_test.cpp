@@ -62,13 +62,6 @@ TEST_F(ReportProgram, SaysWhatIsWrong) {
                  "there is no folder");
   expect_refused(report({run, "-o", run}), "is a folder");
   expect_refused(report({run, "-o", page, "--target", "60"}), "60 % is --target 0.6");
-  expect_refused(report({run, "-o", page, "--axis", "days"}), "--axis");
-  for (const std::string option : {"--figures", "--format"})
-    expect_refused(report({run, "-o", page, option, "png"}),
-                   "report: " + option + ": kolo-plot draws figures for papers");
-  for (const std::string option : {"--watch", "--port"})
-    expect_refused(report({run, option}),
-                   "report: " + option + ": kolo report makes the page anew");
   expect_refused(report({}), "RUN... is missing");
 }
 
@@ -110,7 +103,7 @@ TEST_F(ReportProgram, DrawsARunWithinItsFirstEpoch) {
   write_begun_run(folder / "begun", 30);
   const auto result = report({folder / "begun", "-o", page});
   EXPECT_EQ(result.exit_code, 0) << result.errors;
-  // So much of the epoch is done.
+  // Points lie at the fraction of the epoch that is done.
   EXPECT_TRUE(says(read_text_file(page), {"Loss, step by step", R"("epoch":[0.1,0.2,0.3])"}));
 }
 

@@ -11,8 +11,8 @@ class RunLockProgram : public SmallRuns {
  protected:
   static constexpr const char* endless = "training.n_epochs=100000";
 
-  // Two runs without an end at the same moment; their exit codes, and what they said. The one that
-  // has the folder is asked to stop when the other has given up, and it has saved something.
+  // Starts two endless runs at the same moment; returns their exit codes and output. The run that
+  // gets the folder is stopped once the other has given up and it has saved something.
   struct Both {
     std::vector<int> codes;
     std::string text;
@@ -46,7 +46,7 @@ class RunLockProgram : public SmallRuns {
             text_of("1") + text_of("2")};
   }
 
-  // How a second command ended while a run without an end was at work, which is asked to stop then.
+  // Runs a second command beside an endless run, which is stopped afterwards.
   struct Second {
     int first = 0, second = 0;
     std::string text;
@@ -142,7 +142,7 @@ TEST_F(RunLockProgram, OnlyWhatKoloHasMadeIsMovedAside) {
   EXPECT_TRUE(says(train({}, "sources").errors, {"config.yaml, which would be overwritten"}));
   EXPECT_EQ(text_of("sources/config.yaml"), "mine");
 
-  // What lies beside a run in a folder that kolo has made goes with it.
+  // Other files in a folder that kolo has made are moved with it.
   folder.write("run/notes.txt", "mine too");
   ASSERT_EQ(train({"training.n_epochs=1"}).exit_code, 0);
   EXPECT_EQ(text_of("run.1/notes.txt"), "mine too");

@@ -1,6 +1,11 @@
-// kolo run, for real: small shell programs on two ranks.
-#include "cli/run_program.h"
+// kolo run, for real: small shell programs on two ranks, and what they are told when it is asked to
+// end.
+#include <csignal>
+
 #include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "cli/background.h"
 #include "kolo/base/file.h"
 #include "support/needs_mpi.h"
 #include "support/says.h"
@@ -8,7 +13,48 @@
 namespace kolo::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// kolo run, with small shell programs on two ranks.
+class RunProgram : public ::testing::Test {
+ protected:
+  // A shell program; $RANK is its rank, whatever launcher has started it.
+  [[nodiscard]] std::string program(const std::string& text) const {
+    folder_.write("program",
+                  "#!/bin/sh\n"
+                  "RANK=${KOLO_PROCESS_RANK:-${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}}\n" +
+                      text);
+    const auto path = folder_ / "program";
+    std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+    return path;
+  }
+
+  [[nodiscard]] std::vector<std::string> arguments(const std::vector<std::string>& options,
+                                                   const std::string& text) const {
+    std::vector<std::string> all = {"run", "-n", "2", "--oversubscribe", "--launcher", launcher_};
+    all.insert(all.end(), options.begin(), options.end());
+    all.push_back(program(text));
+    return all;
+  }
+
+  [[nodiscard]] ProcessResult run(const std::vector<std::string>& options,
+                                  const std::string& text) const {
+    return run_kolo(arguments(options, text));
+  }
+
+  // A shell function: `meet NAME` waits until both ranks have come to it.
+  [[nodiscard]] std::string meet() const {
+    const auto file = (folder_ / "met").string();
+    return "meet() { : > " + file + "-$1-$RANK; while ! [ -e " + file + "-$1-0 -a -e " + file +
+           "-$1-1 ]; do sleep .02; done; }\n";
+  }
+
+  TemporaryFolder folder_;
+  std::string launcher_ = "processes";
+};
 
 class RunProgramByMpi : public RunProgram {
  protected:
@@ -98,6 +144,87 @@ TEST_F(RunProgram, AKilledRankLeavesNothingBehind) {
   EXPECT_NE(result.exit_code, 0);
   EXPECT_FALSE(result.timed_out);
   EXPECT_EQ(result.left_behind, 0);
+}
+
+// kolo run is asked to end: the ranks are told, once, and nothing is started again.
+class RunSignals : public RunProgram {
+ protected:
+  // Both ranks' programs run `text`, which says that they are ready, and then kolo is signalled.
+  ProcessResult signalled(const std::string& text, const std::function<void(pid_t)>& send) {
+    const auto ready = [&](const std::string& rank) { return folder_ / ("ready-" + rank); };
+    const auto program = "get_ready() { : > " + ready("$RANK").string() + "; }\n" + meet() + text;
+    return run_kolo_and(arguments({"--max-restarts", "3"}, program), [&](pid_t kolo) {
+      if (wait_for_file(ready("0")) && wait_for_file(ready("1"))) send(kolo);
+    });
+  }
+
+  // Ends of its own will some time after the signal, as one does that has a checkpoint to write,
+  // and after both were told: some launchers kill the others as soon as one has failed. `trap` has
+  // to come before get_ready; `wait` is what a shell lets a signal interrupt.
+  static std::string polite(const std::string& last_words) {
+    return "count=0\n"
+           "trap 'count=$((count + 1)); echo told $count; meet told; sleep 1; " +
+           last_words +
+           "' TERM\n"
+           "trap 'echo told otherwise' INT USR1 USR2\n"
+           "get_ready; echo restart $KOLO_RESTART\n"
+           "while :; do sleep 20 & wait $!; done";
+  }
+};
+
+void expect_told_once(const ProcessResult& result) {
+  EXPECT_FALSE(result.timed_out);
+  EXPECT_EQ(result.left_behind, 0);
+  EXPECT_THAT(result.output,
+              AllOf(HasSubstr("[0] told 1\n"), HasSubstr("[1] told 1\n"), Not(HasSubstr("told 2")),
+                    Not(HasSubstr("told otherwise")), Not(HasSubstr("restart 1"))));
+  EXPECT_FALSE(says(result.errors, {"restart"}));
+}
+
+TEST_F(RunSignals, SigtermReachesTheRanksWhichTakeTheirTime) {
+  const auto result = signalled(polite("exit 75"), [](pid_t kolo) { ::kill(kolo, SIGTERM); });
+  expect_told_once(result);
+  EXPECT_EQ(result.exit_code, 75);
+}
+
+TEST_F(RunSignals, CtrlCAtATerminalIsTheSameForTheRanksOfMpi) {
+  KOLO_NEEDS_MPI();
+  launcher_ = "mpi";
+  const auto result = signalled(polite("exit 3"), [](pid_t kolo) { ::kill(-kolo, SIGINT); });
+  expect_told_once(result);
+  EXPECT_EQ(result.exit_code, 3) << "a failure, but not to start again: the user has ended it";
+}
+
+TEST_F(RunSignals, AProgramThatKnowsNoSignalsIsEndedByIt) {
+  const auto result =
+      signalled("get_ready; exec sleep 30", [](pid_t kolo) { ::kill(kolo, SIGTERM); });
+  EXPECT_FALSE(result.timed_out);
+  EXPECT_EQ(result.exit_code, 128 + SIGTERM);
+  EXPECT_EQ(result.left_behind, 0);
+  EXPECT_FALSE(says(result.errors, {"restart"}));
+}
+
+TEST_F(RunSignals, ASecondSignalEndsTheJobAtOnce) {
+  const std::string deaf = "trap 'get_told' TERM\nget_told() { : > " +
+                           (folder_ / "told-$RANK").string() +
+                           "; }\nget_ready\nwhile :; do sleep 20 & wait $!; done";
+  const auto result = signalled(deaf, [&](pid_t kolo) {
+    ::kill(kolo, SIGINT);
+    if (wait_for_file(folder_ / "told-0") && wait_for_file(folder_ / "told-1"))
+      ::kill(kolo, SIGINT);
+  });
+  EXPECT_FALSE(result.timed_out);
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_EQ(result.left_behind, 0);
+  EXPECT_FALSE(says(result.errors, {"restart"}));
+}
+
+TEST_F(RunSignals, Sigusr1IsPassedOnAsItIs) {
+  const auto result = signalled(
+      "trap 'echo checkpoint; exit 0' USR1\nget_ready\nwhile :; do sleep 20 & wait $!; done",
+      [](pid_t kolo) { ::kill(kolo, SIGUSR1); });
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_TRUE(says(result.output, {"[0] checkpoint\n", "[1] checkpoint\n"}));
 }
 
 }  // namespace

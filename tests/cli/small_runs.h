@@ -18,8 +18,7 @@
 
 namespace kolo::testing {
 
-// How often each value stands in all event files of a run together, as a reader sees them that
-// knows nothing of restarts.
+// Number of times that each value occurs in all event files of a run together.
 using EventCounts = std::map<std::pair<std::string, std::int64_t>, int>;
 inline EventCounts count_events(const std::filesystem::path& run) {
   EventCounts counts;
@@ -33,7 +32,7 @@ inline EventCounts count_events(const std::filesystem::path& run) {
 // Runs of kolo train that take a second: 400 samples, 25 steps an epoch for one rank, 13 for two.
 class SmallRuns : public ::testing::Test {
  protected:
-  // Of all tests of a program, so that nobody may change it.
+  // Data of all tests of a program; no test may change them.
   [[nodiscard]] static const std::filesystem::path& data() {
     static const TemporaryFolder made;
     static const auto path = [] {
@@ -84,7 +83,7 @@ class SmallRuns : public ::testing::Test {
   [[nodiscard]] std::string text_of(const std::string& file) const {
     return read_text_file(folder / file);
   }
-  // In place of what is there.
+  // Replaces `to`.
   void copy(const std::string& from, const std::string& to) const {
     std::filesystem::remove_all(folder / to);
     std::filesystem::copy(folder / from, folder / to, std::filesystem::copy_options::recursive);

@@ -128,7 +128,6 @@ TEST_F(SweepProgram, SaysWhatItWouldDoAndWhatIsWrong) {
   refused({"optimizer.lr=0.1"}, HasSubstr("nothing varies"));
   refused({"optimizer.rl=0.1,0.2"}, AllOf(HasSubstr("trial 1 (rl 0.1)"), HasSubstr("lr")));
   refused({"optimizer.lr=0.1..0.2"}, HasSubstr("add --random N"));
-  refused({"optimizer.lr=0.1,0.2", "--halving"}, HasSubstr("--halving: all trials train"));
   EXPECT_FALSE(fs::exists(folder / "sweep"));
 }
 

@@ -65,9 +65,6 @@ TEST_F(TimelineProgram, SaysWhatIsWrong) {
   expect_refused(timeline(trace, trace), "is a folder");
   expect_refused(timeline(trace / "rank-00000.json", folder / "a.json"), "is no folder");
   expect_refused(run_kolo({"timeline"}), "FOLDER is missing");
-  for (const std::string option : {"--picture", "--step"})
-    expect_refused(run_kolo({"timeline", trace, option, "1"}),
-                   "timeline: " + option + ": kolo-plot timeline.json");
   EXPECT_FALSE(std::filesystem::exists(folder / "a.json"));
 }
 

@@ -1,4 +1,4 @@
-// What a user can get wrong with kolo train: exit 2, one clear message, nothing written.
+// Wrong input of kolo train: exit status 2, one clear message, nothing written.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -130,16 +130,6 @@ TEST_F(TrainInput, WhatIsKnownOnlyOfDataAndModelNamesItsLine) {
                  {"c.yaml:3: model.n_classes: 3, but", "10 classes"});
   expect_refused({good_config(), "data.n_train=41"}, {"command line: data.n_train: 41 samples"});
   expect_refused({good_config(), "training.loss=l1"}, {"command line: training.loss: l1"});
-}
-
-TEST_F(TrainInput, BadDataFiles) {
-  const std::string images = "data/train-images-idx3-ubyte";
-  folder.write(images, idx_bytes(8, {40, 28, 28}, std::string(39 * 784, 'x')));
-  expect_refused({good_config()}, {"train-images-idx3-ubyte", "truncated"});
-  folder.write(images, idx_bytes(8, {39, 28, 28}, std::string(39 * 784, 'x')));
-  expect_refused({good_config()}, {"39", "40"});
-  folder.write(images, idx_bytes(8, {40}, std::string(40, 'x')));
-  expect_refused({good_config()}, {"train-images-idx3-ubyte"});
 }
 
 TEST_F(TrainInput, MoreRanksThanSamplesOrThanTheMachineAllows) {

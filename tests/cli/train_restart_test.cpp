@@ -50,7 +50,7 @@ TEST_F(TrainRestart, AKilledRankCostsTheStepsSinceTheNewestCheckpoint) {
   EXPECT_THAT(log(), AllOf(message, HasSubstr("resuming from")));
   EXPECT_FALSE(std::filesystem::exists(folder / "run.1")) << "the folder is kept";
   expect_equal_runs("whole", "run");
-  // What was typed is noted for every start.
+  // Every start records the command as it was typed.
   const auto starts = nlohmann::json::parse(text_of("run/run.json"))["starts"];
   ASSERT_EQ(starts.size(), 2U);
   EXPECT_EQ(starts[0]["command"], starts[1]["command"]);

@@ -1,5 +1,4 @@
-// kolo train --resume: from which checkpoint, with what else than before, and what becomes of the
-// records.
+// kolo train --resume: choice of the checkpoint, changed settings, and the records.
 #include "cli/small_runs.h"
 #include "support/says.h"
 
@@ -184,7 +183,7 @@ TEST_F(TrainResume, WhatIsGoneOnFromInPlaceOfADamagedOneIsLookedAtToo) {
     EXPECT_TRUE(says(refused.errors, {"training.batch_size is 20 instead of 16"}));
   }
   EXPECT_EQ(text_of("run/config.yaml"), before);
-  // What seems to be finished is not where its end is damaged.
+  // A run whose last checkpoint is damaged is not finished.
   auto again = two_epochs;
   again.emplace_back("--resume");
   const auto result = train(again);

@@ -15,7 +15,7 @@ using testing::array_of;
 
 const Call here{"push", 3};
 
-// A tensor of any strides: every dimension is a piece of a larger one, in any order.
+// Tensor with random strides: a slice of a larger tensor with permuted dimensions.
 torch::Tensor random_view(std::mt19937& random, std::vector<std::int64_t> lengths,
                           torch::ScalarType type) {
   auto draw = [&](int from, int to) { return std::uniform_int_distribution(from, to)(random); };
@@ -38,7 +38,7 @@ torch::Tensor random_view(std::mt19937& random, std::vector<std::int64_t> length
   return view;
 }
 
-// What the samples of arrays are, said in LibTorch's words: [samples, lengths...].
+// Samples of arrays by LibTorch's own operators: [samples, lengths...].
 torch::Tensor expected(SampleKind kind, const std::vector<torch::Tensor>& arrays,
                        std::int64_t column) {
   std::vector<torch::Tensor> channels;
@@ -90,7 +90,7 @@ TEST(SampleArrays, AreWhatLibTorchMakesOfThem) {
     auto found = torch::empty(wanted.sizes());
     samples.read(0, found.data_ptr<float>(), nullptr);
     ASSERT_TRUE(torch::equal(found, wanted)) << name_of(kind);
-    // In slices, as records of some more bytes than the tensor has.
+    // Slices are read as records that are larger than the tensor.
     const auto in_slice = samples.samples() / samples.slices();
     const auto record = samples.shapes()[0].bytes_in_record() + 16;
     for (std::int64_t slice = 0; slice < samples.slices(); ++slice) {
@@ -103,7 +103,7 @@ TEST(SampleArrays, AreWhatLibTorchMakesOfThem) {
         ASSERT_TRUE(std::equal(first, first + row.numel(), row.data_ptr<float>()));
       }
     }
-    // And back, into arrays whose other elements stay.
+    // Values are written back into the arrays.
     for (auto& tensor : tensors) tensor.fill_(7);
     samples.write(0, found.data_ptr<float>(), nullptr);
     ASSERT_TRUE(torch::equal(expected(kind, tensors, column).reshape(wanted.sizes()), wanted));

@@ -7,28 +7,22 @@
 namespace kolo {
 namespace {
 
-OnlineConfig loaded(const std::string& text) {
-  return load_online_config(text + "\n");
+OnlineConfig loaded(const std::string& text, const std::vector<std::string>& overrides = {}) {
+  return load_online_config(text + "\n", overrides);
 }
 
 const std::string mlp = "model: {name: mlp, inputs: [2], outputs: [1]}\noptimizer: {name: adam}\n";
 
-TEST(OnlineConfig, IsReadFromText) {
+TEST(OnlineConfig, IsReadFromTextAndOverrides) {
   const auto config = loaded(mlp +
                              "training: {samples: cells, every: 10, n_steps: 2, loss: l1}\n"
-                             "reservoir: {policy: keep_unseen, capacity: 2 GB}");
+                             "reservoir: {policy: keep_unseen, capacity: 2 GB}",
+                             {"training.n_steps=5", "optimizer.lr=0.25"});
   EXPECT_EQ(config.training.samples, SampleKind::cells);
   EXPECT_EQ(config.training.every, 10);
-  EXPECT_EQ(config.training.n_steps, 2);
+  EXPECT_EQ(config.training.n_steps, 5);
   EXPECT_EQ(config.training.loss, "l1");
   EXPECT_EQ(config.reservoir.policy, ReservoirPolicy::keep_unseen);
-  EXPECT_EQ(config.optimizer.lr, .001);
-}
-
-TEST(OnlineConfig, TakesOverrides) {
-  const std::vector<std::string> overrides = {"training.every=5", "optimizer.lr=0.25"};
-  const auto config = load_online_config(mlp, overrides);
-  EXPECT_EQ(config.training.every, 5);
   EXPECT_EQ(config.optimizer.lr, .25);
 }
 

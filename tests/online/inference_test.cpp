@@ -14,8 +14,8 @@ namespace {
 
 using testing::array_of;
 
-// Two inputs [N, 3] and [N, 2], two outputs: their product with weights, and its square; batch norm
-// and dropout, which know what mode they are in.
+// Network with two inputs, [N, 3] and [N, 2], and two outputs: a linear map and its square. Batch
+// norm and dropout depend on the mode.
 class TwoOfEach final : public TensorsNetwork {
  public:
   TwoOfEach() {
@@ -81,7 +81,7 @@ TEST(OnlineInference, RefusesOutputsThatDontFit) {
             std::string::npos);
 }
 
-// While another thread trains: each answer is that of one version, the one before or after.
+// Infers while another thread trains: each answer is that of one version.
 TEST(OnlineInference, IsThreadSafe) {
   OnlineNetwork network(Communicator::solo(), testing::linear_config());
   std::mt19937 random(1);
@@ -105,13 +105,6 @@ TEST(OnlineInference, IsThreadSafe) {
   ends = true;
   for (auto& thread : threads) thread.join();
   EXPECT_EQ(wrong, 0);
-}
-
-TEST(OnlineInference, WarmsUp) {
-  auto network = two_of_each();
-  const auto a = torch::randn({8, 3}), b = torch::randn({8, 2});
-  network.warm_up(std::vector{array_of(a), array_of(b)});
-  EXPECT_EQ(network.get("steps"), 0);
 }
 
 }  // namespace

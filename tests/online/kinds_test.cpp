@@ -102,22 +102,6 @@ TEST(OnlineKinds, ColumnsAreSamples) {
   EXPECT_TRUE(torch::allclose(found, t.flip(0) + .5 * q, .05, .05));
 }
 
-TEST(OnlineKinds, FieldsAreSamples) {
-  auto network = made(
-      "model: {name: mlp, hidden: [], inputs: [2, 3, 4], outputs: [1, 3, 4]}\n"
-      "training: {samples: fields, batch_size: 4, loss: mse}");
-  const auto u = torch::randn({3, 4}), v = torch::randn({3, 4});
-  const auto target = u - v;
-  EXPECT_EQ(network.tick(0).waiting_for, 0);
-  for (int step = 0; step < 20; ++step) {
-    EXPECT_EQ(
-        network.push(std::vector{array_of(u), array_of(v)}, std::vector{array_of(target)}).taken,
-        1);
-    network.tick(step);
-  }
-  EXPECT_LT(network.get("loss"), 1);
-}
-
 TEST(OnlineKinds, AFailingNetworkIsAnErrorThatNamesTheCall) {
   const testing::TemporaryFolder folder;
   const auto file = script_file(folder, "two", R"(

@@ -51,7 +51,7 @@ RANK_TEST(OnlineRoles, SomeTrainForAll) {
   TickReport report;
   for (int step = 1; step <= 300; ++step) {
     Cells cells(random, 16);
-    // Those that train have nothing of their own, so all they have comes from the others.
+    // Training ranks push nothing, so all samples come from the others.
     if (communicator.rank() % 2 == 1) network.push(cells.inputs(), cells.targets());
     report = network.tick(step);
     EXPECT_EQ(report.version, report.all_steps);
@@ -93,7 +93,7 @@ RANK_TEST(OnlineRoles, TrainApart) {
     network.finish();
     EXPECT_THROW((void)network.refresh(), StateError);
   }
-  // What was computed with last is one version on all that compute.
+  // All computing ranks have used the same last version.
   const double none = trains ? -1 : network.get("checksum");
   const double most = all_reduce_value(communicator, none, ReduceOp::max);
   EXPECT_EQ(trains ? most : none, most);

@@ -17,7 +17,7 @@ using testing::Cells;
 using testing::is_alike;
 using testing::linear_config;
 
-// Rank 0's, for all.
+// Rank 0's temporary folder, used by all ranks.
 struct SharedFolder {
   explicit SharedFolder(const Communicator& ranks)
       : path(broadcast_bytes(ranks, ranks.rank() == 0 ? own.path().string() : "")) {}
@@ -68,7 +68,7 @@ RANK_TEST(OnlineSaving, IsTakenByAnotherNumberOfRanks) {
   simulate(network, communicator, 1, 20);
   network.save(folder.path, 20);
   const double checksum = network.get("checksum");
-  // The last rank by itself.
+  // The last rank restores it alone.
   const auto alone = communicator.split(communicator.rank() == communicator.size() - 1 ? 0 : -1);
   if (alone) {
     OnlineNetwork other(*alone, config);
@@ -115,7 +115,7 @@ RANK_TEST(OnlineSaving, IsDoneByThoseThatTrainApart) {
     }
     network.save(folder.path, 1);
     (void)network.refresh();
-    // At the state that was saved, whatever was trained since.
+    // Restores the saved state, whatever was trained since.
     network.restore(folder.path, 1);
     EXPECT_GE(network.get("version"), 1);
     EXPECT_THROW(network.restore(folder.path, 2), CommunicationError);

@@ -32,7 +32,7 @@ RANK_TEST(OnlineTraining, LearnsInTimeSteps) {
     EXPECT_EQ(pushed.taken, 8);
     report = network.tick(step);
     if (step == 1) {
-      EXPECT_EQ(report.steps, 0);  // 8 samples are no batch of 16
+      EXPECT_EQ(report.steps, 0);  // 8 samples make no batch of 16
       EXPECT_EQ(report.waiting_for, 0);
       EXPECT_TRUE(std::isnan(report.loss));
     } else {
@@ -81,7 +81,7 @@ RANK_TEST(OnlineTraining, NormalizesByAllRanksSamples) {
   auto random = random_of(communicator);
   for (int step = 1; step <= 300; ++step) {
     Cells cells(random, 16);
-    // Far from 0, of other sizes, and other on each rank.
+    // Inputs are far from 0, of different sizes, and differ by rank.
     for (std::size_t i = 0; i < cells.a.size(); ++i) {
       cells.a[i] = 1e4 + 100 * cells.a[i] + communicator.rank();
       cells.b[i] *= 1e-3;
@@ -118,7 +118,7 @@ RANK_TEST(OnlineTraining, TellsAllRanksOfOnesMistake) {
     EXPECT_NE(words.find("another rank could not take part"), std::string::npos) << words;
     EXPECT_NE(words.find("samples of [1]"), std::string::npos) << words;
   }
-  // And goes on.
+  // Training continues.
   EXPECT_EQ(network.tick(1).steps, 1);
   EXPECT_TRUE(is_alike(communicator, network));
 }
@@ -149,7 +149,7 @@ RANK_TEST(OnlineTraining, RefusesWhatKeepUnseenHasNoRoomFor) {
     EXPECT_EQ(drops ? report.dropped : report.refused, 100 - capacity);
     EXPECT_EQ(network.tick(1).steps, 1);
     report = network.push(cells.inputs(), cells.targets());
-    EXPECT_EQ(report.taken, 16);  // those that were drawn make room
+    EXPECT_EQ(report.taken, 16);  // drawn samples make room
   }
 }
 
@@ -184,3 +184,24 @@ RANK_TEST(OnlineTraining, GoesOnInTheBackground) {
 
 }  // namespace
 }  // namespace kolo
+
+// Settings of all rank tests of this room.
+namespace kolo::testing {
+
+std::vector<RankSetting> thread_settings(std::string_view /*suite*/) {
+  std::vector<RankSetting> settings;
+  for (const int ranks : {1, 2, 3, 4}) settings.push_back(on_threads(ranks));
+  return settings;
+}
+
+std::vector<RankSetting> process_settings(std::string_view /*suite*/) {
+  return {on_processes("by default")};
+}
+
+std::vector<RankSetting> mpi_settings(std::string_view /*suite*/, int ranks) {
+  std::vector<RankSetting> settings = {on_mpi("by default")};
+  if (ranks > 1) settings.push_back(on_mpi("by MPI alone", {.shared_memory = SharedMemory::off}));
+  return settings;
+}
+
+}  // namespace kolo::testing

@@ -41,7 +41,7 @@ void make_dense(const kolo_array& array, std::span<std::int64_t> stride) {
   }
 }
 
-// The furthest element from the first has to be within what addresses can tell.
+// Throws Error if an element lies beyond the address space.
 void check_extent(const kolo_array& array, std::span<const std::int64_t> stride, DataType type) {
   std::int64_t furthest = 1;
   for (std::int32_t i = 0; i < array.rank; ++i) {

@@ -8,8 +8,8 @@
 
 namespace kolo::bindings {
 
-// The arrays of a call's argument `name`. InputError that names the argument, the array and the
-// field for what is none: "inputs[1]: dtype is 9; expected KOLO_FLOAT32 (1), ...".
+// Arrays of a call's argument `name`. InputError names the argument, the array and the field:
+// "inputs[1]: dtype is 9; expected KOLO_FLOAT32 (1), ...".
 [[nodiscard]] std::vector<Array> arrays_of(const char* name, const kolo_array* arrays,
                                            std::int32_t count);
 

@@ -15,17 +15,17 @@
 #include "kolo/online/online_network.h"
 #include "status.h"
 
-// Handles: what C programs hold instead of objects.
+// Handles, which C programs hold instead of objects.
 namespace kolo::bindings {
 
-// Objects by handle. A handle is the index of a slot and the slot's generation, in the bits of a
-// pointer that nobody follows: one whose object is gone is recognized, also when its slot has
-// another object by now. Objects live until the last call that uses them has returned. Safe for
-// threads.
+// Table of objects by handle. A handle holds the index of a slot and the slot's generation in the
+// bits of a pointer that nobody dereferences, so a handle whose object is gone is recognized even
+// if its slot is used again. An object lives until the last call that uses it has returned.
+// Thread-safe.
 template <typename T>
 class HandleTable {
  public:
-  // "network", and the call that gives such handles.
+  // `kind`: "network". `maker`: the call that gives such handles.
   HandleTable(const char* kind, const char* maker) : kind_(kind), maker_(maker) {}
 
   [[nodiscard]] std::uintptr_t add(std::shared_ptr<T> object) {
@@ -41,19 +41,19 @@ class HandleTable {
     return (slots_[index].generation << index_bits) | (index + 1);
   }
 
-  // StateError that says why where there is none.
+  // Returns the object; StateError says why there is none.
   [[nodiscard]] std::shared_ptr<T> find(std::uintptr_t handle) const {
     const std::lock_guard lock(mutex_);
     return slots_[index_of(handle)].object;
   }
 
-  // Takes it out; `reason` is what later calls with the handle are told. StateError as find().
+  // Removes an object; later calls with its handle are told `reason`. StateError as find().
   std::shared_ptr<T> take(std::uintptr_t handle, const char* reason) {
     const std::lock_guard lock(mutex_);
     return take_slot(index_of(handle), reason);
   }
 
-  // Takes all out that fit.
+  // Removes all objects that fit.
   template <typename Fits>
   std::vector<std::shared_ptr<T>> take_all(Fits&& fits, const char* reason) {
     const std::lock_guard lock(mutex_);
@@ -119,20 +119,18 @@ struct Handles {
   HandleTable<LivingNetwork> networks{"network", "kolo_network_create"};
 };
 
-// The library's only state beside messages: C programs hold nothing that could own the objects.
-// It is never destroyed, so calls while a program exits find it, and nothing that exit() has
-// destroyed before is used to end what a program forgot.
+// The library's only state besides messages. Never destroyed, so calls during exit() still find it.
 [[nodiscard]] Handles& handles();
 
-// StateError where MPI is not initialized, or finalized.
+// StateError unless MPI is initialized and not finalized.
 void require_mpi();
 
 [[nodiscard]] inline std::uintptr_t number_of(const void* handle) {
   return reinterpret_cast<std::uintptr_t>(handle);
 }
 
-// All ranks say whether they can go on. Where one can't, because of `problem`, that is thrown
-// there, and on the others a CommunicationError that names the first such rank. Collective.
+// Agrees whether all ranks can go on. A rank with a `problem` throws it; the others throw a
+// CommunicationError that names the first such rank. Collective.
 void meet(const Call& call, const Communicator& communicator, const std::exception_ptr& problem);
 
 }  // namespace kolo::bindings

@@ -14,9 +14,9 @@
 #include "kolo/kolo.h"
 #include "status.h"
 
-// The calls on a network.
+// Calls on a network.
 
-// Weak: which OpenMP there is, or none, is LibTorch's and the program's choice.
+// Weak symbols, because a program may have another OpenMP or none.
 extern "C" {
 [[gnu::weak]] int omp_get_max_threads(void);
 [[gnu::weak]] void omp_set_num_threads(int threads);
@@ -28,8 +28,8 @@ namespace {
 
 using kolo::InputError;
 
-// Gives OpenMP on the calling thread another number of threads, which LibTorch then computes with,
-// and takes it back. 0, or a process without OpenMP: nothing.
+// Sets the calling thread's number of OpenMP threads, which LibTorch computes with, and restores
+// it. Does nothing for 0 or without OpenMP.
 class ThreadCount {
  public:
   explicit ThreadCount(int threads) noexcept {
@@ -58,7 +58,7 @@ void require(const char* name, const T* place) {
     throw InputError(std::string(name) + " is null; expected the address of a number");
 }
 
-// A call on a living network: body(network), computing with the session's number of threads.
+// Runs body(network) on a living network with the session's number of threads.
 template <typename Body>
 int on_network(const char* name, kolo_network handle, Body&& body) noexcept {
   Call call{name};
@@ -71,9 +71,9 @@ int on_network(const char* name, kolo_network handle, Body&& body) noexcept {
   });
 }
 
-// A collective call whose arguments may be wrong on this rank: then it is made all the same, by
-// `refused` with arguments that no network takes, so that the other ranks, which wait for this one,
-// are told. What is wrong here stays the error here.
+// Reads the arguments of a collective call. If they are wrong here, `refused` still makes the call,
+// with arguments that no network takes, so that the other ranks learn of it; this rank throws its
+// own error.
 template <typename Read, typename Refused>
 auto arguments_of_all(Read&& read, Refused&& refused) {
   try {
@@ -88,9 +88,9 @@ auto arguments_of_all(Read&& read, Refused&& refused) {
   }
 }
 
-// Reports into the program's structs, which may be those of an older header, with fewer numbers.
+// Reports go into the program's structs, which may have fewer numbers if their header is older.
 
-// InputError for a struct whose size was not set; null is nobody's.
+// InputError for a struct whose size was not set. A report may be null.
 template <typename Report>
 void check_report(const Report* report) {
   if (report != nullptr && report->size < static_cast<std::int64_t>(2 * sizeof(std::int64_t)))
@@ -121,7 +121,7 @@ kolo_push_report in_c(const kolo::PushReport& done) {
   return report;
 }
 
-// As much as the program's struct has room for.
+// Copies as much as the program's struct can hold.
 template <typename Done, typename Report>
 void write_report(const Done& done, Report* report) {
   if (report == nullptr) return;
@@ -141,7 +141,7 @@ Samples samples_of(const kolo_array* inputs, int32_t n_inputs, const kolo_array*
           arrays_of("extras", extras, n_extras)};
 }
 
-// What is wrong with one rank's arguments or configuration, all learn.
+// Makes a network. All ranks learn of an error in one rank's arguments or configuration.
 std::shared_ptr<LivingNetwork> make_network(const Call& call,
                                             const std::shared_ptr<LivingSession>& session,
                                             const char* yaml, const kolo_network* given) {
@@ -196,7 +196,7 @@ int kolo_push(kolo_network network, const kolo_array* inputs, int32_t n_inputs,
   });
 }
 
-// What can't be reported of a collective call is no reason for this rank to stay away from it.
+// Makes the collective call before it checks the report, so that no rank waits for this one.
 int kolo_tick(kolo_network network, int64_t time_step, kolo_tick_report* report) {
   return on_network("kolo_tick", network, [&](kolo::OnlineNetwork& online) {
     const auto done = online.tick(time_step);

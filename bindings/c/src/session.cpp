@@ -41,7 +41,7 @@ std::chrono::duration<double> seconds(const std::string& word, std::string_view 
   return std::chrono::duration<double>(*number);
 }
 
-// Its names stand here, where the values of such a word are listed.
+// Value of a word that has a list of choices.
 template <typename E, std::size_t n>
 E choice(const std::string& word, std::string_view value,
          const std::array<EnumName<E>, n>& choices) {
@@ -82,8 +82,8 @@ void read_word(const std::string& word, Options& options) {
   }
 }
 
-// The options of kolo_initialize(): "warn_after=600 on_failure=abort"; null for defaults.
-// InputError for words that are none, which says what is accepted.
+// Options of kolo_initialize(): "warn_after=600 on_failure=abort"; null for defaults. InputError
+// says what is accepted.
 Options options_from_text(const char* text) {
   Options options;
   std::istringstream words(text == nullptr ? "" : text);
@@ -123,7 +123,7 @@ using namespace kolo::bindings;
 
 namespace {
 
-// A rank whose arguments are wrong makes a session all the same, so that the others learn of it.
+// Makes a session even if this rank's arguments are wrong, so that the other ranks learn of it.
 kolo_session initialize(Call& call, MPI_Comm communicator, const char* text,
                         const kolo_session* given) {
   require_mpi();

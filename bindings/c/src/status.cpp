@@ -12,8 +12,8 @@ namespace kolo::bindings {
 
 namespace {
 
-// Of fixed size, so that it can be kept when there is no memory left, and nothing has to be
-// destroyed when a thread ends.
+// Message of fixed size, which needs no memory when none is left, and no destructor when a thread
+// ends.
 struct LastMessage {
   char text[4096] = "";
   std::size_t length = 0;
@@ -27,13 +27,13 @@ void keep(std::string_view text) noexcept {
   last_message.text[last_message.length] = '\0';
 }
 
-// LibTorch's own errors go on with where in its sources they were raised.
+// Removes the source location that LibTorch appends to its errors.
 std::string_view without_backtrace(std::string_view text) {
   return text.substr(0, std::min(text.find("\nException raised from"), text.size()));
 }
 
-// The network's messages begin with its own name of the call, "online: push on rank 3: ", which the
-// C name replaces.
+// Removes the beginning of a network's message, "online: push on rank 3: ", which the C name of the
+// call replaces.
 std::string_view without_beginning(const Call& call, std::string_view text) {
   constexpr std::string_view room = "online: ", prefix = "kolo_";
   if (!text.starts_with(room)) return text;

@@ -3,10 +3,10 @@
 #include <string>
 #include <utility>
 
-// How an exception becomes a status and a message.
+// Translation of exceptions into statuses and messages.
 namespace kolo::bindings {
 
-// The call that a message is about: "kolo_push on rank 3".
+// Call that is named in a message: "kolo_push on rank 3".
 struct Call {
   const char* name = "";
   int rank = -1;  // of the session; -1: not known yet
@@ -14,8 +14,8 @@ struct Call {
   [[nodiscard]] std::string text() const;
 };
 
-// Keeps the message of the exception that is being handled for kolo_last_message(), behind the
-// call, and returns its status.
+// Keeps the message of the current exception for kolo_last_message(), with the call before it, and
+// returns its status.
 [[nodiscard]] int status_of_exception(const Call& call) noexcept;
 
 // Runs the body of a call of the C interface. No exception leaves.

@@ -11,11 +11,9 @@ namespace kolo {
 
 inline constexpr int most_array_dimensions = 8;
 
-// A host program's array: a view that owns nothing. Of float64, float32, int64 or int32, with up to
-// eight dimensions, slowest first as C has them (u[y][x] is {ny, nx}), and any strides: a field
-// inside its halos is passed as it lies, without a copy.
-//
-// Inputs, targets and extras are only read; outputs are written.
+// View of a host program's array: float64, float32, int64 or int32, up to eight dimensions, slowest
+// first as in C (u[y][x] is {ny, nx}), any strides. So the inside of a field with halos is passed
+// without a copy. Inputs, targets and extras are only read; outputs are written.
 struct Array {
   void* data = nullptr;
   DataType type = DataType::float32;
@@ -24,8 +22,8 @@ struct Array {
   std::array<std::int64_t, most_array_dimensions> stride{};  // in elements
 
   Array() = default;
-  // Without strides dense: the last dimension is contiguous. InputError for more dimensions than
-  // eight, or strides of another number.
+  // Dense (the last dimension is contiguous) unless strides are given. InputError for more than
+  // eight dimensions, or another number of strides.
   Array(void* values, DataType element, std::span<const std::int64_t> lengths,
         std::span<const std::int64_t> strides = {});
   template <typename T>

@@ -10,12 +10,13 @@
 #include "kolo/base/enum_names.h"
 #include "kolo/nn/models.h"
 #include "kolo/optim/catalogue.h"
+#include "kolo/parallel/step_conflicts.h"
 #include "kolo/sampling/reservoir.h"
 #include "kolo/settings/choice.h"
 
-// Configuration of a network inside a simulation and its training. Names are those of
-// `kolo train`'s configurations; what values a key accepts stands in src/online/online_config.cpp,
-// what it means in docs/simulations.md.
+// Configuration of a network inside a simulation and its training, with the names of `kolo train`'s
+// configurations. src/online/online_config.cpp says which values a key accepts,
+// docs/simulations.md what it means.
 namespace kolo {
 
 // Meaning of a sample in the arrays that a program hands over.
@@ -35,16 +36,8 @@ constexpr auto enum_names(SampleKind) {
                                               {SampleKind::whole, "whole"}});
 }
 
-// Fate of a step whose loss or gradients are not finite, on all ranks.
-enum class OnlineNonFinite : std::uint8_t { skip, stop };
-
-constexpr auto enum_names(OnlineNonFinite) {
-  return std::to_array<EnumName<OnlineNonFinite>>(
-      {{OnlineNonFinite::skip, "skip"}, {OnlineNonFinite::stop, "stop"}});
-}
-
-// Which tensors are normalized, channel by channel, by mean and standard deviation of all samples
-// that came: none, or each channel.
+// Normalization of inputs or targets: none, or of each channel by mean and standard deviation of
+// all samples so far.
 enum class Normalized : std::uint8_t { none, channels };
 
 constexpr auto enum_names(Normalized) {
@@ -52,8 +45,8 @@ constexpr auto enum_names(Normalized) {
       {{Normalized::none, "none"}, {Normalized::channels, "channels"}});
 }
 
-// What push() does when the reservoir takes no more (keep_unseen): tells the program, or drops the
-// sample.
+// Fate of a sample that a full reservoir (keep_unseen) or mailbox can't take: push() reports it as
+// refused, or as dropped.
 enum class WhenFull : std::uint8_t { refuse, drop };
 
 constexpr auto enum_names(WhenFull) {
@@ -62,9 +55,9 @@ constexpr auto enum_names(WhenFull) {
 }
 
 struct OnlineModelConfig {
-  std::string name;  // one of a ModelCatalogue, or "own": the program's
+  std::string name;  // of a ModelCatalogue, or "own": the program's
   OwnSettings own;
-  // Shapes of one sample, without the batch, for networks of the catalogue: [2], [4, 64, 64].
+  // Shapes of one sample without the batch, for networks of the catalogue: [2], [4, 64, 64].
   std::vector<std::int64_t> inputs, outputs;
 };
 
@@ -72,29 +65,29 @@ struct OnlineTrainingConfig : RateSettings {
   SampleKind samples = SampleKind::batch;
   std::int64_t column_axis = -1;  // of the array, from 0; negative: from the last
   std::int64_t batch_size = 32;   // per rank that trains
-  std::int64_t every = 1;         // time steps: tick() trains at every so many-th call
-  std::int64_t n_steps = 1;       // then
-  double milliseconds = 0;        // above 0: as many steps as take so long, instead of n_steps
-  bool background = false;        // steps go on beside the solver, from start() on
+  std::int64_t every = 1;         // tick() trains at every so many-th call
+  std::int64_t n_steps = 1;       // steps that it trains then
+  double milliseconds = 0;        // above 0: trains for this long, instead of n_steps
+  bool background = false;        // trains beside the solver, from start() on
   std::string loss = "mse";
   OwnSettings loss_own;
   std::string loss_file;            // TorchScript: forward(outputs, targets, extras) gives the loss
-  std::vector<std::int64_t> ranks;  // that train; empty: see rank_stride
+  std::vector<std::int64_t> ranks;  // training ranks; empty: see rank_stride
   std::int64_t rank_stride = 1;     // every so many-th rank trains, from 0 on
-  bool apart = false;               // those that train do nothing else, in serve()
+  bool apart = false;               // training ranks do nothing else, in serve()
   double clip_norm = 0;
-  OnlineNonFinite non_finite = OnlineNonFinite::skip;
-  std::optional<std::int64_t> max_steps;  // what a decay reaches its end with; then no more steps
-  std::int64_t log_every = 100;           // steps between two records; 0: none
+  NonFiniteStep non_finite = NonFiniteStep::skip;
+  std::optional<std::int64_t> max_steps;  // end of training and of the decay
+  std::int64_t log_every = 100;           // steps between records; 0: none
 };
 
 struct OnlineReservoirConfig {
   ReservoirPolicy policy = ReservoirPolicy::uniform;
   std::string capacity = "256 MiB";  // per rank that trains
   std::int64_t minimum = 0;          // samples before the first step; 0: a batch
-  std::int64_t reuse = 0;            // above 0: draws per sample that came, at most
+  std::int64_t reuse = 0;            // above 0: most draws per sample
   WhenFull when_full = WhenFull::refuse;
-  std::int64_t mailbox = 64;  // samples that a rank may have on their way to one that trains
+  std::int64_t mailbox = 64;  // most samples of a rank on their way to its trainer
 };
 
 struct NormalizationConfig {
@@ -108,7 +101,7 @@ struct OnlineCheckpointConfig {
 };
 
 struct OnlineConfig {
-  std::string output_dir;  // of history and TensorBoard; empty: none are written
+  std::string output_dir;  // folder for history and TensorBoard; empty: not written
   std::uint64_t seed = 1;
   OnlineModelConfig model;
   OptimizerConfig optimizer;
@@ -118,17 +111,17 @@ struct OnlineConfig {
   OnlineCheckpointConfig checkpoint;
 };
 
-// Reads and checks a configuration. `source`: a file, or, where there is a line break in it, the
-// YAML itself. `overrides`: "training.every=5". InputError that begins with FILE:LINE and names the
-// key, the value and what is accepted.
+// Reads and checks a configuration. `source`: a file, or the YAML itself if it has a line break.
+// `overrides`: "training.every=5". InputError begins with FILE:LINE and names the key, the value
+// and what is accepted.
 [[nodiscard]] OnlineConfig load_online_config(const std::string& source,
                                               std::span<const std::string> overrides = {},
                                               const ModelCatalogue& models = built_in_models());
 
-// All that is said in a configuration, as YAML: ranks compare it.
+// Whole configuration as YAML, which ranks compare.
 [[nodiscard]] std::string online_config_text(OnlineConfig config, const ModelCatalogue& models);
 
-// "2 GB", "512 MiB", "1e6" (bytes) as a number of bytes; nothing for what is none.
+// Number of bytes in "2 GB", "512 MiB" or "1e6"; nothing for other text.
 [[nodiscard]] std::optional<std::uint64_t> bytes_from_text(std::string_view text);
 
 }  // namespace kolo

@@ -26,7 +26,6 @@ struct Report {
   std::size_t study_runs = 0;         // so many of them, the first, are the study's
   std::vector<std::string> warnings;  // besides those of the runs
   std::vector<double> targets;        // see RunFigureOptions
-  std::optional<CurveAxis> axis;      // that curves stand against at first; none: the first known
 };
 
 // Reads runs (see read_run), at most one study (a folder with study.json, or the file), which
@@ -36,7 +35,7 @@ struct Report {
 // InputError: a path can't be read, or there are two studies or sweeps.
 [[nodiscard]] Report read_report(std::span<const std::filesystem::path> paths);
 
-// All figures, the study's and the sweep's first; curves against the report's axis.
+// All figures, the study's and the sweep's first; curves against the first axis that the runs know.
 [[nodiscard]] std::vector<FigureGroup> report_figures(const Report& report);
 
 // All tables that have rows, the study's and the sweep's first. Runs of the study are not told of

@@ -22,10 +22,10 @@ enum class FindingStatus : std::uint8_t { ok, warning, problem };
 
 // Result of one of doctor's checks.
 struct Finding {
-  std::string name;  // what was looked at: "BLAS"
+  std::string name;  // "BLAS"
   FindingStatus status = FindingStatus::ok;
-  std::string text;    // what is there, in one line
-  std::string remedy;  // what to do about it; empty when all is well
+  std::string text;    // one line
+  std::string remedy;  // empty if all is well
 
   void warn(std::string what_to_do) {
     status = FindingStatus::warning;
@@ -37,13 +37,12 @@ struct Finding {
   }
 };
 
-// One line a finding, its remedy on the next.
+// Prints a line for each finding, and its remedy on the next line.
 void print_findings(std::ostream& stream, std::span<const Finding> findings, bool unicode,
                     int width = 0);
 
 [[nodiscard]] FindingStatus worst_status(std::span<const Finding> findings);
 
-// The machine.
 [[nodiscard]] Finding check_processors(const CpuLimits& limits, const EnvironmentLookup& lookup);
 [[nodiscard]] Finding check_host_names(const std::vector<NameLookup>& lookups);
 [[nodiscard]] Finding check_shared_memory(const std::filesystem::path& folder = "/dev/shm");
@@ -52,7 +51,7 @@ void print_findings(std::ostream& stream, std::span<const Finding> findings, boo
 // Tells whether this kolo was built with kolo data nbody.
 [[nodiscard]] Finding check_cosmology(bool is_built);
 
-// Facts about this process's GPUs and the software that runs them. Empty: unknown.
+// Facts about this process's GPUs and their software; empty if unknown.
 struct GpuFacts {
   struct Device {
     std::string name;
@@ -63,55 +62,52 @@ struct GpuFacts {
   };
 
   std::vector<Device> devices;
-  // Pairs of which the first does not reach the second's memory, in the order of devices.
+  // Pairs of devices of which the first can't access the second's memory.
   std::vector<std::pair<int, int>> out_of_reach;
-  int runtime = 0, driver = 0, libtorch = 0;  // versions of CUDA, as CUDA numbers them: 13000
+  int runtime = 0, driver = 0, libtorch = 0;  // CUDA versions: 13000
   std::string cudnn, nccl;
 };
 
-// Asks CUDA and LibTorch. None where kolo is built without CUDA.
+// Asks CUDA and LibTorch; nothing if kolo is built without CUDA.
 [[nodiscard]] std::optional<GpuFacts> gpu_facts();
 
 // Findings from the facts: versions, each GPU, reach among several.
 [[nodiscard]] std::vector<Finding> check_gpus(const GpuFacts& facts);
 
-// Libraries. `core_before`: what OpenBLAS chose before this program told it better; empty:
-// it was not told.
+// `core_before`: the core that OpenBLAS chose before kolo set another; empty if kolo set none.
 [[nodiscard]] Finding check_blas(const BlasLibrary& library, const VectorUnits& units,
                                  const std::string& core_before);
 [[nodiscard]] Finding check_libtorch();
-// Empty where kolo is built without a oneDNN of its own, which is as it was wanted.
+// `description`: empty if kolo is built without oneDNN.
 [[nodiscard]] Finding check_onednn(const std::string& description);
-// Which kernels networks compute by: the names of oneDNN's implementations for 2 and 3 dimensions,
-// empty where there is none and LibTorch's own operators compute.
+// Kernels of convolutions. `in_2d`, `in_3d`: oneDNN's implementations for 2 and 3 dimensions; empty
+// if LibTorch's own operators compute.
 [[nodiscard]] Finding check_kernels(const std::string& onednn, const std::string& in_2d,
                                     const std::string& in_3d);
-// `onednn` as above; whether the processor has products of bfloat16.
+// `multiplies`: the processor has bfloat16 products.
 [[nodiscard]] Finding check_bfloat16(const std::string& onednn, bool multiplies);
 
-// MPI. These start programs and wait for them, some seconds at most.
+// The checks below start programs and wait for them, a few seconds at most.
 [[nodiscard]] Finding check_mpi_library();
-// How long MPI's launcher takes to start two programs that do nothing.
+// Time that MPI's launcher takes for two programs that do nothing.
 struct EmptyJob {
   std::string command;
-  std::optional<double> seconds = {};  // nothing: it has not ended with status 0 in time
-  std::string complaint = {};          // what went wrong then
+  std::optional<double> seconds = {};  // nothing if it failed
+  std::string complaint = {};          // reason of the failure
 };
 
-// Names what may have made it slow where it took long.
+// Names likely reasons if the job took long.
 [[nodiscard]] Finding check_empty_job(const std::string& launcher, const EmptyJob& job,
                                       const LaunchConditions& conditions,
                                       const std::vector<std::string>& interfaces);
-// None is needed on one machine, so that its absence is no warning.
+// One machine needs no launcher, so a missing one is no warning.
 [[nodiscard]] Finding check_launcher(const LaunchEnvironment& environment,
                                      const std::vector<NameLookup>& lookups);
-// Ranks that kolo starts itself, or that MPI's launcher starts.
+// Starts two ranks by kolo itself, or by MPI's launcher.
 [[nodiscard]] Finding check_two_ranks(const LaunchEnvironment& environment, LauncherChoice choice);
 
-// What a rank started by the checks above does: an all-reduce, and rank 0 prints a line of JSON
-// about it. Returns the exit status.
+// Rank of the checks above: does an all-reduce, and rank 0 prints a line of JSON about it. Returns
+// the exit status.
 [[nodiscard]] int run_probe();
-// Starts two of these as processes of this machine. Returns the exit status.
-[[nodiscard]] int run_probe_of_processes();
 
 }  // namespace kolo

@@ -25,7 +25,7 @@
 #include "run/launch/launch_advice.h"
 #include "run/launch/supervise.h"
 
-// Checks of launchers, and of two ranks that each has started.
+// Checks of launchers and of two ranks that they start.
 namespace kolo {
 
 namespace {
@@ -38,7 +38,7 @@ std::vector<std::string> probe_command() {
   return {std::filesystem::read_symlink("/proc/self/exe"), "doctor", "--probe"};
 }
 
-// The line of JSON that rank 0 printed; nothing when the probe failed.
+// JSON that rank 0 printed; nothing if the probe failed.
 std::optional<json> answer_of(const ProbeResult& result) {
   if (result.status != 0) return std::nullopt;
   const auto start = result.output.find('{');
@@ -48,7 +48,7 @@ std::optional<json> answer_of(const ProbeResult& result) {
   return answer;
 }
 
-// The first line that isn't decoration, of what a failed probe printed.
+// First line of a failed probe's output that isn't decoration.
 std::string complaint_of(const ProbeResult& result) {
   if (!result.status) return fmt::format("no answer within {} s", probe_deadline.count());
   std::istringstream lines(result.errors + result.output);
@@ -58,8 +58,8 @@ std::string complaint_of(const ProbeResult& result) {
   return fmt::format("exit status {}", *result.status);
 }
 
-// How an all-reduce of GPUs' memory has gone from rank to rank, as in a training; empty where there
-// are none. Error when it gives no sum. Collective.
+// Transport of an all-reduce in GPUs' memory; empty without GPUs. Error if the sum is wrong.
+// Collective.
 std::string try_devices(const Communicator& communicator) {
   const auto device = take_device(communicator, /*may_share=*/true);
   if (device.is_cpu()) return {};
@@ -94,13 +94,6 @@ int run_probe() {
                    .dump()
             << std::endl;
   return 0;
-}
-
-int run_probe_of_processes() {
-  return run_ranks({.ranks = 2,
-                    .oversubscribe = true,
-                    .command = probe_command(),
-                    .launcher = LauncherChoice::processes});
 }
 
 Finding check_mpi_library() {
@@ -154,7 +147,7 @@ Finding check_empty_job(const std::string& launcher, const EmptyJob& job,
 
 namespace {
 
-// Two programs that do nothing, started as ranks are.
+// Starts two programs that do nothing, as ranks are started.
 Finding try_launcher(const MachineFacts& machine, const std::vector<NameLookup>& lookups) {
   const LaunchRequest request{.ranks = 2, .oversubscribe = true, .command = {"true"}};
   const auto command = rank_command(request, machine);
@@ -186,7 +179,7 @@ Finding check_launcher(const LaunchEnvironment& environment,
     return finding;
   }
   finding.text = machine.program;
-  // Others ask a scheduler, which takes its time.
+  // Other launchers may wait for a scheduler.
   const bool is_mpirun = machine.launcher == Launcher::open_mpi_4 ||
                          machine.launcher == Launcher::open_mpi_5 ||
                          machine.launcher == Launcher::mpich;
@@ -208,25 +201,16 @@ Finding check_two_ranks(const LaunchEnvironment& environment, LauncherChoice cho
         fmt::format("not tried, because {} has started this program", environment.launcher);
     return finding;
   }
-  RankCommand command{.argv = probe_command()};
-  command.argv.back() = "--probe-processes";
-  if (by_mpi) {
-    MachineFacts machine;
-    try {
-      machine = examine_machine(environment, choice);
-    } catch (const std::exception&) {
-      finding.text = "not tried without a launcher";
-      return finding;
-    }
-    try {
-      command =
-          rank_command({.ranks = 2, .oversubscribe = true, .command = probe_command()}, machine);
-    } catch (const InputError& error) {
-      finding.text = "they can't be started";
-      finding.fail(error.what());
-      return finding;
-    }
+  try {
+    (void)examine_machine(environment, choice);
+  } catch (const std::exception&) {
+    finding.text = "not tried without a launcher";
+    return finding;
   }
+  RankCommand command{.argv = probe_command()};
+  command.argv.insert(command.argv.begin(),
+                      {command.argv.front(), "run", "-n", "2", "--oversubscribe", "--launcher",
+                       std::string(name_of(choice))});
   const auto result = probe(command, probe_deadline);
   const auto answer = answer_of(result);
   if (!answer || answer->value("ranks", 0) != 2 || answer->value("sum", 0) != 3) {

@@ -80,8 +80,8 @@ std::string find_mpirun(Launcher launcher) {
                          : fmt::format("{} in PATH is of another MPI than kolo's, {}",
                                        candidates.front(), describe_linked_mpi());
   throw InputError(fmt::format(
-      "-n starts the ranks with mpirun, and {}; install the package {}, or start them without MPI, "
-      "by --launcher processes",
+      "-n starts the ranks with mpirun, and {}; install the package {}, or start them without MPI: "
+      "communication.launcher=processes, kolo run --launcher processes",
       found, is_mpich ? "mpich" : "openmpi-bin"));
 }
 
@@ -145,9 +145,8 @@ void find_mpi_launcher(MachineFacts& facts, const LaunchEnvironment& environment
   if (mpi_library_version().empty()) {
     throw InputError(
         "-n: this kolo was built without MPI, so its ranks are processes of this machine that "
-        "share "
-        "memory: leave out other hosts and nodes (--launcher processes), or build kolo with "
-        "KOLO_MPI=ON");
+        "share memory: leave out other hosts and nodes (communication.launcher=processes, kolo run "
+        "--launcher processes), or build kolo with KOLO_MPI=ON");
   }
   facts.launcher = launcher_of_linked_mpi();
   if (environment.in_slurm_allocation) {

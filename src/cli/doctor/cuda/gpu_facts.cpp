@@ -6,16 +6,17 @@
 #include <cuda_runtime.h>
 #include <fmt/format.h>
 
-#include "cli/doctor/cuda/kernel_image.h"
 #include "comm/cuda/check_cuda.h"
 #include "kolo/comm/device.h"
 #include "kolo/parallel/initialize.h"
 
 namespace kolo {
 
+[[nodiscard]] bool has_kernels_for_current_device();  // kernel_image.cu, which nvcc compiles
+
 namespace {
 
-// "cuDNN 9.10.2" of 91002, and of 8907 "cuDNN 8.9.7": 9 changed the numbering.
+// Text of cuDNN's version: 91002 is 9.10.2, and before version 9 8907 is 8.9.7.
 std::string cudnn_version() {
   const auto& hooks = at::detail::getCUDAHooks();
   if (!hooks.hasCuDNN()) return {};
@@ -25,7 +26,7 @@ std::string cudnn_version() {
   return fmt::format("cuDNN {}.{}.{}", major, rest / 100, rest % 100);
 }
 
-// A CUDA that does not start has version 0.
+// Version by a function of CUDA; 0 if CUDA does not start.
 int version_by(cudaError_t (*function)(int*)) {
   int version = 0;
   if (function(&version) != cudaSuccess) version = 0;

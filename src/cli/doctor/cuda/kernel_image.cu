@@ -1,5 +1,3 @@
-#include "cli/doctor/cuda/kernel_image.h"
-
 #include <cuda_runtime.h>
 
 namespace kolo {
@@ -10,6 +8,7 @@ __global__ void any_kernel() {}
 
 }  // namespace
 
+// Tells whether the kernels of this build run on the current device: looks at one of them.
 bool has_kernels_for_current_device() {
   cudaFuncAttributes attributes{};
   const bool is_there = cudaFuncGetAttributes(&attributes, any_kernel) == cudaSuccess;

@@ -1,0 +1,293 @@
+// kolo data cifar10 and images, sets of images that are made of others, and kolo data nbody.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <iostream>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include "cli/command_line.h"
+#include "cli/options.h"
+#include "kolo/base/clock.h"
+#include "kolo/base/error.h"
+#include "kolo/base/machine.h"
+#include "kolo/base/text.h"
+#include "kolo/data/box_files.h"
+#include "kolo/tools/cosmology_box.h"
+#include "kolo/tools/stand_ins.h"
+#include "kolo/train/observe/format.h"
+#include "kolo/train/observe/progress.h"
+#include "run/launch/terminal.h"
+
+namespace kolo {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// Options that the commands share.
+struct MakingArguments {
+  std::string output;
+  int threads = 0;  // 0: as many as there are processors
+  bool force = false;
+
+  [[nodiscard]] int threads_to_use() const {
+    return threads > 0 ? threads : detect_cpu_limits().cpus();
+  }
+};
+
+void add_making_options(CLI::App& command, MakingArguments& arguments, std::uint64_t& seed) {
+  add_number_option(command, "--seed", seed, {0, std::uint64_t{1} << 53},
+                    "Another number makes another data set")
+      ->default_str(std::to_string(seed))
+      ->type_name("N");
+  add_number_option(command, "--threads", arguments.threads, {1, 1024},
+                    "Threads (default: one per processor)")
+      ->type_name("N");
+  command.add_flag("--force", arguments.force, "Replace existing files of this kind");
+}
+
+// Options of the sets of images.
+struct ImagesArguments : MakingArguments {
+  std::string source_kind;  // --from
+  StandInOptions stand_in;
+};
+
+// Makes a data set by make(write) with a progress bar, and prints the numbers of training and
+// validation images that it returns, in `words`.
+template <typename Make>
+int make_with_progress(const ImagesArguments& arguments, const char* words, Make make) {
+  ProgressBar bar(std::cout, progress_options_from_environment());
+  const Stopwatch watch;
+  std::mutex mutex;
+  std::int64_t most_done = -1;  // threads may report out of order
+  const WriteOptions write{
+      .threads = arguments.threads_to_use(),
+      .replace = arguments.force,
+      .progress = [&](std::int64_t done, std::int64_t total) {
+        const std::lock_guard lock(mutex);
+        if (most_done < 0) bar.start("images", total, 0, "images");
+        most_done = std::max(most_done, done);
+        bar.update(most_done,
+                   {.samples_per_second = static_cast<double>(most_done) / watch.seconds()});
+      }};
+  const auto [training, validation] = make(write);
+  if (most_done >= 0) bar.clear();
+  print_wrapped(fmt::format("{}: {}, {}\n", arguments.output,
+                            fmt::format(fmt::runtime(words), format_count(training),
+                                        format_count(validation), cifar10_classes),
+                            format_duration(watch.seconds())));
+  return 0;
+}
+
+// `per_class`: of --per-class.
+void add_image_options(CLI::App& command, ImagesArguments& arguments, const char* per_class) {
+  add_choice_option(command, "--from", arguments.source_kind, {"fashion-mnist"},
+                    "What to make it of: fashion-mnist")
+      ->required();
+  add_text_option(command, "-o,--output", arguments.output, "a folder", "The folder to make")
+      ->required()
+      ->type_name("DIR");
+  add_text_option(command, "--source", arguments.stand_in.source, "a folder",
+                  "Folder with Fashion-MNIST")
+      ->type_name("DIR");
+  add_making_options(command, arguments, arguments.stand_in.seed);
+  add_number_option(command, "--per-class", arguments.stand_in.per_class, {1, 1000000}, per_class)
+      ->default_str(std::to_string(arguments.stand_in.per_class))
+      ->type_name("N");
+}
+
+int make_cifar10(const ImagesArguments& arguments) {
+  return make_with_progress(arguments, "{} training and {} validation images in CIFAR-10's format",
+                            [&](const WriteOptions& write) {
+                              return write_cifar10_stand_in(arguments.output, arguments.stand_in,
+                                                            write);
+                            });
+}
+
+}  // namespace
+
+void add_data_cifar10_command(CLI::App& data, Chosen& chosen) {
+  const auto arguments = std::make_shared<ImagesArguments>();
+  CLI::App* const command =
+      data.add_subcommand("cifar10", "Make a stand-in for CIFAR-10, in its binary format");
+  add_image_options(*command, *arguments, "Training images of each class");
+  command->footer(
+      "Garments of Fashion-MNIST, moved, turned and coloured, on patterned backgrounds, with "
+      "others "
+      "behind them and blocks in front: about as hard as CIFAR-10, for machines that can't "
+      "download "
+      "it. The same seed makes the same files, with any number of threads. All of Fashion-MNIST's "
+      "test images become the validation split.\n\n"
+      "Example:\n"
+      "  kolo data cifar10 --from fashion-mnist -o data/stand-in\n"
+      "  kolo train configs/cifar10_cnn.yaml data.path=data/stand-in");
+  on_choice(*command, chosen, arguments, make_cifar10);
+}
+
+namespace {
+
+struct PhotographArguments : ImagesArguments {
+  PhotographArguments() { stand_in.per_class = 100; }
+
+  std::string sizes = "160..640";
+};
+
+// "MIN..MAX", or one size for all.
+void read_sizes(const std::string& text, PhotographFolderOptions& options) {
+  const auto dots = text.find("..");
+  const auto least = parse_number<std::int64_t>(text.substr(0, dots));
+  const auto most =
+      dots == std::string::npos ? least : parse_number<std::int64_t>(text.substr(dots + 2));
+  if (!least || !most) {
+    throw InputError(
+        fmt::format("data: --size {}: expected MIN..MAX in pixels, for example 160..640", text));
+  }
+  options.least_side = *least;
+  options.most_side = *most;
+}
+
+int make_images(const PhotographArguments& arguments) {
+  PhotographFolderOptions options{.stand_in = arguments.stand_in};
+  read_sizes(arguments.sizes, options);
+  return make_with_progress(arguments, "{} JPEG files in train/, {} in valid/, {} classes",
+                            [&](const WriteOptions& write) {
+                              return write_photograph_folder(arguments.output, options, write);
+                            });
+}
+
+}  // namespace
+
+void add_data_images_command(CLI::App& data, Chosen& chosen) {
+  const auto arguments = std::make_shared<PhotographArguments>();
+  CLI::App* const command =
+      data.add_subcommand("images", "Make folders of JPEG files, laid out as ImageNet's");
+  add_image_options(*command, *arguments,
+                    "Training images of each class; a fifth of that for validation");
+  add_text_option(*command, "--size", arguments->sizes, "MIN..MAX in pixels, for example 160..640",
+                  "Smallest and largest side in pixels")
+      ->default_str(arguments->sizes)
+      ->type_name("MIN..MAX");
+  command->footer(
+      "Makes train/CLASS/*.jpg and valid/CLASS/*.jpg, of varying sizes and aspects, some of them "
+      "grey. The same seed makes the same files, with any number of threads.\n\n"
+      "Example:\n"
+      "  kolo data images --from fashion-mnist -o data/images --per-class 200 --size 224..500");
+  on_choice(*command, chosen, arguments, make_images);
+}
+
+namespace {
+
+struct NbodyArguments : MakingArguments {
+  CosmologyOptions box;
+};
+
+void check_memory(std::int64_t size) {
+  // Positions, velocities, forces, their modes, density and its modes; 1.8 GiB at 256.
+  constexpr std::uint64_t fields = 3 + 3 + 3 + 3 + 1 + 1;
+  const auto cells = static_cast<std::uint64_t>(size * size * (size + 2));
+  const auto needed = cells * fields * sizeof(double);
+  const auto installed = installed_memory();
+  if (!installed || std::cmp_less_equal(needed, *installed)) return;
+  throw InputError(fmt::format("data: --size {} takes {} of memory, this machine has {}", size,
+                               format_bytes(needed),
+                               format_bytes(static_cast<std::uint64_t>(*installed))));
+}
+
+void check_file(const fs::path& file, bool force) {
+  const auto status = fs::status(file);
+  if (!fs::exists(status)) return;
+  if (!fs::is_regular_file(status)) {
+    throw InputError(
+        fmt::format("data: {} is there and no file; choose another --output", file.string()));
+  }
+  if (force) return;
+  throw InputError(
+      fmt::format("data: {} is there already; choose another --output, or --force to replace it",
+                  file.string()));
+}
+
+// "matter: density 0.000 to 0.463, vx -0.299 to 0.296, ..."
+std::string describe_ranges(std::string_view what, std::span<const float> values,
+                            std::span<const std::string_view> channels) {
+  std::string text = fmt::format("{}:", what);
+  const auto cells = values.size() / channels.size();
+  for (std::size_t channel = 0; channel < channels.size(); ++channel) {
+    const auto [least, most] = std::ranges::minmax(values.subspan(channel * cells, cells));
+    text += fmt::format("{} {} {:.3f} to {:.3f}", channel > 0 ? "," : "", channels[channel], least,
+                        most);
+  }
+  return text;
+}
+
+void report_box(const NbodyArguments& arguments, const SimulationBox& box, double seconds) {
+  constexpr std::string_view channels[] = {"density", "vx", "vy", "vz", "temperature"};
+  print_wrapped(
+      fmt::format("{} ({}): {} x {} x {} cells, seed {}, {}\n{}\n{}\n", arguments.output,
+                  format_bytes(fs::file_size(arguments.output)), box.size, box.size, box.size,
+                  arguments.box.seed, format_duration(seconds),
+                  describe_ranges("matter", box.nbody, std::span(channels).first(nbody_channels)),
+                  describe_ranges("gas", box.hydro, channels)));
+}
+
+int make_nbody(const NbodyArguments& arguments) {
+  auto options = arguments.box;
+  options.threads = arguments.threads_to_use();
+  check_cosmology_options(options);
+  check_memory(options.size);
+  require_ending("data: --output", arguments.output, {"HDF5", {".h5", ".hdf5"}, {}});
+  check_file(arguments.output, arguments.force);
+  const auto folder = fs::absolute(arguments.output).parent_path();
+  require_writable_folder("data: --output", folder);
+  fs::create_directories(folder);
+  const Stopwatch watch;
+  ProgressBar bar(std::cout, progress_options_from_environment());
+  std::string shown;
+  const auto show = [&](double fraction, std::string_view stage) {
+    const auto done = std::lround(100 * fraction);
+    if (stage != shown) bar.start(shown = stage, 100, done);
+    bar.update(done, {});
+  };
+  const auto box = make_cosmology_box(options, show);
+  show(1, "writing");
+  write_box_hdf5(box, arguments.output);
+  bar.clear();
+  report_box(arguments, box, watch.seconds());
+  return 0;
+}
+
+}  // namespace
+
+void add_data_nbody_command(CLI::App& data, Chosen& chosen) {
+  const auto arguments = std::make_shared<NbodyArguments>();
+  CLI::App* const command =
+      data.add_subcommand("nbody", "Make a box of simulated universe: dark matter and gas");
+  add_text_option(*command, "-o,--output", arguments->output, "a file's name",
+                  "The HDF5 file to make")
+      ->required()
+      ->type_name("FILE");
+  add_number_option(*command, "--size", arguments->box.size, {16, 1024},
+                    "Cells per edge, an even number")
+      ->default_str(std::to_string(arguments->box.size))
+      ->type_name("N");
+  add_number_option(*command, "--crop", arguments->box.crop, {1, 1024},
+                    "Keep only a corner with this many cells per edge")
+      ->type_name("N");
+  add_making_options(*command, *arguments, arguments->box.seed);
+  command->footer(
+      "Dark matter collapses from random beginnings up to redshift 3; gas follows it, held up by "
+      "pressure and warmed by shocks. A network learns to tell the gas from the matter. The same "
+      "options make the same box, with any number of threads.\n\n"
+      "Example:\n"
+      "  kolo data nbody --size 128 --seed 1 -o data/train.h5\n"
+      "  kolo data nbody --size 128 --seed 2 --crop 64 -o data/valid.h5");
+  on_choice(*command, chosen, arguments, make_nbody);
+}
+
+}  // namespace kolo

@@ -1,0 +1,182 @@
+// kolo report and timeline: what runs have left, on a page and as one timeline.
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+
+#include <fmt/format.h>
+
+#include "cli/command_line.h"
+#include "cli/options.h"
+#include "kolo/base/clock.h"
+#include "kolo/base/error.h"
+#include "kolo/base/file.h"
+#include "kolo/base/text.h"
+#include "kolo/parallel/merge_timelines.h"
+#include "kolo/report/own_files.h"
+#include "kolo/report/report.h"
+#include "kolo/tools/timeline.h"
+#include "kolo/train/observe/format.h"
+#include "run/launch/terminal.h"
+#include "run/run_folder.h"
+
+namespace kolo {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+struct ReportArguments {
+  std::vector<fs::path> paths;
+  std::string output = "report.html";
+  std::vector<double> targets;
+};
+
+std::string counted(std::size_t count, std::string_view what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
+void require_sensible_targets(const Report& report, const std::vector<double>& targets) {
+  const bool has_accuracy = std::ranges::any_of(report.runs, [](const RunRecord& run) {
+    return run.find("accuracy", "validation") != nullptr;
+  });
+  for (const double target : targets) {
+    if (has_accuracy && target > 1) {
+      throw InputError(
+          fmt::format("report: --target {:g}: accuracies are from 0 to 1; {:g} % is --target {:g}",
+                      target, target, target / 100));
+    }
+  }
+}
+
+int write_report(const ReportArguments& arguments) {
+  auto report = read_report(arguments.paths);
+  report.targets = arguments.targets;
+  std::ranges::sort(report.targets);
+  require_sensible_targets(report, arguments.targets);
+  require_writable("report: --output", arguments.output,
+                   {"a page of kolo report", {".html", ".htm"}, is_report_page});
+  std::size_t figures = 0;
+  for (const auto& group : report_figures(report)) figures += group.figures.size();
+  write_file_atomically(arguments.output,
+                        report_page(report_data(report, format_moment(wall_time()))));
+  print_wrapped(fmt::format("{}: {}, {}\n", arguments.output,
+                            counted(report.runs.size() + report.trials.size(), "run"),
+                            counted(figures, "figure")));
+  for (const auto& warning : report_warnings(report)) complain("warning: " + warning);
+  return 0;
+}
+
+void add_target_option(CLI::App& command, ReportArguments& arguments) {
+  const auto require_target = [](const std::string& text) {
+    if (parse_number<double>(text).value_or(0) <= 0)
+      refuse_option_value("--target", "an accuracy from 0 to 1, or a loss above 0", text);
+    return std::string();
+  };
+  command
+      .add_option("--target", arguments.targets,
+                  "Show when runs reached this validation accuracy, 0 to 1 (or loss, for runs "
+                  "without accuracy); may be repeated")
+      ->check(require_target)
+      ->allow_extra_args(false)
+      ->type_name("ACCURACY");
+}
+
+}  // namespace
+
+void add_report_command(CLI::App& app, Chosen& chosen) {
+  const auto arguments = std::make_shared<ReportArguments>();
+  CLI::App* const command =
+      app.add_subcommand("report", "Show runs, a study or a sweep on one page");
+  const auto require_path = [](const std::string& text) {
+    if (text.empty()) refuse_option_value("runs", "the folder of a run", text);
+    return std::string();
+  };
+  command->add_option("runs", arguments->paths, "Folders of runs, history.json, a study or a sweep")
+      ->required()
+      ->check(require_path)
+      ->type_name("RUN...");
+  add_text_option(*command, "-o,--output", arguments->output, "a file's name", "Page to write")
+      ->default_str(arguments->output)
+      ->type_name("FILE");
+  add_target_option(*command, *arguments);
+  command->footer(
+      "Examples:\n"
+      "  kolo report results/fashion_mnist\n"
+      "  kolo report results/adam results/sgd -o compared.html --target 0.85 --target 0.9\n"
+      "  kolo report results/study");
+  on_choice(*command, chosen, arguments, write_report);
+}
+
+namespace {
+
+struct TimelineArguments {
+  fs::path folder;
+  fs::path output;  // empty: timeline.json, of a run in its folder
+};
+
+// Replaces a run's folder by that of its ranks' files, and fills in the output.
+TimelineArguments completed(TimelineArguments arguments) {
+  const RunFolder run{arguments.folder};
+  const bool is_run = fs::exists(run.config()) && fs::is_directory(run.timelines_of_ranks());
+  if (is_run) arguments.folder = run.timelines_of_ranks();
+  if (arguments.output.empty()) arguments.output = is_run ? run.timeline() : "timeline.json";
+  return arguments;
+}
+
+void require_output(const TimelineArguments& arguments) {
+  const auto& output = arguments.output;
+  require_writable("timeline: --output", output, {"a timeline", {".json"}, is_timeline});
+  std::error_code error;
+  const bool is_beside_ranks =
+      fs::equivalent(fs::absolute(output, error).parent_path(), arguments.folder, error);
+  if (is_beside_ranks && output.filename().string().starts_with("rank-")) {
+    throw InputError(fmt::format(
+        "timeline: --output {}: so the files are called that it is made of; choose another name",
+        output.string()));
+  }
+}
+
+int timeline(const TimelineArguments& given) {
+  const auto arguments = completed(given);
+  if (!fs::is_directory(arguments.folder))
+    throw InputError(
+        fmt::format("timeline: {} is no folder; name a run's, or the one of the ranks' files",
+                    arguments.folder.string()));
+  require_output(arguments);
+  const auto merged = merge_timelines(arguments.folder, arguments.output);
+  std::cout << fmt::format("{}: {} events of {} rank{}\n", arguments.output.string(), merged.events,
+                           merged.files, merged.files == 1 ? "" : "s");
+  if (merged.damaged > 0) {
+    std::cout << fmt::format("left out {} event{} that a killed rank had not finished\n",
+                             merged.damaged, merged.damaged == 1 ? "" : "s");
+  }
+  std::cout << to_text(summarize_timeline(arguments.output));
+  return 0;
+}
+
+}  // namespace
+
+void add_timeline_command(CLI::App& app, Chosen& chosen) {
+  const auto arguments = std::make_shared<TimelineArguments>();
+  CLI::App* const command =
+      app.add_subcommand("timeline", "Merge the timelines that the ranks of a run wrote");
+  add_text_option(*command, "folder", arguments->folder, "a folder of timelines",
+                  "Folder of a run, or one with the ranks' files rank-*.json")
+      ->required()
+      ->type_name("FOLDER");
+  add_text_option(*command, "-o,--output", arguments->output, "a file's name", "The file to write")
+      ->default_str("timeline.json, of a run in its folder")
+      ->type_name("FILE");
+  command->footer(
+      "Ranks write their files with kolo train --timeline, or when KOLO_TIMELINE names a folder. "
+      "Open the result in chrome://tracing or https://ui.perfetto.dev. For pipelines and shared "
+      "samples the command also prints how long ranks are idle and what halo exchanges take. "
+      "kolo-plot draws a step of it for documents.\n\n"
+      "Examples:\n"
+      "  KOLO_TIMELINE=/tmp/trace kolo run -n 2 ./my_training\n"
+      "  kolo timeline /tmp/trace -o timeline.json\n"
+      "  kolo timeline results/hello");
+  on_choice(*command, chosen, arguments, timeline);
+}
+
+}  // namespace kolo
