@@ -12,7 +12,7 @@
 #include "cli/command_line.h"
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
-#include "kolo/run/launch_environment.h"
+#include "kolo/run/launch_ranks.h"
 #include "run/resume.h"
 
 namespace kolo {

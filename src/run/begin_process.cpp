@@ -12,7 +12,7 @@
 
 #include "base/openmp.h"
 #include "base/standard_streams.h"
-#include "kolo/run/launch_environment.h"
+#include "kolo/run/launch_ranks.h"
 #include "run/launch/child.h"
 #include "run/run_device.h"
 

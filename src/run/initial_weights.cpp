@@ -1,4 +1,3 @@
-#include "run/load_checkpoint.h"
 
 #include <algorithm>
 #include <filesystem>

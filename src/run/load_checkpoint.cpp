@@ -1,4 +1,4 @@
-#include "run/load_checkpoint.h"
+#include "run/resume.h"
 
 #include <algorithm>
 #include <optional>
@@ -12,6 +12,7 @@
 #include "base/json_value.h"
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
+#include "kolo/train/checkpoint/checkpoint.h"
 #include "kolo/train/checkpoint/checkpoint_store.h"
 
 namespace kolo {

@@ -1,4 +1,4 @@
-#include "run/load_data.h"
+#include "run/work_share.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -11,6 +11,7 @@
 
 #include "kolo/base/checked.h"
 #include "kolo/base/machine.h"
+#include "kolo/nn/network.h"
 #include "kolo/parallel/broadcast_state.h"
 #include "kolo/train/observe/format.h"
 

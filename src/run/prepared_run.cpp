@@ -17,15 +17,14 @@
 #include "kolo/data/loader.h"
 #include "kolo/nn/network.h"
 #include "kolo/parallel/sync_batch_norm.h"
-#include "kolo/run/launch_environment.h"
+#include "kolo/run/launch_ranks.h"
 #include "kolo/train/objective.h"
 #include "kolo/train/observe/history.h"
 #include "kolo/train/trainer.h"
-#include "run/load_checkpoint.h"
 #include "run/pipeline_share.h"
+#include "run/resume.h"
 #include "run/run_device.h"
 #include "run/run_lock.h"
-#include "run/resume.h"
 #include "run/work_share.h"
 
 namespace kolo {
@@ -98,9 +97,7 @@ void go_on_from(const LoadedCheckpoint& loaded, PreparedRun& run, const RunOptio
   run.changes = changes_since(*run.resumed, run.config, run.models, ranks,
                               run.datasets.training->size(), run.steps_of_epoch);
   run.finished = describe_if_finished(*run.resumed, run.config, run.folder);
-  // Of a strict one that is no exception, but one of all that is listed (require_strict_resume()).
-  if (run.finished.empty() && !options.allow_data_change && !run.config.checkpoint.strict_resume)
-    require_same_data_order(run.changes);
+  if (run.finished.empty() && !options.allow_data_change) require_same_data_order(run.changes);
 }
 
 // With the program's parts, or else as the configuration says.
@@ -169,10 +166,7 @@ std::shared_ptr<LoadedCheckpoint> load_resumed(PreparedRun& run, const RunOption
   const auto warn = [&](const std::string& warning) { warnings.push_back(warning); };
   auto loaded = std::make_shared<LoadedCheckpoint>(
       load_chosen(run.folder, *options.resume, warn, CheckpointReading::whole));
-  if (loaded->path != run.resumed->checkpoint) {
-    go_on_from(*loaded, run, options, ranks);
-    require_strict_resume(run, ranks, made_with_here());
-  }
+  if (loaded->path != run.resumed->checkpoint) go_on_from(*loaded, run, options, ranks);
   return loaded;
 }
 
@@ -215,7 +209,6 @@ PreparedRun prepare_run(const RunConfig& config, const RunParts& parts, const Ru
   run.folder.require_writable();
   // Those of a run that will be moved aside are left alone.
   const bool stays = options.resume || !run.folder.holds_own_names();
-  if (stays) run.folder.require_no_folders_as_files();
   if (stays && config.checkpoint.saves()) run.folder.require_writable_checkpoints();
   if (!options.resume) {
     if (!config.model.init_from.empty()) require_initial_weights(config, *run.network);

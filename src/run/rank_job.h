@@ -10,7 +10,6 @@
 #include "kolo/base/error.h"
 #include "kolo/comm/communicator.h"
 #include "kolo/config/run_config.h"
-#include "kolo/run/launch_environment.h"
 #include "kolo/run/launch_ranks.h"
 
 namespace kolo {

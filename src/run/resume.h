@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -9,14 +10,20 @@
 
 #include <nlohmann/json.hpp>
 
+#include "kolo/comm/communicator.h"
 #include "kolo/config/run_config.h"
+#include "kolo/train/observe/run_log.h"
 #include "run/run_folder.h"
 
-// Point at which a run is resumed from a checkpoint, what is different then, and what
-// checkpoint.strict_resume refuses of it.
+namespace torch::nn {
+class Module;
+}
+
+// Checkpoint that a run resumes from, or that is evaluated, and what is different after a resume.
 namespace kolo {
 
-struct PreparedRun;
+struct LoadedCheckpoint;
+enum class CheckpointReading;
 
 // The default of --resume.
 inline constexpr std::string_view newest_checkpoint = "newest";
@@ -44,7 +51,6 @@ struct ResumeChanges {
   std::vector<std::string> of_data_order;
   // Ranks, samples per step and rate, in one line; empty: as before.
   std::string of_steps;
-  bool are_known = true;  // the settings so far are
 };
 
 // Compared with the config.yaml of the run that the checkpoint belongs to (none: nothing differs)
@@ -66,20 +72,7 @@ void require_same_data_order(const ResumeChanges& changes);
 [[nodiscard]] std::string describe_if_finished(const ResumePoint& point, const RunConfig& config,
                                                const RunFolder& folder);
 
-// Refuses, where checkpoint.strict_resume is set, to go on to other bits than the run so far would
-// have come to: settings with an effect on results, the number of ranks without virtual ones, or
-// what the checkpoint was made with are others, or unknown. InputError lists all. `made_with`: of
-// this process; null from a launcher, which doesn't compute.
-void require_strict_resume(const PreparedRun& run, int ranks, const nlohmann::json& made_with);
-
-// Whether so many ranks, instead of those that a run was started with, may go on with it.
-[[nodiscard]] bool may_have_other_ranks(const RunConfig& config);
-
 // Facts that a run's bits depend on besides its configuration, data and number of ranks.
-
-// "amd-epyc-9654-25-17": name, family and model, as /proc/cpuinfo has them; "processor" where it
-// has none.
-[[nodiscard]] std::string processor_name(const std::string& cpuinfo);
 
 // Facts of this process: the processor, the threads of a rank, and the versions of the libraries
 // that compute, each by the name that people know it by.
@@ -89,5 +82,36 @@ void require_strict_resume(const PreparedRun& run, int ranks, const nlohmann::js
 // or nothing is known of before (checkpoints of earlier versions).
 [[nodiscard]] std::string describe_other_making(const nlohmann::json& before,
                                                 const nlohmann::json& now);
+
+// The folder of the checkpoint that `choice` names: "best", a step of `folder`, or the folder of
+// any checkpoint. InputError when there is none: it names those that are there.
+[[nodiscard]] std::filesystem::path find_checkpoint(const RunFolder& folder,
+                                                    const std::string& choice);
+
+// Reads that folder's checkpoint. InputError when it is damaged.
+[[nodiscard]] LoadedCheckpoint load_named(const std::filesystem::path& path,
+                                          CheckpointReading reading);
+
+// Reads the one that `choice` names, or the "newest" that isn't damaged. InputError when there is
+// none, or the one that was named is damaged. `warn` is told of damaged ones that are passed over.
+[[nodiscard]] LoadedCheckpoint load_chosen(const RunFolder& folder, const std::string& choice,
+                                           const std::function<void(const std::string&)>& warn,
+                                           CheckpointReading reading);
+
+// Error: the state is not one of kolo's.
+[[nodiscard]] ResumePoint resume_point(const LoadedCheckpoint& loaded);
+
+// Weights that a network begins with instead of those of the seed (model.init_from): of a trained
+// run, or of a file (initial_weights.cpp).
+
+// Reads the names, shapes and types that model.init_from's file has, not their values. InputError,
+// with the setting's place: there is no such file, folder or checkpoint, it can't be read, or it
+// has no parameter of the network's names and shapes.
+void require_initial_weights(const RunConfig& config, const torch::nn::Module& network);
+
+// Gives all ranks' networks the file's values, which rank 0 reads. The same errors on rank 0.
+// `log`: of rank 0. Collective.
+void load_initial_weights(const RunConfig& config, const Communicator& communicator,
+                          torch::nn::Module& network, RunLog* log);
 
 }  // namespace kolo

@@ -12,16 +12,16 @@
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
 #include "kolo/base/text.h"
-#include "kolo/run/launch_environment.h"
+#include "kolo/run/launch_ranks.h"
 #include "run/begin_process.h"
 #include "run/launch/terminal.h"
-#include "run/load_data.h"
 #include "run/prepared_run.h"
 #include "run/rank_job.h"
 #include "run/resume.h"
 #include "run/run_device.h"
 #include "run/run_training.h"
 #include "run/stopping.h"
+#include "run/work_share.h"
 
 namespace kolo {
 
@@ -50,7 +50,6 @@ int run_configured(const std::function<RunConfig()>& configure, const RunParts& 
   };
   job.prepare = [&](const RankPreparation& as) {
     prepared = prepare_training(config, parts, options, as.ranks, as.rank == 0);
-    require_strict_resume(*prepared, as.ranks, made_with_here());
     auto facts = facts_of(prepared->config, prepared->datasets);
     facts.push_back({"whether it goes on from a checkpoint", options.resume ? "yes" : "no"});
     return facts;

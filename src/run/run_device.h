@@ -4,7 +4,7 @@
 
 #include "kolo/comm/communicator.h"
 #include "kolo/config/run_config.h"
-#include "kolo/run/launch_environment.h"
+#include "kolo/run/launch_ranks.h"
 
 namespace c10 {
 struct Device;

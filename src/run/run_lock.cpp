@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
-#include "kolo/run/launch_environment.h"
+#include "kolo/run/launch_ranks.h"
 
 namespace kolo {
 
@@ -34,25 +34,14 @@ std::unique_ptr<FolderLock> take(const RunFolder& folder, const char* name,
   }
 }
 
-// The folder itself and those above it, as far as they are not there.
-std::vector<std::filesystem::path> missing_folders(const std::filesystem::path& folder) {
-  std::vector<std::filesystem::path> missing;
-  std::error_code error;
-  for (auto path = std::filesystem::absolute(folder); !std::filesystem::exists(path, error);
-       path = path.parent_path()) {
-    missing.push_back(path);
-    if (path == path.parent_path()) break;
-  }
-  return missing;
-}
-
 // Ranks whose launcher is gone are about to end.
 constexpr std::chrono::milliseconds moment{200}, end_of_ranks{20000};
 
 }  // namespace
 
 void RunLock::start(bool starts_anew) {
-  made_ = missing_folders(folder_.path);
+  std::error_code error;
+  is_new_ = !std::filesystem::exists(folder_.path, error);
   is_marked_here_ = folder_.make();
   starter_ = take(folder_, starter_file, moment);
   if (!starts_anew || !folder_.holds_own_names()) return;
@@ -95,10 +84,7 @@ void RunLock::restore_folder() {
   writer_.reset();
   if (moved_) return give_name_back();
   std::error_code error;
-  for (const auto& folder : made_) {
-    std::filesystem::remove(folder, error);
-    if (error) return;
-  }
+  if (is_new_) std::filesystem::remove(folder_.path, error);
 }
 
 void RunLock::give_name_back() {

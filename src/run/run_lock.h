@@ -6,7 +6,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "kolo/base/folder_lock.h"
 #include "run/run_folder.h"
@@ -68,8 +67,7 @@ class RunLock {
   RunFolder folder_;
   std::unique_ptr<FolderLock> starter_, writer_;
   std::optional<std::filesystem::path> moved_;
-  std::vector<std::filesystem::path> made_;  // folders, the outermost last
-  bool is_marked_here_ = false;              // the folder, which was new or empty
+  bool is_new_ = false, is_marked_here_ = false;  // the folder; marked: it was new or empty
 };
 
 }  // namespace kolo

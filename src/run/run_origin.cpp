@@ -7,7 +7,6 @@
 #include "kolo/base/file.h"
 #include "kolo/base/machine.h"
 #include "kolo/base/text.h"
-#include "kolo/run/launch_environment.h"
 #include "kolo/run/launch_ranks.h"
 #include "kolo/train/observe/format.h"
 #include "run/launch/supervise.h"

@@ -15,7 +15,7 @@
 #include "kolo/nn/network.h"
 #include "kolo/optim/catalogue.h"
 #include "kolo/parallel/device_memory.h"
-#include "kolo/run/launch_environment.h"
+#include "kolo/run/launch_ranks.h"
 #include "kolo/train/checkpoint/checkpoint.h"
 #include "kolo/train/checkpoint/checkpoint_store.h"
 #include "kolo/train/observe/format.h"

@@ -9,7 +9,7 @@
 
 #include "kolo/base/clock.h"
 #include "kolo/base/text.h"
-#include "kolo/run/launch_environment.h"
+#include "kolo/run/launch_ranks.h"
 
 namespace kolo {
 
@@ -109,11 +109,14 @@ Stopping::Stopping(const RunOptions& options, const LaunchEnvironment& environme
     : asked_(options.stop_requested) {
   if (options.stop_before) time_.emplace(*options.stop_before);
   if (asked_) return;
-  using Says = EndAtOnce::Says;
-  signals_.emplace();
-  end_at_once_.emplace(*signals_, environment.rank > 0        ? Says::nothing
-                                  : environment.is_launched() ? Says::what_people_sent
-                                                              : Says::everything);
+  using enum StopSignal::Says;
+  signals_.emplace(environment.rank > 0        ? nothing
+                   : environment.is_launched() ? all_but_sigterm
+                                               : everything);
+}
+
+void Stopping::begin() {
+  if (signals_) signals_->begin();
 }
 
 bool Stopping::is_late() {

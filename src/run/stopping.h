@@ -60,9 +60,9 @@ class StopTime {
 // says. For one thread.
 class Stopping {
  public:
-  // Until begin() a signal ends the process at once: there is nothing to save.
   Stopping(const RunOptions& options, const LaunchEnvironment& environment);
-  void begin() { end_at_once_.reset(); }
+  // Until then a signal ends the process at once (StopSignal).
+  void begin();
 
   [[nodiscard]] bool is_requested();
   // "SIGTERM"; empty: not known.
@@ -78,7 +78,6 @@ class Stopping {
   std::optional<StopTime> time_;
   bool is_late_ = false;
   std::optional<StopSignal> signals_;
-  std::optional<EndAtOnce> end_at_once_;
 };
 
 }  // namespace kolo

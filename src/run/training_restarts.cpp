@@ -9,7 +9,6 @@
 #include "kolo/train/observe/run_log.h"
 #include "run/launch/launcher_output.h"
 #include "run/pipeline_share.h"
-#include "run/resume.h"
 #include "run/run_folder.h"
 #include "run/run_lock.h"
 #include "run/work_share.h"
@@ -39,10 +38,8 @@ std::string start_over(const RunFolder& folder, bool saves) {
       saves ? "is no checkpoint yet" : "are no checkpoints, as checkpoint.every_epochs is 0");
 }
 
-// Whether so many ranks, instead of those that were asked for, may go on, and can share the batch,
-// samples and layers.
-bool can_go_on(const PreparedRun& run, int asked_for, int ranks) {
-  if (ranks != asked_for && !may_have_other_ranks(run.config)) return false;
+// Tells whether so many ranks can share the batch, samples and layers.
+bool can_go_on(const PreparedRun& run, int ranks) {
   try {
     const auto replicas = replicas_of(run.config, ranks);
     (void)batch_size_of(run.config.training, replicas);
@@ -149,9 +146,7 @@ RestartPolicy training_restarts(LaunchRequest& request, const PreparedRun& run,
     const auto objection = failures->objection(failure);
     return objection.empty() ? objection_of_folder(folder, *lock, goes_on_there) : objection;
   };
-  policy.accepts = [&run, asked_for = request.ranks](int ranks) {
-    return can_go_on(run, asked_for, ranks);
-  };
+  policy.accepts = [&run](int ranks) { return can_go_on(run, ranks); };
   policy.before_restart = [folder = run.folder, resumes, saves, lock, failures,
                            resume_newest](LaunchRequest& attempt) -> std::string {
     if (resumes && !failures->has_begun()) return {};  // as the command says

@@ -59,4 +59,16 @@ struct WorkShareText {
 void share_objective(const WorkShare& share, const Datasets& whole, Objective& objective);
 void share_network(const WorkShare& share, const Datasets& whole, Network& network);
 
+// Reads Datasets::loads into memory. The ranks of a node keep it once, in memory that they share,
+// and read a part of it each; where they can't share so much each has a copy, and a warning is
+// added. The memory goes with the last rank, however that ends. Collective. Throws what reading
+// throws, when the ranks need nothing more of each other.
+void load_data(const Communicator& communicator, Datasets& datasets);
+
+// Shows the network its first training samples, as they are in the first epoch, where it wants some
+// (Network::first_samples()): rank 0's reads them, and all get its weights. What reading throws is
+// thrown on rank 0. Collective.
+void show_first_samples(const Communicator& communicator, const Dataset& training,
+                        Network& network);
+
 }  // namespace kolo

@@ -10,7 +10,7 @@
 #include "kolo/data/nbody.h"
 #include "kolo/run/run.h"
 #include "run/field_runs.h"
-#include "run/load_data.h"
+#include "run/work_share.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
 

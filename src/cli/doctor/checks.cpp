@@ -15,7 +15,7 @@
 #include "kolo/comm/device.h"
 #include "kolo/data/mnist.h"
 #include "kolo/parallel/initialize.h"
-#include "kolo/run/launch_environment.h"
+#include "kolo/run/launch_ranks.h"
 #include "run/launch/launch_advice.h"
 
 namespace kolo {

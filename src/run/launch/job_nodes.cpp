@@ -138,36 +138,17 @@ std::vector<Host> nodes_of_job(const LaunchRequest& request, const MachineFacts&
   return hosts;
 }
 
-RankCommand trial_command(const std::vector<Host>& hosts, const MachineFacts& facts) {
-  std::vector<Host> one_each = hosts;
-  for (Host& host : one_each) host.slots = 1;
-  std::vector<std::string> names;
-  for (const Host& host : hosts) names.push_back(host.name);
-  const auto all = join(names, ",");
-  const auto count = std::to_string(hosts.size());
-  std::vector<std::string> argv = {facts.program};
-  switch (facts.launcher) {
-    case Launcher::processes:  // has no other hosts
-      break;
-    case Launcher::open_mpi_4:
-    case Launcher::open_mpi_5:
-      if (facts.is_root) argv.emplace_back("--allow-run-as-root");
-      argv.insert(argv.end(), {"--host", to_string(one_each), "--bind-to", "none", "-n", count});
-      break;
-    case Launcher::mpich:
-      argv.insert(argv.end(), {"-hosts", to_string(one_each), "-n", count});
-      break;
-    case Launcher::pals:
-      argv.insert(argv.end(), {"-n", count, "--ppn", "1", "--hosts", all});
-      break;
-    case Launcher::srun:
-      argv.insert(argv.end(), {"--mpi=none", "--overlap", "--quiet", "--mem=0", "--cpus-per-task=1",
-                               "--nodelist=" + all, "--nodes=" + count, "--ntasks=" + count,
-                               "--ntasks-per-node=1"});
-      break;
-  }
-  argv.emplace_back("true");
-  return {.argv = argv, .environment = {}};
+RankCommand trial_command(std::vector<Host> hosts, const MachineFacts& facts) {
+  for (Host& host : hosts) host.slots = 1;
+  auto unbound = facts;
+  unbound.whole_machine = false;  // another host may have fewer cores
+  const int count = narrow<int>(hosts.size());
+  auto command =
+      rank_command({.ranks = count, .command = {"true"}, .threads = 1, .hosts = hosts}, unbound);
+  // The job's own step has taken the memory, and may not have given it back.
+  if (facts.launcher == Launcher::srun)
+    command.argv.insert(command.argv.begin() + 1, {"--overlap", "--mem=0"});
+  return command;
 }
 
 std::set<std::string> find_silent_hosts(const std::vector<Host>& hosts, const MachineFacts& facts) {

@@ -1,8 +1,5 @@
 #pragma once
 
-#include <algorithm>
-#include <chrono>
-#include <deque>
 #include <functional>
 #include <map>
 #include <set>
@@ -13,30 +10,6 @@
 #include "run/launch/launcher_output.h"
 
 namespace kolo {
-
-// Limit of restarts of a job: so many within any hour. A run of weeks outlives
-// the failures of weeks, while one that can't go on ends soon.
-class RestartsOfHour {
- public:
-  using Clock = std::chrono::steady_clock;
-  explicit RestartsOfHour(int most) : most_(most) {}
-
-  // Restarts within the hour before `now`.
-  [[nodiscard]] int count(Clock::time_point now) const {
-    return static_cast<int>(std::ranges::count_if(
-        times_, [&](Clock::time_point time) { return time > now - std::chrono::hours(1); }));
-  }
-  [[nodiscard]] bool may_restart(Clock::time_point now) const { return count(now) < most_; }
-
-  void note(Clock::time_point now) {
-    times_.push_back(now);
-    while (times_.size() > static_cast<std::size_t>(most_)) times_.pop_front();
-  }
-
- private:
-  int most_;
-  std::deque<Clock::time_point> times_;
-};
 
 // Where the ranks of the next attempt run, and how many they are.
 struct RankPlaces {
@@ -86,8 +59,8 @@ class JobNodes {
 [[nodiscard]] std::vector<Host> nodes_of_job(const LaunchRequest& request,
                                              const MachineFacts& facts);
 
-// Starts `true` once on each of these hosts, by the same launcher as ranks.
-[[nodiscard]] RankCommand trial_command(const std::vector<Host>& hosts, const MachineFacts& facts);
+// Starts `true` once on each of these hosts, as ranks are started.
+[[nodiscard]] RankCommand trial_command(std::vector<Host> hosts, const MachineFacts& facts);
 
 // Hosts on which that can't be started. Takes about a second where all answer, up to 20 where some
 // don't.

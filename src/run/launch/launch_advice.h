@@ -22,7 +22,7 @@ struct NameLookup {
   [[nodiscard]] bool is_slow() const { return !has_ended || seconds >= 1; }
 };
 
-// Looks the name up in a process of its own, which is ended at the limit.
+// Looks the name up by getent, which is ended at the limit.
 [[nodiscard]] NameLookup look_up(const std::string& name, std::chrono::milliseconds limit);
 // The names that launchers ask for, "localhost" and this machine's own.
 [[nodiscard]] std::vector<NameLookup> look_up_own_names(std::chrono::milliseconds limit);

@@ -117,7 +117,7 @@ std::vector<Host> hosts_of_pbs_job() {
                     "unset PBS_NODEFILE to start the ranks on this machine alone",
                     file));
   }
-  auto hosts = read_nodefile(file);
+  auto hosts = read_hostfile(file);
   if (hosts.size() == 1) hosts.clear();  // where the job's script runs
   return hosts;
 }

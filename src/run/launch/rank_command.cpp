@@ -12,7 +12,6 @@
 #include "kolo/base/file.h"
 #include "kolo/base/text.h"
 #include "kolo/comm/launcher.h"
-#include "kolo/run/launch_environment.h"
 #include "run/launch/launch_advice.h"
 
 namespace kolo {
@@ -67,23 +66,14 @@ std::vector<Host> read_hostfile(const std::filesystem::path& file) {
       throw InputError(fmt::format("{}: \"{}\" is not understood; write NAME:SLOTS or NAME slots=N",
                                    where, is_known ? surplus : slots));
     }
-    hosts.push_back(parse_host(slots.empty() ? name : name + ":" + slots.substr(6), where));
-  }
-  if (hosts.empty())
-    throw InputError(fmt::format("--hostfile {}: it names no host", file.string()));
-  return hosts;
-}
-
-std::vector<Host> read_nodefile(const std::filesystem::path& file) {
-  std::vector<Host> hosts;
-  std::istringstream words(read_text_file(file));
-  for (std::string name; words >> name;) {
-    const auto known = std::ranges::find(hosts, name, &Host::name);
+    const auto host = parse_host(slots.empty() ? name : name + ":" + slots.substr(6), where);
+    const auto known = std::ranges::find(hosts, host.name, &Host::name);
     if (known == hosts.end())
-      hosts.push_back({name});
+      hosts.push_back(host);
     else
-      ++known->slots;
+      known->slots = checked_add(known->slots, host.slots);
   }
+  if (hosts.empty()) throw InputError(fmt::format("{} names no host", file.string()));
   return hosts;
 }
 

@@ -1,4 +1,4 @@
-#include "run/launch/rank_output.h"
+#include "run/launch/supervise.h"
 
 #include <array>
 #include <cerrno>
@@ -21,7 +21,7 @@
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/base/machine.h"
-#include "kolo/run/launch_environment.h"
+#include "kolo/run/launch_ranks.h"
 #include "run/launch/child.h"
 #include "run/launch/signals.h"
 

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
 #include "kolo/run/launch_ranks.h"
@@ -70,15 +71,15 @@ void explain_silence(const JobEnd& end, const LaunchRequest& request, const Rank
 
 // A job and its attempts.
 class Job {
+  using Clock = std::chrono::steady_clock;
+
  public:
   Job(const LaunchRequest& request, const RestartPolicy& policy)
       : request_(request),
         policy_(policy),
         machine_(
             examine_machine(detect_launch_environment(), request.launcher, !request.hosts.empty())),
-        restarts_(policy.restarts) {
-    if (policy.restarts > 0) nodes_ = JobNodes(nodes_of_job(request, machine_));
-  }
+        nodes_(policy.restarts > 0 ? nodes_of_job(request, machine_) : std::vector<Host>()) {}
 
   // The job's status, after as many restarts as the policy allows.
   int run() {
@@ -122,22 +123,23 @@ class Job {
     if (auto objection = policy_.objection ? policy_.objection(failure) : std::string();
         !objection.empty())
       return objection;
-    const auto now = RestartsOfHour::Clock::now();
-    if (!restarts_.may_restart(now)) {
-      const int count = restarts_.count(now);
+    // A run of weeks outlives the failures of weeks, while one that can't go on ends soon.
+    const auto now = Clock::now();
+    std::erase_if(restarts_, [&](auto time) { return time <= now - std::chrono::hours(1); });
+    const int count = narrow<int>(restarts_.size());
+    if (count >= policy_.restarts)
       return fmt::format("it was restarted {} time{} within an hour, and is not again", count,
                          count == 1 ? "" : "s");
-    }
     const auto places = places_of_next();
     if (places.ranks < 1) return describe_want_of_ranks();
-    restarts_.note(now);
+    restarts_.push_back(now);
     attempt = request_;
     attempt.ranks = places.ranks;
     if (!places.hosts.empty()) attempt.hosts = places.hosts;
     const auto from = policy_.before_restart ? policy_.before_restart(attempt) : std::string();
-    const auto message = fmt::format("{}; starting it again (restart {} of {}): {}{}",
-                                     describe_end(end), restarts_.count(now), policy_.restarts,
-                                     describe(places), from.empty() ? "" : ", " + from);
+    const auto message =
+        fmt::format("{}; starting it again (restart {} of {}): {}{}", describe_end(end), count + 1,
+                    policy_.restarts, describe(places), from.empty() ? "" : ", " + from);
     complain(message);
     if (policy_.note) policy_.note(message);
     return {};
@@ -165,21 +167,16 @@ class Job {
 
   [[nodiscard]] std::string describe_want_of_ranks() const {
     const auto left = nodes_.left();
-    if (total_slots(left) >= least_ranks()) {
-      return fmt::format(
-          "it is not restarted: without {} there is room for {} on {}, but from {} up there is no "
-          "number of ranks that it can go on with",
-          nodes_.describe_left_out(), describe_ranks(total_slots(left)), to_string(left),
-          least_ranks());
-    }
-    return fmt::format("it is not restarted: without {} {}, and at least {} {} wanted{}",
-                       nodes_.describe_left_out(),
-                       left.empty()
-                           ? "no node is left"
-                           : fmt::format("there is room for {} on {}",
-                                         describe_ranks(total_slots(left)), to_string(left)),
-                       describe_ranks(least_ranks()), least_ranks() == 1 ? "is" : "are",
-                       policy_.min_ranks > 0 ? " (--min-ranks)" : "");
+    const int room = total_slots(left);
+    return fmt::format(
+        "it is not restarted: without {} there is room for {} on {}, but {}{}",
+        nodes_.describe_left_out(), describe_ranks(room),
+        left.empty() ? "no node" : to_string(left),
+        room < least_ranks()
+            ? fmt::format("at least {} must be started", describe_ranks(least_ranks()))
+            : fmt::format("from {} up there is no number of ranks that it can go on with",
+                          least_ranks()),
+        room < least_ranks() && policy_.min_ranks > 0 ? " (--min-ranks)" : "");
   }
 
   // Nothing runs that has anything to save.
@@ -192,7 +189,7 @@ class Job {
   const RestartPolicy& policy_;
   MachineFacts machine_;
   JobNodes nodes_;
-  RestartsOfHour restarts_;
+  std::vector<Clock::time_point> restarts_;  // within the last hour
   // Also between two attempts: a request then must not be lost.
   SignalPipe signals_{SIGINT, SIGTERM, SIGHUP, SIGUSR1};
 };

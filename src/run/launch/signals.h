@@ -4,8 +4,6 @@
 #include <initializer_list>
 #include <optional>
 #include <string>
-#include <thread>
-#include <vector>
 
 #include "kolo/base/file.h"
 
@@ -38,12 +36,21 @@ class SignalPipe {
 // "SIGTERM", "Ctrl-C (SIGINT)".
 [[nodiscard]] std::string describe_signal(int signal);
 
-// Turns SIGINT, SIGTERM, SIGHUP and SIGUSR1 into a question that can be asked. After the first
-// signal they work as usual again, so that a second one ends the process; but for SIGUSR1 of kolo's
-// launcher, which repeats it until it is heard.
+// Turns SIGINT, SIGTERM, SIGHUP and SIGUSR1 into a question that can be asked. Until begin() a
+// signal ends the process at once, with status 75: there is nothing to save yet. After the first
+// signal they work as usual again, so that a second one ends the process; except for SIGUSR1 of
+// kolo's launcher, which repeats it until it is heard. At most one at a time.
 class StopSignal {
  public:
-  StopSignal();
+  // Signals whose end of the process before begin() is said on stderr. Launchers send SIGTERM, too,
+  // to the ranks of a job in which another has failed.
+  enum class Says { nothing, all_but_sigterm, everything };
+
+  explicit StopSignal(Says says);
+  StopSignal(const StopSignal&) = delete;
+  StopSignal& operator=(const StopSignal&) = delete;
+  ~StopSignal();
+  void begin();
 
   // True once a signal has come. Costs a system call.
   [[nodiscard]] bool is_requested();
@@ -52,29 +59,9 @@ class StopSignal {
   // which has made another signal of it and says itself what it was.
   [[nodiscard]] std::string name() const;
 
-  // Whether it is one that launchers send as well, to the ranks of a job in which another has
-  // failed.
-  [[nodiscard]] bool may_be_launchers() const { return received_ == SIGTERM; }
-
-  // Readable when a signal has come (for poll).
-  [[nodiscard]] int descriptor() const { return signals_->descriptor(); }
-
  private:
   std::optional<SignalPipe> signals_;
   std::optional<int> received_;
-};
-
-// While it lives a signal ends the process at once, with status 75: until a training begins there
-// is nothing to save.
-class EndAtOnce {
- public:
-  // Of which signals it says so, on stderr.
-  enum class Says { nothing, what_people_sent, everything };
-
-  EndAtOnce(StopSignal& stop, Says says);
-
- private:
-  std::jthread thread_;
 };
 
 }  // namespace kolo

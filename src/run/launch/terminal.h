@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "kolo/run/launch_environment.h"
+#include "kolo/run/launch_ranks.h"
 #include "kolo/train/observe/progress.h"
 
 namespace kolo {

@@ -1,4 +1,4 @@
-#include "kolo/run/launch_environment.h"
+#include "kolo/run/launch_ranks.h"
 
 #include <map>
 

@@ -8,7 +8,7 @@
 #include "kolo/base/text.h"
 #include "kolo/run/launch_ranks.h"
 #include "run/launch/launcher_output.h"
-#include "run/launch/rank_output.h"
+#include "run/launch/supervise.h"
 #include "support/errors.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
@@ -346,20 +346,13 @@ TEST(Hosts, WrongOnesAreNamed) {
 TEST(Hosts, ComeFromAFileInEitherWayOfWriting) {
   const TemporaryFolder folder;
   const auto file = folder.path() / "hosts";
-  std::ofstream(file) << "# ours\na:2\n\nb slots=3  # slow\nc\n";
-  EXPECT_EQ(to_string(read_hostfile(file)), "a:2,b:3,c:1");
+  std::ofstream(file) << "# ours\na:2\n\nb slots=3  # slow\nc\na\nc\n";
+  EXPECT_EQ(to_string(read_hostfile(file)), "a:3,b:3,c:2");
   for (const auto* text : {"", "# none\n", "a cores=2\n", "a slots=2 more\n", "a slots=\n"}) {
     std::ofstream(file, std::ios::trunc) << text;
     EXPECT_THROW((void)read_hostfile(file), InputError) << text;
   }
   EXPECT_THROW((void)read_hostfile(folder.path() / "none"), InputError);
-}
-
-TEST(Hosts, OfASchedulersFileHaveALineForEachSlot) {
-  const TemporaryFolder folder;
-  const auto file = folder.path() / "nodes";
-  std::ofstream(file) << "b.example\na\nb.example\nb.example\n";
-  EXPECT_EQ(to_string(read_nodefile(file)), "b.example:3,a:1");
 }
 
 TEST(Hosts, GetEvenShares) {

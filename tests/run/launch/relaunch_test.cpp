@@ -97,7 +97,7 @@ TEST_F(Relaunch, TooFewRanksAreTheEnd) {
     EXPECT_THAT(
         result.errors,
         AllOf(HasSubstr("it is not restarted: without node2 (does not answer) there is room "
-                        "for 2 ranks on node1:1,node3:1, and at least 3 ranks are wanted"),
+                        "for 2 ranks on node1:1,node3:1, but at least 3 ranks must be started"),
               Not(HasSubstr("starting it again"))));
     for (const char* name : {"starts", "dead-node2"}) std::filesystem::remove(folder / name);
   }
