@@ -52,14 +52,14 @@ void require_weights_source(const fs::path& path) {
 
 enum class TensorValues { left_out, read };
 
-// The weights alone, and where they were found.
+// Weights, and the file or checkpoint that has them.
 struct Saved {
   fs::path source;
   std::vector<NamedTensor> tensors;
   std::unordered_map<std::string, std::string> unread_types;  // of tensors that can't be read
 };
 
-// A tensor without values.
+// Makes a tensor without values.
 NamedTensor tensor_of(const SafetensorsEntry& entry) {
   const auto options =
       torch::TensorOptions(entry.is_readable() ? entry.dtype : torch::kByte).device(torch::kMeta);
@@ -144,7 +144,7 @@ InitialWeights compare(Saved saved, const torch::nn::Module& network) {
   return weights;
 }
 
-// So many by name.
+// Lists names, the first `most` of them.
 std::string list_of(const std::vector<std::string>& names, std::size_t most) {
   const auto shown = std::min(names.size(), most);
   const std::vector<std::string> first(names.begin(),

@@ -21,14 +21,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Reads a step's number, with the leading zeros of a folder's name too.
+// Reads a step's number, also with the leading zeros of a folder's name.
 std::optional<std::int64_t> step_of(std::string_view text) {
   while (text.size() > 1 && text.starts_with('0')) text.remove_prefix(1);
   const auto step = parse_number<std::int64_t>(text);
   return step && *step >= 0 ? step : std::nullopt;
 }
 
-// "; it holds those of steps 13, 26 (the best) and 39"
+// Text "it holds those of the steps 13, 26 (the best), 39".
 std::string what_there_is(const CheckpointStore& store) {
   std::vector<std::string> names;
   const auto best = store.best();
@@ -41,7 +41,7 @@ std::string what_there_is(const CheckpointStore& store) {
   return fmt::format("it holds those of the steps {}", fmt::join(names, ", "));
 }
 
-// One that is damaged may be what is looked for, if it is newer than what was found.
+// Path of the entry. Refuses where a newer, damaged checkpoint may be the wanted one.
 fs::path found(const CheckpointStore& store, const std::optional<CheckpointStore::Entry>& entry,
                const std::string& choice) {
   for (const auto& damaged : store.damaged()) {
@@ -80,7 +80,7 @@ fs::path find_checkpoint(const RunFolder& folder, const std::string& choice) {
   if (const auto step = step_of(choice)) {
     for (const auto& entry : store.list())
       if (entry.step == *step) return entry.path;
-    // Whoever reads it says what is wrong with it.
+    // Reading it tells what is wrong with it.
     const auto damaged = folder.checkpoints() / fmt::format("step-{:08}", *step);
     if (fs::exists(damaged)) return damaged;
     throw InputError(fmt::format("checkpoint: {} holds no checkpoint of step {}; {}",

@@ -38,7 +38,7 @@ std::string describe_room() {
 
 }  // namespace
 
-// In one piece: whether there is room for a second one can't be told before the first is written.
+// Allocates one piece: room for a second one is unknown before the first is written.
 void load_data(const Communicator& communicator, Datasets& datasets) {
   const auto loads = std::exchange(datasets.loads, {});
   if (loads.empty()) return;

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <fstream>
-#include <string_view>
-#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -25,7 +23,7 @@ namespace fs = std::filesystem;
 constexpr std::array<std::string_view, 2> not_compared{"description", "output_dir"};
 constexpr std::array<std::string_view, 7> order_keys{
     "seed", "data.name", "data.n_train", "data.shuffle", "data.mode", "data.crop", "data.box_size"};
-// These change what is left of an epoch only.
+// Keys that change only the rest of an epoch.
 constexpr std::array<std::string_view, 3> batch_keys{
     "training.batch_size", "training.global_batch_size", "training.drop_last"};
 
@@ -33,7 +31,7 @@ std::string describe(const SettingChange& change) {
   return fmt::format("{} is {} instead of {}", change.key, change.now, change.before);
 }
 
-// None where a file is missing, or one of another version of kolo.
+// Reads the run's configuration; none where it is missing or not understood by this version.
 std::optional<RunConfig> earlier_config(const ResumePoint& point, const ModelCatalogue& models) {
   const RunFolder folder{point.run};
   if (!fs::exists(folder.config())) return std::nullopt;
@@ -82,43 +80,20 @@ std::string describe_steps(int ranks_before, const StepSize& before, int ranks_n
                          : "schedule and epoch go on where they were");
 }
 
-// A run that was stopped is not finished by asking for less than it has done.
+// Refuses an end that a stopped run has passed already.
 void require_not_beyond(const ResumePoint& point, const TrainingConfig& training) {
-  const auto refuse = [&](const std::string& done, const std::string& asked,
-                          const std::string& more) {
+  const auto require = [&](std::string_view key, std::int64_t least, std::int64_t asked) {
+    if (asked >= least) return;
     throw InputError(
-        fmt::format("resume: {} has done {}, which is more than {}; give {} or more, or go on from "
-                    "an earlier checkpoint (--resume STEP)",
-                    point.checkpoint.string(), done, asked, more));
+        fmt::format("resume: {} has done more than training.{}: {}; give training.{}={} or more, "
+                    "or go on from an earlier checkpoint (--resume STEP)",
+                    point.checkpoint.string(), key, asked, key, least));
   };
-  const bool is_amid_epoch = point.position > 0;
-  if (point.epoch > training.n_epochs || (is_amid_epoch && point.epoch == training.n_epochs)) {
-    refuse(fmt::format("{} epoch{}{}", point.epoch, point.epoch == 1 ? "" : "s",
-                       is_amid_epoch ? " and a part of the next" : ""),
-           fmt::format("training.n_epochs: {}", training.n_epochs),
-           fmt::format("training.n_epochs={}", point.epoch + (is_amid_epoch ? 1 : 0)));
-  }
-  if (training.max_steps && point.step > *training.max_steps) {
-    refuse(fmt::format("{} steps", point.step),
-           fmt::format("training.max_steps: {}", *training.max_steps),
-           fmt::format("training.max_steps={}", point.step));
-  }
+  require("n_epochs", point.epoch + (point.position > 0 ? 1 : 0), training.n_epochs);
+  if (training.max_steps) require("max_steps", point.step, *training.max_steps);
 }
 
-// How far a finished run came, of which this is one checkpoint, perhaps not the last.
-struct Extent {
-  std::int64_t epoch = 0, step = 0;
-};
-Extent extent_of(const History& history, const ResumePoint& point) {
-  Extent extent{point.epoch, point.step};
-  for (const auto& record : history.epochs()) {
-    extent.epoch = std::max(extent.epoch, record.epoch);
-    extent.step = std::max(extent.step, record.step);
-  }
-  return extent;
-}
-
-// "; best validation accuracy 91.23 %"
+// Text "; best validation accuracy 91.23 %".
 std::string best_of(const nlohmann::ordered_json& summary) {
   const auto number = [&](const char* key) {
     const auto found = summary.find(key);
@@ -198,23 +173,26 @@ std::string describe_if_finished(const ResumePoint& point, const RunConfig& conf
     require_not_beyond(point, training);
     return {};
   }
-  const auto done = extent_of(history, point);
+  auto epochs = point.epoch, steps = point.step;
+  for (const auto& record : history.epochs()) {  // the checkpoint may not be the last
+    epochs = std::max(epochs, record.epoch);
+    steps = std::max(steps, record.step);
+  }
   return fmt::format(
       "{} holds a finished run: {} epoch{}, {} steps{}{}. There is nothing to go on with. To train "
       "longer, {}",
-      folder.path.string(), done.epoch, done.epoch == 1 ? "" : "s", done.step,
+      folder.path.string(), epochs, epochs == 1 ? "" : "s", steps,
       is_out_of_patience && has_epochs ? ", ended by training.early_stopping_patience" : "",
       best_of(history.summary()),
-      is_out_of_steps
-          ? fmt::format("give more steps: --resume training.max_steps={}", 2 * done.step)
+      is_out_of_steps ? fmt::format("give more steps: --resume training.max_steps={}", 2 * steps)
       : is_out_of_patience && has_epochs
           ? "give more patience: --resume training.early_stopping_patience=EPOCHS"
-          : fmt::format("give more epochs: --resume training.n_epochs={}", 2 * done.epoch));
+          : fmt::format("give more epochs: --resume training.n_epochs={}", 2 * epochs));
 }
 
 namespace {
 
-// Model name that /proc/cpuinfo gives the first processor; empty where it has none.
+// Model name in /proc/cpuinfo; empty where it has none.
 std::string processor_name() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);)

@@ -12,7 +12,6 @@
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
 #include "kolo/base/text.h"
-#include "kolo/run/launch_ranks.h"
 #include "run/begin_process.h"
 #include "run/launch/terminal.h"
 #include "run/prepared_run.h"
@@ -61,7 +60,7 @@ int run_configured(const std::function<RunConfig()>& configure, const RunParts& 
   return run_rank_job(environment, job);
 }
 
-// What all ranks would say alike is said by the lowest, after which launchers end the others.
+// Lets the lowest of the ranks that fail alike speak, after which launchers end the others.
 void complain_as_rank(const std::string& message) {
   const int rank = detect_launch_environment().rank;
   let_lower_ranks_speak(rank);
@@ -85,7 +84,7 @@ int run_main(char** argv, const std::function<int()>& body) {
 
 namespace {
 
-// What a program that trains with parts of its own is told.
+// Command line of a program that trains with its own parts.
 struct ProgramArguments {
   ConfigSource source;
   RunOptions options;
@@ -166,8 +165,7 @@ int run_main(int argc, char** argv, const RunParts& parts) {
 }
 
 int run_main(const std::function<int()>& body) {
-  // A write beyond the limit of a file's size (ulimit -f) is an error as others are, with a
-  // message.
+  // Makes a write beyond the limit of a file's size (ulimit -f) fail with a message.
   std::signal(SIGXFSZ, SIG_IGN);
   try {
     (void)openmp_threads_wanted();  // refuses more than can be, which would end the program

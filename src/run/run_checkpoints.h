@@ -14,13 +14,13 @@
 
 namespace kolo {
 
-// A rank's part in the checkpoints of a run: it writes all of them, or a shard, or hands over what
-// it has of a network in parts, or nothing.
+// Part of a rank in the checkpoints of a run: it writes them, or a shard, or sends its part of the
+// network or the optimizer's state, or does nothing.
 class RunCheckpoints {
  public:
-  // What the rank that keeps the records has to do and to hear. Others leave it empty.
+  // Calls to the rank that keeps the records.
   struct Hooks {
-    std::function<void()> before = [] {};  // a snapshot is taken
+    std::function<void()> before = [] {};  // each snapshot
     std::function<void(const SavedCheckpoint&)> on_saved = [](const auto&) {};
     std::function<void(const std::string&)> warn = [](const auto&) {};
   };
@@ -29,10 +29,10 @@ class RunCheckpoints {
   RunCheckpoints(const RunConfig& config, const RunFolder& folder, const WorkShare& share,
                  const Communicator& communicator, const Trainer& trainer);
 
-  // Adds its observers, where this rank has any; it must outlive the trainer's run().
+  // Adds its observers; it must outlive the trainer's run().
   void attach_to(Trainer& trainer, Hooks hooks);
 
-  // How checkpoints are written, in one line; empty: as always.
+  // Line for the log; empty: checkpoints are written by rank 0, in the foreground.
   [[nodiscard]] std::string describe() const;
 
  private:

@@ -4,7 +4,6 @@
 #include <array>
 #include <cerrno>
 #include <cstdlib>
-#include <functional>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -38,13 +37,13 @@ bool is_number(std::string_view text) {
          std::ranges::all_of(text, [](char letter) { return letter >= '0' && letter <= '9'; });
 }
 
-// What a run writes, and would write over or take for its own.
+// Tells whether a run writes this name, and would overwrite it or take it for its own.
 bool is_run_name(std::string_view name) {
   return std::ranges::find(run_names, name) != run_names.end() ||
          name.starts_with(event_file_prefix);
 }
 
-// That, and what else kolo leaves in a run's folder.
+// Tells whether kolo leaves this name in a run's folder, earlier versions included.
 bool is_own_name(std::string_view name) {
   const bool is_kept =
       name.starts_with(attempt_prefix) && is_number(name.substr(attempt_prefix.size()));
@@ -52,7 +51,7 @@ bool is_own_name(std::string_view name) {
          (name.starts_with("config.") && name.ends_with(".yaml"));
 }
 
-// rank-00003.json
+// Recognizes "rank-00003.json".
 bool is_timeline_of_rank(std::string_view name) {
   constexpr std::string_view begin = "rank-", end = ".json";
   return name.size() > begin.size() + end.size() && name.starts_with(begin) &&
@@ -64,7 +63,7 @@ bool is_no_name_of_kolo(std::string_view name) {
   return !name.starts_with(".kolo");  // locks, and what tells whether a folder can be written
 }
 
-// None of a folder that another process has just moved away.
+// Lists a folder; nothing where another process has just moved it away.
 std::vector<fs::path> entries_in(const fs::path& folder) {
   std::vector<fs::path> entries;
   std::error_code error;
@@ -86,9 +85,9 @@ std::vector<std::string> names_in(const fs::path& folder, bool (*is_meant)(std::
   return names;
 }
 
-// The first living holder of a run's or a study's folder in here, and which that is.
+// First folder below that a living run or study holds, and its holder.
 std::optional<std::pair<fs::path, LockHolder>> holder_below(const fs::path& folder) {
-  std::error_code ignored;  // what can't be looked into is nobody's who could be found
+  std::error_code ignored;  // of folders that can't be read
   for (fs::directory_iterator entry(folder, ignored), end; !ignored && entry != end;
        entry.increment(ignored)) {
     const bool is_folder = entry->is_directory(ignored) && !entry->is_symlink(ignored);
@@ -101,7 +100,7 @@ std::optional<std::pair<fs::path, LockHolder>> holder_below(const fs::path& fold
   return std::nullopt;
 }
 
-// "a, b and so on"
+// Text "a, b, ...".
 std::string some_of(const std::vector<std::string>& names) {
   constexpr std::size_t most_named = 5;
   const auto count = static_cast<std::ptrdiff_t>(std::min(names.size(), most_named));
@@ -109,9 +108,9 @@ std::string some_of(const std::vector<std::string>& names) {
                      names.size() > most_named ? ", ..." : "");
 }
 
-// PATH.1, or the first after it that is free.
-fs::path next_free(const std::string& path, std::string_view extension = {}) {
-  const auto name = [&](int number) { return fmt::format("{}.{}{}", path, number, extension); };
+// PATH.1, PATH.2, ...: the first that is free.
+fs::path next_free(const std::string& path) {
+  const auto name = [&](int number) { return fmt::format("{}.{}", path, number); };
   std::error_code error;
   int number = 1;
   while (fs::exists(fs::symlink_status(name(number), error))) ++number;
@@ -129,7 +128,7 @@ fs::path next_free(const std::string& path, std::string_view extension = {}) {
                                folder.string(), place.string(), reason));
 }
 
-// Only trying tells: permissions, quotas and special file systems all have their say.
+// Tries it, because permissions, quotas and special file systems all have their say.
 void require_room_to_write(const fs::path& folder, const fs::path& place) {
   std::string trial = place / ".kolo-XXXXXX";
   if (::mkdtemp(trial.data()) == nullptr)
@@ -141,7 +140,7 @@ void require_room_to_write(const fs::path& folder, const fs::path& place) {
 }  // namespace
 
 CheckpointStore RunFolder::checkpoint_store(std::int64_t keep) const {
-  // A run's folder that was taken away is not made anew.
+  // A run whose folder was taken away must not make it anew.
   return CheckpointStore({checkpoints(), narrow<int>(keep), /*makes_folders_above=*/false});
 }
 
@@ -165,7 +164,7 @@ void RunFolder::require_writable() const {
   const auto refuse = [&](const fs::path& place, const std::string& reason) {
     refuse_place(path, place, reason);
   };
-  // What exists of the path must be folders, and the last of them must let us in.
+  // The existing part of the path must be folders, the last of them writable.
   std::error_code error;
   fs::path existing = fs::absolute(path, error).lexically_normal();
   if (error || path.empty()) refuse(path, "is not a usable path");
@@ -206,10 +205,6 @@ void RunFolder::remove_mark() const {
   fs::remove(mark());
 }
 
-std::vector<std::string> RunFolder::entries_of_others() const {
-  return names_in(path, [](std::string_view name) { return !is_own_name(name); });
-}
-
 bool RunFolder::holds_own_names() const {
   return fs::is_directory(path) && !entries_in_the_way().empty();
 }
@@ -238,10 +233,15 @@ void RunFolder::require_replaceable() const {
   if (fs::is_symlink(path)) refuse("it is a link");
   const auto inside = fs::current_path().lexically_relative(fs::canonical(path));
   if (!inside.empty() && *inside.begin() != "..") refuse("it is the folder that you are in");
-  const auto others = entries_of_others();
+  const auto others = names_in(path, [](std::string_view name) { return !is_own_name(name); });
   if (!is_marked && !others.empty())
     refuse(fmt::format("it was not made by kolo: it also holds {}", some_of(others)));
-  require_no_run_below();
+  if (const auto found = holder_below(path)) {
+    throw InputError(
+        fmt::format("output folder {} holds an earlier run, which would be moved aside, but {} in "
+                    "it is in use by {}; wait for it, or choose another folder with --output DIR",
+                    path.string(), found->first.string(), found->second.describe()));
+  }
   (void)place_aside();
 }
 
@@ -249,18 +249,8 @@ fs::path RunFolder::place_aside() const {
   return next_free(path.has_filename() ? path : path.parent_path());  // without a slash
 }
 
-void RunFolder::require_no_run_below() const {
-  const auto found = holder_below(path);
-  if (!found) return;
-  throw InputError(
-      fmt::format("output folder {} holds an earlier run, which would be moved aside, but {} in it "
-                  "is in use by "
-                  "{}; wait for it, or choose another folder with --output DIR",
-                  path.string(), found->first.string(), found->second.describe()));
-}
-
 fs::path RunFolder::move_aside() const {
-  remove_leftovers();  // nobody looks after them there
+  remove_leftovers();
   auto moved = place_aside();
   rename_durably(path.has_filename() ? path : path.parent_path(), moved);
   return moved;
@@ -270,12 +260,8 @@ void RunFolder::remove_leftovers() const {
   std::vector<fs::path> leftovers;
   for (const auto& entry : entries_in(path)) {
     const auto name = entry.filename().string();
-    // config.1.yaml.1234.part
-    const auto last = name.rfind(".yaml.");
-    const bool is_kept_config = name.starts_with("config.") && last != std::string::npos &&
-                                is_part_file(name, name.substr(0, last + 5));
     const bool is_ours =
-        is_kept_config || is_part_file(name, ".curves.part") || is_part_file(name, mark_name) ||
+        is_part_file(name, ".curves.part") || is_part_file(name, mark_name) ||
         name == ".curves.part" ||
         std::ranges::any_of(run_names, [&](auto own) { return is_part_file(name, own); });
     if (is_ours && fs::is_regular_file(fs::symlink_status(entry))) leftovers.push_back(entry);
@@ -298,12 +284,6 @@ void RunFolder::keep_records_of_attempt() const {
   const auto kept = next_free(path / attempt_prefix.substr(0, attempt_prefix.size() - 1));
   fs::create_directory(kept);
   for (const auto& name : records) rename_durably(path / name, kept / name);
-}
-
-fs::path RunFolder::keep_config() const {
-  auto kept = next_free(path / "config", ".yaml");
-  write_file_atomically(kept, read_text_file(config()));
-  return kept;
 }
 
 }  // namespace kolo

@@ -70,14 +70,9 @@ struct RunFolder {
   // next one begins without any. Nobody may be writing there.
   void keep_records_of_attempt() const;
 
-  // Copies config.yaml to config.1.yaml (or .2, ...). Returns its new name.
-  [[nodiscard]] std::filesystem::path keep_config() const;
-
  private:
   [[nodiscard]] std::filesystem::path mark() const;
-  [[nodiscard]] std::vector<std::string> entries_of_others() const;
   [[nodiscard]] std::vector<std::string> entries_in_the_way() const;
-  void require_no_run_below() const;
   [[nodiscard]] std::filesystem::path place_aside() const;
 };
 

@@ -20,7 +20,7 @@ namespace {
 
 using Starts = nlohmann::ordered_json;
 
-// Empty where git is not there, or this is no repository of it.
+// Commit of the current directory; empty without git or a repository.
 std::string commit_here() {
   constexpr std::chrono::seconds patience{10};  // on a busy file system
   const auto git = find_in_path("git");

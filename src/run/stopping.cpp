@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <ctime>
 
 #include <fmt/format.h>
@@ -15,7 +14,7 @@ namespace kolo {
 
 namespace {
 
-// "+2h30m"
+// Reads "2h30m".
 std::optional<double> parse_duration(std::string_view text) {
   double seconds = 0;
   while (!text.empty()) {
@@ -31,7 +30,7 @@ std::optional<double> parse_duration(std::string_view text) {
   return seconds > 0 ? std::optional(seconds) : std::nullopt;
 }
 
-// By one of these forms, all of the text.
+// Reads all of the text by one of these forms.
 bool parse_by(const std::string& text, std::initializer_list<const char*> forms, std::tm& local) {
   for (const char* form : forms) {
     const std::tm before = local;

@@ -52,7 +52,7 @@ RunConfig config_of(const TrainedRun& trained, const TrainedJob& job,
   return load_run_config(source, models);
 }
 
-// Needs of the run's data count where it is read.
+// Checks the device, which data that isn't read doesn't need.
 void require_device_for(const TrainedJob& job, RunConfig config) {
   if (!job.reads_data) config.data.own = {};
   require_device(config);

@@ -1,6 +1,5 @@
 #include "run/work_share.h"
 
-#include <algorithm>
 #include <span>
 
 #include <fmt/format.h>
@@ -58,7 +57,7 @@ SpatialNetworkPlan plan_of(const RunConfig& config, const Datasets& datasets,
   }
 }
 
-// "[8,1,1] computes down4 to up4, 15 % of the work, on all 8 ranks alike; [4,2,1] only ..."
+// Warns of layers that all ranks compute whole, and names a cut with fewer; empty: there are none.
 std::string describe_whole(const SpatialNetworkPlan& plan, const Network& network) {
   const auto whole = describe_whole_layers(plan);
   if (whole.empty()) return {};

@@ -1,4 +1,4 @@
-// Data in memory, which the ranks of a node keep once, and networks that begin from it.
+// Data in memory that the ranks of a node share, and networks that begin from samples.
 #include <algorithm>
 #include <sstream>
 
@@ -78,7 +78,7 @@ TEST_F(SharedData, IsOneMemoryThatEachRankReadsAPartOf) {
   EXPECT_EQ(std::ranges::count(places, places[0]), 3);
 }
 
-// Its weights are the mean of the samples it was shown.
+// Network whose first weights are the mean of the samples it was shown.
 class ShownNetwork final : public Network {
  public:
   ShownNetwork()

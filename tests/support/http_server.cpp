@@ -1,6 +1,5 @@
 #include "support/http_server.h"
 
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <stdexcept>

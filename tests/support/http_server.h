@@ -12,7 +12,7 @@
 
 namespace kolo::testing {
 
-// What the server answers for a path.
+// Answer of the server for a path.
 struct HttpPage {
   std::string content;
   bool ranges = true;  // whether it understands "Range: bytes=N-"

@@ -40,7 +40,7 @@ class Player {
   }
 
  private:
-  // Of activations or forward passes, of gradients or backward passes.
+  // Index of activations and forward passes, or of gradients and backward passes.
   static std::size_t kind(PipelinePayload payload) {
     return payload == PipelinePayload::activation ? 0 : 1;
   }

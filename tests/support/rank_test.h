@@ -23,7 +23,7 @@ namespace kolo::testing {
 
 using RankTestBody = void (*)(const Communicator&);
 
-// What RANK_TEST does before main().
+// Called by RANK_TEST before main().
 bool add_rank_test(const char* suite, const char* name, const char* file, int line,
                    RankTestBody body);
 
@@ -50,7 +50,7 @@ struct RankSetting {
 // The same with checked communicators (Communicator::checked()).
 [[nodiscard]] RankSetting checked(const RankSetting& plain);
 
-// What a program with rank tests defines: the settings for tests of one suite, as threads, as
+// Defined by each program with rank tests: the settings for tests of one suite, as threads, as
 // processes, and on the `ranks` ranks of an MPI job.
 [[nodiscard]] std::vector<RankSetting> thread_settings(std::string_view suite);
 [[nodiscard]] std::vector<RankSetting> process_settings(std::string_view suite);

@@ -41,7 +41,7 @@ std::vector<RankTest>& rank_tests() {
   return tests;
 }
 
-// Those of on_mpi() and on_processes(), until main() lets go of them.
+// Communicators of on_mpi() and on_processes(), kept until the end of main().
 std::map<std::string, Communicator>& job_communicators() {
   static std::map<std::string, Communicator> made;
   return made;

@@ -7,8 +7,7 @@
 #include "support/simulated_device/device.h"
 #include "support/simulated_device/runtime.h"
 
-// Where tests of devices run: on the simulated ones, or on the first GPU
-// (is_gpu_wanted()).
+// Devices of tests: simulated ones, or the first GPU (is_gpu_wanted()).
 namespace kolo::testing {
 
 // Simulated ranks have one each: autograd has one thread per device, in which ranks that are

@@ -21,7 +21,7 @@ namespace kolo {
 
 namespace {
 
-// This very command line, with the program's path for whatever it was called by.
+// Command line of this process, with the program's path as first word.
 std::vector<std::string> own_command() {
   auto command = own_words();
   if (command.empty()) throw Error("cannot read this program's arguments from /proc/self/cmdline");
@@ -34,7 +34,7 @@ bool is_failure(const JobEnd& end) {
          end.status != exit_stopped;
 }
 
-// "the job ended with status 137 (Killed)"
+// Text "the job ended with status 137 (Killed)".
 std::string describe_end(const JobEnd& end) {
   if (end.hosts.has_not_started)
     return fmt::format("the ranks could not be started (status {})", end.status);
@@ -47,8 +47,8 @@ std::string describe_ranks(int ranks) {
   return fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s");
 }
 
-// Says what can be known of a job that failed without a word: what it was started with, the last of
-// the launcher that was not worth showing, and which of the usual reasons there are.
+// Explains a job that failed without a word: the command that started it, the launcher's last
+// hidden text, and the usual reasons that apply.
 void explain_silence(const JobEnd& end, const LaunchRequest& request, const RankCommand& command) {
   const auto& launcher = command.argv[0];
   complain(
@@ -69,7 +69,7 @@ void explain_silence(const JobEnd& end, const LaunchRequest& request, const Rank
                     conditions.are_here ? "/dev/shm, " : ""));
 }
 
-// A job and its attempts.
+// Attempts of a job.
 class Job {
   using Clock = std::chrono::steady_clock;
 
@@ -81,7 +81,7 @@ class Job {
             examine_machine(detect_launch_environment(), request.launcher, !request.hosts.empty())),
         nodes_(policy.restarts > 0 ? nodes_of_job(request, machine_) : std::vector<Host>()) {}
 
-  // The job's status, after as many restarts as the policy allows.
+  // Returns the job's status, after as many restarts as the policy allows.
   int run() {
     LaunchRequest attempt = request_;
     for (int restart = 0;; ++restart) {
@@ -92,7 +92,7 @@ class Job {
       if (end.was_silent && !end.was_asked() && (is_failure(end) || end.status == exit_wrong_input))
         explain_silence(end, attempt, command);
       if (end.was_asked() && policy_.stop.signal == SIGTERM) return 128 + end.asked_by;
-      // Ranks that did not listen yet.
+      // The ranks didn't listen yet.
       if (end.was_asked() && policy_.stop.signal == SIGUSR1 && end.status == 128 + SIGUSR1) {
         complain("stopped before the training began");
         return exit_stopped;
@@ -109,8 +109,7 @@ class Job {
   }
 
  private:
-  // Looks at what has failed and makes `attempt` the next one. Returns why there is none; empty:
-  // there is.
+  // Turns `attempt` into the next one. Returns a reason why there is none, or nothing.
   std::string prepare_restart(const JobEnd& end, LaunchRequest& attempt) {
     bool node_failed = false;
     if (nodes_.are_several())
@@ -155,7 +154,7 @@ class Job {
                          [&](int ranks) { return !policy_.accepts || policy_.accepts(ranks); });
   }
 
-  // "3 ranks instead of 4 on n1:2,n3:1, without n2 (does not answer)"
+  // Text "3 ranks instead of 4 on n1:2,n3:1, without n2 (does not answer)".
   [[nodiscard]] std::string describe(const RankPlaces& places) const {
     auto text = describe_ranks(places.ranks);
     if (places.ranks != request_.ranks) text += fmt::format(" instead of {}", request_.ranks);
@@ -179,7 +178,7 @@ class Job {
         room < least_ranks() && policy_.min_ranks > 0 ? " (--min-ranks)" : "");
   }
 
-  // Nothing runs that has anything to save.
+  // Ends the job on a signal while no rank runs that could save.
   [[nodiscard]] int stopped_between(int signal) const {
     complain(fmt::format("{}: stopped between two starts", describe_signal(signal)));
     return policy_.stop.signal == SIGUSR1 ? exit_stopped : 128 + signal;
@@ -190,7 +189,7 @@ class Job {
   MachineFacts machine_;
   JobNodes nodes_;
   std::vector<Clock::time_point> restarts_;  // within the last hour
-  // Also between two attempts: a request then must not be lost.
+  // Catches signals between two attempts, too.
   SignalPipe signals_{SIGINT, SIGTERM, SIGHUP, SIGUSR1};
 };
 

@@ -3,7 +3,6 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <csignal>
 #include <vector>
 
 #include <fcntl.h>
@@ -17,7 +16,7 @@ namespace kolo {
 
 namespace {
 
-// A signal handler can reach nothing but what has static storage.
+// State in static storage, all that a signal handler can reach.
 std::atomic<int> handler_descriptor{-1};
 struct Earlier {
   int signal = 0;
@@ -55,7 +54,7 @@ extern "C" void write_signal_number(int signal) {
   errno = saved;
 }
 
-// Leaves alone the signal that nohup has made the process ignore, to outlive its terminal.
+// SIGHUP stays ignored under nohup, so that the process outlives its terminal.
 bool is_to_be_ignored(int signal) {
   struct sigaction action {};
   return signal == SIGHUP && ::sigaction(signal, nullptr, &action) == 0 &&
@@ -128,7 +127,7 @@ StopSignal::StopSignal(Says says) {
                                           name.empty() ? "" : " by " + name)
                             : std::string();
   }
-  // kolo's launcher repeats it: after the first one it says nothing new.
+  // kolo's launcher repeats it: ignored again after the first one.
   if (environment_variable("KOLO_LAUNCHED")) std::signal(SIGUSR1, SIG_IGN);
   ends_at_once = true;
   signals_.emplace(std::initializer_list<int>{SIGINT, SIGTERM, SIGHUP, SIGUSR1},

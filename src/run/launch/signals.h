@@ -1,6 +1,5 @@
 #pragma once
 
-#include <csignal>
 #include <initializer_list>
 #include <optional>
 #include <string>
@@ -9,13 +8,13 @@
 
 namespace kolo {
 
-// Makes signals readable from a file descriptor, whichever thread the kernel gives them to (a
-// signalfd misses those of threads that libraries start before main()). A SIGHUP that nohup ignores
-// stays so. At most one at a time. The destructor restores what was before.
+// Makes signals readable from a file descriptor, whichever thread gets them (a signalfd misses
+// those of threads that libraries start before main()). SIGHUP stays ignored under nohup. At most
+// one at a time. The destructor restores the earlier actions.
 class SignalPipe {
  public:
-  // How many signals are caught. After the first one all of them work again as before, at once, so
-  // that a second one ends the process even where nobody asks for the first.
+  // Signals that are caught. After the first one all have their earlier actions again, so that a
+  // second one ends the process even where nobody asks for the first.
   enum class Catching { all, first };
 
   explicit SignalPipe(std::initializer_list<int> signals, Catching catching = Catching::all);
@@ -23,17 +22,17 @@ class SignalPipe {
   SignalPipe& operator=(const SignalPipe&) = delete;
   ~SignalPipe();
 
-  // Readable when a signal has come (for poll).
+  // Descriptor for poll, readable when a signal has come.
   [[nodiscard]] int descriptor() const { return read_end_.get(); }
 
-  // The number of the next signal, if one has come. Never waits.
+  // Next signal, if one has come. Never waits.
   [[nodiscard]] std::optional<int> next();
 
  private:
   FileDescriptor read_end_, write_end_;
 };
 
-// "SIGTERM", "Ctrl-C (SIGINT)".
+// Name for people: "SIGTERM", "Ctrl-C (SIGINT)".
 [[nodiscard]] std::string describe_signal(int signal);
 
 // Turns SIGINT, SIGTERM, SIGHUP and SIGUSR1 into a question that can be asked. Until begin() a
@@ -55,8 +54,8 @@ class StopSignal {
   // True once a signal has come. Costs a system call.
   [[nodiscard]] bool is_requested();
 
-  // What the user sent, "SIGTERM"; empty before one came, and where that was to kolo's launcher,
-  // which has made another signal of it and says itself what it was.
+  // Signal that the user sent, "SIGTERM"; empty before one came, and for SIGUSR1 of kolo's
+  // launcher, which says itself what it was sent.
   [[nodiscard]] std::string name() const;
 
  private:

@@ -1,4 +1,4 @@
-// Which nodes have failed, and where the ranks go then.
+// Failures of nodes, and the hosts of the ranks after them.
 #include "run/launch/job_nodes.h"
 
 #include <gmock/gmock.h>

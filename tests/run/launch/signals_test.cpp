@@ -1,4 +1,4 @@
-// What signals do to a process that trains.
+// Signals to a process that trains.
 #include "run/launch/signals.h"
 
 #include <csignal>
@@ -28,7 +28,7 @@ TEST(StopSignalDeathTest, AFirstSignalIsAQuestionThatCanBeAsked) {
       ExitedWithCode(3), "");
 }
 
-// A closed terminal's signal is heard, unless nohup has seen to it that it is not.
+// A closed terminal's signal counts, unless nohup ignores it.
 TEST(StopSignalDeathTest, SighupIsOneOfThemUnlessItIsIgnored) {
   EXPECT_EXIT(
       {
@@ -63,7 +63,7 @@ TEST(StopSignalDeathTest, ASecondEndsTheProcessAlsoWhereNobodyAsks) {
   }
 }
 
-// A launcher's SIGTERM follows on what another rank has said; what else comes, people have sent.
+// A launcher's SIGTERM follows another rank's message; people have sent other signals.
 TEST(StopSignalDeathTest, BeforeTheTrainingTheFirstEndsItAndOnlyWhatPeopleSendIsSaid) {
   using enum StopSignal::Says;
   const std::string by_ctrl_c = "kolo: stopped by Ctrl-C \\(SIGINT\\) before the training began";

@@ -1,4 +1,4 @@
-#include "support/simulated_device/generator.h"
+#include "support/simulated_device/internals.h"
 
 #include <array>
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What LibTorch asks of a device beyond its operators, from 2.1 on.
+// Hooks that LibTorch calls for a device beside its operators, from 2.1 on.
 #if __has_include(<ATen/detail/PrivateUse1HooksInterface.h>)
 
 #include <filesystem>
@@ -7,10 +7,8 @@
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/DeviceType.h>
 
-#include "support/simulated_device/allocator.h"
 #include "support/simulated_device/device.h"
-#include "support/simulated_device/generator.h"
-#include "support/simulated_device/host_views.h"
+#include "support/simulated_device/internals.h"
 
 namespace kolo::testing::simulated {
 namespace {

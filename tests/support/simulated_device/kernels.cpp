@@ -3,7 +3,6 @@
 #include <atomic>
 #include <cstdint>
 #include <cstring>
-#include <string>
 #include <string_view>
 #include <tuple>
 #include <utility>
@@ -19,11 +18,8 @@
 #include <torch/library.h>
 
 #include "kolo/base/error.h"
-#include "support/simulated_device/allocator.h"
 #include "support/simulated_device/device.h"
-#include "support/simulated_device/generator.h"
-#include "support/simulated_device/host_views.h"
-#include "support/simulated_device/late_copies.h"
+#include "support/simulated_device/internals.h"
 #include "support/simulated_device/memory.h"
 
 // The operators of the simulated accelerator: a few of its own, all others by the CPU's kernel.
@@ -158,7 +154,7 @@ constexpr std::array<std::string_view, 5> waiting{"aten::_local_scalar_dense", "
                                                   "aten::masked_select", "aten::equal",
                                                   "aten::_unique2"};
 
-// What the CPU's kernel gets for an argument.
+// Argument for the CPU's kernel.
 c10::IValue host_argument(HostViews& views, const c10::IValue& value) {
   if (value.isGenerator()) return host_generator(value.toGenerator());
   if (!value.isDevice()) return views.view(value);

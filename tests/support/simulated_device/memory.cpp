@@ -31,7 +31,7 @@ struct Allocations {
   std::map<const std::byte*, Allocation> by_address;
   std::array<std::size_t, kDevices> bytes{};
 
-  // Of the allocation around a pointer; the caller holds the mutex.
+  // Finds the allocation around a pointer; the caller holds the mutex.
   [[nodiscard]] auto find(const void* pointer) const {
     const auto* address = static_cast<const std::byte*>(pointer);
     auto after = by_address.upper_bound(address);

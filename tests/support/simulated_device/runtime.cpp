@@ -4,7 +4,6 @@
 #include <condition_variable>
 #include <cstring>
 #include <deque>
-#include <functional>
 #include <mutex>
 #include <random>
 #include <string>
@@ -119,7 +118,7 @@ class Event final : public DeviceEvent {
   std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 
-// Where the device finds it.
+// Address by which the device reaches the memory.
 void* seen_by_device(const void* memory) {
   return device_of(memory) < 0 ? const_cast<void*>(memory) : host_view(memory);
 }
