@@ -1,4 +1,4 @@
-#include "run/run_checkpoints.h"
+#include "run/run_report.h"
 
 #include <algorithm>
 #include <utility>

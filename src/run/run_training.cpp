@@ -22,7 +22,6 @@
 #include "run/pipeline_share.h"
 #include "run/rank_job.h"
 #include "run/resume.h"
-#include "run/run_checkpoints.h"
 #include "run/run_device.h"
 #include "run/run_report.h"
 #include "run/work_share.h"
