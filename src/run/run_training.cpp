@@ -158,7 +158,7 @@ int train(PreparedRun& run, RunStart& start, const Communicator& communicator,
   if (options.resume)
     trainer->restore(start.from ? std::optional(std::move(start.from->content)) : std::nullopt);
   const auto outcome = trainer->run();
-  if (is_root) records->flush();  // what there is to tell of the last checkpoint
+  if (is_root) records->flush();  // with the last checkpoint
   finish_timeline(timeline, communicator, run.folder, context, log);
   const bool is_stopped = outcome == TrainOutcome::stopped;
   if (is_root && is_stopped) {

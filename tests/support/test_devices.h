@@ -21,7 +21,7 @@ namespace kolo::testing {
   return {.staging_bytes = staging_bytes, .runtime = simulated::runtime_of_tests()};
 }
 
-// From now on a GPU multiplies float32 in float32, as a host does.
+// Makes a GPU multiply float32 in float32, as a host does, from now on.
 inline void refuse_tf32() {
   at::globalContext().setAllowTF32CuDNN(false);
   at::globalContext().setAllowTF32CuBLAS(false);

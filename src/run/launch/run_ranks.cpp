@@ -122,7 +122,7 @@ class Job {
     if (auto objection = policy_.objection ? policy_.objection(failure) : std::string();
         !objection.empty())
       return objection;
-    // A run of weeks outlives the failures of weeks, while one that can't go on ends soon.
+    // Counts an hour's restarts: a run of weeks may fail often, but one that always fails must end.
     const auto now = Clock::now();
     std::erase_if(restarts_, [&](auto time) { return time <= now - std::chrono::hours(1); });
     const int count = narrow<int>(restarts_.size());

@@ -10,8 +10,8 @@
 #include "support/simulated_device/device.h"
 #include "support/simulated_device/internals.h"
 
-// Devices, streams and events of the simulated accelerator. Work is done when an operator returns,
-// but for late copies, which are done where something waits for them.
+// Devices, streams and events of the simulated accelerator. Operators do their work before they
+// return; late copies are done where something waits for them.
 namespace kolo::testing::simulated {
 namespace {
 
@@ -42,7 +42,7 @@ c10::StreamId& current_stream(c10::Device device) {
       static_cast<std::size_t>(device.index() < 0 ? device_of_thread : device.index()));
 }
 
-// Functions without `override` are not there in every version of LibTorch.
+// Some versions of LibTorch lack the functions without `override`.
 class DeviceGuard final : public c10::impl::DeviceGuardImplInterface {
  public:
   [[nodiscard]] c10::DeviceType type() const override { return kDeviceType; }

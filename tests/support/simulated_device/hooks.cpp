@@ -13,7 +13,7 @@
 namespace kolo::testing::simulated {
 namespace {
 
-// Functions without `override` are not there in every version of LibTorch.
+// Some versions of LibTorch lack the functions without `override`.
 struct Hooks final : at::PrivateUse1HooksInterface {
   [[nodiscard]] bool isBuilt() const { return true; }
   [[nodiscard]] bool isAvailable() const { return true; }

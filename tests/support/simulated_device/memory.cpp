@@ -25,7 +25,7 @@ struct Allocation {
   int device = 0;
 };
 
-// All there is in this process, by address.
+// Allocations of this process, by address.
 struct Allocations {
   mutable std::shared_mutex mutex;
   std::map<const std::byte*, Allocation> by_address;
@@ -41,7 +41,7 @@ struct Allocations {
   }
 };
 
-// It is never destroyed, because tensors in static variables are freed after main().
+// Never destroys it, because tensors in static variables are freed after main().
 Allocations& allocations() {
   static Allocations* const all = std::make_unique<Allocations>().release();
   return *all;
@@ -61,7 +61,7 @@ std::size_t page_size() {
   return static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 }
 
-// A file in memory, open as long as this lives; mappings of it outlive it.
+// File in memory; mappings outlive it.
 class MemoryFile {
  public:
   explicit MemoryFile(std::size_t bytes)

@@ -19,7 +19,7 @@ namespace kolo::testing::simulated {
 
 namespace {
 
-// A thread that does what it is given, one piece after another, none at once.
+// Thread that does pieces of work in their order, each a little later.
 class Stream {
  public:
   Stream() : thread_([this] { loop(); }) {}
@@ -66,7 +66,7 @@ class Stream {
   std::thread thread_;
 };
 
-// The default stream has no work of its own: what the test's thread has done is there.
+// Event of a stream; of the default stream it is complete, because the test's thread does its work.
 class Event final : public DeviceEvent {
  public:
   explicit Event(DeviceStream stream) {
@@ -178,7 +178,7 @@ class RuntimeWithoutPinning final : public Runtime {
   }
 };
 
-// One buffer's way to the device and back.
+// Copies of one buffer to the device and back.
 class Travelling {
  public:
   Travelling(const DeviceRuntime& runtime, DeviceStream stream, const void* data,
@@ -270,7 +270,7 @@ void ThroughDevice::ask_for(const CollectiveCall& call, const Buffer& input, con
 
 }  // namespace
 
-// The default stream does at once what it is given.
+// The default stream works at once.
 void give(DeviceStream stream, std::function<void()> work) {
   if (stream == nullptr)
     work();
