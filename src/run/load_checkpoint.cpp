@@ -63,11 +63,10 @@ fs::path found(const CheckpointStore& store, const std::optional<CheckpointStore
 }
 
 [[noreturn]] void refuse_empty(const RunFolder& folder) {
-  throw InputError(
-      fmt::format("resume: {} holds no checkpoint that can be used; name the folder of the run "
-                  "that is to go on "
-                  "(--output DIR), or run without --resume to start from the beginning",
-                  folder.checkpoints().string()));
+  throw InputError(fmt::format(
+      "resume: {} holds no checkpoint that can be used; name the run's folder (--output "
+      "DIR), or run without --resume to start from the beginning",
+      folder.checkpoints().string()));
 }
 
 }  // namespace
@@ -222,8 +221,7 @@ void require_readable(const Saved& saved, const std::string& name) {
   if (found == saved.unread_types.end()) return;
   throw InputError(
       fmt::format("{}: the tensor {}, which the network has, is of the type {}, which kolo doesn't "
-                  "read; save it "
-                  "as float32, in Python with .float()",
+                  "read; save it as float32, in Python with .float()",
                   saved.source.string(), name, found->second));
 }
 

@@ -54,17 +54,15 @@ void log_ranks(RunLog& log, const RunConfig& config, const Communicator& communi
   if (config.device.intra_threads > at::get_num_threads()) {
     log.warn(
         "device.intra_threads: {} are more threads than there are processors here, or more than "
-        "OMP_THREAD_LIMIT allows: each rank has "
-        "{}. More would only wait for each other",
+        "OMP_THREAD_LIMIT allows: each rank has {}. More would only wait for each other",
         config.device.intra_threads, at::get_num_threads());
   }
   if (!capabilities.device_transport.empty() && topology.size > 1)
     log.info("between devices: {}", capabilities.device_transport);
   if (capabilities.backend == "mpi" && !capabilities.concurrent) {
     log.warn(
-        "MPI grants the thread level '{}' only, 'multiple' is needed for communication to "
-        "overlap with backward; training "
-        "works, but slower",
+        "MPI grants the thread level '{}' only, 'multiple' is needed for communication to overlap "
+        "with backward; training works, but slower",
         capabilities.thread_level);
   }
 }

@@ -108,8 +108,7 @@ WorkShareText describe_work_share(const RunConfig& config, const Datasets& datas
   const auto replicas = replicas_of(config, ranks);
   text.lines.push_back(fmt::format(
       "{} ranks share a sample, cut as {}; {} replica{}. Per sample and step a rank sends {:.3g} "
-      "MB "
-      "of halos in {} messages and keeps {:.3g} MB for backward",
+      "MB of halos in {} messages and keeps {:.3g} MB for backward",
       plan.ranks(), text_of(plan), replicas, replicas == 1 ? "" : "s",
       static_cast<double>(most.halo_elements) * sizeof(float) / megabyte, most.halo_messages,
       static_cast<double>(most.kept_elements) * sizeof(float) / megabyte));
