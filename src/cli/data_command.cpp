@@ -11,7 +11,7 @@
 #include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/data/box_files.h"
-#include "kolo/run/launch_environment.h"
+#include "kolo/run/launch_ranks.h"
 #include "kolo/tools/fetch.h"
 #include "kolo/tools/inspection.h"
 #include "kolo/train/observe/format.h"

@@ -11,7 +11,7 @@
 
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
-#include "kolo/run/launch_environment.h"
+#include "kolo/run/launch_ranks.h"
 #include "run/resume.h"
 
 namespace kolo {

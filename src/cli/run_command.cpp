@@ -7,9 +7,8 @@
 #include "cli/command_line.h"
 #include "cli/options.h"
 #include "kolo/base/error.h"
-#include "kolo/run/launch_environment.h"
 #include "kolo/run/launch_ranks.h"
-#include "run/launch/rank_output.h"
+#include "run/launch/supervise.h"
 
 namespace kolo {
 

@@ -12,7 +12,6 @@
 #include "cli/options.h"
 #include "kolo/base/clock.h"
 #include "kolo/base/error.h"
-#include "kolo/run/launch_environment.h"
 #include "kolo/run/launch_ranks.h"
 #include "kolo/run/run.h"
 #include "run/launch/signals.h"
@@ -49,8 +48,7 @@ int ranks_of(const TrainArguments& arguments) {
 // Checks what can be checked, then starts the ranks.
 int launch(const TrainArguments& arguments, const LaunchEnvironment& environment) {
   // Handles signals until the ranks start; then they and run_ranks() do.
-  std::optional<StopSignal> stop(std::in_place);
-  std::optional<EndAtOnce> end_at_once(std::in_place, *stop, EndAtOnce::Says::everything);
+  std::optional<StopSignal> stop(std::in_place, StopSignal::Says::everything);
   const auto config = load_run_config(source_of(arguments));
   const auto& options = arguments.run;
   LaunchRequest request = launch_request(arguments.ranks, config);
@@ -59,7 +57,6 @@ int launch(const TrainArguments& arguments, const LaunchEnvironment& environment
   (void)rank_command(request,
                      examine_machine(environment, request.launcher, !request.hosts.empty()));
   const auto run = prepare_training(config, {}, options, request.ranks, true);
-  require_strict_resume(run, request.ranks, {});
   if (!run.finished.empty()) {
     std::cout << run.finished << std::endl;
     return 0;
@@ -68,7 +65,7 @@ int launch(const TrainArguments& arguments, const LaunchEnvironment& environment
   if (options.stop_before)
     request.environment.emplace_back(stop_time_variable,
                                      fmt::format("{:.3f}", *options.stop_before));
-  end_at_once.reset();
+  stop->begin();
   const auto policy = training_restarts(request, run, options, arguments.policy, resume_newest);
   if (stop->is_requested()) {
     complain(fmt::format("stopped by {} before the training began", stop->name()));

@@ -96,7 +96,6 @@ void visit(Field& field, CheckpointConfig& checkpoint) {
   field("asynchronous", checkpoint.asynchronous, AnyBool{});
   field("shards", checkpoint.shards, positive.up_to(most_of_a_kind),
         Unset{"one for every 256 MiB, at most one per rank"});
-  field("strict_resume", checkpoint.strict_resume, AnyBool{});
 }
 
 template <typename Field>

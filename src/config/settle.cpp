@@ -55,6 +55,9 @@ constexpr std::pair<std::string_view, std::string_view> retired_keys[] = {
      "the first bucket is of 1 MiB, or of communication.bucket_mb if that is less: leave it out"},
     {"checkpoint.at_start",
      "a run saves nothing before its first step, as its seed gives the same network: leave it out"},
+    {"checkpoint.strict_resume",
+     "a resume says in its log what is different, and refuses another order of samples: leave the "
+     "key out"},
     {"checkpoint.enabled",
      "checkpoint.every_epochs: 0, without every_steps, does without checkpoints"},
     {"device.inter_threads", "LibTorch does one operation at a time: leave the key out"},

@@ -12,7 +12,7 @@
 
 #include "base/openmp.h"
 #include "kolo/base/file.h"
-#include "kolo/run/launch_environment.h"
+#include "kolo/run/launch_ranks.h"
 #include "run/launch/child.h"
 #include "run/run_device.h"
 
@@ -30,7 +30,7 @@ std::string call_for_text(const char* function) {
 constexpr std::array<std::string_view, 3> avx512_cores = {"SkylakeX", "Cooperlake",
                                                           "SapphireRapids"};
 constexpr std::array<std::string_view, 3> avx2_cores = {"Haswell", "Zen", "Excavator"};
-// Kernels for SSE or AVX alone.
+// Cores whose kernels use SSE or AVX alone.
 constexpr std::array<std::string_view, 15> older_cores = {
     "Katmai",      "Coppermine", "Northwood",    "Prescott",   "Banias",
     "Atom",        "Core2",      "Penryn",       "Dunnington", "Nehalem",
@@ -76,8 +76,7 @@ std::optional<std::string> better_core(std::string_view chosen, const VectorUnit
   const bool is_old = std::ranges::count(older_cores, chosen) > 0;
   const bool is_avx2 = std::ranges::count(avx2_cores, chosen) > 0;
   if (!is_old && !is_avx2) return std::nullopt;
-  // On AMD's processors OpenBLAS prefers Zen to SkylakeX kernels by itself up to Zen 3, and newer
-  // ones it may not know; that is a judgement of speed, not a mistake.
+  // Zen kernels on AMD's processors are OpenBLAS's choice for speed, not a mistake.
   if (units.avx512 && !units.is_amd) return "SkylakeX";
   if (is_avx2) return std::nullopt;
   if (units.avx2) return units.is_amd ? "Zen" : "Haswell";
@@ -88,7 +87,7 @@ namespace {
 
 constexpr const char* core_before_variable = "KOLO_BLAS_CORE_BEFORE";
 
-// True: OpenBLAS is told now.
+// Sets the variable for OpenBLAS. Returns whether it was needed.
 bool tell_openblas() {
   if (std::getenv("OPENBLAS_CORETYPE") != nullptr || std::getenv(core_before_variable) != nullptr)
     return false;
@@ -100,7 +99,7 @@ bool tell_openblas() {
   return true;
 }
 
-// This thread is on all CPUs again. True: it was not, and OpenMP is told now not to bind it.
+// Puts this thread on all its CPUs again, and sets OMP_PROC_BIND. Returns whether it was needed.
 bool tell_openmp(std::span<const cpu_set_t> started_with) {
   std::vector<cpu_set_t> now(started_with.size());
   if (now.empty() || ::sched_getaffinity(0, started_with.size_bytes(), now.data()) != 0 ||
@@ -121,7 +120,7 @@ void begin_process(char** argv, std::span<const cpu_set_t> started_with) {
   const auto places = cpu_set_of(openmp_cpus());
   const bool of_openblas = tell_openblas();
   const bool of_openmp = tell_openmp(started_with.empty() ? places : started_with);
-  // Should it fail, the program works as it is, only slower.
+  // A failure only leaves the program slower.
   if (of_openblas || of_openmp) ::execv("/proc/self/exe", argv);
 }
 

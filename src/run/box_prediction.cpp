@@ -17,7 +17,7 @@ namespace kolo {
 
 namespace {
 
-// Of free memory: what is not known of the network's and the libraries' needs.
+// Share of free memory that tiles may take; the network and the libraries need more than is known.
 constexpr double usable_share = .7;
 
 Region region_of(const std::array<RowRange, 3>& rows) {
@@ -29,7 +29,7 @@ Region region_of(const std::array<RowRange, 3>& rows) {
   return region;
 }
 
-// Bytes that this rank may use on its device; nothing where that is not known.
+// Bytes that this rank may use on its device; none: unknown.
 std::optional<double> usable_memory(const Communicator& communicator, const torch::Device& device) {
   if (const auto use = memory_use(device))
     return usable_share * static_cast<double>(use->device.free_bytes);
@@ -38,7 +38,7 @@ std::optional<double> usable_memory(const Communicator& communicator, const torc
   return usable_share * static_cast<double>(*available) / communicator.topology().local_size;
 }
 
-// The most cells that every rank can compute at once.
+// Most cells that every rank can compute at once.
 std::int64_t most_cells(const Communicator& communicator, const torch::Device& device,
                         double bytes_per_cell) {
   constexpr auto unknown = std::numeric_limits<std::int64_t>::max();

@@ -23,7 +23,7 @@ const std::shared_ptr<const Dataset>& split_of(const Datasets& datasets, const s
   return split == "training" ? datasets.training : datasets.validation;
 }
 
-// Ranks share samples as they did in training, where they can; otherwise each has whole ones.
+// Keeps the cut of samples of the training where the number of ranks allows it.
 RunConfig with_layout_for(RunConfig config, int ranks) {
   auto& parallel = config.parallel;
   parallel = {.spatial = parallel.spatial};
@@ -83,7 +83,7 @@ SampleOutput compute_sample(const TrainedModel& trained, const Dataset& dataset,
   return sample;
 }
 
-// By one rank's whole network.
+// Computes samples with one rank's whole network.
 std::vector<SampleOutput> compute_samples(const TrainedModel& trained, const Dataset& dataset,
                                           const torch::Device& device, std::int64_t count) {
   const torch::NoGradGuard no_gradient;

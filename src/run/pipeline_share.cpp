@@ -88,7 +88,7 @@ bool has_batch_norm(const Network& network) {
   });
 }
 
-// "stem to stage2.block1"
+// Text "stem to stage2.block1".
 std::string stages_of_part(const PipelineCut& cut, std::size_t part) {
   const auto& first = cut.stages[cut.bounds[part]];
   const auto& last = cut.stages[cut.bounds[part + 1] - 1];
@@ -106,7 +106,7 @@ std::string describe_part(const PipelineCut& cut, std::size_t part) {
                                            static_cast<double>(cut.bytes[part]) / megabyte));
 }
 
-// This rank's part, on its device. The network may go afterwards. Collective.
+// Makes this rank's part on its device, which keeps nothing else of the network. Collective.
 std::shared_ptr<PipelinedNetwork> make_pipeline(const RunConfig& config, const DeviceMesh& mesh,
                                                 const PipelineCut& cut, const Network& network,
                                                 const Objective& objective,
@@ -201,7 +201,7 @@ RankNetwork make_rank_network(const RankNetworkRequest& request, std::shared_ptr
   const auto& config = request.config;
   const auto& share = request.share;
   RankNetwork result;
-  // Before layers communicate, since counting passes a sample through the network.
+  // Counting passes a sample through the network, so layers must not communicate yet.
   if (share.has_pipeline())
     result.cut = cut_pipeline(config, request.datasets, *network, request.communicator.size());
   const auto& alike = share.has_pipeline() ? share.mesh->replicas() : request.communicator;

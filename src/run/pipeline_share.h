@@ -14,7 +14,7 @@ namespace c10 {
 struct Device;
 }
 
-// How the ranks of a run share a network, as `parallel.pipeline` says.
+// Network that the ranks of a run share in stages (`parallel.pipeline`).
 namespace kolo {
 
 class FlatOptimizer;
@@ -24,33 +24,33 @@ class Timeline;
 class Trainer;
 struct TrainerOptions;
 
-// InputError where the network has too few stages for the pipeline, or none though it is to be
-// recomputed, or a replica's batch can't be cut in so many micro-batches: it says what would fit.
-// Before anything starts, and without communication.
+// InputError where the network has too few stages for the pipeline, or none to recompute, or a
+// replica's batch can't be cut in so many micro-batches: it says what would fit. Doesn't
+// communicate.
 void require_pipeline(const RunConfig& config, const Network& network, int ranks);
 
-// Which rank has what.
+// Stages of each rank.
 struct PipelineCut {
   PipelineShape shape;
   std::vector<std::string> stages;  // the network's
   std::vector<std::size_t> bounds;  // by rank (see PipelineStepOptions)
   std::vector<double> work;         // by rank, in FLOPs per sample
-  std::vector<std::int64_t> bytes;  // by rank: sent to the next, per micro-batch
-  bool has_batch_norms = false;     // the network
-  std::int64_t micro_batch = 1;     // samples
+  std::vector<std::int64_t> bytes;  // by rank: sent to the next per micro-batch
+  bool has_batch_norms = false;
+  std::int64_t micro_batch = 1;  // samples
 };
 
-// Cuts the network so that the ranks have about equally many FLOPs: the same on all ranks, each
-// time. Forgets how samples are shared (Network::share_samples()). Local.
+// Cuts the network so that the ranks have about equally many FLOPs, alike on all ranks. Forgets how
+// samples are shared (Network::share_samples()). Local.
 [[nodiscard]] PipelineCut cut_pipeline(const RunConfig& config, const Datasets& datasets,
                                        Network& network, int ranks);
 
-// For the run's log: who has what, and what is different in a pipeline.
+// Lines for the run's log.
 [[nodiscard]] std::vector<std::string> describe_pipeline(const RunConfig& config,
                                                          const PipelineCut& cut,
                                                          const Datasets& datasets, int ranks);
 
-// The network as this rank trains it: one of the two, on its device.
+// Network as this rank trains it, on its device: whole, or pipelined.
 struct RankNetwork {
   std::shared_ptr<Network> whole;
   std::shared_ptr<PipelinedNetwork> pipelined;
@@ -59,16 +59,15 @@ struct RankNetwork {
 
 struct RankNetworkRequest {
   const RunConfig& config;
-  const Datasets& datasets;  // whole, as made from the configuration
+  const Datasets& datasets;  // as made from the configuration
   const WorkShare& share;
   const Communicator& communicator;
   const c10::Device& device;
   const Timeline& timeline;
 };
 
-// Replaces batch norms where they are synchronized, has the ranks share samples or the network, and
-// the objective count a sample once. Of a network in parts the others go where nobody else has
-// them. Collective.
+// Replaces batch norms where they are synchronized, makes the ranks share samples or the network,
+// and the objective count a sample once. Collective.
 [[nodiscard]] RankNetwork make_rank_network(const RankNetworkRequest& request,
                                             std::shared_ptr<Network> network, Objective& objective);
 

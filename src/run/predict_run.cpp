@@ -100,7 +100,7 @@ void require_output(const PredictionRequest& request, const BoxFile& box) {
   if (!request.replaces) refuse("it is there already; --force replaces it");
 }
 
-// Everything that can be wrong on the user's side with the box.
+// Checks everything about the box that users can get wrong.
 PreparedPrediction prepare(const PredictionRequest& request, const TrainedModel& trained,
                            bool is_root) {
   require_fields_of_boxes(trained.config, trained.datasets.training->layout());
@@ -111,12 +111,12 @@ PreparedPrediction prepare(const PredictionRequest& request, const TrainedModel&
   return prepared;
 }
 
-// What gives the gas its attributes; empty where the box has none.
+// File whose attributes the gas gets; empty where the box has none.
 fs::path attributes_of(const BoxFile& box) {
   return box.format() == BoxFormat::hdf5 ? box.layout(BoxField::nbody).file : fs::path();
 }
 
-// Rank 0 makes the file, and tells all where to write. Collective.
+// Tells all ranks where rank 0's file has its fields. Collective.
 HydroPlace share_place(const Communicator& communicator, const std::optional<HydroFile>& file) {
   nlohmann::json told;
   if (file) {
@@ -134,7 +134,7 @@ HydroPlace share_place(const Communicator& communicator, const std::optional<Hyd
           told["offset"].get<std::int64_t>(), told["size"].get<std::int64_t>()};
 }
 
-// Rank 0's own tiles, and the rate of all ranks as if they were as fast.
+// Progress of rank 0's tiles, with the rate of all ranks, assumed to be as fast.
 class TileBar {
  public:
   TileBar(const Communicator& communicator, const RunOptions& options, std::size_t tiles)
@@ -169,7 +169,7 @@ Region core_of(const Tile& tile) {
   return region;
 }
 
-// This rank's tiles, on disk when it returns.
+// Predicts this rank's tiles and flushes them to disk.
 void predict_tiles(const TilePredictor& predictor, const HydroPlace& place,
                    const std::vector<Tile>& tiles, const std::vector<std::size_t>& mine,
                    TileBar& bar) {
@@ -192,7 +192,7 @@ std::array<std::int64_t, 3> largest_of(const std::vector<Tile>& tiles) {
   return {largest->read[0].size(), largest->read[1].size(), largest->read[2].size()};
 }
 
-// The job, before anything is predicted.
+// Result before anything is predicted.
 RunPrediction prediction_of(const PredictionRequest& request, const TrainedModel& trained,
                             std::int64_t size, int ranks) {
   const std::array shape{hydro_channels, size, size, size,
@@ -208,7 +208,7 @@ RunPrediction prediction_of(const PredictionRequest& request, const TrainedModel
           .bytes = checked_product(std::span<const std::int64_t>(shape))};
 }
 
-// The most bytes that this rank has had where it computes.
+// Most bytes that this rank has used, on the GPU or the host.
 std::int64_t peak_memory(const torch::Device& device) {
   if (const auto use = memory_use(device)) return use->peak_reserved_bytes;
   return narrow<std::int64_t>(peak_resident_bytes());
@@ -256,7 +256,7 @@ RunPrediction predict_on_rank(const PredictionRequest& request, const PreparedPr
   return result;
 }
 
-// `prepared`: filled in when the job is prepared.
+// The job's preparation fills in `prepared`.
 TrainedJob job_of(const PredictionRequest& request, PreparedPrediction& prepared) {
   return {.command = "predict",
           .path = request.run,

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
-#include <string>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -13,38 +12,23 @@
 #include "kolo/base/text.h"
 #include "kolo/config/derived_settings.h"
 #include "kolo/config/factories.h"
-#include "kolo/config/run_config.h"
 #include "kolo/data/loader.h"
 #include "kolo/nn/network.h"
 #include "kolo/parallel/sync_batch_norm.h"
-#include "kolo/run/launch_environment.h"
+#include "kolo/run/launch_ranks.h"
 #include "kolo/train/objective.h"
 #include "kolo/train/observe/history.h"
 #include "kolo/train/trainer.h"
-#include "run/load_checkpoint.h"
 #include "run/pipeline_share.h"
 #include "run/run_device.h"
 #include "run/run_lock.h"
-#include "run/resume.h"
 #include "run/work_share.h"
 
 namespace kolo {
 
 namespace {
 
-// Samples of each replica in an epoch, and in its batches: all but the last are `whole`.
-struct Batches {
-  std::int64_t samples = 0, whole = 0, last = 0;
-
-  Batches(const RunConfig& config, std::int64_t size, int replicas)
-      : samples((size + replicas - 1) / replicas),
-        whole(batch_size_of(config.training, replicas)),
-        last(samples % whole) {
-    if (config.training.drop_last || config.parallel.pipeline > 1 || last == 0) last = whole;
-  }
-};
-
-// The first batch norm of one position that trains.
+// First batch norm with one position per sample that trains.
 std::string norm_of_one_position(Network& network, const Dataset& training) {
   const auto modules = network.named_modules();
   for (const auto& layer : summarize(network, training.layout().input_shape).layers) {
@@ -62,21 +46,23 @@ void require_values_to_normalize(const RunConfig& config, const Dataset& trainin
                                  int ranks) {
   const auto& settings = config.training;
   const int replicas = replicas_of(config, ranks);
-  // Statistics of all ranks, or of all parts of a sample, are of more.
+  // Synchronized batch norms and shared samples have more values.
   if ((config.model.sync_batch_norm && replicas > 1) || !config.parallel.spatial.empty()) return;
-  const Batches batches(config, training.size(), replicas);
-  const auto smallest = [&](std::int64_t batch) {
-    return batch / std::min(batch, settings.accumulation);
+  const auto of_replica = (training.size() + replicas - 1) / replicas;
+  const auto batch = batch_size_of(settings, replicas), rest = of_replica % batch;
+  const auto smallest_pass = [&](std::int64_t size) {
+    return size / std::min(size, settings.accumulation);
   };
-  const bool is_last = smallest(batches.last) == 1 && smallest(batches.whole) > 1;
-  if (!is_last && smallest(batches.whole) > 1) return;
+  const bool leaves_out = settings.drop_last || config.parallel.pipeline > 1 || rest == 0;
+  const bool is_last = !leaves_out && smallest_pass(rest) == 1 && smallest_pass(batch) > 1;
+  if (!is_last && smallest_pass(batch) > 1) return;
   const auto norm = norm_of_one_position(network, training);
   if (norm.empty()) return;
   const auto passes = settings.accumulation > 1
                           ? fmt::format(" in {} passes", settings.accumulation)
                           : std::string();
-  const auto samples = fmt::format("{} sample{} per {}", batches.samples,
-                                   batches.samples == 1 ? "" : "s", replica_name(config, ranks));
+  const auto samples = fmt::format("{} sample{} per {}", of_replica, of_replica == 1 ? "" : "s",
+                                   replica_name(config, ranks));
   refuse_setting(
       config, settings.global_batch_size ? "training.global_batch_size" : "training.batch_size",
       is_last
@@ -84,10 +70,10 @@ void require_values_to_normalize(const RunConfig& config, const Dataset& trainin
                 "{} in batches of {}{} leave a pass of 1 sample at an epoch's end, of which "
                 "the batch norm {} would get one value per channel; leave that batch out "
                 "(training.drop_last=true), or take another batch",
-                samples, batches.whole, passes, norm)
+                samples, batch, passes, norm)
           : fmt::format("a batch of {}{} gives the batch norm {} one value per channel, which has "
                         "no variance; take a larger batch",
-                        batches.whole, passes, norm));
+                        batch, passes, norm));
 }
 
 // Records in `run` what resuming from this checkpoint changes.
@@ -98,12 +84,10 @@ void go_on_from(const LoadedCheckpoint& loaded, PreparedRun& run, const RunOptio
   run.changes = changes_since(*run.resumed, run.config, run.models, ranks,
                               run.datasets.training->size(), run.steps_of_epoch);
   run.finished = describe_if_finished(*run.resumed, run.config, run.folder);
-  // Of a strict one that is no exception, but one of all that is listed (require_strict_resume()).
-  if (run.finished.empty() && !options.allow_data_change && !run.config.checkpoint.strict_resume)
-    require_same_data_order(run.changes);
+  if (run.finished.empty() && !options.allow_data_change) require_same_data_order(run.changes);
 }
 
-// With the program's parts, or else as the configuration says.
+// Makes the run of the program's parts, or else as the configuration says.
 PreparedRun make_parts(const RunConfig& config, const RunParts& parts, const DataReading& reading) {
   PreparedRun run{config, {config.output_dir}, parts.models};
   run.datasets = parts.datasets ? parts.datasets(config, reading) : make_datasets(config, reading);
@@ -114,8 +98,8 @@ PreparedRun make_parts(const RunConfig& config, const RunParts& parts, const Dat
   return run;
 }
 
-// A module from a file may have parameters that its forward() leaves out, as those of a head that
-// is used elsewhere: nothing could be averaged for them.
+// Freezes parameters that the forward() of a module from a file leaves out, such as those of a head
+// that is used elsewhere: they get no gradients.
 void freeze_unused(const RunConfig& config, PreparedRun& run) {
   if (config.model.name != "torchscript") return;
   const auto unused =
@@ -147,7 +131,8 @@ void add_dataset(std::vector<RankFact>& facts, const std::string& name, const Da
       {fmt::format("the number of classes of {} data", name), std::to_string(layout.classes)});
 }
 
-// Views of a sample are those of an image, and what is averaged over them is where nothing is.
+// Refuses views of samples that aren't images: outputs are averaged over all views, so they may not
+// have positions.
 void require_images_to_view(const RunConfig& config, const Datasets& datasets) {
   if (config.training.validation_views == ValidationViews::one) return;
   constexpr std::int64_t least_side = 2;
@@ -169,10 +154,7 @@ std::shared_ptr<LoadedCheckpoint> load_resumed(PreparedRun& run, const RunOption
   const auto warn = [&](const std::string& warning) { warnings.push_back(warning); };
   auto loaded = std::make_shared<LoadedCheckpoint>(
       load_chosen(run.folder, *options.resume, warn, CheckpointReading::whole));
-  if (loaded->path != run.resumed->checkpoint) {
-    go_on_from(*loaded, run, options, ranks);
-    require_strict_resume(run, ranks, made_with_here());
-  }
+  if (loaded->path != run.resumed->checkpoint) go_on_from(*loaded, run, options, ranks);
   return loaded;
 }
 
@@ -200,7 +182,7 @@ PreparedRun prepare_run(const RunConfig& config, const RunParts& parts, const Ru
   require_device(config);
   if (!wants_gpu(config.device))
     at_setting(config, "training.precision", [&] { require_precision(config.training.precision); });
-  // A launcher that holds the run has looked at each file before it started this rank.
+  // A launcher that holds the run's lock has looked at the files already.
   const bool looks = is_root && !environment_variable(RunLock::variable);
   PreparedRun run = make_parts(config, parts, {.looks_at_files = looks, .loads_later = true});
   require_batch_norms_to_synchronize(config.model, *run.network);
@@ -213,23 +195,22 @@ PreparedRun prepare_run(const RunConfig& config, const RunParts& parts, const Ru
   (void)make_validation_loader(config, run.datasets.validation, 0, replicas);
   if (!is_root) return run;
   run.folder.require_writable();
-  // Those of a run that will be moved aside are left alone.
+  // The checkpoints of a run that will be moved aside don't matter.
   const bool stays = options.resume || !run.folder.holds_own_names();
-  if (stays) run.folder.require_no_folders_as_files();
   if (stays && config.checkpoint.saves()) run.folder.require_writable_checkpoints();
   if (!options.resume) {
     if (!config.model.init_from.empty()) require_initial_weights(config, *run.network);
     return run;
   }
-  // What is there is not to be judged while a run is still making it.
+  // A run that is still writing its checkpoints must not be judged by them.
   if (!environment_variable(RunLock::variable)) RunLock::require_free(run.folder);
-  // The tensors are read when the training begins; unless nothing will be.
+  // Reads headers only: the training reads the tensors. A finished run won't, so it is checked.
   for (const auto reading : {CheckpointReading::headers, CheckpointReading::checked}) {
     const auto silent = [](const std::string&) {};
     go_on_from(load_chosen(run.folder, *options.resume, silent, reading), run, options, ranks);
     if (run.finished.empty()) break;
   }
-  // A damaged one is refused before anything of the folder has changed.
+  // Refuses a damaged history before anything of the folder has changed.
   const bool continues = !run.starts_anew() && run.finished.empty();
   if (continues && std::filesystem::exists(run.folder.history()))
     (void)History::read(run.folder.history());
@@ -240,7 +221,7 @@ PreparedRun prepare_training(const RunConfig& config, const RunParts& parts,
                              const RunOptions& options, int ranks, bool is_root) {
   auto run = prepare_run(config, parts, options, ranks, is_root);
   if (is_root && run.starts_anew()) run.folder.require_replaceable();
-  // Removes the locks that are left where a run was killed at its very end.
+  // Removes locks of a run that was killed at its very end.
   if (is_root && !run.finished.empty()) (void)RunLock::of_launcher(run.folder, false);
   return run;
 }

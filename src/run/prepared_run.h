@@ -1,6 +1,5 @@
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,15 +17,15 @@ namespace torch::nn {
 class Module;
 }
 
-// What a run is made of, before it begins.
+// Parts of a run, made before it begins.
 namespace kolo {
 
 class Network;
 struct LoadedCheckpoint;
 struct Objective;
 
-// Everything a run needs that can be wrong on the user's side, made and checked before anything is
-// written or any rank is started.
+// Everything of a run that users can get wrong, made and checked before anything is written or any
+// rank is started.
 struct PreparedRun {
   RunConfig config;
   RunFolder folder;
@@ -36,40 +35,38 @@ struct PreparedRun {
   std::shared_ptr<Objective> objective;
   std::unique_ptr<FlatOptimizer> optimizer;
   std::int64_t steps_of_epoch = 0;
-  // Of rank 0, which looks for all at what there is to go on with.
+  // On rank 0, which alone looks at the checkpoint to resume from.
   std::optional<ResumePoint> resumed = std::nullopt;
   ResumeChanges changes = {};
-  std::string finished = {};  // what there is to say of a run that has nothing left to do
+  std::string finished = {};  // message on a run that has nothing left to do
 
-  // The folder is to hold this run alone: it doesn't go on there.
   [[nodiscard]] bool starts_anew() const { return !goes_on_there(); }
-  // From one of its folder's own checkpoints.
+  // Tells whether the run resumes from a checkpoint of its own folder.
   [[nodiscard]] bool goes_on_there() const { return resumed && resumed->is_in(folder); }
 };
 
-// InputError: data, model or optimizer don't fit, more ranks than samples, the output folder can't
-// be written, nothing to resume, or another model or order of samples than before. `is_root`: rank
-// 0 or the launcher, which alone looks at folder, checkpoint and files of data.
+// InputError: data, model and optimizer don't fit, there are more ranks than samples, the output
+// folder can't be written, there is nothing to resume, or model or order of samples have changed.
+// `is_root`: rank 0 or the launcher, which alone looks at folder, checkpoint and files of data.
 [[nodiscard]] PreparedRun prepare_run(const RunConfig& config, const RunParts& parts,
                                       const RunOptions& options, int ranks, bool is_root = true);
 
-// The same for a run that is about to begin. InputError also where it would move or overwrite what
-// kolo did not make.
+// The same for a run that is about to begin. InputError also where it would move or overwrite files
+// that kolo did not make.
 [[nodiscard]] PreparedRun prepare_training(const RunConfig& config, const RunParts& parts,
                                            const RunOptions& options, int ranks, bool is_root);
 
-// InputError: model.sync_batch_norm is on, but some of the network's can't be replaced.
+// InputError: model.sync_batch_norm is on, but a batch norm of the network can't be replaced.
 void require_batch_norms_to_synchronize(const ModelConfig& config, torch::nn::Module& network);
 
-// The whole checkpoint that the run goes on from, which is another one than was chosen by its
-// headers where that turns out to be damaged. Adds to `warnings` what was passed over. For a rank.
+// Reads the whole checkpoint that the run resumes from: another one than its headers made
+// prepare_run choose, if that turns out to be damaged, which it adds to `warnings`.
 [[nodiscard]] std::shared_ptr<LoadedCheckpoint> load_resumed(PreparedRun& run,
                                                              const RunOptions& options, int ranks,
                                                              std::vector<std::string>& warnings);
 
-// What the ranks of a run must have alike: the program, each setting of the configuration but for
-// the places that data are read from, which may differ between nodes, and what was found there: how
-// many samples, of what shape, of which classes.
+// Facts that the ranks of a run must have alike: the program, all settings except the places of
+// data, which may differ between nodes, and the data's number of samples, shapes and classes.
 [[nodiscard]] std::vector<RankFact> facts_of(const RunConfig& config, const Datasets& datasets);
 
 }  // namespace kolo

@@ -5,21 +5,17 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
-#include <exception>
 #include <map>
 #include <memory>
 #include <new>
-#include <optional>
 #include <sstream>
 #include <string_view>
 #include <thread>
-#include <utility>
 
 #include <fmt/format.h>
 
 #include "base/file_failure.h"
 #include "kolo/base/checked.h"
-#include "kolo/base/error.h"
 #include "kolo/base/machine.h"
 #include "kolo/comm/processes.h"
 #include "kolo/config/derived_settings.h"
@@ -30,7 +26,7 @@ namespace kolo {
 
 namespace {
 
-// How long a rank that has failed waits for lower ones.
+// Time that a failed rank leaves to lower ones.
 std::chrono::milliseconds head_start_of_lower_ranks(int rank) {
   return std::chrono::milliseconds(rank == 0 ? 0 : 1000 + 200 * std::min(rank, 20));
 }
@@ -100,7 +96,7 @@ int run_guarded(const Communicator& communicator, const std::function<int()>& bo
 
 namespace {
 
-// Memory of GPUs is never handed to MPI. Where modules of a site ask Cray MPICH to take it,
+// kolo never hands memory of GPUs to MPI. Where modules of a site ask Cray MPICH to take it,
 // MPI_Init ends programs that aren't linked with its GPU library.
 void leave_gpu_memory_to_kolo() {
   const char* const kept = std::getenv("KOLO_MPICH_GPU");
@@ -113,11 +109,11 @@ Communicator join_ranks(const CommunicationConfig& config) {
   return job_communicator(make_mpi_options(config));
 }
 
-// How a part of a rank's preparation ended.
+// Result of a step of a rank's preparation.
 struct Outcome {
   int status = 0;
   std::string message;  // of a failure
-  std::string who;      // has failed; empty: the message says it
+  std::string who;      // rank that failed; empty: the message says it
 };
 
 Outcome attempt(int rank, const std::function<void()>& step) {
@@ -131,7 +127,7 @@ Outcome attempt(int rank, const std::function<void()>& step) {
   }
 }
 
-// Who speaks where several ranks of a node fail: the first that asks, in memory that they share.
+// Chooses one of a node's failed ranks to speak: the first that asks, in memory that they share.
 class Speaker {
  public:
   // Collective.
@@ -141,7 +137,7 @@ class Speaker {
     communicator.barrier();
   }
 
-  // True for one of them, or for all where they share none.
+  // True for one rank of the node, or for all where they share no memory.
   [[nodiscard]] bool may_speak() const { return !memory_ || flag()->exchange(1) == 0; }
 
  private:
@@ -153,8 +149,8 @@ class Speaker {
   std::shared_ptr<std::byte> memory_;
 };
 
-// Each rank's status and whether its facts are the others'. Collective; but a rank that has failed
-// does not wait for ever for those that still prepare.
+// Gathers each rank's status. Collective; but a failed rank ends the job where others still prepare
+// after a while.
 std::vector<std::int64_t> gather_statuses(const Communicator& communicator, const Outcome& outcome,
                                           const Speaker& speaker) {
   struct Exchange {
@@ -177,7 +173,7 @@ std::vector<std::int64_t> gather_statuses(const Communicator& communicator, cons
   return exchange->all;
 }
 
-// Tells what the failed ranks have to say: each message once. Collective.
+// Prints each message of the failed ranks once. Collective.
 void report_failures(const Communicator& communicator, const Outcome& outcome,
                      const std::vector<std::int64_t>& statuses) {
   const auto whose = all_gather_bytes(communicator, outcome.who, {.name = "failed ranks"});
@@ -211,7 +207,7 @@ int agree(const Communicator& communicator, const Outcome& outcome, const Speake
   const auto failed = std::ranges::find_if(statuses, [](auto status) { return status != 0; });
   if (failed == statuses.end()) return 0;
   report_failures(communicator, outcome, statuses);
-  communicator.barrier();  // nobody ends the job before that is said
+  communicator.barrier();  // nobody ends the job earlier
   return narrow<int>(*failed);
 }
 
@@ -221,7 +217,7 @@ std::string in_short(const std::string& value) {
   return value.size() <= longest ? value : value.substr(0, longest) + "...";
 }
 
-// Fails where these are others than rank 0's: says which is the first. Collective.
+// Fails where these facts differ from rank 0's, and names the first that does. Collective.
 Outcome compare(const Communicator& communicator, const std::vector<RankFact>& facts) {
   std::string mine, texts = describe_rank(communicator.rank()) + '\0';
   for (const auto& fact : facts) mine += fact.name + '\0' + fact.value + '\0';
@@ -246,12 +242,12 @@ Outcome compare(const Communicator& communicator, const std::vector<RankFact>& f
           {}};
 }
 
-// All ranks that were started. InputError where the configuration wants them started otherwise, and
-// where a launcher has started processes that MPI does not connect, which then all throw.
+// Joins all ranks that were started. InputError where the configuration wants another launcher, and
+// on all processes where MPI does not connect them.
 Communicator make_communicator(const CommunicationConfig& config,
                                const LaunchEnvironment& environment) {
   using enum LauncherChoice;
-  // One task of srun needs nobody, and srun may not have been told of MPI.
+  // One task of srun is alone, and srun may not have been told of MPI.
   const bool is_alone = !environment.is_launched() ||
                         (environment.started_by == StartedBy::srun && environment.size == 1);
   if (is_alone && config.launcher != mpi) return Communicator::solo();
@@ -283,7 +279,7 @@ int run_rank_job(const LaunchEnvironment& environment, const RankJob& job) {
   try {
     if (!communicator) communicator.emplace(make_communicator(communication, environment));
   } catch (const std::exception&) {
-    rethrow();  // the ranks can't meet: that is what counts
+    rethrow();  // a wrong configuration explains why the ranks can't meet
     throw;
   }
   const auto run = [&] { return job.run(*communicator); };

@@ -2,21 +2,16 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
-#include <sstream>
-#include <string_view>
-#include <vector>
+#include <fstream>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
-#include "kolo/base/file.h"
 #include "kolo/config/derived_settings.h"
 #include "kolo/kernels/onednn.h"
 #include "kolo/train/observe/history.h"
-#include "run/prepared_run.h"
 #include "run/run_device.h"
 
 namespace kolo {
@@ -28,7 +23,7 @@ namespace fs = std::filesystem;
 constexpr std::array<std::string_view, 2> not_compared{"description", "output_dir"};
 constexpr std::array<std::string_view, 7> order_keys{
     "seed", "data.name", "data.n_train", "data.shuffle", "data.mode", "data.crop", "data.box_size"};
-// These change what is left of an epoch only.
+// Keys that change only the rest of an epoch.
 constexpr std::array<std::string_view, 3> batch_keys{
     "training.batch_size", "training.global_batch_size", "training.drop_last"};
 
@@ -36,7 +31,7 @@ std::string describe(const SettingChange& change) {
   return fmt::format("{} is {} instead of {}", change.key, change.now, change.before);
 }
 
-// None where a file is missing, or one of another version of kolo.
+// Reads the run's configuration; none where it is missing or not understood by this version.
 std::optional<RunConfig> earlier_config(const ResumePoint& point, const ModelCatalogue& models) {
   const RunFolder folder{point.run};
   if (!fs::exists(folder.config())) return std::nullopt;
@@ -85,43 +80,20 @@ std::string describe_steps(int ranks_before, const StepSize& before, int ranks_n
                          : "schedule and epoch go on where they were");
 }
 
-// A run that was stopped is not finished by asking for less than it has done.
+// Refuses an end that a stopped run has passed already.
 void require_not_beyond(const ResumePoint& point, const TrainingConfig& training) {
-  const auto refuse = [&](const std::string& done, const std::string& asked,
-                          const std::string& more) {
+  const auto require = [&](std::string_view key, std::int64_t least, std::int64_t asked) {
+    if (asked >= least) return;
     throw InputError(
-        fmt::format("resume: {} has done {}, which is more than {}; give {} or more, or go on from "
-                    "an earlier checkpoint (--resume STEP)",
-                    point.checkpoint.string(), done, asked, more));
+        fmt::format("resume: {} has done more than training.{}: {}; give training.{}={} or more, "
+                    "or go on from an earlier checkpoint (--resume STEP)",
+                    point.checkpoint.string(), key, asked, key, least));
   };
-  const bool is_amid_epoch = point.position > 0;
-  if (point.epoch > training.n_epochs || (is_amid_epoch && point.epoch == training.n_epochs)) {
-    refuse(fmt::format("{} epoch{}{}", point.epoch, point.epoch == 1 ? "" : "s",
-                       is_amid_epoch ? " and a part of the next" : ""),
-           fmt::format("training.n_epochs: {}", training.n_epochs),
-           fmt::format("training.n_epochs={}", point.epoch + (is_amid_epoch ? 1 : 0)));
-  }
-  if (training.max_steps && point.step > *training.max_steps) {
-    refuse(fmt::format("{} steps", point.step),
-           fmt::format("training.max_steps: {}", *training.max_steps),
-           fmt::format("training.max_steps={}", point.step));
-  }
+  require("n_epochs", point.epoch + (point.position > 0 ? 1 : 0), training.n_epochs);
+  if (training.max_steps) require("max_steps", point.step, *training.max_steps);
 }
 
-// How far a finished run came, of which this is one checkpoint, perhaps not the last.
-struct Extent {
-  std::int64_t epoch = 0, step = 0;
-};
-Extent extent_of(const History& history, const ResumePoint& point) {
-  Extent extent{point.epoch, point.step};
-  for (const auto& record : history.epochs()) {
-    extent.epoch = std::max(extent.epoch, record.epoch);
-    extent.step = std::max(extent.step, record.step);
-  }
-  return extent;
-}
-
-// "; best validation accuracy 91.23 %"
+// Text "; best validation accuracy 91.23 %".
 std::string best_of(const nlohmann::ordered_json& summary) {
   const auto number = [&](const char* key) {
     const auto found = summary.find(key);
@@ -150,7 +122,6 @@ ResumeChanges changes_since(const ResumePoint& point, const RunConfig& config,
     changes.of_data_order.push_back(
         fmt::format("the data has {} training samples instead of {}", samples, *point.samples));
   const auto earlier = earlier_config(point, models);
-  changes.are_known = earlier.has_value();
   if (!earlier) return changes;
   StepSize before, now;
   try {
@@ -202,64 +173,39 @@ std::string describe_if_finished(const ResumePoint& point, const RunConfig& conf
     require_not_beyond(point, training);
     return {};
   }
-  const auto done = extent_of(history, point);
+  auto epochs = point.epoch, steps = point.step;
+  for (const auto& record : history.epochs()) {  // the checkpoint may not be the last
+    epochs = std::max(epochs, record.epoch);
+    steps = std::max(steps, record.step);
+  }
   return fmt::format(
       "{} holds a finished run: {} epoch{}, {} steps{}{}. There is nothing to go on with. To train "
       "longer, {}",
-      folder.path.string(), done.epoch, done.epoch == 1 ? "" : "s", done.step,
+      folder.path.string(), epochs, epochs == 1 ? "" : "s", steps,
       is_out_of_patience && has_epochs ? ", ended by training.early_stopping_patience" : "",
       best_of(history.summary()),
-      is_out_of_steps
-          ? fmt::format("give more steps: --resume training.max_steps={}", 2 * done.step)
+      is_out_of_steps ? fmt::format("give more steps: --resume training.max_steps={}", 2 * steps)
       : is_out_of_patience && has_epochs
           ? "give more patience: --resume training.early_stopping_patience=EPOCHS"
-          : fmt::format("give more epochs: --resume training.n_epochs={}", 2 * done.epoch));
+          : fmt::format("give more epochs: --resume training.n_epochs={}", 2 * epochs));
 }
 
 namespace {
 
-std::string with_dashes(const std::string& text) {
-  std::string result;
-  for (const char character : text) {
-    const auto letter = static_cast<unsigned char>(character);
-    if (std::isalnum(letter) != 0) {
-      result += static_cast<char>(std::tolower(letter));
-    } else if (!result.empty() && result.back() != '-') {
-      result += '-';
-    }
-  }
-  while (result.ends_with('-')) result.pop_back();
-  return result;
-}
-
-std::string cpuinfo() {
-  try {
-    return read_text_file("/proc/cpuinfo");
-  } catch (const Error&) {
-    return {};
-  }
+// Model name in /proc/cpuinfo; empty where it has none.
+std::string processor_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with("model name"))
+      return line.substr(std::min(line.size(), line.find(':') + 2));
+  return {};
 }
 
 }  // namespace
 
-std::string processor_name(const std::string& cpuinfo) {
-  std::string name, family, model;
-  std::istringstream lines(cpuinfo);
-  for (std::string line; std::getline(lines, line) && !line.empty();) {
-    const auto colon = line.find(':');
-    if (colon == std::string::npos) continue;
-    const auto key = with_dashes(line.substr(0, colon)), value = line.substr(colon + 1);
-    if (key == "model-name") name = value;
-    if (key == "cpu-family") family = value;
-    if (key == "model") model = value;
-  }
-  const auto result = with_dashes(fmt::format("{} {} {}", name, family, model));
-  return result.empty() ? "processor" : result;
-}
-
 nlohmann::json made_with_here() {
   const auto libtorch = libtorch_facts();
-  return {{"processor", processor_name(cpuinfo())},
+  return {{"processor", processor_name()},
           {"threads per rank", std::to_string(libtorch.threads)},
           {"kolo", KOLO_VERSION},
           {"LibTorch", libtorch.version},
@@ -276,70 +222,6 @@ std::string describe_other_making(const nlohmann::json& before, const nlohmann::
                                       found->get<std::string>()));
   }
   return fmt::format("{}", fmt::join(differences, ", "));
-}
-
-namespace {
-
-// How samples come to be where they are needed, who starts ranks, what is told, and when a run
-// ends: no number of a step depends on it.
-constexpr std::array<std::string_view, 6> without_effect{"data.workers",
-                                                         "data.prefetch",
-                                                         "training.log_every",
-                                                         "training.check_replicas_every",
-                                                         "training.early_stopping_patience",
-                                                         "communication.launcher"};
-// The end of a training is where its schedule ends; without one it is only the end.
-constexpr std::array<std::string_view, 2> ends{"training.n_epochs", "training.max_steps"};
-
-// Places of data are not among them: there are as many samples, which is all that anybody knows.
-bool has_effect(const std::string& key, const RunConfig& config) {
-  const auto places = input_paths();
-  if (std::ranges::find(places, key) != places.end()) return false;
-  if (std::ranges::count(without_effect, key) > 0) return false;
-  if (key.starts_with("checkpoint.")) return false;
-  if (std::ranges::count(ends, key) > 0) return config.training.lr_decay != "none";
-  // Virtual ranks are added up in one order, whatever carries them.
-  return config.training.virtual_ranks == 0 || !key.starts_with("communication.");
-}
-
-std::vector<std::string> differences(const PreparedRun& run, int ranks,
-                                     const nlohmann::json& made_with) {
-  const auto& point = *run.resumed;
-  std::vector<std::string> found;
-  if (!run.changes.are_known)
-    found.emplace_back("the settings so far are not known: there is no config.yaml of this kolo's");
-  for (const auto& change : run.changes.settings)
-    if (has_effect(change.key, run.config)) found.push_back(describe({change}));
-  for (const auto& change : run.changes.of_data_order)
-    if (std::ranges::find(found, change) == found.end()) found.push_back(change);
-  if (point.ranks != ranks && !may_have_other_ranks(run.config)) {
-    found.push_back(
-        fmt::format("{} rank{} instead of {} (training.virtual_ranks gives any number of them the "
-                    "same bits)",
-                    ranks, ranks == 1 ? "" : "s", point.ranks));
-  }
-  if (auto making = describe_other_making(point.made_with, made_with); !making.empty())
-    found.push_back(std::move(making));
-  return found;
-}
-
-}  // namespace
-
-bool may_have_other_ranks(const RunConfig& config) {
-  return !config.checkpoint.strict_resume || config.training.virtual_ranks > 0;
-}
-
-void require_strict_resume(const PreparedRun& run, int ranks, const nlohmann::json& made_with) {
-  const bool is_meant = run.config.checkpoint.strict_resume && run.resumed && run.finished.empty();
-  if (!is_meant) return;
-  const auto found = differences(run, ranks, made_with);
-  if (found.empty()) return;
-  refuse_setting(
-      run.config, "checkpoint.strict_resume",
-      fmt::format("the run would go on from {} to other results than it would have had: {}. Go on "
-                  "with its own settings, ranks, machines and versions, or add "
-                  "checkpoint.strict_resume=false to go on all the same",
-                  run.resumed->checkpoint.string(), fmt::join(found, ", ")));
 }
 
 }  // namespace kolo

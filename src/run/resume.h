@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -9,14 +10,20 @@
 
 #include <nlohmann/json.hpp>
 
+#include "kolo/comm/communicator.h"
 #include "kolo/config/run_config.h"
+#include "kolo/train/observe/run_log.h"
 #include "run/run_folder.h"
 
-// Point at which a run is resumed from a checkpoint, what is different then, and what
-// checkpoint.strict_resume refuses of it.
+namespace torch::nn {
+class Module;
+}
+
+// Checkpoint that a run resumes from, or that is evaluated, and what is different after a resume.
 namespace kolo {
 
-struct PreparedRun;
+struct LoadedCheckpoint;
+enum class CheckpointReading;
 
 // The default of --resume.
 inline constexpr std::string_view newest_checkpoint = "newest";
@@ -24,14 +31,13 @@ inline constexpr std::string_view newest_checkpoint = "newest";
 // State of a run when the checkpoint was saved.
 struct ResumePoint {
   std::filesystem::path checkpoint;
-  std::int64_t step = 0;      // done, as are
-  std::int64_t epoch = 0;     // so many epochs
-  std::int64_t position = 0;  // samples of the epoch under way, 0 between two epochs
+  std::int64_t step = 0, epoch = 0;  // done
+  std::int64_t position = 0;         // samples of the epoch under way, 0 between two epochs
   std::int64_t best_epoch = 0;
-  int ranks = 1;                        // that the run had
-  std::optional<std::int64_t> samples;  // that it trained on in an epoch; older ones don't tell
-  nlohmann::json made_with;             // see made_with_here(); null: older ones don't tell
-  std::filesystem::path run;            // the folder of the run that it belongs to
+  int ranks = 1;
+  std::optional<std::int64_t> samples;  // of an epoch; older checkpoints don't tell
+  nlohmann::json made_with;             // see made_with_here(); null: older checkpoints don't tell
+  std::filesystem::path run;            // folder
 
   // Tells whether the checkpoint is one of `folder`'s own.
   [[nodiscard]] bool is_in(const RunFolder& folder) const;
@@ -39,55 +45,65 @@ struct ResumePoint {
 
 // Differences between the run so far and the run that is resumed.
 struct ResumeChanges {
-  std::vector<SettingChange> settings;  // but for where the run is and what it is called
-  // Those that make samples come in another order than the run so far would have drawn them.
-  std::vector<std::string> of_data_order;
-  // Ranks, samples per step and rate, in one line; empty: as before.
-  std::string of_steps;
-  bool are_known = true;  // the settings so far are
+  std::vector<SettingChange> settings;     // except description and output_dir
+  std::vector<std::string> of_data_order;  // reasons why samples come in another order
+  std::string of_steps;  // ranks, samples per step and rate in one line; empty: as before
 };
 
-// Compared with the config.yaml of the run that the checkpoint belongs to (none: nothing differs)
-// and with what the checkpoint says. `samples`: that are trained on now, in `steps_of_epoch`. The
-// place of data may differ, as long as there are as many samples.
+// Compares with the checkpoint, and with the config.yaml of its run (without one nothing differs).
+// `samples` and `steps_of_epoch`: of an epoch now. Data may lie elsewhere if there are as many
+// samples.
 [[nodiscard]] ResumeChanges changes_since(const ResumePoint& point, const RunConfig& config,
                                           const ModelCatalogue& models, int ranks,
                                           std::int64_t samples, std::int64_t steps_of_epoch);
 
-// "seed is 2 instead of 1, ..."
+// Describes changes: "seed is 2 instead of 1, ...".
 [[nodiscard]] std::string describe(const std::vector<SettingChange>& changes);
 
 // InputError when the order of samples changes.
 void require_same_data_order(const ResumeChanges& changes);
 
-// Sentence on a run that is done: how many epochs, the best, and how to train longer. Empty for one
-// that has something left to do, its summary for instance. InputError for one that was stopped
-// behind the end that it is now to have.
+// Sentence on a finished run: how many epochs, the best, and how to train longer. Empty where
+// anything is left to do, such as the summary. InputError for a stopped run that has passed the end
+// now configured.
 [[nodiscard]] std::string describe_if_finished(const ResumePoint& point, const RunConfig& config,
                                                const RunFolder& folder);
 
-// Refuses, where checkpoint.strict_resume is set, to go on to other bits than the run so far would
-// have come to: settings with an effect on results, the number of ranks without virtual ones, or
-// what the checkpoint was made with are others, or unknown. InputError lists all. `made_with`: of
-// this process; null from a launcher, which doesn't compute.
-void require_strict_resume(const PreparedRun& run, int ranks, const nlohmann::json& made_with);
-
-// Whether so many ranks, instead of those that a run was started with, may go on with it.
-[[nodiscard]] bool may_have_other_ranks(const RunConfig& config);
-
-// Facts that a run's bits depend on besides its configuration, data and number of ranks.
-
-// "amd-epyc-9654-25-17": name, family and model, as /proc/cpuinfo has them; "processor" where it
-// has none.
-[[nodiscard]] std::string processor_name(const std::string& cpuinfo);
-
-// Facts of this process: the processor, the threads of a rank, and the versions of the libraries
-// that compute, each by the name that people know it by.
+// Facts of this process that a run's bits depend on: the processor, the threads of a rank, and the
+// versions of the libraries that compute.
 [[nodiscard]] nlohmann::json made_with_here();
 
-// "threads per rank 1 instead of 2, LibTorch 2.6.0 instead of 1.13.0"; empty where nothing differs
-// or nothing is known of before (checkpoints of earlier versions).
+// Describes differences: "threads per rank 1 instead of 2, LibTorch 2.6.0 instead of 1.13.0"; empty
+// where nothing differs, or the checkpoint doesn't tell.
 [[nodiscard]] std::string describe_other_making(const nlohmann::json& before,
                                                 const nlohmann::json& now);
+
+// Folder of the checkpoint that `choice` names: "newest", "best", a step of `folder`, or the path
+// of any checkpoint. InputError when there is none: it names those that exist.
+[[nodiscard]] std::filesystem::path find_checkpoint(const RunFolder& folder,
+                                                    const std::string& choice);
+
+// Reads a folder's checkpoint. InputError when it is damaged.
+[[nodiscard]] LoadedCheckpoint load_named(const std::filesystem::path& path,
+                                          CheckpointReading reading);
+
+// Reads the checkpoint that `choice` names, or the "newest" undamaged one. InputError when there is
+// none, or the named one is damaged. `warn` is told of damaged ones that are passed over.
+[[nodiscard]] LoadedCheckpoint load_chosen(const RunFolder& folder, const std::string& choice,
+                                           const std::function<void(const std::string&)>& warn,
+                                           CheckpointReading reading);
+
+// Error: the state is not kolo's.
+[[nodiscard]] ResumePoint resume_point(const LoadedCheckpoint& loaded);
+
+// Reads names, shapes and types of the weights that model.init_from gives instead of the seed's,
+// not their values. InputError, with the setting's place: there is no such file, folder or
+// checkpoint, it can't be read, or no parameter fits the network by name and shape.
+void require_initial_weights(const RunConfig& config, const torch::nn::Module& network);
+
+// Gives all ranks' networks the values, which rank 0 reads. The same errors on rank 0. `log`: of
+// rank 0. Collective.
+void load_initial_weights(const RunConfig& config, const Communicator& communicator,
+                          torch::nn::Module& network, RunLog* log);
 
 }  // namespace kolo

@@ -12,16 +12,15 @@
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
 #include "kolo/base/text.h"
-#include "kolo/run/launch_environment.h"
 #include "run/begin_process.h"
 #include "run/launch/terminal.h"
-#include "run/load_data.h"
 #include "run/prepared_run.h"
 #include "run/rank_job.h"
 #include "run/resume.h"
 #include "run/run_device.h"
 #include "run/run_training.h"
 #include "run/stopping.h"
+#include "run/work_share.h"
 
 namespace kolo {
 
@@ -50,7 +49,6 @@ int run_configured(const std::function<RunConfig()>& configure, const RunParts& 
   };
   job.prepare = [&](const RankPreparation& as) {
     prepared = prepare_training(config, parts, options, as.ranks, as.rank == 0);
-    require_strict_resume(*prepared, as.ranks, made_with_here());
     auto facts = facts_of(prepared->config, prepared->datasets);
     facts.push_back({"whether it goes on from a checkpoint", options.resume ? "yes" : "no"});
     return facts;
@@ -62,7 +60,7 @@ int run_configured(const std::function<RunConfig()>& configure, const RunParts& 
   return run_rank_job(environment, job);
 }
 
-// What all ranks would say alike is said by the lowest, after which launchers end the others.
+// Lets the lowest of the ranks that fail alike speak, after which launchers end the others.
 void complain_as_rank(const std::string& message) {
   const int rank = detect_launch_environment().rank;
   let_lower_ranks_speak(rank);
@@ -86,7 +84,7 @@ int run_main(char** argv, const std::function<int()>& body) {
 
 namespace {
 
-// What a program that trains with parts of its own is told.
+// Command line of a program that trains with its own parts.
 struct ProgramArguments {
   ConfigSource source;
   RunOptions options;
@@ -167,8 +165,7 @@ int run_main(int argc, char** argv, const RunParts& parts) {
 }
 
 int run_main(const std::function<int()>& body) {
-  // A write beyond the limit of a file's size (ulimit -f) is an error as others are, with a
-  // message.
+  // Makes a write beyond the limit of a file's size (ulimit -f) fail with a message.
   std::signal(SIGXFSZ, SIG_IGN);
   try {
     (void)openmp_threads_wanted();  // refuses more than can be, which would end the program

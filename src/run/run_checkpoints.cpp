@@ -1,4 +1,4 @@
-#include "run/run_checkpoints.h"
+#include "run/run_report.h"
 
 #include <algorithm>
 #include <utility>
@@ -8,15 +8,13 @@
 
 #include "kolo/config/factories.h"
 #include "kolo/parallel/object_collectives.h"
-#include "kolo/train/checkpoint/checkpoint_store.h"
 #include "kolo/train/observe/format.h"
-#include "kolo/train/trainer.h"
 
 namespace kolo {
 
 namespace {
 
-// Spread over all ranks, so that nodes write alike.
+// Spreads the writers over all ranks, so that nodes write alike.
 std::vector<int> ranks_that_write(int shards, int ranks) {
   std::vector<int> writers;
   for (std::int64_t shard = 0; shard < shards; ++shard)

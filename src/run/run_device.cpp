@@ -32,10 +32,10 @@ void set_threads(const DeviceConfig& device, const LaunchEnvironment& environmen
     parallel::set_compute_threads(at::get_num_threads());
   else
     parallel::set_compute_threads(std::min(environment.cpus.value_or(share), cores));
-  // LibTorch tells OpenBLAS nothing, which would go by its environment: the same run, started in
-  // another way, would come to other last digits.
+  // OpenBLAS would go by its environment, so that the same run, started in another way, would get
+  // other last digits.
   set_blas_threads(at::get_num_threads());
-  // LibTorch takes it once.
+  // LibTorch accepts it only once.
   if (at::get_num_interop_threads() != 1) at::set_num_interop_threads(1);
 }
 
@@ -61,7 +61,7 @@ void require_device(const RunConfig& config) {
 
 namespace {
 
-// CUDA graphs can't be recorded on it. For the rest of this thread.
+// Leaves the default stream for the rest of this thread: CUDA graphs can't be recorded on it.
 void leave_default_stream(const torch::Device& device) {
   const c10::impl::VirtualGuardImpl streams(device.type());
   streams.exchangeStream(streams.getStreamFromGlobalPool(device));
@@ -76,7 +76,7 @@ torch::Device start_device(const DeviceConfig& device, const Communicator& commu
   auto& context = at::globalContext();
   context.setAllowTF32CuDNN(device.tf32);
   context.setAllowTF32CuBLAS(device.tf32);
-  // Without this cuBLAS may add up in another order, and LibTorch up to 2.9 refuses its products.
+  // cuBLAS may otherwise add up in another order, and LibTorch up to 2.9 refuses its products.
   if (device.deterministic) setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
   context.setBenchmarkCuDNN(device.cudnn_benchmark && !device.deterministic);
   context.setDeterministicCuDNN(device.deterministic);
@@ -87,7 +87,7 @@ torch::Device start_device(const DeviceConfig& device, const Communicator& commu
 
 namespace {
 
-// Convolutions compute in the order of their weights.
+// Sets the memory order of weights, by which convolutions compute.
 void put_in_order(torch::nn::Module& network, bool has_channels_last) {
   const torch::NoGradGuard no_gradient;
   for (auto& parameter : network.parameters()) {

@@ -4,7 +4,7 @@
 
 #include "kolo/comm/communicator.h"
 #include "kolo/config/run_config.h"
-#include "kolo/run/launch_environment.h"
+#include "kolo/run/launch_ranks.h"
 
 namespace c10 {
 struct Device;
@@ -13,33 +13,32 @@ namespace torch::nn {
 class Module;
 }
 
-// Where a run's ranks compute.
+// Devices and threads of a run's ranks.
 namespace kolo {
 
-// LibTorch as this process has it.
+// LibTorch of this process.
 struct LibTorchFacts {
-  std::string version;   // "2.1.0"
-  int threads = 1;       // that an operation is computed by
-  bool has_mkl = false;  // MKL is inside
+  std::string version;  // "2.1.0"
+  int threads = 1;      // of an operation
+  bool has_mkl = false;
 };
 [[nodiscard]] LibTorchFacts libtorch_facts();
 
-// LibTorch's: as many as the launcher keeps CPUs for each rank, or else a rank's share of the
-// cores, unless the configuration or OMP_NUM_THREADS (which kolo's own launching sets) say
-// otherwise; at most as many as OMP_THREAD_LIMIT allows.
+// Sets LibTorch's threads: as the configuration or OMP_NUM_THREADS (which kolo's launcher sets)
+// say, else as many as the launcher keeps CPUs for a rank, else a rank's share of the cores; at
+// most OMP_THREAD_LIMIT.
 void set_threads(const DeviceConfig& device, const LaunchEnvironment& environment);
 
-// InputError where a GPU is asked for, or needed for the data, and there is none that kolo can use.
-// Before anything starts.
+// InputError where a GPU is asked for, or needed for the data, and kolo can use none.
 void require_device(const RunConfig& config);
-// Whether there is reason to take one.
+// Tells whether a GPU is asked for, or usable where none is excluded.
 [[nodiscard]] bool wants_gpu(const DeviceConfig& device);
 
-// This rank's device, with LibTorch's switches as configured. Collective.
+// Takes this rank's device, and sets LibTorch's switches as configured. Collective.
 [[nodiscard]] c10::Device start_device(const DeviceConfig& device,
                                        const Communicator& communicator);
 
-// Takes the network there, before a trainer is made of it.
+// Moves the network to the device, before a trainer is made of it.
 void move_network(torch::nn::Module& network, const DeviceConfig& config,
                   const c10::Device& device);
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
-#include <functional>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -12,13 +12,20 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
+#include <nlohmann/json.hpp>
 
 #include "kolo/base/checked.h"
+#include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/base/folder_lock.h"
+#include "kolo/base/machine.h"
+#include "kolo/base/text.h"
+#include "kolo/run/launch_ranks.h"
 #include "kolo/train/checkpoint/checkpoint_store.h"
+#include "kolo/train/observe/format.h"
 #include "kolo/train/observe/tensorboard.h"
+#include "run/launch/supervise.h"
 #include "run/run_lock.h"
 
 namespace kolo {
@@ -38,13 +45,13 @@ bool is_number(std::string_view text) {
          std::ranges::all_of(text, [](char letter) { return letter >= '0' && letter <= '9'; });
 }
 
-// What a run writes, and would write over or take for its own.
+// Tells whether a run writes this name, and would overwrite it or take it for its own.
 bool is_run_name(std::string_view name) {
   return std::ranges::find(run_names, name) != run_names.end() ||
          name.starts_with(event_file_prefix);
 }
 
-// That, and what else kolo leaves in a run's folder.
+// Tells whether kolo leaves this name in a run's folder, earlier versions included.
 bool is_own_name(std::string_view name) {
   const bool is_kept =
       name.starts_with(attempt_prefix) && is_number(name.substr(attempt_prefix.size()));
@@ -52,7 +59,7 @@ bool is_own_name(std::string_view name) {
          (name.starts_with("config.") && name.ends_with(".yaml"));
 }
 
-// rank-00003.json
+// Recognizes "rank-00003.json".
 bool is_timeline_of_rank(std::string_view name) {
   constexpr std::string_view begin = "rank-", end = ".json";
   return name.size() > begin.size() + end.size() && name.starts_with(begin) &&
@@ -64,7 +71,7 @@ bool is_no_name_of_kolo(std::string_view name) {
   return !name.starts_with(".kolo");  // locks, and what tells whether a folder can be written
 }
 
-// None of a folder that another process has just moved away.
+// Lists a folder; nothing where another process has just moved it away.
 std::vector<fs::path> entries_in(const fs::path& folder) {
   std::vector<fs::path> entries;
   std::error_code error;
@@ -86,9 +93,9 @@ std::vector<std::string> names_in(const fs::path& folder, bool (*is_meant)(std::
   return names;
 }
 
-// The first living holder of a run's or a study's folder in here, and which that is.
+// First folder below that a living run or study holds, and its holder.
 std::optional<std::pair<fs::path, LockHolder>> holder_below(const fs::path& folder) {
-  std::error_code ignored;  // what can't be looked into is nobody's who could be found
+  std::error_code ignored;  // of folders that can't be read
   for (fs::directory_iterator entry(folder, ignored), end; !ignored && entry != end;
        entry.increment(ignored)) {
     const bool is_folder = entry->is_directory(ignored) && !entry->is_symlink(ignored);
@@ -101,7 +108,7 @@ std::optional<std::pair<fs::path, LockHolder>> holder_below(const fs::path& fold
   return std::nullopt;
 }
 
-// "a, b and so on"
+// Text "a, b, ...".
 std::string some_of(const std::vector<std::string>& names) {
   constexpr std::size_t most_named = 5;
   const auto count = static_cast<std::ptrdiff_t>(std::min(names.size(), most_named));
@@ -109,9 +116,9 @@ std::string some_of(const std::vector<std::string>& names) {
                      names.size() > most_named ? ", ..." : "");
 }
 
-// PATH.1, or the first after it that is free.
-fs::path next_free(const std::string& path, std::string_view extension = {}) {
-  const auto name = [&](int number) { return fmt::format("{}.{}{}", path, number, extension); };
+// PATH.1, PATH.2, ...: the first that is free.
+fs::path next_free(const std::string& path) {
+  const auto name = [&](int number) { return fmt::format("{}.{}", path, number); };
   std::error_code error;
   int number = 1;
   while (fs::exists(fs::symlink_status(name(number), error))) ++number;
@@ -129,7 +136,7 @@ fs::path next_free(const std::string& path, std::string_view extension = {}) {
                                folder.string(), place.string(), reason));
 }
 
-// Only trying tells: permissions, quotas and special file systems all have their say.
+// Tries it, because permissions, quotas and special file systems all have their say.
 void require_room_to_write(const fs::path& folder, const fs::path& place) {
   std::string trial = place / ".kolo-XXXXXX";
   if (::mkdtemp(trial.data()) == nullptr)
@@ -141,7 +148,7 @@ void require_room_to_write(const fs::path& folder, const fs::path& place) {
 }  // namespace
 
 CheckpointStore RunFolder::checkpoint_store(std::int64_t keep) const {
-  // A run's folder that was taken away is not made anew.
+  // A run whose folder was taken away must not make it anew.
   return CheckpointStore({checkpoints(), narrow<int>(keep), /*makes_folders_above=*/false});
 }
 
@@ -165,7 +172,7 @@ void RunFolder::require_writable() const {
   const auto refuse = [&](const fs::path& place, const std::string& reason) {
     refuse_place(path, place, reason);
   };
-  // What exists of the path must be folders, and the last of them must let us in.
+  // The existing part of the path must be folders, the last of them writable.
   std::error_code error;
   fs::path existing = fs::absolute(path, error).lexically_normal();
   if (error || path.empty()) refuse(path, "is not a usable path");
@@ -194,14 +201,6 @@ void RunFolder::require_writable_checkpoints() const {
   require_room_to_write(path, checkpoints());
 }
 
-void RunFolder::require_no_folders_as_files() const {
-  for (const auto& file : {config(), origin(), log(), history(), model(), timeline()}) {
-    std::error_code error;
-    if (fs::is_directory(file, error))
-      refuse_place(path, file, "is a folder, and a run writes a file of that name");
-  }
-}
-
 bool RunFolder::make() const {
   fs::create_directories(path);
   const bool is_new = names_in(path, is_no_name_of_kolo).empty();
@@ -212,10 +211,6 @@ bool RunFolder::make() const {
 
 void RunFolder::remove_mark() const {
   fs::remove(mark());
-}
-
-std::vector<std::string> RunFolder::entries_of_others() const {
-  return names_in(path, [](std::string_view name) { return !is_own_name(name); });
 }
 
 bool RunFolder::holds_own_names() const {
@@ -246,10 +241,15 @@ void RunFolder::require_replaceable() const {
   if (fs::is_symlink(path)) refuse("it is a link");
   const auto inside = fs::current_path().lexically_relative(fs::canonical(path));
   if (!inside.empty() && *inside.begin() != "..") refuse("it is the folder that you are in");
-  const auto others = entries_of_others();
+  const auto others = names_in(path, [](std::string_view name) { return !is_own_name(name); });
   if (!is_marked && !others.empty())
     refuse(fmt::format("it was not made by kolo: it also holds {}", some_of(others)));
-  require_no_run_below();
+  if (const auto found = holder_below(path)) {
+    throw InputError(
+        fmt::format("output folder {} holds an earlier run, which would be moved aside, but {} in "
+                    "it is in use by {}; wait for it, or choose another folder with --output DIR",
+                    path.string(), found->first.string(), found->second.describe()));
+  }
   (void)place_aside();
 }
 
@@ -257,18 +257,8 @@ fs::path RunFolder::place_aside() const {
   return next_free(path.has_filename() ? path : path.parent_path());  // without a slash
 }
 
-void RunFolder::require_no_run_below() const {
-  const auto found = holder_below(path);
-  if (!found) return;
-  throw InputError(
-      fmt::format("output folder {} holds an earlier run, which would be moved aside, but {} in it "
-                  "is in use by "
-                  "{}; wait for it, or choose another folder with --output DIR",
-                  path.string(), found->first.string(), found->second.describe()));
-}
-
 fs::path RunFolder::move_aside() const {
-  remove_leftovers();  // nobody looks after them there
+  remove_leftovers();
   auto moved = place_aside();
   rename_durably(path.has_filename() ? path : path.parent_path(), moved);
   return moved;
@@ -278,12 +268,8 @@ void RunFolder::remove_leftovers() const {
   std::vector<fs::path> leftovers;
   for (const auto& entry : entries_in(path)) {
     const auto name = entry.filename().string();
-    // config.1.yaml.1234.part
-    const auto last = name.rfind(".yaml.");
-    const bool is_kept_config = name.starts_with("config.") && last != std::string::npos &&
-                                is_part_file(name, name.substr(0, last + 5));
     const bool is_ours =
-        is_kept_config || is_part_file(name, ".curves.part") || is_part_file(name, mark_name) ||
+        is_part_file(name, ".curves.part") || is_part_file(name, mark_name) ||
         name == ".curves.part" ||
         std::ranges::any_of(run_names, [&](auto own) { return is_part_file(name, own); });
     if (is_ours && fs::is_regular_file(fs::symlink_status(entry))) leftovers.push_back(entry);
@@ -308,10 +294,75 @@ void RunFolder::keep_records_of_attempt() const {
   for (const auto& name : records) rename_durably(path / name, kept / name);
 }
 
-fs::path RunFolder::keep_config() const {
-  auto kept = next_free(path / "config", ".yaml");
-  write_file_atomically(kept, read_text_file(config()));
-  return kept;
+namespace {
+
+using Starts = nlohmann::ordered_json;
+
+// Commit of the current directory; empty without git or a repository.
+std::string commit_here() {
+  constexpr std::chrono::seconds patience{10};  // on a busy file system
+  const auto git = find_in_path("git");
+  if (git.empty()) return {};
+  const auto answer = probe(
+      {.argv = {git, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"}}, patience);
+  return answer.status == 0 ? answer.output.substr(0, answer.output.find('\n')) : std::string();
+}
+
+Starts earlier_starts(const fs::path& file) {
+  if (!fs::exists(file)) return Starts::array();
+  const auto document = Starts::parse(read_text_file(file), nullptr, false);
+  const bool is_sound =
+      document.is_object() && document.contains("starts") && document["starts"].is_array();
+  return is_sound ? document["starts"] : Starts::array();
+}
+
+}  // namespace
+
+RunOrigin find_run_origin() {
+  std::error_code error;
+  return {.command = environment_variable(command_variable).value_or(as_typed(own_words())),
+          .directory = fs::current_path(error).string(),
+          .commit = commit_here(),
+          .version = KOLO_VERSION,
+          .host = host_name()};
+}
+
+std::string as_typed(std::vector<std::string> words) {
+  if (!words.empty()) words[0] = fs::path(words[0]).filename();
+  constexpr std::string_view plain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=./,:+@%";
+  std::string text;
+  for (const auto& word : words) {
+    if (!text.empty()) text += ' ';
+    if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) {
+      text += word;
+      continue;
+    }
+    text += shell_word(word);
+  }
+  return text;
+}
+
+void note_run_start(const fs::path& file, const RunOrigin& origin, std::int64_t from_step) {
+  Starts document{{"starts", earlier_starts(file)}};
+  document["starts"].push_back({{"from_step", from_step},
+                                {"time", format_moment(wall_time())},
+                                {"command", origin.command},
+                                {"directory", origin.directory},
+                                {"commit", origin.commit},
+                                {"version", origin.version},
+                                {"host", origin.host}});
+  // A command line may hold any bytes.
+  write_file_atomically(file,
+                        document.dump(2, ' ', false, Starts::error_handler_t::replace) + "\n");
+}
+
+void log_run_start(RunLog& log, const RunOrigin& origin) {
+  constexpr std::size_t short_hash = 12;
+  const auto is_dirty = origin.commit.ends_with("-dirty");
+  log.info("{} (kolo {} on {}{}{})", origin.command, origin.version, origin.host,
+           origin.commit.empty() ? "" : ", git " + origin.commit.substr(0, short_hash),
+           is_dirty ? " with changes" : "");
 }
 
 }  // namespace kolo

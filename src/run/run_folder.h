@@ -15,8 +15,8 @@ namespace kolo {
 class CheckpointStore;
 
 // Folder of a run: config.yaml, run.json, out.log, history.json, events.out.tfevents.*, model.txt,
-// checkpoints/, and timeline.json where one was asked for. What kolo did not make is never removed
-// or overwritten; an earlier run is moved aside with its folder, which has kolo's mark.
+// checkpoints/, timeline.json. Files that kolo did not make are never removed or overwritten; an
+// earlier run is moved aside with its folder, which has kolo's mark.
 struct RunFolder {
   std::filesystem::path path;
 
@@ -29,86 +29,74 @@ struct RunFolder {
   [[nodiscard]] std::filesystem::path timelines_of_ranks() const { return path / "timeline"; }
   [[nodiscard]] std::filesystem::path checkpoints() const { return path / "checkpoints"; }
 
-  // `keep`: matters to who writes only.
+  // `keep` matters only to writers.
   [[nodiscard]] CheckpointStore checkpoint_store(std::int64_t keep = 1) const;
 
   [[nodiscard]] bool holds_a_run() const;
-  // One that can be used; damaged ones are none. `problems` is told what is wrong with those. Reads
-  // all of the newest, but keeps nothing of it.
+  // Tells whether there is an undamaged checkpoint, reading it whole. `problems` is told what is
+  // wrong with damaged ones.
   [[nodiscard]] bool holds_checkpoint(const std::function<void(const std::string&)>& problems =
                                           [](const std::string&) {}) const;
-  // Whether there is anything that is called like one.
+  // Tells whether any folder has a checkpoint's name.
   [[nodiscard]] bool holds_step_folder() const;
 
-  // InputError when the folder can't be made or written, or has no place for a run: the root of the
-  // file system, and what is inside of the files of another run. Makes nothing.
+  // InputError when the folder can't be made or written, is the root of the file system, or lies
+  // among the files of another run. Makes nothing.
   void require_writable() const;
-  // The same of its checkpoints/, where there is one that the run will write to.
+  // The same for an existing checkpoints/.
   void require_writable_checkpoints() const;
-  // The same of the files that a run writes there: a folder may not have the name of one.
-  void require_no_folders_as_files() const;
 
-  // Makes the folder where it is missing, and marks one that is new or empty as made by kolo.
-  // Returns whether it has marked it.
+  // Makes a missing folder, and marks a new or empty one as made by kolo. Returns whether it did.
   bool make() const;
   void remove_mark() const;
 
-  // Whether anything there is called like a file of a run, whole or not. An empty folder is
-  // nothing.
+  // Tells whether any file, or folder that isn't empty, has the name of a run's.
   [[nodiscard]] bool holds_own_names() const;
 
-  // InputError when a new run would move or overwrite what kolo did not make, or move a run that is
-  // under way in a folder below.
+  // InputError when a new run would move or overwrite files that kolo did not make, or move a run
+  // that is under way in a folder below.
   void require_replaceable() const;
 
-  // Renames the folder to PATH.1 (or .2, ...), because nothing is ever overwritten. Returns its new
-  // name.
+  // Renames the folder to PATH.1 (or .2, ...). Returns its new name.
   [[nodiscard]] std::filesystem::path move_aside() const;
 
-  // Removes what a killed run was writing aside. Nobody may be writing there.
+  // Removes partial files of a killed run. Nobody may be writing there.
   void remove_leftovers() const;
 
-  // Removes the ranks' own files of a timeline, which has been merged, or is to be recorded anew.
+  // Removes the ranks' own files of a timeline that was merged, or will be recorded anew.
   void remove_timelines_of_ranks() const;
 
-  // Moves what an attempt that came to no checkpoint has recorded into attempt.1 (or .2, ...), so
-  // that the next one begins with nothing. Nobody may be writing there.
+  // Moves the records of an attempt without a checkpoint into attempt.1 (or .2, ...), so that the
+  // next one begins without any. Nobody may be writing there.
   void keep_records_of_attempt() const;
-
-  // Keeps the config.yaml that is there as config.1.yaml (or .2, ...); its new name.
-  [[nodiscard]] std::filesystem::path keep_config() const;
 
  private:
   [[nodiscard]] std::filesystem::path mark() const;
-  [[nodiscard]] std::vector<std::string> entries_of_others() const;
   [[nodiscard]] std::vector<std::string> entries_in_the_way() const;
-  void require_no_run_below() const;
   [[nodiscard]] std::filesystem::path place_aside() const;
 };
 
-// Where a run comes from, so that it can be done again: what was typed, where, with which kolo and
-// which sources.
+// Origin of a run, for repeating it.
 struct RunOrigin {
-  std::string command;    // as a shell takes it
-  std::string directory;  // that it was typed in
-  std::string commit;     // of git there, "-dirty" after it where files differ; empty: none
+  std::string command;    // as typed into a shell
+  std::string directory;  // in which it was typed
+  std::string commit;     // git's there, with "-dirty" where files differ; empty: none
   std::string version;    // kolo's
   std::string host;
 };
 
-// In which the ranks find what was typed: their own command lines are kolo's, where it has started
-// them again.
+// Variable that tells restarted ranks the command that was typed.
 inline constexpr const char* command_variable = "KOLO_COMMAND";
 
-// A command's words as they were typed, as a shell takes them: the program by its name.
+// Command line of these words for a shell, with the program's name instead of its path.
 [[nodiscard]] std::string as_typed(std::vector<std::string> words);
 
-// Of this process, or of the one that has started the ranks. Asks git, in a process of its own:
-// call it before MPI is there.
+// Origin of this process, or of the one that has started the ranks. Call it before MPI is
+// initialized: it starts git.
 [[nodiscard]] RunOrigin find_run_origin();
 
-// Adds a start to the file, run.json: {"starts": [{from_step, time, command, directory, commit,
-// version, host}]}, the first one first. Replaces a file that can't be read.
+// Appends a start to run.json: {"starts": [{from_step, time, command, directory, commit, version,
+// host}]}. Replaces a file that can't be read.
 void note_run_start(const std::filesystem::path& file, const RunOrigin& origin,
                     std::int64_t from_step);
 

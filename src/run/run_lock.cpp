@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
-#include "kolo/run/launch_environment.h"
+#include "kolo/run/launch_ranks.h"
 
 namespace kolo {
 
@@ -34,29 +34,18 @@ std::unique_ptr<FolderLock> take(const RunFolder& folder, const char* name,
   }
 }
 
-// The folder itself and those above it, as far as they are not there.
-std::vector<std::filesystem::path> missing_folders(const std::filesystem::path& folder) {
-  std::vector<std::filesystem::path> missing;
-  std::error_code error;
-  for (auto path = std::filesystem::absolute(folder); !std::filesystem::exists(path, error);
-       path = path.parent_path()) {
-    missing.push_back(path);
-    if (path == path.parent_path()) break;
-  }
-  return missing;
-}
-
 // Ranks whose launcher is gone are about to end.
 constexpr std::chrono::milliseconds moment{200}, end_of_ranks{20000};
 
 }  // namespace
 
 void RunLock::start(bool starts_anew) {
-  made_ = missing_folders(folder_.path);
+  std::error_code error;
+  is_new_ = !std::filesystem::exists(folder_.path, error);
   is_marked_here_ = folder_.make();
   starter_ = take(folder_, starter_file, moment);
   if (!starts_anew || !folder_.holds_own_names()) return;
-  // What ranks without a launcher still write goes to the folder's new name, or is refused.
+  // Ranks without a launcher may still write: waits for them.
   take(folder_, writer_file, end_of_ranks).reset();
   folder_.require_replaceable();
   moved_ = folder_.move_aside();
@@ -82,32 +71,35 @@ RunLock RunLock::of_launcher(const RunFolder& folder, bool starts_anew) {
 RunLock::~RunLock() {
   try {
     if (starter_ && starter_->is_held() && !folder_.holds_own_names()) restore_folder();
-  } catch (const std::exception&) {  // What can't be restored stays: it is an empty folder.
+  } catch (const std::exception&) {  // leaves an empty folder
   }
 }
 
 void RunLock::restore_folder() {
   if (!writer_) writer_ = take(folder_, writer_file, moment);  // no rank is about to begin a run
   if (is_marked_here_) folder_.remove_mark();
-  // After an exception the locks would leave their files.
+  // The locks would leave their files after an exception.
   for (const auto* name : file_names) std::filesystem::remove(folder_.path / name);
   starter_.reset();
   writer_.reset();
   if (moved_) return give_name_back();
   std::error_code error;
-  for (const auto& folder : made_) {
-    std::filesystem::remove(folder, error);
-    if (error) return;
-  }
+  if (is_new_) std::filesystem::remove(folder_.path, error);
 }
 
 void RunLock::give_name_back() {
-  // Replaces an empty folder alone, not one that another process has taken meanwhile.
+  // Replaces only an empty folder: another process may have taken it meanwhile.
   std::error_code error;
   std::filesystem::rename(*moved_, folder_.path, error);
   std::cerr << fmt::format("kolo: output folder {}: no run has begun; the earlier one is {}",
                            folder_.path.string(), error ? moved_->string() : "there again")
             << std::endl;
+}
+
+std::string RunLock::describe_move() const {
+  return moved_ ? fmt::format("{} held an earlier run; it is now {}\n", folder_.path.string(),
+                              moved_->string())
+                : std::string();
 }
 
 RunLock RunLock::of_rank_0(const RunFolder& folder, bool starts_anew) {
@@ -116,13 +108,13 @@ RunLock RunLock::of_rank_0(const RunFolder& folder, bool starts_anew) {
   const auto holder = FolderLock::last_holder(folder.path, starter_file);
   const bool is_launchers = token && holder && holder->token == *token;
   if (!is_launchers) lock.start(starts_anew);
-  // A launcher starts ranks again when those before have ended.
+  // A launcher restarts ranks only when the earlier ones have ended.
   lock.writer_ = take(folder, writer_file, end_of_ranks, /*replaces_file=*/is_launchers);
   return lock;
 }
 
 void RunLock::require_free(const RunFolder& folder) {
-  // Ranks whose launcher is gone are waited for when the folder is taken.
+  // Taking the folder waits for ranks whose launcher is gone.
   const auto holder = FolderLock::living_holder(folder.path, starter_file);
   if (!holder) return;
   throw InputError(fmt::format("output folder {} is in use by {}{}", folder.path.string(),

@@ -6,57 +6,53 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "kolo/base/folder_lock.h"
 #include "run/run_folder.h"
 
 namespace kolo {
 
-// Keeps a run's folder for one run. Two processes hold it: the launcher, or rank 0 where kolo has
-// not started the ranks; and rank 0, which writes there, so that ranks that outlive their launcher
-// for a moment are waited for. Who holds it first moves an earlier run's folder aside.
+// Lock that keeps a run's folder for one run. The launcher holds it, if kolo has started the ranks,
+// and rank 0, which writes there, so that a next run waits for ranks that outlive their launcher
+// for a moment. The first holder moves an earlier run's folder aside.
 class RunLock {
  public:
-  // InputError, which says who has the folder: it is in use. `starts_anew`: makes the folder, empty
-  // of runs (see RunFolder::move_aside); otherwise it goes on with what is there.
+  // InputError: the folder is in use; says by whom. `starts_anew` makes a folder without a run (see
+  // RunFolder::move_aside); otherwise its run is continued.
   [[nodiscard]] static RunLock of_launcher(const RunFolder& folder, bool starts_anew);
   [[nodiscard]] static RunLock of_rank_0(const RunFolder& folder, bool starts_anew);
 
   RunLock(RunLock&&) noexcept = default;
   RunLock& operator=(RunLock&&) noexcept = default;
-  // Leaves no trace where no rank has begun a run: the folder is as it was before it was started,
-  // and an earlier run has its name again.
+  // Restores the folder where no rank has begun a run: an earlier run gets its name again.
   ~RunLock();
 
-  // InputError when somebody holds the folder. Holds nothing.
+  // InputError when somebody holds the folder.
   static void require_free(const RunFolder& folder);
 
-  // New name of an earlier run's folder.
+  // New name of an earlier run's folder, and a line that says it, or nothing.
   [[nodiscard]] const std::optional<std::filesystem::path>& moved() const { return moved_; }
+  [[nodiscard]] std::string describe_move() const;
 
-  // The first is held by the process that starts a run, or a study; the second by the one that
-  // writes.
+  // Files of the process that starts a run or a study, and of the one that writes.
   static constexpr std::array<const char*, 2> file_names{".kolo.lock", ".kolo-rank0.lock"};
 
-  // Variable and value that tell the ranks of this launcher that the folder is theirs.
+  // Variable and value by which a launcher tells its ranks that the folder is theirs.
   static constexpr const char* variable = "KOLO_RUN_LOCK";
   [[nodiscard]] const std::string& token() const { return starter_->token(); }
 
-  // Called in a rank that the launcher has forked: without it the rank, too, would keep the folder
-  // for the launcher, also when that is killed.
+  // Called in forked ranks, which otherwise would hold the launcher's lock after it was killed.
   void leave_to_launcher() { starter_->leave_to_parent(); }
 
-  // False when the folder is not this run's any more: it was removed, renamed or taken over.
+  // False once the folder was removed, renamed or taken over.
   [[nodiscard]] bool is_held() const;
 
-  // Notes how many steps are done, for the launcher (last_rank_0()). Rank 0 calls it.
+  // Notes the steps done, for the launcher (last_rank_0()). Rank 0 calls it.
   void note_step(std::int64_t step) { writer_->note(step); }
-  // Error unless it is. Rank 0 calls it.
+  // Error unless is_held(). Rank 0 calls it.
   void require_held() const;
 
-  // Holder that rank 0 left when it could not give the folder back: its progress is the steps it
-  // noted.
+  // Rank 0 that could not give the folder back; its progress is the steps that it noted.
   [[nodiscard]] static std::optional<LockHolder> last_rank_0(const RunFolder& folder);
 
  private:
@@ -68,8 +64,7 @@ class RunLock {
   RunFolder folder_;
   std::unique_ptr<FolderLock> starter_, writer_;
   std::optional<std::filesystem::path> moved_;
-  std::vector<std::filesystem::path> made_;  // folders, the outermost last
-  bool is_marked_here_ = false;              // the folder, which was new or empty
+  bool is_new_ = false, is_marked_here_ = false;  // the folder; marked: it was new or empty
 };
 
 }  // namespace kolo

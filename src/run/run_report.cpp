@@ -7,21 +7,16 @@
 #include <fmt/format.h>
 
 #include "config/settle.h"
-#include "kolo/base/clock.h"
 #include "kolo/base/file.h"
 #include "kolo/base/machine.h"
 #include "kolo/config/derived_settings.h"
 #include "kolo/kernels/onednn.h"
-#include "kolo/nn/network.h"
 #include "kolo/optim/catalogue.h"
 #include "kolo/parallel/device_memory.h"
-#include "kolo/run/launch_environment.h"
+#include "kolo/run/launch_ranks.h"
 #include "kolo/train/checkpoint/checkpoint.h"
 #include "kolo/train/checkpoint/checkpoint_store.h"
 #include "kolo/train/observe/format.h"
-#include "kolo/train/trainer.h"
-#include "run/pipeline_share.h"
-#include "run/resume.h"
 #include "run/run_device.h"
 
 namespace kolo {
@@ -35,8 +30,8 @@ std::string who_started(const LaunchEnvironment& environment) {
   return "kolo, without MPI";
 }
 
-// "started by Slurm's srun in Slurm job 12: rank 0 of 4, local rank 0 of 2 on node 1 of 2 (n1)".
-// The scripts in submit/ look for the job here.
+// Logs "started by Slurm's srun in Slurm job 12: rank 0 of 4, local rank 0 of 2 on node 1 of 2
+// (n1)". The scripts in submit/ look for the job in this line.
 void log_start(RunLog& log, const Topology& topology) {
   const auto environment = detect_launch_environment();
   const auto job = describe_job();
@@ -59,17 +54,15 @@ void log_ranks(RunLog& log, const RunConfig& config, const Communicator& communi
   if (config.device.intra_threads > at::get_num_threads()) {
     log.warn(
         "device.intra_threads: {} are more threads than there are processors here, or more than "
-        "OMP_THREAD_LIMIT allows: each rank has "
-        "{}. More would only wait for each other",
+        "OMP_THREAD_LIMIT allows: each rank has {}. More would only wait for each other",
         config.device.intra_threads, at::get_num_threads());
   }
   if (!capabilities.device_transport.empty() && topology.size > 1)
     log.info("between devices: {}", capabilities.device_transport);
   if (capabilities.backend == "mpi" && !capabilities.concurrent) {
     log.warn(
-        "MPI grants the thread level '{}' only, 'multiple' is needed for communication to "
-        "overlap with backward; training "
-        "works, but slower",
+        "MPI grants the thread level '{}' only, 'multiple' is needed for communication to overlap "
+        "with backward; training works, but slower",
         capabilities.thread_level);
   }
 }
@@ -180,10 +173,8 @@ void log_model(RunLog& log, const PreparedRun& run, const ModelSummary& summary)
 void log_resume(RunLog& log, const PreparedRun& run, const LoadedCheckpoint& from) {
   log.info("resuming from {}", from.path.string());
   if (!run.changes.of_steps.empty()) log.info("{}", run.changes.of_steps);
-  if (!run.changes.settings.empty()) {
-    log.info("other settings than so far: {}{}", describe(run.changes.settings),
-             run.starts_anew() ? "" : "; the earlier ones are kept beside config.yaml");
-  }
+  if (!run.changes.settings.empty())
+    log.info("other settings than so far: {}", describe(run.changes.settings));
   const auto other_making = describe_other_making(run.resumed->made_with, made_with_here());
   if (!other_making.empty())
     log.warn("made with {}: the last digits may be others than they would have been", other_making);
@@ -239,7 +230,7 @@ History earlier_history(const RunFolder& folder, int ranks,
   return history;
 }
 
-// A run ends with its epochs or with its steps, whichever comes first.
+// Steps between two records; a run ends with its epochs or steps, whichever come first.
 std::int64_t record_interval(const TrainingConfig& config, std::int64_t steps_of_epoch) {
   const auto by_epochs = thin_record_interval(config.n_epochs, steps_of_epoch);
   const auto by_steps = config.max_steps ? thin_record_interval(1, *config.max_steps) : by_epochs;

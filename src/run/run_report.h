@@ -1,14 +1,17 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "kolo/base/clock.h"
 #include "kolo/comm/communicator.h"
+#include "kolo/config/run_config.h"
 #include "kolo/nn/network.h"
 #include "kolo/optim/learning_rate.h"
+#include "kolo/train/checkpoint/checkpoint_store.h"
+#include "kolo/train/checkpoint_observer.h"
 #include "kolo/train/observe/progress.h"
 #include "kolo/train/observe/run_log.h"
 #include "kolo/train/observer.h"
@@ -17,16 +20,16 @@
 #include "run/pipeline_share.h"
 #include "run/prepared_run.h"
 #include "run/resume.h"
-#include "run/run_checkpoints.h"
 #include "run/run_folder.h"
 #include "run/run_lock.h"
 #include "run/run_training.h"
+#include "run/work_share.h"
 
 namespace kolo {
 
-// Notes every step in the lock of the run's folder, and ends a run whose folder was taken away: at
-// the begin and the end of epochs, and every few seconds. The first of the observers, so that none
-// makes the folder anew.
+// Notes every step in the lock of the run's folder, and at the begin and the end of epochs and
+// every few seconds ends a run whose folder was taken away. It comes before other observers, which
+// would make the folder anew.
 class StepNotes final : public Observer {
  public:
   explicit StepNotes(RunLock& lock) : lock_(lock) {}
@@ -53,11 +56,43 @@ class StepNotes final : public Observer {
   Stopwatch since_look_;
 };
 
-// Files and console of a run, and the observers that write to them; rank 0 alone has them.
+// Part of a rank in the checkpoints of a run: it writes them, or a shard, or sends its part of the
+// network or the optimizer's state, or does nothing.
+class RunCheckpoints {
+ public:
+  // Calls to the rank that keeps the records.
+  struct Hooks {
+    std::function<void()> before = [] {};  // each snapshot
+    std::function<void(const SavedCheckpoint&)> on_saved = [](const auto&) {};
+    std::function<void(const std::string&)> warn = [](const auto&) {};
+  };
+
+  // Collective. The trainer must outlive it.
+  RunCheckpoints(const RunConfig& config, const RunFolder& folder, const WorkShare& share,
+                 const Communicator& communicator, const Trainer& trainer);
+
+  // Adds its observers; it must outlive the trainer's run().
+  void attach_to(Trainer& trainer, Hooks hooks);
+
+  // Line for the log; empty: checkpoints are written by rank 0, in the foreground.
+  [[nodiscard]] std::string describe() const;
+
+ private:
+  const CheckpointConfig& config_;
+  const Trainer& trainer_;
+  bool has_part_ = false, is_root_ = false;  // this rank
+  std::string warning_;
+  SnapshotOptions options_;
+  ShardWriter writer_;
+  CheckpointStore store_;
+  std::optional<TrainerSnapshots> snapshots_;
+  std::optional<CheckpointObserver> observer_;
+};
+
+// Files and console of a run, and the observers that write to them; on rank 0.
 class RunRecords {
  public:
-  // `steps`: of an epoch. `resumed`: where the folder's run goes on from; what is recorded beyond
-  // it is dropped.
+  // `steps`: of an epoch. `resumed`: later records are dropped.
   RunRecords(const RunConfig& config, const RunFolder& folder, const RunContext& context, int ranks,
              std::int64_t steps, const std::optional<ResumePoint>& resumed);
   RunRecords(const RunRecords&) = delete;
@@ -66,7 +101,7 @@ class RunRecords {
 
   // The records and the lock must outlive the trainer's run().
   void attach_to(Trainer& trainer, RunLock& lock);
-  // Flushes the records before each checkpoint, and notes in them how the saving went.
+  // Hooks that flush the records before each checkpoint, and note how the saving went.
   [[nodiscard]] RunCheckpoints::Hooks of_checkpoints(RunLock& lock, Stopping& stopping);
   void flush();
 
@@ -82,25 +117,23 @@ class RunRecords {
   std::optional<StepNotes> notes_;
 };
 
-// Lines of a run's log: its parts, where it resumes, how it ends.
-
-// Ranks, communication, data, model, optimizer and rates, before training.
+// Logs ranks, communication, data, model, optimizer and rates, before training.
 void log_set_up(RunLog& log, const PreparedRun& run, const Communicator& communicator,
                 const Trainer& trainer, const LearningRate& rate, const ModelSummary& model);
 void log_pipeline(RunLog& log, const PreparedRun& run, const std::optional<PipelineCut>& cut,
                   int ranks);
-// The network's layers: a short list, or where to find a long one, which is written to model.txt.
+// Logs the network's layers, or refers to model.txt for a long list of them.
 void log_model(RunLog& log, const PreparedRun& run, const ModelSummary& summary);
 
-// Where it goes on, and what is different from now on.
+// Logs the checkpoint that the run resumes from, and all differences.
 void log_resume(RunLog& log, const PreparedRun& run, const LoadedCheckpoint& from);
 
-// Who has stopped the run at this state; empty: not known.
+// Reason why the run stops at this state; empty: unknown.
 [[nodiscard]] std::string stopped_by(const RunContext& context, const TrainState& state);
-// A stop on request; `by`: "SIGTERM", or empty.
+// Logs a stop on request; `by`: "SIGTERM", or empty.
 void log_stop(RunLog& log, const PreparedRun& run, const std::string& by, const TrainState& state);
 
-// The best, and where the results are.
+// Logs the best epoch, and where the results are.
 void log_summary(RunLog& log, const PreparedRun& run, const HistoryRecorder& history,
                  const TrainState& state, const torch::Device& device);
 

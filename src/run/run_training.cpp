@@ -2,8 +2,6 @@
 
 #include <cstdint>
 #include <iostream>
-#include <memory>
-#include <optional>
 #include <ostream>
 #include <span>
 #include <utility>
@@ -12,33 +10,27 @@
 
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
-#include "kolo/comm/communicator.h"
 #include "kolo/config/factories.h"
 #include "kolo/data/loader.h"
 #include "kolo/nn/models.h"
 #include "kolo/nn/network.h"
 #include "kolo/optim/learning_rate.h"
 #include "kolo/parallel/timeline.h"
+#include "kolo/train/checkpoint/checkpoint.h"
 #include "kolo/train/objective.h"
 #include "kolo/train/trainer.h"
-#include "run/load_checkpoint.h"
-#include "run/load_data.h"
 #include "run/pipeline_share.h"
 #include "run/rank_job.h"
 #include "run/resume.h"
-#include "run/run_checkpoints.h"
 #include "run/run_device.h"
-#include "run/run_folder.h"
-#include "run/run_lock.h"
 #include "run/run_report.h"
-#include "run/stopping.h"
 #include "run/work_share.h"
 
 namespace kolo {
 
 namespace {
 
-// Tells whether anything is left to do, as rank 0 has found. Collective.
+// Tells all ranks whether rank 0 has found anything left to do. Collective.
 bool has_work(const Communicator& communicator, const PreparedRun& run) {
   std::int32_t answer = run.finished.empty() ? 1 : 0;
   communicator.broadcast(std::span(&answer, 1), 0, {.name = "what is left to do"});
@@ -54,12 +46,8 @@ struct RunStart {
 
 void start_folder(const PreparedRun& run, const RunLock& lock, RunContext& context,
                   std::int64_t from_step) {
-  if (lock.moved())
-    console_of(context.options) << fmt::format("{} held an earlier run; it is now {}\n",
-                                               run.folder.path.string(), lock.moved()->string());
+  console_of(context.options) << lock.describe_move();
   run.folder.remove_leftovers();
-  const bool goes_on = !run.starts_anew() && std::filesystem::exists(run.folder.config());
-  if (goes_on && !run.changes.settings.empty()) (void)run.folder.keep_config();
   write_file_atomically(run.folder.config(), to_yaml(run.config));
   note_run_start(run.folder.origin(), context.origin, from_step);
   run.folder.remove_timelines_of_ranks();  // of what is resumed
@@ -87,12 +75,12 @@ void finish_timeline(const Timeline& timeline, const Communicator& communicator,
             folder.timeline().string());
 }
 
-// About, where the ranks have a part of the network each.
+// Size of a checkpoint, estimated where ranks have parts of the network.
 std::uint64_t checkpoint_bytes(const RunConfig& config, const Trainer& trainer) {
   return trainer.checkpoint_bytes() * static_cast<std::uint64_t>(config.parallel.pipeline);
 }
 
-// Of a run that begins, unless they are those of the seed. `log`: of rank 0. Collective.
+// Sets weights of a new run that aren't the seed's. `log`: of rank 0. Collective.
 void set_first_weights(const PreparedRun& run, const Communicator& communicator, RunLog* log) {
   if (run.config.model.init_from.empty())
     show_first_samples(communicator, *run.datasets.training, *run.network);
@@ -100,7 +88,7 @@ void set_first_weights(const PreparedRun& run, const Communicator& communicator,
     load_initial_weights(run.config, communicator, *run.network, log);
 }
 
-// One rank's part of a run, from its loaders to its end; returns the exit status. Collective.
+// Does a rank's part of a run, from its loaders to its end. Returns the exit status. Collective.
 int train(PreparedRun& run, RunStart& start, const Communicator& communicator,
           RunContext& context) {
   const auto& config = run.config;
@@ -170,7 +158,7 @@ int train(PreparedRun& run, RunStart& start, const Communicator& communicator,
   if (options.resume)
     trainer->restore(start.from ? std::optional(std::move(start.from->content)) : std::nullopt);
   const auto outcome = trainer->run();
-  if (is_root) records->flush();  // what there is to tell of the last checkpoint
+  if (is_root) records->flush();  // with the last checkpoint
   finish_timeline(timeline, communicator, run.folder, context, log);
   const bool is_stopped = outcome == TrainOutcome::stopped;
   if (is_root && is_stopped) {
@@ -202,13 +190,13 @@ int run_training(PreparedRun& run, const Communicator& communicator, RunContext&
     if (options.resume)
       start.from = load_resumed(run, options, communicator.size(), start.warnings);
   }
-  // Until here a signal ends the process at once, also while it waits for the folder.
+  // Up to here a signal ends the process at once, also while it waits for the folder.
   context.stopping.begin();
   return once_begun([&] {
     try {
       return train(run, start, communicator, context);
     } catch (const std::exception&) {
-      // Whichever file could not be written: that the folder was taken away is what explains it.
+      // A folder that was taken away explains any file that could not be written.
       if (start.lock) start.lock->require_held();
       throw;
     }

@@ -2,8 +2,6 @@
 
 #include <functional>
 #include <iosfwd>
-#include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,36 +17,36 @@
 
 namespace kolo {
 
-// A run of this model leaves the trained script in this file of its folder.
+// Model whose runs leave the trained script in this file of their folder.
 inline constexpr std::string_view torchscript_model = "torchscript";
 inline constexpr std::string_view torchscript_file = "model.pt";
 
-// What a run has besides what is prepared.
+// Parts of a run beside the prepared ones.
 struct RunContext {
   const RunOptions& options;
   const std::vector<Observer*>& observers;
   Stopping& stopping;
   ProgressOptions progress;
-  RunOrigin origin = {};  // of rank 0
+  RunOrigin origin = {};  // on rank 0
 };
 
 [[nodiscard]] std::ostream& console_of(const RunOptions& options);
 
-// Trains, and writes the run's folder (rank 0), of which it takes the lock. Returns the exit
-// status: 0, also where nothing is left to do, which rank 0 says; or 75 when stopped on request
-// after a checkpoint. InputError before the training begins: the folder is in use, there is nothing
-// to resume from, or it doesn't fit. Collective.
+// Trains. Rank 0 takes the lock of the run's folder and writes there. Returns the exit status: 0,
+// also where nothing is left to do, which rank 0 says; or 75 when stopped on request after a
+// checkpoint. InputError before the training begins: the folder is in use, or the checkpoint to
+// resume from is missing or doesn't fit. Collective.
 [[nodiscard]] int run_training(PreparedRun& run, const Communicator& communicator,
                                RunContext& context);
 
-// Restarts of kolo train's ranks: by the command that `resume_newest` has changed where there is a
-// checkpoint that can be used, from the beginning where there is none yet; not when two attempts
-// have failed after the same step by themselves, no checkpoint can be used, or the folder is gone.
-// Where nodes were lost, with as many ranks as can share batch, samples and layers. out.log tells
-// what happened. `policy` says how often, and with how many ranks at least.
+// Policy for restarts of kolo train's ranks. They resume by the command that `resume_newest` has
+// changed, or begin anew where there is no checkpoint yet; after a loss of nodes with as many ranks
+// as can share batch, samples and layers. There is no restart when two attempts have failed by
+// themselves after the same step, all checkpoints are damaged, or the folder is gone. out.log tells
+// of each. `policy`: number of restarts and least number of ranks.
 //
-// What is returned holds the folder (RunLock) until it is destroyed, and an earlier run's is moved
-// aside here and now; `run` has to outlive it. InputError: another run has the folder.
+// Moves an earlier run's folder aside at once. The result holds the folder (RunLock) until it is
+// destroyed; `run` must outlive it. InputError: another run has the folder.
 [[nodiscard]] RestartPolicy training_restarts(
     LaunchRequest& request, const PreparedRun& run, const RunOptions& options, RestartPolicy policy,
     const std::function<void(std::vector<std::string>&)>& resume_newest);

@@ -2,20 +2,19 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <ctime>
 
 #include <fmt/format.h>
 
 #include "kolo/base/clock.h"
 #include "kolo/base/text.h"
-#include "kolo/run/launch_environment.h"
+#include "kolo/run/launch_ranks.h"
 
 namespace kolo {
 
 namespace {
 
-// "+2h30m"
+// Reads "2h30m".
 std::optional<double> parse_duration(std::string_view text) {
   double seconds = 0;
   while (!text.empty()) {
@@ -31,7 +30,7 @@ std::optional<double> parse_duration(std::string_view text) {
   return seconds > 0 ? std::optional(seconds) : std::nullopt;
 }
 
-// By one of these forms, all of the text.
+// Reads all of the text by one of these forms.
 bool parse_by(const std::string& text, std::initializer_list<const char*> forms, std::tm& local) {
   for (const char* form : forms) {
     const std::tm before = local;
@@ -109,11 +108,14 @@ Stopping::Stopping(const RunOptions& options, const LaunchEnvironment& environme
     : asked_(options.stop_requested) {
   if (options.stop_before) time_.emplace(*options.stop_before);
   if (asked_) return;
-  using Says = EndAtOnce::Says;
-  signals_.emplace();
-  end_at_once_.emplace(*signals_, environment.rank > 0        ? Says::nothing
-                                  : environment.is_launched() ? Says::what_people_sent
-                                                              : Says::everything);
+  using enum StopSignal::Says;
+  signals_.emplace(environment.rank > 0        ? nothing
+                   : environment.is_launched() ? all_but_sigterm
+                                               : everything);
+}
+
+void Stopping::begin() {
+  if (signals_) signals_->begin();
 }
 
 bool Stopping::is_late() {

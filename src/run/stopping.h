@@ -12,38 +12,34 @@
 
 namespace kolo {
 
-// A clock time before which a run has to have saved and stopped (--stop-before).
-
-// "18:30" or "18:30:15" (the next time that the clock says so), "2026-11-24T18:30",
-// "2026-11-24 18:30:15" (local time), "+2h30m" (also d and s): in seconds since 1970. `now` is too.
-// Nothing for what is not understood.
+// Time of --stop-before in seconds since 1970, as `now`: "18:30" or "18:30:15" (the next such
+// time), "2026-11-24T18:30", "2026-11-24 18:30:15" (local time), "+2h30m" (also d and s). Nothing
+// for other texts.
 [[nodiscard]] std::optional<double> parse_stop_time(std::string_view text, double now);
 
-// In which the launcher tells the ranks, so that "+2h30m" means the same after a restart: seconds
-// since 1970.
+// Variable by which the launcher tells its ranks that time, which a restart keeps.
 inline constexpr const char* stop_time_variable = "KOLO_STOP_TIME";
 
-// "2026-11-24 18:30:00", local time.
+// Local time: "2026-11-24 18:30:00".
 [[nodiscard]] std::string describe_time(double seconds);
 
-// Says when it is time to stop, early enough to save: it keeps twice the longest time between two
-// questions (at every step, and every batch of a validation) and twice the longest that a
-// checkpoint took, at least 10 seconds. For one thread.
+// Tells when to stop so early that the run can save: twice the longest time between two questions
+// (asked at every step, and every batch of a validation) and twice the longest that a checkpoint
+// took before, at least 10 seconds. For one thread.
 class StopTime {
  public:
   static constexpr double least_margin = 10;
-  // Bytes per second that a checkpoint is thought to be written with until the first one was: a
-  // slow disk.
+  // Bytes per second that a slow disk writes, assumed until a checkpoint was written.
   static constexpr double least_speed = 100e6;
 
   explicit StopTime(double time) : time_(time) {}
 
-  // How large checkpoints are, before the first was written.
+  // Tells the size of checkpoints, before the first was written.
   void expect_checkpoints(std::uint64_t bytes);
-  // That one was written, in so many seconds.
+  // Tells that a checkpoint was written in so many seconds.
   void note_checkpoint(double seconds);
 
-  // `now`: in seconds since 1970. `steady`: by a clock that nobody sets.
+  // `now`: in seconds since 1970. `steady`: the same moment by a clock that nobody sets.
   [[nodiscard]] bool has_come(double now, std::chrono::steady_clock::time_point steady);
   [[nodiscard]] double margin() const;
   [[nodiscard]] double time() const { return time_; }
@@ -56,29 +52,28 @@ class StopTime {
   bool has_come_ = false;
 };
 
-// Who asks a run to stop: the program, or else signals; and the time that RunOptions::stop_before
-// says. For one thread.
+// Requests to stop a run, by the program or else by signals, and RunOptions::stop_before. For one
+// thread.
 class Stopping {
  public:
-  // Until begin() a signal ends the process at once: there is nothing to save.
   Stopping(const RunOptions& options, const LaunchEnvironment& environment);
-  void begin() { end_at_once_.reset(); }
+  // Until then a signal ends the process at once (StopSignal).
+  void begin();
 
   [[nodiscard]] bool is_requested();
-  // "SIGTERM"; empty: not known.
+  // Names the reason, "SIGTERM"; empty: unknown.
   [[nodiscard]] std::string by() const;
 
-  // Where there is a time: null otherwise.
+  // Null without RunOptions::stop_before.
   [[nodiscard]] StopTime* time() { return time_ ? &*time_ : nullptr; }
 
  private:
   bool is_late();
 
-  std::function<bool()> asked_;  // of the program
+  std::function<bool()> asked_;  // the program's
   std::optional<StopTime> time_;
   bool is_late_ = false;
   std::optional<StopSignal> signals_;
-  std::optional<EndAtOnce> end_at_once_;
 };
 
 }  // namespace kolo

@@ -7,14 +7,15 @@
 #include "kolo/config/factories.h"
 #include "kolo/nn/network.h"
 #include "kolo/parallel/broadcast_state.h"
-#include "kolo/run/launch_environment.h"
+#include "kolo/run/launch_ranks.h"
+#include "kolo/train/checkpoint/checkpoint.h"
 #include "kolo/train/checkpoint/checkpoint_store.h"
 #include "kolo/train/objective.h"
 #include "kolo/train/trainer.h"
-#include "run/load_checkpoint.h"
-#include "run/load_data.h"
 #include "run/prepared_run.h"
+#include "run/resume.h"
 #include "run/run_device.h"
+#include "run/work_share.h"
 
 namespace kolo {
 
@@ -51,7 +52,7 @@ RunConfig config_of(const TrainedRun& trained, const TrainedJob& job,
   return load_run_config(source, models);
 }
 
-// Needs of the run's data count where it is read.
+// Checks the device, which data that isn't read doesn't need.
 void require_device_for(const TrainedJob& job, RunConfig config) {
   if (!job.reads_data) config.data.own = {};
   require_device(config);

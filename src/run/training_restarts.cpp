@@ -9,7 +9,6 @@
 #include "kolo/train/observe/run_log.h"
 #include "run/launch/launcher_output.h"
 #include "run/pipeline_share.h"
-#include "run/resume.h"
 #include "run/run_folder.h"
 #include "run/run_lock.h"
 #include "run/work_share.h"
@@ -20,7 +19,7 @@ namespace {
 
 using ChangeCommand = std::function<void(std::vector<std::string>&)>;
 
-// Both say from where the next attempt goes on.
+// Makes the next attempt resume. Returns words on its checkpoint.
 std::string go_on(LaunchRequest& request, const RunFolder& folder,
                   const ChangeCommand& resume_newest) {
   request.environment.emplace_back(command_variable, as_typed(request.command));
@@ -30,8 +29,7 @@ std::string go_on(LaunchRequest& request, const RunFolder& folder,
                      : fmt::format("going on at step {}", all.front().step);
 }
 
-// As the command says, from the beginning or from another run's checkpoint. What the attempt before
-// has recorded must not be taken for this one's.
+// Starts the same command again, without the records of the attempt before.
 std::string start_over(const RunFolder& folder, bool saves) {
   folder.keep_records_of_attempt();
   return fmt::format(
@@ -39,10 +37,8 @@ std::string start_over(const RunFolder& folder, bool saves) {
       saves ? "is no checkpoint yet" : "are no checkpoints, as checkpoint.every_epochs is 0");
 }
 
-// Whether so many ranks, instead of those that were asked for, may go on, and can share the batch,
-// samples and layers.
-bool can_go_on(const PreparedRun& run, int asked_for, int ranks) {
-  if (ranks != asked_for && !may_have_other_ranks(run.config)) return false;
+// Tells whether so many ranks can share the batch, samples and layers.
+bool can_go_on(const PreparedRun& run, int ranks) {
   try {
     const auto replicas = replicas_of(run.config, ranks);
     (void)batch_size_of(run.config.training, replicas);
@@ -54,8 +50,8 @@ bool can_go_on(const PreparedRun& run, int asked_for, int ranks) {
   }
 }
 
-// What is there to go on with; where it is not what the run needs nothing is started, and nothing
-// of it is touched. Empty: it is, or there is nothing yet.
+// Reason why the folder allows no restart: it was taken away, or all checkpoints are damaged.
+// Empty: it allows one.
 std::string objection_of_folder(const RunFolder& folder, const RunLock& lock, bool goes_on_there) {
   if (!lock.is_held())
     return fmt::format("its folder {} was removed, renamed or taken over: it is not restarted",
@@ -77,17 +73,17 @@ std::string objection_of_folder(const RunFolder& folder, const RunLock& lock, bo
 // Tells a failure that will come again from one that came from outside.
 class Failures {
  public:
-  // What lies in the folder is no attempt of this job.
+  // Forgets an earlier run in the folder.
   explicit Failures(RunFolder folder) : folder_(std::move(folder)) {
     note();
     has_begun_ = false;
     failed_after_.reset();
   }
 
-  // Has any attempt begun to train?
+  // Tells whether any attempt has begun to train.
   [[nodiscard]] bool has_begun() const { return has_begun_; }
 
-  // What to say when it failed where the one before did.
+  // Reason for no restart where an attempt failed after the same step as the one before.
   [[nodiscard]] std::string objection(const JobFailure& failure) {
     const auto before = failed_after_;
     note();
@@ -100,10 +96,10 @@ class Failures {
   }
 
  private:
-  // An error, or a crash: not what people, schedulers and the system do to processes.
+  // True for an error or a crash, not for signals of people, schedulers and the system.
   static bool is_of_its_own(int status) { return status == exit_failed || is_crash(status - 128); }
 
-  // How far the last attempt came; nothing where it did not begin.
+  // Notes how far the last attempt came; nothing if it did not begin.
   void note() {
     const auto holder = RunLock::last_rank_0(folder_);
     const bool has_begun = holder && holder->token != token_ && holder->progress;
@@ -127,10 +123,7 @@ RestartPolicy training_restarts(LaunchRequest& request, const PreparedRun& run,
   policy.stop.message = fmt::format("the ranks {}; a second time ends them at once",
                                     saves ? "save a checkpoint and stop" : "stop");
   const auto lock = std::make_shared<RunLock>(RunLock::of_launcher(run.folder, run.starts_anew()));
-  if (lock->moved()) {
-    console_of(options) << fmt::format("{} held an earlier run; it is now {}\n",
-                                       run.folder.path.string(), lock->moved()->string());
-  }
+  console_of(options) << lock->describe_move();
   if (!saves && policy.restarts > 0) {
     console_of(options) << "warning: checkpoint.every_epochs is 0: if a rank fails, the run starts "
                            "again from the beginning\n";
@@ -149,9 +142,7 @@ RestartPolicy training_restarts(LaunchRequest& request, const PreparedRun& run,
     const auto objection = failures->objection(failure);
     return objection.empty() ? objection_of_folder(folder, *lock, goes_on_there) : objection;
   };
-  policy.accepts = [&run, asked_for = request.ranks](int ranks) {
-    return can_go_on(run, asked_for, ranks);
-  };
+  policy.accepts = [&run](int ranks) { return can_go_on(run, ranks); };
   policy.before_restart = [folder = run.folder, resumes, saves, lock, failures,
                            resume_newest](LaunchRequest& attempt) -> std::string {
     if (resumes && !failures->has_begun()) return {};  // as the command says

@@ -1,18 +1,25 @@
 #include "run/work_share.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <torch/types.h>
 
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
+#include "kolo/base/machine.h"
 #include "kolo/config/factories.h"
 #include "kolo/layout/virtual_ranks.h"
 #include "kolo/nn/network.h"
+#include "kolo/parallel/broadcast_state.h"
 #include "kolo/parallel/spatial_part.h"
 #include "kolo/train/objective.h"
+#include "kolo/train/observe/format.h"
 #include "kolo/train/spatial_partition.h"
 
 namespace kolo {
@@ -58,7 +65,7 @@ SpatialNetworkPlan plan_of(const RunConfig& config, const Datasets& datasets,
   }
 }
 
-// "[8,1,1] computes down4 to up4, 15 % of the work, on all 8 ranks alike; [4,2,1] only ..."
+// Warns of layers that all ranks compute whole, and names a cut with fewer; empty: there are none.
 std::string describe_whole(const SpatialNetworkPlan& plan, const Network& network) {
   const auto whole = describe_whole_layers(plan);
   if (whole.empty()) return {};
@@ -101,8 +108,7 @@ WorkShareText describe_work_share(const RunConfig& config, const Datasets& datas
   const auto replicas = replicas_of(config, ranks);
   text.lines.push_back(fmt::format(
       "{} ranks share a sample, cut as {}; {} replica{}. Per sample and step a rank sends {:.3g} "
-      "MB "
-      "of halos in {} messages and keeps {:.3g} MB for backward",
+      "MB of halos in {} messages and keeps {:.3g} MB for backward",
       plan.ranks(), text_of(plan), replicas, replicas == 1 ? "" : "s",
       static_cast<double>(most.halo_elements) * sizeof(float) / megabyte, most.halo_messages,
       static_cast<double>(most.kept_elements) * sizeof(float) / megabyte));
@@ -148,6 +154,87 @@ void share_objective(const WorkShare& share, const Datasets& whole, Objective& o
 void share_network(const WorkShare& share, const Datasets& whole, Network& network) {
   if (!share.shares_samples()) return;
   network.share_samples(make_spatial_partition(*share.mesh, network, lengths_of(whole)));
+}
+
+namespace {
+
+std::size_t aligned(std::size_t bytes) {
+  constexpr std::size_t alignment = 64;
+  return checked_add(bytes, alignment - 1) / alignment * alignment;
+}
+
+std::size_t bytes_of(const std::vector<MemoryLoad>& loads) {
+  std::size_t all = 0;
+  for (const auto& load : loads) all = checked_add(all, aligned(load.bytes));
+  return all;
+}
+
+std::string describe_room() {
+  const auto left = available_memory();
+  if (!left) return "how much memory is left the system doesn't say";
+  return fmt::format("{} are left", format_bytes(static_cast<std::uint64_t>(*left)));
+}
+
+}  // namespace
+
+// Allocates one piece: room for a second one is unknown before the first is written.
+void load_data(const Communicator& communicator, Datasets& datasets) {
+  const auto loads = std::exchange(datasets.loads, {});
+  if (loads.empty()) return;
+  const auto bytes = bytes_of(loads);
+  const auto& topology = communicator.topology();
+  const auto shared = topology.size > 1 ? communicator.allocate_for_node(bytes) : nullptr;
+  if (!shared) {
+    if (topology.local_size > 1) {
+      const auto& instead = loads.front().instead;
+      datasets.warnings.push_back(fmt::format(
+          "data: each of the {} ranks of a node keeps a copy of the data in memory, as they can't "
+          "share {} ({}): take fewer or smaller files{}{}",
+          topology.local_size, format_bytes(bytes), describe_room(), instead.empty() ? "" : ", or ",
+          instead));
+    }
+    for (const auto& load : loads) load_alone(load);
+    return;
+  }
+  std::size_t begin = 0;
+  for (const auto& load : loads) {
+    load.read({shared, shared.get() + begin}, topology.local_rank, topology.local_size);
+    begin += aligned(load.bytes);
+  }
+  datasets.note_of_loads =
+      fmt::format("{} of data in memory, once for the {} rank{} of a node", format_bytes(bytes),
+                  topology.local_size, topology.local_size == 1 ? "" : "s");
+}
+
+namespace {
+
+torch::Tensor read_first(const Dataset& dataset, std::int64_t count) {
+  const auto& layout = dataset.layout();
+  std::vector<std::int64_t> shape{count};
+  shape.insert(shape.end(), layout.input_shape.begin(), layout.input_shape.end());
+  auto samples = torch::empty(shape);
+  std::vector<float> target(layout.classes > 0 ? 0
+                                               : static_cast<std::size_t>(layout.target_size()));
+  std::int64_t label = 0;
+  const auto size = static_cast<std::size_t>(layout.input_size());
+  for (std::int64_t index = 0; index < count; ++index) {
+    const auto input = samples[index];
+    dataset.read(index, 0,
+                 {std::span(input.data_ptr<float>(), size),
+                  layout.classes > 0 ? std::span(&label, 1) : std::span<std::int64_t>(), target});
+  }
+  return samples;
+}
+
+}  // namespace
+
+void show_first_samples(const Communicator& communicator, const Dataset& training,
+                        Network& network) {
+  const auto wanted = std::min(network.first_samples(), training.size());
+  if (wanted == 0) return;
+  if (communicator.rank() == 0) network.begin_with(read_first(training, wanted));
+  broadcast_parameters(communicator, network);
+  broadcast_buffers(communicator, network);
 }
 
 }  // namespace kolo

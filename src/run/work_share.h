@@ -1,6 +1,5 @@
 #pragma once
 
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,40 +9,39 @@
 #include "kolo/layout/spatial_network.h"
 #include "kolo/parallel/device_mesh.h"
 
-// How the ranks of a run share its work, as the section `parallel` of its configuration says.
+// Work of a run, shared by its ranks as the configuration's section `parallel` says, and its data.
 namespace kolo {
 
 class Network;
 struct Objective;
 
-// This rank's share.
+// Share of this rank.
 struct WorkShare {
   std::optional<DeviceMesh> mesh;  // none where each rank is a replica of its own
-  int replica = 0;                 // whose samples this rank draws ...
-  int replicas = 1;                // ... among so many
-  int replicas_here = 1;           // of virtual ranks: from that one on, so many
+  int replica = 0;                 // first one whose samples this rank draws
+  int replicas = 1;                // of all ranks
+  int replicas_here = 1;           // of this rank: several where ranks are virtual
 
   [[nodiscard]] bool shares_samples() const { return mesh && mesh->spatial().size() > 1; }
   // See run/pipeline_share.h.
   [[nodiscard]] bool has_pipeline() const { return mesh && mesh->length(MeshAxis::pipe) > 1; }
 };
 
-// InputError where samples or network can't be shared so by that many ranks: it says what would
-// fit. Before anything starts, and without communication.
+// InputError where so many ranks can't share samples or network: it says what would fit. Doesn't
+// communicate.
 void require_work_share(const RunConfig& config, const Datasets& datasets, const Network& network,
                         int ranks);
 
-// Layers of the configured network, by which samples of this layout are cut; empty where it makes
-// no fields.
+// Layers of the configured network, by which samples are cut; empty where it makes no fields.
 [[nodiscard]] std::vector<FieldLayer> field_layers_of(const RunConfig& config,
                                                       const SampleLayout& layout);
 
-// How ranks share each sample; none where each has samples of its own. The same errors.
+// Cut of each sample; none where ranks don't share samples. The same errors.
 [[nodiscard]] std::optional<SpatialNetworkPlan> sample_cut_of(const RunConfig& config,
                                                               const Datasets& datasets,
                                                               const Network& network);
 
-// What there is to know of it, for the run's log; empty where each rank is a replica of its own.
+// Description for the run's log; empty where ranks don't share samples.
 struct WorkShareText {
   std::vector<std::string> lines, warnings;
 };
@@ -53,10 +51,20 @@ struct WorkShareText {
 // Collective.
 [[nodiscard]] WorkShare share_work(const RunConfig& config, const Communicator& communicator);
 
-// Where samples are shared: no more is read of them than this rank's rows; the network computes
-// those rows; the objective counts a sample once. `whole`: as made from the configuration. Local.
+// Restricts data sets and network to this rank's rows where samples are shared, and makes the
+// objective count a sample once. `whole`: as made from the configuration. Local.
 [[nodiscard]] Datasets share_datasets(const WorkShare& share, const Datasets& whole);
 void share_objective(const WorkShare& share, const Datasets& whole, Objective& objective);
 void share_network(const WorkShare& share, const Datasets& whole, Network& network);
+
+// Reads Datasets::loads into memory that the ranks of a node share, a part by each rank; where they
+// can't share so much each has a copy, and a warning is added. The memory goes with the last rank,
+// however that ends. Collective. Throws what reading throws, at the end.
+void load_data(const Communicator& communicator, Datasets& datasets);
+
+// Shows the network the samples that it wants before training (Network::first_samples()): rank 0
+// reads them, and all ranks get its weights. Throws on rank 0 what reading throws. Collective.
+void show_first_samples(const Communicator& communicator, const Dataset& training,
+                        Network& network);
 
 }  // namespace kolo

@@ -10,7 +10,6 @@
 #include "kolo/base/machine.h"
 #include "kolo/config/factories.h"
 #include "kolo/report/report.h"
-#include "kolo/run/launch_environment.h"
 #include "kolo/run/launch_ranks.h"
 #include "kolo/train/observe/format.h"
 #include "kolo/train/observe/history.h"

@@ -14,7 +14,7 @@
 #include "kolo/base/text.h"
 #include "kolo/nn/loss.h"
 #include "kolo/parallel/initialize.h"
-#include "kolo/run/launch_environment.h"
+#include "kolo/run/launch_ranks.h"
 #include "run/prepared_run.h"
 #include "run/run_device.h"
 #include "study/study_folder.h"

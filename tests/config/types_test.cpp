@@ -67,7 +67,7 @@ TEST_F(Types, OnAndOffAreNamesWhereNamesAreExpectedAndTruthElsewhere) {
     EXPECT_THAT(config.communication.shared_memory,
                 ::testing::AnyOf(SharedMemory::on, SharedMemory::off));
   }
-  EXPECT_TRUE(load_after_required("checkpoint: {strict_resume: on}\n").checkpoint.strict_resume);
+  EXPECT_FALSE(load_after_required("checkpoint: {asynchronous: off}\n").checkpoint.asynchronous);
   EXPECT_EQ(error_after_required("communication:\n  shared_memory: true\n"),
             "run.yaml:5: communication.shared_memory: expected one of auto, on, off, got \"true\"");
 }

@@ -11,12 +11,12 @@
 
 #include <gmock/gmock.h>
 
-#include "kolo/train/checkpoint/checkpoint.h"
-#include "kolo/train/checkpoint/checkpoint_store.h"
 #include "kolo/comm/threads.h"
 #include "kolo/nn/models.h"
-#include "kolo/train/observe/history.h"
 #include "kolo/run/run.h"
+#include "kolo/train/checkpoint/checkpoint.h"
+#include "kolo/train/checkpoint/checkpoint_store.h"
+#include "kolo/train/observe/history.h"
 #include "support/temporary_folder.h"
 
 namespace kolo::testing {
@@ -52,8 +52,8 @@ class FieldRuns : public ::testing::Test {
     return parts;
   }
 
-  // Trains on so many ranks; what is said on the console. `stop`: asked on rank 0 in each step, and
-  // says yes in one of them.
+  // Trains on so many ranks. Returns the console's text. `stop`: asked on rank 0 in each step; true
+  // in one of them.
   std::string train(const std::string& folder, int ranks, std::vector<std::string> settings,
                     const std::optional<std::string>& resume = std::nullopt,
                     const std::function<bool()>& stop = {}) const {
@@ -98,7 +98,7 @@ class FieldRuns : public ::testing::Test {
     return newest(folder).model;
   }
 
-  // Adam's first steps are as long for gradients that are nothing but rounding.
+  // Uses SGD: Adam's first steps are as long for gradients that are mere rounding.
   static constexpr std::string_view written = R"(
 data: {name: nbody, mode: synthetic, box_size: 40, crop: 32, n_train: 8, n_valid: 2}
 model: {name: field_net, levels: 3, channels: 8}
@@ -106,7 +106,7 @@ optimizer: {name: sgd, momentum: 0.9, lr: 0.05, lr_scaling: none}
 training: {loss: l1, global_batch_size: 4, n_epochs: 2, log_every: 1}
 )";
 
-  // Instead of what `written` has.
+  // Replaces the data of `written`.
   std::function<Datasets(const RunConfig&, const DataReading&)> datasets_;
   TemporaryFolder folder_;
   std::filesystem::path config_ = folder_.write("field.yaml", std::string(written));

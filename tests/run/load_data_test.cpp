@@ -1,4 +1,4 @@
-// Data in memory, which the ranks of a node keep once, and networks that begin from it.
+// Data in memory that the ranks of a node share, and networks that begin from samples.
 #include <algorithm>
 #include <sstream>
 
@@ -10,7 +10,7 @@
 #include "kolo/data/nbody.h"
 #include "kolo/run/run.h"
 #include "run/field_runs.h"
-#include "run/load_data.h"
+#include "run/work_share.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
@@ -78,7 +78,7 @@ TEST_F(SharedData, IsOneMemoryThatEachRankReadsAPartOf) {
   EXPECT_EQ(std::ranges::count(places, places[0]), 3);
 }
 
-// Its weights are the mean of the samples it was shown.
+// Network whose first weights are the mean of the samples it was shown.
 class ShownNetwork final : public Network {
  public:
   ShownNetwork()

@@ -15,8 +15,8 @@ class PipelinedRuns : public FieldRuns {
  protected:
   using Settings = std::vector<std::string>;
 
-  // Or nearly, as other batches are rounded otherwise. The gradient of l1 jumps where an output
-  // passes its target, so that one rounding may change it by more than its last digits.
+  // Allows for other rounding in other batches. The gradient of l1 jumps where an output passes its
+  // target, so one rounding may change more than its last digits.
   void expect_same_tensors(const std::vector<NamedTensor>& found,
                            const std::vector<NamedTensor>& wanted, bool to_the_bit,
                            double of_largest = 0) const {
@@ -34,7 +34,7 @@ class PipelinedRuns : public FieldRuns {
           << found[i].name << ": " << (a - b).abs().max().item<double>() << " of " << largest;
     }
   }
-  // Model and optimizer, in the same order under the same names.
+  // Compares model and optimizer, with the order and names of their tensors.
   void expect_same_checkpoint(const std::string& folder, const std::string& expected,
                               bool to_the_bit = false) const {
     const auto found = newest(folder), wanted = newest(expected);

@@ -1,4 +1,4 @@
-// A trained network applied to boxes, against one forward of the whole.
+// Predictions of boxes, compared with one forward of the whole box.
 #include "kolo/run/predict_run.h"
 
 #include <random>
@@ -28,7 +28,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Each cell sees the whole sample's mean.
+// Network whose cells see the whole sample's mean.
 class MeanNetwork final : public Network {
  public:
   MeanNetwork() : layer_(register_module("layer", torch::nn::Conv3d(4, 5, 1))) {}
@@ -40,7 +40,7 @@ class MeanNetwork final : public Network {
   torch::nn::Conv3d layer_;
 };
 
-// What is trained is of no matter here, but outputs have to be large enough to be compared.
+// Makes outputs large enough to be compared.
 std::shared_ptr<Network> loud_unet(const ModelOptions& options) {
   auto network = make_network("unet3d", options);
   const torch::NoGradGuard no_gradient;
@@ -99,7 +99,7 @@ class PredictRun : public ::testing::Test {
   [[nodiscard]] fs::path run() const { return folder_ / "run"; }
   [[nodiscard]] fs::path output() const { return folder_ / "gas.h5"; }
 
-  // What the network makes of a box at once, [5, N, N, N].
+  // Output of the network for a whole box, [5, N, N, N].
   [[nodiscard]] torch::Tensor whole(SimulationBox& box) const {
     const auto config = load_run_config({run() / "config.yaml"}, parts().models);
     const auto edge = box.size;
@@ -156,7 +156,7 @@ double largest_difference(const torch::Tensor& one, const torch::Tensor& other) 
   return (one - other).abs().max().item<double>();
 }
 
-// In multiples of 2^levels; a tile of 0: as memory allows.
+// Box and tile in multiples of 2^levels; a tile of 0: by memory.
 struct TileCase {
   std::int64_t levels, blocks, tile;
   int ranks;
@@ -273,7 +273,7 @@ TEST_F(PredictRun, IsForModelsOfFields) {
   EXPECT_TRUE(says(refusal({}), {"mnist_net tells classes apart"}));
 }
 
-// Of 128^3 cells, of which a rank can have some.
+// Plans tiles of 128^3 cells, of which a rank can hold some.
 TEST(PlanTiles, GoesByTheMemoryThereIs) {
   const AxisReach reach{15, 15, 8};
   const auto cells_of = [](double edge) { return edge * edge * edge; };
@@ -292,7 +292,7 @@ TEST(PlanTiles, GoesByTheMemoryThereIs) {
   for (const int ranks : {1, 2}) {
     const auto tiles = tiles_with_room_for(80, ranks);
     ASSERT_GT(tiles.size(), 1U);
-    // The ranks share a machine, whose free memory is not the same all the time.
+    // The machine's free memory varies.
     for (const auto& tile : tiles)
       EXPECT_LT(static_cast<double>(tile.cells()), 2 * cells_of(80) / ranks);
   }
@@ -329,7 +329,7 @@ TEST_F(PredictRun, RefusesWhatItCantDoAndWritesNothing) {
   EXPECT_FALSE(fs::exists(output()));
 }
 
-// The same network, which leaves out the last plane.
+// Network that leaves out the last plane of another.
 class ShortNetwork final : public Network {
  public:
   explicit ShortNetwork(std::shared_ptr<Network> whole) : whole_(std::move(whole)) {
@@ -343,7 +343,7 @@ class ShortNetwork final : public Network {
   std::shared_ptr<Network> whole_;
 };
 
-// One that fails once the file is begun.
+// The prediction fails once the file is begun.
 TEST_F(PredictRun, LeavesNothingAfterAFailure) {
   train("name: loud, levels: 1, channels: 2");
   write_box_hdf5(random_box(8), folder_ / "box.h5");

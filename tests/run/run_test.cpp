@@ -1,4 +1,4 @@
-// Whole runs of a program that brings parts of its own, by the interface that it has.
+// Whole runs of a program with its own parts, by the public interface.
 #include "kolo/run/run.h"
 
 #include <cstdlib>
@@ -55,7 +55,7 @@ std::vector<std::int64_t> epochs_in(const History& history) {
 
 class Run : public ::testing::Test {
  protected:
-  // Data and network are not kolo's.
+  // Data and network of the program.
   [[nodiscard]] static RunParts parts() {
     RunParts parts;
     parts.models.add(
@@ -73,7 +73,7 @@ class Run : public ::testing::Test {
     return {config_, {}, settings, {}, folder_ / "run"};
   }
 
-  // Of this process, alone.
+  // Options of a process that is alone.
   [[nodiscard]] RunOptions options() {
     RunOptions options;
     options.console = &console_;
@@ -261,7 +261,7 @@ TEST_F(Run, ThatAnEarlierVersionRecordedIsMeasuredAndResumed) {
   longer.resume = "newest";
   EXPECT_EQ(kolo::run(source({"training.n_epochs=3"}), parts(), longer), 0);
   EXPECT_TRUE(says(console_.str(), {"other settings than so far: training.n_epochs is 3"}));
-  // A user's file is another matter.
+  // A user's file may not have such keys.
   EXPECT_TRUE(says(message_of<InputError>([&] {
                      (void)kolo::run(source({"optimizer.momentum=0.5"}), parts(), options());
                    }),
@@ -288,7 +288,7 @@ TEST_F(Run, IsMeasuredByItsBestCheckpointOnSamplesThatDoNotVary) {
   EXPECT_EQ(found->epoch, best.value().step / 8);
 }
 
-// In a process of its own, which keeps the limit.
+// Called in its own process, which keeps the limit.
 int write_beyond_the_limit(const std::filesystem::path& file) {
   return run_main([&] {
     const rlimit limit{.rlim_cur = 1000, .rlim_max = 1000};

@@ -1,5 +1,5 @@
-// A request to stop in each phase of a run: what is done is saved, and the run goes on from there
-// to the bits that it would have had.
+// Requests to stop in each phase of a run: it saves, and the resumed run has the bits of one that
+// was not stopped.
 #include <array>
 #include <atomic>
 #include <csignal>
@@ -25,7 +25,7 @@ namespace {
 
 using Send = std::function<void()>;
 
-// Sends a request when the run comes to a phase, by its name.
+// Sends a request when the run comes to a named phase.
 class RequestIn final : public Observer {
  public:
   RequestIn(std::string phase, Send send) : phase_(std::move(phase)), send_(std::move(send)) {}
@@ -37,7 +37,7 @@ class RequestIn final : public Observer {
   void on_epoch_begin(const TrainState& state, std::int64_t, std::int64_t) override {
     come_to(fmt::format("the begin of epoch {}", state.epoch + 1), state.step);
   }
-  // After the run's own observers: a checkpoint is on its way after each third step.
+  // Called after the run's own observers: a checkpoint is being written after each third step.
   void on_step(const StepReport& report) override {
     step_ = report.state.step;
     come_to(fmt::format("step {}", step_), step_);
@@ -52,7 +52,7 @@ class RequestIn final : public Observer {
   }
   void on_finish(const TrainState& state) override { come_to("the end", state.step); }
 
-  // At which step the request was sent; -1: not yet.
+  // Step at which the request was sent; -1: not yet.
   std::int64_t sent_at = -1;
 
  private:
@@ -68,14 +68,14 @@ class RequestIn final : public Observer {
   std::int64_t step_ = 0;
 };
 
-// 8 steps an epoch for one rank, 4 for two; 4 and 2 batches of a validation.
+// An epoch has 8 steps for one rank and 4 for two, a validation 4 and 2 batches.
 class StopPhases : public ::testing::Test {
  protected:
   [[nodiscard]] ConfigSource source(const std::string& output) const {
     return {config_, {}, settings_, {}, folder_ / output};
   }
 
-  // The statuses of all ranks, which are alike.
+  // Returns the status, alike on all ranks.
   int run(const std::string& output, int ranks, RunOptions options, Observer* observer = nullptr) {
     RunParts parts;
     if (observer != nullptr) parts.observers = {observer};
@@ -105,7 +105,7 @@ class StopPhases : public ::testing::Test {
            read_text_file(path / "optimizer.safetensors");
   }
 
-  // Goes on after the request, and comes to the same end as `whole`.
+  // Expects the resumed run to end like `whole`.
   void expect_saved(const RequestIn& request, const std::string& output, int ranks,
                     const std::string& whole) {
     ASSERT_GE(request.sent_at, 0) << "there is no such phase";
@@ -168,7 +168,7 @@ TEST_F(StopPhases, ARequestToOneOfSeveralRanksIsAnsweredByAll) {
   for (std::size_t i = 0; i < phases.size(); ++i) {
     SCOPED_TRACE(phases[i]);
     const auto output = fmt::format("run-{}", i);
-    // Rank 0's thread alone is told.
+    // Only rank 0's thread hears it.
     std::atomic<bool> is_requested = false;
     std::thread::id told;
     RequestIn request(phases[i], [&] {
@@ -193,7 +193,7 @@ TEST_F(StopPhases, WhatIsDoneIsDone) {
   EXPECT_TRUE(std::filesystem::exists(folder_ / "run" / "timeline.json"));
 }
 
-// Until the training begins there is nothing to save: the process ends, wherever it is.
+// A process that has nothing to save yet ends wherever it is.
 TEST_F(StopPhases, WhilePreparingTheProcessEndsAtOnce) {
   RunParts parts;
   parts.datasets = [](const RunConfig&, const DataReading&) -> Datasets {

@@ -7,7 +7,7 @@
 
 namespace kolo::testing {
 
-// The message of the exception of type E that `action` throws; a test failure when it throws none.
+// Message of the exception of type E that `action` throws; the test fails when it throws none.
 template <typename E>
 std::string message_of(const std::function<void()>& action) {
   try {

@@ -63,7 +63,7 @@ inline std::string record(std::string_view message) {
   return bytes += raw(masked_crc32c(message));
 }
 
-// What a file begins with.
+// First record of a file.
 inline std::string version(double time = 1000) {
   return record(field(1, time) + field(3, std::string_view("brain.Event:2")));
 }

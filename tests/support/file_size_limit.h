@@ -6,7 +6,7 @@
 
 namespace kolo::testing {
 
-// While it lives, files can't grow beyond `bytes`: a full disk, for root as well.
+// Keeps files from growing beyond `bytes` while it lives, like a full disk, also for root.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) : old_handler_(std::signal(SIGXFSZ, SIG_IGN)) {

@@ -1,6 +1,5 @@
 #include "support/http_server.h"
 
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <stdexcept>
@@ -22,7 +21,7 @@ void require(bool condition, const char* what) {
   if (!condition) throw std::runtime_error(std::string("test server: ") + what);
 }
 
-// The head of a request, up to the empty line; empty when the client is gone.
+// Reads the head of a request, up to the empty line; empty when the client is gone.
 std::string read_head(int connection) {
   constexpr std::size_t most = 1 << 16;
   std::string head;

@@ -12,12 +12,12 @@
 
 namespace kolo::testing {
 
-// What the server answers for a path.
+// Answer of the server for a path.
 struct HttpPage {
   std::string content;
   bool ranges = true;  // whether it understands "Range: bytes=N-"
   int status = 200;    // anything else is sent without the content
-  int cuts = 0;        // so many answers break off after cut_bytes of their content
+  int cuts = 0;        // answers that break off after cut_bytes of their content
   std::size_t cut_bytes = 0;
   int pause_ms = 0;  // before an answer, for others to come at the same time
 };
@@ -27,8 +27,8 @@ struct HttpRequest {
   std::int64_t first = 0;  // of the range asked for
 };
 
-// HTTP/1.1 on a port of its own on the loopback interface, one request at a time; a path that has
-// no page is 404.
+// HTTP/1.1 server on its own port of the loopback interface, one request at a time; a path without
+// an answer is 404.
 class HttpServer {
  public:
   HttpServer();

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-// IDX files for tests: any bytes one likes, and whole small MNIST folders.
+// IDX files for tests, and small MNIST folders.
 namespace kolo::testing {
 
 inline std::string big_endian(std::uint64_t value, int bytes) {
@@ -16,7 +16,7 @@ inline std::string big_endian(std::uint64_t value, int bytes) {
   return text;
 }
 
-// An IDX file: element type code (8 for uint8), dimensions, elements as they stand in the file.
+// Content of an IDX file: element type code (8 for uint8), dimensions, elements as in the file.
 inline std::string idx_bytes(int type, const std::vector<std::uint32_t>& dimensions,
                              std::string_view elements) {
   std::string bytes = big_endian(static_cast<std::uint64_t>(type) << 8 | dimensions.size(), 4);
@@ -30,9 +30,8 @@ inline void write_file(const std::filesystem::path& path, std::string_view conte
       .write(content.data(), static_cast<std::streamsize>(content.size()));
 }
 
-// The four MNIST files with few images of rows x rows pixels that a network learns at once: image i
-// has label i % 10 and is grey noise but for one bright horizontal bar, whose place tells the
-// label. rows >= 20.
+// Writes the four MNIST files with few images of rows x rows pixels (at least 20) that a network
+// learns at once: image i has label i % 10, which the place of a bright bar in grey noise tells.
 inline void write_small_mnist(const std::filesystem::path& folder, std::uint32_t training_images,
                               std::uint32_t validation_images, std::uint32_t rows = 28) {
   const auto write_split = [&](const std::string& prefix, std::uint32_t count) {

@@ -1,4 +1,4 @@
-// Where kolo is built without MPI.
+// Stand-in for builds without MPI.
 #include <cstdio>
 
 #include "support/mpi_world.h"

@@ -40,7 +40,7 @@ class Player {
   }
 
  private:
-  // Of activations or forward passes, of gradients or backward passes.
+  // Index of activations and forward passes, or of gradients and backward passes.
   static std::size_t kind(PipelinePayload payload) {
     return payload == PipelinePayload::activation ? 0 : 1;
   }
@@ -49,7 +49,7 @@ class Player {
            static_cast<std::size_t>(micro_batch);
   }
 
-  // False where the rank has to wait.
+  // Returns false where the rank must wait.
   bool carry_out(int rank, const PipelineAction& action) {
     auto& clock = clocks_[static_cast<std::size_t>(rank)];
     const auto which = kind(action.payload);
@@ -68,7 +68,7 @@ class Player {
   bool compute(int rank, const PipelineAction& action) {
     const auto index = static_cast<std::size_t>(rank);
     const bool is_forward = action.work == PipelineWork::forward;
-    // The neighbour's message, or at the pipeline's ends what is there.
+    // The ends of the pipeline wait for no neighbour's message.
     const int sender = is_forward ? rank - 1 : rank + 1;
     const bool has_sender = sender >= 0 && sender < plan_.shape.ranks;
     const auto own = place_of(rank, action.micro_batch);

@@ -6,14 +6,14 @@
 
 namespace kolo {
 
-// The lists of all ranks.
+// Actions of all ranks.
 struct PipelinePlan {
   PipelineShape shape;
   std::vector<std::vector<PipelineAction>> actions;  // by rank
 };
 [[nodiscard]] PipelinePlan plan_pipeline(const PipelineShape& shape);
 
-// How long a stage takes for a micro-batch, in seconds or any other unit.
+// Time of a stage for a micro-batch, in any unit.
 struct StageTimes {
   double forward = 1;
   double backward = 2;
@@ -24,7 +24,7 @@ struct PipelineTimes {
   double transfer = 0;             // of an activation or a gradient between two ranks
 };
 
-// A computation in time.
+// Computation with its times.
 struct PipelineSpan {
   int rank = 0;
   PipelineAction action;
@@ -46,11 +46,10 @@ struct PipelinePlay {
   [[nodiscard]] double idle_share(int rank) const;  // of that rank's
 };
 
-// Plays the lists of all ranks, whose messages match. A receive is posted in no time. A send waits
-// until its receive is posted, the strictest that a transport may be (MPI's rendezvous); then the
-// message takes its time, while both ranks go on. A forward or backward pass waits for its message.
-// So a plan that ends here ends over any transport, also one that buffers messages. Error where the
-// lists can't end.
+// Plays the actions of all ranks, whose messages match. A send waits until its receive is posted,
+// as over the strictest transport (MPI's rendezvous); then the message takes its time, while both
+// ranks continue. A forward or backward pass waits for its message. A plan that ends here ends over
+// any transport. Error where it can't end.
 [[nodiscard]] PipelinePlay play_pipeline(const PipelinePlan& plan, const PipelineTimes& times = {});
 
 }  // namespace kolo

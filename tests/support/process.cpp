@@ -1,7 +1,6 @@
 #include "support/process.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>

@@ -23,11 +23,11 @@ namespace kolo::testing {
 
 using RankTestBody = void (*)(const Communicator&);
 
-// What RANK_TEST does before main().
+// Called by RANK_TEST before main().
 bool add_rank_test(const char* suite, const char* name, const char* file, int line,
                    RankTestBody body);
 
-// One way to run rank tests: makes the communicator of each rank and calls the body with it.
+// Way to run rank tests: makes the communicator of each rank and calls the body with it.
 struct RankSetting {
   std::string name;  // printed where a test fails
   std::function<void(const std::function<void(const Communicator&)>& body)> run;
@@ -40,8 +40,8 @@ struct RankSetting {
 [[nodiscard]] RankSetting on_threads(int ranks, const std::string& name = "",
                                      const ThreadRanksOptions& options = {});
 
-// All ranks of the MPI job. One communicator per name is made and kept until the program's end,
-// because making one is slow.
+// All ranks of the MPI job. Keeps one communicator per name until the program's end, because making
+// one is slow.
 [[nodiscard]] RankSetting on_mpi(const std::string& name, const MpiOptions& options = {});
 
 // The same for the processes of --processes.
@@ -50,7 +50,7 @@ struct RankSetting {
 // The same with checked communicators (Communicator::checked()).
 [[nodiscard]] RankSetting checked(const RankSetting& plain);
 
-// What a program with rank tests defines: the settings for tests of one suite, as threads, as
+// Defined by each program with rank tests: the settings for tests of one suite, as threads, as
 // processes, and on the `ranks` ranks of an MPI job.
 [[nodiscard]] std::vector<RankSetting> thread_settings(std::string_view suite);
 [[nodiscard]] std::vector<RankSetting> process_settings(std::string_view suite);

@@ -35,13 +35,13 @@ struct RankTest {
   RankTestBody body;
 };
 
-// They add themselves before main().
+// Rank tests, which add themselves before main().
 std::vector<RankTest>& rank_tests() {
   static std::vector<RankTest> tests;
   return tests;
 }
 
-// Those of on_mpi() and on_processes(), until main() lets go of them.
+// Communicators of on_mpi() and on_processes(), kept until the end of main().
 std::map<std::string, Communicator>& job_communicators() {
   static std::map<std::string, Communicator> made;
   return made;
@@ -99,7 +99,7 @@ bool is_rank_test(const ::testing::TestInfo& test) {
   return false;
 }
 
-// Every rank tells of itself where it fails, and rank 0 of all else.
+// Runs the tests of a rank. Each rank reports its failures, and rank 0 all else.
 int run_as_rank(int rank, const std::function<bool(const ::testing::TestInfo&)>& is_wanted) {
   int failed = select_tests(is_wanted) ? 0 : 2;
   if (rank != 0) {
@@ -121,7 +121,7 @@ int run_as_process(const ProcessRegion& region, int rank, const std::string& sou
   });
 }
 
-// The first rank that fails ends the others, which may wait for it.
+// Runs ranks as forks. The first that fails ends the others, which may wait for it.
 int run_on_processes(int ranks, const std::string& source) {
   const ProcessRegion region(ranks);
   std::vector<pid_t> children;

@@ -1,6 +1,6 @@
-// run_with_deadline SECONDS PROGRAM [ARGUMENT...]: runs a program and ends with its status; after
-// the deadline the program and everything it started is killed and the status is 124. For MPI
-// tests, whose hangs must never outlive them.
+// run_with_deadline SECONDS PROGRAM [ARGUMENT...]: runs a program and ends with its status. At the
+// deadline it kills the program and everything that it started, and ends with 124: a hang must not
+// outlive its test.
 #include <cstdio>
 #include <cstdlib>
 

@@ -10,7 +10,7 @@
 
 namespace kolo::testing {
 
-// A network of the catalogue, as small as it goes, without random numbers.
+// Makes a network of the catalogue, as small as possible, without random numbers.
 struct SmallModel {
   std::string name;
   ModelOptions options;
@@ -22,7 +22,7 @@ struct SmallModel {
   }
 };
 
-// All of the catalogue but `torchscript`.
+// Names in the catalogue except `torchscript`.
 [[nodiscard]] inline std::vector<SmallModel> small_models() {
   return {
       {"mnist_net", {.input_shape = {1, 28, 28}, .classes = 10, .dropout = 0}},

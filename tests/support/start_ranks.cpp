@@ -1,6 +1,5 @@
-// start_ranks RANKS PROGRAM [ARGUMENT...]: ranks that are processes of this machine, without MPI,
-// more than it has cores if need be; ends with the job's status. What tests/support/mpirun is to
-// MPI's ranks.
+// start_ranks RANKS PROGRAM [ARGUMENT...]: starts ranks as processes of this machine, also more
+// than it has cores, and ends with the job's status. (tests/support/mpirun does so with MPI.)
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>

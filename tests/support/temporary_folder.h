@@ -9,7 +9,7 @@
 
 namespace kolo::testing {
 
-// A folder of a test's own, removed with everything in it.
+// Folder of a test, removed with everything in it.
 class TemporaryFolder {
  public:
   TemporaryFolder() {

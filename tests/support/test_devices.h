@@ -7,8 +7,7 @@
 #include "support/simulated_device/device.h"
 #include "support/simulated_device/runtime.h"
 
-// Where tests of devices run: on the simulated ones, or on the first GPU
-// (is_gpu_wanted()).
+// Devices of tests: simulated ones, or the first GPU (is_gpu_wanted()).
 namespace kolo::testing {
 
 // Simulated ranks have one each: autograd has one thread per device, in which ranks that are
@@ -22,7 +21,7 @@ namespace kolo::testing {
   return {.staging_bytes = staging_bytes, .runtime = simulated::runtime_of_tests()};
 }
 
-// From now on a GPU multiplies float32 in float32, as a host does.
+// Makes a GPU multiply float32 in float32, as a host does, from now on.
 inline void refuse_tf32() {
   at::globalContext().setAllowTF32CuDNN(false);
   at::globalContext().setAllowTF32CuBLAS(false);

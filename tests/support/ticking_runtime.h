@@ -9,8 +9,8 @@
 
 namespace kolo::testing {
 
-// A runtime of a device on which a second passes from one event to the next, and which comes to an
-// event when somebody waits for it, or the test lets it.
+// Device runtime on which a second passes between two events; an event happens when somebody waits
+// for it, or the test lets it.
 class TickingRuntime final : public DeviceRuntime {
  public:
   void come_to_all() { reached_ = recorded_; }

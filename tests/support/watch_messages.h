@@ -16,7 +16,7 @@
 
 namespace kolo::testing {
 
-// What the watches of all ranks say.
+// Messages of all ranks' watches.
 class WatchMessages {
  public:
   [[nodiscard]] WatchOptions options(double warning, double limit = 0) {

@@ -107,7 +107,6 @@ struct CheckpointConfig {
   int64_t keep = 3;               // the last so many, and the best
   bool asynchronous = true;       // written in the background, from a copy
   std::optional<int64_t> shards;  // files that as many ranks write; unset: by size (choose_shards)
-  bool strict_resume = false;     // going on otherwise than so far is refused
 
   [[nodiscard]] bool saves() const { return every_epochs > 0 || every_steps > 0; }
 };

@@ -14,74 +14,69 @@
 #include "kolo/run/launch_ranks.h"
 #include "kolo/train/observer.h"
 
-// A whole run, as `kolo train` does it: the folder with its checkpoints, history, log and event
-// file, going on from a checkpoint, stopping on request.
+// A whole run, as by `kolo train`: its folder with checkpoints, history, log and event file,
+// resume, stops on request.
 namespace kolo {
 
 struct DataReading;  // kolo/config/factories.h
 struct Objective;    // kolo/train/objective.h
 
-// User-supplied parts that replace those named in the configuration, the same on every rank. Parts
-// that are left out are made as the configuration says.
+// User-supplied parts that replace those named in the configuration, the same on every rank.
 struct RunParts {
-  // Where model.name is looked up.
+  // Catalogue in which model.name is looked up.
   ModelCatalogue models = built_in_models();
   std::function<Datasets(const RunConfig&, const DataReading&)> datasets = {};
   std::function<Objective(const RunConfig&)> objective = {};
   std::function<std::unique_ptr<FlatOptimizer>(const RunConfig&)> optimizer = {};
-  // Are told on rank 0 only, after the run's own. They must outlive the run and not communicate.
+  // Called on rank 0 only, after the run's own. They must outlive the run and not communicate.
   std::vector<Observer*> observers = {};
 };
 
 struct RunOptions {
-  // Goes on from a checkpoint of the output folder: "newest", "best" or a step; or from one by its
-  // own folder.
+  // Checkpoint to resume from: "newest", "best" or a step of the output folder, or the path of any
+  // checkpoint's folder.
   std::optional<std::string> resume = {};
-  bool allow_data_change = false;  // of what is resumed: samples may come in another order
-  bool timeline = false;           // records one, timeline.json in the run's folder
-  // Where rank 0 says how it goes. None: on stdout, with colours and a bar where that is a
-  // terminal.
+  bool allow_data_change = false;  // a resumed run may get samples in another order
+  bool timeline = false;           // records timeline.json in the run's folder
+  // Stream for rank 0's messages. None: stdout, with colours and a bar where that is a terminal.
   std::ostream* console = nullptr;
-  // Of a program that has one already. Otherwise the ranks are those that a launcher has started,
-  // or this process alone.
+  // All ranks, where the program has them already. None: those that a launcher has started, or this
+  // process alone.
   std::optional<Communicator> communicator = {};
-  // Asked at every step, on every rank: whether to save a checkpoint and stop. None: when SIGINT,
-  // SIGTERM or SIGUSR1 has come, of which a second one ends the process.
+  // Asked on every rank at every step; true saves a checkpoint and stops the run. None: SIGINT,
+  // SIGTERM and SIGUSR1 stop it, and a second one ends the process.
   std::function<bool()> stop_requested = {};
-  // A time, in seconds since 1970, before which the run saves a checkpoint and stops as on request:
-  // so early that twice the longest time from step to step is left and twice the longest that a
-  // checkpoint was written (the first at 100 MB/s), and at least 10 seconds. None: it goes on.
+  // Time, in seconds since 1970, before which the run saves a checkpoint and stops, leaving twice
+  // the longest time of a step and of writing a checkpoint (the first at 100 MB/s), and at least 10
+  // seconds.
   std::optional<double> stop_before = {};
-  // Saves a checkpoint and stops as on request once so many epochs are done and others are left:
-  // the learning rate still goes by all epochs of the configuration. None: it goes on.
+  // Saves a checkpoint and stops after so many epochs; the learning rate goes by all epochs of the
+  // configuration.
   std::optional<std::int64_t> stop_after_epochs = {};
 };
 
-// Trains as the configuration says, on all ranks of the job. Call it on each, from the main thread;
-// once, unless the program brings a communicator or is alone. It sets LibTorch's threads, and what
-// freed memory the process keeps.
+// Trains as the configuration says. Call it on all ranks of the job, from the main thread; once,
+// unless the program brings a communicator or is alone. Sets LibTorch's threads, and makes the
+// process keep freed memory.
 //
-// The ranks first make everything that can be wrong, and agree on it: what fails on any of them
-// ends all alike. Returns the exit status that is for main(): 0 done, also where there was nothing
-// left to do; 75 stopped on request after a checkpoint; and where several ranks could not prepare,
-// which rank 0 has then said on stderr, 2 for an InputError and 1 for others. A rank that is alone
-// throws instead. Of several, one that fails later says so and ends the job.
+// Returns the exit status for main(): 0 done, also where nothing was left to do; 75 stopped on
+// request after a checkpoint. A failure before the training ends all ranks with the same status, 2
+// for an InputError and 1 for others, and rank 0 says it on stderr; a later one ends the job. A
+// rank that is alone throws instead.
 [[nodiscard]] int run(const RunConfig& config, const RunParts& parts = {},
                       const RunOptions& options = {});
-// The same, and what is wrong with the file on any rank ends all alike, too.
+// The same of a configuration that is read first.
 [[nodiscard]] int run(const ConfigSource& source, const RunParts& parts = {},
                       const RunOptions& options = {});
 
-// For main(): does the program's work, and returns its exit status: the one that `body` returns, or
-// after an exception, which is said on stderr, 2 for an InputError and 1 for others. SIGXFSZ is
-// ignored from then on: what is written beyond a limit of files' sizes fails with an exception.
+// Body of main(): calls `body` and returns its status, or after an exception, which stderr shows, 2
+// for an InputError and 1 for others. Ignores SIGXFSZ, so that writing beyond a limit of files'
+// sizes throws.
 [[nodiscard]] int run_main(const std::function<int()>& body);
-// The same. Standard streams that are closed are opened on /dev/null first. Where OpenBLAS has
-// taken the processor for an older one, which makes it several times slower, or OpenMP has bound
-// this thread, the program first starts again with variables that tell them better: `argv` is
-// main()'s.
+// The same after begin_process() (run/begin_process.h), which may start the program again: `argv`
+// is main()'s.
 [[nodiscard]] int run_main(char** argv, const std::function<int()>& body);
-// main() of a program that trains with parts of its own, as `kolo train` does otherwise:
+// Body of main() of a program that trains with parts of its own:
 //   PROGRAM CONFIG [-n RANKS] [--resume[=best|STEP|PATH]] [--allow-data-change] [--timeline]
 //           [key.sub=value ...]
 [[nodiscard]] int run_main(int argc, char** argv, const RunParts& parts);

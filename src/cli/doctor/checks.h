@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "kolo/base/machine.h"
-#include "kolo/run/launch_environment.h"
+#include "kolo/run/launch_ranks.h"
 #include "run/begin_process.h"
 #include "run/launch/launch_advice.h"
 

@@ -22,7 +22,7 @@
 #include "kolo/data/mnist.h"
 #include "kolo/kernels/onednn.h"
 #include "kolo/parallel/initialize.h"
-#include "kolo/run/launch_environment.h"
+#include "kolo/run/launch_ranks.h"
 #include "kolo/tools/cosmology_box.h"
 #include "kolo/train/observe/format.h"
 #include "run/launch/launch_advice.h"

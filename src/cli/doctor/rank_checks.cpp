@@ -20,7 +20,6 @@
 #include "kolo/comm/processes.h"
 #include "kolo/parallel/initialize.h"
 #include "kolo/parallel/tensor_collectives.h"
-#include "kolo/run/launch_environment.h"
 #include "kolo/run/launch_ranks.h"
 #include "run/launch/launch_advice.h"
 #include "run/launch/supervise.h"

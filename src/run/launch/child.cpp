@@ -7,12 +7,9 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <optional>
-#include <string>
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -26,8 +23,7 @@ namespace {
 
 constexpr std::array caught = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
 
-// While it lives signals wait: between fork() and its first steps a child would handle them as its
-// parent.
+// Blocks signals while it lives: a child would handle them as its parent right after fork().
 class SignalsWait {
  public:
   SignalsWait() {
@@ -44,7 +40,7 @@ class SignalsWait {
   sigset_t before_{};
 };
 
-// One that is ignored stays so: nohup's SIGHUP.
+// Keeps an ignored signal ignored: nohup's SIGHUP.
 void forget_handlers() {
   for (const int signal : caught) {
     struct sigaction action {};
@@ -55,8 +51,8 @@ void forget_handlers() {
 
 void prepare(pid_t parent, const ChildOptions& options, const std::vector<cpu_set_t>& cpus) {
   if (options.ignored != 0) ::signal(options.ignored, SIG_IGN);
-  // A group of its own: a terminal's Ctrl-C is for this process's parent to translate. Such a group
-  // may not read the terminal.
+  // In a group of its own, a terminal's Ctrl-C goes to the parent alone, and the child can't read
+  // the terminal.
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, options.death_signal);
   if (::getppid() != parent) ::_exit(1);
@@ -64,7 +60,7 @@ void prepare(pid_t parent, const ChildOptions& options, const std::vector<cpu_se
   ::dup2(nothing, STDIN_FILENO);
   if (options.output != nullptr) ::dup2(options.output->get(), STDOUT_FILENO);
   if (options.errors != nullptr) ::dup2(options.errors->get(), STDERR_FILENO);
-  // Processors that were taken away since make it no worse than unbound.
+  // A failure leaves it unbound.
   if (!cpus.empty()) ::sched_setaffinity(0, cpus.size() * sizeof(cpu_set_t), cpus.data());
 }
 
@@ -116,12 +112,12 @@ Child::Child(const RankCommand& command, const ChildOptions& options)
 Child::Child(const std::function<int()>& body, const ChildOptions& options) {
   const auto cpus = cpu_set_of(options.cpus);
   const pid_t parent = ::getpid();
-  (void)std::fflush(nullptr);  // or the child would print it once more
+  (void)std::fflush(nullptr);  // or the child would print it again
   std::optional<SignalsWait> signals_wait(std::in_place);
   process_ = ::fork();
   if (process_ < 0) throw Error(system_error_text("cannot start a process", errno));
   if (process_ == 0) {
-    process_ = -1;  // nobody's child, whatever unwinds here
+    process_ = -1;  // the child has no child to kill
     forget_handlers();
     prepare(parent, options, cpus);
     signals_wait.reset();
@@ -130,7 +126,7 @@ Child::Child(const std::function<int()>& body, const ChildOptions& options) {
     (void)std::fflush(nullptr);
     ::_exit(status);
   }
-  ::setpgid(process_, process_);  // whoever is first; the other fails harmlessly
+  ::setpgid(process_, process_);  // the child does it too, and the later call has no effect
   end_ = FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, process_, 0)));
 }
 

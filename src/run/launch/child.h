@@ -15,10 +15,10 @@
 
 namespace kolo {
 
-// CPUs as the kernel's set, however many there are.
+// Set of CPUs for the kernel, large enough for any number.
 [[nodiscard]] std::vector<cpu_set_t> cpu_set_of(std::span<const int> cpus);
 
-// Processes that this one has started, all its threads, and that have not been waited for.
+// Processes that all threads of `process` have started and not waited for.
 [[nodiscard]] std::vector<pid_t> children_of(pid_t process);
 
 struct Pipe {
@@ -27,23 +27,22 @@ struct Pipe {
   Pipe();
 };
 
-// What a child has of its own.
 struct ChildOptions {
-  const FileDescriptor* output = nullptr;  // its stdout; null: this process's
-  const FileDescriptor* errors = nullptr;  // its stderr; null: this process's
-  int ignored = 0;             // a signal that it does not die of before it listens; 0: none
-  int death_signal = SIGTERM;  // that it gets when this process ends
-  std::vector<int> cpus;       // that it and all it starts may run on; empty: those of this process
+  const FileDescriptor* output = nullptr;  // stdout; null: this process's
+  const FileDescriptor* errors = nullptr;  // stderr; null: this process's
+  int ignored = 0;                         // signal that it ignores before it listens; 0: none
+  int death_signal = SIGTERM;              // sent to it when this process ends
+  std::vector<int> cpus;  // of it and its descendants; empty: those of this process
 };
 
-// A running child: in a process group of its own, with nothing to read, and ended with this
-// process; killed with its group if it is still there at the end. Error: it can't be started. A
-// program that isn't there is told of on its stderr, and ends it with status 127.
+// Running child process, in a process group of its own, with an empty stdin. It ends with this
+// process; the destructor kills it with its group. Error: it can't be started. A missing program is
+// told on its stderr and ends it with status 127.
 class Child {
  public:
   explicit Child(const RankCommand& command, const ChildOptions& options = {});
-  // A fork that calls the function, and ends with its status. Signals that this process catches
-  // work in it as by default.
+  // Forks, calls the function, and ends with its status. Signals that this process catches have
+  // their defaults there.
   Child(const std::function<int()>& body, const ChildOptions& options);
   Child(Child&& other) noexcept
       : process_(std::exchange(other.process_, 0)),
@@ -53,23 +52,21 @@ class Child {
   Child& operator=(Child&&) = delete;
   ~Child();
 
-  // Its number, also when it has ended.
   [[nodiscard]] pid_t process() const { return process_; }
-  // Readable when it has ended (for poll); -1 where the system has no such descriptors.
+  // Descriptor for poll that is readable when the child has ended; -1: the system has none.
   [[nodiscard]] int end() const { return end_.get(); }
 
-  // Nothing where its end has been seen.
+  // Signals the child, unless its end has been seen.
   void signal(int signal) const;
-  // The same to all processes of its group.
   void signal_group(int signal) const;
 
-  // Its exit status, 128 + the signal that ended it; waits for its end.
+  // Waits for its end. Returns its exit status, or 128 + the signal that ended it.
   int wait();
-  // The same where it has ended; nothing where it hasn't.
+  // The status if it has ended. Doesn't wait.
   [[nodiscard]] std::optional<int> ended();
-  // Its status where its end has been seen by one of these.
+  // The status that wait() or ended() has found.
   [[nodiscard]] const std::optional<int>& status() const { return status_; }
-  // Whether it has ended by a signal, and not with a status that says so of another process.
+  // Tells whether a signal ended it, rather than a status that tells of another process's signal.
   [[nodiscard]] bool was_killed() const { return was_killed_; }
 
  private:

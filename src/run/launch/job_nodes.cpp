@@ -18,7 +18,7 @@ namespace {
 
 constexpr int most_failures = 2;  // of a node; then it is left out
 
-// "n2" of "n2.cluster.org"; addresses stay as they are.
+// Shortens "n2.cluster.org" to "n2"; keeps addresses.
 std::string_view short_name(std::string_view name) {
   const bool is_address = name.find_first_not_of("0123456789.:") == name.npos;
   return is_address ? name : name.substr(0, name.find('.'));
@@ -28,7 +28,7 @@ bool is_this_machine(std::string_view name) {
   return name == "localhost" || name == "127.0.0.1" || short_name(name) == short_name(host_name());
 }
 
-// So many ranks one after another into the hosts' slots; hosts that get none are left out.
+// Fills the hosts' slots with ranks, one host after another; leaves out hosts that get none.
 std::vector<Host> fill(std::vector<Host> hosts, int ranks) {
   for (Host& host : hosts) {
     host.slots = std::min(host.slots, ranks);
@@ -64,7 +64,7 @@ std::vector<Host> JobNodes::candidates() const {
 bool JobNodes::note_failure(const HostsInTrouble& trouble, const std::set<std::string>& silent) {
   if (!are_several()) return false;
   std::set<std::string> failed;
-  // One that was left out because it did not answer has not failed anew.
+  // A node that was left out because it didn't answer has not failed again.
   for (const auto& name : silent)
     if (!silent_.contains(name)) failed.insert(name);
   for (const auto& name : trouble.lost) failed.insert(known_as(name));
@@ -106,7 +106,7 @@ namespace {
 
 constexpr auto longest_trial = std::chrono::seconds(10);
 
-// By Slurm's own tool: "n[1-3,7]" has many forms.
+// Asks Slurm's own tool, because "n[1-3,7]" has many forms.
 std::vector<Host> slurm_nodes(const MachineFacts& facts) {
   const auto list = facts.environment("SLURM_JOB_NODELIST").value_or("");
   if (list.empty()) return {};
@@ -129,8 +129,8 @@ std::vector<Host> nodes_of_job(const LaunchRequest& request, const MachineFacts&
   if (hosts.empty())
     hosts = facts.launcher == Launcher::srun ? slurm_nodes(facts) : facts.job_hosts;
   if (hosts.size() < 2) return {};
-  // A list of hosts that was given has its slots, unless the ranks share them (--oversubscribe);
-  // a scheduler's often has one for each node.
+  // The user's list of hosts has the right slots, unless ranks share them (--oversubscribe); a
+  // scheduler's often has one for each node.
   if (!request.hosts.empty() && request.ranks <= total_slots(hosts)) return hosts;
   const int count = narrow<int>(hosts.size());
   const int share = (request.ranks + count - 1) / count;
@@ -138,36 +138,17 @@ std::vector<Host> nodes_of_job(const LaunchRequest& request, const MachineFacts&
   return hosts;
 }
 
-RankCommand trial_command(const std::vector<Host>& hosts, const MachineFacts& facts) {
-  std::vector<Host> one_each = hosts;
-  for (Host& host : one_each) host.slots = 1;
-  std::vector<std::string> names;
-  for (const Host& host : hosts) names.push_back(host.name);
-  const auto all = join(names, ",");
-  const auto count = std::to_string(hosts.size());
-  std::vector<std::string> argv = {facts.program};
-  switch (facts.launcher) {
-    case Launcher::processes:  // has no other hosts
-      break;
-    case Launcher::open_mpi_4:
-    case Launcher::open_mpi_5:
-      if (facts.is_root) argv.emplace_back("--allow-run-as-root");
-      argv.insert(argv.end(), {"--host", to_string(one_each), "--bind-to", "none", "-n", count});
-      break;
-    case Launcher::mpich:
-      argv.insert(argv.end(), {"-hosts", to_string(one_each), "-n", count});
-      break;
-    case Launcher::pals:
-      argv.insert(argv.end(), {"-n", count, "--ppn", "1", "--hosts", all});
-      break;
-    case Launcher::srun:
-      argv.insert(argv.end(), {"--mpi=none", "--overlap", "--quiet", "--mem=0", "--cpus-per-task=1",
-                               "--nodelist=" + all, "--nodes=" + count, "--ntasks=" + count,
-                               "--ntasks-per-node=1"});
-      break;
-  }
-  argv.emplace_back("true");
-  return {.argv = argv, .environment = {}};
+RankCommand trial_command(std::vector<Host> hosts, const MachineFacts& facts) {
+  for (Host& host : hosts) host.slots = 1;
+  auto unbound = facts;
+  unbound.whole_machine = false;  // another host may have fewer cores
+  const int count = narrow<int>(hosts.size());
+  auto command =
+      rank_command({.ranks = count, .command = {"true"}, .threads = 1, .hosts = hosts}, unbound);
+  // The job's own step has taken the memory, and may not have given it back.
+  if (facts.launcher == Launcher::srun)
+    command.argv.insert(command.argv.begin() + 1, {"--overlap", "--mem=0"});
+  return command;
 }
 
 std::set<std::string> find_silent_hosts(const std::vector<Host>& hosts, const MachineFacts& facts) {

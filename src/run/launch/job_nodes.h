@@ -1,8 +1,5 @@
 #pragma once
 
-#include <algorithm>
-#include <chrono>
-#include <deque>
 #include <functional>
 #include <map>
 #include <set>
@@ -14,64 +11,40 @@
 
 namespace kolo {
 
-// Limit of restarts of a job: so many within any hour. A run of weeks outlives
-// the failures of weeks, while one that can't go on ends soon.
-class RestartsOfHour {
- public:
-  using Clock = std::chrono::steady_clock;
-  explicit RestartsOfHour(int most) : most_(most) {}
-
-  // Restarts within the hour before `now`.
-  [[nodiscard]] int count(Clock::time_point now) const {
-    return static_cast<int>(std::ranges::count_if(
-        times_, [&](Clock::time_point time) { return time > now - std::chrono::hours(1); }));
-  }
-  [[nodiscard]] bool may_restart(Clock::time_point now) const { return count(now) < most_; }
-
-  void note(Clock::time_point now) {
-    times_.push_back(now);
-    while (times_.size() > static_cast<std::size_t>(most_)) times_.pop_front();
-  }
-
- private:
-  int most_;
-  std::deque<Clock::time_point> times_;
-};
-
-// Where the ranks of the next attempt run, and how many they are.
+// Number and hosts of the next attempt's ranks.
 struct RankPlaces {
   int ranks = 0;
-  std::vector<Host> hosts;  // empty: wherever the launcher starts them by itself
+  std::vector<Host> hosts;  // empty: the launcher chooses
 };
 
-// Nodes of a job, and which have failed: a rank was ended from outside, the launcher lost it, or it
-// does not answer. One that fails twice is left out from then on, one that does not answer until it
-// does. Of a job on one node nothing is a node's failure.
+// Nodes of a job, and their failures: a rank was ended from outside, the launcher lost the node, or
+// it doesn't answer. A node that fails twice is left out from then on, one that doesn't answer
+// until it does. A job's only node never fails.
 class JobNodes {
  public:
-  // Each with as many slots as ranks may run there.
+  // Slots: ranks that may run there.
   explicit JobNodes(std::vector<Host> hosts = {}) : hosts_(std::move(hosts)) {}
 
   [[nodiscard]] bool are_several() const { return hosts_.size() > 1; }
 
-  // Those that the next attempt may be started on, in which a node has to answer.
+  // Nodes for the next attempt, if they answer.
   [[nodiscard]] std::vector<Host> candidates() const;
 
-  // After an attempt has failed. `silent`: those of the candidates that don't answer now. Returns
-  // whether a node has failed.
+  // Notes that an attempt has failed. `silent`: candidates that don't answer now. Returns whether a
+  // node has failed.
   bool note_failure(const HostsInTrouble& trouble, const std::set<std::string>& silent);
 
-  // The nodes that are left: `wanted` ranks where they fit, else as many as fit and are accepted,
-  // but at least `least`. Fewer than one rank: none.
+  // Places `wanted` ranks on the nodes that are left, else as many as fit and are accepted, but at
+  // least `least`; 0 ranks: that is impossible.
   [[nodiscard]] RankPlaces places(int wanted, int least,
                                   const std::function<bool(int ranks)>& accepts) const;
   [[nodiscard]] std::vector<Host> left() const;
 
-  // "n2 (does not answer), n3 (has failed twice)"; empty: none is left out.
+  // Describes them: "n2 (does not answer), n3 (has failed twice)"; empty: none is left out.
   [[nodiscard]] std::string describe_left_out() const;
 
  private:
-  // The node that a launcher calls so; empty: none.
+  // Node to which a launcher gives this name; empty: none.
   [[nodiscard]] std::string known_as(const std::string& name) const;
   [[nodiscard]] bool is_excluded(const std::string& name) const;
 
@@ -80,16 +53,16 @@ class JobNodes {
   std::set<std::string> silent_;
 };
 
-// The nodes of the job that `request` starts ranks in: its own hosts, or those of the scheduler's
-// allocation, with as many slots as were asked for there, at least those that the first attempt
-// takes. None where this machine is the only one, or nobody knows.
+// Nodes of the job that `request` starts ranks in: its own hosts, or the scheduler's, with at least
+// the slots that the first attempt takes. None where this machine is the only one, or they are
+// unknown.
 [[nodiscard]] std::vector<Host> nodes_of_job(const LaunchRequest& request,
                                              const MachineFacts& facts);
 
-// Starts `true` once on each of these hosts, by the same launcher as ranks.
-[[nodiscard]] RankCommand trial_command(const std::vector<Host>& hosts, const MachineFacts& facts);
+// Starts `true` once on each of these hosts, as ranks are started.
+[[nodiscard]] RankCommand trial_command(std::vector<Host> hosts, const MachineFacts& facts);
 
-// Hosts on which that can't be started. Takes about a second where all answer, up to 20 where some
+// Hosts on which trial_command() fails. Takes about a second where all answer, up to 20 where some
 // don't.
 [[nodiscard]] std::set<std::string> find_silent_hosts(const std::vector<Host>& hosts,
                                                       const MachineFacts& facts);

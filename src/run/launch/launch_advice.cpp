@@ -5,8 +5,6 @@
 #include <fmt/format.h>
 #include <ifaddrs.h>
 #include <net/if.h>
-#include <netdb.h>
-#include <poll.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -16,30 +14,17 @@
 #include "kolo/base/machine.h"
 #include "kolo/base/text.h"
 #include "kolo/train/observe/format.h"
-#include "run/launch/child.h"
+#include "run/launch/supervise.h"
 
 namespace kolo {
 
 NameLookup look_up(const std::string& name, std::chrono::milliseconds limit) {
   const Stopwatch stopwatch;
-  Pipe done;
-  Child child(
-      [&]() -> int {
-        addrinfo* found = nullptr;
-        (void)::getaddrinfo(name.c_str(), nullptr, nullptr, &found);
-        ::_exit(0);
-      },
-      {.output = &done.write_end});
-  done.write_end = FileDescriptor();
-  const auto end = std::chrono::steady_clock::now() + limit;
-  // The end of the child closes the pipe.
-  pollfd watched{done.read_end.get(), POLLIN, 0};
-  while (true) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(
-        std::max(end - std::chrono::steady_clock::now(), std::chrono::nanoseconds(0)));
-    const int ready = ::poll(&watched, 1, static_cast<int>(left.count()));
-    if (ready >= 0) return {name, stopwatch.seconds(), ready > 0};
-  }
+  const bool has_ended =
+      probe({.argv = {"getent", "ahosts", name}, .environment = {}}, limit).status.has_value();
+  const double seconds = stopwatch.seconds();
+  // It may not be there.
+  return {name, seconds, has_ended || seconds < std::chrono::duration<double>(limit).count()};
 }
 
 std::vector<NameLookup> look_up_own_names(std::chrono::milliseconds limit) {

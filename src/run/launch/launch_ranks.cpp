@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -23,7 +22,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The MPI that this program is linked with decides which mpirun can start it.
+// Launcher of the MPI that this program is linked with: no other can start it.
 Launcher launcher_of_linked_mpi() {
   const auto version = mpi_library_version();
   if (version.find("Open MPI") == std::string::npos) return Launcher::mpich;
@@ -37,7 +36,7 @@ bool is_program(const fs::path& file) {
   return fs::is_regular_file(file, error) && ::access(file.c_str(), X_OK) == 0;
 }
 
-// The executable files of that name in the folders of PATH.
+// Executable files of that name in PATH.
 std::vector<std::string> all_in_path(const std::string& name) {
   std::vector<std::string> files;
   std::istringstream folders(environment_variable("PATH").value_or(default_path));
@@ -48,8 +47,8 @@ std::vector<std::string> all_in_path(const std::string& name) {
   return files;
 }
 
-// Whether an mpirun stands for the launcher of another MPI: Open MPI's is called orterun or
-// prterun, that of MPICH, and of what is made of it, mpiexec.hydra.
+// Tells whether an mpirun is a link to another MPI's: Open MPI's is called orterun or prterun, that
+// of MPICH and its descendants mpiexec.hydra.
 bool is_of_other_mpi(const std::string& mpirun, Launcher launcher) {
   std::error_code error;
   const auto name = fs::canonical(mpirun, error).filename().string();
@@ -59,14 +58,14 @@ bool is_of_other_mpi(const std::string& mpirun, Launcher launcher) {
   return launcher == Launcher::mpich ? is_open_mpi : is_mpich;
 }
 
-// "Open MPI v4.1.4"
+// Name and version: "Open MPI v4.1.4".
 std::string describe_linked_mpi() {
   const auto version = mpi_library_version();
   return version.substr(0, version.find_first_of(",\n"));
 }
 
-// Where several MPIs are installed, Debian keeps each mpirun under a name of its own beside the
-// common one.
+// Prefers Debian's mpirun.openmpi or mpirun.mpich, which stand beside the common name where several
+// MPIs are installed.
 std::string find_mpirun(Launcher launcher) {
   const bool is_mpich = launcher == Launcher::mpich;
   const auto candidates = all_in_path("mpirun");
@@ -95,8 +94,8 @@ std::string find_srun() {
   return path;
 }
 
-// The mpiexec of HPE's machines, which knows the job's nodes by itself and serves their MPICH; it
-// lives in a folder named after it. Empty where there is none, or no job.
+// Finds HPE's mpiexec, which knows the job's nodes and serves HPE's MPICH; its folder is called
+// pals. Empty where there is none, or no job.
 std::string find_pals(const LaunchEnvironment& environment, Launcher linked) {
   if (!environment.in_pbs_job || linked != Launcher::mpich) return {};
   const auto program = find_in_path("mpiexec");
@@ -106,24 +105,23 @@ std::string find_pals(const LaunchEnvironment& environment, Launcher linked) {
   return is_pals ? program : std::string();
 }
 
-// None where this machine is the only one.
+// Hosts of the job; none where this machine is the only one.
 std::vector<Host> hosts_of_pbs_job() {
   const auto file = environment_variable("PBS_NODEFILE").value_or("");
   std::error_code error;
   if (!fs::is_regular_file(file, error)) {
-    throw InputError(
-        fmt::format("-n takes the nodes of a PBS job from the file that PBS_NODEFILE names, and "
-                    "there is no {}; "
-                    "unset PBS_NODEFILE to start the ranks on this machine alone",
-                    file));
+    throw InputError(fmt::format(
+        "-n takes the nodes of a PBS job from the file that PBS_NODEFILE names, and there "
+        "is no {}; unset PBS_NODEFILE to start the ranks on this machine alone",
+        file));
   }
-  auto hosts = read_nodefile(file);
+  auto hosts = read_hostfile(file);
   if (hosts.size() == 1) hosts.clear();  // where the job's script runs
   return hosts;
 }
 
-// All ranks are to be on this machine. A shell that salloc has opened may be on another than the
-// allocation's.
+// Tells whether all ranks run on this machine. A shell that salloc has opened may be on a machine
+// outside the allocation.
 bool is_one_machine(const LaunchEnvironment& environment) {
   if (environment.in_slurm_allocation)
     return environment_variable("SLURM_JOB_NUM_NODES") == "1" &&

@@ -14,7 +14,7 @@ namespace kolo {
 
 namespace {
 
-// The word after `words` in the line: "... on node n2" after " on node ". Empty: there is none.
+// Word after `words` in the line, "n2" in "... on node n2"; empty: there is none.
 std::string word_after(std::string_view line, std::string_view words) {
   const auto begin = line.find(words);
   if (begin == line.npos) return {};
@@ -30,7 +30,7 @@ bool is_from_outside(int signal) {
   return signal > 0 && signal < NSIG && !is_crash(signal);
 }
 
-// Slurm says "Killed" or "Terminated" where others give a number.
+// Slurm writes "Killed" or "Terminated" instead of a signal's number.
 bool names_signal_from_outside(std::string_view line) {
   return std::ranges::any_of(std::array{SIGKILL, SIGTERM, SIGHUP, SIGXCPU}, [&](int signal) {
     return line.ends_with(::strsignal(signal)) ||
@@ -38,8 +38,8 @@ bool names_signal_from_outside(std::string_view line) {
   });
 }
 
-// "n2" of "srun: error: n2: task 1: Killed". Empty for several nodes at once, "n[1-2]": that is not
-// one node's failure.
+// Host "n2" of "srun: error: n2: task 1: Killed"; empty for several, "n[1-2]", which is not one
+// node's failure.
 std::string host_of_task(std::string_view line) {
   constexpr std::string_view begin = "srun: error: ";
   if (!line.starts_with(begin) || line.find(": task") == line.npos) return {};
@@ -53,15 +53,15 @@ bool is_rule(std::string_view line) {
   return line.size() > 40 && line.find_first_not_of("-\r\n") == std::string_view::npos;
 }
 
-// What a rank says itself of its end, or the watch of another one. Warnings, and what the watch
-// tells while it waits, say nothing of an end.
+// Tells whether a rank says why it ends, or the watch why another one does. Warnings, and the
+// watch's words while it waits, don't.
 bool tells_an_end(std::string_view line) {
   const auto has = [&](std::string_view words) { return line.find(words) != line.npos; };
   if (has("kolo: watch: ")) return has("the job ends");
   return has("kolo: ") && !has("kolo: warning");
 }
 
-// Open MPI 4 and 5; the first also says it once more in a box of its own.
+// Recognizes boxes of Open MPI 4 and 5.
 bool repeats_a_failure(const std::string& box) {
   const auto words = {"processes exited with non-zero status",
                       "Per user-direction, the job has been aborted", "MPI_ABORT was invoked",
@@ -70,7 +70,7 @@ bool repeats_a_failure(const std::string& box) {
                              [&](const char* each) { return box.find(each) != std::string::npos; });
 }
 
-// That another rank has sent such a box too, how to see all of them, and that one of them could not
+// Recognizes lines on boxes of other ranks: their number, how to see them, and that one could not
 // be shown.
 bool is_about_boxes(std::string_view line) {
   const auto has = [&](std::string_view words) { return line.find(words) != line.npos; };

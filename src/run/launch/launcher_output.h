@@ -7,43 +7,40 @@
 
 namespace kolo {
 
-// What a launcher's standard error tells of a job and its hosts, as it calls them. What is read is
-// what Open MPI's mpirun, MPICH's mpiexec, Slurm's srun and PALS' mpiexec print without being
-// asked; a message that is not known tells nothing.
+// Troubles that a launcher's standard error tells of, by the launcher's names of hosts: in messages
+// of Open MPI's mpirun, MPICH's mpiexec, Slurm's srun and PALS' mpiexec.
 struct HostsInTrouble {
-  // The daemon or the node itself is gone.
+  // Hosts whose daemon, or which themselves, are gone.
   std::set<std::string> lost;
-  // A rank there was ended from outside, by SIGKILL or the like; the first one alone, because
-  // launchers end the others in the same way. Not by what a program does to itself (SIGSEGV,
-  // SIGABRT, ...).
+  // Host of the first rank that was ended from outside, by SIGKILL or the like and not by its own
+  // crash; launchers then end the others in the same way.
   std::string rank_killed;
-  // The launcher could not start the program, so that its status is none of the ranks'.
+  // The launcher could not start the program: the status is the launcher's own.
   bool has_not_started = false;
 };
 
-// Reads a job's standard error as it comes, and takes out of it mpirun's boxes (between two lines
-// of dashes) that only repeat that a rank has failed. One that names a killed rank stays where no
-// rank has said anything, unless the job was asked to stop. Lines that count such boxes go too; all
-// others stay.
+// Filters a job's standard error: takes out mpirun's boxes (between two lines of dashes) that only
+// repeat that a rank has failed, and lines that count such boxes. A box that names a killed rank
+// stays where no rank has said anything, unless the job was asked to stop.
 class LauncherOutput {
  public:
-  // The next piece of text; returns what is to be shown of it. A line is held back until it is
+  // Takes the next piece of text, and returns the text to show. Holds a line back until it is
   // complete, a box until it is closed.
   [[nodiscard]] std::string filter(std::string_view text);
 
-  // The end of the text: what is still held back.
+  // Ends the text, and returns the rest.
   [[nodiscard]] std::string finish();
 
-  // The job was asked to stop: ranks may die of that.
+  // Tells that the job was asked to stop, by which ranks may die.
   void expect_signals() { knows_why_ = true; }
 
-  // Whether nothing was shown so far but warnings of kolo's.
+  // True while nothing but warnings of kolo's was shown.
   [[nodiscard]] bool was_silent() const { return was_silent_; }
 
-  // Whether a rank has said why the job ends, or it was asked to.
+  // True if a rank has said why the job ends, or the job was asked to stop.
   [[nodiscard]] bool knows_why() const { return knows_why_; }
 
-  // The last box that was taken out, in one line; empty: none was.
+  // Last box that was taken out, in one line; empty: none was.
   [[nodiscard]] std::string last_words() const;
 
   [[nodiscard]] const HostsInTrouble& hosts() const { return hosts_; }
@@ -63,7 +60,7 @@ class LauncherOutput {
   HostsInTrouble hosts_;
 };
 
-// A crash, which is the program's own doing, whoever runs it.
+// True for signals by which a program crashes.
 [[nodiscard]] bool is_crash(int signal);
 
 }  // namespace kolo

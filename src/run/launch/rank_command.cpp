@@ -12,7 +12,6 @@
 #include "kolo/base/file.h"
 #include "kolo/base/text.h"
 #include "kolo/comm/launcher.h"
-#include "kolo/run/launch_environment.h"
 #include "run/launch/launch_advice.h"
 
 namespace kolo {
@@ -67,23 +66,14 @@ std::vector<Host> read_hostfile(const std::filesystem::path& file) {
       throw InputError(fmt::format("{}: \"{}\" is not understood; write NAME:SLOTS or NAME slots=N",
                                    where, is_known ? surplus : slots));
     }
-    hosts.push_back(parse_host(slots.empty() ? name : name + ":" + slots.substr(6), where));
-  }
-  if (hosts.empty())
-    throw InputError(fmt::format("--hostfile {}: it names no host", file.string()));
-  return hosts;
-}
-
-std::vector<Host> read_nodefile(const std::filesystem::path& file) {
-  std::vector<Host> hosts;
-  std::istringstream words(read_text_file(file));
-  for (std::string name; words >> name;) {
-    const auto known = std::ranges::find(hosts, name, &Host::name);
+    const auto host = parse_host(slots.empty() ? name : name + ":" + slots.substr(6), where);
+    const auto known = std::ranges::find(hosts, host.name, &Host::name);
     if (known == hosts.end())
-      hosts.push_back({name});
+      hosts.push_back(host);
     else
-      ++known->slots;
+      known->slots = checked_add(known->slots, host.slots);
   }
+  if (hosts.empty()) throw InputError(fmt::format("{} names no host", file.string()));
   return hosts;
 }
 
@@ -137,18 +127,12 @@ int ranks_per_node(const LaunchRequest& request, const MachineFacts& facts) {
 
 void require_cpus(const LaunchRequest& request, const MachineFacts& facts) {
   if (request.oversubscribe || ranks_per_node(request, facts) <= facts.cpus) return;
-  if (!facts.job_hosts.empty()) {
-    throw InputError(fmt::format(
-        "-n {}: that is {} ranks on a node of the job, and this one lets the program use {} CPU{}; "
-        "ask for at most {} ranks, or add --oversubscribe to have ranks share CPUs (slow)",
-        request.ranks, ranks_per_node(request, facts), facts.cpus, facts.cpus == 1 ? "" : "s",
-        facts.cpus * narrow<int>(facts.job_hosts.size())));
-  }
+  const int most = facts.cpus * std::max(1, narrow<int>(facts.job_hosts.size()));
   throw InputError(fmt::format(
-      "-n {}: this machine lets the program use {} CPU{}; ask for at most {} rank{}, or "
+      "-n {}: this machine lets the program use {} CPU{}; ask for at most {} rank{}{}, or "
       "add --oversubscribe to have ranks share CPUs (slow)",
-      request.ranks, facts.cpus, facts.cpus == 1 ? "" : "s", facts.cpus,
-      facts.cpus == 1 ? "" : "s"));
+      request.ranks, facts.cpus, facts.cpus == 1 ? "" : "s", most, most == 1 ? "" : "s",
+      facts.job_hosts.empty() ? "" : " on the job's nodes"));
 }
 
 void require_slots(const LaunchRequest& request) {
@@ -160,9 +144,9 @@ void require_slots(const LaunchRequest& request) {
                   request.ranks, to_string(request.hosts), slots, slots == 1 ? "" : "s"));
 }
 
-// All ranks are on this machine: what networks it has is of no concern. TCP interfaces may not
-// reach each other, and ofi takes a second to end in Open MPI 4.1. Where memory can't be shared,
-// messages go through the machine's own TCP interface, which is slower.
+// Keeps Open MPI from the machine's networks, as all ranks are here: TCP interfaces may not reach
+// each other, and ofi takes a second to end in Open MPI 4.1. Where memory can't be shared, messages
+// go through the loopback interface, which is slower.
 void add_transport(std::vector<std::string>& argv, const LaunchRequest& request,
                    const MachineFacts& facts) {
   if (facts.environment("OMPI_MCA_btl")) return;
@@ -172,25 +156,24 @@ void add_transport(std::vector<std::string>& argv, const LaunchRequest& request,
     argv.insert(argv.end(), {"--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include", "lo"});
 }
 
-// Cores of this node that a Slurm job has, also where Slurm does not bind the job's script to them;
-// without a job no limit.
+// Cores of this node that Slurm has granted, even if it doesn't bind the job's script to them; no
+// limit without a job.
 int cores_of_slurm(const MachineFacts& facts) {
   const bool asks_slurm = facts.launcher == Launcher::srun || facts.launcher == Launcher::processes;
   const int granted = asks_slurm ? positive_number(facts, "SLURM_CPUS_ON_NODE") : 0;
   return granted > 0 ? granted : std::numeric_limits<int>::max();
 }
 
-// Each rank gets its share of the cores, so that what it touches first stays near; its helper
-// threads (communication, loading) need the room beside those that compute. With fewer CPUs than
-// the machine has, somebody else has decided where we run, perhaps for several jobs: the kernel
-// sees all of them, mpirun would count from the first core for each.
+// Tells whether each rank is bound to its share of the cores: memory stays near it, and its helper
+// threads (communication, loading) have room. mpirun counts from the machine's first core, so it
+// can't bind where this process may use some of the CPUs only, perhaps beside other jobs.
 bool are_bound(const LaunchRequest& request, const MachineFacts& facts) {
   if (facts.launcher == Launcher::srun || facts.launcher == Launcher::pals) return true;
-  // kolo binds to those cores that this process has, unless only their time is limited.
+  // kolo binds to the cores that this process may use, unless only their time is limited.
   if (facts.launcher == Launcher::processes)
     return request.ranks <= facts.cores && std::ssize(facts.cpus_of_cores) == facts.cores &&
            cores_of_slurm(facts) >= facts.cores;
-  // Other hosts are taken to be as this one.
+  // Assumes other hosts to be alike.
   return facts.whole_machine && ranks_per_node(request, facts) <= facts.cores;
 }
 
@@ -200,8 +183,8 @@ std::vector<std::string> binding(const LaunchRequest& request, const MachineFact
           "--bind-to", "core:if-supported"};
 }
 
-// A node that falls silent (no power, no network) is noticed after 11 seconds instead of 8 minutes,
-// in which mpirun would not even end when it is asked to.
+// Makes mpirun notice a silent node (no power, no network) after 11 seconds instead of 8 minutes,
+// in which it wouldn't end on request either.
 void add_keepalive(std::vector<std::string>& argv, const MachineFacts& facts) {
   for (const auto& [name, value] :
        {std::pair{"oob_tcp_keepalive_time", "5"}, std::pair{"oob_tcp_keepalive_intvl", "2"},
@@ -214,7 +197,7 @@ void add_keepalive(std::vector<std::string>& argv, const MachineFacts& facts) {
 std::vector<std::string> open_mpi(const LaunchRequest& request, const MachineFacts& facts) {
   std::vector<std::string> argv = {facts.program};
   if (facts.is_root) argv.emplace_back("--allow-run-as-root");
-  // With the slots given mpirun need not count the machine's cores its own way.
+  // The slots keep mpirun from counting the machine's cores in its own way.
   argv.insert(argv.end(),
               {"--host", request.hosts.empty() ? fmt::format("localhost:{}", request.ranks)
                                                : to_string(request.hosts)});
@@ -247,8 +230,8 @@ std::vector<std::string> names_of(const std::vector<Host>& hosts) {
 }
 
 std::vector<std::string> srun(const LaunchRequest& request, const MachineFacts& facts) {
-  // The default of --mpi may be one that starts so many jobs of one rank. A failed rank ends all,
-  // but the first to stop on request (status 75) must not have the others killed.
+  // The site's default of --mpi may start as many jobs of one rank. A failed rank ends all, but the
+  // first rank to stop on request (status 75) must not.
   std::vector<std::string> argv = {
       facts.program, fmt::format("--mpi={}", facts.slurm_mpi),
       fmt::format("--ntasks={}", request.ranks),
@@ -264,7 +247,7 @@ std::vector<std::string> srun(const LaunchRequest& request, const MachineFacts& 
   return argv;
 }
 
-// The machines that have it give a job whole nodes.
+// Binds always: machines with PALS give jobs whole nodes.
 std::vector<std::string> pals(const LaunchRequest& request, const MachineFacts& facts,
                               const std::vector<std::pair<std::string, std::string>>& variables) {
   std::vector<std::string> argv = {facts.program,
@@ -329,9 +312,8 @@ int threads_wanted(const LaunchRequest& request, const MachineFacts& facts) {
   return std::max(1, cores / ranks_per_node(request, facts));
 }
 
-// Open MPI's mpirun looks for ssh in PATH although it need not start it, and ends with a
-// segmentation fault where nothing says what the user's home is. Launchers that ask hwloc for cores
-// look no names up.
+// Adds variables that launchers need: Open MPI's mpirun looks for ssh in PATH even without other
+// hosts, and crashes where the user's home is unknown; hwloc must not look up names of displays.
 void add_missing_variables(RankCommand& command, const MachineFacts& facts) {
   if (!facts.environment("PATH")) command.environment.emplace_back("PATH", default_path);
   if (!facts.has_home) command.environment.emplace_back("HOME", "/nonexistent");
@@ -365,10 +347,10 @@ RankCommand rank_command(const LaunchRequest& wish, const MachineFacts& facts) {
   const auto threads = std::to_string(threads_per_rank(request, facts));
   command.environment = {
       {"OMP_NUM_THREADS", threads}, {"KOLO_TERMINAL", facts.terminal}, {"KOLO_LAUNCHED", "1"}};
-  // OpenBLAS has threads of its own beside OpenMP's.
+  // OpenBLAS has its own threads.
   if (!facts.environment("OPENBLAS_NUM_THREADS"))
     command.environment.emplace_back("OPENBLAS_NUM_THREADS", threads);
-  // Ranks with the same CPUs would have the same of them for OpenMP to bind their threads to.
+  // OpenMP would bind the threads of unbound ranks to the same CPUs.
   if (facts.environment(openmp_binding_before) && !are_bound(request, facts) &&
       ranks_per_node(request, facts) > 1)
     command.environment.emplace_back(openmp_binding_before, "false");
@@ -386,7 +368,7 @@ RankCommand rank_command(const LaunchRequest& wish, const MachineFacts& facts) {
   command.starts_processes =
       request.hosts.empty() && (is_open_mpi(facts) || facts.launcher == Launcher::mpich);
   if (!request.hosts.empty() && is_open_mpi(facts)) {
-    // Other hosts get no variables but those named.
+    // Open MPI passes only named variables to other hosts.
     for (const auto& variable : command.environment)
       command.argv.insert(command.argv.end(), {"-x", variable.first});
   }

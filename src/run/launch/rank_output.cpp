@@ -1,4 +1,4 @@
-#include "run/launch/rank_output.h"
+#include "run/launch/supervise.h"
 
 #include <array>
 #include <cerrno>
@@ -21,7 +21,7 @@
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/base/machine.h"
-#include "kolo/run/launch_environment.h"
+#include "kolo/run/launch_ranks.h"
 #include "run/launch/child.h"
 #include "run/launch/signals.h"
 
@@ -35,14 +35,14 @@ constexpr std::size_t longest_line = 65536;
 constexpr int look_after_parent_ms = 250;
 constexpr auto grace = std::chrono::milliseconds(500);  // launchers kill after a second or more
 
-// A pipe from the program, whose lines go on to a descriptor of ours.
+// Pipe from the program, whose tagged lines go to a descriptor of this process.
 class Stream {
  public:
   Stream(int target, int rank) : target_(target), tagger_(rank) {}
 
   [[nodiscard]] const FileDescriptor* write_end() const { return &pipe_.write_end; }
   void close_write_end() { pipe_.write_end = FileDescriptor(); }
-  // For poll(); -1 at its end.
+  // Descriptor for poll(); -1 at the end.
   [[nodiscard]] int descriptor() const { return pipe_.read_end.get(); }
 
   void forward() {
@@ -58,7 +58,7 @@ class Stream {
   void show(std::string_view text) const try {
     write_all(target_, std::as_bytes(std::span(text)),
               target_ == STDOUT_FILENO ? "stdout" : "stderr");
-  } catch (const Error&) {  // nobody reads it any more; the program goes on
+  } catch (const Error&) {  // nobody reads it any more; the program continues
   }
 
   int target_;
@@ -76,7 +76,7 @@ void restore_openmp_binding() {
   ::unsetenv(openmp_binding_before);
 }
 
-// Orphans of the program come to this process, which is their subreaper.
+// Kills the program's orphans, too, whose subreaper this process is.
 void kill_descendants() {
   const auto end = Clock::now() + std::chrono::seconds(5);
   while (Clock::now() < end) {
@@ -98,9 +98,9 @@ FileDescriptor open_log(const RankProgram& program) {
   return log;
 }
 
-// A process that outlives this one if a launcher kills it, and then ends the program's group, which
-// the launcher doesn't know. In a session of its own, so that what is meant for this process's
-// group passes it by; as a child it is ended with the other descendants when all goes well.
+// Starts a process that outlives this one if a launcher kills it, and then ends the program's
+// group, which the launcher doesn't know. In its own session it gets no signals to this process's
+// group. Otherwise kill_descendants() ends it.
 void start_keeper(pid_t group) {
   static const Pipe pipe;  // its write end is open as long as this process is
   const pid_t keeper = ::fork();
@@ -108,7 +108,7 @@ void start_keeper(pid_t group) {
   if (keeper > 0) return;
   ::setsid();
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}) ::signal(signal, SIG_IGN);
-  // Nothing else may be held open: a launcher waits for the end of what the ranks print.
+  // Holds nothing else open, because a launcher waits for the end of the ranks' output.
   ::dup2(pipe.read_end.get(), STDIN_FILENO);
   ::close(STDOUT_FILENO);
   ::close(STDERR_FILENO);

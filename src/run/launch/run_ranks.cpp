@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
 #include "kolo/run/launch_ranks.h"
@@ -20,7 +21,7 @@ namespace kolo {
 
 namespace {
 
-// This very command line, with the program's path for whatever it was called by.
+// Command line of this process, with the program's path as first word.
 std::vector<std::string> own_command() {
   auto command = own_words();
   if (command.empty()) throw Error("cannot read this program's arguments from /proc/self/cmdline");
@@ -33,7 +34,7 @@ bool is_failure(const JobEnd& end) {
          end.status != exit_stopped;
 }
 
-// "the job ended with status 137 (Killed)"
+// Text "the job ended with status 137 (Killed)".
 std::string describe_end(const JobEnd& end) {
   if (end.hosts.has_not_started)
     return fmt::format("the ranks could not be started (status {})", end.status);
@@ -46,8 +47,8 @@ std::string describe_ranks(int ranks) {
   return fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s");
 }
 
-// Says what can be known of a job that failed without a word: what it was started with, the last of
-// the launcher that was not worth showing, and which of the usual reasons there are.
+// Explains a job that failed without a word: the command that started it, the launcher's last
+// hidden text, and the usual reasons that apply.
 void explain_silence(const JobEnd& end, const LaunchRequest& request, const RankCommand& command) {
   const auto& launcher = command.argv[0];
   complain(
@@ -68,19 +69,19 @@ void explain_silence(const JobEnd& end, const LaunchRequest& request, const Rank
                     conditions.are_here ? "/dev/shm, " : ""));
 }
 
-// A job and its attempts.
+// Attempts of a job.
 class Job {
+  using Clock = std::chrono::steady_clock;
+
  public:
   Job(const LaunchRequest& request, const RestartPolicy& policy)
       : request_(request),
         policy_(policy),
         machine_(
             examine_machine(detect_launch_environment(), request.launcher, !request.hosts.empty())),
-        restarts_(policy.restarts) {
-    if (policy.restarts > 0) nodes_ = JobNodes(nodes_of_job(request, machine_));
-  }
+        nodes_(policy.restarts > 0 ? nodes_of_job(request, machine_) : std::vector<Host>()) {}
 
-  // The job's status, after as many restarts as the policy allows.
+  // Returns the job's status, after as many restarts as the policy allows.
   int run() {
     LaunchRequest attempt = request_;
     for (int restart = 0;; ++restart) {
@@ -91,7 +92,7 @@ class Job {
       if (end.was_silent && !end.was_asked() && (is_failure(end) || end.status == exit_wrong_input))
         explain_silence(end, attempt, command);
       if (end.was_asked() && policy_.stop.signal == SIGTERM) return 128 + end.asked_by;
-      // Ranks that did not listen yet.
+      // The ranks didn't listen yet.
       if (end.was_asked() && policy_.stop.signal == SIGUSR1 && end.status == 128 + SIGUSR1) {
         complain("stopped before the training began");
         return exit_stopped;
@@ -108,8 +109,7 @@ class Job {
   }
 
  private:
-  // Looks at what has failed and makes `attempt` the next one. Returns why there is none; empty:
-  // there is.
+  // Turns `attempt` into the next one. Returns a reason why there is none, or nothing.
   std::string prepare_restart(const JobEnd& end, LaunchRequest& attempt) {
     bool node_failed = false;
     if (nodes_.are_several())
@@ -122,22 +122,23 @@ class Job {
     if (auto objection = policy_.objection ? policy_.objection(failure) : std::string();
         !objection.empty())
       return objection;
-    const auto now = RestartsOfHour::Clock::now();
-    if (!restarts_.may_restart(now)) {
-      const int count = restarts_.count(now);
+    // Counts an hour's restarts: a run of weeks may fail often, but one that always fails must end.
+    const auto now = Clock::now();
+    std::erase_if(restarts_, [&](auto time) { return time <= now - std::chrono::hours(1); });
+    const int count = narrow<int>(restarts_.size());
+    if (count >= policy_.restarts)
       return fmt::format("it was restarted {} time{} within an hour, and is not again", count,
                          count == 1 ? "" : "s");
-    }
     const auto places = places_of_next();
     if (places.ranks < 1) return describe_want_of_ranks();
-    restarts_.note(now);
+    restarts_.push_back(now);
     attempt = request_;
     attempt.ranks = places.ranks;
     if (!places.hosts.empty()) attempt.hosts = places.hosts;
     const auto from = policy_.before_restart ? policy_.before_restart(attempt) : std::string();
-    const auto message = fmt::format("{}; starting it again (restart {} of {}): {}{}",
-                                     describe_end(end), restarts_.count(now), policy_.restarts,
-                                     describe(places), from.empty() ? "" : ", " + from);
+    const auto message =
+        fmt::format("{}; starting it again (restart {} of {}): {}{}", describe_end(end), count + 1,
+                    policy_.restarts, describe(places), from.empty() ? "" : ", " + from);
     complain(message);
     if (policy_.note) policy_.note(message);
     return {};
@@ -153,7 +154,7 @@ class Job {
                          [&](int ranks) { return !policy_.accepts || policy_.accepts(ranks); });
   }
 
-  // "3 ranks instead of 4 on n1:2,n3:1, without n2 (does not answer)"
+  // Text "3 ranks instead of 4 on n1:2,n3:1, without n2 (does not answer)".
   [[nodiscard]] std::string describe(const RankPlaces& places) const {
     auto text = describe_ranks(places.ranks);
     if (places.ranks != request_.ranks) text += fmt::format(" instead of {}", request_.ranks);
@@ -165,24 +166,19 @@ class Job {
 
   [[nodiscard]] std::string describe_want_of_ranks() const {
     const auto left = nodes_.left();
-    if (total_slots(left) >= least_ranks()) {
-      return fmt::format(
-          "it is not restarted: without {} there is room for {} on {}, but from {} up there is no "
-          "number of ranks that it can go on with",
-          nodes_.describe_left_out(), describe_ranks(total_slots(left)), to_string(left),
-          least_ranks());
-    }
-    return fmt::format("it is not restarted: without {} {}, and at least {} {} wanted{}",
-                       nodes_.describe_left_out(),
-                       left.empty()
-                           ? "no node is left"
-                           : fmt::format("there is room for {} on {}",
-                                         describe_ranks(total_slots(left)), to_string(left)),
-                       describe_ranks(least_ranks()), least_ranks() == 1 ? "is" : "are",
-                       policy_.min_ranks > 0 ? " (--min-ranks)" : "");
+    const int room = total_slots(left);
+    return fmt::format(
+        "it is not restarted: without {} there is room for {} on {}, but {}{}",
+        nodes_.describe_left_out(), describe_ranks(room),
+        left.empty() ? "no node" : to_string(left),
+        room < least_ranks()
+            ? fmt::format("at least {} must be started", describe_ranks(least_ranks()))
+            : fmt::format("from {} up there is no number of ranks that it can go on with",
+                          least_ranks()),
+        room < least_ranks() && policy_.min_ranks > 0 ? " (--min-ranks)" : "");
   }
 
-  // Nothing runs that has anything to save.
+  // Ends the job on a signal while no rank runs that could save.
   [[nodiscard]] int stopped_between(int signal) const {
     complain(fmt::format("{}: stopped between two starts", describe_signal(signal)));
     return policy_.stop.signal == SIGUSR1 ? exit_stopped : 128 + signal;
@@ -192,8 +188,8 @@ class Job {
   const RestartPolicy& policy_;
   MachineFacts machine_;
   JobNodes nodes_;
-  RestartsOfHour restarts_;
-  // Also between two attempts: a request then must not be lost.
+  std::vector<Clock::time_point> restarts_;  // within the last hour
+  // Catches signals between two attempts, too.
   SignalPipe signals_{SIGINT, SIGTERM, SIGHUP, SIGUSR1};
 };
 

@@ -3,23 +3,20 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <csignal>
 #include <vector>
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
 #include <unistd.h>
 
 #include "kolo/base/error.h"
-#include "kolo/run/launch_environment.h"
 #include "kolo/run/launch_ranks.h"
 
 namespace kolo {
 
 namespace {
 
-// A signal handler can reach nothing but what has static storage.
+// State in static storage, all that a signal handler can reach.
 std::atomic<int> handler_descriptor{-1};
 struct Earlier {
   int signal = 0;
@@ -29,12 +26,27 @@ std::array<Earlier, 8> earlier_actions;
 std::atomic<std::size_t> earlier_count{0};
 std::atomic<bool> catches_first{false};
 
+// Words with which a signal ends the process at once, by the signals' places in `stop_signals`.
+constexpr std::array stop_signals{SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+std::array<std::string, stop_signals.size()> last_words;
+std::atomic<bool> ends_at_once{false};
+
+void end_at_once(int signal) {
+  for (std::size_t i = 0; i < stop_signals.size(); ++i) {
+    if (stop_signals[i] != signal) continue;
+    const auto& words = last_words[i];
+    [[maybe_unused]] const auto written = ::write(STDERR_FILENO, words.data(), words.size());
+    ::_exit(exit_stopped);
+  }
+}
+
 void restore_actions() {
   for (std::size_t i = 0; i < earlier_count.load(); ++i)
     ::sigaction(earlier_actions[i].signal, &earlier_actions[i].action, nullptr);
 }
 
 extern "C" void write_signal_number(int signal) {
+  if (ends_at_once.load()) end_at_once(signal);
   const int saved = errno;
   if (catches_first.load()) restore_actions();
   const auto byte = static_cast<unsigned char>(signal);
@@ -42,7 +54,7 @@ extern "C" void write_signal_number(int signal) {
   errno = saved;
 }
 
-// Leaves alone the signal that nohup has made the process ignore, to outlive its terminal.
+// SIGHUP stays ignored under nohup, so that the process outlives its terminal.
 bool is_to_be_ignored(int signal) {
   struct sigaction action {};
   return signal == SIGHUP && ::sigaction(signal, nullptr, &action) == 0 &&
@@ -97,20 +109,38 @@ std::string describe_signal(int signal) {
 
 namespace {
 
-[[noreturn]] void end(const std::string& by) {
-  const auto message =
-      fmt::format("kolo: stopped{} before the training began\n", by.empty() ? "" : " by " + by);
-  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, message.data(), message.size());
-  ::_exit(exit_stopped);
+// kolo's launcher makes SIGUSR1 of what it is sent itself, and says so.
+std::string name_for_people(int signal) {
+  const bool is_translated = signal == SIGUSR1 && environment_variable("KOLO_LAUNCHED");
+  return is_translated ? std::string() : describe_signal(signal);
 }
 
 }  // namespace
 
-StopSignal::StopSignal() {
-  // kolo's launcher repeats it: after the first one it says nothing new.
+StopSignal::StopSignal(Says says) {
+  for (std::size_t i = 0; i < stop_signals.size(); ++i) {
+    const int signal = stop_signals[i];
+    const bool is_said =
+        says == Says::everything || (says == Says::all_but_sigterm && signal != SIGTERM);
+    const auto name = name_for_people(signal);
+    last_words[i] = is_said ? fmt::format("kolo: stopped{} before the training began\n",
+                                          name.empty() ? "" : " by " + name)
+                            : std::string();
+  }
+  // kolo's launcher repeats it: ignored again after the first one.
   if (environment_variable("KOLO_LAUNCHED")) std::signal(SIGUSR1, SIG_IGN);
+  ends_at_once = true;
   signals_.emplace(std::initializer_list<int>{SIGINT, SIGTERM, SIGHUP, SIGUSR1},
                    SignalPipe::Catching::first);
+}
+
+StopSignal::~StopSignal() {
+  signals_.reset();
+  ends_at_once = false;
+}
+
+void StopSignal::begin() {
+  ends_at_once = false;
 }
 
 bool StopSignal::is_requested() {
@@ -119,21 +149,7 @@ bool StopSignal::is_requested() {
 }
 
 std::string StopSignal::name() const {
-  if (!received_) return {};
-  const bool is_translated = *received_ == SIGUSR1 && environment_variable("KOLO_LAUNCHED");
-  return is_translated ? std::string() : describe_signal(*received_);
+  return received_ ? name_for_people(*received_) : std::string();
 }
-
-EndAtOnce::EndAtOnce(StopSignal& stop, Says says)
-    : thread_([&stop, says](const std::stop_token& is_over) {
-        constexpr int patience_ms = 50;
-        while (!is_over.stop_requested()) {
-          pollfd ready{stop.descriptor(), POLLIN, 0};
-          if (::poll(&ready, 1, patience_ms) <= 0 || !stop.is_requested()) continue;
-          const bool is_of_people = says == Says::what_people_sent && !stop.may_be_launchers();
-          if (says == Says::everything || is_of_people) end(stop.name());
-          ::_exit(exit_stopped);
-        }
-      }) {}
 
 }  // namespace kolo

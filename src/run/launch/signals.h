@@ -1,23 +1,20 @@
 #pragma once
 
-#include <csignal>
 #include <initializer_list>
 #include <optional>
 #include <string>
-#include <thread>
-#include <vector>
 
 #include "kolo/base/file.h"
 
 namespace kolo {
 
-// Makes signals readable from a file descriptor, whichever thread the kernel gives them to (a
-// signalfd misses those of threads that libraries start before main()). A SIGHUP that nohup ignores
-// stays so. At most one at a time. The destructor restores what was before.
+// Makes signals readable from a file descriptor, whichever thread gets them (a signalfd misses
+// those of threads that libraries start before main()). SIGHUP stays ignored under nohup. At most
+// one at a time. The destructor restores the earlier actions.
 class SignalPipe {
  public:
-  // How many signals are caught. After the first one all of them work again as before, at once, so
-  // that a second one ends the process even where nobody asks for the first.
+  // Signals that are caught. After the first one all have their earlier actions again, so that a
+  // second one ends the process even where nobody asks for the first.
   enum class Catching { all, first };
 
   explicit SignalPipe(std::initializer_list<int> signals, Catching catching = Catching::all);
@@ -25,56 +22,45 @@ class SignalPipe {
   SignalPipe& operator=(const SignalPipe&) = delete;
   ~SignalPipe();
 
-  // Readable when a signal has come (for poll).
+  // Descriptor for poll, readable when a signal has come.
   [[nodiscard]] int descriptor() const { return read_end_.get(); }
 
-  // The number of the next signal, if one has come. Never waits.
+  // Next signal, if one has come. Never waits.
   [[nodiscard]] std::optional<int> next();
 
  private:
   FileDescriptor read_end_, write_end_;
 };
 
-// "SIGTERM", "Ctrl-C (SIGINT)".
+// Name for people: "SIGTERM", "Ctrl-C (SIGINT)".
 [[nodiscard]] std::string describe_signal(int signal);
 
-// Turns SIGINT, SIGTERM, SIGHUP and SIGUSR1 into a question that can be asked. After the first
-// signal they work as usual again, so that a second one ends the process; but for SIGUSR1 of kolo's
-// launcher, which repeats it until it is heard.
+// Turns SIGINT, SIGTERM, SIGHUP and SIGUSR1 into a question that can be asked. Until begin() a
+// signal ends the process at once, with status 75: there is nothing to save yet. After the first
+// signal they work as usual again, so that a second one ends the process; except for SIGUSR1 of
+// kolo's launcher, which repeats it until it is heard. At most one at a time.
 class StopSignal {
  public:
-  StopSignal();
+  // Signals whose end of the process before begin() is said on stderr. Launchers send SIGTERM, too,
+  // to the ranks of a job in which another has failed.
+  enum class Says { nothing, all_but_sigterm, everything };
+
+  explicit StopSignal(Says says);
+  StopSignal(const StopSignal&) = delete;
+  StopSignal& operator=(const StopSignal&) = delete;
+  ~StopSignal();
+  void begin();
 
   // True once a signal has come. Costs a system call.
   [[nodiscard]] bool is_requested();
 
-  // What the user sent, "SIGTERM"; empty before one came, and where that was to kolo's launcher,
-  // which has made another signal of it and says itself what it was.
+  // Signal that the user sent, "SIGTERM"; empty before one came, and for SIGUSR1 of kolo's
+  // launcher, which says itself what it was sent.
   [[nodiscard]] std::string name() const;
-
-  // Whether it is one that launchers send as well, to the ranks of a job in which another has
-  // failed.
-  [[nodiscard]] bool may_be_launchers() const { return received_ == SIGTERM; }
-
-  // Readable when a signal has come (for poll).
-  [[nodiscard]] int descriptor() const { return signals_->descriptor(); }
 
  private:
   std::optional<SignalPipe> signals_;
   std::optional<int> received_;
-};
-
-// While it lives a signal ends the process at once, with status 75: until a training begins there
-// is nothing to save.
-class EndAtOnce {
- public:
-  // Of which signals it says so, on stderr.
-  enum class Says { nothing, what_people_sent, everything };
-
-  EndAtOnce(StopSignal& stop, Says says);
-
- private:
-  std::jthread thread_;
 };
 
 }  // namespace kolo

@@ -6,12 +6,9 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <sstream>
-#include <string_view>
-#include <vector>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -33,7 +30,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Appends what can be read now; false at the end.
+// Appends available bytes; false at the end of the file.
 bool read_some(const FileDescriptor& descriptor, std::string& text) {
   std::array<char, 4096> buffer;
   const auto count = ::read(descriptor.get(), buffer.data(), buffer.size());
@@ -41,10 +38,10 @@ bool read_some(const FileDescriptor& descriptor, std::string& text) {
   return count > 0 || (count < 0 && errno == EINTR);
 }
 
-// A process that a launcher has started.
+// Process that a launcher has started.
 struct Started {
   bool is_running = false;
-  int status = 0;  // of one that has ended, as waitpid gives it
+  int status = 0;  // once it has ended, as of waitpid
 };
 
 Started examine(pid_t process) {
@@ -58,12 +55,12 @@ Started examine(pid_t process) {
   return started;
 }
 
-// A launcher that goes on after the last of the processes that it started. Open MPI 4.1's does so
-// for ever where ranks of a failed job ended at the same moment: a thread of its own PMIx waits for
-// a lock that nobody gives back.
+// Finds a launcher that outlives all processes that it started. Open MPI 4.1's may do so for ever
+// where ranks of a failed job end at the same moment: a thread of its PMIx waits for a lock that
+// nobody gives back.
 class IdleLauncher {
  public:
-  // What the job ended with, once the launcher has been idle for long.
+  // Status of the job, once the launcher has been idle for long.
   std::optional<int> status(pid_t launcher) {
     constexpr auto patience = std::chrono::seconds(5);
     std::vector<Started> processes;
@@ -72,7 +69,7 @@ class IdleLauncher {
     if (is_busy) last_busy_ = Clock::now();
     was_busy_ = was_busy_ || is_busy;
     if (!was_busy_ || Clock::now() - last_busy_ < patience) return std::nullopt;
-    // Those that the launcher ended, because others failed, have died of its signal.
+    // Ranks that the launcher ended have died of its signal, not with a status.
     for (const auto& [is_running, status] : processes) {
       if (WIFEXITED(status) && WEXITSTATUS(status) != 0) return WEXITSTATUS(status);
     }
@@ -84,10 +81,10 @@ class IdleLauncher {
   Clock::time_point last_busy_{};
 };
 
-// Whether a fork has all that this process has: threads stay behind. OpenBLAS starts some as it is
-// loaded, and ends them before a fork. OpenMP that binds its threads has chosen their CPUs already.
+// Tells whether ranks can be forks, which have none of this process's threads (OpenBLAS ends its
+// own before a fork). OpenMP that binds its threads has already chosen their CPUs.
 bool may_fork() {
-  if (cuda_runtime()) return false;  // what looks for GPUs can't be used in a fork
+  if (cuda_runtime()) return false;  // CUDA can't be used in a fork
   for (const char* const name : {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY"}) {
     const char* const value = std::getenv(name);
     if (value != nullptr && std::string_view(value) != "false") return false;
@@ -98,7 +95,7 @@ bool may_fork() {
   return count == 1 || count == openblas_threads();
 }
 
-// The processes of a job while they run: its launcher alone, or all ranks.
+// Processes of a job while they run: its launcher alone, or all ranks.
 class Supervisor {
  public:
   Supervisor(const RankCommand& command, const LaunchRequest& request, const StopPolicy& policy,
@@ -156,17 +153,17 @@ class Supervisor {
     children_.emplace_back(in_fork, settings);
   }
 
-  // A launcher shows what its ranks have said before it closes its stderr.
+  // A launcher runs until it has closed its stderr, after all output of its ranks.
   [[nodiscard]] bool is_running() const {
     if (has_launcher()) return is_open_;
     return std::ranges::any_of(children_, [](const Child& child) { return !child.status(); });
   }
 
-  // Launchers and ranks hear nothing before they listen, so that a request is repeated; ranks that
-  // have heard it ignore that (see StopSignal).
+  // A request is repeated, because launchers and ranks may not listen yet; ranks that have heard it
+  // ignore repetitions (see StopSignal).
   [[nodiscard]] bool repeats() const { return asked_by_ != 0 && policy_.signal == SIGUSR1; }
 
-  // False: nothing has happened for a while.
+  // Returns false when nothing has happened for a while.
   bool wait_for_something() {
     std::vector<pollfd> watched = {{signals_.descriptor(), POLLIN, 0}};
     if (is_open_) watched.push_back({errors_.read_end.get(), POLLIN, 0});
@@ -194,8 +191,8 @@ class Supervisor {
       if (asked_by_ != 0) output_.expect_signals();
       return;
     }
-    // A rank that has not listened to the first would take SIGTERM for it, and a stopped one hears
-    // nothing.
+    // Kills later: a rank that missed the first request takes SIGTERM for it, and a stopped one
+    // gets no signal.
     const bool must_end = was_asked || policy_.signal == SIGTERM;
     if (sent > 0 && must_end && !kill_at_) kill_at_ = Clock::now() + std::chrono::seconds(2);
   }
@@ -203,14 +200,14 @@ class Supervisor {
   void pass_on(int signal) {
     const bool is_first = asked_by_ == 0;
     const bool goes_as_usr1 = signal == SIGUSR1 && policy_.signal != SIGUSR1;
-    // As it is, for programs that know what it means.
+    // Passes SIGUSR1 on to programs that know what it means.
     if (goes_as_usr1 && policy_.signal != 0) return signal_all(SIGUSR1);
     if (is_first && !policy_.message.empty())
       std::cerr << fmt::format("kolo: {}: {}\n", describe_signal(signal), policy_.message)
                 << std::flush;
     const int as_it_came = signal == SIGHUP ? SIGTERM : signal;
     const int translated = policy_.signal == 0 ? as_it_came : policy_.signal;
-    // Ranks that are asked with SIGUSR1 hear it once.
+    // A second request is SIGTERM.
     signal_all(is_first || goes_as_usr1 ? translated : SIGTERM);
     if (is_first) asked_by_ = signal;
   }
@@ -226,16 +223,16 @@ class Supervisor {
     if (!text.empty()) std::cerr << output_.filter(text) << std::flush;
   }
 
-  // One that another rank's end has ended is told of after that one, whichever number it has and
-  // however late this process looks: whoever was killed comes first.
+  // Notes ends of ranks, those that were killed first: others may have ended because of them before
+  // this process looks.
   void look_for_ends() {
     std::vector<std::size_t> ended;
-    for (bool are_more = true; are_more;) {  // one that was looked at before may have died first
+    for (bool are_more = true; are_more;) {  // a rank examined earlier may have died meanwhile
       are_more = false;
       for (std::size_t rank = 0; rank < children_.size(); ++rank) {
         auto& child = children_[rank];
         if (child.status() || !child.ended()) continue;
-        child.signal_group(SIGKILL);  // what it has started and left
+        child.signal_group(SIGKILL);  // its descendants
         ended.push_back(rank);
         are_more = true;
       }
@@ -245,8 +242,8 @@ class Supervisor {
     for (const std::size_t rank : ended) note_end(rank, *children_[rank].status());
   }
 
-  // Ranks that stop, or refuse what they were given, end by and by, each when it has saved what it
-  // has; others wait for one that fails, and have to be ended.
+  // Ranks that stop, or refuse their input, end one after another when they have saved; the other
+  // ranks of a failed one would wait for it, and are ended.
   void note_end(std::size_t rank, int status) {
     note_status(status);
     if (status == 0 || status == exit_stopped || kill_at_) return;
@@ -255,8 +252,8 @@ class Supervisor {
         (asked_by_ != 0 && status == 128 + policy_.signal))
       return;
     show_errors();
-    // A status tells of a signal, too: of the program that this rank has run, or, in the watch's
-    // words, of another rank.
+    // A status may tell of a signal to the program that this rank has run, or, in the watch's
+    // words, to another rank.
     const auto& child = children_[rank];
     const bool names_signal = child.was_killed() || (status > 128 && !output_.knows_why());
     if (names_signal && status - 128 < NSIG)
@@ -305,7 +302,7 @@ class Supervisor {
     }
   }
 
-  // The launcher is ended with this object.
+  // The destructor ends the launcher.
   JobEnd give_up(int status) {
     std::cerr << output_.finish();
     tell(fmt::format("all ranks have ended, but {} has not; it is ended now", command_.argv[0]));

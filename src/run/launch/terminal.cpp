@@ -36,10 +36,6 @@ ProgressOptions progress_options_from_environment(const EnvironmentLookup& looku
   return options;
 }
 
-ProgressOptions progress_options_from_environment() {
-  return progress_options_from_environment(environment_variable);
-}
-
 std::ostream& progress_stream(const ProgressOptions& options) {
   return options.terminal ? std::cout : std::cerr;
 }

@@ -4,33 +4,31 @@
 #include <string>
 #include <string_view>
 
-#include "kolo/run/launch_environment.h"
+#include "kolo/run/launch_ranks.h"
 #include "kolo/train/observe/progress.h"
 
 namespace kolo {
 
-// How progress is shown on stdout. Under `kolo ... -n N` a rank's stdout is a pipe or terminal of
-// mpirun's: what the user sees it on was noted in KOLO_TERMINAL by the process that started the
-// ranks. Under a foreign launcher: plain lines.
-[[nodiscard]] ProgressOptions progress_options_from_environment();
-[[nodiscard]] ProgressOptions progress_options_from_environment(const EnvironmentLookup& lookup);
+// Options for progress on stdout. A rank's stdout is a pipe or terminal of the launcher's, so the
+// process that starts the ranks notes the user's terminal in KOLO_TERMINAL. Foreign launchers get
+// plain lines.
+[[nodiscard]] ProgressOptions progress_options_from_environment(
+    const EnvironmentLookup& lookup = environment_variable);
 
-// Where a command shows how far it has come whose result goes to stdout: there too where that is a
-// terminal (the bar is wiped away before), otherwise as plain lines on stderr.
+// Stream for the progress of a command whose result goes to stdout: a bar on stdout where that is a
+// terminal (it is wiped away before), otherwise plain lines on stderr.
 [[nodiscard]] std::ostream& progress_stream(const ProgressOptions& options);
 
-// The columns of the terminal that the file descriptor is shown on, also where a rank's output goes
-// through mpirun to it; 0 where there is none.
+// Columns of the terminal that shows the file descriptor, also through a launcher; 0: none does.
 [[nodiscard]] int terminal_width(int descriptor);
 
-// "kolo: message" on stderr, between words where a terminal ends.
+// Prints "kolo: message" on stderr, broken between words at the terminal's width.
 void complain(const std::string& message);
 
-// Prints text for people on stdout: lines that are too long for a terminal go on indented.
+// Prints text for people on stdout; lines too long for the terminal continue indented.
 void print_wrapped(std::string_view text, int indent = 2);
 
-// The value of KOLO_TERMINAL for these options: "COLUMNS" or, with ASCII only, "COLUMNS ascii";
-// the number is 0 for anything but a terminal.
+// Value of KOLO_TERMINAL: "COLUMNS" or, with ASCII only, "COLUMNS ascii"; 0 columns: no terminal.
 [[nodiscard]] std::string describe_terminal(const ProgressOptions& options);
 
 }  // namespace kolo

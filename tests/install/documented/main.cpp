@@ -113,7 +113,7 @@ void share_layers(const kolo::Communicator& world) {
   if (pipeline.is_last()) std::printf("pipeline: loss %.4f\n", loss.item<double>());
 }
 
-// What each rank has goes to the next.
+// Each rank sends its numbers to the next.
 void pass_on(const kolo::Communicator& world) {
   if (world.size() == 1) return;
 #include "transfers.inc"

@@ -1,4 +1,4 @@
-// Which nodes have failed, and where the ranks go then.
+// Failures of nodes, and the hosts of the ranks after them.
 #include "run/launch/job_nodes.h"
 
 #include <gmock/gmock.h>
@@ -129,24 +129,11 @@ TEST(JobNodes, AreTriedByTheLauncherOfTheRanks) {
     facts.launcher = launcher;
     return join(trial_command({{"a", 4}, {"b", 2}}, facts).argv, " ");
   };
-  EXPECT_TRUE(says(words(Launcher::open_mpi_4), {"--host a:1,b:1 --bind-to none -n 2 true"}));
+  EXPECT_TRUE(says(words(Launcher::open_mpi_4), {"--host a:1,b:1 ", " -n 2 ", " true"}));
   EXPECT_TRUE(says(words(Launcher::mpich), {"-hosts a:1,b:1 -n 2 true"}));
-  EXPECT_TRUE(says(words(Launcher::pals), {"-n 2 --ppn 1 --hosts a,b true"}));
-  EXPECT_TRUE(says(words(Launcher::srun), {"--nodelist=a,b --nodes=2 --ntasks=2"}));
-}
-
-TEST(RestartsOfHour, CountWhatIsNotLongerAgoThanAnHour) {
-  using namespace std::chrono_literals;
-  RestartsOfHour restarts(2);
-  const RestartsOfHour::Clock::time_point begin{1000h};
-  EXPECT_TRUE(restarts.may_restart(begin));
-  restarts.note(begin);
-  restarts.note(begin + 30min);
-  EXPECT_FALSE(restarts.may_restart(begin + 59min));
-  EXPECT_TRUE(restarts.may_restart(begin + 60min)) << "the first is an hour ago";
-  restarts.note(begin + 60min);
-  EXPECT_EQ(restarts.count(begin + 61min), 2);
-  EXPECT_FALSE(RestartsOfHour(0).may_restart(begin));
+  EXPECT_TRUE(says(words(Launcher::pals), {"-n 2 --ppn 1 ", " --hosts a,b true"}));
+  EXPECT_TRUE(
+      says(words(Launcher::srun), {"--overlap --mem=0", "--ntasks=2", "--nodelist=a,b --nodes=2"}));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Why launchers fail or are slow, as far as a machine can tell.
+// Reasons why launchers fail or are slow.
 #include "run/launch/launch_advice.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// run_ranks() on several nodes, by launchers that are shell scripts: which nodes there are, and
-// what the ranks do, stands in files.
+// run_ranks() on several nodes, with shell scripts as launchers: files say which nodes are dead,
+// and what the ranks do.
 #include <csignal>
 
 #include <fmt/format.h>
@@ -23,8 +23,8 @@ using ::testing::Not;
 class Relaunch : public ::testing::Test {
  protected:
   Relaunch() {
-    // Each start is a line of `starts`; a node that a file is called after can't be reached. Ranks
-    // do what the next line of `ends` says.
+    // Each start writes a line to `starts`, and does what the next line of `ends` says. A file
+    // dead-NODE makes a node unreachable.
     const std::string launcher =
         "#!/bin/sh\ncd '" + folder.path().string() +
         "'\n"
@@ -61,7 +61,7 @@ class Relaunch : public ::testing::Test {
     return lines;
   }
 
-  // examine_machine() with this PATH.
+  // Tells whether examine_machine() has refused the mpirun of this PATH.
   [[nodiscard]] static bool has_refused(const std::string& path) {
     try {
       (void)examine_machine(detect_launch_environment(), LauncherChoice::mpi);
@@ -97,7 +97,7 @@ TEST_F(Relaunch, TooFewRanksAreTheEnd) {
     EXPECT_THAT(
         result.errors,
         AllOf(HasSubstr("it is not restarted: without node2 (does not answer) there is room "
-                        "for 2 ranks on node1:1,node3:1, and at least 3 ranks are wanted"),
+                        "for 2 ranks on node1:1,node3:1, but at least 3 ranks must be started"),
               Not(HasSubstr("starting it again"))));
     for (const char* name : {"starts", "dead-node2"}) std::filesystem::remove(folder / name);
   }
@@ -184,7 +184,7 @@ TEST_F(Relaunch, NothingIsAddedToWhatWasSaid) {
   EXPECT_EQ(result.errors, "A call to mkdir was unable to create the desired directory\n");
 }
 
-// Its status is a number of the launcher's own, and none of a signal.
+// The status is the launcher's own number, not a signal's.
 TEST_F(Relaunch, AProgramThatWasNotStartedIsSaidToBe) {
   folder.write("ends",
                "echo 'mpirun was unable to launch the specified application as it could not access "
@@ -211,7 +211,7 @@ TEST_F(Relaunch, AProgramThatIsGoneIsNotStartedAgain) {
   EXPECT_EQ(starts().size(), 1U);
 }
 
-// By the program that its link stands for, as packages and modules install them.
+// The name of the linked program tells, as packages and modules install them.
 TEST_F(Relaunch, TheMpirunOfAnotherMpiIsPassedOver) {
   const auto linked = examine_machine(detect_launch_environment(), LauncherChoice::mpi).launcher;
   const bool is_mpich = linked == Launcher::mpich;
@@ -233,7 +233,7 @@ TEST_F(Relaunch, TheMpirunOfAnotherMpiIsPassedOver) {
   EXPECT_EQ(refused.exit_code, 0) << refused.errors;
 }
 
-// kolo itself is asked while nothing runs: the launcher is asked whether nodes answer.
+// The signal comes while no rank runs.
 TEST_F(Relaunch, AStopBetweenTwoAttemptsIsHeard) {
   folder.write("ends", "exit 137\nexit 0\n");
   const auto result = run(3, {.restarts = 3, .before_restart = [](LaunchRequest&) {

@@ -1,8 +1,9 @@
-// What signals do to a process that trains.
+// Signals to a process that trains.
 #include "run/launch/signals.h"
 
 #include <csignal>
-#include <thread>
+#include <string>
+#include <tuple>
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -16,7 +17,8 @@ using ::testing::KilledBySignal;
 TEST(StopSignalDeathTest, AFirstSignalIsAQuestionThatCanBeAsked) {
   EXPECT_EXIT(
       {
-        StopSignal stop;
+        StopSignal stop(StopSignal::Says::everything);
+        stop.begin();
         const bool before = stop.is_requested();
         std::raise(SIGTERM);
         ::_exit(!before && stop.is_requested() && stop.is_requested() && stop.name() == "SIGTERM"
@@ -26,11 +28,12 @@ TEST(StopSignalDeathTest, AFirstSignalIsAQuestionThatCanBeAsked) {
       ExitedWithCode(3), "");
 }
 
-// A closed terminal's signal is heard, unless nohup has seen to it that it is not.
+// A closed terminal's signal counts, unless nohup ignores it.
 TEST(StopSignalDeathTest, SighupIsOneOfThemUnlessItIsIgnored) {
   EXPECT_EXIT(
       {
-        StopSignal stop;
+        StopSignal stop(StopSignal::Says::everything);
+        stop.begin();
         std::raise(SIGHUP);
         ::_exit(stop.is_requested() && stop.name() == "SIGHUP" ? 3 : 4);
       },
@@ -38,7 +41,7 @@ TEST(StopSignalDeathTest, SighupIsOneOfThemUnlessItIsIgnored) {
   EXPECT_EXIT(
       {
         std::signal(SIGHUP, SIG_IGN);
-        StopSignal stop;
+        StopSignal stop(StopSignal::Says::everything);
         std::raise(SIGHUP);
         std::raise(SIGHUP);
         ::_exit(stop.is_requested() ? 4 : 3);
@@ -50,7 +53,8 @@ TEST(StopSignalDeathTest, ASecondEndsTheProcessAlsoWhereNobodyAsks) {
   for (const int second : {SIGINT, SIGTERM}) {
     EXPECT_EXIT(
         {
-          const StopSignal stop;
+          StopSignal stop(StopSignal::Says::everything);
+          stop.begin();
           std::raise(SIGINT);
           std::raise(second);
           ::_exit(3);
@@ -59,30 +63,21 @@ TEST(StopSignalDeathTest, ASecondEndsTheProcessAlsoWhereNobodyAsks) {
   }
 }
 
-TEST(StopSignalDeathTest, BeforeTheTrainingTheFirstEndsIt) {
-  EXPECT_EXIT(
-      {
-        StopSignal stop;
-        const EndAtOnce end(stop, EndAtOnce::Says::everything);
-        std::raise(SIGINT);
-        std::this_thread::sleep_for(std::chrono::seconds(20));
-        ::_exit(3);
-      },
-      ExitedWithCode(75), "kolo: stopped by Ctrl-C \\(SIGINT\\) before the training began");
-}
-
-// A launcher's SIGTERM follows on what another rank has said; what else comes, people have sent.
-TEST(StopSignalDeathTest, UnderALauncherOnlyWhatPeopleSendIsSaid) {
-  for (const int signal : {SIGTERM, SIGINT}) {
+// A launcher's SIGTERM follows another rank's message; people have sent other signals.
+TEST(StopSignalDeathTest, BeforeTheTrainingTheFirstEndsItAndOnlyWhatPeopleSendIsSaid) {
+  using enum StopSignal::Says;
+  const std::string by_ctrl_c = "kolo: stopped by Ctrl-C \\(SIGINT\\) before the training began";
+  for (const auto& [says, signal, said] :
+       {std::tuple(everything, SIGINT, by_ctrl_c), std::tuple(all_but_sigterm, SIGINT, by_ctrl_c),
+        std::tuple(all_but_sigterm, SIGTERM, std::string("^$")),
+        std::tuple(nothing, SIGINT, std::string("^$"))}) {
     EXPECT_EXIT(
         {
-          StopSignal stop;
-          const EndAtOnce end(stop, EndAtOnce::Says::what_people_sent);
+          const StopSignal stop(says);
           std::raise(signal);
-          std::this_thread::sleep_for(std::chrono::seconds(20));
           ::_exit(3);
         },
-        ExitedWithCode(75), signal == SIGTERM ? "^$" : "SIGINT");
+        ExitedWithCode(75), said);
   }
 }
 

@@ -1,6 +1,6 @@
-// run_ranks() with ranks as processes of this machine: how their ends are told, what signals do,
-// and that nothing is left. Ranks are forks of this program, as those of kolo train, or shells, as
-// programs of kolo run. They wait for each other by files, and signal their parent themselves.
+// run_ranks() with processes of this machine: messages on their ends, signals, and nothing left
+// behind. Ranks are forks of this program, like kolo train's, or shells, like programs of kolo run.
+// They wait for each other by files, and signal their parent.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -74,12 +74,12 @@ class SupervisedRanks : public ::testing::Test {
  protected:
   void SetUp() override {
     if (cuda_runtime()) GTEST_SKIP() << "where there may be GPUs ranks are no forks";
-    // Nor are they where OpenMP binds its threads.
+    // Ranks are no forks either where OpenMP binds its threads.
     for (const char* const name : {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY"})
       ::unsetenv(name);
   }
 
-  // What the ranks do: a function of the rank's number.
+  // Work of a rank, by its number.
   using Body = std::function<int(int rank)>;
 
   [[nodiscard]] ProcessResult run(int ranks, const Body& body,
@@ -92,7 +92,7 @@ class SupervisedRanks : public ::testing::Test {
                policy);
   }
 
-  // Or a script, in which $rank is the number and $ready N waits for N ranks to have come there.
+  // Runs a script, in which $rank is the number, and all_ready waits for all ranks.
   [[nodiscard]] ProcessResult run_script(int ranks, const std::string& script,
                                          const RestartPolicy& policy = {}) const {
     const std::string begin =
@@ -102,7 +102,7 @@ class SupervisedRanks : public ::testing::Test {
                policy);
   }
 
-  // All ranks have come here, each with its process in a file.
+  // Waits until all ranks have come here, each with its process in a file.
   void meet(int rank, int ranks) const {
     const auto file = [&](int number) { return folder / fmt::format("process-{}", number); };
     const auto made = folder / fmt::format("making-{}", rank);
@@ -148,8 +148,8 @@ TEST_F(SupervisedRanks, AKilledOneIsNamedAndTheOthersAreEnded) {
   EXPECT_THAT(started.errors, told);
 }
 
-// By the signal, or by a status that tells of one: of the program that kolo run's own process has
-// run as a rank. Another rank's watch may see first that one was killed, and ends with that status.
+// A rank fails by a signal, or with a status that tells of a signal to its program (kolo run), or,
+// by its watch, to another rank.
 TEST_F(SupervisedRanks, HowOneHasFailedIsToldUnlessItHasSaidWhy) {
   struct Case {
     std::string script;
@@ -169,7 +169,7 @@ TEST_F(SupervisedRanks, HowOneHasFailedIsToldUnlessItHasSaidWhy) {
   }
 }
 
-// Others may have ended by that when their parent comes to look.
+// Other ranks may have ended because of it when the parent looks.
 TEST_F(SupervisedRanks, WhoeverWasKilledIsToldBeforeWhoeverSawIt) {
   const auto result = run(3, [&](int rank) {
     meet(rank, 3);
@@ -208,7 +208,7 @@ TEST_F(SupervisedRanks, AStatusWithoutAWordIsTold) {
   }
 }
 
-// Each says so when it has come to it; nobody waits for a rank that has failed.
+// The other ranks aren't killed, and end by themselves.
 TEST_F(SupervisedRanks, OnesThatStopOrRefuseEndByAndBy) {
   for (const int status : {exit_stopped, exit_wrong_input}) {
     const TemporaryFolder signs;
@@ -292,7 +292,7 @@ TEST_F(SupervisedRanks, ProgramsGetTheSignalThatThePolicySays) {
   EXPECT_EQ(ended.errors, "kolo: SIGTERM: the ranks are ended\n");
 }
 
-// One that was stopped, and one that does not care, too.
+// It also ends a stopped rank, and one that ignores it.
 TEST_F(SupervisedRanks, ASecondRequestEndsThem) {
   const auto result = run(3, [&](int rank) {
     std::signal(SIGUSR1, ask);
@@ -324,7 +324,7 @@ TEST_F(SupervisedRanks, NoneOutlivesWhoHasStartedThem) {
              128 + SIGKILL);
 }
 
-// There is no name of it in /dev/shm that a killed job could leave there.
+// A killed job leaves no name in /dev/shm.
 TEST_F(SupervisedRanks, TheirMemoryHasNoName) {
   const auto result = run(2, [&](int rank) {
     const auto communicator = process_communicator();
@@ -407,7 +407,7 @@ TEST_F(SupervisedRanks, EachHasCoresOfItsOwnWhereThereAreAsMany) {
 }
 
 TEST_F(SupervisedRanks, ThatAreMoreThanCoresShareThem) {
-  // One core, however many this machine has.
+  // Restricts this process to one core.
   cpu_set_t before, one;
   ASSERT_EQ(::sched_getaffinity(0, sizeof(before), &before), 0);
   CPU_ZERO(&one);

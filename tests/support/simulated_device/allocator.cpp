@@ -1,4 +1,4 @@
-#include "support/simulated_device/allocator.h"
+#include "support/simulated_device/internals.h"
 
 #include <array>
 #include <cstring>

@@ -13,7 +13,7 @@
 // Its tensors lie in memory that host code cannot touch (memory.h). Every operator runs on the
 // CPU's kernel over the host view of the same memory, at once, so results have the bits of a CPU
 // with as many threads; but copies from the host that need not wait, in streams other than the
-// default one, are done as late as events and streams allow (late_copies.h). As on a GPU, tensors
+// default one, are done as late as events and streams allow (internals.h). As on a GPU, tensors
 // of several devices in one operator are an error, and so are host tensors other than scalars and
 // indices; new memory is not zero but full of NaN. Random numbers come from the CPU's default
 // generator unless an operator is given another.

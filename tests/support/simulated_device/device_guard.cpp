@@ -7,12 +7,11 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include "kolo/base/error.h"
-#include "support/simulated_device/allocator.h"
 #include "support/simulated_device/device.h"
-#include "support/simulated_device/late_copies.h"
+#include "support/simulated_device/internals.h"
 
-// Devices, streams and events of the simulated accelerator. Work is done when an operator returns,
-// but for late copies, which are done where something waits for them.
+// Devices, streams and events of the simulated accelerator. Operators do their work before they
+// return; late copies are done where something waits for them.
 namespace kolo::testing::simulated {
 namespace {
 
@@ -21,7 +20,7 @@ using Clock = std::chrono::steady_clock;
 thread_local c10::DeviceIndex device_of_thread = 0;
 thread_local std::array<c10::StreamId, kDevices> streams_of_thread{};
 
-// What an event records: when, and how far its stream was.
+// Record of an event: the time, and the point of its stream.
 struct Recorded {
   Clock::time_point time;
   c10::Stream stream;
@@ -43,7 +42,7 @@ c10::StreamId& current_stream(c10::Device device) {
       static_cast<std::size_t>(device.index() < 0 ? device_of_thread : device.index()));
 }
 
-// Functions without `override` are not there in every version of LibTorch.
+// Some versions of LibTorch lack the functions without `override`.
 class DeviceGuard final : public c10::impl::DeviceGuardImplInterface {
  public:
   [[nodiscard]] c10::DeviceType type() const override { return kDeviceType; }

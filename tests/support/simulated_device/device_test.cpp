@@ -1,6 +1,6 @@
-// What makes tests on the simulated accelerator worth something: host code can't reach its memory
-// or mix its tensors with others, copies are as late as they may be, waits are counted, and a
-// training has the CPU's bits.
+// Promises of the simulated accelerator, on which other tests rely: host code can't reach its
+// memory or mix its tensors with others, copies are as late as they may be, waits are counted, and
+// a training has the CPU's bits.
 #include "support/simulated_device/device.h"
 
 #include <csignal>

@@ -1,4 +1,4 @@
-#include "support/simulated_device/generator.h"
+#include "support/simulated_device/internals.h"
 
 #include <array>
 #include <cstdint>
@@ -12,7 +12,7 @@
 namespace kolo::testing::simulated {
 namespace {
 
-// Functions without `override` are not there in every version of LibTorch.
+// Some versions of LibTorch lack the functions without `override`.
 class DeviceGenerator final : public c10::GeneratorImpl {
  public:
   DeviceGenerator(c10::Device of, at::Generator behind)

@@ -1,4 +1,4 @@
-// What LibTorch asks of a device beyond its operators, from 2.1 on.
+// Hooks that LibTorch calls for a device beside its operators, from 2.1 on.
 #if __has_include(<ATen/detail/PrivateUse1HooksInterface.h>)
 
 #include <filesystem>
@@ -7,15 +7,13 @@
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/DeviceType.h>
 
-#include "support/simulated_device/allocator.h"
 #include "support/simulated_device/device.h"
-#include "support/simulated_device/generator.h"
-#include "support/simulated_device/host_views.h"
+#include "support/simulated_device/internals.h"
 
 namespace kolo::testing::simulated {
 namespace {
 
-// Functions without `override` are not there in every version of LibTorch.
+// Some versions of LibTorch lack the functions without `override`.
 struct Hooks final : at::PrivateUse1HooksInterface {
   [[nodiscard]] bool isBuilt() const { return true; }
   [[nodiscard]] bool isAvailable() const { return true; }

@@ -1,4 +1,4 @@
-#include "support/simulated_device/host_views.h"
+#include "support/simulated_device/internals.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -8,7 +8,6 @@
 #include <c10/core/TensorImpl.h>
 
 #include "kolo/base/error.h"
-#include "support/simulated_device/allocator.h"
 #include "support/simulated_device/device.h"
 
 namespace kolo::testing::simulated {

@@ -3,7 +3,6 @@
 #include <atomic>
 #include <cstdint>
 #include <cstring>
-#include <string>
 #include <string_view>
 #include <tuple>
 #include <utility>
@@ -19,14 +18,11 @@
 #include <torch/library.h>
 
 #include "kolo/base/error.h"
-#include "support/simulated_device/allocator.h"
 #include "support/simulated_device/device.h"
-#include "support/simulated_device/generator.h"
-#include "support/simulated_device/host_views.h"
-#include "support/simulated_device/late_copies.h"
+#include "support/simulated_device/internals.h"
 #include "support/simulated_device/memory.h"
 
-// The operators of the simulated accelerator: a few of its own, all others by the CPU's kernel.
+// Operators of the simulated accelerator: a few of its own, all others by the CPU's kernel.
 namespace kolo::testing::simulated {
 namespace {
 
@@ -56,8 +52,8 @@ c10::Stream current_stream(const c10::Device& device) {
   return c10::impl::VirtualGuardImpl(kDeviceType).getStream(device);
 }
 
-// A copy that need not wait, where it is one of bytes, from the host in a stream of its own. It
-// keeps the device's memory, as an allocator does that knows the stream, but not the host's.
+// Makes a copy of bytes from the host in a stream of its own a late one. It keeps the device's
+// memory, as an allocator that knows the stream does, but not the host's.
 bool is_copied_late(const at::Tensor& from, const at::Tensor& to) {
   if (!from.is_cpu() || from.scalar_type() != to.scalar_type() || from.sizes() != to.sizes() ||
       !from.is_contiguous() || !to.is_contiguous())
@@ -70,7 +66,7 @@ bool is_copied_late(const at::Tensor& from, const at::Tensor& to) {
   return true;
 }
 
-// Between host and device, and between devices.
+// Copies between host and device, and between devices.
 at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
   if (!non_blocking && (from.is_cpu() || to.is_cpu())) ++waits;
   if (non_blocking && to.device().type() == kDeviceType && is_copied_late(from, to)) return to;
@@ -113,7 +109,7 @@ at::Tensor& set_to_storage(at::Tensor& tensor, c10::Storage storage) {
   return set_to_part_of(tensor, std::move(storage), 0, elements, {});
 }
 
-// Work is done at once, so memory is never freed while a stream uses it.
+// Does nothing: work is done at once, so memory is never freed while a stream uses it.
 void record_stream(at::Tensor& /*tensor*/, c10::Stream /*stream*/) {}
 
 at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight,
@@ -158,7 +154,7 @@ constexpr std::array<std::string_view, 5> waiting{"aten::_local_scalar_dense", "
                                                   "aten::masked_select", "aten::equal",
                                                   "aten::_unique2"};
 
-// What the CPU's kernel gets for an argument.
+// Argument for the CPU's kernel.
 c10::IValue host_argument(HostViews& views, const c10::IValue& value) {
   if (value.isGenerator()) return host_generator(value.toGenerator());
   if (!value.isDevice()) return views.view(value);

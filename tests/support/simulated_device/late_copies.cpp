@@ -1,4 +1,4 @@
-#include "support/simulated_device/late_copies.h"
+#include "support/simulated_device/internals.h"
 
 #include <deque>
 #include <map>

@@ -25,13 +25,13 @@ struct Allocation {
   int device = 0;
 };
 
-// All there is in this process, by address.
+// Allocations of this process, by address.
 struct Allocations {
   mutable std::shared_mutex mutex;
   std::map<const std::byte*, Allocation> by_address;
   std::array<std::size_t, kDevices> bytes{};
 
-  // Of the allocation around a pointer; the caller holds the mutex.
+  // Finds the allocation around a pointer; the caller holds the mutex.
   [[nodiscard]] auto find(const void* pointer) const {
     const auto* address = static_cast<const std::byte*>(pointer);
     auto after = by_address.upper_bound(address);
@@ -41,7 +41,7 @@ struct Allocations {
   }
 };
 
-// It is never destroyed, because tensors in static variables are freed after main().
+// Never destroys it, because tensors in static variables are freed after main().
 Allocations& allocations() {
   static Allocations* const all = std::make_unique<Allocations>().release();
   return *all;
@@ -61,7 +61,7 @@ std::size_t page_size() {
   return static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 }
 
-// A file in memory, open as long as this lives; mappings of it outlive it.
+// File in memory; mappings outlive it.
 class MemoryFile {
  public:
   explicit MemoryFile(std::size_t bytes)

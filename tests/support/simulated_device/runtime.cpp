@@ -4,7 +4,6 @@
 #include <condition_variable>
 #include <cstring>
 #include <deque>
-#include <functional>
 #include <mutex>
 #include <random>
 #include <string>
@@ -20,7 +19,7 @@ namespace kolo::testing::simulated {
 
 namespace {
 
-// A thread that does what it is given, one piece after another, none at once.
+// Thread that does pieces of work in their order, each a little later.
 class Stream {
  public:
   Stream() : thread_([this] { loop(); }) {}
@@ -67,7 +66,7 @@ class Stream {
   std::thread thread_;
 };
 
-// The default stream has no work of its own: what the test's thread has done is there.
+// Event of a stream; of the default stream it is complete, because the test's thread does its work.
 class Event final : public DeviceEvent {
  public:
   explicit Event(DeviceStream stream) {
@@ -119,7 +118,7 @@ class Event final : public DeviceEvent {
   std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 
-// Where the device finds it.
+// Address by which the device reaches the memory.
 void* seen_by_device(const void* memory) {
   return device_of(memory) < 0 ? const_cast<void*>(memory) : host_view(memory);
 }
@@ -179,7 +178,7 @@ class RuntimeWithoutPinning final : public Runtime {
   }
 };
 
-// One buffer's way to the device and back.
+// Copies of one buffer to the device and back.
 class Travelling {
  public:
   Travelling(const DeviceRuntime& runtime, DeviceStream stream, const void* data,
@@ -271,7 +270,7 @@ void ThroughDevice::ask_for(const CollectiveCall& call, const Buffer& input, con
 
 }  // namespace
 
-// The default stream does at once what it is given.
+// The default stream works at once.
 void give(DeviceStream stream, std::function<void()> work) {
   if (stream == nullptr)
     work();
