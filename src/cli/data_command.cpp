@@ -206,13 +206,12 @@ int convert(const ConvertArguments& arguments) {
   ProgressBar bar(std::cout, progress_options_from_environment());
   const Stopwatch watch;
   bar.start("planes", 2 * box.size(), 0, "planes");
-  const auto left_out = convert_box(
+  convert_box(
       box, output,
       {.to = format, .replace = arguments.force, .progress = [&](std::int64_t done, std::int64_t) {
          bar.update(done, {.samples_per_second = static_cast<double>(done) / watch.seconds()});
        }});
   bar.clear();
-  for (const auto& what : left_out) std::cerr << what << "\n";
   const auto written = format == BoxFormat::npy
                            ? fmt::format("{} and {}", npy_data_file(output).string(),
                                          npy_label_file(output).string())

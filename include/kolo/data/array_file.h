@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 namespace kolo {
 
 // Storage of a file's numbers.
@@ -142,5 +144,9 @@ class ArrayFile {
 // Names of all that is in an HDF5 file, but groups, in natural order: "inputs", "run/inputs".
 // InputError for what can't be opened.
 [[nodiscard]] std::vector<std::string> list_hdf5_arrays(const std::filesystem::path& file);
+// Attributes of an HDF5 file's root and of the datasets in it by name, "redshift" of the root,
+// "Nbody.units" of a dataset: a single value or a flat array. One of neither numbers nor text has
+// its kind's name. InputError for what is no HDF5.
+[[nodiscard]] nlohmann::ordered_json read_hdf5_attributes(const std::filesystem::path& file);
 
 }  // namespace kolo

@@ -117,11 +117,10 @@ struct ConvertBoxOptions {
 };
 
 // Writes the box again in the other or the same format, some planes at a time (about 64 MiB, more
-// where its chunks are thicker), so that it may be larger than the memory. HDF5
-// keeps the attributes of the root and of the two datasets as they are. Returns what the user
-// should know of things that the new file has no place for.
-std::vector<std::string> convert_box(const BoxFile& box, const std::filesystem::path& to,
-                                     const ConvertBoxOptions& options);
+// where its chunks are thicker), so that it may be larger than the memory. From HDF5 to HDF5 the
+// attributes of the root and of the two datasets are copied, but for references.
+void convert_box(const BoxFile& box, const std::filesystem::path& to,
+                 const ConvertBoxOptions& options);
 
 // A gas field that several processes fill, each with regions of its own: FILE.npy is [N, N, N, 5],
 // any other name is HDF5 with the root dataset Hydro [5, N, N, N]. The file has its full size from
@@ -148,8 +147,6 @@ class HydroFile {
             const std::filesystem::path& attributes_of = {});
 
   [[nodiscard]] const HydroPlace& place() const { return place_; }
-  // Notes for the user on attributes that have no place in it.
-  [[nodiscard]] const std::vector<std::string>& left_out() const { return left_out_; }
   // After everyone's flush().
   void commit();
 
@@ -157,7 +154,6 @@ class HydroFile {
   AtomicFile aside_;
   FileDescriptor lock_;  // tells other processes that this one lives
   HydroPlace place_;
-  std::vector<std::string> left_out_;
 };
 
 // One process's hand in it.

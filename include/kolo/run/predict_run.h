@@ -35,7 +35,6 @@ struct RunPrediction {
   std::int64_t bytes = 0;                      // of the fields that were written
   double seconds = 0;                          // from the first tile to the whole file
   std::uint64_t peak_memory = 0;  // bytes of the rank that had most: of its GPU, or of the host
-  std::vector<std::string> warnings = {};  // of attributes that the output has no place for
 };
 
 // Predicts the gas of a whole box, [5, N, N, N], to rounding what the network, in evaluation mode,

@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <deque>
 #include <functional>
-#include <iterator>
 #include <system_error>
 #include <utility>
 
@@ -18,7 +17,6 @@
 #include "base/file_failure.h"
 #include "data/boxes/field_source.h"
 #include "data/boxes/hdf5.h"
-#include "data/boxes/hdf5_attributes.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/data/array_file.h"
@@ -215,8 +213,7 @@ void write_box_hdf5(const SimulationBox& box, const fs::path& file) {
   write_box(writer, box);
 }
 
-std::vector<std::string> convert_box(const BoxFile& box, const fs::path& to,
-                                     const ConvertBoxOptions& options) {
+void convert_box(const BoxFile& box, const fs::path& to, const ConvertBoxOptions& options) {
   const bool to_npy = options.to == BoxFormat::npy;
   const auto files = to_npy ? std::vector{npy_data_file(to), npy_label_file(to)} : std::vector{to};
   for (const auto& file : files) {
@@ -228,18 +225,11 @@ std::vector<std::string> convert_box(const BoxFile& box, const fs::path& to,
     if (!options.replace) refuse_existing(file);
   }
   const auto& from = box.layout(BoxField::nbody).file;
-  const bool may_have_attributes = box.format() == BoxFormat::hdf5;
-  std::vector<std::string> left_out;
   BoxWriter writer(to, options.to, box.size(),
                    [&](const Hdf5Handle& hdf5, const std::string& what) {
-                     if (may_have_attributes) left_out = copy_hdf5_attributes(from, hdf5, what);
+                     if (box.format() == BoxFormat::hdf5) copy_hdf5_attributes(from, hdf5, what);
                    });
-  if (may_have_attributes) {
-    if (to_npy) left_out = leave_hdf5_attributes(from);
-    std::ranges::move(leave_other_objects(from), std::back_inserter(left_out));
-  }
   copy_box(box, writer, options);
-  return left_out;
 }
 
 namespace {
@@ -273,10 +263,9 @@ HydroFile::HydroFile(const fs::path& file, std::int64_t size, const fs::path& at
   }
   if (file.extension() == ".npy") {
     place_ = begin_npy(aside_, file, BoxField::hydro, size);
-    if (!attributes_of.empty()) left_out_ = leave_hdf5_attributes(attributes_of);
   } else {
     const auto copy_attributes = [&](const Hdf5Handle& hdf5, const std::string& what) {
-      if (!attributes_of.empty()) left_out_ = copy_hdf5_attributes(attributes_of, hdf5, what);
+      if (!attributes_of.empty()) copy_hdf5_attributes(attributes_of, hdf5, what);
     };
     place_ = begin_hdf5(file, std::array{BoxField::hydro}, size, copy_attributes).front();
   }

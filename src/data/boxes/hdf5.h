@@ -1,14 +1,15 @@
 #pragma once
 
-#include "kolo/data/array_file.h"
-#include "kolo/data/box_files.h"
-
 #include <filesystem>
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <hdf5.h>
+
+#include "kolo/data/array_file.h"
+#include "kolo/data/box_files.h"
 
 namespace kolo {
 
@@ -69,25 +70,29 @@ void check_hdf5(herr_t status, const std::string& what);
 // Looks for a name, which may have groups in it ("run/inputs").
 [[nodiscard]] bool has_hdf5_link(const Hdf5Handle& file, const std::string& name);
 
-// Name of a type of numbers in an HDF5 file, and the type that they are read as.
-struct Hdf5Numbers {
-  std::string name;
-  NumberType type;                      // in memory, and the same for HDF5
-  hid_t memory_type = H5I_INVALID_HID;  // a type of the library's own, which is not closed
-};
+// Names of all that is in a file's root. Error with `what`.
+[[nodiscard]] std::vector<std::string> names_in_root(const Hdf5Handle& file,
+                                                     const std::string& what);
 
 // An open dataset of numbers.
 struct Hdf5Dataset {
   Hdf5Handle handle;
   std::string what;  // "data: cannot read NAME of FILE", for messages
   ArrayLayout layout;
-  Hdf5Numbers numbers;
+  NumberType type;                      // that the numbers are read as, and the same for HDF5:
+  hid_t memory_type = H5I_INVALID_HID;  // a type of the library's own, which is not closed
 };
 
 // InputError as open_hdf5_array() has it. Needs an Hdf5Session.
 [[nodiscard]] Hdf5Dataset open_hdf5_dataset(const Hdf5Handle& file,
                                             const std::filesystem::path& path,
                                             const std::string& name);
+
+// Gives a new file's root, and its datasets that have the same name in `from`, their attributes
+// with types, shapes and bytes as they are, but for those that refer to objects of the other file.
+// Error with `what`: the library can't copy one.
+void copy_hdf5_attributes(const std::filesystem::path& from, const Hdf5Handle& to,
+                          const std::string& what);
 
 // The dataset of a field.
 [[nodiscard]] constexpr const char* hdf5_name_of(BoxField field) {
