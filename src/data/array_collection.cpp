@@ -1,4 +1,4 @@
-#include "data/array_collection.h"
+#include "kolo/data/array_samples.h"
 
 #include <algorithm>
 #include <array>

@@ -187,19 +187,6 @@ class Cifar10Dataset::Records {
     return checked_multiply(narrow<std::size_t>(size_), cifar10_record_bytes);
   }
 
-  // A little at a time, without keeping any.
-  void check() const {
-    constexpr std::int64_t most_at_once = 1024;
-    std::vector<std::uint8_t> records;
-    for (const auto& file : files_) {
-      for (std::int64_t first = 0; first < file.count; first += most_at_once) {
-        const auto count = static_cast<std::size_t>(std::min(most_at_once, file.count - first));
-        records.resize(count * cifar10_record_bytes);
-        read_records(file.path, first, records);
-      }
-    }
-  }
-
   void read(const std::shared_ptr<std::byte>& memory, int part, int parts) {
     const auto begin = size_ * part / parts, end = size_ * (part + 1) / parts;
     auto* const all = reinterpret_cast<std::uint8_t*>(memory.get());
@@ -232,7 +219,7 @@ class Cifar10Dataset::Records {
   std::shared_ptr<const std::byte> memory_;
 };
 
-Cifar10Dataset::Cifar10Dataset(const fs::path& folder, Split split, Cifar10Options options)
+Cifar10Dataset::Cifar10Dataset(const fs::path& folder, Split split, bool loads_later)
     : layout_{{3, cifar10_side, cifar10_side}, cifar10_classes, {}} {
   const auto place = find_batches(folder, split);
   records_ = std::make_shared<Records>(place, split);
@@ -240,12 +227,10 @@ Cifar10Dataset::Cifar10Dataset(const fs::path& folder, Split split, Cifar10Optio
   MemoryLoad load{records_->bytes(), [records = records_](const auto& memory, int part, int parts) {
                     records->read(memory, part, parts);
                   }};
-  if (!options.loads_later) {
+  if (loads_later)
+    load_ = std::move(load);
+  else
     load_alone(load);
-    return;
-  }
-  if (options.checks_labels) records_->check();
-  load_ = std::move(load);
 }
 
 std::int64_t Cifar10Dataset::size() const {

@@ -10,7 +10,6 @@
 
 #include <fmt/format.h>
 
-#include "data/array_collection.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"

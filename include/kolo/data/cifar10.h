@@ -27,13 +27,6 @@ inline constexpr std::string_view cifar10_names_file = "batches.meta.txt";
 // The names of a split's files, in their order.
 [[nodiscard]] std::span<const std::string_view> cifar10_batch_files(Split split);
 
-struct Cifar10Options {
-  bool loads_later = false;  // the images are read by load(), not at once
-  // loads_later: reads the files once to see whether all labels are classes, which load() sees
-  // else.
-  bool checks_labels = true;
-};
-
 // Input {3, 32, 32}, each value x / 255, 10 classes. The images stay in memory as bytes (154 MB for
 // the training split of CIFAR-10), which several ranks can share (load()). Augmentation goes in
 // front (AugmentedDataset).
@@ -44,7 +37,8 @@ struct Cifar10Options {
 // names.
 class Cifar10Dataset final : public Dataset {
  public:
-  Cifar10Dataset(const std::filesystem::path& folder, Split split, Cifar10Options options = {});
+  // loads_later: the images are read by load(), not at once, and labels are checked there.
+  Cifar10Dataset(const std::filesystem::path& folder, Split split, bool loads_later = false);
 
   // The reading of the images, before which no sample may be read; unset without loads_later.
   [[nodiscard]] const std::optional<MemoryLoad>& load() const { return load_; }

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -22,9 +21,9 @@ struct FolderListing {
   std::vector<std::int64_t> class_ends;  // where each class's files end
   std::string names;                     // below their class's folder
   std::vector<std::uint64_t> name_ends;
-  // Counts of files that are passed over because their names are of no image, by the names' endings
-  // (".webp"; "" for none).
-  std::map<std::string, std::int64_t> left_out;
+  // Files that are passed over because their names are of no image, and the first one's path.
+  std::int64_t left_out = 0;
+  std::string first_left_out;
 
   [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(name_ends.size()); }
   // Class of a file, 0 <= index < size(), and its path below its class's folder.
@@ -39,7 +38,7 @@ struct FolderListing {
 [[nodiscard]] FolderListing list_image_folder(const std::filesystem::path& root,
                                               bool inspect_sizes = true);
 
-// "3 files left out: 2 .webp, 1 .gif; kolo reads .jpg ..."; "" for none.
+// "3 files left out, such as x/a.webp; kolo reads .jpg ..."; "" for none.
 [[nodiscard]] std::string left_out_text(const FolderListing& listing);
 
 struct ImageFolderOptions {

@@ -35,10 +35,7 @@ static Preprocessing for_unit_pixels(Preprocessing preprocessing) {
 Datasets Cifar10::make(const DatasetRequest& request) const {
   const auto read = [&](Split split) {
     return at_key(request, "path", [&] {
-      return std::make_shared<Cifar10Dataset>(
-          path, split,
-          Cifar10Options{.loads_later = request.loads_later,
-                         .checks_labels = request.looks_at_files});
+      return std::make_shared<Cifar10Dataset>(path, split, request.loads_later);
     });
   };
   const auto training = read(Split::train), validation = read(Split::validation);

@@ -11,6 +11,7 @@
 
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
+#include "kolo/base/text.h"
 #include "kolo/data/dataset.h"
 
 namespace kolo {
@@ -55,6 +56,12 @@ std::shared_ptr<const Dataset> first_of(const DatasetRequest& request, Split spl
         fmt::format("{} samples asked for, but the data set has {}", *count, dataset->size()));
   }
   return std::make_shared<Subset>(std::move(dataset), *count, choice);
+}
+
+std::string first_few(std::span<const std::string> names) {
+  constexpr std::size_t most = 5;
+  const auto shown = join(names.first(std::min(names.size(), most)));
+  return names.size() > most ? fmt::format("{} and {} more", shown, names.size() - most) : shown;
 }
 
 void check_shape(const RefuseKey& refuse, std::string_view key,

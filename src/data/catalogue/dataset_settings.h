@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -63,6 +64,9 @@ auto at_key(const DatasetRequest& request, std::string_view key, const Make& mak
 [[nodiscard]] std::shared_ptr<const Dataset> first_of(
     const DatasetRequest& request, Split split, std::shared_ptr<const Dataset> dataset,
     Subset::Choice choice = Subset::Choice::first);
+
+// "a, b, c, d, e and 5 more"
+[[nodiscard]] std::string first_few(std::span<const std::string> names);
 
 // Loads that two data sets have still to do.
 template <typename Data>

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "base/natural_order.h"
 #include "data/catalogue/dataset_settings.h"
@@ -38,16 +37,6 @@ void check_format(std::span<const std::byte> file, const std::filesystem::path& 
   throw InputError(fmt::format(
       "data: {} is {} by its name but {} by its content; rename or replace it", path.string(),
       name ? image_format_name(*name) : "no image", image_format_name(*content)));
-}
-
-// "a, b, c and 5 more"
-std::string first_few(const std::vector<std::string>& names) {
-  constexpr std::size_t most = 5;
-  const auto shown = std::min(names.size(), most);
-  auto text = fmt::format(
-      "{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
-  if (names.size() > shown) text += fmt::format(" and {} more", names.size() - shown);
-  return text;
 }
 
 std::vector<std::string> missing_from(const std::vector<std::string>& some,
@@ -96,7 +85,7 @@ void require_same_classes(const ImageFolderDataset& training,
     throw InputError(fmt::format(
         "data: training and validation images must have the same classes: {} has no folder {}, "
         "which {} has",
-        some.root().string(), first_few(missing), others.root().string()));
+        some.root().string(), datasets::first_few(missing), others.root().string()));
   };
   check(training, validation);
   check(validation, training);

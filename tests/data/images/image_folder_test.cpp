@@ -208,11 +208,11 @@ TEST_F(ImageFolder, CountsWhatIsLeftOut) {
   for (const auto* const name : {"x/a.webp", "y/b.webp", "y/deep/c.gif", "y/.hidden.gif"})
     folder_.write(name, "RIFF");
   const auto listing = list_image_folder(folder_.path());
-  EXPECT_EQ(listing.left_out, (std::map<std::string, std::int64_t>{{".gif", 1}, {".webp", 2}}));
+  EXPECT_EQ(listing.left_out, 3);
   EXPECT_TRUE(
-      says(left_out_text(listing), {"3 files left out: 2 .webp, 1 .gif; kolo reads .jpg .jpeg"}));
+      says(left_out_text(listing), {"3 files left out, such as x/a.webp; kolo reads .jpg .jpeg"}));
   fs::remove(folder_ / "x/a.png");
-  EXPECT_TRUE(says(rejection(), {"class x has no images", "but 1 .webp"}));
+  EXPECT_TRUE(says(rejection(), {"class x has no images", "but a.webp"}));
 }
 
 TEST_F(ImageFolder, RejectsPipesAndFoldersNamedAsImages) {
