@@ -67,7 +67,6 @@ void add_help_command(CLI::App& app, std::function<int()>& action);
 void add_data_cifar10_command(CLI::App& data, std::function<int()>& action);
 void add_data_images_command(CLI::App& data, std::function<int()>& action);
 void add_data_nbody_command(CLI::App& data, std::function<int()>& action);
-void add_data_convert_command(CLI::App& data, std::function<int()>& action);
 void add_data_inspect_command(CLI::App& data, std::function<int()>& action);
 void add_data_fetch_command(CLI::App& data, std::function<int()>& action);
 

@@ -1,6 +1,5 @@
 #include "cli/command_line.h"
 
-#include <algorithm>
 #include <iostream>
 
 #include <fmt/format.h>
@@ -8,15 +7,10 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/options.h"
-#include "kolo/base/clock.h"
-#include "kolo/base/error.h"
-#include "kolo/data/box_files.h"
 #include "kolo/run/launch_environment.h"
 #include "kolo/tools/fetch.h"
 #include "kolo/tools/inspection.h"
 #include "kolo/train/observe/format.h"
-#include "kolo/train/observe/progress.h"
-#include "run/launch/terminal.h"
 
 namespace kolo {
 
@@ -167,97 +161,13 @@ void add_data_inspect_command(CLI::App& data, std::function<int()>& action) {
       [arguments, &action] { action = [arguments] { return inspect_for_user(*arguments); }; });
 }
 
-namespace {
-
-struct ConvertArguments {
-  std::string input, output;
-  bool force = false;
-};
-
-// Chooses the format of the output's name, else the other one.
-BoxFormat target_format(const ConvertArguments& arguments, const BoxFile& box) {
-  require_ending("data: --output", arguments.output,
-                 {"HDF5, or a pair of .npy files", {".h5", ".hdf5", ".npy"}, {}});
-  const std::string_view name = arguments.output;
-  if (name.ends_with(".h5") || name.ends_with(".hdf5")) return BoxFormat::hdf5;
-  const bool is_npy = name.ends_with(".npy") || box.format() == BoxFormat::hdf5;
-  return is_npy ? BoxFormat::npy : BoxFormat::hdf5;
-}
-
-// A pair's prefix, also where one of its files was named.
-std::string prefix_of(const std::string& output) {
-  for (const std::string_view ending : {"_data.npy", "_label.npy"}) {
-    if (output.ends_with(ending)) return output.substr(0, output.size() - ending.size());
-  }
-  if (!output.ends_with(".npy")) return output;
-  throw InputError(
-      fmt::format("data: --output {}: a box becomes a pair of .npy files; expected their prefix, "
-                  "{} for {}_data.npy "
-                  "and {}_label.npy",
-                  output, output.substr(0, output.size() - 4), output.substr(0, output.size() - 4),
-                  output.substr(0, output.size() - 4)));
-}
-
-int convert(const ConvertArguments& arguments) {
-  const BoxFile box(arguments.input);
-  const auto format = target_format(arguments, box);
-  const auto output = format == BoxFormat::npy ? prefix_of(arguments.output) : arguments.output;
-  for (const auto& warning : box.warnings()) std::cerr << warning << "\n";
-  ProgressBar bar(std::cout, progress_options_from_environment());
-  const Stopwatch watch;
-  bar.start("planes", 2 * box.size(), 0, "planes");
-  convert_box(
-      box, output,
-      {.to = format, .replace = arguments.force, .progress = [&](std::int64_t done, std::int64_t) {
-         bar.update(done, {.samples_per_second = static_cast<double>(done) / watch.seconds()});
-       }});
-  bar.clear();
-  const auto written = format == BoxFormat::npy
-                           ? fmt::format("{} and {}", npy_data_file(output).string(),
-                                         npy_label_file(output).string())
-                           : output;
-  const auto edge = static_cast<std::uint64_t>(box.size());
-  print_wrapped(fmt::format(
-      "{}: {}^3 cells, {}, {}\n", written, box.size(),
-      format_bytes(sizeof(float) * (nbody_channels + hydro_channels) * edge * edge * edge),
-      format_duration(watch.seconds())));
-  return 0;
-}
-
-}  // namespace
-
-void add_data_convert_command(CLI::App& data, std::function<int()>& action) {
-  const auto arguments = std::make_shared<ConvertArguments>();
-  CLI::App* const command =
-      data.add_subcommand("convert", "Write a simulation box in another format");
-  add_text_option(*command, "box", arguments->input, "a simulation box",
-                  "An HDF5 file, or either file or the prefix of a pair of .npy files")
-      ->required()
-      ->type_name("FILE");
-  add_text_option(*command, "-o,--output", arguments->output, "a file's name",
-                  "FILE.h5, or the prefix of PREFIX_data.npy and PREFIX_label.npy; without an "
-                  "ending it is the other format")
-      ->required()
-      ->type_name("FILE");
-  command->add_flag("--force", arguments->force, "Replace files that are there");
-  command->footer(
-      "Reads some planes at a time, so that the box may be larger than the memory. Files appear\n"
-      "when they are whole. A box that is packed, or not of float32, becomes one that all threads\n"
-      "of a training run can read at once.\n\n"
-      "Examples:\n"
-      "  kolo data convert box.h5 -o box              box_data.npy and box_label.npy\n"
-      "  kolo data convert packed.h5 -o plain.h5      without packing and chunks");
-  command->callback([arguments, &action] { action = [arguments] { return convert(*arguments); }; });
-}
-
 void add_data_command(CLI::App& app, std::function<int()>& action) {
-  CLI::App* const data = app.add_subcommand("data", "Get, make, convert and look at data sets");
+  CLI::App* const data = app.add_subcommand("data", "Get, make and look at data sets");
   data->require_subcommand(1);
   add_data_fetch_command(*data, action);
   add_data_cifar10_command(*data, action);
   add_data_images_command(*data, action);
   add_data_nbody_command(*data, action);
-  add_data_convert_command(*data, action);
   add_data_inspect_command(*data, action);
   data->footer(
       "Examples:\n"
@@ -269,7 +179,6 @@ void add_data_command(CLI::App& app, std::function<int()>& action) {
       "                                                     make folders of JPEG files as ImageNet "
       "has them\n"
       "  kolo data nbody -o data/train.h5                   make a box of simulated universe\n"
-      "  kolo data convert box.h5 -o box                    as a pair of .npy files\n"
       "  kolo data inspect box.h5                           shapes, ranges, advice\n\n"
       "kolo data COMMAND --help says more.");
 }

@@ -255,8 +255,9 @@ InspectionJson inspect_box(const fs::path& path, bool reads_numbers) {
   if (!is_npy) add_attributes(file, inspection);
   if (!is_plain) {
     advice.push_back(
-        "packed, in chunks or not of float32; kolo data convert makes a file that all threads read "
-        "at once, and fast");
+        "packed, in chunks or not of float32; contiguous float32 is read by all threads at once, "
+        "and "
+        "fast (h5repack -f NONE -l CONTI unpacks HDF5)");
   }
   return inspection;
 }

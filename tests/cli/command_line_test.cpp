@@ -143,6 +143,7 @@ TEST(CommandLine, UnknownOptionsAndCommandsGetASuggestion) {
       {{"eval", "run", "--jsn"}, "did you mean --json?"},
       {{"doctor", "now"}, "doctor: unexpected \"now\""},
       {{"completion", "bash"}, "completion is no command any more; kolo help COMMAND"},
+      {{"data", "convert", "a.h5"}, "convert is no command any more; kolo reads HDF5 and .npy"},
       {{"reference", "--list"}, "reference is no command any more; kolo sweep"},
       {{"qqqqqq"},
        "the commands are train, eval, predict, bench, scale, sweep, run, timeline, report, data, "

@@ -64,7 +64,7 @@ TEST_F(InspectProgram, ShowsBoxes) {
   EXPECT_EQ(chunked["arrays"][0]["chunk"], Json({1, 2, 2, 2}));
   EXPECT_EQ(chunked["arrays"][0]["shape"], Json({4, 4, 4, 4}));
   EXPECT_EQ(inspected(folder / "plain.h5")["facts"]["seed"], 5);
-  EXPECT_TRUE(says(chunked["advice"].dump(), {"kolo data convert"}));
+  EXPECT_TRUE(says(chunked["advice"].dump(), {"h5repack"}));
   EXPECT_EQ(inspected(folder / "pair")["arrays"][0]["name"], "pair_data.npy");
   EXPECT_THAT(inspected(folder / "plain.h5", {"--json", "--quick"})["arrays"][0]["channels"],
               IsEmpty());

@@ -76,7 +76,7 @@ TEST_F(NbodyProgram, SaysWhatIsWrongBeforeAnyWork) {
   expect_refused({"--seed", "-1"}, "--seed");
   for (const std::string option : {"--method", "--cell", "--scatter", "--no-heating"})
     expect_refused({option, "1"}, "data nbody: " + option + ": ");
-  expect_refused({"--npy"}, "kolo data convert makes a pair");
+  expect_refused({"--npy"}, "data nbody: --npy: boxes are HDF5");
   EXPECT_FALSE(fs::exists(folder / "new"));
   folder.write("new", "a file where a folder should be");
   expect_refused({"--size", "16"}, "cannot write into");

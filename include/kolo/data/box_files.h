@@ -3,7 +3,6 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -108,19 +107,6 @@ class BoxFile {
   std::array<std::shared_ptr<const FieldSource>, 2> sources_;
   std::vector<std::string> warnings_;
 };
-
-struct ConvertBoxOptions {
-  BoxFormat to = BoxFormat::npy;
-  bool replace = false;  // files that are there; otherwise they are an InputError
-  // Called with planes done and in all, both fields counted.
-  std::function<void(std::int64_t, std::int64_t)> progress;
-};
-
-// Writes the box again in the other or the same format, some planes at a time (about 64 MiB, more
-// where its chunks are thicker), so that it may be larger than the memory. From HDF5 to HDF5 the
-// attributes of the root and of the two datasets are copied, but for references.
-void convert_box(const BoxFile& box, const std::filesystem::path& to,
-                 const ConvertBoxOptions& options);
 
 // A gas field that several processes fill, each with regions of its own: FILE.npy is [N, N, N, 5],
 // any other name is HDF5 with the root dataset Hydro [5, N, N, N]. The file has its full size from

@@ -86,8 +86,8 @@ class FieldSource;
 // different crops.
 //
 // Thread-safe as every Dataset. Memory-mapped fields are read by all threads at once; what needs
-// the HDF5 library (compression, other types) by one at a time: convert_box() helps. Cost: one pass
-// over the crop, 9 c^3 numbers.
+// the HDF5 library (compression, other types) by one at a time. Cost: one pass over the crop, 9 c^3
+// numbers.
 class NbodyDataset final : public Dataset {
  public:
   // InputError for a file that is no such box, options out of range, a box smaller than the crop.

@@ -117,15 +117,14 @@ std::string obstacle(const ArrayLayout& layout) {
 void warn_of_layout(const ArrayFile& array, std::vector<std::string>& warnings) {
   const auto& layout = array.layout();
   if (!layout.is_mapped) {
-    warnings.push_back(
-        fmt::format("data: {} {}, so one thread at a time reads it; kolo data convert makes a file "
-                    "that all threads read",
-                    array.name(), obstacle(layout)));
+    warnings.push_back(fmt::format(
+        "data: {} {}, so one thread at a time reads it; all threads read contiguous float32 "
+        "(h5repack -f NONE -l CONTI unpacks a file)",
+        array.name(), obstacle(layout)));
   } else if (layout.type != "float32") {
-    warnings.push_back(
-        fmt::format("data: {} is {}, which is converted whenever it is read; kolo data convert "
-                    "makes a file that needs no conversion",
-                    array.name(), layout.type));
+    warnings.push_back(fmt::format(
+        "data: {} is {}, which is converted whenever it is read; float32 needs no conversion",
+        array.name(), layout.type));
   }
 }
 

@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
-#include <deque>
 #include <functional>
 #include <system_error>
 #include <utility>
@@ -93,41 +92,6 @@ std::vector<HydroPlace> begin_hdf5(const fs::path& file, std::span<const BoxFiel
   return places;
 }
 
-// A box on its way to disk, some planes at a time. It appears with commit(), or not at all.
-class BoxWriter {
- public:
-  // `to`: an HDF5 file, or the prefix of a .npy pair, which has no attributes.
-  BoxWriter(const fs::path& to, BoxFormat format, std::int64_t size,
-            const WriteAttributes& write_attributes)
-      : size_(size) {
-    if (format == BoxFormat::hdf5) {
-      files_.emplace_back(to);
-      for (auto& place : begin_hdf5(to, both_fields, size, write_attributes))
-        writers_.emplace_back(std::move(place));
-      return;
-    }
-    for (const auto field : both_fields) {
-      const auto file = field == BoxField::nbody ? npy_data_file(to) : npy_label_file(to);
-      writers_.emplace_back(begin_npy(files_.emplace_back(file), file, field, size));
-    }
-  }
-
-  // Planes first to first + count, [channels, count, N, N].
-  void write_planes(BoxField field, std::int64_t first, std::int64_t count,
-                    std::span<const float> values) {
-    writers_[field == BoxField::nbody ? 0 : 1].write({{first, 0, 0}, {count, size_, size_}},
-                                                     values);
-  }
-  void commit() {
-    for (auto& file : files_) file.commit();
-  }
-
- private:
-  std::deque<AtomicFile> files_;
-  std::vector<HydroWriter> writers_;
-  std::int64_t size_;
-};
-
 // An attribute of the root.
 void write_number(const Hdf5Handle& file, const std::string& name, double value,
                   const std::string& what) {
@@ -138,8 +102,6 @@ void write_number(const Hdf5Handle& file, const std::string& name, double value,
   check_hdf5(H5Awrite(attribute.get(), H5T_NATIVE_DOUBLE, &value), what);
   attribute.close(what);
 }
-
-constexpr std::int64_t buffer_bytes = std::int64_t{1} << 26;
 
 void check_fields(const SimulationBox& box) {
   const auto size = box.size;
@@ -154,82 +116,35 @@ void check_fields(const SimulationBox& box) {
   }
 }
 
-// Writes a box in memory, and commits.
-void write_box(BoxWriter& writer, const SimulationBox& box) {
-  writer.write_planes(BoxField::nbody, 0, box.size, box.nbody);
-  writer.write_planes(BoxField::hydro, 0, box.size, box.hydro);
-  writer.commit();
-}
-
-// Copies both fields, some planes at a time, and commits.
-void copy_box(const BoxFile& box, BoxWriter& writer, const ConvertBoxOptions& options) {
-  const auto size = box.size();
-  const auto plane_bytes =
-      checked_multiply(checked_multiply(size, size), static_cast<std::int64_t>(sizeof(float)));
-  const auto fitting = buffer_bytes / checked_multiply(hydro_channels, plane_bytes);
-  const auto multiple = box.plane_multiple();
-  const auto step = std::min(size, std::max<std::int64_t>(1, fitting / multiple) * multiple);
-  std::vector<float> values;
-  std::int64_t done = 0;
-  for (const auto field : both_fields) {
-    for (std::int64_t first = 0; first < size; first += step) {
-      const auto count = std::min(step, size - first);
-      values.resize(static_cast<std::size_t>(channels_of(field) * count * size * size));
-      box.read_planes(field, first, count, values);
-      writer.write_planes(field, first, count, values);
-      done += count;
-      if (options.progress) options.progress(done, 2 * size);
-    }
-  }
-  writer.commit();
-}
-
-void refuse_existing(const fs::path& file) {
-  std::error_code ignored;
-  if (!fs::exists(fs::symlink_status(file, ignored))) return;
-  throw InputError(fmt::format("data: {} is there already; --force replaces it", file.string()));
-}
-
-bool is_same_file(const fs::path& one, const fs::path& other) {
-  std::error_code error;
-  return fs::equivalent(one, other, error) && !error;
+// Writes the fields of a box to their places.
+void write_fields(const SimulationBox& box, std::span<const HydroPlace> places) {
+  const Region whole{{0, 0, 0}, {box.size, box.size, box.size}};
+  HydroWriter(places[0]).write(whole, box.nbody);
+  HydroWriter(places[1]).write(whole, box.hydro);
 }
 
 }  // namespace
 
 void write_box_npy(const SimulationBox& box, const fs::path& prefix) {
   check_fields(box);
-  BoxWriter writer(prefix, BoxFormat::npy, box.size, {});
-  write_box(writer, box);
+  const auto data_file = npy_data_file(prefix), label_file = npy_label_file(prefix);
+  AtomicFile data(data_file), label(label_file);
+  const std::array places{begin_npy(data, data_file, BoxField::nbody, box.size),
+                          begin_npy(label, label_file, BoxField::hydro, box.size)};
+  write_fields(box, places);
+  data.commit();
+  label.commit();
 }
 
 void write_box_hdf5(const SimulationBox& box, const fs::path& file) {
   check_fields(box);
-  BoxWriter writer(file, BoxFormat::hdf5, box.size,
-                   [&](const Hdf5Handle& hdf5, const std::string& what) {
-                     for (const auto& [name, value] : box.parameters)
-                       write_number(hdf5, name, value, what);
-                   });
-  write_box(writer, box);
-}
-
-void convert_box(const BoxFile& box, const fs::path& to, const ConvertBoxOptions& options) {
-  const bool to_npy = options.to == BoxFormat::npy;
-  const auto files = to_npy ? std::vector{npy_data_file(to), npy_label_file(to)} : std::vector{to};
-  for (const auto& file : files) {
-    for (const auto field : both_fields) {
-      if (!is_same_file(file, box.layout(field).file)) continue;
-      throw InputError(
-          fmt::format("data: {} is what is read, so it can't be written", file.string()));
-    }
-    if (!options.replace) refuse_existing(file);
-  }
-  const auto& from = box.layout(BoxField::nbody).file;
-  BoxWriter writer(to, options.to, box.size(),
-                   [&](const Hdf5Handle& hdf5, const std::string& what) {
-                     if (box.format() == BoxFormat::hdf5) copy_hdf5_attributes(from, hdf5, what);
-                   });
-  copy_box(box, writer, options);
+  AtomicFile aside(file);
+  write_fields(box, begin_hdf5(file, both_fields, box.size,
+                               [&](const Hdf5Handle& hdf5, const std::string& what) {
+                                 for (const auto& [name, value] : box.parameters)
+                                   write_number(hdf5, name, value, what);
+                               }));
+  aside.commit();
 }
 
 namespace {

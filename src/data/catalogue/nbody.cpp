@@ -114,8 +114,7 @@ void warn_of_large_chunks(const ArrayLayout& layout, std::int64_t crop,
   if (ratio <= 8) return;
   warnings.push_back(fmt::format(
       "data: the chunks of {} are ({}) numbers, far larger than crops of {}^3: a crop unpacks "
-      "about "
-      "{:.0f} times what it needs; kolo data convert writes the box without chunks",
+      "about {:.0f} times what it needs; h5repack -f NONE -l CONTI writes the box without chunks",
       layout.file.string(), shape_text(layout.chunk), crop, ratio));
 }
 

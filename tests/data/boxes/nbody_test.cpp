@@ -335,7 +335,7 @@ TEST_F(Nbody, WarnsOfWhatIsSlow) {
   testing::write_box_like(file, numbered_box(24), {.chunk = {1, 24, 24, 24}, .deflate = 1});
   const auto small = dataset({.crop = 4}).warnings();
   ASSERT_EQ(small.size(), 4U);
-  EXPECT_TRUE(says(small[0], {"Nbody", "packed (deflate)", "kolo data convert"}));
+  EXPECT_TRUE(says(small[0], {"Nbody", "packed (deflate)", "h5repack"}));
   EXPECT_TRUE(says(small[2], {"(1, 24, 24, 24)", "crops of 4^3", "about 216 times"}));
   EXPECT_EQ(dataset({.crop = 16}).warnings().size(), 2U);
   EXPECT_TRUE(dataset({.mode = BoxMode::inmem, .crop = 4}).warnings().empty());
