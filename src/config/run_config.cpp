@@ -118,8 +118,8 @@ RunConfig load_run_config(const ConfigSource& source, const ModelCatalogue& mode
   ConfigValue root = choose(read_yaml_file(source.file), source);
   if (is_course_file(root))
     root = translate_course_file(root, source.name.value_or(source.file.stem().string()));
-  for (const std::string& text : source.overrides) apply_override(root, text, settings);
-  for (const auto& [option, text] : source.options) apply_override(root, text, settings, option);
+  for (const std::string& text : source.overrides) apply_override(root, text);
+  for (const auto& [option, text] : source.options) apply_override(root, text, option);
   if (!source.output_dir.empty()) set_text(root, "output_dir", escape_path(source.output_dir));
   settle_retired_keys(root, source.is_record);
   settle_batch_sizes(root);

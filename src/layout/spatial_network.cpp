@@ -234,12 +234,10 @@ SpatialTotals totals_at(const SpatialNetworkPlan& plan, std::span<const int> pla
   for (std::size_t number = 0; number < plan.layers.size(); ++number) {
     const auto& layer = plan.layers[number];
     const auto share = layer_share(plan, number, places);
-    add_to(totals.flops, share.flops);
     for (const auto* messages : {&share.forward, &share.backward}) {
       add_to(totals.halo_elements, elements_of(*messages));
       add_to(totals.halo_messages, static_cast<std::int64_t>(messages->size()));
     }
-    for (const auto& gather : share.gathers) add_to(totals.gathered_elements, gather.elements);
     const bool is_joined = number == 0 || plan.layers[number - 1].outputs != layer.inputs;
     if (is_joined) add_to(totals.kept_elements, share.input_elements);
     add_to(totals.kept_elements, share.room_elements);
@@ -353,10 +351,6 @@ std::vector<SpatialLayerShare> spatial_share(const SpatialNetworkPlan& plan, int
   return shares;
 }
 
-SpatialTotals spatial_totals(const SpatialNetworkPlan& plan, int rank) {
-  return totals_at(plan, places_of(plan, rank));
-}
-
 SpatialTotals most_spatial_totals(const SpatialNetworkPlan& plan) {
   std::vector<std::vector<int>> choices{{}};
   for (std::size_t axis = 0; axis < plan.shape.size(); ++axis) {
@@ -372,8 +366,7 @@ SpatialTotals most_spatial_totals(const SpatialNetworkPlan& plan) {
   SpatialTotals most;
   for (const auto& places : choices) {
     const auto totals = totals_at(plan, places);
-    for (const auto number : {&SpatialTotals::flops, &SpatialTotals::halo_elements,
-                              &SpatialTotals::halo_messages, &SpatialTotals::gathered_elements,
+    for (const auto number : {&SpatialTotals::halo_elements, &SpatialTotals::halo_messages,
                               &SpatialTotals::kept_elements, &SpatialTotals::peak_elements})
       most.*number = std::max(most.*number, totals.*number);
   }

@@ -7,7 +7,6 @@
 
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
-#include "layout/rows.h"
 
 namespace kolo {
 
@@ -117,6 +116,10 @@ AxisCut cut_evenly(std::int64_t length, int ranks) {
     cut.bounds.push_back(divide_up(checked_multiply<std::int64_t>(rank, length), ranks));
   }
   return cut;
+}
+
+std::int64_t window_rows(const AxisLayer& layer) {
+  return checked_add(checked_multiply(layer.dilation, layer.kernel - 1), std::int64_t{1});
 }
 
 std::int64_t output_length(const AxisLayer& layer, std::int64_t length) {

@@ -9,7 +9,6 @@
 
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
-#include "layout/rows.h"
 
 namespace kolo {
 

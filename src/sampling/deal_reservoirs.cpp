@@ -12,7 +12,6 @@
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/random.h"
-#include "sampling/below.h"
 
 namespace kolo {
 
@@ -124,7 +123,7 @@ std::vector<std::int64_t> slots_of(const SavedReservoir& saved, ReservoirPolicy 
   if (policy == ReservoirPolicy::uniform) {
     for (std::int64_t i = 0; i + 1 < size; ++i)
       std::swap(slots[narrow<std::size_t>(i)],
-                slots[narrow<std::size_t>(i + below(random, size - i))]);
+                slots[narrow<std::size_t>(i + uniform_below(random, size - i))]);
     return slots;
   }
   std::rotate(slots.begin(), slots.begin() + saved.state.first, slots.end());

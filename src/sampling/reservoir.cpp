@@ -13,7 +13,6 @@
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
-#include "sampling/below.h"
 
 namespace kolo {
 
@@ -38,13 +37,22 @@ void choose_distinct(CounterRandom& random, std::int64_t bound, std::int64_t cou
     return found == moved.end() ? place : found->second;
   };
   for (std::int64_t i = 0; i < count; ++i) {
-    const auto place = i + below(random, bound - i);
+    const auto place = i + uniform_below(random, bound - i);
     chosen.push_back(at(place));
     moved[place] = at(i);
   }
 }
 
 }  // namespace
+
+std::int64_t uniform_below(CounterRandom& random, std::int64_t bound) {
+  const auto range = static_cast<std::uint64_t>(bound);
+  // Numbers under this remainder would make the low results more likely than the others.
+  const std::uint64_t remainder = -range % range;
+  std::uint64_t number = random.next64();
+  while (number < remainder) number = random.next64();
+  return static_cast<std::int64_t>(number % range);
+}
 
 bool ReservoirState::can_be(ReservoirPolicy policy) const {
   constexpr auto most = std::numeric_limits<std::int64_t>::max();
@@ -145,7 +153,7 @@ Reservoir::Arrival Reservoir::enter() {
 // that got fewer samples than it has room for keeps as many of its arrivals as a full one would.
 Reservoir::Arrival Reservoir::arrive_uniform() {
   CounterRandom random(key_, arrival_stream, static_cast<std::uint64_t>(state_.arrivals));
-  const auto slot = below(random, state_.arrivals + 1);
+  const auto slot = uniform_below(random, state_.arrivals + 1);
   if (slot < capacity_ && state_.size < capacity_) return enter();
   ++state_.arrivals;
   if (slot >= capacity_) return {Outcome::passed_over, {}};
@@ -200,7 +208,7 @@ void Reservoir::draw_unseen(CounterRandom& random, std::int64_t count,
                             std::vector<std::int64_t>& slots) {
   for (std::int64_t i = 0; i < count; ++i) {
     auto& drawn = order_[narrow<std::size_t>(
-        ring_place(state_.seen + below(random, state_.size - state_.seen)))];
+        ring_place(state_.seen + uniform_below(random, state_.size - state_.seen)))];
     std::swap(drawn, order_[narrow<std::size_t>(ring_place(state_.seen))]);
     slots.push_back(order_[narrow<std::size_t>(ring_place(state_.seen))]);
     ++state_.seen;

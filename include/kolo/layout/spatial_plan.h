@@ -22,6 +22,14 @@ namespace kolo {
 // A convolution or pooling extends its input and runs without padding. A transposed convolution
 // runs without padding and folds its output, before the bias.
 
+// Quotients of any numbers and a positive divisor, rounded towards minus infinity and up.
+[[nodiscard]] constexpr std::int64_t divide_down(std::int64_t number, std::int64_t divisor) {
+  return number / divisor - (number % divisor < 0 ? 1 : 0);
+}
+[[nodiscard]] constexpr std::int64_t divide_up(std::int64_t number, std::int64_t divisor) {
+  return -divide_down(-number, divisor);
+}
+
 // Rows [begin, end) of an axis.
 struct RowRange {
   std::int64_t begin = 0;
@@ -63,6 +71,9 @@ struct AxisLayer {
   // one's output, so that both can be concatenated where they are.
   std::optional<std::size_t> mirrors = std::nullopt;
 };
+
+// Rows from the first that a window of the layer reads to one past its last.
+[[nodiscard]] std::int64_t window_rows(const AxisLayer& layer);
 
 // The rows that come out of `length` rows. InputError for a layer that is none (a length below 1;
 // padding above dilation (kernel - 1), with which outputs would see nothing but padding) or that

@@ -1,7 +1,12 @@
 #pragma once
 
+#include <cstdint>
 #include <utility>
 #include <vector>
+
+#include <fmt/format.h>
+
+#include "kolo/base/error.h"
 
 // Virtual ranks: a global batch in V parts, each with the samples and the random numbers of a rank
 // of its own, which R ranks compute, each some consecutive ones. What the parts come to is added up
@@ -23,7 +28,16 @@ struct PartRange {
 
 // Parts of a rank; some ranks have one more than others where R does not divide V. Error unless
 // 0 <= rank < ranks <= parts.
-[[nodiscard]] PartRange parts_of_rank(int parts, int ranks, int rank);
+[[nodiscard]] inline PartRange parts_of_rank(int parts, int ranks, int rank) {
+  if (ranks < 1 || parts < ranks || rank < 0 || rank >= ranks) {
+    throw Error(
+        fmt::format("layout: the parts of rank {} of {}, of {} virtual ranks; expected 0 <= rank < "
+                    "ranks <= virtual ranks",
+                    rank, ranks, parts));
+  }
+  const auto begin_of = [&](std::int64_t of) { return static_cast<int>(parts * of / ranks); };
+  return {begin_of(rank), begin_of(std::int64_t{rank} + 1)};
+}
 
 // A subtree: the parts from index * 2^level on, 2^level of them, or what there is.
 struct PartialSum {
@@ -37,9 +51,6 @@ struct PartialSum {
   }
   bool operator==(const PartialSum&) const = default;
 };
-
-// The largest subtrees that consecutive parts hold, in the order of their parts.
-[[nodiscard]] std::vector<PartialSum> partial_sums(const PartRange& parts);
 
 // Adds up values of parts, or of subtrees, that come in the order of their parts. Keeps no more
 // than the largest subtrees of what has come.
@@ -81,5 +92,14 @@ class PartSums {
  private:
   std::vector<Item> items_;
 };
+
+// The largest subtrees that consecutive parts hold, in the order of their parts.
+[[nodiscard]] inline std::vector<PartialSum> partial_sums(const PartRange& parts) {
+  PartSums<int> sums;
+  for (int part = parts.first; part < parts.end; ++part) sums.add({0, part}, 0, [](int&, int) {});
+  std::vector<PartialSum> result;
+  for (const auto& item : sums.items()) result.push_back(item.sum);
+  return result;
+}
 
 }  // namespace kolo

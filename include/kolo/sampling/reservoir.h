@@ -13,6 +13,10 @@
 
 namespace kolo {
 
+// Uniform in [0, bound), unbiased; bound > 0. CounterRandom::below() for bounds of more than 32
+// bits: arrivals are counted beyond that.
+[[nodiscard]] std::int64_t uniform_below(CounterRandom& random, std::int64_t bound);
+
 // Treatment of the next sample by a full reservoir.
 enum class ReservoirPolicy {
   // All that came have the same chance to be in it: arrival t enters with probability capacity / t
