@@ -37,11 +37,6 @@ std::string problem_with(const fs::path& file) {
   throw Error(system_error_text(problem_with(file), reason) + advice_on_file_size(reason));
 }
 
-std::int64_t bytes_of(std::int64_t channels, std::int64_t size) {
-  const std::array shape{channels, size, size, size, static_cast<std::int64_t>(sizeof(float))};
-  return checked_product(std::span<const std::int64_t>(shape));
-}
-
 // Writes the head of a .npy file aside; the place of the numbers is behind it.
 HydroPlace begin_npy(AtomicFile& aside, const fs::path& file, BoxField field, std::int64_t size) {
   const auto channels = channels_of(field);
@@ -107,8 +102,8 @@ void check_fields(const SimulationBox& box) {
   const auto size = box.size;
   for (const auto field : both_fields) {
     const auto& values = field == BoxField::nbody ? box.nbody : box.hydro;
-    const std::array dimensions{channels_of(field), size, size, size};
-    const auto expected = checked_product(std::span<const std::int64_t>(dimensions));
+    const auto expected =
+        field_bytes(channels_of(field), size) / static_cast<std::int64_t>(sizeof(float));
     if (size >= 1 && std::cmp_equal(values.size(), expected)) continue;
     throw Error(fmt::format("data: the {} field of a box of {}^3 cells has {} numbers, expected {}",
                             field == BoxField::nbody ? "dark matter" : "gas", size, values.size(),
@@ -169,7 +164,7 @@ void remove_leftovers(const fs::path& path) {
 HydroFile::HydroFile(const fs::path& file, std::int64_t size, const fs::path& attributes_of)
     : aside_(file) {
   remove_leftovers(file);
-  const auto bytes = bytes_of(hydro_channels, size);
+  const auto bytes = field_bytes(hydro_channels, size);
   std::error_code error;
   const auto space = fs::space(part_file(file), error);
   if (!error && std::cmp_less(space.available, bytes)) {

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 
 namespace kolo {
@@ -65,6 +66,11 @@ ArrayRegion FieldSource::in_file(const Region& region) const {
   part.start.insert(is_channel_last_ ? part.start.end() : part.start.begin(), 0);
   part.extent.insert(is_channel_last_ ? part.extent.end() : part.extent.begin(), channels_);
   return part;
+}
+
+std::int64_t field_bytes(std::int64_t channels, std::int64_t size) {
+  const std::array shape{channels, size, size, size, static_cast<std::int64_t>(sizeof(float))};
+  return checked_product(std::span<const std::int64_t>(shape));
 }
 
 void require_region(const Region& region, std::int64_t size, std::int64_t channels,

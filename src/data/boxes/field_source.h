@@ -50,6 +50,9 @@ class FieldSource {
   std::shared_ptr<const float> values_;  // where numbers can be read where they lie
 };
 
+// Bytes of a field, or of both together. Error where they overflow 64 bits.
+[[nodiscard]] std::int64_t field_bytes(std::int64_t channels, std::int64_t size);
+
 // Error unless the region is inside a box of `size` cells per edge and `numbers` are its.
 void require_region(const Region& region, std::int64_t size, std::int64_t channels,
                     std::size_t numbers);

@@ -194,12 +194,11 @@ void LibraryArray::read_bytes(const ArrayRegion& region, std::span<std::byte> by
 
 bool is_hdf5_file(const std::filesystem::path& path) {
   constexpr std::string_view signature = "\x89HDF\r\n\x1a\n";
-  const MappedFile file(path);
-  const auto size = static_cast<std::size_t>(file.size());
-  const auto bytes = std::as_bytes(std::span(signature));
+  const auto file = map_file(path);
+  const auto expected = std::as_bytes(std::span(signature));
   // At 0, or after a user block at 512, 1024, 2048, ...
-  for (std::size_t at = 0; at + bytes.size() <= size; at = at == 0 ? 512 : 2 * at)
-    if (std::equal(bytes.begin(), bytes.end(), file.data() + at)) return true;
+  for (std::size_t at = 0; at + expected.size() <= file.bytes().size(); at = at == 0 ? 512 : 2 * at)
+    if (std::ranges::equal(expected, file.bytes().subspan(at, expected.size()))) return true;
   return false;
 }
 

@@ -27,9 +27,10 @@ namespace kolo::datasets {
                                        std::int64_t n_valid, std::uint64_t seed);
 
 template <ConfigStruct T>
-[[nodiscard]] DatasetEntry entry_of(const std::string& name, const std::string& description) {
+[[nodiscard]] DatasetEntry entry_of(const std::string& name, const std::string& description,
+                                    T defaults = {}) {
   DatasetEntry entry{{name, description}};
-  set_settings<T>(entry);
+  set_settings<T>(entry, std::move(defaults));
   entry.make = [](const OwnSettings& own, const DatasetRequest& request) {
     return own.as<T>().make(request);
   };

@@ -143,9 +143,18 @@ namespace kolo::datasets {
 struct MnistFiles {
   std::string path;
   ImageSettings images;
-  std::string_view torchvision_name = "MNIST";
+  std::string_view torchvision_name = "MNIST", usual_path = {};
 
+  void check(const RefuseKey& refuse) const {
+    if (path.empty() && usual_path.empty()) {
+      refuse("path",
+             "data mnist needs the folder that holds MNIST's four IDX files; kolo data fetch mnist "
+             "-o data/mnist gets them");
+    }
+    images.check(refuse);
+  }
   void complete() {
+    if (path.empty()) path = usual_path;
     if (!images.horizontal_flip) images.horizontal_flip = false;
     images.complete(0, 0, NamedPreprocessing::none);
   }
@@ -180,32 +189,16 @@ void visit(Field& field, MnistFiles& mnist) {
   visit_variations(field, mnist.images);
 }
 
-struct Mnist : MnistFiles {
-  void check(const RefuseKey& refuse) const {
-    if (path.empty()) {
-      refuse("path",
-             "data mnist needs the folder that holds MNIST's four IDX files; kolo data fetch mnist "
-             "-o data/mnist gets them");
-    }
-    images.check(refuse);
-  }
-};
-
 DatasetEntry mnist() {
-  return entry_of<Mnist>("mnist", "handwritten digits");
+  return entry_of<MnistFiles>("mnist", "handwritten digits");
 }
 
-struct FashionMnist : MnistFiles {
-  FashionMnist() { torchvision_name = "FashionMNIST"; }
-  void check(const RefuseKey& refuse) const { images.check(refuse); }
-  void complete() {
-    if (path.empty()) path = fashion_mnist_folder;
-    MnistFiles::complete();
-  }
-};
-
 DatasetEntry fashion_mnist() {
-  return entry_of<FashionMnist>("fashion_mnist", "clothes, in MNIST's format; a Debian package");
+  return entry_of<MnistFiles>("fashion_mnist", "clothes, in MNIST's format; a Debian package",
+                              {.path = {},
+                               .images = {},
+                               .torchvision_name = "FashionMNIST",
+                               .usual_path = fashion_mnist_folder});
 }
 
 }  // namespace kolo::datasets

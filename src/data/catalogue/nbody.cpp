@@ -53,9 +53,7 @@ void check(const NbodyOptions& options) {
 }
 
 void check_memory(std::int64_t size, const char* advice) {
-  const std::array shape{nbody_channels + hydro_channels, size, size, size,
-                         static_cast<std::int64_t>(sizeof(float))};
-  const auto needed = checked_product(std::span<const std::int64_t>(shape));
+  const auto needed = field_bytes(nbody_channels + hydro_channels, size);
   const auto installed = installed_memory();
   if (!installed || needed <= *installed) return;
   throw InputError(
