@@ -85,9 +85,6 @@ struct AugmentationOptions {
   double height_shift = 0, width_shift = 0;  // fractions of the size, in [0, 1)
   double zoom_low = 1, zoom_high = 1;        // positive
   bool horizontal_flip = false;
-  // A part of the image, as large as the whole, instead of shifts and zooms. Between its edges and
-  // the pixels beyond them is interpolated as well, where torchvision repeats those of the edges.
-  double random_crop = 0;  // least part of the area; 0: none
 
   // InputError for values out of range; the message names the value.
   void check() const;
@@ -106,7 +103,7 @@ class Augmentation {
 
  private:
   AugmentationOptions options_;
-  std::uint64_t seed_, crop_seed_;
+  std::uint64_t seed_;
 };
 
 // The samples of another dataset of {channels, height, width} images, augmented, then preprocessed.

@@ -8,7 +8,6 @@ struct Cifar10 {
   std::string path = "data/cifar10";
   ImageSettings images;
 
-  void check(const RefuseKey& refuse) const { images.check(refuse); }
   void complete() {
     if (path.empty()) path = "data/cifar10";
     images.complete(.1, 0, NamedPreprocessing::unit);

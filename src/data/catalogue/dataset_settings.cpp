@@ -85,23 +85,7 @@ void fill(std::optional<double>& value, double usual) {
 
 }  // namespace
 
-void ImageSettings::check(const RefuseKey& refuse) const {
-  if (random_crop == 0) return;
-  const std::pair<std::string_view, bool> others[] = {
-      {"height_shift", height_shift.value_or(0) > 0},
-      {"width_shift", width_shift.value_or(0) > 0},
-      {"zoom", zoom.value_or(0) > 0}};
-  for (const auto& [key, is_given] : others) {
-    if (is_given) {
-      refuse(key, fmt::format("random_crop: {} chooses a part of each image, which takes the place "
-                              "of shifts and zooms; leave out one of the two",
-                              random_crop));
-    }
-  }
-}
-
 void ImageSettings::complete(double shift, double usual_zoom, NamedPreprocessing usual) {
-  if (random_crop > 0) shift = usual_zoom = 0;
   fill(height_shift, shift);
   fill(width_shift, shift);
   fill(zoom, usual_zoom);
@@ -113,8 +97,7 @@ AugmentationOptions ImageSettings::augmentation(const DatasetRequest& request) c
   if (!augment || !request.varies) return {};
   AugmentationOptions options{.height_shift = height_shift.value(),
                               .width_shift = width_shift.value(),
-                              .horizontal_flip = horizontal_flip.value(),
-                              .random_crop = random_crop};
+                              .horizontal_flip = horizontal_flip.value()};
   options.zoom_low = 1 - *zoom;
   options.zoom_high = 1 + *zoom;
   return options;

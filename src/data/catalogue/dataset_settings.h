@@ -89,18 +89,12 @@ struct ImageSettings {
   // unset: as the tutorials have it for the data.
   std::optional<double> height_shift, width_shift, zoom;
   std::optional<bool> horizontal_flip;
-  // Above 0: parts of images of at least so much of their area, instead of shifts and zooms.
-  double random_crop = 0;
   NamedPreprocessing preprocessing = NamedPreprocessing::automatic;
 
-  void check(const RefuseKey& refuse) const;
   void complete(double shift, double usual_zoom, NamedPreprocessing usual);
   // How training images are varied.
   [[nodiscard]] AugmentationOptions augmentation(const DatasetRequest& request) const;
 };
-
-inline constexpr NumberRule part_of_area{" from 0 to 1",
-                                         [](long double x) { return x >= 0 && x <= 1; }};
 
 template <typename Field>
 void visit_variations(Field& field, ImageSettings& images) {
@@ -110,7 +104,6 @@ void visit_variations(Field& field, ImageSettings& images) {
   field("width_shift", images.width_shift, fraction, unset);
   field("zoom", images.zoom, fraction, unset);
   field("horizontal_flip", images.horizontal_flip, AnyBool{}, unset);
-  field("random_crop", images.random_crop, part_of_area);
 }
 
 template <typename Field>

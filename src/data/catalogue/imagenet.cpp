@@ -99,11 +99,14 @@ struct Imagenet {
   std::string train_dir, valid_dir;       // a folder of images for each class
   std::vector<std::int64_t> input_shape;  // what images are brought to, unless the model says
   ImageSettings images;
+  // Above 0: parts of images of at least so much of their area, instead of shifts and zooms.
+  double random_crop = 0;
 
   void check(const RefuseKey& refuse) const;
   void complete() {
     put_channels_first(input_shape);
-    images.complete(.33, .5, NamedPreprocessing::caffe);
+    const bool is_cropped = random_crop > 0;
+    images.complete(is_cropped ? 0 : .33, is_cropped ? 0 : .5, NamedPreprocessing::caffe);
   }
   [[nodiscard]] Datasets make(const DatasetRequest& request) const;
   [[nodiscard]] SampleLayout layout(const DatasetRequest& request) const;
@@ -118,6 +121,8 @@ void visit(Field& field, Imagenet& imagenet) {
   field("valid_dir", imagenet.valid_dir, PathText{});
   field("input_shape", imagenet.input_shape, positive.up_to(most_of_a_kind));
   visit_images(field, imagenet.images);
+  field("random_crop", imagenet.random_crop,
+        NumberRule{" from 0 to 1", [](long double x) { return x >= 0 && x <= 1; }});
 }
 
 void Imagenet::check(const RefuseKey& refuse) const {
@@ -132,7 +137,17 @@ void Imagenet::check(const RefuseKey& refuse) const {
            "data/images/valid of kolo data images");
   }
   check_shape(refuse, "input_shape", input_shape);
-  images.check(refuse);
+  const std::pair<std::string_view, const std::optional<double>*> others[] = {
+      {"height_shift", &images.height_shift},
+      {"width_shift", &images.width_shift},
+      {"zoom", &images.zoom}};
+  for (const auto& [key, value] : others) {
+    if (random_crop > 0 && value->value_or(0) > 0) {
+      refuse(key, fmt::format("random_crop: {} chooses a part of each image, which takes the place "
+                              "of shifts and zooms; leave out one of the two",
+                              random_crop));
+    }
+  }
 }
 
 // The size that images are brought to: the model's input, or the data's, or ImageNet's usual one.
@@ -152,11 +167,10 @@ ImageFolderOptions Imagenet::folder_options(const DatasetRequest& request) const
 // Subsets are spread over the classes, as the samples lie class by class.
 Datasets Imagenet::make(const DatasetRequest& request) const {
   const auto options = folder_options(request);
-  auto augmentation = images.augmentation(request);
-  const double random_crop = std::exchange(augmentation.random_crop, 0);  // done while decoding
+  const auto augmentation = images.augmentation(request);
   const auto training = at_key(request, "train_dir", [&] {
     auto cropped = options;
-    cropped.random_crop = random_crop;
+    if (images.augment && request.varies) cropped.random_crop = random_crop;
     cropped.seed = request.seed;
     return std::make_shared<ImageFolderDataset>(train_dir, cropped, request.looks_at_files);
   });

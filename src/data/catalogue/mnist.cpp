@@ -151,7 +151,6 @@ struct MnistFiles {
              "data mnist needs the folder that holds MNIST's four IDX files; kolo data fetch mnist "
              "-o data/mnist gets them");
     }
-    images.check(refuse);
   }
   void complete() {
     if (path.empty()) path = usual_path;

@@ -130,6 +130,14 @@ TEST_F(ImageFolder, LoadsAugmentedBatchesWithManyWorkers) {
   }
 }
 
+TEST_F(ImageFolder, PartsAreDrawnAnewInEachEpoch) {
+  folder_.write("x/a.png", png_file(noise_image(64, 64, 1)));
+  const ImageFolderDataset dataset(folder_.path(), {8, 8, .08, 3});
+  const auto first = read_sample(dataset, 0, 1).input;
+  EXPECT_EQ(read_sample(dataset, 0, 1).input, first);
+  EXPECT_NE(read_sample(dataset, 0, 2).input, first);
+}
+
 TEST_F(ImageFolder, RejectsFoldersThatHoldNoClasses) {
   EXPECT_TRUE(says(rejection(), {"has no classes: no folders", "ROOT/CLASS"}));
   write("a.png");
