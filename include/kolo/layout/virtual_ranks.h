@@ -9,13 +9,12 @@
 #include "kolo/base/error.h"
 
 // Virtual ranks: a global batch in V parts, each with the samples and the random numbers of a rank
-// of its own, which R ranks compute, each some consecutive ones. What the parts come to is added up
-// in one order, whatever R is, so that sums of floating-point numbers have the same bits.
+// of its own, which R ranks compute, each some consecutive ones. The parts' results are added up in
+// one order, whatever R is, so that sums of floating-point numbers have the same bits.
 //
-// The order is a binary tree over the parts: those of 2k and 2k + 1 first, then pairs of pairs; a
-// sum without a partner goes up as it is. So a rank adds up what it has by itself, and hands over
-// one sum for each largest subtree of its parts: one where R and V are powers of two, never more
-// than 2 log2(V).
+// The order is a binary tree over the parts: 2k and 2k + 1 first, then pairs of pairs; a sum
+// without a partner goes up as it is. So a rank hands over one sum for each largest subtree of its
+// parts: one if R and V are powers of two, never more than 2 log2(V).
 namespace kolo {
 
 // Consecutive parts.
@@ -26,8 +25,8 @@ struct PartRange {
   bool operator==(const PartRange&) const = default;
 };
 
-// Parts of a rank; some ranks have one more than others where R does not divide V. Error unless
-// 0 <= rank < ranks <= parts.
+// Parts of a rank; some ranks have one more than others if R does not divide V. Error unless 0 <=
+// rank < ranks <= parts.
 [[nodiscard]] inline PartRange parts_of_rank(int parts, int ranks, int rank) {
   if (ranks < 1 || parts < ranks || rank < 0 || rank >= ranks) {
     throw Error(
@@ -39,21 +38,21 @@ struct PartRange {
   return {begin_of(rank), begin_of(std::int64_t{rank} + 1)};
 }
 
-// A subtree: the parts from index * 2^level on, 2^level of them, or what there is.
+// A subtree: 2^level parts from index * 2^level on, or fewer at the end.
 struct PartialSum {
   int level = 0;
   int index = 0;
 
   [[nodiscard]] PartialSum parent() const { return {level + 1, index / 2}; }
-  // Whether the two make their parent, this one first.
+  // Tells whether the two make their parent, this one first.
   [[nodiscard]] bool is_partner_of(const PartialSum& right) const {
     return level == right.level && index % 2 == 0 && right.index == index + 1;
   }
   bool operator==(const PartialSum&) const = default;
 };
 
-// Adds up values of parts, or of subtrees, that come in the order of their parts. Keeps no more
-// than the largest subtrees of what has come.
+// Adds up values of parts, or of subtrees, that come in the order of their parts. Keeps only the
+// largest subtrees.
 template <typename Value>
 class PartSums {
  public:
