@@ -141,7 +141,7 @@ std::int64_t bytes_of_mebibytes(double mebibytes) {
   return std::max<std::int64_t>(1, static_cast<std::int64_t>(mebibytes * (1 << 20)));
 }
 
-// None where gradients travel as they are. It keeps what PowerSGD carries over, so each trainer has
+// Hook that compresses gradients; null for none. It keeps PowerSGD's residuals, so each trainer has
 // one of its own.
 std::shared_ptr<GradientHook> make_compression(const CommunicationConfig& config) {
   PowerSgdOptions powersgd;
@@ -333,7 +333,7 @@ std::int64_t validation_batch_size_of(const RunConfig& config, const Dataset& da
   const auto batch = training.batch_size
                          ? *training.batch_size
                          : std::max<std::int64_t>(1, *training.global_batch_size / ranks);
-  // What a pass of the training is known to leave room for.
+  // A pass of the training is known to fit in memory.
   const auto as_in_training = (batch + training.accumulation - 1) / training.accumulation;
   if (layout.classes == 0) return as_in_training;
   // Small images are fast in large batches; of large ones fewer are as fast, and take less memory.

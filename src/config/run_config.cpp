@@ -38,8 +38,8 @@ bool has_known_key(const ConfigValue& mapping) {
                      [](const ConfigEntry& entry) { return is_known_key(entry.key); });
 }
 
-// The named configurations of a file: mappings at its top level that hold what a configuration
-// holds, which neither a misspelt section nor a template for one does.
+// Names of a file's configurations: mappings at its top level with sections of a configuration,
+// which neither a misspelt section nor a template for one has.
 std::vector<std::string> names_in(const ConfigValue& root) {
   std::vector<std::string> names;
   for (const ConfigEntry& entry : root.entries) {

@@ -98,7 +98,7 @@ void require_one(const std::vector<Given>& given) {
                   given[1].value->place, given[0].key, given[1].key));
 }
 
-// What is merged gives way to what was written over it.
+// Values of the least distance: merged ones give way to those written over them.
 std::vector<Given> nearest_of(const std::vector<Given>& given) {
   const auto distance = [](const Given& each) { return each.value->distance; };
   std::vector<Given> nearest;
@@ -162,8 +162,8 @@ void fill_model(ModelConfig& model, const ModelEntry& entry, double weight_decay
   put_channels_first(model.input_shape);
 }
 
-// The same bits on any number of ranks take the same kernels: their threads and what is chosen by
-// measuring count.
+// Virtual ranks need the same kernels on any number of ranks, which depend on the number of threads
+// and on cuDNN's measurements.
 void fill_device(DeviceConfig& device, const TrainingConfig& training) {
   if (training.virtual_ranks == 0) return;
   device.deterministic = true;

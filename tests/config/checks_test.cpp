@@ -1,4 +1,4 @@
-// What depends on more than one key.
+// Checks of combinations of keys.
 #include "config/config_fixture.h"
 #include "kolo/config/factories.h"
 #include "kolo/train/trainer.h"
@@ -159,7 +159,7 @@ TEST_F(Checks, RandomCropsTakeThePlaceOfShiftsAndZooms) {
                    {"data.random_crop: expected a number from 0 to 1"}));
 }
 
-// What can't be had together is refused where it stands, with the reason.
+// Keys that exclude each other are refused at their place, with the reason.
 TEST_F(Checks, StepsInPassesKnowWhatTheyCanCut) {
   EXPECT_EQ(load(required, {"training.accumulation=4"}).training.accumulation, 4);
   EXPECT_THAT(error(required, {"training.accumulation=65"}),

@@ -1,4 +1,4 @@
-// What is chosen by name, and keys of what was not.
+// Choices by name, and keys of others.
 #include <torch/nn/modules/linear.h>
 
 #include "config/config_fixture.h"
@@ -84,7 +84,7 @@ TEST_F(Choices, AnotherChoiceOnTheCommandLineLeavesTheFilesKeysBehind) {
   EXPECT_EQ(value_of(config, "optimizer.momentum"), "0.9");
   EXPECT_EQ(value_of(config, "optimizer.beta1"), "none");
   EXPECT_EQ(config.optimizer.lr, 0.5);  // no optimizer's own
-  // What both have stays.
+  // Keys that both have stay.
   EXPECT_EQ(value_of(load(adam, {"optimizer.name=Lamb"}), "optimizer.beta1"), "0.8");
   EXPECT_EQ(value_of(load(adam, {"optimizer.name=lars", "optimizer.name=sgd"}), "optimizer.lr"),
             "0.5");

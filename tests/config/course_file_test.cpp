@@ -49,7 +49,7 @@ class CourseFile : public testing::ConfigTest {
   void expect(const RunConfig& config, const std::map<std::string, std::string>& values) const {
     for (const auto& [key, value] : values) EXPECT_EQ(value_of(config, key), value) << key;
   }
-  // Of the base configuration with a line more.
+  // Message about the base configuration with a line more.
   [[nodiscard]] std::string refusal(const std::string& line) const {
     return testing::message_of<InputError>([&] {
       (void)load("base:\n  Nsamples: 64\n  Nsamples_val: 8\n  lr_schedule: {start_lr: 0.1}\n  " +

@@ -52,7 +52,7 @@ class RandomConfig {
   }
 
  private:
-  // What goes together.
+  // Settings that fit together.
   void settle_communication(RunConfig& run) {
     auto& communication = run.communication;
     if (run.device.graphs) communication.compression = Compression::none;
@@ -296,7 +296,7 @@ TEST_F(RoundTrip, SpellsOutEveryDefault) {
   }
 }
 
-// Of what is chosen: all choices together have all keys.
+// All choices together have all keys.
 TEST_F(RoundTrip, EveryKeyIsThereAndWhatIsUnsetSaysWhatItMeans) {
   const auto config = load(required);
   const std::string text = to_yaml(config);

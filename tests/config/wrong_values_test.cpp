@@ -43,7 +43,7 @@ std::string chooser_of(const std::string& setting) {
 
 class WrongValues : public testing::ConfigTest {
  protected:
-  // What is said of a setting on the command line; empty where it is taken.
+  // Message about a setting on the command line; empty if it is taken.
   [[nodiscard]] std::string said_of(const std::string& setting, const std::string& value,
                                     const std::string& chooser = "seed=1") const {
     try {
@@ -55,7 +55,7 @@ class WrongValues : public testing::ConfigTest {
   }
 };
 
-// Those that take any word, as their value or as part of a path.
+// Settings that take any word, as their value or as part of a path.
 const std::set<std::string> texts{"description",     "output_dir",     "data.path",
                                   "data.train_dir",  "data.valid_dir", "data.train_path",
                                   "data.valid_path", "model.file",     "model.init_from"};
@@ -139,7 +139,7 @@ TEST_F(WrongValues, OfEverySettingAreRefusedByNameOnOneLine) {
       const auto message = said_of(setting, value, chooser_of(setting));
       EXPECT_EQ(message.empty(), is_taken(setting, value)) << setting << "=" << value;
       if (message.empty()) continue;
-      // Of a list the part that is wrong: "data.input_shape[1]: ".
+      // The wrong item of a list: "data.input_shape[1]: ".
       const auto name = "command line: " + setting;
       EXPECT_THAT(message, AnyOf(StartsWith(name + ": "), StartsWith(name + "["))) << value;
       EXPECT_EQ(message.find('\n'), std::string::npos) << message;

@@ -130,7 +130,7 @@ TEST(SpatialNetwork, CountsTheWorkOfTheUNet) {
 }
 
 TEST(SpatialNetwork, CountsTheHalosOfTheUNet) {
-  // Of 128^3 in two slabs: by layer a plane of its larger side, forward and, but for the sample's,
+  // 128^3 in two slabs send, by layer, a plane of its larger side, forward and, but for the sample's,
   // backward.
   constexpr std::int64_t one_way = 128 * 128 * 4 + 64 * 64 * 64 + 32 * 32 * 128 + 16 * 16 * 256 +
                                    8 * 8 * 512 + 4 * 4 * 512 +  // down

@@ -103,7 +103,7 @@ class Simulation {
  public:
   explicit Simulation(const LayerCut& layer) : layer_(layer) {}
 
-  // What each rank reads; zeros where the border is filled.
+  // Rows that each rank reads; zeros beyond the border.
   [[nodiscard]] std::vector<Values> extend(const Values& whole) const {
     Travelling travelling;
     for (int rank = 0; rank < ranks(); ++rank) {
@@ -136,7 +136,7 @@ class Simulation {
     return parts;
   }
 
-  // What each rank owns after all have given back what they made, as one.
+  // All ranks' own rows after they have given back the rows that they made.
   [[nodiscard]] Values fold(std::vector<Values> parts) const {
     Travelling travelling;
     Values whole(static_cast<std::size_t>(layer_.exchanged().length()), 0);
@@ -212,7 +212,7 @@ TEST(SpatialPlan, OutputsAreOwnedByTheOwnerOfTheInputAtTheirStride) {
       for (auto row = coarse.rows(rank).begin; row < coarse.rows(rank).end; ++row) {
         const auto at_stride = row * each.layer.stride;
         const auto owned = fine.rows(rank);
-        // What is beyond the end is the last rank's.
+        // Outputs beyond the end are the last rank's.
         if (at_stride >= fine.length()) continue;
         EXPECT_TRUE(at_stride >= owned.begin && at_stride < owned.end) << row;
       }

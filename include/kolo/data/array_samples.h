@@ -16,7 +16,7 @@ class ArrayFile;
 struct NamedArray {
   std::string name;
   std::shared_ptr<const ArrayFile> array;  // null: there is none of that name
-  // Where each row is a file: their names without .npy, in natural order, and other files of the
+  // Names without .npy of files that are a row each, in natural order, and the other files of their
   // folder but hidden ones.
   std::vector<std::string> row_names = {}, left_out = {};
 };

@@ -26,14 +26,14 @@ namespace {
 constexpr int most_values = 20000;
 constexpr int deepest_level = 32;
 
-// It lies one mapping farther away.
+// Notes that a value was merged over one mapping more.
 void move_away(ConfigValue& value) {
   ++value.distance;
   for (ConfigValue& item : value.items) move_away(item);
   for (ConfigEntry& entry : value.entries) move_away(entry.value);
 }
 
-// What a mapping lacks, also within mappings that both have, comes from another one.
+// Adds entries that a mapping lacks from another one, also within mappings that both have.
 void inherit(ConfigValue& mapping, ConfigValue from) {
   for (ConfigEntry& entry : from.entries) {
     ConfigValue* const own = mapping.find(entry.key);
@@ -125,7 +125,7 @@ class TreeBuilder {
     if (merged) merge(*merged, merge_place, mapping);
   }
 
-  // Of several mappings an earlier one wins.
+  // Merges one mapping or several, of which earlier ones win.
   void merge(const YAML::Node& merged, const std::string& place_of_merge, ConfigValue& mapping) {
     ConfigValue source = build(merged, place_of_merge);
     std::vector<ConfigValue> sources;
@@ -157,7 +157,7 @@ class TreeBuilder {
   int level_ = 0;
 };
 
-// Notes where documents start and passes over what is in them.
+// Notes where documents start, and skips their contents.
 class DocumentStarts : public YAML::EventHandler {
  public:
   std::vector<YAML::Mark> marks;
@@ -176,9 +176,9 @@ class DocumentStarts : public YAML::EventHandler {
   void OnMapEnd() override {}
 };
 
-// Where the first document starts and the second if there is one. Of a text that begins with a
-// comma yaml-cpp makes empty documents without end (so YAML::LoadAll never returns): that is told
-// from a second document by its place.
+// Beginnings of the first document and of the second, if there is one. A text that begins with a
+// comma has empty documents without end for yaml-cpp (YAML::LoadAll never returns), which begin at
+// one place.
 std::vector<YAML::Mark> first_document_starts(const std::string& text) {
   std::istringstream stream(text);
   YAML::Parser parser(stream);
@@ -191,7 +191,7 @@ std::vector<YAML::Mark> first_document_starts(const std::string& text) {
   return starts.marks;
 }
 
-// The most frequent mistake, for which yaml-cpp gives reasons that do not show it.
+// Advice on tabs, the most frequent mistake, which yaml-cpp's reasons do not show.
 const char* advice_on_tabs(const std::string& text, int line) {
   std::size_t begin = 0;
   for (; line > 0; --line) {

@@ -29,7 +29,7 @@ namespace kolo {
 void apply_override(ConfigValue& root, const std::string& text,
                     std::string_view place = command_line);
 
-// Sets a key to a text, whatever is in it.
+// Sets a key to a text, which is not read as YAML.
 void set_text(ConfigValue& root, const std::string& key, const std::string& text);
 
 }  // namespace kolo
