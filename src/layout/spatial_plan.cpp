@@ -182,7 +182,7 @@ LayerCut cut_layer(const AxisLayer& layer, const AxisCut& input,
     cut.reached.push_back(reach(layer, coarse.rows(rank), owned.begin));
   }
   cut.whole_because = obstacle_in(cut);
-  cut.gathers_input = cut.takes_part = cut.is_whole();
+  cut.gathers_input = cut.is_whole();
   return cut;
 }
 
@@ -202,8 +202,7 @@ std::vector<LayerCut> cut_layers(std::span<const AxisLayer> layers, const AxisCu
     cuts.push_back(cut_layer(layer, cuts.empty() ? input : cuts.back().output, output));
   }
   for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
-    if (!cuts[i].is_whole() || !cuts[i + 1].is_whole()) continue;
-    cuts[i].takes_part = cuts[i + 1].gathers_input = false;
+    if (cuts[i].is_whole()) cuts[i + 1].gathers_input = false;
   }
   return cuts;
 }

@@ -298,7 +298,7 @@ TEST(SpatialPlan, SmallLevelsAreComputedWhole) {
   EXPECT_EQ(because({5, 1, 2}, 5, 5), "rank 0 exchanges 2 rows with rank 1, which has 1");
   EXPECT_EQ(because({5, 1, 2}, 5, 1), "");
   const auto whole = cut_layer({4, 2, 1}, cut_evenly(4, 4));
-  EXPECT_TRUE(whole.gathers_input && whole.takes_part);
+  EXPECT_TRUE(whole.gathers_input);
   EXPECT_TRUE(says(message_of<Error>([&] { (void)row_messages(whole, 0); }),
                    {"computed whole: rank 1 has no output row"}));
   EXPECT_TRUE(says(message_of<Error>([] {
@@ -339,8 +339,6 @@ TEST(SpatialPlan, ADecoderTakesTheCutsOfItsEncoder) {
       EXPECT_EQ(up.reached, down.reached);
       EXPECT_EQ(up.is_whole(), down.is_whole());
       EXPECT_EQ(down.gathers_input, down.is_whole() && (level == 0 || !cuts[level - 1].is_whole()));
-      EXPECT_EQ(up.takes_part, down.gathers_input);
-      EXPECT_FALSE(down.takes_part);
       EXPECT_FALSE(up.gathers_input);
     }
   }

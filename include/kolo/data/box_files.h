@@ -170,9 +170,6 @@ struct CubeSymmetry {
   std::array<int, 3> axis{0, 1, 2};
   std::array<int, 3> sign{1, 1, 1};
 
-  // Source of cell `out` (each 0 to size - 1) of the result.
-  [[nodiscard]] std::array<std::int64_t, 3> source(const std::array<std::int64_t, 3>& out,
-                                                   std::int64_t size) const;
   [[nodiscard]] int determinant() const;  // 1: a rotation; -1: with a reflection
   bool operator==(const CubeSymmetry&) const = default;
 };

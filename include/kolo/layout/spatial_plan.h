@@ -96,10 +96,8 @@ struct LayerCut {
   // Reason why it can't be computed in parts, so that all ranks compute all of it: a rank has no
   // rows, or a halo exceeds the neighbour's rows; "" otherwise.
   std::string whole_because;
-  // The first of several whole layers gathers the parts, and after the last each rank takes its
-  // part.
+  // The first of several whole layers gathers the parts.
   bool gathers_input = false;
-  bool takes_part = false;
 
   [[nodiscard]] bool is_whole() const { return !whole_because.empty(); }
   // The side that is extended (the input) or folded (a transposed layer's output).

@@ -138,16 +138,6 @@ std::array<CubeSymmetry, 24> make_tutorial_rotations() {
 
 }  // namespace
 
-std::array<std::int64_t, 3> CubeSymmetry::source(const std::array<std::int64_t, 3>& out,
-                                                 std::int64_t size) const {
-  std::array<std::int64_t, 3> in{};
-  for (std::size_t j = 0; j < 3; ++j) {
-    const auto at = out[static_cast<std::size_t>(axis[j])];
-    in[j] = sign[j] > 0 ? at : size - 1 - at;
-  }
-  return in;
-}
-
 int CubeSymmetry::determinant() const {
   const bool is_even = (axis[1] - axis[0] + 3) % 3 == 1;  // goes round: 012, 120, 201
   return (is_even ? 1 : -1) * sign[0] * sign[1] * sign[2];
