@@ -43,7 +43,7 @@ constexpr std::string_view how_to_get =
     "a "
     "stand-in";
 
-// Guesses what is meant by a folder without batches.
+// Hint for a folder without batches.
 std::string hint_for(const fs::path& folder) {
   if (!is_there(folder)) return fmt::format("; there is no such folder: {}", how_to_get);
   for (const auto& place : {folder, folder / "cifar-10-batches-py"}) {
@@ -172,7 +172,7 @@ std::span<const std::string_view> cifar10_batch_files(Split split) {
   return validation_files;
 }
 
-// The records of a split, in memory that whoever loads them has given.
+// Records of a split, in the memory of the load.
 class Cifar10Dataset::Records {
  public:
   Records(const fs::path& folder, Split split) {

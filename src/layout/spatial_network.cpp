@@ -79,8 +79,8 @@ std::vector<LayerCut> cut_along(std::span<const FieldLayer> layers, std::size_t 
   return cut_layers(layers_along(layers, axis), cut_evenly(length, ranks));
 }
 
-// FLOPs of the layer for `coarse` values per channel: outputs, or inputs of a transposed layer,
-// each of which meets all taps.
+// FLOPs of the layer for `coarse` values per channel, outputs or a transposed layer's inputs, each
+// of which meets all taps.
 std::int64_t flops_of(const FieldLayer& layer, std::int64_t coarse) {
   auto taps = product({2, layer.inputs / layer.groups, layer.outputs, coarse});
   for (const auto& axis : layer.axes) taps = checked_multiply(taps, axis.kernel);
@@ -138,7 +138,7 @@ std::int64_t elements(std::span<const AxisShare> axes, std::int64_t channels,
   return count;
 }
 
-// How far apart neighbours along the axis are in the group, whose last axis is the fastest.
+// Distance of neighbours along the axis in the group, whose last axis is the fastest.
 int rank_step(const SpatialNetworkPlan& plan, std::size_t axis) {
   int step = 1;
   for (auto i = axis + 1; i < plan.shape.size(); ++i) step *= plan.shape[i];
@@ -177,7 +177,7 @@ std::vector<HaloMessage> halo_messages(const SpatialNetworkPlan& plan,
   return messages;
 }
 
-// One axis after another, the later ones with what was gathered before.
+// Gathers one axis after another, the later ones with the rows gathered before.
 std::vector<HaloGather> gathers_of(std::vector<AxisShare> axes, const SpatialNetworkPlan& plan,
                                    std::size_t layer, std::span<const int> places) {
   std::vector<HaloGather> gathers;
@@ -252,8 +252,7 @@ SpatialTotals totals_at(const SpatialNetworkPlan& plan, std::span<const int> pla
   return totals;
 }
 
-// Places along an axis that differ in some layer: one of each kind, as a rule the first, one
-// between and the last.
+// One place of each kind along an axis, as a rule the first, one between and the last.
 std::vector<int> kinds_of_places(const SpatialNetworkPlan& plan, std::size_t axis) {
   std::vector<std::vector<AxisShare>> known;
   std::vector<int> places;

@@ -42,9 +42,8 @@ void require_cut(const AxisCut& cut) {
   throw Error("spatial: the bounds of a cut must rise from 0, one more than there are ranks");
 }
 
-// The rows that the outputs of a layer, or the inputs of a transposed one, reach over. The formula
-// is the same, because a transposed convolution is the adjoint of a convolution. Nothing where
-// there are none.
+// Rows that the outputs of a layer, or the inputs of a transposed one, reach over, by the same
+// formula: a transposed convolution is the adjoint of a convolution.
 RowRange reach(const AxisLayer& layer, const RowRange& coarse, std::int64_t where_nothing) {
   if (coarse.is_empty()) return {where_nothing, where_nothing};
   const auto first = checked_multiply(coarse.begin, layer.stride) - layer.padding;
@@ -83,7 +82,7 @@ std::string missing_neighbours(const LayerCut& layer, int rank) {
   return {};
 }
 
-// Why not every rank can have a part of the layer; "" where each can.
+// Reason why not every rank can have a part of the layer; "" if each can.
 std::string obstacle_in(const LayerCut& layer) {
   for (const auto& missing : {missing_rows, missing_neighbours}) {
     for (int rank = 0; rank < layer.input.ranks(); ++rank) {

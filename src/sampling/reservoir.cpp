@@ -26,8 +26,8 @@ std::int64_t bookkeeping_bytes(ReservoirPolicy policy) {
   return policy == ReservoirPolicy::keep_unseen ? order_bytes : 0;
 }
 
-// Distinct numbers below `bound` in random order: what shuffling 0, 1, 2, ... puts first, of which
-// only the places that have changed are kept. count <= bound.
+// Draws `count` <= `bound` distinct numbers below `bound`: the first ones of a shuffle of 0, 1, 2,
+// ..., of which only the changed places are kept.
 void choose_distinct(CounterRandom& random, std::int64_t bound, std::int64_t count,
                      std::vector<std::int64_t>& chosen) {
   std::unordered_map<std::int64_t, std::int64_t> moved;
@@ -168,7 +168,7 @@ Reservoir::Arrival Reservoir::arrive_fifo() {
   return {Outcome::replaced, place(slot)};
 }
 
-// The order is a ring: slots that were drawn, by their first draw, then those that were not.
+// The order is a ring: drawn slots by their first draw, then those never drawn.
 Reservoir::Arrival Reservoir::arrive_keep_unseen() {
   if (state_.size < capacity_) {
     order_[narrow<std::size_t>(state_.size)] = state_.size;
@@ -203,7 +203,7 @@ std::int64_t Reservoir::draws_left() const {
   return std::max<std::int64_t>(0, allowed - state_.draws);
 }
 
-// Each of them becomes the last one of those that were seen.
+// Each drawn slot becomes the last seen one.
 void Reservoir::draw_unseen(CounterRandom& random, std::int64_t count,
                             std::vector<std::int64_t>& slots) {
   for (std::int64_t i = 0; i < count; ++i) {

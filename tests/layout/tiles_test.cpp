@@ -218,9 +218,9 @@ TEST(Reach, RefusesWhatTilesCantCompute) {
   const AxisLayer down{.kernel = 4, .stride = 2, .padding = 1};
   auto up = down;
   up.is_transposed = true;
-  EXPECT_TRUE(says(message({down}), {"end with rows of 2 cells"}));
+  EXPECT_TRUE(says(message({down}), {"ends with rows of 2 cells"}));
   EXPECT_TRUE(says(message({{.kernel = 2, .padding = 1}}), {"makes 2 rows of 1, expected 1"}));
-  EXPECT_TRUE(says(message({up}), {"transposed layer 0 of stride 2"}));
+  EXPECT_TRUE(says(message({up}), {"layer 0 is transposed, of stride 2"}));
   auto wrong = up;
   wrong.mirrors = 1;
   EXPECT_TRUE(says(message({down, down, up, wrong}), {"mirrors layer 1"}));

@@ -48,8 +48,8 @@ HydroPlace begin_npy(AtomicFile& aside, const fs::path& file, BoxField field, st
 // Gives a new HDF5 file its attributes. `what` begins messages.
 using WriteAttributes = std::function<void(const Hdf5Handle& file, const std::string& what)>;
 
-// Makes an HDF5 file aside whose fields have their places, which are returned, before there are any
-// numbers: these are written without the library.
+// Makes an HDF5 file aside and returns the places of its fields, whose numbers are then written
+// without the library.
 std::vector<HydroPlace> begin_hdf5(const fs::path& file, std::span<const BoxField> fields,
                                    std::int64_t size, const WriteAttributes& write_attributes) {
   const auto aside = part_file(file);
@@ -144,7 +144,7 @@ void write_box_hdf5(const SimulationBox& box, const fs::path& file) {
 
 namespace {
 
-// Removes what killed processes have left: a living one is of this machine, or has locked its file.
+// Removes files of killed processes: a living one is of this machine, or has locked its file.
 void remove_leftovers(const fs::path& path) {
   const auto folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
   const auto own = path.filename().string();

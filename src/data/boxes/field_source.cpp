@@ -106,7 +106,7 @@ std::array<CubeSymmetry, 48> make_group() {
   return group;
 }
 
-// Turn of an array by the tutorial: its axes in this order, then those marked x run backwards.
+// Turn of an array by the tutorial: its axes in this order, then backwards along those marked x.
 struct Turn {
   std::array<int, 3> order;
   std::string_view backwards;

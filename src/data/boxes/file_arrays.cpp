@@ -46,7 +46,7 @@ void read_at(int file, std::int64_t offset, std::span<std::byte> bytes, const st
   }
 }
 
-// Moves on to a region's next place in C order, along its first `axes` axes. False after the last.
+// Moves to a region's next place in C order, along its first `axes` axes. False after the last.
 bool go_on(std::vector<std::int64_t>& place, const ArrayRegion& region, std::size_t axes) {
   for (auto axis = axes; axis-- > 0;) {
     if (++place[axis] < region.start[axis] + region.extent[axis]) return true;

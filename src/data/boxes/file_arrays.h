@@ -11,7 +11,7 @@
 #include "kolo/base/file.h"
 #include "kolo/data/array_file.h"
 
-// Arrays whose numbers lie in their file as they are used.
+// Arrays that lie in their file as they do in memory.
 namespace kolo {
 
 // A regular file mapped into memory to be read. It must not shrink while it is mapped: the system
@@ -27,10 +27,10 @@ struct MappedFile {
 // InputError when it can't be opened or is no regular file.
 [[nodiscard]] MappedFile map_file(const std::filesystem::path& file);
 
-// Numbers from `offset` on. The layout says whether the file is mapped.
+// Array of numbers from `offset` on, mapped or read by system calls as the layout says.
 class PlainArray final : public ArrayFile {
  public:
-  // InputError where the file can't be opened, or, if it is mapped, doesn't hold all numbers.
+  // InputError if the file can't be opened, or, if it is mapped, doesn't hold all numbers.
   PlainArray(std::string name, ArrayLayout layout, const NumberType& type, std::int64_t offset);
 
   [[nodiscard]] const float* values() const override;

@@ -13,10 +13,9 @@
 
 namespace kolo {
 
-// Every call of the HDF5 library happens while one of these lives. The library keeps tables of open
-// objects, caches and an error stack for the whole process, and Debian builds it without locks of
-// its own, so two threads must not be inside it at once, whatever files they read. It is also kept
-// from printing its errors, which come as exceptions instead.
+// Lock for all calls of the HDF5 library, which keeps tables of open objects, caches and an error
+// stack for the whole process, and which Debian builds without locks of its own. The library is
+// also kept from printing its errors, which come as exceptions instead.
 class Hdf5Session {
  public:
   Hdf5Session();
@@ -33,8 +32,8 @@ class Hdf5Session {
 // Last error of the library, in its words: the innermost cause.
 [[nodiscard]] std::string hdf5_error_text();
 
-// An identifier that the library gave, closed at the end of its life. Throws Error with `what` and
-// the library's own words when it gave none.
+// Owner of an identifier of the library. Error with `what` and the library's own words for an
+// invalid one.
 class Hdf5Handle {
  public:
   Hdf5Handle() = default;
@@ -49,7 +48,7 @@ class Hdf5Handle {
   ~Hdf5Handle();
 
   [[nodiscard]] hid_t get() const { return id_; }
-  // Closes and reports what the library can write only now.
+  // Closes, and reports errors of writing, which the library may do only now.
   void close(const std::string& what);
 
  private:
@@ -60,7 +59,8 @@ class Hdf5Handle {
 // Throws Error with `what` and the library's own words for a negative status.
 void check_hdf5(herr_t status, const std::string& what);
 
-// Opens a file to be read. InputError. Needs an Hdf5Session, as does what follows.
+// Opens a file to be read; InputError if that fails. Needs an Hdf5Session, like all functions
+// below.
 [[nodiscard]] Hdf5Handle open_hdf5_file(const std::filesystem::path& path);
 
 // Reason for which the library can't open something; versions that are too new for it, which it

@@ -119,7 +119,7 @@ const char* contents_of(H5T_class_t kind) {
   }
 }
 
-// Opens one dataset; holds what its error messages need.
+// Reader of one dataset's properties.
 class DatasetReader {
  public:
   DatasetReader(const Hdf5Handle& file, const std::filesystem::path& path, const std::string& name)

@@ -19,8 +19,8 @@
 //   SampleLayout layout(const DatasetRequest& request) const;    known without the data
 //   Datasets imitate(const DatasetRequest& request, std::int64_t least) const;
 // and, where it needs them, check() and complete() (see set_settings) and
-//   std::string samples() const;    what they are called, unless images
-//   std::string needs_gpu() const;    why it does, if it does
+//   std::string samples() const;    their name, unless images
+//   std::string needs_gpu() const;    reason why it needs one
 namespace kolo::datasets {
 
 [[nodiscard]] Datasets random_datasets(const SampleLayout& layout, std::int64_t n_train,
@@ -69,7 +69,7 @@ auto at_key(const DatasetRequest& request, std::string_view key, const Make& mak
 // "a, b, c, d, e and 5 more"
 [[nodiscard]] std::string first_few(std::span<const std::string> names);
 
-// Loads that two data sets have still to do.
+// Loads that two data sets need.
 template <typename Data>
 [[nodiscard]] std::vector<MemoryLoad> loads_of(const Data& training, const Data& validation) {
   std::vector<MemoryLoad> loads;
@@ -82,17 +82,17 @@ template <typename Data>
 void check_shape(const RefuseKey& refuse, std::string_view key,
                  const std::vector<std::int64_t>& shape);
 
-// How images are varied and what becomes of their pixels.
+// Variation of images and preprocessing of their pixels.
 struct ImageSettings {
   bool augment = true;  // vary training images; validation images never are
-  // At most so much, as a fraction of the size, and between 1 - zoom and 1 + zoom, each axis;
+  // Greatest shifts, as fractions of the size, and zooms from 1 - zoom to 1 + zoom for each axis;
   // unset: as the tutorials have it for the data.
   std::optional<double> height_shift, width_shift, zoom;
   std::optional<bool> horizontal_flip;
   NamedPreprocessing preprocessing = NamedPreprocessing::automatic;
 
   void complete(double shift, double usual_zoom, NamedPreprocessing usual);
-  // How training images are varied.
+  // Variation of training images.
   [[nodiscard]] AugmentationOptions augmentation(const DatasetRequest& request) const;
 };
 

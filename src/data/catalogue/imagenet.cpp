@@ -202,8 +202,7 @@ Datasets Imagenet::make(const DatasetRequest& request) const {
       training->class_names(), std::move(warnings)};
 }
 
-// How many classes the folders have is not known without them: as many as the network tells apart,
-// or ImageNet's.
+// Layout without the folders: as many classes as the network tells apart, or ImageNet's.
 SampleLayout Imagenet::layout(const DatasetRequest& request) const {
   constexpr std::int64_t usual_classes = 1000;
   const auto options = folder_options(request);

@@ -79,7 +79,7 @@ std::filesystem::path mnist_folder(const std::filesystem::path& root, std::strin
   return root;
 }
 
-// In memory that whoever loads them has given.
+// Pixels in the memory of the load.
 struct MnistDataset::Pixels {
   std::shared_ptr<const std::byte> memory;
 };
@@ -138,8 +138,7 @@ void MnistDataset::read(std::int64_t index, std::int64_t /*epoch*/,
 
 namespace kolo::datasets {
 
-// The four files in a folder. Unless one asks for it, images are not varied: digits have no mirror
-// images.
+// The four files in a folder. Images are varied only on request: digits have no mirror images.
 struct MnistFiles {
   std::string path;
   ImageSettings images;

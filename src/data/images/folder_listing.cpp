@@ -83,7 +83,7 @@ class FolderWalk {
   }
 
  private:
-  // `folder` is canonical; `prefix` is what to put before the names in it.
+  // Adds the files of a canonical folder, with `prefix` before their names.
   void collect(const fs::path& folder, const std::string& prefix, ClassFiles& found) {
     if (std::find(open_.begin(), open_.end(), folder) != open_.end()) {
       throw InputError(

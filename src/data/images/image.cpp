@@ -44,9 +44,9 @@ namespace images {
 
 namespace {
 
-// For each place of an axis of the result, which places of the source it is the weighted sum of:
-// `taps` of them from first[i] on. A triangle as wide as two pixels of whichever has the larger
-// ones, cut at the edges; the weights of a place add up to 1.
+// Weights of an axis: place i of the result is the weighted sum of `taps` places of the source from
+// first[i] on. The filter is a triangle as wide as two of the larger pixels, cut at the edges; the
+// weights of a place add up to 1.
 struct AxisFilter {
   std::size_t taps = 0;
   std::vector<std::int32_t> first;
@@ -65,7 +65,7 @@ struct Axis {
   std::int64_t to;
 };
 
-// The axis of a part, given in shares of what a decoder has filled.
+// Axis of a part that is given in shares of the `filled` places.
 Axis axis_of(std::int64_t from, double filled, double begin, double length, std::int64_t to) {
   return {from, begin * filled, length * filled, to};
 }
@@ -74,8 +74,7 @@ Window window_of(std::int64_t place, const Axis& axis) {
   const double scale = axis.length / static_cast<double>(axis.to);
   const double middle = axis.begin + (static_cast<double>(place) + .5) * scale;
   const double reach = std::max(scale, 1.);
-  // Places whose middles are within reach, and that lie in the stretch; one at least, for the
-  // middle itself is in a place.
+  // Places of the stretch whose middles are within reach, at least the one of `middle`.
   const auto first = std::floor(axis.begin), last = std::ceil(axis.begin + axis.length);
   const auto begin = std::max(first, std::floor(middle - reach + .5));
   const auto end = std::min(
@@ -194,7 +193,7 @@ std::unique_ptr<ImageRows> open_image(std::span<const std::byte> file, ImageForm
   return format == ImageFormat::jpeg ? open_jpeg(file, wanted, limits) : open_png(file, limits);
 }
 
-// Opens an image and has `use` read its rows; what goes wrong gets the file's name.
+// Opens an image and has `use` read its rows; errors get the file's name.
 template <typename Use>
 void decode(std::span<const std::byte> file, std::string_view name, const ImageSize& wanted,
             const ImageLimits& limits, const Use& use) {
@@ -244,7 +243,7 @@ void decode_resized(std::span<const std::byte> file, std::string_view name, std:
       part = choose(rows.size().height, rows.size().width);
     });
   }
-  // The whole image's length where `length` of it is needed in a part.
+  // Length of the whole image if a part is to have `length`.
   const auto whole = [](std::int64_t length, double share) {
     return static_cast<std::int64_t>(std::ceil(static_cast<double>(length) / share));
   };
