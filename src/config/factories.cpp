@@ -266,12 +266,13 @@ RefuseKey refuse_in(const RunConfig& config, std::string_view section) {
   };
 }
 
-DatasetRequest request_of(const RunConfig& config) {
+DatasetRequest request_of(const RunConfig& config, const DataReading& reading = {}) {
   return {.n_train = config.data.n_train,
           .n_valid = config.data.n_valid,
           .seed = config.seed,
           .model_shape = config.model.input_shape,
           .model_classes = config.model.n_classes,
+          .reading = reading,
           .refuse = refuse_in(config, "data"),
           .refuse_of_model = refuse_in(config, "model")};
 }
@@ -294,14 +295,6 @@ void require_same_samples(const RunConfig& config, const Datasets& datasets) {
   require(training.target_parts, validation.target_parts, "target's shape, array by array,");
   require(training.input_shape, validation.input_shape, "shape");
   require(training.target_shape, validation.target_shape, "target's shape");
-}
-
-DatasetRequest request_of(const RunConfig& config, const DataReading& reading) {
-  auto request = request_of(config);
-  request.looks_at_files = reading.looks_at_files;
-  request.varies = reading.varies;
-  request.loads_later = reading.loads_later;
-  return request;
 }
 
 }  // namespace

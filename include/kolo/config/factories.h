@@ -21,13 +21,6 @@ struct CheckpointSchedule;  // kolo/train/checkpoint_observer.h
 struct Objective;           // kolo/train/objective.h
 struct TrainerOptions;      // kolo/train/trainer.h
 
-// Way of reading data.
-struct DataReading {
-  // Also finds empty images, at the cost of a system call for each file; one rank is enough.
-  bool looks_at_files = true;
-  bool varies = true;        // false: training samples are read as those of a validation
-  bool loads_later = false;  // leaves Datasets::loads to the caller
-};
 [[nodiscard]] Datasets make_datasets(const RunConfig& config, const DataReading& reading = {});
 // At least `least` random samples in the shape of the configuration's data, to measure steps
 // without the data.

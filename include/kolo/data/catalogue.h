@@ -24,6 +24,14 @@ struct Datasets {
   std::string note_of_loads = {};  // how that was done, for the run's log
 };
 
+// Way of reading data.
+struct DataReading {
+  // Also finds empty images, at the cost of a system call for each file; one rank is enough.
+  bool looks_at_files = true;
+  bool varies = true;        // false: training samples are read as those of a validation
+  bool loads_later = false;  // data kept in memory is read by Datasets::loads, not at once
+};
+
 // Request for a data set, beside its own keys.
 struct DatasetRequest {
   // Samples of the training and the validation; unset: all.
@@ -31,9 +39,7 @@ struct DatasetRequest {
   std::uint64_t seed = 1;
   std::vector<std::int64_t> model_shape = {};      // that the model is asked for; empty: the data's
   std::optional<std::int64_t> model_classes = {};  // likewise
-  bool varies = true;              // false: training samples are read as those of a validation
-  bool looks_at_files = true;      // also checks that take a system call for each of many files
-  bool loads_later = false;        // data kept in memory is read by Datasets::loads, not by make()
+  DataReading reading = {};
   RefuseKey refuse = {};           // a key of the data's own, n_train or n_valid
   RefuseKey refuse_of_model = {};  // input_shape of the model
 };

@@ -34,7 +34,7 @@ static Preprocessing for_unit_pixels(Preprocessing preprocessing) {
 Datasets Cifar10::make(const DatasetRequest& request) const {
   const auto read = [&](Split split) {
     return at_key(request, "path", [&] {
-      return std::make_shared<Cifar10Dataset>(path, split, request.loads_later);
+      return std::make_shared<Cifar10Dataset>(path, split, request.reading.loads_later);
     });
   };
   const auto training = read(Split::train), validation = read(Split::validation);

@@ -94,7 +94,7 @@ void ImageSettings::complete(double shift, double usual_zoom, NamedPreprocessing
 }
 
 AugmentationOptions ImageSettings::augmentation(const DatasetRequest& request) const {
-  if (!augment || !request.varies) return {};
+  if (!augment || !request.reading.varies) return {};
   AugmentationOptions options{.height_shift = height_shift.value(),
                               .width_shift = width_shift.value(),
                               .horizontal_flip = horizontal_flip.value()};

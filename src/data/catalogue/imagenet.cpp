@@ -170,12 +170,13 @@ Datasets Imagenet::make(const DatasetRequest& request) const {
   const auto augmentation = images.augmentation(request);
   const auto training = at_key(request, "train_dir", [&] {
     auto cropped = options;
-    if (images.augment && request.varies) cropped.random_crop = random_crop;
+    if (images.augment && request.reading.varies) cropped.random_crop = random_crop;
     cropped.seed = request.seed;
-    return std::make_shared<ImageFolderDataset>(train_dir, cropped, request.looks_at_files);
+    return std::make_shared<ImageFolderDataset>(train_dir, cropped, request.reading.looks_at_files);
   });
   const auto validation = at_key(request, "valid_dir", [&] {
-    auto dataset = std::make_shared<ImageFolderDataset>(valid_dir, options, request.looks_at_files);
+    auto dataset =
+        std::make_shared<ImageFolderDataset>(valid_dir, options, request.reading.looks_at_files);
     require_same_classes(*training, *dataset);
     return dataset;
   });

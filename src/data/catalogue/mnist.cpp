@@ -164,7 +164,7 @@ Datasets MnistFiles::make(const DatasetRequest& request) const {
   const auto read = [&](Split split) {
     return at_key(request, "path", [&] {
       return std::make_shared<MnistDataset>(mnist_folder(path, torchvision_name), split,
-                                            request.loads_later);
+                                            request.reading.loads_later);
     });
   };
   const auto read_training = read(Split::train), validation = read(Split::validation);

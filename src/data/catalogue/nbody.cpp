@@ -321,7 +321,7 @@ Datasets Nbody::make(const DatasetRequest& request) const {
   const bool has_files = mode != BoxMode::synthetic;
   NbodyOptions options{.mode = mode, .box_size = box_size, .crop = crop, .rotations = rotations};
   options.seed = request.seed;
-  options.loads_later = request.loads_later;
+  options.loads_later = request.reading.loads_later;
   if (has_files) options.file = train_path;
   options.samples = request.n_train.value();
   const auto read = [&](std::string_view key) {
