@@ -68,6 +68,10 @@ struct DatasetEntry : ChoiceEntry {
 // Entry of this name; Error if there is none.
 [[nodiscard]] const DatasetEntry& dataset_entry(std::string_view name);
 
+// Refuses lengths whose product does not fit 64 bits.
+void check_shape(const RefuseKey& refuse, std::string_view key,
+                 const std::vector<std::int64_t>& shape);
+
 // Makes [3, 32, 32] of [32, 32, 3], as Keras writes it: three lengths are taken for channels last
 // if the last can be a number of channels and the first can't.
 void put_channels_first(std::vector<std::int64_t>& shape);

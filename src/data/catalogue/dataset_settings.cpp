@@ -29,6 +29,15 @@ void put_channels_first(std::vector<std::int64_t>& shape) {
     std::rotate(shape.begin(), shape.begin() + 2, shape.end());
 }
 
+void check_shape(const RefuseKey& refuse, std::string_view key,
+                 const std::vector<std::int64_t>& shape) {
+  try {
+    (void)checked_product(std::span<const std::int64_t>(shape));
+  } catch (const Error&) {
+    refuse(key, "the product of the sizes does not fit 64 bits");
+  }
+}
+
 const DatasetEntry& dataset_entry(std::string_view name) {
   const auto& entries = built_in_datasets();
   const auto found = std::ranges::find(entries, name, &DatasetEntry::name);
@@ -62,15 +71,6 @@ std::string first_few(std::span<const std::string> names) {
   constexpr std::size_t most = 5;
   const auto shown = join(names.first(std::min(names.size(), most)));
   return names.size() > most ? fmt::format("{} and {} more", shown, names.size() - most) : shown;
-}
-
-void check_shape(const RefuseKey& refuse, std::string_view key,
-                 const std::vector<std::int64_t>& shape) {
-  try {
-    (void)checked_product(std::span<const std::int64_t>(shape));
-  } catch (const Error&) {
-    refuse(key, "the product of the sizes does not fit 64 bits");
-  }
 }
 
 namespace {

@@ -78,10 +78,6 @@ template <typename Data>
   return loads;
 }
 
-// Refuses lengths whose product does not fit 64 bits.
-void check_shape(const RefuseKey& refuse, std::string_view key,
-                 const std::vector<std::int64_t>& shape);
-
 // Variation of images and preprocessing of their pixels.
 struct ImageSettings {
   bool augment = true;  // vary training images; validation images never are

@@ -65,11 +65,6 @@ struct Axis {
   std::int64_t to;
 };
 
-// Axis of a part that is given in shares of the `filled` places.
-Axis axis_of(std::int64_t from, double filled, double begin, double length, std::int64_t to) {
-  return {from, begin * filled, length * filled, to};
-}
-
 Window window_of(std::int64_t place, const Axis& axis) {
   const double scale = axis.length / static_cast<double>(axis.to);
   const double middle = axis.begin + (static_cast<double>(place) + .5) * scale;
@@ -153,10 +148,11 @@ void resize_rows(ImageRows& rows, const ImageWindow& part, const ImageSize& size
   static thread_local std::vector<std::uint8_t> row_memory;
   const auto& from = rows.size();
   const auto height = narrow<std::size_t>(size.height), width = narrow<std::size_t>(size.width);
+  const auto filled_height = rows.filled_height(), filled_width = rows.filled_width();
   fill_filter(row_filter,
-              axis_of(from.height, rows.filled_height(), part.top, part.height, size.height));
+              {from.height, part.top * filled_height, part.height * filled_height, size.height});
   fill_filter(column_filter,
-              axis_of(from.width, rows.filled_width(), part.left, part.width, size.width));
+              {from.width, part.left * filled_width, part.width * filled_width, size.width});
   sums.resize(checked_multiply(narrow<std::size_t>(from.width), std::size_t{4}));
 
   const auto taps = row_filter.taps;
@@ -188,11 +184,6 @@ void check_size(std::int64_t height, std::int64_t width, const ImageLimits& limi
 
 namespace {
 
-std::unique_ptr<ImageRows> open_image(std::span<const std::byte> file, ImageFormat format,
-                                      const ImageSize& wanted, const ImageLimits& limits) {
-  return format == ImageFormat::jpeg ? open_jpeg(file, wanted, limits) : open_png(file, limits);
-}
-
 // Opens an image and has `use` read its rows; errors get the file's name.
 template <typename Use>
 void decode(std::span<const std::byte> file, std::string_view name, const ImageSize& wanted,
@@ -204,7 +195,9 @@ void decode(std::span<const std::byte> file, std::string_view name, const ImageS
         other_file_text(content_of(file), "its first bytes are of no format that can be read")));
   }
   try {
-    use(*open_image(file, *format, wanted, limits));
+    const auto rows =
+        *format == ImageFormat::jpeg ? open_jpeg(file, wanted, limits) : open_png(file, limits);
+    use(*rows);
   } catch (const InputError& error) {
     throw InputError(fmt::format("data: cannot decode {} ({}): {}", name,
                                  image_format_name(*format), error.what()));
