@@ -1,7 +1,5 @@
 #include "kolo/data/cifar10.h"
 
-#include <filesystem>
-
 #include <gmock/gmock.h>
 
 #include "data/read_sample.h"

@@ -242,7 +242,7 @@ TEST(SpatialPlan, RanksReadAndMakeWhatTheirTapsReach) {
   }
 }
 
-// Layers of integers: whole, and cut with what is exchanged, must agree.
+// Layers of integers give the same cut, with exchanged rows, as whole.
 TEST(SpatialPlan, CutLayersComputeWhatWholeOnesDo) {
   std::mt19937_64 random(3);
   int computed = 0;

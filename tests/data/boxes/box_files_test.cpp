@@ -180,7 +180,7 @@ TEST_P(BadBoxes, NumbersBeyondFloat32) {
 
 class BadHdf5 : public BoxFiles {
  protected:
-  // Why a file that `fill` makes is rejected; every message names it.
+  // Message that rejects a file made by `fill`; each names it.
   std::string rejection(const std::function<void(hid_t)>& fill) {
     write_hdf5(path, fill);
     return rejection();

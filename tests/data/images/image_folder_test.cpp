@@ -36,7 +36,7 @@ class ImageFolder : public ::testing::Test {
   std::string rejection(const ImageFolderOptions& options = {8, 8}) {
     return message_of<InputError>([&] { ImageFolderDataset(folder_.path(), options); });
   }
-  // Why the only image, x/a.*, can't be read.
+  // Message about reading the only image, x/a.*.
   std::string read_rejection() {
     const ImageFolderDataset dataset(folder_.path(), {8, 8});
     return message_of<InputError>([&] { (void)read_sample(dataset, 0); });
