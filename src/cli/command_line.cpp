@@ -45,9 +45,6 @@ constexpr std::pair<std::string_view, std::string_view> retired_words[] = {
     {"train --yaml_config", "the configuration's file is named without an option"},
     {"train --run_num", "runs are told apart by their folders: --output DIR"},
     {"doctor --tune", "kernels of convolutions are chosen by rules; there is nothing to tune"},
-    {"data convert --to",
-     "the output's name says it: FILE.h5, or the prefix of a pair of .npy files"},
-    {"data convert --chunk", "boxes lie as whole arrays, which is fastest; leave it out"},
     {"doctor --json", "each line begins with its status; the exit status is 1 for a problem"},
     {"run --no-tag", "--logs DIR writes the ranks' lines without tags, a file for each"},
     {"report --axis", "the switch above the page's curves chooses the axis; leave it out"},
@@ -63,7 +60,7 @@ constexpr std::pair<std::string_view, std::string_view> retired_words[] = {
     {"data nbody --cell", "cells have 78.125 kpc/h; leave it out"},
     {"data nbody --scatter", "temperature is what the physics makes it; leave it out"},
     {"data nbody --no-heating", "temperature is what the physics makes it; leave it out"},
-    {"data nbody --npy", "kolo data convert makes a pair of .npy files"},
+    {"data nbody --npy", "boxes are HDF5; leave it out"},
     {"scale --weak", "the batch of a rank stays as it is unless --strong is given; leave it out"},
     {"scale --advise",
      "kolo doesn't measure the noise of gradients; kolo scale --lr-scaling and kolo sweep "

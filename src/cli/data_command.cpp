@@ -1,6 +1,5 @@
 #include "cli/command_line.h"
 
-#include <algorithm>
 #include <iostream>
 
 #include <fmt/format.h>
@@ -15,8 +14,6 @@
 #include "kolo/tools/fetch.h"
 #include "kolo/tools/inspection.h"
 #include "kolo/train/observe/format.h"
-#include "kolo/train/observe/progress.h"
-#include "run/launch/terminal.h"
 
 namespace kolo {
 
@@ -192,13 +189,12 @@ int convert(const ConvertArguments& arguments) {
   ProgressBar bar(std::cout, progress_options_from_environment());
   const Stopwatch watch;
   bar.start("planes", 2 * box.size(), 0, "planes");
-  const auto left_out = convert_box(
+  convert_box(
       box, output,
       {.to = format, .replace = arguments.force, .progress = [&](std::int64_t done, std::int64_t) {
          bar.update(done, {.samples_per_second = static_cast<double>(done) / watch.seconds()});
        }});
   bar.clear();
-  for (const auto& what : left_out) std::cerr << what << "\n";
   const auto written = is_hdf5 ? output
                                : fmt::format("{} and {}", npy_data_file(output).string(),
                                              npy_label_file(output).string());
@@ -254,7 +250,6 @@ void add_data_command(CLI::App& app, Chosen& chosen) {
       "                                                     make folders of JPEG files as ImageNet "
       "has them\n"
       "  kolo data nbody -o data/train.h5                   make a box of simulated universe\n"
-      "  kolo data convert box.h5 -o box                    as a pair of .npy files\n"
       "  kolo data inspect box.h5                           shapes, ranges, advice\n\n"
       "kolo data COMMAND --help says more.");
 }

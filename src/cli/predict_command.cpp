@@ -38,10 +38,8 @@ std::string to_text(const RunPrediction& prediction) {
 int predict(const PredictArguments& arguments) {
   const auto check = [&] { return check_prediction(arguments.request); };
   if (const auto status = start_ranks(arguments.ranks, check)) return *status;
-  return predict_run(arguments.request, [&](const RunPrediction& prediction) {
-    for (const auto& warning : prediction.warnings) std::cerr << warning << "\n";
-    print_wrapped(to_text(prediction));
-  });
+  return predict_run(arguments.request,
+                     [&](const RunPrediction& prediction) { print_wrapped(to_text(prediction)); });
 }
 
 }  // namespace

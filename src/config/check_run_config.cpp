@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <initializer_list>
-#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -11,7 +10,6 @@
 #include <fmt/ranges.h>
 
 #include "config/settle.h"
-#include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/config/derived_settings.h"
 #include "kolo/nn/loss.h"
@@ -84,7 +82,7 @@ class ConfigChecks {
 
   void check_model() const {
     const auto& model = config_.model;
-    check_shape("model.input_shape", model.input_shape);
+    check_shape(of_section("model"), "input_shape", model.input_shape);
     const auto& entry = models_.find(model.name);
     entry.check(model.own, of_section("model"));
     if (model.sync_batch_norm && entry.keeps_batch_norms) {
@@ -93,14 +91,6 @@ class ConfigChecks {
           fmt::format("the batch norms of the model {} can't be replaced; leave it false, or use a "
                       "model of one's own in C++ with kolo::SyncBatchNorm",
                       model.name));
-    }
-  }
-
-  void check_shape(std::string_view key, const std::vector<int64_t>& shape) const {
-    try {
-      (void)checked_product(std::span<const int64_t>(shape));
-    } catch (const Error&) {
-      fail(key, "the product of the sizes does not fit 64 bits");
     }
   }
 

@@ -16,7 +16,7 @@ namespace kolo {
 
 namespace {
 
-// What another name, or another section, is all about.
+// Keys that kolo has under another name or in a section.
 constexpr std::pair<std::string_view, std::string_view> renamed[] = {
     {"lambda_rho", "training.lambda_rho"},
     {"full_scale", "model.full_scale"},
@@ -33,20 +33,27 @@ constexpr std::pair<std::string_view, std::string_view> renamed[] = {
     {"lr_schedule.start_lr", "optimizer.lr"},
     {"lr_schedule.warmup_steps", "training.lr_warmup_steps"}};
 
-// What their program does without being told.
+// Settings that the tutorial's program has without a key for them.
 constexpr std::pair<std::string_view, std::string_view> unsaid[] = {
     {"data.name", "nbody"},           {"model.name", "unet3d"},
     {"optimizer.name", "adam"},       {"optimizer.epsilon", "1.0e-8"},
     {"training.loss", "l1"},          {"training.lr_decay", "cosine_shifted"},
     {"training.lr_warmup_from", "0"}, {"training.lr_warmup_when", "scaled"}};
 
-// All others that they have.
+// Other keys of the tutorial, which are read one by one below.
 constexpr std::string_view read_below[] = {
     "weight_init",       "enable_amp",          "enable_apex",
     "enable_benchy",     "enable_jit",          "expdir",
     "lr_schedule",       "data_loader_config",  "box_size",
     "N_out_channels",    "train_path_npy_data", "train_path_npy_label",
     "val_path_npy_data", "val_path_npy_label",  "use_cache"};
+
+// Settings of the tutorial's network, which kolo's has as they are.
+constexpr std::pair<std::string_view, std::string_view> of_network[] = {
+    {"N_out_channels", "5"},
+    {"weight_init.conv_init", "normal"},
+    {"weight_init.conv_scale", "0.02"},
+    {"weight_init.conv_bias", "0"}};
 
 constexpr std::string_view schedule_keys[] = {"scaling", "start_lr", "end_lr", "warmup_steps"};
 
@@ -61,7 +68,7 @@ class Translation {
     for (const auto& [key, value] : unsaid) put(key, scalar(value, root_.place));
     for (const auto& [from, to] : renamed)
       if (const auto* const value = find(from)) put(to, *value);
-    take_network();
+    require_network();
     take_data();
     take_precision();
     take_last_rate();
@@ -121,26 +128,15 @@ class Translation {
     return *result;
   }
 
-  // kolo's U-Net begins with the tutorial's weights and makes the tutorial's fields.
-  void take_network() const {
-    if (const auto* const channels = find("N_out_channels"))
-      if (number(*channels, "N_out_channels") != 5)
-        refuse(*channels, "N_out_channels",
-               "kolo's fields have 5 channels: density, temperature, "
-               "and three of velocity");
-    const auto* const init = find("weight_init");
-    if (init == nullptr) return;
-    const auto* const kind = init->find("conv_init");
-    const auto* const scale = init->find("conv_scale");
-    const auto* const bias = init->find("conv_bias");
-    const bool is_usual = (kind == nullptr || kind->text == "normal") &&
-                          (scale == nullptr || number(*scale, "weight_init.conv_scale") == .02) &&
-                          (bias == nullptr || number(*bias, "weight_init.conv_bias") == 0);
-    if (!is_usual) {
-      refuse(
-          *init, "weight_init",
-          "kolo's U-Net begins with {conv_init: normal, conv_scale: 0.02, conv_bias: 0}; leave it "
-          "out, or give weights with model.init_from");
+  void require_network() const {
+    for (const auto& [key, expected] : of_network) {
+      const auto* const value = find(key);
+      if (value == nullptr || value->text == expected) continue;
+      const auto given = parse_number<double>(value->text);
+      if (given && given == parse_number<double>(expected)) continue;
+      refuse(*value, key,
+             fmt::format("kolo's U-Net has {}; leave it out (model.init_from takes other weights)",
+                         expected));
     }
   }
 

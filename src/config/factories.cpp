@@ -141,7 +141,7 @@ std::int64_t bytes_of_mebibytes(double mebibytes) {
   return std::max<std::int64_t>(1, static_cast<std::int64_t>(mebibytes * (1 << 20)));
 }
 
-// None where gradients travel as they are. It keeps what PowerSGD carries over, so each trainer has
+// Hook that compresses gradients; null for none. It keeps PowerSGD's residuals, so each trainer has
 // one of its own.
 std::shared_ptr<GradientHook> make_compression(const CommunicationConfig& config) {
   PowerSgdOptions powersgd;
@@ -266,12 +266,13 @@ RefuseKey refuse_in(const RunConfig& config, std::string_view section) {
   };
 }
 
-DatasetRequest request_of(const RunConfig& config) {
+DatasetRequest request_of(const RunConfig& config, const DataReading& reading = {}) {
   return {.n_train = config.data.n_train,
           .n_valid = config.data.n_valid,
           .seed = config.seed,
           .model_shape = config.model.input_shape,
           .model_classes = config.model.n_classes,
+          .reading = reading,
           .refuse = refuse_in(config, "data"),
           .refuse_of_model = refuse_in(config, "model")};
 }
@@ -294,14 +295,6 @@ void require_same_samples(const RunConfig& config, const Datasets& datasets) {
   require(training.target_parts, validation.target_parts, "target's shape, array by array,");
   require(training.input_shape, validation.input_shape, "shape");
   require(training.target_shape, validation.target_shape, "target's shape");
-}
-
-DatasetRequest request_of(const RunConfig& config, const DataReading& reading) {
-  auto request = request_of(config);
-  request.looks_at_files = reading.looks_at_files;
-  request.varies = reading.varies;
-  request.loads_later = reading.loads_later;
-  return request;
 }
 
 }  // namespace
@@ -333,7 +326,7 @@ std::int64_t validation_batch_size_of(const RunConfig& config, const Dataset& da
   const auto batch = training.batch_size
                          ? *training.batch_size
                          : std::max<std::int64_t>(1, *training.global_batch_size / ranks);
-  // What a pass of the training is known to leave room for.
+  // A pass of the training is known to fit in memory.
   const auto as_in_training = (batch + training.accumulation - 1) / training.accumulation;
   if (layout.classes == 0) return as_in_training;
   // Small images are fast in large batches; of large ones fewer are as fast, and take less memory.

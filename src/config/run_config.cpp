@@ -38,8 +38,8 @@ bool has_known_key(const ConfigValue& mapping) {
                      [](const ConfigEntry& entry) { return is_known_key(entry.key); });
 }
 
-// The named configurations of a file: mappings at its top level that hold what a configuration
-// holds, which neither a misspelt section nor a template for one does.
+// Names of a file's configurations: mappings at its top level with sections of a configuration,
+// which neither a misspelt section nor a template for one has.
 std::vector<std::string> names_in(const ConfigValue& root) {
   std::vector<std::string> names;
   for (const ConfigEntry& entry : root.entries) {
@@ -118,8 +118,8 @@ RunConfig load_run_config(const ConfigSource& source, const ModelCatalogue& mode
   ConfigValue root = choose(read_yaml_file(source.file), source);
   if (is_course_file(root))
     root = translate_course_file(root, source.name.value_or(source.file.stem().string()));
-  for (const std::string& text : source.overrides) apply_override(root, text, settings);
-  for (const auto& [option, text] : source.options) apply_override(root, text, settings, option);
+  for (const std::string& text : source.overrides) apply_override(root, text);
+  for (const auto& [option, text] : source.options) apply_override(root, text, option);
   if (!source.output_dir.empty()) set_text(root, "output_dir", escape_path(source.output_dir));
   settle_retired_keys(root, source.is_record);
   settle_batch_sizes(root);

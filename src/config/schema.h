@@ -28,7 +28,7 @@ void visit(Field& field, DataConfig& data) {
   field("shuffle", data.shuffle, AnyBool{});
 }
 
-// The section of the model, and what may stand there.
+// The section of the model, and the models that it may name.
 struct ModelSection {
   ModelConfig& model;
   const ModelCatalogue& models;

@@ -10,9 +10,9 @@
 
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
-#include "kolo/base/text.h"
 #include "kolo/config/derived_settings.h"
 #include "kolo/nn/loss.h"
+#include "kolo/optim/catalogue.h"
 #include "settings/section.h"
 #include "settings/value.h"
 
@@ -101,7 +101,7 @@ void require_one(const std::vector<Given>& given) {
                   given[1].value->place, given[0].key, given[1].key));
 }
 
-// What is merged gives way to what was written over it.
+// Values of the least distance: merged ones give way to those written over them.
 std::vector<Given> nearest_of(const std::vector<Given>& given) {
   const auto distance = [](const Given& each) { return each.value->distance; };
   std::vector<Given> nearest;
@@ -111,23 +111,6 @@ std::vector<Given> nearest_of(const std::vector<Given>& given) {
     nearest.push_back(each);
   }
   return nearest;
-}
-
-// Numbers of ranks that share a batch evenly, those next to `ranks`.
-std::string fitting_ranks(std::int64_t batch, std::int64_t ranks) {
-  constexpr std::size_t most_named = 4;  // on either side
-  std::vector<std::int64_t> below, above;
-  for (auto count = std::min(ranks, batch); count >= 1 && below.size() < most_named; --count)
-    if (batch % count == 0) below.push_back(count);
-  // Beyond this nobody has as many ranks.
-  const auto end = std::min<std::int64_t>(batch, 1 << 20);
-  for (auto count = ranks + 1; count <= end && above.size() < most_named; ++count)
-    if (batch % count == 0) above.push_back(count);
-  std::vector<std::string> names;
-  for (auto each = below.rbegin(); each != below.rend(); ++each)
-    names.push_back(std::to_string(*each));
-  for (const auto each : above) names.push_back(std::to_string(each));
-  return join(names);
 }
 
 }  // namespace
@@ -159,10 +142,9 @@ std::int64_t batch_size_of(const TrainingConfig& training, int ranks, std::strin
   if (whole % ranks == 0) return whole / ranks;
   const auto below = whole / ranks * ranks;
   throw InputError(fmt::format(
-      "training.global_batch_size: {} samples can't be shared evenly by {} {}s; {} {}s can "
-      "share them, or {} {}s a batch of {}{}",
-      whole, ranks, name, fitting_ranks(whole, ranks), name, ranks, name,
-      below > 0 ? fmt::format("{} or ", below) : "", below + ranks));
+      "training.global_batch_size: {} samples can't be shared evenly by {} {}s, but a "
+      "batch of {}{} can",
+      whole, ranks, name, below > 0 ? fmt::format("{} or ", below) : "", below + ranks));
 }
 
 double batch_ratio_of(const TrainingConfig& training, int ranks) {
@@ -183,8 +165,8 @@ void fill_model(ModelConfig& model, const ModelEntry& entry, double weight_decay
   put_channels_first(model.input_shape);
 }
 
-// The same bits on any number of ranks take the same kernels: their threads and what is chosen by
-// measuring count.
+// Virtual ranks need the same kernels on any number of ranks, which depend on the number of threads
+// and on cuDNN's measurements.
 void fill_device(DeviceConfig& device, const TrainingConfig& training) {
   if (training.virtual_ranks == 0) return;
   device.deterministic = true;
@@ -209,6 +191,84 @@ void fill_defaults(RunConfig& config, const ModelCatalogue& models) {
   config.optimizer = completed(std::move(config.optimizer));
   fill_training(config.training);
   fill_device(config.device, config.training);
+}
+
+MeshShape mesh_of(const RunConfig& config, int ranks) {
+  try {
+    return MeshShape(ranks, config.parallel.mesh());
+  } catch (const InputError& error) {
+    std::string_view reason = error.what();
+    constexpr std::string_view section = "parallel: ";  // which its place has already
+    if (reason.starts_with(section)) reason.remove_prefix(section.size());
+    refuse_setting(config, "parallel", reason);
+  }
+}
+
+int replicas_of(const RunConfig& config, int ranks) {
+  if (const int parts = config.training.virtual_ranks; parts > 0) {
+    if (parts >= ranks) return parts;
+    refuse_setting(config, "training.virtual_ranks",
+                   fmt::format("{} parts of a step are too few for {} ranks; use as many ranks at "
+                               "most, or more virtual ranks",
+                               parts, ranks));
+  }
+  return mesh_of(config, ranks).length(MeshAxis::data);
+}
+
+std::string_view replica_name(const RunConfig& config, int ranks) {
+  if (config.training.virtual_ranks > 0) return "virtual rank";
+  return replicas_of(config, ranks) == ranks ? "rank" : "replica";
+}
+
+MpiOptions make_mpi_options(const CommunicationConfig& config) {
+  MpiOptions options;
+  options.shared_memory = config.shared_memory;
+  options.devices.channel = config.device_channel;
+  return options;
+}
+
+double l2_of(const RunConfig& config, const ModelCatalogue& models) {
+  const auto& model = config.model;
+  if (!model.l2) {
+    if (config.optimizer.weight_decay > 0) return 0;
+    return at_setting(config, "model.name", [&] { return models.find(model.name).l2; });
+  }
+  if (*model.l2 > 0 && config.optimizer.weight_decay > 0) {
+    refuse_setting(config, "model.l2",
+                   fmt::format("{}, and optimizer.weight_decay is {}: both keep the weights small; "
+                               "give one",
+                               *model.l2, config.optimizer.weight_decay));
+  }
+  return *model.l2;
+}
+
+std::string describe_optimizer(const OptimizerConfig& config) {
+  const auto optimizer = completed(config);
+  const auto remark = optimizer_entry(optimizer.name).remark(optimizer.own);
+  return remark.empty() ? optimizer.name : fmt::format("{} ({})", optimizer.name, remark);
+}
+
+namespace {
+
+ScheduleRequest schedule_request(const TrainingConfig& training, std::int64_t steps_per_epoch) {
+  const auto all_steps = checked_multiply(training.n_epochs, steps_per_epoch);
+  ScheduleRequest request{std::min(all_steps, training.max_steps.value_or(all_steps)),
+                          steps_per_epoch};
+  for (const auto& interval : training.lr_schedule)
+    request.intervals.push_back({interval.start_epoch, interval.end_epoch, interval.multiplier});
+  return request;
+}
+
+}  // namespace
+
+LearningRate make_learning_rate(const RunConfig& config, int ranks, std::int64_t steps_per_epoch) {
+  const auto& training = config.training;
+  RateRequest request{.batch_ratio = batch_ratio_of(training, ranks),
+                      .warmup_only_when_scaled = training.lr_warmup_when == WarmupWhen::scaled,
+                      .schedule = schedule_request(training, steps_per_epoch)};
+  if (training.lr_warmup_epochs > 0)
+    request.warmup_steps = warmup_steps_of(training.lr_warmup_epochs, steps_per_epoch);
+  return make_learning_rate(config.optimizer, training, request);
 }
 
 }  // namespace kolo

@@ -7,7 +7,7 @@
 #include "kolo/config/run_config.h"
 #include "settings/value.h"
 
-// What is done to a configuration when it is read, beside reading each key.
+// Steps of reading a configuration, beside reading each key.
 namespace kolo {
 
 // Configurations as NERSC's U-Net tutorials write them (sc21-dl-tutorial and ml-pm-training-2022,
@@ -16,9 +16,9 @@ namespace kolo {
 // Tells whether a configuration is one of these.
 [[nodiscard]] bool is_course_file(const ConfigValue& root);
 
-// The same in kolo's keys, each with the place that its value has in the file. `name`: of the
-// configuration, which is a part of the tutorial's output folder. InputError, with the place, for a
-// key that they don't have, and for what kolo's network, data and optimizer can't be asked for.
+// Translates it to kolo's keys, each with the place that its value has in the file. `name`: of the
+// configuration, which is a part of the tutorial's output folder. InputError, with the place, for
+// unknown keys and for values that kolo's network, data and optimizer don't have.
 [[nodiscard]] ConfigValue translate_course_file(const ConfigValue& root, const std::string& name);
 
 // Refuses keys that earlier versions had: the InputError says what to do instead. A run's own
@@ -32,17 +32,17 @@ constexpr std::int64_t default_batch_size = 64;  // samples per rank
 // has several.
 void settle_batch_sizes(ConfigValue& root);
 
-// What depends on more than one key, before defaults are filled in. Throws InputError that names
-// the key, and from `root`, which the configuration was read from, its place.
+// Checks combinations of keys, before defaults are filled in. InputError names the key, and its
+// place in `root`, which the configuration was read from.
 void check_run_config(const RunConfig& config, const ConfigValue& root,
                       const ModelCatalogue& models);
 
-// Gives values to what a checked configuration leaves open and what does not depend on the data:
+// Gives values to keys that a checked configuration leaves open and that do not depend on the data:
 // the data's usual folder, the model's and the optimizer's usual numbers. Shapes of images get
 // their channels first.
 void fill_defaults(RunConfig& config, const ModelCatalogue& models);
 
-// What `make` returns; its InputError gets the place and the name of the setting that it is about.
+// Calls `make`; its InputError gets the place and the name of the setting that it is about.
 template <typename Make>
 auto at_setting(const RunConfig& config, std::string_view key, const Make& make) {
   try {

@@ -1,4 +1,4 @@
-#include "data/array_collection.h"
+#include "kolo/data/array_samples.h"
 
 #include <algorithm>
 #include <array>
@@ -55,7 +55,7 @@ void list_rows(const fs::path& folder, NamedArray& array) {
   std::ranges::sort(array.left_out, comes_before);
 }
 
-// Describes a file that is no HDF5, and what to name instead.
+// Description of a file that is not HDF5, with advice.
 std::string other_file(const fs::path& path) {
   std::array<std::byte, 8> bytes{};
   const auto file = open_regular_file(path);

@@ -15,14 +15,13 @@ TensorPool::TensorPool(std::vector<std::int64_t> shape, torch::ScalarType type, 
 }
 
 torch::Tensor TensorPool::lend(std::int64_t rows) {
-  // This may be the trainer's thread, whose mode must not stick to memory that outlives it.
+  // The caller's inference mode must not stick to memory that outlives it.
   const c10::InferenceMode normal_tensors(false);
   auto memory = take();
   auto shape = shape_;
   shape[0] = rows;
   void* const data = memory.tensor.data_ptr();
-  // A tensor of its own: whatever its holder does to its shape or to requires_grad leaves the
-  // memory's own tensor alone.
+  // A tensor of its own, whose shape and requires_grad the holder may change.
   return torch::from_blob(
       data, shape,
       [memory = std::move(memory), pool = weak_from_this()](void* /*data*/) mutable {

@@ -17,14 +17,14 @@
 namespace kolo {
 
 // Lends CPU tensors of one type and shape (but for the first dimension) whose memory is used again
-// once the last tensor, view or autograd node that refers to it is gone. Thread-safe; what is lent
-// may outlive the pool. Owned by a shared_ptr.
+// once the last tensor, view or autograd node that refers to it is gone. Thread-safe; tensors may
+// outlive the pool. Owned by a shared_ptr.
 class TensorPool : public std::enable_shared_from_this<TensorPool> {
  public:
   // Keeps the memory of up to `keep` tensors that nobody uses.
   TensorPool(std::vector<std::int64_t> shape, torch::ScalarType type, std::size_t keep);
 
-  // From now on new memory is pinned, which devices read by themselves.
+  // Pins new memory from now on, which devices read by themselves.
   void pin();
   // A contiguous tensor, not initialized, with `rows` (up to the shape's) in its first dimension.
   [[nodiscard]] torch::Tensor lend(std::int64_t rows);
@@ -46,19 +46,18 @@ class TensorPool : public std::enable_shared_from_this<TensorPool> {
   std::vector<Memory> unused_;
 };
 
-// Writes samples in place into the tensors of a batch, whose memory it uses again when nobody holds
-// it. Thread-safe.
+// Writes samples in place into the tensors of a batch. Thread-safe.
 class BatchWriter {
  public:
   // Keeps the memory of up to `keep` batches that nobody uses.
   BatchWriter(std::shared_ptr<const Dataset> dataset, std::int64_t batch_size, std::size_t keep);
 
-  // Has batches, but for those that are being written, come for a device: in memory that the
-  // device reads by itself, and packed where it makes them itself (null: it does not).
+  // Writes later batches for a device: in memory that it reads by itself, and packed by `samples`
+  // (null: the device makes none).
   void write_for(const torch::Device& device, std::shared_ptr<const DeviceSamples> samples);
-  // Loads the samples whose indices the batch has, at most batch_size, into tensors of its own.
-  // Asks before each sample whether the batch is still wanted; if not, returns none. Throws what
-  // the dataset throws.
+  // Loads the samples of the batch's indices, at most batch_size, into tensors of its own. Asks
+  // before each sample whether the batch is still wanted; if not, returns none. Throws as the
+  // dataset does.
   [[nodiscard]] std::optional<Batch> write(Batch batch, std::int64_t epoch,
                                            const std::function<bool()>& is_wanted);
 
@@ -79,7 +78,7 @@ class BatchWriter {
   std::size_t input_size_;
   std::size_t target_size_;
   std::shared_ptr<TensorPool> inputs_, targets_;
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // of packing_
   Packing packing_;
 };
 

@@ -43,7 +43,7 @@ constexpr std::string_view how_to_get =
     "a "
     "stand-in";
 
-// Guesses what is meant by a folder without batches.
+// Hint for a folder without batches.
 std::string hint_for(const fs::path& folder) {
   if (!is_there(folder)) return fmt::format("; there is no such folder: {}", how_to_get);
   for (const auto& place : {folder, folder / "cifar-10-batches-py"}) {
@@ -172,7 +172,7 @@ std::span<const std::string_view> cifar10_batch_files(Split split) {
   return validation_files;
 }
 
-// The records of a split, in memory that whoever loads them has given.
+// Records of a split, in the memory of the load.
 class Cifar10Dataset::Records {
  public:
   Records(const fs::path& folder, Split split) {
@@ -185,19 +185,6 @@ class Cifar10Dataset::Records {
   [[nodiscard]] std::int64_t size() const { return size_; }
   [[nodiscard]] std::size_t bytes() const {
     return checked_multiply(narrow<std::size_t>(size_), cifar10_record_bytes);
-  }
-
-  // A little at a time, without keeping any.
-  void check() const {
-    constexpr std::int64_t most_at_once = 1024;
-    std::vector<std::uint8_t> records;
-    for (const auto& file : files_) {
-      for (std::int64_t first = 0; first < file.count; first += most_at_once) {
-        const auto count = static_cast<std::size_t>(std::min(most_at_once, file.count - first));
-        records.resize(count * cifar10_record_bytes);
-        read_records(file.path, first, records);
-      }
-    }
   }
 
   void read(const std::shared_ptr<std::byte>& memory, int part, int parts) {
@@ -232,7 +219,7 @@ class Cifar10Dataset::Records {
   std::shared_ptr<const std::byte> memory_;
 };
 
-Cifar10Dataset::Cifar10Dataset(const fs::path& folder, Split split, Cifar10Options options)
+Cifar10Dataset::Cifar10Dataset(const fs::path& folder, Split split, bool loads_later)
     : layout_{{3, cifar10_side, cifar10_side}, cifar10_classes, {}} {
   const auto place = find_batches(folder, split);
   records_ = std::make_shared<Records>(place, split);
@@ -240,12 +227,10 @@ Cifar10Dataset::Cifar10Dataset(const fs::path& folder, Split split, Cifar10Optio
   MemoryLoad load{records_->bytes(), [records = records_](const auto& memory, int part, int parts) {
                     records->read(memory, part, parts);
                   }};
-  if (!options.loads_later) {
+  if (loads_later)
+    load_ = std::move(load);
+  else
     load_alone(load);
-    return;
-  }
-  if (options.checks_labels) records_->check();
-  load_ = std::move(load);
 }
 
 std::int64_t Cifar10Dataset::size() const {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
@@ -123,6 +124,96 @@ void RandomDataset::read(std::int64_t index, std::int64_t /*epoch*/,
   } else {
     copy_round(pool_, random.below(pool_size), place.target);
   }
+}
+
+// Parts of samples, of datasets that read whole ones.
+namespace {
+
+using Shape = std::vector<std::int64_t>;
+
+std::string text_of(std::span<const RowRange> rows) {
+  std::string text;
+  for (const auto& range : rows)
+    text += fmt::format("{}{} to {}", text.empty() ? "" : ", ", range.begin, range.end);
+  return text;
+}
+
+// Shape of a part of a field [channels, rows along each axis].
+Shape shape_of_part(const Shape& whole, std::span<const RowRange> rows, std::string_view what) {
+  bool fits = whole.size() == rows.size() + 1;
+  for (std::size_t i = 0; fits && i < rows.size(); ++i)
+    fits = rows[i].begin >= 0 && !rows[i].is_empty() && rows[i].end <= whole[i + 1];
+  if (!fits) {
+    throw Error(
+        fmt::format("data: rows {} of {} of [{}]: expected a range inside each axis after "
+                    "the channels",
+                    text_of(rows), what, fmt::join(whole, ", ")));
+  }
+  Shape part{whole[0]};
+  for (const auto& range : rows) part.push_back(range.size());
+  return part;
+}
+
+SampleLayout layout_of_part(SampleLayout layout, std::span<const RowRange> rows) {
+  layout.input_shape = shape_of_part(layout.input_shape, rows, "inputs");
+  if (layout.classes == 0)
+    layout.target_shape = shape_of_part(layout.target_shape, rows, "targets");
+  return layout;
+}
+
+// Writes these rows of a field of some axes from `out` on; returns the place behind them.
+float* copy_rows(const float* field, std::span<const std::int64_t> shape,
+                 std::span<const RowRange> rows, float* out) {
+  const auto& own = rows.front();
+  if (rows.size() == 1) return std::copy(field + own.begin, field + own.end, out);
+  std::int64_t stride = 1;
+  for (const auto length : shape.subspan(1)) stride *= length;
+  for (auto row = own.begin; row < own.end; ++row)
+    out = copy_rows(field + row * stride, shape.subspan(1), rows.subspan(1), out);
+  return out;
+}
+
+class DatasetPart final : public Dataset {
+ public:
+  DatasetPart(std::shared_ptr<const Dataset> whole, std::span<const RowRange> rows)
+      : whole_(std::move(whole)),
+        rows_(rows.begin(), rows.end()),
+        layout_(layout_of_part(whole_->layout(), rows)) {}
+
+  [[nodiscard]] std::int64_t size() const override { return whole_->size(); }
+  [[nodiscard]] const SampleLayout& layout() const override { return layout_; }
+  void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const override;
+
+ private:
+  std::shared_ptr<const Dataset> whole_;
+  std::vector<RowRange> rows_;
+  SampleLayout layout_;
+};
+
+void DatasetPart::read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const {
+  check_read(index, place, static_cast<std::size_t>(layout_.input_size()),
+             static_cast<std::size_t>(layout_.target_size()));
+  const auto& layout = whole_->layout();
+  const bool has_fields = layout.classes == 0;
+  std::vector<float> input(static_cast<std::size_t>(layout.input_size()));
+  std::vector<float> target(has_fields ? static_cast<std::size_t>(layout.target_size()) : 0);
+  whole_->read(index, epoch, {input, place.label, target});
+  const auto copy_part = [&](const std::vector<float>& field, const Shape& shape, float* out) {
+    std::vector<RowRange> rows{{0, shape[0]}};
+    rows.insert(rows.end(), rows_.begin(), rows_.end());
+    (void)copy_rows(field.data(), shape, rows, out);
+  };
+  copy_part(input, layout.input_shape, place.input.data());
+  if (has_fields) copy_part(target, layout.target_shape, place.target.data());
+}
+
+}  // namespace
+
+std::shared_ptr<const Dataset> part_of_samples(std::shared_ptr<const Dataset> whole,
+                                               std::span<const RowRange> rows) {
+  (void)layout_of_part(whole->layout(), rows);
+  if (auto part = whole->part(rows)) return part;
+  return std::make_shared<DatasetPart>(std::move(whole), rows);
 }
 
 }  // namespace kolo

@@ -102,9 +102,7 @@ torch::Tensor BoxSamples::crops_of(const torch::Tensor& field, const torch::Tens
 }  // namespace
 
 void require_box_fits(std::int64_t box_size, std::int64_t free_bytes, const c10::Device& device) {
-  const std::array shape{nbody_channels + hydro_channels, box_size, box_size, box_size,
-                         static_cast<std::int64_t>(sizeof(float))};
-  const auto needed = checked_product(std::span<const std::int64_t>(shape));
+  const auto needed = field_bytes(nbody_channels + hydro_channels, box_size);
   if (needed <= free_bytes) return;
   throw InputError(fmt::format(
       "data: a box of {}^3 cells takes {} bytes of device memory, and {} has {} free; mode inmem "

@@ -26,7 +26,7 @@ namespace {
 constexpr std::uint8_t byte_type = 0x08;
 using Magic = std::array<std::uint8_t, 4>;
 
-// Reads one file; holds what its error messages need.
+// Reader of one file.
 class IdxReader {
  public:
   IdxReader(const std::filesystem::path& path, const IdxExpectation& expected) : path_(path) {
@@ -44,7 +44,7 @@ class IdxReader {
 
   [[nodiscard]] const std::vector<std::int64_t>& dimensions() const { return dimensions_; }
 
-  // Grows with what there is: a small gzip file that promises much gets no more memory than it
+  // Grows with the elements read: a small gzip file that promises much gets no more memory than it
   // fills.
   [[nodiscard]] std::vector<std::uint8_t> read_elements() {
     constexpr std::size_t step = std::size_t{64} << 20;

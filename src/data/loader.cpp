@@ -26,11 +26,11 @@
 
 namespace kolo {
 
-// Batches on their way to a device, in a row: copied by a stream of its own, each with an event
-// that says when it is there. Belongs to one thread at a time.
+// Queue of batches on their way to a device, copied in a stream of their own, each with an event at
+// its end. Belongs to one thread at a time.
 class CopiesAhead {
  public:
-  // The one that is asked for, and two ahead of it.
+  // The batch that is asked for, and two ahead of it.
   static constexpr std::size_t most = 3;
 
   explicit CopiesAhead(const torch::Device& device)
@@ -52,7 +52,7 @@ class CopiesAhead {
 
   // Begins to copy a batch, and keeps its memory until that is done.
   void add(Batch batch) {
-    // This may be a validation's thread, whose mode must not stick to what is trained with.
+    // A validation's inference mode must not stick to batches of the training.
     const c10::InferenceMode normal_tensors(false);
     const c10::StreamGuard guard(stream_);
     Source source{batch.input, batch.target, c10::Event(device_.type())};
@@ -67,7 +67,7 @@ class CopiesAhead {
     ahead_.emplace_back(std::move(batch), std::move(source));
   }
 
-  // The first batch of the row. The thread's current stream waits for it; the host goes on.
+  // Takes the first batch. The thread's current stream waits for it, not the host.
   [[nodiscard]] Batch take() {
     auto [batch, source] = std::move(ahead_.front());
     ahead_.pop_front();
@@ -80,7 +80,7 @@ class CopiesAhead {
     return std::move(batch);
   }
 
-  // Lets go of the host's memory that has been copied.
+  // Releases the host's memory that has been copied.
   void hand_back() {
     std::erase_if(left_, [](const Source& source) { return source.copied.query(); });
     for (auto& [batch, source] : ahead_) {
@@ -90,7 +90,7 @@ class CopiesAhead {
     }
   }
 
-  // Empties the row.
+  // Empties the queue.
   void drop() {
     for (auto& [batch, source] : ahead_) left_.push_back(std::move(source));
     ahead_.clear();
@@ -103,7 +103,7 @@ class CopiesAhead {
     c10::Event copied;
   };
 
-  // The memory belongs to the copies' stream, so that what is used again is not overwritten early.
+  // The memory belongs to the copies' stream, so that reused memory is not overwritten early.
   [[nodiscard]] torch::Tensor copied(const torch::Tensor& tensor) const {
     if (!tensor.defined()) return tensor;
     auto copy = torch::empty(tensor.sizes(), tensor.options().device(device_));
@@ -114,7 +114,7 @@ class CopiesAhead {
   torch::Device device_;
   c10::Stream stream_;
   std::deque<std::pair<Batch, Source>> ahead_;
-  std::vector<Source> left_;  // of batches that are no longer in the row
+  std::vector<Source> left_;  // of batches that are no longer in the queue
 };
 
 // The batches of an epoch, fixed when it starts.
@@ -149,8 +149,8 @@ Loader::Loader(std::shared_ptr<const Dataset> dataset, DistributedSampler sample
     throw Error(fmt::format("loader: the dataset has {} samples, its sampler is for {}",
                             dataset_->size(), sampler_.dataset_size()));
   }
-  // Besides what is loaded ahead, the consumer holds one batch and is about to drop another, or so
-  // many are on their way to a device.
+  // Besides batches loaded ahead, the consumer holds one and is about to drop another, or so many
+  // are on their way to a device.
   constexpr std::size_t with_consumer = CopiesAhead::most;
   // No batch has more samples than the epoch, however large it may be.
   const auto largest = checked_multiply<std::int64_t>(
@@ -162,7 +162,7 @@ Loader::Loader(std::shared_ptr<const Dataset> dataset, DistributedSampler sample
 }
 
 Loader::~Loader() {
-  // All at once: each thread's own destructor would ask and wait for one after the other.
+  // Asks all at once: the threads' destructors would ask and wait for one after the other.
   for (auto& worker : workers_) worker.request_stop();
 }
 
@@ -222,8 +222,8 @@ Batch Loader::made(Batch batch) const {
   return batch;
 }
 
-// An error waits until what was copied before it is delivered. Where the next batch is there
-// already, nobody waits for those after it.
+// Copies further batches, without waiting for them if the next one is there. An error is kept until
+// the batches before it are delivered.
 void Loader::copy_ahead() {
   const auto has_more = [&] { return !error_ && delivered_ < plan_->batches.size(); };
   while (has_more() && copies_->size() < CopiesAhead::most &&

@@ -24,7 +24,7 @@ struct PackedTransform {
 };
 static_assert(sizeof(PackedTransform) == 48);
 
-// All in one memory.
+// Images in one memory.
 struct ImageBatch {
   const std::byte* packed;  // of each sample a PackedTransform, then its pixels, channel first
   std::int64_t packed_bytes, samples;
@@ -48,7 +48,7 @@ void enqueue_crops(const CropBatch& batch, void* stream);
 
 // Tells whether the device has kernels, as the two below need.
 [[nodiscard]] bool has_kernels(const c10::Device& device);
-// Bytes that can be allocated; none where nobody knows.
+// Bytes that can be allocated; none if unknown.
 [[nodiscard]] std::optional<std::int64_t> free_memory(const c10::Device& device);
 
 // In the thread's current stream. The batch lies in the device's memory.

@@ -46,7 +46,7 @@ void require_lengths(const MeshRequest& request) {
   }
 }
 
-// Factors that the request fixes, those above 1, in the order in which a configuration has them.
+// Fixed factors above 1, in the order of a configuration.
 std::vector<Factor> fixed_factors(const MeshRequest& request) {
   std::vector<Factor> factors;
   const auto add = [&factors](std::string text, std::int64_t ranks) {
@@ -72,25 +72,11 @@ std::string names_of(std::span<const Factor> factors) {
   return names.empty() ? "data 1" : join(names, " x ");
 }
 
-// All lengths are fixed, and their product is another number than that of the ranks.
-[[noreturn]] void refuse_product(int ranks, const MeshRequest& request,
-                                 std::span<const Factor> factors, std::int64_t taken) {
-  const auto others = taken / request.data;
-  const auto instead =
-      ranks % others == 0 ? fmt::format(", or set data to {} or -1", ranks / others) : "";
-  throw InputError(fmt::format("parallel: {} rank{}, but {} takes {}; start {} {}{}", ranks,
-                               ranks == 1 ? "" : "s", names_of(factors), taken, taken,
-                               taken == 1 ? "rank" : "ranks", instead));
-}
-
-// Data takes what is left, and nothing whole is left.
-[[noreturn]] void refuse_remainder(int ranks, std::span<const Factor> factors,
-                                   std::int64_t others) {
-  const auto below = ranks / others * others;
-  const auto fitting = below > 0 ? fmt::format("{} or {}", below, checked_add(below, others))
-                                 : fmt::format("{}", others);
-  throw InputError(fmt::format("parallel: {} rank{}, but {} takes a multiple of {}; start {} ranks",
-                               ranks, ranks == 1 ? "" : "s", names_of(factors), others, fitting));
+// Throws that the factors need another number of ranks.
+[[noreturn]] void refuse_ranks(int ranks, std::span<const Factor> factors,
+                               const std::string& needed) {
+  throw InputError(fmt::format("parallel: {} rank{}, but {} takes {}", ranks, ranks == 1 ? "" : "s",
+                               names_of(factors), needed));
 }
 
 int data_length(int ranks, const MeshRequest& request) {
@@ -104,11 +90,20 @@ int data_length(int ranks, const MeshRequest& request) {
         fmt::format("parallel: more ranks than can be counted are asked for: {}", error.what()));
   }
   if (request.data == -1) {
-    if (ranks % fixed != 0) refuse_remainder(ranks, factors, fixed);
-    return narrow<int>(ranks / fixed);
+    if (ranks % fixed == 0) return narrow<int>(ranks / fixed);
+    const auto below = ranks / fixed * fixed;
+    refuse_ranks(
+        ranks, factors,
+        fmt::format("a multiple of {}; start {}{} ranks", fixed,
+                    below > 0 ? fmt::format("{} or ", below) : "", checked_add(below, fixed)));
   }
-  if (fixed != ranks) refuse_product(ranks, request, factors, fixed);
-  return narrow<int>(request.data);
+  if (fixed == ranks) return narrow<int>(request.data);
+  const auto others = fixed / request.data;
+  refuse_ranks(
+      ranks, factors,
+      fmt::format(
+          "{}; start {} rank{}{}", fixed, fixed, fixed == 1 ? "" : "s",
+          ranks % others == 0 ? fmt::format(", or set data to {} or -1", ranks / others) : ""));
 }
 
 }  // namespace

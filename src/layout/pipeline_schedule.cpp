@@ -24,7 +24,7 @@ void require_shape(const PipelineShape& shape) {
   }
 }
 
-// Forward passes before those that take turns with backward passes.
+// Number of forward passes before they take turns with backward passes.
 int warm_up(const PipelineShape& shape, int rank) {
   if (shape.schedule == PipelineSchedule::gpipe) return shape.micro_batches;
   return std::min(shape.micro_batches, shape.ranks - rank - 1);
@@ -89,7 +89,7 @@ std::string name_of(const PipelinePass& pass) {
                      pass.micro_batch);
 }
 
-// Reads whatever looks like a pass, and takes it if it is called so.
+// Reads anything like a pass, and takes it if its name is this one.
 std::optional<PipelinePass> pipeline_pass_named(std::string_view name) {
   std::istringstream words{std::string(name)};
   std::string work, skipped;

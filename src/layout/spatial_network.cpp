@@ -79,8 +79,8 @@ std::vector<LayerCut> cut_along(std::span<const FieldLayer> layers, std::size_t 
   return cut_layers(layers_along(layers, axis), cut_evenly(length, ranks));
 }
 
-// FLOPs of the layer for `coarse` values per channel: outputs, or inputs of a transposed layer,
-// each of which meets all taps.
+// FLOPs of the layer for `coarse` values per channel, outputs or a transposed layer's inputs, each
+// of which meets all taps.
 std::int64_t flops_of(const FieldLayer& layer, std::int64_t coarse) {
   auto taps = product({2, layer.inputs / layer.groups, layer.outputs, coarse});
   for (const auto& axis : layer.axes) taps = checked_multiply(taps, axis.kernel);
@@ -138,7 +138,7 @@ std::int64_t elements(std::span<const AxisShare> axes, std::int64_t channels,
   return count;
 }
 
-// How far apart neighbours along the axis are in the group, whose last axis is the fastest.
+// Distance of neighbours along the axis in the group, whose last axis is the fastest.
 int rank_step(const SpatialNetworkPlan& plan, std::size_t axis) {
   int step = 1;
   for (auto i = axis + 1; i < plan.shape.size(); ++i) step *= plan.shape[i];
@@ -177,7 +177,7 @@ std::vector<HaloMessage> halo_messages(const SpatialNetworkPlan& plan,
   return messages;
 }
 
-// One axis after another, the later ones with what was gathered before.
+// Gathers one axis after another, the later ones with the rows gathered before.
 std::vector<HaloGather> gathers_of(std::vector<AxisShare> axes, const SpatialNetworkPlan& plan,
                                    std::size_t layer, std::span<const int> places) {
   std::vector<HaloGather> gathers;
@@ -234,12 +234,10 @@ SpatialTotals totals_at(const SpatialNetworkPlan& plan, std::span<const int> pla
   for (std::size_t number = 0; number < plan.layers.size(); ++number) {
     const auto& layer = plan.layers[number];
     const auto share = layer_share(plan, number, places);
-    add_to(totals.flops, share.flops);
     for (const auto* messages : {&share.forward, &share.backward}) {
       add_to(totals.halo_elements, elements_of(*messages));
       add_to(totals.halo_messages, static_cast<std::int64_t>(messages->size()));
     }
-    for (const auto& gather : share.gathers) add_to(totals.gathered_elements, gather.elements);
     const bool is_joined = number == 0 || plan.layers[number - 1].outputs != layer.inputs;
     if (is_joined) add_to(totals.kept_elements, share.input_elements);
     add_to(totals.kept_elements, share.room_elements);
@@ -254,8 +252,7 @@ SpatialTotals totals_at(const SpatialNetworkPlan& plan, std::span<const int> pla
   return totals;
 }
 
-// Places along an axis that differ in some layer: one of each kind, as a rule the first, one
-// between and the last.
+// One place of each kind along an axis, as a rule the first, one between and the last.
 std::vector<int> kinds_of_places(const SpatialNetworkPlan& plan, std::size_t axis) {
   std::vector<std::vector<AxisShare>> known;
   std::vector<int> places;
@@ -353,10 +350,6 @@ std::vector<SpatialLayerShare> spatial_share(const SpatialNetworkPlan& plan, int
   return shares;
 }
 
-SpatialTotals spatial_totals(const SpatialNetworkPlan& plan, int rank) {
-  return totals_at(plan, places_of(plan, rank));
-}
-
 SpatialTotals most_spatial_totals(const SpatialNetworkPlan& plan) {
   std::vector<std::vector<int>> choices{{}};
   for (std::size_t axis = 0; axis < plan.shape.size(); ++axis) {
@@ -372,8 +365,7 @@ SpatialTotals most_spatial_totals(const SpatialNetworkPlan& plan) {
   SpatialTotals most;
   for (const auto& places : choices) {
     const auto totals = totals_at(plan, places);
-    for (const auto number : {&SpatialTotals::flops, &SpatialTotals::halo_elements,
-                              &SpatialTotals::halo_messages, &SpatialTotals::gathered_elements,
+    for (const auto number : {&SpatialTotals::halo_elements, &SpatialTotals::halo_messages,
                               &SpatialTotals::kept_elements, &SpatialTotals::peak_elements})
       most.*number = std::max(most.*number, totals.*number);
   }

@@ -7,7 +7,6 @@
 
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
-#include "layout/rows.h"
 
 namespace kolo {
 
@@ -43,9 +42,8 @@ void require_cut(const AxisCut& cut) {
   throw Error("spatial: the bounds of a cut must rise from 0, one more than there are ranks");
 }
 
-// The rows that the outputs of a layer, or the inputs of a transposed one, reach over. The formula
-// is the same, because a transposed convolution is the adjoint of a convolution. Nothing where
-// there are none.
+// Rows that the outputs of a layer, or the inputs of a transposed one, reach over, by the same
+// formula: a transposed convolution is the adjoint of a convolution.
 RowRange reach(const AxisLayer& layer, const RowRange& coarse, std::int64_t where_nothing) {
   if (coarse.is_empty()) return {where_nothing, where_nothing};
   const auto first = checked_multiply(coarse.begin, layer.stride) - layer.padding;
@@ -84,7 +82,7 @@ std::string missing_neighbours(const LayerCut& layer, int rank) {
   return {};
 }
 
-// Why not every rank can have a part of the layer; "" where each can.
+// Reason why not every rank can have a part of the layer; "" if each can.
 std::string obstacle_in(const LayerCut& layer) {
   for (const auto& missing : {missing_rows, missing_neighbours}) {
     for (int rank = 0; rank < layer.input.ranks(); ++rank) {
@@ -117,6 +115,10 @@ AxisCut cut_evenly(std::int64_t length, int ranks) {
     cut.bounds.push_back(divide_up(checked_multiply<std::int64_t>(rank, length), ranks));
   }
   return cut;
+}
+
+std::int64_t window_rows(const AxisLayer& layer) {
+  return checked_add(checked_multiply(layer.dilation, layer.kernel - 1), std::int64_t{1});
 }
 
 std::int64_t output_length(const AxisLayer& layer, std::int64_t length) {
@@ -179,7 +181,7 @@ LayerCut cut_layer(const AxisLayer& layer, const AxisCut& input,
     cut.reached.push_back(reach(layer, coarse.rows(rank), owned.begin));
   }
   cut.whole_because = obstacle_in(cut);
-  cut.gathers_input = cut.takes_part = cut.is_whole();
+  cut.gathers_input = cut.is_whole();
   return cut;
 }
 
@@ -199,8 +201,7 @@ std::vector<LayerCut> cut_layers(std::span<const AxisLayer> layers, const AxisCu
     cuts.push_back(cut_layer(layer, cuts.empty() ? input : cuts.back().output, output));
   }
   for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
-    if (!cuts[i].is_whole() || !cuts[i + 1].is_whole()) continue;
-    cuts[i].takes_part = cuts[i + 1].gathers_input = false;
+    if (cuts[i].is_whole()) cuts[i + 1].gathers_input = false;
   }
   return cuts;
 }

@@ -13,16 +13,16 @@ namespace kolo {
 
 namespace {
 
-// Bounds of the parts, and what their values come to.
+// Bounds of the parts, and their joint value.
 template <typename Value>
 struct BestCut {
   Value value;
   std::vector<std::size_t> bounds;
 };
 
-// Finds the cut for which the parts' values, joined one after another, come to the least.
-// `join(value, begin, end)` is the value of a beginning and the part [begin, end) after it; none
-// where the part can't be. `Value{}` is that of no part.
+// Finds the cut with the least joint value of its parts. `join(value, begin, end)` is the value of
+// a beginning and the part [begin, end) after it; none if the part is not allowed. `Value{}` is
+// that of no part.
 template <typename Value, typename Join>
 BestCut<Value> best_cut(std::size_t stages, std::size_t parts, const Join& join) {
   std::vector<std::optional<Value>> best(stages + 1);  // of the beginnings, by end

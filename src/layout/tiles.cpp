@@ -9,7 +9,6 @@
 
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
-#include "layout/rows.h"
 
 namespace kolo {
 
@@ -31,40 +30,43 @@ RowRange joined(const RowRange& one, const RowRange& other) {
   return {std::min(one.begin, other.begin), std::max(one.end, other.end)};
 }
 
-// Cells per row of what each layer takes, and of what the last one makes.
+[[noreturn]] void refuse_layer(std::size_t layer, const std::string& what) {
+  throw InputError(fmt::format("tiles: layer {} {}", layer, what));
+}
+
+// Cells per row of each layer's input, and of the last one's output.
 std::vector<std::int64_t> scales_of(std::span<const AxisLayer> layers) {
   std::vector<std::int64_t> scales{1};
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const auto& layer = layers[i];
     const auto scale = scales.back();
     if (layer.mirrors && (*layer.mirrors >= i || !layer.is_transposed)) {
-      throw InputError(fmt::format(
-          "tiles: layer {} mirrors layer {}, expected a transposed layer and one before it", i,
-          *layer.mirrors));
+      refuse_layer(i, fmt::format("mirrors layer {}, expected a transposed layer and one before it",
+                                  *layer.mirrors));
     }
     if (layer.is_transposed && scale % layer.stride != 0) {
-      throw InputError(fmt::format(
-          "tiles: transposed layer {} of stride {} takes rows of {} cells, expected a multiple", i,
-          layer.stride, scale));
+      refuse_layer(i,
+                   fmt::format("is transposed, of stride {}, and takes rows of {} cells, expected "
+                               "a multiple",
+                               layer.stride, scale));
     }
     scales.push_back(layer.is_transposed ? scale / layer.stride
                                          : checked_multiply(scale, layer.stride));
     if (layer.mirrors && scales.back() != scales[*layer.mirrors]) {
-      throw InputError(
-          fmt::format("tiles: layer {} makes rows of {} cells, but mirrors layer {}, "
-                      "which takes rows of {}",
-                      i, scales.back(), *layer.mirrors, scales[*layer.mirrors]));
+      refuse_layer(i,
+                   fmt::format("makes rows of {} cells, but mirrors layer {}, which takes rows of "
+                               "{}",
+                               scales.back(), *layer.mirrors, scales[*layer.mirrors]));
     }
   }
-  if (scales.back() != 1) {
-    throw InputError(fmt::format(
-        "tiles: the layers end with rows of {} cells, expected as many rows as there are cells",
-        scales.back()));
-  }
+  if (scales.back() != 1)
+    refuse_layer(layers.size() - 1, fmt::format("ends with rows of {} cells, expected as many rows "
+                                                "as there are cells",
+                                                scales.back()));
   return scales;
 }
 
-// A tile of so many multiples has everywhere the rows that its part of the whole has.
+// Checks that a tile of so many multiples has everywhere the rows that its part of the whole has.
 void require_lengths(std::span<const AxisLayer> layers, std::span<const std::int64_t> scales,
                      std::int64_t multiple) {
   constexpr std::int64_t most_multiples = 4;
@@ -74,10 +76,9 @@ void require_lengths(std::span<const AxisLayer> layers, std::span<const std::int
       const auto taken = cells / scales[i], expected = cells / scales[i + 1];
       const auto made = output_length(layers[i], taken);
       if (made == expected) continue;
-      throw InputError(fmt::format(
-          "tiles: layer {} makes {} rows of {}, expected {}, as its stride says: a padding that "
-          "makes up for the kernel",
-          i, made, taken, expected));
+      refuse_layer(i, fmt::format("makes {} rows of {}, expected {}, as its stride says: a padding "
+                                  "that makes up for the kernel",
+                                  made, taken, expected));
     }
   }
 }
@@ -93,7 +94,7 @@ void require_multiple(std::string_view what, std::int64_t length, std::int64_t m
                                multiple, nearest_multiples(length, multiple)));
 }
 
-// An axis of tiles: what is read for each stretch of `core` rows.
+// Stretch of an axis: the rows read for `core` rows.
 struct AxisStretch {
   RowRange read, core;
 };
@@ -109,7 +110,7 @@ std::vector<AxisStretch> cut_axis(std::int64_t length, std::int64_t core, const 
   return stretches;
 }
 
-// Lengths of cores that cut an axis into different numbers of stretches, the longest first.
+// Length of cores along an axis.
 struct AxisChoice {
   std::int64_t core = 0, stretches = 0;
   std::int64_t longest = 0, sum = 0;  // of what is read

@@ -217,7 +217,7 @@ OnlineConfig load_online_config(const std::string& source, std::span<const std::
   OnlineSections sections{config, with_own};
   const auto settings = known_settings(sections);
   auto root = tree_from(source);
-  for (const auto& text : overrides) apply_override(root, text, settings);
+  for (const auto& text : overrides) apply_override(root, text);
   SectionReader::read_section(root, "", sections, settings);
   Checks(config, root).run();
   config.optimizer = completed(std::move(config.optimizer));

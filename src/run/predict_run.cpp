@@ -232,10 +232,7 @@ void predict_box(const TilePredictor& predictor, const TileRequest& wanted,
   predict_tiles(predictor, place, tiles, mine, bar);
   communicator.barrier();
   bar.clear();
-  if (file) {
-    file->commit();
-    result.warnings = file->left_out();
-  }
+  if (file) file->commit();
   result.seconds = watch.seconds();
   result.peak_memory = static_cast<std::uint64_t>(
       all_reduce_value(communicator, peak_memory(predictor.device), ReduceOp::max));

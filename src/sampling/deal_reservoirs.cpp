@@ -12,7 +12,6 @@
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/random.h"
-#include "sampling/below.h"
 
 namespace kolo {
 
@@ -59,7 +58,7 @@ ReservoirState sum_of(std::span<const SavedReservoir> saved) {
 struct Candidate {
   std::int64_t rank = 0, number = 0;
   bool seen = false;
-  double after = 0;  // what comes before what, among those of all ranks
+  double after = 0;  // order among those of all ranks
 
   [[nodiscard]] bool operator>(const Candidate& other) const {
     return std::tie(seen, after, rank) > std::tie(other.seen, other.after, other.rank);
@@ -93,8 +92,7 @@ Candidate candidate(const SavedReservoir& saved, ReservoirPolicy policy, const C
   return {rank, number, seen, seen ? place - static_cast<double>(unseen) : place};
 }
 
-// The candidates of one new rank, those that should stay first: every `ranks`-th of the first
-// `count` of all.
+// Candidates of one new rank, best first: every `ranks`-th of the first `count` of all.
 std::vector<Candidate> candidates_for(std::span<const SavedReservoir> saved,
                                       const ReservoirOptions& options, const Chance& chance,
                                       int ranks, std::int64_t count) {
@@ -124,7 +122,7 @@ std::vector<std::int64_t> slots_of(const SavedReservoir& saved, ReservoirPolicy 
   if (policy == ReservoirPolicy::uniform) {
     for (std::int64_t i = 0; i + 1 < size; ++i)
       std::swap(slots[narrow<std::size_t>(i)],
-                slots[narrow<std::size_t>(i + below(random, size - i))]);
+                slots[narrow<std::size_t>(i + uniform_below(random, size - i))]);
     return slots;
   }
   std::rotate(slots.begin(), slots.begin() + saved.state.first, slots.end());
@@ -172,7 +170,7 @@ DealtReservoir deal_reservoirs(std::span<const SavedReservoir> saved,
     const auto slots =
         slots_of(saved[rank], options.policy, chance.of_order(narrow<std::int64_t>(rank)));
     for (const auto i : from[rank]) {
-      // The oldest, and what was seen, come first in a reservoir's order.
+      // The oldest and the seen ones come first in a reservoir's order.
       dealt.samples[mine.size() - 1 - i] = {mine[i].rank,
                                             slots[narrow<std::size_t>(mine[i].number)]};
     }

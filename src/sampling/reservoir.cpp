@@ -13,7 +13,6 @@
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
-#include "sampling/below.h"
 
 namespace kolo {
 
@@ -27,8 +26,8 @@ std::int64_t bookkeeping_bytes(ReservoirPolicy policy) {
   return policy == ReservoirPolicy::keep_unseen ? order_bytes : 0;
 }
 
-// Distinct numbers below `bound` in random order: what shuffling 0, 1, 2, ... puts first, of which
-// only the places that have changed are kept. count <= bound.
+// Draws `count` <= `bound` distinct numbers below `bound`: the first ones of a shuffle of 0, 1, 2,
+// ..., of which only the changed places are kept.
 void choose_distinct(CounterRandom& random, std::int64_t bound, std::int64_t count,
                      std::vector<std::int64_t>& chosen) {
   std::unordered_map<std::int64_t, std::int64_t> moved;
@@ -38,13 +37,22 @@ void choose_distinct(CounterRandom& random, std::int64_t bound, std::int64_t cou
     return found == moved.end() ? place : found->second;
   };
   for (std::int64_t i = 0; i < count; ++i) {
-    const auto place = i + below(random, bound - i);
+    const auto place = i + uniform_below(random, bound - i);
     chosen.push_back(at(place));
     moved[place] = at(i);
   }
 }
 
 }  // namespace
+
+std::int64_t uniform_below(CounterRandom& random, std::int64_t bound) {
+  const auto range = static_cast<std::uint64_t>(bound);
+  // Numbers under this remainder would make the low results more likely than the others.
+  const std::uint64_t remainder = -range % range;
+  std::uint64_t number = random.next64();
+  while (number < remainder) number = random.next64();
+  return static_cast<std::int64_t>(number % range);
+}
 
 bool ReservoirState::can_be(ReservoirPolicy policy) const {
   constexpr auto most = std::numeric_limits<std::int64_t>::max();
@@ -145,7 +153,7 @@ Reservoir::Arrival Reservoir::enter() {
 // that got fewer samples than it has room for keeps as many of its arrivals as a full one would.
 Reservoir::Arrival Reservoir::arrive_uniform() {
   CounterRandom random(key_, arrival_stream, static_cast<std::uint64_t>(state_.arrivals));
-  const auto slot = below(random, state_.arrivals + 1);
+  const auto slot = uniform_below(random, state_.arrivals + 1);
   if (slot < capacity_ && state_.size < capacity_) return enter();
   ++state_.arrivals;
   if (slot >= capacity_) return {Outcome::passed_over, {}};
@@ -160,7 +168,7 @@ Reservoir::Arrival Reservoir::arrive_fifo() {
   return {Outcome::replaced, place(slot)};
 }
 
-// The order is a ring: slots that were drawn, by their first draw, then those that were not.
+// The order is a ring: drawn slots by their first draw, then those never drawn.
 Reservoir::Arrival Reservoir::arrive_keep_unseen() {
   if (state_.size < capacity_) {
     order_[narrow<std::size_t>(state_.size)] = state_.size;
@@ -195,12 +203,12 @@ std::int64_t Reservoir::draws_left() const {
   return std::max<std::int64_t>(0, allowed - state_.draws);
 }
 
-// Each of them becomes the last one of those that were seen.
+// Each drawn slot becomes the last seen one.
 void Reservoir::draw_unseen(CounterRandom& random, std::int64_t count,
                             std::vector<std::int64_t>& slots) {
   for (std::int64_t i = 0; i < count; ++i) {
     auto& drawn = order_[narrow<std::size_t>(
-        ring_place(state_.seen + below(random, state_.size - state_.seen)))];
+        ring_place(state_.seen + uniform_below(random, state_.size - state_.seen)))];
     std::swap(drawn, order_[narrow<std::size_t>(ring_place(state_.seen))]);
     slots.push_back(order_[narrow<std::size_t>(ring_place(state_.seen))]);
     ++state_.seen;

@@ -37,13 +37,6 @@ std::vector<std::string> owners_of(const std::string& key, const Choice& choice)
   return owners;
 }
 
-// What the file has chosen, or left to the default, where the command line has chosen anew.
-const ChoiceEntry* replaced_entry(const Choice& choice, const ConfigValue* name,
-                                  const std::string& usual) {
-  if (name == nullptr || !is_from_command_line(*name)) return nullptr;
-  return choice.find(name->in_file.empty() ? usual : name->in_file);
-}
-
 }  // namespace
 
 const ChoiceEntry* Choice::find(std::string_view sought) const {
@@ -72,7 +65,6 @@ void SettingCollector::operator()(const Choice& choice) {
 }
 
 void SectionReader::operator()(const Choice& choice) const {
-  const std::string usual = choice.name;
   (*this)(choice.key, choice.name, OneOf{names_of(choice)}, choice.presence);
   const ChoiceEntry& chosen = *choice.find();
   choice.name = chosen.name;
@@ -80,14 +72,13 @@ void SectionReader::operator()(const Choice& choice) const {
   SectionReader reader = *this;
   choice.own.holder().read(reader);
   const auto* const name = mapping_.find(choice.key);
-  const auto* replaced = replaced_entry(choice, name, usual);
   for (const auto& [key, value] : mapping_.entries) {
     if (value.kind == ConfigValue::Kind::nothing || key == choice.key || knows(chosen, key))
       continue;
     // A choice that was written over another one leaves behind what that one had.
-    const bool is_overwritten = name != nullptr && value.distance > name->distance;
-    const bool goes_unsaid = other_keys_ == OtherKeys::ignored || is_overwritten ||
-                             (replaced != nullptr && knows(*replaced, key));
+    const bool is_overwritten =
+        name != nullptr && (value.distance > name->distance || is_from_command_line(*name));
+    const bool goes_unsaid = other_keys_ == OtherKeys::ignored || is_overwritten;
     if (goes_unsaid && !is_from_command_line(value)) continue;
     const auto owners = owners_of(key, choice);
     if (owners.empty()) continue;

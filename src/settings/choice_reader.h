@@ -10,9 +10,9 @@
 
 namespace kolo {
 
-// A name and the keys of what it names, as a visit() hands them over: field(choice_of(...)). Keys
-// of other entries are refused, unless they are nothing (null), or a file's, where the command line
-// has chosen another entry than the file, or a run's own record (see OtherKeys).
+// A name and the keys of the entry that it chooses, as a visit() hands them over:
+// field(choice_of(...)). Keys of other entries are refused, unless they are null, or a file's where
+// the command line chooses, or of a run's own record (see OtherKeys).
 struct Choice {
   std::string& name;  // where it is optional, it is given with its default
   OwnSettings& own;
@@ -20,7 +20,7 @@ struct Choice {
   std::string key = "name";  // under which the name is given
   Presence presence = Presence::required;
 
-  // By name or alias; nullptr where there is none.
+  // Entry of this name or alias; nullptr if there is none.
   [[nodiscard]] const ChoiceEntry* find(std::string_view sought) const;
   [[nodiscard]] const ChoiceEntry* find() const { return find(name); }
 };
@@ -51,7 +51,7 @@ class SettingsHolder final : public OwnSettings::Holder {
   T settings_;
 };
 
-// Fills what all entries have from a struct with a visit() and, where it needs them, members
+// Fills a ChoiceEntry from a struct with a visit() and, where it needs them, members
 //   void check(const RefuseKey& refuse) const;
 //   void complete();
 template <ConfigStruct T>

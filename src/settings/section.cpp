@@ -24,17 +24,17 @@ template <typename T, typename Rule>
                      advice));
 }
 
-// Why a scalar that looks right isn't.
+// Advice on a scalar that looks right but is quoted.
 std::string_view advice_on_quotes(const ConfigValue& value) {
   return value.is_quoted ? ", a text because of its quotes; leave them out" : "";
 }
 
-// A plain scalar's text: quotes make a text of what would be a number or a truth value.
+// Text of a plain scalar; null for quoted ones, which are no numbers or truth values.
 const std::string* plain_text(const ConfigValue& value) {
   return value.kind == ConfigValue::Kind::scalar && !value.is_quoted ? &value.text : nullptr;
 }
 
-// Whether the text is a whole number of more digits than T has.
+// Tells whether the text is a whole number of more digits than T has.
 template <Number T>
 bool is_too_large(std::string_view text) {
   if constexpr (std::is_integral_v<T>) {
@@ -44,7 +44,7 @@ bool is_too_large(std::string_view text) {
   return false;
 }
 
-// What a number may be at most, as one writes it.
+// Greatest number that a rule or a type allows, as one writes it.
 template <Number T>
 std::string greatest_text(const NumberRule& rule) {
   constexpr auto of_type = std::numeric_limits<T>::max();

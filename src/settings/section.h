@@ -64,13 +64,13 @@ template <ConfigStruct T>
 
 [[nodiscard]] std::string lower_case(std::string text);
 
-// What becomes of keys that only other choices have than the one that is made. A user's file has
-// them by mistake. What a run has written down itself may have them, from an earlier version that
-// spelt out the keys of all; there only those of the command line are refused.
+// Treatment of keys that only other choices have. A user's file has them by mistake; a run's own
+// record may have them from an earlier version, so there only those of the command line are
+// refused.
 enum class OtherKeys : std::uint8_t { refused, ignored };
 
-// The setting that a word was meant for: the whole name, or the word after its last dot, where it
-// is exact; or else the nearest. Empty where none is near.
+// Setting that a word was meant for: one of this name, or with this word after its last dot, or
+// else the nearest; empty if none is near.
 [[nodiscard]] std::string nearest_setting(std::string_view word, const KnownSettings& known);
 
 // "FILE:LINE: training.batch_size: expected a whole number greater than 0, got "abc"". `path` is
@@ -89,7 +89,7 @@ template <typename T>
 concept Number = std::same_as<T, int> || std::same_as<T, int64_t> || std::same_as<T, uint64_t> ||
     std::same_as<T, double>;
 
-// What a key accepts, in words: "a whole number greater than 0".
+// Values that a key accepts, in words: "a whole number greater than 0".
 [[nodiscard]] std::string expectation(const bool& destination, const AnyBool& rule);
 [[nodiscard]] std::string expectation(const std::string& destination, const AnyText& rule);
 [[nodiscard]] std::string expectation(const std::vector<std::string>& destination,
@@ -116,8 +116,7 @@ template <typename T, typename Rule>
 // "training.metrics[1]"
 [[nodiscard]] std::string item_path(const std::string& list, std::size_t index);
 
-// Each reads one value or throws InputError that names the place, the key, what was expected and
-// what was found.
+// Reads one value. InputError names the place, the key, what was expected and what was found.
 void read_value(const ConfigValue& value, const std::string& path, bool& destination,
                 const AnyBool& rule);
 void read_value(const ConfigValue& value, const std::string& path, std::string& destination,
@@ -149,7 +148,7 @@ void read_value(const ConfigValue& value, const std::string& path, std::vector<T
   }
 }
 
-// Nothing (`key:`, `key: null`) leaves the key to its default.
+// Leaves the key to its default for no value (`key:`, `key: null`).
 template <typename T, typename Rule>
 void read_value(const ConfigValue& value, const std::string& path, std::optional<T>& destination,
                 const Rule& rule) {
@@ -160,7 +159,7 @@ void read_value(const ConfigValue& value, const std::string& path, std::optional
   read_value(value, path, destination.emplace(), rule);
 }
 
-// Whether the command line gives a key back to its default: key=null.
+// Tells whether the command line gives a key back to its default: key=null.
 [[nodiscard]] bool is_taken_back(const ConfigValue& value);
 
 // Fills structs from one mapping. Keys that the mapping lacks leave their destination as it is.
@@ -173,7 +172,7 @@ class SectionReader {
 
   void operator()(const Choice& choice) const;
 
-  // `more`: Presence, or what an optional one stands for (Unset).
+  // `more`: Presence, or the meaning of an optional one without a value (Unset).
   template <typename T, typename Rule, typename More = Presence>
   void operator()(std::string_view key, T& destination, const Rule& rule,
                   [[maybe_unused]] More more = {}) const {
@@ -234,8 +233,8 @@ class SectionReader {
   OtherKeys other_keys_;
 };
 
-// Writes structs as a tree of values that SectionReader reads back to the same. A value that is
-// unset is nothing, with what that means for a comment.
+// Writes structs as a tree of values that SectionReader reads back to the same. An unset value is
+// nothing, with its meaning for a comment.
 class TreeWriter {
  public:
   TreeWriter() { tree_.kind = ConfigValue::Kind::mapping; }

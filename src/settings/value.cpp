@@ -68,7 +68,6 @@ void set_value(ConfigValue& root, std::string_view dotted_key, ConfigValue value
     }
     target = child;
   }
-  value.in_file = is_from_command_line(*target) ? target->in_file : target->text;
   *target = std::move(value);
 }
 

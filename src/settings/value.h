@@ -23,12 +23,9 @@ struct ConfigValue {
   bool is_quoted = false;            // a scalar that is text, whatever it looks like
   std::vector<ConfigValue> items;    // of a list
   std::vector<ConfigEntry> entries;  // of a mapping, each key once
-  std::string
-      place;  // "FILE:LINE", the line of its key where it has one; "command line"; or an option
-  std::string comment = {};  // of nothing: what that means, for who reads it written
-  std::string in_file = {};  // of the command line: the text that the file had here
-  // Above 0: it was merged from so far away; what is nearer was written over it.
-  int distance = 0;
+  std::string place;         // "FILE:LINE", of its key if it has one; "command line"; or an option
+  std::string comment = {};  // meaning of nothing, for readers of the file
+  int distance = 0;          // mappings that it was merged over; nearer values win
 
   // The value of a mapping's key, nullptr where there is none.
   [[nodiscard]] const ConfigValue* find(std::string_view key) const;
@@ -49,15 +46,15 @@ struct ConfigEntry {
 
 [[nodiscard]] bool is_from_command_line(const ConfigValue& value);
 
-// Where "training.lr" stands, or the nearest mapping above it that exists.
+// Place of "training.lr", or of the nearest mapping above it that exists.
 [[nodiscard]] const std::string& place_of(const ConfigValue& root, std::string_view dotted_key);
 
-// Sets "training.lr" in place of what is there. Sections on the way are made; what is no mapping
-// becomes one.
+// Sets "training.lr", replacing its value. Sections on the way are made; other values become
+// mappings.
 void set_value(ConfigValue& root, std::string_view dotted_key, ConfigValue value);
 
-// What is known of keys: their names, and which values they accept. A rule is named beside its key
-// and words the error as well.
+// Rules of keys: their names, and which values they accept. A rule is named beside its key and
+// words the error as well.
 
 // A setting as the command line takes it: "training.batch_size".
 struct KnownSetting {
@@ -110,8 +107,7 @@ inline constexpr long double most_cells = 65536;     // an edge; channels
 
 enum class Presence { optional, required };
 
-// What an optional key stands for without a value, for those who read the configuration:
-// "the model's own".
+// Meaning of an optional key without a value, for readers of the configuration: "the model's own".
 struct Unset {
   std::string_view meaning;
 };

@@ -10,8 +10,6 @@
 
 #include <fmt/format.h>
 
-#include "data/array_collection.h"
-#include "data/boxes/hdf5_attributes.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"

@@ -11,8 +11,8 @@
 
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
+#include "kolo/layout/spatial_plan.h"
 #include "kolo/report/own_files.h"
-#include "layout/rows.h"
 
 namespace kolo {
 

@@ -2,10 +2,11 @@
 #include <filesystem>
 
 #include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
 
 #include "cli/program.h"
-#include "data/boxes/hdf5_attributes.h"
 #include "kolo/base/file.h"
+#include "kolo/data/array_file.h"
 #include "kolo/data/box_files.h"
 #include "kolo/tools/cosmology_box.h"
 #include "support/says.h"

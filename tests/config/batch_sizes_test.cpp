@@ -69,10 +69,9 @@ TEST_F(BatchSizes, OfTheCommandLineWin) {
 TEST_F(BatchSizes, SayWhatWouldFit) {
   const auto config = training("global_batch_size: 64");
   EXPECT_TRUE(says(testing::message_of<InputError>([&] { (void)batch_size_of(config, 3); }),
-                   {"64 samples can't be shared evenly by 3 ranks", "1, 2, 4, 8, 16, 32 ranks can",
-                    "a batch of 63 or 66"}));
+                   {"64 samples can't be shared evenly by 3 ranks", "a batch of 63 or 66 can"}));
   EXPECT_TRUE(says(testing::message_of<InputError>([&] { (void)batch_size_of(config, 65); }),
-                   {"8, 16, 32, 64 ranks can", "a batch of 65"}));
+                   {"a batch of 65 can"}));
 }
 
 TEST_F(BatchSizes, DecideHowTheRateIsScaled) {

@@ -49,7 +49,7 @@ class CourseFile : public testing::ConfigTest {
   void expect(const RunConfig& config, const std::map<std::string, std::string>& values) const {
     for (const auto& [key, value] : values) EXPECT_EQ(value_of(config, key), value) << key;
   }
-  // Of the base configuration with a line more.
+  // Message about the base configuration with a line more.
   [[nodiscard]] std::string refusal(const std::string& line) const {
     return testing::message_of<InputError>([&] {
       (void)load("base:\n  Nsamples: 64\n  Nsamples_val: 8\n  lr_schedule: {start_lr: 0.1}\n  " +
@@ -102,8 +102,9 @@ TEST_F(CourseFile, WhatCanNotBeTakenGetsAMessageEach) {
       refusal("Nsample: 64"),
       {"run.yaml:5: Nsample: unknown in a file of NERSC's U-Net tutorial", "configs/unet3d.yaml"}));
   EXPECT_TRUE(says(refusal("weight_init: {conv_init: 'uniform'}"),
-                   {"run.yaml:5: weight_init: kolo's U-Net begins with "}));
-  EXPECT_TRUE(says(refusal("N_out_channels: 4"), {"run.yaml:5: N_out_channels: kolo's fields"}));
+                   {"run.yaml:5: weight_init.conv_init: kolo's U-Net has normal"}));
+  EXPECT_TRUE(
+      says(refusal("N_out_channels: 4"), {"run.yaml:5: N_out_channels: kolo's U-Net has 5"}));
   EXPECT_TRUE(says(refusal("use_cache: '/tmp'"), {"KOLO_STAGE"}));
   EXPECT_TRUE(says(refusal("enable_amp: yes please"), {"enable_amp: expected true or false"}));
   EXPECT_TRUE(says(refusal("data_loader_config: 'dalli'"), {"data.mode"}));

@@ -52,7 +52,7 @@ class RandomConfig {
   }
 
  private:
-  // What goes together.
+  // Settings that fit together.
   void settle_communication(RunConfig& run) {
     auto& communication = run.communication;
     if (run.device.graphs) communication.compression = Compression::none;
@@ -250,7 +250,7 @@ TEST_F(RoundTrip, AnyConfigurationComesBackTheSame) {
     const std::string text = to_yaml(config);
     const RunConfig again = load(text);
     EXPECT_EQ(to_yaml(again), text);
-    // to_yaml() could lose the same thing twice: compare what is most easily lost.
+    // to_yaml() could lose the same value twice: compare those that are most easily lost.
     EXPECT_EQ(again.description, config.description);
     EXPECT_EQ(again.output_dir, config.output_dir);
     for (const char* key : {"data.path", "data.train_dir", "data.input_shape"})
@@ -296,7 +296,7 @@ TEST_F(RoundTrip, SpellsOutEveryDefault) {
   }
 }
 
-// Of what is chosen: all choices together have all keys.
+// All choices together have all keys.
 TEST_F(RoundTrip, EveryKeyIsThereAndWhatIsUnsetSaysWhatItMeans) {
   const auto config = load(required);
   const std::string text = to_yaml(config);

@@ -1,4 +1,4 @@
-// One key at a time: which values it takes, and what is said of others.
+// One key at a time: the values that it takes, and messages about others.
 #include "config/config_fixture.h"
 
 #include <cstdlib>

@@ -222,7 +222,7 @@ TEST_F(NpyArrays, FilesBesideAnArrayAreInNaturalOrder) {
     EXPECT_EQ(read_sample(samples, i).label, i);
   }
   EXPECT_THAT(samples.warnings(),
-              ElementsAre(AllOf(HasSubstr("natural order (0.npy, 1.npy, 2.npy and 9 more)"),
+              ElementsAre(AllOf(HasSubstr("in natural order"),
                                 HasSubstr("9.npy comes before 10.npy"), HasSubstr("sorted()"))));
   write("inputs/10.NPY", "");
   EXPECT_TRUE(says(ArraySamples(folder_.path()).warnings().front(),

@@ -25,7 +25,7 @@ class Idx : public ::testing::Test {
   IdxArray read(std::string_view content, const IdxExpectation& expected = {}) const {
     return read_idx(folder_.write("file", content), expected);
   }
-  // Why the content is rejected; every message names the file.
+  // Message that rejects the content; each names the file.
   std::string rejection(std::string_view content, const IdxExpectation& expected = {}) const {
     const auto message = message_of<InputError>([&] { (void)read(content, expected); });
     EXPECT_TRUE(says(message, {(folder_ / "file").string()}));

@@ -32,7 +32,7 @@ std::string rejection(const TemporaryFolder& folder) {
 }
 
 TEST(Mnist, ReadsFashionMnist) {
-  // Where the package is missing, the data set's own message names it.
+  // The data set's own message names the package if it is missing.
   const std::filesystem::path folder = fashion_mnist_folder;
   const MnistDataset training(folder, Split::train);
   EXPECT_EQ(training.size(), 60000);

@@ -103,7 +103,7 @@ class Simulation {
  public:
   explicit Simulation(const LayerCut& layer) : layer_(layer) {}
 
-  // What each rank reads; zeros where the border is filled.
+  // Rows that each rank reads; zeros beyond the border.
   [[nodiscard]] std::vector<Values> extend(const Values& whole) const {
     Travelling travelling;
     for (int rank = 0; rank < ranks(); ++rank) {
@@ -136,7 +136,7 @@ class Simulation {
     return parts;
   }
 
-  // What each rank owns after all have given back what they made, as one.
+  // All ranks' own rows after they have given back the rows that they made.
   [[nodiscard]] Values fold(std::vector<Values> parts) const {
     Travelling travelling;
     Values whole(static_cast<std::size_t>(layer_.exchanged().length()), 0);
@@ -212,7 +212,7 @@ TEST(SpatialPlan, OutputsAreOwnedByTheOwnerOfTheInputAtTheirStride) {
       for (auto row = coarse.rows(rank).begin; row < coarse.rows(rank).end; ++row) {
         const auto at_stride = row * each.layer.stride;
         const auto owned = fine.rows(rank);
-        // What is beyond the end is the last rank's.
+        // Outputs beyond the end are the last rank's.
         if (at_stride >= fine.length()) continue;
         EXPECT_TRUE(at_stride >= owned.begin && at_stride < owned.end) << row;
       }
@@ -242,7 +242,7 @@ TEST(SpatialPlan, RanksReadAndMakeWhatTheirTapsReach) {
   }
 }
 
-// Layers of integers: whole, and cut with what is exchanged, must agree.
+// Layers of integers give the same cut, with exchanged rows, as whole.
 TEST(SpatialPlan, CutLayersComputeWhatWholeOnesDo) {
   std::mt19937_64 random(3);
   int computed = 0;
@@ -298,7 +298,7 @@ TEST(SpatialPlan, SmallLevelsAreComputedWhole) {
   EXPECT_EQ(because({5, 1, 2}, 5, 5), "rank 0 exchanges 2 rows with rank 1, which has 1");
   EXPECT_EQ(because({5, 1, 2}, 5, 1), "");
   const auto whole = cut_layer({4, 2, 1}, cut_evenly(4, 4));
-  EXPECT_TRUE(whole.gathers_input && whole.takes_part);
+  EXPECT_TRUE(whole.gathers_input);
   EXPECT_TRUE(says(message_of<Error>([&] { (void)row_messages(whole, 0); }),
                    {"computed whole: rank 1 has no output row"}));
   EXPECT_TRUE(says(message_of<Error>([] {
@@ -339,8 +339,6 @@ TEST(SpatialPlan, ADecoderTakesTheCutsOfItsEncoder) {
       EXPECT_EQ(up.reached, down.reached);
       EXPECT_EQ(up.is_whole(), down.is_whole());
       EXPECT_EQ(down.gathers_input, down.is_whole() && (level == 0 || !cuts[level - 1].is_whole()));
-      EXPECT_EQ(up.takes_part, down.gathers_input);
-      EXPECT_FALSE(down.takes_part);
       EXPECT_FALSE(up.gathers_input);
     }
   }

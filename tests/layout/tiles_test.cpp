@@ -143,7 +143,7 @@ Numbers random_numbers(std::mt19937_64& random, std::int64_t count) {
   return numbers;
 }
 
-// What tiles of one axis make of a row, put together.
+// Outputs of the tiles of one axis, put together.
 Numbers by_tiles(const std::vector<WeighedLayer>& stack, const Numbers& input, std::int64_t core,
                  const AxisReach& reach) {
   Numbers output(input.size());
@@ -183,7 +183,7 @@ TEST(Reach, TilesMakeExactlyWhatTheWholeDoes) {
   }
 }
 
-// With one multiple less on either side something is another number.
+// One multiple less on either side makes other numbers.
 TEST(Reach, IsNoMoreThanNeeded) {
   std::mt19937_64 random(21);
   for (std::size_t levels = 1; levels <= 4; ++levels) {
@@ -218,9 +218,9 @@ TEST(Reach, RefusesWhatTilesCantCompute) {
   const AxisLayer down{.kernel = 4, .stride = 2, .padding = 1};
   auto up = down;
   up.is_transposed = true;
-  EXPECT_TRUE(says(message({down}), {"end with rows of 2 cells"}));
+  EXPECT_TRUE(says(message({down}), {"ends with rows of 2 cells"}));
   EXPECT_TRUE(says(message({{.kernel = 2, .padding = 1}}), {"makes 2 rows of 1, expected 1"}));
-  EXPECT_TRUE(says(message({up}), {"transposed layer 0 of stride 2"}));
+  EXPECT_TRUE(says(message({up}), {"layer 0 is transposed, of stride 2"}));
   auto wrong = up;
   wrong.mirrors = 1;
   EXPECT_TRUE(says(message({down, down, up, wrong}), {"mirrors layer 1"}));
@@ -288,7 +288,7 @@ TEST(Tiles, AreSharedSoThatNobodyHasMuchMore) {
       }
     }
     EXPECT_TRUE(std::ranges::all_of(times, [](int count) { return count == 1; }));
-    // What was given last went to who had least.
+    // The last tile went to the rank that had least.
     EXPECT_LE(std::ranges::max(loads) - std::ranges::min(loads), largest);
   }
   EXPECT_THROW((void)share_tiles({}, 0), Error);

@@ -6,13 +6,14 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
 #include <torch/nn/modules/conv.h>
 
-#include "data/boxes/hdf5_attributes.h"
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
 #include "kolo/comm/threads.h"
 #include "kolo/config/factories.h"
+#include "kolo/data/array_file.h"
 #include "kolo/data/box_files.h"
 #include "kolo/nn/models.h"
 #include "kolo/train/checkpoint/checkpoint.h"

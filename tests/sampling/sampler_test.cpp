@@ -39,7 +39,7 @@ Samples draw(std::int64_t size, int rank, int ranks, const SamplerOptions& optio
   return samples;
 }
 
-// What all ranks together draw from a position on, in the order in which they draw it when each
+// Samples that all ranks together draw from a position on, in the order in which they draw it when each
 // takes one in turn.
 Samples draw_together(std::int64_t size, int ranks, const SamplerOptions& options,
                       std::int64_t epoch, std::int64_t position) {

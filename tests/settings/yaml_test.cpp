@@ -1,4 +1,4 @@
-// What is YAML's business: syntax, repeated keys, aliases.
+// Reading of YAML: syntax, repeated keys, aliases.
 #include "settings/yaml/yaml.h"
 
 #include <fmt/format.h>

@@ -9,8 +9,8 @@
 #include "kolo/data/catalogue.h"
 #include "kolo/optim/flat_optimizer.h"
 
-// From a configuration to the objects it describes. InputError for what only shows now: missing or
-// malformed data, an unknown model, shapes that don't fit, more ranks than samples.
+// Makers of the objects that a configuration describes. InputError for missing or malformed data,
+// an unknown model, shapes that don't fit, more ranks than samples.
 //
 // Objects that need LibTorch are only declared here; include their headers to use them.
 namespace kolo {
@@ -21,38 +21,29 @@ struct CheckpointSchedule;  // kolo/train/checkpoint_observer.h
 struct Objective;           // kolo/train/objective.h
 struct TrainerOptions;      // kolo/train/trainer.h
 
-// How data is read.
-struct DataReading {
-  // Also what costs a question to the file system for each of many files (empty images); of several
-  // ranks one is enough.
-  bool looks_at_files = true;
-  bool varies = true;  // false: training samples are read as those of a validation
-  // Leaves Datasets::loads to the caller; false: they are done.
-  bool loads_later = false;
-};
 [[nodiscard]] Datasets make_datasets(const RunConfig& config, const DataReading& reading = {});
-// Random samples in the shape of the configuration's data, without reading any: for measuring steps
-// where the data isn't. At least `least` of them.
+// At least `least` random samples in the shape of the configuration's data, to measure steps
+// without the data.
 [[nodiscard]] Datasets make_synthetic_datasets(const RunConfig& config, std::int64_t least);
 
-// The same weights on every rank and in every run with the same seed: this seeds LibTorch's default
-// generator.
+// Network with the same weights on every rank and in every run with the same seed: this seeds
+// LibTorch's default generator.
 [[nodiscard]] std::shared_ptr<Network> make_network(
     const RunConfig& config, const SampleLayout& layout,
     const ModelCatalogue& models = built_in_models());
 
-// The validation's loss is without label smoothing, so that runs compare.
+// Objective whose validation loss has no label smoothing, so that runs compare.
 [[nodiscard]] Objective make_objective(const RunConfig& config);
 
 [[nodiscard]] std::unique_ptr<FlatOptimizer> make_optimizer(
     const RunConfig& config, const ModelCatalogue& models = built_in_models());
 
-// Each rank's share, shuffled (if so configured) and padded to equal length. `count`: those of so
-// many virtual ranks from `rank` on.
+// Loader of a rank's share, shuffled (if so configured) and padded to equal length. `count`: the
+// shares of so many virtual ranks from `rank` on.
 [[nodiscard]] std::unique_ptr<Loader> make_training_loader(const RunConfig& config,
                                                            std::shared_ptr<const Dataset> dataset,
                                                            int rank, int ranks, int count = 1);
-// Each sample once over all ranks, in order.
+// Loader of a rank's share, each sample once over all ranks, in order.
 [[nodiscard]] std::unique_ptr<Loader> make_validation_loader(const RunConfig& config,
                                                              std::shared_ptr<const Dataset> dataset,
                                                              int rank, int ranks, int count = 1);

@@ -22,9 +22,9 @@
 #include "kolo/parallel/step_conflicts.h"
 #include "kolo/train/validation_views.h"
 
-// What one training run is to do, read from a YAML file. The defaults stand here; which values a
-// key accepts stands beside its name in src/config/schema.h, the one table that reading, writing
-// and the lists of known keys come from.
+// Configuration of a training run, read from a YAML file. The defaults stand here, and the values
+// that a key accepts beside its name in src/config/schema.h, the one table for reading, writing and
+// lists of known keys.
 namespace kolo {
 
 struct DataConfig {
@@ -45,8 +45,8 @@ struct ModelConfig {
   std::optional<double> l2;          // times the sum of squared weights; unset: the model's own
   std::vector<int64_t> input_shape;  // channels first or last; empty: the data's
   std::optional<int64_t> n_classes;  // unset: the data's
-  // Where the network's first weights come from: a checkpoint's or run's folder, or a file of
-  // safetensors; empty: from the seed.
+  // Source of the network's first weights: a checkpoint's or run's folder, or a file of
+  // safetensors; empty: drawn from the seed.
   std::string init_from;
   std::vector<std::string> freeze;  // modules and parameters that aren't trained, by name
 };
@@ -58,7 +58,7 @@ struct RateIntervalConfig {
   double multiplier = 1;
 };
 
-// Whether there is a warm-up where lr_scaling doesn't raise the rate.
+// Use of the warm-up: always, or only if lr_scaling raises the rate.
 enum class WarmupWhen : std::uint8_t { always, scaled };
 
 constexpr auto enum_names(WarmupWhen) {
@@ -74,11 +74,11 @@ struct TrainingConfig : RateSettings {
   std::optional<int64_t> base_batch_size;    // the global batch that optimizer.lr is meant for
   // Above 0: so many parts of each step instead of one per rank (docs/reliability.md).
   int virtual_ranks = 0;
-  // Forward and backward passes that a rank makes each step in, one after another, with as many
-  // samples each: less memory, to the same gradients but for rounding.
+  // Passes that a rank makes each step in, one after another, with equally many samples each: less
+  // memory, and the same gradients but for rounding.
   int64_t accumulation = 1;
   int64_t n_epochs = 1;
-  // The training ends after so many steps, in the midst of an epoch too, if it hasn't before.
+  // The training ends after so many steps at the latest, in the midst of an epoch too.
   std::optional<int64_t> max_steps;
   double lr_warmup_epochs = 0;  // epochs or steps, not both
   WarmupWhen lr_warmup_when = WarmupWhen::always;
@@ -86,7 +86,7 @@ struct TrainingConfig : RateSettings {
   std::string loss = "cross_entropy";           // one of built_in_losses()
   OwnSettings loss_own;                         // its label_smoothing, ...; nothing: its defaults
   std::vector<Metric> metrics = {Metric::accuracy};  // with l1 none
-  // What forward and backward compute in. Parameters stay in float32.
+  // Type that forward and backward compute in. Parameters stay in float32.
   Precision precision = Precision::fp32;
   double clip_norm = 0;                 // the gradient's greatest norm; 0: as it is
   int64_t early_stopping_patience = 0;  // stop after so many epochs without a better one; 0: never
@@ -111,7 +111,7 @@ struct CheckpointConfig {
   [[nodiscard]] bool saves() const { return every_epochs > 0 || every_steps > 0; }
 };
 
-// What gradients travel as between ranks (kolo/parallel/gradient_hook.h).
+// Compression of gradients between ranks (kolo/parallel/gradient_hook.h).
 enum class Compression : std::uint8_t { none, bf16, fp16, powersgd };
 
 constexpr auto enum_names(Compression) {
@@ -127,7 +127,7 @@ struct CommunicationConfig {
   double bucket_mb = 25;                                 // MiB of gradients that travel in one call
   bool overlap = true;                                   // with the backward pass
   Compression compression = Compression::none;
-  // Of PowerSGD; unset: the library's (PowerSgdOptions).
+  // Options of PowerSGD; unset: the library's (PowerSgdOptions).
   std::optional<int64_t> powersgd_rank;
   std::optional<int64_t> powersgd_start_step;  // steps before it travel as they are
   DeviceChannelKind device_channel = DeviceChannelKind::automatic;  // between GPUs
@@ -143,7 +143,7 @@ constexpr auto enum_names(DeviceKind) {
 
 struct DeviceConfig {
   DeviceKind kind = DeviceKind::automatic;
-  // Of GPUs.
+  // Settings of GPUs, but for the last.
   bool shared = false;          // ranks of a node may have the same one
   bool channels_last = true;    // weights of convolutions, and what they compute
   bool cudnn_benchmark = true;  // cuDNN tries its algorithms in the first steps
@@ -154,8 +154,8 @@ struct DeviceConfig {
   int intra_threads = 0;  // threads of one operation; 0: the node's cores divided by its ranks
 };
 
-// How ranks share the work: samples among replicas; a sample's rows among the ranks of a replica;
-// a network's stages among the ranks of a pipeline. See MeshShape.
+// Division of the work: samples among replicas, a sample's rows among the ranks of a replica, a
+// network's stages among the ranks of a pipeline. See MeshShape.
 struct ParallelConfig {
   int64_t data = -1;             // replicas; -1: what is left of the ranks
   std::vector<int64_t> spatial;  // ranks along each axis of a sample, slowest first; none: whole
@@ -171,16 +171,16 @@ struct ParallelConfig {
   }
 };
 
-// Where the values of a configuration were given, for messages about them.
+// Places where the values of a configuration were given, for messages about them.
 class KeyPlaces {
  public:
   KeyPlaces() = default;
-  // By keys such as "training.batch_size"; "" is the configuration itself.
+  // `places`: by keys such as "training.batch_size"; "" is the configuration itself.
   explicit KeyPlaces(std::map<std::string, std::string> places) : places_(std::move(places)) {}
 
-  // "FILE:12: training.batch_size: " or "command line: training.batch_size: ": the beginning of a
-  // message. Of a key that was not given, the place of what is around it; nothing but the key where
-  // the configuration was not read from a file.
+  // Beginning of a message: "FILE:12: training.batch_size: " or "command line: ...: ". For a key
+  // that was not given it names the place of the section, for a configuration without a file the
+  // key alone.
   [[nodiscard]] std::string before(std::string_view key) const;
 
  private:
@@ -202,17 +202,17 @@ struct RunConfig {
   KeyPlaces places;
 };
 
-// InputError: a value of the configuration is wrong, as `reason` says, and where it stands.
+// Throws the InputError that a value is wrong: its place, and `reason`.
 [[noreturn]] void refuse_setting(const RunConfig& config, std::string_view key,
                                  std::string_view reason);
 
-// What is set by an option of the command line, which messages then name: {"--n_epochs",
+// Setting by an option of the command line, which messages then name: {"--n_epochs",
 // "training.n_epochs=3"}.
 struct OptionSetting {
   std::string option, setting;
 };
 
-// Where a configuration comes from.
+// Source of a configuration.
 struct ConfigSource {
   std::filesystem::path file;
   std::optional<std::string> name;  // the top-level mapping to use; unset: the file itself
@@ -223,41 +223,39 @@ struct ConfigSource {
   std::string output_dir = {};
   // A scheduler's number of the job, which the default output_dir carries; empty: none.
   std::string job = {};
-  // The file is the config.yaml that a run has written, maybe one of an earlier version: keys in it
-  // that only other choices have (of optimizers, data sets, ...), or that are retired, are passed
-  // over, not refused.
+  // The file is the config.yaml that a run has written, maybe of an earlier version: retired keys
+  // and keys of other choices (optimizers, data sets, ...) are passed over, not refused.
   bool is_record = false;
 };
 
-// Reads and checks a configuration; all that can be known without looking at data, model or machine
-// is right afterwards.
+// Reads and checks a configuration, as far as that goes without data, model and machine.
 //
 // YAML's anchors, aliases and merge keys (`<<: *base`, `<<: [*a, *b]`) work; a merge brings keys
 // that the mapping lacks, also into mappings that both have. An override replaces the whole value
 // of its key. In output_dir and data.path `$NAME` and `${NAME}` stand for environment variables,
 // `$$` for a dollar, and a leading `~` for $HOME.
 //
-// Keys that only other choices have are refused. Where the command line chooses another optimizer,
-// data set or the like than the file, the file's keys of the one that is gone go with it; and so do
-// merged keys where another one is chosen over them. The same holds for sizes of batches.
+// Keys that only other choices have are refused. Where the command line chooses an optimizer, data
+// set or the like, the file's keys of others are passed over, and so are merged keys where another
+// one is chosen over them. The same holds for sizes of batches.
 //
-// `models`: what model.name chooses from.
+// `models`: the choices of model.name.
 //
-// Throws InputError; what it says begins with "FILE:LINE: ", "command line: " or the option, and
-// names the key, the value found and the values accepted.
+// InputError begins with "FILE:LINE: ", "command line: " or the option, and names the key, the
+// value found and the values accepted.
 [[nodiscard]] RunConfig load_run_config(const ConfigSource& source,
                                         const ModelCatalogue& models = built_in_models());
 
-// The settings that are paths which data or models are read from: "data.train_dir".
+// Settings that are paths of data or models to read: "data.train_dir".
 [[nodiscard]] std::vector<std::string> input_paths();
 
-// The setting that a word was meant for: "training.n_epochs" for "n_epochs" and for "num_epochs",
-// "optimizer.lr" for "lr". Empty where none is near.
+// Setting that a word was meant for: "training.n_epochs" for "n_epochs" and "num_epochs",
+// "optimizer.lr" for "lr"; empty if none is near.
 [[nodiscard]] std::string nearest_setting(std::string_view word);
 
-// The configuration as YAML, with every key: what depends on the data or the model is null, with a
-// comment that says on what. load_run_config() gives the same configuration from it on any machine,
-// whatever its environment.
+// The configuration as YAML, with every key; a value that depends on the data or the model is null,
+// with a comment that says so. load_run_config() reads back the same configuration on any machine
+// and in any environment.
 [[nodiscard]] std::string to_yaml(const RunConfig& config);
 
 // Every key of a configuration, "training.batch_size", with its value in one line; "unset" where
@@ -265,8 +263,7 @@ struct ConfigSource {
 using Settings = std::vector<std::pair<std::string, std::string>>;
 [[nodiscard]] Settings settings_of(const RunConfig& config);
 
-// A key that two configurations have different values for, as they stand in YAML; what is unset is
-// "unset".
+// A key with different values in two configurations, as in YAML; "unset" for none.
 struct SettingChange {
   std::string key;  // "training.batch_size"
   std::string before, now;

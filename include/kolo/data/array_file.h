@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 namespace kolo {
 
 // Storage of a file's numbers.
@@ -55,7 +57,7 @@ struct ArrayLayout {
 // "4, 128, 128, 128"
 [[nodiscard]] std::string shape_text(std::span<const std::int64_t> shape);
 
-// Part of an array: along each axis where it begins, and its length.
+// Part of an array: its beginning and its length along each axis.
 struct ArrayRegion {
   std::vector<std::int64_t> start, extent;
 };
@@ -67,9 +69,9 @@ enum class ArrayAccess {
            // process that reads beyond the end of a file that became shorter
 };
 
-// Array of numbers in a file: of NumPy's (.npy), or a dataset of HDF5. Rows are what the first axis
-// counts; a single number is one row. Const functions may be called by any number of threads at
-// once. A file must not be cut shorter while it is open.
+// Array of numbers in a file: a .npy file or a dataset of HDF5. The first axis counts rows; a
+// single number is one row. Const functions may be called by any number of threads at once. A file
+// must not be cut shorter while it is open.
 class ArrayFile {
  public:
   ArrayFile(const ArrayFile&) = delete;
@@ -84,24 +86,24 @@ class ArrayFile {
   [[nodiscard]] std::vector<std::int64_t> row_shape() const;
   [[nodiscard]] std::int64_t row_numbers() const { return row_numbers_; }
 
-  // Rows first to first + count, in C order. InputError where the file can't be read any more, and
-  // for a number that is finite in the file and beyond the range of what it is read as.
+  // Reads rows first to first + count, in C order. InputError if the file can't be read any more,
+  // and for a finite number beyond the range of the type asked for.
   void read(std::int64_t first, std::int64_t count, std::span<float> numbers) const;
   void read(std::int64_t first, std::int64_t count, std::span<double> numbers) const;
   void read(std::int64_t first, std::int64_t count, std::span<std::int64_t> numbers) const;
 
-  // A region inside the array, in C order. Returns the place in it of the first number that is
-  // finite and beyond float32's range; those from there on are not all written.
+  // Reads a region inside the array, in C order. Returns the index of its first finite number
+  // beyond float32's range, from which on not all are written.
   [[nodiscard]] std::optional<std::int64_t> read(const ArrayRegion& region,
                                                  std::span<float> numbers) const;
   // The first number of an array that lies in memory as float32 in C order; otherwise null.
   [[nodiscard]] virtual const float* values() const { return nullptr; }
 
  protected:
-  // `type`: of the bytes that read_bytes() gives. Error where the shape overflows 64 bits.
+  // `type` is that of read_bytes(). Error if the shape overflows 64 bits.
   ArrayFile(std::string name, ArrayLayout layout, const NumberType& type);
   [[nodiscard]] const NumberType& type() const { return type_; }
-  // A region that is not empty, in C order.
+  // Reads a region that is not empty, in C order.
   virtual void read_bytes(const ArrayRegion& region, std::span<std::byte> bytes) const = 0;
 
  private:
@@ -121,26 +123,29 @@ class ArrayFile {
 // Opens one .npy file. InputError that names the file and what is wrong with it.
 [[nodiscard]] std::shared_ptr<const ArrayFile> open_npy_array(
     const std::filesystem::path& file, ArrayAccess access = ArrayAccess::rows);
-// Opens files that are a row each, all of one shape and type. The files are looked at once; each is
-// opened when it is read. InputError as above, and where files differ.
+// Opens files that are a row each, all of one shape and type. Headers are read now, numbers from
+// files opened anew for each read. InputError as above, and if files differ.
 [[nodiscard]] std::shared_ptr<const ArrayFile> open_npy_files(
     const std::filesystem::path& folder, const std::vector<std::filesystem::path>& files);
-// Opens a dataset of an HDF5 file; one thread at a time reads what is not mapped. InputError for a
-// missing dataset, for what is none or holds no numbers, for links that lead out of the file or
-// nowhere, and unless all numbers are in this file and can be unpacked: filters that the library
-// lacks, external storage, virtual datasets, and numbers or chunks that were never written, which
-// HDF5 would give as zeros.
+// Opens a dataset of an HDF5 file; unless it is mapped, one thread at a time reads it. InputError
+// for a missing dataset, another object, types that are no numbers, links that lead out of the file
+// or nowhere, and unless all numbers are in this file and can be unpacked: filters that the library
+// lacks, external storage, virtual datasets, chunks never written, which HDF5 would give as zeros.
 [[nodiscard]] std::shared_ptr<const ArrayFile> open_hdf5_array(
     const std::filesystem::path& file, const std::string& dataset,
     ArrayAccess access = ArrayAccess::rows);
 
-// Looks for HDF5's signature, at the file's beginning or after a user block, as MATLAB's have.
-// InputError for what is no regular file.
+// Looks for HDF5's signature, at the file's beginning or after a user block, as MATLAB's files
+// have. InputError unless it is a regular file.
 [[nodiscard]] bool is_hdf5_file(const std::filesystem::path& file);
 // Looks for a name in an HDF5 file, which may have groups in it ("run/inputs").
 [[nodiscard]] bool has_hdf5_array(const std::filesystem::path& file, const std::string& name);
-// Names of all that is in an HDF5 file, but groups, in natural order: "inputs", "run/inputs".
-// InputError for what can't be opened.
+// Names of all objects in an HDF5 file but groups, in natural order: "inputs", "run/inputs".
+// InputError if it can't be opened.
 [[nodiscard]] std::vector<std::string> list_hdf5_arrays(const std::filesystem::path& file);
+// Attributes of an HDF5 file's root and of the datasets in it by name, "redshift" of the root,
+// "Nbody.units" of a dataset: a single value or a flat array; for types other than numbers and text
+// a name of the type. InputError unless it is HDF5.
+[[nodiscard]] nlohmann::ordered_json read_hdf5_attributes(const std::filesystem::path& file);
 
 }  // namespace kolo

@@ -16,20 +16,40 @@ class ArrayFile;
 struct NamedArray {
   std::string name;
   std::shared_ptr<const ArrayFile> array;  // null: there is none of that name
-  // The files' names without .npy, in natural order, where each row is a file, and what else but
-  // hidden files is in their folder.
+  // Names without .npy of files that are a row each, in natural order, and the other files of their
+  // folder but hidden ones.
   std::vector<std::string> row_names = {}, left_out = {};
+};
+
+// Arrays by name: NAME.npy or the files of the folder NAME in a folder, or the datasets of an HDF5
+// file.
+class ArrayCollection {
+ public:
+  // InputError unless it is a folder or HDF5; it says what it is instead.
+  explicit ArrayCollection(std::filesystem::path path);
+
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+  [[nodiscard]] bool is_folder() const { return is_folder_; }
+  // Names in natural order; in HDF5 also those of objects that are no arrays of numbers.
+  [[nodiscard]] std::vector<std::string> names() const;
+  // InputError for an object that is no array of numbers, and for both a file and a folder.
+  [[nodiscard]] NamedArray find(const std::string& name) const;
+
+ private:
+  [[nodiscard]] NamedArray find_npy(const std::string& name) const;
+
+  std::filesystem::path path_;
+  bool is_folder_ = false;
 };
 
 struct ArraySamplesOptions {
   // Divisor of inputs: 255 brings bytes to 0..1.
   double divisor = 1;
-  // How many classes labels tell apart; unset: one more than the largest label.
+  // Number of classes; unset: one more than the largest label.
   std::optional<std::int64_t> classes = {};
-  // The arrays that an input is made of. Of several the values come one after another, in this
-  // order (SampleLayout::input_parts).
+  // Arrays that an input consists of, their values one after another (SampleLayout::input_parts).
   std::vector<std::string> inputs = {"inputs"};
-  // The same of targets that are numbers. Empty: the array targets, or else labels.
+  // Arrays of targets that are numbers. Empty: the array targets, or else labels.
   std::vector<std::string> targets = {};
 };
 
@@ -45,16 +65,14 @@ struct ArraySamplesOptions {
 // The options may name other arrays, and several.
 //
 // Numbers are floating-point ones of 16, 32 or 64 bits or whole ones of 8 to 64 bits, .npy
-// little-endian in C's order of axes; samples come as float32. Inputs have
-// their channels first; such of two lengths get one channel, and targets of a single number are
-// [1]. HDF5 may have chunks and filters, and is read by one thread at a time.
+// little-endian in C's order of axes; samples come as float32. Inputs have their channels first;
+// inputs of two lengths get one channel, and targets of a single number are [1]. HDF5 may have
+// chunks and filters, and is read by one thread at a time.
 //
-// Constructor: reads labels, and the heads of all files. InputError that names the file: missing,
-// not such an array, numbers that are in other files, were never written or can't be unpacked, both
-// targets and labels or neither, of other lengths or names than the first of the inputs, files
-// beside an array whose names leave their order open, labels that are no classes, no name of an
-// input. read(): InputError for files that can't be read any more, and for numbers beyond float32's
-// range.
+// Constructor: reads labels, and the headers of all files. InputError names the file: missing, not
+// such an array, both targets and labels or neither, other lengths or names than the first input's,
+// labels that are no classes. read(): InputError for files that can't be read any more, and for
+// numbers beyond float32's range.
 class ArraySamples final : public Dataset {
  public:
   explicit ArraySamples(const std::filesystem::path& path, const ArraySamplesOptions& options = {});
@@ -65,7 +83,7 @@ class ArraySamples final : public Dataset {
 
   // Inputs, targets and labels.
   [[nodiscard]] std::vector<NamedArray> arrays() const;
-  // For the user, where no error: files that were left out, an order that may surprise.
+  // Notes for the user: files that were left out, an order that may surprise.
   [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:

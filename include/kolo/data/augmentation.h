@@ -10,12 +10,11 @@
 #include "kolo/data/dataset.h"
 #include "kolo/data/image.h"
 
-// How images are transformed and what a network wants done to their pixels; and a data set whose
-// images are so varied at random.
+// Transforms of images, preprocessing of their pixels, and a data set that varies images at random.
 namespace kolo {
 
-// Treatment of pixels of 0..255 after augmentation, as a network wants it: channel c of the result
-// is (pixel - mean[c]) / deviation[c]. One number stands for all channels.
+// Preprocessing of pixels of 0..255 after augmentation: channel c of the result is (pixel -
+// mean[c]) / deviation[c]. One number stands for all channels.
 struct Preprocessing {
   std::vector<float> mean = {0};
   std::vector<float> deviation = {1};  // positive
@@ -25,8 +24,7 @@ struct Preprocessing {
   [[nodiscard]] static Preprocessing none() { return {}; }
   // 0..1: pixel / 255.
   [[nodiscard]] static Preprocessing unit() { return {{0}, {255}, false}; }
-  // As Keras's resnet50.preprocess_input does it ("caffe"): blue, green, red, each minus ImageNet's
-  // mean.
+  // Keras's resnet50.preprocess_input ("caffe"): blue, green, red, each minus ImageNet's mean.
   [[nodiscard]] static Preprocessing caffe() { return {{103.939F, 116.779F, 123.68F}, {1}, true}; }
   // (pixel / 255 - mean) / deviation, as torchvision has it; mean and deviation in units of 0..1.
   [[nodiscard]] static Preprocessing mean_deviation(std::array<float, 3> mean,
@@ -37,7 +35,7 @@ struct Preprocessing {
   void check(std::int64_t channels) const;
 };
 
-// Treatments that have a name. `automatic` is what a data set is usually given.
+// Preprocessings by name; `automatic` is the data set's usual one.
 enum class NamedPreprocessing : std::uint8_t { automatic, none, unit, caffe, imagenet };
 
 constexpr auto enum_names(NamedPreprocessing) {
@@ -48,13 +46,12 @@ constexpr auto enum_names(NamedPreprocessing) {
                                                       {NamedPreprocessing::imagenet, "imagenet"}});
 }
 
-// Source of each pixel of a moved image. With c = (size - 1) / 2 along each axis, the middle
-// of the image, the result at y, x is the source at
+// Transform of an image, as a map from the result to the source: with c = (size - 1) / 2 along each
+// axis, the middle of the image, the result at y, x is the source at
 //   zoom_y (y - c_y) + c_y + shift_y,  zoom_x (x - c_x) + c_x + shift_x,
-// between pixels bilinear (a backward map: a positive shift moves the picture up or left, a zoom
-// under 1 makes things larger), and beyond the edges their nearest pixels; then the result is
-// flipped. Source: Keras's ImageDataGenerator,
-// apply_affine_transform with row_axis first.
+// so that a positive shift moves the picture up or left, and a zoom under 1 magnifies. It is
+// bilinear between pixels, takes the nearest pixels beyond the edges, and is then flipped (Keras's
+// ImageDataGenerator, apply_affine_transform with row_axis first).
 struct ImageTransform {
   double shift_y = 0, shift_x = 0;  // pixels
   double zoom_y = 1, zoom_x = 1;    // positive
@@ -66,17 +63,16 @@ struct ImageTransform {
 };
 
 // Transforms and then preprocesses an image of {channels, height, width} floats in place, in two
-// passes over it. Where the transform is the identity, the pixels that preprocessing gets are the
-// source's, bit for bit. The preprocessing is for so many channels. Each thread keeps memory for
+// passes over it. The identity leaves pixels as they are, bit for bit. Each thread keeps memory for
 // the largest image so far.
 void transform_image(std::span<float> image, std::int64_t channels, std::int64_t height,
                      std::int64_t width, const ImageTransform& transform,
                      const Preprocessing& preprocessing);
 
-// How images are varied at random, in the terms of Keras's ImageDataGenerator: shifts uniform in
-// +- the fraction of the size, continuous; zooms uniform in [low, high] (a zoom_range of z is 1 - z
-// to 1 + z), of their own for each axis, under 1 for larger; flipped left to right with probability
-// 1/2. The defaults change nothing.
+// Random variation of images, in the terms of Keras's ImageDataGenerator: shifts uniform in +- the
+// fraction of the size, continuous; a zoom for each axis, uniform in [low, high] (a zoom_range of z
+// is 1 - z to 1 + z), under 1 for larger; flips left to right with probability 1/2. The defaults
+// change nothing.
 //
 //   CIFAR-10, training:    {.height_shift = .1, .width_shift = .1, .horizontal_flip = true}
 //   ImageNet, training:    {.33, .33, .5, 1.5, true}
@@ -85,16 +81,13 @@ struct AugmentationOptions {
   double height_shift = 0, width_shift = 0;  // fractions of the size, in [0, 1)
   double zoom_low = 1, zoom_high = 1;        // positive
   bool horizontal_flip = false;
-  // A part of the image, as large as the whole, instead of shifts and zooms. Between its edges and
-  // the pixels beyond them is interpolated as well, where torchvision repeats those of the edges.
-  double random_crop = 0;  // least part of the area; 0: none
 
   // InputError for values out of range; the message names the value.
   void check() const;
   [[nodiscard]] bool is_identity() const;
 };
 
-// The random numbers of a run's images: each depends on seed, epoch and index alone.
+// Random transforms of a run's images, which depend on seed, epoch and index alone.
 class Augmentation {
  public:
   // InputError for options out of range. `seed`: of the run.
@@ -106,13 +99,13 @@ class Augmentation {
 
  private:
   AugmentationOptions options_;
-  std::uint64_t seed_, crop_seed_;
+  std::uint64_t seed_;
 };
 
-// The samples of another dataset of {channels, height, width} images, augmented, then preprocessed.
-// How a sample looks depends on (seed, epoch, index) only: it is the same for any number of
-// ranks, workers and threads. Targets pass through. Thread-safe as every dataset; reading costs two
-// passes over the image besides the other dataset's read.
+// Samples of another dataset of {channels, height, width} images, augmented, then preprocessed. A
+// sample depends on (seed, epoch, index) only: it is the same for any number of ranks, workers and
+// threads. Targets pass through. Reading costs two passes over the image besides the other
+// dataset's read.
 class AugmentedDataset final : public Dataset {
  public:
   // InputError for options out of range and for samples that are not of three dimensions.
@@ -122,7 +115,7 @@ class AugmentedDataset final : public Dataset {
   [[nodiscard]] std::int64_t size() const override { return source_->size(); }
   [[nodiscard]] const SampleLayout& layout() const override { return source_->layout(); }
   void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const override;
-  // On CUDA devices, for sources of either bytes or numbers.
+  // Made on CUDA devices, from bytes or numbers.
   [[nodiscard]] std::shared_ptr<const DeviceSamples> device_samples(
       const c10::Device& device) const override;
 

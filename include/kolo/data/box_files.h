@@ -43,12 +43,11 @@ enum class BoxFormat { hdf5, npy };
   return field == BoxField::nbody ? nbody_channels : hydro_channels;
 }
 
-// Names of the channels, in their order.
 [[nodiscard]] std::vector<std::string> channel_names(BoxField field);
 
-// Both write aside, flush and rename: a file appears when it is whole and replaces an older one
-// (the two files of a pair one after the other). Error when the box's fields have other sizes than
-// its `size` says, or nothing can be written there. HDF5 is contiguous.
+// Write a box aside, flush and rename: a file appears when it is whole and replaces an older one
+// (the two files of a pair one after the other). Error if the fields have other sizes than `size`
+// says, or can't be written. HDF5 is contiguous.
 void write_box_hdf5(const SimulationBox& box, const std::filesystem::path& file);
 void write_box_npy(const SimulationBox& box, const std::filesystem::path& prefix);
 
@@ -63,24 +62,23 @@ struct Region {
   [[nodiscard]] std::int64_t cells() const { return extent[0] * extent[1] * extent[2]; }
 };
 
-// Which fields are opened: both; dark matter alone, whatever else is there; those that are there.
+// Fields to open: both; dark matter alone; those that the file has.
 enum class BoxFields { both, nbody, any };
 
 class FieldSource;
 
 // An open box, told by its content: an HDF5 file, either file of a .npy pair, or the pair's prefix;
-// for dark matter alone also a .npy file of its shape under any name.
-// Everything that can be checked without reading all numbers is checked when it is opened;
-// InputError names the file, the field or offset, what was expected and what was found. A file must
-// not shrink while it is open: it is mapped into memory, where the system ends a process that reads
-// beyond the end (SIGBUS). Const functions may be called by any number of threads at once.
+// for dark matter alone also a .npy file of its shape under any name. Opening checks all but the
+// numbers; InputError names the file, the field or offset, what was expected and what was found. A
+// file must not shrink while it is open: the system ends a process that reads mapped memory beyond
+// the end (SIGBUS). Const functions may be called by any number of threads at once.
 class BoxFile {
  public:
   explicit BoxFile(const std::filesystem::path& path, BoxFields fields = BoxFields::both);
 
   [[nodiscard]] std::int64_t size() const { return size_; }  // cells an edge
   [[nodiscard]] BoxFormat format() const { return format_; }
-  // The functions below throw Error for fields that were not opened.
+  // Tells whether a field was opened; the functions below throw Error for others.
   [[nodiscard]] bool has(BoxField field) const {
     return sources_[field == BoxField::hydro] != nullptr;
   }
@@ -88,14 +86,14 @@ class BoxFile {
   // Notes for the user that are no error, for example that float64 is converted.
   [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
 
-  // How many planes at a time are read without unpacking anything twice.
+  // Number of planes to read at a time, so that no chunk is unpacked twice.
   [[nodiscard]] std::int64_t plane_multiple() const;
-  // Planes first to first + count of the first axis, written to `out` as [channels, count, N, N].
+  // Reads planes first to first + count of the first axis, as [channels, count, N, N].
   void read_planes(BoxField field, std::int64_t first, std::int64_t count,
                    std::span<float> out) const;
 
-  // The numbers of a region inside the box, written to `out` as [channels, extent]. `scratch` is
-  // memory to work in where numbers can't be read where they lie, kept from call to call.
+  // Reads a region inside the box, as [channels, extent]. `scratch` is memory for numbers that
+  // can't be read where they lie, kept from call to call.
   void read_region(BoxField field, const Region& region, std::vector<float>& scratch,
                    std::span<float> out) const;
 
@@ -111,24 +109,23 @@ class BoxFile {
 
 struct ConvertBoxOptions {
   BoxFormat to = BoxFormat::npy;
-  bool replace = false;  // files that are there; otherwise they are an InputError
+  bool replace = false;  // existing files; otherwise they are an InputError
   // Called with planes done and in all, both fields counted.
   std::function<void(std::int64_t, std::int64_t)> progress;
 };
 
-// Writes the box again in the other or the same format, some planes at a time (about 64 MiB, more
-// where its chunks are thicker), so that it may be larger than the memory. HDF5
-// keeps the attributes of the root and of the two datasets as they are. Returns what the user
-// should know of things that the new file has no place for.
-std::vector<std::string> convert_box(const BoxFile& box, const std::filesystem::path& to,
-                                     const ConvertBoxOptions& options);
+// Writes the box in the other or the same format, some planes at a time (about 64 MiB, more where
+// chunks are thicker), so that it may be larger than memory. HDF5 keeps the attributes of the root
+// and of the two datasets; .npy has none.
+void convert_box(const BoxFile& box, const std::filesystem::path& to,
+                 const ConvertBoxOptions& options);
 
 // A gas field that several processes fill, each with regions of its own: FILE.npy is [N, N, N, 5],
 // any other name is HDF5 with the root dataset Hydro [5, N, N, N]. The file has its full size from
-// the beginning. So writers need neither an HDF5 library with MPI nor each other, and a full disk
-// is an error of a call rather than a signal, as it would be in mapped memory.
+// the beginning, so writers need neither an HDF5 library with MPI nor each other, and a full disk
+// is an error of a call.
 
-// Destination of the numbers, as a process that writes some has to know it.
+// Destination of the numbers, for each process that writes some.
 struct HydroPlace {
   std::filesystem::path file;  // aside, until the whole is there
   BoxFormat format = BoxFormat::hdf5;
@@ -137,38 +134,35 @@ struct HydroPlace {
   std::int64_t channels = hydro_channels;
 };
 
-// The file as a whole, of one of the processes: made aside in the same folder with numbers that are
-// not yet any, it appears under its name with commit(), and vanishes without.
+// The file as a whole, held by one of the processes: made aside in the same folder, it appears
+// under its name with commit(), and vanishes without.
 class HydroFile {
  public:
-  // `attributes_of`: an HDF5 file whose attributes this one gets, of the root and of its Hydro, if
-  // it has one; .npy has none. Empty: no attributes. Error: nothing can be written there, or there
-  // is no room for it. Removes what killed processes have left of such a file.
+  // `attributes_of`: an HDF5 file whose attributes of the root and of Hydro are copied to HDF5;
+  // empty: none. Error if the file can't be written, or there is no room for it. Removes files
+  // aside that killed processes have left.
   HydroFile(const std::filesystem::path& file, std::int64_t size,
             const std::filesystem::path& attributes_of = {});
 
   [[nodiscard]] const HydroPlace& place() const { return place_; }
-  // Notes for the user on attributes that have no place in it.
-  [[nodiscard]] const std::vector<std::string>& left_out() const { return left_out_; }
-  // After everyone's flush().
+  // To be called after everyone's flush().
   void commit();
 
  private:
   AtomicFile aside_;
   FileDescriptor lock_;  // tells other processes that this one lives
   HydroPlace place_;
-  std::vector<std::string> left_out_;
 };
 
-// One process's hand in it.
+// Writer of one process.
 class HydroWriter {
  public:
   explicit HydroWriter(HydroPlace place);
 
-  // [channels, extent]: cells that no one else writes. Error: outside of the box, or the system
-  // says no.
+  // Writes [channels, extent], cells that nobody else writes. Error outside of the box, and if the
+  // system can't write.
   void write(const Region& region, std::span<const float> values);
-  // Returns when all that was written is on the device.
+  // Returns when everything written is on the storage device.
   void flush() const;
 
  private:
@@ -188,9 +182,6 @@ struct CubeSymmetry {
   std::array<int, 3> axis{0, 1, 2};
   std::array<int, 3> sign{1, 1, 1};
 
-  // Source of cell `out` (each 0 to size - 1) of the result.
-  [[nodiscard]] std::array<std::int64_t, 3> source(const std::array<std::int64_t, 3>& out,
-                                                   std::int64_t size) const;
   [[nodiscard]] int determinant() const;  // 1: a rotation; -1: with a reflection
   bool operator==(const CubeSymmetry&) const = default;
 };

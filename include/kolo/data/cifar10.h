@@ -27,26 +27,18 @@ inline constexpr std::string_view cifar10_names_file = "batches.meta.txt";
 // The names of a split's files, in their order.
 [[nodiscard]] std::span<const std::string_view> cifar10_batch_files(Split split);
 
-struct Cifar10Options {
-  bool loads_later = false;  // the images are read by load(), not at once
-  // loads_later: reads the files once to see whether all labels are classes, which load() sees
-  // else.
-  bool checks_labels = true;
-};
-
 // Input {3, 32, 32}, each value x / 255, 10 classes. The images stay in memory as bytes (154 MB for
-// the training split of CIFAR-10), which several ranks can share (load()). Augmentation goes in
-// front (AugmentedDataset).
+// the training split), which several ranks can share (load()).
 //
-// Constructor: `folder` holds the files or holds a folder cifar-10-batches-bin that does.
-// InputError with the file and the offset or field, for a missing batch, sizes that are not whole
-// records, empty batches, labels above 9, CIFAR-100, the Python (pickled) version, damaged class
-// names.
+// Constructor: `folder` holds the files or a folder cifar-10-batches-bin that does. InputError with
+// the file and the offset or field, for a missing batch, sizes that are not whole records, empty
+// batches, labels above 9, CIFAR-100, the Python (pickled) version, damaged class names.
 class Cifar10Dataset final : public Dataset {
  public:
-  Cifar10Dataset(const std::filesystem::path& folder, Split split, Cifar10Options options = {});
+  // loads_later: the images are read by load(), not at once, and labels are checked there.
+  Cifar10Dataset(const std::filesystem::path& folder, Split split, bool loads_later = false);
 
-  // The reading of the images, before which no sample may be read; unset without loads_later.
+  // Reading of the images, to be done before samples are read; unset without loads_later.
   [[nodiscard]] const std::optional<MemoryLoad>& load() const { return load_; }
   [[nodiscard]] std::int64_t size() const override;
   [[nodiscard]] const SampleLayout& layout() const override { return layout_; }
@@ -61,7 +53,7 @@ class Cifar10Dataset final : public Dataset {
     return record(index).subspan(1);
   }
   [[nodiscard]] std::int64_t label(std::int64_t index) const { return record(index)[0]; }
-  // The ten of batches.meta.txt; empty where there is no such file.
+  // The ten names of batches.meta.txt; empty without this file.
   [[nodiscard]] const std::vector<std::string>& class_names() const { return class_names_; }
 
  private:

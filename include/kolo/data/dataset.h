@@ -19,19 +19,18 @@ namespace kolo {
 
 class DeviceSamples;
 
-// Data that a dataset keeps in memory and has not read yet: several ranks of a node can read it
-// together, a part each, into one piece of memory that they share.
+// Reading of data that a dataset keeps in memory: the ranks of a node can do it together, a part
+// each, into one piece of memory that they share.
 struct MemoryLoad {
   std::size_t bytes = 0;
-  // Reads part `part` of `parts` into so many bytes of memory, 64-byte aligned, which the dataset
-  // keeps and reads samples from when all parts are there. Once for a part. InputError as the
-  // dataset's constructor.
+  // Reads part `part` of `parts`, once each, into `bytes` of memory, 64-byte aligned, which the
+  // dataset keeps; samples can be read when all parts are there. InputError as the constructor.
   std::function<void(const std::shared_ptr<std::byte>& memory, int part, int parts)> read;
-  // How the dataset does without so much memory, where it can: "read crops from the file ...".
+  // Advice where memory is short, if there is another way: "read crops from the file ...".
   std::string instead = {};
 };
 
-// Reads all of it into memory of this process alone.
+// Does the whole load in this process, into memory of its own.
 void load_alone(const MemoryLoad& load);
 
 enum class Split { train, validation };
@@ -41,9 +40,8 @@ struct SampleLayout {
   std::vector<std::int64_t> input_shape;  // float32, channel first, for example {1, 28, 28}
   std::int64_t classes = 0;  // > 0: the target is a class index (int64); 0: float32 of target_shape
   std::vector<std::int64_t> target_shape;
-  // Shapes of the arrays that an input, or a target of numbers, is made of, if of several. Their
-  // values come one after another, and the shape of the whole is their number alone. Empty: it is
-  // one array.
+  // Shapes of the arrays that an input, or a target of numbers, consists of, if several: their
+  // values come one after another, and input_shape is their number. Empty: one array.
   std::vector<std::vector<std::int64_t>> input_parts = {}, target_parts = {};
 
   // Numbers in one input.
@@ -52,8 +50,8 @@ struct SampleLayout {
   [[nodiscard]] std::int64_t target_size() const;
 };
 
-// Places inside a batch that one sample is written to. `label` holds one number for datasets with
-// classes, `target` the target of the others; the one that is not used is empty.
+// Places inside a batch that one sample is written to: `label` for datasets with classes, `target`
+// for others; the unused one is empty.
 struct SamplePlace {
   std::span<float> input;
   std::span<std::int64_t> label;
@@ -66,21 +64,22 @@ class Dataset {
   virtual ~Dataset() = default;
   [[nodiscard]] virtual std::int64_t size() const = 0;
   [[nodiscard]] virtual const SampleLayout& layout() const = 0;
-  // Writes sample `index` as it is in `epoch` (augmentation may depend on seed, epoch and index, on
-  // nothing else, so that every rank and every worker sees the same sample). Throws Error for an
-  // index outside [0, size) or places of other sizes than the layout's.
+  // Writes sample `index` of `epoch`. Augmentation may depend on seed, epoch and index alone, so
+  // that every rank and worker sees the same sample. Error for an index outside [0, size) and
+  // places of other sizes than the layout's.
   virtual void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const = 0;
 
-  // Maker of the samples on a device (kolo/data/loader.h), which may outlive the dataset; null
-  // where they can't be made there.
+  // Maker of the samples on a device (kolo/data/loader.h), which may outlive the dataset; null if
+  // they can't be made there.
   [[nodiscard]] virtual std::shared_ptr<const DeviceSamples> device_samples(
       const c10::Device& device) const;
-  // The same samples, of which no more than these rows are read: see part_of_samples(), which asks
-  // here. Null where a sample is read as a whole in any case.
+  // Dataset of these rows of each sample that reads no more than them, for part_of_samples(); null
+  // if samples can only be read whole.
   [[nodiscard]] virtual std::shared_ptr<const Dataset> part(std::span<const RowRange> rows) const;
-  // The divisor of inputs that are bytes, of which each stands for its quotient by it.
+  // Divisor of inputs that are stored as bytes: a byte b is the number b / divisor. Unset for
+  // inputs that are no bytes.
   [[nodiscard]] virtual std::optional<float> byte_divisor() const { return std::nullopt; }
-  // Such an input's bytes, and its class. Error where there are none.
+  // Reads an input as its bytes, and its class. Error for inputs that are no bytes.
   virtual void read_bytes(std::int64_t index, std::span<std::uint8_t> input,
                           std::span<std::int64_t> label) const;
 
@@ -90,18 +89,17 @@ class Dataset {
                   std::size_t target_size) const;
 };
 
-// The rows of each sample that a rank has where several share a sample: [begin, end) along each
-// axis of the input after its channels, and of the target's, where that is a field. The layout is
-// that of the part. Costs what is read: no more than the part where the dataset can do that
-// (NbodyDataset), the whole sample and a copy otherwise. Error for rows that samples don't have,
-// and for targets of numbers with other axes.
+// Part of each sample, for ranks that share samples: rows [begin, end) of each axis of the input
+// after its channels, and of a target that is a field. Reads no more than the part if the dataset
+// can (NbodyDataset), otherwise the whole sample, and copies. Error for rows that samples don't
+// have, and for targets of numbers with other axes.
 [[nodiscard]] std::shared_ptr<const Dataset> part_of_samples(std::shared_ptr<const Dataset> whole,
                                                              std::span<const RowRange> rows);
 
 // Some samples of another dataset. InputError unless 1 <= count <= its size.
 class Subset final : public Dataset {
  public:
-  // The first ones, or evenly spread ones, for data that lies class by class.
+  // Takes the first samples, or evenly spread ones where samples lie class by class.
   enum class Choice { first, spread };
 
   Subset(std::shared_ptr<const Dataset> whole, std::int64_t count, Choice choice = Choice::first);
@@ -124,12 +122,10 @@ class Subset final : public Dataset {
 };
 
 // Standard normal inputs and random targets (uniform classes, or standard normal numbers), the same
-// for the same (seed, index) on every rank and in every epoch. There is nothing to learn in it: it
-// is for dry runs and for timing without reading files.
+// for the same (seed, index) on every rank and in every epoch: for dry runs and timing.
 //
-// A sample is a window of a pool of 2^18 normal numbers (1 MiB, made once) that begins at a random
-// place and goes round, so that reading costs a copy; samples share numbers, and an input of more
-// than 2^18 numbers repeats itself.
+// A sample is a window, at a random place, of a ring of 2^18 normal numbers made once, so that
+// reading costs a copy; samples share numbers, and larger inputs repeat themselves.
 class RandomDataset final : public Dataset {
  public:
   RandomDataset(SampleLayout layout, std::int64_t size, std::uint64_t seed);

@@ -17,32 +17,29 @@ struct Image {
   std::vector<std::uint8_t> pixels;
 };
 
-// The formats that can be read: JPEG (baseline and progressive; grey, RGB, CMYK), PNG (all).
+// Formats that can be read: JPEG (baseline and progressive; grey, RGB, CMYK), PNG (all).
 enum class ImageFormat { jpeg, png };
 
 [[nodiscard]] std::string_view image_format_name(ImageFormat format);
-// By the first bytes; none when they are of no format that can be read.
+// Format by the first bytes; none for other contents.
 [[nodiscard]] std::optional<ImageFormat> image_format_of_content(std::span<const std::byte> file);
-// Goes by what follows the last dot: jpg, jpeg, jfif, jpe, png, in any case of letters; none
-// for others.
+// Format by the name's ending: jpg, jpeg, jfif, jpe, png, in any case of letters; none for others.
 [[nodiscard]] std::optional<ImageFormat> image_format_of_name(const std::filesystem::path& path);
 
 enum class JpegColours { all, grey };
 
-// An image as a baseline JPEG file, colours at half resolution as usual, or its brightness alone as
-// a file of one component. `quality`: 1 to 100. Error for
-// an image that is too large for the format.
+// An image as a baseline JPEG file, colours at half resolution as usual, or its brightness alone.
+// `quality`: 1 to 100. Error for an image that is too large for the format.
 [[nodiscard]] std::vector<std::byte> encode_jpeg(const Image& image, int quality,
                                                  JpegColours colours = JpegColours::all);
 
-// From an image file's bytes to pixels. Everything that is not one whole image of a format that can
-// be read is an InputError with the file and the reason: unknown content, damaged or truncated
-// data, dimensions beyond the limits (checked before any memory is taken for them). Grey, CMYK,
-// palettes, 16 bits a channel and transparency (which is dropped) all become 8-bit RGB; colour
-// profiles and the orientation that cameras note are ignored. All functions may be called from
-// several threads at once.
+// Decoding. InputError names the file and the reason for everything but one whole image of a format
+// that can be read: unknown content, damaged or truncated data, dimensions beyond the limits
+// (checked before any memory is taken for them). Grey, CMYK, palettes, 16 bits a channel and
+// transparency (which is dropped) become 8-bit RGB; colour profiles and the camera's orientation
+// are ignored. All functions may be called from several threads at once.
 
-// Limits of what one file may ask for.
+// Limits of one file.
 struct ImageLimits {
   std::int64_t most_side = 65500;                          // pixels
   std::int64_t most_pixels = std::int64_t{1} << 26;        // 67 million
@@ -61,26 +58,24 @@ struct ImageWindow {
 };
 using ChooseWindow = std::function<ImageWindow(std::int64_t height, std::int64_t width)>;
 
-// The image, or the part of it that `choose` names once its size is known, resized to height x
-// width, as 0..255 floats {3, height, width} in `planes`. What is outside of a part counts for
-// nothing. The filter is bilinear, widened by the factor of reduction so that nothing is skipped
-// (what Pillow calls BILINEAR), without rounding to whole numbers. The image is never held as a
-// whole: rows are resized as they are decoded, and JPEG is decoded at the smallest of 1/8, 1/4, 1/2
-// and its full size of which the part is not less than what is wanted.
+// Resizes the image, or the part of it that `choose` names once its size is known, to height x
+// width, as 0..255 floats {3, height, width} in `planes`; pixels outside of a part count for
+// nothing. The filter is bilinear, widened by the factor of reduction (Pillow's BILINEAR), without
+// rounding to whole numbers. Rows are resized as they are decoded, and JPEG is decoded at the
+// smallest of 1/8, 1/4, 1/2 and its full size at which the part is large enough.
 void decode_resized(std::span<const std::byte> file, std::string_view name, std::int64_t height,
                     std::int64_t width, std::span<float> planes, const ChooseWindow& choose = {},
                     const ImageLimits& limits = {});
 
-// The bytes of a regular file. InputError when it can't be read, is empty or larger than the limit.
+// Reads a regular file. InputError if it can't be read, is empty or larger than the limit.
 void read_image_file(const std::filesystem::path& path, std::vector<std::byte>& bytes,
                      const ImageLimits& limits = {});
 
-// Draws a random resized crop of a sample of these lengths in an epoch, as torchvision does it
-// (RandomResizedCrop, after Szegedy et al., "Going deeper with convolutions", 2015): area uniform
+// Draws a random resized crop of a sample of these lengths in an epoch, as torchvision's
+// RandomResizedCrop does (Szegedy et al., "Going deeper with convolutions", 2015): area uniform
 // from `least_area` of the image's to all of it, aspect uniform in its logarithm from 3:4 to 4:3,
-// place uniform; drawn anew while it is larger than the image, ten times at most, and then as much
-// of the middle as an allowed aspect leaves. Lengths and places are whole pixels. Depends on seed,
-// epoch, index and lengths alone.
+// place uniform; ten tries at most to fit the image, then the largest middle part of an allowed
+// aspect. Lengths and places are whole pixels. Depends on seed, epoch, index and lengths alone.
 [[nodiscard]] ImageWindow draw_random_crop(double least_area, std::uint64_t seed,
                                            std::int64_t epoch, std::int64_t index,
                                            std::int64_t height, std::int64_t width);

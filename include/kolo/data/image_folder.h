@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -22,9 +21,9 @@ struct FolderListing {
   std::vector<std::int64_t> class_ends;  // where each class's files end
   std::string names;                     // below their class's folder
   std::vector<std::uint64_t> name_ends;
-  // Counts of files that are passed over because their names are of no image, by the names' endings
-  // (".webp"; "" for none).
-  std::map<std::string, std::int64_t> left_out;
+  // Files that are passed over because their names are of no image, and the first one's path.
+  std::int64_t left_out = 0;
+  std::string first_left_out;
 
   [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(name_ends.size()); }
   // Class of a file, 0 <= index < size(), and its path below its class's folder.
@@ -33,13 +32,12 @@ struct FolderListing {
   void add_class(const std::string& name, const std::vector<std::string>& files);
 };
 
-// Goes through a folder of images, as ImageFolderDataset describes it. InputError as its
-// constructor. `inspect_sizes`: asks for every file's size, to find empty ones: a question to the
-// file system for each, where the names of a folder's files come thousands at a time.
+// Lists a folder of images, as ImageFolderDataset describes it. InputError as its constructor.
+// `inspect_sizes` finds empty files, at the cost of a system call for each file.
 [[nodiscard]] FolderListing list_image_folder(const std::filesystem::path& root,
                                               bool inspect_sizes = true);
 
-// "3 files left out: 2 .webp, 1 .gif; kolo reads .jpg ..."; "" for none.
+// "3 files left out, such as x/a.webp; kolo reads .jpg ..."; "" for none.
 [[nodiscard]] std::string left_out_text(const FolderListing& listing);
 
 struct ImageFolderOptions {
@@ -55,14 +53,12 @@ struct ImageFolderOptions {
 // names don't say jpg, jpeg, jfif, jpe or png are passed over and counted (listing().left_out), and
 // what begins with a dot is passed over.
 //
-// Inputs are {3, height, width}, pixels of 0..255, resized as decode_resized does (bilinear, where
-// Keras's flow_from_directory takes the nearest pixel unless told otherwise). Nothing is decoded
-// until it is read; the index takes about 25 bytes a file besides its name.
+// Inputs are {3, height, width}, pixels of 0..255, resized as decode_resized does. An image is
+// decoded when it is read; the index takes about 25 bytes a file besides its name.
 //
 // Constructor: InputError for a root that is no folder, no classes, a class without images, an
 // empty file, an image that is no regular file, links that lead nowhere or round in circles,
-// options out of range. read(): InputError that names the file, for anything that is
-// not the image it should be.
+// options out of range. read(): InputError for a file that is not the image it should be.
 class ImageFolderDataset final : public Dataset {
  public:
   // `inspect_sizes`: as for list_image_folder().

@@ -21,8 +21,8 @@
 
 namespace kolo {
 
-// Places inside a batch for what a device needs of one sample, for the device half of its dataset.
-// Places that the dataset does not fill are empty.
+// Places inside a batch for one sample as a device gets it; those that the dataset does not fill
+// are empty.
 struct PackedPlace {
   std::span<std::byte> bytes;
   std::span<std::int64_t> label;
@@ -54,8 +54,7 @@ struct LoaderOptions {
   int workers = 1;               // threads that load; 0: the thread that calls next()
   int prefetch = 4;        // batches loaded or loading ahead, all workers together; at least 1
   bool drop_last = false;  // leave out the last batch of an epoch when it is not full
-  // A device makes the samples that it can make itself (Dataset::device_samples); false: the
-  // workers make all.
+  // Devices make samples themselves if they can (Dataset::device_samples); false: workers make all.
   bool makes_on_device = true;
 };
 
@@ -72,10 +71,10 @@ struct Batch {
 class BatchWriter;
 class CopiesAhead;
 
-// Delivers the batches of an epoch in the sampler's order, whatever the number of workers, while
-// worker threads load the next ones ahead, whole batches each, written in place. A batch stays
-// valid as long as anything holds its tensors or views of their memory; memory that nobody holds
-// any more is used again. start_epoch(), deliver_to() and next() belong to one thread at a time.
+// Delivers the batches of an epoch in the sampler's order, while worker threads load the next ones
+// ahead, a whole batch each, written in place. A batch is valid as long as anything holds its
+// tensors or views of them; memory that nobody holds is used again. start_epoch(), deliver_to() and
+// next() belong to one thread at a time.
 //
 // An exception of the dataset comes out of the next() that would have delivered that batch, and out
 // of every later one until start_epoch(). The destructor waits for no more than the samples being
@@ -93,11 +92,10 @@ class Loader {
   // may differ by one.
   [[nodiscard]] std::int64_t batches(std::int64_t position = 0) const;
 
-  // Has batches come on a device, to which they are copied from pinned memory, two ahead of the one
-  // that is asked for, by a stream of its own. next() has the caller's stream wait for the copy,
-  // not the host. Where the dataset has samples that the device makes (Dataset::device_samples), it
-  // makes them there. Unless called, and for the CPU, batches are in the host's memory. Between
-  // epochs.
+  // Delivers batches on a device, made there if the dataset can (Dataset::device_samples): copied
+  // from pinned memory, two ahead of the one asked for, in a stream of their own, for which the
+  // caller's stream waits, not the host. By default, and for the CPU, batches are in the host's
+  // memory. To be called between epochs.
   void deliver_to(const torch::Device& device);
   // Begins an epoch, leaving the one under way; must be called before next().
   void start_epoch(std::int64_t epoch, std::int64_t position = 0);
@@ -106,7 +104,7 @@ class Loader {
 
  private:
   struct Plan;
-  // A batch that has been loaded, or why it could not be.
+  // A loaded batch, or the error of loading it.
   struct Loaded {
     std::optional<Batch> batch;
     std::exception_ptr error;

@@ -19,8 +19,8 @@ inline constexpr std::string_view fashion_mnist_folder = "/usr/share/datasets/fa
 // Tells whether a file's name is that of an IDX file: ...-ubyte, with or without ".gz".
 [[nodiscard]] bool is_idx_name(std::string_view name);
 
-// Finds the folder with IDX files: `root` itself, or the place below it where torchvision puts
-// them, raw/ of MNIST/ or FashionMNIST/ (`first` before others), or raw/; `root` when it has none.
+// Finds the folder with IDX files: `root` itself, or torchvision's place below it, raw/ of MNIST/
+// or FashionMNIST/ (`first` before others), or raw/; `root` if none has any.
 [[nodiscard]] std::filesystem::path mnist_folder(const std::filesystem::path& root,
                                                  std::string_view first = "MNIST");
 
@@ -29,17 +29,16 @@ inline constexpr std::string_view fashion_mnist_folder = "/usr/share/datasets/fa
 // each plain or gzip, with or without ".gz" after its name; also train-images.idx3-ubyte and so on.
 //
 // Input {1, rows, columns}, each pixel p as (p / 255 - .1307) / .3081 (MNIST's own mean and
-// deviation); 10 classes. The pixels stay in memory as bytes (47 MB for 60 000
-// images), which several ranks can share (load()). Constructor: InputError for a missing file
-// (names the package that has it), anything read_idx rejects, an image count that differs from the
-// label count, a label over 9.
+// deviation); 10 classes. The pixels stay in memory as bytes (47 MB for 60 000 images), which
+// several ranks can share (load()). Constructor: InputError for a missing file (names the package
+// that has it), files that read_idx rejects, numbers of images and labels that differ, a label
+// over 9.
 class MnistDataset final : public Dataset {
  public:
-  // loads_later: the pixels are read by load(), not at once, and a gzip file's damage is seen
-  // there.
+  // loads_later: the pixels are read by load(), which sees a gzip file's damage, not at once.
   MnistDataset(const std::filesystem::path& folder, Split split, bool loads_later = false);
 
-  // The reading of the pixels, before which no sample may be read; unset without loads_later.
+  // Reading of the pixels, to be done before samples are read; unset without loads_later.
   [[nodiscard]] const std::optional<MemoryLoad>& load() const { return load_; }
   [[nodiscard]] std::int64_t size() const override {
     return static_cast<std::int64_t>(labels_.size());
@@ -79,17 +78,16 @@ struct IdxExpectation {
   std::string_view content;  // for the message: "images"
 };
 
-// Reads a whole IDX file, plain or gzip (told by its content, not its name). InputError that names
-// the file, the offset or field, what was found and what was expected, for everything that is not
-// one whole IDX array of bytes: wrong or swapped magic number, another type or rank, a dimension of
-// zero, sizes that overflow, truncated or trailing data, corrupt gzip (bytes after its end are
-// passed over, as by gzip itself). Never allocates more than the file can hold, nor unpacks more
-// than the header promises and one byte.
+// Reads a whole IDX file, plain or gzip (told by its content). InputError names the file, the
+// offset or field, what was found and what was expected: wrong or swapped magic number, another
+// type or rank, a dimension of zero, sizes that overflow, truncated or trailing data, corrupt gzip
+// (bytes after its end are passed over, as by gzip itself). Never allocates more than the file can
+// hold, nor unpacks more than the header promises and one byte.
 [[nodiscard]] IdxArray read_idx(const std::filesystem::path& path,
                                 const IdxExpectation& expected = {});
 
-// The dimensions alone, with all that they and the file's size tell: what a gzip file holds is seen
-// when its elements are read.
+// Reads the dimensions alone, and checks them against the file's size. Elements of a gzip file are
+// checked when they are read.
 [[nodiscard]] std::vector<std::int64_t> read_idx_dimensions(const std::filesystem::path& path,
                                                             const IdxExpectation& expected = {});
 

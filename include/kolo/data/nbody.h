@@ -19,8 +19,8 @@ enum class BoxMode {
   lowmem,     // crops are read from the file (memory-mapped where its layout allows)
   inmem,      // the whole box is read into memory first
   synthetic,  // no file: standard normal numbers in memory, read like a box
-  device      // the whole box is read into the memory of the device that crops are delivered to,
-              // which cuts them out; what is read on the host comes as with lowmem
+  device      // the whole box is read into the device's memory, where crops are cut out; reads on
+              // the host are as with lowmem
 };
 
 constexpr auto enum_names(BoxMode) {
@@ -66,7 +66,7 @@ struct NbodyCrop {
   CubeSymmetry symmetry;
 };
 
-// How crops are drawn: a pure function of index and epoch.
+// Drawing of crops: a pure function of index and epoch.
 struct CropRule {
   std::uint64_t seed = 0;
   std::int64_t samples = 1, box_size = 0, crop = 0;
@@ -82,26 +82,23 @@ class FieldSource;
 
 // Random crops of a simulation box (see kolo/data/box_files.h for the formats): input [4, c, c, c],
 // the dark matter, target [5, c, c, c], the gas; both turned alike. Sample `index` of `epoch`
-// depends on the seed and these two and nothing else, so ranks that take different samples see
-// different crops.
+// depends on the seed and these two alone.
 //
-// Thread-safe as every Dataset. Memory-mapped fields are read by all threads at once; what needs
-// the HDF5 library (compression, other types) by one at a time: convert_box() helps. Cost: one pass
-// over the crop, 9 c^3 numbers.
+// All threads read memory-mapped fields at once, and one at a time fields that need the HDF5
+// library (compression, other types). Cost: one pass over the crop, 9 c^3 numbers.
 class NbodyDataset final : public Dataset {
  public:
-  // InputError for a file that is no such box, options out of range, a box smaller than the crop.
+  // InputError for a file that is no box, options out of range, a box smaller than the crop.
   explicit NbodyDataset(NbodyOptions options);
 
   [[nodiscard]] std::int64_t size() const override { return options_.samples; }
   [[nodiscard]] const SampleLayout& layout() const override { return layout_; }
   void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const override;
 
-  // Shares the box; reads from it what the part needs, turned back by the crop's symmetry, also
-  // with BoxMode::device.
+  // Shares the box, and reads from it only cells of the part, also with BoxMode::device.
   [[nodiscard]] std::shared_ptr<const Dataset> part(std::span<const RowRange> rows) const override;
-  // Reads the box, with BoxMode::device, into the device's memory, anew with every call. InputError
-  // where it does not fit.
+  // With BoxMode::device: reads the box into the device's memory, anew with every call. InputError
+  // if it does not fit.
   [[nodiscard]] std::shared_ptr<const DeviceSamples> device_samples(
       const c10::Device& device) const override;
 
@@ -109,7 +106,7 @@ class NbodyDataset final : public Dataset {
   [[nodiscard]] NbodyCrop crop(std::int64_t index, std::int64_t epoch) const {
     return rule_.draw(index, epoch);
   }
-  // The reading of the box, which comes before that of samples; unset without loads_later.
+  // Reading of the box, to be done before samples are read; unset without loads_later.
   [[nodiscard]] const std::optional<MemoryLoad>& load() const { return load_; }
   // Notes on the file for the user, for the run's log.
   [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
@@ -123,7 +120,7 @@ class NbodyDataset final : public Dataset {
 
   NbodyOptions options_;
   CropRule rule_;
-  std::array<RowRange, 3> part_{};  // of a turned crop: what is read
+  std::array<RowRange, 3> part_{};  // rows of a turned crop that are read
   SampleLayout layout_;
   std::size_t cells_ = 0;  // of the part
   std::shared_ptr<const FieldSource> nbody_, hydro_;

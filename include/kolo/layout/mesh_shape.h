@@ -10,10 +10,10 @@
 
 namespace kolo {
 
-// The axes of a mesh of ranks, slowest first: neighbours along the last axis are ranks r and r + 1,
-// which mostly share a node. So what talks most comes last: a tensor's parts at every product,
-// spatial neighbours at every layer, replicas once per step, and stages of a pipeline one tensor
-// per micro-batch. Source: Narayanan et al., arXiv:2104.04473, section 3.
+// Axes of a mesh of ranks, slowest first: neighbours along the last axis are ranks r and r + 1,
+// which mostly share a node. So the axis that communicates most comes last (Narayanan et al.,
+// arXiv:2104.04473, section 3): a tensor's parts at every product, spatial neighbours at every
+// layer, replicas once per step, stages of a pipeline one tensor per micro-batch.
 enum class MeshAxis { pipe, data, spatial0, spatial1, spatial2, tensor };
 
 constexpr auto enum_names(MeshAxis) {
@@ -26,17 +26,17 @@ constexpr auto enum_names(MeshAxis) {
 }
 
 inline constexpr std::size_t mesh_axes = 6;
-// The ranks that share a sample.
+// Axes of the ranks that share a sample.
 inline constexpr std::array spatial_axes{MeshAxis::spatial0, MeshAxis::spatial1,
                                          MeshAxis::spatial2};
-// The ranks that hold the same parameters, whose gradients are averaged.
+// Axes of the ranks that hold the same parameters, whose gradients are averaged.
 inline constexpr std::array replica_axes{MeshAxis::data, MeshAxis::spatial0, MeshAxis::spatial1,
                                          MeshAxis::spatial2};
 
 // A rank's place along each axis, in the order of MeshAxis.
 using MeshCoordinates = std::array<int, mesh_axes>;
 
-// Request of a configuration: how many ranks along each axis.
+// Number of ranks along each axis, as a configuration asks for.
 struct MeshRequest {
   std::int64_t data = -1;             // -1: what is left
   std::vector<std::int64_t> spatial;  // up to three axes, a sample's slowest first
@@ -52,12 +52,12 @@ struct SplitPlace {
   friend bool operator==(const SplitPlace&, const SplitPlace&) = default;
 };
 
-// A mesh of ranks with named axes. A pure function of the number of ranks and the request, so that
-// ranks which agree on those agree on all. Groups are along one or several axes, each named once:
-// the ranks that differ in these coordinates alone.
+// A mesh of ranks with named axes: a pure function of the number of ranks and the request, so that
+// ranks which agree on those agree on the mesh. A group along one or several axes has the ranks
+// that differ in these coordinates alone.
 class MeshShape {
  public:
-  // InputError, which says what would fit, for lengths below 1, more than three spatial axes, or a
+  // InputError that says what would fit, for lengths below 1, more than three spatial axes, or a
   // product that is not the number of ranks.
   explicit MeshShape(int ranks, const MeshRequest& request = {});
 

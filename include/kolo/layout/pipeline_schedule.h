@@ -10,9 +10,9 @@
 
 namespace kolo {
 
-// Schedules of a pipeline as data: what each rank does, in which order. A network is cut into
-// stages, one for each rank, a batch into micro-batches. All are pure functions, so that ranks
-// which agree on the numbers agree on the lists.
+// Schedules of a pipeline as lists of each rank's actions. A network is cut into stages, one for
+// each rank, a batch into micro-batches. All are pure functions, so that ranks which agree on the
+// numbers agree on the lists.
 enum class PipelineSchedule {
   gpipe,        // all forward passes, then all backward passes. Huang et al., arXiv:1811.06965
   one_f_one_b,  // a forward and a backward pass by turns, so that few micro-batches are kept.
@@ -65,24 +65,22 @@ struct PipelineAction {
 // The rank at the other end of a message in a rank's list.
 [[nodiscard]] int peer_of(const PipelineAction& message, int rank);
 
-// Equal at both ends of a message and different from the tags of all others of a step between the
-// two ranks.
+// Tag of a message, which no other message of a step between the two ranks has.
 [[nodiscard]] constexpr int tag_of(PipelinePayload payload, int micro_batch) {
   return 2 * micro_batch + (payload == PipelinePayload::gradient ? 1 : 0);
 }
 
-// A rank's list. It takes backward passes in the order of the micro-batches, so that sums of
+// Actions of a rank. Backward passes are in the order of the micro-batches, so that sums of
 // gradients are those of accumulation on one rank, to the bit.
 //
-// A send stands right after what it sends was computed, a receive before the computation that
-// precedes the one it is for. So the lists end even where a send waits for its receive to be
-// posted, and where all ranks compute equally fast, nobody does wait for that.
+// A send follows the computation of its tensor, and a receive is posted one computation before the
+// one that needs it: so the lists end even if sends wait for their receives to be posted.
 //
-// InputError for numbers below 1, or so many micro-batches that tags don't fit an int; Error for a
-// rank outside the shape.
+// InputError for numbers below 1, and for more micro-batches than tags of an int; Error for a rank
+// outside the shape.
 [[nodiscard]] std::vector<PipelineAction> pipeline_actions(const PipelineShape& shape, int rank);
 
-// A computation of a pipeline as timelines name it: "forward stage 2 micro-batch 3".
+// Computation of a pipeline, which timelines name "forward stage 2 micro-batch 3".
 struct PipelinePass {
   PipelineWork work = PipelineWork::forward;
   int stage = 0;
@@ -91,11 +89,11 @@ struct PipelinePass {
   friend bool operator==(const PipelinePass&, const PipelinePass&) = default;
 };
 [[nodiscard]] std::string name_of(const PipelinePass& pass);
-// None for other names.
+// Pass of this name; none for other names.
 [[nodiscard]] std::optional<PipelinePass> pipeline_pass_named(std::string_view name);
 
-// The share of the ranks' time in which they wait, with equal stages and no time for messages:
-// (p - 1) / (m + p - 1).
+// Share of the ranks' time spent waiting, with equal stages and no time for messages: (p - 1) /
+// (m + p - 1).
 [[nodiscard]] double ideal_idle_share(const PipelineShape& shape);
 
 }  // namespace kolo

@@ -11,16 +11,24 @@ namespace kolo {
 // Domain decomposition along one axis: which rows of it a rank owns, which rows of its neighbours a
 // layer needs, and who sends which rows to whom. A sample cut along several axes has a plan for
 // each; axes are exchanged one after another, the later ones with the rows received before, so that
-// corners need no messages of their own. Everything counts rows, and everything is a pure function,
-// so that ranks which agree on the layers agree on all.
+// corners need no messages of their own. All functions are pure, so that ranks which agree on the
+// layers agree on the plans.
 //
 // Two functions move rows, each the other's adjoint, and so the other's backward pass:
 //   extend   from the rows that a rank owns to those that it reads: crops, fetches rows of
-//            neighbours, fills what lies beyond the border (with what is the caller's affair);
+//            neighbours, fills rows beyond the border as the caller says;
 //   fold     from the rows that a rank has made to those that it owns: sends rows back to their
-//            owners, who add them; drops what lies beyond the border.
+//            owners, who add them; drops rows beyond the border.
 // A convolution or pooling extends its input and runs without padding. A transposed convolution
 // runs without padding and folds its output, before the bias.
+
+// Quotients of any numbers and a positive divisor, rounded towards minus infinity and up.
+[[nodiscard]] constexpr std::int64_t divide_down(std::int64_t number, std::int64_t divisor) {
+  return number / divisor - (number % divisor < 0 ? 1 : 0);
+}
+[[nodiscard]] constexpr std::int64_t divide_up(std::int64_t number, std::int64_t divisor) {
+  return -divide_down(-number, divisor);
+}
 
 // Rows [begin, end) of an axis.
 struct RowRange {
@@ -45,9 +53,8 @@ struct AxisCut {
   friend bool operator==(const AxisCut&, const AxisCut&) = default;
 };
 
-// Bounds at ceil(r length / ranks): parts differ by one row at most. ceil(ceil(x) / s) is
-// ceil(x / s), so the levels that layers with strides make of it are cut as evenly. InputError for
-// fewer rows than ranks.
+// Cut at ceil(r length / ranks): parts differ by one row at most, also after layers with strides,
+// since ceil(ceil(x) / s) is ceil(x / s). InputError for fewer rows than ranks.
 [[nodiscard]] AxisCut cut_evenly(std::int64_t length, int ranks);
 
 // A layer along one axis: a convolution, a pooling or a transposed convolution, with the
@@ -59,21 +66,22 @@ struct AxisLayer {
   std::int64_t dilation = 1;
   bool is_transposed = false;
   std::int64_t output_padding = 0;  // of a transposed layer
-  // Of a transposed layer among several: the earlier layer whose input is as long and cut as this
-  // one's output, so that both can be concatenated where they are.
+  // For a transposed layer among several: the earlier layer whose input is as long and cut as this
+  // one's output, so that both can be concatenated.
   std::optional<std::size_t> mirrors = std::nullopt;
 };
 
-// The rows that come out of `length` rows. InputError for a layer that is none (a length below 1;
-// padding above dilation (kernel - 1), with which outputs would see nothing but padding) or that
-// leaves no row.
+// Rows from the first that a window of the layer reads to one past its last.
+[[nodiscard]] std::int64_t window_rows(const AxisLayer& layer);
+
+// Number of rows that a layer makes of `length` rows. InputError for an impossible layer (a length
+// below 1; padding above dilation (kernel - 1), with which outputs would see nothing but padding)
+// or one that leaves no row.
 [[nodiscard]] std::int64_t output_length(const AxisLayer& layer, std::int64_t length);
 
-// How the output of a layer is cut, given its input's cut. Output o of a layer with stride s is
-// owned by the owner of input o s: its bounds are ceil(bound / s). What a window that reaches far
-// makes beyond the last input is the last rank's. A transposed layer, whose input is what such a
-// layer makes of its output, has bounds that would lead back to its input's, and of those the
-// evenest.
+// Cut of a layer's output, given its input's. Output o of a layer with stride s belongs to the
+// owner of input o s: bounds are ceil(bound / s); outputs beyond the last input are the last
+// rank's. A transposed layer gets the evenest of the bounds that would lead back to its input's.
 [[nodiscard]] AxisCut output_cut(const AxisLayer& layer, const AxisCut& input);
 
 // A layer among ranks.
@@ -81,18 +89,15 @@ struct LayerCut {
   AxisCut input;
   AxisCut output;
   bool is_transposed = false;
-  // Rows that each rank reads (extend) or has made (fold), of the cut that is exchanged: more or
-  // fewer than it owns, also below 0 and above the length at a border. With rows [a, b) of it and
-  // [c, d) of the other side, the window of stride s, padding p, dilation D and kernel k reaches
-  // over [c s - p, (d - 1) s - p + D (k - 1) + 1).
+  // Rows that each rank reads (extend) or has made (fold), of the cut that is exchanged; at a
+  // border also below 0 and above the length. For rows [c, d) of the other side these are [c s - p,
+  // (d - 1) s - p + D (k - 1) + 1), with stride s, padding p, dilation D and kernel k.
   std::vector<RowRange> reached;
-  // Why it can't be computed in parts: a rank has no rows, or a halo exceeds the neighbour's, with
-  // which more than neighbours would have to talk. Then all ranks compute all of it; "" otherwise.
+  // Reason why it can't be computed in parts, so that all ranks compute all of it: a rank has no
+  // rows, or a halo exceeds the neighbour's rows; "" otherwise.
   std::string whole_because;
-  // Where whole layers begin, the parts are gathered first; where they end, each rank takes its
-  // part. Of the layers in between, what goes from one to the other is whole.
+  // The first of several whole layers gathers the parts.
   bool gathers_input = false;
-  bool takes_part = false;
 
   [[nodiscard]] bool is_whole() const { return !whole_because.empty(); }
   // The side that is extended (the input) or folded (a transposed layer's output).
@@ -102,13 +107,13 @@ struct LayerCut {
   }
 };
 
-// One layer. `output`, where it is given, replaces output_cut(); Error where its length or number
-// of ranks is another. Costs O(ranks).
+// Cuts one layer. A given `output` replaces output_cut(); Error if its length or number of ranks is
+// another. Costs O(ranks).
 [[nodiscard]] LayerCut cut_layer(const AxisLayer& layer, const AxisCut& input,
                                  const std::optional<AxisCut>& output = std::nullopt);
 
-// A stack of layers, each of which takes what the one before it makes. Error where a layer mirrors
-// none before it or one of another length.
+// Cuts layers each of which takes the output of the one before. Error if a layer mirrors none
+// before it or one of another length.
 [[nodiscard]] std::vector<LayerCut> cut_layers(std::span<const AxisLayer> layers,
                                                const AxisCut& input);
 
@@ -119,9 +124,8 @@ struct RowMessage {
   friend bool operator==(const RowMessage&, const RowMessage&) = default;
 };
 
-// Messages of a rank in extend; in fold it receives and adds the rows of `sends`, in
-// this order, which makes sums the same to the bit each time, and sends those of `receives`. One
-// message per peer at most.
+// Messages of a rank in extend, one per peer at most; in fold it sends the rows of `receives`, and
+// receives those of `sends` and adds them in this order, so that sums have the same bits each time.
 struct RowMessages {
   std::vector<RowMessage> sends;     // rows that the rank owns
   std::vector<RowMessage> receives;  // rows of extended(rank)

@@ -11,35 +11,34 @@
 
 namespace kolo {
 
-// A cube worked through in tiles that overlap, where the outputs of a network see no farther than
-// a margin around them: of what it makes of a tile the core is what it would have made of the whole
-// cube, since the border of a tile is the border of the cube wherever the core is nearer to it than
-// the margin. Nothing here communicates or allocates more than the list of tiles.
+// Overlapping tiles of a cube, for networks whose outputs see no farther than a margin around them:
+// the core of a tile's output is that of the whole cube's, since the border of a tile is the border
+// of the cube wherever the core is nearer to it than the margin.
 
 // How far the outputs of a stack of layers see along an axis.
 struct AxisReach {
-  // Outputs [a, b), a and b multiples of `multiple`, depend on inputs [a - below, b + above), and
-  // on nothing outside of it at any layer between.
+  // Outputs [a, b), a and b multiples of `multiple`, depend on inputs [a - below, b + above) alone,
+  // at any layer between too.
   std::int64_t below = 0;
   std::int64_t above = 0;
-  // Tiles begin and end at multiples of it, the product of the strides, so that the rows of
-  // every layer are the same rows in each tile.
+  // Tiles begin and end at multiples of the product of the strides, so that the rows of every layer
+  // are the same rows in each tile.
   std::int64_t multiple = 1;
 
-  // The same in whole multiples: the rows that are read beyond a core.
+  // Rows that are read beyond a core: below and above, rounded up to multiples.
   [[nodiscard]] std::int64_t margin_below() const;
   [[nodiscard]] std::int64_t margin_above() const;
 
   friend bool operator==(const AxisReach&, const AxisReach&) = default;
 };
 
-// Reach of layers each of which takes what the one before it makes. What a layer that mirrors an
-// earlier one makes is joined with that one's input. Two layers of kernel 4, stride 2 and padding 1
-// and their transposes see 7 rows to either side, six see 127. InputError for layers that make
-// other lengths than a multiple's strides say, or end with another length than they began.
+// Reach of layers each of which takes the output of the one before; the output of a layer that
+// mirrors an earlier one is joined with that one's input. Two layers of kernel 4, stride 2 and
+// padding 1 and their transposes see 7 rows to either side, six see 127. InputError for layers
+// whose lengths don't follow from their strides, or that end with another length than they began.
 [[nodiscard]] AxisReach reach_of(std::span<const AxisLayer> layers);
 
-// Cells of a cube: those that are read, and those of them whose outputs count.
+// Cells of a cube that are read, and the core, whose outputs count.
 struct Tile {
   std::array<RowRange, 3> read, core;
 
@@ -48,21 +47,22 @@ struct Tile {
 
 // Tiles whose cores cover a cube of `length` cells per edge without overlap, cut along each axis
 // into stretches of `core` rows, of which the last may be shorter; the last axis varies fastest.
-// InputError where `length` or `core` is no multiple of reach.multiple: it says which are.
+// InputError if `length` or `core` is no multiple of reach.multiple: it says which are.
 [[nodiscard]] std::vector<Tile> cut_in_tiles(std::int64_t length,
                                              const std::array<std::int64_t, 3>& core,
                                              const AxisReach& reach);
 
-// The cores with which the rank that has most to read reads least, of those whose tiles read
-// `most_cells` or fewer; of equals the fewest tiles. Nothing where all read more. One rank and room
-// enough: the whole cube. First axes are cut first, whose parts lie together in files.
+// Core with which the rank that has most to read reads least, of those whose tiles read
+// `most_cells` or fewer; of equals the one with the fewest tiles. None if all read more. For one
+// rank and room enough it is the whole cube. First axes are cut first, whose parts lie together in
+// files.
 [[nodiscard]] std::optional<std::array<std::int64_t, 3>> choose_core(std::int64_t length,
                                                                      const AxisReach& reach,
                                                                      std::int64_t most_cells,
                                                                      int ranks);
 
-// By rank the numbers of its tiles, ascending: the largest first to whoever has least to read. A
-// pure function, so that ranks need not talk about it.
+// Numbers of each rank's tiles, ascending: the largest go first, to the rank that has least to
+// read. A pure function, so that ranks need not communicate.
 [[nodiscard]] std::vector<std::vector<std::size_t>> share_tiles(std::span<const Tile> tiles,
                                                                 int ranks);
 

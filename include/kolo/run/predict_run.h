@@ -32,8 +32,7 @@ struct RunPrediction {
   std::array<std::int64_t, 3> largest_tile{};  // cells, with margins
   std::int64_t bytes = 0;                      // of the fields that were written
   double seconds = 0;                          // from the first tile to the whole file
-  std::uint64_t peak_memory = 0;               // most bytes of a rank, of its GPU or the host
-  std::vector<std::string> warnings = {};      // on attributes that the output can't hold
+  std::uint64_t peak_memory = 0;  // bytes of the rank that had most: of its GPU, or of the host
 };
 
 // Predicts the gas of a whole box, [5, N, N, N]: to rounding what the network makes of the box at

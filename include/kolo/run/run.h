@@ -18,7 +18,7 @@
 // resume, stops on request.
 namespace kolo {
 
-struct DataReading;  // kolo/config/factories.h
+struct DataReading;  // kolo/data/catalogue.h
 struct Objective;    // kolo/train/objective.h
 
 // User-supplied parts that replace those named in the configuration, the same on every rank.

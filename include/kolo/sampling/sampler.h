@@ -5,7 +5,7 @@
 
 namespace kolo {
 
-// What becomes of the samples that are left when the ranks don't divide the dataset.
+// Treatment of the samples that are left when the ranks don't divide the dataset.
 enum class Padding {
   repeat,  // samples from the order's start are drawn again, so that every rank gets ceil(N / R):
            // for training
@@ -20,15 +20,15 @@ struct SamplerOptions {
   Padding padding = Padding::repeat;
 };
 
-// Which samples one of several ranks draws in an epoch, and in which order: the semantics and the
-// order of PyTorch's DistributedSampler (padding drop is its drop_last; none it has not). All ranks
-// share one order, shuffled by (seed + epoch); rank r of R takes every R-th sample from the r-th
-// on. A dataset may be smaller than the number of ranks.
+// Samples that one of several ranks draws in an epoch, in the order of PyTorch's DistributedSampler
+// (padding drop is its drop_last; it has no none). All ranks share one order, shuffled by (seed +
+// epoch); rank r of R takes every R-th sample from the r-th on. A dataset may be smaller than the
+// number of ranks.
 //
-// The position counts the samples that all ranks together have drawn in this epoch, given that each
-// asks for the same counts in the same order. An epoch can start at a position that was saved, with
-// any number of ranks: the remaining samples are dealt out anew; with the same number of ranks,
-// each goes on with exactly the samples it would have drawn.
+// The position counts the samples that all ranks together have drawn in this epoch, if each asks
+// for the same counts in the same order. An epoch can start at a saved position with any number of
+// ranks, which share the remaining samples; with the same number each rank draws exactly the
+// samples that it would have drawn.
 //
 // A sampler may stand for several consecutive ranks, whose samples it draws one rank after another:
 // virtual ranks (kolo/layout/virtual_ranks.h).
@@ -41,26 +41,26 @@ class DistributedSampler {
 
   [[nodiscard]] std::int64_t dataset_size() const { return dataset_size_; }
   [[nodiscard]] int ranks_here() const { return count_; }
-  // How many samples this rank (the first of those that are here, which has the most) draws in an
+  // Number of samples that this rank (the first of several here, which has the most) draws in an
   // epoch that starts at `position`.
   [[nodiscard]] std::int64_t length(std::int64_t position = 0) const;
 
   // Must be called before anything is drawn. Takes O(dataset_size).
   void start_epoch(std::int64_t epoch, std::int64_t position = 0);
-  // The next samples of this rank: `count` of them, fewer at the end of the epoch, none after it.
-  // Of several ranks: so many of each, one rank after another.
+  // Draws the next `count` samples of this rank, or of each rank here, one rank after another;
+  // fewer at the end of the epoch, none after it.
   [[nodiscard]] std::vector<std::int64_t> next(std::int64_t count);
-  // How many of them each of the ranks that are here has in what next(count) will draw.
+  // Number of samples of each rank here among those that next(count) will draw.
   [[nodiscard]] std::vector<std::int64_t> shares_of_next(std::int64_t count) const;
   [[nodiscard]] std::int64_t epoch() const { return epoch_; }
   [[nodiscard]] std::int64_t position() const { return position_; }
 
  private:
-  // The place behind what all ranks draw next, `count` samples each.
+  // Position after all ranks have drawn `count` samples each.
   [[nodiscard]] std::int64_t position_after(std::int64_t count) const;
-  // Of one of the ranks, between the position and another one.
+  // Samples of one rank between the position and `after`.
   [[nodiscard]] std::int64_t samples_until(std::int64_t after, int rank) const;
-  // Where the ranks' common order ends, padding included, in an epoch that starts at `position`.
+  // End of the ranks' common order, padding included, in an epoch that starts at `position`.
   [[nodiscard]] std::int64_t end_from(std::int64_t position) const;
 
   std::int64_t dataset_size_;

@@ -10,20 +10,19 @@
 
 #include "kolo/base/error.h"
 
-// What a configuration chooses by name (an optimizer, a data set), where each choice has keys of
-// its own. Each is an entry of a catalogue, in the room of what it makes: a name, a struct of
-// settings and functions that know its type.
+// Choices of a configuration by name (an optimizer, a data set), each with keys of its own: an
+// entry of a catalogue, in the room that makes it, with a name, a struct of settings and functions
+// that know its type.
 namespace kolo {
 
 struct SettingCollector;
 class SectionReader;
 class TreeWriter;
 
-// The settings of one choice: a struct whose type only those know who made it. A value.
+// Settings of one choice: a struct of a type that only its entry knows, with value semantics.
 class OwnSettings {
  public:
-  // What is known of the struct without its type. Made by settings_of_choice()
-  // (src/settings/choice_reader.h).
+  // Holds the struct; made by set_settings() (src/settings/choice_reader.h).
   class Holder {
    public:
     virtual ~Holder() = default;
@@ -49,7 +48,7 @@ class OwnSettings {
   [[nodiscard]] bool has_value() const { return holder_ != nullptr; }
   [[nodiscard]] Holder& holder() const { return *holder_; }
 
-  // Error where it is a struct of another type.
+  // Error if it is a struct of another type.
   template <typename T>
   [[nodiscard]] const T& as() const {
     if (holder_ == nullptr || holder_->type() != typeid(T))
@@ -68,19 +67,19 @@ class OwnSettings {
 // Throws the InputError that a key's value is wrong, with its place: "momentum", "is too large".
 using RefuseKey = std::function<void(std::string_view key, std::string_view reason)>;
 
-// What entries of all catalogues have.
+// Members of the entries of all catalogues.
 struct ChoiceEntry {
   std::string name;
   std::string description;  // one line
   OwnSettings defaults = {};
-  // What depends on several keys; sees the settings as they were given.
+  // Checks combinations of keys, with the settings as they were given.
   std::function<void(const OwnSettings&, const RefuseKey&)> check = [](const OwnSettings&,
                                                                        const RefuseKey&) {};
-  // Gives values to what was left open.
+  // Gives values to keys that were left open.
   std::function<void(OwnSettings&)> complete = [](OwnSettings&) {};
   std::vector<std::string> aliases = {};  // further names, which are understood but never printed
 
-  // The settings, or the defaults where there are none, with values for all that was left open.
+  // Settings, or the defaults for none, with values for all keys that were left open.
   [[nodiscard]] OwnSettings completed(OwnSettings own) const {
     if (!own.has_value()) own = defaults;
     complete(own);

@@ -179,18 +179,13 @@ std::optional<std::int64_t> ArrayFile::read(const ArrayRegion& region,
 
 namespace {
 
-std::int64_t npy_numbers(const NpyHeader& header) {
-  std::int64_t numbers = 1;  // fits, since the header was compared with the file's size
-  for (const auto length : header.shape) numbers *= length;
-  return numbers;
-}
-
 ArrayLayout npy_layout(const std::filesystem::path& file, const NpyHeader& header,
                        ArrayAccess access) {
   return {.file = file,
           .type = header.type.name(),
           .shape = header.shape,
-          .stored_bytes = npy_numbers(header) * header.type.bytes,
+          .stored_bytes =
+              checked_product(std::span<const std::int64_t>(header.shape)) * header.type.bytes,
           .is_mapped = access == ArrayAccess::regions};
 }
 

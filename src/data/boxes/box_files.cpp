@@ -54,8 +54,8 @@ BoxPlace find_box(const std::filesystem::path& path, BoxFields fields) {
         fmt::format("data: {} is a folder, expected an HDF5 file or a .npy pair's file or prefix",
                     path.string()));
   }
-  const MappedFile file(path);
-  if (is_npy({file.data(), static_cast<std::size_t>(file.size())})) {
+  const auto file = map_file(path);
+  if (is_npy(file.bytes())) {
     if (fields == BoxFields::nbody) return {.files = {path, {}}};
     return pair_of(prefix_of(path));
   }
@@ -63,7 +63,7 @@ BoxPlace find_box(const std::filesystem::path& path, BoxFields fields) {
   throw InputError(fmt::format(
       "data: {} is no simulation box: expected an HDF5 file, or the .npy pair X_data.npy and "
       "X_label.npy; the file ({} bytes) begins with neither's signature",
-      path.string(), file.size()));
+      path.string(), file.size));
 }
 
 bool has_field(const BoxPlace& place, BoxField field) {
@@ -118,14 +118,13 @@ void warn_of_layout(const ArrayFile& array, std::vector<std::string>& warnings) 
   const auto& layout = array.layout();
   if (!layout.is_mapped) {
     warnings.push_back(
-        fmt::format("data: {} {}, so one thread at a time reads it; kolo data convert makes a file "
-                    "that all threads read",
+        fmt::format("data: {} {}, so one thread at a time reads it; kolo data convert makes a "
+                    "file that all threads read",
                     array.name(), obstacle(layout)));
   } else if (layout.type != "float32") {
-    warnings.push_back(
-        fmt::format("data: {} is {}, which is converted whenever it is read; kolo data convert "
-                    "makes a file that needs no conversion",
-                    array.name(), layout.type));
+    warnings.push_back(fmt::format(
+        "data: {} is {}, which is converted whenever it is read; float32 needs no conversion",
+        array.name(), layout.type));
   }
 }
 

@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <deque>
 #include <functional>
-#include <iterator>
 #include <system_error>
 #include <utility>
 
@@ -18,7 +17,6 @@
 #include "base/file_failure.h"
 #include "data/boxes/field_source.h"
 #include "data/boxes/hdf5.h"
-#include "data/boxes/hdf5_attributes.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/data/array_file.h"
@@ -40,11 +38,6 @@ std::string problem_with(const fs::path& file) {
   throw Error(system_error_text(problem_with(file), reason) + advice_on_file_size(reason));
 }
 
-std::int64_t bytes_of(std::int64_t channels, std::int64_t size) {
-  const std::array shape{channels, size, size, size, static_cast<std::int64_t>(sizeof(float))};
-  return checked_product(std::span<const std::int64_t>(shape));
-}
-
 // Writes the head of a .npy file aside; the place of the numbers is behind it.
 HydroPlace begin_npy(AtomicFile& aside, const fs::path& file, BoxField field, std::int64_t size) {
   const auto channels = channels_of(field);
@@ -56,8 +49,8 @@ HydroPlace begin_npy(AtomicFile& aside, const fs::path& file, BoxField field, st
 // Gives a new HDF5 file its attributes. `what` begins messages.
 using WriteAttributes = std::function<void(const Hdf5Handle& file, const std::string& what)>;
 
-// Makes an HDF5 file aside whose fields have their places, which are returned, before there are any
-// numbers: these are written without the library.
+// Makes an HDF5 file aside and returns the places of its fields, whose numbers are then written
+// without the library.
 std::vector<HydroPlace> begin_hdf5(const fs::path& file, std::span<const BoxField> fields,
                                    std::int64_t size, const WriteAttributes& write_attributes) {
   const auto aside = part_file(file);
@@ -95,41 +88,6 @@ std::vector<HydroPlace> begin_hdf5(const fs::path& file, std::span<const BoxFiel
   return places;
 }
 
-// A box on its way to disk, some planes at a time. It appears with commit(), or not at all.
-class BoxWriter {
- public:
-  // `to`: an HDF5 file, or the prefix of a .npy pair, which has no attributes.
-  BoxWriter(const fs::path& to, BoxFormat format, std::int64_t size,
-            const WriteAttributes& write_attributes)
-      : size_(size) {
-    if (format == BoxFormat::hdf5) {
-      files_.emplace_back(to);
-      for (auto& place : begin_hdf5(to, both_fields, size, write_attributes))
-        writers_.emplace_back(std::move(place));
-      return;
-    }
-    for (const auto field : both_fields) {
-      const auto file = field == BoxField::nbody ? npy_data_file(to) : npy_label_file(to);
-      writers_.emplace_back(begin_npy(files_.emplace_back(file), file, field, size));
-    }
-  }
-
-  // Planes first to first + count, [channels, count, N, N].
-  void write_planes(BoxField field, std::int64_t first, std::int64_t count,
-                    std::span<const float> values) {
-    writers_[field == BoxField::nbody ? 0 : 1].write({{first, 0, 0}, {count, size_, size_}},
-                                                     values);
-  }
-  void commit() {
-    for (auto& file : files_) file.commit();
-  }
-
- private:
-  std::deque<AtomicFile> files_;
-  std::vector<HydroWriter> writers_;
-  std::int64_t size_;
-};
-
 // An attribute of the root.
 void write_number(const Hdf5Handle& file, const std::string& name, double value,
                   const std::string& what) {
@@ -141,14 +99,12 @@ void write_number(const Hdf5Handle& file, const std::string& name, double value,
   attribute.close(what);
 }
 
-constexpr std::int64_t buffer_bytes = std::int64_t{1} << 26;
-
 void check_fields(const SimulationBox& box) {
   const auto size = box.size;
   for (const auto field : both_fields) {
     const auto& values = field == BoxField::nbody ? box.nbody : box.hydro;
-    const std::array dimensions{channels_of(field), size, size, size};
-    const auto expected = checked_product(std::span<const std::int64_t>(dimensions));
+    const auto expected =
+        field_bytes(channels_of(field), size) / static_cast<std::int64_t>(sizeof(float));
     if (size >= 1 && std::cmp_equal(values.size(), expected)) continue;
     throw Error(fmt::format("data: the {} field of a box of {}^3 cells has {} numbers, expected {}",
                             field == BoxField::nbody ? "dark matter" : "gas", size, values.size(),
@@ -156,95 +112,100 @@ void check_fields(const SimulationBox& box) {
   }
 }
 
-// Writes a box in memory, and commits.
-void write_box(BoxWriter& writer, const SimulationBox& box) {
-  writer.write_planes(BoxField::nbody, 0, box.size, box.nbody);
-  writer.write_planes(BoxField::hydro, 0, box.size, box.hydro);
-  writer.commit();
-}
-
-// Copies both fields, some planes at a time, and commits.
-void copy_box(const BoxFile& box, BoxWriter& writer, const ConvertBoxOptions& options) {
-  const auto size = box.size();
-  const auto plane_bytes =
-      checked_multiply(checked_multiply(size, size), static_cast<std::int64_t>(sizeof(float)));
-  const auto fitting = buffer_bytes / checked_multiply(hydro_channels, plane_bytes);
-  const auto multiple = box.plane_multiple();
-  const auto step = std::min(size, std::max<std::int64_t>(1, fitting / multiple) * multiple);
-  std::vector<float> values;
-  std::int64_t done = 0;
-  for (const auto field : both_fields) {
-    for (std::int64_t first = 0; first < size; first += step) {
-      const auto count = std::min(step, size - first);
-      values.resize(static_cast<std::size_t>(channels_of(field) * count * size * size));
-      box.read_planes(field, first, count, values);
-      writer.write_planes(field, first, count, values);
-      done += count;
-      if (options.progress) options.progress(done, 2 * size);
-    }
-  }
-  writer.commit();
-}
-
-void refuse_existing(const fs::path& file) {
-  std::error_code ignored;
-  if (!fs::exists(fs::symlink_status(file, ignored))) return;
-  throw InputError(fmt::format("data: {} is there already; --force replaces it", file.string()));
-}
-
-bool is_same_file(const fs::path& one, const fs::path& other) {
-  std::error_code error;
-  return fs::equivalent(one, other, error) && !error;
+// Writes the fields of a box to their places.
+void write_fields(const SimulationBox& box, std::span<const HydroPlace> places) {
+  const Region whole{{0, 0, 0}, {box.size, box.size, box.size}};
+  HydroWriter(places[0]).write(whole, box.nbody);
+  HydroWriter(places[1]).write(whole, box.hydro);
 }
 
 }  // namespace
 
 void write_box_npy(const SimulationBox& box, const fs::path& prefix) {
   check_fields(box);
-  BoxWriter writer(prefix, BoxFormat::npy, box.size, {});
-  write_box(writer, box);
+  const auto data_file = npy_data_file(prefix), label_file = npy_label_file(prefix);
+  AtomicFile data(data_file), label(label_file);
+  const std::array places{begin_npy(data, data_file, BoxField::nbody, box.size),
+                          begin_npy(label, label_file, BoxField::hydro, box.size)};
+  write_fields(box, places);
+  data.commit();
+  label.commit();
 }
 
 void write_box_hdf5(const SimulationBox& box, const fs::path& file) {
   check_fields(box);
-  BoxWriter writer(file, BoxFormat::hdf5, box.size,
-                   [&](const Hdf5Handle& hdf5, const std::string& what) {
-                     for (const auto& [name, value] : box.parameters)
-                       write_number(hdf5, name, value, what);
-                   });
-  write_box(writer, box);
-}
-
-std::vector<std::string> convert_box(const BoxFile& box, const fs::path& to,
-                                     const ConvertBoxOptions& options) {
-  const bool to_npy = options.to == BoxFormat::npy;
-  const auto files = to_npy ? std::vector{npy_data_file(to), npy_label_file(to)} : std::vector{to};
-  for (const auto& file : files) {
-    for (const auto field : both_fields) {
-      if (!is_same_file(file, box.layout(field).file)) continue;
-      throw InputError(
-          fmt::format("data: {} is what is read, so it can't be written", file.string()));
-    }
-    if (!options.replace) refuse_existing(file);
-  }
-  const auto& from = box.layout(BoxField::nbody).file;
-  const bool may_have_attributes = box.format() == BoxFormat::hdf5;
-  std::vector<std::string> left_out;
-  BoxWriter writer(to, options.to, box.size(),
-                   [&](const Hdf5Handle& hdf5, const std::string& what) {
-                     if (may_have_attributes) left_out = copy_hdf5_attributes(from, hdf5, what);
-                   });
-  if (may_have_attributes) {
-    if (to_npy) left_out = leave_hdf5_attributes(from);
-    std::ranges::move(leave_other_objects(from), std::back_inserter(left_out));
-  }
-  copy_box(box, writer, options);
-  return left_out;
+  AtomicFile aside(file);
+  write_fields(box, begin_hdf5(file, both_fields, box.size,
+                               [&](const Hdf5Handle& hdf5, const std::string& what) {
+                                 for (const auto& [name, value] : box.parameters)
+                                   write_number(hdf5, name, value, what);
+                               }));
+  aside.commit();
 }
 
 namespace {
 
-// Removes what killed processes have left: a living one is of this machine, or has locked its file.
+void refuse_output(const BoxFile& box, const fs::path& file, bool replaces) {
+  std::error_code error;
+  for (const auto field : both_fields) {
+    if (!fs::equivalent(file, box.layout(field).file, error) || error) continue;
+    throw InputError(
+        fmt::format("data: {} is what is read, so it can't be written", file.string()));
+  }
+  if (!replaces && fs::exists(fs::symlink_status(file, error)))
+    throw InputError(fmt::format("data: {} is there already; --force replaces it", file.string()));
+}
+
+constexpr std::int64_t buffer_bytes = std::int64_t{1} << 26;
+
+// Copies both fields, some planes at a time.
+void copy_fields(const BoxFile& box, std::span<const HydroPlace> places,
+                 const std::function<void(std::int64_t, std::int64_t)>& progress) {
+  const auto size = box.size(), multiple = box.plane_multiple();
+  const auto fitting = buffer_bytes * size / field_bytes(hydro_channels, size);
+  const auto step = std::min(size, std::max<std::int64_t>(1, fitting / multiple) * multiple);
+  std::vector<float> values;
+  std::int64_t done = 0;
+  for (const auto field : both_fields) {
+    HydroWriter writer(places[field == BoxField::nbody ? 0 : 1]);
+    for (std::int64_t first = 0; first < size; first += step) {
+      const auto count = std::min(step, size - first);
+      values.resize(static_cast<std::size_t>(channels_of(field) * count * size * size));
+      box.read_planes(field, first, count, values);
+      writer.write({{first, 0, 0}, {count, size, size}}, values);
+      done += count;
+      if (progress) progress(done, 2 * size);
+    }
+  }
+}
+
+}  // namespace
+
+void convert_box(const BoxFile& box, const fs::path& to, const ConvertBoxOptions& options) {
+  const bool to_npy = options.to == BoxFormat::npy;
+  const auto files = to_npy ? std::vector{npy_data_file(to), npy_label_file(to)} : std::vector{to};
+  std::deque<AtomicFile> asides;
+  for (const auto& file : files) {
+    refuse_output(box, file, options.replace);
+    asides.emplace_back(file);
+  }
+  std::vector<HydroPlace> places;
+  if (to_npy) {
+    places = {begin_npy(asides[0], files[0], BoxField::nbody, box.size()),
+              begin_npy(asides[1], files[1], BoxField::hydro, box.size())};
+  } else {
+    places = begin_hdf5(to, both_fields, box.size(), [&](const auto& file, const auto& what) {
+      if (box.format() == BoxFormat::hdf5)
+        copy_hdf5_attributes(box.layout(BoxField::nbody).file, file, what);
+    });
+  }
+  copy_fields(box, places, options.progress);
+  for (auto& aside : asides) aside.commit();
+}
+
+namespace {
+
+// Removes files of killed processes: a living one is of this machine, or has locked its file.
 void remove_leftovers(const fs::path& path) {
   const auto folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
   const auto own = path.filename().string();
@@ -264,7 +225,7 @@ void remove_leftovers(const fs::path& path) {
 HydroFile::HydroFile(const fs::path& file, std::int64_t size, const fs::path& attributes_of)
     : aside_(file) {
   remove_leftovers(file);
-  const auto bytes = bytes_of(hydro_channels, size);
+  const auto bytes = field_bytes(hydro_channels, size);
   std::error_code error;
   const auto space = fs::space(part_file(file), error);
   if (!error && std::cmp_less(space.available, bytes)) {
@@ -273,10 +234,9 @@ HydroFile::HydroFile(const fs::path& file, std::int64_t size, const fs::path& at
   }
   if (file.extension() == ".npy") {
     place_ = begin_npy(aside_, file, BoxField::hydro, size);
-    if (!attributes_of.empty()) left_out_ = leave_hdf5_attributes(attributes_of);
   } else {
     const auto copy_attributes = [&](const Hdf5Handle& hdf5, const std::string& what) {
-      if (!attributes_of.empty()) left_out_ = copy_hdf5_attributes(attributes_of, hdf5, what);
+      if (!attributes_of.empty()) copy_hdf5_attributes(attributes_of, hdf5, what);
     };
     place_ = begin_hdf5(file, std::array{BoxField::hydro}, size, copy_attributes).front();
   }

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 
 namespace kolo {
@@ -67,6 +68,11 @@ ArrayRegion FieldSource::in_file(const Region& region) const {
   return part;
 }
 
+std::int64_t field_bytes(std::int64_t channels, std::int64_t size) {
+  const std::array shape{channels, size, size, size, static_cast<std::int64_t>(sizeof(float))};
+  return checked_product(std::span<const std::int64_t>(shape));
+}
+
 void require_region(const Region& region, std::int64_t size, std::int64_t channels,
                     std::size_t numbers) {
   const auto& [start, extent] = region;
@@ -100,7 +106,7 @@ std::array<CubeSymmetry, 48> make_group() {
   return group;
 }
 
-// Turn of an array by the tutorial: its axes in this order, then those marked x run backwards.
+// Turn of an array by the tutorial: its axes in this order, then backwards along those marked x.
 struct Turn {
   std::array<int, 3> order;
   std::string_view backwards;
@@ -131,16 +137,6 @@ std::array<CubeSymmetry, 24> make_tutorial_rotations() {
 }
 
 }  // namespace
-
-std::array<std::int64_t, 3> CubeSymmetry::source(const std::array<std::int64_t, 3>& out,
-                                                 std::int64_t size) const {
-  std::array<std::int64_t, 3> in{};
-  for (std::size_t j = 0; j < 3; ++j) {
-    const auto at = out[static_cast<std::size_t>(axis[j])];
-    in[j] = sign[j] > 0 ? at : size - 1 - at;
-  }
-  return in;
-}
 
 int CubeSymmetry::determinant() const {
   const bool is_even = (axis[1] - axis[0] + 3) % 3 == 1;  // goes round: 012, 120, 201

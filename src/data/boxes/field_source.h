@@ -11,8 +11,8 @@
 
 namespace kolo {
 
-// Numbers that lie somewhere in memory: element (channel, i, j, k) is at data[channel strides[0] +
-// i strides[1] + j strides[2] + k strides[3]].
+// Numbers in memory: element (channel, i, j, k) is at data[channel strides[0] + i strides[1] + j
+// strides[2] + k strides[3]].
 struct FieldView {
   const float* data = nullptr;
   std::array<std::int64_t, 4> strides{};
@@ -22,19 +22,17 @@ struct FieldView {
 // called by any number of threads at once.
 class FieldSource {
  public:
-  // An array of floating-point numbers whose shape is a field's: its channels are the first axis,
-  // or the last one.
+  // Takes an array of floating-point numbers of a field's shape, with the channels first or last.
   FieldSource(std::shared_ptr<const ArrayFile> array, bool is_channel_last);
-  // Numbers in memory, channel first, which are there from fill() on, before any thread reads them.
+  // Takes numbers in memory, channels first, given by fill() before any thread reads them.
   FieldSource(std::int64_t channels, std::int64_t size);
   void fill(std::shared_ptr<const float> values) { values_ = std::move(values); }
 
-  // The numbers of a region inside the box, of all channels: where they lie, if they can be read
-  // there, or copied into `scratch`. Valid as long as the source and scratch are, unchanged. Error
-  // for numbers in memory that are not there; InputError where the file can't be read, and for a
-  // finite number beyond float32's range.
+  // View of a region inside the box, of all channels: of the numbers where they lie, or of a copy
+  // in `scratch`. Valid as long as the source and scratch are, unchanged. Error before fill();
+  // InputError if the file can't be read, and for a finite number beyond float32's range.
   [[nodiscard]] FieldView view(const Region& region, std::vector<float>& scratch) const;
-  // Planes of the first axis that are kept together.
+  // Planes of the first axis that one chunk has.
   [[nodiscard]] std::int64_t plane_multiple() const;
 
   [[nodiscard]] const ArrayFile& array() const { return *array_; }  // in a file
@@ -49,6 +47,9 @@ class FieldSource {
   std::int64_t channels_, size_;
   std::shared_ptr<const float> values_;  // where numbers can be read where they lie
 };
+
+// Bytes of a field, or of both together. Error where they overflow 64 bits.
+[[nodiscard]] std::int64_t field_bytes(std::int64_t channels, std::int64_t size);
 
 // Error unless the region is inside a box of `size` cells per edge and `numbers` are its.
 void require_region(const Region& region, std::int64_t size, std::int64_t channels,
@@ -65,8 +66,8 @@ struct CropTurn {
 [[nodiscard]] std::array<std::int64_t, 3> turned(const std::array<std::int64_t, 3>& extent,
                                                  const CubeSymmetry& symmetry);
 
-// Writes a region, whose first cell the view points to, turned, as [channels, ...] of the lengths
-// that turned() gives. `plane` is memory to work in, kept from call to call.
+// Writes a region, whose first cell the view points to, turned, as [channels, turned() lengths].
+// `plane` is memory to work in, kept from call to call.
 void copy_rotated(const FieldView& view, std::int64_t channels,
                   const std::array<std::int64_t, 3>& extent, const CropTurn& turn,
                   std::vector<float>& plane, float* out);

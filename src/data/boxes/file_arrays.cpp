@@ -46,7 +46,7 @@ void read_at(int file, std::int64_t offset, std::span<std::byte> bytes, const st
   }
 }
 
-// Moves on to a region's next place in C order, along its first `axes` axes. False after the last.
+// Moves to a region's next place in C order, along its first `axes` axes. False after the last.
 bool go_on(std::vector<std::int64_t>& place, const ArrayRegion& region, std::size_t axes) {
   for (auto axis = axes; axis-- > 0;) {
     if (++place[axis] < region.start[axis] + region.extent[axis]) return true;
@@ -67,8 +67,8 @@ PlainArray::PlainArray(std::string name, ArrayLayout layout, const NumberType& t
     file_ = open_input_file(file, "data");
     return;
   }
-  map_ = MappedFile(file);
-  if (map_.size() - offset_ < rows() * row_numbers() * type.bytes)
+  map_ = map_file(file);
+  if (map_.size - offset_ < rows() * row_numbers() * type.bytes)
     throw InputError(fmt::format("data: {} has changed while it was opened", file.string()));
 }
 
@@ -76,7 +76,7 @@ const float* PlainArray::values() const {
   const bool is_plain = layout().is_mapped && type() == NumberType();
   // After headers of odd sizes no float can be read where it lies.
   if (!is_plain || offset_ % static_cast<std::int64_t>(alignof(float)) != 0) return nullptr;
-  return reinterpret_cast<const float*>(map_.data() + offset_);
+  return reinterpret_cast<const float*>(map_.data.get() + offset_);
 }
 
 // The last axes, as far as the region has all of them, are read in one go.
@@ -97,37 +97,25 @@ void PlainArray::read_bytes(const ArrayRegion& region, std::span<std::byte> byte
     if (!layout().is_mapped)
       read_at(file_.get(), from, part, name());
     else
-      std::memcpy(part.data(), map_.data() + from, part.size());
+      std::memcpy(part.data(), map_.data.get() + from, part.size());
     bytes = bytes.subspan(part.size());
   } while (go_on(place, region, outer));
 }
 
-MappedFile::MappedFile(const std::filesystem::path& file) {
+MappedFile map_file(const std::filesystem::path& file) {
   const auto descriptor = open_input_file(file, "data");
-  size_ = size_in_bytes(descriptor, file);
-  if (size_ == 0) return;
-  void* const place =
-      ::mmap(nullptr, narrow<std::size_t>(size_), PROT_READ, MAP_SHARED, descriptor.get(), 0);
+  const auto size = size_in_bytes(descriptor, file);
+  if (size == 0) return {};
+  const auto length = narrow<std::size_t>(size);
+  void* const place = ::mmap(nullptr, length, PROT_READ, MAP_SHARED, descriptor.get(), 0);
   if (place == MAP_FAILED) {
     throw Error(system_error_text(
-        fmt::format("data: cannot map {} ({} bytes) into memory", file.string(), size_), errno));
+        fmt::format("data: cannot map {} ({} bytes) into memory", file.string(), size), errno));
   }
-  data_ = static_cast<const std::byte*>(place);
-}
-
-MappedFile::MappedFile(MappedFile&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
-
-MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
-  std::swap(data_, other.data_);
-  std::swap(size_, other.size_);
-  return *this;
-}
-
-MappedFile::~MappedFile() {
-  // Fails for no address that mmap() gave.
-  if (data_ != nullptr)
-    static_cast<void>(::munmap(const_cast<std::byte*>(data_), static_cast<std::size_t>(size_)));
+  // Unmapping fails for no address that mmap() gave.
+  return {{static_cast<const std::byte*>(place),
+           [place, length](const std::byte*) { static_cast<void>(::munmap(place, length)); }},
+          size};
 }
 
 }  // namespace kolo

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -10,32 +11,26 @@
 #include "kolo/base/file.h"
 #include "kolo/data/array_file.h"
 
-// Arrays whose numbers lie in their file as they are used.
+// Arrays that lie in their file as they do in memory.
 namespace kolo {
 
 // A regular file mapped into memory to be read. It must not shrink while it is mapped: the system
 // ends a process that reads beyond the end.
-class MappedFile {
- public:
-  MappedFile() = default;
-  // InputError when it can't be opened or is no regular file.
-  explicit MappedFile(const std::filesystem::path& file);
-  MappedFile(MappedFile&& other) noexcept;
-  MappedFile& operator=(MappedFile&& other) noexcept;
-  ~MappedFile();
+struct MappedFile {
+  std::shared_ptr<const std::byte> data;  // null for an empty file
+  std::int64_t size = 0;
 
-  [[nodiscard]] const std::byte* data() const { return data_; }
-  [[nodiscard]] std::int64_t size() const { return size_; }
-
- private:
-  const std::byte* data_ = nullptr;
-  std::int64_t size_ = 0;
+  [[nodiscard]] std::span<const std::byte> bytes() const {
+    return {data.get(), static_cast<std::size_t>(size)};
+  }
 };
+// InputError when it can't be opened or is no regular file.
+[[nodiscard]] MappedFile map_file(const std::filesystem::path& file);
 
-// Numbers from `offset` on. The layout says whether the file is mapped.
+// Array of numbers from `offset` on, mapped or read by system calls as the layout says.
 class PlainArray final : public ArrayFile {
  public:
-  // InputError where the file can't be opened, or, if it is mapped, doesn't hold all numbers.
+  // InputError if the file can't be opened, or, if it is mapped, doesn't hold all numbers.
   PlainArray(std::string name, ArrayLayout layout, const NumberType& type, std::int64_t offset);
 
   [[nodiscard]] const float* values() const override;

@@ -1,21 +1,21 @@
 #pragma once
 
-#include "kolo/data/array_file.h"
-#include "kolo/data/box_files.h"
-
 #include <filesystem>
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <hdf5.h>
 
+#include "kolo/data/array_file.h"
+#include "kolo/data/box_files.h"
+
 namespace kolo {
 
-// Every call of the HDF5 library happens while one of these lives. The library keeps tables of open
-// objects, caches and an error stack for the whole process, and Debian builds it without locks of
-// its own, so two threads must not be inside it at once, whatever files they read. It is also kept
-// from printing its errors, which come as exceptions instead.
+// Lock for all calls of the HDF5 library, which keeps tables of open objects, caches and an error
+// stack for the whole process, and which Debian builds without locks of its own. The library is
+// also kept from printing its errors, which come as exceptions instead.
 class Hdf5Session {
  public:
   Hdf5Session();
@@ -32,8 +32,8 @@ class Hdf5Session {
 // Last error of the library, in its words: the innermost cause.
 [[nodiscard]] std::string hdf5_error_text();
 
-// An identifier that the library gave, closed at the end of its life. Throws Error with `what` and
-// the library's own words when it gave none.
+// Owner of an identifier of the library. Error with `what` and the library's own words for an
+// invalid one.
 class Hdf5Handle {
  public:
   Hdf5Handle() = default;
@@ -48,7 +48,7 @@ class Hdf5Handle {
   ~Hdf5Handle();
 
   [[nodiscard]] hid_t get() const { return id_; }
-  // Closes and reports what the library can write only now.
+  // Closes, and reports errors of writing, which the library may do only now.
   void close(const std::string& what);
 
  private:
@@ -59,7 +59,8 @@ class Hdf5Handle {
 // Throws Error with `what` and the library's own words for a negative status.
 void check_hdf5(herr_t status, const std::string& what);
 
-// Opens a file to be read. InputError. Needs an Hdf5Session, as does what follows.
+// Opens a file to be read; InputError if that fails. Needs an Hdf5Session, like all functions
+// below.
 [[nodiscard]] Hdf5Handle open_hdf5_file(const std::filesystem::path& path);
 
 // Reason for which the library can't open something; versions that are too new for it, which it
@@ -69,25 +70,29 @@ void check_hdf5(herr_t status, const std::string& what);
 // Looks for a name, which may have groups in it ("run/inputs").
 [[nodiscard]] bool has_hdf5_link(const Hdf5Handle& file, const std::string& name);
 
-// Name of a type of numbers in an HDF5 file, and the type that they are read as.
-struct Hdf5Numbers {
-  std::string name;
-  NumberType type;                      // in memory, and the same for HDF5
-  hid_t memory_type = H5I_INVALID_HID;  // a type of the library's own, which is not closed
-};
+// Names of all that is in a file's root. Error with `what`.
+[[nodiscard]] std::vector<std::string> names_in_root(const Hdf5Handle& file,
+                                                     const std::string& what);
 
 // An open dataset of numbers.
 struct Hdf5Dataset {
   Hdf5Handle handle;
   std::string what;  // "data: cannot read NAME of FILE", for messages
   ArrayLayout layout;
-  Hdf5Numbers numbers;
+  NumberType type;                      // that the numbers are read as, and the same for HDF5:
+  hid_t memory_type = H5I_INVALID_HID;  // a type of the library's own, which is not closed
 };
 
 // InputError as open_hdf5_array() has it. Needs an Hdf5Session.
 [[nodiscard]] Hdf5Dataset open_hdf5_dataset(const Hdf5Handle& file,
                                             const std::filesystem::path& path,
                                             const std::string& name);
+
+// Gives a new file's root, and its datasets that have the same name in `from`, their attributes
+// with types, shapes and bytes as they are, but for those that refer to objects of the other file.
+// Error with `what`: the library can't copy one.
+void copy_hdf5_attributes(const std::filesystem::path& from, const Hdf5Handle& to,
+                          const std::string& what);
 
 // The dataset of a field.
 [[nodiscard]] constexpr const char* hdf5_name_of(BoxField field) {

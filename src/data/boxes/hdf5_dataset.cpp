@@ -10,6 +10,7 @@
 
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
+#include "kolo/base/text.h"
 
 namespace kolo {
 
@@ -33,6 +34,13 @@ std::string float_name(hid_t type) {
 const char* order_of(hid_t type) {
   return H5Tget_order(type) == H5T_ORDER_BE ? "big-endian " : "";
 }
+
+// Name of a type of numbers in an HDF5 file, and the type that they are read as.
+struct Hdf5Numbers {
+  std::string name;
+  NumberType type;
+  hid_t memory_type = H5I_INVALID_HID;
+};
 
 Hdf5Numbers floats_of(hid_t type) {
   const auto name = order_of(type) + float_name(type);
@@ -111,7 +119,7 @@ const char* contents_of(H5T_class_t kind) {
   }
 }
 
-// Opens one dataset; holds what its error messages need.
+// Reader of one dataset's properties.
 class DatasetReader {
  public:
   DatasetReader(const Hdf5Handle& file, const std::filesystem::path& path, const std::string& name)
@@ -138,21 +146,12 @@ class DatasetReader {
     throw InputError(fmt::format("{}: {}", what_, found));
   }
 
-  std::string names_in_root() const {
-    std::string names;
-    const auto add = [](hid_t, const char* name, const H5L_info_t*, void* out) -> herr_t {
-      auto& list = *static_cast<std::string*>(out);
-      if (list.size() < 200) list += fmt::format("{}{}", list.empty() ? "" : ", ", name);
-      return 0;
-    };
-    hsize_t index = 0;
-    check_hdf5(H5Literate(file_.get(), H5_INDEX_NAME, H5_ITER_INC, &index, add, &names), what_);
-    return names.empty() ? "nothing" : names;
-  }
-
   void check_link() {
     if (!has_hdf5_link(file_, name_)) {
-      fail(fmt::format("there is no such dataset; the file's root holds {}", names_in_root()));
+      const auto names = names_in_root(file_, what_);
+      const auto shown = std::span(names).first(std::min<std::size_t>(names.size(), 20));
+      fail(fmt::format("there is no such dataset; the file's root holds {}",
+                       names.empty() ? "nothing" : join(shown)));
     }
     H5L_info_t link{};
     check_hdf5(H5Lget_info(file_.get(), name_.c_str(), &link, H5P_DEFAULT), what_);
@@ -217,7 +216,8 @@ class DatasetReader {
                        contents_of(H5Tget_class(type.get()))));
     }
     dataset.layout.type = numbers->name;
-    dataset.numbers = *numbers;
+    dataset.type = numbers->type;
+    dataset.memory_type = numbers->memory_type;
   }
 
   void read_layout(Hdf5Dataset& dataset) const {

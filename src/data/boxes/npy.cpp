@@ -32,7 +32,7 @@ std::string in_quotes(std::string_view text) {
   return fmt::format("'{}{}'", shown, text.size() > most ? "..." : "");
 }
 
-// The contents of an array whose type is not one of numbers that are read.
+// Contents of an array of a type that is not read, for messages.
 std::string other_contents(std::string_view type) {
   constexpr std::pair<std::string_view, std::string_view> contents_of_kinds[] = {
       {"O", "Python objects"},  {"c", "complex numbers"},
@@ -69,8 +69,7 @@ std::string as_json(std::string_view text) {
   return json;
 }
 
-// The type that NumPy writes so: "<f4", "|b1". None for what holds no numbers, and for big-endian
-// and complex ones and long doubles.
+// Type that NumPy writes so: "<f4", "|b1"; none for types that are not read.
 std::optional<NumberType> number_type_of(std::string_view numpy) {
   if (numpy.size() != 3 || std::string_view("<>|=").find(numpy[0]) == numpy.npos)
     return std::nullopt;
@@ -102,7 +101,7 @@ NumberType read_type(const std::filesystem::path& file, const nlohmann::json& de
 // All but the offset of the numbers. The header has the keys descr, fortran_order and shape.
 NpyHeader read_header(const std::filesystem::path& file, std::string_view text,
                       std::size_t offset) {
-  // Printing what is nested deeply would take as deep a stack.
+  // Printing deeply nested values would take as deep a stack.
   const auto is_shallow = [](int depth, auto, const auto&) { return depth < 4; };
   const auto json = nlohmann::json::parse(as_json(text), is_shallow, false);
   if (!json.is_object()) {

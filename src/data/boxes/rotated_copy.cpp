@@ -15,9 +15,9 @@ namespace kolo {
 
 namespace {
 
-// Copies by vectors of 16 numbers that are stored past the caches, for processors that have them:
-// lines of the caches are read and written whole. Lengths are multiples of `lanes`, places that are
-// written to multiples of 64 bytes. Nothing but are_supported() may be called where it is false.
+// Copies by vectors of 16 numbers, stored past the caches, for processors that have them. Lengths
+// are multiples of `lanes`, addresses that are written to of 64 bytes. Only are_supported() may be
+// called if it is false.
 namespace wide_copies {
 
 constexpr std::int64_t lanes = 16;
@@ -110,7 +110,7 @@ void store(const Four& four, float* out) {
   std::memcpy(out, &four, sizeof(four));
 }
 
-// Streamed numbers are not in order with what other threads are told otherwise.
+// Orders streamed stores before later ones, which tell other threads that they are done.
 void finish_streams() {
 #if defined(__SSE__)
   _mm_sfence();

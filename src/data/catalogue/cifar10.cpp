@@ -8,7 +8,6 @@ struct Cifar10 {
   std::string path = "data/cifar10";
   ImageSettings images;
 
-  void check(const RefuseKey& refuse) const { images.check(refuse); }
   void complete() {
     if (path.empty()) path = "data/cifar10";
     images.complete(.1, 0, NamedPreprocessing::unit);
@@ -35,10 +34,7 @@ static Preprocessing for_unit_pixels(Preprocessing preprocessing) {
 Datasets Cifar10::make(const DatasetRequest& request) const {
   const auto read = [&](Split split) {
     return at_key(request, "path", [&] {
-      return std::make_shared<Cifar10Dataset>(
-          path, split,
-          Cifar10Options{.loads_later = request.loads_later,
-                         .checks_labels = request.looks_at_files});
+      return std::make_shared<Cifar10Dataset>(path, split, request.reading.loads_later);
     });
   };
   const auto training = read(Split::train), validation = read(Split::validation);

@@ -11,6 +11,7 @@
 
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
+#include "kolo/base/text.h"
 #include "kolo/data/dataset.h"
 
 namespace kolo {
@@ -26,6 +27,15 @@ bool is_channel_count(std::int64_t length) {
 void put_channels_first(std::vector<std::int64_t>& shape) {
   if (shape.size() == 3 && is_channel_count(shape[2]) && !is_channel_count(shape[0]))
     std::rotate(shape.begin(), shape.begin() + 2, shape.end());
+}
+
+void check_shape(const RefuseKey& refuse, std::string_view key,
+                 const std::vector<std::int64_t>& shape) {
+  try {
+    (void)checked_product(std::span<const std::int64_t>(shape));
+  } catch (const Error&) {
+    refuse(key, "the product of the sizes does not fit 64 bits");
+  }
 }
 
 const DatasetEntry& dataset_entry(std::string_view name) {
@@ -57,13 +67,10 @@ std::shared_ptr<const Dataset> first_of(const DatasetRequest& request, Split spl
   return std::make_shared<Subset>(std::move(dataset), *count, choice);
 }
 
-void check_shape(const RefuseKey& refuse, std::string_view key,
-                 const std::vector<std::int64_t>& shape) {
-  try {
-    (void)checked_product(std::span<const std::int64_t>(shape));
-  } catch (const Error&) {
-    refuse(key, "the product of the sizes does not fit 64 bits");
-  }
+std::string first_few(std::span<const std::string> names) {
+  constexpr std::size_t most = 5;
+  const auto shown = join(names.first(std::min(names.size(), most)));
+  return names.size() > most ? fmt::format("{} and {} more", shown, names.size() - most) : shown;
 }
 
 namespace {
@@ -78,23 +85,7 @@ void fill(std::optional<double>& value, double usual) {
 
 }  // namespace
 
-void ImageSettings::check(const RefuseKey& refuse) const {
-  if (random_crop == 0) return;
-  const std::pair<std::string_view, bool> others[] = {
-      {"height_shift", height_shift.value_or(0) > 0},
-      {"width_shift", width_shift.value_or(0) > 0},
-      {"zoom", zoom.value_or(0) > 0}};
-  for (const auto& [key, is_given] : others) {
-    if (is_given) {
-      refuse(key, fmt::format("random_crop: {} chooses a part of each image, which takes the place "
-                              "of shifts and zooms; leave out one of the two",
-                              random_crop));
-    }
-  }
-}
-
 void ImageSettings::complete(double shift, double usual_zoom, NamedPreprocessing usual) {
-  if (random_crop > 0) shift = usual_zoom = 0;
   fill(height_shift, shift);
   fill(width_shift, shift);
   fill(zoom, usual_zoom);
@@ -103,11 +94,10 @@ void ImageSettings::complete(double shift, double usual_zoom, NamedPreprocessing
 }
 
 AugmentationOptions ImageSettings::augmentation(const DatasetRequest& request) const {
-  if (!augment || !request.varies) return {};
+  if (!augment || !request.reading.varies) return {};
   AugmentationOptions options{.height_shift = height_shift.value(),
                               .width_shift = width_shift.value(),
-                              .horizontal_flip = horizontal_flip.value(),
-                              .random_crop = random_crop};
+                              .horizontal_flip = horizontal_flip.value()};
   options.zoom_low = 1 - *zoom;
   options.zoom_high = 1 + *zoom;
   return options;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,17 +19,18 @@
 //   SampleLayout layout(const DatasetRequest& request) const;    known without the data
 //   Datasets imitate(const DatasetRequest& request, std::int64_t least) const;
 // and, where it needs them, check() and complete() (see set_settings) and
-//   std::string samples() const;    what they are called, unless images
-//   std::string needs_gpu() const;    why it does, if it does
+//   std::string samples() const;    their name, unless images
+//   std::string needs_gpu() const;    reason why it needs one
 namespace kolo::datasets {
 
 [[nodiscard]] Datasets random_datasets(const SampleLayout& layout, std::int64_t n_train,
                                        std::int64_t n_valid, std::uint64_t seed);
 
 template <ConfigStruct T>
-[[nodiscard]] DatasetEntry entry_of(const std::string& name, const std::string& description) {
+[[nodiscard]] DatasetEntry entry_of(const std::string& name, const std::string& description,
+                                    T defaults = {}) {
   DatasetEntry entry{{name, description}};
-  set_settings<T>(entry);
+  set_settings<T>(entry, std::move(defaults));
   entry.make = [](const OwnSettings& own, const DatasetRequest& request) {
     return own.as<T>().make(request);
   };
@@ -64,7 +66,10 @@ auto at_key(const DatasetRequest& request, std::string_view key, const Make& mak
     const DatasetRequest& request, Split split, std::shared_ptr<const Dataset> dataset,
     Subset::Choice choice = Subset::Choice::first);
 
-// Loads that two data sets have still to do.
+// "a, b, c, d, e and 5 more"
+[[nodiscard]] std::string first_few(std::span<const std::string> names);
+
+// Loads that two data sets need.
 template <typename Data>
 [[nodiscard]] std::vector<MemoryLoad> loads_of(const Data& training, const Data& validation) {
   std::vector<MemoryLoad> loads;
@@ -73,29 +78,19 @@ template <typename Data>
   return loads;
 }
 
-// Refuses lengths whose product does not fit 64 bits.
-void check_shape(const RefuseKey& refuse, std::string_view key,
-                 const std::vector<std::int64_t>& shape);
-
-// How images are varied and what becomes of their pixels.
+// Variation of images and preprocessing of their pixels.
 struct ImageSettings {
   bool augment = true;  // vary training images; validation images never are
-  // At most so much, as a fraction of the size, and between 1 - zoom and 1 + zoom, each axis;
+  // Greatest shifts, as fractions of the size, and zooms from 1 - zoom to 1 + zoom for each axis;
   // unset: as the tutorials have it for the data.
   std::optional<double> height_shift, width_shift, zoom;
   std::optional<bool> horizontal_flip;
-  // Above 0: parts of images of at least so much of their area, instead of shifts and zooms.
-  double random_crop = 0;
   NamedPreprocessing preprocessing = NamedPreprocessing::automatic;
 
-  void check(const RefuseKey& refuse) const;
   void complete(double shift, double usual_zoom, NamedPreprocessing usual);
-  // How training images are varied.
+  // Variation of training images.
   [[nodiscard]] AugmentationOptions augmentation(const DatasetRequest& request) const;
 };
-
-inline constexpr NumberRule part_of_area{" from 0 to 1",
-                                         [](long double x) { return x >= 0 && x <= 1; }};
 
 template <typename Field>
 void visit_variations(Field& field, ImageSettings& images) {
@@ -105,7 +100,6 @@ void visit_variations(Field& field, ImageSettings& images) {
   field("width_shift", images.width_shift, fraction, unset);
   field("zoom", images.zoom, fraction, unset);
   field("horizontal_flip", images.horizontal_flip, AnyBool{}, unset);
-  field("random_crop", images.random_crop, part_of_area);
 }
 
 template <typename Field>

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "data/catalogue/dataset_settings.h"
 #include "kolo/base/error.h"
@@ -38,16 +37,6 @@ void check_format(std::span<const std::byte> file, const std::filesystem::path& 
   throw InputError(fmt::format(
       "data: {} is {} by its name but {} by its content; rename or replace it", path.string(),
       name ? image_format_name(*name) : "no image", image_format_name(*content)));
-}
-
-// "a, b, c and 5 more"
-std::string first_few(const std::vector<std::string>& names) {
-  constexpr std::size_t most = 5;
-  const auto shown = std::min(names.size(), most);
-  auto text = fmt::format(
-      "{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
-  if (names.size() > shown) text += fmt::format(" and {} more", names.size() - shown);
-  return text;
 }
 
 std::vector<std::string> missing_from(const std::vector<std::string>& some,
@@ -96,7 +85,7 @@ void require_same_classes(const ImageFolderDataset& training,
     throw InputError(fmt::format(
         "data: training and validation images must have the same classes: {} has no folder {}, "
         "which {} has",
-        some.root().string(), first_few(missing), others.root().string()));
+        some.root().string(), datasets::first_few(missing), others.root().string()));
   };
   check(training, validation);
   check(validation, training);
@@ -110,11 +99,14 @@ struct Imagenet {
   std::string train_dir, valid_dir;       // a folder of images for each class
   std::vector<std::int64_t> input_shape;  // what images are brought to, unless the model says
   ImageSettings images;
+  // Above 0: parts of images of at least so much of their area, instead of shifts and zooms.
+  double random_crop = 0;
 
   void check(const RefuseKey& refuse) const;
   void complete() {
     put_channels_first(input_shape);
-    images.complete(.33, .5, NamedPreprocessing::caffe);
+    const bool is_cropped = random_crop > 0;
+    images.complete(is_cropped ? 0 : .33, is_cropped ? 0 : .5, NamedPreprocessing::caffe);
   }
   [[nodiscard]] Datasets make(const DatasetRequest& request) const;
   [[nodiscard]] SampleLayout layout(const DatasetRequest& request) const;
@@ -129,6 +121,8 @@ void visit(Field& field, Imagenet& imagenet) {
   field("valid_dir", imagenet.valid_dir, PathText{});
   field("input_shape", imagenet.input_shape, positive.up_to(most_of_a_kind));
   visit_images(field, imagenet.images);
+  field("random_crop", imagenet.random_crop,
+        NumberRule{" from 0 to 1", [](long double x) { return x >= 0 && x <= 1; }});
 }
 
 void Imagenet::check(const RefuseKey& refuse) const {
@@ -143,7 +137,17 @@ void Imagenet::check(const RefuseKey& refuse) const {
            "data/images/valid of kolo data images");
   }
   check_shape(refuse, "input_shape", input_shape);
-  images.check(refuse);
+  const std::pair<std::string_view, const std::optional<double>*> others[] = {
+      {"height_shift", &images.height_shift},
+      {"width_shift", &images.width_shift},
+      {"zoom", &images.zoom}};
+  for (const auto& [key, value] : others) {
+    if (random_crop > 0 && value->value_or(0) > 0) {
+      refuse(key, fmt::format("random_crop: {} chooses a part of each image, which takes the place "
+                              "of shifts and zooms; leave out one of the two",
+                              random_crop));
+    }
+  }
 }
 
 // The size that images are brought to: the model's input, or the data's, or ImageNet's usual one.
@@ -163,16 +167,16 @@ ImageFolderOptions Imagenet::folder_options(const DatasetRequest& request) const
 // Subsets are spread over the classes, as the samples lie class by class.
 Datasets Imagenet::make(const DatasetRequest& request) const {
   const auto options = folder_options(request);
-  auto augmentation = images.augmentation(request);
-  const double random_crop = std::exchange(augmentation.random_crop, 0);  // done while decoding
+  const auto augmentation = images.augmentation(request);
   const auto training = at_key(request, "train_dir", [&] {
     auto cropped = options;
-    cropped.random_crop = random_crop;
+    if (images.augment && request.reading.varies) cropped.random_crop = random_crop;
     cropped.seed = request.seed;
-    return std::make_shared<ImageFolderDataset>(train_dir, cropped, request.looks_at_files);
+    return std::make_shared<ImageFolderDataset>(train_dir, cropped, request.reading.looks_at_files);
   });
   const auto validation = at_key(request, "valid_dir", [&] {
-    auto dataset = std::make_shared<ImageFolderDataset>(valid_dir, options, request.looks_at_files);
+    auto dataset =
+        std::make_shared<ImageFolderDataset>(valid_dir, options, request.reading.looks_at_files);
     require_same_classes(*training, *dataset);
     return dataset;
   });
@@ -199,8 +203,7 @@ Datasets Imagenet::make(const DatasetRequest& request) const {
       training->class_names(), std::move(warnings)};
 }
 
-// How many classes the folders have is not known without them: as many as the network tells apart,
-// or ImageNet's.
+// Layout without the folders: as many classes as the network tells apart, or ImageNet's.
 SampleLayout Imagenet::layout(const DatasetRequest& request) const {
   constexpr std::int64_t usual_classes = 1000;
   const auto options = folder_options(request);

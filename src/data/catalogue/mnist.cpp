@@ -79,7 +79,7 @@ std::filesystem::path mnist_folder(const std::filesystem::path& root, std::strin
   return root;
 }
 
-// In memory that whoever loads them has given.
+// Pixels in the memory of the load.
 struct MnistDataset::Pixels {
   std::shared_ptr<const std::byte> memory;
 };
@@ -138,14 +138,21 @@ void MnistDataset::read(std::int64_t index, std::int64_t /*epoch*/,
 
 namespace kolo::datasets {
 
-// The four files in a folder. Unless one asks for it, images are not varied: digits have no mirror
-// images.
+// The four files in a folder. Images are varied only on request: digits have no mirror images.
 struct MnistFiles {
   std::string path;
   ImageSettings images;
-  std::string_view torchvision_name = "MNIST";
+  std::string_view torchvision_name = "MNIST", usual_path = {};
 
+  void check(const RefuseKey& refuse) const {
+    if (path.empty() && usual_path.empty()) {
+      refuse("path",
+             "data mnist needs the folder that holds MNIST's four IDX files; kolo data fetch mnist "
+             "-o data/mnist gets them");
+    }
+  }
   void complete() {
+    if (path.empty()) path = usual_path;
     if (!images.horizontal_flip) images.horizontal_flip = false;
     images.complete(0, 0, NamedPreprocessing::none);
   }
@@ -157,7 +164,7 @@ Datasets MnistFiles::make(const DatasetRequest& request) const {
   const auto read = [&](Split split) {
     return at_key(request, "path", [&] {
       return std::make_shared<MnistDataset>(mnist_folder(path, torchvision_name), split,
-                                            request.loads_later);
+                                            request.reading.loads_later);
     });
   };
   const auto read_training = read(Split::train), validation = read(Split::validation);
@@ -180,32 +187,16 @@ void visit(Field& field, MnistFiles& mnist) {
   visit_variations(field, mnist.images);
 }
 
-struct Mnist : MnistFiles {
-  void check(const RefuseKey& refuse) const {
-    if (path.empty()) {
-      refuse("path",
-             "data mnist needs the folder that holds MNIST's four IDX files; kolo data fetch mnist "
-             "-o data/mnist gets them");
-    }
-    images.check(refuse);
-  }
-};
-
 DatasetEntry mnist() {
-  return entry_of<Mnist>("mnist", "handwritten digits");
+  return entry_of<MnistFiles>("mnist", "handwritten digits");
 }
 
-struct FashionMnist : MnistFiles {
-  FashionMnist() { torchvision_name = "FashionMNIST"; }
-  void check(const RefuseKey& refuse) const { images.check(refuse); }
-  void complete() {
-    if (path.empty()) path = fashion_mnist_folder;
-    MnistFiles::complete();
-  }
-};
-
 DatasetEntry fashion_mnist() {
-  return entry_of<FashionMnist>("fashion_mnist", "clothes, in MNIST's format; a Debian package");
+  return entry_of<MnistFiles>("fashion_mnist", "clothes, in MNIST's format; a Debian package",
+                              {.path = {},
+                               .images = {},
+                               .torchvision_name = "FashionMNIST",
+                               .usual_path = fashion_mnist_folder});
 }
 
 }  // namespace kolo::datasets

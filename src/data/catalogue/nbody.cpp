@@ -53,9 +53,7 @@ void check(const NbodyOptions& options) {
 }
 
 void check_memory(std::int64_t size, const char* advice) {
-  const std::array shape{nbody_channels + hydro_channels, size, size, size,
-                         static_cast<std::int64_t>(sizeof(float))};
-  const auto needed = checked_product(std::span<const std::int64_t>(shape));
+  const auto needed = field_bytes(nbody_channels + hydro_channels, size);
   const auto installed = installed_memory();
   if (!installed || needed <= *installed) return;
   throw InputError(
@@ -114,8 +112,7 @@ void warn_of_large_chunks(const ArrayLayout& layout, std::int64_t crop,
   if (ratio <= 8) return;
   warnings.push_back(fmt::format(
       "data: the chunks of {} are ({}) numbers, far larger than crops of {}^3: a crop unpacks "
-      "about "
-      "{:.0f} times what it needs; kolo data convert writes the box without chunks",
+      "about {:.0f} times what it needs; kolo data convert writes the box without chunks",
       layout.file.string(), shape_text(layout.chunk), crop, ratio));
 }
 
@@ -270,12 +267,8 @@ void NbodyDataset::read_field(const FieldSource& source, const NbodyCrop& crop,
 namespace kolo::datasets {
 
 struct Nbody {
-  std::string train_path;  // HDF5 file, or prefix_data.npy beside prefix_label.npy; required
-  std::string valid_path;  // unless synthetic
-  BoxMode mode = BoxMode::lowmem;
-  std::int64_t crop = 64;                   // its edge, in cells
-  std::int64_t box_size = 128;              // the edge of a synthetic box
-  Rotations rotations = Rotations::vector;  // validation: the same
+  std::string train_path, valid_path;  // an HDF5 file or a .npy pair each, unless synthetic
+  NbodyOptions options;
 
   void check(const RefuseKey& refuse) const;
   [[nodiscard]] Datasets make(const DatasetRequest& request) const;
@@ -283,8 +276,8 @@ struct Nbody {
   [[nodiscard]] std::string needs_gpu() const;
   [[nodiscard]] Datasets imitate(const DatasetRequest& request, std::int64_t) const {
     Nbody synthetic = *this;
-    synthetic.mode = BoxMode::synthetic;
-    synthetic.box_size = std::max(box_size, crop);
+    synthetic.options.mode = BoxMode::synthetic;
+    synthetic.options.box_size = std::max(options.box_size, options.crop);
     return synthetic.make(request);
   }
 };
@@ -293,49 +286,53 @@ template <typename Field>
 void visit(Field& field, Nbody& nbody) {
   field("train_path", nbody.train_path, PathText{});
   field("valid_path", nbody.valid_path, PathText{});
-  field("mode", nbody.mode, AnyName{});
-  field("crop", nbody.crop, positive.up_to(most_cells));
-  field("box_size", nbody.box_size, positive.up_to(most_cells));
-  field("rotations", nbody.rotations, AnyName{});
+  field("mode", nbody.options.mode, AnyName{});
+  field("crop", nbody.options.crop, positive.up_to(most_cells));
+  field("box_size", nbody.options.box_size, positive.up_to(most_cells));
+  field("rotations", nbody.options.rotations, AnyName{});
 }
 
 void Nbody::check(const RefuseKey& refuse) const {
-  constexpr std::string_view reason =
-      "data nbody needs a simulation box, an HDF5 file or a pair of .npy files (kolo data nbody "
-      "--size 64 -o data/nbody/box.h5 makes one), or mode: synthetic";
-  if (mode != BoxMode::synthetic && train_path.empty()) refuse("train_path", reason);
-  if (mode != BoxMode::synthetic && valid_path.empty()) refuse("valid_path", reason);
-  if (mode == BoxMode::synthetic && box_size < crop) {
+  if (options.mode == BoxMode::synthetic) {
+    if (options.box_size >= options.crop) return;
     refuse("box_size", fmt::format("a box of {} cells has no crops of {}; make it larger, or "
                                    "data.crop smaller",
-                                   box_size, crop));
+                                   options.box_size, options.crop));
+  }
+  for (const auto& [key, path] :
+       {std::pair("train_path", &train_path), std::pair("valid_path", &valid_path)}) {
+    if (path->empty()) {
+      refuse(key,
+             "data nbody needs a simulation box, an HDF5 file or a pair of .npy files (kolo data "
+             "nbody --size 64 -o data/nbody/box.h5 makes one), or mode: synthetic");
+    }
   }
 }
 
 std::string Nbody::needs_gpu() const {
-  if (mode != BoxMode::device) return {};
+  if (options.mode != BoxMode::device) return {};
   return "data.mode is device, which keeps the simulation box in a GPU's memory: without one, "
          "lowmem reads crops from the file, and inmem keeps the box in the host's memory";
 }
 
-// Validation crops are drawn and turned like the others, but the same in every epoch, so that
-// epochs and runs compare.
+// Draws and turns validation crops like the others, but the same in every epoch, so that epochs and
+// runs compare.
 Datasets Nbody::make(const DatasetRequest& request) const {
-  const bool has_files = mode != BoxMode::synthetic;
-  NbodyOptions options{.mode = mode, .box_size = box_size, .crop = crop, .rotations = rotations};
-  options.seed = request.seed;
-  options.loads_later = request.loads_later;
-  if (has_files) options.file = train_path;
-  options.samples = request.n_train.value();
+  const bool has_files = options.mode != BoxMode::synthetic;
+  auto each = options;
+  each.seed = request.seed;
+  each.loads_later = request.reading.loads_later;
+  if (has_files) each.file = train_path;
+  each.samples = request.n_train.value();
   const auto read = [&](std::string_view key) {
     return at_key(request, has_files ? key : "mode",
-                  [&] { return std::make_shared<NbodyDataset>(options); });
+                  [&] { return std::make_shared<NbodyDataset>(each); });
   };
   auto training = read("train_path");
-  if (has_files) options.file = valid_path;
-  options.samples = request.n_valid.value();
-  options.seed = request.seed + 1;
-  options.varies_with_epoch = false;
+  if (has_files) each.file = valid_path;
+  each.samples = request.n_valid.value();
+  each.seed = request.seed + 1;
+  each.varies_with_epoch = false;
   auto validation = read("valid_path");
   auto warnings = training->warnings();
   warnings.insert(warnings.end(), validation->warnings().begin(), validation->warnings().end());

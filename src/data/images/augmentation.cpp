@@ -31,16 +31,15 @@ void AugmentationOptions::check() const {
   check_range("lower zoom", zoom_low, 1 / most_zoom, most_zoom, "0.001 to 1000");
   check_range("upper zoom", zoom_high, zoom_low, most_zoom,
               fmt::format("at least the lower one, {}, and under 1000", zoom_low));
-  if (random_crop != 1) check_range("random crop", random_crop, 0, 1, "a part of the area, 0 to 1");
 }
 
 bool AugmentationOptions::is_identity() const {
   return height_shift == 0 && width_shift == 0 && zoom_low == 1 && zoom_high == 1 &&
-         !horizontal_flip && random_crop == 0;
+         !horizontal_flip;
 }
 
 Augmentation::Augmentation(AugmentationOptions options, std::uint64_t seed)
-    : options_(options), seed_(derive_seed(seed, augmentation_stream, 0)), crop_seed_(seed) {
+    : options_(options), seed_(derive_seed(seed, augmentation_stream, 0)) {
   options_.check();
 }
 
@@ -56,15 +55,6 @@ ImageTransform Augmentation::draw(std::int64_t index, std::int64_t epoch, std::i
   transform.shift_x = uniform(-1, 1) * options_.width_shift * static_cast<double>(width);
   transform.zoom_y = uniform(options_.zoom_low, options_.zoom_high);
   transform.zoom_x = uniform(options_.zoom_low, options_.zoom_high);
-  if (options_.random_crop > 0) {
-    const auto part =
-        draw_random_crop(options_.random_crop, crop_seed_, epoch, index, height, width);
-    const auto shift_of = [](double begin, double length, std::int64_t of) {
-      return (begin - (1 - length) / 2) * static_cast<double>(of);
-    };
-    transform = {shift_of(part.top, part.height, height), shift_of(part.left, part.width, width),
-                 part.height, part.width, false};
-  }
   transform.flip = random.uniform() < .5F && options_.horizontal_flip;
   return transform;
 }

@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
-#include <functional>
-#include <map>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -53,35 +52,6 @@ bool is_hidden(const fs::path& path) {
 
 constexpr std::string_view read_names = ".jpg .jpeg .jfif .jpe .png";
 
-// Names may end in numbers, each another one: beyond so many endings all are one.
-void count_left_out(const fs::path& file, std::map<std::string, std::int64_t>& left_out) {
-  constexpr std::size_t most_endings = 64;
-  const auto ending = file.extension().native();
-  if (left_out.size() < most_endings || left_out.contains(ending))
-    ++left_out[ending];
-  else
-    ++left_out[".*"];
-}
-
-// "2 .webp, 1 .gif", the most frequent first.
-std::string counts_of(const std::map<std::string, std::int64_t>& left_out) {
-  constexpr std::size_t most_named = 5;
-  std::vector<std::pair<std::string, std::int64_t>> counts(left_out.begin(), left_out.end());
-  std::ranges::stable_sort(counts, std::greater(), &std::pair<std::string, std::int64_t>::second);
-  std::string text;
-  std::int64_t rest = 0;
-  for (std::size_t i = 0; i < counts.size(); ++i) {
-    const auto& [ending, count] = counts[i];
-    if (i >= most_named) {
-      rest += count;
-      continue;
-    }
-    text += fmt::format("{}{} {}", i == 0 ? "" : ", ", count,
-                        ending.empty() ? "without an ending" : ending);
-  }
-  return rest > 0 ? fmt::format("{} and {} others", text, rest) : text;
-}
-
 class FolderWalk {
  public:
   FolderWalk(const fs::path& root, bool inspect_sizes)
@@ -99,8 +69,8 @@ class FolderWalk {
   }
 
   struct ClassFiles {
-    std::vector<std::string> images;  // their paths below the class's folder, in order
-    std::map<std::string, std::int64_t> left_out;
+    std::vector<std::string> images;  // paths below the class's folder, in order
+    std::vector<std::string> left_out;
   };
 
   ClassFiles files_of(const std::string& name) {
@@ -108,11 +78,12 @@ class FolderWalk {
     const fs::path folder = root_ / name;
     collect(fs::is_symlink(folder) ? target_of(folder) : folder, {}, found);
     std::ranges::sort(found.images, comes_before);
+    std::ranges::sort(found.left_out, comes_before);
     return found;
   }
 
  private:
-  // `folder` is canonical; `prefix` is what to put before the names in it.
+  // Adds the files of a canonical folder, with `prefix` before their names.
   void collect(const fs::path& folder, const std::string& prefix, ClassFiles& found) {
     if (std::find(open_.begin(), open_.end(), folder) != open_.end()) {
       throw InputError(
@@ -126,7 +97,7 @@ class FolderWalk {
       const bool is_image = image_format_of_name(entry.path()).has_value();
       if (!is_image && !entry.is_directory()) {
         std::error_code ignored;  // links that lead nowhere are left out, too
-        if (entry.is_regular_file(ignored)) count_left_out(entry.path(), found.left_out);
+        if (entry.is_regular_file(ignored)) found.left_out.push_back(name);
         continue;
       }
       const auto target = entry.is_symlink() ? target_of(entry.path()) : entry.path();
@@ -186,10 +157,12 @@ FolderListing walk(const fs::path& root, bool inspect_sizes) {
     if (images.empty()) {
       throw InputError(fmt::format(
           "data: the class {} has no images in {}{}; add some ({}) or remove the folder", name,
-          (root / name).string(),
-          left_out.empty() ? "" : fmt::format(", but {}", counts_of(left_out)), read_names));
+          (root / name).string(), left_out.empty() ? "" : fmt::format(", but {}", left_out.front()),
+          read_names));
     }
-    for (const auto& [ending, count] : left_out) listing.left_out[ending] += count;
+    if (listing.left_out == 0 && !left_out.empty())
+      listing.first_left_out = fmt::format("{}/{}", name, left_out.front());
+    listing.left_out += std::ssize(left_out);
     listing.add_class(name, images);
   }
   listing.names.shrink_to_fit();
@@ -216,11 +189,9 @@ FolderListing list_image_folder(const fs::path& root, bool inspect_sizes) {
 }
 
 std::string left_out_text(const FolderListing& listing) {
-  if (listing.left_out.empty()) return {};
-  std::int64_t all = 0;
-  for (const auto& [ending, count] : listing.left_out) all += count;
-  return fmt::format("{} file{} left out: {}; kolo reads {}", all, all == 1 ? "" : "s",
-                     counts_of(listing.left_out), read_names);
+  if (listing.left_out == 0) return {};
+  return fmt::format("{} file{} left out, such as {}; kolo reads {}", listing.left_out,
+                     listing.left_out == 1 ? "" : "s", listing.first_left_out, read_names);
 }
 
 }  // namespace kolo

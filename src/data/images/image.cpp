@@ -44,9 +44,9 @@ namespace images {
 
 namespace {
 
-// For each place of an axis of the result, which places of the source it is the weighted sum of:
-// `taps` of them from first[i] on. A triangle as wide as two pixels of whichever has the larger
-// ones, cut at the edges; the weights of a place add up to 1.
+// Weights of an axis: place i of the result is the weighted sum of `taps` places of the source from
+// first[i] on. The filter is a triangle as wide as two of the larger pixels, cut at the edges; the
+// weights of a place add up to 1.
 struct AxisFilter {
   std::size_t taps = 0;
   std::vector<std::int32_t> first;
@@ -65,17 +65,11 @@ struct Axis {
   std::int64_t to;
 };
 
-// The axis of a part, given in shares of what a decoder has filled.
-Axis axis_of(std::int64_t from, double filled, double begin, double length, std::int64_t to) {
-  return {from, begin * filled, length * filled, to};
-}
-
 Window window_of(std::int64_t place, const Axis& axis) {
   const double scale = axis.length / static_cast<double>(axis.to);
   const double middle = axis.begin + (static_cast<double>(place) + .5) * scale;
   const double reach = std::max(scale, 1.);
-  // Places whose middles are within reach, and that lie in the stretch; one at least, for the
-  // middle itself is in a place.
+  // Places of the stretch whose middles are within reach, at least the one of `middle`.
   const auto first = std::floor(axis.begin), last = std::ceil(axis.begin + axis.length);
   const auto begin = std::max(first, std::floor(middle - reach + .5));
   const auto end = std::min(
@@ -154,10 +148,11 @@ void resize_rows(ImageRows& rows, const ImageWindow& part, const ImageSize& size
   static thread_local std::vector<std::uint8_t> row_memory;
   const auto& from = rows.size();
   const auto height = narrow<std::size_t>(size.height), width = narrow<std::size_t>(size.width);
+  const auto filled_height = rows.filled_height(), filled_width = rows.filled_width();
   fill_filter(row_filter,
-              axis_of(from.height, rows.filled_height(), part.top, part.height, size.height));
+              {from.height, part.top * filled_height, part.height * filled_height, size.height});
   fill_filter(column_filter,
-              axis_of(from.width, rows.filled_width(), part.left, part.width, size.width));
+              {from.width, part.left * filled_width, part.width * filled_width, size.width});
   sums.resize(checked_multiply(narrow<std::size_t>(from.width), std::size_t{4}));
 
   const auto taps = row_filter.taps;
@@ -189,12 +184,7 @@ void check_size(std::int64_t height, std::int64_t width, const ImageLimits& limi
 
 namespace {
 
-std::unique_ptr<ImageRows> open_image(std::span<const std::byte> file, ImageFormat format,
-                                      const ImageSize& wanted, const ImageLimits& limits) {
-  return format == ImageFormat::jpeg ? open_jpeg(file, wanted, limits) : open_png(file, limits);
-}
-
-// Opens an image and has `use` read its rows; what goes wrong gets the file's name.
+// Opens an image and has `use` read its rows; errors get the file's name.
 template <typename Use>
 void decode(std::span<const std::byte> file, std::string_view name, const ImageSize& wanted,
             const ImageLimits& limits, const Use& use) {
@@ -205,7 +195,9 @@ void decode(std::span<const std::byte> file, std::string_view name, const ImageS
         other_file_text(content_of(file), "its first bytes are of no format that can be read")));
   }
   try {
-    use(*open_image(file, *format, wanted, limits));
+    const auto rows =
+        *format == ImageFormat::jpeg ? open_jpeg(file, wanted, limits) : open_png(file, limits);
+    use(*rows);
   } catch (const InputError& error) {
     throw InputError(fmt::format("data: cannot decode {} ({}): {}", name,
                                  image_format_name(*format), error.what()));
@@ -244,7 +236,7 @@ void decode_resized(std::span<const std::byte> file, std::string_view name, std:
       part = choose(rows.size().height, rows.size().width);
     });
   }
-  // The whole image's length where `length` of it is needed in a part.
+  // Length of the whole image if a part is to have `length`.
   const auto whole = [](std::int64_t length, double share) {
     return static_cast<std::int64_t>(std::ceil(static_cast<double>(length) / share));
   };

@@ -8,9 +8,9 @@
 
 namespace kolo::images {
 
-// Steps of moving and preprocessing one pixel, written once for the loops below and for CUDA
-// devices (cuda/sample_kernels.cu), which give the same bits: neither fuses a multiplication with
-// an addition.
+// Steps of moving and preprocessing one pixel, for the loops below and for CUDA devices
+// (cuda/sample_kernels.cu), which give the same bits: neither fuses a multiplication with an
+// addition.
 #define KOLO_PIXEL_STEP KOLO_HOST_DEVICE KOLO_INLINE inline
 
 // Exactly a where fraction = 0 and where a = b.
@@ -49,9 +49,8 @@ KOLO_PIXEL_STEP float moved_pixel(const Load& load, const AxisPlace& row, const 
   return between(upper, lower, row.fraction);
 }
 
-// Inner loops over pixels, compiled for each vector unit.
-
-// Loops of resizing. Pixels have four values: red, green, blue and one without meaning.
+// Loops of resizing, compiled for each vector unit. Pixels have four values: red, green, blue and one
+// without meaning.
 
 // sums[i] = the sum over k < taps of weights[k] rows[k][i], for `size` values; taps at least 1.
 void mix_byte_rows(const std::uint8_t* const* rows, const float* weights, std::size_t taps,

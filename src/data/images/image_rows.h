@@ -11,7 +11,7 @@
 
 namespace kolo::images {
 
-// Target of a C library's longjmp when it fails, with its message.
+// Target of the longjmp of a C library that fails, with its message.
 struct FailurePlace {
   std::jmp_buf place;
   std::array<char, 256> message;
@@ -31,13 +31,12 @@ struct ImageSize {
   std::int64_t height = 0, width = 0;
 };
 
-// An image being decoded, row by row from the top. What goes wrong is an InputError that says why,
-// without the file.
+// An image being decoded, row by row from the top. InputError says what is wrong, without the file.
 class ImageRows {
  public:
   virtual ~ImageRows() = default;
   [[nodiscard]] const ImageSize& size() const { return size_; }
-  // How much of that is image: a decoder that reduces leaves part of the last row and column empty.
+  // Filled part of the size: a decoder that reduces leaves part of the last row and column empty.
   [[nodiscard]] double filled_height() const {
     return reduction_ * static_cast<double>(full_.height);
   }
@@ -53,10 +52,8 @@ class ImageRows {
   double reduction_ = 1;   // of the decoder
 };
 
-// Each reads no more than the header. The bytes must outlive what is returned.
-//
-// `wanted`: the decoder may make the image smaller, but not less than this; a size of 0 x 0 stands
-// for the whole.
+// Open an image, whose bytes must outlive the result, and read no more than the header. `wanted`:
+// the decoder may make the image smaller, but not less than this; 0 x 0 stands for the whole.
 [[nodiscard]] std::unique_ptr<ImageRows> open_jpeg(std::span<const std::byte> file,
                                                    const ImageSize& wanted,
                                                    const ImageLimits& limits);

@@ -26,14 +26,14 @@ namespace {
 constexpr int most_values = 20000;
 constexpr int deepest_level = 32;
 
-// It lies one mapping farther away.
+// Notes that a value was merged over one mapping more.
 void move_away(ConfigValue& value) {
   ++value.distance;
   for (ConfigValue& item : value.items) move_away(item);
   for (ConfigEntry& entry : value.entries) move_away(entry.value);
 }
 
-// What a mapping lacks, also within mappings that both have, comes from another one.
+// Adds entries that a mapping lacks from another one, also within mappings that both have.
 void inherit(ConfigValue& mapping, ConfigValue from) {
   for (ConfigEntry& entry : from.entries) {
     ConfigValue* const own = mapping.find(entry.key);
@@ -125,7 +125,7 @@ class TreeBuilder {
     if (merged) merge(*merged, merge_place, mapping);
   }
 
-  // Of several mappings an earlier one wins.
+  // Merges one mapping or several, of which earlier ones win.
   void merge(const YAML::Node& merged, const std::string& place_of_merge, ConfigValue& mapping) {
     ConfigValue source = build(merged, place_of_merge);
     std::vector<ConfigValue> sources;
@@ -157,7 +157,7 @@ class TreeBuilder {
   int level_ = 0;
 };
 
-// Notes where documents start and passes over what is in them.
+// Notes where documents start, and skips their contents.
 class DocumentStarts : public YAML::EventHandler {
  public:
   std::vector<YAML::Mark> marks;
@@ -176,9 +176,9 @@ class DocumentStarts : public YAML::EventHandler {
   void OnMapEnd() override {}
 };
 
-// Where the first document starts and the second if there is one. Of a text that begins with a
-// comma yaml-cpp makes empty documents without end (so YAML::LoadAll never returns): that is told
-// from a second document by its place.
+// Beginnings of the first document and of the second, if there is one. A text that begins with a
+// comma has empty documents without end for yaml-cpp (YAML::LoadAll never returns), which begin at
+// one place.
 std::vector<YAML::Mark> first_document_starts(const std::string& text) {
   std::istringstream stream(text);
   YAML::Parser parser(stream);
@@ -191,7 +191,7 @@ std::vector<YAML::Mark> first_document_starts(const std::string& text) {
   return starts.marks;
 }
 
-// The most frequent mistake, for which yaml-cpp gives reasons that do not show it.
+// Advice on tabs, the most frequent mistake, which yaml-cpp's reasons do not show.
 const char* advice_on_tabs(const std::string& text, int line) {
   std::size_t begin = 0;
   for (; line > 0; --line) {
@@ -305,42 +305,20 @@ std::string write_yaml(const ConfigValue& mapping) {
   return std::string(emitter.c_str()) + "\n";
 }
 
-namespace {
-
-// What was meant by a word without "=": "n_epochs:3" or "n_epochs 3".
-std::string meant_by(std::string_view text, const KnownSettings& settings) {
-  const auto end = text.find_first_of(":= ");
-  const std::string setting = nearest_setting(text.substr(0, end), settings);
-  if (setting.empty()) return {};
-  std::string_view value = end == std::string_view::npos ? "" : text.substr(end + 1);
-  value.remove_prefix(std::min(value.find_first_not_of(' '), value.size()));
-  return fmt::format("; did you mean {}={}?", setting, value.empty() ? "VALUE" : value);
-}
-
-// Whether key=null gives the setting its default: all but the required ones.
-bool has_default(std::string_view name, const KnownSettings& settings) {
-  const auto found = std::ranges::find(settings, name, &KnownSetting::name);
-  return found != settings.end() && !found->is_required;
-}
-
-}  // namespace
-
-void apply_override(ConfigValue& root, const std::string& text, const KnownSettings& settings,
-                    std::string_view place) {
+void apply_override(ConfigValue& root, const std::string& text, std::string_view place) {
   const auto equals = text.find('=');
   const std::string_view keys = std::string_view(text).substr(0, equals);
   const bool has_empty_key = keys.empty() || keys.front() == '.' || keys.back() == '.' ||
                              keys.find("..") != std::string_view::npos;
   if (equals == std::string::npos || has_empty_key) {
-    throw InputError(
-        fmt::format("{}: expected key=value, for example training.batch_size=32, got {}{}", place,
-                    quote(text), text.empty() ? "" : meant_by(text, settings)));
+    throw InputError(fmt::format(
+        "{}: expected key=value, for example training.batch_size=32, got {}", place, quote(text)));
   }
   if (text.find_first_not_of(' ', equals + 1) == std::string::npos) {
-    throw InputError(fmt::format("{}: expected a value after {}=, got nothing; {}", place, keys,
-                                 has_default(keys, settings)
-                                     ? fmt::format("write {}=null for the default", keys)
-                                     : "leave it out to keep what the file says"));
+    throw InputError(fmt::format(
+        "{}: expected a value after {}=, got nothing; write {}=null for the default, or "
+        "leave it out to keep what the file says",
+        place, keys, keys));
   }
   set_value(root, keys, read_yaml_text(text.substr(equals + 1), std::string(place)));
 }

@@ -25,11 +25,11 @@ namespace kolo {
 
 // Sets the key of "training.batch_size=32" in a tree of values, the value read as YAML. Sections on
 // the way are made; whether the keys exist is for the reader to say, which then names `place`, the
-// command line or one of its options. Throws InputError, which suggests one of `settings`.
-void apply_override(ConfigValue& root, const std::string& text, const KnownSettings& settings,
+// command line or one of its options. InputError for what is no key=value.
+void apply_override(ConfigValue& root, const std::string& text,
                     std::string_view place = command_line);
 
-// Sets a key to a text, whatever is in it.
+// Sets a key to a text, which is not read as YAML.
 void set_text(ConfigValue& root, const std::string& key, const std::string& text);
 
 }  // namespace kolo

@@ -100,35 +100,6 @@ TEST_F(BoxFiles, AppearWholeOrNotAtAll) {
                    {"cannot create", "none/a.h5"}));
 }
 
-TEST_F(BoxFiles, AreConverted) {
-  testing::write_box_like(folder / "a.h5", box, {.chunk = {2, 4, 4, 4}, .deflate = 1});
-  std::vector<std::int64_t> progress;
-  convert_box(BoxFile(folder / "a.h5"), folder / "b",
-              {.progress = [&](std::int64_t done, std::int64_t total) {
-                progress.push_back(done);
-                EXPECT_EQ(total, 12);
-              }});
-  EXPECT_EQ(progress.back(), 12);
-  expect_holds(folder / "b", box);
-  convert_box(BoxFile(folder / "b"), folder / "c.h5", {.to = BoxFormat::hdf5});
-  expect_holds(folder / "c.h5", box);
-}
-
-TEST_F(BoxFiles, ConversionSparesWhatIsThere) {
-  write_box_hdf5(box, folder / "a.h5");
-  folder.write("b_label.npy", "precious");
-  const BoxFile file(folder / "a.h5");
-  EXPECT_TRUE(says(message_of<InputError>([&] { convert_box(file, folder / "b", {}); }),
-                   {"b_label.npy is there already", "--force"}));
-  EXPECT_EQ(read_text_file(folder / "b_label.npy"), "precious");
-  convert_box(file, folder / "b", {.replace = true});
-  expect_holds(folder / "b", box);
-  EXPECT_TRUE(says(message_of<InputError>([&] {
-                     convert_box(file, folder / "a.h5", {.to = BoxFormat::hdf5, .replace = true});
-                   }),
-                   {"is what is read"}));
-}
-
 // Files of either format that hold arrays, but no box.
 class BadBoxes : public ::testing::TestWithParam<BoxFormat> {
  protected:
@@ -209,7 +180,7 @@ TEST_P(BadBoxes, NumbersBeyondFloat32) {
 
 class BadHdf5 : public BoxFiles {
  protected:
-  // Why a file that `fill` makes is rejected; every message names it.
+  // Message that rejects a file made by `fill`; each names it.
   std::string rejection(const std::function<void(hid_t)>& fill) {
     write_hdf5(path, fill);
     return rejection();
@@ -288,6 +259,35 @@ TEST_F(BadHdf5, OtherThings) {
   ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
   EXPECT_TRUE(says(message_of<InputError>([&] { const BoxFile file(folder / "pipe"); }),
                    {"not a regular file"}));
+}
+
+TEST_F(BoxFiles, AreConverted) {
+  testing::write_box_like(folder / "a.h5", box, {.chunk = {2, 4, 4, 4}, .deflate = 1});
+  std::vector<std::int64_t> progress;
+  convert_box(BoxFile(folder / "a.h5"), folder / "b",
+              {.progress = [&](std::int64_t done, std::int64_t total) {
+                progress.push_back(done);
+                EXPECT_EQ(total, 12);
+              }});
+  EXPECT_EQ(progress.back(), 12);
+  expect_holds(folder / "b", box);
+  convert_box(BoxFile(folder / "b"), folder / "c.h5", {.to = BoxFormat::hdf5});
+  expect_holds(folder / "c.h5", box);
+}
+
+TEST_F(BoxFiles, ConversionSparesWhatIsThere) {
+  write_box_hdf5(box, folder / "a.h5");
+  folder.write("b_label.npy", "precious");
+  const BoxFile file(folder / "a.h5");
+  EXPECT_TRUE(says(message_of<InputError>([&] { convert_box(file, folder / "b", {}); }),
+                   {"b_label.npy is there already", "--force"}));
+  EXPECT_EQ(read_text_file(folder / "b_label.npy"), "precious");
+  convert_box(file, folder / "b", {.replace = true});
+  expect_holds(folder / "b", box);
+  EXPECT_TRUE(says(message_of<InputError>([&] {
+                     convert_box(file, folder / "a.h5", {.to = BoxFormat::hdf5, .replace = true});
+                   }),
+                   {"is what is read"}));
 }
 
 }  // namespace

@@ -27,6 +27,18 @@ inline SimulationBox numbered_box(std::int64_t size, unsigned seed = 1) {
   return box;
 }
 
+// Cell of a cube that cell `out` of the turned one comes from.
+inline std::array<std::int64_t, 3> source_of(const CubeSymmetry& symmetry,
+                                             const std::array<std::int64_t, 3>& out,
+                                             std::int64_t size) {
+  std::array<std::int64_t, 3> in{};
+  for (std::size_t j = 0; j < 3; ++j) {
+    const auto at = out[static_cast<std::size_t>(symmetry.axis[j])];
+    in[j] = symmetry.sign[j] > 0 ? at : size - 1 - at;
+  }
+  return in;
+}
+
 // The fields of a box in the way that `like` says.
 inline void write_box_like(const std::string& path, const SimulationBox& box, Hdf5Field like,
                            hsize_t user_block = 0) {

@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include "data/boxes/boxes.h"
+
 namespace kolo {
 namespace {
 
@@ -38,23 +40,6 @@ TEST(CubeGroup, HasEachSignedPermutationOnceRotationsFirst) {
   EXPECT_EQ(cube_group()[0], CubeSymmetry{});
 }
 
-// out(i) = in(M i) with i counted from the centre; doubled, to be whole numbers.
-TEST(CubeSymmetry, TakesCellsAboutTheCentre) {
-  for (const std::int64_t size : {1, 4, 5}) {
-    for (const auto& symmetry : cube_group()) {
-      const auto matrix = matrix_of(symmetry);
-      const Cell cell{0, size / 2, size - 1};
-      Cell expected{};
-      for (std::size_t j = 0; j < 3; ++j) {
-        std::int64_t doubled = 0;
-        for (std::size_t i = 0; i < 3; ++i) doubled += matrix[j][i] * (2 * cell[i] - (size - 1));
-        expected[j] = (doubled + size - 1) / 2;
-      }
-      EXPECT_EQ(symmetry.source(cell, size), expected);
-    }
-  }
-}
-
 // As the tutorial's table has it: number, transpose, flipped axes.
 TEST(TutorialRotations, AreNumPysTransposesAndFlips) {
   struct Entry {
@@ -77,7 +62,8 @@ TEST(TutorialRotations, AreNumPysTransposesAndFlips) {
       Cell flipped = cell, from{};  // numpy.flip along some axes, of numpy.transpose
       for (const auto axis : flips) flipped[axis] = size - 1 - flipped[axis];
       for (std::size_t k = 0; k < 3; ++k) from[transpose[k]] = flipped[k];
-      EXPECT_EQ(tutorial_rotations()[number].source(cell, size), from) << "number " << number + 1;
+      EXPECT_EQ(testing::source_of(tutorial_rotations()[number], cell, size), from)
+          << "number " << number + 1;
     }
   }
 }

@@ -27,7 +27,7 @@ using testing::TemporaryFolder;
 float expected_at(const std::vector<float>& field, std::int64_t box_size, const NbodyCrop& crop,
                   std::int64_t size, bool turns_velocity, std::int64_t channel,
                   const std::array<std::int64_t, 3>& cell) {
-  const auto from = crop.symmetry.source(cell, size);
+  const auto from = testing::source_of(crop.symmetry, cell, size);
   const auto value = [&](std::int64_t c) {
     return field[static_cast<std::size_t>(
         ((c * box_size + crop.start[0] + from[0]) * box_size + crop.start[1] + from[1]) * box_size +
@@ -286,7 +286,7 @@ TEST_F(Nbody, TurningKeepsTheDivergence) {
     for (std::int64_t i = 0; i < 8; ++i)
       for (std::int64_t j = 0; j < 8; ++j)
         for (std::int64_t k = 0; k < 8; ++k) {
-          const auto from = crop.symmetry.source({i, j, k}, 8);
+          const auto from = testing::source_of(crop.symmetry, {i, j, k}, 8);
           expected.push_back(
               before[static_cast<std::size_t>((from[0] * 8 + from[1]) * 8 + from[2])]);
         }

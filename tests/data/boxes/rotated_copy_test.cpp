@@ -110,7 +110,7 @@ TEST(RotatedCopy, IsWhatTheSymmetrySays) {
   }
 }
 
-// Of regions with any lengths: parts of crops.
+// Regions of any lengths, as parts of crops are.
 TEST(RotatedCopy, OfRegionsThatAreNoCubes) {
   for (const Extent& extent : {Extent{1, 5, 3},
                                {16, 32, 48},

@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -48,39 +47,6 @@ TEST(AugmentedDataset, DrawsEachOptionFromItsRange) {
   EXPECT_NEAR(zoom, 1, .03);  // as of independent numbers
 }
 
-// Within an image the pixels of a part are found by bilinear interpolation between their middles,
-// as torchvision does it.
-TEST(AugmentedDataset, RandomCropsAreMagnifiedParts) {
-  constexpr std::int64_t height = 32, width = 24;
-  const auto source = images(20, height, width);
-  const AugmentedDataset dataset(source, {.random_crop = .08}, {}, 3);
-  for (std::int64_t index = 0; index < 20; ++index) {
-    const auto part = draw_random_crop(.08, 3, 2, index, height, width);
-    const auto whole = read_sample(*source, index, 2).input,
-               found = read_sample(dataset, index, 2).input;
-    const auto pixel = [&](double y, double x) {
-      const auto at = [&](double row, double column) {
-        const auto clamped = [](double place, std::int64_t size) {
-          return static_cast<std::int64_t>(std::clamp(place, 0., static_cast<double>(size - 1)));
-        };
-        return static_cast<double>(
-            whole[static_cast<std::size_t>(clamped(row, height) * width + clamped(column, width))]);
-      };
-      const double row = std::floor(y), column = std::floor(x);
-      const double down = y - row, across = x - column;
-      return (1 - down) * ((1 - across) * at(row, column) + across * at(row, column + 1)) +
-             down * ((1 - across) * at(row + 1, column) + across * at(row + 1, column + 1));
-    };
-    for (std::int64_t y = 0; y < height; ++y) {
-      for (std::int64_t x = 0; x < width; ++x) {
-        const double from_y = part.top * height + (static_cast<double>(y) + .5) * part.height - .5;
-        const double from_x = part.left * width + (static_cast<double>(x) + .5) * part.width - .5;
-        EXPECT_NEAR(found[static_cast<std::size_t>(y * width + x)], pixel(from_y, from_x), 1e-4);
-      }
-    }
-  }
-}
-
 TEST(AugmentedDataset, DependsOnSeedEpochAndIndexOnly) {
   const auto source = images(50);
   const AugmentedDataset a(source, everything, {}, 3), b(source, everything, {}, 3),
@@ -123,7 +89,6 @@ TEST(AugmentedDataset, RejectsOptionsOutOfRange) {
   EXPECT_TRUE(says(rejection({.width_shift = nan}), {"nan"}));
   EXPECT_TRUE(says(rejection({.zoom_low = 0}), {"lower zoom is 0"}));
   EXPECT_TRUE(says(rejection({.zoom_low = 1.2, .zoom_high = 1.1}), {"upper zoom is 1.1", "1.2"}));
-  EXPECT_TRUE(says(rejection({.random_crop = 1.5}), {"random crop is 1.5"}));
   EXPECT_TRUE(says(rejection({}, {{0, 0}, {1}}), {"2 numbers of mean"}));
   const auto flat = std::make_shared<RandomDataset>(SampleLayout{{4}, 2, {}}, 5, 0);
   EXPECT_TRUE(

@@ -47,7 +47,7 @@ TEST(Jpeg, ConvertsEveryKindOfColourToRgb) {
     expect_near(decoded_colour({200, 30, 90}, {JCS_RGB, JCS_YCbCr, progressive}), {200, 30, 90});
     expect_near(decoded_colour({200, 30, 90}, {JCS_RGB, JCS_RGB, progressive}), {200, 30, 90});
     expect_near(decoded_colour({77}, {JCS_GRAYSCALE, JCS_GRAYSCALE, progressive}), {77, 77, 77});
-    // With Adobe's marker 255 stands for no ink: light is the product of what is let through.
+    // Adobe's marker makes 255 stand for no ink: light is the product of what is let through.
     for (const auto inside : {JCS_CMYK, JCS_YCCK}) {
       expect_near(decoded_colour({255, 128, 0, 255}, {JCS_CMYK, inside, progressive}),
                   {255, 128, 0});

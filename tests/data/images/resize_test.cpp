@@ -86,7 +86,7 @@ TEST(Resize, MatchesTheDefinitionForAllSizes) {
 }
 
 TEST(Resize, JpegIsTheWholeImageResized) {
-  // Nothing but the full size is at least what is wanted, so this is exact.
+  // Only the full size is large enough, so this is exact.
   const auto image = smooth_image(60, 90);
   const auto file = encode_jpeg(image, 90);
   const auto whole = decode_image(file, "test");
