@@ -62,8 +62,8 @@ class ProfilerRange {
 // not.
 //
 // A handle: copies mean the same timeline; the last one finishes the file. Spans and marks may come
-// from any thread. A span costs less than half a microsecond and a collective two, and nothing ever
-// waits for the disk; where a timeline is inactive, a span costs a comparison.
+// from any thread. A span costs about a microsecond and a collective a few, and nothing ever waits
+// for the disk; where a timeline is inactive, a span costs a comparison.
 class Timeline {
  public:
   class Span;

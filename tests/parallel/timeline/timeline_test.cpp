@@ -11,8 +11,8 @@
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/comm/threads.h"
+#include "parallel/timeline/timeline_recorder.h"
 #include "parallel/timeline/trace_reader.h"
-#include "parallel/timeline/trace_writer.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
@@ -174,7 +174,7 @@ TEST(TraceWriter, WritesTheEventFormat) {
                   .start = 1500,
                   .end = 4000,
                   .name = "forward",
-                  .arguments = {{"step", 7}, {"of", "mnist \"net\""}}});
+                  .arguments = R"("step":7,"of":)" + json_string("mnist \"net\"")});
     writer.write({.kind = TraceEvent::Kind::wait, .row = 2, .start = 10, .end = 20, .name = "w"});
     writer.write({.kind = TraceEvent::Kind::instant, .row = 1, .start = 5000, .name = "now"});
   }
