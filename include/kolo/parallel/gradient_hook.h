@@ -88,7 +88,7 @@ struct PowerSgdOptions {
 // a bucket travel in one all-reduce, all Q in another, and what is not compressed (vectors, small
 // matrices) in a third. Ranks get the same bits, on whatever processors they run.
 //
-// For float32 and float64; buckets of other types are averaged as they are, and so is a step with
+// For float32; buckets of other types are averaged as they are, and so is a step with
 // gradients that are infinite or not a number (every rank then sees that they are; the error
 // feedback is kept as it was). A single rank's gradients stay as they are.
 //

@@ -42,15 +42,6 @@ struct ReducerOptions {
   // has joined.
   std::optional<bool> rebuild_buckets = std::nullopt;
 
-  // false: grad() is the tensor that autograd has made, and the average is copied into it: one more
-  // copy of the gradients a step, and memory for them twice. For code that keeps gradient tensors.
-  bool gradients_as_views = true;
-
-  // Gradients are divided by it before they are added up, and the sum by size / it: guards against
-  // overflow in types of 16 bits. Other than 1 costs two passes on the communication thread; not
-  // together with a hook.
-  double predivide_factor = 1;
-
   // How buckets are averaged instead of by all-reduce. It is called on one rank too.
   std::shared_ptr<GradientHook> hook = nullptr;
 
@@ -76,8 +67,8 @@ struct ReducerStatistics {
 // its last gradient is there and all buckets before it have been started (so that all ranks start
 // them in the same order). From backward() until finish(), or wait() for its bucket, a parameter's
 // grad() is a placeholder: an operation of LibTorch on it, in a clip_grad_norm_() or a step of
-// another optimizer, is an Error that says so, on every rank that does it; changing its memory in
-// any other way than by zeroing is an Error in finish(). Afterwards it is the view in the arena.
+// another optimizer, is an Error that says so, on every rank that does it; assigning another tensor
+// is an Error in finish(). Afterwards it is the view in the arena.
 // Zero gradients as without kolo, by zero_grad() of whatever optimizer or module.
 //
 // Gradients travel in an order of their own (ParameterArena::gradient_communicator), so the program

@@ -107,7 +107,7 @@ std::vector<std::size_t> GradientUnits::parameters_of(std::size_t unit) const {
 }
 
 bool GradientUnits::are_one_bucket() const {
-  return size() == 1 && sparse_.empty() && options_.predivide_factor == 1;
+  return size() == 1 && sparse_.empty();
 }
 
 bool GradientUnits::are_done_at_once() const {
@@ -138,17 +138,6 @@ std::int64_t GradientUnits::start(std::size_t unit) {
         std::move(call));
   } else if (communicator_.size() == 1) {
     return bytes;
-  } else if (options_.predivide_factor != 1) {
-    works_[unit] = communicator_.enqueue(
-        [bucket = buckets_[unit], factor = options_.predivide_factor,
-         stream](const Communicator& communicator) {
-          const torch::NoGradGuard no_gradient;
-          const auto in_stream = stream.enter();
-          bucket->flat.div_(factor);
-          communicator.all_reduce(buffer_of(bucket->flat), ReduceOp::average);
-          bucket->flat.mul_(factor);
-        },
-        std::move(call));
   } else if (are_done_at_once()) {
     communicator_.all_reduce(buffer_of(gradients), ReduceOp::average, std::move(call));
   } else {

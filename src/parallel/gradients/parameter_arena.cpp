@@ -148,7 +148,7 @@ void ParameterArena::move_parameters(std::vector<torch::Tensor> flat, Values val
 
 bool ParameterArena::holds_gradient(std::size_t parameter) const {
   const torch::Tensor& gradient = parameters_[parameter].grad();
-  return gradient.defined() && gradient.layout() == torch::kStrided &&
+  return gradient.defined() && gradient.has_storage() &&
          gradient.data_ptr() == gradient_views_[parameter].data_ptr();
 }
 

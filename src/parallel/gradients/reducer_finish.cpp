@@ -308,23 +308,10 @@ void GradientReducer::State::settle_averages() {
   if (!error.empty()) throw Error(error);
 }
 
-// The average becomes grad().
 void GradientReducer::State::hand_out(std::size_t parameter) {
   if (options_.hook && !options_.hook->averages_all()) return pending_[parameter].keep();
-  torch::Tensor& gradient = tensor(parameter).mutable_grad();
-  pending_[parameter].end();
-  if (is_sparse(parameter)) {
-    gradient = units_.sparse_average(parameter)->gradient;
-    return;
-  }
-  const torch::Tensor& view = arena_->gradient_view(parameter);
-  const torch::NoGradGuard no_gradient;
-  if (options_.gradients_as_views)
-    gradient = view;
-  else if (!gradient.defined() || gradient.is_sparse() || arena_->holds_gradient(parameter))
-    gradient = view.clone();
-  else
-    gradient.copy_(view);
+  pending_[parameter].end(is_sparse(parameter) ? units_.sparse_average(parameter)->gradient
+                                               : arena_->gradient_view(parameter));
 }
 
 void GradientReducer::State::settle_absent(std::size_t parameter) {

@@ -1,7 +1,6 @@
 #include "parallel/gradients/reducer_state.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include <fmt/format.h>
@@ -64,16 +63,6 @@ void StepAgreement::start_over() {
 namespace {
 
 void check(const ReducerOptions& options) {
-  if (!(options.predivide_factor > 0) || !std::isfinite(options.predivide_factor)) {
-    throw Error(fmt::format("parallel: predivide_factor is {}; it must be greater than 0",
-                            options.predivide_factor));
-  }
-  if (options.hook && options.predivide_factor != 1) {
-    throw Error(
-        fmt::format("parallel: predivide_factor is {} and there is a gradient hook; a hook scales "
-                    "by itself (float16_compression() takes a factor)",
-                    options.predivide_factor));
-  }
   if (options.static_graph && !options.unused_parameters) {
     throw Error(
         "parallel: static_graph without unused_parameters; there is nothing to note where all "
@@ -291,7 +280,7 @@ std::shared_ptr<void> GradientReducer::State::take_destination(std::size_t param
   const bool is_first = arrival == Arrival::none || arrival == Arrival::accumulated;  // and zeroed
   const bool is_whole =
       quiet_ == 0 && is_first && !is_taken_[parameter] && !tensor(parameter).grad().defined();
-  if (!is_whole || is_sparse(parameter) || !options_.gradients_as_views) return nullptr;
+  if (!is_whole || is_sparse(parameter)) return nullptr;
   const torch::Tensor& view = arena_->gradient_view(parameter);
   if (view.strides() != tensor(parameter).strides()) return nullptr;
   is_taken_[parameter] = true;
@@ -330,7 +319,7 @@ void GradientReducer::State::contribute(std::size_t parameter) {
   const torch::NoGradGuard no_gradient;
   if (!arena_->holds_gradient(parameter))
     view.copy_(gradient.is_sparse() ? gradient.to_dense() : gradient);
-  if (options_.gradients_as_views) gradient = view;
+  gradient = view;
 }
 
 // Not while one of its gradients is being added to by another thread.

@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <torch/csrc/autograd/function.h>
@@ -16,12 +17,10 @@
 
 namespace kolo {
 
-// A parameter's gradient from backward() to its average. grad() is a placeholder meanwhile: any
-// operation of LibTorch on it but zeroing is an Error that says what to do, so nobody clips or
-// steps with what this rank alone has computed. It holds infinity and 1 in a shape that fits no
-// parameter, for loops that read its memory by themselves, and tells by its values whether
-// somebody has written there. What later backward passes of the step bring once the average has
-// begun is kept apart, to be averaged by itself.
+// A parameter's gradient from backward() to its average. grad() is a placeholder without memory
+// meanwhile: any operation of LibTorch on it but zeroing is an Error that says what to do, so
+// nobody clips or steps with gradients of this rank alone. Gradients of later backward passes of
+// the step, once the average has begun, are kept apart and averaged by themselves.
 class PendingGradient {
  public:
   // The placeholder's fate by others than later passes.
@@ -50,8 +49,11 @@ class PendingGradient {
   // The sum of the later passes' gradients; undefined: there were none.
   [[nodiscard]] const torch::Tensor& later() const { return later_; }
 
-  // The average is there: grad() is what was set aside, unless nothing was.
-  void end();
+  // Makes the average grad().
+  void end(torch::Tensor average) {
+    aside_ = torch::Tensor();
+    parameter_.mutable_grad() = std::move(average);
+  }
 
   // Instead of end() where only this rank's part is averaged: grad() stays the placeholder, whose
   // Error says so, until it is zeroed.
@@ -72,17 +74,16 @@ class PendingGradient {
   void release();
 
  private:
+  struct Notes;
   class Placeholder;
 
   [[nodiscard]] Fate fate() const;
   [[nodiscard]] bool is_placeholder(const torch::Tensor& gradient) const;
-  [[nodiscard]] bool is_as_new() const;
   void put_placeholder(bool is_partly_averaged);
 
   torch::Tensor parameter_;
-  torch::Tensor original_;     // values of the placeholder
-  torch::Tensor values_;       // in the placeholder's memory
-  torch::Tensor placeholder_;  // whose implementation is a Placeholder
+  std::shared_ptr<Notes> notes_;
+  torch::Tensor placeholder_;  // its implementation is a Placeholder
   torch::Tensor aside_;        // grad() before hold()
   torch::Tensor later_;
   bool is_held_ = false;

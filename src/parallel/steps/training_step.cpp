@@ -100,7 +100,6 @@ StepFeatures features_of(const StepSettings& settings) {
           {StepFeature::loss_scale, settings.loss_scale.has_value()},
           {StepFeature::gradient_hook, reducer.hook != nullptr},
           {StepFeature::unused_parameters, reducer.unused_parameters},
-          {StepFeature::predivide_factor, reducer.predivide_factor != 1},
           {StepFeature::no_communication, !reducer.communicate}};
 }
 

@@ -24,32 +24,28 @@ namespace {
 
 RANK_TEST(Passes, BackwardPassesOfAStepAddUp) {
   const int rank = communicator.rank();
-  for (const bool views : {true, false}) {
-    for (const bool overlap : {true, false}) {
-      SmallNetwork network;
-      GradientReducer reducer(
-          communicator, network,
-          {.overlap = overlap, .gradients_as_views = views, .buckets = one_each});
-      for (std::int64_t step = 0; step < 3; ++step) {
-        network.zero_grad();
-        for (std::int64_t pass = 0; pass < 3; ++pass)
-          mean_loss(network, samples_of(rank, 3 * step + pass)).backward();
-        reducer.finish();
-        expect_gradients(network, average_of_passes(network, communicator.size(),
-                                                    {3 * step, 3 * step + 1, 3 * step + 2}));
-      }
-      // Gradients that were left are added to, and a pass in no_sync() counts after others too.
-      const auto before = average_of_passes(network, communicator.size(), {6, 7, 8});
-      mean_loss(network, samples_of(rank, 0)).backward();
-      {
-        const auto quiet = reducer.no_sync();
-        mean_loss(network, samples_of(rank, 1)).backward();
-      }
+  for (const bool overlap : {true, false}) {
+    SmallNetwork network;
+    GradientReducer reducer(communicator, network, {.overlap = overlap, .buckets = one_each});
+    for (std::int64_t step = 0; step < 3; ++step) {
+      network.zero_grad();
+      for (std::int64_t pass = 0; pass < 3; ++pass)
+        mean_loss(network, samples_of(rank, 3 * step + pass)).backward();
       reducer.finish();
-      auto expected = average_of_passes(network, communicator.size(), {0, 1});
-      for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += before[i];
-      expect_gradients(network, expected);
+      expect_gradients(network, average_of_passes(network, communicator.size(),
+                                                  {3 * step, 3 * step + 1, 3 * step + 2}));
     }
+    // Gradients that were left are added to, and a pass in no_sync() counts after others too.
+    const auto before = average_of_passes(network, communicator.size(), {6, 7, 8});
+    mean_loss(network, samples_of(rank, 0)).backward();
+    {
+      const auto quiet = reducer.no_sync();
+      mean_loss(network, samples_of(rank, 1)).backward();
+    }
+    reducer.finish();
+    auto expected = average_of_passes(network, communicator.size(), {0, 1});
+    for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += before[i];
+    expect_gradients(network, expected);
   }
 }
 

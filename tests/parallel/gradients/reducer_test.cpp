@@ -17,26 +17,23 @@ namespace kolo::testing {
 namespace {
 
 RANK_TEST(GradientReducer, PassesWithoutCommunicationAddUp) {
-  for (const bool views : {true, false}) {
-    SmallNetwork network;
-    GradientReducer reducer(communicator, network,
-                            {.gradients_as_views = views, .buckets = one_each});
-    for (std::int64_t step = 0; step < 3; ++step) {
-      reducer.clear_gradients();
-      {
-        const auto quiet = reducer.no_sync();
-        mean_loss(network, samples_of(communicator.rank(), 3 * step)).backward();
-        mean_loss(network, samples_of(communicator.rank(), 3 * step + 1)).backward();
-      }
-      // In the second step all passes are without.
-      if (step != 1) mean_loss(network, samples_of(communicator.rank(), 3 * step + 2)).backward();
-      reducer.finish();
-      auto passes = std::vector<std::int64_t>{3 * step, 3 * step + 1};
-      if (step != 1) passes.push_back(3 * step + 2);
-      expect_gradients(network, average_of_passes(network, communicator.size(), passes));
+  SmallNetwork network;
+  GradientReducer reducer(communicator, network, {.buckets = one_each});
+  for (std::int64_t step = 0; step < 3; ++step) {
+    reducer.clear_gradients();
+    {
+      const auto quiet = reducer.no_sync();
+      mean_loss(network, samples_of(communicator.rank(), 3 * step)).backward();
+      mean_loss(network, samples_of(communicator.rank(), 3 * step + 1)).backward();
     }
-    EXPECT_EQ(reducer.statistics().steps, 3);
+    // In the second step all passes are without.
+    if (step != 1) mean_loss(network, samples_of(communicator.rank(), 3 * step + 2)).backward();
+    reducer.finish();
+    auto passes = std::vector<std::int64_t>{3 * step, 3 * step + 1};
+    if (step != 1) passes.push_back(3 * step + 2);
+    expect_gradients(network, average_of_passes(network, communicator.size(), passes));
   }
+  EXPECT_EQ(reducer.statistics().steps, 3);
 }
 
 // The first bucket of a rebuilt plan is what was ready first: here `first`, which is used last.
@@ -90,35 +87,6 @@ RANK_TEST(GradientReducer, TheArenaIsCutAnew) {
                                               : std::vector<std::size_t>{1, 0, 2, 3};
   EXPECT_TRUE(
       says(message_of<Error>([&] { arena->rebuild(communicator, other); }), {"models differ"}));
-}
-
-RANK_TEST(GradientReducer, GradientsAreCopiedOut) {
-  SmallNetwork network;
-  GradientReducer reducer(communicator, network, {.gradients_as_views = false});
-  mean_loss(network, samples_of(communicator.rank(), 0)).backward();
-  reducer.finish();
-  const torch::Tensor kept = network.first->weight.grad();
-  EXPECT_FALSE(kept.is_alias_of(reducer.arena()->gradient_view(0)));
-  expect_gradients(network, average_of_passes(network, communicator.size(), {0}));
-  // And a second step adds to what is there.
-  mean_loss(network, samples_of(communicator.rank(), 1)).backward();
-  reducer.finish();
-  EXPECT_TRUE(kept.is_same(network.first->weight.grad()));
-  expect_gradients(network, average_of_passes(network, communicator.size(), {0, 1}));
-}
-
-RANK_TEST(GradientReducer, TheSumIsDividedBeforeAndBehind) {
-  SmallNetwork network;
-  GradientReducer reducer(communicator, network, {.predivide_factor = 3});
-  mean_loss(network, samples_of(communicator.rank(), 0)).backward();
-  reducer.finish();
-  expect_gradients(network, average_of_passes(network, communicator.size(), {0}));
-  const SmallNetwork other;
-  EXPECT_TRUE(says(message_of<Error>([&] {
-                     GradientReducer(communicator, other,
-                                     {.predivide_factor = 2, .hook = float16_compression()});
-                   }),
-                   {"there is a gradient hook"}));
 }
 
 // What a user could write.

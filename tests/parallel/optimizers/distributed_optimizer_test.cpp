@@ -51,14 +51,11 @@ RANK_TEST(DistributedOptimizer, AnyOptimizerStepsWithAverages) {
   const auto sgd = [](SmallNetwork& network) {
     return torch::optim::SGD(network.parameters(), torch::optim::SGDOptions(.1).momentum(.9));
   };
-  for (const bool views : {true, false}) {
-    DistributedOptimizerOptions options;
-    options.reducer.gradients_as_views = views;
-    options.reducer.buckets = one_each;
-    compare_training(communicator, sgd, options);
-    options.clip_norm = .1;
-    compare_training(communicator, sgd, options);
-  }
+  DistributedOptimizerOptions options;
+  options.reducer.buckets = one_each;
+  compare_training(communicator, sgd, options);
+  options.clip_norm = .1;
+  compare_training(communicator, sgd, options);
 }
 
 RANK_TEST(DistributedOptimizer, OptimizersAreReferredToOrOwned) {

@@ -110,7 +110,6 @@ TEST(StepSettings, TellWhatExcludesWhat) {
   StepSettings settings{.sharded = true, .world = Communicator::solo(), .virtual_ranks = 2};
   settings.reducer.hook = bfloat16_compression();
   settings.reducer.unused_parameters = true;
-  settings.reducer.predivide_factor = 2;
   settings.reducer.communicate = false;
   std::vector<std::string> pairs;
   for (const auto& each : conflicts(settings))
@@ -118,11 +117,10 @@ TEST(StepSettings, TellWhatExcludesWhat) {
   EXPECT_THAT(
       pairs,
       ElementsAre("virtual ranks, a network in parts", "virtual ranks, unused_parameters",
-                  "virtual ranks, a predivide_factor", "virtual ranks, no communication",
-                  "a gradient hook, virtual ranks", "a sharded optimizer, virtual ranks",
-                  "a sharded optimizer, a gradient hook", "a sharded optimizer, a network in parts",
+                  "virtual ranks, no communication", "a gradient hook, virtual ranks",
+                  "a sharded optimizer, virtual ranks", "a sharded optimizer, a gradient hook",
+                  "a sharded optimizer, a network in parts",
                   "a sharded optimizer, unused_parameters",
-                  "a sharded optimizer, a predivide_factor",
                   "a sharded optimizer, no communication"));
 }
 
