@@ -22,7 +22,7 @@
 #include "kolo/parallel/broadcast_state.h"
 #include "kolo/parallel/gradient_norm.h"
 #include "kolo/parallel/trained_modules.h"
-#include "parallel/optimizers/torch_optimizers.h"
+#include "parallel/tensors/tensors.h"
 
 namespace kolo::parallel {
 
@@ -70,6 +70,16 @@ void assign_options(OptimizerOptions& to, const OptimizerOptions& from) {
 
 OptimizerOptions& options_of(Optimizer& optimizer, std::size_t place) {
   return place == 0 ? optimizer.defaults() : optimizer.param_groups()[place - 1].options();
+}
+
+// Gives the optimizer's groups, from a place on, the options of these to the letter. Newer versions
+// of LibTorch (2.15; 2.6 not) take an option of a new group that is as its kind has it by default
+// for unset and replace it by the optimizer's, and all options of kinds that they don't know.
+void take_options(Optimizer& optimizer,
+                  const std::vector<torch::optim::OptimizerParamGroup>& groups,
+                  std::size_t first = 0) {
+  for (std::size_t i = first; i < groups.size(); ++i)
+    optimizer.param_groups()[i].set_options(groups[i].options().clone());
 }
 
 void add_missing(Optimizer& to, Optimizer& from) {

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
-#include "parallel/optimizers/torch_optimizers.h"
+#include "parallel/tensors/tensors.h"
 
 namespace kolo {
 

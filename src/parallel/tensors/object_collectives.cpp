@@ -7,6 +7,7 @@
 
 #include "kolo/base/checked.h"
 #include "kolo/parallel/tensor_collectives.h"
+#include "parallel/tensors/tensors.h"
 
 namespace kolo {
 
@@ -84,6 +85,16 @@ torch::Tensor average(const Communicator& communicator, const torch::Tensor& val
 double loss_factor(const Communicator& communicator, double weight, CallOptions call) {
   const double total = sum_of_weights(communicator, weight, std::move(call));
   return total > 0 ? weight * communicator.active_ranks() / total : 0;
+}
+
+torch::Tensor average_loss(const Communicator& communicator, const torch::Tensor& loss) {
+  if (!loss.defined() || loss.numel() != 1) {
+    throw Error(
+        "parallel: an optimizer's closure returned no loss; it must call backward() and return the "
+        "loss, a tensor of one value, on every rank");
+  }
+  return torch::full_like(loss.detach(),
+                          all_reduce_value(communicator, loss.item<double>(), ReduceOp::average));
 }
 
 }  // namespace kolo

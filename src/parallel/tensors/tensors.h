@@ -13,7 +13,9 @@
 #include <torch/nn/module.h>
 #include <torch/types.h>
 
+#include "kolo/comm/communicator.h"
 #include "kolo/comm/data_type.h"
+#include "kolo/comm/topology.h"
 
 // Tensors as the room's sources handle them: fused for the wire, told apart, passed over, and the
 // streams of their devices.
@@ -35,6 +37,11 @@ void unfuse(const FusedTensors& fused, torch::TensorList tensors);
 // The same memory as a contiguous tensor with at least one dimension; a copy where it is not
 // contiguous.
 [[nodiscard]] torch::Tensor as_rows(const torch::Tensor& tensor);
+
+// Loss that an optimizer's closure has returned, averaged over the ranks, so that all decide alike.
+// Collective. Error where it is not one value.
+[[nodiscard]] torch::Tensor average_loss(const Communicator& communicator,
+                                         const torch::Tensor& loss);
 
 }  // namespace kolo
 
@@ -64,6 +71,11 @@ struct DistinctTensor {
 // Error where a trainable parameter has elements in common with another parameter or a buffer: one
 // would be moved into the arena without the other.
 void require_memory_of_their_own(const torch::nn::Module& module);
+
+// Reason why the ranks can't compute on the devices that they have; empty: they can. `devices`: of
+// each rank a number that is equal for the same piece of hardware; 0: it has none.
+[[nodiscard]] std::string device_problem(const Topology& topology,
+                                         std::span<const std::int64_t> devices, bool may_share);
 
 // Passes over whole tensors where they are, whose results stay there: of a device, in the order of
 // the current stream, and nobody waits.
