@@ -66,7 +66,7 @@ struct BucketPlan {
                                       const BucketLimits& limits = {});
 
 // Buckets in another order, for example that in which gradients really became ready: `order` lists
-// every parameter's place once (Error otherwise). Takes as many bytes in all, whatever the order.
+// every parameter's place once. Takes as many bytes in all, whatever the order.
 [[nodiscard]] BucketPlan plan_buckets(std::vector<ParameterDescription> parameters,
                                       const BucketLimits& limits,
                                       std::span<const std::size_t> order);

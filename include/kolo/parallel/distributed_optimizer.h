@@ -47,8 +47,8 @@ struct DistributedOptimizerOptions {
 //
 // This is a torch::optim::Optimizer itself, for schedulers and functions that take one: a parameter
 // group's options may be changed here or in inner(), and hold for both from the next call of either
-// on (where both were changed, this one's). State is the inner one's; torch::save() and load() are
-// of it, and write what they write without kolo.
+// on (where both were changed, this one's); no group can be added. State is the inner one's;
+// torch::save() and load() are of it, and write what they write without kolo.
 //
 // The constructor is collective. Calls come from one thread.
 class DistributedOptimizer : public torch::optim::Optimizer {
@@ -125,7 +125,6 @@ class DistributedOptimizer : public torch::optim::Optimizer {
   TrainedModules modules_;
   std::shared_ptr<torch::optim::Optimizer> optimizer_;
   std::unique_ptr<parallel::OptionGroups> groups_;  // of this and of the inner one
-  mutable std::size_t known_groups_;                // that fit the module
   DistributedOptimizerOptions options_;
   GradientReducer reducer_;
   std::optional<double> gradient_norm_;
