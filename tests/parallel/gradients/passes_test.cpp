@@ -101,6 +101,7 @@ RANK_TEST(Passes, SparseGradientsOfSeveralPassesAddUp) {
       if (zeroes) network.zero_grad();
       network.loss(communicator.rank() + step + 1).backward();
       reducer.finish();
+      EXPECT_TRUE(network.table->weight.grad().is_sparse());
       expect_gradients(network,
                        average_of_ranks<TableOfWords>(communicator.size(), network,
                                                       [&](TableOfWords& alone, int rank) {

@@ -1,10 +1,7 @@
 
-#include <torch/nn/utils/clip_grad.h>
-
 #include "kolo/base/error.h"
 #include "kolo/parallel/arena_optimizer.h"
 #include "kolo/parallel/gradient_hook.h"
-#include "kolo/parallel/gradient_norm.h"
 #include "kolo/parallel/gradient_reducer.h"
 #include "kolo/parallel/tensor_collectives.h"
 #include "parallel/small_network.h"
@@ -162,24 +159,6 @@ RANK_TEST(GradientReducer, CommunicationIsSwitchedOff) {
   for (std::size_t i = 0; i < 4; ++i)
     EXPECT_TRUE(network.parameters()[i].grad().equal(alone.parameters()[i].grad()));
   EXPECT_EQ(reducer.statistics().bytes, reducer.arena()->plan().total_bytes);
-}
-
-RANK_TEST(GradientReducer, TheAveragedGradientIsClipped) {
-  for (const double maximum : {.01, 1e3}) {
-    SmallNetwork network, reference;
-    GradientReducer reducer(communicator, network);
-    mean_loss(network, samples_of(communicator.rank(), 0)).backward();
-    reducer.finish();
-    const auto averages = average_of_passes(network, communicator.size(), {0});
-    for (std::size_t i = 0; i < 4; ++i) reference.parameters()[i].mutable_grad() = averages[i];
-    const double expected = torch::nn::utils::clip_grad_norm_(reference.parameters(), maximum);
-    const double norm = clip_gradient_norm(network.parameters(), maximum);
-    EXPECT_NEAR(norm, expected, 1e-5 * expected);
-    std::vector<torch::Tensor> clipped;
-    for (const auto& parameter : reference.parameters()) clipped.push_back(parameter.grad());
-    expect_gradients(network, clipped);
-    EXPECT_EQ(all_reduce_value(communicator, norm, ReduceOp::max), norm);
-  }
 }
 
 TEST(GradientReducer, ASecondBackwardBetweenWaitAndFinishIsAnError) {

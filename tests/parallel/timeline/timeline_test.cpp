@@ -191,19 +191,6 @@ TEST(TraceWriter, WritesTheEventFormat) {
 )");
 }
 
-TEST(TraceWriter, TheFileIsCompleteToTheLastEventAfterEachFlush) {
-  const TemporaryFolder folder;
-  TraceWriter writer(folder / "trace.json", 0, "");
-  for (int i = 0; i < 3; ++i) {
-    writer.write({.start = i, .end = i + 1, .name = "event"});
-    writer.flush();
-    const auto text = read_text_file(folder / "trace.json");
-    EXPECT_EQ(count_of(text, "\"event\""), static_cast<std::size_t>(i + 1));
-    EXPECT_THAT(text, ::testing::StartsWith("[\n"));
-    EXPECT_THAT(text, ::testing::EndsWith("}"));
-  }
-}
-
 TEST(TraceWriter, ThreadsLoseNothing) {
   const TemporaryFolder folder;
   {
