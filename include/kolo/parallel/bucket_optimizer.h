@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -69,9 +68,9 @@ class BucketOptimizer {
   // Blocks until all parameters are complete. Before the next forward pass.
   void finish();
 
-  // For algorithms that average (FlatOptimizer::for_use; nothing happens for others): the parameters
-  // become those to use the network with, until to_training() brings back the trained bits. Between
-  // two steps. Costs a copy of the parameters meanwhile. Collective.
+  // For algorithms that average (FlatOptimizer::for_use; nothing happens for others): the
+  // parameters become those to use the network with, until to_training() brings back the trained
+  // bits. Between two steps. Costs a copy of the parameters meanwhile. Collective.
   void to_evaluation();
   void to_training();
   // Part of a checkpoint of an optimizer that averages.
@@ -85,8 +84,9 @@ class BucketOptimizer {
   // this rank has it all; otherwise copies, for which all ranks call it, with `only` for that rank
   // alone (the others get nothing, and need memory for a bucket).
   [[nodiscard]] virtual std::vector<NamedState> named_state(std::optional<int> only = {}) const = 0;
-  // Inverse of named_state(): fill() is called on the first of the ranks, with tensors for the whole
-  // state, of which each rank gets its part. `skipped_steps` is given on each rank. Collective.
+  // Inverse of named_state(): fill() is called on the first of the ranks, with tensors for the
+  // whole state, of which each rank gets its part. `skipped_steps` is given on each rank.
+  // Collective.
   using FillState = std::function<void(const std::vector<NamedState>& whole)>;
   virtual void scatter_state(const Communicator& ranks, std::span<const std::int64_t> skipped_steps,
                              const FillState& fill) = 0;
@@ -126,15 +126,12 @@ class BucketOptimizer {
   [[nodiscard]] ParameterArena& arena() const { return *arena_; }
 
   std::vector<std::vector<torch::Tensor>> state_;  // by state, by bucket
-  // Elements after which an update shows the others what it has made.
-  std::int64_t published_elements_ = std::numeric_limits<std::int64_t>::max();
 
  private:
   // Parts of a bucket that this rank updates.
   [[nodiscard]] virtual std::vector<Own> own_parts(std::size_t bucket) const = 0;
   virtual void begin_step() {}
-  // Elements [begin, end) of the bucket are updated; then all that are this rank's.
-  virtual void publish(std::size_t /*bucket*/, std::int64_t /*begin*/, std::int64_t /*end*/) {}
+  // Called when this rank's parts of the bucket are updated.
   virtual void end_bucket(std::size_t /*bucket*/) {}
   virtual void end_step() {}
 

@@ -94,17 +94,15 @@ class ParameterArena {
     return flat_gradients_[bucket];
   }
 
-  // Moves the parameters into host memory of the caller's: zero-filled, aligned to 64 bytes, of
-  // plan().total_bytes. Flat tensors and views taken before are void. rebuild() undoes it.
-  void move_parameters(const std::shared_ptr<std::byte>& memory);
-
-  // Moves them into one memory of a node's ranks, with the first rank's values: each rank then
-  // writes into the parameters of all. Gaps in the memory are zeros. Collective over `node`.
+  // Moves the parameters into one memory of a node's ranks, with the first rank's values: each rank
+  // then writes into the parameters of all. The memory is zero-filled, aligned to 64 bytes, of
+  // plan().total_bytes. Flat tensors and views taken before are void; rebuild() undoes it.
+  // Collective over `node`.
   void share_parameters(const Communicator& node, const std::shared_ptr<std::byte>& memory);
 
-  // Takes parameters that have got other memory (torch::load() of the module, set_data(), to()) back
-  // into the arena, with the values they have now. Returns problems, for an Error; empty: none.
-  // They are parameters of another type or shape and, while a shared_ptr has the module, new
+  // Takes parameters that have got other memory (torch::load() of the module, set_data(), to())
+  // back into the arena, with the values they have now. Returns problems, for an Error; empty:
+  // none. They are parameters of another type or shape and, while a shared_ptr has the module, new
   // trainable ones. Somebody's view of the old memory (p.data() before set_data()) keeps its
   // values: if there is one, all parameters get new memory. A walk over the parameters.
   [[nodiscard]] std::string take_back_parameters();

@@ -115,11 +115,6 @@ void ParameterArena::lay_out(BucketPlan plan) {
   }
 }
 
-void ParameterArena::move_parameters(const std::shared_ptr<std::byte>& memory) {
-  move_parameters(flat_views(memory));
-  has_own_memory_ = false;
-}
-
 void ParameterArena::share_parameters(const Communicator& node,
                                       const std::shared_ptr<std::byte>& memory) {
   const bool is_first = node.rank() == 0;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,32 +20,23 @@
 namespace kolo::parallel {
 
 // The ranks of a node that share the steps of an optimizer: each updates its part of every bucket
-// and writes the new parameters into the others' memory too, for which an arena's parameters lie in
-// memory that the node shares. Optimizer state lies in memory that is one for the node, of which a
-// rank writes its part only.
+// in the node's one copy of the parameters, and writes its part of the node's one state.
 //
-// All ranks of the node call the same methods in the same order. A step: begin(), publish() of
-// everything that was updated, end(). Nobody may read parameters between begin() and end() but for
-// the part that is its own.
+// All ranks of the node call the same methods in the same order. A step: begin(), updates, end().
+// Nobody may read parameters between begin() and end() but for the part that is its own.
 class SharedStep {
  public:
   // Nothing where the ranks of this node can't share memory. Collective over `all`.
   [[nodiscard]] static std::optional<SharedStep> make(const Communicator& all,
-                                                      const ParameterArena& arena, bool one_copy) {
+                                                      const ParameterArena& arena) {
     auto node = all.split(all.topology().node);
     SharedStep step(arena.gradient_communicator(all), *std::move(node), arena);
-    if (!step.allocate_parameters(one_copy)) return std::nullopt;
+    if (!step.allocate_parameters()) return std::nullopt;
     return step;
   }
 
   // Moves the arena's parameters to where steps update them. Collective over the node.
-  void take_parameters(ParameterArena& arena) const {
-    if (only_parameters_) {
-      arena.share_parameters(node_, only_parameters_);
-    } else if (!parameters_.empty()) {
-      arena.move_parameters(parameters_[static_cast<std::size_t>(node_.rank())]);
-    }
-  }
+  void take_parameters(ParameterArena& arena) const { arena.share_parameters(node_, parameters_); }
 
   // Elements of a bucket.
   struct Part {
@@ -93,20 +83,7 @@ class SharedStep {
     node_.require_all_ranks(need_of_all);
   }
 
-  // Copies elements [begin, end) of a bucket's parameters to the other ranks.
-  void publish(std::size_t bucket, std::int64_t begin, std::int64_t end) const {
-    const Bucket& place = arena_.plan().buckets[bucket];
-    const auto size = static_cast<std::int64_t>(size_of(place.type));
-    const std::int64_t offset = place.offset_bytes + begin * size;
-    const auto own = static_cast<std::size_t>(node_.rank());
-    for (std::size_t peer = 0; peer < parameters_.size(); ++peer) {
-      if (peer == own) continue;
-      std::memcpy(parameters_[peer].get() + offset, parameters_[own].get() + offset,
-                  static_cast<std::size_t>((end - begin) * size));
-    }
-  }
-
-  // Blocks until all ranks of the node have published what they updated.
+  // Blocks until all ranks of the node have updated their parts.
   void end() const { node_.barrier({.name = "shared step ends"}); }
 
  private:
@@ -115,16 +92,11 @@ class SharedStep {
 
   // False where the node's ranks can't share memory. One of several nodes may have a single rank,
   // which shares with nobody.
-  [[nodiscard]] bool allocate_parameters(bool one_copy) {
+  [[nodiscard]] bool allocate_parameters() {
     const auto bytes = narrow<std::size_t>(arena_.plan().total_bytes);
-    const bool is_alone = node_.size() == 1;
-    if (one_copy) {
-      only_parameters_ = is_alone ? node_.allocate(bytes) : node_.allocate_for_node(bytes);
-      if (only_parameters_) (void)filled(only_parameters_, 0);
-      return only_parameters_ != nullptr;
-    }
-    if (!is_alone) parameters_ = node_.allocate_shared(bytes);
-    return is_alone || !parameters_.empty();
+    parameters_ = node_.size() == 1 ? node_.allocate(bytes) : node_.allocate_for_node(bytes);
+    if (parameters_) (void)filled(parameters_, 0);
+    return parameters_ != nullptr;
   }
 
   // Flat tensors in memory of the whole node's. Each rank writes its part, so that its room is
@@ -143,8 +115,7 @@ class SharedStep {
   Communicator all_;  // on which the gradients have come
   Communicator node_;
   const ParameterArena& arena_;
-  std::vector<std::shared_ptr<std::byte>> parameters_;  // by local rank; none on one of its own
-  std::shared_ptr<std::byte> only_parameters_;          // the node's, where it has one copy
+  std::shared_ptr<std::byte> parameters_;  // the node's
 };
 
 }  // namespace kolo::parallel
@@ -170,7 +141,7 @@ ArenaOptimizer::ArenaOptimizer(const Communicator& communicator,
   const auto& topology = communicator.topology();
   if (arena->device().is_cpu() && topology.nodes < topology.size &&
       is_worth_sharing(*optimizer, arena->plan().total_bytes, sharing))
-    share_steps(communicator, sharing.one_copy);
+    share_steps(communicator);
   if (!shared_) allocate_state();
 }
 
@@ -187,8 +158,8 @@ void ArenaOptimizer::allocate_state() {
 }
 
 // On all nodes or, where one of them has no room, on none: a rank's calls don't depend on it.
-void ArenaOptimizer::share_steps(const Communicator& communicator, bool one_copy) {
-  if (auto shared = parallel::SharedStep::make(communicator, arena(), one_copy))
+void ArenaOptimizer::share_steps(const Communicator& communicator) {
+  if (auto shared = parallel::SharedStep::make(communicator, arena()))
     shared_ = std::make_unique<parallel::SharedStep>(*std::move(shared));
   bool has_room = shared_ != nullptr;
   for (std::size_t slot = 0; has_room && slot < algorithm().state_names().size(); ++slot) {
@@ -198,8 +169,6 @@ void ArenaOptimizer::share_steps(const Communicator& communicator, bool one_copy
   }
   if (all_reduce_value(communicator, has_room ? 1 : 0, ReduceOp::min) == 0) return shared_.reset();
   shared_->take_parameters(arena());
-  // 128 KiB of parameters, which with gradients and state fit a second-level cache.
-  published_elements_ = std::int64_t{1} << 15;
 }
 
 std::vector<BucketOptimizer::Own> ArenaOptimizer::own_parts(std::size_t bucket) const {
@@ -213,10 +182,6 @@ void ArenaOptimizer::begin_step() {
   if (const std::string changes = arena().take_back_parameters(); !changes.empty())
     throw Error("parallel: " + changes);
   if (shared_) shared_->begin();
-}
-
-void ArenaOptimizer::publish(std::size_t bucket, std::int64_t begin, std::int64_t end) {
-  if (shared_) shared_->publish(bucket, begin, end);
 }
 
 void ArenaOptimizer::end_step() {

@@ -103,8 +103,7 @@ RANK_TEST(Average, IsTheSameHoweverStepsAreShared) {
     for (const BucketLimits& limits : {tiny, large}) {
       const TrainedAlone expected(communicator, algorithm, limits);
       for (const StepSharing& sharing :
-           {StepSharing{.enabled = false}, StepSharing{.enabled = true, .smallest_bytes = 0},
-            StepSharing{.enabled = true, .smallest_bytes = 0, .one_copy = true}}) {
+           {StepSharing{}, StepSharing{.enabled = true, .smallest_bytes = 0}}) {
         Replica replica(communicator, limits, torch::kFloat);
         ArenaOptimizer optimizer(communicator, replica.arena, algorithm, sharing);
         expect_average(replica, optimizer, expected);
