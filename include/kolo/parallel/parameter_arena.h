@@ -143,9 +143,8 @@ class ParameterArena {
   BucketPlan plan_;
   std::int64_t version_ = 1;
   torch::Device device_ = torch::kCPU;
-  bool shared_parameters_ = false;
-  bool has_own_memory_ = true;     // for parameters; false: the caller's
-  torch::Tensor gradient_memory_;  // bytes
+  bool shared_parameters_ = false;  // lie in memory of share_parameters()
+  torch::Tensor gradient_memory_;   // bytes
   std::vector<NamedTensor> excluded_;
   std::vector<NamedTensor> frozen_;
   std::vector<torch::Tensor> parameters_;

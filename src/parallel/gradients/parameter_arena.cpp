@@ -122,13 +122,11 @@ void ParameterArena::share_parameters(const Communicator& node,
   node.barrier();
   if (!is_first) move_parameters(flat_views(memory), Values::of_memory);
   shared_parameters_ = true;
-  has_own_memory_ = false;
 }
 
 void ParameterArena::move_parameters(std::vector<torch::Tensor> flat, Values values) {
   const torch::NoGradGuard no_gradient;
   shared_parameters_ = false;
-  has_own_memory_ = true;
   std::swap(flat_parameters_, flat);
   for (std::size_t index = 0; index < parameters_.size(); ++index) {
     torch::Tensor& parameter = parameters_[index];
@@ -200,7 +198,7 @@ std::string ParameterArena::take_back_parameters() {
       elsewhere.push_back(index);
     }
   }
-  if (!elsewhere.empty() && problems.empty() && has_own_memory_ && has_other_views()) {
+  if (!elsewhere.empty() && problems.empty() && !shared_parameters_ && has_other_views()) {
     move_parameters(allocate_like_parameters());
     elsewhere.clear();
   }

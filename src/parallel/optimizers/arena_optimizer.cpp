@@ -31,7 +31,9 @@ class SharedStep {
                                                       const ParameterArena& arena) {
     auto node = all.split(all.topology().node);
     SharedStep step(arena.gradient_communicator(all), *std::move(node), arena);
-    if (!step.allocate_parameters()) return std::nullopt;
+    step.parameters_ = step.allocate();
+    if (!step.parameters_) return std::nullopt;
+    (void)step.filled(step.parameters_, 0);
     return step;
   }
 
@@ -59,12 +61,7 @@ class SharedStep {
   // the node). Collective.
   [[nodiscard]] std::optional<std::vector<torch::Tensor>> allocate_like_parameters(
       double value) const {
-    if (node_.size() == 1) {
-      auto flat = arena_.allocate_like_parameters();
-      for (const torch::Tensor& bucket : flat) bucket.fill_(value);
-      return flat;
-    }
-    const auto memory = node_.allocate_for_node(narrow<std::size_t>(arena_.plan().total_bytes));
+    const auto memory = allocate();
     if (!memory) return std::nullopt;
     return filled(memory, value);
   }
@@ -90,13 +87,11 @@ class SharedStep {
   SharedStep(Communicator all, Communicator node, const ParameterArena& arena)
       : all_(std::move(all)), node_(std::move(node)), arena_(arena) {}
 
-  // False where the node's ranks can't share memory. One of several nodes may have a single rank,
-  // which shares with nobody.
-  [[nodiscard]] bool allocate_parameters() {
+  // One memory for the node, as large as the parameters; nothing where its ranks can't share any.
+  // (One of several nodes may have a single rank, which shares with nobody.)
+  [[nodiscard]] std::shared_ptr<std::byte> allocate() const {
     const auto bytes = narrow<std::size_t>(arena_.plan().total_bytes);
-    parameters_ = node_.size() == 1 ? node_.allocate(bytes) : node_.allocate_for_node(bytes);
-    if (parameters_) (void)filled(parameters_, 0);
-    return parameters_ != nullptr;
+    return node_.size() == 1 ? node_.allocate(bytes) : node_.allocate_for_node(bytes);
   }
 
   // Flat tensors in memory of the whole node's. Each rank writes its part, so that its room is

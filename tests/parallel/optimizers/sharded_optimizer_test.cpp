@@ -47,7 +47,7 @@ void expect_same_training(const Communicator& communicator, const BucketLimits& 
   for (std::size_t index = 0; index < sharded.arena->parameters().size(); ++index)
     expect_equal(communicator, sharded.arena->parameters()[index],
                  whole.arena->parameters()[index]);
-  const auto gathered = optimizer.gather_state();
+  const auto gathered = optimizer.named_state();
   const auto expected = reference.named_state();
   ASSERT_EQ(gathered.size(), expected.size());
   for (std::size_t index = 0; index < gathered.size(); ++index) {
@@ -126,7 +126,9 @@ RANK_TEST(ShardedOptimizer, StateSurvivesACheckpoint) {
   make_step(network, first, 1);
   make_step(copy, resumed, 1);
   expect_parameters(network, copy.parameters(), 1e-12, 1e-14);
-  state.back().name = "other";
+  state.push_back({"more", torch::ones({1})});
+  EXPECT_TRUE(says(message_of<Error>([&] { resumed.load_state(state, 2); }), {"a state of 9"}));
+  state[7].name = "other";
   EXPECT_TRUE(says(message_of<Error>([&] { resumed.load_state(state, 2); }),
                    {"has no second.bias.exp_avg_sq"}));
 }
