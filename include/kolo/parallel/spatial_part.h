@@ -42,10 +42,6 @@ struct SpatialPart {
 // format. InputError as own_rows().
 [[nodiscard]] SpatialPart part_of(const DeviceMesh& mesh, const torch::Tensor& samples);
 
-// The whole samples, on every rank of the spatial group. Collective there, also in backward, which
-// adds the gradients of all ranks; autograd sees it.
-[[nodiscard]] torch::Tensor whole_of(const DeviceMesh& mesh, const SpatialPart& part);
-
 // Needs of a layer that is computed in parts, along all axes.
 struct LayerStep {
   std::vector<PartAxis> input, output;
@@ -60,7 +56,8 @@ struct LayerStep {
                                   std::span<const PartAxis> like = {});
 
 // The part as these axes have it: gathered along those that are whole there and not in the part,
-// cut along those that are whole in the part and not there. Collective where something is gathered.
+// cut along those that are whole in the part and not there. Collective where something is gathered,
+// also in backward, which adds the gradients of all ranks; autograd sees it.
 [[nodiscard]] torch::Tensor rows_as(const DeviceMesh& mesh, const SpatialPart& part,
                                     std::span<const PartAxis> axes);
 

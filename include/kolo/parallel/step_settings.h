@@ -46,8 +46,5 @@ struct StepSettings {
 
 // Features in use, as kolo/parallel/step_conflicts.h knows them.
 [[nodiscard]] StepFeatures features_of(const StepSettings& settings);
-[[nodiscard]] inline std::vector<StepConflict> conflicts(const StepSettings& settings) {
-  return conflicts(features_of(settings));
-}
 
 }  // namespace kolo

@@ -40,7 +40,7 @@ class ProfilerRange {
 // Every collective of the communicator, and of sets of ranks made from it later, is a span on a row
 // of the communication, named as CallOptions::name says ("bucket 3"); how long an asynchronous one
 // was ready but waited for its turn is a span beside it ("bucket 3 waits"). What the program itself
-// does it tells with spans and marks, which lie on a row of the calling thread:
+// does it tells with spans, which lie on a row of the calling thread:
 //
 //   Timeline timeline = Timeline::from_environment(communicator);
 //   while (...) {
@@ -61,7 +61,7 @@ class ProfilerRange {
 // Spans are ranges for NVIDIA's profilers too (ProfilerRange), whether the timeline is active or
 // not.
 //
-// A handle: copies mean the same timeline; the last one finishes the file. Spans and marks may come
+// A handle: copies mean the same timeline; the last one finishes the file. Spans may come
 // from any thread. A span costs about a microsecond and a collective a few, and nothing ever waits
 // for the disk; where a timeline is inactive, a span costs a comparison.
 class Timeline {
@@ -96,8 +96,6 @@ class Timeline {
   [[nodiscard]] Span span(std::string_view name, const char* what, std::int64_t number) const;
   // "step", with its number.
   [[nodiscard]] Span step(std::int64_t number) const;
-  // A moment.
-  void mark(std::string_view name) const;
 
   // Why events are missing in the file; empty when none are.
   [[nodiscard]] std::string problem() const;

@@ -302,7 +302,6 @@ void GradientReducer::State::settle_averages() {
     agreement_->run(communicator_);
   else
     agreement_->run_alone();
-  has_averages_ = false;
   const std::string error = agreement_->error;
   agreement_->start_over();
   if (!error.empty()) throw Error(error);

@@ -60,18 +60,6 @@ void StepAgreement::start_over() {
 
 // Part of a step before and during backward; the rest of a step is in reducer_finish.cpp.
 
-namespace {
-
-void check(const ReducerOptions& options) {
-  if (options.static_graph && !options.unused_parameters) {
-    throw Error(
-        "parallel: static_graph without unused_parameters; there is nothing to note where all "
-        "parameters must be used");
-  }
-}
-
-}  // namespace
-
 GradientReducer::State::State(const Communicator& communicator,
                               std::shared_ptr<ParameterArena> arena, ReducerOptions options)
     : communicator_(arena->gradient_communicator(communicator)),
@@ -81,7 +69,11 @@ GradientReducer::State::State(const Communicator& communicator,
       clock_(arena_->device()),
       starts_early_(options_.overlap),
       is_order_wanted_(options_.rebuild_buckets.value_or(false) && communicates()) {
-  check(options_);
+  if (options_.static_graph && !options_.unused_parameters) {
+    throw Error(
+        "parallel: static_graph without unused_parameters; there is nothing to note where all "
+        "parameters must be used");
+  }
   // Without an order of their own, gradients have that of the program's calls: which buckets begin
   // in backward may differ between ranks, what comes after it does not.
   if (communicates() && !communicator_.capabilities().concurrent) starts_early_ = false;
@@ -143,7 +135,7 @@ void GradientReducer::State::attach_anew() {
 
 void GradientReducer::State::start_over() {
   for (PendingGradient& pending : pending_) pending.reset();
-  has_begun_ = is_sealed_ = has_agreement_ = false;
+  has_begun_ = is_sealed_ = false;
   arrivals_.assign(parameters(), Arrival::none);
   is_taken_.assign(parameters(), false);
   is_coming_.assign(parameters(), false);
@@ -345,8 +337,6 @@ void GradientReducer::State::start_complete_units() {
 }
 
 void GradientReducer::State::start_agreement() {
-  if (has_agreement_) return;
-  has_agreement_ = true;
   for (std::size_t parameter = 0; parameter < parameters(); ++parameter)
     agreement_->used[parameter] = arrivals_[parameter] == Arrival::ready ? 1 : 0;
   if (!communicates()) return agreement_->run_alone();

@@ -310,7 +310,6 @@ class GradientReducer::State : public std::enable_shared_from_this<State> {
   std::vector<std::size_t> missing_;  // gradients, by unit
   std::size_t started_ = 0;           // units, in order
   std::vector<bool> is_handed_out_;   // by bucket
-  bool has_agreement_ = false;        // on its way, or done
   Work agreement_work_;
   std::vector<std::string> changed_;            // gradients that were, while they were averaged
   std::map<std::size_t, torch::Tensor> stash_;  // gradients of absent parameters, to be put back

@@ -104,13 +104,6 @@ void Timeline::show_device(const torch::Device& device,
   if (attachment_) attachment_->recorder->show_device(DeviceClock(device, std::move(runtime)));
 }
 
-void Timeline::mark(std::string_view name) const {
-  if (!is_active()) return;
-  attachment_->recorder->add({.kind = TraceEvent::Kind::instant,
-                              .start = attachment_->recorder->now(),
-                              .name = std::string(name)});
-}
-
 std::string Timeline::problem() const {
   return attachment_ ? attachment_->recorder->problem() : std::string();
 }

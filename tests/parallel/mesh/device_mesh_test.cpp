@@ -32,10 +32,10 @@ std::vector<int> expected_members(const DeviceMesh& mesh, std::span<const MeshAx
 
 void expect_groups(const DeviceMesh& mesh) {
   const auto rank = mesh.world().rank();
-  EXPECT_EQ(mesh.coordinates(), mesh.shape().coordinates_of(rank));
   for (std::size_t i = 0; i < mesh_axes; ++i) {
     const auto axis = static_cast<MeshAxis>(i);
     EXPECT_EQ(mesh.axis(axis).rank(), mesh.coordinate(axis));
+    EXPECT_EQ(mesh.coordinate(axis), mesh.shape().coordinates_of(rank)[i]);
     EXPECT_EQ(members(mesh, mesh.axis(axis)), expected_members(mesh, std::span(&axis, 1)));
   }
   EXPECT_EQ(members(mesh, mesh.spatial()), expected_members(mesh, spatial_axes));

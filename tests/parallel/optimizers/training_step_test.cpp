@@ -106,13 +106,13 @@ RANK_TEST(TrainingStep, ItBeginsFirst) {
 }
 
 TEST(StepSettings, TellWhatExcludesWhat) {
-  EXPECT_THAT(conflicts(StepSettings{}), IsEmpty());
+  EXPECT_THAT(conflicts(features_of({})), IsEmpty());
   StepSettings settings{.sharded = true, .world = Communicator::solo(), .virtual_ranks = 2};
   settings.reducer.hook = bfloat16_compression();
   settings.reducer.unused_parameters = true;
   settings.reducer.communicate = false;
   std::vector<std::string> pairs;
-  for (const auto& each : conflicts(settings))
+  for (const auto& each : conflicts(features_of(settings)))
     pairs.push_back(fmt::format("{}, {}", name_of(each.feature), name_of(each.other)));
   EXPECT_THAT(
       pairs,

@@ -27,6 +27,12 @@ DeviceMesh mesh_along(const Communicator& communicator, std::vector<std::int64_t
   return DeviceMesh(communicator, {.data = 1, .spatial = std::move(spatial)});
 }
 
+torch::Tensor whole_of(const DeviceMesh& mesh, const SpatialPart& part) {
+  auto axes = part.axes;
+  for (auto& axis : axes) axis.is_whole = axis.is_whole || axis.cut.ranks() > 1;
+  return rows_as(mesh, part, axes);
+}
+
 RANK_TEST(SpatialPart, PartsMakeTheWhole) {
   on_meshes(communicator, [](const DeviceMesh& mesh, std::size_t axes, CounterRandom& random) {
     std::vector<std::int64_t> shape = {2, 3};
