@@ -34,7 +34,7 @@ std::span<T> span_of(const torch::Tensor& tensor) {
   return {static_cast<T*>(tensor.data_ptr()), static_cast<std::size_t>(tensor.numel())};
 }
 
-// Of as many elements, from the address of element `offset` of an allocation on.
+// Returns as many elements, from the address of element `offset` of an allocation on.
 torch::Tensor device_copy(const torch::Tensor& host, std::int64_t offset) {
   auto whole = torch::empty({host.numel() + offset}, on_device(host.scalar_type()));
   return whole.narrow(0, offset, host.numel()).copy_(host);

@@ -58,8 +58,7 @@ struct Batch {
   }
 };
 
-// What a test does on each rank: trains the network with its batches, and returns what it likes to
-// compare, besides the parameters.
+// Trains a rank's network with its batch; returns values to compare besides the parameters.
 using Training =
     std::function<std::vector<double>(const Communicator&, nn::Sequential&, const Batch&)>;
 
@@ -72,7 +71,8 @@ torch::Device on_host(int /*rank*/) {
   return torch::kCPU;
 }
 
-// Of rank 0. Networks and batches are made one after another, since the generator is everybody's.
+// Returns rank 0's outcome. Networks and batches are made one after another, since the ranks, which
+// are threads, share the generator.
 Outcome outcome_on(const std::function<torch::Device(int rank)>& device, const Training& training) {
   torch::manual_seed(1);
   std::vector<nn::Sequential> networks;

@@ -97,7 +97,7 @@ inline void expect_parameters(const torch::nn::Module& network,
     EXPECT_TRUE(parameters[i].allclose(expected[i], relative, absolute)) << "parameter " << i;
 }
 
-// Of a step of these passes.
+// Expected gradients of a step with these passes.
 inline std::vector<torch::Tensor> average_of_passes(const SmallNetwork& network, int ranks,
                                                     const std::vector<std::int64_t>& passes) {
   return average_of_ranks<SmallNetwork>(ranks, network, [&](SmallNetwork& alone, int rank) {

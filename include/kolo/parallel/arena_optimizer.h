@@ -49,7 +49,7 @@ class ArenaOptimizer final : public BucketOptimizer {
                  std::shared_ptr<const FlatOptimizer> optimizer, const StepSharing& sharing);
   ~ArenaOptimizer() override;
 
-  // Views; local.
+  // Returns views; local.
   [[nodiscard]] std::vector<NamedState> named_state(std::optional<int> only = {}) const override;
   void scatter_state(const Communicator& ranks, std::span<const std::int64_t> skipped_steps,
                      const FillState& fill) override;

@@ -15,10 +15,10 @@ struct ParameterDescription {
   std::string name;
   std::vector<std::int64_t> shape;
   DataType type = DataType::float32;
-  // Of a parameter whose memory is dense but in another order than its shape's (a convolution's
-  // weight by taps, for instance); empty for all others.
+  // Strides of a parameter whose memory is dense but in another order than its shape's (a
+  // convolution's weight by taps, for instance); empty for all others.
   std::vector<std::int64_t> strides = {};
-  // Of a tensor that a module has several times (tied weights): what it is called besides.
+  // Further names of a tensor that a module has several times (tied weights).
   std::vector<std::string> other_names = {};
 
   [[nodiscard]] std::int64_t count() const;  // elements

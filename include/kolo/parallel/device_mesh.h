@@ -41,7 +41,7 @@ class DeviceMesh {
   MeshShape shape_;
   MeshCoordinates coordinates_;
   Communicator world_;
-  // By axis; there is one of each.
+  // By axis; all are set.
   std::array<std::optional<Communicator>, mesh_axes> axes_;
   std::optional<Communicator> spatial_, replicas_;
 };

@@ -155,8 +155,8 @@ class ParameterArena {
   std::vector<torch::Tensor> gradient_views_;
 };
 
-// What a module has outside its arena becomes root's: buffers (running means and the like) and
-// parameters that don't require gradients.
+// Broadcasts root's buffers (running means and the like) and parameters that don't require
+// gradients, which lie outside the arena. Collective.
 void broadcast_outside_arena(const Communicator& communicator, const torch::nn::Module& module,
                              int root = 0);
 

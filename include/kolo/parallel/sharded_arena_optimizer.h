@@ -40,10 +40,10 @@ class ShardedArenaOptimizer final : public BucketOptimizer {
   // gradients will do as well, at twice the traffic.)
   [[nodiscard]] std::shared_ptr<GradientHook> gradient_hook() const override;
 
-  // Collective: one number travels.
+  // Collective: an all-reduce of one number.
   [[nodiscard]] torch::Tensor squared_norm() const override;
 
-  // A copy, gathered on each rank or on one. Collective.
+  // Returns a copy, gathered on each rank or on one. Collective.
   [[nodiscard]] std::vector<NamedState> named_state(std::optional<int> only = {}) const override;
   void scatter_state(const Communicator& ranks, std::span<const std::int64_t> skipped_steps,
                      const FillState& fill) override;

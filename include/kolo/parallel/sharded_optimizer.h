@@ -18,7 +18,7 @@
 
 namespace kolo {
 
-// The options of its parameter group, as LibTorch's schedulers know them.
+// Options of a sharded optimizer's parameter group, for LibTorch's schedulers.
 class ShardedGroupOptions : public torch::optim::OptimizerCloneableOptions<ShardedGroupOptions> {
  public:
   explicit ShardedGroupOptions(double learning_rate) : learning_rate_(learning_rate) {}
@@ -71,8 +71,8 @@ class ShardedOptimizer : public torch::optim::Optimizer {
   // While the result lives, backward() only adds to this rank's gradients.
   [[nodiscard]] GradientReducer::NoSync no_sync() { return reducer_.no_sync(); }
 
-  // Between backward() and step(), where something is to be done with the averages: waits for them.
-  // step() takes them as they are.
+  // Waits for the averages, to clip or discard them between backward() and step(), which takes them
+  // as they are.
   void finish();
   // finish(), and scales the averaged gradients to a global norm of at most maximum_norm; returns
   // the norm before (see BucketOptimizer::clip_gradients).

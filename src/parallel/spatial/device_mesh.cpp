@@ -39,7 +39,7 @@ void require_one_mesh(const Communicator& world, const MeshShape& shape) {
   }
 }
 
-// The ranks that differ along these axes alone.
+// Communicator of the ranks that differ along these axes alone.
 Communicator make_group(const Communicator& world, const MeshShape& shape,
                         std::span<const MeshAxis> axes) {
   const auto ranks = shape.length(axes);

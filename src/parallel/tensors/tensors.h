@@ -27,8 +27,8 @@ struct FusedTensors {
   torch::Tensor flat;                // contiguous, one-dimensional
 };
 
-// By dtype, in the order in which the dtypes first appear. A contiguous tensor that is alone of its
-// dtype is not copied: flat is a view of it.
+// Groups tensors by dtype, in the order in which the dtypes first appear. A contiguous tensor that
+// is alone of its dtype is not copied: flat is a view of it.
 [[nodiscard]] std::vector<FusedTensors> fuse_by_type(torch::TensorList tensors);
 
 // Copies the values in flat back into the tensors, as far as they are not the same memory.
@@ -64,7 +64,7 @@ struct DistinctTensor {
   [[nodiscard]] std::string names() const;  // "first.weight", "first.weight (also last.weight)"
 };
 
-// In the order of registration; undefined ones are left out.
+// Lists a module's tensors in the order of registration, without undefined ones.
 [[nodiscard]] std::vector<DistinctTensor> distinct_tensors(
     const torch::OrderedDict<std::string, torch::Tensor>& tensors);
 
@@ -117,7 +117,7 @@ void add_to_norm(const torch::Tensor& tensor, const torch::Tensor& total);
 class TaskStream {
  public:
   [[nodiscard]] static TaskStream of(const torch::Tensor& tensor);
-  // As long as what it returns lives.
+  // Makes the stream current while the result lives.
   [[nodiscard]] std::unique_ptr<c10::StreamGuard> enter() const {
     return stream_ ? std::make_unique<c10::StreamGuard>(*stream_) : nullptr;
   }

@@ -169,7 +169,7 @@ namespace {
 constexpr int first_group_row = 1000;   // after the threads'
 constexpr int first_device_row = 2000;  // in the order of the threads'
 
-// The place of a value in a list, where it is put if it is new.
+// Index of a value in a list, to which a new one is appended.
 template <typename T>
 std::pair<std::size_t, bool> find_or_add(std::vector<T>& values, const T& value) {
   const auto found = std::find(values.begin(), values.end(), value);
@@ -300,7 +300,7 @@ void Timeline::Recorder::write_device_spans(bool waits) try {
   device_spans_.clear();
 }
 
-// Devices tell times in numbers that are exact for some seconds: the anchor follows.
+// Device times are exact for some seconds only, so the anchor follows.
 std::int64_t Timeline::Recorder::time_of(const DeviceClock::Moment& moment) {
   constexpr double farthest = 5;
   const double seconds = moment.seconds_since(anchor_);

@@ -107,14 +107,14 @@ class Timeline::Recorder final : public CollectiveListener {
     return is_active_.load(std::memory_order_acquire);
   }
   [[nodiscard]] std::int64_t now() const noexcept;
-  // For the calling thread's row.
+  // Adds an event to the calling thread's row.
   void add(TraceEvent event) noexcept;
 
   void show_device(DeviceClock clock);
-  // Unknown where there is no device to show.
+  // The device's present moment; unknown where there is no device to show.
   [[nodiscard]] DeviceClock::Moment device_now() noexcept;
-  // For the row of the device's work for the calling thread, when the device has come to its end,
-  // which is not waited for.
+  // Adds an event to the device's row for the calling thread, once the device has reached its end;
+  // doesn't wait for that.
   void add_on_device(TraceEvent event, const DeviceClock::Moment& start) noexcept;
 
   void on_submit(const CollectiveCall& call) noexcept override;

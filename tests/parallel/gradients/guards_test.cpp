@@ -108,7 +108,7 @@ RANK_TEST(Guards, GradientsOfAShardedOptimizerAreNotRead) {
   }
 }
 
-// With the same Error on all ranks.
+// The Error is the same on all ranks.
 RANK_TEST(Guards, DifferentLearningRatesAreAnError) {
   if (communicator.size() == 1) return;
   const bool is_odd = communicator.rank() == 1;

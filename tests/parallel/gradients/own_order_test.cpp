@@ -18,8 +18,8 @@
 #include "support/errors.h"
 #include "support/rank_test.h"
 
-// What the program calls besides gradients, while on some ranks a bucket is on its way that others
-// begin only at the step's end.
+// Collectives of the program's own, while some ranks already average a bucket that others begin
+// only at the step's end.
 namespace kolo::testing {
 
 namespace {

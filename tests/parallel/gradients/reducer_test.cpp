@@ -86,7 +86,7 @@ RANK_TEST(GradientReducer, TheArenaIsCutAnew) {
       says(message_of<Error>([&] { arena->rebuild(communicator, other); }), {"models differ"}));
 }
 
-// What a user could write.
+// A hook as a user could write it.
 struct CountingHook final : GradientHook {
   void average(const Communicator& communicator, const GradientBucket& bucket) override {
     EXPECT_TRUE(bucket.gradients[0].is_alias_of(bucket.flat));

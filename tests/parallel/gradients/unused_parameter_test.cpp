@@ -50,7 +50,7 @@ RANK_TEST(UnusedParameters, UnusedParametersCountAsZero) {
       reducer.finish();
       expect_gradients(network, expected_of(network, communicator.size(), step, step));
     }
-    // What nobody uses keeps what it has.
+    // A parameter that no rank uses keeps its gradient.
     const torch::Tensor mine = torch::full({3}, .1);
     network.idle->bias.mutable_grad() = mine;
     network.loss(communicator.rank(), 0, 0).backward();

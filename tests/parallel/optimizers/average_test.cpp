@@ -54,7 +54,7 @@ void train_steps(Replica& replica, Optimizer& optimizer, std::int64_t first, std
   replica.communicator.barrier();  // a rank that is ahead would change what the others look at
 }
 
-// What a replica that does all alone has trained and averaged.
+// A replica that shares nothing: what it has trained and averaged.
 struct TrainedAlone {
   TrainedAlone(const Communicator& communicator,
                const std::shared_ptr<const FlatOptimizer>& algorithm, const BucketLimits& limits)

@@ -25,7 +25,7 @@
 #include "support/rank_test.h"
 #include "support/says.h"
 
-// What libraries of collectives do while the last rank has joined.
+// Reducers, optimizers and collectives while the last rank has joined.
 namespace kolo::testing {
 
 namespace {
@@ -34,7 +34,7 @@ bool has_data(const Communicator& communicator) {
   return communicator.size() == 1 || communicator.rank() + 1 < communicator.size();
 }
 
-// What ranks with data get for what they do, while the last one has joined.
+// Expects an Error on the ranks with data while the last one has joined.
 void expect_refusal(const Communicator& world, const std::function<void()>& action,
                     std::string_view words) {
   if (has_data(world)) {
@@ -43,7 +43,7 @@ void expect_refusal(const Communicator& world, const std::function<void()>& acti
   (void)world.join();
 }
 
-// What a joined rank alone could do is an Error, before any parameter changes.
+// A step that needs the joined rank is an Error before any parameter changes.
 RANK_TEST(JoinedRanks, AShardedOptimizerRefuses) {
   if (communicator.size() == 1) return;
   const auto world = communicator.checked();

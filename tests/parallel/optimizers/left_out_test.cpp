@@ -132,7 +132,7 @@ void undefine_gradients(Layers& network) {
   for (auto& parameter : network.parameters()) parameter.mutable_grad() = torch::Tensor();
 }
 
-// What takes part in a step: `used` says who uses a layer, in a loss over rank r's samples.
+// Layers that take part in a step: by rank and step, who uses the second and the third.
 struct Schedule {
   std::function<void(Layers&, std::int64_t step)> prepare = [](Layers&, std::int64_t) {};
   std::function<bool(int rank, std::int64_t step)> uses_second = [](int, std::int64_t) {

@@ -98,7 +98,7 @@ RANK_TEST(ShardedOptimizer, ARankHoldsItsPartOfTheState) {
   const ShardedArenaOptimizer optimizer(communicator, replica.arena, make_adam({}));
   const std::int64_t whole = 2 * replica.arena->plan().total_bytes;
   EXPECT_GE(optimizer.state_bytes(), whole / communicator.size());
-  // What is left over is below 16 elements per rank, of two states.
+  // Each of the two states has fewer than 16 elements per rank left over.
   EXPECT_LE(optimizer.state_bytes(),
             whole / communicator.size() + 2 * 16 * 4 * communicator.size());
 }

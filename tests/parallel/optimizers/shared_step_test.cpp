@@ -70,7 +70,7 @@ RANK_TEST(SharedStep, ItTrainsLikeEveryRankAlone) {
   }
 }
 
-// What one rank of a node writes, the others have; a broadcast brings root's to all nodes.
+// A rank writes into the parameters of its whole node; a broadcast brings root's to all nodes.
 RANK_TEST(SharedStep, OneCopyIsOfTheFirstRankAndOneMemory) {
   const Replica replica(communicator, tiny, torch::kFloat);
   const auto& parameters = replica.arena->parameters();
@@ -96,7 +96,7 @@ RANK_TEST(SharedStep, OneCopyIsOfTheFirstRankAndOneMemory) {
   communicator.barrier();
 }
 
-// Of a network that one rank alone has loaded.
+// One rank alone has loaded the network.
 RANK_TEST(SharedStep, OneCopyTakesBackWhatOneRankHasLoaded) {
   const Replica replica(communicator, tiny, torch::kFloat);
   const ArenaOptimizer optimizer(communicator, replica.arena, make_adam({}), always);

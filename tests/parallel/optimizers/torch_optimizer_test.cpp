@@ -252,7 +252,7 @@ RANK_TEST(TorchOptimizer, AveragesMayBeLookedAtOrDiscarded) {
   DistributedOptimizer optimizer(communicator, network,
                                  torch::optim::SGD(network.parameters(), SGDOptions(.01)));
   train_and_discard(communicator, network, optimizer, 0);
-  // What has been used is not used again.
+  // Averages are used once.
   EXPECT_TRUE(says(message_of<Error>([&] {
                      optimizer.step();
                      optimizer.step();

@@ -90,7 +90,7 @@ RANK_TEST(VirtualRanks, StepsHaveTheBitsOfOneRank) {
   }
 }
 
-// What is computed is the average over all parts.
+// A step uses the average over all parts.
 RANK_TEST(VirtualRanks, StepsAreThoseOfOneBatch) {
   const int ranks = communicator.size(), virtual_ranks = 2 * ranks;
   const auto make = [&](TrainingStep& step, SmallNetwork& network, bool in_parts) {

@@ -27,7 +27,7 @@ using OptimizerPointer = std::unique_ptr<torch::optim::Optimizer>;
 
 struct Kind {
   const char* name;
-  // With another learning rate and other options for another `variant`.
+  // Variants differ in learning rate and options.
   std::function<OptimizerPointer(std::vector<torch::Tensor>, int variant)> make;
 };
 
