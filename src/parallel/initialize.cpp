@@ -48,7 +48,7 @@ bool are_devices_shared() {
   return value != nullptr && std::string_view(value) == "1";
 }
 
-// All ranks tell what they have, so all of them refuse.
+// Error on all ranks, since all learn what each has.
 void require_own_devices(const Communicator& communicator, int place, bool may_share) {
   std::int64_t own = 0;
   if (place >= 0) own = static_cast<std::int64_t>(fingerprint_of(cuda_runtime()->hardware(place)));

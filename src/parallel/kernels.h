@@ -119,11 +119,11 @@ void find_all_bits_on_device(std::span<const std::uint32_t> values, std::uint32_
 void find_all_bits_on_device(std::span<const std::uint16_t> values, std::uint16_t mask,
                              std::int32_t* found, void* stream);
 
-// The same 64 bits as checksum()'s.
+// Writes the 64 bits of checksum().
 void checksum_on_device(std::span<const std::byte> bytes, std::uint64_t* result,
                         std::span<std::byte> workspace, void* stream);
 
-// Checksums of pieces, of the pieces of those, and so on.
+// Bytes of the checksums of pieces, of the pieces of those, and so on.
 constexpr std::size_t checksum_workspace_bytes(std::size_t bytes) {
   std::size_t total = 0;
   while (bytes > checksum_piece_bytes) {

@@ -38,8 +38,8 @@ constexpr auto enum_names(NonFiniteStep) {
 
 }  // namespace kolo
 
-// The one table of what in a training step excludes what. Configurations and the library's own
-// options are checked by it; without LibTorch.
+// The one table of features of a training step that exclude each other. Configurations and the
+// library's options are checked by it; without LibTorch.
 namespace kolo {
 
 enum class StepFeature : std::uint8_t {

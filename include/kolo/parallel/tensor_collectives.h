@@ -38,7 +38,7 @@ struct ReduceOptions {
   CallOptions call = {};
 };
 
-// In place.
+// Reduces a tensor in place.
 void all_reduce(const Communicator& communicator, const torch::Tensor& tensor,
                 const ReduceOptions& options);
 void all_reduce(const Communicator& communicator, const torch::Tensor& tensor,
@@ -46,18 +46,18 @@ void all_reduce(const Communicator& communicator, const torch::Tensor& tensor,
 void all_reduce(const Communicator& communicator, torch::TensorList tensors,
                 const ReduceOptions& options = {});
 
-// The reduction in a new tensor.
+// Returns the reduction in a new tensor.
 [[nodiscard]] torch::Tensor all_reduced(const Communicator& communicator,
                                         const torch::Tensor& tensor,
                                         const ReduceOptions& options = {});
 
-// In place: root's values on every rank.
+// Writes root's values into every rank's tensor.
 void broadcast(const Communicator& communicator, const torch::Tensor& tensor, int root = 0,
                CallOptions call = {});
 void broadcast(const Communicator& communicator, torch::TensorList tensors, int root = 0,
                CallOptions call = {});
 
-// Concatenated along the first dimension, in the order of ranks: [n0 + n1 + ..., ...] from [n0,
+// Concatenates along the first dimension, in the order of ranks: [n0 + n1 + ..., ...] from [n0,
 // ...], [n1, ...] ... A tensor without dimensions counts as [1]. The first dimensions may differ,
 // also be 0. The shapes are exchanged first (128 bytes per rank); where dtypes or the other
 // dimensions differ, Error on every rank that names both.

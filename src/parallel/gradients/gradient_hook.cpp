@@ -110,7 +110,7 @@ LowRank factors_of(const torch::Tensor& flat, const BucketState& state, const Ma
           state.right.data_ptr<float>() + matrix.right};
 }
 
-// In elements.
+// Offset of a view in a bucket, in elements.
 std::int64_t offset_in(const torch::Tensor& flat, const torch::Tensor& view) {
   const auto* const begin = static_cast<const std::byte*>(flat.data_ptr());
   return (static_cast<const std::byte*>(view.data_ptr()) - begin) / flat.element_size();
@@ -179,8 +179,8 @@ class PowerSgd final : public GradientHook {
     bytes_sent_ += static_cast<std::int64_t>(tensor.nbytes());
   }
 
-  // Everything that is not compressed, in one all-reduce. (Plain loops: LibTorch's operations would
-  // use all cores, which belong to backward.)
+  // Averages the uncompressed gradients in one all-reduce. (Plain loops: LibTorch's operations
+  // would use all cores, which belong to backward.)
   void reduce_others(const Communicator& communicator, const GradientBucket& bucket,
                      BucketState& state) {
     float* const flat = bucket.flat.data_ptr<float>();
@@ -195,7 +195,7 @@ class PowerSgd final : public GradientHook {
     }
   }
 
-  // For a step that can't be compressed, after the error has been added: takes it out again.
+  // Averages a step that can't be compressed, after taking the added error out again.
   void reduce_uncompressed(const Communicator& communicator, const GradientBucket& bucket,
                            const BucketState& state) {
     for (const Matrix& matrix : state.matrices) {
@@ -240,7 +240,7 @@ class PowerSgd final : public GradientHook {
     return state;
   }
 
-  // Vectors of standard normal numbers that depend on nothing but the seed, the step and the place.
+  // Fills factors with standard normal numbers that depend on seed, step and place alone.
   // `only_zeros`: just those that are zero, which nothing would bring back to life.
   void fill_right_factors(const GradientBucket& bucket, BucketState& state, bool only_zeros) const {
     const auto seed = derive_seed(options_.seed, static_cast<std::uint32_t>(bucket.index),

@@ -18,7 +18,7 @@ namespace {
 
 using SparseAverage = GradientUnits::SparseAverage;
 
-// The ranks' rows, [rows, ...], one after another.
+// Gathers the ranks' rows, [rows, ...], one after another.
 torch::Tensor gather_rows(const Communicator& communicator, const torch::Tensor& mine,
                           std::span<const std::int64_t> rows) {
   auto shape = mine.sizes().vec();
@@ -122,7 +122,7 @@ std::int64_t GradientUnits::start(std::size_t unit) {
   const torch::Tensor& gradients = arena_->flat_gradients(unit);
   const auto bytes = static_cast<std::int64_t>(gradients.nbytes());
   if (!options_.communicate) return bytes;
-  // Not the arena: it has a handle on the communicator, the last of which can't go on its thread.
+  // The task doesn't own the arena, whose communicator can't be destroyed on its own thread.
   CallOptions call{.name = fmt::format("bucket {}", unit), .owner = buckets_[unit]};
   const auto stream = parallel::TaskStream::of(gradients);
   if (options_.hook && are_done_at_once()) {

@@ -24,7 +24,7 @@ struct PendingGradient::Notes {
   Fate fate = Fate::untouched;
 };
 
-// A tensor without memory: who asks for its data is told by LibTorch that there is none.
+// A tensor without memory: LibTorch refuses to give its data.
 class PendingGradient::Placeholder final : public c10::TensorImpl {
  public:
   Placeholder(torch::IntArrayRef shape, caffe2::TypeMeta type, std::shared_ptr<Notes> notes)
@@ -34,7 +34,7 @@ class PendingGradient::Placeholder final : public c10::TensorImpl {
     set_sizes_contiguous(shape);
   }
 
-  // data(), with which LibTorch's optimizers and clip_grad_norm_() begin.
+  // Called by data(), with which LibTorch's optimizers and clip_grad_norm_() begin.
   c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(
       const c10::VariableVersion& version, bool allows_other_metadata) const override {
     return copy(version, allows_other_metadata);
@@ -112,7 +112,7 @@ class PendingGradient::Placeholder final : public c10::TensorImpl {
 
 namespace {
 
-// Once a process; another copy of this library may have been there before, and does the same.
+// Registers once a process; another copy of this library may have done the same before.
 void register_placeholders(torch::CppFunction call) {
   try {
     static torch::Library library(torch::Library::IMPL, "_", placeholder_key, __FILE__, __LINE__);

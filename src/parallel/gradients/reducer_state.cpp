@@ -58,7 +58,7 @@ void StepAgreement::start_over() {
   error.clear();
 }
 
-// Part of a step before and during backward; the rest of a step is in reducer_finish.cpp.
+// A step before and during backward; the rest is in reducer_finish.cpp.
 
 GradientReducer::State::State(const Communicator& communicator,
                               std::shared_ptr<ParameterArena> arena, ReducerOptions options)
@@ -180,7 +180,7 @@ void GradientReducer::State::begin_step() {
   }
 }
 
-// Fibonacci hashing keeps apart which numbers they are.
+// Mixes a number in by Fibonacci hashing, so that different numbers give different setups.
 void GradientReducer::State::add_to_setup(std::size_t number) {
   agreement_->setup = (agreement_->setup ^ (number + 1)) * 0x9e3779b97f4a7c15;
 }
@@ -246,7 +246,7 @@ void GradientReducer::State::hold(std::size_t parameter) {
   if (options_.overlap && !(is_sparse(parameter) && starts_early_)) pending_[parameter].hold();
 }
 
-// Ends hold(), before the average has begun.
+// Undoes hold(), before the average has begun.
 void GradientReducer::State::take_back(std::size_t parameter) {
   if (!pending_[parameter].is_held()) return;
   const auto fate = pending_[parameter].give_back();
@@ -260,14 +260,14 @@ torch::Tensor GradientReducer::State::gradient_of(std::size_t parameter) const {
   return pending_[parameter].is_kept() ? torch::Tensor() : tensor(parameter).grad();
 }
 
-// Notes what has happened meanwhile to the gradient of a parameter that is under way.
+// Notes the program's changes to a gradient whose average is under way.
 void GradientReducer::State::look_after(std::size_t parameter) {
   if (!pending_[parameter].look()) changed_.push_back(name(parameter));
 }
 
 std::shared_ptr<void> GradientReducer::State::take_destination(std::size_t parameter) {
   const std::lock_guard lock(mutex_);
-  // Elsewhere there is something to add to, or something else to be given back.
+  // The arena's memory may hold a whole first gradient only, nothing that is added to.
   const Arrival arrival = arrivals_[parameter];
   const bool is_first = arrival == Arrival::none || arrival == Arrival::accumulated;  // and zeroed
   const bool is_whole =
@@ -314,7 +314,7 @@ void GradientReducer::State::contribute(std::size_t parameter) {
   gradient = view;
 }
 
-// Not while one of its gradients is being added to by another thread.
+// A unit is incomplete while another thread adds to one of its gradients.
 bool GradientReducer::State::is_complete(std::size_t unit) const {
   if (missing_[unit] > 0) return false;
   if (is_sealed_) return true;
@@ -332,7 +332,7 @@ void GradientReducer::State::start_complete_units() {
       if (arrivals_[parameter] == Arrival::ready) pending_[parameter].hold();
     }
   }
-  // Before that, later passes may come.
+  // Later passes may come until the step is sealed.
   if (started_ == units_.size() && is_sealed_) start_agreement();
 }
 

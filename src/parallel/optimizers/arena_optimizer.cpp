@@ -152,7 +152,7 @@ void ArenaOptimizer::allocate_state() {
   }
 }
 
-// On all nodes or, where one of them has no room, on none: a rank's calls don't depend on it.
+// Shares on all nodes or, where one of them has no room, on none, so that all make the same calls.
 void ArenaOptimizer::share_steps(const Communicator& communicator) {
   if (auto shared = parallel::SharedStep::make(communicator, arena()))
     shared_ = std::make_unique<parallel::SharedStep>(*std::move(shared));
@@ -189,7 +189,7 @@ std::vector<BucketOptimizer::NamedState> ArenaOptimizer::named_state(
   return named(state_);
 }
 
-// One rank a node takes part where steps are shared: its state is the whole node's.
+// Where steps are shared one rank a node takes part, since the state is the whole node's.
 void ArenaOptimizer::scatter_state(const Communicator& ranks,
                                    std::span<const std::int64_t> skipped_steps,
                                    const FillState& fill) {

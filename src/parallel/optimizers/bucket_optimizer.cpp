@@ -194,8 +194,7 @@ void BucketOptimizer::finish() {
   is_in_step_ = false;
 }
 
-// Calls change(bucket, number and place of a part of this rank's, its parameters), and shows the
-// others what is changed.
+// Calls change(bucket, number, own, parameters) for this rank's parts of all buckets, as a step.
 template <typename Change>
 void BucketOptimizer::change_parameters(const Change& change) {
   const torch::NoGradGuard no_gradient;

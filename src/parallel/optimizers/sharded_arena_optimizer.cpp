@@ -43,7 +43,7 @@ class ReduceScatterHook final : public GradientHook {
     const Shards shards(bucket.flat.numel(), communicator.size());
     const std::string name = fmt::format("bucket {}", bucket.index);
     if (shards.part > 0) {
-      // Not in place: not every back end could write where the others' input lies.
+      // Into memory apart: not every back end can write where the others' input lies.
       if (!part_.defined() || part_.scalar_type() != bucket.flat.scalar_type() ||
           part_.numel() < shards.part)
         part_ = torch::empty({shards.part}, bucket.flat.options());
@@ -124,7 +124,7 @@ torch::Tensor ShardedArenaOptimizer::squared_norm() const {
   return parts + left_over;
 }
 
-// Its part, and what is left over.
+// This rank's part, and what is left over.
 std::vector<BucketOptimizer::Own> ShardedArenaOptimizer::own_parts(std::size_t bucket) const {
   const Shards shards(arena().plan().buckets[bucket].count, communicator_.size());
   const std::int64_t begin = communicator_.rank() * shards.part;
@@ -169,7 +169,7 @@ std::vector<BucketOptimizer::NamedState> ShardedArenaOptimizer::named_state(
   return named(whole);  // none where nothing is kept
 }
 
-// Each bucket of the first rank's is sent whole: every rank cuts its part out.
+// The first rank sends each bucket whole, and every rank cuts its part out.
 void ShardedArenaOptimizer::scatter_state(const Communicator& /*ranks*/,
                                           std::span<const std::int64_t> skipped_steps,
                                           const FillState& fill) {
