@@ -76,7 +76,7 @@ double squares_on_device(double total, const torch::Tensor& values) {
   return sum.item<double>();
 }
 
-// In the device's order.
+// Adds up in the device's order.
 template <typename T>
 double sum_of_squares(std::span<const T> values) {
   const auto term = [&](std::size_t i) {

@@ -1,4 +1,4 @@
-// Training on a device has the numbers that it has on the host. The simulated one has memory that
+// Training on a device gives the same numbers as on the host. The simulated one has memory that
 // no host code can touch.
 #include <algorithm>
 #include <cmath>
@@ -118,7 +118,7 @@ void expect_the_same(const Training& training, double tolerance = 0) {
         << there.state[i];
 }
 
-// Steps of `step`, a TrainingStep with these options.
+// Steps of a TrainingStep with these options.
 Training training_steps(const StepSettings& options,
                         const std::shared_ptr<const FlatOptimizer>& optimizer) {
   return [=](const Communicator& communicator, nn::Sequential& network, const Batch& batch) {

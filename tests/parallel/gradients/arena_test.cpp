@@ -49,7 +49,7 @@ TEST(BucketPlan, RefusesBucketsOfNothing) {
   EXPECT_THROW((void)plan_buckets({}, {.first_bytes = 0}), Error);
 }
 
-// Whatever the parameters: every one lies in exactly one bucket, aligned, without overlap, in an
+// Every parameter, of whatever kind, lies in exactly one bucket, aligned, without overlap, in an
 // order that never goes forward.
 TEST(BucketPlan, RandomParametersAreLaidOutSoundly) {
   CounterRandom random(5, 0, 0);

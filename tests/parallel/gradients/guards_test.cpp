@@ -15,8 +15,8 @@
 #include "support/rank_test.h"
 #include "support/says.h"
 
-// Programs that forget a call, or make one too early: an Error that says so, whatever the number
-// and the size of the buckets.
+// Programs that forget a call, or make one too early, get an Error that says so, whatever the
+// number and the size of the buckets.
 namespace kolo::testing {
 
 namespace {
@@ -78,7 +78,7 @@ RANK_TEST(Guards, ClippingBeforeFinishIsAnError) {
   }
 }
 
-// A rank has a part of the average only: clipping it, or adding to it, would tear ranks apart.
+// Each rank has a part of the average only: clipping it, or adding to it, would tear ranks apart.
 RANK_TEST(Guards, GradientsOfAShardedOptimizerAreNotRead) {
   for (const BucketLimits& limits : sizes) {
     SmallNetwork network;
@@ -141,8 +141,8 @@ RANK_TEST(Guards, ParametersBeginAsThoseOfRank0) {
   EXPECT_EQ(network.calls[0].item<float>(), 0);
 }
 
-// The weights of an average, say, are put into a network, which keeps them over a step; those that
-// were there before are still what they were.
+// A network may be given other weights (those of an average, say) and keeps them over a step; the
+// tensors that it had before keep their values.
 RANK_TEST(Guards, WeightsThatWereExchangedKeepTheirValues) {
   for (const BucketLimits& limits : sizes) {
     SmallNetwork network;

@@ -139,7 +139,7 @@ void start_alike(torch::nn::Linear& generator) {
   generator->bias.fill_(.1);
 }
 
-// By hand: the gradients of all ranks' losses, averaged.
+// Trains by hand, with the average of all ranks' gradients.
 void train_gan_alone(SmallNetwork& discriminator, torch::nn::Linear& generator, int ranks) {
   torch::optim::SGD sgd(discriminator.parameters(), .05),
       sgd_of_generator(generator->parameters(), .05);
@@ -279,7 +279,8 @@ RANK_TEST(Passes, AReducerThatGoesLeavesNothingInGradients) {
   EXPECT_EQ(network.first->weight.grad().sizes(), network.first->weight.sizes());
 }
 
-// Step 5 and 6 of docs/library.md the other way round, and loading later.
+// Loads networks behind the reducer, at first (steps 5 and 6 of docs/library.md in reverse) and
+// later.
 RANK_TEST(Passes, NetworksMayBeLoadedBehindTheReducer) {
   for (const bool is_unused_allowed : {false, true}) {
     auto network = std::make_shared<SmallNetwork>();

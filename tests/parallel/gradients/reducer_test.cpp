@@ -23,7 +23,7 @@ RANK_TEST(GradientReducer, PassesWithoutCommunicationAddUp) {
       mean_loss(network, samples_of(communicator.rank(), 3 * step)).backward();
       mean_loss(network, samples_of(communicator.rank(), 3 * step + 1)).backward();
     }
-    // In the second step all passes are without.
+    // All passes of the second step are in no_sync().
     if (step != 1) mean_loss(network, samples_of(communicator.rank(), 3 * step + 2)).backward();
     reducer.finish();
     auto passes = std::vector<std::int64_t>{3 * step, 3 * step + 1};

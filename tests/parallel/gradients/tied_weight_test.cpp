@@ -77,8 +77,7 @@ RANK_TEST(TiedWeights, TiedWeightsAreAveragedOnce) {
   }
 }
 
-// Both of kolo's optimizers step once on them, and states name them once; a state in which they are
-// under all their names (of before) still fits.
+// Both of kolo's optimizers step once on tied weights, and states name them once.
 RANK_TEST(TiedWeights, TiedWeightsAreSteppedOnce) {
   Tied plain, sharded, reference;
   const auto arena = std::make_shared<ParameterArena>(communicator, plain, one_each);
@@ -145,7 +144,7 @@ RANK_TEST(TiedWeights, TwoTensorsInOneMemoryAreRefused) {
   EXPECT_EQ(reducer.arena()->parameters().size(), 2);
 }
 
-// As zero_grad() of LibTorch's optimizers does it; some versions' undefine gradients instead.
+// Zeroes as zero_grad() of LibTorch's optimizers does; some versions' undefine gradients instead.
 void zero_in_place(torch::nn::Module& network) {
   for (auto& parameter : network.parameters()) {
     if (parameter.grad().defined()) parameter.mutable_grad().detach_().zero_();

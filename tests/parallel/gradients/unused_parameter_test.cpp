@@ -91,7 +91,7 @@ RANK_TEST(UnusedParameters, OneRanksMissingGradientIsToldToAll) {
         message_of<Error>([&] { reducer.finish(); }),
         {fmt::format("rank {}: backward gave no gradient to second.weight, second.bias;", last)}));
   }
-  // And the ranks still keep step.
+  // The ranks still keep step.
   reducer.clear_gradients();
   mean_loss(network, samples_of(communicator.rank(), 1)).backward();
   reducer.finish();

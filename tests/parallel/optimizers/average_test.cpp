@@ -1,4 +1,4 @@
-// Optimizers whose parameters for use are others than those that are trained.
+// Optimizers that train other parameters than those to use.
 #include <memory>
 #include <vector>
 
@@ -31,7 +31,7 @@ void expect_same_values(const std::vector<torch::Tensor>& found,
     EXPECT_TRUE(found[i].equal(expected[i])) << what << ", parameter " << i;
 }
 
-// By the rank's whole state, as a checkpoint does it.
+// Computes the parameters for use from the whole state, as a checkpoint does.
 std::vector<torch::Tensor> average_of(const Replica& replica, const ArenaOptimizer& optimizer) {
   const auto use = optimizer.algorithm().for_use().value();
   auto values = copies_of(replica);

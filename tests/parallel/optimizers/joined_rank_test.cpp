@@ -121,7 +121,7 @@ RANK_TEST(JoinedRanks, ReplicasAreComparedWithoutThem) {
   (void)world.join();
 }
 
-// Its layers' communicator is a set of the ranks.
+// The layers' communicator is a set of the ranks.
 RANK_TEST(JoinedRanks, BatchNormIsOverActiveRanks) {
   if (communicator.size() > 1 && !communicator.capabilities().concurrent) return;
   const auto world = communicator.checked();
@@ -142,7 +142,7 @@ RANK_TEST(JoinedRanks, BatchNormIsOverActiveRanks) {
   (void)world.join();
 }
 
-// Factors and errors of before are not those of one training any more.
+// PowerSGD forgets factors and errors when some ranks have missed steps.
 RANK_TEST(JoinedRanks, PowerSgdBeginsAnewAfterAJoin) {
   const auto world = communicator.checked();
   SmallNetwork network(40), reference(40);
@@ -164,7 +164,7 @@ RANK_TEST(JoinedRanks, PowerSgdBeginsAnewAfterAJoin) {
     EXPECT_TRUE(network.parameters()[i].grad().equal(reference.parameters()[i].grad())) << i;
 }
 
-// Averages that can be represented, of sums that can't.
+// An average may be representable where the sum is not.
 RANK_TEST(JoinedRanks, AveragesDoNotOverflow) {
   SmallNetwork network;
   for (const bool with_float16 : {true, false}) {

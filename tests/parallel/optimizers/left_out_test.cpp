@@ -49,8 +49,7 @@ struct Layers : torch::nn::Module {
   torch::nn::Linear first, second, third;
 };
 
-// One way to train a network: makes it ready, and gives the function that makes a step with the
-// gradients of a backward pass.
+// A way to train a network: start() returns the function that makes a step after a backward pass.
 struct Method {
   std::string name;
   std::function<std::function<void(std::int64_t step)>(const Communicator&, Layers&,
@@ -206,7 +205,7 @@ RANK_TEST(LeftOut, WhatIsFrozenBetweenStepsStays) {
 
 RANK_TEST(LeftOut, WhatNobodyUsesStays) {
   Schedule schedule;
-  // In the first two steps nobody's; then one rank's; later everybody's, but for a step.
+  // Nobody uses it in the first two steps, then one rank, later everybody except in one step.
   schedule.uses_second = [](int rank, std::int64_t step) {
     return step >= 2 && (step >= 4 ? step != 6 : rank == 0);
   };

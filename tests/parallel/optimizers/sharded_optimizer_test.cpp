@@ -18,7 +18,7 @@ namespace kolo::testing {
 
 namespace {
 
-// Bit for bit where both reduce in the order of ranks; otherwise but for rounding.
+// Expects equal bits where both reduce in the order of ranks, otherwise equality up to rounding.
 void expect_equal(const Communicator& communicator, const torch::Tensor& a,
                   const torch::Tensor& b) {
   const bool one_order =
@@ -66,7 +66,7 @@ RANK_TEST(ShardedOptimizer, ItTrainsLikeTheUnshardedOne) {
   expect_same_training(communicator, large, torch::kDouble, adam);
   expect_same_training(communicator, tiny, torch::kFloat, momentum);
   expect_same_training(communicator, large, torch::kFloat, plain);
-  // Biases apart: parts that are cut both for ranks and between parameters.
+  // With biases apart, parts are cut both for ranks and between parameters.
   const std::shared_ptr<const FlatOptimizer> sparing =
       make_adam({.weight_decay = .1, .decoupled_decay = true, .decay_excludes_vectors = true});
   expect_same_training(communicator, tiny, torch::kFloat, sparing);
@@ -119,7 +119,7 @@ RANK_TEST(ShardedOptimizer, StateSurvivesACheckpoint) {
     for (std::size_t index = 0; index < 4; ++index)
       copy.parameters()[index].copy_(network.parameters()[index]);
   }
-  // Resumed with other buckets, which are cut for the ranks elsewhere.
+  // Other buckets are cut for the ranks in other places.
   ShardedOptimizer resumed(communicator, copy, make_adam({}), {.buckets = large});
   auto state = first.gather_state();
   resumed.load_state(state, first.steps());

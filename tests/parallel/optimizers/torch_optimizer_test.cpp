@@ -20,7 +20,7 @@
 #include "support/rank_test.h"
 #include "support/says.h"
 
-// The optimizers of several ranks in the hands of programs that know LibTorch's only.
+// kolo's optimizers in programs that know LibTorch's only.
 namespace kolo::testing {
 
 namespace {
@@ -151,7 +151,7 @@ RANK_TEST(TorchOptimizer, OptionsMayBeChangedOnEitherSide) {
   EXPECT_EQ(optimizer.state().size(), 4U);
 }
 
-// Newer versions of LibTorch take what is as its kind has it by default for unset.
+// Newer versions of LibTorch take an option that equals its kind's default for unset.
 RANK_TEST(TorchOptimizer, GroupsKeepOptionsThatAreDefaultsElsewhere) {
   DoubleNetwork network;
   torch::optim::Adam inner(two_groups(network, AdamOptions(.02), AdamOptions(.05)),
@@ -212,8 +212,8 @@ RANK_TEST(TorchOptimizer, NoGroupIsAdded) {
                    {"takes no further group of parameters"}));
 }
 
-// finish() has averages, which of a distributed optimizer may be looked at; step() doesn't average
-// them again, and zero_grad() discards them.
+// After finish() a distributed optimizer's averages may be looked at; step() doesn't average again,
+// and zero_grad() discards them.
 template <typename Optimizer>
 void train_and_discard(const Communicator& communicator, DoubleNetwork& network,
                        Optimizer& optimizer, double momentum) {
@@ -262,7 +262,7 @@ RANK_TEST(TorchOptimizer, AveragesMayBeLookedAtOrDiscarded) {
   train_and_discard(communicator, other, sharded, .9);
 }
 
-// Between finish() and step() the program does as it likes with the network.
+// The program may change the network between finish() and step().
 RANK_TEST(TorchOptimizer, WhatIsDoneToFinishedGradientsCounts) {
   DoubleNetwork network, reference;
   ShardedOptimizer optimizer(communicator, network, make_sgd({.momentum = .9}),

@@ -33,7 +33,8 @@ struct Replica {
       : network(std::make_shared<SmallNetwork>(7, seed)),
         step(communicator, network, make_sgd({.momentum = .5}), options) {}
 
-  // On so many of the data set's samples, from `begin` on; `factor` is the loss's.
+  // Makes a step on `count` of the data set's samples from `begin` on, with the loss times
+  // `factor`.
   TrainingStep::Outcome make(std::int64_t begin, std::int64_t count, std::int64_t number,
                              double factor = 1) {
     step.begin(number);
@@ -124,7 +125,7 @@ TEST(StepSettings, TellWhatExcludesWhat) {
                   "a sharded optimizer, no communication"));
 }
 
-// On one rank alone, of which none keeps anything.
+// One rank's loss is not finite; no rank keeps anything of the step.
 RANK_TEST(TrainingStep, AStepThatIsNotFiniteLeavesNothingBehind) {
   Replica replica(communicator, {.non_finite = NonFiniteStep::skip});
   EXPECT_TRUE(replica.make_share(communicator, 1).is_made);

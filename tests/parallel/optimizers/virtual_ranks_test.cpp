@@ -64,7 +64,7 @@ StepSettings options_of(int virtual_ranks, const BucketLimits& limits) {
 
 const BucketLimits each_its_own{1, 1}, all_in_one{1 << 20, 1 << 20};
 
-// On these ranks the bits of one rank that has all parts, after every step.
+// Expects, after every step, the bits of one rank that has all parts.
 RANK_TEST(VirtualRanks, StepsHaveTheBitsOfOneRank) {
   const int ranks = communicator.size();
   const std::vector<std::shared_ptr<const FlatOptimizer>> optimizers = {
@@ -120,7 +120,7 @@ RANK_TEST(VirtualRanks, StepsAreThoseOfOneBatch) {
   }
 }
 
-// One rank sees it in one of its parts; all leave the step out, and go on with the same bits.
+// One rank sees infinity in one of its parts; all leave the step out and continue with equal bits.
 RANK_TEST(VirtualRanks, AStepThatIsNotFiniteIsLeftOutOnAllRanks) {
   auto options = options_of(2 * communicator.size(), all_in_one);
   options.non_finite = NonFiniteStep::skip;

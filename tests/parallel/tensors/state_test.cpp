@@ -91,8 +91,7 @@ void expect_equal_to_roots(const Communicator& communicator, const SmallNetwork&
   }
 }
 
-// Root has trained for `steps_of_root`, the others for `steps_of_others`; afterwards all do the
-// same.
+// Trains root and the others for so many steps; after the broadcast all continue alike.
 void train_on_after_broadcast(const Communicator& communicator, int steps_of_root,
                               int steps_of_others) {
   const int root = communicator.size() - 1;

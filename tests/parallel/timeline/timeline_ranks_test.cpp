@@ -16,7 +16,7 @@ namespace kolo::testing {
 
 namespace {
 
-// A folder of rank 0's, whose name all get.
+// A folder that rank 0 makes; all ranks get its name.
 class SharedFolder {
  public:
   explicit SharedFolder(const Communicator& communicator) : communicator_(communicator) {
