@@ -72,30 +72,6 @@ RANK_TEST(OwnOrder, ACollectiveMayComeBetweenBackwardAndStep) {
   }
 }
 
-// The last pass is in the scope on some ranks only: their buckets begin in finish().
-RANK_TEST(OwnOrder, ACollectiveMayComeBehindNoSync) {
-  Uneven network;
-  GradientReducer reducer(communicator, network, {.buckets = one_each});
-  for (std::int64_t step = 0; step < 4; ++step) {
-    reducer.clear_gradients();
-    const auto backward = [&] {
-      network.loss(0, 0, samples_of(communicator.rank(), step)).backward();
-    };
-    if (communicator.rank() % 2 == 1) {
-      const auto quiet = reducer.no_sync();
-      backward();
-    } else {
-      backward();
-    }
-    EXPECT_EQ(all_reduce_value(communicator, 1), communicator.size());
-    reducer.finish();
-    expect_gradients(network, average_of_ranks<Uneven>(
-                                  communicator.size(), network, [&](Uneven& alone, int rank) {
-                                    alone.loss(0, 0, samples_of(rank, step)).backward();
-                                  }));
-  }
-}
-
 // Collectives of the program's own thread in forward and backward, as those of SyncBatchNorm.
 RANK_TEST(OwnOrder, CollectivesMayComeInBackward) {
   Uneven network;

@@ -16,9 +16,8 @@ inline const BucketLimits tiny{1, 1}, large{1 << 20, 1 << 20};
 
 // A replica, its arena, and the work of a reducer for it.
 struct Replica {
-  Replica(const Communicator& ranks, const BucketLimits& limits, torch::ScalarType type,
-          std::int64_t hidden_values = hidden)
-      : communicator(ranks), network(hidden_values) {
+  Replica(const Communicator& ranks, const BucketLimits& limits, torch::ScalarType type)
+      : communicator(ranks), network(hidden) {
     network.to(type);
     arena = std::make_shared<ParameterArena>(ranks, network, limits);
   }
