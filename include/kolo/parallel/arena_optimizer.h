@@ -13,10 +13,6 @@
 
 namespace kolo {
 
-namespace parallel {
-class SharedStep;
-}
-
 // Conditions under which the ranks of a node share an optimizer's steps. The node then has one copy
 // of the parameters: for programs in which nothing but the optimizer changes them, since a rank
 // writes into the parameters of all (see ParameterArena::share_parameters).
@@ -47,14 +43,13 @@ class ArenaOptimizer final : public BucketOptimizer {
   // ranks of its node.
   ArenaOptimizer(const Communicator& communicator, const std::shared_ptr<ParameterArena>& arena,
                  std::shared_ptr<const FlatOptimizer> optimizer, const StepSharing& sharing);
-  ~ArenaOptimizer() override;
 
   // Returns views; local.
   [[nodiscard]] std::vector<NamedState> named_state(std::optional<int> only = {}) const override;
   void scatter_state(const Communicator& ranks, std::span<const std::int64_t> skipped_steps,
                      const FillState& fill) override;
 
-  [[nodiscard]] bool is_shared() const override { return shared_ != nullptr; }
+  [[nodiscard]] bool is_shared() const override { return node_.has_value(); }
 
  private:
   [[nodiscard]] std::vector<Own> own_parts(std::size_t bucket) const override;
@@ -64,7 +59,9 @@ class ArenaOptimizer final : public BucketOptimizer {
   void allocate_state();
   void share_steps(const Communicator& communicator);
 
-  std::unique_ptr<parallel::SharedStep> shared_;
+  // Where steps are shared: the ranks that average, and those of this node. All of a node make the
+  // same calls; between begin_step() and end_step() a rank reads its own part of parameters alone.
+  std::optional<Communicator> all_, node_;
 };
 
 }  // namespace kolo
