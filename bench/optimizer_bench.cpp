@@ -60,7 +60,7 @@ class SharedAdam {
       : parameter_(network_.register_parameter(
             "weight", torch::zeros({static_cast<std::int64_t>(elements)}))),
         arena_(std::make_shared<ParameterArena>(communicator, network_)),
-        optimizer_(communicator, arena_, make_adam({}), StepSharing{}) {}
+        optimizer_(communicator, arena_, make_adam({}), StepSharing{.enabled = true}) {}
 
   void step(std::int64_t step) {
     optimizer_.update(0, 1e-4, step);

@@ -39,7 +39,6 @@ struct Options {
   std::int64_t steps = 30;
   std::int64_t warm_up = 3;
   bool whole_steps = false;
-  bool own_parameters = false;
   bool communicate = true;
   bool json = false;
 };
@@ -68,8 +67,7 @@ class Training {
         arena_(std::make_shared<ParameterArena>(communicator, *network_)),
         reducer_(communicator, arena_, {.communicate = options.communicate}),
         optimizer_(communicator, arena_, optimizer_of(options.optimizer),
-                   StepSharing{.enabled = options.communicate && !options.whole_steps,
-                               .one_copy = !options.own_parameters}) {
+                   StepSharing{.enabled = options.communicate && !options.whole_steps}) {
     arena_->broadcast_parameters(communicator);
     auto generator = torch::make_generator<torch::CPUGeneratorImpl>(
         static_cast<std::uint64_t>(communicator.rank()) + 1);
@@ -153,8 +151,6 @@ int run(int argc, char** argv) {
       ->capture_default_str();
   program.add_flag("--whole-steps", options.whole_steps,
                    "Every rank updates all parameters, instead of its part of the node's");
-  program.add_flag("--own-parameters", options.own_parameters,
-                   "Every rank has a copy of the parameters, where steps are shared too");
   program.add_flag("!--no-communication", options.communicate,
                    "Ranks train on their own, side by side");
   program.add_flag("--json", options.json, "Print one JSON object");

@@ -240,7 +240,6 @@ TrainerOptions make_trainer_options(const RunConfig& config) {
   options.reducer.hook = make_compression(config.communication);
   options.sharded = config.optimizer.sharded;
   options.shared_step.enabled = config.optimizer.shared_step;
-  options.shared_step.one_copy = config.optimizer.shared_parameters;
   options.virtual_ranks = config.training.virtual_ranks;
   options.accumulation = config.training.accumulation;
   options.clip_norm = config.training.clip_norm;

@@ -65,6 +65,9 @@ constexpr std::pair<std::string_view, std::string_view> retired_keys[] = {
      "LibTorch's operators and cuDNN do batch norms on GPUs: leave the key out"},
     {"data.bad_samples", on_bad_samples},
     {"data.bad_samples_limit", on_bad_samples},
+    {"optimizer.shared_parameters",
+     "ranks that share a step share the parameters; optimizer.shared_step: false gives each rank "
+     "its own"},
     {"parallel.chunks", "each rank of a pipeline has one part of the network: leave the key out"},
 };
 

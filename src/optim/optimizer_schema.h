@@ -15,7 +15,6 @@ void visit(Field& field, OptimizerConfig& optimizer) {
   field("decoupled_decay", optimizer.decoupled_decay, AnyBool{});
   field("decay_excludes_vectors", optimizer.decay_excludes_vectors, AnyBool{});
   field("shared_step", optimizer.shared_step, AnyBool{});
-  field("shared_parameters", optimizer.shared_parameters, AnyBool{});
   field("sharded", optimizer.sharded, AnyBool{});
 }
 

@@ -30,7 +30,7 @@ template <typename Ranks>
   return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
 }
 
-// Parameters of which something is wrong, with the ranks on which it is.
+// Faulty parameters, with the ranks on which they are.
 using NamedRanks = std::vector<std::pair<std::string, std::vector<std::size_t>>>;
 
 // "first.weight (ranks 1, 2), second.bias (rank 1)": the first ten, and how many more there are.
@@ -90,7 +90,7 @@ void FiniteCheck::note(std::int64_t step, bool is_finite, double loss) {
   ++in_a_row_;
 }
 
-// By name: ranks may hold different parts of a network. Collective.
+// Names the parameters, since ranks may hold different parts of a network. Collective.
 std::string FiniteCheck::problem(double loss) const {
   std::string mine;  // a name per line
   for (std::size_t index = 0; index < arena_->parameters().size(); ++index) {
@@ -151,7 +151,7 @@ void ReplicaCheck::compare(const std::string& when) const {
   const auto checksums = parallel::checksums_of(tensors);
   const auto together =
       static_cast<std::int64_t>(parallel::checksum(std::as_bytes(std::span(checksums))));
-  // A number of 1 with the checksum; of ranks that have joined come zeros.
+  // A 1 beside the checksum tells present ranks from joined ones, which send zeros.
   const std::array mine = {std::int64_t{1}, together};
   const auto ranks = static_cast<std::size_t>(communicator_.size());
   std::vector<std::int64_t> gathered(mine.size() * ranks);
@@ -163,7 +163,7 @@ void ReplicaCheck::compare(const std::string& when) const {
     present.push_back(rank);
     differs = differs || gathered[2 * rank + 1] != together;
   }
-  // A checksum that differs from one rank's differs from some other's, on every rank.
+  // All ranks come here: each sees some checksum that differs from its own.
   if (differs) report(checksums, present, when);
 }
 

@@ -19,7 +19,7 @@
 #include "kolo/base/machine.h"
 #include "kolo/base/random.h"
 #include "kolo/comm/processes.h"
-#include "parallel/place_ranks.h"
+#include "parallel/tensors/tensors.h"
 
 namespace kolo {
 
@@ -48,34 +48,29 @@ bool are_devices_shared() {
   return value != nullptr && std::string_view(value) == "1";
 }
 
-// All ranks tell what they have, so all of them refuse.
+// Error on all ranks, since all learn what each has.
 void require_own_devices(const Communicator& communicator, int place, bool may_share) {
   std::int64_t own = 0;
   if (place >= 0) own = static_cast<std::int64_t>(fingerprint_of(cuda_runtime()->hardware(place)));
   std::vector<std::int64_t> all(static_cast<std::size_t>(communicator.size()));
   communicator.all_gather(std::span(&own, 1), std::span(all), {.name = "devices of the ranks"});
-  if (const auto missing = parallel::describe_missing_device(all); !missing.empty())
-    throw InputError(missing);
-  const auto problem = parallel::describe_shared_device(communicator.topology(), all);
-  if (!problem.empty() && !may_share) throw InputError(problem);
+  const auto problem = parallel::device_problem(communicator.topology(), all, may_share);
+  if (!problem.empty()) throw InputError(problem);
 }
 
 }  // namespace
 
-std::string parallel::describe_missing_device(std::span<const std::int64_t> devices) {
-  const auto none = std::find(devices.begin(), devices.end(), 0);
-  const auto one =
-      std::find_if(devices.begin(), devices.end(), [](auto each) { return each != 0; });
-  if (none == devices.end() || one == devices.end()) return {};
-  return fmt::format(
-      "parallel: rank {} has no GPU that kolo can use, and rank {} has one; all ranks compute on "
-      "the same kind of device: use nodes that are alike, or device.kind=cpu",
-      none - devices.begin(), one - devices.begin());
-}
-
-std::string parallel::describe_shared_device(const Topology& topology,
-                                             std::span<const std::int64_t> devices) {
-  for (std::size_t rank = 0; rank < devices.size(); ++rank) {
+std::string parallel::device_problem(const Topology& topology,
+                                     std::span<const std::int64_t> devices, bool may_share) {
+  const auto none = std::ranges::find(devices, 0);
+  const auto one = std::ranges::find_if(devices, [](auto each) { return each != 0; });
+  if (none != devices.end() && one != devices.end()) {
+    return fmt::format(
+        "parallel: rank {} has no GPU that kolo can use, and rank {} has one; all ranks compute on "
+        "the same kind of device: use nodes that are alike, or device.kind=cpu",
+        none - devices.begin(), one - devices.begin());
+  }
+  for (std::size_t rank = 0; !may_share && rank < devices.size(); ++rank) {
     for (std::size_t other = 0; other < rank; ++other) {
       if (devices[rank] == 0 || devices[rank] != devices[other] ||
           topology.node_of_rank[rank] != topology.node_of_rank[other])

@@ -35,32 +35,24 @@ void scale(std::span<double> values, double factor);
 
 // A matrix M of [rows, columns], row by row in memory, and its factors P (`rank` vectors of `rows`
 // elements, one after another) and Q (`rank` vectors of `columns`).
-template <typename T>
 struct LowRank {
-  T* matrix = nullptr;
+  float* matrix = nullptr;
   std::int64_t rows = 0;
   std::int64_t columns = 0;
   std::int64_t rank = 0;
-  T* left = nullptr;   // P
-  T* right = nullptr;  // Q
+  float* left = nullptr;   // P
+  float* right = nullptr;  // Q
 };
 
 // M += error, laid out like M, unless that is null; P = M Q.
-void multiply(const LowRank<float>& factors, const float* error);
-void multiply(const LowRank<double>& factors, const double* error);
-
+void multiply(const LowRank& factors, const float* error);
 // Q = M^T P.
-void multiply_transposed(const LowRank<float>& factors);
-void multiply_transposed(const LowRank<double>& factors);
-
+void multiply_transposed(const LowRank& factors);
 // M = P Q^T; `error` becomes what M loses by it, unless it is null.
-void reconstruct(const LowRank<float>& factors, float* error);
-void reconstruct(const LowRank<double>& factors, double* error);
-
+void reconstruct(const LowRank& factors, float* error);
 // Makes P's vectors orthonormal (Gram-Schmidt, twice, which keeps them orthogonal to rounding). One
 // that keeps less than epsilon of its length becomes zero.
-void orthogonalise(const LowRank<float>& factors, double epsilon);
-void orthogonalise(const LowRank<double>& factors, double epsilon);
+void orthogonalise(const LowRank& factors, double epsilon);
 
 }  // namespace kolo::parallel
 
@@ -127,11 +119,11 @@ void find_all_bits_on_device(std::span<const std::uint32_t> values, std::uint32_
 void find_all_bits_on_device(std::span<const std::uint16_t> values, std::uint16_t mask,
                              std::int32_t* found, void* stream);
 
-// The same 64 bits as checksum()'s.
+// Writes the 64 bits of checksum().
 void checksum_on_device(std::span<const std::byte> bytes, std::uint64_t* result,
                         std::span<std::byte> workspace, void* stream);
 
-// Checksums of pieces, of the pieces of those, and so on.
+// Bytes of the checksums of pieces, of the pieces of those, and so on.
 constexpr std::size_t checksum_workspace_bytes(std::size_t bytes) {
   std::size_t total = 0;
   while (bytes > checksum_piece_bytes) {

@@ -14,7 +14,6 @@
 #include "kolo/base/machine.h"
 #include "kolo/config/derived_settings.h"
 #include "kolo/parallel/initialize.h"
-#include "parallel/place_ranks.h"
 #include "run/begin_process.h"
 
 namespace kolo {

@@ -105,7 +105,6 @@ class RandomConfig {
     optimizer.decay_excludes_vectors = coin();
     optimizer.own = own_settings(optimizer_entry(optimizer.name));
     optimizer.shared_step = coin();
-    optimizer.shared_parameters = coin();
     return optimizer;
   }
 

@@ -39,7 +39,7 @@ TEST(DeviceMemory, AStepThatDoesNotFitNamesItsPhase) {
   EXPECT_EQ(in_phase("forward", torch::kCPU, [] { return 3; }), 3);
 }
 
-// Times of what a device does, without waiting for it.
+// Times of a device's work, without waiting for it.
 
 class DeviceClockTest : public ::testing::Test {
  protected:

@@ -34,7 +34,7 @@ std::span<T> span_of(const torch::Tensor& tensor) {
   return {static_cast<T*>(tensor.data_ptr()), static_cast<std::size_t>(tensor.numel())};
 }
 
-// Of as many elements, from the address of element `offset` of an allocation on.
+// Returns as many elements, from the address of element `offset` of an allocation on.
 torch::Tensor device_copy(const torch::Tensor& host, std::int64_t offset) {
   auto whole = torch::empty({host.numel() + offset}, on_device(host.scalar_type()));
   return whole.narrow(0, offset, host.numel()).copy_(host);
@@ -76,7 +76,7 @@ double squares_on_device(double total, const torch::Tensor& values) {
   return sum.item<double>();
 }
 
-// In the device's order.
+// Adds up in the device's order.
 template <typename T>
 double sum_of_squares(std::span<const T> values) {
   const auto term = [&](std::size_t i) {

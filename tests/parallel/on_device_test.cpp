@@ -1,4 +1,4 @@
-// Training on a device has the numbers that it has on the host. The simulated one has memory that
+// Training on a device gives the same numbers as on the host. The simulated one has memory that
 // no host code can touch.
 #include <algorithm>
 #include <cmath>
@@ -58,8 +58,7 @@ struct Batch {
   }
 };
 
-// What a test does on each rank: trains the network with its batches, and returns what it likes to
-// compare, besides the parameters.
+// Trains a rank's network with its batch; returns values to compare besides the parameters.
 using Training =
     std::function<std::vector<double>(const Communicator&, nn::Sequential&, const Batch&)>;
 
@@ -72,7 +71,8 @@ torch::Device on_host(int /*rank*/) {
   return torch::kCPU;
 }
 
-// Of rank 0. Networks and batches are made one after another, since the generator is everybody's.
+// Returns rank 0's outcome. Networks and batches are made one after another, since the ranks, which
+// are threads, share the generator.
 Outcome outcome_on(const std::function<torch::Device(int rank)>& device, const Training& training) {
   torch::manual_seed(1);
   std::vector<nn::Sequential> networks;
@@ -118,7 +118,7 @@ void expect_the_same(const Training& training, double tolerance = 0) {
         << there.state[i];
 }
 
-// Steps of `step`, a TrainingStep with these options.
+// Steps of a TrainingStep with these options.
 Training training_steps(const StepSettings& options,
                         const std::shared_ptr<const FlatOptimizer>& optimizer) {
   return [=](const Communicator& communicator, nn::Sequential& network, const Batch& batch) {

@@ -54,8 +54,8 @@ inline torch::Tensor samples_of(int rank, std::int64_t pass,
   return samples(100 * rank + 4 * pass, 100 * rank + 4 * pass + 4, type);
 }
 
-// By hand: the average over ranks of the gradients that `backward_of` leaves in a fresh network,
-// undefined where no rank has any.
+// Computes by hand the average over ranks of the gradients that `backward_of` leaves in a fresh
+// network, undefined where no rank has any.
 template <typename Module>
 std::vector<torch::Tensor> average_of_ranks(
     int ranks, const Module& network, const std::function<void(Module&, int rank)>& backward_of) {
@@ -87,7 +87,7 @@ inline std::vector<torch::Tensor> copies_of(const torch::nn::Module& module) {
   return copies;
 }
 
-// The same bits where no tolerance is given.
+// Expects equal bits where no tolerance is given.
 inline void expect_parameters(const torch::nn::Module& network,
                               const std::vector<torch::Tensor>& expected, double relative = 0,
                               double absolute = 0) {
@@ -97,7 +97,7 @@ inline void expect_parameters(const torch::nn::Module& network,
     EXPECT_TRUE(parameters[i].allclose(expected[i], relative, absolute)) << "parameter " << i;
 }
 
-// Of a step of these passes.
+// Expected gradients of a step with these passes.
 inline std::vector<torch::Tensor> average_of_passes(const SmallNetwork& network, int ranks,
                                                     const std::vector<std::int64_t>& passes) {
   return average_of_ranks<SmallNetwork>(ranks, network, [&](SmallNetwork& alone, int rank) {

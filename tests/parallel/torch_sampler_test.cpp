@@ -113,7 +113,7 @@ TEST(TorchSampler, StartsTheEpochThatItIsTold) {
   EXPECT_EQ(sampler.length(), 3);
 }
 
-// Of what ranks draw beside their samples.
+// Ranks draw other random numbers (dropout, noise) beside the same order of samples.
 TEST(SeedRanks, EveryRankHasRandomNumbersOfItsOwn) {
   std::vector<std::uint64_t> seeds(5), again(5);
   for (auto* const of_run : {&seeds, &again}) {

@@ -5,7 +5,7 @@
 namespace kolo {
 namespace {
 
-// One of each part of the library, by the one header.
+// Uses something of each part of the library through the one header.
 TEST(UmbrellaHeader, IsEnoughForATrainingStep) {
   run_as_threads(2, [](const Communicator& communicator) {
     torch::nn::Sequential network(torch::nn::Linear(3, 4), torch::nn::BatchNorm1d(4));

@@ -47,7 +47,9 @@ TEST(UnusualOptimizers, GoOnFromACheckpointToTheSameBits) {
     setup.optimizer = optimizer;
     expect_exact_resume(Communicator::solo(), setup);
     run_as_threads(2, [&](const Communicator& ranks) { expect_exact_resume(ranks, setup); });
-    setup.change = [](TrainerOptions& options) { options.shared_step.smallest_bytes = 0; };
+    setup.change = [](TrainerOptions& options) {
+      options.shared_step = {.enabled = true, .smallest_bytes = 0};
+    };
     run_as_threads(2, [&](const Communicator& ranks) { expect_exact_resume(ranks, setup); });
     if (optimizer->is_layerwise()) continue;
     setup.change = [](TrainerOptions& options) { options.sharded = true; };

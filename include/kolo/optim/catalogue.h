@@ -54,7 +54,6 @@ struct OptimizerConfig {
   bool decay_excludes_vectors = false;  // biases and batch norm; lars and lamb: always
   // The ranks of a node share a step where that pays (see ArenaOptimizer); never lars and lamb.
   bool shared_step = true;
-  bool shared_parameters = true;  // where they do: one copy per node
   // Each rank keeps and updates its part of the state alone (see ShardedArenaOptimizer).
   bool sharded = false;
 };

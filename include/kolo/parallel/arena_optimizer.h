@@ -13,20 +13,14 @@
 
 namespace kolo {
 
-namespace parallel {
-class SharedStep;
-}
-
-// Conditions under which the ranks of a node share an optimizer's steps.
+// Conditions under which the ranks of a node share an optimizer's steps. The node then has one copy
+// of the parameters: for programs in which nothing but the optimizer changes them, since a rank
+// writes into the parameters of all (see ParameterArena::share_parameters).
 struct StepSharing {
-  bool enabled = true;
+  bool enabled = false;
   // Least bytes of parameters. A shared step takes two meetings of the node's ranks, which a small
   // network's update isn't worth.
   std::int64_t smallest_bytes = std::int64_t{1} << 20;
-  // Keeps one copy of the parameters a node, instead of one a rank: for programs in which nothing
-  // but the optimizer changes them, since whatever one rank writes into its parameters is in all of
-  // theirs (see ParameterArena::share_parameters).
-  bool one_copy = false;
 };
 
 // Tells whether ranks of a node that can share memory share the steps of an optimizer over
@@ -43,31 +37,31 @@ class ArenaOptimizer final : public BucketOptimizer {
                  std::shared_ptr<const FlatOptimizer> optimizer);
   // The ranks of a node share its steps where they can share memory, the parameters are the host's,
   // and it is worth it (is_worth_sharing): each rank updates its part of every bucket, bit for bit
-  // as it would alone, for all of the node, and the state is there once per node instead of once
-  // per rank. The arena's parameters move for it. Collective. The ranks then make the same calls in
+  // as it would alone, for all of the node, and parameters and state are there once per node. The
+  // arena's parameters move for it. Collective. The ranks then make the same calls in
   // the same order, and a rank's first update() of a step waits for the backward passes of all
   // ranks of its node.
   ArenaOptimizer(const Communicator& communicator, const std::shared_ptr<ParameterArena>& arena,
                  std::shared_ptr<const FlatOptimizer> optimizer, const StepSharing& sharing);
-  ~ArenaOptimizer() override;
 
-  // Views; local.
+  // Returns views; local.
   [[nodiscard]] std::vector<NamedState> named_state(std::optional<int> only = {}) const override;
   void scatter_state(const Communicator& ranks, std::span<const std::int64_t> skipped_steps,
                      const FillState& fill) override;
 
-  [[nodiscard]] bool is_shared() const override { return shared_ != nullptr; }
+  [[nodiscard]] bool is_shared() const override { return node_.has_value(); }
 
  private:
   [[nodiscard]] std::vector<Own> own_parts(std::size_t bucket) const override;
   void begin_step() override;
-  void publish(std::size_t bucket, std::int64_t begin, std::int64_t end) override;
   void end_step() override;
 
   void allocate_state();
-  void share_steps(const Communicator& communicator, bool one_copy);
+  void share_steps(const Communicator& communicator);
 
-  std::unique_ptr<parallel::SharedStep> shared_;
+  // Where steps are shared: the ranks that average, and those of this node. All of a node make the
+  // same calls; between begin_step() and end_step() a rank reads its own part of parameters alone.
+  std::optional<Communicator> all_, node_;
 };
 
 }  // namespace kolo

@@ -29,7 +29,7 @@ void broadcast_buffers(const Communicator& communicator, const torch::nn::Module
 void broadcast_optimizer_state(const Communicator& communicator, torch::optim::Optimizer& optimizer,
                                int root = 0);
 
-// All three in one call.
+// Broadcasts parameters, buffers and optimizer state.
 void broadcast_state(const Communicator& communicator, const torch::nn::Module& module,
                      torch::optim::Optimizer& optimizer, int root = 0);
 

@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -24,23 +23,21 @@ class TensorSteps;
 struct BucketRun;
 }  // namespace parallel
 
-// Use that a step makes of gradients on a device, told where they are, so that nobody waits to know
-// it. Undefined: as they are.
+// Treatment of gradients on a device, told by tensors there, so that nobody waits to know it.
+// Undefined: as they are.
 struct GradientUse {
   torch::Tensor factor;    // one float64, by which they are multiplied for the step
   torch::Tensor left_out;  // one int32: not 0 leaves parameters and state as they are
 };
 
-// A fused optimizer over an arena. It works bucket by bucket, so that a bucket whose gradients have
-// arrived is updated while later ones are still on the wire; parameter by parameter where the
-// optimizer needs whole ones (a bucket has all of each), and biases and batch norm's parameters,
-// those of one dimension or none, apart where it treats them in another way. Parameters of float32
-// or float64. Its state is laid out by the arena's plan: Error when that has changed since (see
-// ReducerOptions::rebuild_buckets).
+// A fused optimizer over an arena of float32 or float64. It works bucket by bucket, so that buckets
+// are updated while later ones are still on the wire; parameter by parameter where the algorithm
+// needs whole ones, and with vectors (biases, batch norms) apart where it treats them in another
+// way. Its state is laid out by the arena's plan: Error when that has changed since
+// (ReducerOptions::rebuild_buckets).
 //
-// Parameters that take no part in a step (ParameterArena::takes_part: frozen ones, and those that
-// no rank has used) stay as they are, with their state; their steps are counted apart, as in
-// torch::optim.
+// Parameters that take no part in a step (ParameterArena::takes_part) keep their values and state;
+// their steps are counted apart, as in torch::optim.
 //
 // A step: update() of every bucket, in any order, then finish(). The implementations differ in
 // which elements of a bucket a rank updates: ArenaOptimizer all of them, or its part on its node;
@@ -58,22 +55,22 @@ class BucketOptimizer {
   // One step for one bucket; `step` counts from 1. `use`: on devices alone.
   void update(std::size_t bucket, double learning_rate, std::int64_t step,
               const GradientUse& use = {});
-  // After all buckets are averaged and before the first update(): the squared norm of the averages,
-  // all parameters taken together, one float64 where they are. Collective where is_sharded().
+  // Squared norm of all averages together, one float64 where they are: before the first update().
+  // Collective where is_sharded().
   [[nodiscard]] virtual torch::Tensor squared_norm() const;
   void scale_gradients(double factor) const;
   // Scales to a norm of at most maximum_norm by clip_factor(), and returns the norm before.
   double clip_gradients(double maximum_norm) const;
 
-  // Puts what step `step` takes from its rate and number onto the device, where a CUDA graph of
-  // updates reads it: before the graph is recorded or replayed. Follows another step.
+  // Puts the constants of step `step` onto the device, where a CUDA graph of updates reads them:
+  // before the graph is recorded or replayed. Follows another step.
   void prepare(double learning_rate, std::int64_t step);
   // Blocks until all parameters are complete. Before the next forward pass.
   void finish();
 
-  // For optimizers that average (FlatOptimizer::for_use; of all others nothing happens): the
-  // parameters become those to use the network with, until to_training() gives back the very bits
-  // that are trained. Between two steps. Costs a copy of the parameters meanwhile. Collective.
+  // For algorithms that average (FlatOptimizer::for_use; nothing happens for others): the
+  // parameters become those to use the network with, until to_training() brings back the trained
+  // bits. Between two steps. Costs a copy of the parameters meanwhile. Collective.
   void to_evaluation();
   void to_training();
   // Part of a checkpoint of an optimizer that averages.
@@ -83,17 +80,18 @@ class BucketOptimizer {
     noted_step_ = 0;
   }
 
-  // The whole state, for checkpoints: between finish() and the next step's gradients. Views of it
-  // where this rank has it all; otherwise copies, for which all ranks call it, or with `only` for
-  // that rank alone: the others get nothing, and need memory for a bucket.
+  // The whole state, for checkpoints: between finish() and the next step's gradients. Views where
+  // this rank has it all; otherwise copies, for which all ranks call it, with `only` for that rank
+  // alone (the others get nothing, and need memory for a bucket).
   [[nodiscard]] virtual std::vector<NamedState> named_state(std::optional<int> only = {}) const = 0;
-  // The way back: fill() is called on the first of the ranks, with tensors for the whole state, and
-  // each rank gets what it keeps of them. `skipped_steps` is given on each rank. Collective.
+  // Inverse of named_state(): fill() is called on the first of the ranks, with tensors for the
+  // whole state, of which each rank gets its part. `skipped_steps` is given on each rank.
+  // Collective.
   using FillState = std::function<void(const std::vector<NamedState>& whole)>;
   virtual void scatter_state(const Communicator& ranks, std::span<const std::int64_t> skipped_steps,
                              const FillState& fill) = 0;
-  // Counts of the steps that each parameter, in the order of the arena's plan, took no part in:
-  // part of a checkpoint where parameters are frozen or unused in some steps, zeros otherwise.
+  // Counts of the steps that each parameter, in the order of the plan, took no part in: part of a
+  // checkpoint unless they are zeros.
   [[nodiscard]] const std::vector<std::int64_t>& skipped_steps() const { return skipped_; }
   void set_skipped_steps(std::span<const std::int64_t> counts);
   // Bytes of state that this rank holds.
@@ -128,15 +126,12 @@ class BucketOptimizer {
   [[nodiscard]] ParameterArena& arena() const { return *arena_; }
 
   std::vector<std::vector<torch::Tensor>> state_;  // by state, by bucket
-  // Elements after which an update shows the others what it has made.
-  std::int64_t published_elements_ = std::numeric_limits<std::int64_t>::max();
 
  private:
   // Parts of a bucket that this rank updates.
   [[nodiscard]] virtual std::vector<Own> own_parts(std::size_t bucket) const = 0;
   virtual void begin_step() {}
-  // Elements [begin, end) of the bucket are updated; then all that are this rank's.
-  virtual void publish(std::size_t /*bucket*/, std::int64_t /*begin*/, std::int64_t /*end*/) {}
+  // Called when this rank's parts of the bucket are updated.
   virtual void end_bucket(std::size_t /*bucket*/) {}
   virtual void end_step() {}
 

@@ -15,10 +15,10 @@ struct ParameterDescription {
   std::string name;
   std::vector<std::int64_t> shape;
   DataType type = DataType::float32;
-  // Of a parameter whose memory is dense but in another order than its shape's (a convolution's
-  // weight by taps, for instance); empty for all others.
+  // Strides of a parameter whose memory is dense but in another order than its shape's (a
+  // convolution's weight by taps, for instance); empty for all others.
   std::vector<std::int64_t> strides = {};
-  // Of a tensor that a module has several times (tied weights): what it is called besides.
+  // Further names of a tensor that a module has several times (tied weights).
   std::vector<std::string> other_names = {};
 
   [[nodiscard]] std::int64_t count() const;  // elements
@@ -66,7 +66,7 @@ struct BucketPlan {
                                       const BucketLimits& limits = {});
 
 // Buckets in another order, for example that in which gradients really became ready: `order` lists
-// every parameter's place once (Error otherwise). Takes as many bytes in all, whatever the order.
+// every parameter's place once. Takes as many bytes in all, whatever the order.
 [[nodiscard]] BucketPlan plan_buckets(std::vector<ParameterDescription> parameters,
                                       const BucketLimits& limits,
                                       std::span<const std::size_t> order);

@@ -11,20 +11,20 @@
 
 namespace kolo {
 
-// Tells when a device does what it is given: the host's clock would tell when it was given. On the
-// host, and on devices whose runtime is not known, it is the host's clock.
+// Measures when a device does its work, where the host's clock would measure when it was enqueued.
+// The host's clock on the host, and on devices of unknown runtime.
 class DeviceClock {
  public:
   class Moment;
 
-  // `runtime`: none: cuda_runtime(), for CUDA's devices.
+  // Without a `runtime`, CUDA's devices have cuda_runtime().
   explicit DeviceClock(const torch::Device& device = torch::kCPU,
                        std::shared_ptr<const DeviceRuntime> runtime = nullptr);
 
-  // When the device gets to the end of what this thread's current stream has been given so far.
-  // Waits for nothing. Unknown while a CUDA graph is recorded.
+  // Moment at which the device will have done all work given to this thread's current stream so
+  // far. Doesn't wait. Unknown while a CUDA graph is recorded.
   [[nodiscard]] Moment now() const;
-  // Whether it is the device's own.
+  // Whether times are the device's own.
   [[nodiscard]] bool is_of_device() const { return runtime_ != nullptr; }
 
  private:
@@ -38,13 +38,13 @@ class DeviceClock::Moment {
   Moment() = default;  // unknown
 
   [[nodiscard]] bool is_known() const { return event_ != nullptr || host_ != Host(); }
-  // Whether the device has got there.
+  // Whether the device has reached it.
   [[nodiscard]] bool is_past() const { return event_ == nullptr || event_->is_done(); }
-  // Waits until it has.
+  // Waits until the device has reached it.
   void wait() const {
     if (event_) event_->wait();
   }
-  // Waits for both. 0 where one is unknown.
+  // Waits for both moments; 0 where one is unknown.
   [[nodiscard]] double seconds_since(const Moment& earlier) const;
 
  private:
@@ -57,11 +57,11 @@ class DeviceClock::Moment {
   Host host_;
 };
 
-// A sum of times, each of which is added when the device is done with it, so that nobody waits.
+// A sum of durations. Each is added once the device has passed its end, so adding never waits.
 class DeviceTimeSum {
  public:
   void add(DeviceClock::Moment from, DeviceClock::Moment to);
-  // Waits for what the device has not done yet.
+  // Waits until the device has reached all moments.
   [[nodiscard]] double seconds();
 
  private:

@@ -12,7 +12,7 @@
 
 namespace kolo {
 
-// None for the host, and for devices of whose memory nothing is known.
+// Memory in use on a device; nothing for the host and devices that don't tell.
 [[nodiscard]] std::optional<DeviceMemoryUse> memory_use(const torch::Device& device);
 
 // The words for a device whose memory is not enough: in which phase, what there is, and what to

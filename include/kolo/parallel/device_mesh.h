@@ -25,8 +25,7 @@ class DeviceMesh {
 
   [[nodiscard]] const MeshShape& shape() const { return shape_; }
   [[nodiscard]] int length(MeshAxis axis) const { return shape_.length(axis); }
-  // Place of this rank.
-  [[nodiscard]] const MeshCoordinates& coordinates() const { return coordinates_; }
+  // Place of this rank along an axis.
   [[nodiscard]] int coordinate(MeshAxis axis) const;
 
   // Communicator that the mesh was made from.
@@ -42,7 +41,7 @@ class DeviceMesh {
   MeshShape shape_;
   MeshCoordinates coordinates_;
   Communicator world_;
-  // By axis; there is one of each.
+  // By axis; all are set.
   std::array<std::optional<Communicator>, mesh_axes> axes_;
   std::optional<Communicator> spatial_, replicas_;
 };

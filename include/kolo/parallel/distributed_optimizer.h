@@ -47,8 +47,8 @@ struct DistributedOptimizerOptions {
 //
 // This is a torch::optim::Optimizer itself, for schedulers and functions that take one: a parameter
 // group's options may be changed here or in inner(), and hold for both from the next call of either
-// on (where both were changed, this one's). State is the inner one's; torch::save() and load() are
-// of it, and write what they write without kolo.
+// on (where both were changed, this one's); no group can be added. State is the inner one's;
+// torch::save() and load() are of it, and write what they write without kolo.
 //
 // The constructor is collective. Calls come from one thread.
 class DistributedOptimizer : public torch::optim::Optimizer {
@@ -85,8 +85,8 @@ class DistributedOptimizer : public torch::optim::Optimizer {
   // While the result lives, backward() only adds to this rank's gradients.
   [[nodiscard]] GradientReducer::NoSync no_sync() { return reducer_.no_sync(); }
 
-  // Between backward() and step(), where something is to be done with the averages: waits for them.
-  // step() takes them as they are.
+  // Waits for the averages, to look at or change them between backward() and step(), which takes
+  // them as they are.
   void finish();
   // finish(), and clip_gradient_norm(): returns the norm before.
   double clip_gradients(double maximum_norm);
@@ -105,13 +105,12 @@ class DistributedOptimizer : public torch::optim::Optimizer {
   void save(torch::serialize::OutputArchive& archive) const override;
   void load(torch::serialize::InputArchive& archive) override;
 
-  // The norm of the averaged gradients before they were last clipped, here or by
-  // clip_norm.
+  // The norm of the averaged gradients before they were last clipped.
   [[nodiscard]] std::optional<double> gradient_norm() const { return gradient_norm_; }
 
   // The optimizer that it was made with.
   [[nodiscard]] torch::optim::Optimizer& inner();
-  // As the inner one has them now.
+  // The inner optimizer's groups as they are now.
   [[nodiscard]] std::vector<torch::optim::OptimizerParamGroup>& param_groups();
   [[nodiscard]] decltype(auto) state() { return optimizer_->state(); }
   [[nodiscard]] GradientReducer& reducer() { return reducer_; }
@@ -125,7 +124,6 @@ class DistributedOptimizer : public torch::optim::Optimizer {
   TrainedModules modules_;
   std::shared_ptr<torch::optim::Optimizer> optimizer_;
   std::unique_ptr<parallel::OptionGroups> groups_;  // of this and of the inner one
-  mutable std::size_t known_groups_;                // that fit the module
   DistributedOptimizerOptions options_;
   GradientReducer reducer_;
   std::optional<double> gradient_norm_;

@@ -8,7 +8,7 @@
 
 namespace kolo {
 
-// PyTorch's numbers (torch.cuda.amp.GradScaler).
+// Settings of a loss scale; the defaults are PyTorch's (torch.cuda.amp.GradScaler).
 struct LossScaleOptions {
   double initial = 65536;
   double growth = 2;  // after so many good steps one after another
@@ -33,7 +33,7 @@ class GradScaler {
                       const torch::Device& device = torch::kCPU);
 
   [[nodiscard]] double scale() const { return state().scale; }
-  // One float64.
+  // The scale as a tensor of one float64.
   [[nodiscard]] const torch::Tensor& scale_tensor() const { return scale_; }
   // Loss to call backward() on.
   [[nodiscard]] torch::Tensor scaled(const torch::Tensor& loss) const;

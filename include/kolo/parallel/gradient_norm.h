@@ -12,7 +12,7 @@ namespace kolo {
 // 1e-6) where that is below 1; otherwise, and for a norm that is not finite, 1. Error for a
 // maximum_norm that is not 0 or more.
 [[nodiscard]] double clip_factor(double norm, double maximum_norm);
-// The same of one float64 on a device, without waiting for it.
+// The same for a norm of one float64 on a device, without waiting for it.
 [[nodiscard]] torch::Tensor clip_factor(const torch::Tensor& norm, double maximum_norm);
 
 // Scales the gradients of the parameters, dense or sparse, each counted once, so that all of them

@@ -12,50 +12,37 @@
 
 namespace kolo {
 
-// The same on every rank.
+// Options of a reducer, the same on every rank.
 struct ReducerOptions {
-  // false: communication begins only in finish() or the first wait(), and grad() is this rank's own
-  // until then, to be read and changed. Communication also begins there where MPI grants less than
-  // the thread level `multiple`: there is one order of calls for everything then.
+  // false: communication begins in finish() or the first wait(), and grad() is this rank's own
+  // until then. The same holds where MPI grants less than the thread level `multiple`.
   bool overlap = true;
 
-  // false: every rank keeps its own gradients; everything else goes on as usual. For measuring what
-  // communication costs.
+  // false: every rank keeps its own gradients, for measuring what communication costs.
   bool communicate = true;
 
-  // Parameters may take no part in a rank's loss. They count as zero there, and a parameter that no
-  // rank has used keeps the grad() it had (most often none, so that optimizers skip it, those over
-  // an arena too; wait() for a bucket that has one waits for all buckets). Costs a byte a parameter
-  // in the message of each step's end; buckets with an unused parameter, and those after them,
-  // begin their reduction after backward.
+  // Parameters may take no part in a rank's loss, and count as zero there. A parameter that no rank
+  // has used keeps the grad() it had (most often none, so that optimizers skip it). Costs a byte a
+  // parameter in each step's message; buckets with an unused parameter, and those after them, are
+  // reduced after backward, and wait() for one waits for all.
   bool unused_parameters = false;
 
-  // Beside unused_parameters: each rank uses the same parameters in all steps. They are noted in
-  // the first one; later steps send no bytes for them and overlap as if all were used. An Error on
-  // all ranks names the parameters of a step in which that does not hold.
+  // Beside unused_parameters: each rank uses the same parameters in all steps. The first step notes
+  // them; later ones send no bytes for them and overlap as if all were used. Error on all ranks,
+  // with the parameters, for a step in which that does not hold.
   bool static_graph = false;
 
-  // After the first step the buckets are cut anew, in the order in which gradients became ready (by
-  // their mean place over the ranks). Costs a copy of parameters and gradients in that step, during
-  // which as much memory again. By default only where the reducer has made its arena itself: state
-  // laid out like an arena (ArenaOptimizer) would no longer fit. Waits for a step in which no rank
-  // has joined.
+  // Cuts the buckets anew after the first step, in the order in which gradients became ready (by
+  // their mean place over the ranks). Costs a copy of parameters and gradients in that step. By
+  // default only where the reducer has made its arena: state laid out like an arena
+  // (ArenaOptimizer) would no longer fit. Postponed while any rank has joined.
   std::optional<bool> rebuild_buckets = std::nullopt;
 
-  // false: grad() is the tensor that autograd has made, and the average is copied into it: one more
-  // copy of the gradients a step, and memory for them twice. For code that keeps gradient tensors.
-  bool gradients_as_views = true;
-
-  // Gradients are divided by it before they are added up, and the sum by size / it: guards against
-  // overflow in types of 16 bits. Other than 1 costs two passes on the communication thread; not
-  // together with a hook.
-  double predivide_factor = 1;
-
-  // How buckets are averaged instead of by all-reduce. It is called on one rank too.
+  // Averages buckets instead of all-reduce; called on one rank too.
   std::shared_ptr<GradientHook> hook = nullptr;
 
-  // For the reducer that makes its arena itself: its buckets, and the parameters whose gradients
-  // are sparse, by name. Those of Embedding and EmbeddingBag modules with sparse(true) are found.
+  // For a reducer that makes its arena: bucket sizes, and names of parameters with sparse gradients
+  // (those of Embedding and EmbeddingBag modules with sparse(true) are found).
   BucketLimits buckets = {};
   std::vector<std::string> sparse_parameters = {};
 };
@@ -64,47 +51,40 @@ struct ReducerOptions {
 struct ReducerStatistics {
   std::int64_t steps = 0;
   std::int64_t bytes = 0;  // of gradients, reduced
-  // That wait() and finish() blocked, or on a device its stream: communication that backward did
-  // not hide.
+  // Time that wait() and finish() blocked, or on a device its stream: communication that backward
+  // did not hide.
   double exposed_seconds = 0;
-  std::int64_t hook_bytes = 0;  // that the hook has sent, by its own count
+  std::int64_t hook_bytes = 0;  // sent by the hook, by its own count
 };
 
-// Averages gradients over the ranks while backward still runs. It attaches to the parameters of an
-// arena; from then on every backward() moves each gradient into the arena and starts the all-reduce
-// of a bucket ("bucket 0", "bucket 1", ... for listeners), on the communication thread, as soon as
-// its last gradient is there and all buckets before it have been started (so that all ranks start
-// them in the same order). From backward() until finish(), or wait() for its bucket, a parameter's
-// grad() is a placeholder: an operation of LibTorch on it, in a clip_grad_norm_() or a step of
-// another optimizer, is an Error that says so, on every rank that does it; changing its memory in
-// any other way than by zeroing is an Error in finish(). Afterwards it is the view in the arena.
-// Zero gradients as without kolo, by zero_grad() of whatever optimizer or module.
+// Averages gradients over the ranks while backward still runs. Each backward() moves gradients into
+// an arena and starts a bucket's all-reduce ("bucket 0", "bucket 1", ... for listeners) on the
+// communication thread as soon as its last gradient is there and all buckets before it have been
+// started. From backward() until finish(), or wait() for its bucket, grad() is a placeholder:
+// operations of LibTorch on it, as in clip_grad_norm_() or a step of another optimizer, are an
+// Error, and so is another tensor in its place, in finish(). Afterwards it is the view in the
+// arena. Zero gradients as without kolo, by zero_grad() of any optimizer or module.
 //
-// Gradients travel in an order of their own (ParameterArena::gradient_communicator), so the program
-// may call other collectives between backward() and finish(), forward and backward too.
+// Gradients travel in an order of their own (ParameterArena::gradient_communicator): the program
+// may call other collectives at any time.
 //
 // A step has one backward() or more, on every rank equally many. In the scope of no_sync() they
-// only add to this rank's gradients. Without it, what comes for a bucket that has been started is
-// averaged after all others, and added (the same bytes again), and in later steps communication
-// begins only after backward, as without `overlap`. Gradients that are zeroed between two passes
-// don't count. A step begins with gradients undefined (fastest: no addition and no zero-filling) or
-// with the views; gradients that were left from a step before are added to, like everywhere.
+// only add to this rank's gradients. Otherwise gradients for a bucket that has been started are
+// averaged after all others, and added (the same bytes again); in later steps communication begins
+// only after backward. Gradients that are zeroed between two passes don't count; those left from a
+// step before are added to. Undefined gradients are fastest to begin with.
 //
 // The module may be loaded, or its parameters' data set, between steps: they are taken back into
-// the arena. One that has changed otherwise (see ParameterArena::take_back_parameters()) is an
-// Error.
+// the arena. Error for other changes (ParameterArena::take_back_parameters()).
 //
-// Parameters whose gradients are sparse lie outside the arena. Each is averaged after the last
-// bucket ("sparse 0", ...) by an all-gather of the rows that the ranks have, and stays sparse.
+// Parameters with sparse gradients lie outside the arena. Each is averaged after the last bucket
+// ("sparse 0", ...) by an all-gather of the ranks' rows, and stays sparse.
 //
 // A step that goes wrong on one rank (a gradient is missing, parameters are frozen on some ranks
-// only) is an Error on all of them, in wait() or finish(), that says for each such rank what is
-// wrong; other ranks' parameters have not been touched unless they were updated bucket by bucket.
-// A parameter has one reducer at a time: Error for a second one (a second optimizer of one network,
-// two networks that share a part) while the first one lives.
-//
-// A parameter that is frozen between steps keeps the grad() it has, and one that is thawed again is
-// averaged again; one that was frozen when the reducer was made can't be thawed (Error).
+// only) is an Error on all, in wait() or finish(), which tells what is wrong on which rank. A
+// parameter has one reducer at a time: Error for a second one while the first lives. A parameter
+// that is frozen between steps keeps its grad(), and is averaged again when it is thawed; one that
+// was frozen when the reducer was made can't be thawed (Error).
 //
 // Calls come from the thread that calls backward(). The destructor does not communicate.
 class GradientReducer {
@@ -125,8 +105,8 @@ class GradientReducer {
   // finish(), averages the sum. Every rank does as many steps; passes within one may differ.
   [[nodiscard]] NoSync no_sync();
 
-  // Blocks until a bucket's gradients are averaged. Error when backward has not produced all of its
-  // gradients: it names the parameters.
+  // Blocks until a bucket's gradients are averaged. Error that names the parameters which backward
+  // gave no gradient.
   void wait(std::size_t bucket);
 
   // wait() for all buckets, and ready for the next backward().
@@ -134,19 +114,17 @@ class GradientReducer {
 
   // Whether finish() has made averages that no optimizer has taken, and no backward() was since.
   [[nodiscard]] bool has_averages() const;
-  // For optimizers, before they step with what finish() has made: finish() itself where it has not
-  // been called. Otherwise what was done since counts: a parameter whose grad() is gone takes no
-  // part in the step (ParameterArena::takes_part), and parameters that have got other memory are
-  // taken back. One small collective then; Error on all ranks where they have discarded different
-  // gradients.
+  // For optimizers, before a step: finish() where it has not been called. Otherwise a parameter
+  // whose grad() has gone since takes no part in the step (ParameterArena::takes_part), and
+  // parameters in other memory are taken back: one small collective, and an Error on all ranks
+  // where they have discarded different gradients.
   void take_averages();
 
-  // The learning rates that this rank steps with, one a group of the optimizer: compared by the
-  // next message of a step's end. Error on all ranks where they differ.
+  // Sets the learning rates that this rank steps with, one a group of the optimizer. Error on all
+  // ranks at the step's end where they differ.
   void set_rates(std::vector<double> rates);
 
-  // Undefines all gradients, so that the next backward() writes instead of adding, or makes them
-  // zero.
+  // Undefines all gradients, so that the next backward() writes instead of adding, or zeroes them.
   void clear_gradients(bool set_to_none = true);
 
   [[nodiscard]] const std::shared_ptr<ParameterArena>& arena() const;
@@ -156,8 +134,8 @@ class GradientReducer {
 
  private:
   class State;
-  std::shared_ptr<State>
-      state_;  // the hooks on the parameters, which can't be taken off, hold it weakly
+  // The hooks on the parameters, which can't be taken off, hold it weakly.
+  std::shared_ptr<State> state_;
 };
 
 }  // namespace kolo

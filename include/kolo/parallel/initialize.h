@@ -34,9 +34,15 @@ namespace kolo {
 // can have. Collective.
 c10::Device pin_device(const Communicator& communicator);
 
+namespace parallel {
+// LibTorch computes with so many threads: with OMP_THREAD_LIMIT where that is less, and with no
+// fewer than that, whatever else OpenMP's variables say.
+void set_compute_threads(int threads);
+}  // namespace parallel
+
 // The CUDA devices that kolo and LibTorch can use in this process, or why there are none.
 [[nodiscard]] DeviceCount cuda_devices();
-// Name that its maker gives it: "NVIDIA H100 80GB HBM3". Empty for the host.
+// Name by which a device is sold: "NVIDIA H100 80GB HBM3". Empty for the host.
 [[nodiscard]] std::string device_name(const c10::Device& device);
 // The CUDA device that is this rank's, which becomes this thread's current one; the CPU where there
 // is none. As pin_device() chooses it; `may_share`: two ranks may have the same one. Collective.

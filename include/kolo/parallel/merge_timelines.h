@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 
-// Timelines that ranks have written, made one; without LibTorch.
+// Merging of the ranks' timelines; without LibTorch.
 namespace kolo {
 
 struct MergedTimelines {

@@ -21,15 +21,13 @@ struct DistinctTensor;
 }
 
 // The memory of a model's trainable parameters and their gradients: flat, aligned buffers, cut into
-// buckets. The parameters' tensors become views into it, of the same shape, and of the same strides
-// where they are dense. Gradients lie in memory that the ranks of a node share, where that is to be
-// had. On a device everything lies in the device's memory.
+// buckets, in the host's memory or a device's. The parameters' tensors become views into it, of the
+// same shape and, where they are dense, strides. Gradients lie in memory that the ranks of a node
+// share, where there is any.
 //
 // A tensor that the module has under several names (tied weights) is one parameter, called by the
-// first. Two tensors in the same memory are an Error.
-//
-// Made once, from parameters that are all on one device; not copied, not moved, and it may outlive
-// or predecease the module (the tensors keep the memory alive).
+// first. Error for two tensors in the same memory, and for parameters on several devices. The
+// tensors keep the memory alive, so module and arena may outlive each other.
 class ParameterArena {
  public:
   struct NamedTensor {
@@ -37,9 +35,9 @@ class ParameterArena {
     torch::Tensor tensor;
   };
 
-  // Parameters that don't require gradients are left as they are, and so are those named in
-  // `excluded` (for sparse gradients; Error for a name that is no trainable parameter's).
-  // Collective (it allocates); throws Error on every rank when the ranks' parameters differ.
+  // Leaves out parameters that don't require gradients, and those named in `excluded` (for sparse
+  // gradients; Error for a name that is no trainable parameter's). Collective (it allocates);
+  // throws Error on every rank when the ranks' parameters differ.
   ParameterArena(const Communicator& communicator, const torch::nn::Module& module,
                  const BucketLimits& limits = {}, std::span<const std::string> excluded = {});
   ParameterArena(const ParameterArena&) = delete;
@@ -49,26 +47,24 @@ class ParameterArena {
   [[nodiscard]] const torch::Device& device() const { return device_; }
   [[nodiscard]] const BucketPlan& plan() const { return plan_; }
   [[nodiscard]] std::size_t buckets() const { return plan_.buckets.size(); }
-  // From 1; another one whenever the plan has changed.
+  // Counts from 1, and changes whenever the plan does.
   [[nodiscard]] std::int64_t version() const { return version_; }
 
-  // The communicator in whose memory the gradients lie and on which they travel, in an order of its
-  // own (Communicator::with_own_order): whatever else the program calls between backward() and a
-  // step, on whichever rank a bucket is ready before it. For those who are made with `given`: one
-  // of given's own where its ranks, or whether it is checked, are not those of the arena's.
+  // Communicator in whose memory the gradients lie and on which they travel, in an order of its own
+  // (Communicator::with_own_order), so that other collectives can't come between. Where `given` has
+  // other ranks, or is checked and the arena's is not: one of given's own.
   [[nodiscard]] Communicator gradient_communicator(const Communicator& given) const;
 
   // Cuts the same parameters into buckets in another order (see plan_buckets()), in the same
   // gradient memory and new parameter memory. Values stay, also those of gradients that are views
-  // here; everybody's flat tensors and views are void, and buffers laid out like the parameters
-  // don't fit any more. False, and nothing is changed, when the order is the one in use.
+  // here; flat tensors and views taken before are void, and so are buffers laid out like the
+  // parameters. False, with nothing changed, for the order that is in use.
   //
-  // Collective: throws Error on every rank when the ranks' orders differ. Not while a collective on
-  // the arena or a backward() is under way. Copies all parameters and gradients.
+  // Collective; throws Error on every rank when the orders differ. Not during backward() or a
+  // collective on the arena. Copies all parameters and gradients.
   bool rebuild(const Communicator& communicator, std::span<const std::size_t> order);
 
-  // Trainable parameters that were excluded, and parameters that did not require a gradient, when
-  // the arena was made.
+  // Trainable parameters that were excluded, and those that were frozen, when the arena was made.
   [[nodiscard]] const std::vector<NamedTensor>& excluded() const { return excluded_; }
   [[nodiscard]] const std::vector<NamedTensor>& frozen() const { return frozen_; }
 
@@ -77,13 +73,13 @@ class ParameterArena {
   [[nodiscard]] const torch::Tensor& gradient_view(std::size_t parameter) const {
     return gradient_views_[parameter];
   }
-  // Whether the parameter's grad() lies where that view does. It need not be the same tensor: a
-  // module's zero_grad() puts a detached one in its place.
+  // Whether the parameter's grad() lies where that view does. It may be another tensor: a module's
+  // zero_grad() detaches it.
   [[nodiscard]] bool holds_gradient(std::size_t parameter) const;
 
-  // Whether optimizers over the arena update a parameter in this step. Not while it is frozen
-  // (requires_grad() is false), nor when the reducer has found that no rank has a gradient for it
-  // and it has none from before: it stays as it is then, and its state too, as in torch::optim.
+  // Whether optimizers over the arena update a parameter in this step: not while it is frozen, nor
+  // when no rank has a gradient for it and none is left from before. It and its state then stay as
+  // they are, as in torch::optim.
   [[nodiscard]] bool takes_part(std::size_t parameter) const {
     return !is_idle_[parameter] && parameters_[parameter].requires_grad();
   }
@@ -98,22 +94,17 @@ class ParameterArena {
     return flat_gradients_[bucket];
   }
 
-  // Moves the parameters into host memory of the caller's: zero-filled, aligned to 64 bytes, of
-  // plan().total_bytes. Flat tensors and views of them that were taken before are void. rebuild()
-  // takes them to memory of its own again.
-  void move_parameters(const std::shared_ptr<std::byte>& memory);
-
-  // Moves them into memory of which the ranks of a node have one copy, whose gaps are zeros: with
-  // the values that the first of them has. What a rank writes into its parameters is written into
-  // all of theirs from then on. Collective over `node`.
+  // Moves the parameters into one memory of a node's ranks, with the first rank's values: each rank
+  // then writes into the parameters of all. The memory is zero-filled, aligned to 64 bytes, of
+  // plan().total_bytes. Flat tensors and views taken before are void; rebuild() undoes it.
+  // Collective over `node`.
   void share_parameters(const Communicator& node, const std::shared_ptr<std::byte>& memory);
 
-  // Parameters that have got other memory since (torch::load() of the module, set_data(), to()) lie
-  // here again afterwards, with the values they have now. Returns what can't be mended, for an
-  // Error: parameters of another type or shape and, while the module lives and a shared_ptr has it,
-  // trainable ones that it did not have before. Empty: nothing. A walk over the parameters.
-  // A view of the old memory that somebody keeps (p.data() before set_data()) keeps its values: if
-  // there is one, all parameters get new memory.
+  // Takes parameters that have got other memory (torch::load() of the module, set_data(), to())
+  // back into the arena, with the values they have now. Returns problems, for an Error; empty:
+  // none. They are parameters of another type or shape and, while a shared_ptr has the module, new
+  // trainable ones. Somebody's view of the old memory (p.data() before set_data()) keeps its
+  // values: if there is one, all parameters get new memory. A walk over the parameters.
   [[nodiscard]] std::string take_back_parameters();
 
   // Private zero-filled buffers laid out like the parameters (an optimizer's state), one flat
@@ -152,9 +143,8 @@ class ParameterArena {
   BucketPlan plan_;
   std::int64_t version_ = 1;
   torch::Device device_ = torch::kCPU;
-  bool shared_parameters_ = false;
-  bool has_own_memory_ = true;     // for parameters; false: the caller's
-  torch::Tensor gradient_memory_;  // bytes
+  bool shared_parameters_ = false;  // lie in memory of share_parameters()
+  torch::Tensor gradient_memory_;   // bytes
   std::vector<NamedTensor> excluded_;
   std::vector<NamedTensor> frozen_;
   std::vector<torch::Tensor> parameters_;
@@ -165,8 +155,8 @@ class ParameterArena {
   std::vector<torch::Tensor> gradient_views_;
 };
 
-// What a module has outside its arena becomes root's: buffers (running means and the like) and
-// parameters that don't require gradients.
+// Broadcasts root's buffers (running means and the like) and parameters that don't require
+// gradients, which lie outside the arena. Collective.
 void broadcast_outside_arena(const Communicator& communicator, const torch::nn::Module& module,
                              int root = 0);
 

@@ -18,7 +18,7 @@
 // rank 0 has anything to do with files. Names are different on all of them.
 namespace kolo {
 
-// A tensor of some rank.
+// A tensor that one rank of a pipeline owns.
 struct OwnedTensor {
   std::string name;
   int rank = 0;  // of the pipeline
@@ -36,8 +36,8 @@ struct OwnedTensor {
 void collect_tensors(const Communicator& pipe, std::span<const ParameterArena::NamedTensor> mine,
                      const std::function<void(const OwnedTensor&, torch::Tensor)>& take);
 
-// The way back: rank 0 gives each by name, and its owner's takes the values, in place. Error, on
-// rank 0, for a tensor of another shape; types are converted.
+// Inverse of collect_tensors(): rank 0 gives each tensor by name, and its owner copies the values.
+// Error, on rank 0, for a tensor of another shape; types are converted.
 void hand_out_tensors(const Communicator& pipe, std::span<const ParameterArena::NamedTensor> mine,
                       const std::function<torch::Tensor(const OwnedTensor&)>& give);
 

@@ -25,9 +25,9 @@ struct PipelineStepOptions {
   // Seed of random numbers (dropout), which depend on it, place along the mesh's data axis, step,
   // micro-batch and stage of the network alone: not on schedule, bounds or number of ranks.
   std::uint64_t seed = 1;
-  // Numbers that the loss adds up besides (PipelineStep::Loss::sums).
+  // Length of PipelineStep::Loss::sums.
   std::int64_t sums = 0;
-  // Is told of each pass, by its name (PipelinePass), and of waiting for what it needs.
+  // Records each pass, by its name (PipelinePass), and the waiting before it.
   Timeline timeline = {};
 };
 
@@ -95,7 +95,7 @@ class PipelineStep {
   // axis.
   torch::Tensor evaluate(const Batch& batch, int micro_batches);
 
-  // Since the last call: how long run() and evaluate() have taken, and how much of it this rank has
+  // Time since the last call that run() and evaluate() have taken, and how much of it this rank has
   // waited for others. On a device the host's time, which is ahead of the device's.
   struct IdleTime {
     double seconds = 0;

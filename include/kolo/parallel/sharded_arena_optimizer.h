@@ -40,20 +40,13 @@ class ShardedArenaOptimizer final : public BucketOptimizer {
   // gradients will do as well, at twice the traffic.)
   [[nodiscard]] std::shared_ptr<GradientHook> gradient_hook() const override;
 
-  // Collective: one number travels.
+  // Collective: an all-reduce of one number.
   [[nodiscard]] torch::Tensor squared_norm() const override;
 
-  // A copy, gathered on each rank or on one. Collective.
+  // Returns a copy, gathered on each rank or on one. Collective.
   [[nodiscard]] std::vector<NamedState> named_state(std::optional<int> only = {}) const override;
   void scatter_state(const Communicator& ranks, std::span<const std::int64_t> skipped_steps,
                      const FillState& fill) override;
-  // named_state() on every rank, and "<parameter>.skipped_steps" (int64, one element) for
-  // parameters that took no part in some steps: a checkpoint of it suits any number of ranks, and
-  // unsharded training. Collective.
-  [[nodiscard]] std::vector<NamedState> gather_state() const;
-  // Keeps this rank's part of what gather_state() gave. Not collective. Error, with nothing
-  // changed, for names that are missing, too many, or have another shape or type.
-  void load_state(std::span<const NamedState> whole);
 
   [[nodiscard]] bool is_sharded() const override { return true; }
 

@@ -18,7 +18,7 @@
 
 namespace kolo {
 
-// The options of its parameter group, as LibTorch's schedulers know them.
+// Options of a sharded optimizer's parameter group, for LibTorch's schedulers.
 class ShardedGroupOptions : public torch::optim::OptimizerCloneableOptions<ShardedGroupOptions> {
  public:
   explicit ShardedGroupOptions(double learning_rate) : learning_rate_(learning_rate) {}
@@ -71,8 +71,8 @@ class ShardedOptimizer : public torch::optim::Optimizer {
   // While the result lives, backward() only adds to this rank's gradients.
   [[nodiscard]] GradientReducer::NoSync no_sync() { return reducer_.no_sync(); }
 
-  // Between backward() and step(), where something is to be done with the averages: waits for them.
-  // step() takes them as they are.
+  // Waits for the averages, to clip or discard them between backward() and step(), which takes them
+  // as they are.
   void finish();
   // finish(), and scales the averaged gradients to a global norm of at most maximum_norm; returns
   // the norm before (see BucketOptimizer::clip_gradients).
@@ -85,10 +85,14 @@ class ShardedOptimizer : public torch::optim::Optimizer {
 
   [[nodiscard]] std::int64_t steps() const { return steps_; }
 
-  // For checkpoints; see ShardedArenaOptimizer. `steps` is what steps() was when the state was
-  // gathered.
-  [[nodiscard]] std::vector<ShardedArenaOptimizer::NamedState> gather_state() const;
-  void load_state(std::span<const ShardedArenaOptimizer::NamedState> whole, std::int64_t steps);
+  // The whole state on every rank, for checkpoints: "<parameter>.<state>", and
+  // "<parameter>.skipped_steps" (int64, one element) for parameters that took no part in some
+  // steps. It suits any number of ranks, and unsharded training. Collective.
+  [[nodiscard]] std::vector<BucketOptimizer::NamedState> gather_state() const;
+  // Takes what gather_state() gave after `steps` steps(), given on all ranks; rank 0's counts.
+  // Error, with nothing changed, for names that are missing, too many, or have another shape or
+  // type. Collective.
+  void load_state(std::span<const BucketOptimizer::NamedState> whole, std::int64_t steps);
 
   // Cost of the gradients; hook_bytes counts them as sent.
   [[nodiscard]] ReducerStatistics statistics() const { return reducer_.statistics(); }

@@ -15,7 +15,7 @@
 // Samples that several ranks share: what each rank has of them between layers.
 namespace kolo {
 
-// How an axis of a sample is shared.
+// An axis of a sample, as ranks share it.
 struct PartAxis {
   AxisCut cut;
   // Every rank has all rows, because a level was too small to be cut; `cut` says which of them are
@@ -38,13 +38,9 @@ struct SpatialPart {
 [[nodiscard]] std::vector<RowRange> own_rows(const DeviceMesh& mesh,
                                              std::span<const std::int64_t> lengths);
 
-// From the whole samples [N, C, ...], which this rank has: a copy of its rows in their memory
-// format. InputError as own_rows().
+// Copies this rank's rows out of whole samples [N, C, ...], in their memory format. InputError as
+// own_rows().
 [[nodiscard]] SpatialPart part_of(const DeviceMesh& mesh, const torch::Tensor& samples);
-
-// The whole samples, on every rank of the spatial group. Collective there, also in backward, which
-// adds the gradients of all ranks; autograd sees it.
-[[nodiscard]] torch::Tensor whole_of(const DeviceMesh& mesh, const SpatialPart& part);
 
 // Needs of a layer that is computed in parts, along all axes.
 struct LayerStep {
@@ -59,8 +55,9 @@ struct LayerStep {
                                   std::span<const AxisLayer> layers, std::string_view name,
                                   std::span<const PartAxis> like = {});
 
-// The part as these axes have it: gathered along those that are whole there and not in the part,
-// cut along those that are whole in the part and not there. Collective where something is gathered.
+// Returns the part as these axes have it: gathered along those that are whole there and not in the
+// part, cut along those that are whole in the part and not there. Collective where something is
+// gathered, also in backward, which adds the gradients of all ranks; autograd sees it.
 [[nodiscard]] torch::Tensor rows_as(const DeviceMesh& mesh, const SpatialPart& part,
                                     std::span<const PartAxis> axes);
 

@@ -38,8 +38,8 @@ constexpr auto enum_names(NonFiniteStep) {
 
 }  // namespace kolo
 
-// The one table of what in a training step excludes what. Configurations and the library's own
-// options are checked by it; without LibTorch.
+// The one table of features of a training step that exclude each other. Configurations and the
+// library's options are checked by it; without LibTorch.
 namespace kolo {
 
 enum class StepFeature : std::uint8_t {
@@ -55,7 +55,6 @@ enum class StepFeature : std::uint8_t {
   sync_batch_norm,
   loss_scale,
   unused_parameters,
-  predivide_factor,
   no_communication
 };
 
@@ -73,7 +72,6 @@ constexpr auto enum_names(StepFeature) {
                                                {sync_batch_norm, "synchronized batch norms"},
                                                {loss_scale, "a loss scale"},
                                                {unused_parameters, "unused_parameters"},
-                                               {predivide_factor, "a predivide_factor"},
                                                {no_communication, "no communication"}});
 }
 
@@ -103,7 +101,6 @@ inline constexpr auto all = std::to_array<StepConflict>({
      "a rank computes its parts one after another, and each would wait for the others"},
     {virtual_ranks, graphs, "a step has as many passes as the rank has parts"},
     {virtual_ranks, unused_parameters, own_hook},
-    {virtual_ranks, predivide_factor, own_hook},
     {virtual_ranks, no_communication, divided},
     {accumulation, parts, "a pipeline's batches are cut in parts by parallel.microbatches already"},
     {accumulation, virtual_ranks,
@@ -119,7 +116,6 @@ inline constexpr auto all = std::to_array<StepConflict>({
     {sharded, parts, "a pipeline's ranks have parts of the state already"},
     {sharded, graphs, "ranks gather each other's parameters in a step"},
     {sharded, unused_parameters, own_hook},
-    {sharded, predivide_factor, own_hook},
     {sharded, no_communication, divided},
 });
 

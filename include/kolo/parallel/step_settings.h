@@ -13,43 +13,38 @@
 
 namespace kolo {
 
-// Settings of a TrainingStep's steps, also within TrainerOptions. Names are those of
-// configurations (docs/configuration.md). Some exclude each other (conflicts()): Error.
+// Settings of a TrainingStep, under their names in configurations (docs/configuration.md). Some
+// exclude each other (conflicts()): Error.
 struct StepSettings {
   BucketLimits buckets;
   ReducerOptions reducer;
   StepSharing shared_step;  // not without communication
   // Each rank keeps and updates its part of the optimizer's state (ShardedArenaOptimizer) instead
-  // of sharing steps with its node. The parameters come to the same bits where gradients are
-  // reduced in the same order. InputError for optimizers that need whole parameters.
+  // of sharing steps with its node: the same bits where gradients are reduced in the same order.
+  // InputError for optimizers that need whole parameters.
   bool sharded = false;
   double clip_norm = 0;  // above 0: of the averaged gradient, which is scaled down to it
-  // `skip` is the step's to do; `stop` is up to who looks at a step's numbers, as the Trainer does.
+  // The step itself does `skip`; `stop` is left to the reader of its numbers, as the Trainer.
   NonFiniteStep non_finite = NonFiniteStep::stop;
-  // Scales the loss (see GradScaler), as training in fp16 needs it. Steps whose gradients overflow
-  // are left out on all ranks, whatever `non_finite` says; Error after many in a row. Costs two
-  // passes over the gradients, and the overlap of updates, as `skip` does.
+  // Scales the loss (GradScaler), as fp16 needs it. Steps whose gradients overflow are left out on
+  // all ranks, whatever `non_finite` says; Error after many in a row. Costs two passes over the
+  // gradients, and the overlap of updates, as `skip` does.
   std::optional<LossScaleOptions> loss_scale;
-  // All ranks that make the step together, mesh.world(), where they hold different parts of a
-  // network (PipelineStep) and equally many hold each part. They add up the sums, decide alike
-  // whether a step is left out, and clip by the norm of the whole network's gradient. Unset: the
-  // ranks that average, which then hold the same. A Trainer sets it by itself.
+  // All ranks, mesh.world(), where they hold different parts of a network (PipelineStep), each as
+  // many. They add up the sums, decide alike whether a step is left out, and clip by the whole
+  // network's norm. Unset: the ranks that average. A Trainer sets it by itself.
   std::optional<Communicator> world = std::nullopt;
-  // Above 0: a step has so many parts, at least as many as ranks, of which each rank computes some
-  // consecutive ones (kolo/layout/virtual_ranks.h): the results have the same bits on any number of
-  // ranks, where the parts' gradients do. A step begins with the same buffers for each part, and
-  // leaves those of the first part on all ranks. Costs memory for log2(parts of a rank) + 1 copies
-  // of the gradients (rounded down), none with as many ranks as parts.
+  // Above 0: a step has so many parts, at least one a rank (kolo/layout/virtual_ranks.h), and gives
+  // the same bits on any number of ranks, where the parts' gradients do. Each part begins with the
+  // same buffers, and the first part's stay, on all ranks. Costs memory for log2(parts of a rank) +
+  // 1 copies of the gradients (rounded down), none with one part a rank.
   int virtual_ranks = 0;
-  // Records forward, backward, each bucket's wait and update; of a Trainer also data wait, step and
+  // Records forward, backward, each bucket's wait and update; in a Trainer also data wait, step and
   // validation.
   Timeline timeline;
 };
 
 // Features in use, as kolo/parallel/step_conflicts.h knows them.
 [[nodiscard]] StepFeatures features_of(const StepSettings& settings);
-[[nodiscard]] inline std::vector<StepConflict> conflicts(const StepSettings& settings) {
-  return conflicts(features_of(settings));
-}
 
 }  // namespace kolo

@@ -1,11 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <memory>
-#include <optional>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include <torch/types.h>
@@ -14,43 +10,6 @@
 #include "kolo/comm/data_type.h"
 
 namespace kolo {
-
-// A pending operation on the communication thread that has a result. Copies refer to the same
-// operation; it keeps its tensors alive until it is done, whether or not anybody waits. May be
-// waited for from any thread.
-template <typename T>
-class ResultWork {
- public:
-  // Starts a function, in turn with the communicator's other asynchronous collectives; what it
-  // captures must not own the communicator, which is given to it.
-  [[nodiscard]] static ResultWork start(const Communicator& communicator, CallOptions options,
-                                        std::function<T(const Communicator&)> function) {
-    ResultWork started;
-    started.result_ = std::make_shared<std::optional<T>>();
-    started.work_ =
-        communicator.enqueue([result = started.result_, function = std::move(function)](
-                                 const Communicator& ranks) { *result = function(ranks); },
-                             std::move(options));
-    return started;
-  }
-
-  // Blocks until the operation is done; throws what it threw (every waiter gets it). Error on one
-  // that was made by default.
-  [[nodiscard]] T get() const {
-    work_.wait();
-    return result_->value();
-  }
-  // The same without the result.
-  void wait() const { work_.wait(); }
-  [[nodiscard]] bool is_done() const { return work_.is_done(); }
-
- private:
-  Work work_;
-  std::shared_ptr<std::optional<T>> result_;
-};
-
-using TensorWork = ResultWork<torch::Tensor>;
-using TensorListWork = ResultWork<std::vector<torch::Tensor>>;
 
 // Error for a dtype that has no DataType (complex, quantized).
 [[nodiscard]] DataType data_type_of(torch::ScalarType type);
@@ -64,14 +23,10 @@ using TensorListWork = ResultWork<std::vector<torch::Tensor>>;
 // way. Nothing here is seen by autograd (differentiable_collectives.h is).
 //
 // Every rank calls the same ones in the same order, with the same dtype and shape unless said
-// otherwise. Each comes in a blocking form and one that returns at once, named ..._async, which
-// runs on the communication thread: until it is done its tensors must not be written, nor read
-// where it writes them; it keeps them alive. CallOptions::name is shown by the watch, in errors and
-// in timelines.
+// otherwise. All block; Communicator::enqueue() runs them in the background.
 //
-// The forms for several tensors travel as one collective for each dtype among them, through a
-// buffer that they are copied into and out of; every rank passes as many tensors, in the same
-// order.
+// Several tensors travel as one collective for each dtype among them, through a buffer that they
+// are copied into and out of; every rank passes as many, in the same order.
 
 // Every element is multiplied by `prescale` before the reduction and by `postscale` after it.
 // Integers are multiplied in double and rounded towards zero, as Horovod does (so those beyond 2^53
@@ -83,38 +38,26 @@ struct ReduceOptions {
   CallOptions call = {};
 };
 
-// In place.
+// Reduces a tensor in place.
 void all_reduce(const Communicator& communicator, const torch::Tensor& tensor,
                 const ReduceOptions& options);
 void all_reduce(const Communicator& communicator, const torch::Tensor& tensor,
                 ReduceOp op = ReduceOp::sum);
 void all_reduce(const Communicator& communicator, torch::TensorList tensors,
                 const ReduceOptions& options = {});
-[[nodiscard]] TensorWork all_reduce_async(const Communicator& communicator,
-                                          const torch::Tensor& tensor,
-                                          const ReduceOptions& options = {});
-[[nodiscard]] TensorListWork all_reduce_async(const Communicator& communicator,
-                                              torch::TensorList tensors,
-                                              const ReduceOptions& options = {});
 
-// The reduction in a new tensor.
+// Returns the reduction in a new tensor.
 [[nodiscard]] torch::Tensor all_reduced(const Communicator& communicator,
                                         const torch::Tensor& tensor,
                                         const ReduceOptions& options = {});
-[[nodiscard]] TensorWork all_reduced_async(const Communicator& communicator,
-                                           const torch::Tensor& tensor,
-                                           const ReduceOptions& options = {});
 
-// In place: root's values on every rank.
+// Writes root's values into every rank's tensor.
 void broadcast(const Communicator& communicator, const torch::Tensor& tensor, int root = 0,
                CallOptions call = {});
 void broadcast(const Communicator& communicator, torch::TensorList tensors, int root = 0,
                CallOptions call = {});
-[[nodiscard]] TensorWork broadcast_async(const Communicator& communicator,
-                                         const torch::Tensor& tensor, int root = 0,
-                                         CallOptions call = {});
 
-// Concatenated along the first dimension, in the order of ranks: [n0 + n1 + ..., ...] from [n0,
+// Concatenates along the first dimension, in the order of ranks: [n0 + n1 + ..., ...] from [n0,
 // ...], [n1, ...] ... A tensor without dimensions counts as [1]. The first dimensions may differ,
 // also be 0. The shapes are exchanged first (128 bytes per rank); where dtypes or the other
 // dimensions differ, Error on every rank that names both.
@@ -123,10 +66,6 @@ void broadcast(const Communicator& communicator, torch::TensorList tensors, int 
 [[nodiscard]] std::vector<torch::Tensor> all_gather(const Communicator& communicator,
                                                     torch::TensorList tensors,
                                                     CallOptions call = {});
-[[nodiscard]] TensorWork all_gather_async(const Communicator& communicator,
-                                          const torch::Tensor& tensor, CallOptions call = {});
-[[nodiscard]] TensorListWork all_gather_async(const Communicator& communicator,
-                                              torch::TensorList tensors, CallOptions call = {});
 
 // This rank's rows of the reduction: [n / size(), ...] from everybody's [n, ...]. Where the ranks
 // don't divide n, the first n % size() ranks get one row more (and the collective costs a padded
@@ -140,12 +79,6 @@ void broadcast(const Communicator& communicator, torch::TensorList tensors, int 
 [[nodiscard]] std::vector<torch::Tensor> reduce_scatter(const Communicator& communicator,
                                                         torch::TensorList tensors,
                                                         const ReduceOptions& options = {});
-[[nodiscard]] TensorWork reduce_scatter_async(const Communicator& communicator,
-                                              const torch::Tensor& tensor,
-                                              const ReduceOptions& options = {});
-[[nodiscard]] TensorListWork reduce_scatter_async(const Communicator& communicator,
-                                                  torch::TensorList tensors,
-                                                  const ReduceOptions& options = {});
 
 struct ReceivedRows {
   torch::Tensor tensor;              // the rows sent here, in the order of ranks
@@ -158,10 +91,6 @@ struct ReceivedRows {
 [[nodiscard]] ReceivedRows all_to_all(const Communicator& communicator, const torch::Tensor& tensor,
                                       std::span<const std::int64_t> splits = {},
                                       CallOptions call = {});
-[[nodiscard]] ResultWork<ReceivedRows> all_to_all_async(const Communicator& communicator,
-                                                        const torch::Tensor& tensor,
-                                                        std::span<const std::int64_t> splits = {},
-                                                        CallOptions call = {});
 
 // The sum over virtual ranks of a few numbers each, in the order of kolo/layout/virtual_ranks.h:
 // the same bits on any number of ranks, and on all of them. `mine`: [this rank's parts, m], float32

@@ -40,7 +40,7 @@ class ProfilerRange {
 // Every collective of the communicator, and of sets of ranks made from it later, is a span on a row
 // of the communication, named as CallOptions::name says ("bucket 3"); how long an asynchronous one
 // was ready but waited for its turn is a span beside it ("bucket 3 waits"). What the program itself
-// does it tells with spans and marks, which lie on a row of the calling thread:
+// does it tells with spans, which lie on a row of the calling thread:
 //
 //   Timeline timeline = Timeline::from_environment(communicator);
 //   while (...) {
@@ -61,24 +61,25 @@ class ProfilerRange {
 // Spans are ranges for NVIDIA's profilers too (ProfilerRange), whether the timeline is active or
 // not.
 //
-// A handle: copies mean the same timeline; the last one finishes the file. Spans and marks may come
-// from any thread. A span costs less than half a microsecond and a collective two, and nothing ever
-// waits for the disk; where a timeline is inactive, a span costs a comparison.
+// A handle: copies mean the same timeline; the last one finishes the file. Spans may come
+// from any thread. A span costs about a microsecond and a collective a few, and nothing ever waits
+// for the disk; where a timeline is inactive, a span costs a comparison.
 class Timeline {
  public:
   class Span;
 
-  // Never active.
+  // A timeline that is never active.
   Timeline() = default;
 
-  // Not started yet. Rank 0's folder counts; it is made when it is not there. Collective.
+  // Makes one that is not started yet. Rank 0's folder counts, and is made where there is none.
+  // Collective.
   Timeline(const Communicator& communicator, const std::filesystem::path& folder);
 
-  // Started if the environment variable KOLO_TIMELINE names a folder on rank 0; otherwise never
-  // active. Collective. Throws what start() throws.
+  // Makes one that is started if the environment variable KOLO_TIMELINE names a folder on rank 0;
+  // otherwise never active. Collective. Throws what start() throws.
   [[nodiscard]] static Timeline from_environment(const Communicator& communicator);
 
-  // From now on events are recorded, or no longer; as often as you like, on any rank. The first
+  // Start and end recording, as often as you like, on any rank. The first
   // start() makes the file: InputError when it can't. stop() returns when the file holds all
   // events so far.
   void start() const;
@@ -90,14 +91,13 @@ class Timeline {
   void show_device(const torch::Device& device,
                    std::shared_ptr<const DeviceRuntime> runtime = nullptr) const;
 
-  // From now to the end of the object that is returned. It may outlive the timeline's last handle.
+  // A span from now to the end of the object that is returned. It may outlive the timeline's last
+  // handle.
   [[nodiscard]] Span span(std::string_view name) const;
-  // The same with a number to show.
+  // A span with a number to show.
   [[nodiscard]] Span span(std::string_view name, const char* what, std::int64_t number) const;
-  // "step", with its number.
+  // A span "step" with its number.
   [[nodiscard]] Span step(std::int64_t number) const;
-  // A moment.
-  void mark(std::string_view name) const;
 
   // Why events are missing in the file; empty when none are.
   [[nodiscard]] std::string problem() const;
@@ -121,7 +121,7 @@ class Timeline::Span {
 
  private:
   friend class Timeline;
-  // `recorder`: none: for profilers alone.
+  // Without a recorder the span is for profilers alone.
   Span(std::shared_ptr<Recorder> recorder, std::string_view name, const char* what,
        std::int64_t number);
   void end_at(std::int64_t time) noexcept;

@@ -40,11 +40,11 @@ class TorchSampler : public torch::data::samplers::Sampler<> {
   void set_epoch(std::int64_t epoch, std::int64_t position = 0);
 
   [[nodiscard]] std::int64_t epoch() const;
-  // How many samples all ranks together have drawn in this epoch, given that each draws as this
-  // one. A loader with workers draws ahead, up to its max_jobs batches: what has been trained then
-  // is not this, but the start position + batches done * batch size * ranks.
+  // Number of samples that all ranks together have drawn in this epoch, if each draws as this one.
+  // A loader with workers draws ahead, up to its max_jobs batches: what has been trained then is
+  // not this, but the start position + batches done * batch size * ranks.
   [[nodiscard]] std::int64_t position() const;
-  // How many samples this rank draws in an epoch that starts at `position`.
+  // Number of samples that this rank draws in an epoch that starts at `position`.
   [[nodiscard]] std::int64_t length(std::int64_t position = 0) const;
 
   // Epoch and position. A sampler that has been loaded goes on there, whether it is asked for

@@ -29,7 +29,7 @@ class TrainedModules {
   TrainedModules(const std::vector<torch::Tensor>& tensors)  // NOLINT
       : TrainedModules(std::vector<std::shared_ptr<torch::nn::Module>>{}, tensors) {}
 
-  // All as one module.
+  // Returns all as one module.
   [[nodiscard]] const torch::nn::Module& module() const { return joint_ ? *joint_ : *only_; }
 
  private:

@@ -24,7 +24,7 @@ namespace kolo {
 
 class OrderedAverage;
 
-// Numbers of a device on their way to the host; those of the host are there.
+// Numbers that may still be on their way from a device to the host.
 class LateNumbers {
  public:
   // Copies a tensor of float64, in the order of the current stream.
@@ -47,13 +47,12 @@ class LateNumbers {
 //   auto [sums, is_made] = step.end(pending);
 //
 // All buckets are updated at the end where the whole gradient must be known first (clipping,
-// leaving out what is not finite).
+// leaving out steps that are not finite). On a device steps are enqueued without waiting, and
+// clipping and leaving out are decided there; grad() then stays neither divided by the loss scale
+// nor clipped (GradientUse).
 //
-// On a device steps are enqueued without waiting: clipping and leaving out are decided there.
-// grad() then keeps what was averaged, neither divided by the loss scale nor clipped (GradientUse).
-//
-// For loops of one's own that know where their samples come from; kolo's Trainer is one. Every rank
-// has one of the same network and options, and makes the same steps.
+// For loops of one's own; kolo's Trainer is one. Every rank has one of the same network and
+// options, and makes the same steps.
 class TrainingStep {
  public:
   // The network's parameters and buffers become rank 0's. Collective.
@@ -61,17 +60,16 @@ class TrainingStep {
                std::shared_ptr<const FlatOptimizer> optimizer, const StepSettings& settings = {});
   ~TrainingStep();
 
-  // Begins step number `number`, from 1 on: gradients are cleared. Then backward() for each pass,
+  // Begins step number `number`, from 1 on, and clears gradients. Then backward() for each pass,
   // and finish(). Collective, all three.
   void begin(std::int64_t number);
-  // Backward of a pass whose gradients count by its share: those of all passes add up, and are
-  // averaged over the ranks while the last one runs. `numbers` are added up over passes and ranks:
-  // [as many in each], float64. The first one tells whether the loss is finite; undefined, only
-  // gradients are looked at. With virtual ranks: once for each of parts(), in their order.
+  // Adds a pass's gradients, times `share`, to the step's, and averages them over the ranks while
+  // the last pass runs. `numbers` ([as many in each], float64) are added up over passes and ranks;
+  // the first tells whether the loss is finite. With virtual ranks: once for each of parts(), in
+  // their order.
   void backward(const torch::Tensor& loss, const torch::Tensor& numbers = {}, double share = 1,
                 bool is_last = true);
-  // In place of backward(): how PipelineStep::run() makes its passes, whose numbers are added with
-  // add().
+  // For PipelineStep::run(), in place of backward(); its numbers are added with add().
   [[nodiscard]] PipelineStep::Backward pipeline();
   void add(const torch::Tensor& numbers);
 
@@ -84,35 +82,33 @@ class TrainingStep {
     LateNumbers numbers_;
     Work meeting_;  // of the ranks, in a recorded step
   };
-  // Averages, decides whether the step is left out, clips, updates. On a device nobody waits for
-  // it: the next step may follow at once, and end() tells what came of it, in the order of the
-  // steps. On the host all is done when finish() returns.
+  // Averages, decides whether the step is left out, clips, updates. On the host all is done when
+  // it returns; on a device the next step may follow at once, and end() tells of it in order.
   [[nodiscard]] Pending finish(double learning_rate);
 
   struct Outcome {
     std::vector<double> sums;  // of the numbers, over all ranks
     bool is_made = true;       // false: left out, on all ranks
   };
-  // Waits until the device has done the step. Error where too many in a row were left out, which of
-  // a device may be known some steps late. Collective where the step was left out.
+  // Waits until the device has done the step. Error where too many in a row were left out, on a
+  // device some steps late. Collective where the step was left out.
   Outcome end(const Pending& step);
 
-  // Parts of all virtual ranks that this rank computes; without virtual ranks it is one itself.
+  // Parts that this rank computes of all virtual ranks'; without these it is one itself.
   [[nodiscard]] PartRange parts() const;
-  // A step that a device can be given in one call (a CUDA graph), always with the same memory.
+  // A step that a device is given in one call (a CUDA graph), always with the same memory.
   class Recorded;
-  // Records a step whose passes() call backward() for a batch in memory of its own, and doesn't
-  // make it; after a few steps of other batches of this shape. Error where it can't be recorded:
-  // parameters take no part in it, an operator waits for the device, several ranks average through
-  // the host (NCCL doesn't), or the current stream is the default one (nor may the step before have
-  // been on that). Collective.
+  // Records a step without making it, after a few steps of other batches of this shape; passes()
+  // call backward() for a batch in memory of its own. Error where it can't be recorded: parameters
+  // take no part in it, an operator waits for the device, several ranks average through the host
+  // (NCCL doesn't), or the current stream, or the last step's, is the default one. Collective.
   [[nodiscard]] std::shared_ptr<Recorded> record(const std::function<void()>& passes,
                                                  double learning_rate, std::int64_t number);
-  // Gives a recorded one to the device, as step number `number`. The watch sees nothing of what the
-  // device does in it: the ranks meet on the host besides, for which end() waits. Collective.
+  // Gives a recorded step to the device, as step number `number`. The watch doesn't see the
+  // device's collectives, so the ranks also meet on the host, for which end() waits. Collective.
   [[nodiscard]] Pending replay(Recorded& recorded, double learning_rate, std::int64_t number);
-  // Is called between forward and backward of each step that is not a recorded one, nor
-  // accumulated in several passes.
+  // Sets a function to be called between forward and backward of each step of one pass that is not
+  // replayed.
   void listen(std::function<void()> forward_is_done) {
     forward_is_done_ = std::move(forward_is_done);
   }
@@ -135,8 +131,8 @@ class TrainingStep {
   [[nodiscard]] Passes& passes();
   void end_part(Passes& passes);
   void start_summing(Passes& passes);
-  // Gives the rest of a step to the device, or makes it on the host. Returns the sums over all
-  // ranks and, where it may be left out, one more number that tells whether it is.
+  // Makes the rest of a step, or gives it to the device. Returns the sums over all ranks and, where
+  // a step may be left out, one more number that tells whether it is.
   [[nodiscard]] torch::Tensor complete(double learning_rate);
   void update(double learning_rate, std::int64_t step);
   // Returns one int32, not 0 where the step is left out; undefined: it can't be.

@@ -39,21 +39,6 @@ std::vector<std::string> lines_of(const BucketPlan& plan) {
   return lines;
 }
 
-void require_each_once(std::span<const std::size_t> order, std::size_t parameters) {
-  std::vector<bool> is_there(parameters);
-  for (const std::size_t index : order) {
-    if (index >= parameters || is_there[index]) {
-      throw Error(fmt::format("parallel: an order of {} parameters has {} twice, or too much",
-                              parameters, index));
-    }
-    is_there[index] = true;
-  }
-  if (order.size() != parameters) {
-    throw Error(fmt::format("parallel: an order of {} parameters is given for {}", order.size(),
-                            parameters));
-  }
-}
-
 }  // namespace
 
 std::int64_t ParameterDescription::count() const {
@@ -88,7 +73,6 @@ BucketPlan plan_buckets(std::vector<ParameterDescription> parameters, const Buck
         fmt::format("parallel: bucket sizes of {} and {} bytes; both must be greater than 0",
                     limits.first_bytes, limits.bytes));
   }
-  require_each_once(order, parameters.size());
   BucketPlan plan;
   plan.parameters = std::move(parameters);
   const auto limit = [&] { return plan.buckets.size() <= 1 ? limits.first_bytes : limits.bytes; };

@@ -87,7 +87,7 @@ struct Matrix {
   std::int64_t right = 0;
 };
 
-// Data that a bucket keeps from step to step. Tensors are one-dimensional, of the bucket's type.
+// Data that a bucket keeps from step to step. Tensors are one-dimensional, of float32.
 struct BucketState {
   std::int64_t step = 0;
   std::vector<Matrix> matrices;
@@ -97,22 +97,20 @@ struct BucketState {
 };
 
 // Error of a matrix; null without feedback.
-template <typename T>
-T* error_of(const BucketState& state, const Matrix& matrix) {
-  return state.error.defined() ? state.error.data_ptr<T>() + matrix.offset : nullptr;
+float* error_of(const BucketState& state, const Matrix& matrix) {
+  return state.error.defined() ? state.error.data_ptr<float>() + matrix.offset : nullptr;
 }
 
-template <typename T>
-LowRank<T> factors_of(const torch::Tensor& flat, const BucketState& state, const Matrix& matrix) {
-  return {flat.data_ptr<T>() + matrix.offset,
+LowRank factors_of(const torch::Tensor& flat, const BucketState& state, const Matrix& matrix) {
+  return {flat.data_ptr<float>() + matrix.offset,
           matrix.rows,
           matrix.columns,
           matrix.rank,
-          state.left.data_ptr<T>() + matrix.left,
-          state.right.data_ptr<T>() + matrix.right};
+          state.left.data_ptr<float>() + matrix.left,
+          state.right.data_ptr<float>() + matrix.right};
 }
 
-// In elements.
+// Offset of a view in a bucket, in elements.
 std::int64_t offset_in(const torch::Tensor& flat, const torch::Tensor& view) {
   const auto* const begin = static_cast<const std::byte*>(flat.data_ptr());
   return (static_cast<const std::byte*>(view.data_ptr()) - begin) / flat.element_size();
@@ -136,15 +134,11 @@ class PowerSgd final : public GradientHook {
       joins_ = communicator.joins();
       states_.clear();
     }
-    const auto type = bucket.flat.scalar_type();
     auto found = states_.find(bucket.index);
     if (found == states_.end()) found = states_.emplace(bucket.index, plan(bucket)).first;
     BucketState& state = found->second;
     if (state.step >= options_.start_step && !state.matrices.empty()) {
-      if (type == torch::kFloat)
-        compress<float>(communicator, bucket, state);
-      else
-        compress<double>(communicator, bucket, state);
+      compress(communicator, bucket, state);
     } else {
       reduce(communicator, bucket.flat, bucket, "gradients");
     }
@@ -155,26 +149,26 @@ class PowerSgd final : public GradientHook {
   void buckets_changed() override { states_.clear(); }
 
  private:
-  template <typename T>
   void compress(const Communicator& communicator, const GradientBucket& bucket,
                 BucketState& state) {
-    fill_right_factors<T>(bucket, state, options_.warm_start);
+    fill_right_factors(bucket, state, options_.warm_start);
     for (const Matrix& matrix : state.matrices)
-      parallel::multiply(factors_of<T>(bucket.flat, state, matrix), error_of<T>(state, matrix));
+      parallel::multiply(factors_of(bucket.flat, state, matrix), error_of(state, matrix));
     reduce(communicator, state.left, bucket, "left factors");
     // A number that is not finite on one rank is in everybody's sum now, so all take the same way.
-    const std::span left(state.left.data_ptr<T>(), static_cast<std::size_t>(state.left.numel()));
-    if (!std::all_of(left.begin(), left.end(), [](T value) { return std::isfinite(value); }))
-      return reduce_uncompressed<T>(communicator, bucket, state);
-    reduce_others<T>(communicator, bucket, state);
+    const std::span left(state.left.data_ptr<float>(),
+                         static_cast<std::size_t>(state.left.numel()));
+    if (!std::all_of(left.begin(), left.end(), [](float value) { return std::isfinite(value); }))
+      return reduce_uncompressed(communicator, bucket, state);
+    reduce_others(communicator, bucket, state);
     for (const Matrix& matrix : state.matrices) {
-      const auto factors = factors_of<T>(bucket.flat, state, matrix);
+      const auto factors = factors_of(bucket.flat, state, matrix);
       parallel::orthogonalise(factors, options_.orthogonalisation_epsilon);
       parallel::multiply_transposed(factors);
     }
     reduce(communicator, state.right, bucket, "right factors");
     for (const Matrix& matrix : state.matrices)
-      parallel::reconstruct(factors_of<T>(bucket.flat, state, matrix), error_of<T>(state, matrix));
+      parallel::reconstruct(factors_of(bucket.flat, state, matrix), error_of(state, matrix));
   }
 
   void reduce(const Communicator& communicator, const torch::Tensor& tensor,
@@ -185,30 +179,28 @@ class PowerSgd final : public GradientHook {
     bytes_sent_ += static_cast<std::int64_t>(tensor.nbytes());
   }
 
-  // Everything that is not compressed, in one all-reduce. (Plain loops: LibTorch's operations would
-  // use all cores, which belong to backward.)
-  template <typename T>
+  // Averages the uncompressed gradients in one all-reduce. (Plain loops: LibTorch's operations
+  // would use all cores, which belong to backward.)
   void reduce_others(const Communicator& communicator, const GradientBucket& bucket,
                      BucketState& state) {
-    T* const flat = bucket.flat.data_ptr<T>();
-    T* packed = state.rest.data_ptr<T>();
+    float* const flat = bucket.flat.data_ptr<float>();
+    float* packed = state.rest.data_ptr<float>();
     for (const auto& [offset, count] : state.others)
       packed = std::copy_n(flat + offset, count, packed);
     reduce(communicator, state.rest, bucket, "uncompressed");
-    const T* averaged = state.rest.data_ptr<T>();
+    const float* averaged = state.rest.data_ptr<float>();
     for (const auto& [offset, count] : state.others) {
       std::copy_n(averaged, count, flat + offset);
       averaged += count;
     }
   }
 
-  // For a step that can't be compressed, after the error has been added: takes it out again.
-  template <typename T>
+  // Averages a step that can't be compressed, after taking the added error out again.
   void reduce_uncompressed(const Communicator& communicator, const GradientBucket& bucket,
                            const BucketState& state) {
     for (const Matrix& matrix : state.matrices) {
-      T* const gradient = bucket.flat.data_ptr<T>() + matrix.offset;
-      const T* const error = error_of<T>(state, matrix);
+      float* const gradient = bucket.flat.data_ptr<float>() + matrix.offset;
+      const float* const error = error_of(state, matrix);
       for (std::int64_t i = 0; error != nullptr && i < matrix.rows * matrix.columns; ++i)
         gradient[i] -= error[i];
     }
@@ -217,7 +209,7 @@ class PowerSgd final : public GradientHook {
 
   [[nodiscard]] BucketState plan(const GradientBucket& bucket) const {
     BucketState state;
-    const auto type = bucket.flat.scalar_type();
+    const bool is_compressible = bucket.flat.scalar_type() == torch::kFloat;
     std::int64_t left = 0, right = 0, rest = 0;
     for (const torch::Tensor& gradient : bucket.gradients) {
       Matrix matrix;
@@ -228,7 +220,7 @@ class PowerSgd final : public GradientHook {
       const auto sent = static_cast<double>((matrix.rows + matrix.columns) * matrix.rank);
       const bool is_gain =
           sent * options_.minimum_compression_rate < static_cast<double>(gradient.numel());
-      if (matrix.rank == 0 || !is_gain || (type != torch::kFloat && type != torch::kDouble)) {
+      if (matrix.rank == 0 || !is_gain || !is_compressible) {
         state.others.emplace_back(matrix.offset, gradient.numel());
         rest += gradient.numel();
         continue;
@@ -248,22 +240,21 @@ class PowerSgd final : public GradientHook {
     return state;
   }
 
-  // Vectors of standard normal numbers that depend on nothing but the seed, the step and the place.
+  // Fills factors with standard normal numbers that depend on seed, step and place alone.
   // `only_zeros`: just those that are zero, which nothing would bring back to life.
-  template <typename T>
   void fill_right_factors(const GradientBucket& bucket, BucketState& state, bool only_zeros) const {
     const auto seed = derive_seed(options_.seed, static_cast<std::uint32_t>(bucket.index),
                                   static_cast<std::uint64_t>(state.step));
     for (std::size_t index = 0; index < state.matrices.size(); ++index) {
       const Matrix& matrix = state.matrices[index];
-      T* const right = state.right.data_ptr<T>() + matrix.right;
+      float* const right = state.right.data_ptr<float>() + matrix.right;
       for (std::int64_t k = 0; k < matrix.rank; ++k) {
-        T* const begin = right + k * matrix.columns;
-        T* const end = begin + matrix.columns;
-        if (only_zeros && std::any_of(begin, end, [](T value) { return value != 0; })) continue;
+        float* const begin = right + k * matrix.columns;
+        float* const end = begin + matrix.columns;
+        if (only_zeros && std::any_of(begin, end, [](float value) { return value != 0; })) continue;
         CounterRandom random(seed, static_cast<std::uint32_t>(index),
                              static_cast<std::uint64_t>(k));
-        std::generate(begin, end, [&] { return static_cast<T>(random.normal()); });
+        std::generate(begin, end, [&] { return static_cast<float>(random.normal()); });
       }
     }
   }

@@ -18,7 +18,7 @@ namespace {
 
 using SparseAverage = GradientUnits::SparseAverage;
 
-// The ranks' rows, [rows, ...], one after another.
+// Gathers the ranks' rows, [rows, ...], one after another.
 torch::Tensor gather_rows(const Communicator& communicator, const torch::Tensor& mine,
                           std::span<const std::int64_t> rows) {
   auto shape = mine.sizes().vec();
@@ -107,7 +107,7 @@ std::vector<std::size_t> GradientUnits::parameters_of(std::size_t unit) const {
 }
 
 bool GradientUnits::are_one_bucket() const {
-  return size() == 1 && sparse_.empty() && options_.predivide_factor == 1;
+  return size() == 1 && sparse_.empty();
 }
 
 bool GradientUnits::are_done_at_once() const {
@@ -122,7 +122,7 @@ std::int64_t GradientUnits::start(std::size_t unit) {
   const torch::Tensor& gradients = arena_->flat_gradients(unit);
   const auto bytes = static_cast<std::int64_t>(gradients.nbytes());
   if (!options_.communicate) return bytes;
-  // Not the arena: it has a handle on the communicator, the last of which can't go on its thread.
+  // The task doesn't own the arena, whose communicator can't be destroyed on its own thread.
   CallOptions call{.name = fmt::format("bucket {}", unit), .owner = buckets_[unit]};
   const auto stream = parallel::TaskStream::of(gradients);
   if (options_.hook && are_done_at_once()) {
@@ -138,17 +138,6 @@ std::int64_t GradientUnits::start(std::size_t unit) {
         std::move(call));
   } else if (communicator_.size() == 1) {
     return bytes;
-  } else if (options_.predivide_factor != 1) {
-    works_[unit] = communicator_.enqueue(
-        [bucket = buckets_[unit], factor = options_.predivide_factor,
-         stream](const Communicator& communicator) {
-          const torch::NoGradGuard no_gradient;
-          const auto in_stream = stream.enter();
-          bucket->flat.div_(factor);
-          communicator.all_reduce(buffer_of(bucket->flat), ReduceOp::average);
-          bucket->flat.mul_(factor);
-        },
-        std::move(call));
   } else if (are_done_at_once()) {
     communicator_.all_reduce(buffer_of(gradients), ReduceOp::average, std::move(call));
   } else {

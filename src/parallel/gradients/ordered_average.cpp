@@ -56,8 +56,8 @@ std::vector<std::int64_t> slices_of(std::int64_t elements, int ranks) {
   return slices;
 }
 
-// Whether every node has as many ranks, more than one, and one after another: then those of a place
-// on their nodes are a set.
+// Whether every node has as many ranks, more than one, and one after another: only then do ranks of
+// the same place on their nodes form a set.
 bool are_nodes_alike(const Topology& topology) {
   const int on_each = topology.size / topology.nodes;
   if (on_each == 1) return false;
@@ -84,7 +84,8 @@ OrderedAverage::OrderedAverage(const Communicator& communicator, const Parameter
   start_over();
 }
 
-// All ranks at once, or those of a node and then those that have the same slice on all nodes.
+// Exchanges among all ranks at once, or among those of a node and then those that have the same
+// slice on all nodes.
 void OrderedAverage::add_stages(const Communicator& communicator) {
   const auto sums_of = [&](int groups) {
     std::vector<std::vector<PartialSum>> sums;
@@ -190,7 +191,7 @@ void OrderedAverage::reduce(const Communicator& all, std::size_t stage,
   bytes_ += static_cast<std::int64_t>(slice.nbytes());
 }
 
-// Returns what there is of this rank's slice after it.
+// Returns the sums of this rank's slice that the ranks have after it.
 std::vector<OrderedAverage::Sums::Item> OrderedAverage::exchange(
     const Communicator& ranks, const std::vector<std::vector<PartialSum>>& sums_of_ranks,
     const std::vector<Sums::Item>& mine, std::span<const std::int64_t> slices) {

@@ -30,11 +30,11 @@ class OrderedAverage final : public GradientHook {
   // Error for gradients of other types than float32 and float64. Collective.
   OrderedAverage(const Communicator& communicator, const ParameterArena& arena, int virtual_ranks);
 
-  // This rank's.
+  // This rank's parts.
   [[nodiscard]] const PartRange& parts() const { return parts_; }
 
-  // The next part's gradients, which are undefined afterwards; those that are undefined count as
-  // zeros. Parts come in order.
+  // Takes the next part's gradients, which are undefined afterwards; undefined ones count as zeros.
+  // Parts come in order.
   void take(const ParameterArena& arena);
   // Forgets what was taken: a step begins.
   void start_over();

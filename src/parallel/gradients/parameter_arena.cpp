@@ -33,8 +33,8 @@ torch::Tensor as_bytes(const std::shared_ptr<std::byte>& memory, std::int64_t by
       memory.get(), {bytes}, [memory](void*) {}, torch::TensorOptions(torch::kByte));
 }
 
-// In the same memory, but no view: zero_grad() of LibTorch's optimizers detaches gradients in
-// place, which views refuse.
+// Returns a tensor in the same memory that is no view: zero_grad() of LibTorch's optimizers
+// detaches gradients in place, which views refuse.
 torch::Tensor unknown_to_autograd(const torch::Tensor& view) {
   return torch::empty({0}, view.options())
       .set_(view.storage(), view.storage_offset(), view.sizes(), view.strides());
@@ -95,7 +95,7 @@ void ParameterArena::collect(const torch::nn::Module& module,
       *unknown.begin()));
 }
 
-// All where the first one is.
+// Error unless the parameter is on the first one's device.
 void ParameterArena::require_device(const parallel::DistinctTensor& parameter) {
   const auto device = parameter.tensor.device();
   if (parameters_.empty()) device_ = device;
@@ -115,11 +115,6 @@ void ParameterArena::lay_out(BucketPlan plan) {
   }
 }
 
-void ParameterArena::move_parameters(const std::shared_ptr<std::byte>& memory) {
-  move_parameters(flat_views(memory));
-  has_own_memory_ = false;
-}
-
 void ParameterArena::share_parameters(const Communicator& node,
                                       const std::shared_ptr<std::byte>& memory) {
   const bool is_first = node.rank() == 0;
@@ -127,13 +122,11 @@ void ParameterArena::share_parameters(const Communicator& node,
   node.barrier();
   if (!is_first) move_parameters(flat_views(memory), Values::of_memory);
   shared_parameters_ = true;
-  has_own_memory_ = false;
 }
 
 void ParameterArena::move_parameters(std::vector<torch::Tensor> flat, Values values) {
   const torch::NoGradGuard no_gradient;
   shared_parameters_ = false;
-  has_own_memory_ = true;
   std::swap(flat_parameters_, flat);
   for (std::size_t index = 0; index < parameters_.size(); ++index) {
     torch::Tensor& parameter = parameters_[index];
@@ -141,14 +134,14 @@ void ParameterArena::move_parameters(std::vector<torch::Tensor> flat, Values val
     if (values == Values::of_parameters) view.copy_(parameter);
     parameter.set_data(view);
   }
-  // As large as the whole network, and nothing in a training asks for so much again.
+  // The old memory is as large as the network, and nothing in a training asks for so much again.
   flat.clear();
   release_freed_memory();
 }
 
 bool ParameterArena::holds_gradient(std::size_t parameter) const {
   const torch::Tensor& gradient = parameters_[parameter].grad();
-  return gradient.defined() && gradient.layout() == torch::kStrided &&
+  return gradient.defined() && gradient.has_storage() &&
          gradient.data_ptr() == gradient_views_[parameter].data_ptr();
 }
 
@@ -180,7 +173,7 @@ bool ParameterArena::lies_here(std::size_t parameter) const {
          static_cast<const std::byte*>(flat_parameters_[bucket].data_ptr()) + offset * size;
 }
 
-// Other tensors than flat_parameters_ and the parameters that lie here are in their memory.
+// Tells whether other tensors than flat_parameters_ and the parameters here share their memory.
 bool ParameterArena::has_other_views() const {
   auto known = flat_parameters_.size();
   for (std::size_t index = 0; index < parameters_.size(); ++index)
@@ -205,7 +198,7 @@ std::string ParameterArena::take_back_parameters() {
       elsewhere.push_back(index);
     }
   }
-  if (!elsewhere.empty() && problems.empty() && has_own_memory_ && has_other_views()) {
+  if (!elsewhere.empty() && problems.empty() && !shared_parameters_ && has_other_views()) {
     move_parameters(allocate_like_parameters());
     elsewhere.clear();
   }

@@ -1,16 +1,10 @@
 #include "parallel/gradients/reducer_state.h"
 
-#include <cstring>
-#include <limits>
-#include <set>
 #include <utility>
-#include <vector>
 
 #include <c10/core/TensorImpl.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <fmt/format.h>
 #include <torch/library.h>
-#include <torch/utils.h>
 
 #include "kolo/base/error.h"
 
@@ -23,25 +17,24 @@ constexpr auto placeholder_key = c10::DispatchKey::TESTING_ONLY_GenericWrapper;
 
 }  // namespace
 
+// State that a placeholder shares with its copies.
+struct PendingGradient::Notes {
+  std::string parameter;
+  bool is_partly_averaged = false;
+  Fate fate = Fate::untouched;
+};
+
+// A tensor without memory: LibTorch refuses to give its data.
 class PendingGradient::Placeholder final : public c10::TensorImpl {
  public:
-  Placeholder(const torch::Tensor& values, std::string parameter)
-      : TensorImpl(c10::Storage(values.storage()),
-                   c10::DispatchKeySet({c10::DispatchKey::CPU, placeholder_key}), values.dtype()),
-        parameter_(std::move(parameter)) {
-    set_sizes_contiguous(values.sizes());
-  }
-  Placeholder(const Placeholder& other, const c10::VariableVersion& version,
-              bool allows_other_metadata)
-      : TensorImpl(c10::Storage(other.storage()), other.key_set(), other.dtype()),
-        parameter_(other.parameter_),
-        is_partly_averaged_(other.is_partly_averaged_) {
-    copy_tensor_metadata(&other, this, version, allows_other_metadata);
-    refresh_numel();
-    refresh_contiguous();
+  Placeholder(torch::IntArrayRef shape, caffe2::TypeMeta type, std::shared_ptr<Notes> notes)
+      : TensorImpl(c10::DispatchKeySet({c10::DispatchKey::CPU, placeholder_key}), type,
+                   torch::Device(torch::kCPU)),
+        notes_(std::move(notes)) {
+    set_sizes_contiguous(shape);
   }
 
-  // data() and detach(), with which LibTorch's optimizers and clip_grad_norm_() begin.
+  // Called by data(), with which LibTorch's optimizers and clip_grad_norm_() begin.
   c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(
       const c10::VariableVersion& version, bool allows_other_metadata) const override {
     return copy(version, allows_other_metadata);
@@ -51,67 +44,75 @@ class PendingGradient::Placeholder final : public c10::TensorImpl {
     return copy(version, allows_other_metadata);
   }
 
-  void set_partly_averaged(bool is_partly_averaged) { is_partly_averaged_ = is_partly_averaged; }
+  // The notes of a placeholder; null for other tensors.
+  static Notes* notes_of(const torch::Tensor& tensor) {
+    const auto* const found = dynamic_cast<const Placeholder*>(tensor.unsafeGetTensorImpl());
+    return found == nullptr ? nullptr : found->notes_.get();
+  }
 
   // Handles all operations on tensors with the placeholder's key.
   static void call(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
-    static const std::set<std::string> harmless = {"aten::zero_", "aten::fill_.Scalar",
-                                                   "aten::detach", "aten::detach_",
-                                                   "aten::_foreach_zero_"};
-    const auto& name = operation.schema().operator_name();
-    const auto full = name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
-    if (harmless.contains(full)) {
-      const c10::impl::ExcludeDispatchKeyGuard below(placeholder_key);
-      operation.callBoxed(stack);
+    const auto& name = operation.operator_name();
+    if (name.name == "aten::detach" || name.name == "aten::detach_") return;  // it is its result
+    if (name.name == "aten::zero_") return note(stack->back().toTensor(), true);
+    if (name.name == "aten::fill_" && name.overload_name == "Scalar") {
+      const bool is_zeroed = torch::jit::pop(*stack).toScalar().toDouble() == 0;
+      return note(stack->back().toTensor(), is_zeroed);
+    }
+    if (name.name == "aten::_foreach_zero_") {
+      for (const torch::Tensor& each : torch::jit::pop(*stack).toTensorVector()) note(each, true);
       return;
     }
-    const auto find = [](const torch::Tensor& tensor) {
-      return dynamic_cast<const Placeholder*>(tensor.unsafeGetTensorImpl());
-    };
     for (const auto& argument : *stack) {
       if (argument.isTensor()) {
-        if (const auto* const found = find(argument.toTensor()))
-          throw Error(found->advice(name.name));
+        refuse(argument.toTensor(), name.name);
       } else if (argument.isTensorList()) {
-        for (const torch::Tensor& each : argument.toTensorVector()) {
-          if (const auto* const found = find(each)) throw Error(found->advice(name.name));
-        }
+        for (const torch::Tensor& each : argument.toTensorVector()) refuse(each, name.name);
       }
     }
-    throw Error(fmt::format(
-        "parallel: {} of a gradient between backward() and finish(), while it is not yet averaged "
-        "over the ranks; call finish() first, of the optimizer or the reducer",
-        name.name));
+    throw Error(fmt::format("parallel: {} of a gradient that is not yet averaged", name.name));
   }
 
  private:
   [[nodiscard]] c10::intrusive_ptr<TensorImpl> copy(const c10::VariableVersion& version,
                                                     bool allows_other_metadata) const {
-    return c10::make_intrusive<Placeholder>(*this, version, allows_other_metadata);
+    auto result = c10::make_intrusive<Placeholder>(sizes(), dtype(), notes_);
+    copy_tensor_metadata(this, result.get(), version, allows_other_metadata);
+    return result;
   }
-  [[nodiscard]] std::string advice(const std::string& operation) const {
-    if (is_partly_averaged_) {
-      return fmt::format(
+
+  static void note(torch::Tensor tensor, bool is_zeroed) {
+    if (auto* const notes = notes_of(tensor))
+      notes->fate = is_zeroed ? Fate::zeroed : Fate::changed;
+    else
+      tensor.zero_();
+  }
+
+  // Error for a placeholder; nothing for other tensors.
+  static void refuse(const torch::Tensor& tensor, const std::string& operation) {
+    const auto* const notes = tensor.defined() ? notes_of(tensor) : nullptr;
+    if (notes == nullptr) return;
+    if (notes->is_partly_averaged) {
+      throw Error(fmt::format(
           "parallel: {} of the gradient of {}, of which a sharded optimizer averages this rank's "
           "part only; clip with the optimizer's clip_gradients(), and call zero_grad() before the "
           "next backward()",
-          operation, parameter_);
+          operation, notes->parameter));
     }
-    return fmt::format(
+    throw Error(fmt::format(
         "parallel: {} of the gradient of {} between backward() and finish(), while it is not yet "
         "averaged over the ranks; call finish() first, of the optimizer or the reducer, and then "
         "look at gradients, clip them (clip_gradients()) or let another optimizer step; step() of "
         "kolo's optimizers does all of it",
-        operation, parameter_);
+        operation, notes->parameter));
   }
 
-  std::string parameter_;
-  bool is_partly_averaged_ = false;
+  std::shared_ptr<Notes> notes_;
 };
 
 namespace {
 
-// Once a process; another copy of this library may have been there before, and does the same.
+// Registers once a process; another copy of this library may have done the same before.
 void register_placeholders(torch::CppFunction call) {
   try {
     static torch::Library library(torch::Library::IMPL, "_", placeholder_key, __FILE__, __LINE__);
@@ -123,44 +124,31 @@ void register_placeholders(torch::CppFunction call) {
 }  // namespace
 
 PendingGradient::PendingGradient(torch::Tensor parameter, std::string name)
-    : parameter_(std::move(parameter)) {
+    : parameter_(std::move(parameter)),
+      notes_(std::make_shared<Notes>(Notes{.parameter = std::move(name)})) {
   static const bool is_registered = [] {
     register_placeholders(torch::CppFunction::makeFromBoxedFunction<&Placeholder::call>());
     return true;
   }();
   (void)is_registered;
-  std::vector<std::int64_t> shape(static_cast<std::size_t>(parameter_.dim()) + 1, 1);
-  shape.front() = 2;
-  const torch::NoGradGuard no_gradient;
-  original_ = torch::ones(shape, torch::TensorOptions(parameter_.scalar_type()));
-  original_[0].fill_(std::numeric_limits<double>::infinity());
-  values_ = original_.clone();
-  placeholder_ = torch::Tensor(c10::make_intrusive<Placeholder>(values_, std::move(name)));
-}
-
-bool PendingGradient::is_as_new() const {
-  return std::memcmp(values_.data_ptr(), original_.data_ptr(), original_.nbytes()) == 0;
+  placeholder_ = torch::Tensor(
+      c10::make_intrusive<Placeholder>(parameter_.sizes(), parameter_.dtype(), notes_));
 }
 
 void PendingGradient::put_placeholder(bool is_partly_averaged) {
-  if (!is_as_new()) std::memcpy(values_.data_ptr(), original_.data_ptr(), original_.nbytes());
-  static_cast<Placeholder*>(placeholder_.unsafeGetTensorImpl())
-      ->set_partly_averaged(is_partly_averaged);
+  notes_->fate = Fate::untouched;
+  notes_->is_partly_averaged = is_partly_averaged;
   parameter_.mutable_grad() = placeholder_;
 }
 
-// Not is_same(): a module's zero_grad() puts a detached tensor in its place.
 bool PendingGradient::is_placeholder(const torch::Tensor& gradient) const {
-  return gradient.defined() && gradient.layout() == torch::kStrided &&
-         gradient.data_ptr() == values_.data_ptr();
+  return gradient.defined() && Placeholder::notes_of(gradient) == notes_.get();
 }
 
 PendingGradient::Fate PendingGradient::fate() const {
   const torch::Tensor& gradient = parameter_.grad();
   if (!gradient.defined()) return Fate::zeroed;
-  if (!is_placeholder(gradient)) return Fate::changed;
-  if (is_as_new()) return Fate::untouched;
-  return values_.eq(0).all().item<bool>() ? Fate::zeroed : Fate::changed;
+  return is_placeholder(gradient) ? notes_->fate : Fate::changed;
 }
 
 void PendingGradient::hold() {
@@ -202,10 +190,6 @@ bool PendingGradient::look() {
   }
   put_placeholder(false);
   return what != Fate::changed;
-}
-
-void PendingGradient::end() {
-  if (aside_.defined()) parameter_.mutable_grad() = std::exchange(aside_, torch::Tensor());
 }
 
 void PendingGradient::keep() {

@@ -7,7 +7,7 @@
 #include "kolo/base/error.h"
 #include "parallel/gradients/reducer_state.h"
 
-// Part of a step after backward.
+// A step after backward.
 namespace kolo {
 
 namespace {
@@ -49,7 +49,8 @@ void GradientReducer::State::seal() {
   if (units_.are_done_at_once()) exposed_.add(std::move(begin), clock_.now());
 }
 
-// Counts grad() as it is now, which users may have zeroed, of what has not been started.
+// Counts the gradients of units that have not been started as they are now: users may have zeroed
+// some.
 void GradientReducer::State::settle_arrivals(std::vector<std::string>& missing) {
   for (std::size_t parameter = 0; parameter < parameters(); ++parameter) {
     Arrival& arrival = arrivals_[parameter];
@@ -86,7 +87,7 @@ std::string GradientReducer::State::missing_gradients(const std::vector<std::str
                            "reducer with unused_parameters");
 }
 
-// In seal(): gradients that were zeroed while they were averaged are gone.
+// Drops gradients that were zeroed while they were averaged; called by seal().
 void GradientReducer::State::settle_passes(std::vector<std::string>& missing) {
   std::vector<std::string> discarded, stale;
   for (std::size_t parameter = 0; parameter < parameters(); ++parameter) {
@@ -133,7 +134,7 @@ void GradientReducer::State::settle_passes(std::vector<std::string>& missing) {
     describe_setup(fmt::format("and has zeroed since the first {}", fmt::join(discarded, ", ")));
 }
 
-// Not before all ranks are known to do the same.
+// Averages later passes' gradients once all ranks are known to have some.
 void GradientReducer::State::average_later_passes() {
   if (!has_later_passes_) return;
   for (const Work& work : units_.works()) await(work);
@@ -190,7 +191,7 @@ void GradientReducer::State::wait(std::size_t bucket) {
   const bool has_absent = std::any_of(
       entries.begin(), entries.end(),
       [&](const BucketEntry& entry) { return arrivals_[entry.parameter] == Arrival::absent; });
-  // Whether somebody else has used them is known at the end only.
+  // The agreement tells whether other ranks have used them.
   if (has_absent && sends_usage()) await_agreement();
   for (const auto& entry : entries) {
     if (arrivals_[entry.parameter] == Arrival::absent) settle_absent(entry.parameter);
@@ -229,7 +230,7 @@ void GradientReducer::State::fail() {
   throw Error(message);
 }
 
-// After a failure: nothing may go on writing into the arena.
+// Waits for all works after a failure, so that none goes on writing into the arena.
 void GradientReducer::State::drain() {
   auto works = units_.works();
   works.push_back(agreement_work_);
@@ -273,7 +274,7 @@ void GradientReducer::State::take_averages() {
   has_averages_ = false;
 }
 
-// Looks at what the program has done to gradients between finish() and the update.
+// Takes in what the program has done to gradients between finish() and the update.
 void GradientReducer::State::settle_averages() {
   const std::lock_guard lock(mutex_);
   std::vector<std::string> discarded, changed;
@@ -302,29 +303,15 @@ void GradientReducer::State::settle_averages() {
     agreement_->run(communicator_);
   else
     agreement_->run_alone();
-  has_averages_ = false;
   const std::string error = agreement_->error;
   agreement_->start_over();
   if (!error.empty()) throw Error(error);
 }
 
-// The average becomes grad().
 void GradientReducer::State::hand_out(std::size_t parameter) {
   if (options_.hook && !options_.hook->averages_all()) return pending_[parameter].keep();
-  torch::Tensor& gradient = tensor(parameter).mutable_grad();
-  pending_[parameter].end();
-  if (is_sparse(parameter)) {
-    gradient = units_.sparse_average(parameter)->gradient;
-    return;
-  }
-  const torch::Tensor& view = arena_->gradient_view(parameter);
-  const torch::NoGradGuard no_gradient;
-  if (options_.gradients_as_views)
-    gradient = view;
-  else if (!gradient.defined() || gradient.is_sparse() || arena_->holds_gradient(parameter))
-    gradient = view.clone();
-  else
-    gradient.copy_(view);
+  pending_[parameter].end(is_sparse(parameter) ? units_.sparse_average(parameter)->gradient
+                                               : arena_->gradient_view(parameter));
 }
 
 void GradientReducer::State::settle_absent(std::size_t parameter) {
@@ -344,7 +331,7 @@ bool GradientReducer::State::is_used_anywhere(std::size_t parameter) const {
   return options_.unused_parameters && agreement_->used[parameter] != 0;
 }
 
-// Not while a rank has joined: it would not have noted anything.
+// Postponed while any rank has joined, since that would note nothing.
 void GradientReducer::State::record_graph() {
   if (!options_.static_graph || is_recorded_) return;
   if (communicates() && communicator_.active_ranks() < communicator_.size()) return;
@@ -357,8 +344,8 @@ void GradientReducer::State::record_graph() {
   is_recorded_ = true;
 }
 
-// The order of the places added up over the ranks, so that it needs no root. Parameters without a
-// gradient come last, and ties in the order of a first plan.
+// Orders parameters by their places added up over the ranks, which needs no root. Those without a
+// gradient come last, ties in the order of a first plan.
 void GradientReducer::State::rebuild_buckets() {
   if (!is_order_wanted_) return;
   const auto count = arena_->parameters().size();

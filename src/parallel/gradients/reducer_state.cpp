@@ -1,7 +1,6 @@
 #include "parallel/gradients/reducer_state.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include <fmt/format.h>
@@ -59,29 +58,7 @@ void StepAgreement::start_over() {
   error.clear();
 }
 
-// Part of a step before and during backward; the rest of a step is in reducer_finish.cpp.
-
-namespace {
-
-void check(const ReducerOptions& options) {
-  if (!(options.predivide_factor > 0) || !std::isfinite(options.predivide_factor)) {
-    throw Error(fmt::format("parallel: predivide_factor is {}; it must be greater than 0",
-                            options.predivide_factor));
-  }
-  if (options.hook && options.predivide_factor != 1) {
-    throw Error(
-        fmt::format("parallel: predivide_factor is {} and there is a gradient hook; a hook scales "
-                    "by itself (float16_compression() takes a factor)",
-                    options.predivide_factor));
-  }
-  if (options.static_graph && !options.unused_parameters) {
-    throw Error(
-        "parallel: static_graph without unused_parameters; there is nothing to note where all "
-        "parameters must be used");
-  }
-}
-
-}  // namespace
+// A step before and during backward; the rest is in reducer_finish.cpp.
 
 GradientReducer::State::State(const Communicator& communicator,
                               std::shared_ptr<ParameterArena> arena, ReducerOptions options)
@@ -92,7 +69,11 @@ GradientReducer::State::State(const Communicator& communicator,
       clock_(arena_->device()),
       starts_early_(options_.overlap),
       is_order_wanted_(options_.rebuild_buckets.value_or(false) && communicates()) {
-  check(options_);
+  if (options_.static_graph && !options_.unused_parameters) {
+    throw Error(
+        "parallel: static_graph without unused_parameters; there is nothing to note where all "
+        "parameters must be used");
+  }
   // Without an order of their own, gradients have that of the program's calls: which buckets begin
   // in backward may differ between ranks, what comes after it does not.
   if (communicates() && !communicator_.capabilities().concurrent) starts_early_ = false;
@@ -154,7 +135,7 @@ void GradientReducer::State::attach_anew() {
 
 void GradientReducer::State::start_over() {
   for (PendingGradient& pending : pending_) pending.reset();
-  has_begun_ = is_sealed_ = has_agreement_ = false;
+  has_begun_ = is_sealed_ = false;
   arrivals_.assign(parameters(), Arrival::none);
   is_taken_.assign(parameters(), false);
   is_coming_.assign(parameters(), false);
@@ -199,7 +180,7 @@ void GradientReducer::State::begin_step() {
   }
 }
 
-// Fibonacci hashing keeps apart which numbers they are.
+// Mixes a number in by Fibonacci hashing, so that different numbers give different setups.
 void GradientReducer::State::add_to_setup(std::size_t number) {
   agreement_->setup = (agreement_->setup ^ (number + 1)) * 0x9e3779b97f4a7c15;
 }
@@ -265,7 +246,7 @@ void GradientReducer::State::hold(std::size_t parameter) {
   if (options_.overlap && !(is_sparse(parameter) && starts_early_)) pending_[parameter].hold();
 }
 
-// Ends hold(), before the average has begun.
+// Undoes hold(), before the average has begun.
 void GradientReducer::State::take_back(std::size_t parameter) {
   if (!pending_[parameter].is_held()) return;
   const auto fate = pending_[parameter].give_back();
@@ -279,19 +260,19 @@ torch::Tensor GradientReducer::State::gradient_of(std::size_t parameter) const {
   return pending_[parameter].is_kept() ? torch::Tensor() : tensor(parameter).grad();
 }
 
-// Notes what has happened meanwhile to the gradient of a parameter that is under way.
+// Notes the program's changes to a gradient whose average is under way.
 void GradientReducer::State::look_after(std::size_t parameter) {
   if (!pending_[parameter].look()) changed_.push_back(name(parameter));
 }
 
 std::shared_ptr<void> GradientReducer::State::take_destination(std::size_t parameter) {
   const std::lock_guard lock(mutex_);
-  // Elsewhere there is something to add to, or something else to be given back.
+  // The arena's memory may hold a whole first gradient only, nothing that is added to.
   const Arrival arrival = arrivals_[parameter];
   const bool is_first = arrival == Arrival::none || arrival == Arrival::accumulated;  // and zeroed
   const bool is_whole =
       quiet_ == 0 && is_first && !is_taken_[parameter] && !tensor(parameter).grad().defined();
-  if (!is_whole || is_sparse(parameter) || !options_.gradients_as_views) return nullptr;
+  if (!is_whole || is_sparse(parameter)) return nullptr;
   const torch::Tensor& view = arena_->gradient_view(parameter);
   if (view.strides() != tensor(parameter).strides()) return nullptr;
   is_taken_[parameter] = true;
@@ -330,10 +311,10 @@ void GradientReducer::State::contribute(std::size_t parameter) {
   const torch::NoGradGuard no_gradient;
   if (!arena_->holds_gradient(parameter))
     view.copy_(gradient.is_sparse() ? gradient.to_dense() : gradient);
-  if (options_.gradients_as_views) gradient = view;
+  gradient = view;
 }
 
-// Not while one of its gradients is being added to by another thread.
+// A unit is incomplete while another thread adds to one of its gradients.
 bool GradientReducer::State::is_complete(std::size_t unit) const {
   if (missing_[unit] > 0) return false;
   if (is_sealed_) return true;
@@ -351,13 +332,11 @@ void GradientReducer::State::start_complete_units() {
       if (arrivals_[parameter] == Arrival::ready) pending_[parameter].hold();
     }
   }
-  // Before that, later passes may come.
+  // Later passes may come until the step is sealed.
   if (started_ == units_.size() && is_sealed_) start_agreement();
 }
 
 void GradientReducer::State::start_agreement() {
-  if (has_agreement_) return;
-  has_agreement_ = true;
   for (std::size_t parameter = 0; parameter < parameters(); ++parameter)
     agreement_->used[parameter] = arrivals_[parameter] == Arrival::ready ? 1 : 0;
   if (!communicates()) return agreement_->run_alone();

@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <torch/csrc/autograd/function.h>
@@ -16,73 +17,74 @@
 
 namespace kolo {
 
-// A parameter's gradient from backward() to its average. grad() is a placeholder meanwhile: any
-// operation of LibTorch on it but zeroing is an Error that says what to do, so nobody clips or
-// steps with what this rank alone has computed. It holds infinity and 1 in a shape that fits no
-// parameter, for loops that read its memory by themselves, and tells by its values whether
-// somebody has written there. What later backward passes of the step bring once the average has
-// begun is kept apart, to be averaged by itself.
+// A parameter's gradient from backward() to its average. grad() is a placeholder without memory
+// meanwhile: any operation of LibTorch on it but zeroing is an Error that says what to do, so
+// nobody clips or steps with gradients of this rank alone. Gradients of later backward passes of
+// the step, once the average has begun, are kept apart and averaged by themselves.
 class PendingGradient {
  public:
-  // The placeholder's fate by others than later passes.
+  // Treatment of the placeholder by the program, apart from later passes.
   enum class Fate : std::uint8_t {
     untouched,
-    zeroed,  // by zero_grad() of whatever kind: the gradient is not wanted any more
+    zeroed,  // the gradient is not wanted any more
     changed,
   };
 
   PendingGradient(torch::Tensor parameter, std::string name);
 
-  // Sets grad() aside, with the placeholder in its place. Nothing while it is held already.
+  // Replaces grad() by the placeholder and keeps the gradient aside, if that is not done yet.
   void hold();
   [[nodiscard]] bool is_held() const { return is_held_; }
-  // Before the average has begun: grad() is what was set aside; undefined if it was zeroed.
+  // Undoes hold(), before the average has begun: grad() is the gradient kept aside, or undefined if
+  // the placeholder was zeroed.
   Fate give_back();
 
-  // While it is averaged. open(): a later pass is about to add to grad(), which is what such passes
-  // have brought so far until look() is called.
+  // Called while the average is under way and a later pass is about to add to grad(): until look()
+  // grad() is the sum of the later passes so far.
   void open();
   [[nodiscard]] bool is_open() const { return is_open_; }
-  // Looks at grad(), and makes it the placeholder again. False: it was changed in a way that can't
-  // be followed: scaled, exchanged.
+  // Notes changes of grad(), and makes it the placeholder again. False if it was changed other than
+  // by zeroing.
   [[nodiscard]] bool look();
   [[nodiscard]] bool is_discarded() const { return is_discarded_; }  // zeroed while held
-  // The sum of the later passes' gradients; undefined: there were none.
+  // Sum of the later passes' gradients; undefined if there were none.
   [[nodiscard]] const torch::Tensor& later() const { return later_; }
 
-  // The average is there: grad() is what was set aside, unless nothing was.
-  void end();
+  // Makes the average grad().
+  void end(torch::Tensor average) {
+    aside_ = torch::Tensor();
+    parameter_.mutable_grad() = std::move(average);
+  }
 
-  // Instead of end() where only this rank's part is averaged: grad() stays the placeholder, whose
+  // Replaces end() where only this rank's part is averaged: grad() stays the placeholder, whose
   // Error says so, until it is zeroed.
   void keep();
   [[nodiscard]] bool is_kept() const { return is_kept_; }
-  // Tells the fate of one that is kept; then grad() is undefined unless it is untouched.
+  // Returns the fate of a kept placeholder, and undefines grad() unless it is untouched.
   Fate look_at_kept();
-  // A backward() of the next step begins: grad() is undefined. It should have been zeroed before,
-  // but a pass through the network may come first whose gradients are zeroed in the end (a GAN's
-  // generator trains through its discriminator): is_stale() until that happens.
+  // Undefines a kept placeholder at the next step's backward(), which should have come after
+  // zeroing. is_stale() until the new gradient is zeroed: a GAN's generator, for instance, trains
+  // through its discriminator, whose gradients are zeroed afterwards.
   void drop_kept();
   [[nodiscard]] bool is_stale() const { return is_stale_; }
 
-  // Ends a step, whatever has happened: grad() is what was set aside where it still is the
-  // placeholder, unless it is kept.
+  // Ends a step, whatever has happened: a placeholder that is not kept gives way to the gradient
+  // kept aside.
   void reset();
-  // reset(), and nobody is left with a placeholder.
+  // reset(), for kept placeholders too.
   void release();
 
  private:
+  struct Notes;
   class Placeholder;
 
   [[nodiscard]] Fate fate() const;
   [[nodiscard]] bool is_placeholder(const torch::Tensor& gradient) const;
-  [[nodiscard]] bool is_as_new() const;
   void put_placeholder(bool is_partly_averaged);
 
   torch::Tensor parameter_;
-  torch::Tensor original_;     // values of the placeholder
-  torch::Tensor values_;       // in the placeholder's memory
-  torch::Tensor placeholder_;  // whose implementation is a Placeholder
+  std::shared_ptr<Notes> notes_;
+  torch::Tensor placeholder_;  // its implementation is a Placeholder
   torch::Tensor aside_;        // grad() before hold()
   torch::Tensor later_;
   bool is_held_ = false;
@@ -92,11 +94,10 @@ class PendingGradient {
   bool is_stale_ = false;
 };
 
-// A reducer's parameters, numbered: those of the arena in its order, then the sparse ones. And what
-// of their gradients is averaged in one piece, a unit: the buckets, then the sparse parameters one
-// by one.
+// A reducer's parameters by number (those of the arena in its order, then the sparse ones) and the
+// units in which their gradients are averaged (the buckets, then each sparse parameter).
 //
-// Tasks on the communication thread own what they use, but neither this nor the communicator.
+// Tasks on the communication thread own their data, but neither this nor the communicator.
 class GradientUnits {
  public:
   // The average of a sparse gradient.
@@ -109,7 +110,7 @@ class GradientUnits {
   GradientUnits(Communicator communicator, std::shared_ptr<const ParameterArena> arena,
                 const ReducerOptions& options);
 
-  // To be called after the arena's plan has changed.
+  // Follows a change of the arena's plan.
   void lay_out();
 
   [[nodiscard]] std::size_t parameters() const { return unit_of_.size(); }
@@ -122,15 +123,15 @@ class GradientUnits {
   [[nodiscard]] std::size_t unit_of(std::size_t parameter) const { return unit_of_[parameter]; }
   [[nodiscard]] std::vector<std::size_t> parameters_of(std::size_t unit) const;
 
-  // True if one bucket is all there is to average, as in small networks. Backward is over when it
-  // is ready, or nearly, so that there is nothing that its average could overlap with.
+  // True if one bucket is all there is to average, as in small networks: its average couldn't
+  // overlap with backward.
   [[nodiscard]] bool are_one_bucket() const;
   // A single bucket in the host's memory is averaged in the calling thread, which takes less than
   // waking the communication thread and waiting.
   [[nodiscard]] bool are_done_at_once() const;
 
-  // Starts a unit's average: of the arena's gradients, or of the sparse parameter's grad(). Returns
-  // the bytes, which of sparse gradients are not known yet.
+  // Starts the average of a bucket's gradients, or of a sparse parameter's grad(). Returns the
+  // bytes; 0 for sparse gradients, whose size is known later.
   [[nodiscard]] std::int64_t start(std::size_t unit);
   [[nodiscard]] const std::vector<Work>& works() const { return works_; }  // by unit
 
@@ -138,7 +139,7 @@ class GradientUnits {
   [[nodiscard]] const std::shared_ptr<SparseAverage>& sparse_average(std::size_t parameter) const {
     return sparse_[parameter - arena_->parameters().size()].average;
   }
-  // Lets go of the averages that this step has handed out, and returns their bytes.
+  // Releases the step's sparse averages and returns their bytes.
   [[nodiscard]] std::int64_t release_sparse_averages();
   // Forgets the works of a step.
   void start_over() { works_.assign(size(), Work()); }
@@ -160,10 +161,9 @@ class GradientUnits {
   std::vector<Work> works_;
 };
 
-// Agreement of the ranks once per step, in one small all-reduce after the last bucket:
-// whether all is well with everybody, whether the same parameters are frozen, whether optimizers
-// step with the same learning rates, and, where asked for, which parameters somebody has used.
-// Since every rank sees the same answer, all of them fail, or none does.
+// Agreement of the ranks once per step, in one small all-reduce after the last bucket: whether all
+// ranks are well, have the same parameters frozen and the same learning rates and, where asked for,
+// which parameters any rank has used. All ranks get the same answer, so all fail or none.
 struct StepAgreement {
   // This rank's part.
   bool with_usage = false;
@@ -177,9 +177,9 @@ struct StepAgreement {
 
   // Collective.
   void run(const Communicator& communicator);
-  // Finds what run() would find with this rank only.
+  // run() without other ranks.
   void run_alone();
-  // Forgets a step, but for its rates.
+  // Forgets a step except for its rates.
   void start_over();
 
  private:
@@ -189,17 +189,15 @@ struct StepAgreement {
 // The reducer's state machine, over numbered parameters and what is averaged in one piece
 // (GradientUnits). A step:
 //
-//   begin_step()           the first gradient: parameters that get none in this step are absent
-//   gradient_comes()       by autograd's threads, before and after the addition to grad(): a
-//   gradient_is_ready()    gradient that is ready is held, with a placeholder in grad(); the units
-//                          that are complete are started in order, and from then on are under way;
-//                          what comes for them in later passes is kept apart
-//   seal()                 backward is over: what is missing is filled in, so that every rank
-//                          starts every unit, whatever has gone wrong; the agreement follows the
-//                          last, and after it what is left of later passes
-//   wait(), finish()       which throw what the agreement has found
-//
-// Tasks on the communication thread own what they use, but neither this nor the communicator.
+//   begin_step()           at the first gradient: frozen parameters are absent from this step
+//   gradient_comes()       called by autograd's threads before and after they add to grad(): a
+//   gradient_is_ready()    gradient that is ready is held, with a placeholder in grad(); complete
+//                          units are started in order, and are under way from then on; later
+//                          passes' gradients for them are kept apart
+//   seal()                 backward is over: missing gradients are filled in, so that every rank
+//                          starts every unit, whatever has gone wrong; then come the agreement and
+//                          the averages of later passes
+//   wait(), finish()       throw the Error that the ranks have agreed on
 class GradientReducer::State : public std::enable_shared_from_this<State> {
  public:
   State(const Communicator& communicator, std::shared_ptr<ParameterArena> arena,
@@ -253,7 +251,7 @@ class GradientReducer::State : public std::enable_shared_from_this<State> {
   void set_ready(std::size_t parameter);
   void hold(std::size_t parameter);
   void take_back(std::size_t parameter);
-  // grad(); undefined where it is the placeholder of a step before.
+  // Returns grad(), but undefined for the placeholder of a step before.
   [[nodiscard]] torch::Tensor gradient_of(std::size_t parameter) const;
   void set_absent(std::size_t parameter);
   void contribute(std::size_t parameter);
@@ -292,7 +290,7 @@ class GradientReducer::State : public std::enable_shared_from_this<State> {
   std::shared_ptr<ParameterArena> arena_;
   ReducerOptions options_;
   GradientUnits units_;
-  // Kept: an unused one would lose its hook.
+  // Keeps accumulators alive: autograd drops unused ones, and their hooks with them.
   std::vector<GraphNode> accumulators_;
   std::vector<unsigned> tensor_hooks_;
   std::vector<PendingGradient> pending_;  // by parameter
@@ -309,7 +307,6 @@ class GradientReducer::State : public std::enable_shared_from_this<State> {
   std::vector<std::size_t> missing_;  // gradients, by unit
   std::size_t started_ = 0;           // units, in order
   std::vector<bool> is_handed_out_;   // by bucket
-  bool has_agreement_ = false;        // on its way, or done
   Work agreement_work_;
   std::vector<std::string> changed_;            // gradients that were, while they were averaged
   std::map<std::size_t, torch::Tensor> stash_;  // gradients of absent parameters, to be put back

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,138 +17,44 @@
 #include "kolo/parallel/parameter_arena.h"
 #include "kolo/parallel/tensor_collectives.h"
 
-namespace kolo::parallel {
-
-// The ranks of a node that share the steps of an optimizer: each updates its part of every bucket
-// and writes the new parameters into the others' memory too, for which an arena's parameters lie in
-// memory that the node shares. Optimizer state lies in memory that is one for the node, of which a
-// rank writes its part only.
-//
-// All ranks of the node call the same methods in the same order. A step: begin(), publish() of
-// everything that was updated, end(). Nobody may read parameters between begin() and end() but for
-// the part that is its own.
-class SharedStep {
- public:
-  // Nothing where the ranks of this node can't share memory. Collective over `all`.
-  [[nodiscard]] static std::optional<SharedStep> make(const Communicator& all,
-                                                      const ParameterArena& arena, bool one_copy) {
-    auto node = all.split(all.topology().node);
-    SharedStep step(arena.gradient_communicator(all), *std::move(node), arena);
-    if (!step.allocate_parameters(one_copy)) return std::nullopt;
-    return step;
-  }
-
-  // Moves the arena's parameters to where steps update them. Collective over the node.
-  void take_parameters(ParameterArena& arena) const {
-    if (only_parameters_) {
-      arena.share_parameters(node_, only_parameters_);
-    } else if (!parameters_.empty()) {
-      arena.move_parameters(parameters_[static_cast<std::size_t>(node_.rank())]);
-    }
-  }
-
-  // Elements of a bucket.
-  struct Part {
-    std::int64_t begin = 0;
-    std::int64_t end = 0;
-  };
-  [[nodiscard]] Part own_part(std::size_t bucket) const {
-    // Cut at cache lines, so that no two ranks write the same one.
-    constexpr std::int64_t line = 64;
-    const std::int64_t count = arena_.plan().buckets[bucket].count;
-    const std::int64_t lines = (count + line - 1) / line;
-    const auto cut = [&](std::int64_t rank) {
-      return std::min(count, lines * rank / node_.size() * line);
-    };
-    return {cut(node_.rank()), cut(node_.rank() + 1)};
-  }
-
-  // Flat tensors laid out like the parameters and filled with a value, one memory for the node, of
-  // which a rank's own part lies near it; nothing where there is no room for it (on all ranks of
-  // the node). Collective.
-  [[nodiscard]] std::optional<std::vector<torch::Tensor>> allocate_like_parameters(
-      double value) const {
-    if (node_.size() == 1) {
-      auto flat = arena_.allocate_like_parameters();
-      for (const torch::Tensor& bucket : flat) bucket.fill_(value);
-      return flat;
-    }
-    const auto memory = node_.allocate_for_node(narrow<std::size_t>(arena_.plan().total_bytes));
-    if (!memory) return std::nullopt;
-    return filled(memory, value);
-  }
-
-  // Blocks until all ranks of the node have come: their backward passes are done, and nobody needs
-  // the old parameters any more. Error on all ranks where one of any node has joined.
-  // All ranks refuse, those of nodes without a joined one too: they would step alone.
-  void begin() const {
-    constexpr auto need_of_all =
-        "parallel: a shared step can't do without a rank that has joined: nobody else of its node "
-        "updates its part of the parameters. Give all ranks as many batches (TorchSampler does), "
-        "or "
-        "make the ArenaOptimizer without StepSharing where they join";
-    all_.require_all_ranks(need_of_all);
-    node_.barrier({.name = "shared step begins"});
-    node_.require_all_ranks(need_of_all);
-  }
-
-  // Copies elements [begin, end) of a bucket's parameters to the other ranks.
-  void publish(std::size_t bucket, std::int64_t begin, std::int64_t end) const {
-    const Bucket& place = arena_.plan().buckets[bucket];
-    const auto size = static_cast<std::int64_t>(size_of(place.type));
-    const std::int64_t offset = place.offset_bytes + begin * size;
-    const auto own = static_cast<std::size_t>(node_.rank());
-    for (std::size_t peer = 0; peer < parameters_.size(); ++peer) {
-      if (peer == own) continue;
-      std::memcpy(parameters_[peer].get() + offset, parameters_[own].get() + offset,
-                  static_cast<std::size_t>((end - begin) * size));
-    }
-  }
-
-  // Blocks until all ranks of the node have published what they updated.
-  void end() const { node_.barrier({.name = "shared step ends"}); }
-
- private:
-  SharedStep(Communicator all, Communicator node, const ParameterArena& arena)
-      : all_(std::move(all)), node_(std::move(node)), arena_(arena) {}
-
-  // False where the node's ranks can't share memory. One of several nodes may have a single rank,
-  // which shares with nobody.
-  [[nodiscard]] bool allocate_parameters(bool one_copy) {
-    const auto bytes = narrow<std::size_t>(arena_.plan().total_bytes);
-    const bool is_alone = node_.size() == 1;
-    if (one_copy) {
-      only_parameters_ = is_alone ? node_.allocate(bytes) : node_.allocate_for_node(bytes);
-      if (only_parameters_) (void)filled(only_parameters_, 0);
-      return only_parameters_ != nullptr;
-    }
-    if (!is_alone) parameters_ = node_.allocate_shared(bytes);
-    return is_alone || !parameters_.empty();
-  }
-
-  // Flat tensors in memory of the whole node's. Each rank writes its part, so that its room is
-  // taken before more is asked for, and lies near whoever updates it.
-  [[nodiscard]] std::vector<torch::Tensor> filled(const std::shared_ptr<std::byte>& memory,
-                                                  double value) const {
-    auto flat = arena_.flat_views(memory);
-    for (std::size_t bucket = 0; bucket < flat.size(); ++bucket) {
-      const auto [begin, end] = own_part(bucket);
-      flat[bucket].slice(0, begin, end).fill_(value);
-    }
-    node_.barrier({.name = "shared state"});
-    return flat;
-  }
-
-  Communicator all_;  // on which the gradients have come
-  Communicator node_;
-  const ParameterArena& arena_;
-  std::vector<std::shared_ptr<std::byte>> parameters_;  // by local rank; none on one of its own
-  std::shared_ptr<std::byte> only_parameters_;          // the node's, where it has one copy
-};
-
-}  // namespace kolo::parallel
-
 namespace kolo {
+
+namespace {
+
+constexpr auto need_of_all_ranks =
+    "parallel: a shared step can't do without a rank that has joined: nobody else of its node "
+    "updates its part of the parameters. Give all ranks as many batches (TorchSampler does), or "
+    "make the ArenaOptimizer without StepSharing where they join";
+
+// Elements [begin, end) of a bucket that a rank of the node updates, cut at cache lines, so that no
+// two ranks write the same one.
+std::pair<std::int64_t, std::int64_t> own_part(const Communicator& node, const Bucket& bucket) {
+  constexpr std::int64_t line = 64;
+  const std::int64_t lines = (bucket.count + line - 1) / line;
+  const auto cut = [&](std::int64_t rank) {
+    return std::min(bucket.count, lines * rank / node.size() * line);
+  };
+  return {cut(node.rank()), cut(node.rank() + 1)};
+}
+
+// One memory for the node, as large as the parameters and filled with a value, each rank's part
+// near it; null, on all ranks of the node, where they can't share any. (One of several nodes may
+// have a single rank, which shares with nobody.) Collective.
+std::shared_ptr<std::byte> shared_memory(const Communicator& node, const ParameterArena& arena,
+                                         double value) {
+  const auto bytes = narrow<std::size_t>(arena.plan().total_bytes);
+  const auto memory = node.size() == 1 ? node.allocate(bytes) : node.allocate_for_node(bytes);
+  if (!memory) return nullptr;
+  const auto flat = arena.flat_views(memory);
+  for (std::size_t bucket = 0; bucket < flat.size(); ++bucket) {
+    const auto [begin, end] = own_part(node, arena.plan().buckets[bucket]);
+    flat[bucket].slice(0, begin, end).fill_(value);
+  }
+  node.barrier({.name = "shared state"});
+  return memory;
+}
+
+}  // namespace
 
 bool is_worth_sharing(const FlatOptimizer& optimizer, std::int64_t parameter_bytes,
                       const StepSharing& sharing) {
@@ -170,11 +75,9 @@ ArenaOptimizer::ArenaOptimizer(const Communicator& communicator,
   const auto& topology = communicator.topology();
   if (arena->device().is_cpu() && topology.nodes < topology.size &&
       is_worth_sharing(*optimizer, arena->plan().total_bytes, sharing))
-    share_steps(communicator, sharing.one_copy);
-  if (!shared_) allocate_state();
+    share_steps(communicator);
+  if (!node_) allocate_state();
 }
-
-ArenaOptimizer::~ArenaOptimizer() = default;
 
 void ArenaOptimizer::allocate_state() {
   state_.clear();
@@ -186,41 +89,43 @@ void ArenaOptimizer::allocate_state() {
   }
 }
 
-// On all nodes or, where one of them has no room, on none: a rank's calls don't depend on it.
-void ArenaOptimizer::share_steps(const Communicator& communicator, bool one_copy) {
-  if (auto shared = parallel::SharedStep::make(communicator, arena(), one_copy))
-    shared_ = std::make_unique<parallel::SharedStep>(*std::move(shared));
-  bool has_room = shared_ != nullptr;
+// Shares on all nodes or, where one of them has no room, on none, so that all make the same calls.
+void ArenaOptimizer::share_steps(const Communicator& communicator) {
+  auto node = communicator.split(communicator.topology().node).value();
+  const auto parameters = shared_memory(node, arena(), 0);
+  bool has_room = parameters != nullptr;
   for (std::size_t slot = 0; has_room && slot < algorithm().state_names().size(); ++slot) {
-    auto flat = shared_->allocate_like_parameters(algorithm().initial_state(slot));
-    has_room = flat.has_value();
-    if (has_room) state_.push_back(*std::move(flat));
+    const auto memory = shared_memory(node, arena(), algorithm().initial_state(slot));
+    has_room = memory != nullptr;
+    if (has_room) state_.push_back(arena().flat_views(memory));
   }
-  if (all_reduce_value(communicator, has_room ? 1 : 0, ReduceOp::min) == 0) return shared_.reset();
-  shared_->take_parameters(arena());
-  // 128 KiB of parameters, which with gradients and state fit a second-level cache.
-  published_elements_ = std::int64_t{1} << 15;
+  if (all_reduce_value(communicator, has_room ? 1 : 0, ReduceOp::min) == 0) return;
+  arena().share_parameters(node, parameters);
+  all_ = arena().gradient_communicator(communicator);
+  node_ = std::move(node);
 }
 
 std::vector<BucketOptimizer::Own> ArenaOptimizer::own_parts(std::size_t bucket) const {
-  if (!shared_) return {{0, arena().plan().buckets[bucket].count, 0}};
-  const auto [begin, end] = shared_->own_part(bucket);
+  const Bucket& whole = arena().plan().buckets[bucket];
+  if (!node_) return {{0, whole.count, 0}};
+  const auto [begin, end] = own_part(*node_, whole);
   return {{begin, end, begin}};
 }
 
+// Waits for the backward passes of all ranks of the node, which read the old parameters. All ranks
+// refuse where one of any node has joined: otherwise those of the other nodes would step alone.
 void ArenaOptimizer::begin_step() {
   // The parameters may have got other memory since the gradients were averaged.
   if (const std::string changes = arena().take_back_parameters(); !changes.empty())
     throw Error("parallel: " + changes);
-  if (shared_) shared_->begin();
-}
-
-void ArenaOptimizer::publish(std::size_t bucket, std::int64_t begin, std::int64_t end) {
-  if (shared_) shared_->publish(bucket, begin, end);
+  if (!node_) return;
+  all_->require_all_ranks(need_of_all_ranks);
+  node_->barrier({.name = "shared step begins"});
+  node_->require_all_ranks(need_of_all_ranks);
 }
 
 void ArenaOptimizer::end_step() {
-  if (shared_) shared_->end();
+  if (node_) node_->barrier({.name = "shared step ends"});
 }
 
 std::vector<BucketOptimizer::NamedState> ArenaOptimizer::named_state(
@@ -229,15 +134,15 @@ std::vector<BucketOptimizer::NamedState> ArenaOptimizer::named_state(
   return named(state_);
 }
 
-// One rank a node takes part where steps are shared: its state is the whole node's.
+// Where steps are shared one rank a node takes part, since the state is the whole node's.
 void ArenaOptimizer::scatter_state(const Communicator& ranks,
                                    std::span<const std::int64_t> skipped_steps,
                                    const FillState& fill) {
   if (ranks.rank() == 0) fill(named_state());
   require_same_plan();
   set_skipped_steps(skipped_steps);
-  const bool takes_part = !shared_ || ranks.topology().local_rank == 0;
-  const auto holders = shared_ ? ranks.split(takes_part ? 0 : -1) : ranks;
+  const bool takes_part = !node_ || ranks.topology().local_rank == 0;
+  const auto holders = node_ ? ranks.split(takes_part ? 0 : -1) : ranks;
   for (const auto& buckets : state_) {
     for (const torch::Tensor& flat : buckets) {
       if (takes_part) holders->broadcast(buffer_of(flat));

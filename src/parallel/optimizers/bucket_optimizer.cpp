@@ -81,17 +81,8 @@ void BucketOptimizer::update(std::size_t bucket, double learning_rate, std::int6
     if (!arena_->takes_part(entry.parameter)) ++skipped_[entry.parameter];
   }
   for (const Own& own : own_parts(bucket)) {
-    for (const auto& run : runs(bucket, step, own)) {
-      // Piece by piece, so that what goes to the other ranks is in the cache still.
-      for (std::int64_t done = 0; done < run.count;) {
-        auto piece = run;
-        piece.offset += done;
-        piece.count = std::min(published_elements_, run.count - done);
-        update_run(piece, bucket, own.begin - own.state, {learning_rate, share_}, use);
-        publish(bucket, piece.offset, piece.offset + piece.count);
-        done += piece.count;
-      }
-    }
+    for (const auto& run : runs(bucket, step, own))
+      update_run(run, bucket, own.begin - own.state, {learning_rate, share_}, use);
   }
   end_bucket(bucket);
 }
@@ -203,8 +194,7 @@ void BucketOptimizer::finish() {
   is_in_step_ = false;
 }
 
-// Calls change(bucket, number and place of a part of this rank's, its parameters), and shows the
-// others what is changed.
+// Calls change(bucket, number, own, parameters) for this rank's parts of all buckets, as a step.
 template <typename Change>
 void BucketOptimizer::change_parameters(const Change& change) {
   const torch::NoGradGuard no_gradient;
@@ -212,10 +202,8 @@ void BucketOptimizer::change_parameters(const Change& change) {
   enter_step();
   for (std::size_t bucket = 0; bucket < arena_->buckets(); ++bucket) {
     std::size_t number = 0;
-    for (const Own& own : own_parts(bucket)) {
+    for (const Own& own : own_parts(bucket))
       change(bucket, number++, own, arena_->flat_parameters(bucket).slice(0, own.begin, own.end));
-      publish(bucket, own.begin, own.end);
-    }
     end_bucket(bucket);
   }
   finish();

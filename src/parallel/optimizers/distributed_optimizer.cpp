@@ -22,7 +22,7 @@
 #include "kolo/parallel/broadcast_state.h"
 #include "kolo/parallel/gradient_norm.h"
 #include "kolo/parallel/trained_modules.h"
-#include "parallel/optimizers/torch_optimizers.h"
+#include "parallel/tensors/tensors.h"
 
 namespace kolo::parallel {
 
@@ -72,31 +72,30 @@ OptimizerOptions& options_of(Optimizer& optimizer, std::size_t place) {
   return place == 0 ? optimizer.defaults() : optimizer.param_groups()[place - 1].options();
 }
 
-void add_missing(Optimizer& to, Optimizer& from) {
-  const auto first = to.param_groups().size();
-  while (to.param_groups().size() < from.param_groups().size())
-    to.add_param_group(from.param_groups()[to.param_groups().size()]);
-  take_options(to, from.param_groups(), first);
-}
-
 }  // namespace
 
-// Keeps the parameter groups of two optimizers of LibTorch equal, of which one is the outside of
-// the other: a scheduler may have either.
+// Keeps the options of two optimizers of LibTorch equal, of which one is the outside of the other:
+// a scheduler may have either.
 class OptionGroups {
  public:
-  // Both must outlive this, and have groups of the same parameters; outside takes inside's options.
+  // Both must outlive this, and have the same groups; outside takes inside's options to the letter.
+  // (Newer versions of LibTorch take an option that is as its kind has it by default for unset.)
   OptionGroups(Optimizer& inside, Optimizer& outside) : inside_(inside), outside_(outside) {
-    take_options(outside, inside.param_groups());
+    for (std::size_t group = 0; group < inside.param_groups().size(); ++group)
+      outside.param_groups()[group].set_options(inside.param_groups()[group].options().clone());
     note();
   }
 
   // Changes of one side's groups and defaults since the last time go to the other side; where both
-  // have some, outside's. Groups that one side lacks are added to it. Options that are not of
-  // LibTorch's own kinds are kept equal in their learning rate only, where they have one.
+  // have some, outside's. Options that are not of LibTorch's own kinds are kept equal in their
+  // learning rate only, where they have one. Error for a group that was added.
   void meet() {
-    add_missing(inside_, outside_);
-    add_missing(outside_, inside_);
+    for (const Optimizer* each : {&inside_, &outside_}) {
+      if (each->param_groups().size() + 1 == last_.size()) continue;
+      throw Error(
+          "parallel: a DistributedOptimizer takes no further group of parameters: make it of an "
+          "optimizer that has all of the module's from the beginning, frozen ones too");
+    }
     for (std::size_t place = 0; place < last_.size(); ++place) {
       OptimizerOptions& inside = options_of(inside_, place);
       OptimizerOptions& outside = options_of(outside_, place);
@@ -111,10 +110,9 @@ class OptionGroups {
 
  private:
   void note() {
-    for (std::size_t place = 0; place <= inside_.param_groups().size(); ++place) {
-      if (place == last_.size()) last_.emplace_back();
-      last_[place] = options_of(inside_, place).clone();
-    }
+    last_.clear();
+    for (std::size_t place = 0; place <= inside_.param_groups().size(); ++place)
+      last_.push_back(options_of(inside_, place).clone());
   }
 
   torch::optim::Optimizer& inside_;
@@ -172,7 +170,6 @@ DistributedOptimizer::DistributedOptimizer(const Communicator& communicator,
       modules_(modules),
       optimizer_(std::move(optimizer)),
       groups_(std::make_unique<parallel::OptionGroups>(*optimizer_, *this)),
-      known_groups_(optimizer_->param_groups().size()),
       options_(options),
       reducer_(communicator, modules.module(), options.reducer) {
   if (!options.broadcast_parameters || !options.reducer.communicate) return;
@@ -184,9 +181,6 @@ DistributedOptimizer::~DistributedOptimizer() = default;
 
 void DistributedOptimizer::meet() const {
   groups_->meet();
-  if (Optimizer::param_groups().size() > known_groups_)
-    (void)checked(optimizer_, modules_.module());
-  known_groups_ = Optimizer::param_groups().size();
 }
 
 torch::optim::Optimizer& DistributedOptimizer::inner() {

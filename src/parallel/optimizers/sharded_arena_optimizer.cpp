@@ -1,12 +1,10 @@
 #include "kolo/parallel/sharded_arena_optimizer.h"
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <utility>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "kolo/base/error.h"
 #include "kolo/parallel/tensor_collectives.h"
@@ -37,10 +35,6 @@ constexpr auto need_of_all =
     "optimizer's state for its share of the parameters, which nobody else can update. Give all "
     "ranks as many batches (TorchSampler does), or use DistributedOptimizer where they join";
 
-std::string skipped_name(const ParameterArena& arena, std::size_t parameter) {
-  return arena.plan().parameters[parameter].name + ".skipped_steps";
-}
-
 class ReduceScatterHook final : public GradientHook {
  public:
   void average(const Communicator& communicator, const GradientBucket& bucket) override {
@@ -49,7 +43,7 @@ class ReduceScatterHook final : public GradientHook {
     const Shards shards(bucket.flat.numel(), communicator.size());
     const std::string name = fmt::format("bucket {}", bucket.index);
     if (shards.part > 0) {
-      // Not in place: not every back end could write where the others' input lies.
+      // Into memory apart: not every back end can write where the others' input lies.
       if (!part_.defined() || part_.scalar_type() != bucket.flat.scalar_type() ||
           part_.numel() < shards.part)
         part_ = torch::empty({shards.part}, bucket.flat.options());
@@ -130,7 +124,7 @@ torch::Tensor ShardedArenaOptimizer::squared_norm() const {
   return parts + left_over;
 }
 
-// Its part, and what is left over.
+// This rank's part, and what is left over.
 std::vector<BucketOptimizer::Own> ShardedArenaOptimizer::own_parts(std::size_t bucket) const {
   const Shards shards(arena().plan().buckets[bucket].count, communicator_.size());
   const std::int64_t begin = communicator_.rank() * shards.part;
@@ -175,56 +169,7 @@ std::vector<BucketOptimizer::NamedState> ShardedArenaOptimizer::named_state(
   return named(whole);  // none where nothing is kept
 }
 
-std::vector<BucketOptimizer::NamedState> ShardedArenaOptimizer::gather_state() const {
-  auto state = named_state();
-  const auto left_out = skipped_steps();
-  for (std::size_t parameter = 0; parameter < left_out.size(); ++parameter) {
-    if (left_out[parameter] == 0) continue;
-    state.push_back(
-        {skipped_name(arena(), parameter), torch::full({}, left_out[parameter], torch::kLong)});
-  }
-  return state;
-}
-
-void ShardedArenaOptimizer::load_state(std::span<const NamedState> whole) {
-  require_same_plan();
-  const torch::NoGradGuard no_gradient;
-  std::map<std::string, torch::Tensor> given;
-  for (const NamedState& item : whole) given.emplace(item.name, item.tensor);
-  const auto names = algorithm().state_names();
-  const auto& parameters = arena().parameters();
-  std::vector<std::int64_t> left_out(parameters.size(), 0);
-  auto expected = names.size() * parameters.size();
-  for (std::size_t index = 0; index < parameters.size(); ++index) {
-    const auto found = given.find(skipped_name(arena(), index));
-    if (found == given.end()) continue;
-    left_out[index] = found->second.item<std::int64_t>();
-    ++expected;
-  }
-  if (given.size() != expected) {
-    throw Error(fmt::format("parallel: a state of {} tensors for {}; expected {}, {} a parameter",
-                            given.size(), algorithm().name(), expected, names.size()));
-  }
-  std::vector<std::vector<torch::Tensor>> flat;
-  for (std::size_t slot = 0; slot < names.size(); ++slot)
-    flat.push_back(arena().allocate_like_parameters());
-  for (const auto& [name, place] : named(flat)) {
-    const auto found = given.find(name);
-    if (found == given.end() || found->second.sizes() != place.sizes() ||
-        found->second.scalar_type() != place.scalar_type()) {
-      throw Error(fmt::format("parallel: the state to load has no {} of {} [{}]", name,
-                              c10::toString(place.scalar_type()), fmt::join(place.sizes(), ", ")));
-    }
-    torch::Tensor(place).copy_(found->second);
-  }
-  for (std::size_t slot = 0; slot < state_.size(); ++slot) {
-    for (std::size_t bucket = 0; bucket < state_[slot].size(); ++bucket)
-      state_[slot][bucket].copy_(torch::cat(owned(flat[slot][bucket])));
-  }
-  set_skipped_steps(left_out);
-}
-
-// Each bucket of the first rank's is sent whole: every rank cuts its part out.
+// The first rank sends each bucket whole, and every rank cuts its part out.
 void ShardedArenaOptimizer::scatter_state(const Communicator& /*ranks*/,
                                           std::span<const std::int64_t> skipped_steps,
                                           const FillState& fill) {

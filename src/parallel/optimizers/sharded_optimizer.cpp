@@ -1,9 +1,13 @@
 #include "kolo/parallel/sharded_optimizer.h"
 
+#include <map>
+#include <string>
+
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "kolo/base/error.h"
-#include "parallel/optimizers/torch_optimizers.h"
+#include "parallel/tensors/tensors.h"
 
 namespace kolo {
 
@@ -25,6 +29,10 @@ std::shared_ptr<const FlatOptimizer> not_averaging(std::shared_ptr<const FlatOpt
                   "optimizer of torch::optim can't tell apart; take TrainingStep, which has "
                   "to_evaluation(), or another optimizer",
                   algorithm->name()));
+}
+
+std::string skipped_name(const ParameterArena& arena, std::size_t parameter) {
+  return arena.plan().parameters[parameter].name + ".skipped_steps";
 }
 
 constexpr auto archive_advice =
@@ -84,17 +92,51 @@ torch::Tensor ShardedOptimizer::step(LossClosure closure) {
   return loss;
 }
 
-std::vector<ShardedArenaOptimizer::NamedState> ShardedOptimizer::gather_state() const {
-  return optimizer_.gather_state();
+std::vector<BucketOptimizer::NamedState> ShardedOptimizer::gather_state() const {
+  auto state = optimizer_.named_state();
+  const auto& skipped = optimizer_.skipped_steps();
+  for (std::size_t parameter = 0; parameter < skipped.size(); ++parameter) {
+    if (skipped[parameter] == 0) continue;
+    state.push_back(
+        {skipped_name(*arena_, parameter), torch::full({}, skipped[parameter], torch::kLong)});
+  }
+  return state;
 }
 
-void ShardedOptimizer::load_state(std::span<const ShardedArenaOptimizer::NamedState> whole,
+void ShardedOptimizer::load_state(std::span<const BucketOptimizer::NamedState> whole,
                                   std::int64_t steps) {
   if (steps < 0) {
     throw Error(
         fmt::format("parallel: an optimizer's state after {} steps; expected 0 or more", steps));
   }
-  optimizer_.load_state(whole);
+  std::map<std::string, torch::Tensor> given;
+  for (const auto& item : whole) given.emplace(item.name, item.tensor);
+  std::vector<std::int64_t> skipped;
+  std::size_t expected = 0;
+  for (std::size_t index = 0; index < arena_->parameters().size(); ++index) {
+    const auto found = given.find(skipped_name(*arena_, index));
+    skipped.push_back(found == given.end() ? 0 : found->second.item<std::int64_t>());
+    if (found != given.end()) given.erase(found);
+    const torch::Tensor& parameter = arena_->parameters()[index];
+    for (const auto& name : optimizer_.algorithm().state_names()) {
+      const auto full = fmt::format("{}.{}", arena_->plan().parameters[index].name, name);
+      const auto state = given.find(full);
+      ++expected;
+      if (state != given.end() && state->second.sizes() == parameter.sizes() &&
+          state->second.scalar_type() == parameter.scalar_type())
+        continue;
+      throw Error(fmt::format("parallel: the state to load has no {} of {} [{}]", full,
+                              c10::toString(parameter.scalar_type()),
+                              fmt::join(parameter.sizes(), ", ")));
+    }
+  }
+  if (given.size() != expected) {
+    throw Error(fmt::format("parallel: a state of {} tensors for {}; expected {}", given.size(),
+                            optimizer_.algorithm().name(), expected));
+  }
+  optimizer_.scatter_state(communicator_, skipped, [&](const auto& all) {
+    for (const auto& each : all) torch::Tensor(each.tensor).copy_(given.at(each.name));
+  });
   steps_ = steps;
 }
 

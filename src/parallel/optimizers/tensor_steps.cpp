@@ -80,8 +80,8 @@ void TensorSteps::Constants::fill() {
   values.copy_(pinned, /*non_blocking=*/true);
 }
 
-// In the place of the step before, where there is one: parameters that have left out steps have
-// numbers of their own.
+// Overwrites the constants of the step before, where there are some: parameters that have left out
+// steps have constants of their own.
 torch::Tensor TensorSteps::constants_of(const FlatOptimizer& optimizer, const TensorSlice& slice,
                                         StepRate rate, std::int64_t step) {
   Constants* place = nullptr;

@@ -54,25 +54,25 @@ class PayloadShape {
 // one that looks different is an Error on the rank that would send it, which names both.
 class PayloadExchange {
  public:
-  // The ranks of the pipeline; where payloads are put.
+  // `pipe`: the ranks of the pipeline; `device`: where payloads are received.
   PayloadExchange(Communicator pipe, const torch::Device& device);
 
   // Starts a send; the tensors may not be written until the end of the step.
   void send(const PipelineAction& action, const StagePayload& payload);
-  // Posts a receive where it is known what will come. Otherwise it is left to finish_receive().
+  // Posts a receive if the payload's shape is known already; otherwise finish_receive() does.
   void post_receive(const PipelineAction& action);
 
   struct Received {
     StagePayload payload;
     std::vector<bool> need_gradients;
   };
-  // Waits for what an earlier post_receive() was about.
+  // Waits for the payload of an earlier post_receive().
   [[nodiscard]] Received finish_receive(PipelinePayload kind, int micro_batch);
 
-  // Waits until what was sent is received.
+  // Waits until all payloads that were sent are received.
   void finish_sends();
 
-  // That finish_receive() and finish_sends() have waited since the last call, on the host.
+  // Seconds for which finish_receive() and finish_sends() have waited since the last call.
   [[nodiscard]] double take_waiting_seconds();
 
  private:

@@ -19,7 +19,7 @@ namespace kolo {
 
 namespace {
 
-// Stands where a network has a module whose stages are only some of its children.
+// Stands for a module of the network of which only some children are here.
 struct EmptyModule : torch::nn::Module {};
 
 // Calls each() for a stage's tensors with their names in the network.

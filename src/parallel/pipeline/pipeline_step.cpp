@@ -52,7 +52,7 @@ class StageGraph {
   void end(StagePayload outputs) { outputs_ = std::move(outputs); }
   [[nodiscard]] const StagePayload& outputs() const { return outputs_; }
 
-  // Goes back from what was made; returns the gradients of what begin() was given. Frees the graph.
+  // Runs backward from the outputs; returns the gradients of begin()'s payload. Frees the graph.
   [[nodiscard]] StagePayload backward(const StagePayload& gradients) {
     torch::autograd::edge_list roots;
     torch::autograd::variable_list slopes;
@@ -141,7 +141,7 @@ class PipelineStep::State {
     return run.sums;
   }
 
-  // The lists without backward are in an order that can be carried out, as the whole ones are.
+  // A schedule's list stays feasible without its backward passes.
   torch::Tensor evaluate(const Batch& batch, int micro_batches) {
     const torch::NoGradGuard no_gradient;
     auto shape = shape_;

@@ -1,8 +1,8 @@
 #include "kolo/parallel/device_mesh.h"
 
 #include <algorithm>
+#include <map>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -39,37 +39,15 @@ void require_one_mesh(const Communicator& world, const MeshShape& shape) {
   }
 }
 
-// Makes the sets of ranks, each once, in the same order on all ranks.
-class Groups {
- public:
-  Groups(const Communicator& world, const MeshShape& shape) : world_(world), shape_(shape) {}
-
-  Communicator along(std::span<const MeshAxis> axes) {
-    std::vector<MeshAxis> longer;
-    for (const auto axis : axes) {
-      if (shape_.length(axis) > 1) longer.push_back(axis);
-    }
-    const auto known = std::ranges::find(made_, longer, &Made::first);
-    if (known != made_.end()) return known->second;
-    made_.emplace_back(longer, make(longer));
-    return made_.back().second;
-  }
-
- private:
-  using Made = std::pair<std::vector<MeshAxis>, Communicator>;
-
-  [[nodiscard]] Communicator make(std::span<const MeshAxis> axes) const {
-    const auto ranks = shape_.length(axes);
-    if (ranks == 1) return Communicator::solo();
-    if (ranks == world_.size()) return world_.with_own_order();
-    const auto place = shape_.place_of(world_.rank(), axes);
-    return world_.split(place.colour, place.key).value();
-  }
-
-  const Communicator& world_;
-  const MeshShape& shape_;
-  std::vector<Made> made_;
-};
+// Communicator of the ranks that differ along these axes alone.
+Communicator make_group(const Communicator& world, const MeshShape& shape,
+                        std::span<const MeshAxis> axes) {
+  const auto ranks = shape.length(axes);
+  if (ranks == 1) return Communicator::solo();
+  if (ranks == world.size()) return world.with_own_order();
+  const auto place = shape.place_of(world.rank(), axes);
+  return world.split(place.colour, place.key).value();
+}
 
 }  // namespace
 
@@ -78,13 +56,23 @@ DeviceMesh::DeviceMesh(const Communicator& world, const MeshRequest& request)
       coordinates_(shape_.coordinates_of(world.rank())),
       world_(world) {
   require_one_mesh(world, shape_);
-  Groups groups(world, shape_);
+  // Each set of ranks is made once, in the same order on all ranks.
+  std::map<std::vector<MeshAxis>, Communicator> made;
+  const auto along = [&](std::span<const MeshAxis> axes) {
+    std::vector<MeshAxis> longer;
+    for (const auto axis : axes) {
+      if (shape_.length(axis) > 1) longer.push_back(axis);
+    }
+    const auto known = made.find(longer);
+    if (known != made.end()) return known->second;
+    return made.emplace(longer, make_group(world, shape_, longer)).first->second;
+  };
   for (std::size_t i = 0; i < mesh_axes; ++i) {
     const auto axis = static_cast<MeshAxis>(i);
-    axes_[i] = groups.along(std::span(&axis, 1));
+    axes_[i] = along(std::span(&axis, 1));
   }
-  spatial_ = groups.along(spatial_axes);
-  replicas_ = groups.along(replica_axes);
+  spatial_ = along(spatial_axes);
+  replicas_ = along(replica_axes);
 }
 
 int DeviceMesh::coordinate(MeshAxis axis) const {

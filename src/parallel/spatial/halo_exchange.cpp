@@ -109,7 +109,7 @@ torch::Tensor extended_rows(const Communicator& communicator, const torch::Tenso
   for (const auto& message : exchange.messages.sends)
     sent.push_back({message, channels_last(before(message.rows)).contiguous()});
   for (const auto& message : exchange.messages.receives) {
-    // In its place at once where that is one piece of memory.
+    // Received in place where the rows are one piece of memory.
     const auto place = channels_last(after(message.rows));
     received.push_back(
         {message, place.is_contiguous() ? place : torch::empty(place.sizes(), place.options())});
@@ -172,8 +172,8 @@ struct HaloPlan : torch::CustomClassHolder {
   std::vector<RowExchange> axes;
 };
 
-// Both directions. The gradient of the zeros beyond a border goes nowhere, and the gradient of what
-// was dropped there is 0.
+// Exchange of halos in either direction. Zeros beyond a border have no gradient, and rows that were
+// dropped there have a gradient of 0.
 class MoveHalos : public torch::autograd::Function<MoveHalos> {
  public:
   static torch::Tensor forward(AutogradContext* context, torch::Tensor tensor,
@@ -184,7 +184,7 @@ class MoveHalos : public torch::autograd::Function<MoveHalos> {
       for (const auto& axis : plan->axes) tensor = extended_rows(plan->communicator, tensor, axis);
       return tensor;
     }
-    // The adjoint of one after another is the adjoints the other way round.
+    // The adjoint of a sequence is the adjoints in reverse order.
     for (auto axis = plan->axes.rbegin(); axis != plan->axes.rend(); ++axis)
       tensor = folded_rows(plan->communicator, tensor, *axis);
     return tensor;

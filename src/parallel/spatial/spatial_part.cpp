@@ -92,12 +92,6 @@ torch::Tensor rows_as(const DeviceMesh& mesh, const SpatialPart& part,
   return tensor;
 }
 
-torch::Tensor whole_of(const DeviceMesh& mesh, const SpatialPart& part) {
-  auto axes = part.axes;
-  for (auto& axis : axes) axis.is_whole = axis.is_whole || axis.cut.ranks() > 1;
-  return rows_as(mesh, part, axes);
-}
-
 namespace {
 
 // Along an axis that is not cut LibTorch's layer pads by itself, but for

@@ -50,7 +50,7 @@ std::vector<double> LateNumbers::get() const {
 // The use of averaged gradients in a step: scale, clip, leave out, update.
 namespace kolo {
 
-// Each bucket as soon as it is reduced, while later ones are still on their way.
+// Updates each bucket as soon as it is reduced, while later ones are still on their way.
 void TrainingStep::update(double learning_rate, std::int64_t step) {
   const auto& timeline = settings_.timeline;
   for (std::size_t bucket = 0; bucket < arena_->buckets(); ++bucket) {
@@ -65,15 +65,14 @@ void TrainingStep::update(double learning_rate, std::int64_t step) {
   optimizer_->finish();
 }
 
-// All buckets at the end, for what must be known of the whole gradient first.
+// Updates all buckets at the end, where the whole gradient must be known first.
 torch::Tensor TrainingStep::update_together(double learning_rate, std::int64_t step,
                                             const torch::Tensor& sums) {
   auto phase = settings_.timeline.span("wait for buckets");
   reducer_.finish();
   phase = settings_.timeline.span("update");
   const torch::NoGradGuard no_gradient;
-  // A sharded optimizer is told on the host what to use of the gradients, for which a device is
-  // waited for.
+  // A sharded optimizer's gradients are scaled by the host, which waits for the device.
   return arena_->device().is_cpu() || optimizer_->is_sharded()
              ? update_on_host(learning_rate, step, sums)
              : update_on_device(learning_rate, step, sums);
@@ -112,7 +111,7 @@ void TrainingStep::update_all(double learning_rate, std::int64_t step, const Gra
   optimizer_->finish();
 }
 
-// All ranks are told what one sees: gradients that are not all-reduced may differ.
+// Agreed over all ranks: gradients that are not all-reduced may differ.
 torch::Tensor TrainingStep::left_out_on_device(const torch::Tensor& sums) const {
   if (!may_skip()) return {};
   auto found = torch::zeros({1}, torch::TensorOptions(torch::kInt).device(arena_->device()));
@@ -137,7 +136,7 @@ torch::Tensor TrainingStep::factor_on_device() const {
   return clip_factor(norm * scale, settings_.clip_norm) * scale;
 }
 
-// Gradients that several ranks hold alike count once.
+// Counts gradients that several ranks hold alike once.
 torch::Tensor TrainingStep::squared_norm() const {
   auto squares = optimizer_->squared_norm();
   if (!world_) return squares;
@@ -178,7 +177,7 @@ std::shared_ptr<TrainingStep::Recorded> TrainingStep::record(const std::function
   auto recorded = std::make_shared<Recorded>();
   recorded->learning_rate = learning_rate;
   recorded->number = number;
-  // Now, since a copy that is recorded would be repeated with every replay.
+  // Constants are copied before recording: a recorded copy would be repeated with every replay.
   optimizer_->prepare(learning_rate, number);
   // The graph must not keep its owner alive.
   recorded->replay = parallel::record_graph(arena_->device(), [this, passes, to = recorded.get()] {

@@ -17,8 +17,8 @@ namespace kolo {
 
 namespace parallel {
 
-// Copies of what a forward pass changes: running statistics. To be put back when its step is left
-// out, or for the next part of it.
+// Copies of the buffers (running statistics), which are put back when a step is left out and before
+// its next part.
 class BufferCopies {
  public:
   explicit BufferCopies(const torch::nn::Module& network) : buffers_(network.buffers()) {
@@ -100,7 +100,6 @@ StepFeatures features_of(const StepSettings& settings) {
           {StepFeature::loss_scale, settings.loss_scale.has_value()},
           {StepFeature::gradient_hook, reducer.hook != nullptr},
           {StepFeature::unused_parameters, reducer.unused_parameters},
-          {StepFeature::predivide_factor, reducer.predivide_factor != 1},
           {StepFeature::no_communication, !reducer.communicate}};
 }
 
@@ -156,7 +155,7 @@ void TrainingStep::backward(const torch::Tensor& loss, const torch::Tensor& numb
   add(numbers);
   if (is_last) {
     if (forward_is_done_ && (passes.done == 0 || ordered_)) forward_is_done_();
-    // Before the gradients on every rank, so in their order: no other thread wakes for it.
+    // Comes before the gradients on every rank, so it takes their order and wakes no other thread.
     start_summing(passes);
   }
   passes.phase = settings_.timeline.span("backward");
@@ -172,7 +171,7 @@ void TrainingStep::backward(const torch::Tensor& loss, const torch::Tensor& numb
   ++passes.done;
 }
 
-// Buffers are those that the step began with for each part, so that they depend on no partition.
+// Every part begins with the step's first buffers, so that they depend on no partition.
 void TrainingStep::end_part(Passes& passes) {
   if (ordered_->parts().first + passes.done == 0) passes.after_first.emplace(*network_);
   ordered_->take(*arena_);

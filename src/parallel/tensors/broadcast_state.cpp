@@ -21,31 +21,20 @@ namespace kolo {
 
 namespace {
 
-constexpr std::size_t large_bytes = std::size_t{1} << 20;
-
 ParameterDescription describe(std::string name, const torch::Tensor& tensor) {
   return {std::move(name), tensor.sizes().vec(), data_type_of(tensor.scalar_type())};
 }
 
-// A tensor that is large is not worth copying to join others.
 void broadcast_all(const Communicator& communicator,
                    const torch::OrderedDict<std::string, torch::Tensor>& tensors, int root) {
   std::vector<ParameterDescription> descriptions;
-  std::vector<torch::Tensor> small;
   const auto distinct = parallel::distinct_tensors(tensors);
   for (const auto& each : distinct) {
     descriptions.push_back(describe(each.name, each.tensor));
     descriptions.back().other_names = each.other_names;
   }
   require_equal_plans(communicator, plan_buckets(std::move(descriptions)));
-  for (const auto& each : distinct) {
-    if (each.tensor.nbytes() < large_bytes) {
-      small.push_back(each.tensor);
-    } else {
-      broadcast(communicator, each.tensor, root, {.name = each.name});
-    }
-  }
-  broadcast(communicator, small, root);
+  for (const auto& each : distinct) broadcast(communicator, each.tensor, root, {.name = each.name});
 }
 
 void require_equal_optimizers(const Communicator& communicator,

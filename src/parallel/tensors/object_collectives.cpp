@@ -7,12 +7,13 @@
 
 #include "kolo/base/checked.h"
 #include "kolo/parallel/tensor_collectives.h"
+#include "parallel/tensors/tensors.h"
 
 namespace kolo {
 
 namespace {
 
-// The weights' sum. Every rank learns of a weight that can't be, so that all of them stop.
+// Sum of the ranks' weights. Error on all ranks for a weight that is negative or not finite.
 double sum_of_weights(const Communicator& communicator, double weight, const CallOptions& call) {
   const bool is_valid = std::isfinite(weight) && weight >= 0;
   std::array<double, 2> sums = {is_valid ? weight : 0, is_valid ? 0. : 1.};
@@ -74,7 +75,7 @@ torch::Tensor average(const Communicator& communicator, const torch::Tensor& val
                     torch::toString(type)));
   }
   const double total = sum_of_weights(communicator, weight, call);
-  // In float64, so that a value times its weight overflows in no other dtype.
+  // Float64: a value times its weight could overflow in a smaller dtype.
   torch::Tensor sum = torch::zeros(values.sizes(), values.options().dtype(torch::kDouble));
   if (weight > 0) sum.add_(values.detach().to(torch::kDouble), weight);
   communicator.all_reduce(buffer_of(sum), ReduceOp::sum, std::move(call));
@@ -84,6 +85,16 @@ torch::Tensor average(const Communicator& communicator, const torch::Tensor& val
 double loss_factor(const Communicator& communicator, double weight, CallOptions call) {
   const double total = sum_of_weights(communicator, weight, std::move(call));
   return total > 0 ? weight * communicator.active_ranks() / total : 0;
+}
+
+torch::Tensor average_loss(const Communicator& communicator, const torch::Tensor& loss) {
+  if (!loss.defined() || loss.numel() != 1) {
+    throw Error(
+        "parallel: an optimizer's closure returned no loss; it must call backward() and return the "
+        "loss, a tensor of one value, on every rank");
+  }
+  return torch::full_like(loss.detach(),
+                          all_reduce_value(communicator, loss.item<double>(), ReduceOp::average));
 }
 
 }  // namespace kolo

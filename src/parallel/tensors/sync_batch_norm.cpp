@@ -37,7 +37,7 @@ std::vector<std::int64_t> others(const torch::Tensor& input) {
   return dimensions;
 }
 
-// A value a channel, to be spread over the input.
+// One value a channel, shaped to broadcast over the input.
 torch::Tensor spread(const torch::Tensor& channels, const torch::Tensor& input) {
   std::vector<std::int64_t> shape(static_cast<std::size_t>(input.dim()), 1);
   shape[1] = -1;
@@ -118,7 +118,7 @@ JointMoments joint_moments(const Communicator& communicator, const torch::Tensor
 }
 
 void require_two_values(const JointMoments& moments, const torch::Tensor& input) {
-  // A rank with two of its own needn't look.
+  // A rank with two values of its own needs no count.
   if (values_per_channel(input) >= 2) return;
   const auto count = moments.count.item<double>();
   if (count >= 2) return;
@@ -252,7 +252,7 @@ std::vector<std::string> convert_sync_batch_norm(const Communicator& communicato
   }
   const Communicator ranks = communicator.split(0).value();
   std::vector<std::string> replaced;
-  // A module that is in several places still is.
+  // A module in several places is replaced by one.
   std::map<const torch::nn::Module*, std::shared_ptr<SyncBatchNormImpl>> replacements;
   for_each_child(module, "",
                  [&](torch::nn::Module& parent, std::ptrdiff_t index, const std::string& key,

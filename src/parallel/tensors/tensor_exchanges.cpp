@@ -195,14 +195,6 @@ void broadcast(const Communicator& communicator, torch::TensorList tensors, int 
   }
 }
 
-TensorWork broadcast_async(const Communicator& communicator, const torch::Tensor& tensor, int root,
-                           CallOptions call) {
-  return TensorWork::start(communicator, call, [=](const Communicator& ranks) {
-    broadcast(ranks, tensor, root, call);
-    return tensor;
-  });
-}
-
 torch::Tensor all_gather(const Communicator& communicator, const torch::Tensor& tensor,
                          CallOptions call) {
   return all_gather(communicator, torch::TensorList(tensor), std::move(call)).front();
@@ -218,21 +210,6 @@ std::vector<torch::Tensor> all_gather(const Communicator& communicator, torch::T
   for (const FusedTensors& fused : fuse_by_type(rows))
     gather_fused(communicator, fused, rows, headers, call, results);
   return results;
-}
-
-TensorWork all_gather_async(const Communicator& communicator, const torch::Tensor& tensor,
-                            CallOptions call) {
-  return TensorWork::start(communicator, call, [=](const Communicator& ranks) {
-    return all_gather(ranks, tensor, call);
-  });
-}
-
-TensorListWork all_gather_async(const Communicator& communicator, torch::TensorList tensors,
-                                CallOptions call) {
-  return TensorListWork::start(communicator, call,
-                               [list = tensors.vec(), call](const Communicator& ranks) {
-                                 return all_gather(ranks, list, call);
-                               });
 }
 
 ReceivedRows all_to_all(const Communicator& communicator, const torch::Tensor& tensor,
@@ -258,15 +235,6 @@ ReceivedRows all_to_all(const Communicator& communicator, const torch::Tensor& t
   communicator.all_to_all(buffer_of(rows), sent, buffer_of(received.tensor), receive_counts,
                           std::move(call));
   return received;
-}
-
-ResultWork<ReceivedRows> all_to_all_async(const Communicator& communicator,
-                                          const torch::Tensor& tensor,
-                                          std::span<const std::int64_t> splits, CallOptions call) {
-  return ResultWork<ReceivedRows>::start(
-      communicator, call,
-      [tensor, sent = std::vector<std::int64_t>(splits.begin(), splits.end()),
-       call](const Communicator& ranks) { return all_to_all(ranks, tensor, sent, call); });
 }
 
 }  // namespace kolo

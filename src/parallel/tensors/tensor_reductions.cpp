@@ -114,36 +114,12 @@ void all_reduce(const Communicator& communicator, torch::TensorList tensors,
   }
 }
 
-TensorWork all_reduce_async(const Communicator& communicator, const torch::Tensor& tensor,
-                            const ReduceOptions& options) {
-  return TensorWork::start(communicator, options.call, [=](const Communicator& ranks) {
-    all_reduce(ranks, tensor, options);
-    return tensor;
-  });
-}
-
-TensorListWork all_reduce_async(const Communicator& communicator, torch::TensorList tensors,
-                                const ReduceOptions& options) {
-  return TensorListWork::start(communicator, options.call,
-                               [list = tensors.vec(), options](const Communicator& ranks) {
-                                 all_reduce(ranks, list, options);
-                                 return list;
-                               });
-}
-
 torch::Tensor all_reduced(const Communicator& communicator, const torch::Tensor& tensor,
                           const ReduceOptions& options) {
   const torch::NoGradGuard no_gradient;
   torch::Tensor result = tensor.detach().clone(torch::MemoryFormat::Contiguous);
   reduce_flat(communicator, result, options);
   return result;
-}
-
-TensorWork all_reduced_async(const Communicator& communicator, const torch::Tensor& tensor,
-                             const ReduceOptions& options) {
-  return TensorWork::start(communicator, options.call, [=](const Communicator& ranks) {
-    return all_reduced(ranks, tensor, options);
-  });
 }
 
 torch::Tensor reduce_scatter(const Communicator& communicator, const torch::Tensor& tensor,
@@ -184,21 +160,6 @@ std::vector<torch::Tensor> reduce_scatter(const Communicator& communicator,
     }
   }
   return results;
-}
-
-TensorWork reduce_scatter_async(const Communicator& communicator, const torch::Tensor& tensor,
-                                const ReduceOptions& options) {
-  return TensorWork::start(communicator, options.call, [=](const Communicator& ranks) {
-    return reduce_scatter(ranks, tensor, options);
-  });
-}
-
-TensorListWork reduce_scatter_async(const Communicator& communicator, torch::TensorList tensors,
-                                    const ReduceOptions& options) {
-  return TensorListWork::start(communicator, options.call,
-                               [list = tensors.vec(), options](const Communicator& ranks) {
-                                 return reduce_scatter(ranks, list, options);
-                               });
 }
 
 torch::Tensor ordered_total(const Communicator& communicator, int virtual_ranks,

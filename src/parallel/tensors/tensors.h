@@ -13,7 +13,9 @@
 #include <torch/nn/module.h>
 #include <torch/types.h>
 
+#include "kolo/comm/communicator.h"
 #include "kolo/comm/data_type.h"
+#include "kolo/comm/topology.h"
 
 // Tensors as the room's sources handle them: fused for the wire, told apart, passed over, and the
 // streams of their devices.
@@ -25,8 +27,8 @@ struct FusedTensors {
   torch::Tensor flat;                // contiguous, one-dimensional
 };
 
-// By dtype, in the order in which the dtypes first appear. A contiguous tensor that is alone of its
-// dtype is not copied: flat is a view of it.
+// Groups tensors by dtype, in the order in which the dtypes first appear. A contiguous tensor that
+// is alone of its dtype is not copied: flat is a view of it.
 [[nodiscard]] std::vector<FusedTensors> fuse_by_type(torch::TensorList tensors);
 
 // Copies the values in flat back into the tensors, as far as they are not the same memory.
@@ -35,6 +37,11 @@ void unfuse(const FusedTensors& fused, torch::TensorList tensors);
 // The same memory as a contiguous tensor with at least one dimension; a copy where it is not
 // contiguous.
 [[nodiscard]] torch::Tensor as_rows(const torch::Tensor& tensor);
+
+// Loss that an optimizer's closure has returned, averaged over the ranks, so that all decide alike.
+// Collective. Error where it is not one value.
+[[nodiscard]] torch::Tensor average_loss(const Communicator& communicator,
+                                         const torch::Tensor& loss);
 
 }  // namespace kolo
 
@@ -57,13 +64,18 @@ struct DistinctTensor {
   [[nodiscard]] std::string names() const;  // "first.weight", "first.weight (also last.weight)"
 };
 
-// In the order of registration; undefined ones are left out.
+// Lists a module's tensors in the order of registration, without undefined ones.
 [[nodiscard]] std::vector<DistinctTensor> distinct_tensors(
     const torch::OrderedDict<std::string, torch::Tensor>& tensors);
 
 // Error where a trainable parameter has elements in common with another parameter or a buffer: one
 // would be moved into the arena without the other.
 void require_memory_of_their_own(const torch::nn::Module& module);
+
+// Reason why the ranks can't compute on the devices that they have; empty: they can. `devices`: of
+// each rank a number that is equal for the same piece of hardware; 0: it has none.
+[[nodiscard]] std::string device_problem(const Topology& topology,
+                                         std::span<const std::int64_t> devices, bool may_share);
 
 // Passes over whole tensors where they are, whose results stay there: of a device, in the order of
 // the current stream, and nobody waits.
@@ -105,7 +117,7 @@ void add_to_norm(const torch::Tensor& tensor, const torch::Tensor& total);
 class TaskStream {
  public:
   [[nodiscard]] static TaskStream of(const torch::Tensor& tensor);
-  // As long as what it returns lives.
+  // Makes the stream current while the result lives.
   [[nodiscard]] std::unique_ptr<c10::StreamGuard> enter() const {
     return stream_ ? std::make_unique<c10::StreamGuard>(*stream_) : nullptr;
   }

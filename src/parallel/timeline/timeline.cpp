@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
-#include <new>
 #include <string>
 #include <utility>
 
@@ -18,30 +17,21 @@ namespace kolo {
 
 namespace {
 
-// Both clocks at one moment, in nanoseconds.
-struct ClockReading {
-  std::int64_t steady = 0;
-  std::int64_t wall = 0;
-};
-
 template <typename Clock>
 std::int64_t nanoseconds_of() {
   const auto time = Clock::now().time_since_epoch();
   return std::chrono::duration_cast<std::chrono::nanoseconds>(time).count();
 }
 
-ClockReading read_clocks() {
-  return {nanoseconds_of<std::chrono::steady_clock>(), nanoseconds_of<std::chrono::system_clock>()};
-}
-
 // Time that this rank's steady clock showed, or would have shown, when rank 0 read its clocks.
 std::int64_t common_origin(const Communicator& communicator) {
-  const ClockReading mine = read_clocks();
-  std::array<std::int64_t, 2> root = {mine.steady, mine.wall};
+  const auto steady = nanoseconds_of<std::chrono::steady_clock>();
+  const auto wall = nanoseconds_of<std::chrono::system_clock>();
+  std::array root = {steady, wall};
   communicator.broadcast(std::span(root), 0, {.name = "timeline's origin"});
   const auto& topology = communicator.topology();
   if (topology.node == topology.node_of_rank[0]) return root[0];
-  return mine.steady - (mine.wall - root[1]);
+  return steady - (wall - root[1]);
 }
 
 std::string broadcast_folder(const Communicator& communicator, std::string_view folder) {
@@ -114,13 +104,6 @@ void Timeline::show_device(const torch::Device& device,
   if (attachment_) attachment_->recorder->show_device(DeviceClock(device, std::move(runtime)));
 }
 
-void Timeline::mark(std::string_view name) const {
-  if (!is_active()) return;
-  attachment_->recorder->add({.kind = TraceEvent::Kind::instant,
-                              .start = attachment_->recorder->now(),
-                              .name = std::string(name)});
-}
-
 std::string Timeline::problem() const {
   return attachment_ ? attachment_->recorder->problem() : std::string();
 }
@@ -160,18 +143,13 @@ void Timeline::Span::end() noexcept {
 void Timeline::Span::end_at(std::int64_t time) noexcept {
   const auto recorder = std::exchange(recorder_, nullptr);
   if (!recorder) return;
-  TraceEvent event{.start = start_, .end = time, .name = std::move(name_)};
   try {
-    if (what_ != nullptr) event.arguments.emplace_back(what_, number_);
-  } catch (const std::bad_alloc&) {  // the event without its number
+    TraceEvent event{.start = start_, .end = time, .name = std::move(name_)};
+    if (what_ != nullptr) event.arguments = fmt::format(R"("{}":{})", what_, number_);
+    recorder->add_on_device(event, device_start_);
+    recorder->add(std::move(event));
+  } catch (...) {  // without memory the event is lost, but the training goes on
   }
-  if (device_start_.is_known()) {
-    try {
-      recorder->add_on_device(event, device_start_);
-    } catch (const std::bad_alloc&) {  // the host's alone
-    }
-  }
-  recorder->add(std::move(event));
 }
 
 }  // namespace kolo

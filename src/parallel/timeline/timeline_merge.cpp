@@ -39,34 +39,9 @@ std::vector<fs::path> files_of_ranks(const fs::path& folder) {
   return files;
 }
 
-// Braces that match from the first character to the last: an event that is not cut off.
-bool is_whole_object(std::string_view line) {
-  int depth = 0;
-  bool is_in_string = false;
-  for (std::size_t i = 0; i < line.size(); ++i) {
-    const char letter = line[i];
-    if (is_in_string) {
-      if (letter == '\\') ++i;
-      if (letter == '"') is_in_string = false;
-    } else if (letter == '"') {
-      is_in_string = true;
-    } else if (letter == '{') {
-      ++depth;
-    } else if (letter == '}' && --depth <= 0) {
-      return depth == 0 && i + 1 == line.size();
-    }
-  }
-  return false;
-}
-
-std::string_view without_end(std::string_view line) {
-  while (!line.empty() && (line.back() == ',' || line.back() == '\r' || line.back() == ' '))
-    line.remove_suffix(1);
-  return line;
-}
-
-bool is_event(std::string_view line) {
-  return is_whole_object(line) && line.find("\"ph\":") != std::string_view::npos;
+// Every event ends with the closing braces of its arguments and its own; a cut one doesn't.
+bool is_whole(std::string_view event) {
+  return event.starts_with('{') && event.ends_with("}}");
 }
 
 // Files of ranks begin with "["; a rank that was killed before that may have left nothing.
@@ -91,10 +66,11 @@ MergedTimelines merge_timelines(const fs::path& folder, const fs::path& output) 
     ++merged.files;
     bool is_first = true;
     for (std::string line; std::getline(input, line);) {
-      const auto event = without_end(line);
+      if (line.ends_with(',')) line.pop_back();
+      const std::string_view event = line;
       if (std::exchange(is_first, false)) require_rank_file(path, event);
       if (event.empty() || event == "[" || event == "]") continue;
-      if (!is_event(event)) {
+      if (!is_whole(event)) {
         ++merged.damaged;
         continue;
       }

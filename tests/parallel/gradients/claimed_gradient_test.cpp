@@ -95,10 +95,6 @@ RANK_TEST(ClaimedGradients, WhatIsAddedToIsNotClaimed) {
   auto expected = expected_of(communicator, network, 1);
   expected[0] = 2 * expected[0];
   expect_gradients(network, expected);
-
-  Products apart;
-  const GradientReducer copying(communicator, apart, {.gradients_as_views = false});
-  EXPECT_FALSE(claim(apart.weight));
 }
 
 }  // namespace

@@ -18,15 +18,15 @@
 #include "support/errors.h"
 #include "support/rank_test.h"
 
-// What the program calls besides gradients, while on some ranks a bucket is on its way that others
-// begin only at the step's end.
+// Collectives of the program's own, while some ranks already average a bucket that others begin
+// only at the step's end.
 namespace kolo::testing {
 
 namespace {
 
 constexpr double own_order_pace = .001;
 
-// Rank 0 uses all of it, the others not what backward reaches first.
+// Rank 0 uses both layers, the others not the one that backward reaches first.
 struct Uneven : torch::nn::Module {
   Uneven() : always(5, 40), sometimes(40, 3) {
     register_module("always", always);
@@ -72,30 +72,6 @@ RANK_TEST(OwnOrder, ACollectiveMayComeBetweenBackwardAndStep) {
   }
 }
 
-// The last pass is in the scope on some ranks only: their buckets begin in finish().
-RANK_TEST(OwnOrder, ACollectiveMayComeBehindNoSync) {
-  Uneven network;
-  GradientReducer reducer(communicator, network, {.buckets = one_each});
-  for (std::int64_t step = 0; step < 4; ++step) {
-    reducer.clear_gradients();
-    const auto backward = [&] {
-      network.loss(0, 0, samples_of(communicator.rank(), step)).backward();
-    };
-    if (communicator.rank() % 2 == 1) {
-      const auto quiet = reducer.no_sync();
-      backward();
-    } else {
-      backward();
-    }
-    EXPECT_EQ(all_reduce_value(communicator, 1), communicator.size());
-    reducer.finish();
-    expect_gradients(network, average_of_ranks<Uneven>(
-                                  communicator.size(), network, [&](Uneven& alone, int rank) {
-                                    alone.loss(0, 0, samples_of(rank, step)).backward();
-                                  }));
-  }
-}
-
 // Collectives of the program's own thread in forward and backward, as those of SyncBatchNorm.
 RANK_TEST(OwnOrder, CollectivesMayComeInBackward) {
   Uneven network;
@@ -132,7 +108,7 @@ RANK_TEST(OwnOrder, TwoNetworksTrainSideBySide) {
     other.zero_grad();
     const auto first_loss = first.loss(rank, step, samples_of(rank, step));
     const auto second_loss = second.loss(rank, step + 1, samples_of(rank, step + 1));
-    // On odd ranks the other way round, as an order that depends on data would have it.
+    // Odd ranks go in reverse order, as with an order that depends on data.
     (rank % 2 == 0 ? first_loss : second_loss).backward();
     (rank % 2 == 0 ? second_loss : first_loss).backward();
     EXPECT_EQ(all_reduce_value(communicator, 1), communicator.size());
@@ -151,8 +127,7 @@ RANK_TEST(OwnOrder, RanksThatHaveJoinedTakePart) {
     DistributedOptimizer optimizer(world, network,
                                    torch::optim::SGD(network.parameters(), own_order_pace),
                                    {.reducer = uneven_options()});
-    // Rank 0 has the most, and the lowest number: which rank was last is not told by the order in
-    // which they come to a call.
+    // Rank 0 has the most steps, though the lowest number.
     const int steps = 2 + world.size() - world.rank();
     for (int step = 0; step < steps; ++step) {
       const int active = std::min(world.size(), 2 + world.size() - step);
@@ -171,7 +146,7 @@ RANK_TEST(OwnOrder, RanksThatHaveJoinedTakePart) {
     EXPECT_EQ(last, 0);
     broadcast_parameters(world, network, last);
     EXPECT_EQ(all_reduce_value(world, 1), world.size());
-    // And once more, all together.
+    // Afterwards all make a step together.
     optimizer.zero_grad();
     const auto expected = averaged(network, world.size(), 0);
     network.loss(world.rank(), 0, samples_of(world.rank(), 0)).backward();
@@ -260,7 +235,7 @@ RANK_TEST(OwnOrder, BackwardMayRunInSeveralThreads) {
   }
 }
 
-// Many networks one after another take what one takes.
+// Networks one after another use one group of ranks again.
 RANK_TEST(OwnOrder, AnOrderIsUsedAgain) {
   Uneven kept;
   const GradientReducer first(communicator, kept);

@@ -24,32 +24,28 @@ namespace {
 
 RANK_TEST(Passes, BackwardPassesOfAStepAddUp) {
   const int rank = communicator.rank();
-  for (const bool views : {true, false}) {
-    for (const bool overlap : {true, false}) {
-      SmallNetwork network;
-      GradientReducer reducer(
-          communicator, network,
-          {.overlap = overlap, .gradients_as_views = views, .buckets = one_each});
-      for (std::int64_t step = 0; step < 3; ++step) {
-        network.zero_grad();
-        for (std::int64_t pass = 0; pass < 3; ++pass)
-          mean_loss(network, samples_of(rank, 3 * step + pass)).backward();
-        reducer.finish();
-        expect_gradients(network, average_of_passes(network, communicator.size(),
-                                                    {3 * step, 3 * step + 1, 3 * step + 2}));
-      }
-      // Gradients that were left are added to, and a pass in no_sync() counts after others too.
-      const auto before = average_of_passes(network, communicator.size(), {6, 7, 8});
-      mean_loss(network, samples_of(rank, 0)).backward();
-      {
-        const auto quiet = reducer.no_sync();
-        mean_loss(network, samples_of(rank, 1)).backward();
-      }
+  for (const bool overlap : {true, false}) {
+    SmallNetwork network;
+    GradientReducer reducer(communicator, network, {.overlap = overlap, .buckets = one_each});
+    for (std::int64_t step = 0; step < 3; ++step) {
+      network.zero_grad();
+      for (std::int64_t pass = 0; pass < 3; ++pass)
+        mean_loss(network, samples_of(rank, 3 * step + pass)).backward();
       reducer.finish();
-      auto expected = average_of_passes(network, communicator.size(), {0, 1});
-      for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += before[i];
-      expect_gradients(network, expected);
+      expect_gradients(network, average_of_passes(network, communicator.size(),
+                                                  {3 * step, 3 * step + 1, 3 * step + 2}));
     }
+    // Gradients that were left are added to, and a pass in no_sync() counts after others too.
+    const auto before = average_of_passes(network, communicator.size(), {6, 7, 8});
+    mean_loss(network, samples_of(rank, 0)).backward();
+    {
+      const auto quiet = reducer.no_sync();
+      mean_loss(network, samples_of(rank, 1)).backward();
+    }
+    reducer.finish();
+    auto expected = average_of_passes(network, communicator.size(), {0, 1});
+    for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += before[i];
+    expect_gradients(network, expected);
   }
 }
 
@@ -105,6 +101,7 @@ RANK_TEST(Passes, SparseGradientsOfSeveralPassesAddUp) {
       if (zeroes) network.zero_grad();
       network.loss(communicator.rank() + step + 1).backward();
       reducer.finish();
+      EXPECT_TRUE(network.table->weight.grad().is_sparse());
       expect_gradients(network,
                        average_of_ranks<TableOfWords>(communicator.size(), network,
                                                       [&](TableOfWords& alone, int rank) {
@@ -142,7 +139,7 @@ void start_alike(torch::nn::Linear& generator) {
   generator->bias.fill_(.1);
 }
 
-// By hand: the gradients of all ranks' losses, averaged.
+// Trains by hand, with the average of all ranks' gradients.
 void train_gan_alone(SmallNetwork& discriminator, torch::nn::Linear& generator, int ranks) {
   torch::optim::SGD sgd(discriminator.parameters(), .05),
       sgd_of_generator(generator->parameters(), .05);
@@ -282,7 +279,8 @@ RANK_TEST(Passes, AReducerThatGoesLeavesNothingInGradients) {
   EXPECT_EQ(network.first->weight.grad().sizes(), network.first->weight.sizes());
 }
 
-// Step 5 and 6 of docs/library.md the other way round, and loading later.
+// Loads networks behind the reducer, at first (steps 5 and 6 of docs/library.md in reverse) and
+// later.
 RANK_TEST(Passes, NetworksMayBeLoadedBehindTheReducer) {
   for (const bool is_unused_allowed : {false, true}) {
     auto network = std::make_shared<SmallNetwork>();

@@ -58,30 +58,26 @@ std::vector<torch::Tensor> tied_average(const Tied& network, int ranks, std::int
 }
 
 RANK_TEST(TiedWeights, TiedWeightsAreAveragedOnce) {
-  for (const bool views : {true, false}) {
-    Tied network;
-    GradientReducer reducer(communicator, network,
-                            {.gradients_as_views = views, .buckets = one_each});
-    ASSERT_EQ(reducer.arena()->parameters().size(), 3);
-    EXPECT_EQ(reducer.arena()->plan().parameters[0].names(),
-              "first.weight (also last.weight, again.weight)");
-    for (std::int64_t step = 0; step < 5; ++step) {
-      reducer.clear_gradients();
-      network.loss(communicator.rank(), step).backward();
-      reducer.finish();
-      const auto expected = tied_average(network, communicator.size(), step);
-      expect_gradients(network, expected);
-      double squares = 0;
-      for (const auto& parameter : {network.first->weight, network.first->bias, network.last->bias})
-        squares += parameter.grad().square().sum().item<double>();
-      EXPECT_NEAR(clip_gradient_norm(network.parameters(), 1e9), std::sqrt(squares),
-                  1e-5 * std::sqrt(squares));
-    }
+  Tied network;
+  GradientReducer reducer(communicator, network, {.buckets = one_each});
+  ASSERT_EQ(reducer.arena()->parameters().size(), 3);
+  EXPECT_EQ(reducer.arena()->plan().parameters[0].names(),
+            "first.weight (also last.weight, again.weight)");
+  for (std::int64_t step = 0; step < 5; ++step) {
+    reducer.clear_gradients();
+    network.loss(communicator.rank(), step).backward();
+    reducer.finish();
+    const auto expected = tied_average(network, communicator.size(), step);
+    expect_gradients(network, expected);
+    double squares = 0;
+    for (const auto& parameter : {network.first->weight, network.first->bias, network.last->bias})
+      squares += parameter.grad().square().sum().item<double>();
+    EXPECT_NEAR(clip_gradient_norm(network.parameters(), 1e9), std::sqrt(squares),
+                1e-5 * std::sqrt(squares));
   }
 }
 
-// Both of kolo's optimizers step once on them, and states name them once; a state in which they are
-// under all their names (of before) still fits.
+// Both of kolo's optimizers step once on tied weights, and states name them once.
 RANK_TEST(TiedWeights, TiedWeightsAreSteppedOnce) {
   Tied plain, sharded, reference;
   const auto arena = std::make_shared<ParameterArena>(communicator, plain, one_each);
@@ -148,7 +144,7 @@ RANK_TEST(TiedWeights, TwoTensorsInOneMemoryAreRefused) {
   EXPECT_EQ(reducer.arena()->parameters().size(), 2);
 }
 
-// As zero_grad() of LibTorch's optimizers does it; some versions' undefine gradients instead.
+// Zeroes as zero_grad() of LibTorch's optimizers does; some versions' undefine gradients instead.
 void zero_in_place(torch::nn::Module& network) {
   for (auto& parameter : network.parameters()) {
     if (parameter.grad().defined()) parameter.mutable_grad().detach_().zero_();

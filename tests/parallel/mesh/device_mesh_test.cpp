@@ -21,7 +21,7 @@ std::vector<int> members(const DeviceMesh& mesh, const Communicator& group) {
   return all;
 }
 
-// The same, as the shape has it.
+// The same ranks, according to the shape.
 std::vector<int> expected_members(const DeviceMesh& mesh, std::span<const MeshAxis> axes) {
   const auto colour_of = [&](int rank) { return mesh.shape().place_of(rank, axes).colour; };
   std::vector<int> group;
@@ -32,10 +32,10 @@ std::vector<int> expected_members(const DeviceMesh& mesh, std::span<const MeshAx
 
 void expect_groups(const DeviceMesh& mesh) {
   const auto rank = mesh.world().rank();
-  EXPECT_EQ(mesh.coordinates(), mesh.shape().coordinates_of(rank));
   for (std::size_t i = 0; i < mesh_axes; ++i) {
     const auto axis = static_cast<MeshAxis>(i);
     EXPECT_EQ(mesh.axis(axis).rank(), mesh.coordinate(axis));
+    EXPECT_EQ(mesh.coordinate(axis), mesh.shape().coordinates_of(rank)[i]);
     EXPECT_EQ(members(mesh, mesh.axis(axis)), expected_members(mesh, std::span(&axis, 1)));
   }
   EXPECT_EQ(members(mesh, mesh.spatial()), expected_members(mesh, spatial_axes));
@@ -74,7 +74,7 @@ RANK_TEST(DeviceMesh, ItsGroupsShareNoOrderWithTheWorld) {
   if (!communicator.capabilities().concurrent || !communicator.capabilities().asynchronous) return;
   const DeviceMesh mesh(communicator, {.spatial = {communicator.size()}});
   float first = 1, second = 2;
-  // Ranks call the two in another order each.
+  // Every rank calls the two in an order of its own.
   const auto spatial = [&] { return mesh.spatial().all_reduce_async(std::span(&first, 1)); };
   const auto world = [&] { return communicator.all_reduce_async(std::span(&second, 1)); };
   std::vector<Work> works;

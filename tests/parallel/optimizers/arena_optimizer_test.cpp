@@ -116,15 +116,6 @@ RANK_TEST(ArenaOptimizer, DecayMaySpareBiases) {
   }
 }
 
-RANK_TEST(ArenaOptimizer, StateBeginsAsTheOptimizerSays) {
-  const Replica replica(communicator, tiny, torch::kFloat);
-  const ArenaOptimizer optimizer(replica.arena, make_adagrad({.initial_accumulator = .25}));
-  const auto state = optimizer.named_state();
-  ASSERT_EQ(state.size(), 4U);
-  EXPECT_EQ(state.front().name, "first.weight.sum");
-  for (const auto& each : state) EXPECT_TRUE(each.tensor.eq(.25).all().item<bool>()) << each.name;
-}
-
 }  // namespace
 
 }  // namespace kolo::testing

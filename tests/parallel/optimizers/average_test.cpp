@@ -1,4 +1,4 @@
-// Optimizers whose parameters for use are others than those that are trained.
+// Optimizers that train other parameters than those to use.
 #include <memory>
 #include <vector>
 
@@ -31,7 +31,7 @@ void expect_same_values(const std::vector<torch::Tensor>& found,
     EXPECT_TRUE(found[i].equal(expected[i])) << what << ", parameter " << i;
 }
 
-// By the rank's whole state, as a checkpoint does it.
+// Computes the parameters for use from the whole state, as a checkpoint does.
 std::vector<torch::Tensor> average_of(const Replica& replica, const ArenaOptimizer& optimizer) {
   const auto use = optimizer.algorithm().for_use().value();
   auto values = copies_of(replica);
@@ -54,7 +54,7 @@ void train_steps(Replica& replica, Optimizer& optimizer, std::int64_t first, std
   replica.communicator.barrier();  // a rank that is ahead would change what the others look at
 }
 
-// What a replica that does all alone has trained and averaged.
+// A replica that shares nothing: what it has trained and averaged.
 struct TrainedAlone {
   TrainedAlone(const Communicator& communicator,
                const std::shared_ptr<const FlatOptimizer>& algorithm, const BucketLimits& limits)
@@ -103,8 +103,7 @@ RANK_TEST(Average, IsTheSameHoweverStepsAreShared) {
     for (const BucketLimits& limits : {tiny, large}) {
       const TrainedAlone expected(communicator, algorithm, limits);
       for (const StepSharing& sharing :
-           {StepSharing{.enabled = false}, StepSharing{.enabled = true, .smallest_bytes = 0},
-            StepSharing{.enabled = true, .smallest_bytes = 0, .one_copy = true}}) {
+           {StepSharing{}, StepSharing{.enabled = true, .smallest_bytes = 0}}) {
         Replica replica(communicator, limits, torch::kFloat);
         ArenaOptimizer optimizer(communicator, replica.arena, algorithm, sharing);
         expect_average(replica, optimizer, expected);

@@ -51,14 +51,11 @@ RANK_TEST(DistributedOptimizer, AnyOptimizerStepsWithAverages) {
   const auto sgd = [](SmallNetwork& network) {
     return torch::optim::SGD(network.parameters(), torch::optim::SGDOptions(.1).momentum(.9));
   };
-  for (const bool views : {true, false}) {
-    DistributedOptimizerOptions options;
-    options.reducer.gradients_as_views = views;
-    options.reducer.buckets = one_each;
-    compare_training(communicator, sgd, options);
-    options.clip_norm = .1;
-    compare_training(communicator, sgd, options);
-  }
+  DistributedOptimizerOptions options;
+  options.reducer.buckets = one_each;
+  compare_training(communicator, sgd, options);
+  options.clip_norm = .1;
+  compare_training(communicator, sgd, options);
 }
 
 RANK_TEST(DistributedOptimizer, OptimizersAreReferredToOrOwned) {
@@ -132,27 +129,6 @@ struct Words : torch::nn::Module {
   torch::nn::Embedding table;
   torch::nn::Linear last;
 };
-
-RANK_TEST(DistributedOptimizer, SparseGradientsStaySparse) {
-  Words network;
-  GradientReducer reducer(communicator, network);
-  EXPECT_EQ(reducer.arena()->parameters().size(), 2U);
-  for (std::int64_t step = 0; step < 3; ++step) {
-    reducer.clear_gradients();
-    if (step == 2) {
-      const auto quiet = reducer.no_sync();
-      network.loss(communicator.rank(), 5).backward();
-    }
-    network.loss(communicator.rank(), step).backward();
-    reducer.finish();
-    EXPECT_TRUE(network.table->weight.grad().is_sparse());
-    expect_gradients(
-        network, average_of_ranks<Words>(communicator.size(), network, [&](Words& alone, int rank) {
-          if (step == 2) alone.loss(rank, 5).backward();
-          alone.loss(rank, step).backward();
-        }));
-  }
-}
 
 void sparse_and_dense_training_are_equal(const Communicator& communicator,
                                          std::optional<double> maximum_norm) {

@@ -25,7 +25,7 @@
 #include "support/rank_test.h"
 #include "support/says.h"
 
-// What libraries of collectives do while the last rank has joined.
+// Reducers, optimizers and collectives while the last rank has joined.
 namespace kolo::testing {
 
 namespace {
@@ -34,7 +34,7 @@ bool has_data(const Communicator& communicator) {
   return communicator.size() == 1 || communicator.rank() + 1 < communicator.size();
 }
 
-// What ranks with data get for what they do, while the last one has joined.
+// Expects an Error on the ranks with data while the last one has joined.
 void expect_refusal(const Communicator& world, const std::function<void()>& action,
                     std::string_view words) {
   if (has_data(world)) {
@@ -43,7 +43,7 @@ void expect_refusal(const Communicator& world, const std::function<void()>& acti
   (void)world.join();
 }
 
-// What a joined rank alone could do is an Error, before any parameter changes.
+// A step that needs the joined rank is an Error before any parameter changes.
 RANK_TEST(JoinedRanks, AShardedOptimizerRefuses) {
   if (communicator.size() == 1) return;
   const auto world = communicator.checked();
@@ -121,7 +121,7 @@ RANK_TEST(JoinedRanks, ReplicasAreComparedWithoutThem) {
   (void)world.join();
 }
 
-// Its layers' communicator is a set of the ranks.
+// The layers' communicator is a set of the ranks.
 RANK_TEST(JoinedRanks, BatchNormIsOverActiveRanks) {
   if (communicator.size() > 1 && !communicator.capabilities().concurrent) return;
   const auto world = communicator.checked();
@@ -142,7 +142,7 @@ RANK_TEST(JoinedRanks, BatchNormIsOverActiveRanks) {
   (void)world.join();
 }
 
-// Factors and errors of before are not those of one training any more.
+// PowerSGD forgets factors and errors when some ranks have missed steps.
 RANK_TEST(JoinedRanks, PowerSgdBeginsAnewAfterAJoin) {
   const auto world = communicator.checked();
   SmallNetwork network(40), reference(40);
@@ -164,7 +164,7 @@ RANK_TEST(JoinedRanks, PowerSgdBeginsAnewAfterAJoin) {
     EXPECT_TRUE(network.parameters()[i].grad().equal(reference.parameters()[i].grad())) << i;
 }
 
-// Averages that can be represented, of sums that can't.
+// An average may be representable where the sum is not.
 RANK_TEST(JoinedRanks, AveragesDoNotOverflow) {
   SmallNetwork network;
   for (const bool with_float16 : {true, false}) {

@@ -11,14 +11,13 @@ namespace kolo::testing {
 
 inline constexpr std::int64_t hidden = 50;
 
-// A bucket a parameter, some shorter than 16 elements per rank; and one for all.
+// One bucket a parameter, some shorter than 16 elements per rank, and one bucket for all.
 inline const BucketLimits tiny{1, 1}, large{1 << 20, 1 << 20};
 
-// A replica, its arena, and what a reducer would do for it.
+// A replica, its arena, and the work of a reducer for it.
 struct Replica {
-  Replica(const Communicator& ranks, const BucketLimits& limits, torch::ScalarType type,
-          std::int64_t hidden_values = hidden)
-      : communicator(ranks), network(hidden_values) {
+  Replica(const Communicator& ranks, const BucketLimits& limits, torch::ScalarType type)
+      : communicator(ranks), network(hidden) {
     network.to(type);
     arena = std::make_shared<ParameterArena>(ranks, network, limits);
   }

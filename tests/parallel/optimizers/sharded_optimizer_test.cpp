@@ -18,7 +18,7 @@ namespace kolo::testing {
 
 namespace {
 
-// Bit for bit where both reduce in the order of ranks; otherwise but for rounding.
+// Expects equal bits where both reduce in the order of ranks, otherwise equality up to rounding.
 void expect_equal(const Communicator& communicator, const torch::Tensor& a,
                   const torch::Tensor& b) {
   const bool one_order =
@@ -47,7 +47,7 @@ void expect_same_training(const Communicator& communicator, const BucketLimits& 
   for (std::size_t index = 0; index < sharded.arena->parameters().size(); ++index)
     expect_equal(communicator, sharded.arena->parameters()[index],
                  whole.arena->parameters()[index]);
-  const auto gathered = optimizer.gather_state();
+  const auto gathered = optimizer.named_state();
   const auto expected = reference.named_state();
   ASSERT_EQ(gathered.size(), expected.size());
   for (std::size_t index = 0; index < gathered.size(); ++index) {
@@ -66,7 +66,7 @@ RANK_TEST(ShardedOptimizer, ItTrainsLikeTheUnshardedOne) {
   expect_same_training(communicator, large, torch::kDouble, adam);
   expect_same_training(communicator, tiny, torch::kFloat, momentum);
   expect_same_training(communicator, large, torch::kFloat, plain);
-  // Biases apart: parts that are cut both for ranks and between parameters.
+  // With biases apart, parts are cut both for ranks and between parameters.
   const std::shared_ptr<const FlatOptimizer> sparing =
       make_adam({.weight_decay = .1, .decoupled_decay = true, .decay_excludes_vectors = true});
   expect_same_training(communicator, tiny, torch::kFloat, sparing);
@@ -98,7 +98,7 @@ RANK_TEST(ShardedOptimizer, ARankHoldsItsPartOfTheState) {
   const ShardedArenaOptimizer optimizer(communicator, replica.arena, make_adam({}));
   const std::int64_t whole = 2 * replica.arena->plan().total_bytes;
   EXPECT_GE(optimizer.state_bytes(), whole / communicator.size());
-  // What is left over is below 16 elements per rank, of two states.
+  // Each of the two states has fewer than 16 elements per rank left over.
   EXPECT_LE(optimizer.state_bytes(),
             whole / communicator.size() + 2 * 16 * 4 * communicator.size());
 }
@@ -119,14 +119,16 @@ RANK_TEST(ShardedOptimizer, StateSurvivesACheckpoint) {
     for (std::size_t index = 0; index < 4; ++index)
       copy.parameters()[index].copy_(network.parameters()[index]);
   }
-  // Resumed with other buckets, which are cut for the ranks elsewhere.
+  // Other buckets are cut for the ranks in other places.
   ShardedOptimizer resumed(communicator, copy, make_adam({}), {.buckets = large});
   auto state = first.gather_state();
   resumed.load_state(state, first.steps());
   make_step(network, first, 1);
   make_step(copy, resumed, 1);
   expect_parameters(network, copy.parameters(), 1e-12, 1e-14);
-  state.back().name = "other";
+  state.push_back({"more", torch::ones({1})});
+  EXPECT_TRUE(says(message_of<Error>([&] { resumed.load_state(state, 2); }), {"a state of 9"}));
+  state[7].name = "other";
   EXPECT_TRUE(says(message_of<Error>([&] { resumed.load_state(state, 2); }),
                    {"has no second.bias.exp_avg_sq"}));
 }

@@ -14,7 +14,6 @@ namespace kolo::testing {
 namespace {
 
 constexpr StepSharing always{.enabled = true, .smallest_bytes = 0};
-constexpr StepSharing one_copy{.enabled = true, .smallest_bytes = 0, .one_copy = true};
 
 bool can_share(const Communicator& communicator) {
   const auto& topology = communicator.topology();
@@ -39,12 +38,10 @@ void expect_equal_state(const ArenaOptimizer& shared, const ArenaOptimizer& whol
 
 // Both average their gradients in the same way, so nothing may differ, not even in the last bit.
 void expect_same_training(const Communicator& communicator, const BucketLimits& limits,
-                          torch::ScalarType type, std::int64_t hidden_values,
-                          const std::shared_ptr<const FlatOptimizer>& algorithm,
-                          const StepSharing& sharing) {
-  Replica shared(communicator, limits, type, hidden_values),
-      whole(communicator, limits, type, hidden_values);
-  ArenaOptimizer optimizer(communicator, shared.arena, algorithm, sharing);
+                          torch::ScalarType type,
+                          const std::shared_ptr<const FlatOptimizer>& algorithm) {
+  Replica shared(communicator, limits, type), whole(communicator, limits, type);
+  ArenaOptimizer optimizer(communicator, shared.arena, algorithm, always);
   ArenaOptimizer reference(whole.arena, algorithm);
   EXPECT_EQ(optimizer.is_shared(), can_share(communicator));
   for (std::int64_t step = 0; step < 4; ++step) {
@@ -65,19 +62,15 @@ void expect_same_training(const Communicator& communicator, const BucketLimits& 
 }
 
 RANK_TEST(SharedStep, ItTrainsLikeEveryRankAlone) {
-  for (const StepSharing& sharing : {always, one_copy}) {
-    for (const auto& algorithm : elementwise_optimizers()) {
-      for (const BucketLimits& limits : {tiny, large}) {
-        for (const auto type : {torch::kFloat, torch::kDouble})
-          expect_same_training(communicator, limits, type, hidden, algorithm, sharing);
-      }
+  for (const auto& algorithm : elementwise_optimizers()) {
+    for (const BucketLimits& limits : {tiny, large}) {
+      for (const auto type : {torch::kFloat, torch::kDouble})
+        expect_same_training(communicator, limits, type, algorithm);
     }
-    // Published in several pieces, of which the last is short.
-    expect_same_training(communicator, large, torch::kFloat, 40'001, make_adam({}), sharing);
   }
 }
 
-// What one rank of a node writes, the others have; a broadcast brings root's to all nodes.
+// A rank writes into the parameters of its whole node; a broadcast brings root's to all nodes.
 RANK_TEST(SharedStep, OneCopyIsOfTheFirstRankAndOneMemory) {
   const Replica replica(communicator, tiny, torch::kFloat);
   const auto& parameters = replica.arena->parameters();
@@ -92,7 +85,7 @@ RANK_TEST(SharedStep, OneCopyIsOfTheFirstRankAndOneMemory) {
   };
   const auto& topology = communicator.topology();
   fill(topology.local_rank == 0 ? 10. + topology.node : -1.);
-  const ArenaOptimizer optimizer(communicator, replica.arena, make_adam({}), one_copy);
+  const ArenaOptimizer optimizer(communicator, replica.arena, make_adam({}), always);
   if (!can_share(communicator)) return;
   EXPECT_TRUE(have(10. + topology.node));
   communicator.barrier();
@@ -103,10 +96,10 @@ RANK_TEST(SharedStep, OneCopyIsOfTheFirstRankAndOneMemory) {
   communicator.barrier();
 }
 
-// Of a network that one rank alone has loaded.
+// One rank alone has loaded the network.
 RANK_TEST(SharedStep, OneCopyTakesBackWhatOneRankHasLoaded) {
   const Replica replica(communicator, tiny, torch::kFloat);
-  const ArenaOptimizer optimizer(communicator, replica.arena, make_adam({}), one_copy);
+  const ArenaOptimizer optimizer(communicator, replica.arena, make_adam({}), always);
   if (communicator.rank() == 0) {
     for (torch::Tensor parameter : replica.arena->parameters())
       parameter.set_data(torch::full_like(parameter, 3));
@@ -123,13 +116,13 @@ RANK_TEST(SharedStep, WhatIsNotWorthItIsNotShared) {
     const Replica replica(communicator, large, torch::kFloat);
     return ArenaOptimizer(communicator, replica.arena, algorithm, sharing).is_shared();
   };
-  EXPECT_FALSE(is_shared(make_adam({}), {}));  // too small
+  EXPECT_FALSE(is_shared(make_adam({}), {.enabled = true}));  // too small
   EXPECT_FALSE(is_shared(make_adam({}), {.enabled = false, .smallest_bytes = 0}));
   EXPECT_FALSE(is_shared(make_lars({.momentum = .9}), always));  // needs norms of whole parameters
 }
 
 RANK_TEST(SharedStep, StateBeginsAsTheOptimizerSaysAndBecomesThatOfRankZero) {
-  for (const StepSharing& sharing : {always, one_copy, StepSharing{.enabled = false}}) {
+  for (const StepSharing& sharing : {always, StepSharing{}}) {
     const Replica replica(communicator, tiny, torch::kFloat);
     ArenaOptimizer optimizer(communicator, replica.arena,
                              make_adagrad({.initial_accumulator = .25}), sharing);

@@ -33,7 +33,8 @@ struct Replica {
       : network(std::make_shared<SmallNetwork>(7, seed)),
         step(communicator, network, make_sgd({.momentum = .5}), options) {}
 
-  // On so many of the data set's samples, from `begin` on; `factor` is the loss's.
+  // Makes a step on `count` of the data set's samples from `begin` on, with the loss times
+  // `factor`.
   TrainingStep::Outcome make(std::int64_t begin, std::int64_t count, std::int64_t number,
                              double factor = 1) {
     step.begin(number);
@@ -106,27 +107,25 @@ RANK_TEST(TrainingStep, ItBeginsFirst) {
 }
 
 TEST(StepSettings, TellWhatExcludesWhat) {
-  EXPECT_THAT(conflicts(StepSettings{}), IsEmpty());
+  EXPECT_THAT(conflicts(features_of({})), IsEmpty());
   StepSettings settings{.sharded = true, .world = Communicator::solo(), .virtual_ranks = 2};
   settings.reducer.hook = bfloat16_compression();
   settings.reducer.unused_parameters = true;
-  settings.reducer.predivide_factor = 2;
   settings.reducer.communicate = false;
   std::vector<std::string> pairs;
-  for (const auto& each : conflicts(settings))
+  for (const auto& each : conflicts(features_of(settings)))
     pairs.push_back(fmt::format("{}, {}", name_of(each.feature), name_of(each.other)));
   EXPECT_THAT(
       pairs,
       ElementsAre("virtual ranks, a network in parts", "virtual ranks, unused_parameters",
-                  "virtual ranks, a predivide_factor", "virtual ranks, no communication",
-                  "a gradient hook, virtual ranks", "a sharded optimizer, virtual ranks",
-                  "a sharded optimizer, a gradient hook", "a sharded optimizer, a network in parts",
+                  "virtual ranks, no communication", "a gradient hook, virtual ranks",
+                  "a sharded optimizer, virtual ranks", "a sharded optimizer, a gradient hook",
+                  "a sharded optimizer, a network in parts",
                   "a sharded optimizer, unused_parameters",
-                  "a sharded optimizer, a predivide_factor",
                   "a sharded optimizer, no communication"));
 }
 
-// On one rank alone, of which none keeps anything.
+// One rank's loss is not finite; no rank keeps anything of the step.
 RANK_TEST(TrainingStep, AStepThatIsNotFiniteLeavesNothingBehind) {
   Replica replica(communicator, {.non_finite = NonFiniteStep::skip});
   EXPECT_TRUE(replica.make_share(communicator, 1).is_made);

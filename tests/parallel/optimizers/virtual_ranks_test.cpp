@@ -64,7 +64,7 @@ StepSettings options_of(int virtual_ranks, const BucketLimits& limits) {
 
 const BucketLimits each_its_own{1, 1}, all_in_one{1 << 20, 1 << 20};
 
-// On these ranks the bits of one rank that has all parts, after every step.
+// Expects, after every step, the bits of one rank that has all parts.
 RANK_TEST(VirtualRanks, StepsHaveTheBitsOfOneRank) {
   const int ranks = communicator.size();
   const std::vector<std::shared_ptr<const FlatOptimizer>> optimizers = {
@@ -90,7 +90,7 @@ RANK_TEST(VirtualRanks, StepsHaveTheBitsOfOneRank) {
   }
 }
 
-// What is computed is the average over all parts.
+// A step uses the average over all parts.
 RANK_TEST(VirtualRanks, StepsAreThoseOfOneBatch) {
   const int ranks = communicator.size(), virtual_ranks = 2 * ranks;
   const auto make = [&](TrainingStep& step, SmallNetwork& network, bool in_parts) {
@@ -120,7 +120,7 @@ RANK_TEST(VirtualRanks, StepsAreThoseOfOneBatch) {
   }
 }
 
-// One rank sees it in one of its parts; all leave the step out, and go on with the same bits.
+// One rank sees infinity in one of its parts; all leave the step out and continue with equal bits.
 RANK_TEST(VirtualRanks, AStepThatIsNotFiniteIsLeftOutOnAllRanks) {
   auto options = options_of(2 * communicator.size(), all_in_one);
   options.non_finite = NonFiniteStep::skip;

@@ -9,7 +9,7 @@
 #include "parallel/pipeline/pipelined_networks.h"
 #include "support/rank_test.h"
 
-// Random numbers, of which threads of one process share the generator: processes alone.
+// Dropout in ranks that are processes: threads of one process share the generator.
 namespace kolo::testing {
 
 namespace {

@@ -158,7 +158,7 @@ RANK_TEST(PipelineStep, TrainsAsAccumulationOnOneRankDoesToTheBit) {
   }
 }
 
-// The rest of a network is gone where nobody holds it.
+// A rank doesn't hold the rest of the network.
 RANK_TEST(PipelineStep, KeepsThisRanksPartAloneUnderItsNames) {
   const DeviceMesh mesh(communicator, {.pipeline = communicator.size()});
   std::vector<std::pair<std::string, torch::Tensor>> all;
@@ -184,7 +184,7 @@ RANK_TEST(PipelineStep, KeepsThisRanksPartAloneUnderItsNames) {
             static_cast<std::int64_t>(whole.network->named_parameters().size()));
 }
 
-// Averaged over the ranks along the data axis, while the last backward passes run.
+// Gradients are averaged along the data axis while the last backward passes run.
 RANK_TEST(PipelineStep, IsCombinedWithDataParallelRanks) {
   if (communicator.size() % 2 != 0) return;
   const DeviceMesh mesh(communicator, {.pipeline = 2});
@@ -308,7 +308,7 @@ RANK_TEST(PipelineStep, RefusesWhatIsNoPipeline) {
                     "rank 1 has schedule gpipe, 2 micro-batches"}));
 }
 
-// Nobody waits for it for ever.
+// The other ranks don't wait for ever.
 TEST(FailingPipeline, EndsTheJobWithTheStagesOwnMessage) {
   for (const auto schedule : {PipelineSchedule::gpipe, PipelineSchedule::one_f_one_b}) {
     const auto job = [&](const Communicator& communicator) {

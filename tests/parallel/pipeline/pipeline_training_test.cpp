@@ -114,7 +114,7 @@ RANK_TEST(PipelinedTraining, MakesTheStepsOfOneRank) {
   }
 }
 
-// What is not finite in one part is known to all.
+// All ranks know of gradients that are not finite in one part.
 RANK_TEST(PipelinedTraining, LeavesOutAStepOnAllRanksTogether) {
   const auto mesh = pipelines_of(communicator);
   PipelinedTraining training(mesh, {.non_finite = NonFiniteStep::skip});

@@ -27,6 +27,12 @@ DeviceMesh mesh_along(const Communicator& communicator, std::vector<std::int64_t
   return DeviceMesh(communicator, {.data = 1, .spatial = std::move(spatial)});
 }
 
+torch::Tensor whole_of(const DeviceMesh& mesh, const SpatialPart& part) {
+  auto axes = part.axes;
+  for (auto& axis : axes) axis.is_whole = axis.is_whole || axis.cut.ranks() > 1;
+  return rows_as(mesh, part, axes);
+}
+
 RANK_TEST(SpatialPart, PartsMakeTheWhole) {
   on_meshes(communicator, [](const DeviceMesh& mesh, std::size_t axes, CounterRandom& random) {
     std::vector<std::int64_t> shape = {2, 3};
@@ -79,7 +85,7 @@ std::vector<std::int64_t> along_all(const std::vector<AxisLayer>& layers,
   return lengths;
 }
 
-// The layer that LibTorch makes of these axes, with what is left of padding.
+// LibTorch's layer of these axes, with the padding that is left to it.
 torch::Tensor convolved(const torch::Tensor& input, const torch::Tensor& weight,
                         const std::vector<AxisLayer>& layers,
                         const std::vector<std::int64_t>& padding,
@@ -89,7 +95,7 @@ torch::Tensor convolved(const torch::Tensor& input, const torch::Tensor& weight,
                             output_padding, 1);
 }
 
-// This rank's part of it; `like`: see plan_step().
+// This rank's part of the layer's output; `like`: see plan_step().
 SpatialPart computed(const DeviceMesh& mesh, const SpatialPart& input, const torch::Tensor& weight,
                      const std::vector<AxisLayer>& layers, const std::vector<PartAxis>& like = {}) {
   const auto step = plan_step(mesh, input.axes, layers, "layer", like);
@@ -112,7 +118,7 @@ std::vector<std::int64_t> weight_shape(const std::vector<AxisLayer>& layers) {
   return shape;
 }
 
-// Forward and backward, in float64.
+// Compares forward and backward in float64.
 void expect_alike(const DeviceMesh& mesh, const std::vector<std::int64_t>& lengths,
                   const std::vector<AxisLayer>& layers) {
   const auto& layer = layers.front();
@@ -137,7 +143,7 @@ void expect_alike(const DeviceMesh& mesh, const std::vector<std::int64_t>& lengt
   const auto output = computed(mesh, part, own_weight, layers);
   const auto gathered = whole_of(mesh, output);
   EXPECT_LE(relative_difference(gathered.detach(), expected.detach()), 1e-12);
-  // Each rank looks at all of it.
+  // Each rank's loss is of the whole output.
   ((gathered * slope).sum() / mesh.spatial().size()).backward();
   EXPECT_LE(relative_difference(part.tensor.grad(), part_of(mesh, whole.grad()).tensor), 1e-12);
   EXPECT_LE(relative_difference(all_reduced(mesh.spatial(), own_weight.grad()), weight.grad()),

@@ -20,7 +20,7 @@ torch::Tensor input_of(int rank, std::int64_t rows) {
   return torch::sin(torch::arange(rows * 2, torch::kDouble) * 1.3 + rank).view({rows, 2});
 }
 
-// Curved, and another one on every rank.
+// A curved loss, another one on every rank.
 torch::Tensor loss_of(int rank, const torch::Tensor& output) {
   const auto slope = torch::arange(1, output.numel() + 1, torch::kDouble).view(output.sizes());
   return (output.pow(3) * slope * (rank + 1)).sum();

@@ -38,7 +38,7 @@ void set_affine(torch::Tensor& weight, torch::Tensor& bias) {
   bias.copy_(torch::tensor({.1, .2, -3.}));
 }
 
-// Both on `steps` batches: outputs, gradients of inputs and of parameters, running statistics.
+// Compares both layers' outputs, gradients of inputs and parameters, and running statistics.
 template <typename BatchNorm>
 void compare(const Communicator& communicator, std::vector<std::int64_t> behind,
              const torch::nn::BatchNormOptions& options, torch::ScalarType type, double tolerance) {
@@ -133,7 +133,7 @@ struct Block : torch::nn::Module {
   torch::nn::Sequential layers;
 };
 
-// As in most networks that people write.
+// A module with members, as most networks that people write.
 struct BlockWithMembers : torch::nn::Module {
   BlockWithMembers() {
     register_module("first", first);
@@ -143,14 +143,14 @@ struct BlockWithMembers : torch::nn::Module {
   torch::nn::Sequential layers{torch::nn::BatchNorm1d(4)};
 };
 
-// As docs/library.md has it.
+// A module as docs/library.md recommends it.
 struct BlockOfAllRanks : torch::nn::Module {
   explicit BlockOfAllRanks(const Communicator& ranks)
       : norm(register_module("norm", SyncBatchNorm(ranks, torch::nn::BatchNormOptions(4)))) {}
   SyncBatchNorm norm;
 };
 
-// LibTorch can't replace them, and a network of which half is converted is none that anybody wants.
+// LibTorch can't replace members, and nobody wants half a conversion.
 RANK_TEST(SyncBatchNorm, MembersThatKeepTheirTypeAreNamed) {
   BlockWithMembers block;
   EXPECT_TRUE(says(message_of<Error>([&] { convert_sync_batch_norm(communicator, block); }),
@@ -202,7 +202,7 @@ torch::nn::Sequential normalised_network(torch::ScalarType type) {
   return network;
 }
 
-// Beside a reducer, whose buckets travel meanwhile.
+// A reducer's buckets travel at the same time.
 RANK_TEST(SyncBatchNorm, ConvertedNetworksTrainAsOnTheUnion) {
   for (const auto& [type, tolerance] :
        {std::pair{torch::kDouble, 1e-9}, std::pair{torch::kFloat, 1e-5}}) {

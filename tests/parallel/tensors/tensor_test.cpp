@@ -56,13 +56,10 @@ RANK_TEST(TensorCollectives, EveryFormOfAllReduce) {
       all_reduce(communicator, in_place);
       EXPECT_TRUE(in_place.equal(expected));
       EXPECT_TRUE(all_reduced(communicator, strided(mine)).equal(expected));
-      EXPECT_TRUE(
-          broadcast_async(communicator, strided(mine), 0).get().equal(values_of(0, shape, type)));
-      const auto awaited = strided(mine);
-      const auto work = all_reduce_async(communicator, awaited, {.call = {.name = "awaited"}});
-      const auto apart = all_reduced_async(communicator, mine);
-      EXPECT_TRUE(apart.get().equal(expected));
-      EXPECT_TRUE(work.get().is_same(awaited));
+      const auto sent = strided(mine), awaited = strided(mine);
+      broadcast(communicator, sent);
+      EXPECT_TRUE(sent.equal(values_of(0, shape, type)));
+      communicator.enqueue([&](const Communicator& ranks) { all_reduce(ranks, awaited); }).wait();
       EXPECT_TRUE(awaited.equal(expected));
       EXPECT_TRUE(mine.equal(values_of(communicator.rank(), shape, type)));
       several.push_back(strided(mine));
@@ -82,9 +79,9 @@ RANK_TEST(TensorCollectives, SeveralTypesTravelTogether) {
     reduced.push_back(values_of(rank, {2, 3}, type));
     sent.push_back(strided(values_of(rank, {3}, type)));
   }
-  const auto reducing = all_reduce_async(communicator, reduced);
+  all_reduce(communicator, reduced);
   broadcast(communicator, sent, ranks - 1);
-  const auto gathered = all_gather(communicator, reducing.get());
+  const auto gathered = all_gather(communicator, reduced);
   const auto scattered = reduce_scatter(communicator, gathered, {.op = ReduceOp::max});
   for (std::size_t i = 0; i < types.size(); ++i) {
     EXPECT_TRUE(reduced[i].equal(sum_of_ranks(ranks, {2, 3}, types[i])));
@@ -127,7 +124,6 @@ RANK_TEST(TensorCollectives, RowsOfAnyNumberAreGathered) {
       for (int r = 0; r < ranks; ++r) parts.push_back(part(r));
       const auto expected = torch::cat(parts);
       EXPECT_TRUE(all_gather(communicator, strided(part(rank))).equal(expected));
-      EXPECT_TRUE(all_gather_async(communicator, part(rank)).get().equal(expected));
       const auto several = all_gather(communicator, {part(rank), torch::tensor(rank), part(rank)});
       EXPECT_TRUE(several[0].equal(expected));
       EXPECT_TRUE(several[1].equal(torch::arange(ranks, torch::kLong)));
@@ -146,10 +142,9 @@ RANK_TEST(TensorCollectives, RowsAreScatteredUnevenly) {
     const auto expected = whole.slice(0, begin(rank), begin(rank + 1));
     const auto mine = values_of(rank, {rows, 3}, torch::kFloat);
     EXPECT_TRUE(reduce_scatter(communicator, strided(mine)).equal(expected));
-    EXPECT_TRUE(reduce_scatter_async(communicator, mine).get().equal(expected));
-    const auto several = reduce_scatter_async(communicator, {mine, mine.to(torch::kLong), mine});
-    EXPECT_TRUE(several.get()[1].equal(expected.to(torch::kLong)));
-    EXPECT_TRUE(several.get()[2].equal(expected));
+    const auto several = reduce_scatter(communicator, {mine, mine.to(torch::kLong), mine});
+    EXPECT_TRUE(several[1].equal(expected.to(torch::kLong)));
+    EXPECT_TRUE(several[2].equal(expected));
   }
 }
 
@@ -168,7 +163,7 @@ RANK_TEST(TensorCollectives, RowsAreExchanged) {
   EXPECT_TRUE(result.tensor.equal(torch::cat(in)));
   EXPECT_EQ(result.splits, received);
   const auto even = torch::arange(2 * ranks, torch::kDouble);
-  const auto swapped = all_to_all_async(communicator, even).get();
+  const auto swapped = all_to_all(communicator, even);
   EXPECT_EQ(swapped.splits, std::vector<std::int64_t>(static_cast<std::size_t>(ranks), 2));
   EXPECT_TRUE(swapped.tensor.equal(
       torch::tensor({2. * rank, 2. * rank + 1}).to(torch::kDouble).repeat({ranks})));

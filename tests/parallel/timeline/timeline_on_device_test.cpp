@@ -13,7 +13,7 @@ namespace {
 
 constexpr double second = 1e6;  // in the trace's unit
 
-// Of the host's span of that name, and the device's.
+// The host's span of that name, and the device's.
 std::pair<TraceLine, TraceLine> both(const std::vector<TraceLine>& trace, const std::string& name) {
   auto found = named(trace, name);
   EXPECT_EQ(found.size(), 2U) << name;

@@ -16,7 +16,7 @@ namespace kolo::testing {
 
 namespace {
 
-// A folder of rank 0's, whose name all get.
+// A folder that rank 0 makes; all ranks get its name.
 class SharedFolder {
  public:
   explicit SharedFolder(const Communicator& communicator) : communicator_(communicator) {
@@ -58,7 +58,7 @@ void train_like(const Communicator& communicator, const Timeline& timeline, int 
       }
     }
     for (const Work& work : works) work.wait();
-    timeline.mark("reduced");
+    timeline.span("reduced").end();
   }
 }
 
@@ -73,7 +73,7 @@ RANK_TEST(Timeline, RecordsStepsAndCollectives) {
   }
   const auto trace = read_trace(folder.file_of(communicator.rank()));
   const auto steps = named(trace, "step"), forwards = named(trace, "forward"),
-             backwards = named(trace, "backward"), marks = named(trace, "reduced", "i");
+             backwards = named(trace, "backward"), marks = named(trace, "reduced");
   ASSERT_EQ(steps.size(), 3U);
   ASSERT_EQ(forwards.size(), 3U);
   ASSERT_EQ(backwards.size(), 3U);
@@ -114,15 +114,15 @@ RANK_TEST(Timeline, RanksShareOneTime) {
   {
     const Timeline timeline(communicator, folder.path());
     timeline.start();
-    timeline.mark("before");
+    timeline.span("before").end();
     communicator.barrier();
-    timeline.mark("after");
+    timeline.span("after").end();
   }
   communicator.barrier();
   double last_before = -1e300, first_after = 1e300;
   for (int rank = 0; rank < communicator.size(); ++rank) {
     const auto trace = read_trace(folder.file_of(rank));
-    const auto before = named(trace, "before", "i"), after = named(trace, "after", "i");
+    const auto before = named(trace, "before"), after = named(trace, "after");
     ASSERT_EQ(before.size(), 1U);
     ASSERT_EQ(after.size(), 1U);
     EXPECT_GE(before[0].start, 0);
@@ -139,26 +139,26 @@ RANK_TEST(Timeline, StartsAndStopsAtAnyTime) {
   const auto file = folder.file_of(communicator.rank());
   {
     const Timeline timeline(communicator, folder.path());
-    timeline.mark("too early");
+    timeline.span("too early").end();
     timeline.start();
     timeline.start();
-    timeline.mark("first");
+    timeline.span("first").end();
     timeline.stop();
-    EXPECT_EQ(named(read_trace(file), "first", "i").size(), 1U) << "the file has it at once";
+    EXPECT_EQ(named(read_trace(file), "first").size(), 1U) << "the file has it at once";
     timeline.stop();
-    timeline.mark("in between");
+    timeline.span("in between").end();
     communicator.barrier({.name = "unseen"});
     timeline.start();
     const Timeline same = timeline;
-    same.mark("second");
+    same.span("second").end();
     communicator.barrier({.name = "seen"});
   }
   const auto trace = read_trace(file);
-  EXPECT_EQ(named(trace, "first", "i").size(), 1U);
-  EXPECT_EQ(named(trace, "second", "i").size(), 1U);
+  EXPECT_EQ(named(trace, "first").size(), 1U);
+  EXPECT_EQ(named(trace, "second").size(), 1U);
   EXPECT_EQ(named(trace, "seen").size(), 1U);
   for (const char* const name : {"too early", "in between"})
-    EXPECT_EQ(named(trace, name, "i").size(), 0U) << name;
+    EXPECT_EQ(named(trace, name).size(), 0U) << name;
   EXPECT_EQ(named(trace, "unseen").size(), 0U);
   communicator.barrier();  // with the timeline gone
 }
