@@ -49,6 +49,7 @@ constexpr std::pair<std::string_view, std::string_view> retired_words[] = {
     {"data convert --chunk", "boxes lie as whole arrays, which is fastest; leave it out"},
     {"doctor --json", "each line begins with its status; the exit status is 1 for a problem"},
     {"run --no-tag", "--logs DIR writes the ranks' lines without tags, a file for each"},
+    {"report --target", "--axis relative shows when a curve reaches a value"},
     {"report --title", "the page's title names what it shows; leave it out"},
     {"timeline --picture", "kolo-plot timeline.json draws a step"},
     {"timeline --step", "kolo-plot timeline.json --step NUMBER draws a step"},

@@ -1,11 +1,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <map>
 #include <system_error>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
-#include <yaml-cpp/yaml.h>
 
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
@@ -13,71 +12,60 @@
 #include "kolo/report/own_files.h"
 #include "kolo/report/run_record.h"
 #include "kolo/train/observe/history.h"
+#include "settings/yaml/yaml.h"
 
 namespace kolo {
 
+const Curve* RunRecord::find(std::string_view quantity, std::string_view part, bool by_step) const {
+  const auto curve = std::ranges::find_if(curves, [&](const Curve& candidate) {
+    return candidate.quantity == quantity && candidate.part == part && candidate.by_step == by_step;
+  });
+  return curve == curves.end() ? nullptr : &*curve;
+}
+
 namespace {
 
-using Settings = std::vector<std::pair<std::string, std::string>>;
-
-// A few lines of aliases can stand for billions of values, and an alias can contain itself.
-constexpr std::size_t most_settings = 20000;
-constexpr int deepest_level = 32;
-
-std::string text_of(const YAML::Node& scalar) {
-  return scalar.IsNull() ? "null" : scalar.Scalar();
-}
-
-bool is_list_of_values(const YAML::Node& node) {
-  return node.IsSequence() && std::all_of(node.begin(), node.end(), [](const YAML::Node& item) {
-           return item.IsScalar() || item.IsNull();
-         });
-}
-
-std::string list_text(const YAML::Node& list) {
-  std::vector<std::string> items;
-  for (const auto& item : list) items.push_back(text_of(item));
-  return fmt::format("[{}]", fmt::join(items, ", "));
-}
-
-void flatten(const YAML::Node& node, const std::string& key, int level, Settings& settings) {
-  if (level > deepest_level || settings.size() >= most_settings) {
-    throw Error(
-        fmt::format("more than {} values or {} levels of nesting", most_settings, deepest_level));
+// The places of the smallest and the largest finite value, in order; the first place when none is
+// finite.
+std::pair<std::size_t, std::size_t> extremes(std::span<const CurvePoint> points) {
+  std::size_t smallest = 0, largest = 0;
+  const auto value = [&](std::size_t i) { return points[i].value; };
+  for (std::size_t i = 1; i < points.size(); ++i) {
+    if (!std::isfinite(value(i))) continue;
+    if (!std::isfinite(value(smallest)) || value(i) < value(smallest)) smallest = i;
+    if (!std::isfinite(value(largest)) || value(i) > value(largest)) largest = i;
   }
-  const auto key_below = [&](const std::string& name) {
-    return key.empty() ? name : fmt::format("{}.{}", key, name);
-  };
-  if (is_list_of_values(node)) {
-    settings.emplace_back(key, list_text(node));
-  } else if (node.IsSequence()) {
-    for (std::size_t i = 0; i < node.size(); ++i)
-      flatten(node[i], key_below(std::to_string(i)), level + 1, settings);
-  } else if (node.IsMap() && node.size() > 0) {
-    for (const auto& entry : node) {
-      const std::string name = entry.first.IsScalar() ? entry.first.Scalar() : "?";
-      flatten(entry.second, key_below(name), level + 1, settings);
-    }
-  } else {
-    settings.emplace_back(key, node.IsMap() ? "{}" : text_of(node));
-  }
+  return std::minmax(smallest, largest);
 }
 
-// A YAML file's values by their dotted keys, in order: "optimizer.lr" is "0.001", lists of values
-// are one ("[1, 2]"). Error, naming the file: it can't be read, is no YAML or nests without end.
-Settings read_settings(const std::filesystem::path& path) {
-  try {
-    const YAML::Node document = YAML::Load(read_text_file(path));
-    if (!document.IsMap()) throw Error("expected keys and values");
-    Settings settings;
-    flatten(document, "", 0, settings);
-    return settings;
-  } catch (const YAML::Exception& error) {
-    throw Error(fmt::format("{} is no YAML: {}", path.string(), error.what()));
-  } catch (const Error& error) {
-    throw Error(fmt::format("{}: {}", path.string(), error.what()));
+}  // namespace
+
+std::vector<CurvePoint> thinned(std::span<const CurvePoint> points, std::size_t limit) {
+  if (points.size() <= limit) return {points.begin(), points.end()};
+  const std::size_t stretches = std::max<std::size_t>(1, limit / 2);
+  std::vector<CurvePoint> kept;
+  for (std::size_t i = 0; i < stretches; ++i) {
+    const auto from = i * points.size() / stretches;
+    const auto to = (i + 1) * points.size() / stretches;
+    const auto [first, second] = extremes(points.subspan(from, to - from));
+    kept.push_back(points[from + first]);
+    if (second != first) kept.push_back(points[from + second]);
   }
+  return kept;
 }
+
+void make_names_distinct(std::vector<RunRecord>& runs) {
+  std::map<std::string, int> uses;
+  for (const auto& run : runs) ++uses[run.name];
+  for (auto& run : runs)
+    if (uses[run.name] > 1) run.name = run.source.string();
+  uses.clear();
+  for (auto& run : runs)  // the same run twice, say
+    if (const int number = ++uses[run.name]; number > 1)
+      run.name = fmt::format("{} ({})", run.name, number);
+}
+
+namespace {
 
 template <typename Record>
 struct RecordedCurve {
@@ -189,18 +177,10 @@ std::optional<std::int64_t> parameters_in(std::string_view summary) {
   return checked_add(*trainable, *frozen);
 }
 
-History history_in(const std::filesystem::path& path) {
-  try {
-    return History::read(path);
-  } catch (const Error& error) {
-    throw InputError(error.what());
-  }
-}
-
 // A run from its history.json, and from config.yaml and model.txt where they are beside it: without
 // them settings and parameters are empty.
 RunRecord read_history(const std::filesystem::path& path) {
-  const History history = history_in(path);
+  const History history = History::read(path);
   RunRecord run;
   run.ranks = history.n_ranks();
   run.is_finished = !history.summary().empty();
@@ -216,7 +196,7 @@ RunRecord read_history(const std::filesystem::path& path) {
       run.warnings.push_back(error.what());
     }
   };
-  beside("config.yaml", [&](const auto& file) { run.settings = read_settings(file); });
+  beside("config.yaml", [&](const auto& file) { run.settings = flattened(read_yaml_file(file)); });
   beside("model.txt", [&](const auto& file) {
     run.parameters = parameters_in(read_text_file(file));
     if (!run.parameters)

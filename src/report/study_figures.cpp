@@ -132,7 +132,7 @@ Figure memory(const Study& study) {
   std::map<double, double> kept;
   for (const auto& point : study.points)
     if (std::isfinite(point.kept_bytes)) kept[point.ranks] = point.kept_bytes / mebibyte;
-  auto series = marked_line("kept for backward, by formula", run_colour(2), kept);
+  auto series = marked_line("kept for backward, by formula", 2, kept);
   series.dashed = true;
   if (!series.x.empty()) figure.series.push_back(std::move(series));
   figure.y_logarithmic = true;

@@ -3,6 +3,7 @@
 #include <limits>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "kolo/base/text.h"
@@ -55,6 +56,12 @@ struct ConfigEntry {
 // Sets "training.lr" in place of what is there. Sections on the way are made; what is no mapping
 // becomes one.
 void set_value(ConfigValue& root, std::string_view dotted_key, ConfigValue value);
+
+inline constexpr std::string_view unset_text = "unset";  // stands for Kind::nothing
+
+// Values of a mapping by their dotted keys, in order, each as text in one line.
+[[nodiscard]] std::vector<std::pair<std::string, std::string>> flattened(
+    const ConfigValue& mapping);
 
 // What is known of keys: their names, and which values they accept. A rule is named beside its key
 // and words the error as well.

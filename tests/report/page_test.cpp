@@ -1,4 +1,5 @@
 // The page as a file: what is in it, and that nothing in it can break it or call out.
+#include <algorithm>
 #include <cmath>
 #include <regex>
 
@@ -70,7 +71,10 @@ TEST(ReportPage, ShowsAStudyBeforeItsRuns) {
   EXPECT_THAT(titles,
               ElementsAre("Scaling", "Large batches", "The study", "Results", "Learning", "Speed"));
   report.study_runs = 2;
-  EXPECT_THAT(report_tables(report), SizeIs(1)) << "the study's table tells of its runs";
+  const auto sections = report_data(report, "today")["sections"];
+  EXPECT_EQ(std::ranges::count_if(sections, [](const Json& each) { return each.contains("rows"); }),
+            1)
+      << "the study's table tells of its runs";
 }
 
 TEST(ReportPage, TextStaysText) {

@@ -114,8 +114,8 @@ TEST(ReadHistory, SettingsAndParametersBesideIt) {
       run.settings,
       ElementsAre(Pair("description", "A run: one"), Pair("optimizer.lr", "0.001"),
                   Pair("optimizer.nesterov", "false"), Pair("model.input_shape", "[3, 64, 64]"),
-                  Pair("model.file", ""), Pair("model.nothing", "null"), Pair("model.none", "[]"),
-                  Pair("stages.0.width", "8"), Pair("stages.1.width", "16")));
+                  Pair("model.file", ""), Pair("model.nothing", "unset"), Pair("model.none", "[]"),
+                  Pair("stages", "[{width: 8}, {width: 16}]")));
   EXPECT_THAT(run.warnings, IsEmpty());
 }
 
