@@ -1,12 +1,8 @@
 #include <iostream>
-#include <optional>
-
-#include <fmt/format.h>
 
 #include "cli/command_line.h"
 #include "cli/options.h"
 #include "kolo/study/bench.h"
-#include "kolo/train/observe/progress.h"
 #include "run/launch/terminal.h"
 
 namespace kolo {
@@ -35,48 +31,14 @@ void print(const BenchReport& report, bool json) {
     print_wrapped(to_text(report));
 }
 
-// How far it has come: a bar for each part.
-class BenchBar {
- public:
-  void start(const std::string& part, std::int64_t steps) {
-    if (!bar_) {
-      const auto options = progress_options_from_environment();
-      bar_.emplace(progress_stream(options), options);
-    }
-    done_ = 0;
-    bar_->start(part, steps);
-  }
-  void step_done() { bar_->update(++done_, {}); }
-  void clear() {
-    if (bar_) bar_->clear();
-  }
-
- private:
-  std::optional<ProgressBar> bar_;
-  std::int64_t done_ = 0;
-};
-
-int bench_as_rank(const BenchArguments& arguments) {
-  BenchBar bar;
-  BenchListener listener;
-  listener.warning = [](const std::string& warning) {
-    std::cerr << fmt::format("kolo: warning: {}", warning) << std::endl;
-  };
-  listener.part_begins = [&](const std::string& part, std::int64_t steps) {
-    bar.start(part, steps);
-  };
-  listener.step_done = [&] { bar.step_done(); };
-  listener.parts_end = [&] { bar.clear(); };
-  listener.report = [&](const BenchReport& report) { print(report, arguments.json); };
-  return bench_run(arguments.request, listener);
-}
-
 int bench(BenchArguments arguments, const std::vector<std::string>& words) {
   arguments.request.config = arguments.config.source();
   arguments.request.modes = modes_of(arguments.mode);
   const auto check = [&] { return check_bench(arguments.request, *arguments.ranks.ranks); };
   const auto status = start_ranks(arguments.ranks, words, check);
-  return status ? *status : bench_as_rank(arguments);
+  if (status) return *status;
+  return bench_run(arguments.request,
+                   [&](const BenchReport& report) { print(report, arguments.json); });
 }
 
 void add_plan_options(CLI::App& command, BenchPlan& plan) {

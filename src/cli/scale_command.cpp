@@ -24,7 +24,7 @@ struct ScaleArguments {
 };
 
 void show_end(const ScaledStudy& scaled) {
-  print_wrapped(fmt::format("\n{}\nresults in {}: report.html, study.json, study.csv, runs/\n",
+  print_wrapped(fmt::format("\n{}\nresults in {}: report.html, study.json, runs/\n",
                             to_text(study_results(scaled.study)), scaled.folder.string()));
 }
 
@@ -52,9 +52,9 @@ void say(const std::string& line) {
 
 int scale(ScaleArguments arguments) {
   auto& request = arguments.request;
-  request.study.config = arguments.config.source();
+  request.config = arguments.config.source();
   request.output = arguments.output;
-  request.running.say = say;
+  request.say = say;
   if (arguments.dry_run) {
     std::cout << describe_scale_study(request);
     return 0;
@@ -71,20 +71,20 @@ int scale(ScaleArguments arguments) {
 
 void add_study_options(CLI::App& command, ScaleArguments& arguments) {
   add_config_options(command, arguments.config);
-  add_list_option(command, "--ranks", arguments.request.study.ranks, {1, most_ranks},
+  add_list_option(command, "--ranks", arguments.request.ranks, {1, most_ranks},
                   "The numbers of ranks, for example 1,2,4")
       ->required()
       ->type_name("N,...");
-  command.add_flag("--strong", arguments.request.study.strong,
+  command.add_flag("--strong", arguments.request.strong,
                    "The batch of all ranks stays as it is, instead of that of a rank");
   add_choice_option(command, "--parallel", arguments.request.parallel, {"data", "spatial"},
                     "What ranks share: data (the samples are dealt out, the default) or spatial "
                     "(all ranks share each sample; the batch stays as it is)");
-  add_choices_option(command, "--lr-scaling", arguments.request.study.lr_scalings,
+  add_choices_option(command, "--lr-scaling", arguments.request.lr_scalings,
                      {"none", "linear", "sqrt"},
                      "Each of these, for every number of ranks: none, linear, sqrt")
       ->type_name("RULE,...");
-  add_list_option(command, "--warmup", arguments.request.study.warmup_epochs, {0, 1e9},
+  add_list_option(command, "--warmup", arguments.request.warmup_epochs, {0, 1e9},
                   "Each of these, for every number of ranks: epochs of warm-up")
       ->type_name("EPOCHS,...");
   add_text_option(command, "-o,--output", arguments.output, "a folder",
@@ -94,7 +94,7 @@ void add_study_options(CLI::App& command, ScaleArguments& arguments) {
 }
 
 void add_running_options(CLI::App& command, ScaleArguments& arguments) {
-  command.add_flag("--oversubscribe", arguments.request.running.oversubscribe,
+  command.add_flag("--oversubscribe", arguments.request.oversubscribe,
                    "Allow more ranks than the machine has cores");
   CLI::Option* const submit =
       add_choice_option(command, "--submit", arguments.request.scheduler.name, {"slurm", "pbs"},
@@ -108,8 +108,8 @@ void add_running_options(CLI::App& command, ScaleArguments& arguments) {
                   "submit/pbs/polaris.sh")
       ->needs(submit)
       ->type_name("FILE");
-  add_number_option(command, "--ranks-per-node", arguments.request.study.ranks_per_node,
-                    {1, most_ranks}, "How many ranks a node takes; all, unless given")
+  add_number_option(command, "--ranks-per-node", arguments.request.ranks_per_node, {1, most_ranks},
+                    "How many ranks a node takes; all, unless given")
       ->type_name("N");
   command.add_flag("--dry-run", arguments.dry_run, "Show the runs, and do nothing else");
 }

@@ -54,7 +54,7 @@ std::string best_command(const SweepRequest& request, const Sweep& sweep) {
 
 void show_end(const FinishedSweep& finished, const SweepRequest& request) {
   const auto& sweep = finished.sweep;
-  print_wrapped(fmt::format("\n{}\n{}results in {}: report.html, sweep.json, sweep.csv, trials/\n",
+  print_wrapped(fmt::format("\n{}\n{}results in {}: report.html, sweep.json, trials/\n",
                             to_text(sweep_results(sweep)), best_command(request, sweep),
                             finished.folder.string()));
 }

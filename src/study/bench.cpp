@@ -14,8 +14,10 @@
 #include "kolo/parallel/timeline.h"
 #include "kolo/run/launch_environment.h"
 #include "kolo/study/measure.h"
+#include "kolo/train/observe/progress.h"
 #include "kolo/train/pipelined_network.h"
 #include "kolo/train/trainer.h"
+#include "run/launch/terminal.h"
 #include "run/load_data.h"
 #include "run/pipeline_share.h"
 #include "run/prepared_run.h"
@@ -230,13 +232,20 @@ BenchMeasurement measure_mode(BenchMode mode, const BenchPlan& given, PreparedBe
 }
 
 BenchReport measure_all(BenchRequest request, PreparedBench& prepared,
-                        const Communicator& communicator, const BenchListener& listener) {
+                        const Communicator& communicator) {
   const auto& config = prepared.config;
-  const int rank = communicator.rank(), size = communicator.size();
-  if (rank == 0 && listener.step_done) request.plan.step_done = listener.step_done;
-  const auto& plan = request.plan;
+  const int size = communicator.size();
+  auto& plan = request.plan;
+  std::optional<ProgressBar> bar;
+  std::int64_t steps_done = 0;
+  if (communicator.rank() == 0) {
+    const auto options = progress_options_from_environment();
+    bar.emplace(progress_stream(options), options);
+    plan.step_done = [&] { bar->update(++steps_done, {}); };
+  }
   const auto begin = [&](const std::string& part) {
-    if (rank == 0 && listener.part_begins) listener.part_begins(part, plan.all_steps());
+    steps_done = 0;
+    if (bar) bar->start(part, plan.all_steps());
   };
   const auto halos = std::make_shared<HaloCounter>();
   communicator.add_listener(halos);  // before the ranks are split
@@ -270,7 +279,7 @@ BenchReport measure_all(BenchRequest request, PreparedBench& prepared,
         profile_steps(request, config, prepared.datasets, communicator, share, loaders);
     report.profile->data_wait_seconds = data_wait_of_step(report);
   }
-  if (rank == 0 && listener.parts_end) listener.parts_end();
+  if (bar) bar->clear();
   if (request.collectives && size > 1) {
     report.collectives = measure_collectives(
         communicator, trainer ? trainer->device() : start_device(config.device, communicator));
@@ -280,7 +289,7 @@ BenchReport measure_all(BenchRequest request, PreparedBench& prepared,
 
 }  // namespace
 
-int bench_run(const BenchRequest& request, const BenchListener& listener) {
+int bench_run(const BenchRequest& request, const std::function<void(const BenchReport&)>& done) {
   keep_freed_memory();
   const auto environment = detect_launch_environment();
   RunConfig config;
@@ -293,15 +302,15 @@ int bench_run(const BenchRequest& request, const BenchListener& listener) {
   };
   job.prepare = [&](const RankPreparation& as) {
     prepared = prepare(request, config, as.ranks, as.rank == 0);
-    if (as.rank == 0 && listener.warning)
-      for (const auto& warning : prepared->datasets.warnings) listener.warning(warning);
+    if (as.rank == 0)
+      for (const auto& warning : prepared->datasets.warnings)
+        complain(fmt::format("warning: {}", warning));
     return facts_of(config, prepared->datasets);
   };
   job.load = [&](const Communicator& communicator) { load_data(communicator, prepared->datasets); };
   job.run = [&](const Communicator& communicator) {
-    const auto report =
-        once_begun([&] { return measure_all(request, *prepared, communicator, listener); });
-    if (communicator.rank() == 0) listener.report(report);
+    const auto report = once_begun([&] { return measure_all(request, *prepared, communicator); });
+    if (communicator.rank() == 0) done(report);
     return 0;
   };
   return run_rank_job(environment, job);

@@ -16,14 +16,13 @@
 
 namespace kolo {
 
-// The folder of a study or a sweep (`kind`): study.json, study.csv, config.yaml, report.html, and
+// The folder of a study or a sweep (`kind`): study.json, config.yaml, report.html, and
 // the folders of its runs.
 struct ResultsFolder {
   std::string kind;
   std::filesystem::path path;
 
   [[nodiscard]] std::filesystem::path file() const { return path / (kind + ".json"); }
-  [[nodiscard]] std::filesystem::path table() const { return path / (kind + ".csv"); }
   [[nodiscard]] std::filesystem::path config() const { return path / "config.yaml"; }
   [[nodiscard]] std::filesystem::path report() const { return path / "report.html"; }
 
@@ -46,18 +45,16 @@ struct StudyFolder : ResultsFolder {
 
   [[nodiscard]] RunFolder run(const StudyPoint& point) const { return {path / point.folder}; }
 
+  // The study that is there with the points that are new, or the planned one where there is none.
   // InputError: the folder holds the study of another configuration, of other settings or batches,
   // or something else.
-  void require_same(const Study& study, const std::string& configuration) const;
-  // Makes the folder, or goes on with it: points that are only in the study.json that is there are
-  // kept.
-  [[nodiscard]] Study open(const Study& study, const std::string& configuration) const;
+  [[nodiscard]] Study merged(const Study& planned, const std::string& configuration) const;
 
   // Looks at what the runs have written: a finished run makes its points done, with their results;
   // what a scheduler was doing or has failed stays so otherwise.
   void collect(Study& study) const;
 
-  // study.json and study.csv, with efficiencies.
+  // study.json, with efficiencies.
   void write(Study& study) const;
 
   // report.html, of the study as it was written and its runs; metrics.dat in each of these, the
@@ -69,8 +66,7 @@ struct StudyFolder : ResultsFolder {
 // Runs what is not done yet, one after another, and writes the study after each: a run that was
 // interrupted goes on from its checkpoint, one that fails is noted and does not stop the others.
 // Says what it does. False: a signal asked to stop.
-[[nodiscard]] bool run_points(const StudyRequest& request, const StudyFolder& folder, Study& study,
-                              const RunningOptions& options);
+[[nodiscard]] bool run_points(const ScaleRequest& request, const StudyFolder& folder, Study& study);
 
 // The options with what they leave to kolo. InputError: an unknown scheduler, its command is not in
 // PATH, no script where one was named, or kolo's own can't be found.
@@ -78,14 +74,13 @@ struct StudyFolder : ResultsFolder {
 
 // Hands over to the scheduler what is not done and what it does not have yet; writes the study
 // after each. A job that ended without finishing its run is handed over again.
-void submit_points(const StudyRequest& request, const StudyFolder& folder, Study& study,
-                   const SchedulerOptions& scheduler, const RunningOptions& options);
+void submit_points(const ScaleRequest& request, const StudyFolder& folder, Study& study);
 
 // InputError: a launcher has started this process, as one of several; `command` starts them itself.
 void require_no_launcher(std::string_view command);
 
 // For people: which runs there are and what each would be started with.
-[[nodiscard]] std::string describe_plan(const StudyRequest& request, const StudyFolder& folder,
+[[nodiscard]] std::string describe_plan(const ScaleRequest& request, const StudyFolder& folder,
                                         const Study& study);
 
 // Its runs are in trials/, and what those have printed in output/.
@@ -103,8 +98,6 @@ struct SweepFolder : ResultsFolder {
   void collect(Sweep& sweep) const;
   // The same of one. False: it has not begun.
   bool collect(Trial& trial, const std::string& metric) const;
-
-  void write_report(const Sweep& sweep) const;
 };
 
 // Settings that all trials are run with.

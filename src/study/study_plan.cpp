@@ -20,7 +20,7 @@ std::vector<T> sorted_without_repeats(std::vector<T> values) {
   return values;
 }
 
-void check(const StudyRequest& request) {
+void check(const ScaleRequest& request) {
   if (request.ranks.empty())
     throw InputError("kolo scale: --ranks is missing: the numbers of ranks, for example 1,2,4");
   for (const int ranks : request.ranks)
@@ -42,7 +42,7 @@ int replicas_of(const StudyPoint& point) {
 }
 
 // Samples a rank and step: of the fixed one, whatever the configuration calls it.
-std::int64_t batch_size_of(const StudyRequest& request, const TrainingConfig& training,
+std::int64_t batch_size_of(const ScaleRequest& request, const TrainingConfig& training,
                            int fewest_ranks, int ranks) {
   if (request.shared) return kolo::batch_size_of(training, 1);
   const auto of_fewest = kolo::batch_size_of(training, fewest_ranks);
@@ -104,7 +104,7 @@ void share_samples(const SharedSamples& samples, StudyPoint& point) {
 
 }  // namespace
 
-Study plan_study(const StudyRequest& request, const RunConfig& configured) {
+Study plan_study(const ScaleRequest& request, const RunConfig& configured) {
   check(request);
   const auto ranks = sorted_without_repeats(request.ranks);
   RunConfig base = configured;
@@ -147,15 +147,10 @@ Study plan_study(const StudyRequest& request, const RunConfig& configured) {
   return study;
 }
 
-std::vector<std::string> settings_of(const Study& study) {
+std::vector<std::string> settings_of(const ScaleRequest& request, const Study& study,
+                                     const StudyPoint& point) {
   auto settings = study.settings;
   if (study.threads > 0) settings.push_back(fmt::format("device.intra_threads={}", study.threads));
-  return settings;
-}
-
-std::vector<std::string> settings_of(const StudyRequest& request, const Study& study,
-                                     const StudyPoint& point) {
-  auto settings = settings_of(study);
   settings.push_back(fmt::format("training.batch_size={}", point.batch_size));
   if (!point.spatial.empty()) settings.push_back(fmt::format("parallel.spatial={}", cut_of(point)));
   if (!request.lr_scalings.empty())

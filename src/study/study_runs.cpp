@@ -20,7 +20,7 @@ namespace kolo {
 namespace {
 
 // What follows `kolo train`.
-std::vector<std::string> train_arguments(const StudyRequest& request, const StudyFolder& folder,
+std::vector<std::string> train_arguments(const ScaleRequest& request, const StudyFolder& folder,
                                          const Study& study, const StudyPoint& point) {
   std::vector<std::string> arguments{request.config.file.string()};
   if (request.config.name) arguments.insert(arguments.end(), {"--config", *request.config.name});
@@ -31,7 +31,7 @@ std::vector<std::string> train_arguments(const StudyRequest& request, const Stud
   return arguments;
 }
 
-RankCommand train_command(const StudyRequest& request, const StudyFolder& folder,
+RankCommand train_command(const ScaleRequest& request, const StudyFolder& folder,
                           const Study& study, const StudyPoint& point, bool oversubscribe) {
   RankCommand command{{request.program.string(), "train"}, {}};
   for (const auto& word : train_arguments(request, folder, study, point))
@@ -73,13 +73,12 @@ std::string result_line(const StudyResults& results) {
 
 }  // namespace
 
-bool run_points(const StudyRequest& request, const StudyFolder& folder, Study& study,
-                const RunningOptions& options) {
+bool run_points(const ScaleRequest& request, const StudyFolder& folder, Study& study) {
   const auto points = runs_to_do(study);
   for (std::size_t i = 0; i < points.size(); ++i) {
     const StudyPoint& point = points[i];
-    const auto command = train_command(request, folder, study, point, options.oversubscribe);
-    options.say(fmt::format("==> Run {} of {}: {}", i + 1, points.size(), describe(point)));
+    const auto command = train_command(request, folder, study, point, request.oversubscribe);
+    request.say(fmt::format("==> Run {} of {}: {}", i + 1, points.size(), describe(point)));
     std::cout << std::flush;
     const JobEnd end = supervise(command, {.signal = 0});
     folder.collect(study);
@@ -91,12 +90,12 @@ bool run_points(const StudyRequest& request, const StudyFolder& folder, Study& s
       const auto problem = fmt::format("kolo train ended with status {}; what it said is in {}",
                                        end.status, folder.run(point).log().string());
       settle(study, point.folder, StudyPointState::failed, problem);
-      options.say("==> " + problem);
+      request.say("==> " + problem);
     }
     folder.write(study);
     for (const StudyPoint& done : study.points) {
       if (done.folder != point.folder || done.state != StudyPointState::done) continue;
-      options.say(fmt::format("==> {} rank{}: {}", done.ranks, done.ranks == 1 ? "" : "s",
+      request.say(fmt::format("==> {} rank{}: {}", done.ranks, done.ranks == 1 ? "" : "s",
                               result_line(done.results)));
       break;
     }
@@ -204,11 +203,11 @@ SchedulerOptions checked(SchedulerOptions options) {
   return options;
 }
 
-void submit_points(const StudyRequest& request, const StudyFolder& folder, Study& study,
-                   const SchedulerOptions& scheduler, const RunningOptions& options) {
+void submit_points(const ScaleRequest& request, const StudyFolder& folder, Study& study) {
+  const auto& scheduler = request.scheduler;
   for (const StudyPoint& point : runs_to_do(study)) {
     if (point.state == StudyPointState::submitted && has_job(scheduler, point.job)) {
-      options.say(fmt::format("job {}: {} (not over yet)", point.job, describe(point)));
+      request.say(fmt::format("job {}: {} (not over yet)", point.job, describe(point)));
       continue;
     }
     std::filesystem::create_directories(folder.path / "runs");
@@ -218,11 +217,11 @@ void submit_points(const StudyRequest& request, const StudyFolder& folder, Study
                             fs::absolute(log), train_arguments(request, folder, study, point));
     settle(study, point.folder, StudyPointState::submitted, "", job);
     folder.write(study);
-    options.say(fmt::format("job {}: {}", job, describe(point)));
+    request.say(fmt::format("job {}: {}", job, describe(point)));
   }
 }
 
-std::string describe_plan(const StudyRequest& request, const StudyFolder& folder,
+std::string describe_plan(const ScaleRequest& request, const StudyFolder& folder,
                           const Study& study) {
   std::string text;
   for (const StudyPoint& point : runs_to_do(study)) {

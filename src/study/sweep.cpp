@@ -262,7 +262,7 @@ FinishedSweep run_sweep(SweepRequest request) {
       sweep.trials.size() == 1 ? "" : "s", to_do, setting.places.size(), sweep.ranks,
       sweep.ranks == 1 ? "" : "s", folder.path.string()));
   finished.was_stopped = run_trials(setting, folder, sweep);
-  folder.write_report(sweep);
+  folder.write_page();
   return finished;
 }
 

@@ -93,11 +93,6 @@ void SweepFolder::collect(Sweep& sweep) const {
     if (trial.state != TrialState::failed) (void)collect(trial, sweep.metric);
 }
 
-void SweepFolder::write_report(const Sweep& sweep) const {
-  write_file_atomically(table(), sweep.to_csv());
-  write_page();
-}
-
 namespace {
 
 // By the seconds that an epoch has taken so far; 0: not known, or none.

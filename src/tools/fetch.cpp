@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
+#include <exception>
 #include <filesystem>
-#include <functional>
 #include <initializer_list>
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,6 +15,7 @@
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
+#include "kolo/base/folder_lock.h"
 #include "kolo/base/text.h"
 
 namespace kolo {
@@ -22,38 +23,6 @@ namespace kolo {
 namespace {
 
 namespace fs = std::filesystem;
-
-// The right to change a folder, for one process at a time; waits for it. It is a lock on a file in
-// the folder, which goes with the process, however that ends.
-class FetchLock {
- public:
-  // `wait` is called when it has to wait. The last owner removes the file: a process that waited
-  // for that one has to try again.
-  FetchLock(const fs::path& folder, const std::function<void()>& wait)
-      : path_(folder / ".fetch.lock") {
-    do {
-      file_ = FileDescriptor(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-      auto problem = file_.is_open() ? lock_file(file_) : errno;
-      if (problem == EWOULDBLOCK) {
-        wait();
-        problem = lock_file(file_, true);
-      }
-      if (problem != 0)
-        throw Error(
-            system_error_text(fmt::format("fetch: cannot lock {}", path_.string()), problem));
-    } while (!leads_to(path_, file_));
-  }
-  FetchLock(const FetchLock&) = delete;
-  FetchLock& operator=(const FetchLock&) = delete;
-  ~FetchLock() {
-    std::error_code ignored;  // an empty file that stays does no harm
-    fs::remove(path_, ignored);
-  }
-
- private:
-  fs::path path_;
-  FileDescriptor file_;
-};
 
 bool is_file_of(const fs::path& path, std::int64_t bytes) {
   std::error_code error;
@@ -223,10 +192,6 @@ void unpack_archive(const RemoteDataset& dataset, const fs::path& folder) {
 }
 
 void fetch_files(const RemoteDataset& dataset, const FetchOptions& options, FetchResult& result) {
-  const FetchLock lock(options.folder, [&] {
-    say(options, fmt::format("another process is fetching into {}; waiting for it",
-                             options.folder.string()));
-  });
   result.was_there = is_complete(dataset, options.folder);
   if (result.was_there) return;
   for (const auto& file : dataset.files) {
@@ -297,7 +262,18 @@ FetchResult fetch_dataset(const RemoteDataset& dataset, const FetchOptions& opti
                                  error.message()));
   }
   try {
-    fetch_files(dataset, options, result);
+    std::exception_ptr problem;
+    {
+      const FolderLock lock(options.folder, {.name = ".fetch.lock",
+                                             .wait = std::chrono::hours(24),
+                                             .say = [&](const auto& text) { say(options, text); }});
+      try {
+        fetch_files(dataset, options, result);
+      } catch (...) {  // the lock's file goes all the same
+        problem = std::current_exception();
+      }
+    }
+    if (problem) std::rethrow_exception(problem);
   } catch (const Error& problem) {
     if (is_new) fs::remove(options.folder, error);  // unless something is in it
     if (dynamic_cast<const InputError*>(&problem) != nullptr || dataset.instead.empty()) throw;

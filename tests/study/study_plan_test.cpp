@@ -25,8 +25,8 @@ RunConfig digits() {
   return config;
 }
 
-StudyRequest request(std::vector<int> ranks) {
-  StudyRequest request;
+ScaleRequest request(std::vector<int> ranks) {
+  ScaleRequest request;
   request.config.file = "configs/digits.yaml";
   request.ranks = std::move(ranks);
   request.cores = 4;
@@ -135,7 +135,8 @@ TEST(StudyPlan, ThreadsOfTheConfigurationStand) {
   config.device.intra_threads = 3;
   auto wanted = request({2});
   wanted.threads = 2;
-  EXPECT_THAT(settings_of(plan_study(wanted, config)),
+  const auto study = plan_study(wanted, config);
+  EXPECT_THAT(settings_of(wanted, study, study.points[0]),
               Not(Contains(StartsWith("device.intra_threads"))));
 }
 
@@ -181,7 +182,7 @@ TEST(StudyPlan, NamesNumbersOfRanksThatCanShareSamples) {
 }
 
 TEST(StudyPlan, RefusesNonsense) {
-  const auto planning = [](const StudyRequest& wanted) {
+  const auto planning = [](const ScaleRequest& wanted) {
     return [wanted] { (void)plan_study(wanted, digits()); };
   };
   EXPECT_THAT(planning(request({})), ThrowsMessage<InputError>(HasSubstr("--ranks")));

@@ -130,17 +130,11 @@ struct BenchRequest {
   bool collectives = false;  // also all-reduces among the ranks and messages between neighbours
 };
 
-// What rank 0 is told meanwhile.
-struct BenchListener {
-  std::function<void(const std::string&)> warning;
-  std::function<void(const std::string& part, std::int64_t steps)> part_begins;
-  std::function<void()> step_done, parts_end;
-  std::function<void(const BenchReport&)> report;  // at the end
-};
-
 // Called on each rank, as run() is, and returns the same statuses, or throws where the rank is
-// alone. Nothing is written to disk, and what is trained is lost.
-[[nodiscard]] int bench_run(const BenchRequest& request, const BenchListener& listener);
+// alone; rank 0 shows a bar for each part, and calls `done` at the end. Nothing is written to disk,
+// and what is trained is lost.
+[[nodiscard]] int bench_run(const BenchRequest& request,
+                            const std::function<void(const BenchReport&)>& done);
 
 // InputError for what bench_run() would refuse: for who starts the ranks. Returns the
 // configuration.

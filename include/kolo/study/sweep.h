@@ -95,8 +95,8 @@ struct FinishedSweep {
 };
 
 // Runs what is not done yet, several trials side by side, and writes sweep.json after each change,
-// then sweep.csv and report.html. InputError, before the first trial, for all that can be wrong. A
-// trial that fails is noted and does not stop the others; the next call tries it once more.
+// then report.html. InputError, before the first trial, for all that can be wrong. A trial that
+// fails is noted and does not stop the others; the next call tries it once more.
 //
 // SIGINT, SIGTERM, SIGHUP and SIGUSR1 ask all trials to save a checkpoint and stop; a second one
 // ends them at once. One thread; it must be the only one that starts processes meanwhile.
