@@ -11,7 +11,7 @@
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/base/text.h"
-#include "kolo/report/own_files.h"
+#include "kolo/report/run_record.h"
 #include "kolo/tools/sample_pictures.h"
 
 namespace kolo {

@@ -16,7 +16,7 @@
 #include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
-#include "kolo/tools/stand_ins.h"
+#include "kolo/tools/generators.h"
 #include "kolo/train/observe/format.h"
 #include "kolo/train/observe/progress.h"
 #include "run/launch/terminal.h"

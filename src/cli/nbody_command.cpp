@@ -14,7 +14,7 @@
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
 #include "kolo/data/box_files.h"
-#include "kolo/tools/cosmology_box.h"
+#include "kolo/tools/generators.h"
 #include "kolo/train/observe/format.h"
 #include "kolo/train/observe/progress.h"
 #include "run/launch/terminal.h"

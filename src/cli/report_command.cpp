@@ -7,7 +7,6 @@
 #include "cli/options.h"
 #include "kolo/base/clock.h"
 #include "kolo/base/file.h"
-#include "kolo/report/own_files.h"
 #include "kolo/report/report.h"
 #include "kolo/train/observe/format.h"
 #include "run/launch/terminal.h"
@@ -31,8 +30,11 @@ std::string counted(std::size_t count, std::string_view what) {
 int write_report(const ReportArguments& arguments) {
   auto report = read_report(arguments.paths);
   report.axis = find_named<CurveAxis>(arguments.axis);
+  const auto is_page = [](const fs::path& file) {
+    return is_own_file(file, "<!DOCTYPE html>", R"(<meta name="generator" content="kolo">)");
+  };
   require_writable("report: --output", arguments.output,
-                   {"a page of kolo report", {".html", ".htm"}, is_report_page});
+                   {"a page of kolo report", {".html", ".htm"}, is_page});
   const auto data = report_data(report, format_moment(wall_time()));
   write_file_atomically(arguments.output, report_page(data));
   std::size_t figures = 0;

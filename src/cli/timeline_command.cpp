@@ -8,7 +8,7 @@
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/parallel/merge_timelines.h"
-#include "kolo/report/own_files.h"
+#include "kolo/report/run_record.h"
 #include "kolo/tools/timeline.h"
 #include "run/run_folder.h"
 
@@ -35,6 +35,9 @@ TimelineArguments completed(TimelineArguments arguments) {
 // Before anything is made.
 void require_output(const TimelineArguments& arguments) {
   const auto& output = arguments.output;
+  const auto is_timeline = [](const fs::path& file) {
+    return is_own_file(file, "[\n{\"", "\"ph\":");
+  };
   require_writable("timeline: --output", output, {"a timeline", {".json"}, is_timeline});
   std::error_code error;
   const bool is_beside_ranks =

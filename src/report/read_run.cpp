@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <fstream>
 #include <map>
 #include <system_error>
 
@@ -9,7 +10,6 @@
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
-#include "kolo/report/own_files.h"
 #include "kolo/report/run_record.h"
 #include "kolo/train/observe/history.h"
 #include "settings/yaml/yaml.h"
@@ -21,6 +21,29 @@ const Curve* RunRecord::find(std::string_view quantity, std::string_view part, b
     return candidate.quantity == quantity && candidate.part == part && candidate.by_step == by_step;
   });
   return curve == curves.end() ? nullptr : &*curve;
+}
+
+bool is_own_file(const std::filesystem::path& file, std::string_view start, std::string_view mark) {
+  std::string text(4096, '\0');
+  std::ifstream stream(file, std::ios::binary);
+  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(stream.gcount()));
+  return text.starts_with(start) && text.find(mark) != std::string::npos;
+}
+
+bool is_drawing(const std::filesystem::path& file) {
+  return is_own_file(file, "\x89PNG", png_mark);
+}
+
+std::string png_caption(std::string_view png) {
+  const auto chunk = png.find("iTXt" + std::string(png_caption_key));
+  if (chunk == std::string_view::npos || chunk < 4) return {};
+  std::size_t length = 0;
+  for (const char byte : png.substr(chunk - 4, 4))
+    length = 256 * length + static_cast<unsigned char>(byte);
+  if (length < png_caption_key.size()) return {};
+  return std::string(
+      png.substr(chunk + 4 + png_caption_key.size(), length - png_caption_key.size()));
 }
 
 namespace {

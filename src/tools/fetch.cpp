@@ -1,4 +1,4 @@
-#include "kolo/tools/fetch.h"
+#include "kolo/tools/data_sets.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -1,4 +1,4 @@
-#include "kolo/tools/inspection.h"
+#include "kolo/tools/data_sets.h"
 
 #include <algorithm>
 #include <array>
@@ -328,17 +328,6 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, ignored);
 }
 
-// One file of a pair that makes a box, by name and shape.
-bool is_half_of_pair(const fs::path& path) {
-  const auto name = path.string();
-  const bool is_data = name.ends_with("_data.npy");
-  if (!is_data && !name.ends_with("_label.npy")) return false;
-  const auto prefix = name.substr(0, name.rfind('_'));
-  if (!is_there(is_data ? npy_label_file(prefix) : npy_data_file(prefix))) return false;
-  const auto shape = read_npy_header(path).shape;
-  return shape.size() == 4 && (shape[3] == nbody_channels || shape[3] == hydro_channels);
-}
-
 // MNIST and its kin: files named ...-ubyte, plain or .gz, side by side.
 std::vector<fs::path> idx_files_in(const fs::path& folder) {
   std::vector<fs::path> files;
@@ -417,7 +406,6 @@ InspectionJson inspect(const fs::path& path, bool reads_numbers) {
   const auto beginning = std::span(bytes).first(read_up_to(file.get(), bytes, path));
   const std::string_view text(reinterpret_cast<const char*>(beginning.data()), beginning.size());
   if (is_npy(beginning)) {
-    if (is_half_of_pair(path)) return inspect_box(path, reads_numbers);
     auto inspection = new_inspection(path, ".npy array", fs::file_size(path));
     add_array(inspection, path.filename().string(), *open_npy_array(path), reads_numbers);
     return inspection;

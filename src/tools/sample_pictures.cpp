@@ -11,7 +11,7 @@
 
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
-#include "kolo/report/own_files.h"
+#include "kolo/report/run_record.h"
 #include "layout/rows.h"
 
 namespace kolo {

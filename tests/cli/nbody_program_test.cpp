@@ -7,7 +7,7 @@
 #include "data/boxes/hdf5_attributes.h"
 #include "kolo/base/file.h"
 #include "kolo/data/box_files.h"
-#include "kolo/tools/cosmology_box.h"
+#include "kolo/tools/generators.h"
 #include "support/says.h"
 
 namespace kolo::testing {

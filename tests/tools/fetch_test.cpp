@@ -1,5 +1,5 @@
 // Downloads from a server in this process.
-#include "kolo/tools/fetch.h"
+#include "kolo/tools/data_sets.h"
 
 #include <cstdlib>
 #include <future>

@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -29,6 +30,22 @@ struct Curve {
   bool by_step = false;            // a value every few steps, or one an epoch
   std::vector<CurvePoint> points;  // in order
 };
+
+// Tells by its first 4 KiB whether a file is one that kolo wrote earlier, and may be replaced
+// without asking: it begins with `start` and has `mark`. A file that can't be read is none.
+[[nodiscard]] bool is_own_file(const std::filesystem::path& file, std::string_view start,
+                               std::string_view mark);
+
+// Mark in the first bytes of drawings (draw_picture()), as a text of PNG.
+inline constexpr std::string_view png_mark{"Software\0kolo", 13};
+
+// A caption follows this in an international text of a PNG: a keyword, no compression, no language.
+inline constexpr std::string_view png_caption_key{"Description\0\0\0\0\0", 16};
+
+[[nodiscard]] bool is_drawing(const std::filesystem::path& file);
+
+// Caption of a drawing's bytes; empty where there is none.
+[[nodiscard]] std::string png_caption(std::string_view png);
 
 // A run as reports show it.
 struct RunRecord {

@@ -14,7 +14,7 @@
 #include "kolo/comm/device.h"
 #include "kolo/data/mnist.h"
 #include "kolo/kernels/onednn.h"
-#include "kolo/tools/cosmology_box.h"
+#include "kolo/tools/generators.h"
 #include "kolo/train/observe/format.h"
 #include "run/launch/terminal.h"
 

@@ -1,4 +1,4 @@
-#include "kolo/tools/stand_ins.h"
+#include "kolo/tools/generators.h"
 
 #include <algorithm>
 #include <array>

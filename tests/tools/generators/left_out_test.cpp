@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "kolo/base/error.h"
-#include "kolo/tools/cosmology_box.h"
+#include "kolo/tools/generators.h"
 #include "support/errors.h"
 
 namespace kolo::testing {

@@ -1,6 +1,6 @@
 // Instead of cosmology_box.cpp, where FFTW is not there.
 #include "kolo/base/error.h"
-#include "kolo/tools/cosmology_box.h"
+#include "kolo/tools/generators.h"
 
 namespace kolo {
 

@@ -7,7 +7,10 @@
 #include <string_view>
 #include <vector>
 
-// Data sets from the network, whole or not at all: curl, md5sum and tar do the work.
+#include <nlohmann/json.hpp>
+
+// Data sets: from the network, whole or not at all, for which curl, md5sum and tar do the work; and
+// what is in files.
 namespace kolo {
 
 struct RemoteFile {
@@ -54,5 +57,11 @@ FetchResult fetch_dataset(const RemoteDataset& dataset, const FetchOptions& opti
 
 // MD5 sum (RFC 1321) as 32 hexadecimal digits: against accidents, not attacks.
 [[nodiscard]] std::string md5_of_file(const std::filesystem::path& path);
+
+// Contents of a file or folder of data, told by the content, as `kolo data inspect --json` writes
+// them: path, format, bytes, arrays (name, type, shape, chunk, filters, channels with their
+// ranges), facts and advice. `reads_numbers`: also the ranges of large arrays, which takes reading
+// all. InputError for what is no file of any format that is read, or a bad one.
+[[nodiscard]] nlohmann::ordered_json inspect(const std::filesystem::path& path, bool reads_numbers);
 
 }  // namespace kolo
