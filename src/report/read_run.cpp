@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <fstream>
 #include <map>
@@ -10,6 +9,7 @@
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
+#include "kolo/base/text.h"
 #include "kolo/report/run_record.h"
 #include "kolo/train/observe/history.h"
 #include "settings/yaml/yaml.h"
@@ -176,26 +176,18 @@ std::vector<Curve> curves_of(const History& history) {
   return curves;
 }
 
-// The number, its digits in groups, that stands before `what`; earlier versions wrote commas
-// between the groups.
-std::optional<std::int64_t> number_before(std::string_view text, std::string_view what) {
-  const auto end = text.find(what);
-  if (end == std::string_view::npos) return std::nullopt;
-  const auto before = text.substr(0, end).find_last_not_of("0123456789 ,");
-  const auto begin = before == std::string_view::npos ? 0 : before + 1;
-  std::string digits(text.substr(begin, end - begin));
-  std::erase_if(digits, [](char letter) { return letter == ',' || letter == ' '; });
-  std::int64_t number = 0;
-  const char* last = digits.data() + digits.size();
-  const auto [stop, error] = std::from_chars(digits.data(), last, number);
-  if (error != std::errc() || stop != last) return std::nullopt;
-  return number;
-}
-
-// The last line of model.txt: "1 234 trainable parameters, 0 frozen, 56 values in buffers".
-std::optional<std::int64_t> parameters_in(std::string_view summary) {
-  const auto trainable = number_before(summary, " trainable parameters, ");
-  const auto frozen = number_before(summary, " frozen, ");
+// Parameters in the last line of model.txt: "1 234 trainable parameters, 0 frozen, 56 values in
+// buffers".
+std::optional<std::int64_t> parameters_in(std::string summary) {
+  std::erase(summary, ' ');
+  const auto number_before = [&](std::string_view what) -> std::optional<std::int64_t> {
+    const auto end = summary.find(what);
+    if (end == std::string::npos || end == 0) return std::nullopt;
+    const auto begin = summary.find_last_not_of("0123456789", end - 1) + 1;  // 0 where all are
+    return parse_number<std::int64_t>(summary.substr(begin, end - begin));
+  };
+  const auto trainable = number_before("trainableparameters,");
+  const auto frozen = number_before("frozen,");
   if (!trainable || !frozen) return std::nullopt;
   return checked_add(*trainable, *frozen);
 }

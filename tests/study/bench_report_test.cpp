@@ -35,13 +35,6 @@ TEST(BenchReport, ATrialLastsUntilTheSlowestRankIsDone) {
   EXPECT_THAT(milliseconds_per_step(measurement, 10), ElementsAre(DoubleEq(400), DoubleEq(200)));
 }
 
-TEST(BenchReport, SharesAddUpToOne) {
-  const auto shares = shares_of(two_ranks(BenchMode::full, 4, 1, 2));
-  EXPECT_DOUBLE_EQ(shares.data, .25);
-  EXPECT_DOUBLE_EQ(shares.communication, .5);
-  EXPECT_DOUBLE_EQ(shares.compute, .25);
-}
-
 TEST(BenchReport, SaysWhatBoundsTheRun) {
   const auto by = [](double io, double synthetic, BenchMeasurement full) {
     return verdict_of(report_of({two_ranks(BenchMode::io, io),

@@ -162,7 +162,6 @@ TEST_F(Fetch, SaysWhatTheServerSays) {
   EXPECT_EQ(read_text_file(file("one")), contents["one"]) << "what came stays";
   EXPECT_FALSE(fs::exists(file("two.part")));
   EXPECT_TRUE(says(rejection(server.url() + "/nowhere"), {"404"}));
-  EXPECT_TRUE(says(rejection("http://127.0.0.1:1"), {"127.0.0.1:1/two"}));
 }
 
 TEST_F(Fetch, GivesUpAServerThatOnlyFails) {

@@ -47,12 +47,6 @@ TEST_F(CosmologyGas, PressureSmoothsIt) {
   }
 }
 
-TEST_F(CosmologyGas, IsNowhereEmptyAndHasTheMeanDensity) {
-  const Gas made = gas();
-  EXPECT_NEAR(testing::mean(made.density), 1, 1e-12);
-  for (const double density : made.density.values()) ASSERT_GT(density, 0);
-}
-
 TEST_F(CosmologyGas, TemperatureFollowsDensityWhereNothingHeats) {
   EXPECT_NEAR(std::log(quiet_temperature(.2) / quiet_temperature(.1)) / std::log(2), .45, .001);
   EXPECT_NEAR(quiet_temperature(1), 1.2e4, 10);
