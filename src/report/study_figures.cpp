@@ -55,12 +55,6 @@ void add_series(Figure& figure, const Study& study, Value value, Deviation devia
   if (!series.x.empty()) figure.series.push_back(std::move(series));
 }
 
-void add_series(Figure& figure, const Study& study, Measurement value, Measurement deviation) {
-  add_series(
-      figure, study, [=](const StudyPoint& point) { return point.results.*value; },
-      [=](const StudyPoint& point) { return point.results.*deviation; });
-}
-
 // What would be if more ranks cost nothing: from the first measured point, to the power of ranks.
 void add_ideal(Figure& figure, double power) {
   if (figure.series.empty()) return;
@@ -92,8 +86,9 @@ std::string note_on_cores(const Study& study) {
 Figure throughput(const Study& study) {
   auto figure = figure_by_ranks("scaling-throughput", "Throughput against ranks", "samples/s");
   figure.y_logarithmic = true;
-  add_series(figure, study, &StudyResults::samples_per_second,
-             &StudyResults::samples_per_second_deviation);
+  add_series(
+      figure, study, [](const auto& point) { return point.results.samples_per_second; },
+      [](const auto& point) { return point.results.samples_per_second_deviation; });
   add_ideal(figure, 1);
   figure.note = note_on_cores(study);
   return figure;
@@ -102,8 +97,8 @@ Figure throughput(const Study& study) {
 Figure efficiency(const Study& study) {
   auto figure = figure_by_ranks("scaling-efficiency", "Efficiency against ranks", "efficiency, %");
   add_series(
-      figure, study, [](const StudyPoint& point) { return 100 * point.efficiency; },
-      [](const StudyPoint& point) {
+      figure, study, [](const auto& point) { return 100 * point.efficiency; },
+      [](const auto& point) {
         return 100 * point.efficiency * point.results.samples_per_second_deviation /
                point.results.samples_per_second;
       });
@@ -114,7 +109,9 @@ Figure efficiency(const Study& study) {
 Figure epoch_time(const Study& study) {
   auto figure = figure_by_ranks("scaling-epoch-time", "Time per epoch against ranks", "seconds");
   figure.y_logarithmic = true;
-  add_series(figure, study, &StudyResults::epoch_seconds, &StudyResults::epoch_seconds_deviation);
+  add_series(
+      figure, study, [](const auto& point) { return point.results.epoch_seconds; },
+      [](const auto& point) { return point.results.epoch_seconds_deviation; });
   // An epoch is the whole data set, however large the batches are.
   add_ideal(figure, -1);
   return figure;

@@ -217,11 +217,10 @@ BenchMeasurement measure_mode(BenchMode mode, const BenchPlan& given, PreparedBe
     halos.reset();
     if (training.pipelined) (void)training.pipelined->take_idle_time();
   });
+  const auto use = mode == BenchMode::synthetic ? BatchUse::first_again : BatchUse::all;
   BenchMeasurement measurement{
       mode, gather(communicator, share,
-                   mode == BenchMode::synthetic
-                       ? measure_steps(communicator, *trainer, *loaders.training, plan)
-                       : measure_training(communicator, *trainer, *loaders.training, plan))};
+                   measure_training(communicator, *trainer, *loaders.training, plan, use))};
   if (share.shares_samples()) {
     const auto [bytes, messages, seconds] = halos.total();
     const auto steps = static_cast<double>(checked_multiply(plan.steps, plan.trials));

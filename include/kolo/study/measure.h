@@ -26,14 +26,12 @@ namespace kolo {
 // The loader alone: how fast batches can be had.
 [[nodiscard]] std::vector<BenchTrial> measure_loader(const Communicator& communicator,
                                                      Loader& loader, const BenchPlan& plan);
-// Training steps on one batch, loaded once.
-[[nodiscard]] std::vector<BenchTrial> measure_steps(const Communicator& communicator,
-                                                    Trainer& trainer, Loader& loader,
-                                                    const BenchPlan& plan);
-// Training steps on the loader's batches.
+// Training steps on the loader's batches, or on the first one again and again.
+enum class BatchUse : std::uint8_t { all, first_again };
 [[nodiscard]] std::vector<BenchTrial> measure_training(const Communicator& communicator,
                                                        Trainer& trainer, Loader& loader,
-                                                       const BenchPlan& plan);
+                                                       const BenchPlan& plan,
+                                                       BatchUse use = BatchUse::all);
 
 // The first one of an epoch.
 [[nodiscard]] Batch first_batch(Loader& loader);
