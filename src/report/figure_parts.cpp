@@ -8,8 +8,8 @@ namespace kolo {
 
 namespace {
 
-// Optimizer steps of the epochs of a curve with a value per epoch: of those before its first point
-// as many as an epoch of them has on average.
+// Optimizer steps of the epochs of a curve with a value per epoch. Steps before its first epoch are
+// estimated by that epoch's average.
 double steps_of(const Curve& curve) {
   const auto& first = curve.points.front();
   const double before = first.epoch > 0 ? first.step * (1 - 1 / first.epoch) : 0;

@@ -13,7 +13,7 @@ namespace kolo {
 
 // Parts of an optimizer step's time, in seconds; not_measured counts as nothing.
 struct StepTime {
-  std::string category;  // whose
+  std::string category;  // run or number of ranks
   double whole = not_measured;
   double data_wait = not_measured;
   double exposed_communication = not_measured;
@@ -47,8 +47,8 @@ class NamedLines {
 // Their sum; not_measured where there are none.
 [[nodiscard]] double sum_of(const Curve* curve);
 
-// The validations among which a run's best is looked for: those of a network that was trained,
-// unless there are no others.
+// Validations among which a run's best is sought: without that of the untrained network, unless
+// there is no other.
 [[nodiscard]] std::vector<CurvePoint> validations(const RunRecord& run, std::string_view quantity);
 
 }  // namespace kolo

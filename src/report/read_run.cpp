@@ -116,11 +116,11 @@ constexpr RecordedCurve<StepRecord> step_curves[] = {
     {"learning_rate", "", &StepRecord::lr},
     {"samples_per_second", "", &StepRecord::samples_per_second}};
 
-// How many epochs are done when so many steps are, from places where both are known: in proportion
-// between them, and on at the last stretch's pace. Training begins at step 0.
+// Epochs done after so many steps: interpolated between places where both are known, and
+// extrapolated at the last stretch's pace. Training begins at step 0.
 class EpochOfStep {
  public:
-  // Places come in order; one that is not beyond the last is left out.
+  // Adds a place, in order; one that is not beyond the last is ignored.
   void add(double step, double epoch) {
     const auto [last_step, last_epoch] = places_.back();
     if (step > last_step && epoch >= last_epoch) places_.emplace_back(step, epoch);
@@ -200,7 +200,7 @@ RunRecord read_history(const std::filesystem::path& path) {
   run.ranks = history.n_ranks();
   run.is_finished = !history.summary().empty();
   run.curves = curves_of(history);
-  // Files beside it are good to have, but no run fails for them.
+  // Other files are optional: problems become warnings.
   const auto beside = [&](const char* name, const auto& read) {
     const auto file = path.parent_path() / name;
     std::error_code ignored;
@@ -221,7 +221,7 @@ RunRecord read_history(const std::filesystem::path& path) {
   return run;
 }
 
-// A folder's name that tells the run: not "logs", but what it is in.
+// The run's name: its folder's, or of a folder "logs" its parent's.
 std::string name_of_folder(const std::filesystem::path& folder) {
   auto path = std::filesystem::absolute(folder).lexically_normal();
   if (!path.has_filename()) path = path.parent_path();  // it ended with a slash
@@ -231,7 +231,7 @@ std::string name_of_folder(const std::filesystem::path& folder) {
                                                             : path.filename();
 }
 
-// Reads a run folder's pictures in the order of their names. Only what kolo has drawn is shown.
+// Reads a run folder's pictures in the order of their names; only kolo's own are shown.
 void read_pictures(const std::filesystem::path& folder, RunRecord& run) {
   constexpr std::uintmax_t most_bytes = 4 << 20;
   std::error_code error;

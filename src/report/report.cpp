@@ -21,7 +21,7 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-// The study.json or sweep.json that is meant by a path; empty when it names none.
+// The study.json or sweep.json that a path names, itself or as its folder; empty: neither.
 fs::path file_of(const fs::path& path, std::string_view name) {
   std::error_code error;
   if (path.filename() == name) return path;
@@ -149,7 +149,7 @@ Json json_of(const ResultsTable& table) {
   return json;
 }
 
-// What depends on the axis is an object with a member for each.
+// JSON of what depends on the axis: an object with a member for each.
 template <typename Value, typename Write>
 Json by_axis(const std::map<CurveAxis, Value>& values, Write write) {
   Json json = Json::object();
@@ -285,9 +285,9 @@ std::string escaped_html(std::string_view text) {
   return escaped;
 }
 
-// JSON that can stand in a script element: nothing in it ends the element or begins a comment.
+// JSON for a script element: nothing in it can end the element or begin a comment.
 std::string escaped_json(const Json& data) {
-  // What is no UTF-8, as names of files can be, is replaced.
+  // Names of files need not be UTF-8: other bytes are replaced.
   const auto text = data.dump(-1, ' ', false, Json::error_handler_t::replace);
   std::string escaped;
   escaped.reserve(text.size());
@@ -300,7 +300,7 @@ std::string escaped_json(const Json& data) {
   return escaped;
 }
 
-// Puts in what stands for {{name}}, in one pass: what is put in is not looked at again.
+// Replaces each {{name}} of the page in one pass, so that braces in the texts stay as they are.
 std::string filled_in(std::string_view page,
                       std::span<const std::pair<std::string_view, std::string_view>> parts) {
   std::string whole;

@@ -16,12 +16,12 @@ namespace {
 struct Presentation {
   std::string id, title, y_label;
   double factor = 1;
-  double offset = 0;  // added to what the factor makes of a value
-  // Each run has one curve in it, of validation, on a logarithmic axis.
+  double offset = 0;  // added after the factor
+  // Compares the runs' validation curves, one a run, on a logarithmic axis.
   bool compares_validations = false;
 };
 
-// Points of a curve in a figure: more can't be seen apart, and make pages slow.
+// Limits per curve: more points can't be told apart, and make pages slow.
 constexpr std::size_t most_points = 1500;
 constexpr std::size_t most_marks = 60;
 
@@ -93,8 +93,7 @@ class CurveFigures {
     group.figures.push_back(std::move(figure));
   }
 
-  // A quantity that kolo knows, with a value per epoch and, as a figure of its own, every few
-  // steps.
+  // Adds a quantity's curve of epochs and, as a figure of its own, that of steps.
   void add_known(FigureGroup& group, std::string_view quantity,
                  const Presentation& presentation) const {
     add(group, presentation,
@@ -133,7 +132,7 @@ class CurveFigures {
         .dashed = curve.part == "training" && !curve.by_step};  // by step it is alone, and dense
     const double start = span_of(runs_[number]).first;
     for (const auto& point : thinned(curve.points, most_points)) {
-      // The validation before training would leave little room for the others.
+      // Epoch 0, before training, is so much worse that it would leave little room for the others.
       if (point.epoch == 0 && !curve.by_step) continue;
       for (const auto axis : axes_) series.x_on[axis].push_back(place_on(axis, point, start));
       series.y.push_back(presentation.factor * point.value + presentation.offset);
@@ -147,8 +146,8 @@ class CurveFigures {
   TimeUnit unit_;
 };
 
-// Validation alone: the error where there are accuracies, else the loss. On a logarithmic axis
-// curves that end close together can be told apart.
+// Adds the validation curves alone, as errors or losses: a logarithmic axis tells curves apart that
+// end close together.
 void add_comparison(const CurveFigures& figures, FigureGroup& group,
                     std::span<const RunRecord> runs) {
   const bool has_accuracy = std::ranges::any_of(
@@ -170,7 +169,7 @@ FigureGroup learning(const CurveFigures& figures, std::span<const RunRecord> run
   if (runs.size() > 1) add_comparison(figures, group, runs);
   figures.add_known(group, "top_accuracy",
                     {"top-accuracy", "Top-5 accuracy", "top-5 accuracy, %", 100});
-  // The rate of every few steps says more than that of epochs, where there is one.
+  // The learning rate by step says more than that by epoch, if it was recorded.
   std::set<const Curve*> finest;
   for (const auto& run : runs) {
     const auto* const by_step = run.find("learning_rate", "", true);

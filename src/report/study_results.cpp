@@ -51,8 +51,7 @@ std::string state_text(const StudyPoint& point) {
   return std::string(name_of(point.state));
 }
 
-// Beside each other: what the process has taken and what the formula says of a part of it. Only
-// where it is what the study is about.
+// Memory is shown for studies of shared samples only.
 std::string memory_of(const StudyPoint& point, double bytes) {
   if (point.spatial.empty() || !std::isfinite(bytes)) return {};
   return format_bytes(static_cast<std::uint64_t>(bytes));

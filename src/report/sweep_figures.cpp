@@ -29,7 +29,7 @@ double shown(const Sweep& sweep, double value) {
   return is_accuracy(sweep) ? 100 * value : value;
 }
 
-// One curve of a run against its epochs, of a network that was trained.
+// One curve of a run against epochs, without the validation before training.
 FigureSeries series_of(const RunRecord& run, const Curve& curve, double factor, bool is_best) {
   FigureSeries series{.name = is_best ? run.name + " (the best)" : run.name,
                       .colour = is_best ? 0 : ideal_colour};
@@ -41,7 +41,7 @@ FigureSeries series_of(const RunRecord& run, const Curve& curve, double factor, 
   return series;
 }
 
-// The worst first, so that the best lies on top.
+// Curves of all trials, the worst first, so that the best lies on top.
 Figure curves(const Sweep& sweep, std::span<const RunRecord> runs, Figure figure,
               std::string_view quantity, std::string_view part, double factor) {
   auto order = best_first(sweep);
@@ -110,7 +110,7 @@ std::vector<KeyPoint> points_of_key(const Sweep& sweep, std::size_t key) {
   return points;
 }
 
-// Numbers where all are; else places, which the axis explains.
+// Places points by their numbers or, if some are words, by word, which the axis label lists.
 bool place_on_axis(std::vector<KeyPoint>& points, std::string& label) {
   const bool are_numbers = std::ranges::all_of(
       points, [](const auto& point) { return parse_number<double>(point.text).has_value(); });
@@ -134,7 +134,7 @@ bool has_logarithmic_range(const Sweep& sweep, const std::string& key) {
                              [&](const auto& word) { return word.starts_with(key + "=log:"); });
 }
 
-// Points without lines: gaps between them.
+// A series of points without lines: a gap after each.
 FigureSeries scattered(std::string name, const std::vector<KeyPoint>& points, bool of_best) {
   FigureSeries series{.name = std::move(name), .colour = of_best ? 0 : ideal_colour, .marks = true};
   for (const auto& point : points) {

@@ -29,7 +29,7 @@ namespace kolo {
 
 namespace {
 
-// What can be wrong on the user's side, made and checked before any rank is started.
+// Parts that depend on the user's input, made and checked before any rank is started.
 struct PreparedBench {
   RunConfig config;
   Datasets datasets;
@@ -75,8 +75,8 @@ PreparedBench prepare(const BenchRequest& request, const RunConfig& config, int 
   return prepared;
 }
 
-// As kolo train makes it. Numbers that stop being finite, as they may when a batch is trained on
-// for long, are no reason to stop measuring.
+// Options of kolo train, except that numbers which stop being finite, as they may when one batch is
+// trained on for long, don't stop the measurement.
 TrainerOptions trainer_options(const RunConfig& config) {
   auto options = make_trainer_options(config);
   if (options.non_finite == NonFiniteStep::stop) options.non_finite = NonFiniteStep::ignore;
@@ -87,7 +87,7 @@ struct Loaders {
   std::unique_ptr<Loader> training, validation;
 };
 
-// What trains, made with the first mode that needs it, and what its device takes.
+// The trainer, made with the first mode that needs it.
 struct Training {
   std::unique_ptr<Trainer> trainer;
   std::shared_ptr<PipelinedNetwork> pipelined;  // what it trains; null: a whole network
@@ -143,15 +143,15 @@ double data_wait_of_step(const BenchReport& report) {
   return steps > 0 ? seconds / steps : 0;
 }
 
-// By a network and a trainer of its own, which are gone afterwards.
+// Measures a step without communication, with a network and a trainer of its own.
 StepProfile profile_steps(const BenchRequest& request, const RunConfig& config,
                           const Datasets& datasets, const Communicator& communicator,
                           const WorkShare& share, const Loaders& loaders) {
   auto options = trainer_options(config);
   options.reducer.communicate = false;
   options.reducer.hook = nullptr;
-  options.sharded = false;  // it can't do without communication
-  options.graphs = false;   // its parts could not be told apart
+  options.sharded = false;  // a sharded optimizer can't do without communication
+  options.graphs = false;   // a graph's parts could not be told apart
   const bool overlaps = options.reducer.overlap;
   const bool updates_by_bucket =
       options.clip_norm <= 0 && !options.loss_scale && options.non_finite != NonFiniteStep::skip;
@@ -176,7 +176,7 @@ StepProfile profile_steps(const BenchRequest& request, const RunConfig& config,
   return profile;
 }
 
-// The plan, by whose warm-up nothing is remembered.
+// The plan, with a call of `forget` at the beginning and after the warm-up.
 BenchPlan forgetting_warmup(const BenchPlan& plan, std::function<void()> forget) {
   auto counted = plan;
   counted.step_done = [plan, forget, done = std::int64_t{0}]() mutable {
@@ -187,7 +187,8 @@ BenchPlan forgetting_warmup(const BenchPlan& plan, std::function<void()> forget)
   return counted;
 }
 
-// All ranks' trials, by rank; a replica's ranks have drawn the same samples. Collective.
+// All ranks' trials, by rank. A replica's ranks draw the same samples, so each counts its share.
+// Collective.
 std::vector<std::vector<BenchTrial>> gather(const Communicator& communicator,
                                             const WorkShare& share,
                                             const std::vector<BenchTrial>& mine) {
@@ -200,7 +201,7 @@ std::vector<std::vector<BenchTrial>> gather(const Communicator& communicator,
   return all;
 }
 
-// One mode's trials, of all ranks. `halos`: of who share samples.
+// One mode's trials, of all ranks. `halos` counts them where ranks share samples.
 BenchMeasurement measure_mode(BenchMode mode, const BenchPlan& given, PreparedBench& prepared,
                               const Communicator& communicator, const WorkShare& share,
                               HaloCounter& halos, const Loaders& loaders, Training& training) {

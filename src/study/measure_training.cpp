@@ -12,7 +12,7 @@ namespace kolo {
 
 namespace {
 
-// Batches without end: epoch after epoch.
+// Batches without end, epoch after epoch.
 class BatchStream {
  public:
   explicit BatchStream(Loader& loader) : loader_(loader) { loader_.start_epoch(epoch_); }
@@ -31,8 +31,8 @@ class BatchStream {
   std::int64_t epoch_ = 0;
 };
 
-// `step` does one and returns its samples; `begin_trial` and `finish_trial`, which adds what else
-// is known of a trial, wait for the device: a trial is its steps, as a whole.
+// `step` makes a step and returns its samples. `begin_trial` and `finish_trial`, which adds the
+// trial's waits, wait for the device, so that a trial is all the work of its steps.
 std::vector<BenchTrial> measure(const Communicator& communicator, const BenchPlan& plan,
                                 const std::function<std::int64_t()>& step,
                                 const std::function<void()>& begin_trial,

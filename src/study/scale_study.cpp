@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The same run: what differs otherwise is what has become of it.
+// Tells whether two points are the same run; other members say what has become of it.
 bool is_same_point(const StudyPoint& one, const StudyPoint& other) {
   return one.ranks == other.ranks && one.lr_scaling == other.lr_scaling &&
          one.warmup_epochs == other.warmup_epochs && one.spatial == other.spatial;
@@ -51,7 +51,7 @@ void ResultsFolder::require_free(const std::string& configuration) const {
   if (run.holds_a_run()) refuse("the folder holds a run of kolo train");
   for (const auto& other : {config(), report()}) {
     if (!fs::exists(other)) continue;
-    // One that was stopped before it began has left its configuration.
+    // A study that was stopped before its first run has left its configuration.
     if (other == config() && read_text_file(other) == configuration) continue;
     refuse(fmt::format("it holds {}, and no {}", other.filename().string(), kind));
   }
@@ -154,8 +154,8 @@ bool submits(const ScaleRequest& request) {
   return !request.scheduler.name.empty();
 }
 
-// Every rank gets as much of the machine in every run, or the numbers would not compare: what the
-// run with the most ranks leaves to each, or what it was when the study began.
+// Chooses the threads of a rank, the same in every run, so that the numbers compare: a rank's share
+// of the cores in the run with the most ranks, or what it was when the study began.
 void settle_threads(ScaleRequest& request, const StudyFolder& folder) {
   request.cores = detect_cpu_limits().cores();
   if (detect_launch_environment().in_slurm_allocation || request.ranks.empty()) return;
@@ -164,7 +164,7 @@ void settle_threads(ScaleRequest& request, const StudyFolder& folder) {
   request.threads = earlier > 0 ? earlier : std::max(1, share);
 }
 
-// All that can be wrong is found before the first run.
+// Checks before the first run what can be wrong with any.
 void check_runs(const ScaleRequest& request, const RunConfig& base, const Study& study) {
   const auto machine = examine_machine(detect_launch_environment(), base.communication.launcher);
   for (const StudyPoint& point : study.points) {
@@ -181,7 +181,7 @@ void check_runs(const ScaleRequest& request, const RunConfig& base, const Study&
   (void)prepare_run(config, {}, {}, study.points.back().ranks);
 }
 
-// All ranks are one replica, and the study says how they share its samples.
+// Refuses other ways to share work: all ranks are one replica, whose cut the study chooses.
 void require_nothing_else_shared(const RunConfig& base) {
   const auto refuse_value = [&](const char* key, std::int64_t value) {
     refuse_setting(base, key,
@@ -216,7 +216,7 @@ void settle_parallel(ScaleRequest& request, const RunConfig& base) {
   request.shared = shared_samples(base);
 }
 
-// As the tables and reports name it: results/digits-weak.
+// The study's folder, by default results/digits-weak.
 std::filesystem::path output_of(const ScaleRequest& request, const RunConfig& base) {
   if (!request.output.empty()) return request.output;
   const auto* const kind = request.shared ? "spatial" : request.strong ? "strong" : "weak";

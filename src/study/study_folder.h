@@ -28,17 +28,17 @@ struct ResultsFolder {
 
   // InputError that names the folder and advises another one.
   [[noreturn]] void refuse(const std::string& reason) const;
-  // InputError: it can't be written to, or has no study or sweep, but something that one would
-  // write over. `configuration`: as resolved, in YAML.
+  // InputError: it can't be written to, or holds something that is no study or sweep and would be
+  // overwritten. `configuration`: as resolved, in YAML.
   void require_free(const std::string& configuration) const;
   // Makes the folder and keeps it for this process. InputError, which says who has it: it is in
   // use.
   [[nodiscard]] std::unique_ptr<FolderLock> lock() const;
-  // report.html, of what is in the folder.
+  // Writes report.html of what is in the folder.
   void write_page() const;
 };
 
-// Its runs are in runs/.
+// A study's folder; its runs are in runs/.
 struct StudyFolder : ResultsFolder {
   explicit StudyFolder(std::filesystem::path folder = {})
       : ResultsFolder{"study", std::move(folder)} {}
@@ -50,16 +50,16 @@ struct StudyFolder : ResultsFolder {
   // or something else.
   [[nodiscard]] Study merged(const Study& planned, const std::string& configuration) const;
 
-  // Looks at what the runs have written: a finished run makes its points done, with their results;
-  // what a scheduler was doing or has failed stays so otherwise.
+  // Reads the runs' histories: a finished run makes its points done, with their results. Points
+  // that are submitted or have failed stay so otherwise.
   void collect(Study& study) const;
 
-  // study.json, with efficiencies.
+  // Writes study.json, with efficiencies.
   void write(Study& study) const;
 
-  // report.html, of the study as it was written and its runs; metrics.dat in each of these, the
-  // columns that the homework of Argonne's training series plots: accuracy and loss of training,
-  // then of validation, and the seconds of an epoch; a line an epoch, for numpy.loadtxt().
+  // Writes report.html of the study and its runs, and into each run's folder metrics.dat, for the
+  // homework of Argonne's training series: a line an epoch for numpy.loadtxt(), with accuracy and
+  // loss of training, then of validation, and the epoch's seconds.
   void write_report() const;
 };
 
@@ -68,12 +68,12 @@ struct StudyFolder : ResultsFolder {
 // Says what it does. False: a signal asked to stop.
 [[nodiscard]] bool run_points(const ScaleRequest& request, const StudyFolder& folder, Study& study);
 
-// The options with what they leave to kolo. InputError: an unknown scheduler, its command is not in
+// Completes the options. InputError: an unknown scheduler, its command is not in
 // PATH, no script where one was named, or kolo's own can't be found.
 [[nodiscard]] SchedulerOptions checked(SchedulerOptions options);
 
-// Hands over to the scheduler what is not done and what it does not have yet; writes the study
-// after each. A job that ended without finishing its run is handed over again.
+// Submits the runs that are neither done nor submitted; writes the study after each. A job that
+// ended without finishing its run is submitted again.
 void submit_points(const ScaleRequest& request, const StudyFolder& folder, Study& study);
 
 // InputError: a launcher has started this process, as one of several; `command` starts them itself.
@@ -83,7 +83,7 @@ void require_no_launcher(std::string_view command);
 [[nodiscard]] std::string describe_plan(const ScaleRequest& request, const StudyFolder& folder,
                                         const Study& study);
 
-// Its runs are in trials/, and what those have printed in output/.
+// A sweep's folder; its runs are in trials/, their output in output/.
 struct SweepFolder : ResultsFolder {
   SweepFolder() : ResultsFolder{"sweep", {}} {}
 
@@ -94,9 +94,9 @@ struct SweepFolder : ResultsFolder {
   // InputError, which says what differs: the folder holds another sweep, or something else.
   [[nodiscard]] Sweep merged(const Sweep& planned, const std::string& configuration) const;
 
-  // Looks at what the trials' runs have written.
+  // Reads the histories of the trials' runs.
   void collect(Sweep& sweep) const;
-  // The same of one. False: it has not begun.
+  // Reads that of one trial. False: it has not begun.
   bool collect(Trial& trial, const std::string& metric) const;
 };
 

@@ -36,12 +36,12 @@ void check(const ScaleRequest& request) {
       throw InputError(fmt::format("--warmup: {} epochs; the least is 0", epochs));
 }
 
-// Of the ranks, those that have samples of their own.
+// Number of replicas: ranks, or one of all ranks where they share samples.
 int replicas_of(const StudyPoint& point) {
   return point.spatial.empty() ? point.ranks : 1;
 }
 
-// Samples a rank and step: of the fixed one, whatever the configuration calls it.
+// Samples of a rank in a step: fixed per rank (weak scaling) or as a share of all (strong).
 std::int64_t batch_size_of(const ScaleRequest& request, const TrainingConfig& training,
                            int fewest_ranks, int ranks) {
   if (request.shared) return kolo::batch_size_of(training, 1);
@@ -52,7 +52,7 @@ std::int64_t batch_size_of(const ScaleRequest& request, const TrainingConfig& tr
   return kolo::batch_size_of(whole, ranks);
 }
 
-// How the rate is scaled makes no difference.
+// Tells whether the rate stays as it is, however it is scaled: the batch is the base batch.
 bool is_unscaled(const RunConfig& base, const StudyPoint& point) {
   TrainingConfig training = base.training;
   training.batch_size = point.batch_size;
@@ -60,8 +60,8 @@ bool is_unscaled(const RunConfig& base, const StudyPoint& point) {
   return batch_ratio_of(training, replicas_of(point)) == 1;
 }
 
-// What distinguishes the run of a point from others. Where the rate is not raised, a warm-up that
-// sets out from the rate of one rank changes nothing either.
+// Folder of a point's run, named after what distinguishes it from others. Where the rate is not
+// raised, a warm-up that starts at the rate of one rank changes nothing either.
 std::string folder_of(const Study& study, const RunConfig& base, const StudyPoint& point) {
   auto name = point.spatial.empty() ? fmt::format("runs/{}-{}", study.scaling, point.ranks)
                                     : fmt::format("runs/spatial-{}", fmt::join(point.spatial, "x"));
@@ -75,9 +75,9 @@ bool can_share(const SharedSamples& samples, int ranks) {
   return !spatial_plans(samples.layers, samples.lengths, ranks).empty();
 }
 
-// "4 or 8": the nearest numbers of ranks that can, of which there is always one below.
+// "4 or 8": the nearest numbers of ranks that can share samples; there is always one below.
 std::string nearest_that_can(const SharedSamples& samples, int ranks) {
-  // As many as a sample has values; also where that is too much to count.
+  // At most a sample's number of values, which may be too large to count.
   double values = 1;
   for (const auto length : samples.lengths) values *= static_cast<double>(length);
   const auto most = static_cast<int>(std::min(values, 2. * ranks));

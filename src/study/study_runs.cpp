@@ -19,7 +19,7 @@ namespace kolo {
 
 namespace {
 
-// What follows `kolo train`.
+// Arguments of `kolo train`.
 std::vector<std::string> train_arguments(const ScaleRequest& request, const StudyFolder& folder,
                                          const Study& study, const StudyPoint& point) {
   std::vector<std::string> arguments{request.config.file.string()};
@@ -41,7 +41,7 @@ RankCommand train_command(const ScaleRequest& request, const StudyFolder& folder
   return command;
 }
 
-// The points of one run: several where what distinguishes them makes no difference.
+// Records the state of a run in all its points, which are several where they train alike.
 void settle(Study& study, const std::string& folder, StudyPointState state,
             const std::string& problem, const std::string& job = "") {
   for (StudyPoint& point : study.points) {
@@ -107,13 +107,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::chrono::seconds longest_answer{120};  // of a busy scheduler
+constexpr std::chrono::seconds longest_answer{120};  // a busy scheduler takes long
 
 std::string submitter(const SchedulerOptions& options) {
   return options.name == "slurm" ? "sbatch" : "qsub";
 }
 
-// Beside the program, where it is installed or in the sources that it was built from; or here.
+// kolo's script: installed beside the program, in the sources that it was built from, or here.
 fs::path own_script(const std::string& scheduler) {
   const fs::path script = scheduler == "slurm" ? "submit/slurm/train.sh" : "submit/pbs/polaris.sh";
   const auto folder_of_program = fs::path(own_program()).parent_path();
@@ -135,7 +135,7 @@ ProbeResult ask(const std::vector<std::string>& command) {
                           longest_answer.count()));
 }
 
-// Without the blank and the line's end after it, and Slurm's ";cluster".
+// The first word of the text, without Slurm's ";cluster".
 std::string first_word(const std::string& text) {
   std::string word;
   std::istringstream(text) >> word;
@@ -170,15 +170,15 @@ std::string submit(const SchedulerOptions& options, const StudyPoint& point,
                           answer.errors, answer.output));
 }
 
-// The scheduler still has the job, waiting or running. Error when it can't be asked.
+// Tells whether the scheduler still has the job, waiting or running. Error: it can't be asked.
 bool has_job(const SchedulerOptions& options, const std::string& job) {
   const bool is_slurm = options.name == "slurm";
   const auto answer = ask(
       is_slurm ? std::vector<std::string>{"squeue", "--noheader", "--format=%T", "--jobs=" + job}
                : std::vector<std::string>{"qstat", job});
   if (*answer.status == 0) return !is_slurm || !first_word(answer.output).empty();
-  // A job that is over is an error to both; so is a scheduler that can't be reached, and that must
-  // not pass for the end of a job.
+  // Both commands fail for a job that is over, and for a scheduler that can't be reached; the
+  // second must not pass for the end of a job.
   for (const char* const message : {"Invalid job id", "Unknown Job", "has finished"})
     if (answer.errors.find(message) != std::string::npos) return false;
   throw Error(

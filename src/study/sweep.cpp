@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// "003-lr-0.01_batch_size-32": without what shells and kolo's own command lines read otherwise.
+// "003-lr-0.01_batch_size-32": characters that shells and kolo's command lines interpret become -.
 std::string folder_name(int number, const Trial& trial) {
   constexpr std::size_t longest = 80;
   std::string name;
@@ -41,7 +41,7 @@ std::string folder_name(int number, const Trial& trial) {
   return fmt::format("trials/{:03}-{}", number, name.substr(0, longest));
 }
 
-// Those that were there keep their numbers and folders.
+// Names new trials; earlier ones keep their numbers and folders.
 void name_trials(Sweep& sweep) {
   int number = 0;
   for (auto& trial : sweep.trials) {
@@ -56,8 +56,7 @@ ConfigSource source_of(const SweepRequest& request, std::vector<std::string> set
   return source;
 }
 
-// What decides whether a run can be prepared: the optimizer and its rates are checked as they are
-// read.
+// Settings that decide whether a run can be prepared; the optimizer's are checked when read.
 std::string preparation_of(const RunConfig& config) {
   std::string text;
   for (const auto& [key, value] : settings_of(config)) {
@@ -71,8 +70,8 @@ std::string preparation_of(const RunConfig& config) {
 // Epochs of trials, by their settings.
 using TrialEpochs = std::map<std::vector<std::string>, std::int64_t>;
 
-// All that can be wrong is found before the first trial: InputError, which names the trial. Chooses
-// the metric where that is left to the sweep.
+// Checks all trials before the first starts: InputError, which names the trial. Chooses the metric
+// if the request leaves it open.
 TrialEpochs check_trials(const SweepRequest& request, const SweepFolder& folder, Sweep& sweep) {
   TrialEpochs epochs;
   std::set<std::string> prepared;
@@ -113,7 +112,7 @@ void require_metric_name(const std::string& metric) {
         fmt::format("--metric: \"{}\" is not known; it can be val_accuracy, val_loss", metric));
 }
 
-// As CUDA_VISIBLE_DEVICES names them.
+// GPUs of this machine, as CUDA_VISIBLE_DEVICES names them.
 std::vector<std::string> visible_gpus(const RunConfig& config) {
   if (!wants_gpu(config.device)) return {};
   std::vector<std::string> names;
@@ -160,8 +159,8 @@ Sweep plan_sweep(const SweepRequest& request, const SweepSpace& space) {
   return sweep;
 }
 
-// As many for every rank of every trial as there are when all places are taken, or as there were
-// when the sweep began: the same trials then come to the same results.
+// Threads of every rank of every trial: each rank's share of the cores when all places are taken,
+// or what it was when the sweep began, so that the same trials give the same results.
 int threads_of(const RunConfig& base, const SweepSpace& space, const TrialSetting& setting,
                const SweepFolder& folder) {
   if (base.device.intra_threads > 0) return 0;
@@ -186,7 +185,7 @@ int threads_of(const RunConfig& base, const SweepSpace& space, const TrialSettin
   return std::max(1, cores / std::max(1, places_here * setting.request.places.ranks));
 }
 
-// A request that has been found right, and what it comes to.
+// A request that has been checked, with its folder and its plan.
 struct PreparedSweep {
   TrialSetting setting;
   SweepFolder folder;

@@ -30,7 +30,7 @@ bool is_file_of(const fs::path& path, std::int64_t bytes) {
   return !error && std::cmp_equal(size, bytes);
 }
 
-// Files get their names only when they are whole.
+// A file that has its name is whole: it gets the name last.
 bool is_complete(const RemoteDataset& dataset, const fs::path& folder) {
   std::error_code error;
   if (dataset.archive_folder.empty()) {
@@ -71,8 +71,8 @@ ProgramEnd run_program(const std::string& program, const std::string& arguments)
   return end;
 }
 
-// curl(1): from the file's end on, with a bar on a terminal. Its output is the reason of a failure.
-// Brackets and braces of an address are its own (--globoff).
+// Runs curl(1) from the file's end on, with a bar on a terminal. Its output is the reason of a
+// failure. Brackets and braces belong to the address (--globoff).
 ProgramEnd run_curl(const std::string& url, const fs::path& part, std::int64_t bytes) {
   return run_program(
       "curl",
@@ -108,13 +108,13 @@ bool is_one_of(int status, std::initializer_list<int> known) {
   return std::ranges::find(known, status) != known.end();
 }
 
-// The connection broke: worth another try.
+// Tells whether the connection broke, so that another try may succeed.
 bool may_pass(int status) {
   return is_one_of(status, {16, 18, 28, 52, 55, 56, 92});
 }
 
-// A server that can't go on in the middle: it knows no ranges, sends the whole file, or has less
-// than was there already, which curl takes for success.
+// Tells whether the server can't continue in the middle: it knows no ranges, sends the whole file,
+// or has less than is here already, which curl takes for success.
 bool refuses_range(int status) {
   return is_one_of(status, {0, 33, 36, 63});
 }
@@ -123,8 +123,8 @@ void say(const FetchOptions& options, const std::string& text) {
   if (options.notice) options.notice(text);
 }
 
-// Gets what is missing of the file and goes on after a cut connection, as long as some more comes.
-// Returns how many bytes came.
+// Downloads the rest of the file; resumes after a cut connection as long as more comes. Returns the
+// number of bytes that came.
 std::int64_t download(const std::string& url, const fs::path& part, std::int64_t bytes,
                       const FetchOptions& options) {
   if (size_of(part) > bytes) fs::remove(part);
@@ -149,7 +149,7 @@ std::int64_t download(const std::string& url, const fs::path& part, std::int64_t
   return received;
 }
 
-// Returns the bytes that came.
+// Fetches a file unless it is there. Returns the number of bytes that came.
 std::int64_t fetch_file(const RemoteFile& file, const std::string& url,
                         const FetchOptions& options) {
   const auto whole = options.folder / file.name;
@@ -169,7 +169,7 @@ std::int64_t fetch_file(const RemoteFile& file, const std::string& url,
   return received;
 }
 
-// Takes the members out of the archive, and nothing else that may be in it.
+// Unpacks the members, and nothing else that may be in the archive.
 void unpack_archive(const RemoteDataset& dataset, const fs::path& folder) {
   const auto archive = folder / dataset.files.front().name;
   const std::vector<std::string_view> names(dataset.members.begin(), dataset.members.end());
@@ -185,7 +185,7 @@ void unpack_archive(const RemoteDataset& dataset, const fs::path& folder) {
     if (fs::is_regular_file(fs::symlink_status(output.aside() / member))) continue;
     throw Error(fmt::format("fetch: no {} came with {}", member, dataset.name));
   }
-  if (end.status != 0)  // members may be cut short; it says itself why
+  if (end.status != 0)  // members may be cut short; tar has said why
     throw Error(fmt::format("fetch: tar cannot unpack {}", archive.string()));
   output.commit();
   fs::remove(archive);

@@ -33,7 +33,7 @@ namespace {
 namespace fs = std::filesystem;
 using InspectionJson = nlohmann::ordered_json;
 
-// Least, most and mean of numbers, as they come.
+// Range and mean of numbers, added one by one.
 struct Range {
   double least = std::numeric_limits<double>::infinity();
   double most = -std::numeric_limits<double>::infinity();
@@ -61,7 +61,7 @@ Ranges ranges_named(std::initializer_list<const char*> names) {
   return ranges;
 }
 
-// Adds numbers of which `run` in a row belong to each channel in turn.
+// Adds numbers of channels in turn, `run` numbers of each in a row.
 template <typename Number>
 void add_numbers(Ranges& ranges, std::span<const Number> numbers, std::size_t run = 1) {
   for (std::size_t i = 0; i < numbers.size(); ++i)
@@ -130,7 +130,7 @@ void add_array(InspectionJson& inspection, const std::string& name, const ArrayF
 }
 
 std::uint64_t bytes_of(const fs::path& path) {
-  std::error_code ignored;  // a size is told to people alone
+  std::error_code ignored;  // the size is only shown to people
   if (!fs::is_directory(path, ignored)) return fs::file_size(path);
   std::uint64_t bytes = 0;
   constexpr auto options = fs::directory_options::skip_permission_denied;
@@ -156,7 +156,8 @@ bool holds(const std::vector<std::string>& names, std::string_view name) {
   return std::ranges::find(names, name) != names.end();
 }
 
-// All arrays of a folder of .npy files, or of an HDF5 file; those that can't be read are advice.
+// Adds all arrays of a folder of .npy files or of an HDF5 file; one that can't be read becomes
+// advice.
 void add_all_arrays(InspectionJson& inspection, const ArrayCollection& collection,
                     bool reads_numbers) {
   for (const auto& name : collection.names()) {
@@ -175,7 +176,7 @@ void add_all_arrays(InspectionJson& inspection, const ArrayCollection& collectio
   }
 }
 
-// Arrays with the names that the data set `arrays` takes, inputs and targets or labels, or others.
+// Inspects arrays, whether they have the names that the data set `arrays` takes or others.
 InspectionJson inspect_arrays(const fs::path& path, bool reads_numbers) {
   const ArrayCollection collection(path);
   const bool is_folder = collection.is_folder();
@@ -263,7 +264,7 @@ InspectionJson inspect_box(const fs::path& path, bool reads_numbers) {
   return inspection;
 }
 
-// How many images a data set has of each class: "name": count.
+// Number of images of each class: "name": count.
 template <typename Dataset>
 InspectionJson class_counts(const Dataset& images, std::size_t classes) {
   std::vector<std::int64_t> counts(classes);
@@ -328,7 +329,7 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, ignored);
 }
 
-// MNIST and its kin: files named ...-ubyte, plain or .gz, side by side.
+// Files of MNIST and its kin: named ...-ubyte, plain or .gz, side by side.
 std::vector<fs::path> idx_files_in(const fs::path& folder) {
   std::vector<fs::path> files;
   std::error_code error;
@@ -338,7 +339,7 @@ std::vector<fs::path> idx_files_in(const fs::path& folder) {
   return files;
 }
 
-// One file, or those of a folder.
+// Inspects one IDX file, or those of a folder.
 InspectionJson inspect_idx(const fs::path& path, const std::vector<fs::path>& files,
                            bool reads_numbers) {
   auto inspection =

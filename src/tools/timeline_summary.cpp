@@ -21,7 +21,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// In microseconds from the timeline's beginning.
+// Microseconds from the timeline's beginning.
 struct Interval {
   double begin = 0, end = 0;
 };
@@ -31,9 +31,9 @@ Interval interval_of(const Json& event) {
   return {begin, begin + event.value("dur", 0.0)};
 }
 
-// Calls `event` with each of a timeline whose line `is_wanted`, in the order of the file. Every
-// event has a line of its own, which is what lets a long timeline be read in little memory. A last
-// line that a killed rank has cut off is left out.
+// Calls `event` with each event whose line `is_wanted`, in the order of the file. Every event has a
+// line of its own, so a long timeline is read in little memory. A last line that a killed rank has
+// cut off is skipped.
 void for_each_event(const std::filesystem::path& path,
                     const std::function<bool(std::string_view line)>& is_wanted,
                     const std::function<void(const Json&)>& event) {
@@ -47,9 +47,9 @@ void for_each_event(const std::filesystem::path& path,
   }
 }
 
-constexpr int first_device_row = 2000;  // below are the threads' rows and those of messages
+constexpr int first_device_row = 2000;  // rows below are those of threads and messages
 
-// Length of time in which at least one of them lasts.
+// Length of time in which at least one interval lasts.
 double length_of_union(std::vector<Interval> intervals) {
   std::ranges::sort(intervals, {}, &Interval::begin);
   double length = 0, end = std::numeric_limits<double>::lowest();
@@ -92,7 +92,7 @@ class Steps {
       std::ranges::sort(steps, {}, [](const NumberedStep& step) { return step.interval.begin; });
   }
 
-  // In which something begins.
+  // Number of the step at this time.
   [[nodiscard]] std::optional<std::int64_t> number_at(const Place& place, double time) const {
     const auto found = by_place_.find(place);
     if (found == by_place_.end()) return std::nullopt;

@@ -31,7 +31,7 @@ class Browser : public ::testing::Test {
     return result.output;
   }
 
-  // Now and then chromium itself never comes up; it gets another chance.
+  // Chromium sometimes doesn't start; it gets another chance.
   ProcessResult open_in_browser(const std::filesystem::path& page,
                                 const std::string& scheme) const {
     ProcessResult result;
@@ -100,7 +100,7 @@ TEST_F(Browser, DrawsManyRunsAndAStudy) {
   expect_all_drawn(report);
 }
 
-// Every switch is used; what the chart of the loss stands against is noted each time.
+// Uses every switch, and notes the axis of the loss's chart each time.
 TEST_F(Browser, SwitchesAxesRunsAndScales) {
   auto report = runs_report("first");
   report.runs.push_back(report.runs[0]);
@@ -131,7 +131,7 @@ TEST_F(Browser, SwitchesAxesRunsAndScales) {
   EXPECT_EQ(count(elements, "data-drawn=\"true\""), number_of("figures", report));
 }
 
-// A constant and a single point stand in the middle; ticks are round, deviations are drawn whole.
+// Constants and single points stand in the middle, ticks are round, deviations are drawn whole.
 TEST_F(Browser, AxesAreRoundAndHoldEverything) {
   auto report = runs_report("a run");
   report.runs[0].curves.push_back(epoch_curve("learning_rate", "", {.001, .001, .001}));

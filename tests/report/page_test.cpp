@@ -31,7 +31,7 @@ Report small_report() {
   return report;
 }
 
-// What the page's script gets.
+// Data that the page's script reads.
 Json data_in(const std::string& page) {
   const std::string start = R"(<script type="application/json" id="data">)";
   const auto begin = page.find(start) + start.size();
@@ -108,7 +108,7 @@ TEST(ReportPage, PicturesAreInThePage) {
   EXPECT_EQ(section["pictures"][0]["caption"], hostile);
 }
 
-// What begins with this in the page's own markup, style and scripts, Chart.js among them.
+// Checks the page's markup, style and scripts, Chart.js among them, for whatever loads something.
 TEST(ReportPage, AsksForNothing) {
   const auto page = report_page(report_data(small_report(), "today"));
   EXPECT_TRUE(says(page, {"default-src 'none'"}));

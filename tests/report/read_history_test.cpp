@@ -68,7 +68,7 @@ TEST(ReadHistory, CurvesOfEpochsAndSteps) {
   EXPECT_THAT(column(run.find("epoch_seconds", ""), &CurvePoint::value), ElementsAre(7, 7));
   EXPECT_THAT(column(run.find("exposed_communication_seconds", ""), &CurvePoint::value),
               ElementsAre(0.5, 0.5));
-  // What was not measured has no curve.
+  // Quantities that were not measured have no curve.
   EXPECT_EQ(run.find("accuracy", "validation"), nullptr);
   EXPECT_EQ(run.find("data_wait_seconds", ""), nullptr);
 

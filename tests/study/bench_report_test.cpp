@@ -1,4 +1,4 @@
-// What kolo bench makes of its measurements.
+// Reports of kolo bench.
 #include "kolo/study/bench.h"
 #include "support/says.h"
 

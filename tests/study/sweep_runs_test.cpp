@@ -27,7 +27,8 @@ using ::testing::HasSubstr;
 using ::testing::SizeIs;
 using ::testing::ThrowsMessage;
 
-// Its accuracy is optimizer.lr, the same in every epoch. What else it does, description says.
+// Stand-in for kolo train: its accuracy is optimizer.lr in every epoch; `description` chooses how
+// it ends.
 constexpr auto stand_in = R"(#!/bin/sh
 epochs=9
 for word in "$@"; do

@@ -113,7 +113,7 @@ TEST_F(TimelineSummaries, SaysTheRangeOfManyRanks) {
                    {"  mean of 1 step: 9 ranks 72.7 % to 72.7 %, mean 72.7 %\n"}));
 }
 
-// The host hands passes over in no time; what the device does counts, in its own steps.
+// The host submits passes in no time; the device's spans count, in its own steps.
 TEST_F(TimelineSummaries, DevicesCountForTheirThreads) {
   const PipelineShape shape{PipelineSchedule::one_f_one_b, 2, 3};
   const auto found = summary(played(shape, 1, 0, 2001) + step_span(1, 0, 1, 0, 40) +

@@ -12,7 +12,7 @@
 #include "kolo/train/observe/study.h"
 #include "kolo/train/observe/sweep.h"
 
-// Figures, and those that there are of runs and of studies.
+// Figures of runs, studies and sweeps.
 namespace kolo {
 
 // Places in the page's palette: a run has its number; what is no run has a negative place.

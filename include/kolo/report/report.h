@@ -20,9 +20,9 @@ struct Report {
   std::string title;
   std::optional<Study> study;
   std::optional<Sweep> sweep;
-  std::vector<RunRecord> trials;  // the sweep's, in its order; of those not begun without curves
+  std::vector<RunRecord> trials;  // the sweep's, in its order; without curves if not begun
   std::vector<RunRecord> runs;
-  std::size_t study_runs = 0;         // so many of them, the first, are the study's
+  std::size_t study_runs = 0;         // number of the study's runs, which come first
   std::vector<std::string> warnings;  // besides those of the runs
   std::optional<CurveAxis> axis;      // of curves at first; none or not known: the first known
 };

@@ -13,7 +13,7 @@
 // A study of scaling: its plan, the scheduler that runs it, and the whole.
 namespace kolo {
 
-// What there is to share where all ranks share each sample.
+// Network and samples that all ranks share, where they share each sample.
 struct SharedSamples {
   std::vector<FieldLayer> layers;     // of the network
   std::vector<std::int64_t> lengths;  // of a sample, by axis, slowest first
@@ -43,7 +43,7 @@ struct ScaleRequest {
   bool oversubscribe = false;
   SchedulerOptions scheduler;
   std::filesystem::path program = {};  // kolo, which does the runs; empty: this program is it
-  // Is told what is done, for people.
+  // Gets lines about the progress, for people.
   std::function<void(const std::string&)> say = [](const std::string&) {};
 
   // Settled by scale_study().
@@ -71,7 +71,7 @@ struct ScaleRequest {
 struct ScaledStudy {
   Study study;
   std::filesystem::path folder;
-  bool was_stopped = false;  // by a signal; another call goes on
+  bool was_stopped = false;  // by a signal; another call resumes
 };
 
 // Runs what is not done yet, by kolo train or as jobs of a scheduler, and writes study and report.

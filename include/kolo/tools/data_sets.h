@@ -27,32 +27,32 @@ struct RemoteDataset {
   // folder. These are unpacked, and the archive is removed. Empty: the files are no archive.
   std::string archive_folder;
   std::vector<std::string> members;
-  std::string instead;  // what to do where it can't be had, for the error that says so
+  std::string instead;  // advice for the error when it can't be fetched
 };
 
-// A known one with its sums: mnist, fashion-mnist, cifar10 (the binary version). MNIST comes from
-// the mirror that torchvision uses. InputError for another name.
+// A known data set with its sums: mnist, fashion-mnist, cifar10 (the binary version). MNIST comes
+// from the mirror that torchvision uses. InputError for another name.
 [[nodiscard]] RemoteDataset remote_dataset(std::string_view name);
 
 struct FetchOptions {
   std::filesystem::path folder;
   std::string url;  // instead of the data set's own: http, https or file
-  std::function<void(const std::string&)> notice;  // for people: files, waiting, going on
+  std::function<void(const std::string&)> notice;  // gets lines for people: files, waits, retries
 };
 
 struct FetchResult {
   std::filesystem::path folder;    // what a dataset class takes
-  bool was_there = false;          // nothing had to be done
+  bool was_there = false;          // it was complete before
   std::int64_t bytes_fetched = 0;  // by this call
 };
 
-// Puts the data set into the folder. Files come under NAME.part, go on from where an earlier
-// download was cut off, are renamed when their MD5 sum is right, and unpacked aside. Any number of
-// processes may fetch into one folder at once, on one machine or over a file system that locks: one
-// works, the others wait and find it done. A complete folder takes no lock and no network.
+// Puts the data set into the folder. Files are downloaded as NAME.part, from where an earlier
+// download was cut off, renamed when their MD5 sum is right, and unpacked aside. Any number of
+// processes may fetch into one folder at once: one works, the others wait for it. A complete folder
+// needs neither lock nor network.
 //
-// Error when it can't be done, with the address and the reason; what has come stays for the next
-// time, except files with a wrong sum. InputError for an address that is none, or without curl.
+// Error with address and reason when it fails; what has come stays for the next time, except files
+// with a wrong sum. InputError: the address is none, or there is no curl.
 FetchResult fetch_dataset(const RemoteDataset& dataset, const FetchOptions& options);
 
 // MD5 sum (RFC 1321) as 32 hexadecimal digits: against accidents, not attacks.
@@ -60,8 +60,8 @@ FetchResult fetch_dataset(const RemoteDataset& dataset, const FetchOptions& opti
 
 // Contents of a file or folder of data, told by the content, as `kolo data inspect --json` writes
 // them: path, format, bytes, arrays (name, type, shape, chunk, filters, channels with their
-// ranges), facts and advice. `reads_numbers`: also the ranges of large arrays, which takes reading
-// all. InputError for what is no file of any format that is read, or a bad one.
+// ranges), facts and advice. `reads_numbers`: also the ranges of large arrays, for which all is
+// read. InputError: no format that kolo reads, or a damaged file.
 [[nodiscard]] nlohmann::ordered_json inspect(const std::filesystem::path& path, bool reads_numbers);
 
 }  // namespace kolo

@@ -14,7 +14,7 @@
 #include "kolo/data/dataset.h"
 #include "kolo/data/mnist.h"
 
-// Made data, for machines that can't get the real.
+// Made data, for machines that can't get real data.
 namespace kolo {
 
 // Data in CIFAR-10's format and of about its difficulty, made from Fashion-MNIST: garments warped,
@@ -76,7 +76,7 @@ struct PhotographFolderOptions {
 
 // Writes `folder`, which appears only when everything is in it: JPEG files laid out as ImageNet's,
 // train/CLASS/*.jpg and valid/CLASS/*.jpg, of a stand-in's images, for trying and timing what reads
-// such folders where ImageNet is not at hand. Sizes, aspects and qualities vary, one file in twenty
+// such folders without ImageNet. Sizes, aspects and qualities vary, one file in twenty
 // is grey, and fine texture makes the files about as large as photographs. What a file holds
 // depends on options and its number alone, not on the threads. InputError for options out of range,
 // too few images of a class, a folder that holds something already (with `replace`: something else
@@ -85,11 +85,11 @@ std::array<std::int64_t, 2> write_photograph_folder(const std::filesystem::path&
                                                     const PhotographFolderOptions& options,
                                                     const WriteOptions& write);
 
-// Boxes of simulated universe to train on where no simulation can be had: dark matter grown from a
-// Gaussian random field by gravity, and the gas in it as simple physics would have it.
+// Boxes of simulated universe, to train on without a simulation: dark matter grown from a Gaussian
+// random field by gravity, and gas that follows it by simple physics.
 
-// Whether this kolo was built with what making boxes takes (CMake's KOLO_COSMOLOGY): without it,
-// each function below is an InputError that says so.
+// Tells whether this kolo was built with FFTW (CMake's KOLO_COSMOLOGY); without it, each function
+// below throws an InputError that says so.
 [[nodiscard]] bool is_cosmology_built();
 
 struct CosmologyOptions {
@@ -105,8 +105,8 @@ void check_cosmology_options(const CosmologyOptions& options);
 // Makes a periodic box at redshift 3, of cells of 78.125 comoving kpc/h: Om = .31, OL = .69, Ob =
 // .0487, h = .675, n_s = .965, sigma8 = .82. It depends on the options alone, threads not among
 // them; machines with other vector units, C libraries or versions of FFTW may round otherwise.
-// `progress`, if any, is called on the calling thread with the part done so far, 0 to 1, and what
-// is being done. InputError as above.
+// `progress`, if any, is called on the calling thread with the part done so far, 0 to 1, and the
+// stage. InputError as above.
 //
 // Sources: Eisenstein and Hu 1998 (power spectrum without wiggles); Carroll, Press and Turner 1992
 // (growth); Quinn et al. 1997 (kick-drift-kick); Gnedin and Hui 1998 and Hui and Gnedin 1997

@@ -14,7 +14,7 @@ namespace kolo {
 // of its last one.
 struct PipelineIdle {
   std::size_t steps = 0;
-  PipelineShape shape;                // the spans don't tell the schedule; gpipe is as long as 1f1b
+  PipelineShape shape;                // without the schedule, which spans don't tell
   std::map<int, double> idle_shares;  // by rank: mean share in which it computes nothing
   // ideal_idle_share(); none where ranks are missing.
   std::optional<double> ideal;
@@ -38,7 +38,7 @@ struct TimelineSummary {
 // InputError: it can't be read.
 [[nodiscard]] TimelineSummary summarize_timeline(const std::filesystem::path& file);
 
-// Lines for a terminal; "" where there is neither.
+// Lines for a terminal; empty without pipeline and halos.
 [[nodiscard]] std::string to_text(const TimelineSummary& summary);
 
 }  // namespace kolo

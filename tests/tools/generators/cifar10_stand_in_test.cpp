@@ -86,7 +86,7 @@ TEST_F(StandIn, ImagesDependOnSeedSplitAndIndexAlone) {
   EXPECT_EQ(all.size(), 80U) << "no two images are alike";
 }
 
-// What the parameters imply for many images: means of values and of how much they vary.
+// Mean and deviation of many images' values are what the parameters imply.
 TEST_F(StandIn, ImagesAreNeitherFlatNorSaturated) {
   const StandInImages images(options(), Split::train);
   double sum = 0, squares = 0, extremes = 0, count = 0;

@@ -1,4 +1,4 @@
-// Of a kolo that was built without FFTW.
+// Boxes of a kolo that was built without FFTW.
 #include <gmock/gmock.h>
 
 #include "kolo/base/error.h"

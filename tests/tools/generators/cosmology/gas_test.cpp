@@ -97,7 +97,7 @@ TEST(CosmologyShock, HeatsByItsSpeed) {
       quiet_temperature(1) + 1.340e5 * shock * shock / 1e4 + .25 * 7.148e5 * dispersion / 1e4;
   EXPECT_NEAR(made.temperature[middle] / expected, 1, 1e-3);
   EXPECT_NEAR(made.velocity[0][24 * 1024], -speed * smoothing, 1e-9);
-  // Where it runs apart there is no shock.
+  // Gas that runs apart has no shock.
   EXPECT_NEAR(made.temperature[0], quiet_temperature(1) + .25 * 7.148e5 * dispersion / 1e4, 100);
 }
 
