@@ -256,7 +256,7 @@ FetchResult fetch_dataset(const RemoteDataset& dataset, const FetchOptions& opti
   result.was_there = is_complete(dataset, options.folder);
   if (result.was_there) return result;
   std::error_code error;
-  const bool is_new = fs::create_directories(options.folder, error);
+  fs::create_directories(options.folder, error);
   if (!fs::is_directory(options.folder)) {
     throw InputError(fmt::format("fetch: cannot make the folder {}: {}", options.folder.string(),
                                  error.message()));
@@ -269,13 +269,12 @@ FetchResult fetch_dataset(const RemoteDataset& dataset, const FetchOptions& opti
                                              .say = [&](const auto& text) { say(options, text); }});
       try {
         fetch_files(dataset, options, result);
-      } catch (...) {  // the lock's file goes all the same
+      } catch (...) {  // out of the lock's scope, which would keep its file for an exception
         problem = std::current_exception();
       }
     }
     if (problem) std::rethrow_exception(problem);
   } catch (const Error& problem) {
-    if (is_new) fs::remove(options.folder, error);  // unless something is in it
     if (dynamic_cast<const InputError*>(&problem) != nullptr || dataset.instead.empty()) throw;
     throw Error(fmt::format("{}; {}", problem.what(), dataset.instead));
   }

@@ -265,7 +265,7 @@ TEST_F(FetchArchive, ThatIsDamagedOrCutShortIsNotUnpacked) {
   }
 }
 
-// A lock is of whoever has opened its file: threads exclude each other as processes do.
+// Each call opens the lock's file itself, so threads exclude each other as processes do.
 TEST_F(FetchArchive, SeveralAtOnceUnpackItOnceInFoldersOfAnyName) {
   serve_archive({{"inner/a.bin", "first"}, {"inner/b.bin", noise(100000)}});
   server.serve("/set.tar.gz", {.content = contents["set.tar.gz"], .pause_ms = 200});
