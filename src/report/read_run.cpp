@@ -192,8 +192,8 @@ std::optional<std::int64_t> parameters_in(std::string summary) {
   return checked_add(*trainable, *frozen);
 }
 
-// A run from its history.json, and from config.yaml and model.txt where they are beside it: without
-// them settings and parameters are empty.
+// Reads a run from its history.json, and settings and parameters from config.yaml and model.txt if
+// they are beside it.
 RunRecord read_history(const std::filesystem::path& path) {
   const History history = History::read(path);
   RunRecord run;
@@ -256,7 +256,7 @@ constexpr int deepest_run = 6;
 // The folders of runs in a folder and below it, in order; links to folders are not followed.
 std::vector<std::filesystem::path> runs_below(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> runs;
-  std::error_code error;  // a folder that can't be listed has no runs for us
+  std::error_code error;  // a folder that can't be listed counts as empty
   if (std::filesystem::exists(folder / "history.json", error)) return {folder};
   constexpr auto options = std::filesystem::directory_options::skip_permission_denied;
   for (std::filesystem::recursive_directory_iterator entry(folder, options, error), none;

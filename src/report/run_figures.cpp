@@ -12,7 +12,7 @@ namespace kolo {
 
 namespace {
 
-// How a quantity is shown.
+// Presentation of a quantity.
 struct Presentation {
   std::string id, title, y_label;
   double factor = 1;
@@ -25,7 +25,7 @@ struct Presentation {
 constexpr std::size_t most_points = 1500;
 constexpr std::size_t most_marks = 60;
 
-// Every curve of one quantity of a run.
+// Selects the curves of a figure.
 using CurveFilter = std::function<bool(const Curve&)>;
 
 // First and last moment of a run's curves, in seconds since 1970; NaN when no point tells.

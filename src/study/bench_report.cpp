@@ -117,7 +117,7 @@ std::string halo_lines(const BenchReport& report) {
   return text;
 }
 
-// Besides the parameters and what belongs to them.
+// Line on the memory kept for backward, besides parameters, gradients and optimizer state.
 std::string kept_line(const BenchReport& report) {
   if (!report.sample_cut) return {};
   const auto kept = bytes_by_formula(report, &SpatialTotals::kept_elements);

@@ -43,7 +43,7 @@ class StepRecorder {
     }
   }
 
-  // Around a step.
+  // Called before a step, after its forward pass, and after it.
   void begin() {
     *step_ = {};
     step_->ready.resize(gradients_.size());
@@ -94,7 +94,7 @@ class StepRecorder {
   DeviceClock clock_;
   std::vector<Gradient> gradients_;
   std::vector<Moments> done_;
-  std::shared_ptr<Moments> step_;  // the one that is under way
+  std::shared_ptr<Moments> step_;  // the current step
 };
 
 // A standard deviation that the few outliers of a busy machine don't change: 1.4826 times the

@@ -63,9 +63,9 @@ struct StudyFolder : ResultsFolder {
   void write_report() const;
 };
 
-// Runs what is not done yet, one after another, and writes the study after each: a run that was
-// interrupted goes on from its checkpoint, one that fails is noted and does not stop the others.
-// Says what it does. False: a signal asked to stop.
+// Does the remaining runs one after another, and writes the study after each. An interrupted run
+// resumes from its checkpoint; one that fails is noted and does not stop the others. False: a
+// signal asked to stop.
 [[nodiscard]] bool run_points(const ScaleRequest& request, const StudyFolder& folder, Study& study);
 
 // Completes the options. InputError: an unknown scheduler, its command is not in
@@ -76,10 +76,10 @@ struct StudyFolder : ResultsFolder {
 // ended without finishing its run is submitted again.
 void submit_points(const ScaleRequest& request, const StudyFolder& folder, Study& study);
 
-// InputError: a launcher has started this process, as one of several; `command` starts them itself.
+// InputError: a launcher has started this process as one of several; `command` starts ranks itself.
 void require_no_launcher(std::string_view command);
 
-// For people: which runs there are and what each would be started with.
+// Lists the remaining runs with their commands, for people.
 [[nodiscard]] std::string describe_plan(const ScaleRequest& request, const StudyFolder& folder,
                                         const Study& study);
 
@@ -108,7 +108,7 @@ struct TrialSetting {
   std::vector<std::int64_t> epochs;  // of each trial in all
 };
 
-// Runs what is to be done, and writes sweep.json after every change. True: it was stopped.
+// Runs the remaining trials, and writes sweep.json after every change. True: it was stopped.
 [[nodiscard]] bool run_trials(const TrialSetting& setting, const SweepFolder& folder, Sweep& sweep);
 
 // For people, when a trial has ended: "trial 3 (lr 0.01): val_accuracy 91.24 % in epoch 4 of 5,

@@ -142,8 +142,8 @@ std::string first_word(const std::string& text) {
   return word.substr(0, word.find(';'));
 }
 
-// Hands a run over and returns the job's name; `arguments`: what follows `kolo train`. Error, with
-// what the scheduler said.
+// Submits a run and returns the job's name; `arguments`: those of `kolo train`. Error, with the
+// scheduler's message.
 std::string submit(const SchedulerOptions& options, const StudyPoint& point,
                    const std::string& job_name, const fs::path& log,
                    const std::vector<std::string>& arguments) {
@@ -160,7 +160,8 @@ std::string submit(const SchedulerOptions& options, const StudyPoint& point,
   }
   std::istringstream more(options.options);
   for (std::string word; more >> word;) command.push_back(word);
-  if (options.name == "pbs") command.emplace_back("--");  // what follows is run with its arguments
+  if (options.name == "pbs")
+    command.emplace_back("--");  // a command with arguments instead of a script
   command.push_back(options.script.string());
   command.insert(command.end(), arguments.begin(), arguments.end());
   const auto answer = ask(command);

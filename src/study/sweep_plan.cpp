@@ -225,7 +225,7 @@ std::vector<std::string> draw_trial(const SweepSpace& space, CounterRandom& rand
 std::vector<std::vector<std::string>> random_trials(const SweepSpace& space, std::uint64_t seed,
                                                     int count) {
   constexpr std::uint32_t stream = 0x53574545;
-  constexpr int most_draws = 1000;  // of one trial, all of which were there
+  constexpr int most_draws = 1000;  // repetitions in a row before giving up
   std::vector<std::vector<std::string>> trials;
   std::set<std::vector<std::string>> seen;
   for (int number = 0; number < count; ++number) {

@@ -86,7 +86,7 @@ std::vector<TrialPlace> places_on_hosts(const MachineFacts& machine, const Place
   PlaceOptions strict = options;
   strict.oversubscribe = false;
   const int count = count_of(strict, room, room, "the hosts of the job");
-  if (room == 0) return {TrialPlace{}};  // all of the job, whose launcher judges
+  if (room == 0) return {TrialPlace{}};  // the whole job; its launcher decides
   std::vector<TrialPlace> places;
   for (int i = 0; i < count; ++i) {
     const auto begin = hosts.begin() + static_cast<long>(i) * hosts_of_trial;

@@ -88,7 +88,7 @@ InspectionJson array_json(const std::string& name, const std::string& type,
                       {"filters", InspectionJson::array()},
                       {"channels", InspectionJson::array()}};
   for (const auto& [channel, range] : ranges) {
-    // Without finite numbers there is no range.
+    // Null without finite numbers.
     const auto number = [&count = range.count](double value) {
       return count > 0 ? InspectionJson(value) : InspectionJson(nullptr);
     };

@@ -91,7 +91,7 @@ class PanelReader {
     return sum / static_cast<double>((bottom - top) * (right - left));
   }
 
-  // 0 to 1 of the panel's scale.
+  // Place of a value on the panel's scale, 0 to 1.
   [[nodiscard]] double shade(double value) const {
     const double width = panel_.high - panel_.low;
     const double place = width > 0 ? (value - panel_.low) / width : .5;

@@ -10,7 +10,7 @@
 #include "kolo/layout/spatial_network.h"
 #include "kolo/train/observe/study.h"
 
-// A study of scaling: its plan, the scheduler that runs it, and the whole.
+// `kolo scale`: the plan of a scaling study, and running it.
 namespace kolo {
 
 // Network and samples that all ranks share, where they share each sample.
@@ -58,7 +58,7 @@ struct ScaleRequest {
 // train alike. Shared samples are cut as spatial_plans() has it best.
 //
 // InputError: ranks below 1 or none, an unknown scaling, a negative warm-up, and a batch or samples
-// that so many ranks can't share: it says how many can.
+// that these ranks can't share; the message says how many can.
 [[nodiscard]] Study plan_study(const ScaleRequest& request, const RunConfig& configured);
 
 // key.sub=value: what the run of a point has besides the configuration's file and name.
@@ -74,13 +74,13 @@ struct ScaledStudy {
   bool was_stopped = false;  // by a signal; another call resumes
 };
 
-// Runs what is not done yet, by kolo train or as jobs of a scheduler, and writes study and report.
-// InputError, before the first run, for all that can be wrong. A run that fails is noted in its
-// points and does not stop the others.
+// Does the remaining runs, by kolo train or as jobs of a scheduler, and writes study and report.
+// All checks are made before the first run: InputError. A run that fails is noted in its points and
+// does not stop the others.
 [[nodiscard]] ScaledStudy scale_study(ScaleRequest request);
 
-// For people: which runs there are still to do, and what each would be started with. Checks the
-// same, and does nothing.
+// Lists the remaining runs with their commands, for people. Makes the same checks, and runs
+// nothing.
 [[nodiscard]] std::string describe_scale_study(ScaleRequest request);
 
 }  // namespace kolo

@@ -93,16 +93,16 @@ struct FinishedSweep {
   bool was_stopped = false;  // by a signal, or a trial was; another call resumes
 };
 
-// Runs what is not done yet, several trials side by side, and writes sweep.json after each change,
-// then report.html. InputError, before the first trial, for all that can be wrong. A trial that
-// fails is noted and does not stop the others; the next call tries it once more.
+// Runs the remaining trials, several side by side, and writes sweep.json after each change, then
+// report.html. All checks are made before the first trial: InputError. A trial that fails is noted
+// and does not stop the others; the next call tries it once more.
 //
 // SIGINT, SIGTERM, SIGHUP and SIGUSR1 ask all trials to save a checkpoint and stop; a second one
 // ends them at once. One thread; it must be the only one that starts processes meanwhile.
 [[nodiscard]] FinishedSweep run_sweep(SweepRequest request);
 
-// For people: the trials that there are still to do, and what each would be started with. Checks
-// the same, and does nothing.
+// Lists the remaining trials with their commands, for people. Makes the same checks, and runs
+// nothing.
 [[nodiscard]] std::string describe_sweep(SweepRequest request);
 
 // The words after `kolo train` that train a trial, as a user types them.
