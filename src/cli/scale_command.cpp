@@ -19,7 +19,8 @@ namespace {
 struct ScaleArguments {
   ConfigOptions config;
   ScaleRequest request;
-  std::string output;
+  std::string output, parallel;
+  std::vector<std::string> lr_scalings;
   bool dry_run = false;
 };
 
@@ -54,6 +55,9 @@ int scale(ScaleArguments arguments) {
   auto& request = arguments.request;
   request.config = arguments.config.source();
   request.output = arguments.output;
+  request.spatial = arguments.parallel == "spatial";
+  for (const auto& scaling : arguments.lr_scalings)
+    request.lr_scalings.push_back(find_named<Scaling>(scaling).value());
   request.say = say;
   if (arguments.dry_run) {
     std::cout << describe_scale_study(request);
@@ -77,11 +81,10 @@ void add_study_options(CLI::App& command, ScaleArguments& arguments) {
       ->type_name("N,...");
   command.add_flag("--strong", arguments.request.strong,
                    "The batch of all ranks stays as it is, instead of that of a rank");
-  add_choice_option(command, "--parallel", arguments.request.parallel, {"data", "spatial"},
+  add_choice_option(command, "--parallel", arguments.parallel, {"data", "spatial"},
                     "What ranks share: data (the samples are dealt out, the default) or spatial "
                     "(all ranks share each sample; the batch stays as it is)");
-  add_choices_option(command, "--lr-scaling", arguments.request.lr_scalings,
-                     {"none", "linear", "sqrt"},
+  add_choices_option(command, "--lr-scaling", arguments.lr_scalings, {"none", "linear", "sqrt"},
                      "Each of these, for every number of ranks: none, linear, sqrt")
       ->type_name("RULE,...");
   add_list_option(command, "--warmup", arguments.request.warmup_epochs, {0, 1e9},

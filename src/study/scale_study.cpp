@@ -207,15 +207,6 @@ SharedSamples shared_samples(const RunConfig& base) {
   return samples;
 }
 
-void settle_parallel(ScaleRequest& request, const RunConfig& base) {
-  if (request.parallel == "data") return;
-  if (request.parallel != "spatial") {
-    throw InputError(
-        fmt::format("--parallel: \"{}\" is not known; it can be data, spatial", request.parallel));
-  }
-  request.shared = shared_samples(base);
-}
-
 // The study's folder, by default results/digits-weak.
 std::filesystem::path output_of(const ScaleRequest& request, const RunConfig& base) {
   if (!request.output.empty()) return request.output;
@@ -236,7 +227,7 @@ PreparedStudy prepare(ScaleRequest& request) {
   if (request.program.empty()) request.program = own_program();
   const auto base = load_run_config(request.config);
   PreparedStudy prepared{to_yaml(base), StudyFolder(), {}};
-  settle_parallel(request, base);
+  if (request.spatial) request.shared = shared_samples(base);
   prepared.folder.path = output_of(request, base);
   if (!submits(request)) settle_threads(request, prepared.folder);
   prepared.study = plan_study(request, base);

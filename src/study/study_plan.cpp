@@ -6,7 +6,6 @@
 #include <fmt/ranges.h>
 
 #include "kolo/base/error.h"
-#include "kolo/base/text.h"
 #include "kolo/config/derived_settings.h"
 
 namespace kolo {
@@ -26,11 +25,6 @@ void check(const ScaleRequest& request) {
   for (const int ranks : request.ranks)
     if (ranks < 1)
       throw InputError(fmt::format("--ranks: {} is no number of ranks; the least is 1", ranks));
-  for (const auto& scaling : request.lr_scalings) {
-    if (!find_named<Scaling>(scaling))
-      throw InputError(fmt::format("--lr-scaling: \"{}\" is not known; it can be {}", scaling,
-                                   join(known_names<Scaling>())));
-  }
   for (const double epochs : request.warmup_epochs)
     if (!(epochs >= 0))
       throw InputError(fmt::format("--warmup: {} epochs; the least is 0", epochs));
@@ -125,11 +119,11 @@ Study plan_study(const ScaleRequest& request, const RunConfig& configured) {
   }
 
   auto scalings = request.lr_scalings;
-  if (scalings.empty()) scalings = {std::string(name_of(base.optimizer.lr_scaling))};
+  if (scalings.empty()) scalings = {base.optimizer.lr_scaling};
   auto warmups = sorted_without_repeats(request.warmup_epochs);
   if (warmups.empty()) warmups = {base.training.lr_warmup_epochs};
   for (const int count : ranks) {
-    for (const auto& scaling : scalings) {
+    for (const auto scaling : scalings) {
       for (const double warmup : warmups) {
         StudyPoint point;
         point.ranks = count;
@@ -137,7 +131,7 @@ Study plan_study(const ScaleRequest& request, const RunConfig& configured) {
           point.nodes = (count + request.ranks_per_node - 1) / request.ranks_per_node;
         point.batch_size = batch_size_of(request, base.training, ranks.front(), count);
         if (request.shared) share_samples(*request.shared, point);
-        point.lr_scaling = scaling;
+        point.lr_scaling = name_of(scaling);
         point.warmup_epochs = warmup;
         point.folder = folder_of(study, base, point);
         study.points.push_back(point);

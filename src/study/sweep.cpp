@@ -167,22 +167,8 @@ int threads_of(const RunConfig& base, const SweepSpace& space, const TrialSettin
   for (const auto& key : space.keys)
     if (std::ranges::find(key.keys, "device.intra_threads") != key.keys.end()) return 0;
   if (fs::exists(folder.file())) return Sweep::read(folder.file()).threads;
-  const auto& machine = setting.machine;
-  int cores = machine.cores;
-  const auto places = static_cast<int>(setting.places.size());
-  int places_here = places;
-  if (machine.launcher == Launcher::srun) {
-    const auto number = [&](const char* name, int otherwise) {
-      const auto text = machine.environment(name);
-      return text ? parse_number<int>(*text).value_or(otherwise) : otherwise;
-    };
-    const int nodes = std::max(1, number("SLURM_JOB_NUM_NODES", 1));
-    cores = number("SLURM_CPUS_ON_NODE", cores);
-    places_here = std::max(1, (places + nodes - 1) / nodes);
-  } else if (!machine.job_hosts.empty()) {
-    return 0;  // a trial's own launcher sees its hosts
-  }
-  return std::max(1, cores / std::max(1, places_here * setting.request.places.ranks));
+  const int cores = setting.places.front().cores;
+  return cores > 0 ? std::max(1, cores / setting.request.places.ranks) : 0;
 }
 
 // A request that has been checked, with its folder and its plan.

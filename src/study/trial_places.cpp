@@ -68,7 +68,8 @@ std::vector<TrialPlace> places_here(const MachineFacts& machine,
                                         "this machine's GPUs")
                              : count_of(options, machine.cores / options.ranks,
                                         machine.cpus / options.ranks, "this machine's processors");
-  std::vector<TrialPlace> places(static_cast<std::size_t>(count));
+  std::vector<TrialPlace> places(static_cast<std::size_t>(count),
+                                 {.cpus = {}, .cores = std::max(1, machine.cores / count)});
   bind(places, cores, options.ranks);
   if (gpus / count < options.ranks) return places;
   const auto parts = equal_parts(options.gpus, count);
@@ -100,7 +101,8 @@ std::vector<TrialPlace> places_on_hosts(const MachineFacts& machine, const Place
 // memory; otherwise it would wait for the step before.
 std::vector<TrialPlace> places_in_slurm(const MachineFacts& machine, const PlaceOptions& options) {
   const int nodes = std::max(1, number_in(machine, "SLURM_JOB_NUM_NODES"));
-  const int cpus_on_node = std::max(1, number_in(machine, "SLURM_CPUS_ON_NODE"));
+  const int cpus = number_in(machine, "SLURM_CPUS_ON_NODE");
+  const int cpus_on_node = std::max(1, cpus > 0 ? cpus : machine.cores);
   const int given = number_in(machine, "SLURM_NTASKS");
   const int tasks = given > 0 ? given : checked_multiply(nodes, cpus_on_node);
   const int room = tasks / options.ranks;
@@ -108,13 +110,14 @@ std::vector<TrialPlace> places_in_slurm(const MachineFacts& machine, const Place
   const int tasks_on_node = std::max(1, tasks / nodes);
   const auto nodes_of_trial =
       fmt::format("{}", std::min(nodes, (options.ranks + tasks_on_node - 1) / tasks_on_node));
+  const int trials_on_node = std::max(1, (count + nodes - 1) / nodes);
   TrialPlace place{.cpus = {},
+                   .cores = std::max(1, cpus_on_node / trials_on_node),
                    .environment = {{"SLURM_EXACT", "1"},
                                    {"SLURM_JOB_NUM_NODES", nodes_of_trial},
                                    {"SLURM_NNODES", nodes_of_trial}}};
   if (const int memory = number_in(machine, "SLURM_MEM_PER_NODE"))
-    place.environment.emplace_back(
-        "SLURM_MEM_PER_NODE", fmt::format("{}", memory / std::max(1, (count + nodes - 1) / nodes)));
+    place.environment.emplace_back("SLURM_MEM_PER_NODE", std::to_string(memory / trials_on_node));
   return std::vector<TrialPlace>(static_cast<std::size_t>(count), place);
 }
 

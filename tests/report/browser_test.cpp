@@ -81,12 +81,8 @@ Report runs_report(const std::string& name) {
   return report;
 }
 
-TEST_F(Browser, DrawsARun) {
-  expect_all_drawn(runs_report("a run"));
-}
-
-TEST_F(Browser, DrawsARunAtNight) {
-  expect_all_drawn(runs_report("a run"), "0");
+TEST_F(Browser, DrawsARunByDayAndAtNight) {
+  for (const std::string scheme : {"1", "0"}) expect_all_drawn(runs_report("a run"), scheme);
 }
 
 TEST_F(Browser, DrawsManyRunsAndAStudy) {

@@ -31,11 +31,9 @@ struct SchedulerOptions {
 struct ScaleRequest {
   ConfigSource config;
   std::vector<int> ranks;
-  bool strong = false;  // the batch of all ranks is fixed; otherwise that of a rank
-  // data: ranks have samples of their own | spatial: they share each sample of a batch, which is
-  // fixed then.
-  std::string parallel = "data";
-  std::vector<std::string> lr_scalings;
+  bool strong = false;   // the batch of all ranks is fixed; otherwise that of a rank
+  bool spatial = false;  // ranks share each sample of a batch, which is fixed then
+  std::vector<Scaling> lr_scalings;
   std::vector<double> warmup_epochs;
   int ranks_per_node = 0;        // 0: all ranks on one node
   std::filesystem::path output;  // the study's folder; empty: output_dir, with -weak, -strong or
@@ -57,7 +55,7 @@ struct ScaleRequest {
 // follows the batch of all ranks, and with shared samples all ranks are one replica: all points
 // train alike. Shared samples are cut as spatial_plans() has it best.
 //
-// InputError: ranks below 1 or none, an unknown scaling, a negative warm-up, and a batch or samples
+// InputError: ranks below 1 or none, a negative warm-up, and a batch or samples
 // that these ranks can't share; the message says how many can.
 [[nodiscard]] Study plan_study(const ScaleRequest& request, const RunConfig& configured);
 
