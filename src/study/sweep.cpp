@@ -4,6 +4,7 @@
 #include <cctype>
 #include <map>
 #include <set>
+#include <sstream>
 
 #include <fmt/format.h>
 
@@ -117,12 +118,8 @@ std::vector<std::string> visible_gpus(const RunConfig& config) {
   if (!wants_gpu(config.device)) return {};
   std::vector<std::string> names;
   if (const auto given = environment_variable("CUDA_VISIBLE_DEVICES")) {
-    std::string_view rest = *given;
-    while (!rest.empty()) {
-      const auto comma = rest.find(',');
-      names.emplace_back(rest.substr(0, comma));
-      rest = comma == rest.npos ? std::string_view{} : rest.substr(comma + 1);
-    }
+    std::istringstream list(*given);
+    for (std::string name; std::getline(list, name, ',');) names.push_back(name);
     return names;
   }
   for (int gpu = 0; gpu < cuda_devices().devices; ++gpu) names.push_back(std::to_string(gpu));
