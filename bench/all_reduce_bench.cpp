@@ -82,7 +82,7 @@ Timing summarise(std::vector<double> seconds) {
   return {seconds[seconds.size() / 2], seconds.front()};
 }
 
-// How often all ways can be sampled in the time given; the same on all ranks.
+// Number of samples of all ways that fit into the time; the same on all ranks.
 std::size_t repetitions_for(const std::vector<Way>& ways, std::size_t count, std::size_t calls,
                             double seconds) {
   Stopwatch watch;
@@ -106,7 +106,7 @@ std::vector<Timing> measure(const std::vector<Way>& ways, std::size_t bytes, dou
   return timings;
 }
 
-// A fast wrong sum is worth nothing.
+// Checks the sums: a fast wrong one is worth nothing.
 void check_sums(const Way& way, std::size_t count, int rank, int size) {
   const auto values = way.memory.first(count);
   const auto value_of = [](std::size_t index, int of_rank) {

@@ -1,4 +1,4 @@
-// How long training stands still for a checkpoint, and how fast it is written:
+// Times how long training stands still for a checkpoint, and how fast it is written:
 //
 //   checkpoint_bench FOLDER [--megabytes 1400] [--rounds 5]
 //

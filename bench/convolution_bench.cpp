@@ -36,7 +36,7 @@ struct Case {
   std::int64_t inputs, size, outputs, kernel, stride;
 };
 
-// Those of resnet_small, from the input to the output, of cnn and of mnist_net.
+// Convolutions of resnet_small, from the input to the output, of cnn and of mnist_net.
 std::vector<ConvolutionGeometry> image_convolutions() {
   constexpr Case cases[] = {
       {3, 32, 64, 3, 1},   {64, 32, 64, 1, 2},  {64, 16, 64, 1, 1},  {64, 16, 64, 3, 1},
@@ -53,8 +53,8 @@ std::vector<ConvolutionGeometry> image_convolutions() {
   return found;
 }
 
-// Those of unet3d at full scale, down and up; a transposed one as the convolution whose data
-// gradient it is, so that its forward pass is the second time.
+// Convolutions of unet3d at full scale, down and up. A transposed one stands as the convolution
+// whose data gradient it is: its forward pass is the second time.
 std::vector<ConvolutionGeometry> unet3d_convolutions() {
   constexpr Case cases[] = {{4, 64, 64, 4, 2},    {64, 32, 128, 4, 2},  {128, 16, 256, 4, 2},
                             {256, 8, 512, 4, 2},  {512, 4, 512, 4, 2},  {512, 2, 512, 4, 2},
@@ -152,7 +152,7 @@ Way by_kernel(const std::string& name, MakeKernel make, torch::ScalarType type,
           }};
 }
 
-// None where it would be hopeless.
+// Kernel by columns; none for convolutions for which it would be hopelessly slow.
 std::unique_ptr<ConvolutionKernel> columns_of(const ConvolutionGeometry& geometry) {
   return geometry.inputs <= 8 ? make_column_convolution(geometry) : nullptr;
 }

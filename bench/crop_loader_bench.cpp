@@ -85,7 +85,7 @@ class BoxOfRun {
   fs::path path_;
 };
 
-// This process, and what it starts, on one of the processors it may use.
+// Binds this process, and those that it starts, to one of its processors.
 void keep_to_one_core() {
   cpu_set_t one;
   CPU_ZERO(&one);
@@ -105,7 +105,7 @@ Rotations rotations_named(const std::string& name) {
   return name == "proper" ? Rotations::proper : Rotations::vector;
 }
 
-// Crops a second with so many workers, after one batch to warm up.
+// Crops per second with this number of workers, after one batch to warm up.
 Json time_loader(const std::shared_ptr<const NbodyDataset>& dataset, const Options& options,
                  int workers) {
   Loader loader(dataset, DistributedSampler(dataset->size(), 0, 1),
@@ -130,7 +130,7 @@ Json time_loader(const std::shared_ptr<const NbodyDataset>& dataset, const Optio
           {"crops_a_processor_second", count / (processor_seconds() - begin)}};
 }
 
-// What the peer prints: an object like ours. Error where it can't run.
+// JSON that the peer prints, with the same members as ours. Error: it can't run.
 Json run_peer(const Options& options, const fs::path& file) {
   std::string workers;
   for (const int count : options.workers) {

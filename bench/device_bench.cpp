@@ -1,4 +1,4 @@
-// What training on a GPU is made of besides the network: a step of Adam beside a copy, and
+// Times the parts of training on a GPU besides the network: a step of Adam beside a copy, and
 // all-reduces of float32 in the device's memory.
 //
 //   device_bench [--device cuda] [--elements 117000000] [--rounds 7] [--json]
@@ -40,7 +40,7 @@ struct Options {
   bool json = false;
 };
 
-// Returns when the device has done what this thread's stream was given.
+// Waits for all work in this thread's stream.
 void finish(const torch::Tensor& values) {
   (void)values.slice(0, 0, 1).item<float>();
 }

@@ -4,9 +4,9 @@
 //   halo_bench --threads 2 [--length 128] [--shape 2,1,1] [--rounds 20] [--json]
 //   mpirun -n 2 halo_bench [...]
 //
-// Extend takes a rank's rows to those that its convolution reads, fold what a transposed one has
-// made to the rank's rows. Ways take turns, so that whatever else the machine does falls on all of
-// them alike; a round takes as long as the slowest rank, and of the rounds the median counts.
+// Extend adds the rows that a rank's convolution reads, fold adds up rows that a transposed one has
+// made for other ranks. Ways take turns, so that other load on the machine affects all alike; a
+// round takes as long as the slowest rank, and the median of the rounds counts.
 #include <algorithm>
 #include <iostream>
 #include <string>
@@ -37,14 +37,14 @@ struct Options {
 
 constexpr double megabyte = 1e6, gigabyte = 1e9;
 
-// What is to be timed of a level.
+// A level's exchanges to time.
 struct Level {
   std::vector<HaloAxis> extends, folds;
   torch::Tensor rows, made;  // what a rank has before extend and fold
 };
 
 torch::Tensor field(std::int64_t channels, const std::vector<std::int64_t>& lengths) {
-  // By hand: torch::ones takes no notice of a memory format.
+  // torch::ones ignores a memory format.
   return torch::ones({1, channels, lengths[0], lengths[1], lengths[2]}, torch::kFloat)
       .contiguous(torch::MemoryFormat::ChannelsLast3d);
 }
@@ -82,7 +82,7 @@ class Times {
     const auto result = action();
     seconds_.push_back(watch.seconds());
   }
-  // Collective. Without the first round.
+  // Median of all rounds but the first. Collective.
   [[nodiscard]] double median_seconds(const Communicator& communicator) const {
     std::vector<double> slowest(seconds_.begin() + 1, seconds_.end());
     communicator.all_reduce(std::span(slowest), ReduceOp::max);

@@ -43,7 +43,7 @@ double processor_seconds() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-// Waves and grain: about as many bytes as a photograph of the size.
+// An image of waves and grain, which packs into as many bytes as a photograph of its size.
 Image make_photograph(unsigned seed) {
   std::mt19937 random(seed);
   std::uniform_real_distribution<double> frequency(.01, .08), grain(-14, 14);
@@ -97,7 +97,7 @@ class ImageFolder {
   fs::path path_;
 };
 
-// Seconds of the processor an image, in the fastest of the passes.
+// Processor seconds per image, in the fastest pass.
 double seconds_an_image(const Dataset& dataset, int passes) {
   std::vector<float> input(static_cast<std::size_t>(dataset.layout().input_size()));
   std::int64_t label = 0;

@@ -1,4 +1,4 @@
-// What a network inside a simulation costs, and what it gives:
+// Measures what a network inside a simulation costs and gives:
 //
 //   mpirun -n 2 online_bench WHAT [--network linear] [--batch 16] [--steps 2000] [--rounds 5]
 //                                 [--level funneled] [--json]

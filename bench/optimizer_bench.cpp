@@ -1,11 +1,11 @@
-// How near the optimizers' passes over flat buffers come to the memory's bandwidth:
+// Compares the optimizers' passes over flat buffers with the memory's bandwidth:
 //
 //   mpirun -n 2 optimizer_bench [--elements 117000000] [--rounds 7]
 //
 // Every rank copies a buffer of as many float32 values, and makes a step of each optimizer on
 // buffers of its own, in turns; a turn is as long as its slowest rank's. A copy moves 8 bytes per
 // value, a step of Adam 28: parameters, both states and the gradient are read, all but the gradient
-// written. What a share is of: the copy's bytes per second. In the last row the ranks of a node
+// written. Shares are of the copy's bytes per second. In the last row the ranks of a node
 // share the step (see ArenaOptimizer): each makes its part of it and writes the new values to the
 // others, which the bytes don't count. For GPUs: device_bench.
 #include <cstring>
@@ -28,7 +28,7 @@ struct Options {
   int rounds = 7;
 };
 
-// What a turn is of, and how many bytes of memory it moves for each value.
+// One kind of turn, and the bytes of memory that it moves per value.
 struct Pass {
   std::string name;
   double bytes = 0;

@@ -69,7 +69,7 @@ class Way {
         reducer_(communicator, arena_, reducer),
         optimizer_(arena_, make_sgd({})) {}
 
-  // The first is not counted.
+  // Makes a step; the first is not counted.
   void step(const torch::Tensor& input, const torch::Tensor& target) {
     if (steps_ == 1) reducer_.reset_statistics();
     const Stopwatch watch;
@@ -90,7 +90,7 @@ class Way {
     std::sort(slowest.begin(), slowest.end());
     return slowest[slowest.size() / 2];
   }
-  // Collective. Of the rank that waits most.
+  // Share of the rank that waits most. Collective.
   [[nodiscard]] double exposed_share(const Communicator& communicator) const {
     const double total = std::accumulate(seconds_.begin(), seconds_.end(), 0.0);
     return all_reduce_value(communicator, reducer_.statistics().exposed_seconds / total,
@@ -111,7 +111,7 @@ class Way {
   std::vector<double> seconds_;
 };
 
-// What a step's gradients come to on the wire, from the shapes; paddings between them are left out.
+// Bytes of a step's gradients on the wire, from their shapes, without paddings.
 std::int64_t computed_bytes(const ParameterArena& arena, const std::string& hook) {
   std::int64_t elements = 0;
   for (const torch::Tensor& parameter : arena.parameters()) {

@@ -1,4 +1,4 @@
-// What samples cost on their way through a reservoir, beside the copies that can't be avoided:
+// Times samples on their way through a reservoir, beside the copies that can't be avoided:
 //
 //   reservoir_bench [--sample 1024] [--capacity 512] [--batch 64] [--rounds 7]
 //
@@ -83,7 +83,7 @@ class FullReservoir {
   Reservoir reservoir_;
 };
 
-// One and the same sample to random places, or from them to a batch.
+// Copies a sample to random places, or from there to a batch.
 class Copies {
  public:
   explicit Copies(const Options& options)

@@ -82,7 +82,7 @@ class Training {
 
   void step() {
     reducer_.clear_gradients();
-    // As in the trainer, which has let go of the outputs by then.
+    // The trainer, too, has released the outputs by then.
     const auto loss = objective_.loss(forward_for(objective_, *network_, input_), target_);
     loss.backward();
     ++steps_;

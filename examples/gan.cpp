@@ -26,7 +26,7 @@ torch::Tensor real_points(int count) {
   return torch::cat({radius * angle.cos(), radius * angle.sin()}, 1);
 }
 
-// How far points are from the circle, on average.
+// Mean distance of points from the circle.
 double distance_of(const torch::Tensor& points) {
   return (points.norm(2, 1) - 1).abs().mean().item<double>();
 }
@@ -53,14 +53,14 @@ int main(int argc, char** argv) {
     return torch::binary_cross_entropy_with_logits(answers, truth);
   };
   for (int step = 1; step <= steps; ++step) {
-    // Two backward passes: what is averaged is their sum.
+    // Two backward passes, whose sum is averaged.
     discriminator->zero_grad();
     loss_of(discriminator->forward(real_points(batch)), is_real).backward();
     const auto fake = generator->forward(torch::randn({batch, noise}));
     loss_of(discriminator->forward(fake.detach()), is_fake).backward();
     discriminator_optimizer.step();
 
-    // This one goes through the discriminator, and leaves gradients there that are zeroed above.
+    // This pass leaves gradients in the discriminator, which are zeroed above.
     generator->zero_grad();
     loss_of(discriminator->forward(fake), is_real).backward();
     generator_optimizer.step();

@@ -9,8 +9,7 @@
 
 namespace kolo::fuzz {
 
-// Error, not InputError, is the right answer to a damaged file: a checkpoint may be one through no
-// fault of the user.
+// Damaged checkpoints are an Error, not an InputError: they may be no fault of the user.
 void read_safetensors(std::span<const std::byte> file) {
   const MemoryFile memory(file);
   try {

@@ -59,7 +59,7 @@ std::uint32_t big_endian(const std::byte* place) {
   return number;
 }
 
-// The PNG file with the checksums of its chunks put right, which random changes never hit upon.
+// The PNG file with correct checksums of its chunks, which random changes never hit.
 std::vector<std::byte> with_right_checksums(std::span<const std::byte> file) {
   std::vector<std::byte> mended(file.begin(), file.end());
   constexpr std::size_t around_data = 12;  // length, type, checksum

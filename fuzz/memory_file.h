@@ -27,7 +27,7 @@ class MemoryFile {
   [[nodiscard]] std::filesystem::path path() const {
     return fmt::format("/proc/self/fd/{}", file_.get());
   }
-  // These bytes instead of what it holds.
+  // Replaces the content.
   void assign(std::span<const std::byte> bytes) {
     if (ftruncate(file_.get(), 0) != 0 || lseek(file_.get(), 0, SEEK_SET) != 0)
       throw Error(system_error_text("cannot empty a file in memory", errno));

@@ -1,4 +1,4 @@
-// Every file of the corpus, and pieces and variants of it, through what is fuzzed, with any
+// Runs the fuzzers' targets on every file of the corpus, its pieces and variants, with any
 // compiler.
 #include <filesystem>
 #include <random>

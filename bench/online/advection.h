@@ -40,7 +40,7 @@ class Advection {
  private:
   static constexpr double velocity_x = 1, velocity_y = .789;
 
-  // Along one axis; the slope times the velocity.
+  // A wave along one axis, and its slope times the velocity.
   struct Wave {
     float sine[points], slope[points];
 

@@ -37,8 +37,8 @@ class Heat {
   std::vector<double> now_, next_;
 };
 
-// Per time step: of the clock, and of the processor in the solver's thread. On a machine that does
-// other things besides the second one tells more, but it leaves out what is waited for.
+// Seconds per time step, by the clock and of the processor in the solver's thread. On a busy
+// machine the second tells more, but leaves out waits.
 struct Times {
   double wall = 0, processor = 0;
 };
@@ -49,7 +49,7 @@ double processor_seconds() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-// Solver's time steps, in which samples are pushed if there is a network.
+// Times the solver's steps, which push samples if there is a network.
 Times time_steps(Heat& heat, OnlineNetwork* network, std::int64_t steps) {
   const double before = processor_seconds();
   constexpr std::int64_t row = Heat::side;

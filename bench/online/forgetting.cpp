@@ -13,8 +13,8 @@
 namespace kolo {
 namespace {
 
-// A simulation that goes through a parameter p from 0 to 1: what is to be learned of x depends on
-// p, and what it was for a p comes once.
+// A simulation that goes through a parameter p from 0 to 1. The function of x to learn depends on
+// p, and each p comes once.
 class Sweep {
  public:
   explicit Sweep(std::uint64_t seed) : random_(seed) {}
@@ -31,7 +31,7 @@ class Sweep {
   [[nodiscard]] std::vector<Array> inputs() { return {array(x_), array(p_)}; }
   [[nodiscard]] std::vector<Array> targets() { return {array(y_)}; }
 
-  // Of the network, over all p: the root of the mean square.
+  // Root mean square error of the network, over all p.
   double error_of(const OnlineNetwork& network) {
     make(4096, 0, 1);
     std::vector<double> found(y_.size());

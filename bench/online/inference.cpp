@@ -28,7 +28,7 @@ OnlineConfig closure_config(const std::vector<std::string>& overrides) {
 
 namespace {
 
-// Eight fields and the one that is wanted, inside of halos two cells wide.
+// Eight input fields and an output field, within halos two cells wide.
 class HaloedFields {
  public:
   explicit HaloedFields(std::int64_t side)

@@ -12,8 +12,7 @@
 #include "kolo/comm/communicator.h"
 #include "kolo/online/online_config.h"
 
-// What a network inside a simulation costs, and what it gives. A source for each question; all are
-// collective.
+// Measurements of a network inside a simulation, each in a source of its own; all are collective.
 namespace kolo {
 
 struct Figure {

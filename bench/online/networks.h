@@ -9,8 +9,8 @@
 
 namespace kolo {
 
-// A network whose steps are timed, of plain LibTorch modules, so that everyone has the same; and
-// the shape of its samples.
+// A network whose steps are timed, of plain LibTorch modules, which all peers can have, and the
+// shape of its samples.
 struct TimedNetwork {
   std::string name;
   std::vector<std::int64_t> sample;  // input and target, without the batch

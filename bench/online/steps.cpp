@@ -31,7 +31,7 @@ struct Way {
   Advection solver;
   std::vector<double> seconds = {};
 
-  // So many time steps of the solver, each with a step of training.
+  // Makes time steps of the solver, each with a step of training.
   void run(std::int64_t steps) {
     for (std::int64_t i = 0; i < steps; ++i) {
       solver.advance();

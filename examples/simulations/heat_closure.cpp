@@ -28,7 +28,7 @@ double law(double u) {
 // A time step's length over the square of a cell's edge.
 constexpr double ratio = 0.2;
 
-// Which rows this rank has, and who has those before and after them.
+// This rank's rows, and the ranks of the rows before and after them.
 struct Slab {
   MPI_Comm ranks;
   int cells, rank = 0, size = 1, rows = 0, before = 0, after = 0;
@@ -89,7 +89,7 @@ void advance(Plate& plate) {
   u.values.swap(next.values);
 }
 
-// Of all ranks' cells, relative, in the Euclidean norm.
+// Relative error over all ranks' cells, in the Euclidean norm.
 double error_of(const Slab& slab, Field& u, Field& reference) {
   double squares[2] = {0, 0};
   for (int i = 1; i <= u.rows; ++i) {

@@ -11,8 +11,7 @@
 #include "kolo/base/error.h"
 #include "kolo/data/box_files.h"
 #include "kolo/run/launch_ranks.h"
-#include "kolo/tools/fetch.h"
-#include "kolo/tools/inspection.h"
+#include "kolo/tools/data_sets.h"
 #include "kolo/train/observe/format.h"
 
 namespace kolo {

@@ -13,7 +13,7 @@
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/base/text.h"
-#include "kolo/report/own_files.h"
+#include "kolo/report/run_record.h"
 #include "kolo/run/evaluate_run.h"
 #include "kolo/tools/sample_pictures.h"
 #include "kolo/train/observe/format.h"

@@ -1,5 +1,4 @@
 // kolo report and timeline: what runs have left, on a page and as one timeline.
-#include <algorithm>
 #include <filesystem>
 #include <iostream>
 
@@ -12,7 +11,6 @@
 #include "kolo/base/file.h"
 #include "kolo/base/text.h"
 #include "kolo/parallel/merge_timelines.h"
-#include "kolo/report/own_files.h"
 #include "kolo/report/report.h"
 #include "kolo/tools/timeline.h"
 #include "kolo/train/observe/format.h"
@@ -28,57 +26,30 @@ namespace {
 struct ReportArguments {
   std::vector<fs::path> paths;
   std::string output = "report.html";
-  std::vector<double> targets;
 };
 
 std::string counted(std::size_t count, std::string_view what) {
   return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
-void require_sensible_targets(const Report& report, const std::vector<double>& targets) {
-  const bool has_accuracy = std::ranges::any_of(report.runs, [](const RunRecord& run) {
-    return run.find("accuracy", "validation") != nullptr;
-  });
-  for (const double target : targets) {
-    if (has_accuracy && target > 1) {
-      throw InputError(
-          fmt::format("report: --target {:g}: accuracies are from 0 to 1; {:g} % is --target {:g}",
-                      target, target, target / 100));
-    }
-  }
-}
-
 int write_report(const ReportArguments& arguments) {
-  auto report = read_report(arguments.paths);
-  report.targets = arguments.targets;
-  std::ranges::sort(report.targets);
-  require_sensible_targets(report, arguments.targets);
+  const auto report = read_report(arguments.paths);
+  const auto is_page = [](const fs::path& file) {
+    return is_own_file(file, "<!DOCTYPE html>", R"(<meta name="generator" content="kolo">)");
+  };
   require_writable("report: --output", arguments.output,
-                   {"a page of kolo report", {".html", ".htm"}, is_report_page});
+                   {"a page of kolo report", {".html", ".htm"}, is_page});
+  const auto data = report_data(report, format_moment(wall_time()));
+  write_file_atomically(arguments.output, report_page(data));
   std::size_t figures = 0;
-  for (const auto& group : report_figures(report)) figures += group.figures.size();
-  write_file_atomically(arguments.output,
-                        report_page(report_data(report, format_moment(wall_time()))));
+  for (const auto& section : data.at("sections"))
+    if (section.contains("figures")) figures += section["figures"].size();
   print_wrapped(fmt::format("{}: {}, {}\n", arguments.output,
                             counted(report.runs.size() + report.trials.size(), "run"),
                             counted(figures, "figure")));
-  for (const auto& warning : report_warnings(report)) complain("warning: " + warning);
+  for (const auto& warning : data.at("warnings"))
+    complain("warning: " + warning.get<std::string>());
   return 0;
-}
-
-void add_target_option(CLI::App& command, ReportArguments& arguments) {
-  const auto require_target = [](const std::string& text) {
-    if (parse_number<double>(text).value_or(0) <= 0)
-      refuse_option_value("--target", "an accuracy from 0 to 1, or a loss above 0", text);
-    return std::string();
-  };
-  command
-      .add_option("--target", arguments.targets,
-                  "Show when runs reached this validation accuracy, 0 to 1 (or loss, for runs "
-                  "without accuracy); may be repeated")
-      ->check(require_target)
-      ->allow_extra_args(false)
-      ->type_name("ACCURACY");
 }
 
 }  // namespace
@@ -98,11 +69,10 @@ void add_report_command(CLI::App& app, Chosen& chosen) {
   add_text_option(*command, "-o,--output", arguments->output, "a file's name", "Page to write")
       ->default_str(arguments->output)
       ->type_name("FILE");
-  add_target_option(*command, *arguments);
   command->footer(
       "Examples:\n"
       "  kolo report results/fashion_mnist\n"
-      "  kolo report results/adam results/sgd -o compared.html --target 0.85 --target 0.9\n"
+      "  kolo report results/adam results/sgd -o compared.html\n"
       "  kolo report results/study");
   on_choice(*command, chosen, arguments, write_report);
 }
@@ -125,6 +95,9 @@ TimelineArguments completed(TimelineArguments arguments) {
 
 void require_output(const TimelineArguments& arguments) {
   const auto& output = arguments.output;
+  const auto is_timeline = [](const fs::path& file) {
+    return is_own_file(file, "[\n{\"", "\"ph\":");
+  };
   require_writable("timeline: --output", output, {"a timeline", {".json"}, is_timeline});
   std::error_code error;
   const bool is_beside_ranks =

@@ -13,7 +13,6 @@
 #include "kolo/study/bench.h"
 #include "kolo/study/scale_study.h"
 #include "kolo/study/sweep.h"
-#include "kolo/train/observe/progress.h"
 #include "run/launch/terminal.h"
 #include "run/run_folder.h"
 
@@ -33,24 +32,12 @@ int bench(const BenchArguments& arguments) {
   if (const auto mode = find_named<BenchMode>(arguments.mode)) request.modes = {*mode};
   const auto check = [&] { return check_bench(request, *arguments.ranks.ranks); };
   if (const auto status = start_ranks(arguments.ranks, check)) return *status;
-  const auto options = progress_options_from_environment();
-  ProgressBar bar(progress_stream(options), options);
-  std::int64_t done = 0;
-  BenchListener listener;
-  listener.warning = [](const std::string& warning) { complain("warning: " + warning); };
-  listener.part_begins = [&](const std::string& part, std::int64_t steps) {
-    done = 0;
-    bar.start(part, steps);
-  };
-  listener.step_done = [&] { bar.update(++done, {}); };
-  listener.parts_end = [&] { bar.clear(); };
-  listener.report = [&](const BenchReport& report) {
+  return bench_run(request, [&](const BenchReport& report) {
     if (arguments.json)
       std::cout << to_json(report).dump() << std::endl;
     else
       print_wrapped(to_text(report));
-  };
-  return bench_run(request, listener);
+  });
 }
 
 void add_plan_options(CLI::App& command, BenchPlan& plan) {
@@ -97,6 +84,8 @@ namespace {
 
 struct ScaleArguments {
   ScaleRequest request;
+  std::string parallel;
+  std::vector<std::string> lr_scalings;
   bool dry_run = false;
 };
 
@@ -120,14 +109,17 @@ int exit_status(const Parts& parts, State failed) {
 
 int scale(const ScaleArguments& arguments) {
   auto request = arguments.request;
-  request.running.say = say;
+  request.spatial = arguments.parallel == "spatial";
+  for (const auto& scaling : arguments.lr_scalings)
+    request.lr_scalings.push_back(find_named<Scaling>(scaling).value());
+  request.say = say;
   if (arguments.dry_run) {
     std::cout << describe_scale_study(request);
     return 0;
   }
   const auto scaled = scale_study(request);
   if (scaled.was_stopped) return stopped();
-  print_wrapped(fmt::format("\n{}\nresults in {}: report.html, study.json, study.csv, runs/\n",
+  print_wrapped(fmt::format("\n{}\nresults in {}: report.html, study.json, runs/\n",
                             to_text(study_results(scaled.study)), scaled.folder.string()));
   const auto& points = scaled.study.points;
   const auto waiting = std::ranges::count(points, StudyPointState::submitted, &StudyPoint::state);
@@ -140,21 +132,20 @@ int scale(const ScaleArguments& arguments) {
 }
 
 void add_study_options(CLI::App& command, ScaleArguments& arguments) {
-  add_config_options(command, arguments.request.study.config);
-  add_list_option(command, "--ranks", arguments.request.study.ranks, {1, most_ranks},
+  add_config_options(command, arguments.request.config);
+  add_list_option(command, "--ranks", arguments.request.ranks, {1, most_ranks},
                   "Numbers of ranks, for example 1,2,4")
       ->required()
       ->type_name("N,...");
-  command.add_flag("--strong", arguments.request.study.strong,
+  command.add_flag("--strong", arguments.request.strong,
                    "Keep the total batch, instead of the batch per rank");
-  add_choice_option(command, "--parallel", arguments.request.parallel, {"data", "spatial"},
+  add_choice_option(command, "--parallel", arguments.parallel, {"data", "spatial"},
                     "data: each rank trains on its own samples (default). spatial: all ranks share "
                     "each sample, and the batch stays the same");
-  add_choices_option(command, "--lr-scaling", arguments.request.study.lr_scalings,
-                     {"none", "linear", "sqrt"},
+  add_choices_option(command, "--lr-scaling", arguments.lr_scalings, {"none", "linear", "sqrt"},
                      "Rules to compare for every number of ranks: none, linear, sqrt")
       ->type_name("RULE,...");
-  add_list_option(command, "--warmup", arguments.request.study.warmup_epochs, {0, 1e9},
+  add_list_option(command, "--warmup", arguments.request.warmup_epochs, {0, 1e9},
                   "Epochs of warm-up to compare for every number of ranks")
       ->type_name("EPOCHS,...");
   add_text_option(command, "-o,--output", arguments.request.output, "a folder",
@@ -163,7 +154,7 @@ void add_study_options(CLI::App& command, ScaleArguments& arguments) {
 }
 
 void add_running_options(CLI::App& command, ScaleArguments& arguments) {
-  command.add_flag("--oversubscribe", arguments.request.running.oversubscribe,
+  command.add_flag("--oversubscribe", arguments.request.oversubscribe,
                    "Allow more ranks than cores");
   CLI::Option* const submit =
       add_choice_option(command, "--submit", arguments.request.scheduler.name, {"slurm", "pbs"},
@@ -176,8 +167,8 @@ void add_running_options(CLI::App& command, ScaleArguments& arguments) {
                   "Job script (default: kolo's submit/slurm/train.sh or submit/pbs/polaris.sh)")
       ->needs(submit)
       ->type_name("FILE");
-  add_number_option(command, "--ranks-per-node", arguments.request.study.ranks_per_node,
-                    {1, most_ranks}, "Ranks per node (default: all)")
+  add_number_option(command, "--ranks-per-node", arguments.request.ranks_per_node, {1, most_ranks},
+                    "Ranks per node (default: all)")
       ->type_name("N");
   command.add_flag("--dry-run", arguments.dry_run, "Only list the runs");
 }
@@ -235,7 +226,7 @@ int sweep(const SweepArguments& arguments) {
   }
   const auto finished = run_sweep(request);
   if (finished.was_stopped) return stopped();
-  print_wrapped(fmt::format("\n{}\n{}results in {}: report.html, sweep.json, sweep.csv, trials/\n",
+  print_wrapped(fmt::format("\n{}\n{}results in {}: report.html, sweep.json, trials/\n",
                             to_text(sweep_results(finished.sweep)),
                             best_command(request, finished.sweep), finished.folder.string()));
   return exit_status(finished.sweep.trials, TrialState::failed);

@@ -1,83 +1,94 @@
 #include <algorithm>
-#include <charconv>
 #include <cmath>
+#include <fstream>
+#include <map>
 #include <system_error>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
-#include <yaml-cpp/yaml.h>
 
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
-#include "kolo/report/own_files.h"
+#include "kolo/base/text.h"
 #include "kolo/report/run_record.h"
 #include "kolo/train/observe/history.h"
+#include "settings/yaml/yaml.h"
 
 namespace kolo {
 
+const Curve* RunRecord::find(std::string_view quantity, std::string_view part, bool by_step) const {
+  const auto curve = std::ranges::find_if(curves, [&](const Curve& candidate) {
+    return candidate.quantity == quantity && candidate.part == part && candidate.by_step == by_step;
+  });
+  return curve == curves.end() ? nullptr : &*curve;
+}
+
+bool is_own_file(const std::filesystem::path& file, std::string_view start, std::string_view mark) {
+  std::string text(4096, '\0');
+  std::ifstream stream(file, std::ios::binary);
+  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(stream.gcount()));
+  return text.starts_with(start) && text.find(mark) != std::string::npos;
+}
+
+bool is_drawing(const std::filesystem::path& file) {
+  return is_own_file(file, "\x89PNG", png_mark);
+}
+
+std::string png_caption(std::string_view png) {
+  const auto chunk = png.find("iTXt" + std::string(png_caption_key));
+  if (chunk == std::string_view::npos || chunk < 4) return {};
+  std::size_t length = 0;
+  for (const char byte : png.substr(chunk - 4, 4))
+    length = 256 * length + static_cast<unsigned char>(byte);
+  if (length < png_caption_key.size()) return {};
+  return std::string(
+      png.substr(chunk + 4 + png_caption_key.size(), length - png_caption_key.size()));
+}
+
 namespace {
 
-using Settings = std::vector<std::pair<std::string, std::string>>;
-
-// A few lines of aliases can stand for billions of values, and an alias can contain itself.
-constexpr std::size_t most_settings = 20000;
-constexpr int deepest_level = 32;
-
-std::string text_of(const YAML::Node& scalar) {
-  return scalar.IsNull() ? "null" : scalar.Scalar();
-}
-
-bool is_list_of_values(const YAML::Node& node) {
-  return node.IsSequence() && std::all_of(node.begin(), node.end(), [](const YAML::Node& item) {
-           return item.IsScalar() || item.IsNull();
-         });
-}
-
-std::string list_text(const YAML::Node& list) {
-  std::vector<std::string> items;
-  for (const auto& item : list) items.push_back(text_of(item));
-  return fmt::format("[{}]", fmt::join(items, ", "));
-}
-
-void flatten(const YAML::Node& node, const std::string& key, int level, Settings& settings) {
-  if (level > deepest_level || settings.size() >= most_settings) {
-    throw Error(
-        fmt::format("more than {} values or {} levels of nesting", most_settings, deepest_level));
+// The places of the smallest and the largest finite value, in order; the first place when none is
+// finite.
+std::pair<std::size_t, std::size_t> extremes(std::span<const CurvePoint> points) {
+  std::size_t smallest = 0, largest = 0;
+  const auto value = [&](std::size_t i) { return points[i].value; };
+  for (std::size_t i = 1; i < points.size(); ++i) {
+    if (!std::isfinite(value(i))) continue;
+    if (!std::isfinite(value(smallest)) || value(i) < value(smallest)) smallest = i;
+    if (!std::isfinite(value(largest)) || value(i) > value(largest)) largest = i;
   }
-  const auto key_below = [&](const std::string& name) {
-    return key.empty() ? name : fmt::format("{}.{}", key, name);
-  };
-  if (is_list_of_values(node)) {
-    settings.emplace_back(key, list_text(node));
-  } else if (node.IsSequence()) {
-    for (std::size_t i = 0; i < node.size(); ++i)
-      flatten(node[i], key_below(std::to_string(i)), level + 1, settings);
-  } else if (node.IsMap() && node.size() > 0) {
-    for (const auto& entry : node) {
-      const std::string name = entry.first.IsScalar() ? entry.first.Scalar() : "?";
-      flatten(entry.second, key_below(name), level + 1, settings);
-    }
-  } else {
-    settings.emplace_back(key, node.IsMap() ? "{}" : text_of(node));
-  }
+  return std::minmax(smallest, largest);
 }
 
-// A YAML file's values by their dotted keys, in order: "optimizer.lr" is "0.001", lists of values
-// are one ("[1, 2]"). Error, naming the file: it can't be read, is no YAML or nests without end.
-Settings read_settings(const std::filesystem::path& path) {
-  try {
-    const YAML::Node document = YAML::Load(read_text_file(path));
-    if (!document.IsMap()) throw Error("expected keys and values");
-    Settings settings;
-    flatten(document, "", 0, settings);
-    return settings;
-  } catch (const YAML::Exception& error) {
-    throw Error(fmt::format("{} is no YAML: {}", path.string(), error.what()));
-  } catch (const Error& error) {
-    throw Error(fmt::format("{}: {}", path.string(), error.what()));
+}  // namespace
+
+std::vector<CurvePoint> thinned(std::span<const CurvePoint> points, std::size_t limit) {
+  if (points.size() <= limit) return {points.begin(), points.end()};
+  const std::size_t stretches = std::max<std::size_t>(1, limit / 2);
+  std::vector<CurvePoint> kept;
+  for (std::size_t i = 0; i < stretches; ++i) {
+    const auto from = i * points.size() / stretches;
+    const auto to = (i + 1) * points.size() / stretches;
+    const auto [first, second] = extremes(points.subspan(from, to - from));
+    kept.push_back(points[from + first]);
+    if (second != first) kept.push_back(points[from + second]);
   }
+  return kept;
 }
+
+void make_names_distinct(std::vector<RunRecord>& runs) {
+  std::map<std::string, int> uses;
+  for (const auto& run : runs) ++uses[run.name];
+  for (auto& run : runs)
+    if (uses[run.name] > 1) run.name = run.source.string();
+  uses.clear();
+  for (auto& run : runs)  // the same run twice, say
+    if (const int number = ++uses[run.name]; number > 1)
+      run.name = fmt::format("{} ({})", run.name, number);
+}
+
+namespace {
 
 template <typename Record>
 struct RecordedCurve {
@@ -105,11 +116,11 @@ constexpr RecordedCurve<StepRecord> step_curves[] = {
     {"learning_rate", "", &StepRecord::lr},
     {"samples_per_second", "", &StepRecord::samples_per_second}};
 
-// How many epochs are done when so many steps are, from places where both are known: in proportion
-// between them, and on at the last stretch's pace. Training begins at step 0.
+// Epochs done after so many steps: interpolated between places where both are known, and
+// extrapolated at the last stretch's pace. Training begins at step 0.
 class EpochOfStep {
  public:
-  // Places come in order; one that is not beyond the last is left out.
+  // Adds a place, in order; one that is not beyond the last is ignored.
   void add(double step, double epoch) {
     const auto [last_step, last_epoch] = places_.back();
     if (step > last_step && epoch >= last_epoch) places_.emplace_back(step, epoch);
@@ -165,47 +176,31 @@ std::vector<Curve> curves_of(const History& history) {
   return curves;
 }
 
-// The number, its digits in groups, that stands before `what`; earlier versions wrote commas
-// between the groups.
-std::optional<std::int64_t> number_before(std::string_view text, std::string_view what) {
-  const auto end = text.find(what);
-  if (end == std::string_view::npos) return std::nullopt;
-  const auto before = text.substr(0, end).find_last_not_of("0123456789 ,");
-  const auto begin = before == std::string_view::npos ? 0 : before + 1;
-  std::string digits(text.substr(begin, end - begin));
-  std::erase_if(digits, [](char letter) { return letter == ',' || letter == ' '; });
-  std::int64_t number = 0;
-  const char* last = digits.data() + digits.size();
-  const auto [stop, error] = std::from_chars(digits.data(), last, number);
-  if (error != std::errc() || stop != last) return std::nullopt;
-  return number;
-}
-
-// The last line of model.txt: "1 234 trainable parameters, 0 frozen, 56 values in buffers".
-std::optional<std::int64_t> parameters_in(std::string_view summary) {
-  const auto trainable = number_before(summary, " trainable parameters, ");
-  const auto frozen = number_before(summary, " frozen, ");
+// Parameters in the last line of model.txt: "1 234 trainable parameters, 0 frozen, 56 values in
+// buffers".
+std::optional<std::int64_t> parameters_in(std::string summary) {
+  std::erase(summary, ' ');
+  const auto number_before = [&](std::string_view what) -> std::optional<std::int64_t> {
+    const auto end = summary.find(what);
+    if (end == std::string::npos || end == 0) return std::nullopt;
+    const auto begin = summary.find_last_not_of("0123456789", end - 1) + 1;  // 0 where all are
+    return parse_number<std::int64_t>(summary.substr(begin, end - begin));
+  };
+  const auto trainable = number_before("trainableparameters,");
+  const auto frozen = number_before("frozen,");
   if (!trainable || !frozen) return std::nullopt;
   return checked_add(*trainable, *frozen);
 }
 
-History history_in(const std::filesystem::path& path) {
-  try {
-    return History::read(path);
-  } catch (const Error& error) {
-    throw InputError(error.what());
-  }
-}
-
-// A run from its history.json, and from config.yaml and model.txt where they are beside it: without
-// them settings and parameters are empty.
+// Reads a run from its history.json, and settings and parameters from config.yaml and model.txt if
+// they are beside it.
 RunRecord read_history(const std::filesystem::path& path) {
-  const History history = history_in(path);
+  const History history = History::read(path);
   RunRecord run;
   run.ranks = history.n_ranks();
   run.is_finished = !history.summary().empty();
   run.curves = curves_of(history);
-  // Files beside it are good to have, but no run fails for them.
+  // Other files are optional: problems become warnings.
   const auto beside = [&](const char* name, const auto& read) {
     const auto file = path.parent_path() / name;
     std::error_code ignored;
@@ -216,7 +211,7 @@ RunRecord read_history(const std::filesystem::path& path) {
       run.warnings.push_back(error.what());
     }
   };
-  beside("config.yaml", [&](const auto& file) { run.settings = read_settings(file); });
+  beside("config.yaml", [&](const auto& file) { run.settings = flattened(read_yaml_file(file)); });
   beside("model.txt", [&](const auto& file) {
     run.parameters = parameters_in(read_text_file(file));
     if (!run.parameters)
@@ -226,7 +221,7 @@ RunRecord read_history(const std::filesystem::path& path) {
   return run;
 }
 
-// A folder's name that tells the run: not "logs", but what it is in.
+// The run's name: its folder's, or of a folder "logs" its parent's.
 std::string name_of_folder(const std::filesystem::path& folder) {
   auto path = std::filesystem::absolute(folder).lexically_normal();
   if (!path.has_filename()) path = path.parent_path();  // it ended with a slash
@@ -236,7 +231,7 @@ std::string name_of_folder(const std::filesystem::path& folder) {
                                                             : path.filename();
 }
 
-// Reads a run folder's pictures in the order of their names. Only what kolo has drawn is shown.
+// Reads a run folder's pictures in the order of their names; only kolo's own are shown.
 void read_pictures(const std::filesystem::path& folder, RunRecord& run) {
   constexpr std::uintmax_t most_bytes = 4 << 20;
   std::error_code error;
@@ -261,7 +256,7 @@ constexpr int deepest_run = 6;
 // The folders of runs in a folder and below it, in order; links to folders are not followed.
 std::vector<std::filesystem::path> runs_below(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> runs;
-  std::error_code error;  // a folder that can't be listed has no runs for us
+  std::error_code error;  // a folder that can't be listed counts as empty
   if (std::filesystem::exists(folder / "history.json", error)) return {folder};
   constexpr auto options = std::filesystem::directory_options::skip_permission_denied;
   for (std::filesystem::recursive_directory_iterator entry(folder, options, error), none;

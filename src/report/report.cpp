@@ -1,36 +1,32 @@
 #include "kolo/report/report.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <iterator>
+#include <map>
 #include <set>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
+#include "kolo/report/results_table.h"
 #include "report/embedded_files.h"
 
 namespace kolo {
 
 namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
 
 namespace {
 
-// The study.json or sweep.json that is meant by a path; empty when it names none.
+// The study.json or sweep.json that a path names, itself or as its folder; empty: neither.
 fs::path file_of(const fs::path& path, std::string_view name) {
   std::error_code error;
   if (path.filename() == name) return path;
   const auto inside = path / name;
   return fs::is_regular_file(inside, error) ? inside : fs::path{};
-}
-
-template <typename T>
-T read_whole(const fs::path& file) {
-  try {
-    return T::read(file);
-  } catch (const Error& error) {
-    throw InputError(fmt::format("report: {}", error.what()));
-  }
 }
 
 // Name of one of a study's runs: "4 ranks", "4 ranks [2,2,1]" or, where a study has several
@@ -71,7 +67,7 @@ std::vector<RunRecord> read_runs_of(const Study& study, const fs::path& folder,
 void read_sweep(const fs::path& file, Report& report) {
   if (report.sweep)
     throw InputError(fmt::format("report: {} is a second sweep; a page shows one", file.string()));
-  report.sweep = read_whole<Sweep>(file);
+  report.sweep = Sweep::read(file);
   for (const auto& trial : report.sweep->trials) {
     RunRecord run;
     std::error_code error;
@@ -99,7 +95,7 @@ void read_one(const fs::path& path, Report& report) {
         "report: {} is a second study; a page shows one study, and any number of runs beside it",
         path.string()));
   }
-  report.study = read_whole<Study>(file);
+  report.study = Study::read(file);
   auto runs = read_runs_of(*report.study, file.parent_path(), report.warnings);
   report.study_runs = runs.size();
   report.runs.insert(report.runs.begin(), std::move_iterator(runs.begin()),
@@ -125,6 +121,157 @@ Report read_report(std::span<const fs::path> paths) {
 
 namespace {
 
+// As short as possible: 3 rather than 3.0.
+Json number(double value) {
+  constexpr double most = 1e15;
+  if (!std::isfinite(value)) return nullptr;
+  if (value == std::trunc(value) && std::abs(value) < most) return static_cast<std::int64_t>(value);
+  return value;
+}
+
+Json numbers(const std::vector<double>& values) {
+  Json list = Json::array();
+  for (const double value : values) list.push_back(number(value));
+  return list;
+}
+
+Json json_of(const ResultsTable& table) {
+  Json json{{"title", table.title}, {"note", table.note}};
+  for (const auto& column : table.columns)
+    json["columns"].push_back({{"title", column.title}, {"is_number", column.is_number}});
+  for (const auto& row : table.rows) {
+    Json cells = Json::array();
+    for (const auto& cell : row.cells)
+      cells.push_back({{"text", cell.text}, {"best", cell.is_best}});
+    json["rows"].push_back(
+        {{"cells", std::move(cells)}, {"run", row.run}, {"mark", name_of(row.mark)}});
+  }
+  return json;
+}
+
+// JSON of what depends on the axis: an object with a member for each.
+template <typename Value, typename Write>
+Json by_axis(const std::map<CurveAxis, Value>& values, Write write) {
+  Json json = Json::object();
+  for (const auto& [axis, value] : values) json[std::string(name_of(axis))] = write(value);
+  return json;
+}
+
+Json json_of(const FigureSeries& series) {
+  return {{"name", series.name},
+          {"colour", series.colour},
+          {"dashed", series.dashed},
+          {"marks", series.marks},
+          {"y", numbers(series.y)},
+          {"spread", numbers(series.spread)},
+          {"x", series.x_on.empty() ? numbers(series.x) : by_axis(series.x_on, numbers)}};
+}
+
+Json json_of(const Figure& figure) {
+  const auto text = [](const std::string& label) { return label; };
+  Json json{
+      {"id", figure.id},
+      {"title", figure.title},
+      {"kind", figure.kind == Figure::Kind::lines ? "lines" : "stacked_bars"},
+      {"x_label", figure.x_labels.empty() ? Json(figure.x_label) : by_axis(figure.x_labels, text)},
+      {"y_label", figure.y_label},
+      {"x_logarithmic", figure.x_logarithmic},
+      {"y_logarithmic", figure.y_logarithmic},
+      {"categories", figure.categories},
+      {"note", figure.note},
+      {"series", Json::array()}};
+  for (const auto& series : figure.series) json["series"].push_back(json_of(series));
+  return json;
+}
+
+void add_figures(Json& sections, const std::vector<FigureGroup>& groups) {
+  for (const auto& group : groups) {
+    Json figures = Json::array();
+    for (const auto& figure : group.figures) figures.push_back(json_of(figure));
+    sections.push_back({{"title", group.title}, {"figures", std::move(figures)}});
+  }
+}
+
+void add_table(Json& sections, const ResultsTable& table) {
+  if (!table.rows.empty()) sections.push_back(json_of(table));
+}
+
+std::string summary_of(const Report& report, const std::string& generated) {
+  std::string what;
+  if (report.study) {
+    const auto points = report.study->points.size();
+    what = fmt::format("A study of {} on {} point{}. ", report.study->configuration, points,
+                       points == 1 ? "" : "s");
+  }
+  if (report.sweep) {
+    const auto trials = report.sweep->trials.size();
+    what += fmt::format("A sweep of {}, {} trial{}. ", report.sweep->configuration, trials,
+                        trials == 1 ? "" : "s");
+  }
+  if (report.runs.size() > 1) what += fmt::format("{} runs. ", report.runs.size());
+  if (report.runs.size() == 1) what += fmt::format("From {}. ", report.runs[0].source.string());
+  return what + fmt::format("Made {}.", generated);
+}
+
+std::string base64(std::string_view bytes) {
+  constexpr std::string_view letters =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  for (std::size_t begin = 0; begin < bytes.size(); begin += 3) {
+    const auto three = bytes.substr(begin, 3);
+    std::uint32_t bits = 0;
+    for (std::size_t i = 0; i < 3; ++i)
+      bits = bits << 8 | (i < three.size() ? static_cast<unsigned char>(three[i]) : 0U);
+    for (std::size_t i = 0; i < 4; ++i)
+      text += i <= three.size() ? letters[bits >> (18 - 6 * i) & 63] : '=';
+  }
+  return text;
+}
+
+void add_pictures(Json& sections, const std::vector<RunRecord>& runs) {
+  for (const auto& run : runs) {
+    if (run.pictures.empty()) continue;
+    Json pictures = Json::array();
+    for (const auto& picture : run.pictures)
+      pictures.push_back({{"caption", picture.caption}, {"png", base64(picture.png)}});
+    sections.push_back(
+        {{"title", runs.size() == 1 ? "Predictions" : fmt::format("Predictions: {}", run.name)},
+         {"pictures", std::move(pictures)}});
+  }
+}
+
+}  // namespace
+
+Json report_data(const Report& report, const std::string& generated) {
+  const auto axes = known_axes(report.runs);
+  const auto axis = axes.empty() ? CurveAxis::epoch : axes.front();
+  Json data{{"title", report.title},       {"summary", summary_of(report, generated)},
+            {"warnings", report.warnings}, {"runs", Json::array()},
+            {"axes", Json::array()},       {"axis", name_of(axis)},
+            {"sections", Json::array()}};
+  for (const auto& run : report.runs) {
+    data["runs"].push_back(run.name);
+    for (const auto& warning : run.warnings)
+      data["warnings"].push_back(fmt::format("{}: {}", run.name, warning));
+  }
+  for (const CurveAxis each : axes) data["axes"].push_back(name_of(each));
+  // A study's figures come first, then tables, then a sweep's figures, then curves.
+  auto& sections = data["sections"];
+  if (report.study) add_figures(sections, study_figures(*report.study));
+  if (report.study) add_table(sections, study_results(*report.study));
+  if (report.sweep) add_table(sections, sweep_results(*report.sweep));
+  if (report.runs.size() > report.study_runs) {
+    add_table(sections, run_results(report.runs));
+    add_table(sections, differing_settings(report.runs));
+  }
+  if (report.sweep) add_figures(sections, sweep_figures(*report.sweep, report.trials));
+  add_figures(sections, run_figures(report.runs));
+  add_pictures(sections, report.runs);
+  return data;
+}
+
+namespace {
+
 std::string escaped_html(std::string_view text) {
   static constexpr std::pair<char, std::string_view> entities[] = {
       {'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}, {'\'', "&#39;"}};
@@ -137,10 +284,10 @@ std::string escaped_html(std::string_view text) {
   return escaped;
 }
 
-// JSON that can stand in a script element: nothing in it ends the element or begins a comment.
-std::string escaped_json(const nlohmann::ordered_json& data) {
-  // What is no UTF-8, as names of files can be, is replaced.
-  const auto text = data.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+// JSON for a script element: nothing in it can end the element or begin a comment.
+std::string escaped_json(const Json& data) {
+  // Names of files need not be UTF-8: other bytes are replaced.
+  const auto text = data.dump(-1, ' ', false, Json::error_handler_t::replace);
   std::string escaped;
   escaped.reserve(text.size());
   for (const char letter : text) {
@@ -152,7 +299,7 @@ std::string escaped_json(const nlohmann::ordered_json& data) {
   return escaped;
 }
 
-// Puts in what stands for {{name}}, in one pass: what is put in is not looked at again.
+// Replaces each {{name}} of the page in one pass, so that braces in the texts stay as they are.
 std::string filled_in(std::string_view page,
                       std::span<const std::pair<std::string_view, std::string_view>> parts) {
   std::string whole;
@@ -171,7 +318,7 @@ std::string filled_in(std::string_view page,
 
 }  // namespace
 
-std::string report_page(const nlohmann::ordered_json& data) {
+std::string report_page(const Json& data) {
   const auto title = escaped_html(data.at("title").get<std::string>());
   const auto json = escaped_json(data);
   const std::pair<std::string_view, std::string_view> parts[] = {

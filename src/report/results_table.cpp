@@ -19,7 +19,7 @@ using Column = ResultsTable::Column;
 
 enum class Better { neither, larger, smaller };
 
-// What a column says of a run: a number, and the number in words.
+// A column of the runs' table: a number of each run, and its text.
 struct Measure {
   std::string title;
   std::function<double(const RunRecord&)> value;  // not a number: unknown
@@ -41,7 +41,8 @@ double mean_of(const RunRecord& run, std::string_view quantity) {
   return sum_of(curve) / static_cast<double>(finite_values(curve).size());
 }
 
-// All samples by all of the time: the mean of the rates is too large, as a slow epoch lasts longer.
+// All samples by all of the time: a mean of the rates would be too large, as slow epochs last
+// longer.
 double whole_rate(const RunRecord& run) {
   const auto* const rates = run.find("samples_per_second", "");
   const auto* const epochs = run.find("epoch_seconds", "");
@@ -76,7 +77,7 @@ std::string seconds(double value) {
   return fmt::format("{:.4g} s", value);
 }
 
-// The value of a column for a run, unless it is unknown.
+// The number, or NaN if it is unknown.
 template <typename T>
 double number_or_unmeasured(const std::optional<T>& value) {
   return value ? static_cast<double>(*value) : not_measured;
@@ -98,7 +99,7 @@ std::vector<Measure> measures() {
           {"epochs", last_epoch, [](double value) { return fmt::format("{:.3g}", value); }}};
 }
 
-// Among several values the best one; not a number when none is better than another.
+// The best of several values; NaN if fewer than two are known, or all are equal.
 double best_value(const std::vector<double>& values, Better better) {
   std::vector<double> known;
   std::ranges::copy_if(values, std::back_inserter(known),
@@ -109,7 +110,7 @@ double best_value(const std::vector<double>& values, Better better) {
   return better == Better::larger ? largest : smallest;
 }
 
-// What a run is configured with under this name; empty where it says nothing.
+// The run's value of a setting; empty if its configuration has none.
 std::string setting_of(const RunRecord& run, const std::string& name) {
   const auto found =
       std::ranges::find(run.settings, name, &decltype(run.settings)::value_type::first);

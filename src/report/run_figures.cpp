@@ -12,37 +12,72 @@ namespace kolo {
 
 namespace {
 
-// How a quantity is shown.
+// Presentation of a quantity.
 struct Presentation {
   std::string id, title, y_label;
   double factor = 1;
-  double offset = 0;  // added to what the factor makes of a value
-  // Each run has one curve in it, of validation, on a logarithmic axis.
+  double offset = 0;  // added after the factor
+  // Compares the runs' validation curves, one a run, on a logarithmic axis.
   bool compares_validations = false;
 };
 
-// Points of a curve in a figure: more can't be seen apart, and make pages slow.
+// Limits per curve: more points can't be told apart, and make pages slow.
 constexpr std::size_t most_points = 1500;
 constexpr std::size_t most_marks = 60;
 
-// Every curve of one quantity of a run.
+// Selects the curves of a figure.
 using CurveFilter = std::function<bool(const Curve&)>;
 
-// Makes figures of the same runs against one axis.
+// First and last moment of a run's curves, in seconds since 1970; NaN when no point tells.
+struct Span {
+  double first = not_measured, last = not_measured;
+};
+
+Span span_of(const RunRecord& run) {
+  Span span;
+  for (const auto& curve : run.curves) {
+    for (const auto& point : curve.points) {
+      if (!std::isfinite(point.time)) continue;
+      span.first = std::fmin(span.first, point.time);  // the other one when one is not a number
+      span.last = std::fmax(span.last, point.time);
+    }
+  }
+  return span;
+}
+
+// A unit in which the longest of some times is easy to read.
+struct TimeUnit {
+  std::string name;  // "seconds"
+  double seconds;    // of one
+};
+
+TimeUnit unit_for(std::span<const RunRecord> runs) {
+  double longest = 0;
+  for (const auto& run : runs) {
+    const auto span = span_of(run);
+    longest = std::fmax(longest, span.last - span.first);
+  }
+  if (longest < 300) return {"seconds", 1};
+  if (longest < 3 * 3600) return {"minutes", 60};
+  if (longest < 72 * 3600) return {"hours", 3600};
+  return {"days", 24 * 3600};
+}
+
+// Makes figures of the same runs, with places on every axis that some run knows.
 class CurveFigures {
  public:
-  CurveFigures(std::span<const RunRecord> runs, CurveAxis axis)
-      : runs_(runs), axis_(axis), unit_(unit_for(runs)) {}
+  explicit CurveFigures(std::span<const RunRecord> runs)
+      : runs_(runs), axes_(known_axes(runs)), unit_(unit_for(runs)) {}
 
   // Adds the figure to the group unless no run has a curve that `is_wanted`.
   void add(FigureGroup& group, const Presentation& presentation,
            const CurveFilter& is_wanted) const {
     Figure figure{.id = presentation.id,
                   .title = presentation.title,
-                  .x_label = axis_label(),
+                  .x_label = "",
                   .y_label = presentation.y_label,
-                  .y_logarithmic = presentation.compares_validations,
-                  .x_is_time = axis_ == CurveAxis::wall};
+                  .y_logarithmic = presentation.compares_validations};
+    for (const auto axis : axes_) figure.x_labels[axis] = axis_label(axis);
     bool is_thinned = false;
     for (std::size_t number = 0; number < runs_.size(); ++number) {
       for (const auto& curve : runs_[number].curves) {
@@ -58,8 +93,7 @@ class CurveFigures {
     group.figures.push_back(std::move(figure));
   }
 
-  // A quantity that kolo knows, with a value per epoch and, as a figure of its own, every few
-  // steps.
+  // Adds a quantity's curve of epochs and, as a figure of its own, that of steps.
   void add_known(FigureGroup& group, std::string_view quantity,
                  const Presentation& presentation) const {
     add(group, presentation,
@@ -72,16 +106,16 @@ class CurveFigures {
   }
 
  private:
-  // In the order of CurveAxis.
-  [[nodiscard]] std::string axis_label() const {
-    const std::string labels[] = {"epoch", "step", unit_.name + " since the start", "time (UTC)"};
-    return labels[static_cast<std::size_t>(axis_)];
+  [[nodiscard]] std::string axis_label(CurveAxis axis) const {
+    if (axis == CurveAxis::relative) return unit_.name + " since the start";
+    return axis == CurveAxis::wall ? "time (UTC)" : std::string(kolo::name_of(axis));
   }
 
-  [[nodiscard]] double place_of(const CurvePoint& point, double start) const {
-    const double places[] = {point.epoch, point.step, (point.time - start) / unit_.seconds,
-                             point.time};
-    return places[static_cast<std::size_t>(axis_)];
+  [[nodiscard]] double place_on(CurveAxis axis, const CurvePoint& point, double start) const {
+    if (axis == CurveAxis::epoch) return point.epoch;
+    if (axis == CurveAxis::step) return point.step;
+    if (axis == CurveAxis::relative) return (point.time - start) / unit_.seconds;
+    return std::round(100 * point.time) / 100;
   }
 
   // "training", or among several runs "first, training".
@@ -94,26 +128,26 @@ class CurveFigures {
                                        const Presentation& presentation) const {
     FigureSeries series{
         .name = presentation.compares_validations ? runs_[number].name : name_of(curve, number),
-        .colour = run_colour(number),
+        .colour = static_cast<int>(number),
         .dashed = curve.part == "training" && !curve.by_step};  // by step it is alone, and dense
-    const double start = start_of(runs_[number]);
+    const double start = span_of(runs_[number]).first;
     for (const auto& point : thinned(curve.points, most_points)) {
-      // The validation before training would leave little room for the others.
+      // Epoch 0, before training, is so much worse that it would leave little room for the others.
       if (point.epoch == 0 && !curve.by_step) continue;
-      series.x.push_back(place_of(point, start));
+      for (const auto axis : axes_) series.x_on[axis].push_back(place_on(axis, point, start));
       series.y.push_back(presentation.factor * point.value + presentation.offset);
     }
-    series.marks = !curve.by_step && series.x.size() <= most_marks;
+    series.marks = !curve.by_step && series.y.size() <= most_marks;
     return series;
   }
 
   std::span<const RunRecord> runs_;
-  CurveAxis axis_;
+  std::vector<CurveAxis> axes_;
   TimeUnit unit_;
 };
 
-// Validation alone: the error where there are accuracies, else the loss. On a logarithmic axis
-// curves that end close together can be told apart.
+// Adds the validation curves alone, as errors or losses: a logarithmic axis tells curves apart that
+// end close together.
 void add_comparison(const CurveFigures& figures, FigureGroup& group,
                     std::span<const RunRecord> runs) {
   const bool has_accuracy = std::ranges::any_of(
@@ -135,7 +169,7 @@ FigureGroup learning(const CurveFigures& figures, std::span<const RunRecord> run
   if (runs.size() > 1) add_comparison(figures, group, runs);
   figures.add_known(group, "top_accuracy",
                     {"top-accuracy", "Top-5 accuracy", "top-5 accuracy, %", 100});
-  // The rate of every few steps says more than that of epochs, where there is one.
+  // The learning rate by step says more than that by epoch, if it was recorded.
   std::set<const Curve*> finest;
   for (const auto& run : runs) {
     const auto* const by_step = run.find("learning_rate", "", true);
@@ -146,11 +180,8 @@ FigureGroup learning(const CurveFigures& figures, std::span<const RunRecord> run
   return group;
 }
 
-FigureGroup speed(const CurveFigures& figures, std::span<const RunRecord> runs,
-                  const RunFigureOptions& options) {
+FigureGroup speed(const CurveFigures& figures, std::span<const RunRecord> runs) {
   FigureGroup group{"Speed", {}};
-  if (auto figure = time_to_target_figure(runs, options.targets))
-    group.figures.push_back(std::move(*figure));
   figures.add_known(group, "samples_per_second", {"throughput", "Throughput", "samples/s"});
   figures.add_known(group, "epoch_seconds", {"epoch-time", "Time per epoch", "seconds"});
   std::vector<StepTime> times;
@@ -181,10 +212,9 @@ std::vector<CurveAxis> known_axes(std::span<const RunRecord> runs) {
   return axes;
 }
 
-std::vector<FigureGroup> run_figures(std::span<const RunRecord> runs,
-                                     const RunFigureOptions& options) {
-  const CurveFigures figures(runs, options.axis);
-  std::vector<FigureGroup> groups = {learning(figures, runs), speed(figures, runs, options)};
+std::vector<FigureGroup> run_figures(std::span<const RunRecord> runs) {
+  const CurveFigures figures(runs);
+  std::vector<FigureGroup> groups = {learning(figures, runs), speed(figures, runs)};
   std::erase_if(groups, [](const FigureGroup& group) { return group.figures.empty(); });
   return groups;
 }

@@ -28,7 +28,7 @@ class Mean {
   }
   [[nodiscard]] bool is_empty() const { return count_ == 0; }
   [[nodiscard]] double value() const { return sum_ / count_; }
-  // Of single measurements: within the points and between them.
+  // Standard deviation of single measurements, from that within points and that between them.
   [[nodiscard]] double deviation() const {
     const double between = std::max(0.0, sum_of_squares_ / count_ - value() * value());
     return std::sqrt(between + variance_within_ / count_);
@@ -55,13 +55,7 @@ void add_series(Figure& figure, const Study& study, Value value, Deviation devia
   if (!series.x.empty()) figure.series.push_back(std::move(series));
 }
 
-void add_series(Figure& figure, const Study& study, Measurement value, Measurement deviation) {
-  add_series(
-      figure, study, [=](const StudyPoint& point) { return point.results.*value; },
-      [=](const StudyPoint& point) { return point.results.*deviation; });
-}
-
-// What would be if more ranks cost nothing: from the first measured point, to the power of ranks.
+// Adds the ideal line through the first measured point: proportional to a power of the ranks.
 void add_ideal(Figure& figure, double power) {
   if (figure.series.empty()) return;
   const auto& measured = figure.series.front();
@@ -79,7 +73,7 @@ Figure figure_by_ranks(std::string id, std::string title, std::string y_label) {
           .x_logarithmic = true};
 }
 
-// "Of ranks that share this machine's 2 cores, beyond 2." where some do.
+// Note for studies in which ranks share cores; empty for others.
 std::string note_on_cores(const Study& study) {
   const bool shares = std::ranges::any_of(study.points, [&](const StudyPoint& point) {
     return point.nodes == 1 && point.ranks > study.cores;
@@ -92,8 +86,9 @@ std::string note_on_cores(const Study& study) {
 Figure throughput(const Study& study) {
   auto figure = figure_by_ranks("scaling-throughput", "Throughput against ranks", "samples/s");
   figure.y_logarithmic = true;
-  add_series(figure, study, &StudyResults::samples_per_second,
-             &StudyResults::samples_per_second_deviation);
+  add_series(
+      figure, study, [](const auto& point) { return point.results.samples_per_second; },
+      [](const auto& point) { return point.results.samples_per_second_deviation; });
   add_ideal(figure, 1);
   figure.note = note_on_cores(study);
   return figure;
@@ -102,8 +97,8 @@ Figure throughput(const Study& study) {
 Figure efficiency(const Study& study) {
   auto figure = figure_by_ranks("scaling-efficiency", "Efficiency against ranks", "efficiency, %");
   add_series(
-      figure, study, [](const StudyPoint& point) { return 100 * point.efficiency; },
-      [](const StudyPoint& point) {
+      figure, study, [](const auto& point) { return 100 * point.efficiency; },
+      [](const auto& point) {
         return 100 * point.efficiency * point.results.samples_per_second_deviation /
                point.results.samples_per_second;
       });
@@ -114,13 +109,15 @@ Figure efficiency(const Study& study) {
 Figure epoch_time(const Study& study) {
   auto figure = figure_by_ranks("scaling-epoch-time", "Time per epoch against ranks", "seconds");
   figure.y_logarithmic = true;
-  add_series(figure, study, &StudyResults::epoch_seconds, &StudyResults::epoch_seconds_deviation);
+  add_series(
+      figure, study, [](const auto& point) { return point.results.epoch_seconds; },
+      [](const auto& point) { return point.results.epoch_seconds_deviation; });
   // An epoch is the whole data set, however large the batches are.
   add_ideal(figure, -1);
   return figure;
 }
 
-// Of a study whose ranks share samples, which is what they do it for.
+// Memory of a study whose ranks share samples: saving it is why they do.
 Figure memory(const Study& study) {
   constexpr double mebibyte = 1 << 20;
   auto figure = figure_by_ranks("scaling-memory", "Memory per rank against ranks", "MiB");
@@ -132,7 +129,7 @@ Figure memory(const Study& study) {
   std::map<double, double> kept;
   for (const auto& point : study.points)
     if (std::isfinite(point.kept_bytes)) kept[point.ranks] = point.kept_bytes / mebibyte;
-  auto series = marked_line("kept for backward, by formula", run_colour(2), kept);
+  auto series = marked_line("kept for backward, by formula", 2, kept);
   series.dashed = true;
   if (!series.x.empty()) figure.series.push_back(std::move(series));
   figure.y_logarithmic = true;
@@ -195,7 +192,7 @@ FigureGroup large_batches(const Study& study) {
   const auto accuracy =
       figure_by_ranks("scaling-accuracy", "Validation accuracy against ranks", "accuracy, %");
   add_if_drawn(group, by_combination(study, accuracy, &StudyResults::val_accuracy, 100));
-  // The same once more: on a logarithmic axis good ones can be told apart beside bad ones.
+  // The same as errors: a logarithmic axis tells good ones apart beside bad ones.
   auto error = figure_by_ranks("scaling-error", "Validation error against ranks", "error, %");
   error.y_logarithmic = true;
   add_if_drawn(group, by_combination(study, error, &StudyResults::val_accuracy, -100, 100));

@@ -18,7 +18,7 @@ struct PointColumn {
   std::string title;
   bool is_number;
   std::function<std::string(const StudyPoint&)> text;
-  std::string usual = {};  // a column that says nothing else is left out
+  std::string usual = {};  // a column with only this text is left out
 };
 
 std::string text_or_nothing(const std::string& format, double value) {
@@ -51,8 +51,7 @@ std::string state_text(const StudyPoint& point) {
   return std::string(name_of(point.state));
 }
 
-// Beside each other: what the process has taken and what the formula says of a part of it. Only
-// where it is what the study is about.
+// Memory is shown for studies of shared samples only.
 std::string memory_of(const StudyPoint& point, double bytes) {
   if (point.spatial.empty() || !std::isfinite(bytes)) return {};
   return format_bytes(static_cast<std::uint64_t>(bytes));
@@ -104,14 +103,13 @@ bool shares_cores(const Study& study) {
 std::string note_of(const Study& study) {
   std::string note = fmt::format(
       "{} scaling: the batch of {} is fixed. Accuracy and loss are of validation, after the last "
-      "epoch; exposed, data: what a step waits for other ranks and for batches.",
+      "epoch; exposed and data: time that a step waits for other ranks and for batches.",
       study.scaling == "weak" ? "Weak" : "Strong",
       study.scaling == "weak" ? "a rank" : "all ranks together");
   if (study.parallel == "spatial")
     note +=
-        " All ranks share each sample, cut as it says. Memory: the most that rank 0's process has "
-        "taken; kept: what of it a rank keeps of samples and activations for backward, by "
-        "formula.";
+        " All ranks share each sample, cut as shown. Memory: the most that rank 0's process has "
+        "taken; kept: samples and activations among it that a rank keeps for backward, by formula.";
   if (shares_cores(study))
     note += fmt::format(
         " More than {} rank{} share this machine's cores: their efficiency says nothing of a "
@@ -152,7 +150,7 @@ ResultsTable::Mark mark_of(TrialState state) {
   return state == TrialState::done ? ResultsTable::Mark::none : ResultsTable::Mark::waiting;
 }
 
-// The advice after what happened was given when it did, and stands in sweep.json.
+// State of a trial; a failure without the advice after it, which sweep.json has.
 std::string state_of(const Trial& trial) {
   if (trial.state == TrialState::failed && !trial.problem.empty())
     return fmt::format("failed: {}", trial.problem.substr(0, trial.problem.find(". ")));
@@ -161,8 +159,8 @@ std::string state_of(const Trial& trial) {
 
 std::string note_of(const Sweep& sweep) {
   auto note = fmt::format(
-      "By the best validation {} of any epoch, the best first; epoch: which one that was, of those "
-      "that the trial has trained. Time: of all a trial's processes, their starts among it.",
+      "By the best validation {} of any epoch, the best first; epoch: when it was reached, of how "
+      "many. Time includes starts.",
       metric_title(sweep));
   if (!std::isfinite(sweep.target)) return note;
   if (const auto last = last_epochs(sweep))

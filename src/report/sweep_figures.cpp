@@ -29,10 +29,10 @@ double shown(const Sweep& sweep, double value) {
   return is_accuracy(sweep) ? 100 * value : value;
 }
 
-// One curve of a run against its epochs, of a network that was trained.
+// One curve of a run against epochs, without the validation before training.
 FigureSeries series_of(const RunRecord& run, const Curve& curve, double factor, bool is_best) {
   FigureSeries series{.name = is_best ? run.name + " (the best)" : run.name,
-                      .colour = is_best ? run_colour(0) : ideal_colour};
+                      .colour = is_best ? 0 : ideal_colour};
   for (const auto& point : curve.points) {
     if (!(point.epoch > 0)) continue;
     series.x.push_back(point.epoch);
@@ -41,7 +41,7 @@ FigureSeries series_of(const RunRecord& run, const Curve& curve, double factor, 
   return series;
 }
 
-// The worst first, so that the best lies on top.
+// Curves of all trials, the worst first, so that the best lies on top.
 Figure curves(const Sweep& sweep, std::span<const RunRecord> runs, Figure figure,
               std::string_view quantity, std::string_view part, double factor) {
   auto order = best_first(sweep);
@@ -74,26 +74,43 @@ FigureGroup curves_of_trials(const Sweep& sweep, std::span<const RunRecord> runs
   return group;
 }
 
-// A trial's value of a key, and what came of it.
+// Settings of a trial besides one key, without those that all trials have alike: "lr_scaling
+// linear, lr_warmup_epochs 2".
+std::string other_settings(const Sweep& sweep, const Trial& trial, std::size_t key) {
+  const auto names = short_names(trial.settings);
+  std::vector<std::string> words;
+  for (std::size_t other = 0; other < trial.settings.size(); ++other) {
+    const auto is_the_same = [&](const Trial& one) {
+      return one.settings.size() > other && one.settings[other] == trial.settings[other];
+    };
+    if (other != key && !std::ranges::all_of(sweep.trials, is_the_same))
+      words.push_back(
+          fmt::format("{} {}", names[other], key_and_value(trial.settings[other]).second));
+  }
+  return join(words);
+}
+
+// A trial's value of a key, the way its other keys are set, and its result.
 struct KeyPoint {
-  std::string text;
+  std::string text, others;
   double x = 0, y = not_measured;
   bool is_best = false;
 };
 
 std::vector<KeyPoint> points_of_key(const Sweep& sweep, std::size_t key) {
   std::vector<KeyPoint> points;
-  for (const auto place : best_first(sweep)) {
-    const auto& trial = sweep.trials[place];
+  const auto& best = sweep.trials[best_first(sweep).front()];
+  for (const auto& trial : sweep.trials) {
     if (!std::isfinite(trial.best) || key >= trial.settings.size()) continue;
     points.push_back({.text = key_and_value(trial.settings[key]).second,
+                      .others = other_settings(sweep, trial, key),
                       .y = shown(sweep, trial.best),
-                      .is_best = points.empty()});
+                      .is_best = &trial == &best});
   }
   return points;
 }
 
-// Numbers where all are; else places, which the axis explains.
+// Places points by their numbers or, if some are words, by word, which the axis label lists.
 bool place_on_axis(std::vector<KeyPoint>& points, std::string& label) {
   const bool are_numbers = std::ranges::all_of(
       points, [](const auto& point) { return parse_number<double>(point.text).has_value(); });
@@ -112,20 +129,14 @@ bool place_on_axis(std::vector<KeyPoint>& points, std::string& label) {
   return are_numbers;
 }
 
-bool is_far_apart(double low, double high) {
-  constexpr double far = 8;
-  return low > 0 && high / low >= far;
-}
-
 bool has_logarithmic_range(const Sweep& sweep, const std::string& key) {
   return std::ranges::any_of(sweep.space,
                              [&](const auto& word) { return word.starts_with(key + "=log:"); });
 }
 
-// Points without lines: gaps between them.
+// A series of points without lines: a gap after each.
 FigureSeries scattered(std::string name, const std::vector<KeyPoint>& points, bool of_best) {
-  FigureSeries series{
-      .name = std::move(name), .colour = of_best ? run_colour(0) : ideal_colour, .marks = true};
+  FigureSeries series{.name = std::move(name), .colour = of_best ? 0 : ideal_colour, .marks = true};
   for (const auto& point : points) {
     if (point.is_best != of_best) continue;
     if (!series.x.empty()) {
@@ -138,76 +149,39 @@ FigureSeries scattered(std::string name, const std::vector<KeyPoint>& points, bo
   return series;
 }
 
+// A line for each way to set the other keys of a grid; none where these are no lines, or too many.
+std::vector<FigureSeries> lines_of_key(const std::vector<KeyPoint>& points) {
+  constexpr std::size_t most_lines = 8;
+  NamedLines lines;
+  for (const auto& point : points) lines.add(point.others, point.x, point.y);
+  auto series = lines.series();
+  const bool are_lines =
+      std::ranges::all_of(series, [](const FigureSeries& line) { return line.x.size() > 1; });
+  if (!are_lines || series.size() < 2 || series.size() > most_lines) series.clear();
+  return series;
+}
+
 std::optional<Figure> against_key(const Sweep& sweep, std::size_t key) {
   auto points = points_of_key(sweep, key);
   if (points.empty()) return std::nullopt;
   const auto name = key_and_value(sweep.trials.front().settings[key]).first;
   auto label = name;
   const bool are_numbers = place_on_axis(points, label);
-  if (points.front().x == points.back().x) return std::nullopt;
+  const double low = points.front().x, high = points.back().x;
+  if (low == high) return std::nullopt;
   Figure figure{.id = fmt::format("sweep-key-{}", key + 1),
                 .title = fmt::format("Best {} against {}", metric_words(sweep), name),
                 .x_label = label,
                 .y_label = metric_axis(sweep)};
+  constexpr double far_apart = 8;
   figure.x_logarithmic =
-      are_numbers && points.front().x > 0 &&
-      (has_logarithmic_range(sweep, name) || is_far_apart(points.front().x, points.back().x));
+      are_numbers && low > 0 && (has_logarithmic_range(sweep, name) || high / low >= far_apart);
+  if (are_numbers && sweep.random == 0) figure.series = lines_of_key(points);
+  if (!figure.series.empty()) return figure;
   for (const bool of_best : {false, true}) {
     auto series = scattered(of_best ? "the best trial" : "other trials", points, of_best);
     if (!series.x.empty()) figure.series.push_back(std::move(series));
   }
-  return figure;
-}
-
-constexpr std::size_t most_lines = 8;
-
-// What a trial's settings are but for one key, without those that all trials have alike:
-// "lr_scaling linear, lr_warmup_epochs 2".
-std::string other_settings(const Sweep& sweep, const Trial& trial, std::size_t key) {
-  const auto names = short_names(trial.settings);
-  std::vector<std::string> words;
-  for (std::size_t other = 0; other < trial.settings.size(); ++other) {
-    const auto is_the_same = [&](const Trial& one) {
-      return one.settings.size() > other && one.settings[other] == trial.settings[other];
-    };
-    if (other != key && !std::ranges::all_of(sweep.trials, is_the_same))
-      words.push_back(
-          fmt::format("{} {}", names[other], key_and_value(trial.settings[other]).second));
-  }
-  return join(words);
-}
-
-// The trials that differ in nothing but this key, as a line each, in the order of the plan.
-std::vector<FigureSeries> lines_of_key(const Sweep& sweep, std::size_t key) {
-  NamedLines lines;
-  for (const auto& trial : sweep.trials) {
-    if (!std::isfinite(trial.best) || key >= trial.settings.size()) continue;
-    const auto x = parse_number<double>(key_and_value(trial.settings[key]).second);
-    if (!x) return {};
-    lines.add(other_settings(sweep, trial, key), *x,
-              is_accuracy(sweep) ? 100 * (1 - trial.best) : trial.best);
-  }
-  return lines.series();
-}
-
-// What several ways make of one key, for example optimizers of the batch. Errors rather than
-// accuracies, as on a logarithmic axis good ones can be told apart beside bad ones.
-std::optional<Figure> lines_against_key(const Sweep& sweep, std::size_t key) {
-  if (sweep.random > 0) return std::nullopt;
-  const auto name = key_and_value(sweep.trials.front().settings[key]).first;
-  const std::string error = is_accuracy(sweep) ? "validation error" : "validation loss";
-  Figure figure{.id = fmt::format("sweep-lines-{}", key + 1),
-                .title = fmt::format("Least {} against {}", error, name),
-                .x_label = name,
-                .y_label = is_accuracy(sweep) ? "error, %" : "loss",
-                .y_logarithmic = true};
-  figure.series = lines_of_key(sweep, key);
-  const bool are_lines = std::ranges::all_of(
-      figure.series, [](const FigureSeries& series) { return series.x.size() > 1; });
-  if (!are_lines || figure.series.size() < 2 || figure.series.size() > most_lines)
-    return std::nullopt;
-  const auto& line = figure.series.front().x;
-  figure.x_logarithmic = is_far_apart(line.front(), line.back());
   return figure;
 }
 
@@ -218,7 +192,6 @@ std::vector<FigureGroup> sweep_figures(const Sweep& sweep, std::span<const RunRe
   FigureGroup keys{"What the keys do", {}};
   for (std::size_t key = 0; key < sweep.trials.front().settings.size(); ++key) {
     if (auto figure = against_key(sweep, key)) keys.figures.push_back(std::move(*figure));
-    if (auto figure = lines_against_key(sweep, key)) keys.figures.push_back(std::move(*figure));
   }
   std::vector<FigureGroup> groups{curves_of_trials(sweep, runs), std::move(keys)};
   std::erase_if(groups, [](const FigureGroup& group) { return group.figures.empty(); });

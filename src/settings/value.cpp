@@ -50,6 +50,42 @@ const std::string& place_of(const ConfigValue& root, std::string_view dotted_key
                                        : place_of(*child, dotted_key.substr(dot + 1));
 }
 
+namespace {
+
+std::string text_in_one_line(const ConfigValue& value) {
+  std::string text;
+  switch (value.kind) {
+    case ConfigValue::Kind::nothing:
+      return std::string(unset_text);
+    case ConfigValue::Kind::scalar:
+      return value.text;
+    case ConfigValue::Kind::list:
+      for (const auto& item : value.items)
+        text += fmt::format("{}{}", text.empty() ? "" : ", ", text_in_one_line(item));
+      return fmt::format("[{}]", text);
+    case ConfigValue::Kind::mapping:
+      for (const auto& [key, each] : value.entries)
+        text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", key, text_in_one_line(each));
+      return fmt::format("{{{}}}", text);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, std::string>> flattened(const ConfigValue& mapping) {
+  std::vector<std::pair<std::string, std::string>> settings;
+  for (const auto& [key, value] : mapping.entries) {
+    if (value.kind != ConfigValue::Kind::mapping) {
+      settings.emplace_back(key, text_in_one_line(value));
+      continue;
+    }
+    for (auto& [below, text] : flattened(value))
+      settings.emplace_back(fmt::format("{}.{}", key, below), std::move(text));
+  }
+  return settings;
+}
+
 void set_value(ConfigValue& root, std::string_view dotted_key, ConfigValue value) {
   ConfigValue* target = &root;
   for (auto rest = dotted_key; !rest.empty();) {

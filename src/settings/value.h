@@ -3,6 +3,7 @@
 #include <limits>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "kolo/base/text.h"
@@ -52,6 +53,12 @@ struct ConfigEntry {
 // Sets "training.lr", replacing its value. Sections on the way are made; other values become
 // mappings.
 void set_value(ConfigValue& root, std::string_view dotted_key, ConfigValue value);
+
+inline constexpr std::string_view unset_text = "unset";  // stands for Kind::nothing
+
+// Values of a mapping by their dotted keys, in order, each as text in one line.
+[[nodiscard]] std::vector<std::pair<std::string, std::string>> flattened(
+    const ConfigValue& mapping);
 
 // Rules of keys: their names, and which values they accept. A rule is named beside its key and
 // words the error as well.

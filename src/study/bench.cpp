@@ -14,8 +14,10 @@
 #include "kolo/parallel/timeline.h"
 #include "kolo/run/launch_ranks.h"
 #include "kolo/study/measure.h"
+#include "kolo/train/observe/progress.h"
 #include "kolo/train/pipelined_network.h"
 #include "kolo/train/trainer.h"
+#include "run/launch/terminal.h"
 #include "run/pipeline_share.h"
 #include "run/prepared_run.h"
 #include "run/rank_job.h"
@@ -26,7 +28,7 @@ namespace kolo {
 
 namespace {
 
-// What can be wrong on the user's side, made and checked before any rank is started.
+// Parts that depend on the user's input, made and checked before any rank is started.
 struct PreparedBench {
   RunConfig config;
   Datasets datasets;
@@ -72,8 +74,8 @@ PreparedBench prepare(const BenchRequest& request, const RunConfig& config, int 
   return prepared;
 }
 
-// As kolo train makes it. Numbers that stop being finite, as they may when a batch is trained on
-// for long, are no reason to stop measuring.
+// Options of kolo train, except that numbers which stop being finite, as they may when one batch is
+// trained on for long, don't stop the measurement.
 TrainerOptions trainer_options(const RunConfig& config) {
   auto options = make_trainer_options(config);
   if (options.non_finite == NonFiniteStep::stop) options.non_finite = NonFiniteStep::ignore;
@@ -84,7 +86,7 @@ struct Loaders {
   std::unique_ptr<Loader> training, validation;
 };
 
-// What trains, made with the first mode that needs it, and what its device takes.
+// The trainer, made with the first mode that needs it.
 struct Training {
   std::unique_ptr<Trainer> trainer;
   std::shared_ptr<PipelinedNetwork> pipelined;  // what it trains; null: a whole network
@@ -140,15 +142,15 @@ double data_wait_of_step(const BenchReport& report) {
   return steps > 0 ? seconds / steps : 0;
 }
 
-// By a network and a trainer of its own, which are gone afterwards.
+// Measures a step without communication, with a network and a trainer of its own.
 StepProfile profile_steps(const BenchRequest& request, const RunConfig& config,
                           const Datasets& datasets, const Communicator& communicator,
                           const WorkShare& share, const Loaders& loaders) {
   auto options = trainer_options(config);
   options.reducer.communicate = false;
   options.reducer.hook = nullptr;
-  options.sharded = false;  // it can't do without communication
-  options.graphs = false;   // its parts could not be told apart
+  options.sharded = false;  // a sharded optimizer can't do without communication
+  options.graphs = false;   // a graph's parts could not be told apart
   const bool overlaps = options.reducer.overlap;
   const bool updates_by_bucket =
       options.clip_norm <= 0 && !options.loss_scale && options.non_finite != NonFiniteStep::skip;
@@ -173,7 +175,7 @@ StepProfile profile_steps(const BenchRequest& request, const RunConfig& config,
   return profile;
 }
 
-// The plan, by whose warm-up nothing is remembered.
+// The plan, with a call of `forget` at the beginning and after the warm-up.
 BenchPlan forgetting_warmup(const BenchPlan& plan, std::function<void()> forget) {
   auto counted = plan;
   counted.step_done = [plan, forget, done = std::int64_t{0}]() mutable {
@@ -184,7 +186,8 @@ BenchPlan forgetting_warmup(const BenchPlan& plan, std::function<void()> forget)
   return counted;
 }
 
-// All ranks' trials, by rank; a replica's ranks have drawn the same samples. Collective.
+// All ranks' trials, by rank. A replica's ranks draw the same samples, so each counts its share.
+// Collective.
 std::vector<std::vector<BenchTrial>> gather(const Communicator& communicator,
                                             const WorkShare& share,
                                             const std::vector<BenchTrial>& mine) {
@@ -197,7 +200,7 @@ std::vector<std::vector<BenchTrial>> gather(const Communicator& communicator,
   return all;
 }
 
-// One mode's trials, of all ranks. `halos`: of who share samples.
+// One mode's trials, of all ranks. `halos` counts them where ranks share samples.
 BenchMeasurement measure_mode(BenchMode mode, const BenchPlan& given, PreparedBench& prepared,
                               const Communicator& communicator, const WorkShare& share,
                               HaloCounter& halos, const Loaders& loaders, Training& training) {
@@ -214,11 +217,10 @@ BenchMeasurement measure_mode(BenchMode mode, const BenchPlan& given, PreparedBe
     halos.reset();
     if (training.pipelined) (void)training.pipelined->take_idle_time();
   });
+  const auto use = mode == BenchMode::synthetic ? BatchUse::first_again : BatchUse::all;
   BenchMeasurement measurement{
       mode, gather(communicator, share,
-                   mode == BenchMode::synthetic
-                       ? measure_steps(communicator, *trainer, *loaders.training, plan)
-                       : measure_training(communicator, *trainer, *loaders.training, plan))};
+                   measure_training(communicator, *trainer, *loaders.training, plan, use))};
   if (share.shares_samples()) {
     const auto [bytes, messages, seconds] = halos.total();
     const auto steps = static_cast<double>(checked_multiply(plan.steps, plan.trials));
@@ -229,13 +231,20 @@ BenchMeasurement measure_mode(BenchMode mode, const BenchPlan& given, PreparedBe
 }
 
 BenchReport measure_all(BenchRequest request, PreparedBench& prepared,
-                        const Communicator& communicator, const BenchListener& listener) {
+                        const Communicator& communicator) {
   const auto& config = prepared.config;
-  const int rank = communicator.rank(), size = communicator.size();
-  if (rank == 0 && listener.step_done) request.plan.step_done = listener.step_done;
-  const auto& plan = request.plan;
+  const int size = communicator.size();
+  auto& plan = request.plan;
+  std::optional<ProgressBar> bar;
+  std::int64_t steps_done = 0;
+  if (communicator.rank() == 0) {
+    const auto options = progress_options_from_environment();
+    bar.emplace(progress_stream(options), options);
+    plan.step_done = [&] { bar->update(++steps_done, {}); };
+  }
   const auto begin = [&](const std::string& part) {
-    if (rank == 0 && listener.part_begins) listener.part_begins(part, plan.all_steps());
+    steps_done = 0;
+    if (bar) bar->start(part, plan.all_steps());
   };
   const auto halos = std::make_shared<HaloCounter>();
   communicator.add_listener(halos);  // before the ranks are split
@@ -269,7 +278,7 @@ BenchReport measure_all(BenchRequest request, PreparedBench& prepared,
         profile_steps(request, config, prepared.datasets, communicator, share, loaders);
     report.profile->data_wait_seconds = data_wait_of_step(report);
   }
-  if (rank == 0 && listener.parts_end) listener.parts_end();
+  if (bar) bar->clear();
   if (request.collectives && size > 1) {
     report.collectives = measure_collectives(
         communicator, trainer ? trainer->device() : start_device(config.device, communicator));
@@ -279,7 +288,7 @@ BenchReport measure_all(BenchRequest request, PreparedBench& prepared,
 
 }  // namespace
 
-int bench_run(const BenchRequest& request, const BenchListener& listener) {
+int bench_run(const BenchRequest& request, const std::function<void(const BenchReport&)>& done) {
   keep_freed_memory();
   const auto environment = detect_launch_environment();
   RunConfig config;
@@ -292,15 +301,15 @@ int bench_run(const BenchRequest& request, const BenchListener& listener) {
   };
   job.prepare = [&](const RankPreparation& as) {
     prepared = prepare(request, config, as.ranks, as.rank == 0);
-    if (as.rank == 0 && listener.warning)
-      for (const auto& warning : prepared->datasets.warnings) listener.warning(warning);
+    if (as.rank == 0)
+      for (const auto& warning : prepared->datasets.warnings)
+        complain(fmt::format("warning: {}", warning));
     return facts_of(config, prepared->datasets);
   };
   job.load = [&](const Communicator& communicator) { load_data(communicator, prepared->datasets); };
   job.run = [&](const Communicator& communicator) {
-    const auto report =
-        once_begun([&] { return measure_all(request, *prepared, communicator, listener); });
-    if (communicator.rank() == 0) listener.report(report);
+    const auto report = once_begun([&] { return measure_all(request, *prepared, communicator); });
+    if (communicator.rank() == 0) done(report);
     return 0;
   };
   return run_rank_job(environment, job);

@@ -8,6 +8,7 @@
 
 #include "kolo/base/checked.h"
 #include "kolo/base/statistics.h"
+#include "kolo/base/text.h"
 #include "kolo/train/observe/format.h"
 
 namespace kolo {
@@ -48,33 +49,35 @@ std::string percent(double share) {
   return fmt::format("{:.0f} %", 100 * share);
 }
 
+std::string bytes_text(double bytes) {
+  return format_bytes(static_cast<std::uint64_t>(bytes));
+}
+
+// A text for each rank, side by side.
+template <typename Value, typename Text>
+std::string by_rank(const std::vector<Value>& values, Text text) {
+  std::vector<std::string> texts;
+  for (const auto& value : values) texts.push_back(text(value));
+  return join(texts, "  ");
+}
+
 std::string line_of(const BenchMeasurement& measurement, std::int64_t steps) {
-  std::vector<std::string> by_rank;
-  for (const double rate : rank_rates(measurement)) by_rank.push_back(format_rate(rate));
   return fmt::format("{:<10}  {:>20}  {:>20}  {}\n", name_of(measurement.mode),
                      with_deviation(mean_and_deviation(samples_per_second(measurement))),
                      with_deviation(mean_and_deviation(milliseconds_per_step(measurement, steps))),
-                     fmt::join(by_rank, "  "));
-}
-
-std::string memory_line(const BenchReport& report) {
-  std::vector<std::string> by_rank;
-  for (const auto bytes : report.peak_bytes)
-    by_rank.push_back(format_bytes(static_cast<std::uint64_t>(bytes)));
-  return fmt::format("peak memory by rank: {}\n", fmt::join(by_rank, "  "));
+                     by_rank(rank_rates(measurement), format_rate));
 }
 
 std::string device_memory_line(const BenchReport& report) {
   if (report.device_memory.empty()) return {};
-  std::vector<std::string> by_rank;
-  for (const auto& use : report.device_memory)
-    by_rank.push_back(fmt::format("{} of {}",
-                                  format_bytes(static_cast<std::uint64_t>(use.peak_reserved_bytes)),
-                                  format_bytes(use.device.total_bytes)));
-  return fmt::format("peak memory on devices by rank: {}\n", fmt::join(by_rank, "  "));
+  const auto text = [](const DeviceMemoryUse& use) {
+    return fmt::format("{} of {}", bytes_text(static_cast<double>(use.peak_reserved_bytes)),
+                       format_bytes(use.device.total_bytes));
+  };
+  return fmt::format("peak memory on devices by rank: {}\n", by_rank(report.device_memory, text));
 }
 
-// Of the rank that has the most.
+// The most that a rank has.
 HaloUse most_of(const std::vector<HaloUse>& halos) {
   HaloUse most;
   for (const auto& use : halos) {
@@ -85,7 +88,7 @@ HaloUse most_of(const std::vector<HaloUse>& halos) {
   return most;
 }
 
-// Of the rank that has the most, for a batch.
+// Bytes of a batch on the rank that has the most.
 std::int64_t bytes_by_formula(const BenchReport& report, std::int64_t SpatialTotals::*elements) {
   const auto bytes = narrow<std::int64_t>(sizeof(float));
   const auto most = most_spatial_totals(report.sample_cut.value());
@@ -108,14 +111,13 @@ std::string halo_lines(const BenchReport& report) {
     text += fmt::format(
         "halos, {}: per rank and step {} sent in {:g} messages, {:.3f} ms from asking until they "
         "are there ({})\n",
-        name_of(measurement.mode), format_bytes(static_cast<std::uint64_t>(most.bytes)),
-        most.messages, 1e3 * most.seconds,
+        name_of(measurement.mode), bytes_text(most.bytes), most.messages, 1e3 * most.seconds,
         percent(most.seconds / seconds_of_step(measurement, report.setup.steps)));
   }
   return text;
 }
 
-// Besides the parameters and what belongs to them.
+// Line on the memory kept for backward, besides parameters, gradients and optimizer state.
 std::string kept_line(const BenchReport& report) {
   if (!report.sample_cut) return {};
   const auto kept = bytes_by_formula(report, &SpatialTotals::kept_elements);
@@ -127,7 +129,7 @@ Json json_of(const HaloUse& use) {
   return {{"bytes", use.bytes}, {"messages", use.messages}, {"seconds", use.seconds}};
 }
 
-// What is known of a cut before anything is measured.
+// A cut's numbers by formula.
 Json json_of_cut(const BenchReport& report) {
   const auto& cut = report.sample_cut.value();
   return {{"cut", cut.shape},
@@ -140,13 +142,11 @@ Json json_of_cut(const BenchReport& report) {
 std::string pipeline_line(const BenchReport& report) {
   if (!report.pipeline) return {};
   const auto& pipeline = *report.pipeline;
-  std::vector<std::string> by_rank;
-  for (const auto share : pipeline.idle_shares) by_rank.push_back(percent(share));
   return fmt::format(
       "idle in the pipeline ({}, {} ranks, {} micro-batches) by rank: {}; by the schedule {} with "
       "equal parts\n",
       name_of(pipeline.shape.schedule), pipeline.shape.ranks, pipeline.shape.micro_batches,
-      fmt::join(by_rank, "  "), percent(pipeline.ideal));
+      by_rank(pipeline.idle_shares, percent), percent(pipeline.ideal));
 }
 
 Json json_of(const BenchPipeline& pipeline) {
@@ -172,7 +172,7 @@ std::string text_of(const StepProfile& profile) {
   for (std::size_t index = 0; index < profile.buckets.size(); ++index) {
     const auto& bucket = profile.buckets[index];
     text += fmt::format("  bucket {}: {}, ready after {} of backward\n", index,
-                        format_bytes(static_cast<std::uint64_t>(bucket.bytes)),
+                        bytes_text(static_cast<double>(bucket.bytes)),
                         milliseconds(bucket.ready_seconds));
   }
   return text + "\n";
@@ -181,10 +181,8 @@ std::string text_of(const StepProfile& profile) {
 std::string table_of(const char* what, std::span<const CollectiveMeasurement::Point> points) {
   std::string text = fmt::format("{:<13}  {:>12}  {:>12}\n", what, "takes", "bytes/s");
   for (const auto& point : points) {
-    text += fmt::format("{:<13}  {:>12}  {:>12}\n",
-                        format_bytes(static_cast<std::uint64_t>(point.bytes)),
-                        milliseconds(point.seconds),
-                        format_bytes(static_cast<std::uint64_t>(point.bytes / point.seconds)));
+    text += fmt::format("{:<13}  {:>12}  {:>12}\n", bytes_text(point.bytes),
+                        milliseconds(point.seconds), bytes_text(point.bytes / point.seconds));
   }
   return text + "\n";
 }
@@ -298,7 +296,8 @@ std::string to_text(const BenchReport& report) {
   if (report.profile) text += text_of(*report.profile);
   if (report.collectives) text += text_of(*report.collectives);
   text += halo_lines(report);
-  text += memory_line(report) + kept_line(report) + device_memory_line(report);
+  text += fmt::format("peak memory by rank: {}\n", by_rank(report.peak_bytes, bytes_text));
+  text += kept_line(report) + device_memory_line(report);
   if (const auto verdict = verdict_of(report))
     text += fmt::format("bound by {}: {}\n", verdict->by, verdict->why);
   return text;

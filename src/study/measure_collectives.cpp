@@ -21,12 +21,12 @@ namespace kolo {
 
 namespace {
 
-// Tells how long this rank's call with so many bytes takes.
+// Makes a call with so many bytes and returns the seconds that it took on this rank.
 using TimedCall = std::function<double(std::int64_t bytes)>;
 
-// An average in memory as gradients have it: on the host such that ranks of a node reduce in place.
-// The rank writes the values before: otherwise a slice's owner would find what it has left itself
-// in its cache, and reducing would seem several times as fast.
+// Averages in memory as gradients have it: on the host, ranks of a node reduce it in place. Each
+// call writes the values before; otherwise a slice's owner would find them in its own cache, and
+// reducing would seem several times as fast.
 TimedCall timed_average(const Communicator& communicator, std::int64_t most,
                         const torch::Device& device) {
   constexpr std::int64_t float_bytes = sizeof(float);
@@ -50,7 +50,7 @@ TimedCall timed_average(const Communicator& communicator, std::int64_t most,
 // The rank that this one sends messages to and gets them from: pairs of ranks which follow each
 // other, on the same node unless nodes have just one. None for the last one of an odd number.
 std::optional<int> partner_of(const Topology& topology, int rank, int ranks_per_node) {
-  std::vector<int> together;  // those that are paired among themselves
+  std::vector<int> together;  // ranks that are paired with each other
   for (int other = 0; other < topology.size; ++other) {
     const auto node_of = [&](int of) {
       return topology.node_of_rank[static_cast<std::size_t>(of)];
@@ -84,7 +84,7 @@ TimedCall timed_exchange(const Communicator& communicator, std::optional<int> pa
   };
 }
 
-// How long the slowest rank takes, half of the times.
+// Median of the slowest rank's seconds.
 double median_of_slowest(const Communicator& communicator, const TimedCall& time_once,
                          std::int64_t bytes) {
   constexpr double enough_seconds = .1;
@@ -102,7 +102,7 @@ double median_of_slowest(const Communicator& communicator, const TimedCall& time
   return median(std::move(seconds));
 }
 
-// Each size twice the one before, until one takes too long.
+// Measures sizes, each twice the one before, until one takes too long.
 std::vector<CollectiveMeasurement::Point> measure_sizes(const Communicator& communicator,
                                                         std::int64_t largest,
                                                         const TimedCall& time_once) {

@@ -25,9 +25,9 @@ namespace {
 // by bucket, from backward's beginning, when its last gradient was ready.
 using StepTimes = std::vector<double>;
 
-// Takes the times of a trainer's steps: it tells between forward and backward, and hooks after its
-// own on the parameters tell when gradients are ready. To be made after the trainer; the network
-// has the hooks for good. Moments are read some steps later, so that nobody waits for a device.
+// Takes the times of a trainer's steps: the trainer tells when forward is done, hooks on the
+// parameters, after its own, when gradients are ready. Made after the trainer; the network keeps
+// the hooks. Moments are read some steps later, so that nobody waits for a device.
 class StepRecorder {
  public:
   StepRecorder(const Network& network, DeviceClock clock)
@@ -43,7 +43,7 @@ class StepRecorder {
     }
   }
 
-  // Around a step.
+  // Called before a step, after its forward pass, and after it.
   void begin() {
     *step_ = {};
     step_->ready.resize(gradients_.size());
@@ -55,7 +55,7 @@ class StepRecorder {
     done_.push_back(std::move(*step_));
   }
 
-  // Of all steps. Waits for the device.
+  // Times of all steps, measured so far. Waits for the device.
   [[nodiscard]] std::vector<StepTimes> times(const BucketPlan& plan) const {
     std::vector<StepTimes> all;
     for (const auto& step : done_) {
@@ -68,7 +68,7 @@ class StepRecorder {
       }
       auto& times = all.emplace_back(StepTimes{step.backward.seconds_since(step.begin), last,
                                                step.end.seconds_since(step.backward) - last});
-      // A bucket goes after those before it.
+      // Buckets are sent in order.
       double latest = 0;
       for (const auto& bucket : plan.buckets) {
         for (const auto& entry : bucket.entries)
@@ -94,11 +94,11 @@ class StepRecorder {
   DeviceClock clock_;
   std::vector<Gradient> gradients_;
   std::vector<Moments> done_;
-  std::shared_ptr<Moments> step_;  // the one that is under way
+  std::shared_ptr<Moments> step_;  // the current step
 };
 
-// A standard deviation that a few outliers, as a busy machine makes them, don't change: 1.4826
-// times the median distance from the median.
+// A standard deviation that the few outliers of a busy machine don't change: 1.4826 times the
+// median distance from the median.
 double robust_deviation(const std::vector<double>& values) {
   const double center = median(values);
   std::vector<double> distances;
@@ -106,7 +106,7 @@ double robust_deviation(const std::vector<double>& values) {
   return 1.4826 * median(std::move(distances));
 }
 
-// A device has the next step before it is done with the last one, as in a training.
+// Records steps without waiting for the device between them, as in a training.
 std::vector<StepTimes> record_steps(const Communicator& communicator, Trainer& trainer,
                                     const Network& network, const Batch& batch,
                                     const BenchPlan& plan) {

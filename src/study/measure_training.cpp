@@ -1,4 +1,5 @@
 #include <functional>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -11,7 +12,7 @@ namespace kolo {
 
 namespace {
 
-// Batches without end: epoch after epoch.
+// Batches without end, epoch after epoch.
 class BatchStream {
  public:
   explicit BatchStream(Loader& loader) : loader_(loader) { loader_.start_epoch(epoch_); }
@@ -30,8 +31,8 @@ class BatchStream {
   std::int64_t epoch_ = 0;
 };
 
-// `step` does one and returns its samples; `begin_trial` and `finish_trial`, which adds what else
-// is known of a trial, wait for the device: a trial is its steps, as a whole.
+// `step` makes a step and returns its samples. `begin_trial` and `finish_trial`, which adds the
+// trial's waits, wait for the device, so that a trial is all the work of its steps.
 std::vector<BenchTrial> measure(const Communicator& communicator, const BenchPlan& plan,
                                 const std::function<std::int64_t()>& step,
                                 const std::function<void()>& begin_trial,
@@ -73,34 +74,21 @@ std::vector<BenchTrial> measure_loader(const Communicator& communicator, Loader&
   return trials;
 }
 
-std::vector<BenchTrial> measure_steps(const Communicator& communicator, Trainer& trainer,
-                                      Loader& loader, const BenchPlan& plan) {
-  const Batch batch = first_batch(loader);
-  return measure(
-      communicator, plan,
-      [&] {
-        trainer.step(batch);
-        return batch.input.size(0);
-      },
-      [&] {
-        trainer.settle();
-        trainer.reset_communication();
-      },
-      [&](BenchTrial& trial) {
-        trainer.settle();
-        trial.communication_seconds = trainer.communication().exposed_seconds;
-      });
-}
-
 std::vector<BenchTrial> measure_training(const Communicator& communicator, Trainer& trainer,
-                                         Loader& loader, const BenchPlan& plan) {
+                                         Loader& loader, const BenchPlan& plan, BatchUse use) {
   BatchStream batches(loader);
+  std::optional<Batch> first;
+  if (use == BatchUse::first_again) first = batches.next();
   // A device waits for data as long as it has nothing else to do.
   const DeviceClock clock(trainer.device(), plan.device_runtime);
   DeviceTimeSum waiting;
   return measure(
       communicator, plan,
       [&] {
+        if (first) {
+          trainer.step(*first);
+          return first->input.size(0);
+        }
         auto begin = clock.now();
         const Batch batch = batches.next();
         waiting.add(std::move(begin), clock.now());
@@ -115,7 +103,7 @@ std::vector<BenchTrial> measure_training(const Communicator& communicator, Train
       [&](BenchTrial& trial) {
         trainer.settle();
         trial.communication_seconds = trainer.communication().exposed_seconds;
-        trial.data_seconds = waiting.seconds();
+        if (!first) trial.data_seconds = waiting.seconds();
       });
 }
 

@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The same run: what differs otherwise is what has become of it.
+// Tells whether two points are the same run; other members say what has become of it.
 bool is_same_point(const StudyPoint& one, const StudyPoint& other) {
   return one.ranks == other.ranks && one.lr_scaling == other.lr_scaling &&
          one.warmup_epochs == other.warmup_epochs && one.spatial == other.spatial;
@@ -48,9 +48,9 @@ void ResultsFolder::require_free(const std::string& configuration) const {
   run.require_writable();
   if (fs::exists(file())) return;
   if (run.holds_a_run()) refuse("the folder holds a run of kolo train");
-  for (const auto& other : {config(), table(), report()}) {
+  for (const auto& other : {config(), report()}) {
     if (!fs::exists(other)) continue;
-    // One that was stopped before it began has left its configuration.
+    // A study that was stopped before its first run has left its configuration.
     if (other == config() && read_text_file(other) == configuration) continue;
     refuse(fmt::format("it holds {}, and no {}", other.filename().string(), kind));
   }
@@ -73,35 +73,25 @@ void ResultsFolder::write_page() const {
   write_file_atomically(report(), report_page(data));
 }
 
-void StudyFolder::require_same(const Study& study, const std::string& configuration) const {
+Study StudyFolder::merged(const Study& planned, const std::string& configuration) const {
   require_free(configuration);
-  if (!fs::exists(file())) return;
-  const Study earlier = Study::read(file());
-  if (earlier.scaling != study.scaling)
-    refuse(fmt::format("its scaling is {}, not {}", earlier.scaling, study.scaling));
-  if (earlier.parallel != study.parallel)
-    refuse(fmt::format("its --parallel is {}, not {}", earlier.parallel, study.parallel));
-  if (earlier.settings != study.settings || earlier.threads != study.threads ||
+  if (!fs::exists(file())) return planned;
+  Study merged = Study::read(file());
+  if (merged.scaling != planned.scaling)
+    refuse(fmt::format("its scaling is {}, not {}", merged.scaling, planned.scaling));
+  if (merged.parallel != planned.parallel)
+    refuse(fmt::format("its --parallel is {}, not {}", merged.parallel, planned.parallel));
+  if (merged.settings != planned.settings || merged.threads != planned.threads ||
       read_text_file(config()) != configuration)
     refuse("it was made with other settings, or the configuration has changed since");
-  for (const StudyPoint& point : study.points) {
-    const StudyPoint* const same = find(earlier, point);
-    if (same != nullptr && same->batch_size != point.batch_size)
+  for (const StudyPoint& point : planned.points) {
+    const StudyPoint* const same = find(merged, point);
+    if (same == nullptr)
+      merged.points.push_back(point);
+    else if (same->batch_size != point.batch_size)
       refuse(fmt::format("its run on {} ranks has batches of {} per rank, not {}", point.ranks,
                          same->batch_size, point.batch_size));
   }
-}
-
-Study StudyFolder::open(const Study& study, const std::string& configuration) const {
-  require_same(study, configuration);
-  fs::create_directories(path);
-  if (!fs::exists(file())) {
-    write_file_atomically(config(), configuration);
-    return study;
-  }
-  Study merged = Study::read(file());
-  for (const StudyPoint& point : study.points)
-    if (find(merged, point) == nullptr) merged.points.push_back(point);
   std::ranges::stable_sort(merged.points, {}, &StudyPoint::ranks);
   return merged;
 }
@@ -122,7 +112,6 @@ void StudyFolder::collect(Study& study) const {
 void StudyFolder::write(Study& study) const {
   fill_in_efficiency(study);
   study.write(file());
-  write_file_atomically(table(), study.to_csv());
 }
 
 namespace {
@@ -164,9 +153,9 @@ bool submits(const ScaleRequest& request) {
   return !request.scheduler.name.empty();
 }
 
-// Every rank gets as much of the machine in every run, or the numbers would not compare: what the
-// run with the most ranks leaves to each, or what it was when the study began.
-void settle_threads(StudyRequest& request, const StudyFolder& folder) {
+// Chooses the threads of a rank, the same in every run, so that the numbers compare: a rank's share
+// of the cores in the run with the most ranks, or what it was when the study began.
+void settle_threads(ScaleRequest& request, const StudyFolder& folder) {
   request.cores = detect_cpu_limits().cores();
   if (detect_launch_environment().in_slurm_allocation || request.ranks.empty()) return;
   const int share = request.cores / std::max(1, std::ranges::max(request.ranks));
@@ -174,12 +163,12 @@ void settle_threads(StudyRequest& request, const StudyFolder& folder) {
   request.threads = earlier > 0 ? earlier : std::max(1, share);
 }
 
-// All that can be wrong is found before the first run.
+// Checks before the first run what can be wrong with any.
 void check_runs(const ScaleRequest& request, const RunConfig& base, const Study& study) {
   const auto machine = examine_machine(detect_launch_environment(), base.communication.launcher);
   for (const StudyPoint& point : study.points) {
     (void)rank_command({.ranks = point.ranks,
-                        .oversubscribe = request.running.oversubscribe,
+                        .oversubscribe = request.oversubscribe,
                         .threads = base.device.intra_threads},
                        machine);
   }
@@ -191,7 +180,7 @@ void check_runs(const ScaleRequest& request, const RunConfig& base, const Study&
   (void)prepare_run(config, {}, {}, study.points.back().ranks);
 }
 
-// All ranks are one replica, and the study says how they share its samples.
+// Refuses other ways to share work: all ranks are one replica, whose cut the study chooses.
 void require_nothing_else_shared(const RunConfig& base) {
   const auto refuse_value = [&](const char* key, std::int64_t value) {
     refuse_setting(base, key,
@@ -217,27 +206,16 @@ SharedSamples shared_samples(const RunConfig& base) {
   return samples;
 }
 
-void settle_parallel(ScaleRequest& request, const RunConfig& base) {
-  if (request.parallel == "data") return;
-  if (request.parallel != "spatial") {
-    throw InputError(
-        fmt::format("--parallel: \"{}\" is not known; it can be data, spatial", request.parallel));
-  }
-  request.study.shared = shared_samples(base);
-}
-
-// As the tables and reports name it: results/digits-weak.
+// The study's folder, by default results/digits-weak.
 std::filesystem::path output_of(const ScaleRequest& request, const RunConfig& base) {
   if (!request.output.empty()) return request.output;
-  const auto* const kind = request.study.shared   ? "spatial"
-                           : request.study.strong ? "strong"
-                                                  : "weak";
+  const auto* const kind = request.shared ? "spatial" : request.strong ? "strong" : "weak";
   return fmt::format("{}-{}", base.output_dir, kind);
 }
 
-// A request that has been found right, and what it comes to.
+// A request that has been found right, its folder and its study.
 struct PreparedStudy {
-  RunConfig base;
+  std::string configuration;
   StudyFolder folder;
   Study study;
 };
@@ -245,18 +223,18 @@ struct PreparedStudy {
 // Completes the request.
 PreparedStudy prepare(ScaleRequest& request) {
   require_no_launcher("kolo scale");
-  if (request.study.program.empty()) request.study.program = own_program();
-  PreparedStudy prepared{load_run_config(request.study.config), StudyFolder(), {}};
-  const auto& base = prepared.base;
-  settle_parallel(request, base);
+  if (request.program.empty()) request.program = own_program();
+  const auto base = load_run_config(request.config);
+  PreparedStudy prepared{to_yaml(base), StudyFolder(), {}};
+  if (request.spatial) request.shared = shared_samples(base);
   prepared.folder.path = output_of(request, base);
-  if (!submits(request)) settle_threads(request.study, prepared.folder);
-  prepared.study = plan_study(request.study, base);
+  if (!submits(request)) settle_threads(request, prepared.folder);
+  prepared.study = plan_study(request, base);
   if (submits(request))
     request.scheduler = checked(request.scheduler);
   else
     check_runs(request, base, prepared.study);
-  prepared.folder.require_same(prepared.study, to_yaml(base));
+  prepared.study = prepared.folder.merged(prepared.study, prepared.configuration);
   return prepared;
 }
 
@@ -265,20 +243,21 @@ PreparedStudy prepare(ScaleRequest& request) {
 std::string describe_scale_study(ScaleRequest request) {
   auto prepared = prepare(request);
   prepared.folder.collect(prepared.study);
-  return describe_plan(request.study, prepared.folder, prepared.study);
+  return describe_plan(request, prepared.folder, prepared.study);
 }
 
 ScaledStudy scale_study(ScaleRequest request) {
-  const auto [base, folder, planned] = prepare(request);
+  const auto [configuration, folder, planned] = prepare(request);
   const auto lock = folder.lock();
-  ScaledStudy result{folder.open(planned, to_yaml(base)), folder.path};
+  ScaledStudy result{folder.merged(planned, configuration), folder.path};
   auto& study = result.study;
+  if (!fs::exists(folder.file())) write_file_atomically(folder.config(), configuration);
   folder.collect(study);
   folder.write(study);
   if (submits(request))
-    submit_points(request.study, folder, study, request.scheduler, request.running);
+    submit_points(request, folder, study);
   else
-    result.was_stopped = !run_points(request.study, folder, study, request.running);
+    result.was_stopped = !run_points(request, folder, study);
   if (result.was_stopped) return result;
   folder.write_report();
   return result;

@@ -16,79 +16,74 @@
 
 namespace kolo {
 
-// The folder of a study or a sweep (`kind`): study.json, study.csv, config.yaml, report.html, and
+// The folder of a study or a sweep (`kind`): study.json, config.yaml, report.html, and
 // the folders of its runs.
 struct ResultsFolder {
   std::string kind;
   std::filesystem::path path;
 
   [[nodiscard]] std::filesystem::path file() const { return path / (kind + ".json"); }
-  [[nodiscard]] std::filesystem::path table() const { return path / (kind + ".csv"); }
   [[nodiscard]] std::filesystem::path config() const { return path / "config.yaml"; }
   [[nodiscard]] std::filesystem::path report() const { return path / "report.html"; }
 
   // InputError that names the folder and advises another one.
   [[noreturn]] void refuse(const std::string& reason) const;
-  // InputError: it can't be written to, or has no study or sweep, but something that one would
-  // write over. `configuration`: as resolved, in YAML.
+  // InputError: it can't be written to, or holds something that is no study or sweep and would be
+  // overwritten. `configuration`: as resolved, in YAML.
   void require_free(const std::string& configuration) const;
   // Makes the folder and keeps it for this process. InputError, which says who has it: it is in
   // use.
   [[nodiscard]] std::unique_ptr<FolderLock> lock() const;
-  // report.html, of what is in the folder.
+  // Writes report.html of what is in the folder.
   void write_page() const;
 };
 
-// Its runs are in runs/.
+// A study's folder; its runs are in runs/.
 struct StudyFolder : ResultsFolder {
   explicit StudyFolder(std::filesystem::path folder = {})
       : ResultsFolder{"study", std::move(folder)} {}
 
   [[nodiscard]] RunFolder run(const StudyPoint& point) const { return {path / point.folder}; }
 
+  // The study that is there with the points that are new, or the planned one where there is none.
   // InputError: the folder holds the study of another configuration, of other settings or batches,
   // or something else.
-  void require_same(const Study& study, const std::string& configuration) const;
-  // Makes the folder, or goes on with it: points that are only in the study.json that is there are
-  // kept.
-  [[nodiscard]] Study open(const Study& study, const std::string& configuration) const;
+  [[nodiscard]] Study merged(const Study& planned, const std::string& configuration) const;
 
-  // Looks at what the runs have written: a finished run makes its points done, with their results;
-  // what a scheduler was doing or has failed stays so otherwise.
+  // Reads the runs' histories: a finished run makes its points done, with their results. Points
+  // that are submitted or have failed stay so otherwise.
   void collect(Study& study) const;
 
-  // study.json and study.csv, with efficiencies.
+  // Writes study.json, with efficiencies.
   void write(Study& study) const;
 
-  // report.html, of the study as it was written and its runs; metrics.dat in each of these, the
-  // columns that the homework of Argonne's training series plots: accuracy and loss of training,
-  // then of validation, and the seconds of an epoch; a line an epoch, for numpy.loadtxt().
+  // Writes report.html of the study and its runs, and into each run's folder metrics.dat, for the
+  // homework of Argonne's training series: a line an epoch for numpy.loadtxt(), with accuracy and
+  // loss of training, then of validation, and the epoch's seconds.
   void write_report() const;
 };
 
-// Runs what is not done yet, one after another, and writes the study after each: a run that was
-// interrupted goes on from its checkpoint, one that fails is noted and does not stop the others.
-// Says what it does. False: a signal asked to stop.
-[[nodiscard]] bool run_points(const StudyRequest& request, const StudyFolder& folder, Study& study,
-                              const RunningOptions& options);
+// Does the remaining runs one after another, and writes the study after each. An interrupted run
+// resumes from its checkpoint; one that fails is noted and does not stop the others. False: a
+// signal asked to stop.
+[[nodiscard]] bool run_points(const ScaleRequest& request, const StudyFolder& folder, Study& study);
 
-// The options with what they leave to kolo. InputError: an unknown scheduler, its command is not in
+// Completes the options. InputError: an unknown scheduler, its command is not in
 // PATH, no script where one was named, or kolo's own can't be found.
 [[nodiscard]] SchedulerOptions checked(SchedulerOptions options);
 
-// Hands over to the scheduler what is not done and what it does not have yet; writes the study
-// after each. A job that ended without finishing its run is handed over again.
-void submit_points(const StudyRequest& request, const StudyFolder& folder, Study& study,
-                   const SchedulerOptions& scheduler, const RunningOptions& options);
+// Submits the runs that are neither done nor submitted; writes the study after each. A job that
+// ended without finishing its run is submitted again.
+void submit_points(const ScaleRequest& request, const StudyFolder& folder, Study& study);
 
-// InputError: a launcher has started this process, as one of several; `command` starts them itself.
+// InputError: a launcher has started this process as one of several; `command` starts ranks itself.
 void require_no_launcher(std::string_view command);
 
-// For people: which runs there are and what each would be started with.
-[[nodiscard]] std::string describe_plan(const StudyRequest& request, const StudyFolder& folder,
+// Lists the remaining runs with their commands, for people.
+[[nodiscard]] std::string describe_plan(const ScaleRequest& request, const StudyFolder& folder,
                                         const Study& study);
 
-// Its runs are in trials/, and what those have printed in output/.
+// A sweep's folder; its runs are in trials/, their output in output/.
 struct SweepFolder : ResultsFolder {
   SweepFolder() : ResultsFolder{"sweep", {}} {}
 
@@ -99,12 +94,10 @@ struct SweepFolder : ResultsFolder {
   // InputError, which says what differs: the folder holds another sweep, or something else.
   [[nodiscard]] Sweep merged(const Sweep& planned, const std::string& configuration) const;
 
-  // Looks at what the trials' runs have written.
+  // Reads the histories of the trials' runs.
   void collect(Sweep& sweep) const;
-  // The same of one. False: it has not begun.
+  // Reads that of one trial. False: it has not begun.
   bool collect(Trial& trial, const std::string& metric) const;
-
-  void write_report(const Sweep& sweep) const;
 };
 
 // Settings that all trials are run with.
@@ -115,7 +108,7 @@ struct TrialSetting {
   std::vector<std::int64_t> epochs;  // of each trial in all
 };
 
-// Runs what is to be done, and writes sweep.json after every change. True: it was stopped.
+// Runs the remaining trials, and writes sweep.json after every change. True: it was stopped.
 [[nodiscard]] bool run_trials(const TrialSetting& setting, const SweepFolder& folder, Sweep& sweep);
 
 // For people, when a trial has ended: "trial 3 (lr 0.01): val_accuracy 91.24 % in epoch 4 of 5,

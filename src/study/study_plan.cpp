@@ -6,7 +6,6 @@
 #include <fmt/ranges.h>
 
 #include "kolo/base/error.h"
-#include "kolo/base/text.h"
 #include "kolo/config/derived_settings.h"
 
 namespace kolo {
@@ -20,29 +19,24 @@ std::vector<T> sorted_without_repeats(std::vector<T> values) {
   return values;
 }
 
-void check(const StudyRequest& request) {
+void check(const ScaleRequest& request) {
   if (request.ranks.empty())
     throw InputError("kolo scale: --ranks is missing: the numbers of ranks, for example 1,2,4");
   for (const int ranks : request.ranks)
     if (ranks < 1)
       throw InputError(fmt::format("--ranks: {} is no number of ranks; the least is 1", ranks));
-  for (const auto& scaling : request.lr_scalings) {
-    if (!find_named<Scaling>(scaling))
-      throw InputError(fmt::format("--lr-scaling: \"{}\" is not known; it can be {}", scaling,
-                                   join(known_names<Scaling>())));
-  }
   for (const double epochs : request.warmup_epochs)
     if (!(epochs >= 0))
       throw InputError(fmt::format("--warmup: {} epochs; the least is 0", epochs));
 }
 
-// Of the ranks, those that have samples of their own.
+// Number of replicas: ranks, or one of all ranks where they share samples.
 int replicas_of(const StudyPoint& point) {
   return point.spatial.empty() ? point.ranks : 1;
 }
 
-// Samples a rank and step: of the fixed one, whatever the configuration calls it.
-std::int64_t batch_size_of(const StudyRequest& request, const TrainingConfig& training,
+// Samples of a rank in a step: fixed per rank (weak scaling) or as a share of all (strong).
+std::int64_t batch_size_of(const ScaleRequest& request, const TrainingConfig& training,
                            int fewest_ranks, int ranks) {
   if (request.shared) return kolo::batch_size_of(training, 1);
   const auto of_fewest = kolo::batch_size_of(training, fewest_ranks);
@@ -52,7 +46,7 @@ std::int64_t batch_size_of(const StudyRequest& request, const TrainingConfig& tr
   return kolo::batch_size_of(whole, ranks);
 }
 
-// How the rate is scaled makes no difference.
+// Tells whether the rate stays as it is, however it is scaled: the batch is the base batch.
 bool is_unscaled(const RunConfig& base, const StudyPoint& point) {
   TrainingConfig training = base.training;
   training.batch_size = point.batch_size;
@@ -60,8 +54,8 @@ bool is_unscaled(const RunConfig& base, const StudyPoint& point) {
   return batch_ratio_of(training, replicas_of(point)) == 1;
 }
 
-// What distinguishes the run of a point from others. Where the rate is not raised, a warm-up that
-// sets out from the rate of one rank changes nothing either.
+// Folder of a point's run, named after what distinguishes it from others. Where the rate is not
+// raised, a warm-up that starts at the rate of one rank changes nothing either.
 std::string folder_of(const Study& study, const RunConfig& base, const StudyPoint& point) {
   auto name = point.spatial.empty() ? fmt::format("runs/{}-{}", study.scaling, point.ranks)
                                     : fmt::format("runs/spatial-{}", fmt::join(point.spatial, "x"));
@@ -75,9 +69,9 @@ bool can_share(const SharedSamples& samples, int ranks) {
   return !spatial_plans(samples.layers, samples.lengths, ranks).empty();
 }
 
-// "4 or 8": the nearest numbers of ranks that can, of which there is always one below.
+// "4 or 8": the nearest numbers of ranks that can share samples; there is always one below.
 std::string nearest_that_can(const SharedSamples& samples, int ranks) {
-  // As many as a sample has values; also where that is too much to count.
+  // At most a sample's number of values, which may be too large to count.
   double values = 1;
   for (const auto length : samples.lengths) values *= static_cast<double>(length);
   const auto most = static_cast<int>(std::min(values, 2. * ranks));
@@ -104,7 +98,7 @@ void share_samples(const SharedSamples& samples, StudyPoint& point) {
 
 }  // namespace
 
-Study plan_study(const StudyRequest& request, const RunConfig& configured) {
+Study plan_study(const ScaleRequest& request, const RunConfig& configured) {
   check(request);
   const auto ranks = sorted_without_repeats(request.ranks);
   RunConfig base = configured;
@@ -125,11 +119,11 @@ Study plan_study(const StudyRequest& request, const RunConfig& configured) {
   }
 
   auto scalings = request.lr_scalings;
-  if (scalings.empty()) scalings = {std::string(name_of(base.optimizer.lr_scaling))};
+  if (scalings.empty()) scalings = {base.optimizer.lr_scaling};
   auto warmups = sorted_without_repeats(request.warmup_epochs);
   if (warmups.empty()) warmups = {base.training.lr_warmup_epochs};
   for (const int count : ranks) {
-    for (const auto& scaling : scalings) {
+    for (const auto scaling : scalings) {
       for (const double warmup : warmups) {
         StudyPoint point;
         point.ranks = count;
@@ -137,7 +131,7 @@ Study plan_study(const StudyRequest& request, const RunConfig& configured) {
           point.nodes = (count + request.ranks_per_node - 1) / request.ranks_per_node;
         point.batch_size = batch_size_of(request, base.training, ranks.front(), count);
         if (request.shared) share_samples(*request.shared, point);
-        point.lr_scaling = scaling;
+        point.lr_scaling = name_of(scaling);
         point.warmup_epochs = warmup;
         point.folder = folder_of(study, base, point);
         study.points.push_back(point);
@@ -147,15 +141,10 @@ Study plan_study(const StudyRequest& request, const RunConfig& configured) {
   return study;
 }
 
-std::vector<std::string> settings_of(const Study& study) {
+std::vector<std::string> settings_of(const ScaleRequest& request, const Study& study,
+                                     const StudyPoint& point) {
   auto settings = study.settings;
   if (study.threads > 0) settings.push_back(fmt::format("device.intra_threads={}", study.threads));
-  return settings;
-}
-
-std::vector<std::string> settings_of(const StudyRequest& request, const Study& study,
-                                     const StudyPoint& point) {
-  auto settings = settings_of(study);
   settings.push_back(fmt::format("training.batch_size={}", point.batch_size));
   if (!point.spatial.empty()) settings.push_back(fmt::format("parallel.spatial={}", cut_of(point)));
   if (!request.lr_scalings.empty())

@@ -19,8 +19,8 @@ namespace kolo {
 
 namespace {
 
-// What follows `kolo train`.
-std::vector<std::string> train_arguments(const StudyRequest& request, const StudyFolder& folder,
+// Arguments of `kolo train`.
+std::vector<std::string> train_arguments(const ScaleRequest& request, const StudyFolder& folder,
                                          const Study& study, const StudyPoint& point) {
   std::vector<std::string> arguments{request.config.file.string()};
   if (request.config.name) arguments.insert(arguments.end(), {"--config", *request.config.name});
@@ -31,7 +31,7 @@ std::vector<std::string> train_arguments(const StudyRequest& request, const Stud
   return arguments;
 }
 
-RankCommand train_command(const StudyRequest& request, const StudyFolder& folder,
+RankCommand train_command(const ScaleRequest& request, const StudyFolder& folder,
                           const Study& study, const StudyPoint& point, bool oversubscribe) {
   RankCommand command{{request.program.string(), "train"}, {}};
   for (const auto& word : train_arguments(request, folder, study, point))
@@ -41,7 +41,7 @@ RankCommand train_command(const StudyRequest& request, const StudyFolder& folder
   return command;
 }
 
-// The points of one run: several where what distinguishes them makes no difference.
+// Records the state of a run in all its points, which are several where they train alike.
 void settle(Study& study, const std::string& folder, StudyPointState state,
             const std::string& problem, const std::string& job = "") {
   for (StudyPoint& point : study.points) {
@@ -73,13 +73,12 @@ std::string result_line(const StudyResults& results) {
 
 }  // namespace
 
-bool run_points(const StudyRequest& request, const StudyFolder& folder, Study& study,
-                const RunningOptions& options) {
+bool run_points(const ScaleRequest& request, const StudyFolder& folder, Study& study) {
   const auto points = runs_to_do(study);
   for (std::size_t i = 0; i < points.size(); ++i) {
     const StudyPoint& point = points[i];
-    const auto command = train_command(request, folder, study, point, options.oversubscribe);
-    options.say(fmt::format("==> Run {} of {}: {}", i + 1, points.size(), describe(point)));
+    const auto command = train_command(request, folder, study, point, request.oversubscribe);
+    request.say(fmt::format("==> Run {} of {}: {}", i + 1, points.size(), describe(point)));
     std::cout << std::flush;
     const JobEnd end = supervise(command, {.signal = 0});
     folder.collect(study);
@@ -91,12 +90,12 @@ bool run_points(const StudyRequest& request, const StudyFolder& folder, Study& s
       const auto problem = fmt::format("kolo train ended with status {}; what it said is in {}",
                                        end.status, folder.run(point).log().string());
       settle(study, point.folder, StudyPointState::failed, problem);
-      options.say("==> " + problem);
+      request.say("==> " + problem);
     }
     folder.write(study);
     for (const StudyPoint& done : study.points) {
       if (done.folder != point.folder || done.state != StudyPointState::done) continue;
-      options.say(fmt::format("==> {} rank{}: {}", done.ranks, done.ranks == 1 ? "" : "s",
+      request.say(fmt::format("==> {} rank{}: {}", done.ranks, done.ranks == 1 ? "" : "s",
                               result_line(done.results)));
       break;
     }
@@ -108,13 +107,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::chrono::seconds longest_answer{120};  // of a busy scheduler
+constexpr std::chrono::seconds longest_answer{120};  // a busy scheduler takes long
 
 std::string submitter(const SchedulerOptions& options) {
   return options.name == "slurm" ? "sbatch" : "qsub";
 }
 
-// Beside the program, where it is installed or in the sources that it was built from; or here.
+// kolo's script: installed beside the program, in the sources that it was built from, or here.
 fs::path own_script(const std::string& scheduler) {
   const fs::path script = scheduler == "slurm" ? "submit/slurm/train.sh" : "submit/pbs/polaris.sh";
   const auto folder_of_program = fs::path(own_program()).parent_path();
@@ -136,15 +135,15 @@ ProbeResult ask(const std::vector<std::string>& command) {
                           longest_answer.count()));
 }
 
-// Without the blank and the line's end after it, and Slurm's ";cluster".
+// The first word of the text, without Slurm's ";cluster".
 std::string first_word(const std::string& text) {
   std::string word;
   std::istringstream(text) >> word;
   return word.substr(0, word.find(';'));
 }
 
-// Hands a run over and returns the job's name; `arguments`: what follows `kolo train`. Error, with
-// what the scheduler said.
+// Submits a run and returns the job's name; `arguments`: those of `kolo train`. Error, with the
+// scheduler's message.
 std::string submit(const SchedulerOptions& options, const StudyPoint& point,
                    const std::string& job_name, const fs::path& log,
                    const std::vector<std::string>& arguments) {
@@ -161,7 +160,8 @@ std::string submit(const SchedulerOptions& options, const StudyPoint& point,
   }
   std::istringstream more(options.options);
   for (std::string word; more >> word;) command.push_back(word);
-  if (options.name == "pbs") command.emplace_back("--");  // what follows is run with its arguments
+  if (options.name == "pbs")
+    command.emplace_back("--");  // a command with arguments instead of a script
   command.push_back(options.script.string());
   command.insert(command.end(), arguments.begin(), arguments.end());
   const auto answer = ask(command);
@@ -171,15 +171,15 @@ std::string submit(const SchedulerOptions& options, const StudyPoint& point,
                           answer.errors, answer.output));
 }
 
-// The scheduler still has the job, waiting or running. Error when it can't be asked.
+// Tells whether the scheduler still has the job, waiting or running. Error: it can't be asked.
 bool has_job(const SchedulerOptions& options, const std::string& job) {
   const bool is_slurm = options.name == "slurm";
   const auto answer = ask(
       is_slurm ? std::vector<std::string>{"squeue", "--noheader", "--format=%T", "--jobs=" + job}
                : std::vector<std::string>{"qstat", job});
   if (*answer.status == 0) return !is_slurm || !first_word(answer.output).empty();
-  // A job that is over is an error to both; so is a scheduler that can't be reached, and that must
-  // not pass for the end of a job.
+  // Both commands fail for a job that is over, and for a scheduler that can't be reached; the
+  // second must not pass for the end of a job.
   for (const char* const message : {"Invalid job id", "Unknown Job", "has finished"})
     if (answer.errors.find(message) != std::string::npos) return false;
   throw Error(
@@ -204,11 +204,11 @@ SchedulerOptions checked(SchedulerOptions options) {
   return options;
 }
 
-void submit_points(const StudyRequest& request, const StudyFolder& folder, Study& study,
-                   const SchedulerOptions& scheduler, const RunningOptions& options) {
+void submit_points(const ScaleRequest& request, const StudyFolder& folder, Study& study) {
+  const auto& scheduler = request.scheduler;
   for (const StudyPoint& point : runs_to_do(study)) {
     if (point.state == StudyPointState::submitted && has_job(scheduler, point.job)) {
-      options.say(fmt::format("job {}: {} (not over yet)", point.job, describe(point)));
+      request.say(fmt::format("job {}: {} (not over yet)", point.job, describe(point)));
       continue;
     }
     std::filesystem::create_directories(folder.path / "runs");
@@ -218,11 +218,11 @@ void submit_points(const StudyRequest& request, const StudyFolder& folder, Study
                             fs::absolute(log), train_arguments(request, folder, study, point));
     settle(study, point.folder, StudyPointState::submitted, "", job);
     folder.write(study);
-    options.say(fmt::format("job {}: {}", job, describe(point)));
+    request.say(fmt::format("job {}: {}", job, describe(point)));
   }
 }
 
-std::string describe_plan(const StudyRequest& request, const StudyFolder& folder,
+std::string describe_plan(const ScaleRequest& request, const StudyFolder& folder,
                           const Study& study) {
   std::string text;
   for (const StudyPoint& point : runs_to_do(study)) {

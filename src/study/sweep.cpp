@@ -4,6 +4,7 @@
 #include <cctype>
 #include <map>
 #include <set>
+#include <sstream>
 
 #include <fmt/format.h>
 
@@ -25,7 +26,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// "003-lr-0.01_batch_size-32": without what shells and kolo's own command lines read otherwise.
+// "003-lr-0.01_batch_size-32": characters that shells and kolo's command lines interpret become -.
 std::string folder_name(int number, const Trial& trial) {
   constexpr std::size_t longest = 80;
   std::string name;
@@ -41,7 +42,7 @@ std::string folder_name(int number, const Trial& trial) {
   return fmt::format("trials/{:03}-{}", number, name.substr(0, longest));
 }
 
-// Those that were there keep their numbers and folders.
+// Names new trials; earlier ones keep their numbers and folders.
 void name_trials(Sweep& sweep) {
   int number = 0;
   for (auto& trial : sweep.trials) {
@@ -56,8 +57,7 @@ ConfigSource source_of(const SweepRequest& request, std::vector<std::string> set
   return source;
 }
 
-// What decides whether a run can be prepared: the optimizer and its rates are checked as they are
-// read.
+// Settings that decide whether a run can be prepared; the optimizer's are checked when read.
 std::string preparation_of(const RunConfig& config) {
   std::string text;
   for (const auto& [key, value] : settings_of(config)) {
@@ -71,8 +71,8 @@ std::string preparation_of(const RunConfig& config) {
 // Epochs of trials, by their settings.
 using TrialEpochs = std::map<std::vector<std::string>, std::int64_t>;
 
-// All that can be wrong is found before the first trial: InputError, which names the trial. Chooses
-// the metric where that is left to the sweep.
+// Checks all trials before the first starts: InputError, which names the trial. Chooses the metric
+// if the request leaves it open.
 TrialEpochs check_trials(const SweepRequest& request, const SweepFolder& folder, Sweep& sweep) {
   TrialEpochs epochs;
   std::set<std::string> prepared;
@@ -113,17 +113,13 @@ void require_metric_name(const std::string& metric) {
         fmt::format("--metric: \"{}\" is not known; it can be val_accuracy, val_loss", metric));
 }
 
-// As CUDA_VISIBLE_DEVICES names them.
+// GPUs of this machine, as CUDA_VISIBLE_DEVICES names them.
 std::vector<std::string> visible_gpus(const RunConfig& config) {
   if (!wants_gpu(config.device)) return {};
   std::vector<std::string> names;
   if (const auto given = environment_variable("CUDA_VISIBLE_DEVICES")) {
-    std::string_view rest = *given;
-    while (!rest.empty()) {
-      const auto comma = rest.find(',');
-      names.emplace_back(rest.substr(0, comma));
-      rest = comma == rest.npos ? std::string_view{} : rest.substr(comma + 1);
-    }
+    std::istringstream list(*given);
+    for (std::string name; std::getline(list, name, ',');) names.push_back(name);
     return names;
   }
   for (int gpu = 0; gpu < cuda_devices().devices; ++gpu) names.push_back(std::to_string(gpu));
@@ -160,33 +156,19 @@ Sweep plan_sweep(const SweepRequest& request, const SweepSpace& space) {
   return sweep;
 }
 
-// As many for every rank of every trial as there are when all places are taken, or as there were
-// when the sweep began: the same trials then come to the same results.
+// Threads of every rank of every trial: each rank's share of the cores when all places are taken,
+// or what it was when the sweep began, so that the same trials give the same results.
 int threads_of(const RunConfig& base, const SweepSpace& space, const TrialSetting& setting,
                const SweepFolder& folder) {
   if (base.device.intra_threads > 0) return 0;
   for (const auto& key : space.keys)
     if (std::ranges::find(key.keys, "device.intra_threads") != key.keys.end()) return 0;
   if (fs::exists(folder.file())) return Sweep::read(folder.file()).threads;
-  const auto& machine = setting.machine;
-  int cores = machine.cores;
-  const auto places = static_cast<int>(setting.places.size());
-  int places_here = places;
-  if (machine.launcher == Launcher::srun) {
-    const auto number = [&](const char* name, int otherwise) {
-      const auto text = machine.environment(name);
-      return text ? parse_number<int>(*text).value_or(otherwise) : otherwise;
-    };
-    const int nodes = std::max(1, number("SLURM_JOB_NUM_NODES", 1));
-    cores = number("SLURM_CPUS_ON_NODE", cores);
-    places_here = std::max(1, (places + nodes - 1) / nodes);
-  } else if (!machine.job_hosts.empty()) {
-    return 0;  // a trial's own launcher sees its hosts
-  }
-  return std::max(1, cores / std::max(1, places_here * setting.request.places.ranks));
+  const int cores = setting.places.front().cores;
+  return cores > 0 ? std::max(1, cores / setting.request.places.ranks) : 0;
 }
 
-// A request that has been found right, and what it comes to.
+// A request that has been checked, with its folder and its plan.
 struct PreparedSweep {
   TrialSetting setting;
   SweepFolder folder;
@@ -262,7 +244,7 @@ FinishedSweep run_sweep(SweepRequest request) {
       sweep.trials.size() == 1 ? "" : "s", to_do, setting.places.size(), sweep.ranks,
       sweep.ranks == 1 ? "" : "s", folder.path.string()));
   finished.was_stopped = run_trials(setting, folder, sweep);
-  folder.write_report(sweep);
+  folder.write_page();
   return finished;
 }
 

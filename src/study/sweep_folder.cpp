@@ -29,7 +29,7 @@ bool is_there(const Sweep& sweep, const Trial& wanted) {
   return std::ranges::find(sweep.trials, wanted.settings, &Trial::settings) != sweep.trials.end();
 }
 
-// What all trials of both have to have alike.
+// Refuses a sweep whose trials would not compare with the earlier ones.
 void require_same_sweep(const SweepFolder& folder, const Sweep& earlier, const Sweep& planned) {
   const auto differs = [&](std::string_view what, const auto& before, const auto& now) {
     if (before != now) folder.refuse(fmt::format("its {} {}, not {}", what, before, now));
@@ -93,14 +93,9 @@ void SweepFolder::collect(Sweep& sweep) const {
     if (trial.state != TrialState::failed) (void)collect(trial, sweep.metric);
 }
 
-void SweepFolder::write_report(const Sweep& sweep) const {
-  write_file_atomically(table(), sweep.to_csv());
-  write_page();
-}
-
 namespace {
 
-// By the seconds that an epoch has taken so far; 0: not known, or none.
+// Estimate from the seconds that an epoch has taken so far; 0: unknown, or nothing is left.
 double seconds_left(const TrialSetting& setting, const Sweep& sweep) {
   double left = 0, seconds = 0, measured = 0;
   for (std::size_t i = 0; i < sweep.trials.size(); ++i) {

@@ -14,7 +14,7 @@ namespace kolo {
 
 namespace {
 
-// Parts between separators that are outside of brackets and quotes.
+// Splits at separators outside of brackets and quotes.
 std::vector<std::string> split_outside(std::string_view text, char separator) {
   std::vector<std::string> parts(1);
   int depth = 0;
@@ -43,7 +43,7 @@ std::vector<std::string> split_outside(std::string_view text, char separator) {
 
 constexpr std::string_view log_prefix = "log:";
 
-// A range, where the value looks like one: "log:...", or two numbers with dots between them.
+// Reads a range if the value looks like one: "log:...", or two numbers with dots between them.
 bool read_range(SweptKey& key, std::string_view value) {
   const bool is_log = value.starts_with(log_prefix);
   const auto ends = is_log ? value.substr(log_prefix.size()) : value;
@@ -121,7 +121,7 @@ SweepSpace parse_sweep_space(const std::vector<std::string>& words) {
   for (const auto& word : words) {
     const auto key = read_word(word);
     if (!varies(key) && key.keys.size() == 1) {
-      // Of settings the last one counts, as everywhere; but it must be none that varies.
+      // The last setting of a key counts, as everywhere; a key that varies may have none.
       space.settings.push_back(word);
       continue;
     }
@@ -189,10 +189,10 @@ double uniform(CounterRandom& random) {
   return static_cast<double>(random.next64() >> 11) * 0x1p-53;
 }
 
-// What is tried is what is shown: few digits, and never beyond the ends.
+// Text of a number that is drawn: few digits, and never beyond the ends.
 std::string draw_number(const SweptKey& key, CounterRandom& random) {
   const bool is_log = key.kind == SweptKey::Kind::logarithmic;
-  // Each whole number owns what lies between it and the next one.
+  // Each whole number stands for the interval up to the next one.
   const double high = key.is_whole ? key.high + 1 : key.high;
   const double from = is_log ? std::log(key.low) : key.low;
   const double to = is_log ? std::log(high) : high;
@@ -225,7 +225,7 @@ std::vector<std::string> draw_trial(const SweepSpace& space, CounterRandom& rand
 std::vector<std::vector<std::string>> random_trials(const SweepSpace& space, std::uint64_t seed,
                                                     int count) {
   constexpr std::uint32_t stream = 0x53574545;
-  constexpr int most_draws = 1000;  // of one trial, all of which were there
+  constexpr int most_draws = 1000;  // repetitions in a row before giving up
   std::vector<std::vector<std::string>> trials;
   std::set<std::vector<std::string>> seen;
   for (int number = 0; number < count; ++number) {

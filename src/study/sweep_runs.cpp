@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int most_failures = 2;  // what failed is tried once more
+constexpr int most_failures = 2;  // a failed trial is tried once more
 
 bool starts_with_srun(const TrialSetting& setting) {
   return setting.machine.launcher == Launcher::srun && setting.request.places.ranks == 1;
@@ -54,7 +54,7 @@ FileDescriptor open_output(const fs::path& path) {
   return file;
 }
 
-// What a trial said last, best of kolo itself.
+// Last line of the trial's output, preferring kolo's own.
 std::string last_words(const fs::path& output) {
   constexpr std::streamoff most = 8192;
   std::ifstream file(output, std::ios::binary | std::ios::ate);
@@ -72,7 +72,7 @@ std::string last_words(const fs::path& output) {
   return words;
 }
 
-// The trials side by side: as soon as one ends, the next one starts in its place.
+// Runs trials side by side: as soon as one ends, the next one starts in its place.
 class TrialRunner {
  public:
   TrialRunner(const TrialSetting& setting, const SweepFolder& folder, Sweep& sweep)
@@ -129,7 +129,7 @@ class TrialRunner {
     free_.erase(place);
   }
 
-  // Until a child ends or a signal comes.
+  // Waits until a child ends or a signal comes.
   void wait() {
     constexpr int between_requests_ms = 200;
     const bool repeats = is_asked_ && starts_with_srun(setting_);  // srun may not have listened
@@ -167,7 +167,7 @@ class TrialRunner {
     return ended;
   }
 
-  // What was recorded; empty, or why it can't be read.
+  // Reads the trial's results; returns why that failed, empty if it didn't.
   std::string collect(Trial& trial) const {
     try {
       (void)folder_.collect(trial, sweep_.metric);
@@ -202,7 +202,7 @@ class TrialRunner {
   const TrialSetting& setting_;
   const SweepFolder& folder_;
   Sweep& sweep_;
-  // Before the first child, whose end is one of the signals.
+  // Made before the first child, whose end is one of the signals.
   SignalPipe signals_{SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGCHLD};
   std::deque<std::size_t> queue_;  // trials
   std::set<std::size_t> free_;     // places

@@ -16,7 +16,7 @@ int number_in(const MachineFacts& machine, const char* name) {
   return text ? std::max(0, parse_number<int>(*text).value_or(0)) : 0;
 }
 
-// How many trials: as many as was asked for, else as many as there is room for.
+// Number of trials at once: as requested, else as many as there is room for.
 int count_of(const PlaceOptions& options, int comfortable, int most, std::string_view of_what) {
   if (options.at_once == 0) return std::max(1, comfortable);
   if (options.at_once <= std::max(1, most) || options.oversubscribe) return options.at_once;
@@ -27,7 +27,7 @@ int count_of(const PlaceOptions& options, int comfortable, int most, std::string
       options.ranks == 1 ? "" : "s"));
 }
 
-// Equal parts, whose remainder nobody has: trials with more than others could not be compared.
+// Equal parts without the remainder: trials with more processors could not be compared.
 template <typename T>
 std::vector<std::vector<T>> equal_parts(const std::vector<T>& all, int count) {
   const auto size = all.size() / static_cast<std::size_t>(count);
@@ -43,7 +43,7 @@ std::vector<int> flat(const std::vector<std::vector<int>>& lists) {
   return all;
 }
 
-// Whole cores where there are enough, else hardware threads; unbound where there are not.
+// Binds trials to whole cores, else to hardware threads; leaves them unbound if there are too few.
 void bind(std::vector<TrialPlace>& places, const std::vector<std::vector<int>>& cores, int ranks) {
   const int count = narrow<int>(places.size());
   if (count == 1) return;
@@ -68,7 +68,8 @@ std::vector<TrialPlace> places_here(const MachineFacts& machine,
                                         "this machine's GPUs")
                              : count_of(options, machine.cores / options.ranks,
                                         machine.cpus / options.ranks, "this machine's processors");
-  std::vector<TrialPlace> places(static_cast<std::size_t>(count));
+  std::vector<TrialPlace> places(static_cast<std::size_t>(count),
+                                 {.cpus = {}, .cores = std::max(1, machine.cores / count)});
   bind(places, cores, options.ranks);
   if (gpus / count < options.ranks) return places;
   const auto parts = equal_parts(options.gpus, count);
@@ -86,7 +87,7 @@ std::vector<TrialPlace> places_on_hosts(const MachineFacts& machine, const Place
   PlaceOptions strict = options;
   strict.oversubscribe = false;
   const int count = count_of(strict, room, room, "the hosts of the job");
-  if (room == 0) return {TrialPlace{}};  // all of the job, whose launcher judges
+  if (room == 0) return {TrialPlace{}};  // the whole job; its launcher decides
   std::vector<TrialPlace> places;
   for (int i = 0; i < count; ++i) {
     const auto begin = hosts.begin() + static_cast<long>(i) * hosts_of_trial;
@@ -96,11 +97,12 @@ std::vector<TrialPlace> places_on_hosts(const MachineFacts& machine, const Place
   return places;
 }
 
-// Slurm finds the processors: a step has those of its tasks alone (--exact), and a part of the
-// memory, or it would wait for the one before.
+// Slurm chooses the processors. A step gets those of its tasks alone (--exact), and a share of the
+// memory; otherwise it would wait for the step before.
 std::vector<TrialPlace> places_in_slurm(const MachineFacts& machine, const PlaceOptions& options) {
   const int nodes = std::max(1, number_in(machine, "SLURM_JOB_NUM_NODES"));
-  const int cpus_on_node = std::max(1, number_in(machine, "SLURM_CPUS_ON_NODE"));
+  const int cpus = number_in(machine, "SLURM_CPUS_ON_NODE");
+  const int cpus_on_node = std::max(1, cpus > 0 ? cpus : machine.cores);
   const int given = number_in(machine, "SLURM_NTASKS");
   const int tasks = given > 0 ? given : checked_multiply(nodes, cpus_on_node);
   const int room = tasks / options.ranks;
@@ -108,13 +110,14 @@ std::vector<TrialPlace> places_in_slurm(const MachineFacts& machine, const Place
   const int tasks_on_node = std::max(1, tasks / nodes);
   const auto nodes_of_trial =
       fmt::format("{}", std::min(nodes, (options.ranks + tasks_on_node - 1) / tasks_on_node));
+  const int trials_on_node = std::max(1, (count + nodes - 1) / nodes);
   TrialPlace place{.cpus = {},
+                   .cores = std::max(1, cpus_on_node / trials_on_node),
                    .environment = {{"SLURM_EXACT", "1"},
                                    {"SLURM_JOB_NUM_NODES", nodes_of_trial},
                                    {"SLURM_NNODES", nodes_of_trial}}};
   if (const int memory = number_in(machine, "SLURM_MEM_PER_NODE"))
-    place.environment.emplace_back(
-        "SLURM_MEM_PER_NODE", fmt::format("{}", memory / std::max(1, (count + nodes - 1) / nodes)));
+    place.environment.emplace_back("SLURM_MEM_PER_NODE", std::to_string(memory / trials_on_node));
   return std::vector<TrialPlace>(static_cast<std::size_t>(count), place);
 }
 

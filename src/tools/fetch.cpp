@@ -1,13 +1,13 @@
-#include "kolo/tools/fetch.h"
+#include "kolo/tools/data_sets.h"
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
+#include <exception>
 #include <filesystem>
-#include <functional>
 #include <initializer_list>
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,6 +15,7 @@
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
+#include "kolo/base/folder_lock.h"
 #include "kolo/base/text.h"
 
 namespace kolo {
@@ -23,45 +24,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The right to change a folder, for one process at a time; waits for it. It is a lock on a file in
-// the folder, which goes with the process, however that ends.
-class FetchLock {
- public:
-  // `wait` is called when it has to wait. The last owner removes the file: a process that waited
-  // for that one has to try again.
-  FetchLock(const fs::path& folder, const std::function<void()>& wait)
-      : path_(folder / ".fetch.lock") {
-    do {
-      file_ = FileDescriptor(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-      auto problem = file_.is_open() ? lock_file(file_) : errno;
-      if (problem == EWOULDBLOCK) {
-        wait();
-        problem = lock_file(file_, true);
-      }
-      if (problem != 0)
-        throw Error(
-            system_error_text(fmt::format("fetch: cannot lock {}", path_.string()), problem));
-    } while (!leads_to(path_, file_));
-  }
-  FetchLock(const FetchLock&) = delete;
-  FetchLock& operator=(const FetchLock&) = delete;
-  ~FetchLock() {
-    std::error_code ignored;  // an empty file that stays does no harm
-    fs::remove(path_, ignored);
-  }
-
- private:
-  fs::path path_;
-  FileDescriptor file_;
-};
-
 bool is_file_of(const fs::path& path, std::int64_t bytes) {
   std::error_code error;
   const auto size = fs::file_size(path, error);
   return !error && std::cmp_equal(size, bytes);
 }
 
-// Files get their names only when they are whole.
+// A file that has its name is whole: it gets the name last.
 bool is_complete(const RemoteDataset& dataset, const fs::path& folder) {
   std::error_code error;
   if (dataset.archive_folder.empty()) {
@@ -102,8 +71,8 @@ ProgramEnd run_program(const std::string& program, const std::string& arguments)
   return end;
 }
 
-// curl(1): from the file's end on, with a bar on a terminal. Its output is the reason of a failure.
-// Brackets and braces of an address are its own (--globoff).
+// Runs curl(1) from the file's end on, with a bar on a terminal. Its output is the reason of a
+// failure. Brackets and braces belong to the address (--globoff).
 ProgramEnd run_curl(const std::string& url, const fs::path& part, std::int64_t bytes) {
   return run_program(
       "curl",
@@ -139,13 +108,13 @@ bool is_one_of(int status, std::initializer_list<int> known) {
   return std::ranges::find(known, status) != known.end();
 }
 
-// The connection broke: worth another try.
+// Tells whether the connection broke, so that another try may succeed.
 bool may_pass(int status) {
   return is_one_of(status, {16, 18, 28, 52, 55, 56, 92});
 }
 
-// A server that can't go on in the middle: it knows no ranges, sends the whole file, or has less
-// than was there already, which curl takes for success.
+// Tells whether the server can't continue in the middle: it knows no ranges, sends the whole file,
+// or has less than is here already, which curl takes for success.
 bool refuses_range(int status) {
   return is_one_of(status, {0, 33, 36, 63});
 }
@@ -154,8 +123,8 @@ void say(const FetchOptions& options, const std::string& text) {
   if (options.notice) options.notice(text);
 }
 
-// Gets what is missing of the file and goes on after a cut connection, as long as some more comes.
-// Returns how many bytes came.
+// Downloads the rest of the file; resumes after a cut connection as long as more comes. Returns the
+// number of bytes that came.
 std::int64_t download(const std::string& url, const fs::path& part, std::int64_t bytes,
                       const FetchOptions& options) {
   if (size_of(part) > bytes) fs::remove(part);
@@ -180,7 +149,7 @@ std::int64_t download(const std::string& url, const fs::path& part, std::int64_t
   return received;
 }
 
-// Returns the bytes that came.
+// Fetches a file unless it is there. Returns the number of bytes that came.
 std::int64_t fetch_file(const RemoteFile& file, const std::string& url,
                         const FetchOptions& options) {
   const auto whole = options.folder / file.name;
@@ -200,7 +169,7 @@ std::int64_t fetch_file(const RemoteFile& file, const std::string& url,
   return received;
 }
 
-// Takes the members out of the archive, and nothing else that may be in it.
+// Unpacks the members, and nothing else that may be in the archive.
 void unpack_archive(const RemoteDataset& dataset, const fs::path& folder) {
   const auto archive = folder / dataset.files.front().name;
   const std::vector<std::string_view> names(dataset.members.begin(), dataset.members.end());
@@ -216,17 +185,13 @@ void unpack_archive(const RemoteDataset& dataset, const fs::path& folder) {
     if (fs::is_regular_file(fs::symlink_status(output.aside() / member))) continue;
     throw Error(fmt::format("fetch: no {} came with {}", member, dataset.name));
   }
-  if (end.status != 0)  // members may be cut short; it says itself why
+  if (end.status != 0)  // members may be cut short; tar has said why
     throw Error(fmt::format("fetch: tar cannot unpack {}", archive.string()));
   output.commit();
   fs::remove(archive);
 }
 
 void fetch_files(const RemoteDataset& dataset, const FetchOptions& options, FetchResult& result) {
-  const FetchLock lock(options.folder, [&] {
-    say(options, fmt::format("another process is fetching into {}; waiting for it",
-                             options.folder.string()));
-  });
   result.was_there = is_complete(dataset, options.folder);
   if (result.was_there) return;
   for (const auto& file : dataset.files) {
@@ -291,15 +256,25 @@ FetchResult fetch_dataset(const RemoteDataset& dataset, const FetchOptions& opti
   result.was_there = is_complete(dataset, options.folder);
   if (result.was_there) return result;
   std::error_code error;
-  const bool is_new = fs::create_directories(options.folder, error);
+  fs::create_directories(options.folder, error);
   if (!fs::is_directory(options.folder)) {
     throw InputError(fmt::format("fetch: cannot make the folder {}: {}", options.folder.string(),
                                  error.message()));
   }
   try {
-    fetch_files(dataset, options, result);
+    std::exception_ptr problem;
+    {
+      const FolderLock lock(options.folder, {.name = ".fetch.lock",
+                                             .wait = std::chrono::hours(24),
+                                             .say = [&](const auto& text) { say(options, text); }});
+      try {
+        fetch_files(dataset, options, result);
+      } catch (...) {  // out of the lock's scope, which would keep its file for an exception
+        problem = std::current_exception();
+      }
+    }
+    if (problem) std::rethrow_exception(problem);
   } catch (const Error& problem) {
-    if (is_new) fs::remove(options.folder, error);  // unless something is in it
     if (dynamic_cast<const InputError*>(&problem) != nullptr || dataset.instead.empty()) throw;
     throw Error(fmt::format("{}; {}", problem.what(), dataset.instead));
   }

@@ -1,4 +1,4 @@
-#include "kolo/tools/inspection.h"
+#include "kolo/tools/data_sets.h"
 
 #include <algorithm>
 #include <array>
@@ -31,7 +31,7 @@ namespace {
 namespace fs = std::filesystem;
 using InspectionJson = nlohmann::ordered_json;
 
-// Least, most and mean of numbers, as they come.
+// Range and mean of numbers, added one by one.
 struct Range {
   double least = std::numeric_limits<double>::infinity();
   double most = -std::numeric_limits<double>::infinity();
@@ -59,7 +59,7 @@ Ranges ranges_named(std::initializer_list<const char*> names) {
   return ranges;
 }
 
-// Adds numbers of which `run` in a row belong to each channel in turn.
+// Adds numbers of channels in turn, `run` numbers of each in a row.
 template <typename Number>
 void add_numbers(Ranges& ranges, std::span<const Number> numbers, std::size_t run = 1) {
   for (std::size_t i = 0; i < numbers.size(); ++i)
@@ -86,7 +86,7 @@ InspectionJson array_json(const std::string& name, const std::string& type,
                       {"filters", InspectionJson::array()},
                       {"channels", InspectionJson::array()}};
   for (const auto& [channel, range] : ranges) {
-    // Without finite numbers there is no range.
+    // Null without finite numbers.
     const auto number = [&count = range.count](double value) {
       return count > 0 ? InspectionJson(value) : InspectionJson(nullptr);
     };
@@ -128,7 +128,7 @@ void add_array(InspectionJson& inspection, const std::string& name, const ArrayF
 }
 
 std::uint64_t bytes_of(const fs::path& path) {
-  std::error_code ignored;  // a size is told to people alone
+  std::error_code ignored;  // the size is only shown to people
   if (!fs::is_directory(path, ignored)) return fs::file_size(path);
   std::uint64_t bytes = 0;
   constexpr auto options = fs::directory_options::skip_permission_denied;
@@ -154,7 +154,8 @@ bool holds(const std::vector<std::string>& names, std::string_view name) {
   return std::ranges::find(names, name) != names.end();
 }
 
-// All arrays of a folder of .npy files, or of an HDF5 file; those that can't be read are advice.
+// Adds all arrays of a folder of .npy files or of an HDF5 file; one that can't be read becomes
+// advice.
 void add_all_arrays(InspectionJson& inspection, const ArrayCollection& collection,
                     bool reads_numbers) {
   for (const auto& name : collection.names()) {
@@ -173,7 +174,7 @@ void add_all_arrays(InspectionJson& inspection, const ArrayCollection& collectio
   }
 }
 
-// Arrays with the names that the data set `arrays` takes, inputs and targets or labels, or others.
+// Inspects arrays, whether they have the names that the data set `arrays` takes or others.
 InspectionJson inspect_arrays(const fs::path& path, bool reads_numbers) {
   const ArrayCollection collection(path);
   const bool is_folder = collection.is_folder();
@@ -261,7 +262,7 @@ InspectionJson inspect_box(const fs::path& path, bool reads_numbers) {
   return inspection;
 }
 
-// How many images a data set has of each class: "name": count.
+// Number of images of each class: "name": count.
 template <typename Dataset>
 InspectionJson class_counts(const Dataset& images, std::size_t classes) {
   std::vector<std::int64_t> counts(classes);
@@ -326,18 +327,7 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, ignored);
 }
 
-// One file of a pair that makes a box, by name and shape.
-bool is_half_of_pair(const fs::path& path) {
-  const auto name = path.string();
-  const bool is_data = name.ends_with("_data.npy");
-  if (!is_data && !name.ends_with("_label.npy")) return false;
-  const auto prefix = name.substr(0, name.rfind('_'));
-  if (!is_there(is_data ? npy_label_file(prefix) : npy_data_file(prefix))) return false;
-  const auto shape = read_npy_header(path).shape;
-  return shape.size() == 4 && (shape[3] == nbody_channels || shape[3] == hydro_channels);
-}
-
-// MNIST and its kin: files named ...-ubyte, plain or .gz, side by side.
+// Files of MNIST and its kin: named ...-ubyte, plain or .gz, side by side.
 std::vector<fs::path> idx_files_in(const fs::path& folder) {
   std::vector<fs::path> files;
   std::error_code error;
@@ -347,7 +337,7 @@ std::vector<fs::path> idx_files_in(const fs::path& folder) {
   return files;
 }
 
-// One file, or those of a folder.
+// Inspects one IDX file, or those of a folder.
 InspectionJson inspect_idx(const fs::path& path, const std::vector<fs::path>& files,
                            bool reads_numbers) {
   auto inspection =
@@ -415,7 +405,6 @@ InspectionJson inspect(const fs::path& path, bool reads_numbers) {
   const auto beginning = std::span(bytes).first(read_up_to(file.get(), bytes, path));
   const std::string_view text(reinterpret_cast<const char*>(beginning.data()), beginning.size());
   if (is_npy(beginning)) {
-    if (is_half_of_pair(path)) return inspect_box(path, reads_numbers);
     auto inspection = new_inspection(path, ".npy array", fs::file_size(path));
     add_array(inspection, path.filename().string(), *open_npy_array(path), reads_numbers);
     return inspection;

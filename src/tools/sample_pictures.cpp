@@ -12,7 +12,7 @@
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/layout/spatial_plan.h"
-#include "kolo/report/own_files.h"
+#include "kolo/report/run_record.h"
 
 namespace kolo {
 
@@ -34,7 +34,7 @@ PixelColour between(const PixelColour& first, const PixelColour& last, double sh
   return mixed;
 }
 
-// D. A. Green's cubehelix (2011): as bright as the value is large.
+// Colour map cubehelix (D. A. Green 2011): brightness grows with the value.
 PixelColour helix(double shade) {
   constexpr double start = 0.4, cycles = -0.9, saturation = 1.3;
   const double angle = 2 * std::numbers::pi * (start / 3 + cycles * shade);
@@ -91,7 +91,7 @@ class PanelReader {
     return sum / static_cast<double>((bottom - top) * (right - left));
   }
 
-  // 0 to 1 of the panel's scale.
+  // Place of a value on the panel's scale, 0 to 1.
   [[nodiscard]] double shade(double value) const {
     const double width = panel_.high - panel_.low;
     const double place = width > 0 ? (value - panel_.low) / width : .5;
@@ -143,7 +143,7 @@ std::int64_t longest_edge(const SamplePicture& picture) {
   return edge;
 }
 
-// PNG's numbers are big endian.
+// A number as PNG has it, big endian.
 std::string four_bytes(std::uint32_t number) {
   std::string bytes;
   for (const int shift : {24, 16, 8, 0}) bytes += static_cast<char>((number >> shift) & 0xFF);

@@ -7,6 +7,7 @@
 #include <set>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -20,7 +21,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// In microseconds from the timeline's beginning.
+// Microseconds from the timeline's beginning.
 struct Interval {
   double begin = 0, end = 0;
 };
@@ -30,9 +31,9 @@ Interval interval_of(const Json& event) {
   return {begin, begin + event.value("dur", 0.0)};
 }
 
-// Calls `event` with each of a timeline whose line `is_wanted`, in the order of the file. Every
-// event has a line of its own, which is what lets a long timeline be read in little memory. A last
-// line that a killed rank has cut off is left out.
+// Calls `event` with each event whose line `is_wanted`, in the order of the file. Every event has a
+// line of its own, so a long timeline is read in little memory. A last line that a killed rank has
+// cut off is skipped.
 void for_each_event(const std::filesystem::path& path,
                     const std::function<bool(std::string_view line)>& is_wanted,
                     const std::function<void(const Json&)>& event) {
@@ -46,9 +47,9 @@ void for_each_event(const std::filesystem::path& path,
   }
 }
 
-constexpr int first_device_row = 2000;  // below are the threads' rows and those of messages
+constexpr int first_device_row = 2000;  // rows below are those of threads and messages
 
-// Length of time in which at least one of them lasts.
+// Length of time in which at least one interval lasts.
 double length_of_union(std::vector<Interval> intervals) {
   std::ranges::sort(intervals, {}, &Interval::begin);
   double length = 0, end = std::numeric_limits<double>::lowest();
@@ -91,7 +92,7 @@ class Steps {
       std::ranges::sort(steps, {}, [](const NumberedStep& step) { return step.interval.begin; });
   }
 
-  // In which something begins.
+  // Number of the step at this time.
   [[nodiscard]] std::optional<std::int64_t> number_at(const Place& place, double time) const {
     const auto found = by_place_.find(place);
     if (found == by_place_.end()) return std::nullopt;
@@ -143,9 +144,7 @@ class Reader {
   }
 
   [[nodiscard]] TimelineSummary summary() const {
-    TimelineSummary summary;
-    for (const auto& [number, by_place] : passes_)
-      summary.pipelined.push_back(pipelined_step(number, by_place));
+    TimelineSummary summary{.pipeline = pipeline(), .halos = {}};
     for (const auto& [rank, messages] : messages_) {
       const auto steps = static_cast<double>(steps_.count(rank));
       auto& totals = summary.halos[rank];
@@ -174,28 +173,33 @@ class Reader {
     messages.messages_sent += 1;
   }
 
-  static PipelinedStep pipelined_step(std::int64_t number,
-                                      const std::map<Place, Passes>& by_place) {
-    std::map<int, Passes> by_rank;  // a device's, which come last, instead of its thread's
-    for (const auto& [place, passes] : by_place) by_rank[place.rank] = passes;
-    PipelinedStep step{.number = number};
-    Interval all = by_rank.begin()->second.intervals.front();
+  [[nodiscard]] std::optional<PipelineIdle> pipeline() const {
+    if (passes_.empty()) return std::nullopt;
+    PipelineIdle idle{.steps = passes_.size()};
     std::set<int> stages, micro_batches;
-    for (const auto& [rank, passes] : by_rank) {
-      for (const auto& interval : passes.intervals)
-        all = {std::min(all.begin, interval.begin), std::max(all.end, interval.end)};
-      stages.insert(passes.stage);
-      micro_batches.insert(passes.micro_batches.begin(), passes.micro_batches.end());
-    }
-    for (const auto& [rank, passes] : by_rank) {
+    std::map<int, double> steps_of_rank;
+    for (const auto& [number, by_place] : passes_) {
+      std::map<int, Passes> by_rank;  // a device's, which come last, instead of its thread's
+      for (const auto& [place, passes] : by_place) by_rank[place.rank] = passes;
+      Interval all = by_rank.begin()->second.intervals.front();
+      for (const auto& [rank, passes] : by_rank) {
+        for (const auto& interval : passes.intervals)
+          all = {std::min(all.begin, interval.begin), std::max(all.end, interval.end)};
+        stages.insert(passes.stage);
+        micro_batches.insert(passes.micro_batches.begin(), passes.micro_batches.end());
+      }
       const auto length = all.end - all.begin;
-      step.idle_shares[rank] = length > 0 ? 1 - length_of_union(passes.intervals) / length : 0;
+      for (const auto& [rank, passes] : by_rank) {
+        idle.idle_shares[rank] += length > 0 ? 1 - length_of_union(passes.intervals) / length : 0;
+        steps_of_rank[rank] += 1;
+      }
     }
-    step.shape = {.ranks = static_cast<int>(stages.size()),
+    for (auto& [rank, share] : idle.idle_shares) share /= steps_of_rank[rank];
+    idle.shape = {.ranks = static_cast<int>(stages.size()),
                   .micro_batches = static_cast<int>(micro_batches.size())};
     // Stages count from 0 on.
-    if (step.shape.ranks == *stages.rbegin() + 1) step.ideal = ideal_idle_share(step.shape);
-    return step;
+    if (idle.shape.ranks == *stages.rbegin() + 1) idle.ideal = ideal_idle_share(idle.shape);
+    return idle;
   }
 
   Steps steps_;
@@ -203,27 +207,10 @@ class Reader {
   std::map<int, Messages> messages_;
 };
 
-constexpr double percent = 100;
-
-// Writes a number.
-using Writer = std::string (*)(double);
-
-std::string as_percent(double share) {
-  return fmt::format("{:.1f} %", percent * share);
-}
-std::string as_megabytes(double bytes) {
-  return fmt::format("{:.3g} MB", bytes / 1e6);
-}
-std::string as_milliseconds(double seconds) {
-  return fmt::format("{:.3g} ms", 1e3 * seconds);
-}
-std::string as_number(double number) {
-  return fmt::format("{:.1f}", number);
-}
-
 // "rank 0 12.5 %, rank 1 14.0 %", of many ranks the least, the most and the mean.
-std::string by_rank(const std::map<int, double>& values, Writer write) {
+std::string by_rank(const std::map<int, double>& values, const std::string& format) {
   constexpr std::size_t most_ranks = 8;
+  const auto write = [&](double value) { return fmt::format(fmt::runtime(format), value); };
   std::vector<std::string> texts;
   double sum = 0, least = values.begin()->second, most = least;
   for (const auto& [rank, value] : values) {
@@ -237,25 +224,17 @@ std::string by_rank(const std::map<int, double>& values, Writer write) {
                      write(sum / static_cast<double>(values.size())));
 }
 
-std::string heading(const PipelinedStep& step) {
-  const auto& shape = step.shape;
-  const auto ideal = step.ideal ? "; equal stages without messages: " + as_percent(*step.ideal)
-                                : std::string("; ranks are missing");
-  return fmt::format("idle in a pipeline of {} rank{}, {} micro-batch{}{}\n", shape.ranks,
-                     shape.ranks == 1 ? "" : "s", shape.micro_batches,
-                     shape.micro_batches == 1 ? "" : "es", ideal);
-}
-
-std::map<int, double> mean_idle_shares(const std::vector<PipelinedStep>& steps) {
-  std::map<int, double> sums, counts;
-  for (const auto& step : steps) {
-    for (const auto& [rank, share] : step.idle_shares) {
-      sums[rank] += share;
-      counts[rank] += 1;
-    }
-  }
-  for (auto& [rank, sum] : sums) sum /= counts[rank];
-  return sums;
+std::string text_of(const PipelineIdle& idle) {
+  const auto& shape = idle.shape;
+  const auto ideal =
+      idle.ideal ? fmt::format("; equal stages without messages: {:.1f} %", 100 * *idle.ideal)
+                 : std::string("; ranks are missing");
+  std::map<int, double> percent;
+  for (const auto& [rank, share] : idle.idle_shares) percent[rank] = 100 * share;
+  return fmt::format(
+      "idle in a pipeline of {} rank{}, {} micro-batch{}{}\n  mean of {} step{}: {}\n", shape.ranks,
+      shape.ranks == 1 ? "" : "s", shape.micro_batches, shape.micro_batches == 1 ? "" : "es", ideal,
+      idle.steps, idle.steps == 1 ? "" : "s", by_rank(percent, "{:.1f} %"));
 }
 
 }  // namespace
@@ -265,30 +244,19 @@ TimelineSummary summarize_timeline(const std::filesystem::path& file) {
 }
 
 std::string to_text(const TimelineSummary& summary) {
-  std::string text;
-  const PipelinedStep* before = nullptr;
-  for (const auto& step : summary.pipelined) {
-    const auto line = heading(step);
-    if (!before || heading(*before) != line) text += line;
-    before = &step;
-    text += fmt::format("  step {}: {}\n", step.number, by_rank(step.idle_shares, as_percent));
-  }
-  if (summary.pipelined.size() > 1) {
-    text += fmt::format("  mean of {} steps: {}\n", summary.pipelined.size(),
-                        by_rank(mean_idle_shares(summary.pipelined), as_percent));
-  }
+  const auto text = summary.pipeline ? text_of(*summary.pipeline) : std::string();
   if (summary.halos.empty()) return text;
-  std::map<int, double> bytes, messages, seconds;
+  std::map<int, double> megabytes, messages, milliseconds;
   for (const auto& [rank, totals] : summary.halos) {
-    bytes[rank] = totals.bytes_sent;
+    megabytes[rank] = totals.bytes_sent / 1e6;
     messages[rank] = totals.messages_sent;
-    seconds[rank] = totals.seconds;
+    milliseconds[rank] = 1e3 * totals.seconds;
   }
   return text + fmt::format(
                     "halos in a step, on average\n  sent: {}\n  in messages: {}\n  time on "
                     "their way: {}\n",
-                    by_rank(bytes, as_megabytes), by_rank(messages, as_number),
-                    by_rank(seconds, as_milliseconds));
+                    by_rank(megabytes, "{:.3g} MB"), by_rank(messages, "{:.1f}"),
+                    by_rank(milliseconds, "{:.3g} ms"));
 }
 
 }  // namespace kolo

@@ -4,7 +4,7 @@
 
 #include "cli/program.h"
 #include "kolo/base/file.h"
-#include "kolo/report/own_files.h"
+#include "kolo/report/run_record.h"
 #include "kolo/train/observe/history.h"
 #include "support/idx_files.h"
 #include "support/says.h"

@@ -47,7 +47,7 @@ TEST_F(InspectProgram, ShowsBoxes) {
   write_box_hdf5(box, folder / "plain.h5");
   write_box_like(folder / "chunks.bin", box, {.chunk = {1, 2, 2, 2}});
   write_box_npy(box, folder / "pair");
-  for (const auto* const name : {"plain.h5", "chunks.bin", "pair", "pair_label.npy"}) {
+  for (const auto* const name : {"plain.h5", "chunks.bin", "pair"}) {
     SCOPED_TRACE(name);
     const auto json = inspected(folder / name);
     EXPECT_EQ(json["bytes"].get<int>() / 9, 64 * 4);
@@ -126,11 +126,6 @@ TEST_F(InspectProgram, ShowsArrays) {
   EXPECT_EQ(many["format"], "folder of .npy arrays");
   EXPECT_EQ(many["arrays"][1]["name"], "width");
   EXPECT_EQ(many["arrays"][1]["shape"], Json({2, 2, 3}));
-
-  // Names of a pair, but no box.
-  folder.write("x_data.npy", bytes);
-  folder.write("x_label.npy", bytes);
-  EXPECT_EQ(inspected(folder / "x_data.npy")["format"], ".npy array");
 }
 
 TEST_F(InspectProgram, ShowsImages) {

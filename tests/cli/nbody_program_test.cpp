@@ -8,7 +8,7 @@
 #include "kolo/base/file.h"
 #include "kolo/data/array_file.h"
 #include "kolo/data/box_files.h"
-#include "kolo/tools/cosmology_box.h"
+#include "kolo/tools/generators.h"
 #include "support/says.h"
 
 namespace kolo::testing {

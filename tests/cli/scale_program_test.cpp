@@ -84,7 +84,6 @@ TEST_F(ScaleProgram, AStudyGrowsAndDoesNothingTwice) {
   EXPECT_NEAR(numbers[7], history.epochs().back().val_accuracy, 1e-7);
   EXPECT_EQ(history.n_ranks(), 2);
   EXPECT_EQ(history.epochs().back().step, 2 * 64 / 16);  // the batch of a rank stayed
-  EXPECT_TRUE(says(read_text_file(study_folder_ / "study.csv"), {"\n2,1,8,linear,0,done,"}));
   EXPECT_TRUE(says(read_text_file(study_folder_ / "report.html"), {"digits"}));
 }
 
@@ -144,7 +143,7 @@ TEST_F(ScaleProgram, RefusesSamplesThatCantBeShared) {
 }
 
 TEST_F(ScaleProgram, WritesOverNothingThatIsNoStudys) {
-  for (const std::string name : {"config.yaml", "study.csv", "report.html"}) {
+  for (const std::string name : {"config.yaml", "report.html"}) {
     fs::create_directories(study_folder_);
     std::ofstream(study_folder_ / name) << "precious";
     const auto result = scale({"--ranks", "1"});

@@ -31,7 +31,7 @@ class Browser : public ::testing::Test {
     return result.output;
   }
 
-  // Now and then chromium itself never comes up; it gets another chance.
+  // Chromium sometimes doesn't start; it gets another chance.
   ProcessResult open_in_browser(const std::filesystem::path& page,
                                 const std::string& scheme) const {
     ProcessResult result;
@@ -50,18 +50,21 @@ class Browser : public ::testing::Test {
     return result;
   }
 
-  static std::size_t figures_in(const Report& report) {
-    std::size_t figures = 0;
-    for (const auto& group : report_figures(report)) figures += group.figures.size();
-    return figures;
+  // Figures ("figures") or tables ("rows") of the page.
+  static std::size_t number_of(const std::string& kind, const Report& report) {
+    std::size_t number = 0;
+    for (const auto& section : report_data(report, "today").at("sections"))
+      if (section.contains(kind)) number += kind == "rows" ? 1 : section[kind].size();
+    return number;
   }
 
   void expect_all_drawn(const Report& report, const std::string& scheme = "1") const {
     const auto elements = elements_of(report, scheme);
-    ASSERT_GT(figures_in(report), 0U);
-    EXPECT_EQ(count(elements, "<canvas"), figures_in(report));
-    EXPECT_EQ(count(elements, "data-drawn=\"true\""), figures_in(report));
-    EXPECT_EQ(count(elements, "<table"), report_tables(report).size());
+    const auto figures = number_of("figures", report);
+    ASSERT_GT(figures, 0U);
+    EXPECT_EQ(count(elements, "<canvas"), figures);
+    EXPECT_EQ(count(elements, "data-drawn=\"true\""), figures);
+    EXPECT_EQ(count(elements, "<table"), number_of("rows", report));
   }
 
   static constexpr const char* chromium = "/usr/bin/chromium";
@@ -78,12 +81,8 @@ Report runs_report(const std::string& name) {
   return report;
 }
 
-TEST_F(Browser, DrawsARun) {
-  expect_all_drawn(runs_report("a run"));
-}
-
-TEST_F(Browser, DrawsARunAtNight) {
-  expect_all_drawn(runs_report("a run"), "0");
+TEST_F(Browser, DrawsARunByDayAndAtNight) {
+  for (const std::string scheme : {"1", "0"}) expect_all_drawn(runs_report("a run"), scheme);
 }
 
 TEST_F(Browser, DrawsManyRunsAndAStudy) {
@@ -97,7 +96,7 @@ TEST_F(Browser, DrawsManyRunsAndAStudy) {
   expect_all_drawn(report);
 }
 
-// Every switch is used; what the chart of the loss stands against is noted each time.
+// Uses every switch, and notes the axis of the loss's chart each time.
 TEST_F(Browser, SwitchesAxesRunsAndScales) {
   auto report = runs_report("first");
   report.runs.push_back(report.runs[0]);
@@ -125,10 +124,10 @@ TEST_F(Browser, SwitchesAxesRunsAndScales) {
   EXPECT_EQ(title.substr(0, title.find('<')),
             "epoch 2 step 20 minutes since the start 0.1666667 time (UTC) 1010 shown 1 shown 2 "
             "lines 4 logarithmic");
-  EXPECT_EQ(count(elements, "data-drawn=\"true\""), figures_in(report));
+  EXPECT_EQ(count(elements, "data-drawn=\"true\""), number_of("figures", report));
 }
 
-// A constant and a single point stand in the middle; ticks are round, deviations are drawn whole.
+// Constants and single points stand in the middle, ticks are round, deviations are drawn whole.
 TEST_F(Browser, AxesAreRoundAndHoldEverything) {
   auto report = runs_report("a run");
   report.runs[0].curves.push_back(epoch_curve("learning_rate", "", {.001, .001, .001}));

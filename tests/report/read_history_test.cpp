@@ -68,7 +68,7 @@ TEST(ReadHistory, CurvesOfEpochsAndSteps) {
   EXPECT_THAT(column(run.find("epoch_seconds", ""), &CurvePoint::value), ElementsAre(7, 7));
   EXPECT_THAT(column(run.find("exposed_communication_seconds", ""), &CurvePoint::value),
               ElementsAre(0.5, 0.5));
-  // What was not measured has no curve.
+  // Quantities that were not measured have no curve.
   EXPECT_EQ(run.find("accuracy", "validation"), nullptr);
   EXPECT_EQ(run.find("data_wait_seconds", ""), nullptr);
 
@@ -114,8 +114,8 @@ TEST(ReadHistory, SettingsAndParametersBesideIt) {
       run.settings,
       ElementsAre(Pair("description", "A run: one"), Pair("optimizer.lr", "0.001"),
                   Pair("optimizer.nesterov", "false"), Pair("model.input_shape", "[3, 64, 64]"),
-                  Pair("model.file", ""), Pair("model.nothing", "null"), Pair("model.none", "[]"),
-                  Pair("stages.0.width", "8"), Pair("stages.1.width", "16")));
+                  Pair("model.file", ""), Pair("model.nothing", "unset"), Pair("model.none", "[]"),
+                  Pair("stages", "[{width: 8}, {width: 16}]")));
   EXPECT_THAT(run.warnings, IsEmpty());
 }
 

@@ -18,9 +18,8 @@ using ::testing::NanSensitiveDoubleEq;
 using ::testing::Not;
 using ::testing::SizeIs;
 
-std::vector<Figure> all_figures(const std::vector<RunRecord>& runs,
-                                const RunFigureOptions& options = {}) {
-  return testing::all_figures(run_figures(runs, options));
+std::vector<Figure> all_figures(const std::vector<RunRecord>& runs) {
+  return testing::all_figures(run_figures(runs));
 }
 
 std::vector<std::string> ids_of(const std::vector<Figure>& figures) {
@@ -40,8 +39,7 @@ std::vector<RunRecord> two_runs() {
 
 TEST(RunFigures, SeveralRunsAreComparedByTheirValidation) {
   auto runs = two_runs();
-  const auto error =
-      figure_named(all_figures(runs, {.axis = CurveAxis::relative}), "validation-error");
+  const auto error = figure_named(all_figures(runs), "validation-error");
   EXPECT_TRUE(error.y_logarithmic);
   ASSERT_THAT(error.series, SizeIs(2)) << "validation alone";
   EXPECT_EQ(error.series[0].name, "first");
@@ -69,66 +67,37 @@ TEST(RunFigures, ValidationIsSolidAndTrainingDashed) {
 }
 
 TEST(RunFigures, StandAgainstEveryAxis) {
-  const auto runs = two_runs();
-  const auto series = [&](CurveAxis axis, std::size_t number) {
-    return figure_named(all_figures(runs, {axis, {}}), "loss").series.at(number);
+  const auto figure = figure_named(all_figures(two_runs()), "loss");
+  const auto places = [&](CurveAxis axis, std::size_t number) {
+    return figure.series.at(number).x_on.at(axis);
   };
-  EXPECT_THAT(series(CurveAxis::epoch, 0).x, ElementsAre(1, 2, 3));
-  EXPECT_THAT(series(CurveAxis::step, 2).x, ElementsAre(20, 40));
+  EXPECT_THAT(places(CurveAxis::epoch, 0), ElementsAre(1, 2, 3));
+  EXPECT_THAT(places(CurveAxis::step, 2), ElementsAre(20, 40));
   // Each run's own start is the beginning of relative time; the longest run takes 60 s.
-  EXPECT_THAT(series(CurveAxis::relative, 0).x, ElementsAre(0, 5, 10));
-  EXPECT_THAT(series(CurveAxis::relative, 2).x, ElementsAre(0, 60));
-  EXPECT_THAT(series(CurveAxis::wall, 2).x, ElementsAre(9060, 9120));
-  EXPECT_TRUE(figure_named(all_figures(runs, {CurveAxis::wall, {}}), "loss").x_is_time);
-  EXPECT_EQ(figure_named(all_figures(runs, {CurveAxis::relative, {}}), "loss").x_label,
-            "seconds since the start");
-}
-
-TEST(RunFigures, AreTheSameForEveryAxisButForX) {
-  const auto runs = two_runs();
-  const auto reference = all_figures(runs);
-  for (const auto& [axis, name] : enum_names(CurveAxis{})) {
-    const auto figures = all_figures(runs, {axis, {}});
-    ASSERT_EQ(ids_of(figures), ids_of(reference));
-    for (std::size_t i = 0; i < figures.size(); ++i) {
-      ASSERT_EQ(figures[i].series.size(), reference[i].series.size());
-      for (std::size_t j = 0; j < figures[i].series.size(); ++j)
-        EXPECT_EQ(figures[i].series[j].y, reference[i].series[j].y) << figures[i].id;
-    }
-  }
-}
-
-TEST(RunFigures, ARunHasOneColourInAll) {
-  const auto runs = two_runs();
-  for (const auto& figure : all_figures(runs)) {
-    for (const auto& series : figure.series) {
-      if (series.colour < 0) continue;  // a part of a step's time
-      const auto& run = runs.at(static_cast<std::size_t>(series.colour));
-      EXPECT_TRUE(series.name.starts_with(run.name)) << figure.id << ": " << series.name;
-    }
-  }
-  EXPECT_EQ(colour_at(0).light, colour_at(8).light);
-  EXPECT_NE(colour_at(0).light, colour_at(1).light);
-  EXPECT_NE(colour_at(compute_colour).light, colour_at(data_wait_colour).light);
+  EXPECT_THAT(places(CurveAxis::relative, 0), ElementsAre(0, 5, 10));
+  EXPECT_THAT(places(CurveAxis::relative, 2), ElementsAre(0, 60));
+  EXPECT_THAT(places(CurveAxis::wall, 2), ElementsAre(9060, 9120));
+  EXPECT_EQ(figure.x_labels.at(CurveAxis::relative), "seconds since the start");
+  EXPECT_EQ(figure.series[2].colour, 1) << "a run has the colour of its number";
 }
 
 TEST(RunFigures, GapsStayGaps) {
   auto run = run_named("run", {epoch_curve("loss", "validation", {3, not_measured, 1})});
   run.curves[0].points[2].step = not_measured;
-  const auto y = figure_named(all_figures({run}), "loss").series[0].y;
-  EXPECT_THAT(y, ElementsAre(3, NanSensitiveDoubleEq(not_measured), 1));
-  const auto x = figure_named(all_figures({run}, {CurveAxis::step, {}}), "loss").series[0].x;
-  EXPECT_THAT(x, ElementsAre(10, 20, NanSensitiveDoubleEq(not_measured)));
+  const auto series = figure_named(all_figures({run}), "loss").series[0];
+  EXPECT_THAT(series.y, ElementsAre(3, NanSensitiveDoubleEq(not_measured), 1));
+  EXPECT_THAT(series.x_on.at(CurveAxis::step),
+              ElementsAre(10, 20, NanSensitiveDoubleEq(not_measured)));
 }
 
 TEST(RunFigures, LeaveOutTheUntrainedNetwork) {
   auto run = run_named("run", {epoch_curve("loss", "validation", {3, 1})});
   auto& points = run.curves[0].points;
   points.insert(points.begin(), {90, 0, 0, 1000});
-  EXPECT_THAT(figure_named(all_figures({run}), "loss").series[0].y, ElementsAre(3, 1));
+  const auto series = figure_named(all_figures({run}), "loss").series[0];
+  EXPECT_THAT(series.y, ElementsAre(3, 1));
   // Time counts from it all the same.
-  EXPECT_THAT(figure_named(all_figures({run}, {CurveAxis::relative, {}}), "loss").series[0].x,
-              ElementsAre(5, 10));
+  EXPECT_THAT(series.x_on.at(CurveAxis::relative), ElementsAre(5, 10));
 }
 
 TEST(RunFigures, StepCurvesAreFiguresOfTheirOwn) {
@@ -169,35 +138,6 @@ TEST(RunFigures, ThinningKeepsWhatStandsOut) {
     EXPECT_EQ(largest.step, points[highest].step);
   }
   EXPECT_THAT(thinned({}, 10), IsEmpty());
-}
-
-TEST(RunFigures, TellWhenTargetsWereReached) {
-  const auto every = figure_named(all_figures(two_runs()), "time-to-accuracy");
-  ASSERT_THAT(every.series, SizeIs(2));
-  EXPECT_THAT(every.series[0].x, ElementsAre(50, 75)) << "not the worse one after it";
-  EXPECT_THAT(every.series[0].y, ElementsAre(0, 5));
-  const auto chosen =
-      figure_named(all_figures(two_runs(), {.targets = {.55, .8}}), "time-to-accuracy");
-  EXPECT_THAT(chosen.series[0].x, ElementsAre(DoubleNear(55, 1e-9), 80));
-  EXPECT_THAT(chosen.series[0].y, ElementsAre(5, NanSensitiveDoubleEq(not_measured)));
-  EXPECT_THAT(chosen.series[1].y, ElementsAre(0, 60));
-  EXPECT_EQ(chosen.note, "first did not reach 80 %.");
-}
-
-TEST(RunFigures, AnUntrainedNetworkReachesNothing) {
-  auto accuracy = epoch_curve("accuracy", "validation", {.5, .75});
-  accuracy.points.insert(accuracy.points.begin(), {.6, 0, 0, 1000});
-  const auto run = run_named("run", {accuracy});
-  const auto every = figure_named(all_figures({run}), "time-to-accuracy");
-  EXPECT_THAT(every.series[0].x, ElementsAre(50, 75));
-  const auto chosen = figure_named(all_figures({run}, {.targets = {.55}}), "time-to-accuracy");
-  EXPECT_THAT(chosen.series[0].y, ElementsAre(10)) << "since the validation before the first step";
-}
-
-TEST(RunFigures, TellWhenALossWasReachedWithoutAccuracies) {
-  const auto run = run_named("run", {epoch_curve("loss", "validation", {4, 2, 3, 1})});
-  const auto figure = figure_named(all_figures({run}, {.targets = {2.5}}), "time-to-loss");
-  EXPECT_THAT(figure.series[0].y, ElementsAre(5));
 }
 
 TEST(RunFigures, ShowWhereTheTimeOfAStepGoes) {

@@ -34,7 +34,7 @@ TEST(RunResults, TellTheBestOfEachRunAndOfAll) {
   EXPECT_EQ(table.rows[1].run, 1);
 }
 
-// As kolo writes them: with a validation before the first step.
+// A validation curve as kolo writes it, beginning before the first step.
 Curve from_untrained(const std::string& quantity, const std::vector<double>& values) {
   auto curve = epoch_curve(quantity, "validation", values);
   for (auto& point : curve.points) {

@@ -1,4 +1,4 @@
-// What kolo bench makes of its measurements.
+// Reports of kolo bench.
 #include "kolo/study/bench.h"
 #include "support/says.h"
 
@@ -33,13 +33,6 @@ TEST(BenchReport, ATrialLastsUntilTheSlowestRankIsDone) {
   const auto measurement = two_ranks(BenchMode::io, 2);
   EXPECT_THAT(samples_per_second(measurement), ElementsAre(DoubleEq(40), DoubleEq(80)));
   EXPECT_THAT(milliseconds_per_step(measurement, 10), ElementsAre(DoubleEq(400), DoubleEq(200)));
-}
-
-TEST(BenchReport, SharesAddUpToOne) {
-  const auto shares = shares_of(two_ranks(BenchMode::full, 4, 1, 2));
-  EXPECT_DOUBLE_EQ(shares.data, .25);
-  EXPECT_DOUBLE_EQ(shares.communication, .5);
-  EXPECT_DOUBLE_EQ(shares.compute, .25);
 }
 
 TEST(BenchReport, SaysWhatBoundsTheRun) {

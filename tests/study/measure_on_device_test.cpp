@@ -1,4 +1,4 @@
-// What is measured of a trainer whose device works behind the host's back.
+// Measurements of a trainer whose device works asynchronously.
 #include <gmock/gmock.h>
 
 #include "support/simulated_device/device.h"

@@ -27,7 +27,8 @@ using ::testing::HasSubstr;
 using ::testing::SizeIs;
 using ::testing::ThrowsMessage;
 
-// Its accuracy is optimizer.lr, the same in every epoch. What else it does, description says.
+// Stand-in for kolo train: its accuracy is optimizer.lr in every epoch; `description` chooses how
+// it ends.
 constexpr auto stand_in = R"(#!/bin/sh
 epochs=9
 for word in "$@"; do
@@ -136,7 +137,6 @@ TEST_F(SweepRuns, SideBySideEachOnProcessorsOfItsOwn) {
   EXPECT_TRUE(says(said.back(), {"6 of 6 over, best trial 6 with 60.00 %"}));
   const auto text = read_text_file(folder_ / "sweep/report.html");
   EXPECT_TRUE(says(text, {"optimizer.lr", "trial 6: lr 0.6"}));
-  EXPECT_TRUE(says(read_text_file(folder_ / "sweep/sweep.csv"), {"\n2,0.2,0.2,1,0.2,9,"}));
   if (allowed_cores().size() < 2)
     GTEST_SKIP() << "one processor: trials have no places of their own";
   std::set<std::string> cpus;

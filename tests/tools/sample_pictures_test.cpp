@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <png.h>
 
-#include "kolo/report/own_files.h"
+#include "kolo/report/run_record.h"
 #include "support/temporary_folder.h"
 
 namespace kolo::testing {

@@ -29,7 +29,7 @@ struct ResultsTable {
   }
   struct Row {
     std::vector<Cell> cells;
-    int run = -1;  // the number of the run that it tells of; -1: of none
+    int run = -1;  // number of the run that it describes; -1: none
     Mark mark = Mark::none;
   };
   std::string title;
@@ -38,22 +38,20 @@ struct ResultsTable {
   std::string note = {};  // a sentence below it; empty: none
 };
 
-// A row a run: best validation accuracy, top-5 accuracy and loss, mean epoch time and throughput,
-// parameters, ranks, epochs. Columns of which no run knows anything are left out.
+// A row per run: best validation accuracy, top-5 accuracy and loss, mean epoch time and throughput,
+// parameters, ranks, epochs. Columns without any value are left out.
 [[nodiscard]] ResultsTable run_results(std::span<const RunRecord> runs);
 
-// A row a setting that is not the same in all runs that have a configuration, a column a run.
-// Without rows when there are none, or fewer than two such runs. Where a run is written to is no
-// difference.
+// A row for each setting that differs between runs that have a configuration, a column a run; no
+// rows if none differs. output_dir doesn't count.
 [[nodiscard]] ResultsTable differing_settings(std::span<const RunRecord> runs);
 
-// A row a point of the study. Columns of which no point knows anything are left out, and so are
-// nodes, learning-rate scaling, warm-up and state where they are the same, or nothing but one node
-// and done.
+// A row per point of the study. Columns without any value are left out, and so are learning-rate
+// scaling and warm-up where all are the same, nodes where all are 1, and state where all are done.
 [[nodiscard]] ResultsTable study_results(const Study& study);
 
-// A row a trial of the sweep, the best first: its values of the swept keys, the best of its metric
-// and when that was, how long it has taken, and its state where not all are done.
+// A row per trial of the sweep, the best first: its values of the swept keys, the best value of the
+// metric and its epoch, the time taken, and the state where not all are done.
 [[nodiscard]] ResultsTable sweep_results(const Sweep& sweep);
 
 // Columns that line up, as UTF-8 text, and the note below them.

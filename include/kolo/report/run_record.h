@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -12,7 +13,7 @@
 
 namespace kolo {
 
-// A value of a curve, and where it stands. What is unknown is not_measured.
+// A value of a curve and its places on the axes. Unknown ones are not_measured.
 struct CurvePoint {
   double value = not_measured;
   double epoch = not_measured;  // epochs done; with fractions for single steps
@@ -20,15 +21,31 @@ struct CurvePoint {
   double time = not_measured;   // seconds since 1970
 };
 
-// One quantity as it goes in a run. `quantity` is one of loss, accuracy, top_accuracy,
+// Course of one quantity in a run. `quantity` is one of loss, accuracy, top_accuracy,
 // learning_rate, samples_per_second, epoch_seconds, data_wait_seconds,
 // exposed_communication_seconds.
 struct Curve {
   std::string quantity;
-  std::string part;                // training | validation; empty where there is one only
+  std::string part;                // training | validation; empty if there is only one
   bool by_step = false;            // a value every few steps, or one an epoch
   std::vector<CurvePoint> points;  // in order
 };
+
+// Tells by its first 4 KiB whether a file is one that kolo wrote earlier, and may be replaced
+// without asking: it begins with `start` and has `mark`. A file that can't be read is none.
+[[nodiscard]] bool is_own_file(const std::filesystem::path& file, std::string_view start,
+                               std::string_view mark);
+
+// Mark in the first bytes of drawings (draw_picture()), as a text of PNG.
+inline constexpr std::string_view png_mark{"Software\0kolo", 13};
+
+// A caption follows this in an international text of a PNG: a keyword, no compression, no language.
+inline constexpr std::string_view png_caption_key{"Description\0\0\0\0\0", 16};
+
+[[nodiscard]] bool is_drawing(const std::filesystem::path& file);
+
+// Caption of a drawing's bytes; empty where there is none.
+[[nodiscard]] std::string png_caption(std::string_view png);
 
 // A run as reports show it.
 struct RunRecord {
@@ -40,7 +57,7 @@ struct RunRecord {
   std::vector<Curve> curves;
   // The resolved configuration, flattened ("optimizer.lr", "0.001"), in the file's order.
   std::vector<std::pair<std::string, std::string>> settings;
-  std::vector<std::string> warnings;  // what could not be read of it
+  std::vector<std::string> warnings;  // on files that could not be read
   // Drawings of kolo eval --pictures in pictures/ of the run's folder, by name.
   struct Picture {
     std::string caption;
@@ -53,9 +70,9 @@ struct RunRecord {
                                   bool by_step = false) const;
 };
 
-// At most about `limit` of the points of a curve: of each of limit / 2 stretches the smallest and
-// the largest value, in their order, so that what stands out stays. What is not finite goes only
-// with its stretch.
+// At most about `limit` points of a curve: the smallest and the largest value of each of limit / 2
+// stretches, in order, so that outliers stay. Values that are not finite are left out, except where
+// a stretch has no others.
 [[nodiscard]] std::vector<CurvePoint> thinned(std::span<const CurvePoint> points,
                                               std::size_t limit);
 

@@ -16,11 +16,10 @@
 #include "kolo/layout/spatial_network.h"
 #include "kolo/train/observe/bench_records.h"
 
-// What a bench has measured and what it tells; how it is measured, of any trainer; and a whole
-// bench.
+// `kolo bench`: its plan, its measurements, and the report on them.
 namespace kolo {
 
-// What is measured: the loader alone, training on one batch that is loaded once, and both.
+// Modes: the loader alone, training on one batch that is loaded once, and both.
 enum class BenchMode : std::uint8_t { io, synthetic, full };
 
 constexpr auto enum_names(BenchMode) {
@@ -28,23 +27,23 @@ constexpr auto enum_names(BenchMode) {
       {{BenchMode::io, "io"}, {BenchMode::synthetic, "synthetic"}, {BenchMode::full, "full"}});
 }
 
-// A few steps that one rank has done.
+// A few steps of one rank.
 struct BenchTrial {
   double seconds = 0;
   double samples = 0;                // where ranks share samples, this rank's share of them
-  double data_seconds = 0;           // of them spent waiting for batches
-  double communication_seconds = 0;  // of them spent waiting for other ranks' gradients
+  double data_seconds = 0;           // part of them spent waiting for batches
+  double communication_seconds = 0;  // part of them spent waiting for other ranks' gradients
 };
 
 // The halos of one rank that shares samples.
 struct HaloUse {
   double bytes = 0, messages = 0;  // sent
-  // In which rows are under way, from when this rank asks for them until they are there: it waits
-  // for the other rank too, and copies its own rows meanwhile.
+  // Time from this rank's request for rows until they are there; includes waiting for the other
+  // rank and copying of its own rows.
   double seconds = 0;
 };
 
-// The trials of one mode: by rank, then by trial; and what the devices took meanwhile.
+// The trials of one mode, by rank, then by trial.
 struct BenchMeasurement {
   BenchMode mode = BenchMode::io;
   std::vector<std::vector<BenchTrial>> trials;
@@ -58,15 +57,15 @@ struct BenchSetup {
   std::int64_t batch_size = 0;  // a replica
   int threads = 1;              // a rank
   std::int64_t steps = 0, warmup = 0, trials = 0;
-  int ranks_per_replica = 1;  // that share its samples or its network
+  int ranks_per_replica = 1;  // ranks that share its samples or its network
 };
 
-// How long the ranks of a pipeline wait for each other, as shares of the time that they take for
-// the passes of a batch.
+// Waits of a pipeline's ranks for each other, as shares of the time that the passes of a batch
+// take.
 struct BenchPipeline {
   PipelineShape shape;
-  std::vector<double> idle_shares;  // by rank, as measured; on a device of the host's time
-  double ideal = 0;                 // of the schedule, with equal parts (ideal_idle_share())
+  std::vector<double> idle_shares;  // by rank, as measured; with devices by the host's clock
+  double ideal = 0;                 // with equal parts (ideal_idle_share())
 };
 
 struct BenchReport {
@@ -76,19 +75,19 @@ struct BenchReport {
   // By rank, where they train on devices.
   std::vector<DeviceMemoryUse> device_memory = {};
   std::optional<BenchPipeline> pipeline = std::nullopt;  // of the last mode that trains
-  // Where ranks share samples.
+  // Cut of the samples, if ranks share them.
   std::optional<SpatialNetworkPlan> sample_cut = std::nullopt;
-  // Where they were asked for.
+  // Measured on request.
   std::optional<StepProfile> profile = std::nullopt;
   std::optional<CollectiveMeasurement> collectives = std::nullopt;
 };
 
-// Of all ranks together: a trial lasts until the slowest rank is done.
+// Rates of all ranks together: a trial lasts until the slowest rank is done.
 [[nodiscard]] std::vector<double> samples_per_second(const BenchMeasurement& measurement);
 [[nodiscard]] std::vector<double> milliseconds_per_step(const BenchMeasurement& measurement,
                                                         std::int64_t steps);
 
-// Where the time of training steps goes, as shares that add up to 1; means over ranks and trials.
+// Shares of the time of training steps, which add up to 1; means over ranks and trials.
 struct BenchShares {
   double data = 0, communication = 0, compute = 0;
 };
@@ -98,7 +97,7 @@ struct BenchVerdict {
   std::string by;   // data | compute | communication
   std::string why;  // a sentence
 };
-// What bounds the run; none where the full run or its parts were not measured.
+// Verdict on what bounds the run; none if the full run or its parts were not measured.
 [[nodiscard]] std::optional<BenchVerdict> verdict_of(const BenchReport& report);
 
 // For people: a table, the shares, the memory and the verdict.
@@ -106,44 +105,35 @@ struct BenchVerdict {
 // The same for programs, with every trial.
 [[nodiscard]] nlohmann::ordered_json to_json(const BenchReport& report);
 
-// How long steps of a trainer and batches of a loader take, whoever has made them.
-
 struct BenchPlan {
   std::int64_t steps = 10;  // a trial
   std::int64_t warmup = 5;  // steps before the first trial
   std::int64_t trials = 5;
-  // Is told of each step that is done, the warm-up's too, on whatever rank has it.
+  // Called after each step on this rank, the warm-up's too.
   std::function<void()> step_done = [] {};
-  // Of the device that is measured; none: cuda_runtime().
+  // Runtime of the device that is measured; none: cuda_runtime().
   std::shared_ptr<const DeviceRuntime> device_runtime = nullptr;
 
   [[nodiscard]] std::int64_t all_steps() const { return warmup + trials * steps; }
 };
 
-// A configuration measured, as `kolo bench` does it.
-
+// A configuration to measure.
 struct BenchRequest {
   ConfigSource config;
   std::vector<BenchMode> modes = {BenchMode::io, BenchMode::synthetic, BenchMode::full};
-  BenchPlan plan;            // but for step_done
+  BenchPlan plan;            // without step_done
   bool profile = false;      // also the parts of a step without communication
   bool collectives = false;  // also all-reduces among the ranks and messages between neighbours
 };
 
-// What rank 0 is told meanwhile.
-struct BenchListener {
-  std::function<void(const std::string&)> warning;
-  std::function<void(const std::string& part, std::int64_t steps)> part_begins;
-  std::function<void()> step_done, parts_end;
-  std::function<void(const BenchReport&)> report;  // at the end
-};
-
 // Called on each rank, as run() is, and returns the same statuses, or throws where the rank is
-// alone. Nothing is written to disk, and what is trained is lost.
-[[nodiscard]] int bench_run(const BenchRequest& request, const BenchListener& listener);
+// alone; rank 0 shows a bar for each part, and calls `done` at the end. Nothing is written to disk,
+// and what is trained is lost.
+[[nodiscard]] int bench_run(const BenchRequest& request,
+                            const std::function<void(const BenchReport&)>& done);
 
-// InputError for what bench_run() would refuse: for who starts the ranks. Returns the
-// configuration.
+// Checks a request before ranks are started: InputError for what bench_run() would refuse. Returns
+// the configuration.
 RunConfig check_bench(const BenchRequest& request, int ranks);
 
 }  // namespace kolo

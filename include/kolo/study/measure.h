@@ -19,23 +19,21 @@
 // The measuring behind `kolo bench`.
 namespace kolo {
 
-// Measures on this rank; trials follow each other without a pause, so that the loader's queue is as
-// in the midst of a training. A device is waited for where a trial begins and ends, and nowhere
+// Measures on this rank. Trials follow each other without a pause, so that the loader's queue is as
+// full as during a training. The device is waited for where a trial begins and ends, and nowhere
 // else; parts of steps have the device's own times (DeviceClock). Collective.
 //
-// The loader alone: how fast batches can be had.
+// The loader alone.
 [[nodiscard]] std::vector<BenchTrial> measure_loader(const Communicator& communicator,
                                                      Loader& loader, const BenchPlan& plan);
-// Training steps on one batch, loaded once.
-[[nodiscard]] std::vector<BenchTrial> measure_steps(const Communicator& communicator,
-                                                    Trainer& trainer, Loader& loader,
-                                                    const BenchPlan& plan);
-// Training steps on the loader's batches.
+// Training steps on the loader's batches, or on the first one again and again.
+enum class BatchUse : std::uint8_t { all, first_again };
 [[nodiscard]] std::vector<BenchTrial> measure_training(const Communicator& communicator,
                                                        Trainer& trainer, Loader& loader,
-                                                       const BenchPlan& plan);
+                                                       const BenchPlan& plan,
+                                                       BatchUse use = BatchUse::all);
 
-// The first one of an epoch.
+// First batch of an epoch.
 [[nodiscard]] Batch first_batch(Loader& loader);
 
 // Every rank's value, by rank. Collective.
@@ -52,8 +50,8 @@ template <typename T>
 // For kolo-simulate: a step without communication, and collectives without a step.
 
 // A trainer's steps on one batch, on all ranks at once, without averaging gradients
-// (ReducerOptions::communicate is false). What the trainer's options decide, the data wait among
-// it, is left to the caller. Collective.
+// (ReducerOptions::communicate is false). The caller fills in what the trainer's options decide,
+// and the data wait. Collective.
 [[nodiscard]] StepProfile measure_profile(const Communicator& communicator, Trainer& trainer,
                                           const Network& network, Loader& loader,
                                           const BenchPlan& plan);
@@ -70,14 +68,14 @@ template <typename T>
 [[nodiscard]] RankLayout rank_layout(const Communicator& communicator);
 
 // Counts the halos of this rank (messages named "halo") on the communicators that it listens to,
-// and all that are split from them later. A span of time begins when a message is asked for while
-// none is under way, and ends when none is any more: it has the wait for the other rank in it.
+// and all that are split from them later. Time counts while any message is under way, from its
+// submission on; so it includes waits for the other rank.
 class HaloCounter final : public CollectiveListener {
  public:
   void on_submit(const CollectiveCall& call) noexcept override;
   void on_finish(const CollectiveCall& call, bool failed) noexcept override;
 
-  // Between exchanges.
+  // Called between exchanges.
   void reset();
   [[nodiscard]] HaloUse total() const;
 

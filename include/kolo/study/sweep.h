@@ -12,11 +12,11 @@
 #include "kolo/run/launch_ranks.h"
 #include "kolo/train/observe/sweep.h"
 
-// A sweep over keys of a configuration, as `kolo sweep` does it: what there is to try, on which
-// processors, and the whole.
+// `kolo sweep`: the trials over keys of a configuration, the processors that they run on, and
+// running them.
 namespace kolo {
 
-// What one swept word of the command line says: "optimizer.lr=0.1,0.01".
+// One swept word of the command line: "optimizer.lr=0.1,0.01".
 struct SweptKey {
   enum class Kind : std::uint8_t { list, uniform, logarithmic };
 
@@ -42,19 +42,19 @@ struct SweepSpace {
 // twice, output_dir, or nothing that varies.
 [[nodiscard]] SweepSpace parse_sweep_space(const std::vector<std::string>& words);
 
-// The settings of each trial, a word a key: all combinations, of which the last key's value changes
-// first. InputError: a range, as what it has is not counted; or more than a million.
+// The settings of each trial, a word a key: all combinations, the last key varying fastest.
+// InputError: a range, whose values can't be listed; or more than a million trials.
 [[nodiscard]] std::vector<std::vector<std::string>> grid_of(const SweepSpace& space);
 
-// So many that are drawn. The same space and seed give the same, whatever the number: more are
-// added to the first ones. Numbers have four significant digits. None comes twice. InputError: the
-// space has not so many.
+// Draws `count` different trials. The same space and seed give the same; a larger count adds to the
+// first ones. Numbers have four significant digits. InputError: the space has too few.
 [[nodiscard]] std::vector<std::vector<std::string>> random_trials(const SweepSpace& space,
                                                                   std::uint64_t seed, int count);
 
-// Where a trial runs: a part of the machine or allocation that no other has at the same time.
+// Place of a trial: a part of the machine or allocation that it has to itself.
 struct TrialPlace {
   std::vector<int> cpus;  // of this machine; empty: not bound
+  int cores = 0;          // its share of a node's; 0: unknown, a trial's launcher sees its hosts
   std::vector<std::pair<std::string, std::string>> environment = {};  // more variables
   std::vector<std::string> arguments = {};                            // more of kolo train
 };
@@ -84,26 +84,26 @@ struct SweepRequest {
   std::string metric;            // val_accuracy | val_loss; empty: accuracy, where there is one
   std::filesystem::path output;  // the sweep's folder; empty: output_dir with -sweep
   std::filesystem::path program = {};  // kolo, which does the trials; empty: this program is it
-  // Is told what is done, for people.
+  // Gets lines about the progress, for people.
   std::function<void(const std::string&)> say = [](const std::string&) {};
 };
 
 struct FinishedSweep {
   Sweep sweep;
   std::filesystem::path folder;
-  bool was_stopped = false;  // by a signal, or a trial was; another call goes on
+  bool was_stopped = false;  // by a signal, or a trial was; another call resumes
 };
 
-// Runs what is not done yet, several trials side by side, and writes sweep.json after each change,
-// then sweep.csv and report.html. InputError, before the first trial, for all that can be wrong. A
-// trial that fails is noted and does not stop the others; the next call tries it once more.
+// Runs the remaining trials, several side by side, and writes sweep.json after each change, then
+// report.html. All checks are made before the first trial: InputError. A trial that fails is noted
+// and does not stop the others; the next call tries it once more.
 //
 // SIGINT, SIGTERM, SIGHUP and SIGUSR1 ask all trials to save a checkpoint and stop; a second one
 // ends them at once. One thread; it must be the only one that starts processes meanwhile.
 [[nodiscard]] FinishedSweep run_sweep(SweepRequest request);
 
-// For people: the trials that there are still to do, and what each would be started with. Checks
-// the same, and does nothing.
+// Lists the remaining trials with their commands, for people. Makes the same checks, and runs
+// nothing.
 [[nodiscard]] std::string describe_sweep(SweepRequest request);
 
 // The words after `kolo train` that train a trial, as a user types them.

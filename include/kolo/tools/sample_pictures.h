@@ -16,22 +16,21 @@ struct Panel {
   std::int64_t rows = 0, columns = 0;
   // rows x columns; of Scale::colour three of them one after another: red, green, blue.
   std::vector<float> values;
-  // Values drawn with the first and the last shade; what lies beyond has that shade too. A
-  // difference reaches as far below 0 as above it.
+  // Values drawn with the first and the last shade; values beyond get the nearer one. A difference
+  // has low = -high.
   double low = 0, high = 1;
 };
 
 // Panels side by side, row by row; one without cells is a gap.
 struct SamplePicture {
-  // Stands in the file as its description: a PNG has no letters. Reports show it.
+  // Written into the file as its description; reports show it.
   std::string caption;
   bool is_mistake = false;  // has a red frame
   int panels_per_row = 1;
   std::vector<Panel> panels;
 };
 
-// Larger panels are drawn with as many cells at most per edge, each the mean of those that it
-// stands for.
+// Cells per edge that are drawn at most; in larger panels a cell is the mean of several values.
 inline constexpr std::int64_t most_cells_of_panel = 128;
 
 // The bytes of a PNG with kolo's mark (is_drawing()), of one panel at least. Small panels are drawn

@@ -1,23 +1,21 @@
 #pragma once
 
-#include <cstdint>
+#include <cstddef>
 #include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "kolo/layout/pipeline_schedule.h"
 
 namespace kolo {
 
-// Figures of a timeline about ranks that share a network or its samples.
-
-// A step of a pipeline, from the beginning of its first pass to the end of its last one.
-struct PipelinedStep {
-  std::int64_t number = 0;
-  PipelineShape shape;                // the spans don't tell the schedule; gpipe is as long as 1f1b
-  std::map<int, double> idle_shares;  // by rank: of that time, in which it computes nothing
+// Idle ranks of a pipeline: shares of the time from the beginning of a step's first pass to the end
+// of its last one.
+struct PipelineIdle {
+  std::size_t steps = 0;
+  PipelineShape shape;                // without the schedule, which spans don't tell
+  std::map<int, double> idle_shares;  // by rank: mean share in which it computes nothing
   // ideal_idle_share(); none where ranks are missing.
   std::optional<double> ideal;
 };
@@ -26,13 +24,12 @@ struct PipelinedStep {
 struct HaloTotals {
   double bytes_sent = 0;
   double messages_sent = 0;
-  // In which any are on their way, sent or received: from when both ends have come.
-  double seconds = 0;
+  double seconds = 0;  // while any are on their way, sent or received, once both ends have come
 };
 
 struct TimelineSummary {
-  std::vector<PipelinedStep> pipelined;  // by number
-  std::map<int, HaloTotals> halos;       // by rank that has any
+  std::optional<PipelineIdle> pipeline;
+  std::map<int, HaloTotals> halos;  // by rank that has any
 };
 
 // `file`: of all ranks, as merge_timelines() writes it. Passes of a pipeline are spans named
@@ -41,7 +38,7 @@ struct TimelineSummary {
 // InputError: it can't be read.
 [[nodiscard]] TimelineSummary summarize_timeline(const std::filesystem::path& file);
 
-// Lines for a terminal; "" where there is neither.
+// Lines for a terminal; empty without pipeline and halos.
 [[nodiscard]] std::string to_text(const TimelineSummary& summary);
 
 }  // namespace kolo

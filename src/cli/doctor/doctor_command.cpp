@@ -23,7 +23,7 @@
 #include "kolo/kernels/onednn.h"
 #include "kolo/parallel/initialize.h"
 #include "kolo/run/launch_ranks.h"
-#include "kolo/tools/cosmology_box.h"
+#include "kolo/tools/generators.h"
 #include "kolo/train/observe/format.h"
 #include "run/launch/launch_advice.h"
 #include "run/launch/terminal.h"

@@ -3,6 +3,19 @@
 (() => {
   const find = (id) => document.getElementById(id);
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  // Runs and lines have Okabe and Ito's colours (https://jfly.uni-koeln.de/colour), which people of any colour vision tell apart, some a
+  // little darker to be read on white. A ninth run has the first one's again, with other marks. Others have places -1, -2, ...: computing,
+  // waiting for data, waiting for other ranks, the ideal.
+  const palettes = {
+    light: {
+      runs: ["#0072b2", "#d55e00", "#009e73", "#b3588f", "#e69f00", "#56b4e9", "#5b5b5b", "#8c7a00"],
+      others: ["#7d9bb8", "#e8b04a", "#b5485d", "#8a8f98"],
+    },
+    dark: {
+      runs: ["#4ba6e0", "#f08a3c", "#2fc79c", "#dd8fbf", "#f2bd4a", "#8ccff5", "#b9b9b9", "#e5da55"],
+      others: ["#6d8fb0", "#d9a440", "#d0647a", "#878d97"],
+    },
+  };
   const axisNames = { epoch: "Epoch", step: "Step", relative: "Relative", wall: "Wall time" };
 
   const data = JSON.parse(find("data").textContent);
@@ -28,7 +41,7 @@
   const figures = () => data.sections.flatMap((section) => section.figures ?? []);
 
   function colour(place) {
-    const palette = data.palette[dark.matches && !printing ? "dark" : "light"];
+    const palette = palettes[dark.matches && !printing ? "dark" : "light"];
     return place < 0 ? palette.others[-1 - place] : palette.runs[place % palette.runs.length];
   }
 

@@ -1,4 +1,4 @@
-#include "kolo/tools/stand_ins.h"
+#include "kolo/tools/generators.h"
 
 #include <algorithm>
 #include <array>
@@ -37,7 +37,7 @@ bool happens(CounterRandom& random, float probability) {
   return random.uniform() < probability;
 }
 
-// From hue (in turns), saturation and value.
+// Colour of a hue (in turns), saturation and value.
 Colour colour_of(float hue, float saturation, float value) {
   Colour colour{};
   for (std::size_t channel = 0; channel < 3; ++channel) {
@@ -60,7 +60,7 @@ Colour mix(const Colour& a, const Colour& b, float t) {
   return mixed;
 }
 
-// How a garment lies in the image.
+// Position of a garment in the image.
 struct Placement {
   float scale = 1, angle = 0;  // radians
   float shift_y = 0, shift_x = 0;
@@ -96,7 +96,7 @@ Plane place(std::span<const float> garment, const Placement& placement) {
   return placed;
 }
 
-// How much of the pixel the garment covers.
+// Share of a pixel that a garment of this brightness covers.
 float cover(float garment) {
   const float t = std::clamp((garment - .04F) / .16F, 0.0F, 1.0F);
   return t * t * (3 - 2 * t);
@@ -220,7 +220,7 @@ void paint_stand_in(std::span<const float> garment, std::span<const float> distr
 
 namespace fs = std::filesystem;
 
-// Sets the generator's numbers apart from those that training draws with the same seed.
+// Keeps these numbers independent of those that training draws from the same seed.
 constexpr std::uint32_t stand_in_stream = 0x57A2D121;
 enum Stream : std::uint32_t { image_stream, order_stream };
 constexpr std::int64_t progress_step = 16;  // images

@@ -1,4 +1,4 @@
-#include "kolo/tools/stand_ins.h"
+#include "kolo/tools/generators.h"
 
 #include <algorithm>
 #include <array>
@@ -33,7 +33,7 @@ struct Size {
   std::int64_t height = 0, width = 0;
 };
 
-// Mostly 4:3, as photographs are.
+// Draws an aspect, mostly 4:3, as photographs have it.
 float draw_aspect(CounterRandom& random) {
   constexpr std::array<float, 10> aspects = {4 / 3.0F, 4 / 3.0F, 4 / 3.0F, 4 / 3.0F, 3 / 4.0F,
                                              3 / 4.0F, 3 / 2.0F, 2 / 3.0F, 1,        16 / 9.0F};
@@ -50,8 +50,8 @@ Size draw_size(CounterRandom& random, std::int64_t least_side, std::int64_t most
   return {side_of(area_side / stretch), side_of(area_side * stretch)};
 }
 
-// The part of the small image that is seen. Half of a picture's aspect comes of stretching, half of
-// cutting.
+// Places in the small image that a row or column of pixels shows. Half of a picture's aspect comes
+// from stretching, half from cutting.
 std::vector<float> places_in_small(std::int64_t pixels, std::int64_t other_side) {
   const auto length = static_cast<float>(pixels);
   const float seen = std::min(1.0F, std::sqrt(length / static_cast<float>(other_side)));
@@ -129,8 +129,8 @@ std::vector<float> resample(std::span<const float> plane, std::int64_t rows, std
   return result;
 }
 
-// Brightness that varies from pixel to pixel and over some pixels, without which so large an image
-// of so few pixels would pack into almost nothing.
+// Grain of one to seven pixels; without it, so enlarged an image would compress into almost
+// nothing.
 std::vector<float> draw_grain(CounterRandom& random, const Size& size) {
   const float coarse = 7, fine = 2.5F;  // pixels
   const auto rows = static_cast<float>(size.height), columns = static_cast<float>(size.width);
@@ -167,7 +167,7 @@ std::vector<std::byte> photograph(std::span<const std::uint8_t> pixels, CounterR
 
 namespace fs = std::filesystem;
 
-// Sets the numbers apart from those that other generators and training draw with the same seed.
+// Keeps these numbers independent of those that other generators and training draw from a seed.
 constexpr std::uint32_t photograph_stream = 0xF0706247;
 constexpr std::int64_t training_to_validation = 5;
 constexpr std::array<std::string_view, 2> split_folders = {"train", "valid"};
@@ -181,13 +181,13 @@ void check(const PhotographFolderOptions& options) {
   }
 }
 
-// A file to be: which image it is of and where it goes.
+// A file to write, and the image that it shows.
 struct Task {
   std::int64_t image = 0;
   fs::path file;
 };
 
-// The first images of each class; makes the classes' folders.
+// Plans the files of the first images of each class; makes the classes' folders.
 std::vector<Task> plan(const fs::path& folder, const StandInImages& images,
                        std::span<const std::string> folders, std::int64_t per_class) {
   for (const auto& name : folders) fs::create_directories(folder / name);
@@ -207,7 +207,7 @@ std::vector<Task> plan(const fs::path& folder, const StandInImages& images,
   return tasks;
 }
 
-// Without a flush of its own: the whole folder is flushed at once.
+// Writes a file without flushing it: the whole folder is flushed at once.
 void write_file(const fs::path& path, std::span<const std::byte> bytes) {
   FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   if (!file.is_open()) {
@@ -266,7 +266,7 @@ std::array<std::int64_t, 2> write_photograph_folder(const fs::path& folder,
 
 std::vector<float> value_noise(CounterRandom& random, float row_cells, float column_cells,
                                std::int64_t height, std::int64_t width) {
-  // Three points more than cells: the corners beyond, which the outermost cells lean on.
+  // Three points more than cells, because cubic interpolation reaches beyond the outermost cells.
   const auto rows = static_cast<std::int64_t>(std::ceil(row_cells)) + 3;
   const auto columns = static_cast<std::int64_t>(std::ceil(column_cells)) + 3;
   std::vector<float> lattice(static_cast<std::size_t>(rows * columns));

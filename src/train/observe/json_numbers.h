@@ -9,7 +9,7 @@
 #include "base/json_value.h"
 #include "kolo/train/observe/history.h"
 
-// Measurements in JSON and CSV, where they may be missing.
+// Measurements in JSON, where they may be missing.
 namespace kolo {
 
 inline nlohmann::ordered_json number_or_null(double value) {
@@ -32,18 +32,6 @@ Document read_document(const std::filesystem::path& path, const char* advice) {
   } catch (const Error& error) {
     throw InputError(fmt::format("{}: {}; {}", path.string(), error.what(), advice));
   }
-}
-
-// As RFC 4180 has it.
-inline std::string csv_cell(const std::string& text) {
-  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char letter : text) quoted += letter == '"' ? "\"\"" : std::string(1, letter);
-  return quoted + "\"";
-}
-
-inline std::string csv_number(double value) {
-  return std::isfinite(value) ? fmt::format("{}", value) : "";
 }
 
 }  // namespace kolo

@@ -143,22 +143,6 @@ Study Study::read(const std::filesystem::path& path) {
   return read_document<Study>(path, "rename or remove it to begin the study's list anew");
 }
 
-std::string Study::to_csv() const {
-  std::string text = "ranks,nodes,batch_size,lr_scaling,warmup_epochs,state,efficiency";
-  for (const auto& field : result_fields) text += fmt::format(",{}", field.name);
-  text += ",spatial,kept_bytes,folder,problem\n";
-  for (const StudyPoint& point : points) {
-    text += fmt::format("{},{},{},{},{},{},{}", point.ranks, point.nodes, point.batch_size,
-                        csv_cell(point.lr_scaling), point.warmup_epochs, name_of(point.state),
-                        csv_number(point.efficiency));
-    for (const auto& field : result_fields)
-      text += fmt::format(",{}", csv_number(point.results.*field.member));
-    text += fmt::format(",{},{},{},{}\n", csv_cell(cut_of(point)), csv_number(point.kept_bytes),
-                        csv_cell(point.folder), csv_cell(point.problem));
-  }
-  return text;
-}
-
 void fill_in_efficiency(Study& study) {
   for (StudyPoint& point : study.points) {
     const StudyPoint* const first = first_of_line(study, point);

@@ -116,24 +116,6 @@ Sweep Sweep::read(const std::filesystem::path& path) {
   return read_document<Sweep>(path, "rename or remove it to begin the sweep's list anew");
 }
 
-std::string Sweep::to_csv() const {
-  std::string text = "trial";
-  if (!trials.empty())
-    for (const auto& setting : trials.front().settings)
-      text += fmt::format(",{}", csv_cell(key_and_value(setting).first));
-  text += fmt::format(",{},best_epoch,last,epochs,seconds,state,folder,problem\n", metric);
-  for (const auto& trial : trials) {
-    text += fmt::format("{}", trial.number);
-    for (const auto& setting : trial.settings)
-      text += fmt::format(",{}", csv_cell(key_and_value(setting).second));
-    text += fmt::format(",{},{},{},{},{:.3f},{},{},{}\n", csv_number(trial.best),
-                        std::isfinite(trial.best) ? fmt::format("{}", trial.best_epoch) : "",
-                        csv_number(trial.last), trial.epochs, trial.seconds, name_of(trial.state),
-                        csv_cell(trial.folder), csv_cell(trial.problem));
-  }
-  return text;
-}
-
 std::pair<std::string, std::string> key_and_value(std::string_view setting) {
   const auto equals = setting.find('=');
   if (equals == std::string_view::npos) return {std::string(setting), ""};

@@ -1,4 +1,4 @@
-#include "kolo/tools/stand_ins.h"
+#include "kolo/tools/generators.h"
 
 #include <algorithm>
 #include <cmath>
@@ -86,7 +86,7 @@ TEST_F(StandIn, ImagesDependOnSeedSplitAndIndexAlone) {
   EXPECT_EQ(all.size(), 80U) << "no two images are alike";
 }
 
-// What the parameters imply for many images: means of values and of how much they vary.
+// Mean and deviation of many images' values are what the parameters imply.
 TEST_F(StandIn, ImagesAreNeitherFlatNorSaturated) {
   const StandInImages images(options(), Split::train);
   double sum = 0, squares = 0, extremes = 0, count = 0;
@@ -151,20 +151,15 @@ TEST_F(StandIn, ReplacesOnlyOnRequest) {
 }
 
 TEST_F(StandIn, AFailureLeavesNothing) {
-  auto many = options();
-  many.per_class = 11;
-  EXPECT_TRUE(
-      says(message_of<InputError>([&] { write_cifar10_stand_in(folder / "made", many, {}); }),
-           {"11 images of class 0", "has 10"}));
-  auto none = options();
-  none.per_class = 0;
-  EXPECT_TRUE(
-      says(message_of<InputError>([&] { write_cifar10_stand_in(folder / "made", none, {}); }),
-           {"at least 1"}));
+  const auto rejection = [&](std::int64_t per_class) {
+    auto wanted = options();
+    wanted.per_class = per_class;
+    return message_of<InputError>([&] { write_cifar10_stand_in(folder / "made", wanted, {}); });
+  };
+  EXPECT_TRUE(says(rejection(11), {"11 images of class 0", "has 10"}));
+  EXPECT_TRUE(says(rejection(0), {"at least 1"}));
   write_small_mnist(source.path(), 100, 30, 20);
-  EXPECT_TRUE(
-      says(message_of<InputError>([&] { write_cifar10_stand_in(folder / "made", options(), {}); }),
-           {"20 x 20", "28 x 28"}));
+  EXPECT_TRUE(says(rejection(8), {"20 x 20", "28 x 28"}));
   EXPECT_TRUE(fs::is_empty(folder.path()));
 }
 

@@ -1,8 +1,8 @@
-// Of a kolo that was built without FFTW.
+// Boxes of a kolo that was built without FFTW.
 #include <gmock/gmock.h>
 
 #include "kolo/base/error.h"
-#include "kolo/tools/cosmology_box.h"
+#include "kolo/tools/generators.h"
 #include "support/errors.h"
 
 namespace kolo::testing {

@@ -1,4 +1,4 @@
-#include "kolo/tools/stand_ins.h"
+#include "kolo/tools/generators.h"
 
 #include <algorithm>
 #include <array>
@@ -33,7 +33,8 @@ std::map<std::string, std::string> files_in(const fs::path& folder) {
   return files;
 }
 
-// Of a JPEG file, as its frame header says: marker, two bytes of length, precision, height, width.
+// Components of a JPEG file, from its frame header: marker, two bytes of length, precision, height,
+// width, components.
 int components(const std::string& file) {
   const auto frame = file.find("\xff\xc0");
   return frame == std::string::npos ? 0 : file.at(frame + 9);

@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 
 #include "kolo/base/error.h"
-#include "support/says.h"
 #include "support/temporary_folder.h"
 
 namespace kolo::testing {
@@ -65,7 +64,6 @@ TEST(Study, SamplesThatRanksShareComeBackToo) {
   EXPECT_EQ(cut_of(read.points[1]), "");
   EXPECT_EQ(read.points[0].kept_bytes, 1e6);
   EXPECT_EQ(read.points[0].results.peak_memory_bytes, 2e6);
-  EXPECT_TRUE(says(study.to_csv(), {",\"[2,1,1]\",1000000,"}));
   auto broken = study.to_json();
   broken["points"][0]["spatial"] = "half";
   EXPECT_THAT([&] { (void)Study::from_json(broken); },
@@ -109,14 +107,6 @@ TEST(Study, AFailedRunHasNoEfficiency) {
   study.points[1].results = {};
   fill_in_efficiency(study);
   EXPECT_TRUE(std::isnan(study.points[1].efficiency));
-}
-
-TEST(Study, TableForSpreadsheets) {
-  const auto csv = example().to_csv();
-  EXPECT_TRUE(says(csv, {"ranks,nodes,batch_size,lr_scaling,warmup_epochs,state,efficiency"}));
-  EXPECT_TRUE(says(csv, {"\n4,1,64,linear,0,done,"}));
-  EXPECT_TRUE(says(csv, {"\"runs/some, \"\"quoted\"\"\""}));
-  EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 4);
 }
 
 TEST(StudyResults, SpeedWithoutTheFirstEpochWhereThereAreEnough) {

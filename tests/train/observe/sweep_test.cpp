@@ -84,14 +84,6 @@ TEST(SweepRecord, DamageIsToldOf) {
   EXPECT_THAT([&] { (void)Sweep::from_json(json); }, ThrowsMessage<Error>(HasSubstr("space")));
 }
 
-TEST(SweepRecord, IsATable) {
-  EXPECT_EQ(three_trials().to_csv(),
-            "trial,optimizer.lr,val_accuracy,best_epoch,last,epochs,seconds,state,folder,problem\n"
-            "1,0.1,,,,0,0.000,pending,\"trials/some, \"\"quoted\"\"\",\n"
-            "2,0.2,0.75,2,0.7,3,1.500,done,\"trials/some, \"\"quoted\"\"\",\n"
-            "3,0.3,,,,0,0.000,failed,\"trials/some, \"\"quoted\"\"\",status 1: it broke\n");
-}
-
 TEST(SweepRecord, WhatIsBestDependsOnTheMetric) {
   EXPECT_THAT(best_first(three_trials()), ElementsAre(1, 0, 2)) << "what has no value is last";
   EXPECT_TRUE(is_better("val_accuracy", 0.2, 0.1));

@@ -90,9 +90,6 @@ struct Study {
   void write(const std::filesystem::path& path) const;
   // Error, naming the file.
   [[nodiscard]] static Study read(const std::filesystem::path& path);
-  // A table for spreadsheets: one line a point, a header line first, empty where nothing was
-  // measured.
-  [[nodiscard]] std::string to_csv() const;
 };
 
 // Fills in every point's efficiency, relative to the point measured with the fewest ranks of the

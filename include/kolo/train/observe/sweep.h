@@ -66,9 +66,6 @@ struct Sweep {
   void write(const std::filesystem::path& path) const;
   // InputError, naming the file.
   [[nodiscard]] static Sweep read(const std::filesystem::path& path);
-  // A table for spreadsheets: one line a trial, a header line first, empty where nothing was
-  // measured.
-  [[nodiscard]] std::string to_csv() const;
 };
 
 // "optimizer.lr" and "0.001" of "optimizer.lr=0.001".

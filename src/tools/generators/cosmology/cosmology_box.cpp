@@ -1,4 +1,4 @@
-#include "kolo/tools/cosmology_box.h"
+#include "kolo/tools/generators.h"
 
 #include <algorithm>
 #include <cmath>
@@ -23,7 +23,7 @@ double integrate(double from, double to, int intervals, Function function) {
   return sum * width / 3;
 }
 
-// The integral over ln a, in which these integrands are smooth.
+// Integrates over ln a, in which these integrands are smooth.
 template <typename Function>
 double integrate_over_scale(double from, double to, Function function) {
   constexpr int intervals = 64;
@@ -128,7 +128,7 @@ constexpr std::uint64_t most_seed = 1ULL << 53;  // what parameters can hold exa
 
 using Progress = std::function<void(double fraction, std::string_view stage)>;
 
-// Progress before each stage, as measured.
+// Share of the time before each stage, as measured.
 constexpr double gravity_begins = .05, gravity_ends = .9, normalising_begins = .98;
 
 Particles make_particles(const Mesh& mesh, const Universe& universe, std::uint64_t seed,

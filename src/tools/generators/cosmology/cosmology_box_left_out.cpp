@@ -1,6 +1,6 @@
-// Instead of cosmology_box.cpp, where FFTW is not there.
+// Stands in for cosmology_box.cpp in builds without FFTW.
 #include "kolo/base/error.h"
-#include "kolo/tools/cosmology_box.h"
+#include "kolo/tools/generators.h"
 
 namespace kolo {
 

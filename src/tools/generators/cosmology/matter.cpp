@@ -10,7 +10,7 @@ namespace kolo::cosmology {
 
 namespace {
 
-// Sets the numbers apart from those that other generators and training draw with the same seed.
+// Keeps these numbers independent of those that other generators and training draw from a seed.
 constexpr std::uint32_t initial_density_stream = 0xC05B0DE1;
 
 }  // namespace
@@ -113,8 +113,7 @@ class Gravity {
   VectorField force_;
 };
 
-// The particles' velocities are momenta a^2 dx/dt in units of H0 Mpc/h from here to the end of
-// evolve().
+// From here to the end of evolve(), velocities are momenta a^2 dx/dt in units of H0 Mpc/h.
 void kick(const Mesh& mesh, const VectorField& force, double time, Particles& particles) {
   const auto& [x, y, z] = particles.position;
   mesh.for_each_part([&](std::size_t begin, std::size_t end) {
@@ -183,7 +182,7 @@ Cloud cloud_of(const Mesh& mesh, const Particles& particles, std::size_t i) {
 
 }  // namespace
 
-// Both by one thread: sums must come about in one order.
+// Both deposits run on one thread: sums must be formed in one order.
 void deposit_density(const Mesh& mesh, const Particles& particles, Field& density) {
   std::ranges::fill(density.values(), 0.);
   for (std::size_t i = 0; i < mesh.cells(); ++i) {
@@ -230,7 +229,7 @@ constexpr double particle_mass = molecular_weight * proton_mass;
 
 // Kelvin per (km/s)^2 of a velocity dispersion: m / k.
 constexpr double dispersion_heat = particle_mass / boltzmann * 1e6;
-// Of a strong shock's speed: 3 m / 16 k.
+// Kelvin per (km/s)^2 of a strong shock's speed: 3 m / 16 k.
 constexpr double shock_heat = 3. / 16 * dispersion_heat;
 
 void smooth(const Mesh& mesh, double wave_number, Field& field) {
@@ -241,7 +240,7 @@ void smooth(const Mesh& mesh, double wave_number, Field& field) {
   mesh.inverse(modes, field);
 }
 
-// No cell is empty, and the mean is 1 again.
+// Raises empty cells to the least density, and scales the mean to 1 again.
 void bound_density(Field& density) {
   double sum = 0;
   for (double& value : density.values()) sum += value = std::max(value, least_density);

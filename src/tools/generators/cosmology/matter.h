@@ -6,14 +6,12 @@
 
 #include "tools/generators/cosmology/mesh.h"
 
-// Matter from the universe's beginning on: particles, where perturbation theory lets them go, and
-// how they fall through each other's gravity from there; and the gas that falls with it.
+// Matter: particles placed by perturbation theory, their fall through each other's gravity, and the
+// gas that falls with them.
 namespace kolo::cosmology {
 
-// The universe that boxes are made in: its densities and how structure grows in it. Lengths are
-// comoving Mpc/h, wave numbers h/Mpc, `a` is the scale factor (1 now), times are in units of the
-// Hubble time.
-
+// Densities and growth of the universe that boxes are made in. Lengths are comoving Mpc/h, wave
+// numbers h/Mpc, `a` is the scale factor (1 now), times are in units of the Hubble time.
 struct Universe {
   double matter = .31;       // densities in units of the critical one
   double dark_energy = .69;  //
@@ -40,9 +38,9 @@ inline constexpr double box_redshift = 3, box_scale_factor = 1 / (1 + box_redshi
 // Peculiar velocity per displacement that grows linearly, km/s per Mpc/h: a H f.
 [[nodiscard]] double linear_velocity(const Universe& universe, double a);
 
-// Momentum a^2 dx/dt that a constant force adds between two scale factors, and the way that a
-// constant momentum carries: the integrals of da / (a^2 E) and da / (a^3 E). Source: Quinn et al.
-// 1997, astro-ph/9710043.
+// Momentum a^2 dx/dt that a constant force adds between two scale factors, and the distance that a
+// constant momentum carries a particle: the integrals of da / (a^2 E) and da / (a^3 E). Source:
+// Quinn et al. 1997, astro-ph/9710043.
 [[nodiscard]] double kick_time(const Universe& universe, double from, double to);
 [[nodiscard]] double drift_time(const Universe& universe, double from, double to);
 
@@ -94,8 +92,8 @@ struct Particles {
 void evolve(const Mesh& mesh, const Universe& universe, double from, double to, int steps,
             Particles& particles, const std::function<void(int)>& stepped);
 
-// Between particles and fields: each particle is a cloud as large as a cell, and the cells it lies
-// in share it. Source: Hockney and Eastwood, "Computer simulation using particles", 1988, 5-3.
+// Clouds in cells: each particle is a cloud as large as a cell, shared by the cells it lies in.
+// Source: Hockney and Eastwood, "Computer simulation using particles", 1988, 5-3.
 
 // The eight cells that a particle at a place within [0, size] (in cells) has a part in.
 struct Cloud {
@@ -151,8 +149,8 @@ struct Gas {
 // Temperature of gas that nothing but the ultraviolet background heats, K.
 [[nodiscard]] double quiet_temperature(double density);
 
-// Takes the moments apart, to spare memory. Shocks where gas runs together, and the random motions
-// within what pressure smooths, warm it.
+// Reuses the moments' memory. Gas is warmed by shocks where it runs together, and by the random
+// motions on scales that pressure smooths.
 [[nodiscard]] Gas make_gas(const Mesh& mesh, const Universe& universe, Moments&& moments);
 
 }  // namespace kolo::cosmology

@@ -57,7 +57,7 @@ Mesh::Mesh(std::int64_t size, double length, int threads)
     wave_numbers_.push_back(frequency * 2 * std::numbers::pi / length);
     odd_wave_numbers_.push_back(2 * i == size ? 0 : wave_numbers_.back());
   }
-  // Planned for one pair of arrays, used for others: all are aligned alike.
+  // Plans for one pair of arrays serve all others, because all are aligned alike.
   Field field(size);
   Modes modes(size);
   const auto n = narrow<int>(size);

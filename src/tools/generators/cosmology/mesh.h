@@ -27,7 +27,7 @@ template <typename Value>
 class Cube {
  public:
   Cube() = default;
-  // `size`: cells an edge of the field; `last`: how many there are along the last index.
+  // `size`: cells per edge of the field; `last`: length of the last index.
   Cube(std::int64_t size, std::int64_t last)
       : size_(size),
         count_(narrow<std::size_t>(checked_multiply(checked_multiply(size, size), last))),
@@ -54,8 +54,8 @@ class Field : public Cube<double> {
   explicit Field(std::int64_t size) : Cube(size, size) {}
 };
 
-// Its Fourier amplitudes: field(x) = sum over k of modes(k) exp(i k x). Of k and -k, which are
-// conjugate, one is kept: the last index goes to size / 2.
+// Fourier amplitudes of a field: field(x) = sum over k of modes(k) exp(i k x). Only one of the
+// conjugate pair k and -k is kept: the last index goes to size / 2.
 class Modes : public Cube<std::complex<double>> {
  public:
   Modes() = default;
@@ -64,8 +64,7 @@ class Modes : public Cube<std::complex<double>> {
 
 using VectorField = std::array<Field, 3>;
 
-// The periodic grid that the fields of a box live on, and the work that is the same for all of
-// them.
+// The periodic grid of a box's fields, with their transforms and loops.
 class Mesh {
  public:
   // `length`: of the box, Mpc/h.

@@ -1,4 +1,4 @@
-#include "kolo/tools/cosmology_box.h"
+#include "kolo/tools/generators.h"
 
 #include <algorithm>
 #include <cmath>

@@ -14,7 +14,6 @@ namespace {
 using testing::mean;
 using testing::mean_over_modes;
 using testing::slope;
-using testing::velocity_of;
 
 constexpr Universe universe;
 constexpr double pi = std::numbers::pi;
@@ -72,28 +71,6 @@ TEST(CosmologyDisplacement, MovesParticlesWithTheGrowingMode) {
   EXPECT_DOUBLE_EQ(particles.position[1][17], 1);
   EXPECT_NEAR(particles.velocity[0][0], -.25 * 111.17, .01);
   EXPECT_NEAR(particles.velocity[2][5], 111.17, .01);
-}
-
-// Faint and smooth structure is linear: gas falls where matter is dense, at the rate of growth.
-TEST(CosmologyDisplacement, VelocityConvergesAsTheLinearDensity) {
-  const Mesh mesh(64, 5, 1);
-  Modes modes = linear_density(mesh, PowerSpectrum(universe), 1, 1);
-  mesh.for_each_mode([&](std::size_t i, const Mesh::Wave& wave) {
-    modes[i] *= std::exp(-wave.square * std::pow(3 * mesh.cell(), 2) / 2);
-  });
-  Modes copy(64);
-  std::ranges::copy(modes.values(), copy.values().begin());
-  Field density = mesh.inverse(std::move(copy));
-  double square = 0;
-  for (const double value : density.values()) square += value * value;
-  const double scale = .01 / std::sqrt(square / static_cast<double>(mesh.cells()));
-  for (auto& value : density.values()) value *= scale;
-  for (auto& mode : modes.values()) mode *= scale;
-  const auto particles =
-      displaced_particles(mesh, universe, box_scale_factor, linear_displacement(mesh, modes));
-  Field theta = divergence(mesh, velocity_of(deposit_moments(mesh, particles)));
-  for (auto& value : theta.values()) value /= -linear_velocity(universe, box_scale_factor);
-  EXPECT_NEAR(slope(density, theta), 1, .01);
 }
 
 }  // namespace

@@ -25,12 +25,6 @@ TEST(CosmologyPower, HasTheShapeOfEisensteinAndHu) {
   EXPECT_NEAR(power(10) / .22266, 1, 1e-4);
 }
 
-TEST(CosmologyPower, FollowsSigma8) {
-  Universe smoother = universe;
-  smoother.sigma8 = .41;
-  EXPECT_NEAR(PowerSpectrum(universe)(.5) / PowerSpectrum(smoother)(.5), 4, 1e-9);
-}
-
 TEST(CosmologyGrowth, IsWhatItShouldBeAtRedshift3) {
   EXPECT_NEAR(growth_factor(universe, box_scale_factor), .31690, 5e-6);
   EXPECT_NEAR(growth_rate(universe, box_scale_factor), .9814, 5e-5);

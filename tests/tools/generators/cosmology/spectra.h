@@ -41,17 +41,4 @@ inline double mean(const Field& field) {
   return sum / static_cast<double>(field.values().size());
 }
 
-// Matter velocity, 0 in empty cells.
-inline VectorField velocity_of(const Moments& moments) {
-  VectorField velocity;
-  for (std::size_t axis = 0; axis < 3; ++axis) {
-    velocity[axis] = Field(moments.density.size());
-    for (std::size_t i = 0; i < moments.density.values().size(); ++i) {
-      const double density = moments.density[i];
-      velocity[axis][i] = density > 0 ? moments.momentum[axis][i] / density : 0;
-    }
-  }
-  return velocity;
-}
-
 }  // namespace kolo::cosmology::testing

@@ -9,14 +9,17 @@
 #include <string_view>
 #include <vector>
 
+#include "kolo/data/box_files.h"
 #include "kolo/data/cifar10.h"
 #include "kolo/data/dataset.h"
 #include "kolo/data/mnist.h"
 
-// Data in CIFAR-10's format and of about its difficulty, made from Fashion-MNIST: garments warped,
-// coloured, on structured backgrounds, with distractors and occluders. For machines that have no
-// CIFAR-10. A linear classifier gets 38 % of the labels right (83 % of Fashion-MNIST's).
+// Made data, for machines that can't get real data.
 namespace kolo {
+
+// Data in CIFAR-10's format and of about its difficulty, made from Fashion-MNIST: garments warped,
+// coloured, on structured backgrounds, with distractors and occluders. A linear classifier gets 38
+// % of the labels right (83 % of Fashion-MNIST's).
 
 inline constexpr std::array<std::string_view, cifar10_classes> fashion_mnist_names = {
     "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat",
@@ -73,7 +76,7 @@ struct PhotographFolderOptions {
 
 // Writes `folder`, which appears only when everything is in it: JPEG files laid out as ImageNet's,
 // train/CLASS/*.jpg and valid/CLASS/*.jpg, of a stand-in's images, for trying and timing what reads
-// such folders where ImageNet is not at hand. Sizes, aspects and qualities vary, one file in twenty
+// such folders without ImageNet. Sizes, aspects and qualities vary, one file in twenty
 // is grey, and fine texture makes the files about as large as photographs. What a file holds
 // depends on options and its number alone, not on the threads. InputError for options out of range,
 // too few images of a class, a folder that holds something already (with `replace`: something else
@@ -81,5 +84,35 @@ struct PhotographFolderOptions {
 std::array<std::int64_t, 2> write_photograph_folder(const std::filesystem::path& folder,
                                                     const PhotographFolderOptions& options,
                                                     const WriteOptions& write);
+
+// Boxes of simulated universe, to train on without a simulation: dark matter grown from a Gaussian
+// random field by gravity, and gas that follows it by simple physics.
+
+// Tells whether this kolo was built with FFTW (CMake's KOLO_COSMOLOGY); without it, each function
+// below throws an InputError that says so.
+[[nodiscard]] bool is_cosmology_built();
+
+struct CosmologyOptions {
+  std::int64_t size = 128;  // cells an edge and particles an edge: even, 16 to 1024
+  std::uint64_t seed = 1;   // at most 2^53
+  std::int64_t crop = 0;    // cells an edge of the corner that is kept; 0: all
+  int threads = 1;          // at least 1; the box is the same for any number, to the bit
+};
+
+// InputError for options out of their ranges.
+void check_cosmology_options(const CosmologyOptions& options);
+
+// Makes a periodic box at redshift 3, of cells of 78.125 comoving kpc/h: Om = .31, OL = .69, Ob =
+// .0487, h = .675, n_s = .965, sigma8 = .82. It depends on the options alone, threads not among
+// them; machines with other vector units, C libraries or versions of FFTW may round otherwise.
+// `progress`, if any, is called on the calling thread with the part done so far, 0 to 1, and the
+// stage. InputError as above.
+//
+// Sources: Eisenstein and Hu 1998 (power spectrum without wiggles); Carroll, Press and Turner 1992
+// (growth); Quinn et al. 1997 (kick-drift-kick); Gnedin and Hui 1998 and Hui and Gnedin 1997
+// (pressure smoothing and temperature of intergalactic gas).
+[[nodiscard]] SimulationBox make_cosmology_box(
+    const CosmologyOptions& options,
+    const std::function<void(double fraction, std::string_view stage)>& progress = {});
 
 }  // namespace kolo
