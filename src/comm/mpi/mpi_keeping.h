@@ -148,10 +148,11 @@ class MpiKeeping {
   [[nodiscard]] bool this_thread_may_call() const;
   [[nodiscard]] bool note_end(std::string_view reason) noexcept;
   void act(const char* words) noexcept;
-  void take_last_messages() noexcept;
   void look_at_node();
   void listen();
-  void leave() noexcept;
+  void leave() noexcept {
+    for (const auto& group : node_groups()) group->leave();
+  }
   [[nodiscard]] std::vector<std::shared_ptr<NodeGroup>> node_groups();
 
   MpiRules rules_;

@@ -107,10 +107,6 @@ void NodeGroup::leave() noexcept {
   }
 }
 
-const Announcement& NodeGroup::announcement(int local_rank) const {
-  return memory_.cells[static_cast<std::size_t>(local_rank)]->announcements[announced_ % 2];
-}
-
 // Publishes what this rank is about to do, and where its buffer lies, if the others can reach it.
 // They may look after the next meeting.
 void NodeGroup::begin(const CallHeader& call, std::optional<SharedLocation> location) {
@@ -205,15 +201,6 @@ void NodeGroup::give_up(const RankCell& missing) const {
                                    announcement(rank_).call.describe(), why);
   if (has_left) throw CommunicationError(message);
   throw BrokenGroupError(message, why);
-}
-
-std::byte* NodeGroup::staged(int local_rank) const {
-  const std::size_t half = options_.staging_bytes / 2 / 64 * 64;
-  return memory_.staging[static_cast<std::size_t>(local_rank)] + half_ % 2 * half;
-}
-
-std::int64_t NodeGroup::staged_elements(DataType type) const {
-  return static_cast<std::int64_t>(options_.staging_bytes / 2 / 64 * 64 / size_of(type));
 }
 
 }  // namespace kolo

@@ -213,10 +213,18 @@ class NodeGroup {
   [[noreturn]] void give_up(const RankCell& missing) const;
   [[noreturn]] void throw_aborted() const;
   void check_announcements();
-  [[nodiscard]] const Announcement& announcement(int local_rank) const;
+  [[nodiscard]] const Announcement& announcement(int local_rank) const {
+    return memory_.cells[static_cast<std::size_t>(local_rank)]->announcements[announced_ % 2];
+  }
   [[nodiscard]] bool all_reachable() const;
-  [[nodiscard]] std::byte* staged(int local_rank) const;
-  [[nodiscard]] std::int64_t staged_elements(DataType type) const;
+  // Half of a staging area.
+  [[nodiscard]] std::size_t half_bytes() const { return options_.staging_bytes / 2 / 64 * 64; }
+  [[nodiscard]] std::byte* staged(int local_rank) const {
+    return memory_.staging[static_cast<std::size_t>(local_rank)] + half_ % 2 * half_bytes();
+  }
+  [[nodiscard]] std::int64_t staged_elements(DataType type) const {
+    return static_cast<std::int64_t>(half_bytes() / size_of(type));
+  }
   [[nodiscard]] std::span<const std::byte* const> sources() const {
     return {parts_.data(), parts_.size()};
   }

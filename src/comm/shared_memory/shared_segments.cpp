@@ -120,26 +120,10 @@ bool SharedSegment::take_room(int file, std::size_t begin, std::size_t bytes) co
   return result == 0;
 }
 
-SharedSegment::Heading& SharedSegment::heading() const {
-  return *std::launder(reinterpret_cast<Heading*>(memory_));
-}
-
-std::byte* SharedSegment::part(int local_rank) const {
-  return memory_ + begins_.at(static_cast<std::size_t>(local_rank));
-}
-
-std::size_t SharedSegment::bytes(int local_rank) const {
-  return bytes_.at(static_cast<std::size_t>(local_rank));
-}
-
 void SharedSegment::release() {
   if (heading().users.fetch_sub(1) != 1) return;
   // Fails only where the system can't: then the room is given back with the last mapping.
   if (size_ > page_size()) ::madvise(memory_ + page_size(), size_ - page_size(), MADV_REMOVE);
-}
-
-bool SharedSegment::is_in_use() const {
-  return heading().users.load() != 0;
 }
 
 bool is_everywhere(bool here, const Execute& execute) {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <span>
 #include <string>
@@ -49,13 +50,17 @@ class SharedSegment {
   [[nodiscard]] bool open(const std::string& place);
 
   // Zero-filled, at the beginning of a page.
-  [[nodiscard]] std::byte* part(int local_rank) const;
-  [[nodiscard]] std::size_t bytes(int local_rank) const;
+  [[nodiscard]] std::byte* part(int local_rank) const {
+    return memory_ + begins_.at(static_cast<std::size_t>(local_rank));
+  }
+  [[nodiscard]] std::size_t bytes(int local_rank) const {
+    return bytes_.at(static_cast<std::size_t>(local_rank));
+  }
 
   // Ends this rank's use of the memory. Its room is given back when no rank of the node uses it any
   // more; the addresses stay mapped as long as this object lives.
   void release();
-  [[nodiscard]] bool is_in_use() const;
+  [[nodiscard]] bool is_in_use() const { return heading().users.load() != 0; }
 
  private:
   struct Heading {
@@ -64,7 +69,9 @@ class SharedSegment {
 
   [[nodiscard]] bool map(int file);
   [[nodiscard]] bool take_room(int file, std::size_t begin, std::size_t bytes) const;
-  [[nodiscard]] Heading& heading() const;
+  [[nodiscard]] Heading& heading() const {
+    return *std::launder(reinterpret_cast<Heading*>(memory_));
+  }
 
   int local_rank_;
   Room room_;

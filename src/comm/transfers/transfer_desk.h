@@ -13,6 +13,7 @@
 #include <string>
 #include <thread>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "comm/shared_memory/node_group.h"
@@ -37,7 +38,7 @@ class TransferDesk final {
                std::shared_ptr<TransferThread> thread, bool is_driven_by_waiters);
   TransferDesk(const TransferDesk&) = delete;
   TransferDesk& operator=(const TransferDesk&) = delete;
-  ~TransferDesk();
+  ~TransferDesk() = default;
 
   // CallHeader::number of this rank's next call.
   [[nodiscard]] std::uint64_t next_number() { return ++calls_; }
@@ -62,7 +63,9 @@ class TransferDesk final {
   [[nodiscard]] Patience patience() const;
   // Takes the owners of finished transfers. Let go of them outside of this desk's calls: an owner
   // may use the desk as it goes.
-  [[nodiscard]] std::vector<std::shared_ptr<const void>> take_done();
+  [[nodiscard]] std::vector<std::shared_ptr<const void>> take_done() {
+    return std::exchange(done_, {});
+  }
 
   [[nodiscard]] bool is_pending() const;
   // Blocks until nothing is, where a thread goes on.
@@ -143,12 +146,17 @@ class TransferThread {
   ~TransferThread() { end_thread(); }
 
   void start();
-  void add(const std::shared_ptr<TransferDesk>& desk);
+  void add(const std::shared_ptr<TransferDesk>& desk) {
+    const std::lock_guard lock(round_);
+    desks_.push_back(desk);
+  }
   // The desk is not in use any more when this returns.
   void remove(const TransferDesk& desk);
 
   void ring() { own_bell_->ring(); }
-  [[nodiscard]] std::shared_ptr<Bell> bell_of(int job_rank) const;
+  [[nodiscard]] std::shared_ptr<Bell> bell_of(int job_rank) const {
+    return bells_.empty() ? nullptr : bells_.at(static_cast<std::size_t>(job_rank));
+  }
 
   // Ends the thread. What is pending fails with this message, and so does what is asked for later.
   void stop(const std::string& message);
