@@ -134,7 +134,8 @@ bool is_everywhere(bool here, const Execute& execute) {
 
 namespace {
 
-constexpr std::array sources = {SharedSegment::Source::anonymous, SharedSegment::Source::dev_shm};
+constexpr std::array segment_sources = {SharedSegment::Source::anonymous,
+                                        SharedSegment::Source::dev_shm};
 
 // The place that this rank's maker passes, which all ranks tell each other with zeros after it.
 std::string place_of_first(const std::string& own, const SegmentMakers& makers) {
@@ -166,7 +167,7 @@ std::shared_ptr<SharedSegment> SharedSegments::add(const std::vector<std::size_t
                                                    const SegmentMakers& makers) {
   forget_unused();
   std::shared_ptr<SharedSegment> segment;
-  for (const auto source : sources) {
+  for (const auto source : segment_sources) {
     if (!segment) segment = make(bytes, room, makers, source);
   }
   ++made_;
@@ -177,7 +178,7 @@ std::shared_ptr<SharedSegment> SharedSegments::add(const std::vector<std::size_t
 }
 
 bool SharedSegments::watch_others(const SegmentMakers& makers) {
-  return std::ranges::any_of(sources, [&](SharedSegment::Source) {
+  return std::ranges::any_of(segment_sources, [&](SharedSegment::Source) {
     (void)place_of_first({}, makers);
     return is_everywhere(true, makers.execute);
   });
