@@ -26,7 +26,7 @@ namespace kolo::testing {
   return is_mpis ? run_job(words, options) : run_process(words, options);
 }
 
-// Words for ending_job, whose rank 1 ends in a way of its own.
+// Arguments of ending_job, whose rank 1 ends in a way of its own.
 struct Ending {
   std::string owner, place, way, setting;
 };
@@ -50,8 +50,8 @@ inline void expect_early_end(const ProcessResult& result) {
       << result.errors;
 }
 
-// Environment of a job whose watch warns and ends it after so many seconds, and writes there; 0:
-// never.
+// Environment of a job whose watch warns and ends it after these seconds (0: never), and writes
+// into the folder.
 [[nodiscard]] inline ProcessOptions watched(const std::string& folder, const std::string& warning,
                                             const std::string& limit) {
   ProcessOptions options;
@@ -60,7 +60,7 @@ inline void expect_early_end(const ProcessResult& result) {
   return options;
 }
 
-// stalling_job on three ranks, of which one gets a signal, or something else happens.
+// Runs stalling_job on three ranks.
 [[nodiscard]] inline ProcessResult run_stalling(const std::vector<std::string>& words,
                                                 const ProcessOptions& options) {
   std::vector<std::string> program = {STALLING_JOB};

@@ -17,7 +17,7 @@ namespace {
 
 using Counts = std::vector<std::int64_t>;
 
-// One step of a training: what the ranks that still have data do together.
+// One step of a training, of the ranks that still have data.
 struct Step {
   const Communicator& communicator;
   std::vector<int> active;  // ranks that still have data, ascending
@@ -44,7 +44,7 @@ std::vector<int> ranks_with_more_steps(int size, int pattern, int step) {
   return ranks;
 }
 
-// The highest of those that have the most steps: they join in the same round.
+// The highest rank with the most steps: ranks with as many join in the same round.
 int last_to_join(int size, int pattern) {
   int last = 0;
   for (int rank = 0; rank < size; ++rank) {
@@ -208,7 +208,8 @@ void allocate_and_barrier(const Step& step) {
   EXPECT_NO_THROW((void)step.communicator.allocate_for_node(4096));
 }
 
-// Sets of the active ranks are whole, whoever has joined the communicator that they are made from.
+// Sets of active ranks are whole, also when other ranks have joined the communicator that they are
+// made from.
 void split(const Step& step) {
   const auto part = step.communicator.split(step.rank() % 2);
   ASSERT_TRUE(part.has_value());
@@ -300,8 +301,7 @@ RANK_TEST(Join, AnUncheckedCommunicator) {
       says(message_of<Error>([&] { (void)communicator.join(); }), {"use communicator.checked()"}));
 }
 
-// Ranks that have joined take part in the sets, too, which nobody else joins for them; those of
-// sets included.
+// Ranks that have joined also take part in the sets, and in sets of these.
 RANK_TEST(Join, SetsAreServed) {
   const auto checked = communicator.checked();
   const auto copy = checked.split(0), half = checked.split(communicator.rank() % 2);
@@ -367,7 +367,7 @@ RANK_TEST(Join, AServedSetMayBeLetGo) {
   (void)checked.join();
 }
 
-// Ranks that have joined go on taking part in what was asked for before, and after.
+// Ranks that have joined take part in earlier calls, and in later ones.
 RANK_TEST(Join, WhatNeedsAllRanksIsAnErrorOnActiveOnes) {
   const auto checked = communicator.checked();
   checked.require_all_ranks("never said");

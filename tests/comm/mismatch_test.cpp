@@ -165,7 +165,7 @@ RANK_TEST(PlainMismatch, IsAnErrorOnAllRanks) {
                                               {barrier, split}};
   // Allocations of threads meet nobody.
   if (communicator.capabilities().backend != "threads") cases.emplace_back(barrier, own);
-  // Twice, as what has been called before may be called in the wrong place, too.
+  // Twice, as a call that was right before may be made in the wrong place, too.
   for (int round = 0; round < 2; ++round) {
     sum.make(communicator);
     broadcast.make(communicator);

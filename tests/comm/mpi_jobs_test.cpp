@@ -1,5 +1,5 @@
-// Jobs of three ranks under mpirun: what is about MPI itself, or several nodes, of which the last
-// rank has one of its own. Everything else of jobs is tested without MPI, in ending_jobs_test.cpp,
+// Jobs of three ranks under mpirun: tests of MPI itself, or of several nodes (the last rank has one
+// of its own). All else of jobs is tested without MPI, in ending_jobs_test.cpp,
 // starting_jobs_test.cpp and watch_jobs_test.cpp.
 #include <csignal>
 #include <string>

@@ -7,8 +7,8 @@ namespace kolo::testing {
 
 namespace {
 
-// Adds checked communicators over the last setting: most tests run with plain and with checked
-// ones, but those that make them themselves, and what is said in the words of plain ones.
+// Adds checked communicators over the last setting. Some tests make them themselves, or look at the
+// words of plain ones.
 std::vector<RankSetting> with_checks(std::string_view suite, std::vector<RankSetting> settings) {
   if (suite != "Join" && suite != "Mismatch" && suite != "PlainMismatch" && suite != "Averages")
     settings.push_back(checked(settings.back()));

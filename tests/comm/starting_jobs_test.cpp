@@ -78,7 +78,7 @@ TEST(TwoMpisInOneProcess, AreTold) {
   }
 }
 
-// The others are what the late rank waits for, and it is what they wait for.
+// Both sides are said to wait: the others for the late rank, and it for them.
 TEST(LateRank, IsWaitedForWithAWord) {
   expect_that_a_late_rank_is_waited_for("kolo");
 }

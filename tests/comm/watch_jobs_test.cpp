@@ -61,7 +61,7 @@ TEST(KilledRankThatTheOthersSee, EndsThem) {
   EXPECT_TRUE(says(result.errors, {"rank 1 is gone: its process"}));
 }
 
-// By the lowest rank whose watch is alive.
+// The lowest rank with a living watch names it.
 TEST(StoppedRank, IsNamedAndTheJobEndsAfterTheLimit) {
   struct Stop {
     std::string mode, collective;
@@ -94,7 +94,7 @@ TEST(StoppedRank, IsNamedAndTheJobEndsAfterTheLimit) {
   }
 }
 
-// Both neighbours wait for it: who sends to it, and who receives from it.
+// Both neighbours wait for it: the one that sends to it, and the one that receives from it.
 TEST(StoppedNeighbour, IsNamedWithTheTransferAndTheJobEnds) {
   const TemporaryFolder folder;
   const auto result = run_stalling({"ring", "2", std::to_string(SIGSTOP)},
@@ -126,7 +126,7 @@ TEST(CrossedRanks, EndAtOnce) {
   }
 }
 
-// Time in which nobody ran is not waited, and what was waited before does not count twice.
+// Suspended time doesn't count as waiting, and earlier waiting doesn't count twice.
 TEST(SuspendedJob, GoesOn) {
   for (const auto& [ranks, seconds] : {std::pair{"all", "6"}, std::pair{"0", "0.8"}}) {
     SCOPED_TRACE(ranks);

@@ -121,7 +121,8 @@ TEST(Watch, AfterTheLimitEveryRankWritesAndTheJobEnds) {
     run_as_threads(3,
                    [&](const Communicator& communicator) {
                      reduce(communicator, "bucket 7");
-                     // It leaves when nobody waits any more, who might be told of that instead.
+                     // It leaves when nobody waits any more: a waiting rank might be told of that
+                     // instead.
                      while (communicator.rank() == 2 && told < 2)
                        std::this_thread::sleep_for(std::chrono::milliseconds(5));
                      try {

@@ -36,9 +36,9 @@ class PinnedMemories {
   std::shared_ptr<Free> free_ = std::make_shared<Free>();
 };
 
-// Tells, on a thread of its own, when a device comes to the collectives that it has been given, one
-// after another: a stream does them in order. While there are any it asks the device a thousand
-// times a second; the thread starts with the first.
+// Tells, on a thread of its own, when a device has come to its collectives, which a stream does in
+// order. While any are pending it asks the device a thousand times a second; the thread starts with
+// the first.
 class CompletionPoller {
  public:
   CompletionPoller();
@@ -47,7 +47,7 @@ class CompletionPoller {
   // May run on the poller's own thread: a followed collective may own the last share of this.
   ~CompletionPoller() { stop(); }
 
-  // Ends its thread. What is not done by then, and what comes later, is forgotten.
+  // Ends its thread. Pending collectives, and later ones, are forgotten.
   void stop();
 
   // `started` is called when all before it are done and `ready` has come (null: at once),

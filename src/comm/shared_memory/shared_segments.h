@@ -46,7 +46,8 @@ class SharedSegment {
 
   // Makes and maps it; an offer without a place where there is no room.
   [[nodiscard]] Offer create(Source source);
-  // Maps what another process has made. False where this one can't reach it, or there is no room.
+  // Maps a segment of another process. Returns false where this one can't reach it, or there is no
+  // room.
   [[nodiscard]] bool open(const std::string& place);
 
   // Zero-filled, at the beginning of a page.
@@ -92,12 +93,11 @@ std::vector<T> gather(int ranks, std::span<const T> mine, const Execute& execute
   return all;
 }
 
-// Tells whether it is so on every rank. Collective.
+// Tells whether `here` is true on every rank. Collective.
 [[nodiscard]] bool is_everywhere(bool here, const Execute& execute);
 
-// Ranks that make segments at the same time, those of several nodes or sets. Memory is there for
-// all of them or for none, since private memory on one rank would make the ranks take different
-// paths.
+// Ranks, of several nodes or sets, that make segments at the same time. All of them get memory or
+// none, since private memory on one rank would make the ranks take different paths.
 struct SegmentMakers {
   int ranks = 0;
   int first = 0;  // makes the segment that this rank maps

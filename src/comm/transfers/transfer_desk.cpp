@@ -134,7 +134,7 @@ bool TransferDesk::take_asked() {
     ++pending_with_[item->call.peer];
     queues_[key_of(item->call)].mine.push_back(item);
   }
-  // Bytes come after what announces them.
+  // Notes are posted before any bytes move.
   for (const Item& item : asked) {
     TransferNote note;
     note.call = item->call;
