@@ -98,18 +98,18 @@ class DeviceSharing {
 // Nothing here blocks; kept until is_over().
 class TransferStaging {
  public:
-  // Changes the buffer of the call, whose order is set. What is sent comes down in a stream for
+  // Changes the buffer of the call, whose order is set. A sent buffer comes down in a stream for
   // transfers alone, which never waits for a collective.
   TransferStaging(CollectiveCall& call, DeviceSharing& sharing);
   TransferStaging(const TransferStaging&) = delete;
   TransferStaging& operator=(const TransferStaging&) = delete;
   ~TransferStaging();
 
-  // Tells whether what is sent has come down from the device.
+  // Tells whether the sent buffer has come down from the device.
   [[nodiscard]] bool is_there() const { return !copied_ || copied_->is_done(); }
-  // Has the device take what has been received, and sets the call's order->done.
+  // Has the device take the received bytes, and sets the call's order->done.
   void take_up();
-  // Tells whether the device is done with the host's memory; it is where it has failed.
+  // Tells whether the device is done with the host's memory, or has failed.
   [[nodiscard]] bool is_over() const;
 
  private:

@@ -13,7 +13,7 @@ namespace kolo {
 
 namespace {
 
-// Every reduction of one rank's values is these values, and so is what it gathers or exchanges.
+// One rank's collectives: results of reductions, gathers and exchanges are its own values.
 class SoloChannel final : public DeviceChannel {
  public:
   SoloChannel(std::shared_ptr<const DeviceRuntime> runtime, std::shared_ptr<void> stream)
