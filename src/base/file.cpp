@@ -229,7 +229,8 @@ fs::path beside(const fs::path& path, std::string_view suffix) {
   return path.parent_path() / fmt::format(".{}.{}", path.filename().string(), suffix);
 }
 
-// Makes the folder or takes over what is left of it; the lock says whether anybody fills it now.
+// Makes the folder or takes over the rest of an earlier one; the lock tells whether anybody fills
+// it now.
 FileDescriptor make_locked(const fs::path& path) {
   while (true) {
     std::error_code error;

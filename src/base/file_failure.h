@@ -7,8 +7,8 @@
 
 namespace kolo {
 
-// kolo's words for what the standard library's functions for files throw: where a file or folder is
-// only looked at, its name may be one that the system refuses.
+// kolo's words for exceptions of the standard library's functions for files: where a file or folder
+// is only looked at, its name may be one that the system refuses.
 
 // "files: cannot look at PATH: File name too long; a name may have 255 bytes, ..."
 [[nodiscard]] std::string describe(const std::filesystem::filesystem_error& failure);

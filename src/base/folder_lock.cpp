@@ -76,7 +76,7 @@ std::optional<LockHolder> read_holder(const fs::path& path) {
   return parse(text);
 }
 
-// Holder by a file that is there where the file system has no flock.
+// Holder by its file, where the file system has no flock.
 LockHolder holder_by_file(const fs::path& path) {
   auto holder = read_holder(path).value_or(LockHolder{});
   holder.file = path;
@@ -124,7 +124,7 @@ FolderLock::FolderLock(const fs::path& folder, FolderLockOptions options)
 
 FolderLock::~FolderLock() {
   const bool is_to_stay = has_flock_ && std::uncaught_exceptions() != exceptions_;
-  // Removed while it is locked: whoever opened it meanwhile sees that it is gone.
+  // Removed while it is locked: a process that opened it meanwhile sees that it is gone.
   if (!is_to_stay && is_held()) ::unlink(path_.c_str());
 }
 

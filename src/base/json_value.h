@@ -16,8 +16,7 @@
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 
-// JSON that may be anything: whoever reads a file names what is wrong in words of the file, not in
-// those of the JSON library.
+// JSON that may be anything: errors are in words of the file, not in those of the JSON library.
 namespace kolo {
 
 // A key that is missing or holds something else.

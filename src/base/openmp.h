@@ -3,8 +3,8 @@
 #include <optional>
 #include <vector>
 
-// The OpenMP runtime of this process, which LibTorch brings along, and what the environment tells
-// it. Where there is none, nothing happens and nothing is known.
+// The OpenMP runtime of this process, which LibTorch brings along, and its environment variables.
+// All of it works without a runtime, and then does nothing.
 namespace kolo {
 
 // A process doesn't start more.
@@ -17,9 +17,9 @@ inline constexpr int most_openmp_threads = 1024;
 // The most that OMP_THREAD_LIMIT allows at once.
 [[nodiscard]] int openmp_thread_limit();
 
-// The CPUs that OpenMP binds threads to (OMP_PROC_BIND, OMP_PLACES, GOMP_CPU_AFFINITY), ascending:
-// those of all its places. The thread that has loaded it may be bound to the first of them since,
-// so that the kernel tells of that one alone. Empty: it binds none.
+// All CPUs that OpenMP binds threads to (OMP_PROC_BIND, OMP_PLACES, GOMP_CPU_AFFINITY), ascending.
+// The thread that has loaded it may be bound to the first of them since, and then the kernel tells
+// of that one alone. Empty: it binds none.
 [[nodiscard]] std::vector<int> openmp_cpus();
 
 // While it lives, parallel regions of this thread get as many threads as OpenMP has promised
@@ -39,11 +39,11 @@ class PromisedThreads {
 // The same for good.
 void promise_threads();
 
-// A function of the BLAS that is loaded; null where it has none of that name.
+// A function of the loaded BLAS; null where it has none of that name.
 [[nodiscard]] void* find_blas_symbol(const char* name);
 
-// Threads that OpenBLAS has with the calling one, as it starts them when it is loaded; 0 where it
-// is not the BLAS.
+// Threads of OpenBLAS, the calling one included, which it starts when it is loaded; 0 for another
+// BLAS.
 [[nodiscard]] int openblas_threads();
 
 }  // namespace kolo

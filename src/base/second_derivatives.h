@@ -7,8 +7,8 @@
 
 namespace kolo {
 
-// For the backward of an autograd function whose gradients autograd can't differentiate again:
-// LibTorch calls it with gradients enabled where create_graph is true. `what` names the function.
+// Refuses second derivatives in the backward of an autograd function that has none: LibTorch calls
+// it with gradients enabled where create_graph is true. `what` names the function.
 inline void refuse_second_derivatives(const char* what) {
   if (at::GradMode::is_enabled())
     throw Error(fmt::format("{} has no second derivatives; drop create_graph", what));

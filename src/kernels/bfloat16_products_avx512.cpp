@@ -131,7 +131,7 @@ KOLO_AVX512_BF16 void pack_transposed(const float* rows, std::int64_t stride, st
   }
 }
 
-// Columns outermost, so that what is packed of them stays in the first-level cache.
+// Columns are outermost, so that their packed values stay in the first-level cache.
 void multiply(std::int64_t rows, std::int64_t columns, std::int64_t pairs, const Left& a,
               const Pair* b, float* const* c, ProductResult result) {
   for (std::int64_t first = 0; first < columns;) {

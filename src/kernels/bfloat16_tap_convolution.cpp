@@ -135,8 +135,8 @@ class BFloat16TapConvolution final : public ConvolutionKernel {
     return std::max(most_pairs / pairs / channels_of_block, std::int64_t{1}) * channels_of_block;
   }
 
-  // To the vectors at one end of each tap those at the other, times the tap's matrix, of which
-  // pack(tap, first column, columns, room) packs a block.
+  // Adds to the vectors at one end of each tap the ones at the other end times the tap's matrix, of
+  // which pack(tap, first column, columns, room) packs a block.
   template <std::int64_t Connection::*From, std::int64_t Connection::*To, typename Pack>
   void add_products(const Vectors<Pair>& from, const Vectors<float>& to, const Pack& pack) const {
     for_channels(to.channels, [&](std::int64_t begin, std::int64_t channels) {

@@ -97,8 +97,7 @@ std::int64_t output_vectors(const ConvolutionGeometry& geometry) {
   return geometry.batch * checked_product<std::int64_t>(geometry.output_size());
 }
 
-// Fewer products then make up for the transforms of the weights, of which there are as many as
-// weights.
+// Fewer products make up for transforming all weights where there are as many tiles.
 bool has_many_tiles(const ConvolutionGeometry& geometry) {
   constexpr std::int64_t least_of_images = 512, least_of_boxes = 1024;
   const auto least = geometry.size.size() == 3 ? least_of_boxes : least_of_images;
@@ -121,8 +120,8 @@ std::unique_ptr<ConvolutionKernel> make_by_taps(const ConvolutionGeometry& geome
                                         : make_bfloat16_tap_convolution(geometry);
 }
 
-// The fastest; null where it doesn't know such a geometry, or this processor can't compute it.
-// LibTorch's own is oneDNN's as well, so what that gets wrong is not left to it.
+// The fastest kernel; null where it doesn't know such a geometry, or this processor can't compute
+// it. LibTorch's own uses oneDNN as well, so a geometry that this gets wrong is not left to it.
 std::unique_ptr<ConvolutionKernel> fastest_in_float32(const ConvolutionGeometry& geometry) {
   if (has_many_small_images(geometry) && !has_odd_channels(geometry))
     return make_winograd_convolution(geometry);
@@ -133,9 +132,9 @@ std::unique_ptr<ConvolutionKernel> fastest_in_float32(const ConvolutionGeometry&
                                   : make_direct_convolution(geometry);
 }
 
-// Minimal algorithms compute in float32, and bfloat16 is no more than twice as fast: kernels of
-// three taps save more than that, those of four don't, and with few channels the transforms cost
-// it. With the processor's own tiles of bfloat16 it is far faster.
+// Minimal algorithms compute in float32, while bfloat16 is at most twice as fast: kernels of three
+// taps save more than that, kernels of four don't, and few channels don't pay for the transforms.
+// The processor's own tiles of bfloat16 are far faster.
 bool suits_winograd_in_bfloat16(const ConvolutionGeometry& geometry) {
   constexpr std::int64_t least_vectors = 2048, taps = 3, least_channels = 64;
   return !has_tiles_of_bfloat16() && geometry.kernel.front() == taps &&

@@ -16,10 +16,10 @@ namespace {
 
 using bfloat16_products::Pair;
 
-// The gradient of an input of few channels as products of matrices: a row an output position, a
-// column a tap and channel, whose values are then added where they belong (Chellapilla, Puri and
-// Simard, 2006, the other way round). Vectors of 16 channels, as other ways have, would be filled
-// to a third. The other passes are another kernel's.
+// Computes the gradient of an input of few channels as products of matrices: a row an output
+// position, a column a tap and channel, whose values are then added where they belong (Chellapilla,
+// Puri and Simard, 2006, the other way round). It would fill vectors of 16 channels to a third.
+// Another kernel does the other passes.
 class ColumnConvolution final : public ConvolutionKernel {
  public:
   ColumnConvolution(const ConvolutionGeometry& geometry, std::unique_ptr<ConvolutionKernel> other)

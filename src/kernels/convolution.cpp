@@ -21,7 +21,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// A kernel among what autograd keeps from forward to backward.
+// A kernel that autograd keeps from forward to backward.
 struct KeptKernel : torch::CustomClassHolder {
   explicit KeptKernel(std::shared_ptr<ConvolutionKernel> kept) : kernel(std::move(kept)) {}
   std::shared_ptr<ConvolutionKernel> kernel;

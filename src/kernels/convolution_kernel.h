@@ -17,7 +17,7 @@ namespace kolo {
 // Tensors of images, [N, C, H, W] by shape, that lie as [C, H, W, N] in memory.
 
 [[nodiscard]] bool has_batch_last(const torch::Tensor& images);
-// The tensor itself where it lies so.
+// Returns the tensor itself if it lies so.
 [[nodiscard]] torch::Tensor with_batch_last(const torch::Tensor& images);
 [[nodiscard]] torch::Tensor empty_with_batch_last(at::IntArrayRef shape,
                                                   const torch::TensorOptions& options);
@@ -32,8 +32,8 @@ namespace kolo {
 // A weight as [taps, inputs, outputs], without gaps: in its own memory where the taps lie first, or
 // copied.
 [[nodiscard]] torch::Tensor by_taps(const torch::Tensor& weight);
-// Memory for a weight's gradient in that order, its own where it can be; copy_from_taps() takes
-// over what is there.
+// Memory for a weight's gradient in that order, its own where it can be. copy_from_taps() copies
+// from there into the gradient, if they are apart.
 [[nodiscard]] torch::Tensor room_by_taps(const torch::Tensor& weight_gradient);
 void copy_from_taps(const torch::Tensor& room, const torch::Tensor& weight_gradient);
 
@@ -92,7 +92,7 @@ class ConvolutionKernel {
 // positions, and inputs and outputs at least so many channels, products by tap are the fastest.
 inline constexpr std::int64_t most_tap_positions = 16, least_tap_channels = 128;
 
-// Likewise in 3-D, of the positions of the smaller side: weights are most of what such a layer
+// The same in 3-D, for the positions of the smaller side: weights are most of what such a layer
 // moves.
 [[nodiscard]] constexpr bool has_few_voxels(std::int64_t voxels, std::int64_t inputs,
                                             std::int64_t outputs) {
@@ -152,7 +152,8 @@ class ConvolutionKernels {
 // Products and copies of float32 matrices, by oneDNN (onednn.cpp) or, where kolo is built without
 // it, by LibTorch (onednn_left_out.cpp).
 
-// A row-major matrix whose rows are `stride` values apart; `transpose` when it is stored so.
+// A row-major matrix whose rows are `stride` values apart; `transpose` when its transpose is
+// stored.
 struct Matrix {
   const float* data = nullptr;
   std::int64_t stride = 0;

@@ -8,7 +8,7 @@
 namespace kolo {
 
 // While one lives, this thread's networks compute by LibTorch's own operators instead of kolo's
-// kernels (or by these, where it says so): for what watches operators, and as the reference in
+// kernels (or by these, where it says so): for code that watches operators, and as the reference in
 // tests.
 class PlainKernels {
  public:
@@ -26,7 +26,7 @@ class PlainKernels {
   bool before_;
 };
 
-// Layers that take what follows them along.
+// Layers fused with the steps that follow them.
 
 // max_pool2d(relu(input), 2) of [N, C, H, W], which is also relu(max_pool2d(input, 2)): in one pass
 // forward and one backward for float32 and bfloat16 on CPUs in channels-last layout (C > 1), by

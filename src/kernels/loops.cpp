@@ -24,8 +24,8 @@ inline void set(BFloat16& value, float number) {
   value.bits = static_cast<std::uint16_t>(__builtin_bit_cast(std::uint32_t, number) >> 16);
 }
 
-// Loops of a fixed length, which become one vector each: of those over 10 channels or so most
-// would be left over.
+// Loops of a fixed length, which become one vector each: loops over 10 channels or so would leave
+// most over.
 template <int lanes, typename T>
 inline void pool_lanes(const T* __restrict top, const T* __restrict bottom, std::int64_t channels,
                        T* __restrict output, std::int32_t* __restrict winners) {
@@ -45,7 +45,7 @@ inline void pool_lanes(const T* __restrict top, const T* __restrict bottom, std:
   }
 }
 
-// The values whose winner is the one of that number, 0 elsewhere.
+// Passes on the values whose winner has that number, 0 elsewhere.
 template <int lanes, typename T>
 inline void pass_on(const float* __restrict values, const std::int32_t* __restrict winners,
                     std::int32_t number, T* __restrict to) {

@@ -43,28 +43,27 @@ void normalize_gradient(const ChannelRows& rows, const T* gradient, const T* out
                         const T* values, const float* mean, const float* slope, const float* tilt,
                         const float* level, T* of_values);
 
-// Values of which there may be gaps between.
+// Values with gaps between them.
 template <typename T>
 struct Strided {
   T* data = nullptr;
   std::int64_t stride = 1;
 };
 
-// The sum of |a - b|, of `count` values of each; where `slopes` are wanted (data not null), those
-// of the sum's gradient to a, times `factor`: 0 where both are alike, NaN where one is.
+// The sum of |a - b| over `count` values. Where `slopes` has data it gets the sum's gradient to a,
+// times `factor`: 0 where both are alike, NaN where one is.
 double sum_distances(std::int64_t count, const Strided<const float>& a,
                      const Strided<const float>& b, float factor, const Strided<float>& slopes);
 
-// Lines along the last dimension: of what a convolution reads, [length, channels] in memory, and of
-// what it makes, whose every position comes from `taps` neighbours.
+// Lines along the last dimension of a convolution's input, [length, channels] in memory, and
+// output, whose every position comes from `taps` neighbours.
 struct LineGeometry {
   std::int64_t input_length = 0, output_length = 0, channels = 0;
   std::int64_t taps = 0, stride = 0, padding = 0;
 };
 
-// Adds to an input line what the positions of an output line have for it: row x of `columns`, rows
-// being `row` values apart, is [taps, channels] for the neighbours of position x. What falls on
-// padding is left out.
+// Adds the columns of an output line to an input line. Row x of `columns`, rows being `row` values
+// apart, is [taps, channels] for the neighbours of position x. Padding is left out.
 void add_columns(const LineGeometry& line, const float* columns, std::int64_t row, float* input);
 
 // Which of a window's values passed: 0 to 3, by rows, or none, since none is above zero.

@@ -30,7 +30,7 @@ const char* name_of(dnnl::cpu_isa isa) {
   return "another one";
 }
 
-// An instruction set's number has the bits of those that it includes.
+// An instruction set's number has the bits of all sets that it includes.
 bool has(dnnl::cpu_isa instructions) {
   const auto wanted = static_cast<unsigned>(instructions);
   return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & wanted) == wanted;

@@ -111,9 +111,9 @@ inline Layout layout_of(const dnnl::memory::desc& description) {
 
 #endif
 
-// Rounds a float32 weight whose memory has the taps first to bfloat16, in one of the layouts that
-// oneDNN's convolutions by AVX512-BF16 and AMX take: as its own reorder does, in less time. False
-// where it is another layout, or channels don't fill vectors; then nothing was done.
+// Rounds a float32 weight with the taps first in memory to bfloat16, in one of the layouts that
+// oneDNN's convolutions by AVX512-BF16 and AMX take: like its own reorder, but faster. Returns
+// false, and does nothing, for another layout, or channels that don't fill vectors.
 [[nodiscard]] bool pack_weight(const torch::Tensor& weight, const Layout& to, void* packed);
 
 }  // namespace kolo::onednn

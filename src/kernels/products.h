@@ -11,9 +11,9 @@
 // bfloat16_products).
 namespace kolo {
 
-// Use of a product: it takes the place of what is there, or is added to it. Streamed, it
-// takes the place past the caches, which then needn't read it first: for results larger than they
-// are, whose rows begin at multiples of `stream_alignment` bytes.
+// Use of a product: it replaces the values there, or is added to them. A streamed one replaces them
+// past the caches, which then needn't read them first: for results larger than the caches, whose
+// rows begin at multiples of `stream_alignment` bytes.
 enum class ProductResult { replaces, is_added, is_streamed };
 
 inline constexpr std::int64_t stream_alignment = 64;

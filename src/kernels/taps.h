@@ -14,8 +14,8 @@ struct Connection {
   std::int64_t output = 0;
 };
 
-// The positions of a sample that a tap connects; the taps are numbered with the last dimension
-// running fastest. What falls on padding is left out.
+// The positions of a sample that a tap connects, without padding. Taps are numbered with the last
+// dimension running fastest.
 class TapPositions {
  public:
   TapPositions(const ConvolutionGeometry& geometry, std::int64_t tap);

@@ -23,13 +23,13 @@ struct TypedVectorLoops {
                        nonzero_bits::Word* bits) = nullptr;
 
   // `at` has a pointer for each position of the window, tile or kernel, with the last dimension
-  // running fastest; for padding, to zeros. Coefficients are float32, whose sums rounding to
-  // bfloat16 would cost too many digits; taps are float32 as well.
+  // running fastest; padding points to zeros. Coefficients and taps are float32: rounding the sums
+  // to bfloat16 would cost too many digits.
   void (*spread)(winograd::Algorithm algorithm, winograd::Spread what, const T* const* at,
                  std::int64_t channels, const winograd::Places& places,
                  float* coefficients) = nullptr;
-  // A null pointer in `at` is a position that is none. Gradients of inputs are added to what is
-  // there, as windows overlap; `bias` may be null. Of bfloat16 outputs alone.
+  // A null pointer in `at` is a position outside. Gradients of inputs are added to the values
+  // there, as windows overlap; `bias` may be null. Only outputs may be bfloat16.
   void (*collect)(winograd::Algorithm algorithm, winograd::Collect what, const float* coefficients,
                   const winograd::Places& places, std::int64_t channels, const float* bias,
                   T* const* at) = nullptr;

@@ -54,7 +54,7 @@ KOLO_VECTOR_INLINE void store(BFloat16* at, Vector values) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(at), _mm256_castsi256_si128(packed));
 }
 
-// A bit for each value that is not 0; what is no number is not.
+// A bit for each value that is not 0; a NaN is not.
 KOLO_VECTOR_INLINE std::uint32_t nonzero(Vector values) {
   return static_cast<std::uint32_t>(
       _mm256_movemask_ps(_mm256_cmp_ps(values, _mm256_setzero_ps(), _CMP_NEQ_UQ)));

@@ -44,7 +44,7 @@ KOLO_VECTOR_INLINE void store(float* at, Vector values) {
   _mm512_storeu_ps(at, values);
 }
 
-// To the nearest, of two equally near the even one; what is no number stays none.
+// Rounds to the nearest, ties to even; a NaN stays one.
 KOLO_VECTOR_INLINE void store(BFloat16* at, Vector values) {
   const __m512i bits = _mm512_castps_si512(values);
   const __m512i is_odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
@@ -57,7 +57,7 @@ KOLO_VECTOR_INLINE void store(BFloat16* at, Vector values) {
                       _mm512_cvtepi32_epi16(_mm512_srli_epi32(result, 16)));
 }
 
-// A bit for each value that is not 0; what is no number is not.
+// A bit for each value that is not 0; a NaN is not.
 KOLO_VECTOR_INLINE std::uint32_t nonzero(Vector values) {
   return _mm512_cmp_ps_mask(values, _mm512_setzero_ps(), _CMP_NEQ_UQ);
 }

@@ -56,7 +56,7 @@ constexpr auto tiles_of(std::index_sequence<I...>) {
 
 constexpr auto tiles = tiles_of(std::make_index_sequence<most_vectors * most_rows>());
 
-// Columns outermost, so that those of b stay in a cache while all rows meet them.
+// Columns are outermost, so that b's stay in a cache while all rows meet them.
 inline void multiply(std::int64_t rows, std::int64_t columns, std::int64_t inner, const Left& a,
                      const float* b, std::int64_t b_stride, float* c, std::int64_t c_stride,
                      ProductResult result) {

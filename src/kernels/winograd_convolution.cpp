@@ -27,7 +27,7 @@ using winograd::Spread;
 constexpr std::int64_t lanes = float32_products::lanes;
 
 // Tiles that are transformed, multiplied and transformed back together, so that their coefficients
-// stay in a cache; more where those of what is multiplied are kept anyway.
+// stay in a cache; more where the coefficients are kept anyway.
 constexpr std::int64_t most_tiles = 60, most_tiles_of_kept = 240;
 
 // Bytes of coefficients of taps that a thread makes and uses up before it makes more: a third-level
@@ -183,8 +183,8 @@ class WinogradConvolution final : public ConvolutionKernel {
     std::unique_ptr<float[]> kept_;
   };
 
-  // Rows of tiles, of `inner` coefficients, by those of taps, which give those of `channels`, each
-  // of so many columns. A `panel` of channels fills whole lines of the caches.
+  // Product of tiles' rows, of `inner` coefficients, with taps, which gives rows of `channels`,
+  // each of some columns. A `panel` of channels fills whole lines of the caches.
   struct Pass {
     std::int64_t inner, channels, panel, columns_of_channel;
     std::int64_t tiles_of_part;  // threads share tiles by multiples of it

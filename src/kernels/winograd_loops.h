@@ -159,7 +159,7 @@ KOLO_VECTOR_INLINE const float* gather(const T* const* at, std::int64_t channel,
   return other.values;
 }
 
-// And along the first dimension: the `i`th line of what was gathered, of `inner`.
+// Transforms along the first dimension: the `i`th line of the gathered values, of `inner`.
 template <const auto& M>
 KOLO_VECTOR_INLINE Line<M.rows> spread_line(const float* gathered, std::int64_t i,
                                             std::int64_t inner) {

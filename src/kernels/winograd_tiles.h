@@ -64,9 +64,9 @@ class Grid {
   std::int64_t positions_, channels_;
 };
 
-// How a convolution's inputs and outputs are cut into tiles, and what is between them and their
-// coefficients. Tiles are numbered sample by sample. Tensors are channels last, of the geometry's
-// type where nothing else is said.
+// Cuts a convolution's inputs and outputs into tiles, and transforms them to coefficients and back.
+// Tiles are numbered sample by sample. Tensors are channels last, of the geometry's type where
+// nothing else is said.
 class Tiles {
  public:
   Tiles(const ConvolutionGeometry& geometry, Algorithm algorithm);

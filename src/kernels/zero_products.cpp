@@ -58,7 +58,7 @@ class ChannelSet {
   ChannelSets set_;
 };
 
-// Calls work(channel) for those in a set's word.
+// Calls work(channel) for the channels in a set's word.
 template <typename Work>
 void for_channels_in(Word word, std::int64_t number, const Work& work) {
   for (; word != 0; word &= word - 1) work(number * bits_of_word + std::countr_zero(word));
@@ -116,7 +116,7 @@ struct Side {
   }
 };
 
-// For channels of one side: those of the other that they have met at no position yet.
+// For each channel of one side: the other side's channels that it has met at no position yet.
 class Unmet {
  public:
   // Adds a channel, which has to meet all others that are not 0 everywhere, or only those of them
@@ -154,7 +154,7 @@ class Unmet {
     return any != 0;
   }
 
-  // Calls work(channel, other) for what has not met.
+  // Calls work(channel, other) for the pairs that have not met.
   template <typename Work>
   void for_each(const Work& work) const {
     for (std::int64_t word = 0; word < open_.words(); ++word)
@@ -235,7 +235,7 @@ namespace {
 
 using Flags = std::vector<std::uint8_t>;
 
-// Looks at values of float32 or bfloat16 as bits, of which the sign doesn't count.
+// Tells whether a value is not 0, of float32 or bfloat16, by its bits without the sign.
 template <typename Bits>
 bool is_any(const Bits* values, std::int64_t count) {
   constexpr auto without_sign = static_cast<Bits>(~(Bits{1} << (8 * sizeof(Bits) - 1)));
@@ -281,7 +281,7 @@ struct Along {
   [[nodiscard]] std::int64_t to_length() const { return narrow<std::int64_t>(windows.size()); }
 };
 
-// Three dimensions; those that there are not come first.
+// Always three dimensions: missing ones come first.
 using Windows = std::array<Along, 3>;
 
 // Windows of outputs, or of gradients of inputs.

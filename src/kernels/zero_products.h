@@ -14,7 +14,7 @@ namespace kolo {
 // Tensors are channels last, dense, float32 or bfloat16, channels a multiple of 16; results that
 // are not finite stay so.
 
-// Outputs become `bias`, 0 where it is null.
+// Outputs become `bias`, or 0 where that is null.
 void restore_zero_outputs(const ConvolutionGeometry& geometry, const torch::Tensor& input,
                           const float* bias, const torch::Tensor& output);
 void restore_zero_input_gradients(const ConvolutionGeometry& geometry,

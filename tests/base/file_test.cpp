@@ -239,7 +239,7 @@ TEST(FileKind, IsToldByTheFirstBytes) {
   }
 }
 
-// Both begin with data.pkl; what tells them apart stands at the end, in the list of contents.
+// Both begin with data.pkl; the list of contents, at the end, tells them apart.
 TEST(FileKind, TellsScriptsFromCheckpointsOfPyTorch) {
   const testing::TemporaryFolder folder;
   const auto kind = [&](const std::vector<std::string>& names) {

@@ -80,7 +80,7 @@ TEST_P(FolderLocks, AFolderThatIsNotThereIsInUseByNobody) {
                              HasSubstr("o such f"), ::testing::Not(HasSubstr("in use"))));
 }
 
-// The file holds nothing with flock; without, whoever comes next is told to remove it.
+// The file holds no lock with flock; without, the next process is told to remove it.
 TEST_P(FolderLocks, AKilledProcessLeavesItsFile) {
   leave_one_behind();
   EXPECT_EQ(FolderLock::last_holder(folder.path(), name)->progress, 123);

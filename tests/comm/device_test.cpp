@@ -1,5 +1,5 @@
-// Collectives on a device's memory: their order among the work of streams, and what is refused.
-// What they compute is tested with the host's (rank_settings.cpp).
+// Collectives on a device's memory: their order among the work of streams, and refused ones. Their
+// values are tested with the host's (rank_settings.cpp).
 #include <atomic>
 #include <string>
 #include <vector>
@@ -31,8 +31,8 @@ ThreadRanksOptions with_devices(DeviceChannelKind channel = DeviceChannelKind::a
 
 using DeviceValues = FloatsOnDevice<count>;
 
-// The input is still on its way to the device when the collective is asked for, and what comes
-// after it in the stream takes the result along.
+// The input is still on its way to the device when the collective is asked for, and a later copy in
+// the stream takes the result along.
 TEST(DeviceCollectives, KeepTheOrderOfTheStream) {
   run_as_threads(
       3,
@@ -85,8 +85,7 @@ TEST(DeviceCollectives, MayHaveNoElements) {
       with_devices());
 }
 
-// The first collective too, in which the ranks find out what they have, and with more elements than
-// go at a time.
+// Also the first collective, which makes the channel, and one with more elements than go at a time.
 TEST(DeviceCollectives, AgainstHostMemoryAreAMismatchOnAllRanks) {
   std::atomic<int> told = 0;
   const auto body = [&](const Communicator& communicator) {

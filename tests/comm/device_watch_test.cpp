@@ -1,6 +1,6 @@
-// The watch over collectives that a device does by itself, while the host's go on. The device is
-// one of the test's own: a collective is given to it at once, and it has done it when all ranks
-// have come to it and the test lets it go.
+// The watch over collectives that a device does by itself beside the host's. The device is one of
+// the test's own: it takes a collective at once, and has done it when all ranks have come to it and
+// the test lets it.
 #include <array>
 #include <atomic>
 #include <memory>
@@ -51,7 +51,7 @@ class LinkEvent final : public DeviceEvent {
   std::size_t place_;
 };
 
-// A rank with such a device; what is the host's is done by the communicator given.
+// A rank with such a device; the given communicator does the host's collectives.
 class LinkedBackend final : public Backend {
  public:
   LinkedBackend(Communicator host, Links& links) : host_(std::move(host)), links_(links) {}
@@ -127,7 +127,7 @@ TEST(DeviceWatch, NamesWhoHasNotComeThoughTheHostsCollectivesGoOn) {
                     "arrived: rank 0, 2; not arrived: rank 1 last completed", "\"bucket 1\""}));
 }
 
-// Whoever asks for it is the communication thread there, and the device goes on after that.
+// The communication thread asks the device for checked calls, and the device continues after that.
 TEST(DeviceWatch, OfCheckedCallsLastsUntilTheDeviceHasDoneThem) {
   WatchMessages messages;
   Links links(2);

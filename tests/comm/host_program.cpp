@@ -244,7 +244,7 @@ void rounds() {
         fmt::format("80 rounds keep {} bytes", resident_bytes() - resident));
 }
 
-// In one session, what is made and let go of again and again.
+// Makes sets, orders and memory again and again in one session.
 void sets_and_orders() {
   const auto ranks = Ranks::all();
   auto session = start(ranks);
@@ -299,7 +299,7 @@ void mistakes() {
       [&] { is_last ? communicator.barrier() : (void)all_reduce_value(communicator, 1); },
       fmt::format("rank {} barrier", communicator.size() - 1));
   check(all_reduce_value(communicator, 1) == communicator.size(), "it goes on after a mistake");
-  // One would end it while the others go on.
+  // One rank finalizes it while the others make a call.
   check_throws<Error>(
       [&] {
         if (is_last)
@@ -348,8 +348,8 @@ void forgotten() {
   check_throws<StateError>([] { (void)initialize(MPI_COMM_SELF); }, "has been finalized");
 }
 
-// The others learn that a rank has failed, by name, in what they wait for and in every later call,
-// and end by themselves.
+// Checks that the other ranks learn by name which rank has failed, in the waiting call and every
+// later one, and end by themselves.
 void learn(Session& session, const std::string& part) {
   const auto& communicator = session.communicator();
   std::vector<float> values(5000, 1);
@@ -378,7 +378,7 @@ void killed() {
   std::_Exit(failures == 0 ? 0 : 1);
 }
 
-// An exception leaves a rank which has asked for what it doesn't wait for.
+// Lets an exception leave a rank with a pending call.
 void thrown() {
   const auto ranks = Ranks::all();
   auto session = start(ranks);
@@ -398,7 +398,7 @@ void thrown() {
   learn(session, "rank 1");
 }
 
-// The watch's limit passes on those that wait, and breaks the session for all.
+// Lets the watch's limit pass on waiting ranks, which breaks the session for all.
 void late() {
   const auto ranks = Ranks::all();
   auto options = options_for(ranks.get());

@@ -71,8 +71,8 @@ TEST(HostProgram, FindsAllAsItMustBeAndTheSameBitsUnderAllThreadLevels) {
   }
 }
 
-// All that are left have learnt who has failed, in all that they call, and end by themselves. Open
-// MPI's launcher would end those that outlive a killed rank; MPICH's and Open MPI 5's do.
+// The ranks that are left learn who has failed, and end by themselves. Open MPI's launcher would
+// end ranks that outlive a killed one; MPICH's and Open MPI 5's do.
 TEST(HostWithAKilledRank, GoesOnToItsOwnEnd) {
   const auto result =
       run_host("multiple", {"killed/4/nodes"}, {{"OMPI_MCA_orte_enable_recovery", "1"}});

@@ -206,7 +206,7 @@ RANK_TEST(Transfers, OfSetsAndOrdersOfTheirOwnAreApart) {
   EXPECT_THAT(received, ::testing::ElementsAre(before, 100 + before, 200 + before));
 }
 
-// Both ends get the same words, and go on.
+// Both ends get the same words, and continue.
 RANK_TEST(TransferMistakes, OfCountOrTypeAreToldOnBothEnds) {
   const int size = communicator.size(), rank = communicator.rank();
   if (size == 1) return;

@@ -38,9 +38,9 @@ void clear_margins(Tensor& tensor, std::mt19937& random) {
 
 class ZeroProductsTest : public ConvolutionKernelTest {};
 
-// A weight's gradient is exactly 0 where one factor of each of its products is: dead channels, taps
-// that only fall on padding, channels that are never there together. So is a gradient of an input
-// that no gradient comes to, and an output that sees nothing is its bias.
+// A weight's gradient is exactly 0 where each of its products has a factor of 0: dead channels,
+// taps that only fall on padding, channels that are never there together. So is a gradient of an
+// input that no gradient reaches, and an output of zeros is its bias.
 TEST_P(ZeroProductsTest, AddUpToZero) {
   const auto& [kernel_case, dimensions, threads] = GetParam();
   std::mt19937 random(static_cast<unsigned>(11 * dimensions) + static_cast<unsigned>(threads));

@@ -25,7 +25,7 @@ struct Values {
   Tensor output, of_input, of_weight, of_bias;
 };
 
-// Room for a result like a tensor, filled with what must not be left, in a frame that must be.
+// Room for a result like a tensor, filled with NaN, in a frame of ones that must stay.
 struct Framed {
   static constexpr std::int64_t margin = 4096;
 
@@ -54,7 +54,7 @@ inline std::string text_of(const ConvolutionGeometry& geometry) {
                      geometry.has_taps_first ? ", taps first" : "", c10::toString(geometry.type));
 }
 
-// Inputs, weights and gradients for a geometry, and what LibTorch makes of them.
+// Inputs, weights and gradients for a geometry, and LibTorch's results.
 struct Problem {
   ConvolutionGeometry geometry;
   Tensor input, weight, bias, gradient;  // float64

@@ -137,7 +137,7 @@ TEST(PlainKernels, AreWantedWhileAGuardLives) {
   EXPECT_FALSE(PlainKernels::are_wanted());
 }
 
-// Somebody who wants the weight's gradient in memory of their own.
+// A destination for the weight's gradient, in memory of its own.
 class Destination final : public torch::autograd::FunctionPostHook, public GradientDestination {
  public:
   explicit Destination(const Tensor& weight) : memory(torch::empty_like(weight.detach())) {}

@@ -20,16 +20,16 @@ class FileDescriptor {
 
   [[nodiscard]] int get() const { return descriptor_; }
   [[nodiscard]] bool is_open() const { return descriptor_ >= 0; }
-  // Closes and reports what the file system says only now (full disk, lost server).
+  // Closes, and reports errors that come only now (full disk, lost server).
   void close(const std::filesystem::path& path);
 
  private:
   int descriptor_ = -1;
 };
 
-// Opens what is closed of the descriptors 0 to 2 on /dev/null. A program that is started with
-// closed streams (by a daemon, cron, `<&- >&- 2>&-`) would give their numbers to the next files
-// that it opens, and print into those. To be called before it opens any.
+// Opens the closed ones of descriptors 0 to 2 on /dev/null. A program that is started with closed
+// streams (by a daemon, cron, `<&- >&- 2>&-`) would give their numbers to the next files that it
+// opens, and print into those. Call it before opening any.
 void open_standard_streams();
 
 // Writes everything (short writes and EINTR handled); throws Error that names the path.
@@ -43,7 +43,7 @@ void write_all(int descriptor, std::span<const std::byte> bytes, const std::file
 // Opens a regular file for reading; a folder, pipe or device is an Error that says what it is.
 [[nodiscard]] FileDescriptor open_regular_file(const std::filesystem::path& path);
 
-// The same of a file that a user has named: InputError, which begins with the subject ("data").
+// The same for a file that a user has named: InputError, which begins with the subject ("data").
 [[nodiscard]] FileDescriptor open_input_file(const std::filesystem::path& path,
                                              std::string_view subject);
 
@@ -55,7 +55,7 @@ using FlockCall = int (*)(int file, int operation);
 int system_flock(int file, int operation);
 
 // Locks a file or folder for this process as long as it is open (flock). Returns 0, EWOULDBLOCK if
-// another process has the lock, or what else the system says: some file systems know no locks.
+// another process has the lock, or another error: some file systems know no locks.
 [[nodiscard]] int lock_file(const FileDescriptor& file, bool waits = false,
                             FlockCall flock = system_flock);
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 
-// Tells by its content, never by its name, what a file is that is not the one expected: for the
-// messages that refuse it.
+// Tells the kind of an unexpected file, by its content and never by its name: for the messages that
+// refuse it.
 namespace kolo {
 
 // Kinds that call for different advice.
@@ -36,11 +36,11 @@ struct FileContent {
 [[nodiscard]] FileContent content_of(std::span<const std::byte> beginning,
                                      std::span<const std::byte> ending = {});
 
-// The same of a file; unknown when there is none, or it can't be read.
+// Looks at a file; unknown when there is none, or it can't be read.
 [[nodiscard]] FileContent content_of_file(const std::filesystem::path& path);
 
-// The part of a message that says what the file is, and what to do: "it is an HTML page: the
-// download went wrong, fetch the file again". `otherwise` for what isn't known.
+// Part of a message that names the file's kind and the remedy: "it is an HTML page: the download
+// went wrong, fetch the file again". `otherwise` for unknown files.
 [[nodiscard]] std::string other_file_text(const FileContent& content, std::string_view otherwise);
 
 // "data/mnist does not exist in the current folder, /home/user/project"; an absolute path alone

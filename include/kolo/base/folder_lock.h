@@ -49,8 +49,8 @@ struct FolderLockOptions {
 // can make it. A process that is killed leaves it, and the next one is told to remove it.
 class FolderLock {
  public:
-  // The folder exists. InputError when another process holds it: who, and since when. Error: the
-  // file can't be made.
+  // Takes the lock of an existing folder. InputError when another process holds it: who, and since
+  // when. Error: the file can't be made.
   explicit FolderLock(const std::filesystem::path& folder, FolderLockOptions options = {});
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
@@ -66,7 +66,7 @@ class FolderLock {
   // The folder has another name now.
   void follow(const std::filesystem::path& folder);
 
-  // Writes down how far the holder is, for whoever comes later. A failure is no harm.
+  // Writes the holder's progress down for later ones. A failure is no harm.
   void note(std::int64_t progress);
 
   [[nodiscard]] const std::string& token() const { return me_.token; }

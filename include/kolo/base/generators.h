@@ -65,7 +65,7 @@ class DrawAlone {
 class KeepGenerators {
  public:
   KeepGenerators() = default;
-  // And what is drawn depends on the seed alone.
+  // Also seeds them, so that draws depend on the seed alone.
   explicit KeepGenerators(std::uint64_t seed) { seed_generators(seed); }
   KeepGenerators(const KeepGenerators&) = delete;
   KeepGenerators& operator=(const KeepGenerators&) = delete;

@@ -11,13 +11,13 @@
 
 namespace kolo {
 
-// Beginning of the graph of a part of a network, at which its backward ends: keeps the gradients
-// that come to it, in whatever memory order they have, which accumulation in a leaf would change.
+// Beginning of the graph of a part of a network, at which its backward ends. It keeps the gradients
+// that arrive, in whatever memory order they have, which accumulation in a leaf would change.
 // Unlike leaves its tensors may be changed in place.
 class GraphBeginning {
  public:
-  // A tensor in the same memory as the next one that begins here. It shares that tensor's version,
-  // so that autograd notices where somebody overwrites what another part's backward still needs.
+  // Returns a tensor in the same memory, which begins here. It shares that tensor's version, so
+  // that autograd notices when another part's backward still needs an overwritten value.
   [[nodiscard]] torch::Tensor attach(const torch::Tensor& tensor) {
     auto begun = tensor.detach();
     torch::autograd::impl::set_gradient_edge(begun, {node_, node_->add_input_metadata(begun)});

@@ -6,8 +6,7 @@
 #include <string>
 #include <vector>
 
-// The machine: what it is called, the processors and memory it has, and this process's part of
-// them.
+// The machine's name, processors and memory, and this process's part of them.
 namespace kolo {
 
 // The name of this machine; "localhost" where it has none.
@@ -16,9 +15,8 @@ namespace kolo {
 // Bytes of memory that the machine has; none where the system doesn't say.
 [[nodiscard]] std::optional<std::int64_t> installed_memory();
 
-// Bytes that this process could still get without others losing theirs: what the system says it
-// could give (MemAvailable: files that it keeps in memory make room), or what is left in the
-// tightest control group. None where the system doesn't say.
+// Bytes that this process could still get without others losing theirs: the system's estimate
+// (MemAvailable), or less where a control group leaves less. None where the system doesn't say.
 [[nodiscard]] std::optional<std::int64_t> available_memory();
 
 // The most memory that this process ever had, as the system counts it: pages shared with others
@@ -42,8 +40,8 @@ struct CpuLimits {
 
 [[nodiscard]] CpuLimits detect_cpu_limits();
 
-// The CPUs that this process may run on, ascending; also where OpenMP has bound this thread to one
-// of those that it binds its threads to.
+// The CPUs that this process may run on, ascending, also where OpenMP has bound this thread to one
+// of its own.
 [[nodiscard]] std::vector<int> allowed_cpus();
 
 // The same by physical core: the hardware threads of each, cores by their first one.
@@ -76,7 +74,7 @@ struct OutOfMemoryKills {
 // system each time costs a page fault, and zeroing, for every 4 KiB.
 void keep_freed_memory();
 
-// Gives back what is free now, once: for after large memory that won't be asked for again.
+// Gives free memory back to the system, once, after large memory that won't be needed again.
 void release_freed_memory();
 
 }  // namespace kolo

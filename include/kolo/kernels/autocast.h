@@ -53,9 +53,8 @@ inline void set_type(at::DeviceType device, at::ScalarType type) {
   return autocast_details::type(at::kCPU);
 }
 
-// While it lives this thread's operations on a kind of device are cast; with fp32 they are not.
-// Guards nest. Put it around the forward pass alone: backward computes in what forward has computed
-// in.
+// While it lives, this thread's operations on a kind of device are cast; with fp32 they are not.
+// Guards nest. Put it around the forward pass alone: backward computes in forward's types.
 class AutocastGuard {
  public:
   explicit AutocastGuard(Precision precision, at::DeviceType device = at::kCPU)

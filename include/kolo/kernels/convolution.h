@@ -78,14 +78,13 @@ class ConvolutionTranspose3dImpl : public torch::nn::ConvTranspose3dImpl {
 };
 TORCH_MODULE(ConvolutionTranspose3d);
 
-// Puts a layer's weight into memory by taps of the kernel: kernels then take it where it lies, or
-// copy it faster than from LibTorch's order. The weight's shape and values, and all that is
-// computed, stay the same.
+// Puts a layer's weight into memory by taps of the kernel: kernels then use it in place, or copy it
+// faster than from LibTorch's order. Its shape and values, and all results, stay the same.
 void keep_taps_first(torch::Tensor& weight);
 
-// The weights of all layers above in a network for CPUs, where they have 16 channels or more on
-// both sides. Before an optimizer has seen them. Nothing where kolo is built without a oneDNN of
-// its own, whose place LibTorch's operators take: these would copy the weights in every pass.
+// Does so for all layers above in a network for CPUs that have 16 channels or more on both sides.
+// Call it before an optimizer sees the weights. Does nothing where kolo is built without a oneDNN
+// of its own: LibTorch's operators would copy the weights in every pass.
 void keep_taps_first(torch::nn::Module& network);
 
 }  // namespace kolo

@@ -6,8 +6,8 @@
 // The oneDNN that convolutions are computed by, in words.
 namespace kolo {
 
-// The oneDNN that kolo computes by, "2.6.0, instruction set AVX2"; empty where it was built
-// without, because LibTorch has one of its own inside: then LibTorch's convolutions serve.
+// The oneDNN that kolo computes by: "2.6.0, instruction set AVX2". Empty where kolo was built
+// without, because LibTorch has one inside, and LibTorch's convolutions compute.
 [[nodiscard]] std::string onednn_description();
 
 // oneDNN's name of the implementation that computes a usual convolution of 2 or 3 dimensions on

@@ -22,11 +22,11 @@ class LayerPart {
 
   // The rows that the layer reads: with those of neighbours, or all of them.
   [[nodiscard]] virtual torch::Tensor input_rows(const torch::Tensor& input) const = 0;
-  // By axis, what is left to the layer of its padding.
+  // Padding that is left to the layer, by axis.
   [[nodiscard]] virtual std::span<const std::int64_t> padding() const = 0;
   // Whether output_rows() adds rows up: then a bias is to be added behind it, not before.
   [[nodiscard]] virtual bool adds_rows() const = 0;
-  // This rank's rows of what the layer made.
+  // This rank's rows of the layer's output.
   [[nodiscard]] virtual torch::Tensor output_rows(const torch::Tensor& output) const = 0;
 };
 

@@ -20,8 +20,8 @@ constexpr unsigned blocks_for(std::size_t units, std::size_t units_per_block = b
   return static_cast<unsigned>(blocks < 1 ? 1 : blocks < most ? blocks : most);
 }
 
-// Throws Error that names the room and the kernel, right after its launch, if that was refused.
-// What goes wrong while it runs is found by whoever waits for the stream.
+// Throws Error that names the room and the kernel if its launch, right before, was refused.
+// Failures while it runs are found by waiting for the stream.
 inline void check_launch(std::string_view room, std::string_view kernel) {
   const cudaError_t status = cudaGetLastError();
   if (status == cudaSuccess) return;

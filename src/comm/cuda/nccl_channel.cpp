@@ -102,7 +102,7 @@ class NcclGroup {
   [[nodiscard]] ncclComm_t get() const;
   // Throws unless `status`, which a call has returned, is success.
   void check(ncclResult_t status, std::string_view what) const;
-  // Ends what another thread waits for in a call.
+  // Ends another thread's wait in a call.
   void abort() noexcept;
 
  private:

@@ -19,7 +19,7 @@ namespace kolo {
 
 namespace {
 
-// The machine, or what NCCL is told to take for one.
+// Name of the machine, or of the one that NCCL is told to take it for.
 std::string host_of_nccl() {
   const char* const told = std::getenv("NCCL_HOSTID");
   return told == nullptr ? host_name() : std::string(told);
@@ -81,9 +81,9 @@ struct ChosenChannel {
   std::string why;
 };
 
-// The channel of a group of ranks, of which this one works on `device`: they tell each other what
-// they have, and choose by that and by what was asked for, all the same. InputError on all where
-// what was asked for can't be. Collective.
+// Chooses the channel of a group of ranks, of which this one works on `device`: by what they tell
+// each other of their devices, and by the options, the same on all ranks. InputError on all where
+// the wanted one is unavailable. Collective.
 ChosenChannel choose_channel(const std::shared_ptr<Backend>& host, int device,
                              DeviceSharing& sharing) {
   const auto& options = sharing.options();
@@ -107,8 +107,7 @@ ChosenChannel choose_channel(const std::shared_ptr<Backend>& host, int device,
 }
 
 // A back end that takes collectives on devices' memory too: the host's go to the one below, a
-// device's to a channel, which is chosen, and made, by the first of them. The ranks tell each other
-// then what they have.
+// device's to a channel, which their first one chooses and makes.
 class DeviceBackend final : public Backend {
  public:
   DeviceBackend(std::shared_ptr<Backend> host, std::shared_ptr<DeviceSharing> sharing)
@@ -150,12 +149,12 @@ class DeviceBackend final : public Backend {
     call.order->device = device;
     call.order->ready = runtime.record(device, call.order->stream);
   }
-  // Before the first call it is not known yet what execute() does.
+  // The first call makes the channel, so it can't be known before whether that waits.
   void await_input(const CollectiveCall& call) const override {
     if (channel() != nullptr && !hands_over(call)) call.order->ready->wait();
   }
-  // The first call makes the channel, for which ranks wait for each other: in its place in the
-  // order, but not by a thread that must go on.
+  // The first call makes the channel. Ranks wait for each other then, so it isn't for a thread that
+  // must not wait.
   [[nodiscard]] bool hands_over(const CallHeader& call) const override {
     const auto* const present = channel();
     return present != nullptr && present->hands_over(call);

@@ -97,8 +97,8 @@ void CompletionPoller::State::loop() {
   }
 }
 
-// The lock is held but while the device is asked, which may take long when it has failed, and while
-// what a collective was followed for goes, which may end the poller.
+// Lets go of the lock while it asks the device, which may take long when it has failed, and while
+// the collective's owner goes, which may end the poller.
 bool CompletionPoller::State::finish_first(std::unique_lock<std::mutex>& lock) {
   const auto ready = pending.front().ready, done = pending.front().done;
   lock.unlock();

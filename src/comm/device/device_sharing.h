@@ -36,9 +36,9 @@ class PinnedMemories {
   std::shared_ptr<Free> free_ = std::make_shared<Free>();
 };
 
-// Tells, on a thread of its own, when a device comes to the collectives that it has been given, one
-// after another: a stream does them in order. While there are any it asks the device a thousand
-// times a second; the thread starts with the first.
+// Tells, on a thread of its own, when a device has come to its collectives, which a stream does in
+// order. While any are pending it asks the device a thousand times a second; the thread starts with
+// the first.
 class CompletionPoller {
  public:
   CompletionPoller();
@@ -47,7 +47,7 @@ class CompletionPoller {
   // May run on the poller's own thread: a followed collective may own the last share of this.
   ~CompletionPoller() { stop(); }
 
-  // Ends its thread. What is not done by then, and what comes later, is forgotten.
+  // Ends its thread. Pending collectives, and later ones, are forgotten.
   void stop();
 
   // `started` is called when all before it are done and `ready` has come (null: at once),
@@ -98,18 +98,18 @@ class DeviceSharing {
 // Nothing here blocks; kept until is_over().
 class TransferStaging {
  public:
-  // Changes the buffer of the call, whose order is set. What is sent comes down in a stream for
+  // Changes the buffer of the call, whose order is set. A sent buffer comes down in a stream for
   // transfers alone, which never waits for a collective.
   TransferStaging(CollectiveCall& call, DeviceSharing& sharing);
   TransferStaging(const TransferStaging&) = delete;
   TransferStaging& operator=(const TransferStaging&) = delete;
   ~TransferStaging();
 
-  // Tells whether what is sent has come down from the device.
+  // Tells whether the sent buffer has come down from the device.
   [[nodiscard]] bool is_there() const { return !copied_ || copied_->is_done(); }
-  // Has the device take what has been received, and sets the call's order->done.
+  // Has the device take the received bytes, and sets the call's order->done.
   void take_up();
-  // Tells whether the device is done with the host's memory; it is where it has failed.
+  // Tells whether the device is done with the host's memory, or has failed.
   [[nodiscard]] bool is_over() const;
 
  private:

@@ -13,7 +13,7 @@ namespace kolo {
 
 namespace {
 
-// Every reduction of one rank's values is these values, and so is what it gathers or exchanges.
+// One rank's collectives: results of reductions, gathers and exchanges are its own values.
 class SoloChannel final : public DeviceChannel {
  public:
   SoloChannel(std::shared_ptr<const DeviceRuntime> runtime, std::shared_ptr<void> stream)
@@ -52,7 +52,7 @@ std::unique_ptr<DeviceChannel> make_solo_channel(const DeviceOptions& options,
 namespace {
 
 // Pinned memory of any size, for one call after another.
-class Scratch {
+class PinnedScratch {
  public:
   [[nodiscard]] std::byte* of(const DeviceRuntime& runtime, int device, std::size_t bytes) {
     if (bytes > bytes_) {
@@ -179,7 +179,7 @@ class StagedChannel final : public DeviceChannel {
   bool is_pinned_ = true;
   // In memory that the ranks of a node reduce in place, without a copy.
   std::array<std::shared_ptr<std::byte>, 2> windows_;
-  Scratch input_, output_;
+  PinnedScratch input_, output_;
 };
 
 }  // namespace

@@ -113,7 +113,8 @@ void MpiCalls::look() {
   }
 }
 
-// Has begin(memory, request) begin a call on a copy of the values, and takes over what comes of it.
+// Begins a call on a copy of the values by begin(copy, request), waits for it, and copies the
+// result back.
 template <typename Begin>
 void MpiCalls::on_a_copy(std::byte* values, std::size_t bytes, const Begin& begin) {
   std::byte* const own = own_memory(bytes);

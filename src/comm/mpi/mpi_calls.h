@@ -64,7 +64,7 @@ class MpiGroup {
 // very end. So in a session calls work on a copy, which is left to MPI then.
 class MpiCalls {
  public:
-  // `look` throws what ends a wait; empty: nothing does.
+  // `look` throws to end a wait; empty: nothing ends one.
   MpiCalls(MPI_Comm communicator, std::function<void()> look);
   MpiCalls(const MpiCalls&) = delete;
   MpiCalls& operator=(const MpiCalls&) = delete;

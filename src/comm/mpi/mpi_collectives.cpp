@@ -169,9 +169,9 @@ Buffer part_of(const Buffer& whole, std::int64_t offset, std::int64_t count) {
 
 }  // namespace
 
-// For types in which partial results can't travel. Each rank owns a part of what is reduced: it
-// receives that part of all ranks, reduces them in one pass, in the order of ranks, and everybody
-// gets the results. As many bytes as a ring's, in as many messages.
+// Reduces types whose partial results can't travel. Each rank owns a part: it receives that part of
+// all ranks, reduces them in one pass, in the order of ranks, and sends the result to all. That
+// takes as many bytes and messages as a ring.
 void MpiCollectives::reduce_by_owners(const ConstBuffer& input, const Buffer& output, ReduceOp op,
                                       int divisor) {
   const Buffer source(const_cast<void*>(input.data), input.count, input.type);  // only read
@@ -194,7 +194,8 @@ void MpiCollectives::reduce_by_owners(const ConstBuffer& input, const Buffer& ou
   }
 }
 
-// `part_for(rank)` is this rank's operand of what `rank` reduces; output, this rank's result.
+// Reduces this rank's part into `output`. `part_for(rank)` is this rank's operand of the part that
+// `rank` reduces.
 template <typename PartFor>
 void MpiCollectives::reduce_part(const PartFor& part_for, const Buffer& output, ReduceOp op,
                                  int divisor) {
@@ -228,7 +229,7 @@ void MpiCollectives::all_gather(const ConstBuffer& input, const Buffer& output,
   };
   const Buffer mine = part(rank_);
   if (mine.count > 0 && mine.data != input.data) std::memcpy(mine.data, input.data, mine.bytes());
-  // Beyond what one call takes, every rank's part is a broadcast, in chunks.
+  // Larger than one call takes: every rank's part is a broadcast, in chunks.
   if (output.count > largest_count_) {
     for (int owner = 0; owner < static_cast<int>(counts.size()); ++owner)
       broadcast(part(owner), owner);
@@ -270,8 +271,8 @@ void MpiCollectives::all_to_all(const CollectiveCall& call) {
   }
 }
 
-// Every rank does its exchanges in the order of (distance, chunk), and one waits only for those
-// that are at most as far, so somebody always goes on.
+// Deadlock is impossible: every rank does its exchanges in the order of (distance, chunk), and
+// waits only for exchanges of at most that distance.
 void MpiCollectives::exchange(const ConstBuffer& sent, int to, const Buffer& received, int from) {
   const Buffer source(const_cast<void*>(sent.data), sent.count, sent.type);  // only read
   for_chunks(std::max(sent.count, received.count), largest_count_, [&](std::int64_t offset, int) {

@@ -86,10 +86,6 @@ std::vector<std::shared_ptr<NodeGroup>> MpiKeeping::node_groups() {
   return present;
 }
 
-void MpiKeeping::leave() noexcept {
-  for (const auto& group : node_groups()) group->leave();
-}
-
 void MpiKeeping::act(const char* words) noexcept {
   for (const auto& action : at_end_) {
     try {
@@ -125,19 +121,15 @@ void MpiKeeping::end_in_finalize() noexcept {
   has_ended_ = true;
 }
 
-void MpiKeeping::take_last_messages() noexcept {
-  try {
-    take_last_statuses(objects_of_all());
-  } catch (const std::exception& error) {
-    break_session(error.what());
-  }
-}
-
 void MpiKeeping::finish() {
   if (has_ended_) return;
   act("comm: the session has been finalized, so there is no communication any more; call "
       "Session::finalize() after the last collective");
-  if (!is_over()) take_last_messages();
+  try {
+    if (!is_over()) take_last_statuses(objects_of_all());
+  } catch (const std::exception& error) {
+    break_session(error.what());
+  }
   leave();
   const bool is_broken = !note_end("it has been finalized");
   if (is_broken) tell_others();

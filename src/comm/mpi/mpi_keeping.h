@@ -77,8 +77,8 @@ struct MpiRules {
   [[nodiscard]] bool threads_may_call() const { return level == ThreadLevel::multiple; }
   // MPI is the program's: nothing is freed in MPI_Finalize, but by finish(), before it.
   bool is_session = false;
-  // A failure ends the processes of the job. Otherwise it breaks the session: whoever waits, and
-  // every later call, gets CommunicationError.
+  // A failure ends the job's processes. Otherwise it breaks the session: waiting calls and every
+  // later one get a CommunicationError.
   bool failure_ends_processes = true;
   // Communicator for MPI_Abort(), which ends the processes; null: kolo's own, of the job's ranks.
   MPI_Comm aborted = MPI_COMM_NULL;
@@ -111,7 +111,7 @@ class MpiKeeping {
   [[nodiscard]] const MpiRules& rules() const { return rules_; }
   [[nodiscard]] int job_rank() const { return job_rank_; }
 
-  // Adds what is to be done at the end, in this order, which is told the words of the StateErrors
+  // Adds an action for the end; actions run in this order. `words`: the message of the StateErrors
   // that calls get from then on.
   using AtEnd = std::function<void(const std::string& words)>;
   void at_end(AtEnd action) { at_end_.push_back(std::move(action)); }
@@ -148,10 +148,11 @@ class MpiKeeping {
   [[nodiscard]] bool this_thread_may_call() const;
   [[nodiscard]] bool note_end(std::string_view reason) noexcept;
   void act(const char* words) noexcept;
-  void take_last_messages() noexcept;
   void look_at_node();
   void listen();
-  void leave() noexcept;
+  void leave() noexcept {
+    for (const auto& group : node_groups()) group->leave();
+  }
   [[nodiscard]] std::vector<std::shared_ptr<NodeGroup>> node_groups();
 
   MpiRules rules_;
@@ -193,7 +194,7 @@ void take_last_statuses(MpiObjects& objects);
                                                         std::shared_ptr<MpiKeeping> keeping,
                                                         int node_id, const MpiOptions& options);
 
-// A communicator of MPI's ranks, and what it has from MPI.
+// A communicator of MPI's ranks, and the keeper of its MPI objects.
 struct MpiJob {
   Communicator communicator;
   std::shared_ptr<MpiKeeping> keeping;

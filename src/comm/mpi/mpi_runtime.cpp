@@ -147,7 +147,7 @@ const char* what_forbids_end() {
   return nullptr;
 }
 
-void at_exit(int status, void* given) {
+void end_mpi(int status, void* given) {
   const auto& end = *static_cast<const EndOfProcess*>(given);
   int is_finalized = 0;
   if (!end.process.is_here() || status != 0 || MPI_Finalized(&is_finalized) != MPI_SUCCESS ||
@@ -167,7 +167,7 @@ void at_exit(int status, void* given) {
 void finalize_at_exit(int rank) {
   auto end = std::make_unique<EndOfProcess>();
   end->rank = rank;
-  if (::on_exit(at_exit, end.get()) == 0) (void)end.release();  // it is the process's now
+  if (::on_exit(end_mpi, end.get()) == 0) (void)end.release();  // it is the process's now
 }
 
 }  // namespace kolo

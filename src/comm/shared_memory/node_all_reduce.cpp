@@ -81,7 +81,7 @@ bool NodeGroup::AllReduce::is_everywhere(bool here) const {
   return verdict != 0;
 }
 
-// Every rank reduces everything: one meeting, which for small buffers is what takes the time.
+// Has every rank reduce everything: one meeting, whose time counts most for small buffers.
 void NodeGroup::AllReduce::reduce_whole() const {
   auto* const mine = static_cast<std::byte*>(buffer.data);
   ++node.half_;

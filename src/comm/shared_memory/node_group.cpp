@@ -107,12 +107,8 @@ void NodeGroup::leave() noexcept {
   }
 }
 
-const Announcement& NodeGroup::announcement(int local_rank) const {
-  return memory_.cells[static_cast<std::size_t>(local_rank)]->announcements[announced_ % 2];
-}
-
-// Publishes what this rank is about to do, and where its buffer lies, if the others can reach it.
-// They may look after the next meeting.
+// Publishes this rank's next call, and the place of its buffer if the others can reach it. They may
+// look after the next meeting.
 void NodeGroup::begin(const CallHeader& call, std::optional<SharedLocation> location) {
   ++announced_;
   memory_.cells[static_cast<std::size_t>(rank_)]->announcements[announced_ % 2] = {
@@ -127,7 +123,7 @@ void NodeGroup::check_announcements() {
     const CallHeader& other = announcement(peer).call;
     const auto difference = first_difference(first, other);
     if (difference.empty()) continue;
-    // They may have used their staging areas differently often by now; nobody reads what is there.
+    // Ranks may have used their staging areas differently often by now; nobody reads them any more.
     half_ = 0;
     throw Error(
         fmt::format("comm: ranks called different collectives: local rank 0 {}, local rank {} {}; "
@@ -180,7 +176,7 @@ void NodeGroup::wait_for(int local_rank) {
     has_aborted = is_aborted() || own_end.load(std::memory_order_relaxed) != 0;
     is_lost = cell.has_left.load(std::memory_order_seq_cst) != 0 ||
               (sleeps % sleeps_between_looks_at_process == 0 && is_gone(cell));
-    // Only now: what it came to before it left counts.
+    // Read last: meetings that it came to before it left count.
     count = cell.arrived.load(std::memory_order_seq_cst);
   }
   cell.sleepers.fetch_sub(1, std::memory_order_seq_cst);
@@ -205,15 +201,6 @@ void NodeGroup::give_up(const RankCell& missing) const {
                                    announcement(rank_).call.describe(), why);
   if (has_left) throw CommunicationError(message);
   throw BrokenGroupError(message, why);
-}
-
-std::byte* NodeGroup::staged(int local_rank) const {
-  const std::size_t half = options_.staging_bytes / 2 / 64 * 64;
-  return memory_.staging[static_cast<std::size_t>(local_rank)] + half_ % 2 * half;
-}
-
-std::int64_t NodeGroup::staged_elements(DataType type) const {
-  return static_cast<std::int64_t>(options_.staging_bytes / 2 / 64 * 64 / size_of(type));
 }
 
 }  // namespace kolo

@@ -51,9 +51,8 @@ void futex_wake_all(std::atomic<std::uint32_t>& word);
 // Between two looks at a word, before going to sleep on it.
 void relax();
 
-// Bell that wakes the thread which goes on with a rank's transfers. It lies in memory that the
-// ranks of the node map, zero-filled at first; one for all groups of a rank, since a thread sleeps
-// on one word.
+// Bell that wakes the thread for a rank's transfers. It lies in memory that the ranks of the node
+// map, zero-filled at first; one for all groups of a rank, since a thread sleeps on one word.
 struct alignas(64) Bell {
   std::atomic<std::uint32_t> rings;
   std::atomic<std::uint32_t> sleepers;
@@ -156,13 +155,13 @@ struct NodeMemory {
 // counts to reach k.
 class NodeGroup {
  public:
-  // How a node's reduction goes on over the other nodes.
+  // Continues a node's reduction over the other nodes.
   struct AcrossNodes {
-    // Reduces a slice's partial results, of this node, to what all nodes' come to. The two are the
-    // same memory, or the partial results float32 and the others of a 16-bit type. Called by the
-    // slice's owner only.
+    // Reduces a slice's partial results of this node with those of all nodes. Both buffers are the
+    // same memory, or `partial` is float32 and `result` of a 16-bit type. Called by the slice's
+    // owner only.
     std::function<void(const Buffer& partial, const Buffer& result)> reduce;
-    // Whether it is so on every node. Called by the node's first rank only.
+    // Tells whether `here` is true on every node. Called by the node's first rank only.
     std::function<bool(bool)> everywhere;
   };
 
@@ -187,7 +186,7 @@ class NodeGroup {
     return memory_.abort->give_up(reason, exit_code);
   }
   [[nodiscard]] bool is_aborted() const { return memory_.abort->is_given_up(); }
-  // Why; empty where it isn't known.
+  // Reason of the abort; empty where it isn't known.
   [[nodiscard]] std::string reason_of_abort() const { return memory_.abort->words(); }
 
   // Announces that this rank comes no more. Whoever waits for it, or ever will, gets a
@@ -213,10 +212,18 @@ class NodeGroup {
   [[noreturn]] void give_up(const RankCell& missing) const;
   [[noreturn]] void throw_aborted() const;
   void check_announcements();
-  [[nodiscard]] const Announcement& announcement(int local_rank) const;
+  [[nodiscard]] const Announcement& announcement(int local_rank) const {
+    return memory_.cells[static_cast<std::size_t>(local_rank)]->announcements[announced_ % 2];
+  }
   [[nodiscard]] bool all_reachable() const;
-  [[nodiscard]] std::byte* staged(int local_rank) const;
-  [[nodiscard]] std::int64_t staged_elements(DataType type) const;
+  // Half of a staging area.
+  [[nodiscard]] std::size_t half_bytes() const { return options_.staging_bytes / 2 / 64 * 64; }
+  [[nodiscard]] std::byte* staged(int local_rank) const {
+    return memory_.staging[static_cast<std::size_t>(local_rank)] + half_ % 2 * half_bytes();
+  }
+  [[nodiscard]] std::int64_t staged_elements(DataType type) const {
+    return static_cast<std::int64_t>(half_bytes() / size_of(type));
+  }
   [[nodiscard]] std::span<const std::byte* const> sources() const {
     return {parts_.data(), parts_.size()};
   }

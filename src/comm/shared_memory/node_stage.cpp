@@ -17,7 +17,7 @@ namespace kolo {
 
 namespace {
 
-constexpr std::size_t cells = sizeof(AbortCell) + sizeof(RankCell);
+constexpr std::size_t bytes_of_cells = sizeof(AbortCell) + sizeof(RankCell);
 
 RankCell& cell_in(std::byte* part) {
   return *std::launder(reinterpret_cast<RankCell*>(part + sizeof(AbortCell)));
@@ -36,7 +36,7 @@ std::vector<int> ranks_on_node(const Topology& topology) {
 }  // namespace
 
 std::size_t bytes_to_meet(std::size_t staging_bytes) {
-  return checked_add(cells, staging_bytes + 63) / 64 * 64;
+  return checked_add(bytes_of_cells, staging_bytes + 63) / 64 * 64;
 }
 
 int process_of(std::byte* part) {
@@ -49,7 +49,7 @@ NodeMemory take_part(const std::vector<std::byte*>& parts, std::shared_ptr<void>
   memory.abort = std::launder(reinterpret_cast<AbortCell*>(parts.front()));
   for (std::byte* const part : parts) {
     memory.cells.push_back(&cell_in(part));
-    memory.staging.push_back(part + cells);
+    memory.staging.push_back(part + bytes_of_cells);
   }
   RankCell& own = *memory.cells[static_cast<std::size_t>(local_rank)];
   own.job_rank = job_rank;

@@ -23,8 +23,8 @@ namespace kolo {
 [[nodiscard]] NodeMemory take_part(const std::vector<std::byte*>& parts,
                                    std::shared_ptr<void> owner, int local_rank, int job_rank);
 
-// The memory in which those ranks of a group meet that are on one node: a segment with each rank's
-// cells, staging area and mailbox, and further segments for what the group allocates.
+// Memory in which a group's ranks of one node meet: a segment with each rank's cells, staging area
+// and mailbox, and further segments for the group's allocations.
 class NodeStage {
  public:
   // Size of each rank's part of the segment.
@@ -74,8 +74,8 @@ struct RankSet {
   [[nodiscard]] bool has_this_rank() const { return !members.empty(); }
 };
 
-// The set of those that pass the same colour, without memory. `job_ranks`: of the group that is
-// split. Collective.
+// Finds the ranks that pass the same colour; their set has no memory yet. `job_ranks`: of the group
+// that is split. Collective.
 [[nodiscard]] RankSet gather_set(const Topology& topology, const std::vector<int>& job_ranks,
                                  int color, int key, const Execute& execute);
 

@@ -120,26 +120,10 @@ bool SharedSegment::take_room(int file, std::size_t begin, std::size_t bytes) co
   return result == 0;
 }
 
-SharedSegment::Heading& SharedSegment::heading() const {
-  return *std::launder(reinterpret_cast<Heading*>(memory_));
-}
-
-std::byte* SharedSegment::part(int local_rank) const {
-  return memory_ + begins_.at(static_cast<std::size_t>(local_rank));
-}
-
-std::size_t SharedSegment::bytes(int local_rank) const {
-  return bytes_.at(static_cast<std::size_t>(local_rank));
-}
-
 void SharedSegment::release() {
   if (heading().users.fetch_sub(1) != 1) return;
   // Fails only where the system can't: then the room is given back with the last mapping.
   if (size_ > page_size()) ::madvise(memory_ + page_size(), size_ - page_size(), MADV_REMOVE);
-}
-
-bool SharedSegment::is_in_use() const {
-  return heading().users.load() != 0;
 }
 
 bool is_everywhere(bool here, const Execute& execute) {
@@ -150,7 +134,8 @@ bool is_everywhere(bool here, const Execute& execute) {
 
 namespace {
 
-constexpr std::array sources = {SharedSegment::Source::anonymous, SharedSegment::Source::dev_shm};
+constexpr std::array segment_sources = {SharedSegment::Source::anonymous,
+                                        SharedSegment::Source::dev_shm};
 
 // The place that this rank's maker passes, which all ranks tell each other with zeros after it.
 std::string place_of_first(const std::string& own, const SegmentMakers& makers) {
@@ -182,7 +167,7 @@ std::shared_ptr<SharedSegment> SharedSegments::add(const std::vector<std::size_t
                                                    const SegmentMakers& makers) {
   forget_unused();
   std::shared_ptr<SharedSegment> segment;
-  for (const auto source : sources) {
+  for (const auto source : segment_sources) {
     if (!segment) segment = make(bytes, room, makers, source);
   }
   ++made_;
@@ -193,7 +178,7 @@ std::shared_ptr<SharedSegment> SharedSegments::add(const std::vector<std::size_t
 }
 
 bool SharedSegments::watch_others(const SegmentMakers& makers) {
-  return std::ranges::any_of(sources, [&](SharedSegment::Source) {
+  return std::ranges::any_of(segment_sources, [&](SharedSegment::Source) {
     (void)place_of_first({}, makers);
     return is_everywhere(true, makers.execute);
   });

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <span>
 #include <string>
@@ -45,17 +46,22 @@ class SharedSegment {
 
   // Makes and maps it; an offer without a place where there is no room.
   [[nodiscard]] Offer create(Source source);
-  // Maps what another process has made. False where this one can't reach it, or there is no room.
+  // Maps a segment of another process. Returns false where this one can't reach it, or there is no
+  // room.
   [[nodiscard]] bool open(const std::string& place);
 
   // Zero-filled, at the beginning of a page.
-  [[nodiscard]] std::byte* part(int local_rank) const;
-  [[nodiscard]] std::size_t bytes(int local_rank) const;
+  [[nodiscard]] std::byte* part(int local_rank) const {
+    return memory_ + begins_.at(static_cast<std::size_t>(local_rank));
+  }
+  [[nodiscard]] std::size_t bytes(int local_rank) const {
+    return bytes_.at(static_cast<std::size_t>(local_rank));
+  }
 
   // Ends this rank's use of the memory. Its room is given back when no rank of the node uses it any
   // more; the addresses stay mapped as long as this object lives.
   void release();
-  [[nodiscard]] bool is_in_use() const;
+  [[nodiscard]] bool is_in_use() const { return heading().users.load() != 0; }
 
  private:
   struct Heading {
@@ -64,7 +70,9 @@ class SharedSegment {
 
   [[nodiscard]] bool map(int file);
   [[nodiscard]] bool take_room(int file, std::size_t begin, std::size_t bytes) const;
-  [[nodiscard]] Heading& heading() const;
+  [[nodiscard]] Heading& heading() const {
+    return *std::launder(reinterpret_cast<Heading*>(memory_));
+  }
 
   int local_rank_;
   Room room_;
@@ -85,12 +93,11 @@ std::vector<T> gather(int ranks, std::span<const T> mine, const Execute& execute
   return all;
 }
 
-// Tells whether it is so on every rank. Collective.
+// Tells whether `here` is true on every rank. Collective.
 [[nodiscard]] bool is_everywhere(bool here, const Execute& execute);
 
-// Ranks that make segments at the same time, those of several nodes or sets. Memory is there for
-// all of them or for none, since private memory on one rank would make the ranks take different
-// paths.
+// Ranks, of several nodes or sets, that make segments at the same time. All of them get memory or
+// none, since private memory on one rank would make the ranks take different paths.
 struct SegmentMakers {
   int ranks = 0;
   int first = 0;  // makes the segment that this rank maps

@@ -35,7 +35,7 @@ struct NoteRing {
     notes[place % places] = note;
     written.store(place + 1, std::memory_order_release);
   }
-  // False: there is none. `was_full`: whoever writes may be waiting for room.
+  // Returns false if there is none. `was_full`: the writer may be waiting for room.
   [[nodiscard]] bool take(TransferNote& note, bool& was_full) {
     const auto place = taken.load(std::memory_order_relaxed);
     const auto there = written.load(std::memory_order_acquire) - place;

@@ -40,8 +40,6 @@ TransferDesk::TransferDesk(int rank, std::vector<std::shared_ptr<TransferLine>> 
   }
 }
 
-TransferDesk::~TransferDesk() = default;
-
 TransferLine& TransferDesk::line(int rank) const {
   return *line_of_rank_.at(static_cast<std::size_t>(rank));
 }
@@ -136,7 +134,7 @@ bool TransferDesk::take_asked() {
     ++pending_with_[item->call.peer];
     queues_[key_of(item->call)].mine.push_back(item);
   }
-  // Bytes come after what announces them.
+  // Notes are posted before any bytes move.
   for (const Item& item : asked) {
     TransferNote note;
     note.call = item->call;
@@ -271,10 +269,6 @@ TransferDesk::Patience TransferDesk::patience() const {
     return !item->move || line(item->call.peer).is_silent();
   });
   return moves_silently || !on_devices_.empty() || !failed_.empty() ? Patience::moving : result;
-}
-
-std::vector<std::shared_ptr<const void>> TransferDesk::take_done() {
-  return std::exchange(done_, {});
 }
 
 bool TransferDesk::is_pending() const {

@@ -13,6 +13,7 @@
 #include <string>
 #include <thread>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "comm/shared_memory/node_group.h"
@@ -24,20 +25,20 @@ namespace kolo {
 class TransferStaging;
 class TransferThread;
 
-// The transfers of one rank in one group. Each end tells the other what it has asked for; the n-th
-// send to a rank with a tag belongs to the n-th receive there. Both ends compare the two, so where
-// they differ both know, and only then do bytes move: nothing arrives that nobody expects.
+// The transfers of one rank in one group. Each end tells the other its calls; the n-th send to a
+// rank with a tag belongs to the n-th receive there. Both ends compare the two and come to the same
+// end: an Error, or bytes that move. So no bytes arrive that nobody expects.
 class TransferDesk final {
  public:
   using Listeners = std::vector<std::shared_ptr<CollectiveListener>>;
 
-  // `line_of_rank`: none for this rank. `thread`: goes on with the transfers; without, whoever
-  // waits for one does, by go_on().
+  // `line_of_rank`: none for this rank. `thread` drives the transfers; where
+  // `is_driven_by_waiters`, waiting threads call go_on() instead.
   TransferDesk(int rank, std::vector<std::shared_ptr<TransferLine>> line_of_rank,
                std::shared_ptr<TransferThread> thread, bool is_driven_by_waiters);
   TransferDesk(const TransferDesk&) = delete;
   TransferDesk& operator=(const TransferDesk&) = delete;
-  ~TransferDesk();
+  ~TransferDesk() = default;
 
   // CallHeader::number of this rank's next call.
   [[nodiscard]] std::uint64_t next_number() { return ++calls_; }
@@ -49,7 +50,8 @@ class TransferDesk final {
                           std::function<void()> go_on, std::function<void(bool begins)> on_wait);
   [[nodiscard]] bool is_driven_by_waiters() const { return is_driven_by_waiters_; }
 
-  // Does what can be done without waiting. Returns whether anything was. By one thread at a time.
+  // Makes the progress that needs no waiting. Returns whether there was any. By one thread at a
+  // time.
   bool go_on() noexcept;
   [[nodiscard]] const std::shared_ptr<TransferThread>& thread() const { return thread_; }
   // How long go_on() may be left uncalled.
@@ -62,10 +64,12 @@ class TransferDesk final {
   [[nodiscard]] Patience patience() const;
   // Takes the owners of finished transfers. Let go of them outside of this desk's calls: an owner
   // may use the desk as it goes.
-  [[nodiscard]] std::vector<std::shared_ptr<const void>> take_done();
+  [[nodiscard]] std::vector<std::shared_ptr<const void>> take_done() {
+    return std::exchange(done_, {});
+  }
 
   [[nodiscard]] bool is_pending() const;
-  // Blocks until nothing is, where a thread goes on.
+  // Blocks until nothing is pending. For desks that the thread drives.
   void wait_until_idle();
   // Fails pending transfers, and all later ones, with this message. Nobody may be in go_on().
   void stop(const std::string& message);
@@ -143,14 +147,19 @@ class TransferThread {
   ~TransferThread() { end_thread(); }
 
   void start();
-  void add(const std::shared_ptr<TransferDesk>& desk);
+  void add(const std::shared_ptr<TransferDesk>& desk) {
+    const std::lock_guard lock(round_);
+    desks_.push_back(desk);
+  }
   // The desk is not in use any more when this returns.
   void remove(const TransferDesk& desk);
 
   void ring() { own_bell_->ring(); }
-  [[nodiscard]] std::shared_ptr<Bell> bell_of(int job_rank) const;
+  [[nodiscard]] std::shared_ptr<Bell> bell_of(int job_rank) const {
+    return bells_.empty() ? nullptr : bells_.at(static_cast<std::size_t>(job_rank));
+  }
 
-  // Ends the thread. What is pending fails with this message, and so does what is asked for later.
+  // Ends the thread. Pending transfers fail with this message, and so do later ones.
   void stop(const std::string& message);
 
  private:

@@ -55,7 +55,7 @@ class TransferLine {
   // The next call of another rank that has arrived.
   [[nodiscard]] virtual std::optional<Arrival> take() = 0;
 
-  // Begins to move the bytes, of which there are some. `other`: what the other rank asks for.
+  // Begins to move the bytes; there is at least one. `other`: the other rank's call.
   [[nodiscard]] virtual std::unique_ptr<TransferMove> begin(const CollectiveCall& call,
                                                             const CallHeader& other) = 0;
 

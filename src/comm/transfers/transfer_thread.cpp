@@ -50,21 +50,12 @@ void TransferThread::start() {
   if (!thread_.joinable() && !is_stopping_) thread_ = std::thread([this] { loop(); });
 }
 
-void TransferThread::add(const std::shared_ptr<TransferDesk>& desk) {
-  const std::lock_guard lock(round_);
-  desks_.push_back(desk);
-}
-
 void TransferThread::remove(const TransferDesk& desk) {
   const std::lock_guard lock(round_);
   std::erase_if(desks_, [&](const std::weak_ptr<TransferDesk>& each) {
     const auto present = each.lock();
     return !present || present.get() == &desk;
   });
-}
-
-std::shared_ptr<Bell> TransferThread::bell_of(int job_rank) const {
-  return bells_.empty() ? nullptr : bells_.at(static_cast<std::size_t>(job_rank));
 }
 
 std::vector<std::shared_ptr<TransferDesk>> TransferThread::desks() const {
