@@ -123,7 +123,6 @@ Objective make_objective(const RunConfig& config) {
   Objective objective{loss.make(own), loss.make_for_validation(own)};
   objective.precision = training.precision;
   objective.counts_correct = loss.has_classes;
-  objective.views = training.validation_views;
   const auto& metrics = training.metrics;
   if (std::ranges::find(metrics, Metric::top_k_categorical_accuracy) != metrics.end())
     objective.top = 5;  // Keras's k

@@ -2,8 +2,6 @@
 
 #include "kolo/comm/communicator.h"
 #include "kolo/data/catalogue.h"
-#include "kolo/data/dataset.h"
-#include "kolo/nn/network.h"
 
 namespace kolo {
 
@@ -12,11 +10,5 @@ namespace kolo {
 // added. The memory goes with the last rank, however that ends. Collective. Throws what reading
 // throws, when the ranks need nothing more of each other.
 void load_data(const Communicator& communicator, Datasets& datasets);
-
-// Shows the network its first training samples, as they are in the first epoch, where it wants some
-// (Network::first_samples()): rank 0's reads them, and all get its weights. What reading throws is
-// thrown on rank 0. Collective.
-void show_first_samples(const Communicator& communicator, const Dataset& training,
-                        Network& network);
 
 }  // namespace kolo

@@ -92,14 +92,6 @@ std::uint64_t checkpoint_bytes(const RunConfig& config, const Trainer& trainer) 
   return trainer.checkpoint_bytes() * static_cast<std::uint64_t>(config.parallel.pipeline);
 }
 
-// Of a run that begins, unless they are those of the seed. `log`: of rank 0. Collective.
-void set_first_weights(const PreparedRun& run, const Communicator& communicator, RunLog* log) {
-  if (run.config.model.init_from.empty())
-    show_first_samples(communicator, *run.datasets.training, *run.network);
-  else
-    load_initial_weights(run.config, communicator, *run.network, log);
-}
-
 // One rank's part of a run, from its loaders to its end; returns the exit status. Collective.
 int train(PreparedRun& run, RunStart& start, const Communicator& communicator,
           RunContext& context) {
@@ -124,7 +116,8 @@ int train(PreparedRun& run, RunStart& start, const Communicator& communicator,
   const auto rate = make_learning_rate(config, share.replicas, training->batches());
   const auto timeline = start_timeline(communicator, run.folder, options);
   const auto device = start_device(config.device, communicator);
-  if (!options.resume) set_first_weights(run, communicator, log);
+  if (!options.resume && !config.model.init_from.empty())
+    load_initial_weights(config, communicator, *run.network, log);
 
   std::optional<ModelSummary> summary;  // of rank 0
   if (is_root) summary = summarize(*run.network, run.datasets.training->layout().input_shape);

@@ -110,7 +110,7 @@ MetricSums evaluate(const Communicator& communicator, Network& network, const Ob
   std::optional<ConfusionMatrix> mine;
   if (matrix != nullptr) mine.emplace(matrix->classes());
   const auto sums_of = [&](const Batch& batch) {
-    const torch::Tensor outputs = forward_for_validation(objective, network, batch.input);
+    const torch::Tensor outputs = forward_for(objective, network, batch.input);
     if (mine) mine->add(outputs, batch.target);
     return validation_sums(objective, outputs, batch.target);
   };

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <torch/nn/functional/padding.h>
 
 #include "kolo/base/error.h"
 #include "kolo/nn/metrics.h"
@@ -87,28 +86,6 @@ torch::Tensor forward_for(const Objective& objective, Network& network,
     outputs = network.forward(input);
   }
   return outputs.to(torch::kFloat);
-}
-
-torch::Tensor forward_for_validation(const Objective& objective, Network& network,
-                                     const torch::Tensor& input) {
-  const auto of = [&](const torch::Tensor& images) {
-    return forward_for(objective, network, images);
-  };
-  if (objective.views == ValidationViews::one) return of(input);
-  const auto with_mirror = [&](const torch::Tensor& images) {
-    return (of(images) + of(images.flip(-1))) / 2;
-  };
-  const auto still = with_mirror(input);
-  if (objective.views == ValidationViews::mirrored) return still;
-  const auto wide = torch::nn::functional::pad(
-      input, torch::nn::functional::PadFuncOptions({1, 1, 1, 1}).mode(torch::kReflect));
-  const auto moved_by = [&](std::int64_t pixels) {
-    return wide.slice(2, 1 + pixels, 1 + pixels + input.size(2))
-        .slice(3, 1 + pixels, 1 + pixels + input.size(3))
-        .contiguous();
-  };
-  const auto moved = (with_mirror(moved_by(-1)) + with_mirror(moved_by(1))) / 2;
-  return (still + moved) / 2;
 }
 
 namespace {

@@ -73,7 +73,7 @@ class WholeNetwork final : public TrainedNetwork {
   }
 
   [[nodiscard]] torch::Tensor measure(const Batch& batch) override {
-    return validation_sums(objective_, forward_for_validation(objective_, *network_, batch.input),
+    return validation_sums(objective_, forward_for(objective_, *network_, batch.input),
                            batch.target);
   }
 

@@ -33,7 +33,6 @@ struct TrainingSetup {
   double learning_rate = .05;
   std::int64_t warmup_steps = 0;  // from a rate of 0
   std::int64_t top = 0;
-  ValidationViews views = ValidationViews::one;
   std::function<void(TrainerOptions&)> change = [](TrainerOptions&) {};
   std::shared_ptr<const FlatOptimizer> optimizer = make_sgd({.momentum = .5});
   // Makes the loss of training from the plain one; gets the rank.
@@ -76,8 +75,7 @@ class SmallTraining {
         trainer_(communicator, fixed_weights(network_, setup.device(communicator.rank())),
                  {.loss = setup.loss(communicator.rank(), make_loss("cross_entropy")),
                   .validation_loss = make_loss("cross_entropy"),
-                  .top = setup.top,
-                  .views = setup.views},
+                  .top = setup.top},
                  setup.optimizer,
                  LearningRate({.base_rate = setup.learning_rate,
                                .warmup_steps = setup.warmup_steps,

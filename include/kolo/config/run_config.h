@@ -20,7 +20,6 @@
 #include "kolo/optim/catalogue.h"
 #include "kolo/optim/learning_rate.h"
 #include "kolo/parallel/step_conflicts.h"
-#include "kolo/train/validation_views.h"
 
 // What one training run is to do, read from a YAML file. The defaults stand here; which values a
 // key accepts stands beside its name in src/config/schema.h, the one table that reading, writing
@@ -97,7 +96,6 @@ struct TrainingConfig : RateSettings {
   // Per rank; unset: 1000 for data with classes, fewer for large images, and as in training for
   // fields.
   std::optional<int64_t> validation_batch_size;
-  ValidationViews validation_views = ValidationViews::one;
   bool drop_last = false;  // leave out a last batch that is not full
 };
 

@@ -42,12 +42,6 @@ class Network : public TensorsNetwork {
   // Frozen modules stay in evaluation mode.
   void train(bool on = true) override;
 
-  // How many of the first training samples the network is shown before its training begins, for
-  // weights that follow from the data; 0: none.
-  [[nodiscard]] virtual std::int64_t first_samples() const { return 0; }
-  // Shows it these: [first_samples(), ...] as forward() takes them, or fewer where there are fewer.
-  virtual void begin_with(const torch::Tensor& /*samples*/) {}
-
   // The layers that rows of several ranks go through, in order, of a network whose samples ranks
   // can share; none: they can't.
   [[nodiscard]] virtual std::vector<FieldLayer> field_layers() const { return {}; }

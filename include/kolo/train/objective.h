@@ -16,7 +16,6 @@
 #include "kolo/nn/metrics.h"
 #include "kolo/nn/network.h"
 #include "kolo/train/train_state.h"
-#include "kolo/train/validation_views.h"
 
 namespace kolo {
 
@@ -37,7 +36,6 @@ struct Objective {
   Precision precision = Precision::fp32;  // of the network; the loss is computed in float32
   SampleShare share;                      // set by who shares samples among ranks
   bool counts_correct = true;             // false: targets are numbers, there is no right and wrong
-  ValidationViews views = ValidationViews::one;  // of images [N, C, H, W] of 2 x 2 or more
 };
 
 inline constexpr std::int64_t metric_numbers = 4;  // of MetricSums
@@ -60,10 +58,6 @@ void require_precision(Precision precision);
 // The network's outputs in float32 (with fp32 as they are), computed in the objective's precision.
 [[nodiscard]] torch::Tensor forward_for(const Objective& objective, Network& network,
                                         const torch::Tensor& input);
-
-// Their mean over the objective's views of the images, which costs 1, 2 or 6 times as much.
-[[nodiscard]] torch::Tensor forward_for_validation(const Objective& objective, Network& network,
-                                                   const torch::Tensor& input);
 
 // Is told how many of this rank's batches are done: 0 at the beginning, then after each.
 using EvaluationProgress = std::function<void(std::int64_t done, std::int64_t total)>;
