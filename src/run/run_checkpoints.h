@@ -1,6 +1,5 @@
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 
@@ -18,32 +17,22 @@ namespace kolo {
 // it has of a network in parts, or nothing.
 class RunCheckpoints {
  public:
-  // What the rank that keeps the records has to do and to hear. Others leave it empty.
-  struct Hooks {
-    std::function<void()> before = [] {};  // a snapshot is taken
-    std::function<void(const SavedCheckpoint&)> on_saved = [](const auto&) {};
-    std::function<void(const std::string&)> warn = [](const auto&) {};
-  };
-
   // Collective. The trainer must outlive it.
   RunCheckpoints(const RunConfig& config, const RunFolder& folder, const WorkShare& share,
                  const Communicator& communicator, const Trainer& trainer);
 
-  // Adds its observers, where this rank has any; it must outlive the trainer's run().
-  void attach_to(Trainer& trainer, Hooks hooks);
+  // Adds its observer, where this rank has one; it must outlive the trainer's run().
+  void attach_to(Trainer& trainer, CheckpointHooks hooks);
 
   // How checkpoints are written, in one line; empty: as always.
   [[nodiscard]] std::string describe() const;
 
  private:
-  const CheckpointConfig& config_;
   const Trainer& trainer_;
   bool has_part_ = false, is_root_ = false;  // this rank
   std::string warning_;
-  SnapshotOptions options_;
-  ShardWriter writer_;
+  CheckpointSaving saving_;
   CheckpointStore store_;
-  std::optional<TrainerSnapshots> snapshots_;
   std::optional<CheckpointObserver> observer_;
 };
 

@@ -67,17 +67,16 @@ class RunRecords {
   // The records and the lock must outlive the trainer's run().
   void attach_to(Trainer& trainer, RunLock& lock);
   // Flushes the records before each checkpoint, and notes in them how the saving went.
-  [[nodiscard]] RunCheckpoints::Hooks of_checkpoints(RunLock& lock, Stopping& stopping);
-  void flush();
+  [[nodiscard]] CheckpointHooks of_checkpoints(RunLock& lock, Stopping& stopping);
+  void flush() { recorder_.flush(); }
 
   [[nodiscard]] RunLog& log() { return log_; }
-  [[nodiscard]] const HistoryRecorder& history() const { return history_; }
+  [[nodiscard]] const RunRecorder& recorder() const { return recorder_; }
 
  private:
   RunLog log_;
   ProgressBar bar_;
-  HistoryRecorder history_;
-  TensorBoardRecorder tensorboard_;
+  RunRecorder recorder_;
   ProgressReporter progress_;
   std::optional<StepNotes> notes_;
 };
@@ -101,7 +100,7 @@ void log_resume(RunLog& log, const PreparedRun& run, const LoadedCheckpoint& fro
 void log_stop(RunLog& log, const PreparedRun& run, const std::string& by, const TrainState& state);
 
 // The best, and where the results are.
-void log_summary(RunLog& log, const PreparedRun& run, const HistoryRecorder& history,
+void log_summary(RunLog& log, const PreparedRun& run, const RunRecorder& recorder,
                  const TrainState& state, const torch::Device& device);
 
 }  // namespace kolo

@@ -151,7 +151,7 @@ int train(PreparedRun& run, RunStart& start, const Communicator& communicator,
   if (checkpoints) {
     checkpoints->attach_to(*trainer, is_root
                                          ? records->of_checkpoints(*start.lock, context.stopping)
-                                         : RunCheckpoints::Hooks());
+                                         : CheckpointHooks());
   }
   if (is_root) {
     if (checkpoints && !checkpoints->describe().empty()) log->debug("{}", checkpoints->describe());
@@ -171,7 +171,7 @@ int train(PreparedRun& run, RunStart& start, const Communicator& communicator,
   } else if (is_root) {
     if (config.model.name == torchscript_model)
       save_torchscript(*network.whole, run.folder.path / torchscript_file);
-    log_summary(*log, run, records->history(), trainer->state(), device);
+    log_summary(*log, run, records->recorder(), trainer->state(), device);
   }
   return is_stopped ? exit_stopped : 0;
 }

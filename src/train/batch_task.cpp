@@ -62,4 +62,11 @@ TrainingNumbers training_numbers(const Objective& objective, const torch::Tensor
   return {factor == 1 ? loss : loss * factor, metric_sums(objective, loss, outputs, targets)};
 }
 
+std::string advice_on_what_is_not_finite(bool skips) {
+  const std::string advice =
+      "Go on from an earlier checkpoint, where there is one (--resume, --resume best or --resume "
+      "STEP), with a lower learning rate, a warm-up or training.clip_norm";
+  return advice + (skips ? "" : ", or leave bad steps out with training.non_finite=skip");
+}
+
 }  // namespace kolo

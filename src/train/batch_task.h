@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include <torch/nn/module.h>
 #include <torch/types.h>
@@ -39,5 +40,9 @@ struct TrainingNumbers {
                                                                  std::shared_ptr<Network> network,
                                                                  Objective objective,
                                                                  const TrainerOptions& options);
+
+// What to do when numbers are not finite any more. `skips`: steps that are not are left out
+// already.
+[[nodiscard]] std::string advice_on_what_is_not_finite(bool skips = false);
 
 }  // namespace kolo

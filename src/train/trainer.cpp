@@ -11,7 +11,6 @@
 #include "kolo/parallel/device_memory.h"
 #include "kolo/parallel/object_collectives.h"
 #include "kolo/train/objective.h"
-#include "train/advice.h"
 #include "train/batch_task.h"
 #include "train/evaluation.h"
 

@@ -15,11 +15,10 @@
 // Objects that need LibTorch are only declared here; include their headers to use them.
 namespace kolo {
 
-class Loader;               // kolo/data/loader.h
-class Network;              // kolo/nn/network.h
-struct CheckpointSchedule;  // kolo/train/checkpoint_observer.h
-struct Objective;           // kolo/train/objective.h
-struct TrainerOptions;      // kolo/train/trainer.h
+class Loader;           // kolo/data/loader.h
+class Network;          // kolo/nn/network.h
+struct Objective;       // kolo/train/objective.h
+struct TrainerOptions;  // kolo/train/trainer.h
 
 // How data is read.
 struct DataReading {
@@ -58,6 +57,5 @@ struct DataReading {
                                                              int rank, int ranks, int count = 1);
 
 [[nodiscard]] TrainerOptions make_trainer_options(const RunConfig& config);
-[[nodiscard]] CheckpointSchedule make_checkpoint_schedule(const CheckpointConfig& config);
 
 }  // namespace kolo

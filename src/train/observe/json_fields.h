@@ -1,0 +1,121 @@
+#pragma once
+
+#include <cmath>
+#include <concepts>
+#include <filesystem>
+#include <ranges>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/json_value.h"
+#include "kolo/base/enum_names.h"
+#include "kolo/base/text.h"
+#include "kolo/train/observe/history.h"
+
+// Records in JSON and CSV. A record's keys and members are listed once, by a generic lambda that
+// JsonWriter and JsonReader go through:
+//   constexpr auto point_fields = [](auto& field, auto& point) { field("ranks", point.ranks); };
+namespace kolo {
+
+template <typename Json>
+class JsonWriter {
+ public:
+  template <typename T>
+  void operator()(const char* key, const T& value) {
+    if constexpr (NamedEnum<T>) {
+      json[key] = name_of(value);
+    } else {
+      json[key] = value;
+    }
+  }
+  template <typename T>
+  void optional(const char* key, const T& value) {
+    (*this)(key, value);
+  }
+  // A number that may not have been measured, which is null.
+  void measured(const char* key, double value) {
+    json[key] = std::isfinite(value) ? Json(value) : Json(nullptr);
+  }
+
+  Json json = Json::object();
+};
+
+template <typename Json>
+double number_or_unmeasured(const Json& json, const char* name) {
+  const auto value = json.find(name);
+  if (value == json.end() || value->is_null()) return not_measured;
+  return json_value<double>(json, name);
+}
+
+// JsonError for a key that is missing or holds something else.
+template <typename Json>
+class JsonReader {
+ public:
+  explicit JsonReader(const Json& json) : json_(json) {}
+
+  template <typename T>
+  void operator()(const char* key, T& value) const {
+    if constexpr (NamedEnum<T>) {
+      const auto name = json_value<std::string>(json_, key);
+      const auto known = find_named<T>(name);
+      if (!known) refuse_json(key, "one of " + join(known_names<T>()), quote(name));
+      value = *known;
+    } else if constexpr (std::ranges::range<T> && !std::same_as<T, std::string>) {
+      value = json_list(json_, key).template get<T>();
+    } else {
+      value = json_value<T>(json_, key);
+    }
+  }
+  // A key that earlier versions did not write.
+  template <typename T>
+  void optional(const char* key, T& value) const {
+    if (json_.contains(key)) (*this)(key, value);
+  }
+  void measured(const char* key, double& value) const { value = number_or_unmeasured(json_, key); }
+
+ private:
+  const Json& json_;
+};
+
+template <typename Json = nlohmann::ordered_json, typename Record, typename Fields>
+Json json_of(const Record& record, const Fields& fields) {
+  JsonWriter<Json> writer;
+  fields(writer, record);
+  return std::move(writer.json);
+}
+
+template <typename Record, typename Json, typename Fields>
+Record record_from(const Json& json, const Fields& fields) {
+  Record record;
+  JsonReader reader(json);
+  fields(reader, record);
+  return record;
+}
+
+// Document::read(): InputError that names the file and what to do with it. Those that can't be read
+// name the line where there is one.
+template <typename Document>
+Document read_document(const std::filesystem::path& path, const char* advice) {
+  const auto json = read_json_file(path, advice);
+  try {
+    return Document::from_json(json);
+  } catch (const Error& error) {
+    throw InputError(fmt::format("{}: {}; {}", path.string(), error.what(), advice));
+  }
+}
+
+// As RFC 4180 has it.
+inline std::string csv_cell(const std::string& text) {
+  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char letter : text) quoted += letter == '"' ? "\"\"" : std::string(1, letter);
+  return quoted + "\"";
+}
+
+inline std::string csv_number(double value) {
+  return std::isfinite(value) ? fmt::format("{}", value) : "";
+}
+
+}  // namespace kolo
