@@ -48,10 +48,6 @@ std::string first_line(const std::string& text) {
 
 }  // namespace
 
-Precision precision_named(const std::string& name) {
-  return named<Precision>("precision", "precision", name);
-}
-
 void require_precision(Precision precision) {
   if (precision == Precision::fp32) return;
   try {

@@ -11,8 +11,7 @@
 #include "kolo/parallel/device_memory.h"
 #include "kolo/parallel/object_collectives.h"
 #include "kolo/train/objective.h"
-#include "train/batch_task.h"
-#include "train/evaluation.h"
+#include "train/batches.h"
 
 // The loop; what goes into a checkpoint and comes out of it is in trainer_checkpoint.cpp.
 namespace kolo {
@@ -30,6 +29,14 @@ void require_finite(const MetricSums& sums, std::int64_t step) {
       "train: the loss of step {} is {}. Usual reasons: a learning rate that is too high, or "
       "samples that aren't finite. {}",
       step, shown(sums.loss), advice_on_what_is_not_finite()));
+}
+
+// From memory that the device reads by itself, which LibTorch does not hand out again before it has
+// been read.
+torch::Tensor copied(const torch::Tensor& tensor, const torch::Device& device) {
+  if (tensor.device() == device) return tensor;
+  const bool is_cuda = device.is_cuda();
+  return (is_cuda ? tensor.pin_memory() : tensor).to(device, /*non_blocking=*/is_cuda);
 }
 
 StepSettings step_settings(const TrainerOptions& options, const TrainedNetwork& network,
@@ -146,7 +153,10 @@ std::optional<Batch> Trainer::next_batch() {
 
 void Trainer::step(const Batch& batch) {
   network_->module()->train();
-  (void)train_step(moved_to(step_.arena()->device(), batch));
+  auto here = batch;
+  here.input = copied(batch.input, device());
+  here.target = copied(batch.target, device());
+  (void)train_step(here);
 }
 
 // On a device the numbers of the step before are there while it works on this one.

@@ -21,7 +21,7 @@
 #include "kolo/train/checkpoint/checkpoint_store.h"
 #include "kolo/train/train_state.h"
 #include "kolo/train/trainer.h"
-#include "train/batch_task.h"
+#include "train/batches.h"
 #include "train/observe/json_fields.h"
 
 namespace kolo {
@@ -35,11 +35,13 @@ constexpr auto sums_fields = [](auto& field, auto& sums) {
   field.measured("samples", sums.samples);
 };
 
+// The state in a checkpoint's state.json: numbers come back as the same bits.
 constexpr auto state_fields = [](auto& field, auto& state) {
   field("is_validated", state.is_validated);
   field("step", state.step);
   field("epoch", state.epoch);
   field("position", state.position);
+  field.record("sums", state.sums, sums_fields);
   field("skipped_steps", state.skipped_steps);
   field("skipped_in_epoch", state.skipped_in_epoch);
   field.measured("epoch_seconds", state.epoch_seconds);
@@ -48,20 +50,12 @@ constexpr auto state_fields = [](auto& field, auto& state) {
   field("best_epoch", state.best_epoch);
 };
 
-// The state in a checkpoint's state.json: numbers come back as the same bits.
-nlohmann::json json_of_state(const TrainState& state) {
-  auto json = json_of<nlohmann::json>(state, state_fields);
-  json["sums"] = json_of<nlohmann::json>(state.sums, sums_fields);
-  return json;
-}
-
 [[noreturn]] void refuse_state(const std::string& problem) {
   throw Error(fmt::format("train: the checkpoint's state.json is not one of kolo's: {}", problem));
 }
 
 TrainState state_from(const nlohmann::json& json) {
   auto state = record_from<TrainState>(json, state_fields);
-  state.sums = record_from<MetricSums>(json_member(json, "sums"), sums_fields);
   if (std::isnan(state.best_loss))  // JSON has no infinity
     state.best_loss = std::numeric_limits<double>::infinity();
   return state;
@@ -313,7 +307,7 @@ Checkpoint Trainer::checkpoint(const CheckpointRequest& request) const {
   Checkpoint checkpoint;
   checkpoint.model = of_all_parts(std::move(parameters));
   checkpoint.optimizer = of_all_parts(std::move(optimizer));
-  checkpoint.state = json_of_state(state_);
+  checkpoint.state = json_of<nlohmann::json>(state_, state_fields);
   checkpoint.state["optimizer"] = step_.optimizer().algorithm().name();
   if (step_.scaler()) {
     const auto [scale, good_steps] = step_.scaler()->state();

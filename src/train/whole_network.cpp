@@ -8,8 +8,7 @@
 #include "kolo/base/generators.h"
 #include "kolo/base/random.h"
 #include "kolo/parallel/device_memory.h"
-#include "train/batch_task.h"
-#include "train/evaluation.h"
+#include "train/batches.h"
 
 namespace kolo {
 

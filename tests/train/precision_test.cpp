@@ -50,12 +50,6 @@ TEST(Autocast, GuardsNestAndLeaveThingsAsTheyWere) {
   EXPECT_EQ(torch::mm(a, a).scalar_type(), torch::kFloat);
 }
 
-TEST(Precisions, HaveNames) {
-  EXPECT_EQ(precision_named("fp16"), Precision::fp16);
-  EXPECT_TRUE(says(message_of<InputError>([] { (void)precision_named("half"); }),
-                   {"expected one of fp32, bf16, fp16"}));
-}
-
 TEST(Precisions, ThatDontWorkHereAreInputErrors) {
   EXPECT_NO_THROW(require_precision(Precision::fp32));
   EXPECT_NO_THROW(require_precision(Precision::bf16));

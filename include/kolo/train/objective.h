@@ -48,9 +48,6 @@ inline constexpr std::int64_t metric_numbers = 4;  // of MetricSums
 // The first of these numbers.
 [[nodiscard]] MetricSums metrics_of(std::span<const double> numbers);
 
-// The precision called "fp32", "bf16" or "fp16"; InputError for anything else.
-[[nodiscard]] Precision precision_named(const std::string& name);
-
 // InputError where LibTorch can't compute in it: convolutions in three dimensions are tried,
 // forward and backward.
 void require_precision(Precision precision);

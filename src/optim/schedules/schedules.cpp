@@ -216,4 +216,25 @@ ScheduleEntry one_cycle() {
 }
 
 }  // namespace schedules
+
+const ScheduleEntry& schedule_entry(std::string_view name) {
+  const auto& entries = built_in_schedules();
+  const auto found = std::ranges::find(entries, name, &ScheduleEntry::name);
+  if (found == entries.end()) throw Error(fmt::format("optim: there is no schedule {}", name));
+  return *found;
+}
+
+LearningRate make_learning_rate(const OptimizerConfig& optimizer, const RateSettings& settings,
+                                const RateRequest& request) {
+  const auto& entry = schedule_entry(settings.lr_decay);
+  return LearningRate(
+      {.base_rate = optimizer.lr.value(),
+       .scaling = optimizer.lr_scaling,
+       .batch_ratio = request.batch_ratio,
+       .warmup_steps = request.warmup_steps.value_or(settings.lr_warmup_steps),
+       .warmup_from = settings.lr_warmup_from,
+       .schedule = entry.make(entry.completed(settings.lr_decay_own), request.schedule),
+       .warmup_only_when_scaled = request.warmup_only_when_scaled});
+}
+
 }  // namespace kolo

@@ -52,10 +52,6 @@ constexpr auto under_way_fields = [](auto& field, auto& epoch) {
   field("last_step", epoch.last_step);
 };
 
-Json list_if_there(const Json& document, const char* key) {
-  return document.contains(key) ? json_list(document, key) : Json::array();
-}
-
 // One record a line, so that a long history can still be read and compared line by line.
 std::string lines_of(const Json& records) {
   std::string text = "[";
@@ -79,32 +75,27 @@ void History::drop_after(std::int64_t step, std::int64_t epoch) {
 }
 
 Json History::to_json() const {
-  Json document{{"n_ranks", n_ranks_}, {"epochs", Json::array()}};
-  for (const auto& record : epochs_) document["epochs"].push_back(json_of(record, epoch_fields));
-  for (const auto& record : steps_) document["steps"].push_back(json_of(record, step_fields));
-  for (const auto& record : checkpoints_)
-    document["checkpoints"].push_back(json_of(record, checkpoint_fields));
-  if (epoch_under_way_) document["epoch_under_way"] = json_of(*epoch_under_way_, under_way_fields);
-  document["summary"] = summary_;
-  return document;
+  JsonWriter<Json> field;
+  field("n_ranks", n_ranks_);
+  field.list("epochs", epochs_, epoch_fields);
+  field.list_if_any("steps", steps_, step_fields);
+  field.list_if_any("checkpoints", checkpoints_, checkpoint_fields);
+  if (epoch_under_way_) field.record("epoch_under_way", *epoch_under_way_, under_way_fields);
+  field("summary", summary_);
+  return std::move(field.json);
 }
 
 History History::from_json(const Json& document) {
-  try {
-    History history(json_value<int>(document, "n_ranks"));
-    for (const auto& json : json_list(document, "epochs"))
-      history.add(record_from<EpochRecord>(json, epoch_fields));
-    for (const auto& json : list_if_there(document, "steps"))
-      history.add(record_from<StepRecord>(json, step_fields));
-    for (const auto& json : list_if_there(document, "checkpoints"))
-      history.add(record_from<CheckpointRecord>(json, checkpoint_fields));
+  const auto read = [&document](auto& field, History& history) {
+    field("n_ranks", history.n_ranks_);
+    field.list("epochs", history.epochs_, epoch_fields);
+    field.list_if_any("steps", history.steps_, step_fields);
+    field.list_if_any("checkpoints", history.checkpoints_, checkpoint_fields);
     if (document.contains("epoch_under_way"))
-      history.begin(record_from<EpochUnderWay>(document["epoch_under_way"], under_way_fields));
+      field.record("epoch_under_way", history.epoch_under_way_.emplace(), under_way_fields);
     history.summary_ = document.value("summary", Json::object());
-    return history;
-  } catch (const JsonError& error) {
-    throw Error(fmt::format("history: malformed: {}", error.what()));
-  }
+  };
+  return document_from<History>("history", document, read);
 }
 
 void History::write(const std::filesystem::path& path) const {

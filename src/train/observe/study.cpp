@@ -42,6 +42,10 @@ constexpr ResultField result_fields[] = {
     {"best_val_loss", &StudyResults::best_val_loss},
     {"best_val_accuracy", &StudyResults::best_val_accuracy}};
 
+constexpr auto study_results_fields = [](auto& field, auto& results) {
+  for (const auto& [name, member] : result_fields) field.measured(name, results.*member);
+};
+
 constexpr auto point_fields = [](auto& field, auto& point) {
   field("ranks", point.ranks);
   field.optional("nodes", point.nodes);
@@ -53,15 +57,9 @@ constexpr auto point_fields = [](auto& field, auto& point) {
   field.optional("job", point.job);
   field.optional("problem", point.problem);
   field.measured("efficiency", point.efficiency);
-};
-
-constexpr auto sharing_fields = [](auto& field, auto& point) {
-  field.optional("spatial", point.spatial);
-  field.measured("kept_bytes", point.kept_bytes);
-};
-
-constexpr auto study_results_fields = [](auto& field, auto& results) {
-  for (const auto& [name, member] : result_fields) field.measured(name, results.*member);
+  field.record("results", point.results, study_results_fields);
+  field.if_any("spatial", point.spatial);
+  field.if_measured("kept_bytes", point.kept_bytes);
 };
 
 constexpr auto study_fields = [](auto& field, auto& study) {
@@ -72,23 +70,8 @@ constexpr auto study_fields = [](auto& field, auto& study) {
   field.optional("settings", study.settings);
   field.optional("threads", study.threads);
   field.optional("cores", study.cores);
+  field.list("points", study.points, point_fields);
 };
-
-Json json_of_point(const StudyPoint& point) {
-  Json json = json_of(point, point_fields);
-  json["results"] = json_of(point.results, study_results_fields);
-  if (!point.spatial.empty()) json.update(json_of(point, sharing_fields));
-  return json;
-}
-
-StudyPoint point_of(const Json& json) {
-  auto point = record_from<StudyPoint>(json, point_fields);
-  JsonReader reader(json);
-  sharing_fields(reader, point);
-  point.results =
-      record_from<StudyResults>(json.value("results", Json::object()), study_results_fields);
-  return point;
-}
 
 // The point that others of its learning-rate scaling and warm-up are related to: the one with the
 // fewest ranks.
@@ -110,22 +93,11 @@ std::string cut_of(const StudyPoint& point) {
 }
 
 Json Study::to_json() const {
-  Json document = json_of(*this, study_fields);
-  document["points"] = Json::array();
-  for (const StudyPoint& point : points) document["points"].push_back(json_of_point(point));
-  return document;
+  return json_of(*this, study_fields);
 }
 
 Study Study::from_json(const Json& document) {
-  try {
-    auto study = record_from<Study>(document, study_fields);
-    for (const Json& point : json_list(document, "points")) study.points.push_back(point_of(point));
-    return study;
-  } catch (const Json::exception& error) {
-    throw Error(fmt::format("study: malformed: {}", in_plain_words(error)));
-  } catch (const JsonError& error) {
-    throw Error(fmt::format("study: malformed: {}", error.what()));
-  }
+  return document_from<Study>("study", document, study_fields);
 }
 
 void Study::write(const std::filesystem::path& path) const {

@@ -44,6 +44,8 @@ constexpr auto sweep_fields = [](auto& field, auto& sweep) {
   field("ranks", sweep.ranks);
   field("threads", sweep.threads);
   field("metric", sweep.metric);
+  field.list("trials", sweep.trials, trial_fields);
+  field.if_measured("target", sweep.target);
 };
 
 double EpochRecord::*member_of(std::string_view metric) {
@@ -54,28 +56,13 @@ double EpochRecord::*member_of(std::string_view metric) {
 
 Json Sweep::to_json() const {
   Json document = json_of(*this, sweep_fields);
-  document["trials"] = Json::array();
-  for (const auto& trial : trials) document["trials"].push_back(json_of(trial, trial_fields));
-  if (std::isfinite(target)) {
-    document["target"] = target;
-    if (const auto last = last_epochs(*this))
-      document["last_epochs"] = {{"mean", last->mean}, {"deviation", last->deviation}};
-  }
+  if (const auto last = last_epochs(*this); last && std::isfinite(target))
+    document["last_epochs"] = {{"mean", last->mean}, {"deviation", last->deviation}};
   return document;
 }
 
 Sweep Sweep::from_json(const Json& document) {
-  try {
-    auto sweep = record_from<Sweep>(document, sweep_fields);
-    if (document.contains("target")) sweep.target = json_value<double>(document, "target");
-    for (const Json& trial : json_list(document, "trials"))
-      sweep.trials.push_back(record_from<Trial>(trial, trial_fields));
-    return sweep;
-  } catch (const Json::exception& error) {
-    throw Error(fmt::format("sweep: malformed: {}", in_plain_words(error)));
-  } catch (const JsonError& error) {
-    throw Error(fmt::format("sweep: malformed: {}", error.what()));
-  }
+  return document_from<Sweep>("sweep", document, sweep_fields);
 }
 
 void Sweep::write(const std::filesystem::path& path) const {

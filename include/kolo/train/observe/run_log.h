@@ -1,9 +1,10 @@
 #pragma once
 
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <iosfwd>
-#include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -33,10 +34,7 @@ struct RunLogOptions {
 class RunLog {
  public:
   // Error: the file can't be opened.
-  explicit RunLog(const RunLogOptions& options);
-  RunLog(RunLog&&) noexcept;
-  RunLog& operator=(RunLog&&) noexcept;
-  ~RunLog();
+  explicit RunLog(RunLogOptions options);
 
   template <typename... Arguments>
   void debug(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
@@ -61,11 +59,13 @@ class RunLog {
 
  private:
   enum class Level { debug, info, warning, error };
-  struct Implementation;
 
   void write(Level level, fmt::string_view format, fmt::format_args arguments);
 
-  std::unique_ptr<Implementation> implementation_;
+  RunLogOptions options_;
+  std::ofstream file_;
+  std::function<void(std::string_view)> print_;  // empty: to the console itself
+  std::mutex mutex_;
 };
 
 }  // namespace kolo

@@ -1,17 +1,63 @@
-#include "train/evaluation.h"
+#include "train/batches.h"
 
 #include <cmath>
 #include <cstdint>
 #include <memory>
+#include <numeric>
 #include <utility>
 
 #include "kolo/layout/virtual_ranks.h"
 #include "kolo/nn/metrics.h"
 #include "kolo/parallel/tensor_collectives.h"
 #include "kolo/parallel/training_step.h"
-#include "train/batch_task.h"
 
 namespace kolo {
+
+torch::Device device_of(const torch::nn::Module& network) {
+  for (const auto& parameter : network.parameters()) return parameter.device();
+  return torch::kCPU;
+}
+
+namespace {
+
+// Kernels may round otherwise where memory begins elsewhere in a cache line.
+torch::Tensor as_its_own(const torch::Tensor& samples) {
+  constexpr std::uintptr_t alignment = 64;
+  const bool is_aligned = reinterpret_cast<std::uintptr_t>(samples.data_ptr()) % alignment == 0;
+  return is_aligned ? samples : samples.clone();
+}
+
+}  // namespace
+
+Batch part_of(const Batch& batch, std::size_t part) {
+  if (batch.shares.empty()) return batch;
+  const auto place = static_cast<std::ptrdiff_t>(part);
+  const auto first =
+      std::accumulate(batch.shares.begin(), batch.shares.begin() + place, std::int64_t{0});
+  const auto count = batch.shares[part];
+  Batch result{as_its_own(batch.input.narrow(0, first, count)),
+               as_its_own(batch.target.narrow(0, first, count)),
+               {},
+               batch.position,
+               {}};
+  if (!batch.indices.empty())
+    result.indices.assign(batch.indices.begin() + first, batch.indices.begin() + first + count);
+  return result;
+}
+
+TrainingNumbers training_numbers(const Objective& objective, const torch::Tensor& outputs,
+                                 const torch::Tensor& targets) {
+  const auto loss = objective.loss(outputs, targets);
+  const auto factor = objective.share.loss_factor;
+  return {factor == 1 ? loss : loss * factor, metric_sums(objective, loss, outputs, targets)};
+}
+
+std::string advice_on_what_is_not_finite(bool skips) {
+  const std::string advice =
+      "Go on from an earlier checkpoint, where there is one (--resume, --resume best or --resume "
+      "STEP), with a lower learning rate, a warm-up or training.clip_norm";
+  return advice + (skips ? "" : ", or leave bad steps out with training.non_finite=skip");
+}
 
 namespace {
 

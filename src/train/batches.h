@@ -1,24 +1,24 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <torch/nn/module.h>
 #include <torch/types.h>
 
+#include "kolo/comm/communicator.h"
 #include "kolo/data/loader.h"
 #include "kolo/train/objective.h"
 #include "kolo/train/trainer.h"
 
+// Numbers that training and validation make of batches.
 namespace kolo {
 
 // Device of a network's parameters, which are all on one; the CPU for one without any.
 [[nodiscard]] torch::Device device_of(const torch::nn::Module& network);
-
-// The batch, on that device. The host goes on while it is copied.
-[[nodiscard]] Batch moved_to(const torch::Device& device, Batch batch);
 
 // The samples of one of several ranks in a batch (Batch::shares), as if they were a batch of their
 // own; the whole batch where it is one rank's.
@@ -44,5 +44,27 @@ struct TrainingNumbers {
 // What to do when numbers are not finite any more. `skips`: steps that are not are left out
 // already.
 [[nodiscard]] std::string advice_on_what_is_not_finite(bool skips = false);
+
+// metric_sums() of a validation.
+[[nodiscard]] torch::Tensor validation_sums(const Objective& objective,
+                                            const torch::Tensor& outputs,
+                                            const torch::Tensor& targets);
+
+struct Evaluation {
+  std::function<torch::Tensor(const Batch&)> sums_of;  // one batch's, as metric_sums()
+  // Asked after each of this rank's batches: when one rank says yes, all leave after the same one,
+  // for a small asynchronous all-reduce a batch.
+  std::function<bool()> stop_requested = {};
+  EvaluationProgress progress = {};
+  // Above 0: the loader is that of this rank's parts (Batch::shares), of which each is measured by
+  // itself; their sums are added up in one order (ordered_total()).
+  int virtual_ranks = 0;
+};
+
+// The sums over a loader's whole dataset on all ranks; nothing where they have stopped. The module
+// is in evaluation mode meanwhile, and in training mode afterwards. Collective.
+[[nodiscard]] std::optional<MetricSums> evaluate_batches(const Communicator& communicator,
+                                                         torch::nn::Module& module, Loader& loader,
+                                                         const Evaluation& evaluation);
 
 }  // namespace kolo
