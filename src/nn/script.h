@@ -27,7 +27,6 @@ class Script {
   [[nodiscard]] c10::IValue forward(std::span<const torch::Tensor> inputs);
 
   [[nodiscard]] const torch::jit::Module& module() const { return module_; }
-  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
   // "torchscript: model.pt"
   [[nodiscard]] std::string name() const;
 

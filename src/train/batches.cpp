@@ -153,20 +153,16 @@ std::optional<MetricSums> evaluate_batches(const Communicator& communicator,
 
 MetricSums evaluate(const Communicator& communicator, Network& network, const Objective& objective,
                     Loader& loader, ConfusionMatrix* matrix, const EvaluationProgress& progress) {
-  std::optional<ConfusionMatrix> mine;
-  if (matrix != nullptr) mine.emplace(matrix->classes());
   const auto sums_of = [&](const Batch& batch) {
     const torch::Tensor outputs = forward_for(objective, network, batch.input);
-    if (mine) mine->add(outputs, batch.target);
+    if (matrix != nullptr) matrix->add(outputs, batch.target);
     return validation_sums(objective, outputs, batch.target);
   };
   const auto sums =
       evaluate_batches(communicator, network, loader, {.sums_of = sums_of, .progress = progress})
           .value();
-  if (mine) {
-    communicator.all_reduce(mine->counts(), ReduceOp::sum, {.name = "confusion matrix"});
-    matrix->merge(*mine);
-  }
+  if (matrix != nullptr)
+    communicator.all_reduce(matrix->counts(), ReduceOp::sum, {.name = "confusion matrix"});
   return sums;
 }
 

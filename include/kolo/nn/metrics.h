@@ -56,8 +56,6 @@ class ConfusionMatrix {
   // Adds a batch, classified as correct_samples() does it. InputError for a target that is no
   // class, or other shapes.
   void add(const at::Tensor& logits, const at::Tensor& targets);
-  // Adds what another matrix has counted; Error when it is of another size.
-  void merge(const ConfusionMatrix& other);
 
   // At least 2.
   [[nodiscard]] std::int64_t classes() const { return classes_; }

@@ -61,8 +61,8 @@ using EvaluationProgress = std::function<void(std::int64_t done, std::int64_t to
 
 // The sums over a loader's whole dataset on all ranks, each sample counted once if the loader's
 // sampler draws it once; the loss's last digits depend on the number of ranks. In evaluation mode;
-// the network is in training mode afterwards. `matrix`, when given, gets the counts of all ranks
-// added. Collective.
+// the network is in training mode afterwards. `matrix`, when given, is empty before, and has the
+// counts of all ranks afterwards. Collective.
 [[nodiscard]] MetricSums evaluate(const Communicator& communicator, Network& network,
                                   const Objective& objective, Loader& loader,
                                   ConfusionMatrix* matrix = nullptr,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 #include <numeric>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -86,14 +87,6 @@ void make_folder(const CheckpointOptions& options) {
   if (is_new) {
     const auto above = std::filesystem::absolute(folder).lexically_normal().parent_path();
     flush_to_disk(above);
-  }
-}
-
-void require_savable(std::int64_t step, const Checkpoint& checkpoint) {
-  if (step < 0) throw Error(fmt::format("checkpoint: step is {}, expected at least 0", step));
-  if (!checkpoint.state.is_object()) {
-    throw Error(fmt::format("checkpoint: the state is {}, expected an object",
-                            checkpoint.state.type_name()));
   }
 }
 
@@ -218,31 +211,23 @@ Manifest inspect(const StepFolder& folder) {
   return manifest;
 }
 
-// The paths of `all` (newest first) that stay once `saved_step` is on disk.
-std::vector<std::filesystem::path> entries_to_keep(const std::vector<CheckpointStore::Entry>& all,
-                                                   std::int64_t saved_step, int keep_last) {
-  std::vector<std::filesystem::path> kept;
+// Of the checkpoints up to the saved one the newest keep_last and the best stay; `all` is newest
+// first.
+void remove_old(const std::filesystem::path& parent, std::int64_t saved_step, int keep_last,
+                const std::vector<CheckpointStore::Entry>& all) {
+  std::set<std::filesystem::path> kept;
   int recent = 0;
   bool has_best = false;
   for (const auto& entry : all) {
     if (entry.step > saved_step) continue;
     const bool is_best = entry.is_best && !has_best;
-    if (recent < keep_last || is_best) kept.push_back(entry.path);
-    ++recent;
     has_best = has_best || is_best;
+    if (recent++ < keep_last || is_best) kept.insert(entry.path);
   }
-  return kept;
-}
-
-void remove_old(const std::filesystem::path& parent, std::int64_t saved_step,
-                const std::vector<std::filesystem::path>& kept) {
-  const auto is_kept = [&](const std::filesystem::path& path) {
-    return std::find(kept.begin(), kept.end(), path) != kept.end();
-  };
   // Nothing goes as long as the checkpoint that was just written can't be found again.
-  if (!is_kept(parent / step_name(saved_step))) return;
+  if (!kept.contains(parent / step_name(saved_step))) return;
   for (const auto& folder : step_folders(parent)) {
-    if (folder.step <= saved_step && !is_kept(folder.path)) remove_checkpoint(folder.path);
+    if (folder.step <= saved_step && !kept.contains(folder.path)) remove_checkpoint(folder.path);
   }
 }
 
@@ -262,7 +247,6 @@ std::filesystem::path CheckpointStore::save(std::int64_t step, const Checkpoint&
   const auto target = parent / step_name(step);
   std::optional<AsideFolder> aside;
   (void)together(writer, [&]() -> std::vector<Manifest::File> {
-    require_savable(step, checkpoint);
     if (writer.index > 0) return {};
     make_folder(options_);
     remove_leftovers(parent);
@@ -285,7 +269,7 @@ std::filesystem::path CheckpointStore::save(std::int64_t step, const Checkpoint&
   } else {
     aside->keep_as(target);
   }
-  remove_old(parent, step, entries_to_keep(list(), step, options_.keep_last));
+  remove_old(parent, step, options_.keep_last, list());
   return target;
 }
 

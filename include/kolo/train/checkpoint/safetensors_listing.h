@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -27,8 +26,7 @@ struct SafetensorsEntry {
 
 struct SafetensorsListing {
   std::vector<SafetensorsEntry> tensors;  // in the order of the header
-  std::map<std::string, std::string> metadata;
-  std::uint64_t data_offset = 0;  // where in the file the data starts, in bytes
+  std::uint64_t data_offset = 0;          // where in the file the data starts, in bytes
 };
 
 // Reads the header alone and checks it whole: its length against the file's, well-formed JSON,
