@@ -51,7 +51,7 @@ void write_manifest(const std::filesystem::path& folder, const Manifest& manifes
 [[nodiscard]] bool has_manifest(const std::filesystem::path& folder);
 
 // Whether a checkpoint's files, or those that they are while they are written, are called that.
-[[nodiscard]] bool is_checkpoint_file(std::string_view name);
+[[nodiscard]] bool is_checkpoint_file(const std::string& name);
 
 // Error: missing, malformed or incomplete.
 [[nodiscard]] Manifest read_manifest(const std::filesystem::path& folder);
