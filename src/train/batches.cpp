@@ -61,8 +61,8 @@ std::string advice_on_what_is_not_finite(bool skips) {
 
 namespace {
 
-// Lets ranks that work through batches on their own leave after the same one: each batch's answers
-// are added up on their way while the next batch is worked on.
+// Makes ranks that work through batches on their own leave after the same one: each batch's answers
+// are added up while the next batch is worked on.
 class StopAgreement {
  public:
   // `batches`: of this rank; ranks may have different numbers. Collective.
@@ -72,7 +72,8 @@ class StopAgreement {
         stop_requested_(stop_requested),
         rounds_(all_reduce_value(communicator_, batches, ReduceOp::min)) {}
 
-  // After a batch. True: all ranks stop here. Collective for as many batches as every rank has.
+  // Called after a batch. True: all ranks stop here. Collective for as many batches as every rank
+  // has.
   [[nodiscard]] bool stops() {
     if (rounds_ == 0) return false;
     --rounds_;
@@ -86,7 +87,7 @@ class StopAgreement {
     return is_asked;
   }
 
-  // Behind the last batch. Collective where stops() never was true.
+  // Called after the last batch. Collective where stops() never was true.
   [[nodiscard]] bool stops_at_end() {
     if (!last_requests_) return false;
     last_.wait();

@@ -24,7 +24,7 @@ namespace kolo {
 // own; the whole batch where it is one rank's.
 [[nodiscard]] Batch part_of(const Batch& batch, std::size_t part);
 
-// What a step makes of a network's outputs.
+// Numbers that a step computes from a network's outputs.
 struct TrainingNumbers {
   torch::Tensor loss;  // to call backward() on
   torch::Tensor sums;  // metric_sums()
@@ -41,8 +41,7 @@ struct TrainingNumbers {
                                                                  Objective objective,
                                                                  const TrainerOptions& options);
 
-// What to do when numbers are not finite any more. `skips`: steps that are not are left out
-// already.
+// Advice for numbers that are not finite any more. `skips`: such steps are left out already.
 [[nodiscard]] std::string advice_on_what_is_not_finite(bool skips = false);
 
 // metric_sums() of a validation.

@@ -105,8 +105,8 @@ void CheckpointObserver::on_validation(std::int64_t /*done*/, std::int64_t /*bat
 }
 
 void CheckpointObserver::on_epoch_end(const EpochReport& report) {
-  // The best is always kept, whatever the schedule: it can't be had again later. A checkpoint of
-  // this step may be there already, of the moment before validation; this one replaces it.
+  // The best is saved whatever the schedule, as it can't be had again. It replaces a checkpoint of
+  // this step from before the validation.
   if (is_due(report.state.epoch, saving_.every_epochs) || report.is_best)
     save(report.state.step, report.is_best);
 }

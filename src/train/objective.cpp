@@ -94,7 +94,7 @@ torch::DeviceType device_type_of(const StagePayload& payload) {
 
 }  // namespace
 
-// Outside of what is recomputed, which computes in backward as it did under these guards.
+// The guards are outside of the recomputed part, which repeats in backward what it did under them.
 std::vector<NetworkStage> training_stages(const Objective& objective,
                                           std::vector<NetworkStage> stages, bool recompute) {
   if (recompute) stages = recomputed(std::move(stages));

@@ -115,7 +115,7 @@ void take(std::vector<NamedTensor>& tensors, const Taking& taking) {
   }
 }
 
-// Those of one shard, as one plan of both lists says.
+// Keeps the tensors of one shard; all writers plan alike over both lists.
 void keep_shard(std::vector<NamedTensor>& parameters, std::vector<NamedTensor>& optimizer,
                 std::uint64_t buffer_bytes, const CheckpointRequest& request) {
   std::vector<std::uint64_t> bytes;
@@ -127,8 +127,8 @@ void keep_shard(std::vector<NamedTensor>& parameters, std::vector<NamedTensor>& 
     std::erase_if(*list, [&](const NamedTensor&) { return plan[index++] != request.shard; });
 }
 
-// Of optimizers that average: the parameters as they are trained, in the optimizer's file, since
-// the network's has those to use it with. And the rates that the average depends on.
+// Optimizers that average save two sets of parameters: those to use in the model's file, those in
+// training in the optimizer's file, under this name. The average depends on the rates so far.
 constexpr const char* trained_name = "y";
 constexpr const char* rates_key = "rate_history";
 
@@ -165,8 +165,8 @@ void take_those_for_use(std::vector<NamedTensor>& parameters, std::vector<NamedT
 constexpr const char* left_out_key = "left_out_steps";
 constexpr const char* warmup_key = "warmup";
 
-// What was frozen so far has no state to go on with. A tensor of several names has one under the
-// first.
+// Refuses to train a parameter that was frozen so far, because it has no optimizer state. A tensor
+// of several names has its state under the first.
 void require_state_of_trained(const Checkpoint& checkpoint, const Network& network,
                               const FlatOptimizer& optimizer) {
   if (optimizer.state_names().empty()) return;

@@ -48,8 +48,8 @@ class WholeNetwork final : public TrainedNetwork {
   [[nodiscard]] const Objective& objective() const override { return objective_; }
   [[nodiscard]] const Communicator& replicas() const override { return communicator_; }
 
-  // With TrainerOptions::accumulation a part's mean loss counts by its share of the samples, so
-  // that the sum of the gradients is that of the batch's mean.
+  // Under accumulation a part's mean loss counts by its share of the samples, so that the gradients
+  // add up to those of the batch's mean.
   [[nodiscard]] TrainingStep::Pending make(TrainingStep& training, const Step& step) override {
     if (is_in_parts_) return make_parts(training, step);
     seed_for(communicator_.rank(), step.number - 1);

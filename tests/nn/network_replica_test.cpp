@@ -19,7 +19,7 @@ using testing::message_of;
 using Tensors = std::vector<torch::Tensor>;
 using Make = std::function<std::shared_ptr<TensorsNetwork>()>;
 
-// What a step does: in place, to parameters and, by the forward pass, to buffers.
+// Changes parameters in place, as a step does, and buffers by the forward pass.
 void train_a_step(TensorsNetwork& network, const Tensors& inputs) {
   auto loss = torch::zeros({});
   for (const auto& output : network.forward(inputs)) loss = loss + output.square().mean();
@@ -31,7 +31,7 @@ void train_a_step(TensorsNetwork& network, const Tensors& inputs) {
   }
 }
 
-// Of a copy, so that the trained network's mode stays.
+// Evaluates a copy, so that the trained network's mode stays.
 Tensors evaluated(const Make& make, TensorsNetwork& trained, const Tensors& inputs) {
   const auto copy = make();
   const torch::NoGradGuard no_gradient;

@@ -22,8 +22,8 @@ namespace {
 using ::testing::ElementsAre;
 using testing::message_of;
 
-// What torch.jit.script makes of a small classifier: linear layer "hidden", batch norm with a count
-// that is replaced by a new tensor, as old files have it, dropout, linear layer "output".
+// A small classifier as torch.jit.script makes it: linear layer "hidden", batch norm whose count is
+// replaced by a new tensor, as in old files, dropout, linear layer "output".
 torch::jit::Module classifier() {
   torch::manual_seed(1);
   auto hidden = testing::script_module("Hidden");

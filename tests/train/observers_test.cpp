@@ -73,7 +73,7 @@ TEST(RunRecorder, WritesEpochsStepsAndASummary) {
   EXPECT_GT(history.summary().at("best_val_accuracy"), 0);
 }
 
-// What is on the disk when a step is done.
+// Reads the records on the disk after each step.
 class LooksOn final : public Observer {
  public:
   explicit LooksOn(const TemporaryFolder& folder) : folder_(folder) {}

@@ -1,4 +1,4 @@
-// What TrainerOptions and Objective can ask for besides the plain loop.
+// TrainerOptions and Objective, besides the plain loop.
 #include <cmath>
 #include <limits>
 
@@ -45,7 +45,7 @@ TEST(TrainerOptions, TheCountAmongTheLargestIsOverAllRanks) {
   }
 }
 
-// With a rate of 1 and no momentum a step is as long as the gradient, at most the norm allowed.
+// At a rate of 1 and without momentum a step is as long as the gradient, at most the norm allowed.
 TEST(TrainerOptions, ClippingBoundsTheWholeGradient) {
   const TrainingSetup setup{.samples = 8, .epochs = 1, .dropout = 0, .learning_rate = 1};
   const auto before = SmallTraining(Communicator::solo(), setup).weights();
@@ -61,7 +61,7 @@ TEST(TrainerOptions, ClippingBoundsTheWholeGradient) {
   EXPECT_TRUE(train_on(1, loose).weights.allclose(train_on(1, setup).weights, 0, 1e-7));
 }
 
-// Of all weights together.
+// Relative distance of all weights.
 double distance(const torch::Tensor& a, const torch::Tensor& b) {
   return ((a - b).norm() / b.norm()).item<double>();
 }
@@ -339,7 +339,7 @@ TEST(NonFinite, ANetworkSpoiltByTheLastStepOfAnEpochEndsAllRanksAndIsNotSaved) {
   }
 }
 
-// So large that they are numbers themselves, but nothing that is computed with them is.
+// Weights so large that they are finite, but nothing that is computed with them is.
 TEST(NonFinite, WeightsThatAreTooLargeToValidateAreNeitherSavedNorTheBest) {
   using enum NonFiniteStep;
   for (const auto policy : {stop, skip, ignore}) {

@@ -39,7 +39,7 @@ struct TrainingSetup {
   std::function<LossFunction(int, LossFunction)> loss = [](int, LossFunction plain) {
     return plain;
   };
-  // Where a rank computes.
+  // Device that a rank computes on.
   std::function<torch::Device(int rank)> device = [](int) { return torch::Device(torch::kCPU); };
 };
 

@@ -47,11 +47,11 @@ struct LossEntry : ChoiceEntry {
   bool has_classes = true;  // a classifier's, whose outputs can be right or wrong
   bool is_binary = false;   // of one output, which tells two classes apart
   std::function<LossFunction(const OwnSettings&)> make = {};
-  // Without what is for training only, so that runs compare: label smoothing.
+  // The loss of validations, without label smoothing, so that runs compare.
   std::function<LossFunction(const OwnSettings&)> make_for_validation = {};
 };
 
-// Those of src/nn/losses.
+// The losses of src/nn/losses.
 [[nodiscard]] const std::vector<LossEntry>& built_in_losses();
 
 // By name or alias: "cross_entropy", also called "categorical_crossentropy" and

@@ -55,10 +55,10 @@ struct ModelEntry : ChoiceEntry {
   // same torch::manual_seed. Of the options only the shapes count. InputError when the model can't
   // work on them.
   std::function<std::shared_ptr<Network>(const OwnSettings&, const ModelOptions&)> make = {};
-  // The same as a network of any number of tensors; empty: one of one input and one output.
+  // Makes it as a network of any number of tensors; empty: it has one input and one output.
   std::function<std::shared_ptr<TensorsNetwork>(const OwnSettings&, const ModelOptions&)>
       make_tensors = {};
-  // The factor of the penalty on squared weights that it is usually trained with.
+  // Factor of the penalty on squared weights that it is usually trained with.
   double l2 = 0;
   ModelOutput output = ModelOutput::classes;
   bool keeps_batch_norms = false;  // its batch norms can't be replaced by SyncBatchNorm
@@ -77,8 +77,7 @@ struct ModelDescription {
   bool makes_fields = false;  // its output is a field; has levels and channels
 };
 
-// Models by name. An ordinary value: who wants models of their own adds them to a copy of
-// built_in_models().
+// Models by name, a value: programs add models of their own to a copy of built_in_models().
 class ModelCatalogue {
  public:
   // Throws Error when the name is taken.
@@ -97,7 +96,8 @@ class ModelCatalogue {
   // of the options only the shapes count.
   [[nodiscard]] std::shared_ptr<Network> make(const std::string& name, OwnSettings own,
                                               const ModelOptions& options) const;
-  // As a network of any number of tensors. Shapes may be left out where the model needs none.
+  // Makes it as a network of any number of tensors. Shapes may be left out where the model needs
+  // none.
   [[nodiscard]] std::shared_ptr<TensorsNetwork> make_tensors(const std::string& name,
                                                              OwnSettings own,
                                                              const ModelOptions& options) const;

@@ -34,10 +34,10 @@ class Network : public TensorsNetwork {
   // classifier the logits [N, classes]. Records for backward unless gradients are off.
   [[nodiscard]] virtual torch::Tensor forward(const torch::Tensor& input) = 0;
 
-  // What bears one of these names, a parameter or a module with all in it, isn't trained from now
-  // on: parameters want no gradient, and modules compute as in evaluation, so that batch norms
-  // keep their running statistics. Names are whole ones of named_parameters() or named_modules().
-  // InputError for a name that nothing has, and where no parameter is left to train.
+  // Stops training the parameters and modules of these names: parameters want no gradient, and
+  // modules compute as in evaluation, so batch norms keep their running statistics. Names are whole
+  // ones of named_parameters() or named_modules(). InputError for a name that nothing has, and
+  // where no parameter is left to train.
   void freeze(std::span<const std::string> names);
   // Frozen modules stay in evaluation mode.
   void train(bool on = true) override;

@@ -44,8 +44,7 @@ struct StepRate {
   bool operator==(const StepRate&) const = default;
 };
 
-// What is remembered of the rates of a training, for optimizers that average: a part of its
-// checkpoints.
+// Rates of a training so far, for optimizers that average: a part of its checkpoints.
 struct RateHistory {
   double largest = 0;
   double sum_of_squares = 0;  // of what was the largest after each step
@@ -56,14 +55,14 @@ struct RateHistory {
   bool operator==(const RateHistory&) const = default;
 };
 
-// Where the parameters to use a network with (validation, checkpoints) are others than those that
-// gradients are taken at: parameter - factor * state[place].
+// Parameters to use a network with (validation, checkpoints), of optimizers whose gradients are
+// taken at others: parameter - factor * state[place].
 struct ParametersForUse {
   std::size_t place = 0;  // in state_names()
   double factor = 0;
 };
 
-// What a step computes once for all elements, from the rate and the step: numbers whose meaning is
+// Numbers that a step computes once for all elements, from the rate and the step; their meaning is
 // the optimizer's own. Slices of float32 take them as float32.
 using StepConstants = std::array<double, 12>;
 
@@ -112,8 +111,8 @@ class FlatOptimizer {
   // Constants, workspace and updates of steps on CUDA devices. An optimizer that does not override
   // them throws Error there.
 
-  // What DeviceUpdate::constants points to a copy of, for slices of vectors or of others. Throws
-  // Error for a step or rate that update() doesn't take.
+  // Value that DeviceUpdate::constants points to a copy of, for slices of vectors or of others.
+  // Throws Error for a step or rate that update() doesn't take.
   [[nodiscard]] virtual StepConstants constants(StepRate rate, std::int64_t step,
                                                 bool is_vector) const;
   // The memory that a step on a slice of as many elements needs besides, and of which nothing is
@@ -134,7 +133,7 @@ class FlatOptimizer {
 // the gradient stays as it is. With decay_excludes_vectors, biases and batch norm's scales and
 // shifts don't decay.
 
-// Where epsilon is added to a root: to the root itself, as PyTorch does it, or as Keras does it.
+// Place of epsilon in a root: added to the root itself, as in PyTorch, or as in Keras.
 enum class EpsilonForm : std::uint8_t { torch, keras };
 
 constexpr auto enum_names(EpsilonForm) {
@@ -163,8 +162,8 @@ struct AdamOptions {
   double weight_decay = 0;       // 0 or more
   bool decoupled_decay = false;  // AdamW
   bool amsgrad = false;          // divides by the largest second moment so far; one state more
-  // Where epsilon is added to the root of the second moment: false, after its bias correction, as
-  // Kingma and Ba's algorithm 1 and PyTorch do; true, before ("epsilon hat"), as Keras does.
+  // Adds epsilon to the second moment's root before its bias correction ("epsilon hat"), as Keras
+  // does; false: after it, as Kingma and Ba's algorithm 1 and PyTorch do.
   bool epsilon_before_correction = false;
   bool decay_excludes_vectors = false;
 };
@@ -183,7 +182,7 @@ struct RmspropOptions {
   double momentum = 0;    // 0 or more
   double epsilon = 1e-7;  // 0 or more
   bool centered = false;  // divides by the deviation instead of the root mean square
-  // Where epsilon is added: true, under the root, as Keras does; false, to the root, as PyTorch.
+  // Adds epsilon under the root, as Keras does; false: to the root, as PyTorch.
   bool epsilon_in_root = true;
   double weight_decay = 0;  // 0 or more
   bool decoupled_decay = false;

@@ -19,16 +19,16 @@
 
 namespace kolo {
 
-// Of samples that several ranks share, each with its own rows: this rank's place.
+// This rank's place among those that share samples, each with its own rows.
 struct SampleShare {
   int rank = 0;  // among those that share a sample; 0 counts it
   int ranks = 1;
-  // Factor of the mean over this rank's rows, with which the mean over the ranks is the sample's:
-  // rows here x ranks / rows of all.
+  // Factor on the mean over this rank's rows that makes the ranks' mean the sample's: rows here x
+  // ranks / rows of all.
   double loss_factor = 1;
 };
 
-// What a network is trained for, and what is counted to tell how well it does.
+// Goal of a training, and the counts that tell how well a network does.
 struct Objective {
   LossFunction loss;             // of training
   LossFunction validation_loss;  // unset: as in training
@@ -45,18 +45,17 @@ inline constexpr std::int64_t metric_numbers = 4;  // of MetricSums
 // ranks that share samples, each sample counts once. Waits for no device.
 [[nodiscard]] torch::Tensor metric_sums(const Objective& objective, const torch::Tensor& loss,
                                         const torch::Tensor& outputs, const torch::Tensor& targets);
-// The first of these numbers.
+// Sums from metric_sums() on the host.
 [[nodiscard]] MetricSums metrics_of(std::span<const double> numbers);
 
-// InputError where LibTorch can't compute in it: convolutions in three dimensions are tried,
-// forward and backward.
+// InputError where LibTorch can't train in it; tries 3-D convolutions, forward and backward.
 void require_precision(Precision precision);
 
 // The network's outputs in float32 (with fp32 as they are), computed in the objective's precision.
 [[nodiscard]] torch::Tensor forward_for(const Objective& objective, Network& network,
                                         const torch::Tensor& input);
 
-// Is told how many of this rank's batches are done: 0 at the beginning, then after each.
+// Called with how many of this rank's batches are done: 0 at the beginning, then after each.
 using EvaluationProgress = std::function<void(std::int64_t done, std::int64_t total)>;
 
 // The sums over a loader's whole dataset on all ranks, each sample counted once if the loader's

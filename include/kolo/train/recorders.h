@@ -15,11 +15,11 @@
 // Observers that write down how a training goes. For rank 0.
 namespace kolo {
 
-// Steps between records of which a run of so many epochs has 500 at most.
+// Steps between records, with which a run of so many epochs has at most 500.
 [[nodiscard]] std::int64_t thin_record_interval(std::int64_t epochs, std::int64_t steps_of_epoch);
 
-// Seconds after which records within an epoch are written, so that whoever looks on sees a run that
-// lives.
+// Seconds after which records within an epoch are written, so that others see that the run is
+// alive.
 inline constexpr double longest_unwritten = 30;
 
 // history.json and an event file of TensorBoard: a record an epoch, and one every `log_every` steps

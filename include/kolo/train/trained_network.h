@@ -21,8 +21,8 @@ struct NetworkParts {
   std::vector<std::string> names;  // of all parameters, then of all buffers, in the network's order
 };
 
-// A network in training, as one rank has it: whole, or a part of it (PipelinedNetwork). It knows
-// how the gradients of a batch are made; what becomes of them is TrainingStep's.
+// A network in training, as one rank has it: whole, or a part (PipelinedNetwork). It computes a
+// batch's gradients; TrainingStep averages and applies them.
 //
 // One thread uses it. Every rank has one of the same network.
 class TrainedNetwork {
@@ -32,7 +32,7 @@ class TrainedNetwork {
   // Modules that this rank trains, under the names that they have in the whole network.
   [[nodiscard]] virtual const std::shared_ptr<torch::nn::Module>& module() const = 0;
   [[nodiscard]] virtual const Objective& objective() const = 0;
-  // The ranks that have the same, whose gradients are averaged.
+  // Ranks with the same part, over which gradients are averaged.
   [[nodiscard]] virtual const Communicator& replicas() const = 0;
   // Null: this rank has the whole network.
   [[nodiscard]] virtual const NetworkParts* parts() const { return nullptr; }

@@ -17,8 +17,8 @@ namespace kolo {
 
 namespace {
 
-// The mean distance of float32 fields [N, channels, ...] on the CPU, of which each is in contiguous
-// or in channels-last memory: in one pass, which finds the gradient as well.
+// Mean distance of float32 fields [N, channels, ...] on the CPU, in contiguous or channels-last
+// memory, in one pass that also finds the gradient.
 class MeanDistance : public torch::autograd::Function<MeanDistance> {
  public:
   static torch::Tensor forward(torch::autograd::AutogradContext* context,
@@ -39,7 +39,7 @@ class MeanDistance : public torch::autograd::Function<MeanDistance> {
   }
 
  private:
-  // By parts that don't depend on the number of threads, and neither does the sum.
+  // Adds up by parts that don't depend on the number of threads, so the sum doesn't either.
   static double sum_of(const torch::Tensor& outputs, const torch::Tensor& targets,
                        const torch::Tensor& slopes, float factor) {
     if (outputs.strides() == targets.strides())
@@ -53,7 +53,7 @@ class MeanDistance : public torch::autograd::Function<MeanDistance> {
   struct Lines {
     std::int64_t number = 0, length = 0;
   };
-  // Of a line's values, and from a channel to the next.
+  // Distances in memory between a line's values, and between channels.
   struct Strides {
     std::int64_t value = 1, channel = 1;
   };

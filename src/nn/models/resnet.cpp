@@ -36,7 +36,7 @@ struct ResNetLayout {
   BatchNormSettings norm;                // elsewhere
 };
 
-// Of the NERSC tutorial's networks: batch norms of two kinds, and the key that sets both.
+// Batch norms of the NERSC tutorial's networks, of two kinds, and the key that sets both.
 inline constexpr BatchNormSettings tutorial_plain_block_norm{.momentum = 0.9, .epsilon = 1e-5};
 inline constexpr BatchNormSettings tutorial_norm{.momentum = 0.99, .epsilon = 1e-3};
 
@@ -71,7 +71,8 @@ void push_convolution(Sequential& layers, const std::string& number, const Convo
   layers->push_back("norm" + number, batch_norm(shape.outputs, norm));
 }
 
-// What a block adds to its shortcut: 1x1, 3x3, 1x1 with the stride on the first, or 3x3, 3x3.
+// Layers whose output is added to a block's shortcut: 1x1, 3x3, 1x1 with the stride on the first,
+// or 3x3, 3x3.
 Sequential residual_of(const ResNetLayout& layout, const BlockShape& shape,
                        const BatchNormSettings& norm) {
   const std::int64_t width = shape.width;
@@ -156,7 +157,7 @@ class ResNet final : public ChainNetwork {
               [block](const torch::Tensor& x) { return block->forward(x); });
   }
 
-  // Of an image whose height and width were halved so often, rounded up.
+  // Positions of an image whose height and width were halved so often, rounded up.
   static std::int64_t positions_of(const std::vector<std::int64_t>& input_shape, int halvings) {
     const std::int64_t factor = std::int64_t{1} << halvings;
     const auto length = [&](std::size_t i) { return (input_shape[i] + factor - 1) / factor; };

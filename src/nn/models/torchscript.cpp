@@ -45,7 +45,7 @@ torch::Tensor join(const std::vector<torch::Tensor>& parts) {
   return torch::cat(flat, 1);
 }
 
-// What a script gave: a tensor, or a tuple or list of them. Error for anything else.
+// Output of a script: a tensor, or a tuple or list of them. Error for anything else.
 std::vector<torch::Tensor> tensors_of(const c10::IValue& output, const Script& script) {
   const auto refuse = [&] {
     throw Error(fmt::format("{}: forward gives a {}, expected a tensor, or a tuple or list of them",
@@ -62,11 +62,11 @@ std::vector<torch::Tensor> tensors_of(const c10::IValue& output, const Script& s
   return tensors;
 }
 
-// The very tensors of a script are the network's, under the same names; what the script holds a
-// second time is left out.
+// The script's own tensors are the network's, under the same names; a tensor that the script holds
+// twice has the first.
 class TorchScriptNetwork final : public Network {
  public:
-  // Parts: of the one input and output of forward(tensor), none where it is one of the script's.
+  // The parts of forward(tensor)'s input and output, where the script takes or gives several.
   explicit TorchScriptNetwork(Script script, Shapes input_parts = {}, Shapes output_parts = {})
       : input_parts_(std::move(input_parts)),
         output_parts_(std::move(output_parts)),
@@ -291,7 +291,7 @@ void visit(Field& field, TorchScript& model) {
   field("file", model.file, PathText{});
 }
 
-// None where nothing is known of them.
+// Shapes, where they are known.
 std::optional<TensorsShapes> known_shapes(const ModelOptions& shapes) {
   if (shapes.input_shape.empty() || shapes.output_shape.empty()) return std::nullopt;
   return TensorsShapes{{shapes.input_shape}, {shapes.output_shape}};

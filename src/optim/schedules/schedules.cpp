@@ -64,7 +64,7 @@ void check_interval(const RateInterval& interval, const RateInterval* before, st
           interval.multiplier, "a number of 0 or more");
 }
 
-// The end of a ramp on half a period of a cosine; progress from 0 to 1.
+// Value of a ramp on half a period of a cosine; progress from 0 to 1.
 double cosine_between(double from, double to, double progress) {
   return to + (from - to) * 0.5 * (1 + std::cos(std::numbers::pi * progress));
 }

@@ -117,14 +117,14 @@ Manifest::File write_state(const std::filesystem::path& folder, std::int64_t ste
   }
 }
 
-// How each writer's part went: its files, or what is wrong.
+// Report of a writer: its files, or what is wrong.
 std::string note_of(const std::vector<Manifest::File>& files, const std::string& problem = {}) {
   nlohmann::ordered_json note{{"problem", problem}, {"files", nlohmann::ordered_json::array()}};
   for (const auto& file : files) note["files"].push_back(to_json(file));
   return note.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-// What all writers have written. Error: the first that could not.
+// Files of all writers. Throws the first writer's problem.
 std::vector<Manifest::File> files_of(const std::vector<std::string>& notes) {
   std::vector<Manifest::File> files;
   for (std::size_t index = 0; index < notes.size(); ++index) {
@@ -137,8 +137,8 @@ std::vector<Manifest::File> files_of(const std::vector<std::string>& notes) {
   return files;
 }
 
-// Does a part of the work and has all writers know how it went; `work` gives the files it wrote.
-// Error: this writer's own, or that another one's failed.
+// Does this writer's part of the work and tells all writers how it went; `work` gives the files it
+// wrote. Throws its own Error, or that another writer failed.
 template <typename Work>
 std::vector<Manifest::File> together(const ShardWriter& writer, const Work& work) {
   if (writer.count == 1) return work();
@@ -156,7 +156,7 @@ std::vector<Manifest::File> together(const ShardWriter& writer, const Work& work
   return files_of(notes);
 }
 
-// From the notes' order, writer by writer, into the manifest's.
+// Files in the manifest's order, which is not that of the notes.
 std::vector<Manifest::File> in_order(std::vector<Manifest::File> files) {
   std::ranges::stable_partition(
       files, [](const Manifest::File& file) { return file.name.starts_with(model_part); });
@@ -211,8 +211,8 @@ Manifest inspect(const StepFolder& folder) {
   return manifest;
 }
 
-// Of the checkpoints up to the saved one the newest keep_last and the best stay; `all` is newest
-// first.
+// Removes checkpoints up to the saved one, but for the newest keep_last and the best. `all` is
+// newest first.
 void remove_old(const std::filesystem::path& parent, std::int64_t saved_step, int keep_last,
                 const std::vector<CheckpointStore::Entry>& all) {
   std::set<std::filesystem::path> kept;

@@ -26,10 +26,10 @@ namespace kolo {
 
 // Bytes in front of the header: its length as a little-endian 64-bit number.
 inline constexpr std::uint64_t safetensors_prefix_size = 8;
-// What the format allows for a header. Source: the reference implementation's MAX_HEADER_SIZE.
+// Largest header that the format allows. Source: the reference implementation's MAX_HEADER_SIZE.
 inline constexpr std::uint64_t safetensors_header_limit = 100'000'000;
 
-// What messages about a tensor or field begin with; tensor and field may be empty.
+// Place that a message begins with; tensor and field may be empty.
 struct SafetensorsPlace {
   const std::filesystem::path& path;
   std::string_view tensor = {};

@@ -27,7 +27,7 @@ namespace {
 
 constexpr std::uint64_t alignment = 64;
 constexpr std::int64_t bytes_at_once = 1 << 20;  // that a thread copies
-// Of what the machine has left, so much stays for what training itself has yet to take.
+// One part in so many of the free memory is left for what training has yet to take.
 constexpr std::uint64_t part_left = 8;
 
 std::uint64_t padded(std::uint64_t bytes) {
@@ -72,7 +72,7 @@ torch::Tensor pinned_region(std::uint64_t bytes) {
   }
 }
 
-// So many bytes stay in the first cache between the pass that looks and the one that stores.
+// Bytes that stay in the first-level cache between the pass that looks and the one that stores.
 constexpr std::size_t cache_block_bytes = 8192;
 
 template <typename Word>
@@ -125,7 +125,7 @@ Word copy_in_blocks(std::span<const Word> from, Word* to) {
   return result;
 }
 
-// Several threads copy parts of it; the largest of what each part returns.
+// Copies with several threads; returns the largest word of all.
 template <typename Word>
 Word copy_in_parts(const torch::Tensor& from, const torch::Tensor& to) {
   const auto* const source = static_cast<const Word*>(from.data_ptr());

@@ -20,7 +20,7 @@ namespace kolo {
 
 namespace {
 
-// What a progress bar looks like, apart from when it is drawn.
+// The look of a progress bar, apart from when it is drawn.
 
 // The texts of a line, without the bar. Empty ones are left out.
 struct ProgressTexts {

@@ -73,8 +73,8 @@ constexpr auto study_fields = [](auto& field, auto& study) {
   field.list("points", study.points, point_fields);
 };
 
-// The point that others of its learning-rate scaling and warm-up are related to: the one with the
-// fewest ranks.
+// Point with the fewest ranks of this learning-rate scaling and warm-up, to which the others are
+// related.
 const StudyPoint* first_of_line(const Study& study, const StudyPoint& line) {
   const StudyPoint* first = nullptr;
   for (const StudyPoint& point : study.points) {
@@ -136,11 +136,10 @@ void fill_in_efficiency(Study& study) {
 
 namespace {
 
-// The first epoch makes kernels and fills caches: where there are at least so many, it is left out
-// of what is said about speed.
+// From so many epochs on the first one, which fills caches, is left out of speeds.
 constexpr std::size_t enough_epochs = 3;
 
-// Of what was measured; one value says nothing of how much they differ.
+// Mean and deviation of the epochs that were measured; one epoch alone has no deviation.
 MeanDeviation over_epochs(const std::vector<EpochRecord>& epochs, double EpochRecord::*member) {
   std::vector<double> values;
   for (const auto& epoch : epochs)
@@ -150,8 +149,7 @@ MeanDeviation over_epochs(const std::vector<EpochRecord>& epochs, double EpochRe
   return {mean, values.size() < 2 ? not_measured : deviation};
 }
 
-// All samples by all of the time: a slow epoch lasts longer, so that the mean of the rates is too
-// large.
+// All samples over all of the time: the mean of rates would weigh slow epochs too little.
 double whole_rate(const std::vector<EpochRecord>& epochs) {
   double samples = 0, seconds = 0;
   for (const auto& epoch : epochs) {

@@ -18,8 +18,8 @@ inline constexpr int most_shards = 99'999;  // as many as file names have digits
 // A shard for every bytes_of_a_shard, at most one per rank; at least 1.
 [[nodiscard]] int choose_shards(std::uint64_t bytes, int ranks);
 
-// The shard of each tensor, by bytes: the largest first, each to the shard that has least so far.
-// `first`: bytes that shard 0 has besides. A pure function, so that all writers plan alike.
+// Shard of each tensor: the largest tensors first, each to the shard with the fewest bytes.
+// `first`: further bytes of shard 0. A pure function, so that all writers plan alike.
 [[nodiscard]] std::vector<int> plan_shards(std::span<const std::uint64_t> bytes, int shards,
                                            std::uint64_t first = 0);
 
@@ -27,8 +27,8 @@ inline constexpr int most_shards = 99'999;  // as many as file names have digits
 struct ShardWriter {
   int index = 0;  // 0 makes the folder, and the manifest when all others are done
   int count = 1;
-  // Gives every writer all writers' texts, in their order. Called by the thread that saves, as
-  // often on each. Not called of one writer.
+  // Exchanges texts: gives every writer those of all, in their order. Called by the saving thread,
+  // equally often on each; not of a single writer.
   std::function<std::vector<std::string>(const std::string&)> exchange = {};
 };
 
@@ -113,18 +113,17 @@ class CheckpointStore {
       const std::function<void(const std::string&)>& warn,
       CheckpointReading reading = CheckpointReading::whole) const;
 
-  // Tells whether load_newest() would find one; keeps nothing of what it reads.
+  // True if load_newest() would find one; keeps nothing of what it reads.
   [[nodiscard]] bool holds_one(const std::function<void(const std::string&)>& warn) const;
 
   // The checkpoint in one step folder, whose files are read once. Error: it is damaged, and how.
   [[nodiscard]] static LoadedCheckpoint load(const std::filesystem::path& path,
                                              CheckpointReading reading = CheckpointReading::whole);
 
-  // The step folders that are there, whole or not, newest first. Reads none of them.
+  // Step folders, whole or not, newest first. Reads none of them.
   [[nodiscard]] std::vector<std::filesystem::path> folders() const;
 
-  // Removes every checkpoint after `step` (-1: all), as save() does: those of a future that a run
-  // restarted at `step` will write anew.
+  // Removes every checkpoint after `step` (-1: all): a run that restarts there writes them anew.
   void remove_after(std::int64_t step);
 
  private:

@@ -42,7 +42,7 @@ WrittenFile write_safetensors(const std::filesystem::path& path,
 [[nodiscard]] std::vector<NamedTensor> read_safetensors(const std::filesystem::path& path,
                                                         std::uint32_t* crc32 = nullptr);
 
-// The same of those that `is_wanted`; the others may be of any type, and are not read.
+// Reads the tensors that `is_wanted`; the others may be of any type.
 [[nodiscard]] std::vector<NamedTensor> read_chosen_safetensors(
     const std::filesystem::path& path,
     const std::function<bool(const SafetensorsEntry&)>& is_wanted);

@@ -21,8 +21,7 @@ struct RunLogOptions {
   std::filesystem::path file;  // <run folder>/out.log, appended to; empty: no file
 };
 
-// Whether to colour what goes to this file descriptor: a terminal, and the user did not object
-// (NO_COLOR, TERM=dumb).
+// True for a terminal whose user did not object to colours (NO_COLOR, TERM=dumb).
 [[nodiscard]] bool detect_colour(int descriptor);
 
 // Log of a run: on the console plain lines ("warning: ..." and "error: ..." marked), in a file
@@ -53,8 +52,8 @@ class RunLog {
     write(Level::error, format, fmt::make_format_args(arguments...));
   }
 
-  // From now on `print` gets the console's lines, without their newline; an empty function restores
-  // the stream. It must not log, and what it uses must live until it is replaced.
+  // Sends the console's lines, without newline, to `print`; an empty function restores the stream.
+  // `print` must not log, and what it uses must live until it is replaced.
   void route_console_through(std::function<void(std::string_view)> print);
 
  private:

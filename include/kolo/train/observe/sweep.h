@@ -84,9 +84,9 @@ struct Sweep {
 // is. Last, not best: the best epoch is chosen by the very data that it is measured with.
 [[nodiscard]] std::optional<MeanDeviation> last_epochs(const Sweep& sweep);
 
-// Compares by a metric ("val_accuracy" | "val_loss"); what is not a number is worse than any.
+// Compares by a metric ("val_accuracy" | "val_loss"); NaN is worse than any number.
 [[nodiscard]] bool is_better(std::string_view metric, double one, double other);
-// Places in the sweep's trials, the best first; of equals, and of those without a value, the first.
+// Indices of the sweep's trials, the best first; equals, and those without a value, in their order.
 [[nodiscard]] std::vector<std::size_t> best_first(const Sweep& sweep);
 // "91.24 %" or "0.3121"; "" where it is not a number.
 [[nodiscard]] std::string format_metric(std::string_view metric, double value);
