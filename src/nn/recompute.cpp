@@ -1,5 +1,3 @@
-#include "kolo/nn/recompute.h"
-
 #include <algorithm>
 #include <cstddef>
 #include <memory>
@@ -18,6 +16,7 @@
 #include "kolo/base/graph_beginning.h"
 #include "kolo/base/graph_node.h"
 #include "kolo/kernels/autocast.h"
+#include "kolo/nn/network.h"
 
 namespace kolo {
 

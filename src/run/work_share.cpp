@@ -13,7 +13,7 @@
 #include "kolo/nn/network.h"
 #include "kolo/parallel/spatial_part.h"
 #include "kolo/train/objective.h"
-#include "kolo/train/spatial_partition.h"
+#include "kolo/train/trained_network.h"
 
 namespace kolo {
 

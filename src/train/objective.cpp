@@ -10,7 +10,7 @@
 
 #include "kolo/base/error.h"
 #include "kolo/nn/metrics.h"
-#include "kolo/nn/recompute.h"
+#include "kolo/nn/network.h"
 
 namespace kolo {
 

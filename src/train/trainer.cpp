@@ -163,7 +163,10 @@ void Trainer::step(const Batch& batch) {
 bool Trainer::train_step(const Batch& batch) {
   if (!under_way_) since_settled_.restart();
   const auto span = options_.timeline.step(state_.step + 1);
-  note_requests_to_stop();
+  if (const bool asks = options_.stop_requested(); asks != asks_to_stop_) {
+    step_notes_[0].fill_(asks ? 1 : 0);
+    asks_to_stop_ = asks;
+  }
   const double rate = rate_at(state_.step);
   auto begun = network_->make(step_, {batch, step_notes_, rate, state_.step + 1});
   ++state_.step;
@@ -177,13 +180,6 @@ bool Trainer::train_step(const Batch& batch) {
   return is_stop_requested;
 }
 
-void Trainer::note_requests_to_stop() {
-  if (const bool asks = options_.stop_requested(); asks != asks_to_stop_) {
-    step_notes_[0].fill_(asks ? 1 : 0);
-    asks_to_stop_ = asks;
-  }
-}
-
 bool Trainer::settle() {
   return under_way_ && settle(*std::exchange(under_way_, std::nullopt));
 }
@@ -193,7 +189,12 @@ bool Trainer::settle(StepUnderWay step) {
   const auto sums = metrics_of(numbers);
   if (is_made && options_.non_finite == NonFiniteStep::stop) require_finite(sums, step.number);
   if (replica_check_) replica_check_->after_step(step.number);
-  count(sums, is_made);
+  if (!is_made) {
+    ++state_.skipped_steps;
+    ++state_.skipped_in_epoch;
+  }
+  // A step left out for its gradients alone has a loss like others.
+  if (is_made || std::isfinite(sums.loss)) state_.sums.add(sums);
   TrainState state = state_;
   state.step = step.number;
   state.position = step.position;
@@ -201,15 +202,6 @@ bool Trainer::settle(StepUnderWay step) {
   since_settled_.restart();
   notify([&](Observer& observer) { observer.on_step(report); });
   return numbers[metric_numbers] > 0;
-}
-
-// A step left out for its gradients alone has a loss like others.
-void Trainer::count(const MetricSums& sums, bool is_made) {
-  if (!is_made) {
-    ++state_.skipped_steps;
-    ++state_.skipped_in_epoch;
-  }
-  if (is_made || std::isfinite(sums.loss)) state_.sums.add(sums);
 }
 
 double Trainer::rate_at(std::int64_t step) const {

@@ -1,4 +1,4 @@
-#include "kolo/nn/recompute.h"
+#include "kolo/nn/network.h"
 
 #include <functional>
 #include <memory>

@@ -69,7 +69,7 @@ using EvaluationProgress = std::function<void(std::int64_t done, std::int64_t to
 
 // A network's stages (Network::stages()) as forward_for() computes the whole: in the objective's
 // precision and with its kernels; what the last one makes is in float32. With
-// `recompute` backward computes inner results again (kolo/nn/recompute.h). Local.
+// `recompute` backward computes inner results again (kolo/nn/network.h). Local.
 [[nodiscard]] std::vector<NetworkStage> training_stages(const Objective& objective,
                                                         std::vector<NetworkStage> stages,
                                                         bool recompute = false);

@@ -17,7 +17,7 @@ struct PipelinedNetworkOptions {
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
   int micro_batches = 1;
   std::vector<std::size_t> bounds;  // of the parts, as PipelineStepOptions has them
-  bool recompute = false;           // see kolo/nn/recompute.h
+  bool recompute = false;           // see kolo/nn/network.h
   std::uint64_t seed = 1;           // of dropout (see PipelineStepOptions)
   Timeline timeline = {};
 };

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,9 @@
 
 #include "kolo/comm/communicator.h"
 #include "kolo/data/loader.h"
+#include "kolo/kernels/partition.h"
+#include "kolo/nn/network.h"
+#include "kolo/parallel/device_mesh.h"
 #include "kolo/parallel/training_step.h"
 #include "kolo/train/objective.h"
 
@@ -52,5 +56,12 @@ class TrainedNetwork {
   // Without gradients. Collective over the ranks of parts().
   [[nodiscard]] virtual torch::Tensor measure(const Batch& batch) = 0;
 };
+
+// Lets a network's layers compute samples that the ranks of mesh.spatial() share, by halo exchanges
+// and, where a level is too small to be cut, by gathering it: Network::share_samples() takes it.
+// `lengths`: of a sample, by axis after the channels. Local. InputError for a network without
+// field_layers(), and for samples that the mesh can't cut: it says what fits.
+[[nodiscard]] std::shared_ptr<const Partition> make_spatial_partition(
+    const DeviceMesh& mesh, const Network& network, std::span<const std::int64_t> lengths);
 
 }  // namespace kolo

@@ -50,7 +50,7 @@ struct TrainerOptions : StepSettings {
   // nothing on the host. With several ranks only where NCCL averages. The current stream must be
   // the one of the Trainer's making, and not the default one.
   bool graphs = false;
-  // Keeps only the inputs of the network's stages for backward (see kolo/nn/recompute.h), of a
+  // Keeps only the inputs of the network's stages for backward (see kolo/nn/network.h), of a
   // network that the Trainer is given whole.
   bool recompute = false;
   // Asked at every step, on every rank; one yes stops all after that step, on a device after the
@@ -177,12 +177,10 @@ class Trainer {
   // True: a rank asks to stop.
   [[nodiscard]] bool train_step(const Batch& batch);
   [[nodiscard]] bool settle(StepUnderWay step);
-  void note_requests_to_stop();
   [[nodiscard]] bool is_out_of_patience() const;
   [[nodiscard]] bool is_out_of_steps() const;
   // Rate of the step that follows `step` completed ones.
   [[nodiscard]] double rate_at(std::int64_t step) const;
-  void count(const MetricSums& sums, bool is_made);
   void require_finite_parameters() const;
   void require_finite_validation(const MetricSums& validation) const;
   [[noreturn]] void refuse_network(const std::string& problem) const;
