@@ -157,7 +157,7 @@ TEST(LossScale, AnOverflowOnOneRankSkipsTheStepOnAll) {
       Recorder record;
       training.trainer().add_observer(record);
       EXPECT_EQ(training.trainer().run(), TrainOutcome::finished);  // 3 epochs of 4 steps
-      EXPECT_EQ(training.trainer().skipped_steps(), 2);
+      EXPECT_EQ(training.trainer().state().skipped_steps, 2);
       // Two halvings, and one doubling after the five good steps 5 to 9.
       EXPECT_EQ(training.trainer().loss_scale(), 32768);
       EXPECT_TRUE(training.weights().isfinite().all().item<bool>());

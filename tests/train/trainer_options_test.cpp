@@ -261,7 +261,7 @@ TEST(NonFinite, SkipLeavesTheStepOutOnAllRanks) {
       job.trainer().add_observer(recorder);
       EXPECT_EQ(job.trainer().run(), TrainOutcome::finished);
       EXPECT_TRUE(is_finite(job.weights()));
-      EXPECT_EQ(job.trainer().skipped_steps(), 1);
+      EXPECT_EQ(job.trainer().state().skipped_steps, 1);
       EXPECT_EQ(recorder.skipped_in_epoch, (std::vector<std::int64_t>{1, 0}));
       EXPECT_TRUE(std::isfinite(recorder.epochs[0].training.mean_loss()));
       EXPECT_EQ(recorder.epochs[0].training.samples, 84) << "100 samples without a step of 16";
@@ -297,7 +297,7 @@ TEST(NonFinite, ASkippedStepLeavesNothingInRunningStatistics) {
                   LearningRate({.base_rate = .01}), training, validation, options);
   ASSERT_FALSE(network->buffers().empty());
   EXPECT_EQ(trainer.run(), TrainOutcome::finished);
-  EXPECT_EQ(trainer.skipped_steps(), 1);
+  EXPECT_EQ(trainer.state().skipped_steps, 1);
   for (const auto& buffer : network->buffers()) EXPECT_TRUE(is_finite(buffer));
   EXPECT_NO_THROW((void)trainer.checkpoint());
 }
@@ -308,7 +308,7 @@ TEST(NonFinite, SkippedStepsAreStillKnownAfterAResume) {
   EXPECT_EQ(job.trainer().run(), TrainOutcome::finished);
   SmallTraining resumed(Communicator::solo(), setup);
   resumed.trainer().restore(job.trainer().checkpoint());
-  EXPECT_EQ(resumed.trainer().skipped_steps(), 1);
+  EXPECT_EQ(resumed.trainer().state().skipped_steps, 1);
 }
 
 TEST(NonFinite, IgnoreGoesOnUntilTheEpochHasSpoiltTheNetwork) {

@@ -208,7 +208,7 @@ inline Outcome train_on(int ranks, const TrainingSetup& setup,
     if (communicator.rank() != 0) return;
     outcome.weights = training.weights();
     outcome.state = training.trainer().state();
-    outcome.skipped = training.trainer().skipped_steps();
+    outcome.skipped = training.trainer().state().skipped_steps;
   };
   run_as_threads(ranks, body, options);
   return outcome;

@@ -158,8 +158,6 @@ class Trainer {
   // The sums over a loader's whole dataset (see objective.h), with rank 0's running statistics on
   // all ranks. Collective.
   [[nodiscard]] MetricSums evaluate(Loader& loader);
-  // Steps left out so far, because loss or gradients were not finite.
-  [[nodiscard]] std::int64_t skipped_steps() const { return state_.skipped_steps; }
   // 1 without a loss scale.
   [[nodiscard]] double loss_scale() const { return step_.scaler() ? step_.scaler()->scale() : 1; }
 
