@@ -59,24 +59,20 @@ class Network : public TensorsNetwork {
   std::vector<std::string> frozen_;  // modules; by name, as layers may be replaced
 };
 
-// Trades time for memory: backward keeps only the stages' inputs and computes their inner results
-// again, which costs one more forward pass. Stages of equal size need the memory of all their
-// inputs and of the inside of one (Chen et al., arXiv:1604.06174).
+// Stages whose inner results backward computes again from their inputs, which saves their memory
+// for one more forward pass (Chen et al., arXiv:1604.06174).
 //
 //   const auto stages = recomputed(network->stages());
 //   const auto output = run_stages(stages, {input}).front();
 //
-// Outputs and gradients of parameters and inputs stay the same to the bit: the second pass draws
-// the same random numbers and leaves the generators where they were, leaves buffers alone, and
-// computes under the first one's autocast and PlainKernels. Layers whose statistics are taken over
-// ranks communicate once more, in backward, at the same place on all ranks. A stage that changes
-// its inputs in place is given copies: of all of them in its first pass, later of those that it
-// changes.
+// Outputs and gradients stay the same to the bit: the second pass draws the same random numbers and
+// leaves the generators where they were, leaves buffers alone, and computes under the first one's
+// autocast and PlainKernels. Layers whose statistics are taken over ranks communicate once more in
+// backward. A stage that changes inputs in place is given copies of them.
 //
 // Backward is Tensor::backward(): hooks on parameters (GradientReducer) see their gradients, while
 // torch::autograd::grad() with respect to parameters does not; no second derivatives. Error in
-// backward where an input was changed in place since. One thread at a time may use a stage, as its
-// modules.
+// backward where an input was changed in place since. One thread at a time may use a stage.
 [[nodiscard]] std::vector<NetworkStage> recomputed(std::vector<NetworkStage> stages);
 
 // One operation of a network on one sample.

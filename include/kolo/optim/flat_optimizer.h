@@ -11,16 +11,10 @@
 
 #include "kolo/base/enum_names.h"
 
-// Optimizers as fused passes over flat buffers: one pass reads parameters, gradients and state once
-// and writes parameters and state once. Whoever owns the buffers calls them bucket by bucket, or
-// for the slices that a rank owns; every element is on its own, so the cut makes no difference, not
-// even in the last bit. Two kinds look further than the element, and say so: is_layerwise() and
-// spares_vectors().
-//
-// The buffers lie in the memory of the host, or of a CUDA device, where a step gives the same bits.
-//
-// The interface; SGD and Adam; those of Keras with a rate for each element; those for large
-// batches; those that average (Schedule-Free).
+// Optimizers as fused passes over flat buffers in the memory of the host or of a CUDA device: one
+// pass reads and writes parameters and state once. They are called bucket by bucket, or for the
+// slices that a rank owns; elements are independent, so the cut makes no difference to any bit. Two
+// kinds look further than the element, and say so: is_layerwise() and spares_vectors().
 namespace kolo {
 
 // A stretch of the flat buffers: element i of each span belongs to the same parameter. All spans
@@ -118,11 +112,10 @@ class FlatOptimizer {
   // The memory that a step on a slice of as many elements needs besides, and of which nothing is
   // kept: slices whose steps follow one another on a stream may use the same.
   [[nodiscard]] virtual std::size_t device_workspace_bytes(std::size_t /*size*/) const { return 0; }
-  // Enqueues a step on a slice in the device's memory, and doesn't wait for it. Elements become
-  // what update() makes of them, with gradients times the factor, to the bit; a norm of a layer is
-  // added up in an order of the device's own, though. The gradients themselves stay. Throws Error
-  // when spans differ in length, the workspace is too small, the device refuses the launch, or kolo
-  // was built without CUDA.
+  // Enqueues a step on a slice in the device's memory. Elements become what update() makes of them,
+  // with gradients times the factor, to the bit; but a layer's norm is added up in the device's own
+  // order. The gradients stay. Throws Error when spans differ in length, the workspace is too
+  // small, the device refuses the launch, or kolo was built without CUDA.
   virtual void update_on_device(const FlatSlice<float>& slice, const DeviceUpdate& device) const;
   virtual void update_on_device(const FlatSlice<double>& slice, const DeviceUpdate& device) const;
 };

@@ -43,14 +43,12 @@ struct CheckpointHooks {
   std::function<void(const std::string&)> warn = [](const auto&) {};
 };
 
-// Saves a trainer's checkpoints: by its schedule, when the training is asked to stop, and at the
-// end.
+// Saves a trainer's checkpoints: by its schedule, when it is asked to stop, and at the end.
 //
-// A copy is written by a thread of its own, one at a time: the next save waits for the one before,
-// and a stop and the end for all. An Error of the writing comes out of the next call. The memory
-// for copies is taken after the first step, when all that a step needs has been taken, or with the
-// first copy, and used for all. Where the machine has not enough left, which is warned of once,
-// training waits while its own tensors are written.
+// A thread writes each copy: the next save waits for the one before, a stop and the end for all. An
+// Error of the writing comes out of the next call. Memory for copies is taken after the first step,
+// when a step's own memory has been taken, or with the first copy. Where the machine has too
+// little, which is warned of once, training waits while its own tensors are written.
 class CheckpointObserver final : public Observer {
  public:
   // The trainer and the store must outlive it. Without a store this rank takes part in the

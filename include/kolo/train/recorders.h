@@ -22,15 +22,14 @@ namespace kolo {
 // alive.
 inline constexpr double longest_unwritten = 30;
 
-// history.json and an event file of TensorBoard: a record an epoch, and one every `log_every` steps
-// (0: none). Both are written at each epoch's end, with the first step `unwritten` seconds after
-// the last time, and by flush(), which is due before a checkpoint.
+// Writes history.json and an event file of TensorBoard: a record an epoch, and one every
+// `log_every` steps (0: none). Both are on disk at each epoch's end, `unwritten` seconds after the
+// last time at most, and after flush(), which is due before a checkpoint.
 //
 // Scalars of an epoch: loss, accuracy and top_accuracy, each /train and /validation, learning_rate,
-// samples_per_second, data_wait_seconds, exposed_communication_seconds and loss_scale, where they
-// are known; of a step: loss, accuracy, learning_rate and samples_per_second of step/. A run that
-// resumes takes out of its folder's event files what it will record anew; `history` has been cut
-// already.
+// samples_per_second, data_wait_seconds, exposed_communication_seconds and loss_scale, where known;
+// of a step: loss, accuracy, learning_rate and samples_per_second of step/. A resumed run takes out
+// of its folder's event files what it will record anew; `history` is cut already.
 class RunRecorder final : public Observer {
  public:
   RunRecorder(History history, const std::filesystem::path& folder, std::int64_t log_every,

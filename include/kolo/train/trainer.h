@@ -86,10 +86,9 @@ enum class TrainOutcome { finished, stopped };
 // data; weights and buffers become rank 0's. One thread calls it. The same ranks, options and data
 // give the same bits.
 //
-// It computes where the network's parameters are when it is made, and takes the batches there. A
-// device gets the next step before the numbers of the last one are read: observers hear of steps
-// one step late, but for steps that are settled (TrainerOptions::settle_every, and the last one of
-// an epoch or run).
+// It computes on the device of the network's parameters. A device gets the next step before the
+// numbers of the last one are read: observers hear of steps one step late, but for steps that are
+// settled (TrainerOptions::settle_every, and the last one of an epoch or run).
 class Trainer {
  public:
   // The loaders must outlive the trainer. Collective.
@@ -107,14 +106,13 @@ class Trainer {
   // Observers must outlive run().
   void add_observer(Observer& observer) { observers_.push_back(&observer); }
 
-  // Everything another process needs to go on from here, in a pass over it. Error: parameters or
-  // optimizer state that are not finite, buffers that are not numbers, or a step that is not
-  // settled (see TrainerOptions::settle_every). Local.
+  // Everything that another process needs to resume from here. Error: parameters or optimizer state
+  // that are not finite, buffers that are NaN, or a step that is not settled (see
+  // TrainerOptions::settle_every). Local.
   //
-  // Collective where !has_whole_state(), over the ranks of TrainedNetwork::parts() or, where the
-  // optimizer is sharded, over all, at the same step (a CheckpointObserver on each). The first of
-  // them gets the whole, in memory of its own, the others nothing that is of use. One tensor, or
-  // one bucket of the state, travels at a time.
+  // Collective where !has_whole_state(), at the same step, over the ranks of
+  // TrainedNetwork::parts() or, where the optimizer is sharded, over all. The first of them gets
+  // the whole, in memory of its own. One tensor, or one bucket of the state, travels at a time.
   [[nodiscard]] Checkpoint checkpoint(const CheckpointRequest& request = {}) const;
   // Bytes that the copies of checkpoint() take in a SnapshotMemory; 0 where that has none.
   [[nodiscard]] std::uint64_t checkpoint_bytes(const CheckpointRequest& request = {}) const;

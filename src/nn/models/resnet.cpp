@@ -189,12 +189,11 @@ std::shared_ptr<Network> make_resnet(ResNetLayout layout, const ModelOptions& sh
 
 }  // namespace
 
-// The NERSC tutorial's small network of 26 layers for small images (models/resnet.py, ResNetSmall):
-// a 3x3 stem without pooling; in each stage, of width 64, 128, 256 and 512, one block with a
-// convolution on its shortcut, which halves the image, and one without; blocks of 1x1, 3x3 and 1x1
-// convolutions, all of the stage's width, with biases. As there, the batch norms of blocks without
-// a convolution on the shortcut have momentum .9 and epsilon 1e-5, all others Keras's defaults of
-// .99 and 1e-3.
+// The NERSC tutorial's small network of 26 layers (models/resnet.py, ResNetSmall): a 3x3 stem
+// without pooling; stages of width 64, 128, 256 and 512 with one block that halves the image, with
+// a convolution on its shortcut, and one without; blocks of 1x1, 3x3 and 1x1 convolutions of the
+// stage's width, with biases. Batch norms of blocks without a convolution on the shortcut have
+// momentum .9 and epsilon 1e-5, all others Keras's .99 and 1e-3.
 struct ResNetSmall {
   std::optional<double> batch_norm_momentum;  // of all batch norms, in Keras's sense
 

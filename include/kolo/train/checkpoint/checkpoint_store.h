@@ -75,19 +75,18 @@ class CheckpointStore {
   // InputError: keep_last below 1 or no folder.
   explicit CheckpointStore(CheckpointOptions options);
 
-  // Writes the checkpoint of `step` (>= 0) and returns its path. One of the same step is replaced;
-  // at every moment one of the two is found by load_newest(). Then leftovers of interrupted saves
-  // go, and of the steps up to this one all but the newest keep_last and the best. Error: what
-  // could not be written; the checkpoints that were there are then as they were.
+  // Writes the checkpoint of `step` and returns its path. It replaces one of the same step; at
+  // every moment load_newest() finds one of the two. Then leftovers of interrupted saves go, and of
+  // the steps up to this one all but the newest keep_last and the best. Error: it could not be
+  // written; the earlier checkpoints are as they were.
   //
-  // Removes only what a store has written: a step folder's own files, where its manifest is kolo's,
-  // and then the folder if it is empty. A folder of that name without one stays, or is renamed
-  // (step-00000025.1) where it is in the way.
+  // Removes only files that a store has written, and their folder if it is empty then. A folder of
+  // that name without a manifest of kolo's stays, or is renamed (step-00000025.1) where it is in
+  // the way.
   //
-  // Several processes call it for the same step, each with its own shard's tensors (plan_shards());
-  // the state, is_best and what is kept are writer 0's. The checkpoint appears when all shards are
-  // on disk; where one can't be written all have an Error that names it. Collective over the
-  // writers (ShardWriter::exchange).
+  // Several processes save one step together, each its own shard's tensors (plan_shards()); state,
+  // is_best and keep_last are writer 0's. The checkpoint appears when all shards are on disk; else
+  // all have an Error that names the shard. Collective over the writers (ShardWriter::exchange).
   std::filesystem::path save(std::int64_t step, const Checkpoint& checkpoint, bool is_best,
                              const ShardWriter& writer = {});
 

@@ -14,9 +14,8 @@ namespace kolo {
 // The worst of a tensor's values.
 enum class Values { finite, infinite, nan };
 
-// One region, which is got once and used for every snapshot: on the host in huge pages where the
-// system has them, and already in the process's hands, so that a copy goes at memory speed; for
-// tensors of a CUDA device pinned, so that the device writes it by itself.
+// A region that is used for every snapshot: on the host in huge pages where the system has them,
+// already in the process's hands, so that a copy goes at memory speed; for a CUDA device pinned.
 //
 // One thread at a time. Copies keep the region alive, but clear() hands it to the next ones.
 class SnapshotMemory {
