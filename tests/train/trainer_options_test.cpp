@@ -16,7 +16,6 @@ namespace kolo {
 namespace {
 
 using testing::AtSteps;
-using testing::expect_to_go_on_to;
 using testing::message_of;
 using testing::Recorder;
 using testing::SmallTraining;
@@ -109,14 +108,6 @@ TEST(TrainerOptions, AccumulationScalesTheLossAsAWhole) {
     return train_on(2, setup).weights;
   };
   EXPECT_LT(distance(with(4), with(1)), 1e-4);
-}
-
-TEST(TrainerOptions, AccumulatingTrainingsGoOnToTheSameBits) {
-  const TrainingSetup setup{
-      .samples = 100, .batch_size = 16, .epochs = 3, .change = [](auto& options) {
-        options.accumulation = 3;
-      }};
-  expect_to_go_on_to(train_on(1, setup).weights, Communicator::solo(), setup, 10);
 }
 
 TrainingSetup sharded(TrainingSetup setup) {

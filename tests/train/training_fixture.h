@@ -170,20 +170,6 @@ class AtSteps final : public Observer {
   std::function<void(const StepReport&)> body_;
 };
 
-// Trains so many steps, goes on from the checkpoint in another trainer, and compares the end with
-// that of a training that was not stopped. Collective.
-inline void expect_to_go_on_to(const torch::Tensor& weights, const Communicator& communicator,
-                               const TrainingSetup& setup, int stop_after) {
-  int steps = 0;
-  SmallTraining part(communicator, setup, [&] { return ++steps == stop_after; });
-  ASSERT_EQ(part.trainer().run(), TrainOutcome::stopped);
-  const auto checkpoint = part.trainer().checkpoint();
-  SmallTraining rest(communicator, setup);
-  rest.trainer().restore(communicator.rank() == 0 ? std::optional(checkpoint) : std::nullopt);
-  ASSERT_EQ(rest.trainer().run(), TrainOutcome::finished);
-  EXPECT_TRUE(rest.weights().equal(weights));
-}
-
 // Trains to the end on so many ranks, as threads.
 struct Outcome {  // of rank 0
   Recorder record;
