@@ -211,6 +211,26 @@ Manifest inspect(const StepFolder& folder) {
   return manifest;
 }
 
+// Checkpoints of a folder, newest first.
+struct Survey {
+  std::vector<CheckpointStore::Entry> whole;
+  std::vector<CheckpointStore::Damaged> damaged;
+};
+
+// A step may have two folders, of which one that is whole counts alone.
+Survey survey(const std::filesystem::path& parent) {
+  Survey found;
+  for (const auto& folder : step_folders(parent)) {
+    if (!found.whole.empty() && found.whole.back().step == folder.step) continue;
+    try {
+      found.whole.push_back({folder.path, folder.step, inspect(folder).is_best});
+    } catch (const Error& error) {
+      found.damaged.push_back({folder.path, folder.step, error.what()});
+    }
+  }
+  return found;
+}
+
 // Removes checkpoints up to the saved one, but for the newest keep_last and the best. `all` is
 // newest first.
 void remove_old(const std::filesystem::path& parent, std::int64_t saved_step, int keep_last,
@@ -274,31 +294,11 @@ std::filesystem::path CheckpointStore::save(std::int64_t step, const Checkpoint&
 }
 
 std::vector<CheckpointStore::Entry> CheckpointStore::list() const {
-  std::vector<Entry> entries;
-  for (const auto& folder : step_folders(options_.folder)) {
-    if (!entries.empty() && entries.back().step == folder.step) continue;
-    try {
-      entries.push_back({folder.path, folder.step, inspect(folder).is_best});
-    } catch (const Error&) {  // it does not look complete, so it is none
-      continue;
-    }
-  }
-  return entries;
+  return survey(options_.folder).whole;
 }
 
 std::vector<CheckpointStore::Damaged> CheckpointStore::damaged() const {
-  std::vector<Damaged> damaged;
-  std::int64_t whole = -1;  // the step before, of which there may be two folders
-  for (const auto& folder : step_folders(options_.folder)) {
-    if (folder.step == whole) continue;
-    try {
-      (void)inspect(folder);
-      whole = folder.step;
-    } catch (const Error& error) {
-      damaged.push_back({folder.path, folder.step, error.what()});
-    }
-  }
-  return damaged;
+  return survey(options_.folder).damaged;
 }
 
 std::optional<CheckpointStore::Entry> CheckpointStore::best() const {
