@@ -77,7 +77,7 @@ class Training {
                                    torch::TensorOptions(torch::kLong))
                   : torch::randn(batch_shape(options.batch, options.output), generator);
     objective_.loss = make_loss(options.output.empty() ? "cross_entropy" : "l1");
-    objective_.precision = precision_named(options.precision);
+    objective_.precision = named<Precision>("training_bench", "precision", options.precision);
   }
 
   void step() {

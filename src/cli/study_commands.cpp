@@ -273,7 +273,7 @@ void add_sweep_command(CLI::App& app, Chosen& chosen) {
       "      training.batch_size=32,128\n"
       "  kolo sweep configs/fashion_mnist.yaml optimizer.lr=log:1e-4..1e-1 --random 16\n"
       "  kolo sweep configs/fashion_mnist.yaml optimizer.name,optimizer.lr=sgd:0.1,adam:0.001\n"
-      "  kolo sweep configs/airbench.yaml --config fashion_mnist seed=1,2,3 --target 0.949\n"
+      "  kolo sweep configs/fashion_mnist.yaml seed=1,2,3 --target 0.92\n"
       "  kolo sweep configs/unet3d.yaml --config tiny optimizer.lr=1e-3,1e-4 -n 2 \\\n"
       "      --trials-at-once 1\n\n"
       "Exit status: 0 done, 1 a trial failed, 2 wrong input, 75 stopped on request.");

@@ -40,7 +40,6 @@ class ConfigChecks {
     check_step();
     check_microbatches();
     check_accumulation();
-    check_views();
     check_compression();
     check_sharding();
     check_freezing();
@@ -231,16 +230,6 @@ class ConfigChecks {
                        "the samples of a whole step",
                        batch.value_or(default_batch_size), count));
     }
-  }
-
-  void check_views() const {
-    const auto views = config_.training.validation_views;
-    if (views == ValidationViews::one) return;
-    refuse_together(
-        "training.validation_views", name_of(views),
-        {{config_.parallel.pipeline > 1, "parallel.pipeline", "a pipeline takes each sample once"},
-         {config_.parallel.shares_samples(), "parallel.spatial",
-          "a rank has a part of each sample"}});
   }
 
   void check_compression() const {

@@ -20,7 +20,6 @@
 #include "kolo/nn/models.h"
 #include "kolo/optim/catalogue.h"
 #include "kolo/parallel/gradient_hook.h"
-#include "kolo/train/checkpoint_observer.h"
 #include "kolo/train/objective.h"
 #include "kolo/train/observe/format.h"
 #include "kolo/train/trainer.h"
@@ -123,7 +122,6 @@ Objective make_objective(const RunConfig& config) {
   Objective objective{loss.make(own), loss.make_for_validation(own)};
   objective.precision = training.precision;
   objective.counts_correct = loss.has_classes;
-  objective.views = training.validation_views;
   const auto& metrics = training.metrics;
   if (std::ranges::find(metrics, Metric::top_k_categorical_accuracy) != metrics.end())
     objective.top = 5;  // Keras's k
@@ -251,10 +249,6 @@ TrainerOptions make_trainer_options(const RunConfig& config) {
   if (config.training.precision == Precision::fp16) options.loss_scale.emplace();
   options.non_finite = config.training.non_finite;
   return options;
-}
-
-CheckpointSchedule make_checkpoint_schedule(const CheckpointConfig& config) {
-  return {config.every_epochs, config.every_steps};
 }
 
 namespace {

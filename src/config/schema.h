@@ -84,7 +84,6 @@ void visit(Field& field, TrainingConfig& training) {
   field("log_every", training.log_every, not_negative);
   field("validation_batch_size", training.validation_batch_size, positive.up_to(most_of_a_kind),
         Unset{"1000; of targets that are numbers a rank's batch"});
-  field("validation_views", training.validation_views, AnyName{});
   field("drop_last", training.drop_last, AnyBool{});
 }
 

@@ -39,8 +39,8 @@ constexpr std::pair<std::string_view, std::string_view> retired_keys[] = {
      "files bring no others any more; what configurations share stands once in their file and is "
      "merged: <<: *name"},
     {"reference",
-     "published results stand in docs/results.md; kolo sweep CONFIG seed=1,2,3 --target NUMBER "
-     "holds one against trainings"},
+     "kolo sweep CONFIG seed=1,2,3 --target NUMBER holds a published result against trainings"},
+    {"training.validation_views", "validations show each image as it is: leave the key out"},
     {"training.kernels",
      "kolo chooses the kernels of convolutions by rules and tries none, so there is nothing to "
      "choose: leave the key out"},

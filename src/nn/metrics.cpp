@@ -95,15 +95,6 @@ void ConfusionMatrix::add(const torch::Tensor& logits, const torch::Tensor& targ
     ++counts_[static_cast<std::size_t>(truths[sample] * classes_ + predictions[sample])];
 }
 
-void ConfusionMatrix::merge(const ConfusionMatrix& other) {
-  if (other.classes_ != classes_) {
-    throw Error(fmt::format("metrics: adding a confusion matrix of {} classes to one of {}",
-                            other.classes_, classes_));
-  }
-  std::transform(counts_.begin(), counts_.end(), other.counts_.begin(), counts_.begin(),
-                 std::plus<>());
-}
-
 std::vector<double> ConfusionMatrix::accuracy_by_class() const {
   std::vector<double> result;
   for (std::int64_t target = 0; target < classes_; ++target) {

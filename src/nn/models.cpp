@@ -17,7 +17,7 @@ namespace kolo {
 
 namespace {
 
-// The options that a program's own model has, as settings.
+// Options of a program's own model, as settings.
 struct DescribedModel {
   bool has_dropout, has_batch_norm, makes_fields;
   std::optional<double> dropout = {}, batch_norm_momentum = {};
@@ -110,7 +110,7 @@ void check_shapes(const ModelEntry& model, const ModelOptions& options) {
   check_parts(model, "output", options.output_parts, options.output_shape);
 }
 
-// The options that are given, as the keys that a configuration would have.
+// Given options as the keys that a configuration would have.
 ConfigValue mapping_of(const ModelOptions& options, const std::string& place) {
   ConfigValue mapping;
   mapping.kind = ConfigValue::Kind::mapping;
@@ -129,7 +129,7 @@ ConfigValue mapping_of(const ModelOptions& options, const std::string& place) {
   return mapping;
 }
 
-// A choice that a model doesn't have would be made in vain.
+// Refuses choices that the model doesn't have.
 OwnSettings own_settings(const ModelEntry& model, const ModelOptions& options) {
   const auto place = fmt::format("model {}", model.name);
   const auto mapping = mapping_of(options, place);
@@ -179,7 +179,7 @@ std::shared_ptr<Network> ModelCatalogue::make(const std::string& name,
   return make(name, own_settings(find(name), options), options);
 }
 
-// With defaults for what was left open.
+// Settings that are checked, with defaults for those left open.
 OwnSettings ModelCatalogue::checked(const ModelEntry& entry, OwnSettings own) {
   if (!own.has_value()) own = entry.defaults;
   entry.check(own, [&](std::string_view key, std::string_view reason) {

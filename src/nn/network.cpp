@@ -105,7 +105,7 @@ void Network::share_samples(std::shared_ptr<const Partition> partition) {
 
 namespace {
 
-// Everything that backward would come to.
+// All nodes that backward would reach.
 std::unordered_set<const torch::autograd::Node*> nodes_behind(const torch::Tensor& output) {
   std::unordered_set<const torch::autograd::Node*> met;
   std::vector<const torch::autograd::Node*> next;

@@ -32,7 +32,7 @@ void require_alike(std::string_view what, TensorSpan own, TensorSpan given, cons
   }
 }
 
-// The same tensor in the module, another memory.
+// Gives the module's tensors other memory.
 void take_memory(std::vector<torch::Tensor>& own, TensorSpan given) {
   for (std::size_t i = 0; i < own.size(); ++i) own[i].set_data(given[i]);
 }

@@ -1,5 +1,3 @@
-#include "kolo/nn/recompute.h"
-
 #include <algorithm>
 #include <cstddef>
 #include <memory>
@@ -18,18 +16,19 @@
 #include "kolo/base/graph_beginning.h"
 #include "kolo/base/graph_node.h"
 #include "kolo/kernels/autocast.h"
+#include "kolo/nn/network.h"
 
 namespace kolo {
 
 namespace {
 
-// What operations of the calling thread on a kind of device are cast to.
+// Type that the calling thread's operations on a kind of device are cast to.
 Precision autocast_of(at::DeviceType device) {
   if (!autocast_details::is_enabled(device)) return Precision::fp32;
   return autocast_details::type(device) == at::kHalf ? Precision::fp16 : Precision::bf16;
 }
 
-// Weights cast for a pass without gradients are none for one with them.
+// Turns the cache of cast weights off: those cast without gradients can't be used with them.
 class WithoutCastCache {
  public:
   WithoutCastCache() : before_(at::autocast::is_autocast_cache_enabled()) {
@@ -43,8 +42,8 @@ class WithoutCastCache {
   bool before_;
 };
 
-// The buffers of a stage as they are now, to be put back. Not by what autograd counts as a change:
-// graphs that other passes have made may hold them.
+// Keeps a stage's buffers, to put them back. Not counted by autograd as a change: graphs of other
+// passes may hold them.
 class BufferValues {
  public:
   explicit BufferValues(const NetworkStage& stage) {
@@ -62,15 +61,16 @@ class BufferValues {
   std::vector<std::pair<torch::Tensor, torch::Tensor>> values_;
 };
 
-// A stage, and which of its inputs it changes in place, which its first pass tells.
+// A stage that is run on copies of the inputs that it changes in place, which its first pass finds
+// out.
 class RecomputedStage {
  public:
   explicit RecomputedStage(NetworkStage stage) : stage_(std::move(stage)) {}
 
   [[nodiscard]] const NetworkStage& stage() const { return stage_; }
 
-  // Computes the stage, on copies of what it changes. A tensor that it hands on is the one that was
-  // given.
+  // Computes the stage on copies of what it changes. An input that it returns unchanged stays the
+  // same tensor.
   StagePayload run(StagePayload payload) {
     const bool is_first = !changes_ || changes_->size() != payload.size();
     const auto given = payload;
@@ -107,7 +107,7 @@ class RecomputedStage {
   std::optional<std::vector<bool>> changes_;  // by input; unknown before the first pass
 };
 
-// In the place of all that a stage computes.
+// Node of the graph in place of all that a stage computes.
 class Recomputation final : public torch::autograd::Node {
  public:
   Recomputation(std::shared_ptr<RecomputedStage> stage, StagePayload inputs)
@@ -124,7 +124,7 @@ class Recomputation final : public torch::autograd::Node {
     }
   }
 
-  // `outputs`: of the first pass, without a graph. What the stage has handed on is no result of
+  // `outputs`: of the first pass, without a graph. Inputs that the stage returns are no results of
   // its own.
   [[nodiscard]] StagePayload attach(StagePayload outputs, const GraphNode& self) {
     for (auto& output : outputs) {

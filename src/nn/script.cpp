@@ -15,7 +15,7 @@ namespace {
 
 using ScriptModule = torch::jit::Module;
 
-// LibTorch's messages go on with stack traces; what the interpreter says comes after one.
+// Leaves out stack traces; the interpreter's own message comes after one.
 std::string reason_of(const std::exception& error) {
   std::string_view text = error.what();
   if (!text.starts_with("The following operation failed in the TorchScript interpreter"))

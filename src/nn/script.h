@@ -15,7 +15,8 @@ namespace kolo {
 // Sets the mode of a module and those in it, where they have one: frozen ones haven't.
 void set_training(const torch::jit::Module& module, bool on);
 
-// A module from a file, and what goes wrong with it in words. A value; copies share the tensors.
+// A module from a file, with messages about what is wrong with it. A value; copies share the
+// tensors.
 class Script {
  public:
   // Loads to the CPU. `subject` begins all messages. InputError when the file is none of
@@ -27,7 +28,6 @@ class Script {
   [[nodiscard]] c10::IValue forward(std::span<const torch::Tensor> inputs);
 
   [[nodiscard]] const torch::jit::Module& module() const { return module_; }
-  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
   // "torchscript: model.pt"
   [[nodiscard]] std::string name() const;
 

@@ -8,10 +8,10 @@
 #include "kolo/base/vectorize.h"
 #include "kolo/optim/flat_optimizer.h"
 
-// What each optimizer does with one element, written once for the loops on processors (kernels.cpp)
-// and on CUDA devices (cuda/device_kernels.cu), which give the same bits: neither fuses a
-// multiplication with an addition. Comparisons are written so that a gradient that is not a number
-// reaches the parameter.
+// Each optimizer's arithmetic on one element, written once for the loops on processors
+// (kernels.cpp) and on CUDA devices (cuda/device_kernels.cu), which give the same bits: neither
+// fuses a multiplication with an addition. Comparisons let a gradient that is NaN reach the
+// parameter.
 namespace kolo::optim {
 
 #define KOLO_STEP KOLO_HOST_DEVICE KOLO_INLINE
@@ -28,7 +28,7 @@ StepConstants stored(const Constants<double>& constants) {
   return values;
 }
 
-// With the scale of a layer as a factor on the first number: the rate, where there is such a scale.
+// Constants in the buffers' type. A layer's scale multiplies the first one, the rate.
 template <typename Constants, typename T>
 KOLO_STEP inline Constants rounded(const double* values, double scale = 1) {
   constexpr std::size_t count = sizeof(Constants) / sizeof(T);
@@ -40,8 +40,7 @@ KOLO_STEP inline Constants rounded(const double* values, double scale = 1) {
   return constants;
 }
 
-// A step is called with a parameter, its gradient and the elements of its state, as many as there
-// are.
+// A step is called with a parameter, its gradient and the elements of its state.
 template <typename T, std::size_t count>
 struct StepOf {
   using Element = T;
@@ -100,7 +99,7 @@ struct AdamConstants {
   T keep;            // factor on the parameter; 1 unless decay is decoupled
 };
 
-// With the largest second moments so far as a third state, or without.
+// AMSGrad keeps the largest second moments so far as a third state.
 template <typename T, bool amsgrad>
 struct AdamStep : StepOf<T, amsgrad ? 3 : 2> {
   AdamConstants<T> c;
@@ -124,7 +123,7 @@ using PlainAdamStep = AdamStep<T, false>;
 template <typename T>
 using AmsgradStep = AdamStep<T, true>;
 
-// Weight decay around a step: what is added to the gradient, and the factor on the parameter.
+// Weight decay of a step: the addition to the gradient, and the factor on the parameter.
 template <typename T>
 struct DecayConstants {
   T in_gradient, keep;
@@ -248,7 +247,7 @@ struct NadamStep : StepOf<T, 2> {
   }
 };
 
-// The state: what separates the steps' own sequence from its average.
+// State: the difference between the steps' own sequence and its average.
 template <typename T>
 struct ScheduleFreeConstants {
   T rate;
@@ -289,8 +288,8 @@ struct ScheduleFreeAdamwStep : StepOf<T, 2> {
   }
 };
 
-// Those of whole parameters: a pass for the sums of squares from which a layer's scale follows, and
-// then the steps.
+// Steps of whole parameters take a pass for the sums of squares from which a layer's scale follows,
+// and then one for the step.
 
 template <typename T>
 struct LarsConstants {
@@ -333,8 +332,7 @@ KOLO_STEP inline T lamb_direction(T parameter, T mean, T mean_square, const Lamb
          c.weight_decay * parameter;
 }
 
-// Brings the moments up to date. The direction that follows from them is the result, the parameter
-// stays.
+// Updates the moments and returns the direction that follows from them; the parameter stays.
 template <typename T>
 KOLO_STEP inline T lamb_moments(T parameter, T gradient, T& mean, T& mean_square,
                                 const LambConstants<T>& c) {
@@ -343,7 +341,7 @@ KOLO_STEP inline T lamb_moments(T parameter, T gradient, T& mean, T& mean_square
   return lamb_direction(parameter, mean, mean_square, c);
 }
 
-// Computes the direction again.
+// Recomputes the direction, which the first pass did not keep.
 template <typename T>
 struct LambStep : StepOf<T, 2> {
   static constexpr bool changes_state = false;

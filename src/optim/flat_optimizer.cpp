@@ -97,7 +97,7 @@ namespace {
 StepRate RateHistory::note(double learning_rate) {
   largest = std::max(largest, learning_rate);
   sum_of_squares += largest * largest;
-  // Rates beyond all sense, whose squares are not finite: a step counts alone.
+  // A rate whose square is not finite makes a step count alone.
   if (!std::isfinite(sum_of_squares)) return {learning_rate, 1};
   return {learning_rate, sum_of_squares > 0 ? largest * largest / sum_of_squares : 0};
 }
@@ -150,7 +150,7 @@ std::unique_ptr<FlatOptimizer> make_adam(const AdamOptions& options) {
     const auto steps = static_cast<double>(step);
     const double correction1 = 1 - std::pow(options.beta1, steps);
     const double root_scale = 1 / std::sqrt(1 - std::pow(options.beta2, steps));
-    // epsilon in units of the uncorrected root: then it is the step that carries the correction.
+    // The step carries the bias correction where epsilon is added to the uncorrected root.
     const bool is_before = options.epsilon_before_correction;
     return optim::stored<optim::AdamConstants>(
         {.beta1 = options.beta1,

@@ -35,7 +35,7 @@ KOLO_INLINE inline void run(const Step& step, const FlatSlice<T>& slice) {
        slice.state[1].data(), slice.state[2].data(), slice.parameters.size());
 }
 
-// A condition on the constants that leaves the loop: one for each case.
+// Lifts a condition on the constants out of the loop: one loop for each case.
 template <typename T, bool nesterov>
 KOLO_INLINE inline void run_either(SgdMomentumStep<T, nesterov> step, const FlatSlice<T>& slice) {
   if (step.c.first_step != 0) {
@@ -95,7 +95,7 @@ inline double sum_of_squares_loop(const T* __restrict values, std::size_t size) 
   return total_of(sums);
 }
 
-// The constants come by value, as in kernels.cpp.
+// Constants by value, as above.
 template <typename T>
 inline void lamb_directions_loop(const T* __restrict parameters, const T* __restrict gradients,
                                  T* __restrict mean, T* __restrict mean_square,

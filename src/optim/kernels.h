@@ -15,12 +15,11 @@ namespace kolo::optim {
 KOLO_FOR_EACH_STEP(KOLO_DECLARE_STEPS)
 #undef KOLO_DECLARE_STEPS
 
-// For the scale of a layer: added up in double, in one order whatever the processor.
+// Sum of squares for a layer's scale, in double, in one order whatever the processor.
 double sum_of_squares(const float* values, std::size_t size);
 double sum_of_squares(const double* values, std::size_t size);
 
-// Brings the moments up to date, and writes the directions that follow from them; the parameters
-// stay.
+// Updates the moments and writes the directions that follow from them; the parameters stay.
 void lamb_directions(const float* parameters, const float* gradients, float* mean,
                      float* mean_square, float* directions, std::size_t size,
                      const LambConstants<float>& constants);
@@ -31,21 +30,20 @@ void lamb_directions(const double* parameters, const double* gradients, double* 
 // The loops on CUDA devices (cuda/device_kernels.cu). They enqueue kernels on the update's stream
 // and return. In a build without CUDA they throw Error (cuda/device_kernels_left_out.cpp).
 
-// A step on each element of a slice. With a layer's scale, in the device's memory, unless that is
-// null.
+// A step on each element of a slice, with a layer's scale in the device's memory, or null.
 template <typename Step>
 void run_steps_on_device(const FlatSlice<typename Step::Element>& slice, const DeviceUpdate& device,
                          const double* scale = nullptr);
 
-// The scale of a layer, as on the host but for the order of additions (base/reduction_order.h);
-// where it will lie, in the workspace.
+// Scale of a layer, in the workspace: as on the host but for the order of additions
+// (base/reduction_order.h).
 template <typename T>
 const double* lars_scale_on_device(const FlatSlice<T>& slice, const DeviceUpdate& device);
-// Brings the moments up to date, too.
+// Updates the moments as well.
 template <typename T>
 const double* lamb_scale_on_device(const FlatSlice<T>& slice, const DeviceUpdate& device);
 
-// Everything above that a program links: for cuda/device_kernels.cu and what takes its place.
+// Instantiates all of the above, for cuda/device_kernels.cu and its stand-in.
 #define KOLO_INSTANTIATE_DEVICE_STEPS(T, ...)                                              \
   template void run_steps_on_device<__VA_ARGS__>(const FlatSlice<T>&, const DeviceUpdate&, \
                                                  const double*);
@@ -57,8 +55,8 @@ const double* lamb_scale_on_device(const FlatSlice<T>& slice, const DeviceUpdate
   KOLO_INSTANTIATE_LAYER_SCALES(float)              \
   KOLO_INSTANTIATE_LAYER_SCALES(double)
 
-// Workspace of those two, for a parameter of as many elements: the scale, and two
-// sums for each chunk, aligned alike.
+// Workspace of the two scales, for a parameter of as many elements: the scale, and two sums for
+// each chunk, aligned alike.
 constexpr std::size_t layer_scale_bytes(std::size_t size) {
   return (1 + reduction::chunks_of(size)) * 2 * sizeof(double);
 }

@@ -130,9 +130,8 @@ class Lamb final : public Layerwise<Lamb, LambOptions> {
   }
 
  private:
-  // Brings the moments up to date and gives the ratio of the parameter's norm to the direction's.
-  // Block by block, so that the directions needn't be kept: they lie in the nearest cache until
-  // their squares are added up.
+  // Updates the moments and gives the ratio of the parameter's norm to the direction's, block by
+  // block, so that directions stay in the nearest cache until their squares are added up.
   template <typename T>
   static double take_gradients(const FlatSlice<T>& slice,
                                const optim::LambConstants<T>& constants) {

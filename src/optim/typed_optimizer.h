@@ -22,7 +22,7 @@ void require_not_negative(std::string_view optimizer, std::string_view option, d
 void require_positive(std::string_view optimizer, std::string_view option, double value);
 void require_fraction(std::string_view optimizer, std::string_view option, double value);
 
-// Weight decay as the constants of a pass. The options are checked by whoever takes them.
+// Weight decay as the constants of a pass; its makers check the options.
 struct Decay {
   double amount = 0;
   bool is_decoupled = false;
@@ -48,17 +48,17 @@ struct Decay {
   return {};
 }
 
-// Throw Error for what FlatOptimizer::update() doesn't take.
+// Errors for arguments that FlatOptimizer::update() doesn't take.
 template <typename T>
 void check_slice(const FlatOptimizer& optimizer, const FlatSlice<T>& slice);
 void check_step(const FlatOptimizer& optimizer, StepRate rate, std::int64_t step);
 
-// And for what FlatOptimizer::update_on_device() doesn't.
+// Errors for arguments that FlatOptimizer::update_on_device() doesn't take.
 void check_device(const FlatOptimizer& optimizer, std::size_t size, const DeviceUpdate& device);
 
-// Has the names, and turns both types' updates, checked, into Algorithm::run(slice, constants) and
-// run_on_device(slice, device), templates of the type; the constants are
-// Algorithm::constants_of(rate, step, is_vector).
+// Turns both types' updates, checked, into Algorithm::run(slice, constants) and
+// run_on_device(slice, device), templates of the type; constants are Algorithm::constants_of(rate,
+// step, is_vector).
 template <typename Algorithm>
 class TypedOptimizer : public FlatOptimizer {
  public:
@@ -100,7 +100,7 @@ class TypedOptimizer : public FlatOptimizer {
   std::vector<std::string_view> states_;
 };
 
-// What tells one elementwise optimizer from another.
+// Properties of an elementwise optimizer.
 struct Elementwise {
   std::string_view name;  // a literal, as those of the states
   std::vector<std::string_view> states;
@@ -111,7 +111,7 @@ struct Elementwise {
   std::optional<ParametersForUse> for_use = std::nullopt;
 };
 
-// An optimizer whose elements are each on their own: each makes a Step<T> (element_steps.h).
+// An optimizer that makes a Step<T> (element_steps.h) on each element.
 template <template <typename> typename Step>
 class ElementwiseOptimizer final : public TypedOptimizer<ElementwiseOptimizer<Step>> {
  public:

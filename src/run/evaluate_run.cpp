@@ -74,8 +74,7 @@ SampleOutput compute_sample(const TrainedModel& trained, const Dataset& dataset,
        sample.target.values});
   const auto input = torch::from_blob(sample.input.values.data(), sample.input.shape);
   const auto batch = input.unsqueeze(0).to(device);
-  auto output =
-      forward_for_validation(*trained.objective, *trained.network, batch)[0].to(torch::kFloat);
+  auto output = forward_for(*trained.objective, *trained.network, batch)[0].to(torch::kFloat);
   if (has_classes) output = output.softmax(0);
   output = output.to(torch::kCPU).contiguous();
   const auto* const begin = output.data_ptr<float>();

@@ -131,22 +131,6 @@ void add_dataset(std::vector<RankFact>& facts, const std::string& name, const Da
       {fmt::format("the number of classes of {} data", name), std::to_string(layout.classes)});
 }
 
-// Refuses views of samples that aren't images: outputs are averaged over all views, so they may not
-// have positions.
-void require_images_to_view(const RunConfig& config, const Datasets& datasets) {
-  if (config.training.validation_views == ValidationViews::one) return;
-  constexpr std::int64_t least_side = 2;
-  const auto& layout = datasets.validation->layout();
-  const auto& shape = layout.input_shape;
-  if (layout.classes > 0 && shape.size() == 3 && shape[1] >= least_side && shape[2] >= least_side)
-    return;
-  refuse_setting(
-      config, "training.validation_views",
-      fmt::format("{} is for images with classes; these samples are [{}]{}. Leave it out",
-                  name_of(config.training.validation_views), fmt::join(shape, ", "),
-                  layout.classes > 0 ? "" : " with numbers as targets"));
-}
-
 }  // namespace
 
 std::shared_ptr<LoadedCheckpoint> load_resumed(PreparedRun& run, const RunOptions& options,
@@ -186,7 +170,6 @@ PreparedRun prepare_run(const RunConfig& config, const RunParts& parts, const Ru
   const bool looks = is_root && !environment_variable(RunLock::variable);
   PreparedRun run = make_parts(config, parts, {.looks_at_files = looks, .loads_later = true});
   require_batch_norms_to_synchronize(config.model, *run.network);
-  require_images_to_view(config, run.datasets);
   freeze_unused(config, run);
   require_values_to_normalize(config, *run.datasets.training, *run.network, ranks);
   require_work_share(config, run.datasets, *run.network, ranks);

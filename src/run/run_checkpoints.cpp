@@ -6,7 +6,6 @@
 
 #include <fmt/format.h>
 
-#include "kolo/config/factories.h"
 #include "kolo/parallel/object_collectives.h"
 #include "kolo/train/observe/format.h"
 
@@ -36,12 +35,13 @@ int shards_of(const CheckpointConfig& config, const Communicator& communicator,
 RunCheckpoints::RunCheckpoints(const RunConfig& config, const RunFolder& folder,
                                const WorkShare& share, const Communicator& communicator,
                                const Trainer& trainer)
-    : config_(config.checkpoint),
-      trainer_(trainer),
+    : trainer_(trainer),
       is_root_(communicator.rank() == 0),
-      options_{.asynchronous = config_.asynchronous},
-      store_(folder.checkpoint_store(config_.keep)) {
-  auto shards = shards_of(config_, communicator, trainer);
+      saving_{.every_epochs = config.checkpoint.every_epochs,
+              .every_steps = config.checkpoint.every_steps,
+              .asynchronous = config.checkpoint.asynchronous},
+      store_(folder.checkpoint_store(config.checkpoint.keep)) {
+  auto shards = shards_of(config.checkpoint, communicator, trainer);
   if (shards > 1 && !communicator.capabilities().concurrent) {
     warning_ =
         "MPI does not grant the thread level 'multiple', which ranks need to write checkpoints "
@@ -56,38 +56,27 @@ RunCheckpoints::RunCheckpoints(const RunConfig& config, const RunFolder& folder,
   const auto writers = communicator.subset(ranks_that_write(shards, communicator.size()));
   has_part_ = writers.has_value();
   if (!writers) return;
-  writer_ = {writers->rank(), shards, [writers = *writers](const std::string& note) {
-               return all_gather_bytes(writers, note, {.name = "shards of a checkpoint"});
-             }};
-  options_.shard = writer_.index;
-  options_.shards = shards;
-  options_.writers_here = writers->topology().local_size;
+  saving_.shard = {writers->rank(), shards, [writers = *writers](const std::string& note) {
+                     return all_gather_bytes(writers, note, {.name = "shards of a checkpoint"});
+                   }};
+  saving_.writers_here = writers->topology().local_size;
 }
 
-void RunCheckpoints::attach_to(Trainer& trainer, Hooks hooks) {
+void RunCheckpoints::attach_to(Trainer& trainer, CheckpointHooks hooks) {
   if (!warning_.empty()) hooks.warn(warning_);
   if (!has_part_) return;
-  trainer.add_observer(snapshots_.emplace(trainer_, options_, hooks.warn));
-  const auto schedule = make_checkpoint_schedule(config_);
-  const auto take = [this, before = std::move(hooks.before)] {
-    before();
-    return snapshots_->take();
-  };
-  const bool is_writer = writer_.count > 1 || is_root_;
-  if (is_writer)
-    observer_.emplace(store_, schedule, take, std::move(hooks.on_saved), writer_);
-  else
-    observer_.emplace(schedule, take);
-  trainer.add_observer(*observer_);
+  const bool is_writer = saving_.shard.count > 1 || is_root_;
+  trainer.add_observer(
+      observer_.emplace(trainer_, is_writer ? &store_ : nullptr, saving_, std::move(hooks)));
 }
 
 std::string RunCheckpoints::describe() const {
   std::string text;
-  if (snapshots_ && snapshots_->bytes() > 0)
+  const auto shards = saving_.shard.count;
+  if (observer_ && observer_->copy_bytes() > 0)
     text = fmt::format("checkpoints are written in the background, from a copy that takes {}{}",
-                       format_bytes(snapshots_->bytes()), writer_.count > 1 ? " per writer" : "");
-  if (writer_.count > 1)
-    text += fmt::format("{}{} ranks write them", text.empty() ? "" : "; ", writer_.count);
+                       format_bytes(observer_->copy_bytes()), shards > 1 ? " per writer" : "");
+  if (shards > 1) text += fmt::format("{}{} ranks write them", text.empty() ? "" : "; ", shards);
   return text;
 }
 

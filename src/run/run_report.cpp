@@ -196,14 +196,14 @@ std::string stopped_by(const RunContext& context, const TrainState& state) {
   return by;
 }
 
-void log_summary(RunLog& log, const PreparedRun& run, const HistoryRecorder& history,
+void log_summary(RunLog& log, const PreparedRun& run, const RunRecorder& recorder,
                  const TrainState& state, const torch::Device& device) {
-  const double mean = history.mean_epoch_seconds();
+  const double mean = recorder.mean_epoch_seconds();
   if (std::isfinite(state.best_loss)) {
     log.info("best validation loss {} (epoch {}), mean epoch time {}", format_loss(state.best_loss),
              state.best_epoch, format_duration(mean));
   } else if (state.best_accuracy >= 0) {
-    const auto top = history.best_top_accuracy();
+    const auto top = recorder.best_top_accuracy();
     log.info("best validation accuracy {:.2f} % (epoch {}){}, mean epoch time {}",
              100 * state.best_accuracy, state.best_epoch,
              top ? fmt::format(", best top 5 {:.2f} %", 100 * *top) : "", format_duration(mean));
@@ -246,9 +246,8 @@ RunRecords::RunRecords(const RunConfig& config, const RunFolder& folder, const R
             .width = context.progress.terminal ? context.progress.width : 0,
             .file = folder.log()}),
       bar_(console_of(context.options), context.progress),
-      history_(earlier_history(folder, ranks, resumed), folder.history(),
-               record_interval(config.training, steps)),
-      tensorboard_(folder.path, record_interval(config.training, steps)),
+      recorder_(earlier_history(folder, ranks, resumed), folder.path,
+                record_interval(config.training, steps)),
       progress_(bar_, log_, config.training.n_epochs, sample_name(config.data)) {
   log_.route_console_through([this](std::string_view line) { bar_.print_above(line); });
   if (resumed) folder.checkpoint_store().remove_after(resumed->step);
@@ -260,17 +259,11 @@ RunRecords::~RunRecords() {
 
 void RunRecords::attach_to(Trainer& trainer, RunLock& lock) {
   trainer.add_observer(notes_.emplace(lock));
-  trainer.add_observer(history_);
-  trainer.add_observer(tensorboard_);
+  trainer.add_observer(recorder_);
   trainer.add_observer(progress_);
 }
 
-void RunRecords::flush() {
-  history_.flush();
-  tensorboard_.flush();
-}
-
-RunCheckpoints::Hooks RunRecords::of_checkpoints(RunLock& lock, Stopping& stopping) {
+CheckpointHooks RunRecords::of_checkpoints(RunLock& lock, Stopping& stopping) {
   const auto before = [this, &lock] {
     lock.require_held();
     flush();
@@ -284,8 +277,8 @@ RunCheckpoints::Hooks RunRecords::of_checkpoints(RunLock& lock, Stopping& stoppi
                                  1e3 * saved.waited_seconds)
                    : "",
                format_duration(saved.seconds));
-    history_.add(CheckpointRecord{saved.step, saved.stall_seconds, saved.waited_seconds,
-                                  saved.seconds, wall_time()});
+    recorder_.add(CheckpointRecord{saved.step, saved.stall_seconds, saved.waited_seconds,
+                                   saved.seconds, wall_time()});
   };
   return {before, on_saved, [this](const std::string& warning) { log_.warn("{}", warning); }};
 }

@@ -60,32 +60,22 @@ class StepNotes final : public Observer {
 // network or the optimizer's state, or does nothing.
 class RunCheckpoints {
  public:
-  // Calls to the rank that keeps the records.
-  struct Hooks {
-    std::function<void()> before = [] {};  // each snapshot
-    std::function<void(const SavedCheckpoint&)> on_saved = [](const auto&) {};
-    std::function<void(const std::string&)> warn = [](const auto&) {};
-  };
-
   // Collective. The trainer must outlive it.
   RunCheckpoints(const RunConfig& config, const RunFolder& folder, const WorkShare& share,
                  const Communicator& communicator, const Trainer& trainer);
 
-  // Adds its observers; it must outlive the trainer's run().
-  void attach_to(Trainer& trainer, Hooks hooks);
+  // Adds its observer, where this rank has one; it must outlive the trainer's run().
+  void attach_to(Trainer& trainer, CheckpointHooks hooks);
 
   // Line for the log; empty: checkpoints are written by rank 0, in the foreground.
   [[nodiscard]] std::string describe() const;
 
  private:
-  const CheckpointConfig& config_;
   const Trainer& trainer_;
   bool has_part_ = false, is_root_ = false;  // this rank
   std::string warning_;
-  SnapshotOptions options_;
-  ShardWriter writer_;
+  CheckpointSaving saving_;
   CheckpointStore store_;
-  std::optional<TrainerSnapshots> snapshots_;
   std::optional<CheckpointObserver> observer_;
 };
 
@@ -102,17 +92,16 @@ class RunRecords {
   // The records and the lock must outlive the trainer's run().
   void attach_to(Trainer& trainer, RunLock& lock);
   // Hooks that flush the records before each checkpoint, and note how the saving went.
-  [[nodiscard]] RunCheckpoints::Hooks of_checkpoints(RunLock& lock, Stopping& stopping);
-  void flush();
+  [[nodiscard]] CheckpointHooks of_checkpoints(RunLock& lock, Stopping& stopping);
+  void flush() { recorder_.flush(); }
 
   [[nodiscard]] RunLog& log() { return log_; }
-  [[nodiscard]] const HistoryRecorder& history() const { return history_; }
+  [[nodiscard]] const RunRecorder& recorder() const { return recorder_; }
 
  private:
   RunLog log_;
   ProgressBar bar_;
-  HistoryRecorder history_;
-  TensorBoardRecorder tensorboard_;
+  RunRecorder recorder_;
   ProgressReporter progress_;
   std::optional<StepNotes> notes_;
 };
@@ -134,7 +123,7 @@ void log_resume(RunLog& log, const PreparedRun& run, const LoadedCheckpoint& fro
 void log_stop(RunLog& log, const PreparedRun& run, const std::string& by, const TrainState& state);
 
 // Logs the best epoch, and where the results are.
-void log_summary(RunLog& log, const PreparedRun& run, const HistoryRecorder& history,
+void log_summary(RunLog& log, const PreparedRun& run, const RunRecorder& recorder,
                  const TrainState& state, const torch::Device& device);
 
 }  // namespace kolo

@@ -80,14 +80,6 @@ std::uint64_t checkpoint_bytes(const RunConfig& config, const Trainer& trainer) 
   return trainer.checkpoint_bytes() * static_cast<std::uint64_t>(config.parallel.pipeline);
 }
 
-// Sets weights of a new run that aren't the seed's. `log`: of rank 0. Collective.
-void set_first_weights(const PreparedRun& run, const Communicator& communicator, RunLog* log) {
-  if (run.config.model.init_from.empty())
-    show_first_samples(communicator, *run.datasets.training, *run.network);
-  else
-    load_initial_weights(run.config, communicator, *run.network, log);
-}
-
 // Does a rank's part of a run, from its loaders to its end. Returns the exit status. Collective.
 int train(PreparedRun& run, RunStart& start, const Communicator& communicator,
           RunContext& context) {
@@ -112,7 +104,8 @@ int train(PreparedRun& run, RunStart& start, const Communicator& communicator,
   const auto rate = make_learning_rate(config, share.replicas, training->batches());
   const auto timeline = start_timeline(communicator, run.folder, options);
   const auto device = start_device(config.device, communicator);
-  if (!options.resume) set_first_weights(run, communicator, log);
+  if (!options.resume && !config.model.init_from.empty())
+    load_initial_weights(config, communicator, *run.network, log);
 
   std::optional<ModelSummary> summary;  // of rank 0
   if (is_root) summary = summarize(*run.network, run.datasets.training->layout().input_shape);
@@ -146,7 +139,7 @@ int train(PreparedRun& run, RunStart& start, const Communicator& communicator,
   if (checkpoints) {
     checkpoints->attach_to(*trainer, is_root
                                          ? records->of_checkpoints(*start.lock, context.stopping)
-                                         : RunCheckpoints::Hooks());
+                                         : CheckpointHooks());
   }
   if (is_root) {
     if (checkpoints && !checkpoints->describe().empty()) log->debug("{}", checkpoints->describe());
@@ -166,7 +159,7 @@ int train(PreparedRun& run, RunStart& start, const Communicator& communicator,
   } else if (is_root) {
     if (config.model.name == torchscript_model)
       save_torchscript(*network.whole, run.folder.path / torchscript_file);
-    log_summary(*log, run, records->history(), trainer->state(), device);
+    log_summary(*log, run, records->recorder(), trainer->state(), device);
   }
   return is_stopped ? exit_stopped : 0;
 }

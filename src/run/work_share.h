@@ -62,9 +62,4 @@ void share_network(const WorkShare& share, const Datasets& whole, Network& netwo
 // however that ends. Collective. Throws what reading throws, at the end.
 void load_data(const Communicator& communicator, Datasets& datasets);
 
-// Shows the network the samples that it wants before training (Network::first_samples()): rank 0
-// reads them, and all ranks get its weights. Throws on rank 0 what reading throws. Collective.
-void show_first_samples(const Communicator& communicator, const Dataset& training,
-                        Network& network);
-
 }  // namespace kolo

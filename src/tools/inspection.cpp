@@ -378,7 +378,6 @@ InspectionJson inspect_safetensors(const fs::path& path) {
   auto& facts = inspection["facts"];
   facts["tensors"] = listing.tensors.size();
   facts["numbers"] = numbers;
-  for (const auto& [name, value] : listing.metadata) facts[name] = value;
   return inspection;
 }
 

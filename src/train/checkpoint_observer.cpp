@@ -1,50 +1,91 @@
 #include "kolo/train/checkpoint_observer.h"
 
+#include <chrono>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "kolo/base/clock.h"
 #include "kolo/train/observe/format.h"
+
+// The writing thread brings tensors into the order of their file, and must not take the training's
+// team of threads for it. Programs without OpenMP lack the function.
+extern "C" void omp_set_num_threads(int) __attribute__((weak));
 
 namespace kolo {
 
-CheckpointObserver::CheckpointObserver(CheckpointStore& store, CheckpointSchedule schedule,
-                                       std::function<Snapshot()> snapshot,
-                                       std::function<void(const SavedCheckpoint&)> on_saved,
-                                       ShardWriter shard)
-    : writer_(std::in_place, store, std::move(shard)),
-      schedule_(schedule),
-      snapshot_(std::move(snapshot)),
-      on_saved_(std::move(on_saved)) {}
+std::uint64_t CheckpointObserver::copy_bytes() const {
+  if (!saving_.asynchronous || !trainer_.has_whole_state()) return 0;
+  return trainer_.checkpoint_bytes({nullptr, saving_.shard.index, saving_.shard.count});
+}
 
-CheckpointObserver::CheckpointObserver(CheckpointSchedule schedule,
-                                       std::function<Snapshot()> snapshot)
-    : schedule_(schedule), snapshot_(std::move(snapshot)) {}
+void CheckpointObserver::get_memory() {
+  if (std::exchange(is_memory_asked_for_, true)) return;
+  const auto needed = copy_bytes();
+  if (needed == 0) return;
+  const auto besides = needed * static_cast<std::uint64_t>(saving_.writers_here - 1);
+  coming_memory_ = std::async(std::launch::async, [needed, besides, device = trainer_.device()] {
+    return SnapshotMemory::get(needed, device, besides);
+  });
+}
 
-void CheckpointObserver::tell(const std::optional<WrittenCheckpoint>& written) {
-  if (!written || writer_->shard().index > 0) return;
-  on_its_way_.path = written->path;
-  on_its_way_.seconds = written->seconds;
-  on_saved_(on_its_way_);
+// Null where no copy is made.
+SnapshotMemory* CheckpointObserver::memory() {
+  get_memory();
+  if (coming_memory_.valid()) {
+    memory_ = coming_memory_.get();
+    if (!memory_) {
+      hooks_.warn(fmt::format(
+          "checkpoint: this machine has not enough memory left for a copy of the network and its "
+          "optimizer's state ({}): training stands still while checkpoints are written. With "
+          "checkpoint.asynchronous=false it does without asking",
+          format_bytes(copy_bytes())));
+    }
+  }
+  return memory_ ? &*memory_ : nullptr;
+}
+
+// Waits for the checkpoint on its way, if any, and tells of it.
+void CheckpointObserver::finish_writing() {
+  if (!writing_.valid()) return;
+  auto written = writing_.get();
+  on_its_way_.path = std::move(written.path);
+  on_its_way_.seconds = written.seconds;
+  if (saving_.shard.index == 0) hooks_.on_saved(on_its_way_);
+}
+
+void CheckpointObserver::look_at_writing() {
+  if (writing_.valid() && writing_.wait_for(std::chrono::seconds(0)) == std::future_status::ready)
+    finish_writing();
 }
 
 void CheckpointObserver::save(std::int64_t step, bool is_best) {
   const Stopwatch stall;
-  if (writer_) tell(writer_->wait());
+  finish_writing();
   const double waited = stall.seconds();
-  auto snapshot = snapshot_();
+  hooks_.before();
+  auto* const memory = this->memory();
+  // A rank that collects parts of others gets them in memory of their own.
+  const bool is_copy = saving_.asynchronous && (memory != nullptr || !trainer_.has_whole_state());
+  auto content = trainer_.checkpoint({memory, saving_.shard.index, saving_.shard.count});
   last_saved_ = step;
-  if (!writer_) return;
+  if (store_ == nullptr) return;
   on_its_way_ = {.path = {}, .step = step, .waited_seconds = waited};
-  writer_->save(step, std::move(snapshot.content), is_best);
-  const auto written = snapshot.is_copy ? std::nullopt : writer_->wait();
+  writing_ = std::async(std::launch::async,
+                        [this, step, is_best, content = std::move(content)]() -> Written {
+                          if (omp_set_num_threads != nullptr) omp_set_num_threads(1);
+                          const Stopwatch watch;
+                          auto path = store_->save(step, content, is_best, saving_.shard);
+                          return {std::move(path), watch.seconds()};
+                        });
+  if (!is_copy) writing_.wait();
   on_its_way_.stall_seconds = stall.seconds();
-  tell(written);
+  if (!is_copy) finish_writing();
 }
 
 void CheckpointObserver::save_last(const TrainState& state) {
   if (last_saved_ != state.step) save(state.step, false);
-  if (writer_) tell(writer_->wait());
+  finish_writing();
 }
 
 void CheckpointObserver::on_start(const TrainState& state,
@@ -54,18 +95,19 @@ void CheckpointObserver::on_start(const TrainState& state,
 }
 
 void CheckpointObserver::on_step(const StepReport& report) {
-  if (writer_) tell(writer_->written());
-  if (is_due(report.state.step, schedule_.every_steps)) save(report.state.step, false);
+  get_memory();
+  look_at_writing();
+  if (is_due(report.state.step, saving_.every_steps)) save(report.state.step, false);
 }
 
 void CheckpointObserver::on_validation(std::int64_t /*done*/, std::int64_t /*batches*/) {
-  if (writer_) tell(writer_->written());
+  look_at_writing();
 }
 
 void CheckpointObserver::on_epoch_end(const EpochReport& report) {
-  // The best is always kept, whatever the schedule: it can't be had again later. A checkpoint of
-  // this step may be there already, of the moment before validation; this one replaces it.
-  if (is_due(report.state.epoch, schedule_.every_epochs) || report.is_best)
+  // The best is saved whatever the schedule, as it can't be had again. It replaces a checkpoint of
+  // this step from before the validation.
+  if (is_due(report.state.epoch, saving_.every_epochs) || report.is_best)
     save(report.state.step, report.is_best);
 }
 
@@ -75,46 +117,6 @@ void CheckpointObserver::on_stop(const TrainState& state) {
 
 void CheckpointObserver::on_finish(const TrainState& state) {
   save_last(state);
-}
-
-TrainerSnapshots::TrainerSnapshots(const Trainer& trainer, const SnapshotOptions& options,
-                                   std::function<void(const std::string&)> warn)
-    : trainer_(trainer), options_(options), warn_(std::move(warn)) {}
-
-std::uint64_t TrainerSnapshots::bytes() const {
-  if (!options_.asynchronous || !trainer_.has_whole_state()) return 0;
-  return trainer_.checkpoint_bytes({nullptr, options_.shard, options_.shards});
-}
-
-void TrainerSnapshots::on_step(const StepReport& /*report*/) {
-  get_memory();
-}
-
-void TrainerSnapshots::get_memory() {
-  if (std::exchange(is_asked_for_, true)) return;
-  const auto needed = bytes();
-  if (needed == 0) return;
-  const auto besides = needed * static_cast<std::uint64_t>(options_.writers_here - 1);
-  coming_ = std::async(std::launch::async, [needed, besides, device = trainer_.device()] {
-    return SnapshotMemory::get(needed, device, besides);
-  });
-}
-
-Snapshot TrainerSnapshots::take() {
-  get_memory();
-  if (coming_.valid()) {
-    memory_ = coming_.get();
-    if (!memory_) {
-      warn_(fmt::format(
-          "checkpoint: this machine has not enough memory left for a copy of the network and its "
-          "optimizer's state ({}): training stands still while checkpoints are written. With "
-          "checkpoint.asynchronous=false it does without asking",
-          format_bytes(bytes())));
-    }
-  }
-  auto* const memory = memory_ ? &*memory_ : nullptr;
-  const bool is_copy = options_.asynchronous && (memory != nullptr || !trainer_.has_whole_state());
-  return {trainer_.checkpoint({memory, options_.shard, options_.shards}), is_copy};
 }
 
 }  // namespace kolo

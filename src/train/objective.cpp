@@ -7,11 +7,10 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <torch/nn/functional/padding.h>
 
 #include "kolo/base/error.h"
 #include "kolo/nn/metrics.h"
-#include "kolo/nn/recompute.h"
+#include "kolo/nn/network.h"
 
 namespace kolo {
 
@@ -49,10 +48,6 @@ std::string first_line(const std::string& text) {
 
 }  // namespace
 
-Precision precision_named(const std::string& name) {
-  return named<Precision>("precision", "precision", name);
-}
-
 void require_precision(Precision precision) {
   if (precision == Precision::fp32) return;
   try {
@@ -89,28 +84,6 @@ torch::Tensor forward_for(const Objective& objective, Network& network,
   return outputs.to(torch::kFloat);
 }
 
-torch::Tensor forward_for_validation(const Objective& objective, Network& network,
-                                     const torch::Tensor& input) {
-  const auto of = [&](const torch::Tensor& images) {
-    return forward_for(objective, network, images);
-  };
-  if (objective.views == ValidationViews::one) return of(input);
-  const auto with_mirror = [&](const torch::Tensor& images) {
-    return (of(images) + of(images.flip(-1))) / 2;
-  };
-  const auto still = with_mirror(input);
-  if (objective.views == ValidationViews::mirrored) return still;
-  const auto wide = torch::nn::functional::pad(
-      input, torch::nn::functional::PadFuncOptions({1, 1, 1, 1}).mode(torch::kReflect));
-  const auto moved_by = [&](std::int64_t pixels) {
-    return wide.slice(2, 1 + pixels, 1 + pixels + input.size(2))
-        .slice(3, 1 + pixels, 1 + pixels + input.size(3))
-        .contiguous();
-  };
-  const auto moved = (with_mirror(moved_by(-1)) + with_mirror(moved_by(1))) / 2;
-  return (still + moved) / 2;
-}
-
 namespace {
 
 torch::DeviceType device_type_of(const StagePayload& payload) {
@@ -121,7 +94,7 @@ torch::DeviceType device_type_of(const StagePayload& payload) {
 
 }  // namespace
 
-// Outside of what is recomputed, which computes in backward as it did under these guards.
+// The guards are outside of the recomputed part, which repeats in backward what it did under them.
 std::vector<NetworkStage> training_stages(const Objective& objective,
                                           std::vector<NetworkStage> stages, bool recompute) {
   if (recompute) stages = recomputed(std::move(stages));

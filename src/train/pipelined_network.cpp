@@ -9,8 +9,7 @@
 #include "kolo/parallel/pipeline_stages.h"
 #include "kolo/parallel/pipeline_state.h"
 #include "kolo/train/objective.h"
-#include "train/batch_task.h"
-#include "train/evaluation.h"
+#include "train/batches.h"
 
 namespace kolo {
 

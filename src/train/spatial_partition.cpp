@@ -1,5 +1,3 @@
-#include "kolo/train/spatial_partition.h"
-
 #include <utility>
 #include <vector>
 
@@ -9,6 +7,7 @@
 #include "kolo/layout/spatial_network.h"
 #include "kolo/parallel/halo_exchange.h"
 #include "kolo/parallel/spatial_part.h"
+#include "kolo/train/trained_network.h"
 
 namespace kolo {
 

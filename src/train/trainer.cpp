@@ -11,9 +11,7 @@
 #include "kolo/parallel/device_memory.h"
 #include "kolo/parallel/object_collectives.h"
 #include "kolo/train/objective.h"
-#include "train/advice.h"
-#include "train/batch_task.h"
-#include "train/evaluation.h"
+#include "train/batches.h"
 
 // The loop; what goes into a checkpoint and comes out of it is in trainer_checkpoint.cpp.
 namespace kolo {
@@ -31,6 +29,14 @@ void require_finite(const MetricSums& sums, std::int64_t step) {
       "train: the loss of step {} is {}. Usual reasons: a learning rate that is too high, or "
       "samples that aren't finite. {}",
       step, shown(sums.loss), advice_on_what_is_not_finite()));
+}
+
+// From memory that the device reads by itself, which LibTorch does not hand out again before it has
+// been read.
+torch::Tensor copied(const torch::Tensor& tensor, const torch::Device& device) {
+  if (tensor.device() == device) return tensor;
+  const bool is_cuda = device.is_cuda();
+  return (is_cuda ? tensor.pin_memory() : tensor).to(device, /*non_blocking=*/is_cuda);
 }
 
 StepSettings step_settings(const TrainerOptions& options, const TrainedNetwork& network,
@@ -147,14 +153,20 @@ std::optional<Batch> Trainer::next_batch() {
 
 void Trainer::step(const Batch& batch) {
   network_->module()->train();
-  (void)train_step(moved_to(step_.arena()->device(), batch));
+  auto here = batch;
+  here.input = copied(batch.input, device());
+  here.target = copied(batch.target, device());
+  (void)train_step(here);
 }
 
 // On a device the numbers of the step before are there while it works on this one.
 bool Trainer::train_step(const Batch& batch) {
   if (!under_way_) since_settled_.restart();
   const auto span = options_.timeline.step(state_.step + 1);
-  note_requests_to_stop();
+  if (const bool asks = options_.stop_requested(); asks != asks_to_stop_) {
+    step_notes_[0].fill_(asks ? 1 : 0);
+    asks_to_stop_ = asks;
+  }
   const double rate = rate_at(state_.step);
   auto begun = network_->make(step_, {batch, step_notes_, rate, state_.step + 1});
   ++state_.step;
@@ -168,13 +180,6 @@ bool Trainer::train_step(const Batch& batch) {
   return is_stop_requested;
 }
 
-void Trainer::note_requests_to_stop() {
-  if (const bool asks = options_.stop_requested(); asks != asks_to_stop_) {
-    step_notes_[0].fill_(asks ? 1 : 0);
-    asks_to_stop_ = asks;
-  }
-}
-
 bool Trainer::settle() {
   return under_way_ && settle(*std::exchange(under_way_, std::nullopt));
 }
@@ -184,7 +189,12 @@ bool Trainer::settle(StepUnderWay step) {
   const auto sums = metrics_of(numbers);
   if (is_made && options_.non_finite == NonFiniteStep::stop) require_finite(sums, step.number);
   if (replica_check_) replica_check_->after_step(step.number);
-  count(sums, is_made);
+  if (!is_made) {
+    ++state_.skipped_steps;
+    ++state_.skipped_in_epoch;
+  }
+  // A step left out for its gradients alone has a loss like others.
+  if (is_made || std::isfinite(sums.loss)) state_.sums.add(sums);
   TrainState state = state_;
   state.step = step.number;
   state.position = step.position;
@@ -192,15 +202,6 @@ bool Trainer::settle(StepUnderWay step) {
   since_settled_.restart();
   notify([&](Observer& observer) { observer.on_step(report); });
   return numbers[metric_numbers] > 0;
-}
-
-// A step left out for its gradients alone has a loss like others.
-void Trainer::count(const MetricSums& sums, bool is_made) {
-  if (!is_made) {
-    ++state_.skipped_steps;
-    ++state_.skipped_in_epoch;
-  }
-  if (is_made || std::isfinite(sums.loss)) state_.sums.add(sums);
 }
 
 double Trainer::rate_at(std::int64_t step) const {

@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <cmath>
 #include <iterator>
+#include <limits>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -19,22 +21,51 @@
 #include "kolo/train/checkpoint/checkpoint_store.h"
 #include "kolo/train/train_state.h"
 #include "kolo/train/trainer.h"
-#include "train/advice.h"
-#include "train/state_json.h"
+#include "train/batches.h"
+#include "train/observe/json_fields.h"
 
 namespace kolo {
 
 namespace {
 
-std::vector<ParameterArena::NamedTensor> to_send(const std::vector<NamedTensor>& tensors) {
-  std::vector<ParameterArena::NamedTensor> items;
-  for (const auto& item : tensors) items.push_back({item.name, item.tensor});
-  return items;
+constexpr auto sums_fields = [](auto& field, auto& sums) {
+  field.measured("loss", sums.loss);
+  field.measured("correct", sums.correct);
+  field.measured("in_top", sums.in_top);
+  field.measured("samples", sums.samples);
+};
+
+// The state in a checkpoint's state.json: numbers come back as the same bits.
+constexpr auto state_fields = [](auto& field, auto& state) {
+  field("is_validated", state.is_validated);
+  field("step", state.step);
+  field("epoch", state.epoch);
+  field("position", state.position);
+  field.record("sums", state.sums, sums_fields);
+  field("skipped_steps", state.skipped_steps);
+  field("skipped_in_epoch", state.skipped_in_epoch);
+  field.measured("epoch_seconds", state.epoch_seconds);
+  field.measured("best_accuracy", state.best_accuracy);
+  field.measured("best_loss", state.best_loss);
+  field("best_epoch", state.best_epoch);
+};
+
+[[noreturn]] void refuse_state(const std::string& problem) {
+  throw Error(fmt::format("train: the checkpoint's state.json is not one of kolo's: {}", problem));
 }
 
-std::vector<NamedTensor> optimizer_tensors(const std::vector<BucketOptimizer::NamedState>& state) {
-  std::vector<NamedTensor> tensors;
-  for (const auto& item : state) tensors.push_back({item.name, item.tensor});
+TrainState state_from(const nlohmann::json& json) {
+  auto state = record_from<TrainState>(json, state_fields);
+  if (std::isnan(state.best_loss))  // JSON has no infinity
+    state.best_loss = std::numeric_limits<double>::infinity();
+  return state;
+}
+
+// Names and tensors in another room's struct.
+template <typename To, typename From>
+std::vector<To> named_as(const std::vector<From>& items) {
+  std::vector<To> tensors;
+  for (const auto& item : items) tensors.push_back({item.name, item.tensor});
   return tensors;
 }
 
@@ -84,7 +115,7 @@ void take(std::vector<NamedTensor>& tensors, const Taking& taking) {
   }
 }
 
-// Those of one shard, as one plan of both lists says.
+// Keeps the tensors of one shard; all writers plan alike over both lists.
 void keep_shard(std::vector<NamedTensor>& parameters, std::vector<NamedTensor>& optimizer,
                 std::uint64_t buffer_bytes, const CheckpointRequest& request) {
   std::vector<std::uint64_t> bytes;
@@ -96,8 +127,8 @@ void keep_shard(std::vector<NamedTensor>& parameters, std::vector<NamedTensor>& 
     std::erase_if(*list, [&](const NamedTensor&) { return plan[index++] != request.shard; });
 }
 
-// Of optimizers that average: the parameters as they are trained, in the optimizer's file, since
-// the network's has those to use it with. And the rates that the average depends on.
+// Optimizers that average save two sets of parameters: those to use in the model's file, those in
+// training in the optimizer's file, under this name. The average depends on the rates so far.
 constexpr const char* trained_name = "y";
 constexpr const char* rates_key = "rate_history";
 
@@ -134,8 +165,8 @@ void take_those_for_use(std::vector<NamedTensor>& parameters, std::vector<NamedT
 constexpr const char* left_out_key = "left_out_steps";
 constexpr const char* warmup_key = "warmup";
 
-// What was frozen so far has no state to go on with. A tensor of several names has one under the
-// first.
+// Refuses to train a parameter that was frozen so far, because it has no optimizer state. A tensor
+// of several names has its state under the first.
 void require_state_of_trained(const Checkpoint& checkpoint, const Network& network,
                               const FlatOptimizer& optimizer) {
   if (optimizer.state_names().empty()) return;
@@ -185,9 +216,10 @@ std::vector<NamedTensor> Trainer::of_all_parts(std::vector<NamedTensor> mine) co
   const auto* const parts = network_->parts();
   if (parts == nullptr) return mine;
   std::vector<NamedTensor> all;
-  collect_tensors(parts->ranks, to_send(mine), [&](const OwnedTensor& owned, torch::Tensor value) {
-    all.push_back({owned.name, std::move(value)});
-  });
+  collect_tensors(parts->ranks, named_as<ParameterArena::NamedTensor>(mine),
+                  [&](const OwnedTensor& owned, torch::Tensor value) {
+                    all.push_back({owned.name, std::move(value)});
+                  });
   put_in_order(all, parts->names);
   return all;
 }
@@ -201,9 +233,9 @@ void Trainer::hand_out(const std::vector<NamedTensor>& saved,
   }
   // The pipelines of other replicas are told by the first one's ranks.
   if (network_->replicas().rank() != 0) return;
-  hand_out_tensors(parts->ranks, to_send(mine), [&](const OwnedTensor& owned) {
-    return saved_tensor(saved, owned.name, owned.sizes);
-  });
+  hand_out_tensors(
+      parts->ranks, named_as<ParameterArena::NamedTensor>(mine),
+      [&](const OwnedTensor& owned) { return saved_tensor(saved, owned.name, owned.sizes); });
 }
 
 // By parameter of the whole network.
@@ -233,7 +265,7 @@ std::vector<NamedTensor> Trainer::trained_parameters() const {
 Trainer::LiveTensors Trainer::live_tensors(const CheckpointRequest& request) const {
   const auto& module = *network_->module();
   LiveTensors live{module_parameters(module), module_buffers(module),
-                   optimizer_tensors(step_.optimizer().named_state(0))};
+                   named_as<NamedTensor>(step_.optimizer().named_state(0))};
   take_those_for_use(live.parameters, live.optimizer, step_.optimizer().algorithm());
   if (request.shards == 1) return live;
   std::uint64_t buffer_bytes = 0;
@@ -275,7 +307,7 @@ Checkpoint Trainer::checkpoint(const CheckpointRequest& request) const {
   Checkpoint checkpoint;
   checkpoint.model = of_all_parts(std::move(parameters));
   checkpoint.optimizer = of_all_parts(std::move(optimizer));
-  checkpoint.state = to_json(state_);
+  checkpoint.state = json_of<nlohmann::json>(state_, state_fields);
   checkpoint.state["optimizer"] = step_.optimizer().algorithm().name();
   if (step_.scaler()) {
     const auto [scale, good_steps] = step_.scaler()->state();
@@ -334,14 +366,14 @@ void Trainer::restore(const std::optional<Checkpoint>& of_root) {
   const auto& replicas = network_->replicas();
   step_.optimizer().scatter_state(replicas, left_out,
                                   [&](const std::vector<BucketOptimizer::NamedState>& whole) {
-                                    hand_out(saved.optimizer, optimizer_tensors(whole));
+                                    hand_out(saved.optimizer, named_as<NamedTensor>(whole));
                                   });
   const bool averages = step_.optimizer().algorithm().for_use().has_value();
   if (averages) hand_out(saved.optimizer, trained_parameters());
   step_.arena()->broadcast_parameters(replicas);
   broadcast_outside_arena(replicas, *network_->module());
   try {
-    state_ = train_state_from_json(state);
+    state_ = state_from(state);
     const auto done_in_epoch = training_.batches() - training_.batches(state_.position);
     schedule_ahead_ = options_.ends_with_steps(training_.batches())
                           ? 0
@@ -350,7 +382,7 @@ void Trainer::restore(const std::optional<Checkpoint>& of_root) {
     if (averages) {
       const auto& rates = state.at(rates_key);
       step_.optimizer().set_rate_history(
-          {number_in(rates, "largest"), number_in(rates, "sum_of_squares")});
+          {number_or_unmeasured(rates, "largest"), number_or_unmeasured(rates, "sum_of_squares")});
     }
     // A training in another precision had none.
     if (step_.scaler() && state.contains("loss_scale")) {
@@ -359,8 +391,9 @@ void Trainer::restore(const std::optional<Checkpoint>& of_root) {
           {scale.at("scale").get<double>(), scale.at("good_steps").get<std::int64_t>()});
     }
   } catch (const nlohmann::json::exception& error) {
-    throw Error(fmt::format("train: the checkpoint's state.json is not one of kolo's: {}",
-                            in_plain_words(error)));
+    refuse_state(in_plain_words(error));
+  } catch (const JsonError& error) {
+    refuse_state(error.what());
   }
 }
 

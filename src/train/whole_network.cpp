@@ -8,8 +8,7 @@
 #include "kolo/base/generators.h"
 #include "kolo/base/random.h"
 #include "kolo/parallel/device_memory.h"
-#include "train/batch_task.h"
-#include "train/evaluation.h"
+#include "train/batches.h"
 
 namespace kolo {
 
@@ -49,8 +48,8 @@ class WholeNetwork final : public TrainedNetwork {
   [[nodiscard]] const Objective& objective() const override { return objective_; }
   [[nodiscard]] const Communicator& replicas() const override { return communicator_; }
 
-  // With TrainerOptions::accumulation a part's mean loss counts by its share of the samples, so
-  // that the sum of the gradients is that of the batch's mean.
+  // Under accumulation a part's mean loss counts by its share of the samples, so that the gradients
+  // add up to those of the batch's mean.
   [[nodiscard]] TrainingStep::Pending make(TrainingStep& training, const Step& step) override {
     if (is_in_parts_) return make_parts(training, step);
     seed_for(communicator_.rank(), step.number - 1);
@@ -73,7 +72,7 @@ class WholeNetwork final : public TrainedNetwork {
   }
 
   [[nodiscard]] torch::Tensor measure(const Batch& batch) override {
-    return validation_sums(objective_, forward_for_validation(objective_, *network_, batch.input),
+    return validation_sums(objective_, forward_for(objective_, *network_, batch.input),
                            batch.target);
   }
 

@@ -177,16 +177,6 @@ TEST_F(Checks, StepsInPassesKnowWhatTheyCanCut) {
                       HasSubstr(std::string(other).substr(0, std::string(other).find('=')))));
 }
 
-TEST_F(Checks, SeveralViewsAreOfWholeSamplesAndNetworks) {
-  EXPECT_EQ(load(required, {"training.validation_views=moved"}).training.validation_views,
-            ValidationViews::moved);
-  for (const auto* const other : {"parallel.pipeline=2", "parallel.spatial=[2,1]"})
-    EXPECT_THAT(
-        error(required, {"training.validation_views=mirrored", other}),
-        AllOf(StartsWith("command line: training.validation_views: mirrored can't be had with "),
-              HasSubstr(std::string(other).substr(0, std::string(other).find('=')))));
-}
-
 TEST_F(Checks, ImagesOfMnistAreVariedWhereThatIsAskedFor) {
   EXPECT_EQ(value_of(load(required), "data.horizontal_flip"), "false");
   EXPECT_EQ(value_of(load(required), "data.height_shift"), "0");

@@ -84,7 +84,7 @@ class RandomConfig {
   ModelConfig model() {
     ModelConfig model;
     model.name = pick({"mnist_net", "mnist_cnn", "cnn", "resnet_small", "resnet34", "resnet50",
-                       "airbench", "unet3d", "mlp", "torchscript"});
+                       "unet3d", "mlp", "torchscript"});
     model.own = own_settings(built_in_models().find(model.name));
     model.sync_batch_norm = !built_in_models().find(model.name).keeps_batch_norms && coin();
     model.l2 = number();
@@ -194,7 +194,6 @@ class RandomConfig {
     training.check_replicas_every = whole();
     training.log_every = whole();
     training.validation_batch_size = maybe(whole());
-    training.validation_views = pick<ValidationViews>();
     training.drop_last = coin();
     return training;
   }

@@ -103,7 +103,6 @@ TEST(ShippedConfigurations, AllLoad) {
     std::optional<std::string> name;      // of one of several
     if (stem == "unet3d") name = "tiny";  // all of its configurations have a test of their own
     if (stem == "tutorial") name = "warmup";
-    if (stem == "airbench") name = "fashion_mnist";
     const RunConfig config = load_run_config({entry.path(), name, {}});
     EXPECT_FALSE(config.description.empty()) << entry.path();
     EXPECT_EQ(config.output_dir, "results/" + stem + (name ? "-" + *name : ""));

@@ -34,8 +34,9 @@ std::vector<torch::Tensor> results(Network& network, const torch::Tensor& input)
   return all;
 }
 
-// Of float64 all, which roundings cannot change by much; of float32, for which the host has kernels
-// of kolo's own, the output: a value at a ReLU's edge changes gradients by more than roundings.
+// Compares everything in float64, which roundings change little. In float32, where the host has
+// kolo's own kernels, only the output: a value at a ReLU's edge changes gradients by more than
+// roundings.
 TEST_P(ModelOnDevice, ComputesAsOnTheHost) {
   testing::refuse_tf32();
   const auto& [name, options] = GetParam();

@@ -19,7 +19,7 @@ std::shared_ptr<Network> residual_network() {
   return make_network("resnet_small", {.input_shape = {3, 16, 16}, .classes = 4});
 }
 
-// Of all parameters and buffers.
+// Copies of all parameters and buffers.
 std::map<std::string, torch::Tensor> values_of(const torch::nn::Module& network) {
   std::map<std::string, torch::Tensor> values;
   for (const auto& item : network.named_parameters())

@@ -2,10 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "kolo/base/error.h"
 #include "nn/models/model_parts.h"
-#include "support/errors.h"
-#include "support/says.h"
 
 namespace kolo::networks {
 namespace {
@@ -44,14 +41,6 @@ TEST(GlorotUniform, IsUniformWithinItsBound) {
   EXPECT_NEAR(weight.mean().item<double>(), 0, 0.005 * bound);
   for (const double part : {0.1, 0.5, 0.9})
     EXPECT_NEAR(share_below(weight, part * bound), part, 0.005) << part;
-}
-
-TEST(Initialization, NeedsFans) {
-  for (const auto& weight : {torch::zeros({3}), torch::zeros({0, 3})}) {
-    EXPECT_TRUE(says(testing::message_of<Error>([&] { he_normal(weight); }),
-                     {"expected [outputs, inputs, ...kernel]"}));
-    EXPECT_THROW(glorot_uniform(weight), Error);
-  }
 }
 
 }  // namespace

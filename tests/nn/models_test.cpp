@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include <gmock/gmock.h>
-#include <torch/nn/modules/linear.h>
 
 #include "kolo/base/error.h"
 #include "support/errors.h"
@@ -16,31 +15,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using testing::message_of;
 using ::testing::Not;
-
-// A model of someone's own.
-class Linear final : public Network {
- public:
-  explicit Linear(const ModelOptions& options)
-      : linear_(register_module("linear",
-                                torch::nn::Linear(options.input_shape.at(0), options.classes))) {}
-  [[nodiscard]] torch::Tensor forward(const torch::Tensor& input) override {
-    return linear_(input);
-  }
-
- private:
-  torch::nn::Linear linear_;
-};
-
-TEST(ModelCatalogue, TakesModelsOfOnesOwn) {
-  ModelCatalogue catalogue = built_in_models();
-  const std::size_t built_in = catalogue.entries().size();
-  catalogue.add({"my_linear", "one layer",
-                 [](const ModelOptions& options) { return std::make_shared<Linear>(options); }});
-  EXPECT_EQ(catalogue.entries().size(), built_in + 1);
-  const auto network = catalogue.make("my_linear", {.input_shape = {7}, .classes = 3});
-  EXPECT_EQ(network->forward(torch::zeros({2, 7})).sizes(), (std::vector<std::int64_t>{2, 3}));
-  EXPECT_EQ(built_in_models().entries().size(), built_in);
-}
 
 TEST(ModelCatalogue, NamesAreUnique) {
   ModelCatalogue catalogue = built_in_models();

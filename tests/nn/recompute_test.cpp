@@ -1,4 +1,4 @@
-#include "kolo/nn/recompute.h"
+#include "kolo/nn/network.h"
 
 #include <functional>
 #include <memory>
@@ -21,7 +21,7 @@
 namespace kolo::testing {
 namespace {
 
-// With the dropout that the networks have by themselves.
+// Small models with the dropout that they have by themselves.
 std::vector<SmallModel> models() {
   auto all = small_models();
   for (auto& model : all) {
@@ -31,7 +31,7 @@ std::vector<SmallModel> models() {
   return all;
 }
 
-// What two steps leave behind: outputs, gradients, buffers, and the generator's next number.
+// Results of two steps: outputs, gradients, buffers, and the generator's next number.
 struct Outcome {
   std::vector<torch::Tensor> tensors;
   std::vector<std::string> names;

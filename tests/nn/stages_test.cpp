@@ -19,7 +19,7 @@ std::shared_ptr<Network> made(const SmallModel& model) {
   return make_network(model.name, model.options);
 }
 
-// Of a sum of outputs that weighs each differently.
+// Slope of a sum of outputs that weighs each differently.
 torch::Tensor slope_of(const torch::Tensor& output) {
   torch::manual_seed(3);
   return torch::randn(output.sizes());

@@ -1,7 +1,5 @@
 #include "kolo/nn/loss.h"
 
-#include <fstream>
-
 #include <gmock/gmock.h>
 
 #include "kolo/base/error.h"
@@ -98,16 +96,6 @@ TEST_F(ScriptLoss, SaysWhatWasPassedWhenItDoesNotFit) {
   EXPECT_TRUE(
       says(message_of<Error>([&] { (void)failing(outputs_, targets_, extras_); }),
            {"loss.pt: does not work on [4, 2] of Float, [4] of Float, ", "RuntimeError: "}));
-}
-
-TEST_F(ScriptLoss, RefusesOtherFiles) {
-  std::ofstream(folder_ / "text.pt") << "not a loss";
-  EXPECT_TRUE(
-      says(message_of<InputError>([&] { (void)make_torchscript_loss(folder_ / "text.pt"); }),
-           {"text.pt is no TorchScript file"}));
-  EXPECT_TRUE(
-      says(message_of<InputError>([&] { (void)make_torchscript_loss(folder_ / "missing.pt"); }),
-           {"missing.pt"}));
 }
 
 }  // namespace

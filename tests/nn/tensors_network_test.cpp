@@ -92,18 +92,6 @@ TEST_F(ScriptOfTensors, ShapesAreTriedWhereTheyAreGiven) {
                    {"pair.pt: does not work on [2, 4] of Float, [2, 2] of Float: "}));
 }
 
-TEST_F(ScriptOfTensors, SaysWhatItWasGivenWhenItFails) {
-  const auto network = load(testing::pair_script());
-  EXPECT_TRUE(says(message_of<InputError>([&] {
-                     (void)network->forward({&inputs_[0], 1});
-                   }),
-                   {"pair.pt: forward takes 2 tensors, but got 1: [5, 3] of Float"}));
-  const Tensors wrong{inputs_[0], torch::zeros({5, 7}, torch::kFloat64)};
-  EXPECT_TRUE(
-      says(message_of<Error>([&] { (void)network->forward(wrong); }),
-           {"pair.pt: does not work on [5, 3] of Float, [5, 7] of Double: ", "RuntimeError: "}));
-}
-
 TEST_F(ScriptOfTensors, RefusesOtherArgumentsAndResults) {
   auto module = testing::script_module("Other");
   module.register_parameter("weight", torch::ones({3}, torch::requires_grad()), false);

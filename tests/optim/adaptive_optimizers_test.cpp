@@ -35,13 +35,12 @@ double square(double value) {
   return value * value;
 }
 
-Formula rmsprop(double rho, double momentum, double epsilon, bool is_centered) {
+Formula rmsprop(double rho, double momentum, double epsilon) {
   return [=](Element& element, double gradient, double rate, int) {
-    auto& [mean_square, buffer, mean] = element.state;
+    auto& [mean_square, buffer, unused] = element.state;
+    (void)unused;
     mean_square = rho * mean_square + (1 - rho) * square(gradient);
-    mean = rho * mean + (1 - rho) * gradient;
-    const double variance = mean_square - (is_centered ? square(mean) : 0);
-    buffer = momentum * buffer + rate * gradient / std::sqrt(variance + epsilon);
+    buffer = momentum * buffer + rate * gradient / std::sqrt(mean_square + epsilon);
     element.value -= buffer;
   };
 }
@@ -115,14 +114,10 @@ Formula decayed(const Formula& formula, double decay, bool is_decoupled) {
 
 std::vector<FormulaCase> formula_cases() {
   return {
-      {"Rmsprop", make_rmsprop({}), rmsprop(.9, 0, 1e-7, false)},
-      {"RmspropMomentum", make_rmsprop({.rho = .8, .momentum = .7}), rmsprop(.8, .7, 1e-7, false)},
-      {"RmspropCentered", make_rmsprop({.epsilon = .01, .centered = true}),
-       rmsprop(.9, 0, .01, true)},
-      {"RmspropMomentumCentered", make_rmsprop({.momentum = .7, .centered = true}),
-       rmsprop(.9, .7, 1e-7, true)},
+      {"Rmsprop", make_rmsprop({}), rmsprop(.9, 0, 1e-7)},
+      {"RmspropMomentum", make_rmsprop({.rho = .8, .momentum = .7}), rmsprop(.8, .7, 1e-7)},
       {"RmspropDecay", make_rmsprop({.momentum = .5, .weight_decay = .1, .decoupled_decay = true}),
-       decayed(rmsprop(.9, .5, 1e-7, false), .1, true)},
+       decayed(rmsprop(.9, .5, 1e-7), .1, true)},
       {"Adagrad", make_adagrad({}), adagrad(.1, 1e-7)},
       {"AdagradFromOne",
        make_adagrad({.initial_accumulator = 1, .epsilon = .1, .weight_decay = .1}),

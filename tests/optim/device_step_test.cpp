@@ -35,7 +35,7 @@ bool are_same_bits(const torch::Tensor& a, const torch::Tensor& b) {
          (a.nbytes() == 0 || std::memcmp(a.data_ptr(), b.data_ptr(), a.nbytes()) == 0);
 }
 
-// What the step is in the order in which devices add up.
+// Constants of the step in the order in which devices add up.
 optim::LarsConstants<double> lars_constants(const StepConstants& constants) {
   return optim::rounded<optim::LarsConstants<double>, double>(constants.data());
 }

@@ -103,14 +103,6 @@ TEST(StepConstants, AreTheStepsAndTellVectorsApart) {
   EXPECT_EQ(momentum->constants(rate, 2, false), momentum->constants(rate, 3, false));
 }
 
-TEST(StepConstants, AreCheckedAsUpdatesAre) {
-  const auto message = [](double learning_rate, std::int64_t step) {
-    return message_of<Error>([&] { (void)make_lars({})->constants(learning_rate, step, false); });
-  };
-  EXPECT_TRUE(says(message(rate, 0), {"optimizer lars: step 0, expected a count from 1"}));
-  EXPECT_TRUE(says(message(-1, 1), {"learning rate -1"}));
-}
-
 // A program's own, which knows nothing of devices.
 class HostOptimizer final : public FlatOptimizer {
  public:

@@ -72,7 +72,7 @@ TorchCase adam_case(const std::string& label, const AdamOptions& options) {
                                    .amsgrad(options.amsgrad));
 }
 
-// With PyTorch's place for epsilon.
+// RMSprop with PyTorch's place for epsilon.
 TorchCase rmsprop_case(const std::string& label, RmspropOptions options) {
   options.epsilon_in_root = false;
   return torch_case<torch::optim::RMSprop>(label, make_rmsprop(options),

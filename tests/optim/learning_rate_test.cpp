@@ -110,6 +110,7 @@ TEST(Schedule, EveryOneWithEveryScalingAndWarmUpFollowsItsFormula) {
 
 TEST(Schedule, AShiftedCosineIsNotAtItsEndAfterAWarmUp) {
   const LearningRate plain({.base_rate = .2, .schedule = ShiftedCosineDecay{100, .1}});
+  EXPECT_EQ(plain.schedule_name(), "cosine_shifted");
   EXPECT_DOUBLE_EQ(plain.at(49), .2 * .55);  // after half of all steps
   EXPECT_DOUBLE_EQ(plain.at(99), .2 * .1);
   EXPECT_DOUBLE_EQ(plain.at(500), .2 * .1);
@@ -133,15 +134,6 @@ TEST(Schedule, AWarmUpCanBeForScaledRatesOnly) {
       EXPECT_EQ(rate.warmup_steps(), is_warmed ? 20 : 0);
       EXPECT_DOUBLE_EQ(rate.at(0), is_warmed ? .02 : rate.scaled_rate());
     }
-  }
-}
-
-TEST(Schedule, ContinuesWhereTheWarmUpEnds) {
-  EXPECT_EQ(LearningRate({.schedule = CosineDecay{10}}).schedule_name(), "cosine");
-  for (const ScheduleCase& each : schedule_cases()) {
-    const LearningRate rate({.1, Scaling::linear, 4, 10, 1, each.schedule});
-    EXPECT_EQ(rate.at(9), .4) << rate.schedule_name();
-    EXPECT_DOUBLE_EQ(rate.at(10), .4) << rate.schedule_name();
   }
 }
 

@@ -95,7 +95,7 @@ TEST(ScheduleFree, AdamwFollowsThePaper) {
   compare_sequences<float>(*optimizer, .9, direction, 5e-6);
 }
 
-// With one rate the average is that of all z, each counting the same.
+// At one rate the average is that of all z, each counting the same.
 TEST(ScheduleFree, SharesOfOneRateAreThoseOfAMean) {
   RateHistory rates;
   for (int step = 1; step <= 10; ++step) EXPECT_DOUBLE_EQ(rates.note(.3).share, 1. / step);

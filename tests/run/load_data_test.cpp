@@ -1,9 +1,7 @@
-// Data in memory that the ranks of a node share, and networks that begin from samples.
+// Data in memory that the ranks of a node keep once.
 #include <algorithm>
-#include <sstream>
 
 #include <gmock/gmock.h>
-#include <torch/nn/modules/linear.h>
 
 #include "kolo/comm/threads.h"
 #include "kolo/data/box_files.h"
@@ -76,87 +74,6 @@ TEST_F(SharedData, IsOneMemoryThatEachRankReadsAPartOf) {
   });
   EXPECT_THAT(reads, ElementsAre(ElementsAre(0, 3), ElementsAre(1, 3), ElementsAre(2, 3)));
   EXPECT_EQ(std::ranges::count(places, places[0]), 3);
-}
-
-// Network whose first weights are the mean of the samples it was shown.
-class ShownNetwork final : public Network {
- public:
-  ShownNetwork()
-      : layer_(register_module("layer", torch::nn::Linear(64, 4))),
-        mean_(register_buffer("mean", torch::zeros({64}))) {}
-  [[nodiscard]] torch::Tensor forward(const torch::Tensor& input) override {
-    return layer_(input.flatten(1) - mean_);
-  }
-  [[nodiscard]] std::int64_t first_samples() const override { return 10; }
-  void begin_with(const torch::Tensor& samples) override {
-    const torch::NoGradGuard no_gradient;
-    shown.push_back(samples.size(0));
-    mean_.copy_(samples.flatten(1).mean(0));
-    layer_->weight.copy_(mean_.expand({4, 64}));
-  }
-
-  std::vector<std::int64_t> shown;
-
- private:
-  torch::nn::Linear layer_;
-  torch::Tensor mean_;
-};
-
-TEST(FirstSamples, AreReadByRankZeroAndAllRanksGetWhatFollows) {
-  const RandomDataset samples({{1, 8, 8}, 4, {}}, 30, 1);
-  auto expected = torch::zeros({64});
-  std::int64_t label = 0;
-  for (std::int64_t index = 0; index < 10; ++index) {
-    auto sample = torch::empty({64});
-    samples.read(index, 0, {std::span(sample.data_ptr<float>(), 64), std::span(&label, 1), {}});
-    expected += sample / 10;
-  }
-  std::vector<std::size_t> calls(3);
-  run_as_threads(3, [&](const Communicator& communicator) {
-    ShownNetwork network;
-    show_first_samples(communicator, samples, network);
-    calls[static_cast<std::size_t>(communicator.rank())] = network.shown.size();
-    EXPECT_TRUE(network.named_buffers()["mean"].allclose(expected, 1e-5, 1e-5));
-    EXPECT_TRUE(network.named_parameters()["layer.weight"][3].allclose(expected, 1e-5, 1e-5));
-  });
-  EXPECT_THAT(calls, ::testing::ElementsAre(1, 0, 0));
-}
-
-TEST(FirstSamples, AreFewerOfASmallDatasetAndTheTargetsMayBeNumbers) {
-  ShownNetwork network;
-  show_first_samples(Communicator::solo(), RandomDataset({{64}, 0, {3}}, 7, 1), network);
-  EXPECT_THAT(network.shown, ::testing::ElementsAre(7));
-}
-
-TEST(FirstSamples, AreShownWhenARunBeginsAndNotWhenItGoesOn) {
-  const TemporaryFolder folder;
-  std::vector<std::shared_ptr<ShownNetwork>> networks;
-  RunParts parts;
-  parts.models.add({.name = "mean", .description = "one layer", .make = [&](const ModelOptions&) {
-                      networks.push_back(std::make_shared<ShownNetwork>());
-                      return networks.back();
-                    }});
-  parts.datasets = [](const RunConfig&, const DataReading&) {
-    const auto samples = std::make_shared<RandomDataset>(SampleLayout{{1, 8, 8}, 4, {}}, 32, 1);
-    return Datasets{samples, samples};
-  };
-  std::ostringstream console;
-  RunOptions options;
-  options.console = &console;
-  options.stop_requested = [] { return false; };
-  const auto config = folder.write(
-      "mean.yaml", "{data: {name: fashion_mnist}, model: {name: mean}, optimizer: {name: sgd}}\n");
-  const auto shown_by_run = [&](const std::string& epochs) {
-    networks.clear();
-    const ConfigSource source{config, {}, {"training.n_epochs=" + epochs}, {}, folder / "run"};
-    EXPECT_EQ(kolo::run(source, parts, options), 0);
-    std::size_t times = 0;
-    for (const auto& network : networks) times += network->shown.size();
-    return times;
-  };
-  EXPECT_EQ(shown_by_run("1"), 1U);
-  options.resume = "newest";
-  EXPECT_EQ(shown_by_run("2"), 0U);
 }
 
 }  // namespace

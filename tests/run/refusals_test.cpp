@@ -66,26 +66,6 @@ TEST(SyncBatchNormOfTheTrainer, IsRefusedWhereAModuleKeepsTheTypeOfItsBatchNorm)
   EXPECT_NO_THROW(require_batch_norms_to_synchronize(config, *parts));
 }
 
-TEST(ValidationViewsOfTheTrainer, AreOfImages) {
-  const TemporaryFolder folder;
-  const auto prepare = [&](const std::string& shape) {
-    const auto file = folder.write(
-        "views.yaml",
-        fmt::format("{{data: {{name: dummy, n_train: 8, n_valid: 8, input_shape: {}}}, "
-                    "model: {{name: mlp}}, optimizer: {{name: sgd}},\n training: "
-                    "{{validation_views: moved}}}}\n",
-                    shape));
-    (void)prepare_run(load_run_config({file, {}, {}, {}, folder / "run"}), {}, {}, 1);
-  };
-  const auto refused = [&](const std::string& shape) {
-    return message_of<InputError>([&] { prepare(shape); });
-  };
-  EXPECT_TRUE(says(refused("[64]"),
-                   {"views.yaml:2: training.validation_views: moved is for images", "[64]"}));
-  EXPECT_TRUE(says(refused("[3, 1, 8]"), {"[3, 1, 8]"}));
-  EXPECT_NO_THROW(prepare("[3, 8, 8]"));
-}
-
 TEST(BatchNormsOfTheTrainer, NeedMoreThanOneValueInEveryPass) {
   const TemporaryFolder folder;
   const auto file =

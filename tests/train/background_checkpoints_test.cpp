@@ -30,17 +30,16 @@ void train_with_checkpoints(const std::filesystem::path& folder, int ranks, int 
     for (int i = 0; i < shards; ++i) writers[static_cast<std::size_t>(i)] = i;
     const auto group = communicator.subset(writers);
     CheckpointStore store({folder, 100});
-    std::optional<TrainerSnapshots> snapshots;
     std::optional<CheckpointObserver> observer;
     if (group) {
-      const int index = group->rank();
-      snapshots.emplace(training.trainer(), SnapshotOptions{asynchronous, index, shards, shards});
-      training.trainer().add_observer(*snapshots);
-      observer.emplace(
-          store, CheckpointSchedule{.every_steps = 2}, [&] { return snapshots->take(); },
-          [](const auto&) {}, ShardWriter{index, shards, [group](const std::string& note) {
-                                            return all_gather_bytes(*group, note);
-                                          }});
+      const ShardWriter shard{group->rank(), shards, [group](const std::string& note) {
+                                return all_gather_bytes(*group, note);
+                              }};
+      observer.emplace(training.trainer(), &store,
+                       CheckpointSaving{.every_steps = 2,
+                                        .asynchronous = asynchronous,
+                                        .shard = shard,
+                                        .writers_here = shards});
       training.trainer().add_observer(*observer);
     }
     EXPECT_EQ(training.trainer().run(), TrainOutcome::finished);
@@ -74,40 +73,64 @@ TEST(BackgroundCheckpoints, HoldWhatTheirStepHadWhoeverWritesThem) {
   }
 }
 
-TEST(BackgroundCheckpoints, ASnapshotStaysAsItWasAndItsMemoryIsUsedAgain) {
+TEST(BackgroundCheckpoints, ACopyStaysAsItWasAndItsMemoryIsUsedAgain) {
   SmallTraining training(Communicator::solo(), {.epochs = 1});
-  TrainerSnapshots snapshots(training.trainer(), {});
-  const auto before = snapshots.take();
-  EXPECT_TRUE(before.is_copy);
-  const auto& weight = before.content.model.front().tensor;
+  const auto& trainer = training.trainer();
+  auto memory = SnapshotMemory::get(trainer.checkpoint_bytes(), torch::kCPU);
+  const auto before = trainer.checkpoint({&*memory});
+  const auto& weight = before.model.front().tensor;
   const auto values = weight.clone();
   const void* const place = weight.data_ptr();
   (void)training.trainer().run();
   EXPECT_TRUE(weight.equal(values));
-  const auto after = snapshots.take();
-  EXPECT_EQ(after.content.model.front().tensor.data_ptr(), place);
-  EXPECT_FALSE(after.content.model.front().tensor.equal(values));
+  const auto after = trainer.checkpoint({&*memory});
+  EXPECT_EQ(after.model.front().tensor.data_ptr(), place);
+  EXPECT_FALSE(after.model.front().tensor.equal(values));
 }
 
 TEST(BackgroundCheckpoints, WithoutMemoryForACopyTrainingWaitsAndSaysSoOnce) {
+  const TemporaryFolder folder;
+  CheckpointStore store({folder / "checkpoints"});
   SmallTraining training(Communicator::solo(), {.epochs = 1});
   std::vector<std::string> warnings;
+  std::vector<std::int64_t> saved;
   // As if a billion others were about to take as much.
-  TrainerSnapshots snapshots(training.trainer(), {.writers_here = 1'000'000'000},
-                             [&](const std::string& warning) { warnings.push_back(warning); });
-  for (int i = 0; i < 2; ++i) EXPECT_FALSE(snapshots.take().is_copy);
+  CheckpointObserver observer(
+      training.trainer(), &store, {.every_steps = 5, .writers_here = 1'000'000'000},
+      {.on_saved =
+           [&](const SavedCheckpoint& each) {
+             EXPECT_EQ(each.step, training.trainer().state().step);
+             saved.push_back(each.step);
+           },
+       .warn = [&](const std::string& warning) { warnings.push_back(warning); }});
+  training.trainer().add_observer(observer);
+  (void)training.trainer().run();
+  EXPECT_GE(saved.size(), 3U);
   ASSERT_EQ(warnings.size(), 1U);
   EXPECT_TRUE(says(warnings.front(), {"not enough memory left for a copy"}));
 }
 
-TEST(BackgroundCheckpoints, WhatIsNotFiniteIsNotSaved) {
+TEST(BackgroundCheckpoints, AnErrorOfTheWritingEndsTheTraining) {
   const TemporaryFolder folder;
+  folder.write("checkpoints", "a file in the place of the folder");
+  for (const bool asynchronous : {true, false}) {
+    CheckpointStore store({folder / "checkpoints"});
+    SmallTraining training(Communicator::solo(), {});
+    CheckpointObserver observer(training.trainer(), &store,
+                                {.every_steps = 1, .asynchronous = asynchronous});
+    training.trainer().add_observer(observer);
+    EXPECT_TRUE(says(message_of<Error>([&] { (void)training.trainer().run(); }),
+                     {"cannot make the folder"}));
+    EXPECT_LT(training.trainer().state().step, 26);
+  }
+}
+
+TEST(BackgroundCheckpoints, WhatIsNotFiniteIsNotSaved) {
   SmallTraining training(Communicator::solo(), {});
-  TrainerSnapshots snapshots(training.trainer(), {});
   const torch::NoGradGuard no_gradient;
   training.network().parameters().back().view(-1)[0] = std::nanf("");
-  EXPECT_TRUE(
-      says(message_of<Error>([&] { (void)snapshots.take(); }), {"is not finite after step 0"}));
+  EXPECT_TRUE(says(message_of<Error>([&] { (void)training.trainer().checkpoint(); }),
+                   {"is not finite after step 0"}));
 }
 
 }  // namespace

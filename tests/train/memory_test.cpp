@@ -1,4 +1,4 @@
-// What a process has in memory does not grow with the steps it trains.
+// A process's memory does not grow with the steps it trains.
 #include <gmock/gmock.h>
 
 #include "kolo/base/machine.h"

@@ -17,14 +17,15 @@ namespace events = testing::events;
 using testing::SmallTraining;
 using testing::TemporaryFolder;
 
-std::vector<std::int64_t> saved_steps(const CheckpointSchedule& schedule, int keep) {
+std::vector<std::int64_t> saved_steps(CheckpointSaving saving) {
   const TemporaryFolder folder;
-  CheckpointStore store({folder / "checkpoints", keep});
+  CheckpointStore store({folder / "checkpoints", 9});
   SmallTraining training(Communicator::solo(), {});  // two epochs of 13 steps
   std::vector<std::int64_t> steps;
+  saving.asynchronous = false;
   CheckpointObserver observer(
-      store, schedule, [&] { return training.trainer().checkpoint(); },
-      [&](const auto&) { steps.push_back(training.trainer().state().step); });
+      training.trainer(), &store, std::move(saving),
+      {.on_saved = [&](const auto&) { steps.push_back(training.trainer().state().step); }});
   training.trainer().add_observer(observer);
   (void)training.trainer().run();
   EXPECT_EQ(store.load_newest([](const auto&) {})->step, 26);
@@ -49,15 +50,15 @@ TEST(ProgressReporter, ShowsEpochsAndValidations) {
 }
 
 TEST(CheckpointObserver, FollowsItsSchedule) {
-  EXPECT_EQ(saved_steps({.every_epochs = 1}, 9), (std::vector<std::int64_t>{13, 26}));
-  EXPECT_THAT(saved_steps({.every_epochs = 0, .every_steps = 10}, 9),
+  EXPECT_EQ(saved_steps({.every_epochs = 1}), (std::vector<std::int64_t>{13, 26}));
+  EXPECT_THAT(saved_steps({.every_epochs = 0, .every_steps = 10}),
               ::testing::IsSupersetOf({10, 20, 26}));
 }
 
-TEST(HistoryRecorder, WritesEpochsStepsAndASummary) {
+TEST(RunRecorder, WritesEpochsStepsAndASummary) {
   const TemporaryFolder folder;
   SmallTraining training(Communicator::solo(), {});
-  HistoryRecorder recorder(History(1), folder / "history.json", 5);
+  RunRecorder recorder(History(1), folder.path(), 5);
   training.trainer().add_observer(recorder);
   (void)training.trainer().run();
   const auto history = History::read(folder / "history.json");
@@ -72,7 +73,7 @@ TEST(HistoryRecorder, WritesEpochsStepsAndASummary) {
   EXPECT_GT(history.summary().at("best_val_accuracy"), 0);
 }
 
-// What is on the disk when a step is done.
+// Reads the records on the disk after each step.
 class LooksOn final : public Observer {
  public:
   explicit LooksOn(const TemporaryFolder& folder) : folder_(folder) {}
@@ -97,15 +98,13 @@ class LooksOn final : public Observer {
   const TemporaryFolder& folder_;
 };
 
-TEST(Recorders, BringStepsOfTheEpochUnderWayToTheDiskInTime) {
+TEST(RunRecorder, BringStepsOfTheEpochUnderWayToTheDiskInTime) {
   for (const double unwritten : {0., 1e9}) {
     const TemporaryFolder folder;
     SmallTraining training(Communicator::solo(), {});  // two epochs of 13 steps
-    HistoryRecorder recorder(History(1), folder / "history.json", 1, unwritten);
-    TensorBoardRecorder events(folder.path(), 1, unwritten);
+    RunRecorder recorder(History(1), folder.path(), 1, unwritten);
     LooksOn looks_on(folder);
     training.trainer().add_observer(recorder);
-    training.trainer().add_observer(events);
     training.trainer().add_observer(looks_on);
     (void)training.trainer().run();
     ASSERT_EQ(looks_on.steps_written.size(), 26U);

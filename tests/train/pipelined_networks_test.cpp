@@ -10,7 +10,6 @@
 #include "kolo/comm/threads.h"
 #include "kolo/layout/stage_cut.h"
 #include "kolo/nn/network.h"
-#include "kolo/nn/recompute.h"
 #include "kolo/optim/flat_optimizer.h"
 #include "kolo/parallel/pipeline_stages.h"
 #include "kolo/parallel/pipeline_step.h"

@@ -84,7 +84,7 @@ TEST(Regression, TheBestCheckpointHasTheLeastLoss) {
   const TemporaryFolder folder;
   CheckpointStore store({folder / "checkpoints", 1});
   FieldTraining training(Communicator::solo(), {.epochs = 5, .learning_rate = .1});
-  CheckpointObserver saver(store, {}, [&] { return training.trainer().checkpoint(); });
+  CheckpointObserver saver(training.trainer(), &store, {});
   training.trainer().add_observer(saver);
   (void)training.trainer().run();
   const auto best = CheckpointStore::load(store.best().value().path);
@@ -109,29 +109,29 @@ TEST(Regression, GoesOnFromACheckpointToTheSameBitsAndTheSameBest) {
 TEST(Regression, RecordsAndLinesTellTheLossAlone) {
   const TemporaryFolder folder;
   std::ostringstream console;
+  double best_loss = 0;
   {
     ProgressBar bar(console, {});
     RunLog log({.console = &console});
     FieldTraining training(Communicator::solo(), {});
     ProgressReporter reporter(bar, log, 3, "crops");
     training.trainer().add_observer(reporter);
-    HistoryRecorder history(History(1), folder / "history.json", 3);
-    TensorBoardRecorder events(folder / "events", 3);
-    training.trainer().add_observer(history);
-    training.trainer().add_observer(events);
+    RunRecorder recorder(History(1), folder / "run", 3);
+    training.trainer().add_observer(recorder);
     (void)training.trainer().run();
-    EXPECT_EQ(history.history().summary().at("best_val_loss"),
-              training.trainer().state().best_loss);
+    best_loss = training.trainer().state().best_loss;
   }
-  const auto history = History::read(folder / "history.json");
+  const auto history = History::read(folder / "run/history.json");
+  EXPECT_EQ(history.summary().at("best_val_loss"), best_loss);
   for (const auto& record : history.epochs()) {
     EXPECT_TRUE(std::isnan(record.accuracy) && std::isnan(record.val_accuracy));
     EXPECT_GT(record.val_loss, 0);
   }
   EXPECT_TRUE(std::isnan(history.steps().front().accuracy));
   EXPECT_FALSE(history.summary().contains("best_val_accuracy"));
-  const auto file = std::filesystem::directory_iterator(folder / "events")->path();
-  const auto events = read_text_file(file);
+  std::string events;
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "run"))
+    if (entry.path() != folder / "run/history.json") events += read_text_file(entry.path());
   EXPECT_TRUE(says(events, {"loss/validation"}));
   EXPECT_TRUE(says(events, {"step/loss"}));
   EXPECT_FALSE(says(events, {"accuracy"}));

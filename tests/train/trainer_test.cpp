@@ -220,7 +220,7 @@ TEST(Trainer, AWarmupGoesOnByItsSamplesWithOtherBatches) {
   const auto third = train_in_warmup(4, 40, 2, second.checkpoint);
   const auto more = static_cast<double>(2 * second.rates.size());
   EXPECT_NEAR(third.rates.front(), .1 * (done + more + 1) / 40, 1e-12);
-  // Who asks for another warm-up has it in the steps that the run takes now.
+  // A run that asks for another warm-up has it in the steps that it takes now.
   EXPECT_NEAR(train_in_warmup(8, 30, 1, first.checkpoint).rates.front(), .1 * (done / 2 + 1) / 30,
               1e-12);
 }

@@ -33,14 +33,13 @@ struct TrainingSetup {
   double learning_rate = .05;
   std::int64_t warmup_steps = 0;  // from a rate of 0
   std::int64_t top = 0;
-  ValidationViews views = ValidationViews::one;
   std::function<void(TrainerOptions&)> change = [](TrainerOptions&) {};
   std::shared_ptr<const FlatOptimizer> optimizer = make_sgd({.momentum = .5});
   // Makes the loss of training from the plain one; gets the rank.
   std::function<LossFunction(int, LossFunction)> loss = [](int, LossFunction plain) {
     return plain;
   };
-  // Where a rank computes.
+  // Device that a rank computes on.
   std::function<torch::Device(int rank)> device = [](int) { return torch::Device(torch::kCPU); };
 };
 
@@ -76,8 +75,7 @@ class SmallTraining {
         trainer_(communicator, fixed_weights(network_, setup.device(communicator.rank())),
                  {.loss = setup.loss(communicator.rank(), make_loss("cross_entropy")),
                   .validation_loss = make_loss("cross_entropy"),
-                  .top = setup.top,
-                  .views = setup.views},
+                  .top = setup.top},
                  setup.optimizer,
                  LearningRate({.base_rate = setup.learning_rate,
                                .warmup_steps = setup.warmup_steps,
@@ -172,20 +170,6 @@ class AtSteps final : public Observer {
   std::function<void(const StepReport&)> body_;
 };
 
-// Trains so many steps, goes on from the checkpoint in another trainer, and compares the end with
-// that of a training that was not stopped. Collective.
-inline void expect_to_go_on_to(const torch::Tensor& weights, const Communicator& communicator,
-                               const TrainingSetup& setup, int stop_after) {
-  int steps = 0;
-  SmallTraining part(communicator, setup, [&] { return ++steps == stop_after; });
-  ASSERT_EQ(part.trainer().run(), TrainOutcome::stopped);
-  const auto checkpoint = part.trainer().checkpoint();
-  SmallTraining rest(communicator, setup);
-  rest.trainer().restore(communicator.rank() == 0 ? std::optional(checkpoint) : std::nullopt);
-  ASSERT_EQ(rest.trainer().run(), TrainOutcome::finished);
-  EXPECT_TRUE(rest.weights().equal(weights));
-}
-
 // Trains to the end on so many ranks, as threads.
 struct Outcome {  // of rank 0
   Recorder record;
@@ -210,7 +194,7 @@ inline Outcome train_on(int ranks, const TrainingSetup& setup,
     if (communicator.rank() != 0) return;
     outcome.weights = training.weights();
     outcome.state = training.trainer().state();
-    outcome.skipped = training.trainer().skipped_steps();
+    outcome.skipped = training.trainer().state().skipped_steps;
   };
   run_as_threads(ranks, body, options);
   return outcome;

@@ -15,11 +15,10 @@
 // Objects that need LibTorch are only declared here; include their headers to use them.
 namespace kolo {
 
-class Loader;               // kolo/data/loader.h
-class Network;              // kolo/nn/network.h
-struct CheckpointSchedule;  // kolo/train/checkpoint_observer.h
-struct Objective;           // kolo/train/objective.h
-struct TrainerOptions;      // kolo/train/trainer.h
+class Loader;           // kolo/data/loader.h
+class Network;          // kolo/nn/network.h
+struct Objective;       // kolo/train/objective.h
+struct TrainerOptions;  // kolo/train/trainer.h
 
 [[nodiscard]] Datasets make_datasets(const RunConfig& config, const DataReading& reading = {});
 // At least `least` random samples in the shape of the configuration's data, to measure steps
@@ -49,6 +48,5 @@ struct TrainerOptions;      // kolo/train/trainer.h
                                                              int rank, int ranks, int count = 1);
 
 [[nodiscard]] TrainerOptions make_trainer_options(const RunConfig& config);
-[[nodiscard]] CheckpointSchedule make_checkpoint_schedule(const CheckpointConfig& config);
 
 }  // namespace kolo

@@ -20,7 +20,6 @@
 #include "kolo/optim/catalogue.h"
 #include "kolo/optim/learning_rate.h"
 #include "kolo/parallel/step_conflicts.h"
-#include "kolo/train/validation_views.h"
 
 // Configuration of a training run, read from a YAML file. The defaults stand here, and the values
 // that a key accepts beside its name in src/config/schema.h, the one table for reading, writing and
@@ -97,7 +96,6 @@ struct TrainingConfig : RateSettings {
   // Per rank; unset: 1000 for data with classes, fewer for large images, and as in training for
   // fields.
   std::optional<int64_t> validation_batch_size;
-  ValidationViews validation_views = ValidationViews::one;
   bool drop_last = false;  // leave out a last batch that is not full
 };
 

@@ -47,11 +47,11 @@ struct LossEntry : ChoiceEntry {
   bool has_classes = true;  // a classifier's, whose outputs can be right or wrong
   bool is_binary = false;   // of one output, which tells two classes apart
   std::function<LossFunction(const OwnSettings&)> make = {};
-  // Without what is for training only, so that runs compare: label smoothing.
+  // The loss of validations, without label smoothing, so that runs compare.
   std::function<LossFunction(const OwnSettings&)> make_for_validation = {};
 };
 
-// Those of src/nn/losses.
+// The losses of src/nn/losses.
 [[nodiscard]] const std::vector<LossEntry>& built_in_losses();
 
 // By name or alias: "cross_entropy", also called "categorical_crossentropy" and
@@ -80,13 +80,12 @@ using TensorsLoss = std::function<at::Tensor(std::span<const at::Tensor> outputs
 
 // A loss from a TorchScript file, as torch.jit.script(loss).save(path) writes it in Python: a
 // module whose forward takes the outputs, then the targets, then the extras, each a tensor, and
-// gives a floating scalar. It is in evaluation mode, its parameters are not trained, and it lies on
-// the CPU. Copies share the module; one thread at a time may use it.
+// gives a floating scalar. It is in evaluation mode, not trained, and on the CPU. Copies share the
+// module; one thread at a time may use it.
 //
 // InputError when the file is none of TorchScript; when called, InputError for another number of
-// tensors than forward takes and for a result that is no floating scalar or doesn't depend on
-// outputs that are to be trained, Error where the script fails. All name the file and what was
-// passed.
+// tensors and for a result that is no floating scalar or doesn't depend on outputs to be trained,
+// Error where the script fails. All name the file and what was passed.
 [[nodiscard]] TensorsLoss make_torchscript_loss(const std::filesystem::path& path);
 
 }  // namespace kolo

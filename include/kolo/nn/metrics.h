@@ -45,8 +45,8 @@ namespace kolo {
 [[nodiscard]] at::Tensor samples_in_top(const at::Tensor& logits, const at::Tensor& targets,
                                         std::int64_t k);
 
-// How often samples of each class were taken for each class. The matrix of several ranks is the sum
-// of theirs: all-reduce counts().
+// Counts how often samples of each class were taken for each class. The matrix of several ranks is
+// the sum of theirs: all-reduce counts().
 class ConfusionMatrix {
  public:
   // InputError for less than one class. One class stands for a network of one logit, which tells
@@ -56,8 +56,6 @@ class ConfusionMatrix {
   // Adds a batch, classified as correct_samples() does it. InputError for a target that is no
   // class, or other shapes.
   void add(const at::Tensor& logits, const at::Tensor& targets);
-  // Adds what another matrix has counted; Error when it is of another size.
-  void merge(const ConfusionMatrix& other);
 
   // At least 2.
   [[nodiscard]] std::int64_t classes() const { return classes_; }

@@ -55,10 +55,10 @@ struct ModelEntry : ChoiceEntry {
   // same torch::manual_seed. Of the options only the shapes count. InputError when the model can't
   // work on them.
   std::function<std::shared_ptr<Network>(const OwnSettings&, const ModelOptions&)> make = {};
-  // The same as a network of any number of tensors; empty: one of one input and one output.
+  // Makes it as a network of any number of tensors; empty: it has one input and one output.
   std::function<std::shared_ptr<TensorsNetwork>(const OwnSettings&, const ModelOptions&)>
       make_tensors = {};
-  // The factor of the penalty on squared weights that it is usually trained with.
+  // Factor of the penalty on squared weights that it is usually trained with.
   double l2 = 0;
   ModelOutput output = ModelOutput::classes;
   bool keeps_batch_norms = false;  // its batch norms can't be replaced by SyncBatchNorm
@@ -77,8 +77,7 @@ struct ModelDescription {
   bool makes_fields = false;  // its output is a field; has levels and channels
 };
 
-// Models by name. An ordinary value: who wants models of their own adds them to a copy of
-// built_in_models().
+// Models by name, a value: programs add models of their own to a copy of built_in_models().
 class ModelCatalogue {
  public:
   // Throws Error when the name is taken.
@@ -97,7 +96,8 @@ class ModelCatalogue {
   // of the options only the shapes count.
   [[nodiscard]] std::shared_ptr<Network> make(const std::string& name, OwnSettings own,
                                               const ModelOptions& options) const;
-  // As a network of any number of tensors. Shapes may be left out where the model needs none.
+  // Makes it as a network of any number of tensors. Shapes may be left out where the model needs
+  // none.
   [[nodiscard]] std::shared_ptr<TensorsNetwork> make_tensors(const std::string& name,
                                                              OwnSettings own,
                                                              const ModelOptions& options) const;
@@ -110,9 +110,8 @@ class ModelCatalogue {
 
 // mnist_net and mnist_cnn, the MNIST networks of the ALCF tutorial on distributed deep learning;
 // cnn, resnet_small and resnet50 as the NERSC tutorial on deep learning at scale has them in Keras;
-// resnet34; airbench (Jordan 2024), for CIFAR-10; unet3d, the NERSC tutorial's U-Net for cosmology
-// boxes; mlp, a multilayer perceptron (kolo/nn/models.h); torchscript, a scripted PyTorch module
-// from a file.
+// resnet34; unet3d, the NERSC tutorial's U-Net for cosmology boxes; mlp, a multilayer perceptron
+// (kolo/nn/models.h); torchscript, a scripted PyTorch module from a file.
 [[nodiscard]] ModelCatalogue built_in_models();
 [[nodiscard]] const std::vector<ModelEntry>& built_in_model_entries();
 

@@ -18,19 +18,18 @@ namespace kolo {
 [[nodiscard]] std::shared_ptr<Network> make_network(const std::string& name,
                                                     const ModelOptions& options);
 
-// A network from a TorchScript file, as torch.jit.script(model).save(path) writes it in Python,
-// with one tensor as input, or where options.input_parts are given one for each of them, and one as
-// output: a classifier's, [N, classes], or where there are no classes numbers, [N,
-// output_shape...]. With options.output_parts forward gives a tuple or list of as many tensors. The
-// network's own input and output are then [N, values], part after part.
-// Its parameters and buffers are those of the script, under the same names and in the same memory,
-// so it is trained in place, and train(), eval() and to() reach the script. Parameters that the
-// script has frozen stay frozen, and what it holds under several names has the first of them.
+// A network from a TorchScript file, as torch.jit.script(model).save(path) writes it in Python, of
+// one tensor in and out: a classifier's [N, classes], or without classes numbers [N,
+// output_shape...]. With options.input_parts or output_parts the script takes or gives as many
+// tensors, and the network's own input or output is [N, values], part after part.
+//
+// Parameters and buffers are the script's own, so it is trained in place, and train(), eval() and
+// to() reach the script. Frozen parameters stay frozen; a tensor of several names has the first. On
+// the CPU, in training mode.
 //
 // InputError when the file is none of TorchScript, has no trainable parameter, takes another number
-// of tensors, or gives other shapes for a batch of zeros than the options say. Loads to the CPU, in
-// training mode. A forward that fails or gives no tensor is an Error, which names the file and what
-// it was given.
+// of tensors, or gives other shapes for a batch of zeros than the options say. Error where forward
+// fails; it names the file and what it was given.
 [[nodiscard]] std::shared_ptr<Network> make_torchscript_network(const std::filesystem::path& path,
                                                                 const ModelOptions& options);
 
@@ -39,15 +38,9 @@ struct TensorsShapes {
   std::vector<std::vector<std::int64_t>> inputs, outputs;
 };
 
-// A network from a TorchScript file, as torch.jit.script(model).save(path) writes it in Python,
-// whose forward takes tensors and gives a tensor, or a tuple or list of tensors. Of its arguments
-// those that are no tensors must have defaults, which they keep. Parameters and buffers are those
-// of the script, as with make_torchscript_network. Loads to the CPU, in training
-// mode.
-//
-// InputError when the file is none of TorchScript, has no trainable parameter, or, where shapes are
-// given, doesn't work on two samples of float32 zeros of these or gives others. forward() is an
-// Error where the script fails; it names the file and what it was given.
+// The same of any number of tensors: forward takes tensors and gives a tensor, or a tuple or list
+// of them; its other arguments must have defaults, which they keep. Without shapes nothing is
+// tried.
 [[nodiscard]] std::shared_ptr<TensorsNetwork> make_torchscript_tensors_network(
     const std::filesystem::path& path, const std::optional<TensorsShapes>& shapes = std::nullopt);
 

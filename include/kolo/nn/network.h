@@ -34,19 +34,13 @@ class Network : public TensorsNetwork {
   // classifier the logits [N, classes]. Records for backward unless gradients are off.
   [[nodiscard]] virtual torch::Tensor forward(const torch::Tensor& input) = 0;
 
-  // What bears one of these names, a parameter or a module with all in it, isn't trained from now
-  // on: parameters want no gradient, and modules compute as in evaluation, so that batch norms
-  // keep their running statistics. Names are whole ones of named_parameters() or named_modules().
-  // InputError for a name that nothing has, and where no parameter is left to train.
+  // Stops training the parameters and modules of these names: parameters want no gradient, and
+  // modules compute as in evaluation, so batch norms keep their running statistics. Names are whole
+  // ones of named_parameters() or named_modules(). InputError for a name that nothing has, and
+  // where no parameter is left to train.
   void freeze(std::span<const std::string> names);
   // Frozen modules stay in evaluation mode.
   void train(bool on = true) override;
-
-  // How many of the first training samples the network is shown before its training begins, for
-  // weights that follow from the data; 0: none.
-  [[nodiscard]] virtual std::int64_t first_samples() const { return 0; }
-  // Shows it these: [first_samples(), ...] as forward() takes them, or fewer where there are fewer.
-  virtual void begin_with(const torch::Tensor& /*samples*/) {}
 
   // The layers that rows of several ranks go through, in order, of a network whose samples ranks
   // can share; none: they can't.
@@ -64,6 +58,22 @@ class Network : public TensorsNetwork {
  private:
   std::vector<std::string> frozen_;  // modules; by name, as layers may be replaced
 };
+
+// Stages whose inner results backward computes again from their inputs, which saves their memory
+// for one more forward pass (Chen et al., arXiv:1604.06174).
+//
+//   const auto stages = recomputed(network->stages());
+//   const auto output = run_stages(stages, {input}).front();
+//
+// Outputs and gradients stay the same to the bit: the second pass draws the same random numbers and
+// leaves the generators where they were, leaves buffers alone, and computes under the first one's
+// autocast and PlainKernels. Layers whose statistics are taken over ranks communicate once more in
+// backward. A stage that changes inputs in place is given copies of them.
+//
+// Backward is Tensor::backward(): hooks on parameters (GradientReducer) see their gradients, while
+// torch::autograd::grad() with respect to parameters does not; no second derivatives. Error in
+// backward where an input was changed in place since. One thread at a time may use a stage.
+[[nodiscard]] std::vector<NetworkStage> recomputed(std::vector<NetworkStage> stages);
 
 // One operation of a network on one sample.
 struct LayerSummary {

@@ -27,7 +27,7 @@ class NetworkReplica {
   // the next call. To be called again when they have moved to other memory, as those of an arena do
   // after the first step. Error for another number or other shapes; nothing has changed then.
   void use(std::span<const torch::Tensor> parameters, std::span<const torch::Tensor> buffers);
-  // Those of a network.
+  // Uses a network's parameters and buffers.
   void use(const torch::nn::Module& trained);
 
   // The outputs, without gradients. They are inference tensors (c10::InferenceMode): values to be

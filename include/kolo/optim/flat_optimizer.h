@@ -11,16 +11,10 @@
 
 #include "kolo/base/enum_names.h"
 
-// Optimizers as fused passes over flat buffers: one pass reads parameters, gradients and state once
-// and writes parameters and state once. Whoever owns the buffers calls them bucket by bucket, or
-// for the slices that a rank owns; every element is on its own, so the cut makes no difference, not
-// even in the last bit. Two kinds look further than the element, and say so: is_layerwise() and
-// spares_vectors().
-//
-// The buffers lie in the memory of the host, or of a CUDA device, where a step gives the same bits.
-//
-// The interface; SGD and Adam; those of Keras with a rate for each element; those for large
-// batches; those that average (Schedule-Free).
+// Optimizers as fused passes over flat buffers in the memory of the host or of a CUDA device: one
+// pass reads and writes parameters and state once. They are called bucket by bucket, or for the
+// slices that a rank owns; elements are independent, so the cut makes no difference to any bit. Two
+// kinds look further than the element, and say so: is_layerwise() and spares_vectors().
 namespace kolo {
 
 // A stretch of the flat buffers: element i of each span belongs to the same parameter. All spans
@@ -44,8 +38,7 @@ struct StepRate {
   bool operator==(const StepRate&) const = default;
 };
 
-// What is remembered of the rates of a training, for optimizers that average: a part of its
-// checkpoints.
+// Rates of a training so far, for optimizers that average: a part of its checkpoints.
 struct RateHistory {
   double largest = 0;
   double sum_of_squares = 0;  // of what was the largest after each step
@@ -56,14 +49,14 @@ struct RateHistory {
   bool operator==(const RateHistory&) const = default;
 };
 
-// Where the parameters to use a network with (validation, checkpoints) are others than those that
-// gradients are taken at: parameter - factor * state[place].
+// Parameters to use a network with (validation, checkpoints), of optimizers whose gradients are
+// taken at others: parameter - factor * state[place].
 struct ParametersForUse {
   std::size_t place = 0;  // in state_names()
   double factor = 0;
 };
 
-// What a step computes once for all elements, from the rate and the step: numbers whose meaning is
+// Numbers that a step computes once for all elements, from the rate and the step; their meaning is
 // the optimizer's own. Slices of float32 take them as float32.
 using StepConstants = std::array<double, 12>;
 
@@ -112,18 +105,17 @@ class FlatOptimizer {
   // Constants, workspace and updates of steps on CUDA devices. An optimizer that does not override
   // them throws Error there.
 
-  // What DeviceUpdate::constants points to a copy of, for slices of vectors or of others. Throws
-  // Error for a step or rate that update() doesn't take.
+  // Value that DeviceUpdate::constants points to a copy of, for slices of vectors or of others.
+  // Throws Error for a step or rate that update() doesn't take.
   [[nodiscard]] virtual StepConstants constants(StepRate rate, std::int64_t step,
                                                 bool is_vector) const;
   // The memory that a step on a slice of as many elements needs besides, and of which nothing is
   // kept: slices whose steps follow one another on a stream may use the same.
   [[nodiscard]] virtual std::size_t device_workspace_bytes(std::size_t /*size*/) const { return 0; }
-  // Enqueues a step on a slice in the device's memory, and doesn't wait for it. Elements become
-  // what update() makes of them, with gradients times the factor, to the bit; a norm of a layer is
-  // added up in an order of the device's own, though. The gradients themselves stay. Throws Error
-  // when spans differ in length, the workspace is too small, the device refuses the launch, or kolo
-  // was built without CUDA.
+  // Enqueues a step on a slice in the device's memory. Elements become what update() makes of them,
+  // with gradients times the factor, to the bit; but a layer's norm is added up in the device's own
+  // order. The gradients stay. Throws Error when spans differ in length, the workspace is too
+  // small, the device refuses the launch, or kolo was built without CUDA.
   virtual void update_on_device(const FlatSlice<float>& slice, const DeviceUpdate& device) const;
   virtual void update_on_device(const FlatSlice<double>& slice, const DeviceUpdate& device) const;
 };
@@ -134,7 +126,7 @@ class FlatOptimizer {
 // the gradient stays as it is. With decay_excludes_vectors, biases and batch norm's scales and
 // shifts don't decay.
 
-// Where epsilon is added to a root: to the root itself, as PyTorch does it, or as Keras does it.
+// Place of epsilon in a root: added to the root itself, as in PyTorch, or as in Keras.
 enum class EpsilonForm : std::uint8_t { torch, keras };
 
 constexpr auto enum_names(EpsilonForm) {
@@ -163,8 +155,8 @@ struct AdamOptions {
   double weight_decay = 0;       // 0 or more
   bool decoupled_decay = false;  // AdamW
   bool amsgrad = false;          // divides by the largest second moment so far; one state more
-  // Where epsilon is added to the root of the second moment: false, after its bias correction, as
-  // Kingma and Ba's algorithm 1 and PyTorch do; true, before ("epsilon hat"), as Keras does.
+  // Adds epsilon to the second moment's root before its bias correction ("epsilon hat"), as Keras
+  // does; false: after it, as Kingma and Ba's algorithm 1 and PyTorch do.
   bool epsilon_before_correction = false;
   bool decay_excludes_vectors = false;
 };
@@ -183,7 +175,7 @@ struct RmspropOptions {
   double momentum = 0;    // 0 or more
   double epsilon = 1e-7;  // 0 or more
   bool centered = false;  // divides by the deviation instead of the root mean square
-  // Where epsilon is added: true, under the root, as Keras does; false, to the root, as PyTorch.
+  // Adds epsilon under the root, as Keras does; false: to the root, as PyTorch.
   bool epsilon_in_root = true;
   double weight_decay = 0;  // 0 or more
   bool decoupled_decay = false;

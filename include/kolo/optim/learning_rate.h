@@ -57,11 +57,9 @@ struct CosineDecay {
   [[nodiscard]] double factor(std::int64_t step, std::int64_t warmup_steps) const;
 };
 
-// The same half period, as long as all total_steps, but shifted by the warm-up: it begins when that
-// ends and so isn't at its end when the training is. The step that follows s completed ones has the
-// progress (s + 1 - warmup_steps) / total_steps, at most 1, so that without a warm-up the first
-// step already has less than the whole rate and the last one final_fraction. This is the schedule
-// of NERSC's tutorial for the cosmology U-Net.
+// The same half period, as long as all total_steps, but begun after the warm-up, so it isn't at its
+// end when the training is: the schedule of NERSC's tutorial for the cosmology U-Net. The step that
+// follows s completed ones has the progress (s + 1 - warmup_steps) / total_steps, at most 1.
 struct ShiftedCosineDecay {
   std::int64_t total_steps = 0;  // 1 or more
   double final_fraction = 0;     // 0 or more

@@ -17,18 +17,15 @@
 // The observer that saves checkpoints while a training goes on.
 namespace kolo {
 
-struct CheckpointSchedule {
+struct CheckpointSaving {
   std::int64_t every_epochs = 1;  // 0: not by epochs
   std::int64_t every_steps = 0;   // 0: not by steps
-};
-
-// Content of a checkpoint that a CheckpointObserver saves.
-struct Snapshot {
-  Snapshot(Checkpoint checkpoint, bool its_own = false)  // NOLINT: one is as good as the other
-      : content(std::move(checkpoint)), is_copy(its_own) {}
-
-  Checkpoint content;
-  bool is_copy = false;  // its tensors are its own, so training may go on while they are written
+  // Copies of the state are written while training goes on; false: training waits while its own
+  // tensors are written. A copy takes as much memory as the network and its optimizer's state (this
+  // rank's shard of them).
+  bool asynchronous = true;
+  ShardWriter shard = {};  // one of several that ranks write together; the first one tells
+  int writers_here = 1;    // ranks that write on this machine, each of which takes memory
 };
 
 struct SavedCheckpoint {
@@ -39,22 +36,26 @@ struct SavedCheckpoint {
   double seconds = 0;         // that writing it took
 };
 
-// Saves checkpoints: by its schedule, when the training is asked to stop, and at the end.
+// Functions that a CheckpointObserver calls, on the trainer's thread.
+struct CheckpointHooks {
+  std::function<void()> before = [] {};  // the state is copied
+  std::function<void(const SavedCheckpoint&)> on_saved = [](const auto&) {};
+  std::function<void(const std::string&)> warn = [](const auto&) {};
+};
+
+// Saves a trainer's checkpoints: by its schedule, when it is asked to stop, and at the end.
 //
-// A snapshot that is a copy is written in the background, one at a time: the next save waits for
-// the one before, and a stop and the end for all. An Error of the writing comes out of the next
-// call.
+// A thread writes each copy: the next save waits for the one before, a stop and the end for all. An
+// Error of the writing comes out of the next call. Memory for copies is taken after the first step,
+// when a step's own memory has been taken, or with the first copy. Where the machine has too
+// little, which is warned of once, training waits while its own tensors are written.
 class CheckpointObserver final : public Observer {
  public:
-  // `snapshot` gives what is to be saved (Trainer::checkpoint, TrainerSnapshots::take). `on_saved`
-  // is told on the trainer's thread. `shard`: one of several that ranks write together, each with
-  // an observer of the same schedule; the first one tells. The store must outlive the observer.
-  CheckpointObserver(
-      CheckpointStore& store, CheckpointSchedule schedule, std::function<Snapshot()> snapshot,
-      std::function<void(const SavedCheckpoint&)> on_saved = [](const auto&) {},
-      ShardWriter shard = {});
-  // Takes part in the snapshots that another rank saves, by the same schedule.
-  CheckpointObserver(CheckpointSchedule schedule, std::function<Snapshot()> snapshot);
+  // The trainer and the store must outlive it. Without a store this rank takes part in the
+  // checkpoints that another one saves, by the same schedule.
+  CheckpointObserver(const Trainer& trainer, CheckpointStore* store, CheckpointSaving saving,
+                     CheckpointHooks hooks = {})
+      : trainer_(trainer), store_(store), saving_(std::move(saving)), hooks_(std::move(hooks)) {}
 
   void on_start(const TrainState& state, const std::optional<MetricSums>& untrained) override;
   void on_step(const StepReport& report) override;
@@ -63,56 +64,32 @@ class CheckpointObserver final : public Observer {
   void on_stop(const TrainState& state) override;
   void on_finish(const TrainState& state) override;
 
+  // Bytes of a copy; 0 where none are made.
+  [[nodiscard]] std::uint64_t copy_bytes() const;
+
  private:
+  struct Written {
+    std::filesystem::path path;
+    double seconds = 0;
+  };
+
   void save(std::int64_t step, bool is_best);
   void save_last(const TrainState& state);
-  void tell(const std::optional<WrittenCheckpoint>& written);
-
-  std::optional<CheckpointWriter> writer_;  // none: another rank saves
-  CheckpointSchedule schedule_;
-  std::function<Snapshot()> snapshot_;
-  std::function<void(const SavedCheckpoint&)> on_saved_;
-  SavedCheckpoint on_its_way_;    // but for what is known when it is written
-  std::int64_t last_saved_ = -1;  // step
-};
-
-struct SnapshotOptions {
-  // Copies, which are written while training goes on; else the training's own tensors. Copies take
-  // as much memory as the network and its optimizer's state (this rank's shard of them).
-  bool asynchronous = true;
-  int shard = 0, shards = 1;  // which part of the checkpoint this rank writes
-  int writers_here = 1;       // ranks that write on this machine, each of which takes memory
-};
-
-// Snapshots of a trainer's state for a CheckpointObserver, in memory that is used again and again.
-// It observes because it gets its memory after the first step, when all that a step needs has been
-// taken, or with the first snapshot. Where the machine has not enough left, which `warn` is told
-// once, snapshots are the training's own tensors, whose writing is waited for.
-class TrainerSnapshots final : public Observer {
- public:
-  // The trainer must outlive it.
-  TrainerSnapshots(
-      const Trainer& trainer, const SnapshotOptions& options,
-      std::function<void(const std::string&)> warn = [](const auto&) {});
-
-  void on_step(const StepReport& report) override;
-
-  // Takes all that training needs to go on from here (Trainer::checkpoint()). The tensors of the
-  // copy before are overwritten: whoever writes them must be done.
-  [[nodiscard]] Snapshot take();
-
-  // Bytes of a copy; 0 where none are made.
-  [[nodiscard]] std::uint64_t bytes() const;
-
- private:
   void get_memory();
+  [[nodiscard]] SnapshotMemory* memory();
+  void finish_writing();
+  void look_at_writing();
 
   const Trainer& trainer_;
-  SnapshotOptions options_;
-  std::function<void(const std::string&)> warn_;
-  std::future<std::optional<SnapshotMemory>> coming_;
-  bool is_asked_for_ = false;
+  CheckpointStore* store_;
+  CheckpointSaving saving_;
+  CheckpointHooks hooks_;
+  SavedCheckpoint on_its_way_;    // but for what is known when it is written
+  std::int64_t last_saved_ = -1;  // step
+  bool is_memory_asked_for_ = false;
+  std::future<std::optional<SnapshotMemory>> coming_memory_;
   std::optional<SnapshotMemory> memory_;
+  std::future<Written> writing_;  // declared last: its destructor waits for the writing thread
 };
 
 }  // namespace kolo

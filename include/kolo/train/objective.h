@@ -16,20 +16,19 @@
 #include "kolo/nn/metrics.h"
 #include "kolo/nn/network.h"
 #include "kolo/train/train_state.h"
-#include "kolo/train/validation_views.h"
 
 namespace kolo {
 
-// Of samples that several ranks share, each with its own rows: this rank's place.
+// This rank's place among those that share samples, each with its own rows.
 struct SampleShare {
   int rank = 0;  // among those that share a sample; 0 counts it
   int ranks = 1;
-  // Factor of the mean over this rank's rows, with which the mean over the ranks is the sample's:
-  // rows here x ranks / rows of all.
+  // Factor on the mean over this rank's rows that makes the ranks' mean the sample's: rows here x
+  // ranks / rows of all.
   double loss_factor = 1;
 };
 
-// What a network is trained for, and what is counted to tell how well it does.
+// Goal of a training, and the counts that tell how well a network does.
 struct Objective {
   LossFunction loss;             // of training
   LossFunction validation_loss;  // unset: as in training
@@ -37,7 +36,6 @@ struct Objective {
   Precision precision = Precision::fp32;  // of the network; the loss is computed in float32
   SampleShare share;                      // set by who shares samples among ranks
   bool counts_correct = true;             // false: targets are numbers, there is no right and wrong
-  ValidationViews views = ValidationViews::one;  // of images [N, C, H, W] of 2 x 2 or more
 };
 
 inline constexpr std::int64_t metric_numbers = 4;  // of MetricSums
@@ -47,31 +45,23 @@ inline constexpr std::int64_t metric_numbers = 4;  // of MetricSums
 // ranks that share samples, each sample counts once. Waits for no device.
 [[nodiscard]] torch::Tensor metric_sums(const Objective& objective, const torch::Tensor& loss,
                                         const torch::Tensor& outputs, const torch::Tensor& targets);
-// The first of these numbers.
+// Sums from metric_sums() on the host.
 [[nodiscard]] MetricSums metrics_of(std::span<const double> numbers);
 
-// The precision called "fp32", "bf16" or "fp16"; InputError for anything else.
-[[nodiscard]] Precision precision_named(const std::string& name);
-
-// InputError where LibTorch can't compute in it: convolutions in three dimensions are tried,
-// forward and backward.
+// InputError where LibTorch can't train in it; tries 3-D convolutions, forward and backward.
 void require_precision(Precision precision);
 
 // The network's outputs in float32 (with fp32 as they are), computed in the objective's precision.
 [[nodiscard]] torch::Tensor forward_for(const Objective& objective, Network& network,
                                         const torch::Tensor& input);
 
-// Their mean over the objective's views of the images, which costs 1, 2 or 6 times as much.
-[[nodiscard]] torch::Tensor forward_for_validation(const Objective& objective, Network& network,
-                                                   const torch::Tensor& input);
-
-// Is told how many of this rank's batches are done: 0 at the beginning, then after each.
+// Called with how many of this rank's batches are done: 0 at the beginning, then after each.
 using EvaluationProgress = std::function<void(std::int64_t done, std::int64_t total)>;
 
 // The sums over a loader's whole dataset on all ranks, each sample counted once if the loader's
 // sampler draws it once; the loss's last digits depend on the number of ranks. In evaluation mode;
-// the network is in training mode afterwards. `matrix`, when given, gets the counts of all ranks
-// added. Collective.
+// the network is in training mode afterwards. `matrix`, when given, is empty before, and has the
+// counts of all ranks afterwards. Collective.
 [[nodiscard]] MetricSums evaluate(const Communicator& communicator, Network& network,
                                   const Objective& objective, Loader& loader,
                                   ConfusionMatrix* matrix = nullptr,
@@ -79,7 +69,7 @@ using EvaluationProgress = std::function<void(std::int64_t done, std::int64_t to
 
 // A network's stages (Network::stages()) as forward_for() computes the whole: in the objective's
 // precision and with its kernels; what the last one makes is in float32. With
-// `recompute` backward computes inner results again (kolo/nn/recompute.h). Local.
+// `recompute` backward computes inner results again (kolo/nn/network.h). Local.
 [[nodiscard]] std::vector<NetworkStage> training_stages(const Objective& objective,
                                                         std::vector<NetworkStage> stages,
                                                         bool recompute = false);

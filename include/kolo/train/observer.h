@@ -23,7 +23,7 @@ struct EpochReport {
   MetricSums validation;
   double learning_rate = 0;  // of the last step
   double seconds = 0;        // of training, without the validation
-  // This rank, or its device, waited for batches, and for other ranks' gradients.
+  // Seconds that this rank, or its device, waited for batches, and for other ranks' gradients.
   double data_wait_seconds = 0;
   double exposed_communication_seconds = 0;
   std::optional<DeviceMemoryUse> device_memory;  // of this rank's device
@@ -35,7 +35,7 @@ struct EpochReport {
   [[nodiscard]] double samples_per_second() const { return training.samples / seconds; }
 };
 
-// Of what an observer does every so many steps or epochs: whether after this one. 0: never.
+// True where something that is done every so many steps or epochs is due after this one. 0: never.
 [[nodiscard]] constexpr bool is_due(std::int64_t done, std::int64_t every) {
   return every > 0 && done % every == 0;
 }
@@ -55,8 +55,8 @@ class Observer {
   virtual void on_epoch_begin(const TrainState& /*state*/, std::int64_t /*steps*/,
                               std::int64_t /*done*/) {}
   virtual void on_step(const StepReport& /*report*/) {}
-  // A validation goes on, also the one before on_start(): so many of this rank's batches are done,
-  // none at its beginning.
+  // Called in each validation, also the one before on_start(): 0 batches of this rank are done at
+  // first, then one more each time.
   virtual void on_validation(std::int64_t /*done*/, std::int64_t /*batches*/) {}
   virtual void on_epoch_end(const EpochReport& /*report*/) {}
   // The training ends early because it was asked to; go on from this state later.

@@ -17,7 +17,7 @@ struct PipelinedNetworkOptions {
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
   int micro_batches = 1;
   std::vector<std::size_t> bounds;  // of the parts, as PipelineStepOptions has them
-  bool recompute = false;           // see kolo/nn/recompute.h
+  bool recompute = false;           // see kolo/nn/network.h
   std::uint64_t seed = 1;           // of dropout (see PipelineStepOptions)
   Timeline timeline = {};
 };
@@ -28,9 +28,9 @@ struct PipelinedNetworkOptions {
 // micro-batches one after another. Batch norms see micro-batches.
 class PipelinedNetwork final : public TrainedNetwork {
  public:
-  // `stages` is the whole network's chain, the same on all ranks, where its parts are to be
-  // computed; this rank's part is kept. `network` is that network, of which only the names are
-  // taken. InputError where the stages lack a part of it, and as PipelineStep's. Collective.
+  // `stages`: the whole network's chain, the same on all ranks; this rank's part is kept.
+  // `network`: that network, for its names. InputError where the stages lack a part of it, and as
+  // PipelineStep's. Collective.
   PipelinedNetwork(const DeviceMesh& mesh, const torch::nn::Module& network,
                    std::vector<NetworkStage> stages, Objective objective,
                    const PipelinedNetworkOptions& options);
@@ -44,7 +44,7 @@ class PipelinedNetwork final : public TrainedNetwork {
 
   // Error for a batch that is not as many micro-batches of equal size.
   [[nodiscard]] TrainingStep::Pending make(TrainingStep& training, const Step& step) override;
-  // Of batches of any size: the last micro-batch may be smaller than the others.
+  // Takes batches of any size: the last micro-batch may be smaller than the others.
   [[nodiscard]] torch::Tensor measure(const Batch& batch) override;
 
   // See PipelineStep.

@@ -15,20 +15,25 @@
 // Observers that write down how a training goes. For rank 0.
 namespace kolo {
 
-// Steps between records of which a run of so many epochs has 500 at most.
+// Steps between records, with which a run of so many epochs has at most 500.
 [[nodiscard]] std::int64_t thin_record_interval(std::int64_t epochs, std::int64_t steps_of_epoch);
 
-// Seconds after which records within an epoch are written, so that whoever looks on sees a run that
-// lives.
+// Seconds after which records within an epoch are written, so that others see that the run is
+// alive.
 inline constexpr double longest_unwritten = 30;
 
-// history.json: a record an epoch, and one every `log_every` steps (0: none). It is rewritten at
-// each epoch's end, with the first step `unwritten` seconds after the last time, and by flush(),
-// which is due before a checkpoint.
-class HistoryRecorder final : public Observer {
+// Writes history.json and an event file of TensorBoard: a record an epoch, and one every
+// `log_every` steps (0: none). Both are on disk at each epoch's end, `unwritten` seconds after the
+// last time at most, and after flush(), which is due before a checkpoint.
+//
+// Scalars of an epoch: loss, accuracy and top_accuracy, each /train and /validation, learning_rate,
+// samples_per_second, data_wait_seconds, exposed_communication_seconds and loss_scale, where known;
+// of a step: loss, accuracy, learning_rate and samples_per_second of step/. A resumed run takes out
+// of its folder's event files what it will record anew; `history` is cut already.
+class RunRecorder final : public Observer {
  public:
-  HistoryRecorder(History history, std::filesystem::path file, std::int64_t log_every,
-                  double unwritten = longest_unwritten);
+  RunRecorder(History history, const std::filesystem::path& folder, std::int64_t log_every,
+              double unwritten = longest_unwritten);
 
   void on_start(const TrainState& state, const std::optional<MetricSums>& untrained) override;
   void on_epoch_begin(const TrainState& state, std::int64_t steps, std::int64_t done) override;
@@ -37,52 +42,27 @@ class HistoryRecorder final : public Observer {
   void on_stop(const TrainState& state) override;
   void on_finish(const TrainState& state) override;
 
-  // Writes what is not yet on disk.
+  // Brings all records to the disk.
   void flush();
-  // A checkpoint that is there, which is written with what comes next.
+  // Adds a checkpoint that is there; it is written with the next record.
   void add(const CheckpointRecord& record);
 
-  [[nodiscard]] const History& history() const { return history_; }
   // Seconds of training an epoch took on average; 0 before the first.
   [[nodiscard]] double mean_epoch_seconds() const;
-  // Of the validations, where it was counted.
+  // Best of the validations' top accuracies, where they were counted.
   [[nodiscard]] std::optional<double> best_top_accuracy() const;
 
  private:
   void write();
 
   History history_;
-  std::filesystem::path file_;
+  std::filesystem::path file_;  // history.json
+  TensorBoardWriter events_;
   std::int64_t log_every_;
   double unwritten_;
   bool is_written_ = false;
   std::int64_t peak_device_bytes_ = 0;  // 0: there is no device
   Stopwatch since_written_;
-};
-
-// TensorBoard scalars of each epoch: loss, accuracy and top_accuracy, each /train and /validation,
-// learning_rate, samples_per_second, data_wait_seconds, exposed_communication_seconds, loss_scale,
-// where they are known; loss, accuracy, learning_rate and samples_per_second of step/ every
-// `log_every` steps. A run that goes on from a checkpoint takes out of its folder's event files
-// what it will record anew.
-class TensorBoardRecorder final : public Observer {
- public:
-  TensorBoardRecorder(const std::filesystem::path& folder, std::int64_t log_every,
-                      double unwritten = longest_unwritten);
-
-  void on_start(const TrainState& state, const std::optional<MetricSums>& untrained) override;
-  void on_step(const StepReport& report) override;
-  void on_epoch_end(const EpochReport& report) override;
-  void on_stop(const TrainState& state) override;
-
-  // Brings what is not yet on disk there.
-  void flush() { writer_.sync(); }
-
- private:
-  TensorBoardWriter writer_;
-  std::int64_t log_every_;
-  double unwritten_;
-  Stopwatch since_flushed_;
 };
 
 // The progress bar, of epochs and validations, and a line per epoch in the log.

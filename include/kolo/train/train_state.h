@@ -36,8 +36,8 @@ struct TrainState {
   std::int64_t skipped_steps = 0;  // of `step`, left out because they were not finite
   std::int64_t skipped_in_epoch = 0;  // of these, in the epoch under way
   double epoch_seconds = 0;           // spent on the epoch under way
-  // Of all validations after an epoch; below 0 and infinity: none yet. What is the best is told by
-  // the accuracy; by the loss where there is none.
+  // Best of all validations after an epoch (below 0 and infinity: none yet): by the accuracy, or by
+  // the loss where there is no accuracy.
   double best_accuracy = -1;
   double best_loss = std::numeric_limits<double>::infinity();
   std::int64_t best_epoch = 0;

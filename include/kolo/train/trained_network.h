@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,9 @@
 
 #include "kolo/comm/communicator.h"
 #include "kolo/data/loader.h"
+#include "kolo/kernels/partition.h"
+#include "kolo/nn/network.h"
+#include "kolo/parallel/device_mesh.h"
 #include "kolo/parallel/training_step.h"
 #include "kolo/train/objective.h"
 
@@ -21,8 +25,8 @@ struct NetworkParts {
   std::vector<std::string> names;  // of all parameters, then of all buffers, in the network's order
 };
 
-// A network in training, as one rank has it: whole, or a part of it (PipelinedNetwork). It knows
-// how the gradients of a batch are made; what becomes of them is TrainingStep's.
+// A network in training, as one rank has it: whole, or a part (PipelinedNetwork). It computes a
+// batch's gradients; TrainingStep averages and applies them.
 //
 // One thread uses it. Every rank has one of the same network.
 class TrainedNetwork {
@@ -32,7 +36,7 @@ class TrainedNetwork {
   // Modules that this rank trains, under the names that they have in the whole network.
   [[nodiscard]] virtual const std::shared_ptr<torch::nn::Module>& module() const = 0;
   [[nodiscard]] virtual const Objective& objective() const = 0;
-  // The ranks that have the same, whose gradients are averaged.
+  // Ranks with the same part, over which gradients are averaged.
   [[nodiscard]] virtual const Communicator& replicas() const = 0;
   // Null: this rank has the whole network.
   [[nodiscard]] virtual const NetworkParts* parts() const { return nullptr; }
@@ -52,5 +56,12 @@ class TrainedNetwork {
   // Without gradients. Collective over the ranks of parts().
   [[nodiscard]] virtual torch::Tensor measure(const Batch& batch) = 0;
 };
+
+// Lets a network's layers compute samples that the ranks of mesh.spatial() share, by halo exchanges
+// and, where a level is too small to be cut, by gathering it: Network::share_samples() takes it.
+// `lengths`: of a sample, by axis after the channels. Local. InputError for a network without
+// field_layers(), and for samples that the mesh can't cut: it says what fits.
+[[nodiscard]] std::shared_ptr<const Partition> make_spatial_partition(
+    const DeviceMesh& mesh, const Network& network, std::span<const std::int64_t> lengths);
 
 }  // namespace kolo

@@ -28,8 +28,7 @@ namespace kolo {
 // (DistributedSampler); not of networks that ranks have parts of, nor with graphs.
 struct TrainerOptions : StepSettings {
   std::int64_t n_epochs = 1;
-  // Ends the training after so many steps: the epoch they end in is a shorter one, with its
-  // validation and all else.
+  // Ends the training after so many steps, with an epoch that is shorter.
   std::optional<std::int64_t> max_steps;
   // Stops, as when a rank asks to, once so many epochs are done and others are left. The same on
   // all ranks.
@@ -51,28 +50,30 @@ struct TrainerOptions : StepSettings {
   // nothing on the host. With several ranks only where NCCL averages. The current stream must be
   // the one of the Trainer's making, and not the default one.
   bool graphs = false;
-  // Keeps only the inputs of the network's stages for backward (see kolo/nn/recompute.h), of a
+  // Keeps only the inputs of the network's stages for backward (see kolo/nn/network.h), of a
   // network that the Trainer is given whole.
   bool recompute = false;
   // Asked at every step, on every rank; one yes stops all after that step, on a device after the
   // next one.
   std::function<bool()> stop_requested = [] { return false; };
-  // Asked after every batch of a validation; one yes makes all leave it and stop before the epoch's
-  // end, and whoever goes on validates anew. Empty: a validation goes on to its end.
+  // Asked after every batch of a validation; one yes makes all ranks leave it and stop before the
+  // epoch's end. A resumed run validates anew. Empty: a validation is not interrupted.
   std::function<bool()> stop_validation_requested = {};
-  // Noted in each checkpoint's state, as "made_with": what else its bits depend on.
+  // Versions and settings that the results' bits depend on, noted in each checkpoint as
+  // "made_with".
   nlohmann::json made_with = {};
 
-  // True: max_steps ends the training before its epochs do, and a schedule is one of so many steps.
+  // True if max_steps ends the training before its epochs do: then schedules are over so many
+  // steps.
   [[nodiscard]] bool ends_with_steps(std::int64_t steps_of_epoch) const;
 };
 
 struct CheckpointRequest {
-  // Copies are made in it, of tensors on the host in the pass that looks whether they are finite;
-  // none: the tensors are the training's own, which its next step changes.
+  // Memory for copies, which are made in the pass that looks whether they are finite; none: the
+  // checkpoint has the training's own tensors, which its next step changes.
   SnapshotMemory* memory = nullptr;
-  // Of several shards (plan_shards()), by which several ranks write what all of them have: buffers
-  // are in the first one, as rank 0 has them.
+  // This rank's shard, where several ranks write what all of them have (plan_shards()). Buffers are
+  // in the first one.
   int shard = 0, shards = 1;
 };
 
@@ -85,19 +86,18 @@ enum class TrainOutcome { finished, stopped };
 // data; weights and buffers become rank 0's. One thread calls it. The same ranks, options and data
 // give the same bits.
 //
-// It computes where the network's parameters are when it is made, and takes the batches there. A
-// device gets the next step before the numbers of the last one are read: observers hear of steps
-// one step late, but for steps that are settled (TrainerOptions::settle_every, and the last one of
-// an epoch or run).
+// It computes on the device of the network's parameters. A device gets the next step before the
+// numbers of the last one are read: observers hear of steps one step late, but for steps that are
+// settled (TrainerOptions::settle_every, and the last one of an epoch or run).
 class Trainer {
  public:
   // The loaders must outlive the trainer. Collective.
   Trainer(Communicator communicator, std::shared_ptr<Network> network, Objective objective,
           std::shared_ptr<const FlatOptimizer> optimizer, LearningRate learning_rate,
           Loader& training, Loader& validation, TrainerOptions options);
-  // Of a network that ranks may have parts of. `communicator`: all ranks together, of whom equally
-  // many have each part. Of the options seed, graphs and recompute, which say how a batch is
-  // computed, don't count. Collective.
+  // Trains a network that ranks may have parts of. `communicator`: all ranks, of whom equally many
+  // have each part. The options seed, graphs and recompute are the network's affair and don't
+  // count. Collective.
   Trainer(Communicator communicator, std::shared_ptr<TrainedNetwork> network,
           std::shared_ptr<const FlatOptimizer> optimizer, LearningRate learning_rate,
           Loader& training, Loader& validation, TrainerOptions options);
@@ -106,20 +106,19 @@ class Trainer {
   // Observers must outlive run().
   void add_observer(Observer& observer) { observers_.push_back(&observer); }
 
-  // Everything another process needs to go on from here, in a pass over it. Error: parameters or
-  // optimizer state that are not finite, buffers that are not numbers, or a step that is not
-  // settled (see TrainerOptions::settle_every). Local.
+  // Everything that another process needs to resume from here. Error: parameters or optimizer state
+  // that are not finite, buffers that are NaN, or a step that is not settled (see
+  // TrainerOptions::settle_every). Local.
   //
-  // Collective where !has_whole_state(), over the ranks of TrainedNetwork::parts() or, where the
-  // optimizer is sharded, over all, at the same step (a CheckpointObserver on each). The first of
-  // them gets the whole, in memory of its own, the others nothing that is of use. One tensor, or
-  // one bucket of the state, travels at a time.
+  // Collective where !has_whole_state(), at the same step, over the ranks of
+  // TrainedNetwork::parts() or, where the optimizer is sharded, over all. The first of them gets
+  // the whole, in memory of its own. One tensor, or one bucket of the state, travels at a time.
   [[nodiscard]] Checkpoint checkpoint(const CheckpointRequest& request = {}) const;
   // Bytes that the copies of checkpoint() take in a SnapshotMemory; 0 where that has none.
   [[nodiscard]] std::uint64_t checkpoint_bytes(const CheckpointRequest& request = {}) const;
-  // Whether each rank has the whole network, or a part of it that others have not.
+  // True if each rank has the whole network, false if it has a part.
   [[nodiscard]] bool has_whole_network() const { return network_->parts() == nullptr; }
-  // Whether each rank has all that a checkpoint holds; of a sharded optimizer it has a part.
+  // True if each rank has all that a checkpoint holds; a sharded optimizer has a part of the state.
   [[nodiscard]] bool has_whole_state() const {
     return has_whole_network() && !step_.optimizer().is_sharded();
   }
@@ -140,7 +139,7 @@ class Trainer {
   // Waits until the device's steps are done, counted, and told to the observers. True: a rank has
   // asked to stop. Collective.
   bool settle();
-  // Averaging of gradients since the last reset, or this epoch's begin.
+  // Statistics of averaging since the last reset, or since this epoch began.
   [[nodiscard]] ReducerStatistics communication() const { return step_.reducer().statistics(); }
   void reset_communication() { step_.reducer().reset_statistics(); }
 
@@ -157,8 +156,6 @@ class Trainer {
   // The sums over a loader's whole dataset (see objective.h), with rank 0's running statistics on
   // all ranks. Collective.
   [[nodiscard]] MetricSums evaluate(Loader& loader);
-  // Left out so far, as loss or gradients were not finite.
-  [[nodiscard]] std::int64_t skipped_steps() const { return state_.skipped_steps; }
   // 1 without a loss scale.
   [[nodiscard]] double loss_scale() const { return step_.scaler() ? step_.scaler()->scale() : 1; }
 
@@ -176,30 +173,28 @@ class Trainer {
   // True: a rank asks to stop.
   [[nodiscard]] bool train_step(const Batch& batch);
   [[nodiscard]] bool settle(StepUnderWay step);
-  void note_requests_to_stop();
   [[nodiscard]] bool is_out_of_patience() const;
   [[nodiscard]] bool is_out_of_steps() const;
-  // Of the step that follows `step` completed ones.
+  // Rate of the step that follows `step` completed ones.
   [[nodiscard]] double rate_at(std::int64_t step) const;
-  void count(const MetricSums& sums, bool is_made);
   void require_finite_parameters() const;
   void require_finite_validation(const MetricSums& validation) const;
   [[noreturn]] void refuse_network(const std::string& problem) const;
   // False: a rank asked to stop during the validation.
   [[nodiscard]] bool finish_epoch(double data_wait_seconds);
-  // Nothing when a rank asked to stop, as stop_requested (empty: never) tells.
+  // None when a rank asked to stop, as stop_requested (empty: never) tells.
   [[nodiscard]] std::optional<MetricSums> evaluate(Loader& loader,
                                                    const std::function<bool()>& stop_requested);
   [[nodiscard]] std::optional<MetricSums> validate();
   [[nodiscard]] TrainOutcome stop();
   [[nodiscard]] bool note_if_best(const MetricSums& validation);
-  // On the first rank of those that have parts of a network: this rank's, and all others'.
+  // Collects the tensors of all parts of the network on the first rank that has one.
   [[nodiscard]] std::vector<NamedTensor> of_all_parts(std::vector<NamedTensor> mine) const;
-  // The way back, from what rank 0 has.
+  // Hands rank 0's tensors out to the ranks that have the parts.
   void hand_out(const std::vector<NamedTensor>& saved, const std::vector<NamedTensor>& mine) const;
   [[nodiscard]] nlohmann::json left_out_steps() const;
   [[nodiscard]] std::vector<NamedTensor> trained_parameters() const;
-  // What is to be saved, where it lies.
+  // Tensors to save, in the training's own memory.
   struct LiveTensors {
     std::vector<NamedTensor> parameters, buffers, optimizer;
   };
@@ -218,17 +213,17 @@ class Trainer {
   std::vector<Observer*> observers_;
   TrainState state_;
   DeviceClock clock_;
-  // [1], on the device, added up over the ranks with a step's sums: 1 when this rank asks to stop.
+  // [1], on the device: 1 when this rank asks to stop; added up over the ranks with a step's sums.
   torch::Tensor step_notes_;
   bool asks_to_stop_ = false;  // what it holds
   std::optional<StepUnderWay> under_way_;
   Stopwatch since_settled_;
   DeviceTimeSum data_wait_;  // of the epoch
-  // Steps that the learning rate's schedule is ahead of the state's, in a run that goes on with
-  // other ranks or batches.
+  // Steps by which the schedule is ahead of the state, in a run resumed with other ranks or
+  // batches.
   std::int64_t schedule_ahead_ = 0;
-  // The warm-up in steps of the run's beginning: it ends after as many samples where the run goes
-  // on with other ranks or batches.
+  // Warm-up in steps of the run's beginning: resumed with other ranks or batches, it ends after as
+  // many samples.
   struct Warmup {
     std::int64_t steps = 0;
     std::int64_t steps_of_epoch = 0;

@@ -17,8 +17,8 @@ namespace kolo {
 
 namespace {
 
-// The mean distance of float32 fields [N, channels, ...] on the CPU, of which each is in contiguous
-// or in channels-last memory: in one pass, which finds the gradient as well.
+// Mean distance of float32 fields [N, channels, ...] on the CPU, in contiguous or channels-last
+// memory, in one pass that also finds the gradient.
 class MeanDistance : public torch::autograd::Function<MeanDistance> {
  public:
   static torch::Tensor forward(torch::autograd::AutogradContext* context,
@@ -39,21 +39,7 @@ class MeanDistance : public torch::autograd::Function<MeanDistance> {
   }
 
  private:
-  // By parts that don't depend on the number of threads, and neither does the sum.
-  static double sum_of(const torch::Tensor& outputs, const torch::Tensor& targets,
-                       const torch::Tensor& slopes, float factor) {
-    if (outputs.strides() == targets.strides())
-      return sum_of_lines({1, outputs.numel()}, {1, 1}, {1, 1}, outputs, targets, slopes, factor);
-    const auto lines = outputs.size(0) * outputs.size(1);
-    const auto count = outputs.numel() / lines;
-    return sum_of_lines({lines, count}, strides_of(outputs), strides_of(targets), outputs, targets,
-                        slopes, factor);
-  }
-
-  struct Lines {
-    std::int64_t number = 0, length = 0;
-  };
-  // Of a line's values, and from a channel to the next.
+  // Distances in memory between a line's values, and between channels.
   struct Strides {
     std::int64_t value = 1, channel = 1;
   };
@@ -63,24 +49,29 @@ class MeanDistance : public torch::autograd::Function<MeanDistance> {
     return {fields.size(1), 1};
   }
 
-  static double sum_of_lines(const Lines& lines, const Strides& of_outputs,
-                             const Strides& of_targets, const torch::Tensor& outputs,
-                             const torch::Tensor& targets, const torch::Tensor& slopes,
-                             float factor) {
+  // Adds up by parts that don't depend on the number of threads, so the sum doesn't either. Fields
+  // that lie alike are one line, others a line for each channel of a sample.
+  static double sum_of(const torch::Tensor& outputs, const torch::Tensor& targets,
+                       const torch::Tensor& slopes, float factor) {
     constexpr std::int64_t part = 1 << 15;
-    const auto parts_of_line = (lines.length + part - 1) / part;
-    const auto channels = lines.number == 1 ? 1 : outputs.size(1);
-    std::vector<double> sums(static_cast<std::size_t>(lines.number * parts_of_line));
-    at::parallel_for(0, lines.number * parts_of_line, 1, [&](std::int64_t begin, std::int64_t end) {
+    const bool are_alike = outputs.strides() == targets.strides();
+    const auto channels = are_alike ? 1 : outputs.size(1);
+    const auto lines = are_alike ? 1 : outputs.size(0) * channels;
+    const auto length = outputs.numel() / lines;
+    const auto of_outputs = are_alike ? Strides() : strides_of(outputs);
+    const auto of_targets = are_alike ? Strides() : strides_of(targets);
+    const auto parts_of_line = (length + part - 1) / part;
+    std::vector<double> sums(static_cast<std::size_t>(lines * parts_of_line));
+    at::parallel_for(0, lines * parts_of_line, 1, [&](std::int64_t begin, std::int64_t end) {
       for (auto i = begin; i < end; ++i) {
         const auto line = i / parts_of_line, first = i % parts_of_line * part;
         const auto at = [&](const Strides& strides) {
-          return line / channels * channels * lines.length + line % channels * strides.channel +
+          return line / channels * channels * length + line % channels * strides.channel +
                  first * strides.value;
         };
         float* const to = slopes.defined() ? slopes.data_ptr<float>() + at(of_outputs) : nullptr;
         sums[static_cast<std::size_t>(i)] =
-            sum_distances(std::min(part, lines.length - first),
+            sum_distances(std::min(part, length - first),
                           {outputs.data_ptr<float>() + at(of_outputs), of_outputs.value},
                           {targets.data_ptr<float>() + at(of_targets), of_targets.value}, factor,
                           {to, of_outputs.value});

@@ -7,7 +7,7 @@
 #include "kolo/nn/loss.h"
 #include "settings/choice_reader.h"
 
-// What entries of the catalogue share. An entry is a struct of settings with a visit() for its keys
+// Entries of the catalogue of losses. An entry is a struct of settings with a visit() for its keys
 // and
 //   LossFunction make() const;
 // and, where it needs them, check() and complete() (see set_settings) and

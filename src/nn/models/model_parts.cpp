@@ -63,12 +63,6 @@ struct Fans {
 };
 
 Fans fans_of(const torch::Tensor& weight) {
-  if (weight.dim() < 2 || weight.numel() == 0) {
-    throw Error(
-        fmt::format("initialization: a weight of shape [{}], expected [outputs, inputs, ...kernel] "
-                    "without zeros",
-                    fmt::join(weight.sizes().vec(), ", ")));
-  }
   const auto elements = static_cast<double>(weight.numel());
   return {elements / static_cast<double>(weight.size(0)),
           elements / static_cast<double>(weight.size(1))};

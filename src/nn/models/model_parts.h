@@ -18,8 +18,8 @@
 #include "kolo/nn/models.h"
 #include "settings/choice_reader.h"
 
-// What entries of the catalogue share, and the parts that networks are made of. An entry is a
-// struct of settings with a visit() for its keys and
+// Entries of the catalogue of models, and the parts of networks. An entry is a struct of settings
+// with a visit() for its keys and
 //   std::shared_ptr<Network> make(const ModelOptions& shapes) const;
 // and, where it needs them, check() and complete() (see set_settings).
 namespace kolo::networks {
@@ -106,8 +106,8 @@ struct BatchNormSettings {
 [[nodiscard]] torch::nn::BatchNorm2d batch_norm(std::int64_t channels,
                                                 const BatchNormSettings& settings);
 
-// What layers->forward(input) computes, and with an addend relu(that + addend); batch norms take
-// the ReLU or the addend after them along (kernels/fused.h).
+// Computes layers->forward(input), and with an addend relu(that + addend); batch norms take the
+// ReLU or the addend after them along (kernels/fused.h).
 [[nodiscard]] torch::Tensor forward_fused(torch::nn::Sequential& layers, torch::Tensor input,
                                           const torch::Tensor& addend = {});
 

@@ -36,7 +36,7 @@ struct ResNetLayout {
   BatchNormSettings norm;                // elsewhere
 };
 
-// Of the NERSC tutorial's networks: batch norms of two kinds, and the key that sets both.
+// Batch norms of the NERSC tutorial's networks, of two kinds, and the key that sets both.
 inline constexpr BatchNormSettings tutorial_plain_block_norm{.momentum = 0.9, .epsilon = 1e-5};
 inline constexpr BatchNormSettings tutorial_norm{.momentum = 0.99, .epsilon = 1e-3};
 
@@ -71,7 +71,8 @@ void push_convolution(Sequential& layers, const std::string& number, const Convo
   layers->push_back("norm" + number, batch_norm(shape.outputs, norm));
 }
 
-// What a block adds to its shortcut: 1x1, 3x3, 1x1 with the stride on the first, or 3x3, 3x3.
+// Layers whose output is added to a block's shortcut: 1x1, 3x3, 1x1 with the stride on the first,
+// or 3x3, 3x3.
 Sequential residual_of(const ResNetLayout& layout, const BlockShape& shape,
                        const BatchNormSettings& norm) {
   const std::int64_t width = shape.width;
@@ -156,7 +157,7 @@ class ResNet final : public ChainNetwork {
               [block](const torch::Tensor& x) { return block->forward(x); });
   }
 
-  // Of an image whose height and width were halved so often, rounded up.
+  // Positions of an image whose height and width were halved so often, rounded up.
   static std::int64_t positions_of(const std::vector<std::int64_t>& input_shape, int halvings) {
     const std::int64_t factor = std::int64_t{1} << halvings;
     const auto length = [&](std::size_t i) { return (input_shape[i] + factor - 1) / factor; };
@@ -188,12 +189,11 @@ std::shared_ptr<Network> make_resnet(ResNetLayout layout, const ModelOptions& sh
 
 }  // namespace
 
-// The NERSC tutorial's small network of 26 layers for small images (models/resnet.py, ResNetSmall):
-// a 3x3 stem without pooling; in each stage, of width 64, 128, 256 and 512, one block with a
-// convolution on its shortcut, which halves the image, and one without; blocks of 1x1, 3x3 and 1x1
-// convolutions, all of the stage's width, with biases. As there, the batch norms of blocks without
-// a convolution on the shortcut have momentum .9 and epsilon 1e-5, all others Keras's defaults of
-// .99 and 1e-3.
+// The NERSC tutorial's small network of 26 layers (models/resnet.py, ResNetSmall): a 3x3 stem
+// without pooling; stages of width 64, 128, 256 and 512 with one block that halves the image, with
+// a convolution on its shortcut, and one without; blocks of 1x1, 3x3 and 1x1 convolutions of the
+// stage's width, with biases. Batch norms of blocks without a convolution on the shortcut have
+// momentum .9 and epsilon 1e-5, all others Keras's .99 and 1e-3.
 struct ResNetSmall {
   std::optional<double> batch_norm_momentum;  // of all batch norms, in Keras's sense
 

@@ -45,7 +45,7 @@ torch::Tensor join(const std::vector<torch::Tensor>& parts) {
   return torch::cat(flat, 1);
 }
 
-// What a script gave: a tensor, or a tuple or list of them. Error for anything else.
+// Output of a script: a tensor, or a tuple or list of them. Error for anything else.
 std::vector<torch::Tensor> tensors_of(const c10::IValue& output, const Script& script) {
   const auto refuse = [&] {
     throw Error(fmt::format("{}: forward gives a {}, expected a tensor, or a tuple or list of them",
@@ -62,11 +62,11 @@ std::vector<torch::Tensor> tensors_of(const c10::IValue& output, const Script& s
   return tensors;
 }
 
-// The very tensors of a script are the network's, under the same names; what the script holds a
-// second time is left out.
+// The script's own tensors are the network's, under the same names; a tensor that the script holds
+// twice has the first.
 class TorchScriptNetwork final : public Network {
  public:
-  // Parts: of the one input and output of forward(tensor), none where it is one of the script's.
+  // The parts of forward(tensor)'s input and output, where the script takes or gives several.
   explicit TorchScriptNetwork(Script script, Shapes input_parts = {}, Shapes output_parts = {})
       : input_parts_(std::move(input_parts)),
         output_parts_(std::move(output_parts)),
@@ -77,23 +77,16 @@ class TorchScriptNetwork final : public Network {
 
   [[nodiscard]] torch::Tensor forward(const torch::Tensor& input) override {
     const auto outputs =
-        compute(input_parts_.empty() ? std::vector{input} : split(input, input_parts_));
-    return output_parts_.empty() ? outputs.front() : join(outputs);
-  }
-
-  [[nodiscard]] std::vector<torch::Tensor> forward(std::span<const torch::Tensor> inputs) override {
-    return tensors_of(run(inputs), script_);
+        forward(input_parts_.empty() ? std::vector{input} : split(input, input_parts_));
+    if (!output_parts_.empty()) return join(outputs);
+    if (outputs.size() == 1) return outputs.front();
+    throw Error(fmt::format("{}: forward gives {} tensors, expected one tensor", script_.name(),
+                            outputs.size()));
   }
 
   // Outputs in the script's order, as many as there are parts.
-  [[nodiscard]] std::vector<torch::Tensor> compute(const std::vector<torch::Tensor>& inputs) {
-    const c10::IValue output = run(inputs);
-    if (!output_parts_.empty()) return tensors_of(output, script_);
-    if (!output.isTensor()) {
-      throw Error(fmt::format("{}: forward gives a {}, expected one tensor", script_.name(),
-                              output.type()->str()));
-    }
-    return {output.toTensor()};
+  [[nodiscard]] std::vector<torch::Tensor> forward(std::span<const torch::Tensor> inputs) override {
+    return tensors_of(run(inputs), script_);
   }
 
   [[nodiscard]] std::vector<NetworkStage> stages() const override {
@@ -183,10 +176,8 @@ std::string text_of(const Shapes& shapes) {
 }
 
 // Tries a batch of zeros; the mode is then that of evaluation. `remark` says what is expected.
-void require_shapes(
-    torch::nn::Module& network, const Script& script, const TensorsShapes& shapes,
-    const std::function<std::vector<torch::Tensor>(const std::vector<torch::Tensor>&)>& forward,
-    std::string_view remark) {
+void require_shapes(TensorsNetwork& network, const Script& script, const TensorsShapes& shapes,
+                    std::string_view remark) {
   const torch::NoGradGuard no_gradient;
   network.eval();
   const auto inputs = of_batch(shapes.inputs), expected = of_batch(shapes.outputs);
@@ -194,7 +185,7 @@ void require_shapes(
   for (const auto& shape : inputs) zeros.push_back(torch::zeros(shape));
   Shapes found;
   try {
-    for (const auto& output : forward(zeros)) found.push_back(output.sizes().vec());
+    for (const auto& output : network.forward(zeros)) found.push_back(output.sizes().vec());
   } catch (const Error& error) {
     throw InputError(error.what());
   }
@@ -203,7 +194,15 @@ void require_shapes(
                                text_of(found), text_of(inputs), text_of(expected), remark));
 }
 
-// What forward is to take and to give.
+// Leaves the network in training mode.
+void require_trainable(TorchScriptNetwork& network, const std::optional<TensorsShapes>& shapes,
+                       std::string_view remark) {
+  require_parameters(network, network.script());
+  if (shapes) require_shapes(network, network.script(), *shapes, remark);
+  network.train(true);
+}
+
+// Shapes that forward is to take and to give.
 TensorsShapes tensors_shapes(const ModelOptions& options) {
   TensorsShapes shapes{options.input_parts, options.output_parts};
   if (shapes.inputs.empty()) shapes.inputs = {options.input_shape};
@@ -243,26 +242,15 @@ std::shared_ptr<Network> make_torchscript_network(const std::filesystem::path& p
                                                   const ModelOptions& options) {
   const auto network = std::make_shared<TorchScriptNetwork>(
       Script(path, "torchscript"), options.input_parts, options.output_parts);
-  require_parameters(*network, network->script());
   const bool has_classes = options.output_shape.empty();
-  require_shapes(
-      *network, network->script(), tensors_shapes(options),
-      [&](const std::vector<torch::Tensor>& inputs) { return network->compute(inputs); },
-      has_classes ? ", one output a class" : "");
-  network->train(true);
+  require_trainable(*network, tensors_shapes(options), has_classes ? ", one output a class" : "");
   return network;
 }
 
 std::shared_ptr<TensorsNetwork> make_torchscript_tensors_network(
     const std::filesystem::path& path, const std::optional<TensorsShapes>& shapes) {
   const auto network = std::make_shared<TorchScriptNetwork>(Script(path, "torchscript"));
-  require_parameters(*network, network->script());
-  if (shapes) {
-    require_shapes(
-        *network, network->script(), *shapes,
-        [&](const std::vector<torch::Tensor>& inputs) { return network->forward(inputs); }, "");
-  }
-  network->train(true);
+  require_trainable(*network, shapes, "");
   return network;
 }
 
@@ -303,7 +291,7 @@ void visit(Field& field, TorchScript& model) {
   field("file", model.file, PathText{});
 }
 
-// None where nothing is known of them.
+// Shapes, where they are known.
 std::optional<TensorsShapes> known_shapes(const ModelOptions& shapes) {
   if (shapes.input_shape.empty() || shapes.output_shape.empty()) return std::nullopt;
   return TensorsShapes{{shapes.input_shape}, {shapes.output_shape}};

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::int64_t kernel_size = 4, stride = 2, padding = 1;  // halves the size, or doubles it
 
-// By level, from 1: what its convolution makes.
+// Channels that a level's convolution makes; levels count from 1.
 std::int64_t channels_at(std::int64_t level, std::int64_t first) {
   constexpr std::int64_t most_doublings = 3;
   return first << std::min(level - 1, most_doublings);
@@ -30,8 +30,8 @@ void initialize(torch::Tensor& weight, torch::Tensor& bias) {
   bias.zero_();
 }
 
-// Its payload is what the other side will take, the smallest last, which is also what the next
-// stage works on; on the way up this one comes behind what it is joined with.
+// A stage's payload has the outputs that the way up will join, the smallest last, which the next
+// stage works on. On the way up a stage's output is joined with the next smallest.
 class UNet3dNetwork final : public ChainNetwork {
  public:
   UNet3dNetwork(const ModelOptions& options, std::int64_t levels, std::int64_t channels) {
@@ -66,7 +66,7 @@ class UNet3dNetwork final : public ChainNetwork {
                         .inputs = options.in_channels(),
                         .outputs = options.out_channels(),
                         .mirrors = mirrors,
-                        // Backward needs what is concatenated of the others.
+                        // Backward keeps what is concatenated.
                         .keeps_output = !is_transposed || mirrors == 0});
     };
     for (std::size_t i = 0; i < down_.size(); ++i)

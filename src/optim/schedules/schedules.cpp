@@ -23,10 +23,6 @@ namespace {
                                schedule, value, accepts));
 }
 
-void require_not_negative(std::string_view schedule, std::string_view option, double value) {
-  if (!std::isfinite(value) || value < 0) refuse(schedule, option, value, "a number of 0 or more");
-}
-
 void require_positive(std::string_view schedule, std::string_view option, double value) {
   if (!std::isfinite(value) || value <= 0) refuse(schedule, option, value, "a number above 0");
 }
@@ -35,6 +31,14 @@ void require_steps(std::string_view schedule, std::string_view option, std::int6
   if (steps >= 1) return;
   throw InputError(fmt::format("learning rate: {} of the {} schedule is {}, expected 1 or more",
                                option, schedule, steps));
+}
+
+template <typename Decay>
+void check_decay(const Decay& decay) {
+  require_steps(decay.name(), "total_steps", decay.total_steps);
+  const double fraction = decay.final_fraction;
+  if (!std::isfinite(fraction) || fraction < 0)
+    refuse(decay.name(), "final_fraction", fraction, "a number of 0 or more");
 }
 
 // `before` is the previous interval, none for the first.
@@ -60,7 +64,7 @@ void check_interval(const RateInterval& interval, const RateInterval* before, st
           interval.multiplier, "a number of 0 or more");
 }
 
-// The end of a ramp on half a period of a cosine; progress from 0 to 1.
+// Value of a ramp on half a period of a cosine; progress from 0 to 1.
 double cosine_between(double from, double to, double progress) {
   return to + (from - to) * 0.5 * (1 + std::cos(std::numbers::pi * progress));
 }
@@ -96,8 +100,7 @@ double PiecewiseRate::factor(std::int64_t step, std::int64_t /*warmup_steps*/) c
 }
 
 void CosineDecay::check(std::int64_t /*warmup_steps*/) const {
-  require_steps("cosine", "total_steps", total_steps);
-  require_not_negative("cosine", "final_fraction", final_fraction);
+  check_decay(*this);
 }
 
 double CosineDecay::factor(std::int64_t step, std::int64_t warmup_steps) const {
@@ -105,8 +108,7 @@ double CosineDecay::factor(std::int64_t step, std::int64_t warmup_steps) const {
 }
 
 void ShiftedCosineDecay::check(std::int64_t /*warmup_steps*/) const {
-  require_steps("cosine_shifted", "total_steps", total_steps);
-  require_not_negative("cosine_shifted", "final_fraction", final_fraction);
+  check_decay(*this);
 }
 
 double ShiftedCosineDecay::factor(std::int64_t step, std::int64_t warmup_steps) const {
@@ -116,9 +118,8 @@ double ShiftedCosineDecay::factor(std::int64_t step, std::int64_t warmup_steps) 
 }
 
 void PolynomialDecay::check(std::int64_t /*warmup_steps*/) const {
-  require_steps("polynomial", "total_steps", total_steps);
+  check_decay(*this);
   require_positive("polynomial", "power", power);
-  require_not_negative("polynomial", "final_fraction", final_fraction);
 }
 
 double PolynomialDecay::factor(std::int64_t step, std::int64_t warmup_steps) const {
@@ -216,4 +217,25 @@ ScheduleEntry one_cycle() {
 }
 
 }  // namespace schedules
+
+const ScheduleEntry& schedule_entry(std::string_view name) {
+  const auto& entries = built_in_schedules();
+  const auto found = std::ranges::find(entries, name, &ScheduleEntry::name);
+  if (found == entries.end()) throw Error(fmt::format("optim: there is no schedule {}", name));
+  return *found;
+}
+
+LearningRate make_learning_rate(const OptimizerConfig& optimizer, const RateSettings& settings,
+                                const RateRequest& request) {
+  const auto& entry = schedule_entry(settings.lr_decay);
+  return LearningRate(
+      {.base_rate = optimizer.lr.value(),
+       .scaling = optimizer.lr_scaling,
+       .batch_ratio = request.batch_ratio,
+       .warmup_steps = request.warmup_steps.value_or(settings.lr_warmup_steps),
+       .warmup_from = settings.lr_warmup_from,
+       .schedule = entry.make(entry.completed(settings.lr_decay_own), request.schedule),
+       .warmup_only_when_scaled = request.warmup_only_when_scaled});
+}
+
 }  // namespace kolo

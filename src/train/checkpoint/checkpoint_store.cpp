@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 #include <numeric>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -89,14 +90,6 @@ void make_folder(const CheckpointOptions& options) {
   }
 }
 
-void require_savable(std::int64_t step, const Checkpoint& checkpoint) {
-  if (step < 0) throw Error(fmt::format("checkpoint: step is {}, expected at least 0", step));
-  if (!checkpoint.state.is_object()) {
-    throw Error(fmt::format("checkpoint: the state is {}, expected an object",
-                            checkpoint.state.type_name()));
-  }
-}
-
 // This writer's shard.
 std::vector<Manifest::File> write_tensors(const std::filesystem::path& folder,
                                           const Checkpoint& checkpoint, const ShardWriter& writer) {
@@ -124,14 +117,14 @@ Manifest::File write_state(const std::filesystem::path& folder, std::int64_t ste
   }
 }
 
-// How each writer's part went: its files, or what is wrong.
+// Report of a writer: its files, or what is wrong.
 std::string note_of(const std::vector<Manifest::File>& files, const std::string& problem = {}) {
   nlohmann::ordered_json note{{"problem", problem}, {"files", nlohmann::ordered_json::array()}};
   for (const auto& file : files) note["files"].push_back(to_json(file));
   return note.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-// What all writers have written. Error: the first that could not.
+// Files of all writers. Throws the first writer's problem.
 std::vector<Manifest::File> files_of(const std::vector<std::string>& notes) {
   std::vector<Manifest::File> files;
   for (std::size_t index = 0; index < notes.size(); ++index) {
@@ -144,8 +137,8 @@ std::vector<Manifest::File> files_of(const std::vector<std::string>& notes) {
   return files;
 }
 
-// Does a part of the work and has all writers know how it went; `work` gives the files it wrote.
-// Error: this writer's own, or that another one's failed.
+// Does this writer's part of the work and tells all writers how it went; `work` gives the files it
+// wrote. Throws its own Error, or that another writer failed.
 template <typename Work>
 std::vector<Manifest::File> together(const ShardWriter& writer, const Work& work) {
   if (writer.count == 1) return work();
@@ -163,7 +156,7 @@ std::vector<Manifest::File> together(const ShardWriter& writer, const Work& work
   return files_of(notes);
 }
 
-// From the notes' order, writer by writer, into the manifest's.
+// Files in the manifest's order, which is not that of the notes.
 std::vector<Manifest::File> in_order(std::vector<Manifest::File> files) {
   std::ranges::stable_partition(
       files, [](const Manifest::File& file) { return file.name.starts_with(model_part); });
@@ -218,31 +211,43 @@ Manifest inspect(const StepFolder& folder) {
   return manifest;
 }
 
-// The paths of `all` (newest first) that stay once `saved_step` is on disk.
-std::vector<std::filesystem::path> entries_to_keep(const std::vector<CheckpointStore::Entry>& all,
-                                                   std::int64_t saved_step, int keep_last) {
-  std::vector<std::filesystem::path> kept;
+// Checkpoints of a folder, newest first.
+struct Survey {
+  std::vector<CheckpointStore::Entry> whole;
+  std::vector<CheckpointStore::Damaged> damaged;
+};
+
+// A step may have two folders, of which one that is whole counts alone.
+Survey survey(const std::filesystem::path& parent) {
+  Survey found;
+  for (const auto& folder : step_folders(parent)) {
+    if (!found.whole.empty() && found.whole.back().step == folder.step) continue;
+    try {
+      found.whole.push_back({folder.path, folder.step, inspect(folder).is_best});
+    } catch (const Error& error) {
+      found.damaged.push_back({folder.path, folder.step, error.what()});
+    }
+  }
+  return found;
+}
+
+// Removes checkpoints up to the saved one, but for the newest keep_last and the best. `all` is
+// newest first.
+void remove_old(const std::filesystem::path& parent, std::int64_t saved_step, int keep_last,
+                const std::vector<CheckpointStore::Entry>& all) {
+  std::set<std::filesystem::path> kept;
   int recent = 0;
   bool has_best = false;
   for (const auto& entry : all) {
     if (entry.step > saved_step) continue;
     const bool is_best = entry.is_best && !has_best;
-    if (recent < keep_last || is_best) kept.push_back(entry.path);
-    ++recent;
     has_best = has_best || is_best;
+    if (recent++ < keep_last || is_best) kept.insert(entry.path);
   }
-  return kept;
-}
-
-void remove_old(const std::filesystem::path& parent, std::int64_t saved_step,
-                const std::vector<std::filesystem::path>& kept) {
-  const auto is_kept = [&](const std::filesystem::path& path) {
-    return std::find(kept.begin(), kept.end(), path) != kept.end();
-  };
   // Nothing goes as long as the checkpoint that was just written can't be found again.
-  if (!is_kept(parent / step_name(saved_step))) return;
+  if (!kept.contains(parent / step_name(saved_step))) return;
   for (const auto& folder : step_folders(parent)) {
-    if (folder.step <= saved_step && !is_kept(folder.path)) remove_checkpoint(folder.path);
+    if (folder.step <= saved_step && !kept.contains(folder.path)) remove_checkpoint(folder.path);
   }
 }
 
@@ -262,7 +267,6 @@ std::filesystem::path CheckpointStore::save(std::int64_t step, const Checkpoint&
   const auto target = parent / step_name(step);
   std::optional<AsideFolder> aside;
   (void)together(writer, [&]() -> std::vector<Manifest::File> {
-    require_savable(step, checkpoint);
     if (writer.index > 0) return {};
     make_folder(options_);
     remove_leftovers(parent);
@@ -285,36 +289,16 @@ std::filesystem::path CheckpointStore::save(std::int64_t step, const Checkpoint&
   } else {
     aside->keep_as(target);
   }
-  remove_old(parent, step, entries_to_keep(list(), step, options_.keep_last));
+  remove_old(parent, step, options_.keep_last, list());
   return target;
 }
 
 std::vector<CheckpointStore::Entry> CheckpointStore::list() const {
-  std::vector<Entry> entries;
-  for (const auto& folder : step_folders(options_.folder)) {
-    if (!entries.empty() && entries.back().step == folder.step) continue;
-    try {
-      entries.push_back({folder.path, folder.step, inspect(folder).is_best});
-    } catch (const Error&) {  // it does not look complete, so it is none
-      continue;
-    }
-  }
-  return entries;
+  return survey(options_.folder).whole;
 }
 
 std::vector<CheckpointStore::Damaged> CheckpointStore::damaged() const {
-  std::vector<Damaged> damaged;
-  std::int64_t whole = -1;  // the step before, of which there may be two folders
-  for (const auto& folder : step_folders(options_.folder)) {
-    if (folder.step == whole) continue;
-    try {
-      (void)inspect(folder);
-      whole = folder.step;
-    } catch (const Error& error) {
-      damaged.push_back({folder.path, folder.step, error.what()});
-    }
-  }
-  return damaged;
+  return survey(options_.folder).damaged;
 }
 
 std::optional<CheckpointStore::Entry> CheckpointStore::best() const {

@@ -1,8 +1,8 @@
 #include "train/checkpoint/manifest.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
+#include <regex>
 #include <span>
 #include <system_error>
 
@@ -21,7 +21,6 @@ namespace {
 constexpr const char* format_name = "kolo-checkpoint";
 constexpr int format_version = 1;
 constexpr int sharded_version = 2;  // of several shards, which older programs don't know
-constexpr std::string_view tensors_suffix = ".safetensors";
 
 std::uint32_t checksum_of(const std::filesystem::path& path) {
   const FileDescriptor file = open_regular_file(path);
@@ -33,23 +32,6 @@ std::uint32_t checksum_of(const std::filesystem::path& path) {
     result = checksum(result, std::span(block).first(count));
   } while (count == block.size());
   return result;
-}
-
-// "-00001-of-00004" of any numbers.
-bool is_shard_suffix(std::string_view text) {
-  constexpr std::string_view pattern = "-00000-of-00000";
-  const auto fits = [](char letter, char wanted) {
-    return wanted == '0' ? letter >= '0' && letter <= '9' : letter == wanted;
-  };
-  return std::ranges::equal(text, pattern, fits);
-}
-
-// "model", whatever shard it is of.
-bool is_tensors_file(std::string_view name, std::string_view part) {
-  if (!name.starts_with(part) || !name.ends_with(tensors_suffix)) return false;
-  name.remove_prefix(part.size());
-  name.remove_suffix(tensors_suffix.size());
-  return name.empty() || is_shard_suffix(name);
 }
 
 [[noreturn]] void fail(const std::filesystem::path& path, const std::string& problem) {
@@ -95,8 +77,8 @@ nlohmann::json read_json(const std::filesystem::path& path) {
 }
 
 std::string tensors_file_name(std::string_view part, int shard, int shards) {
-  if (shards == 1) return fmt::format("{}{}", part, tensors_suffix);
-  return fmt::format("{}-{:05}-of-{:05}{}", part, shard + 1, shards, tensors_suffix);
+  if (shards == 1) return fmt::format("{}.safetensors", part);
+  return fmt::format("{}-{:05}-of-{:05}.safetensors", part, shard + 1, shards);
 }
 
 std::vector<std::string> checkpoint_file_names(int shards) {
@@ -139,14 +121,13 @@ bool has_manifest(const std::filesystem::path& folder) {
   }
 }
 
-bool is_checkpoint_file(std::string_view name) {
+bool is_checkpoint_file(const std::string& name) {
+  static const std::regex files(
+      R"((model|optimizer)(-\d{5}-of-\d{5})?\.safetensors|state\.json|manifest\.json)");
+  if (std::regex_match(name, files)) return true;
   // FILE.PROCESS.part as long as it is written.
   const auto whole = name.substr(0, name.rfind('.', name.rfind('.') - 1));
-  const auto is_file = [](std::string_view file) {
-    return file == manifest_file_name || file == state_file_name ||
-           is_tensors_file(file, model_part) || is_tensors_file(file, optimizer_part);
-  };
-  return is_file(name) || (is_file(whole) && is_part_file(name, whole));
+  return std::regex_match(whole, files) && is_part_file(name, whole);
 }
 
 Manifest read_manifest(const std::filesystem::path& folder) {
@@ -192,37 +173,27 @@ void verify_checksum(const std::filesystem::path& folder, const Manifest::File& 
 
 namespace {
 
-constexpr std::string_view step_prefix = "step-";
-constexpr std::string_view aside_suffix = ".part";
 constexpr std::string_view replaced_suffix = ".replaced";
 
-bool is_aside_name(std::string_view name) {
-  if (!name.starts_with('.') || !name.ends_with(aside_suffix)) return false;
-  name.remove_prefix(1);
-  name.remove_suffix(aside_suffix.size());
-  const auto folder = parse_folder(name);
-  return folder && !folder->is_replaced;
+bool is_aside_name(const std::string& name) {
+  static const std::regex aside(R"(\.step-\d{8,}\.part)");
+  return std::regex_match(name, aside);
 }
 
 }  // namespace
 
 std::string step_name(std::int64_t step) {
-  return fmt::format("{}{:08}", step_prefix, step);
+  return fmt::format("step-{:08}", step);
 }
 
 std::optional<StepFolder> parse_folder(const std::filesystem::path& path) {
+  static const std::regex pattern(R"(step-(\d{8,18})(\.replaced)?)");
   const std::string name = path.filename().string();
-  std::string_view text = name;
-  if (!text.starts_with(step_prefix)) return std::nullopt;
-  text.remove_prefix(step_prefix.size());
-  StepFolder folder{path, 0, text.ends_with(replaced_suffix)};
-  if (folder.is_replaced) text.remove_suffix(replaced_suffix.size());
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), folder.step);
-  const bool is_number = error == std::errc() && end == text.data() + text.size();
-  if (!is_number || step_name(folder.step) != fmt::format("{}{}", step_prefix, text)) {
-    return std::nullopt;
-  }
-  return folder;
+  std::smatch parts;
+  if (!std::regex_match(name, parts, pattern)) return std::nullopt;
+  StepFolder folder{path, std::stoll(parts[1].str()), parts[2].matched};
+  const auto proper = folder.is_replaced ? replaced_name(folder.step) : step_name(folder.step);
+  return name == proper ? std::optional(folder) : std::nullopt;
 }
 
 std::string replaced_name(std::int64_t step) {
@@ -230,7 +201,7 @@ std::string replaced_name(std::int64_t step) {
 }
 
 std::string aside_name(std::int64_t step) {
-  return fmt::format(".{}{}", step_name(step), aside_suffix);
+  return fmt::format(".{}.part", step_name(step));
 }
 
 std::vector<StepFolder> step_folders(const std::filesystem::path& parent) {

@@ -21,7 +21,7 @@ inline constexpr const char* manifest_file_name = "manifest.json";
 // "model.safetensors" of one shard, "model-00001-of-00004.safetensors" of the first of four.
 [[nodiscard]] std::string tensors_file_name(std::string_view part, int shard, int shards);
 
-// What a checkpoint of so many shards has: the model's shards, the optimizer's, the state.
+// Names of a checkpoint's files: the model's shards, the optimizer's, the state.
 [[nodiscard]] std::vector<std::string> checkpoint_file_names(int shards);
 
 struct Manifest {
@@ -39,19 +39,20 @@ struct Manifest {
 // Error: what is wrong, and where; never with the file's own bytes, which a terminal must not see.
 [[nodiscard]] nlohmann::json read_json(const std::filesystem::path& path);
 
-// Of files as writers tell each other about them, and back. Error: not what to_json() makes.
+// JSON by which writers tell each other about their files, and back. Error: not what to_json()
+// makes.
 [[nodiscard]] nlohmann::ordered_json to_json(const Manifest::File& file);
 [[nodiscard]] Manifest::File file_from_json(const nlohmann::json& document);
 
 // Writes folder/manifest.json, flushed.
 void write_manifest(const std::filesystem::path& folder, const Manifest& manifest);
 
-// Whether there is one of kolo's in `folder`, whatever it says: the folder is a checkpoint, if
-// perhaps a damaged one.
+// True if the folder has a manifest of kolo's, valid or not: then it is a checkpoint, perhaps a
+// damaged one.
 [[nodiscard]] bool has_manifest(const std::filesystem::path& folder);
 
-// Whether a checkpoint's files, or those that they are while they are written, are called that.
-[[nodiscard]] bool is_checkpoint_file(std::string_view name);
+// True for the names of a checkpoint's files, also while they are written.
+[[nodiscard]] bool is_checkpoint_file(const std::string& name);
 
 // Error: missing, malformed or incomplete.
 [[nodiscard]] Manifest read_manifest(const std::filesystem::path& folder);
@@ -73,8 +74,8 @@ struct StepFolder {
 
 // "step-NNNNNNNN"
 [[nodiscard]] std::string step_name(std::int64_t step);
-// The same while a newer one of the same step takes its place. It counts as a checkpoint, so that a
-// crash between the two renames leaves one that is found.
+// Name of a checkpoint while a newer one of the same step takes its place. It still counts as a
+// checkpoint, so that a crash between the two renames loses none.
 [[nodiscard]] std::string replaced_name(std::int64_t step);
 // ".step-NNNNNNNN.part", while it is written
 [[nodiscard]] std::string aside_name(std::int64_t step);
@@ -85,12 +86,11 @@ struct StepFolder {
 // Newest first; of one step, the one that replaces before the one being replaced.
 [[nodiscard]] std::vector<StepFolder> step_folders(const std::filesystem::path& parent);
 
-// Nothing but what save() has written is ever removed: a checkpoint's own files, and then their
-// folder, unless something of somebody else's lies in it. The manifest goes last, so that what a
-// crash leaves is still known for what it is.
+// Removes a checkpoint's own files, and then their folder unless something else lies in it. The
+// manifest goes last, so that a crash leaves a folder that is known for what it is.
 void remove_own_files(const std::filesystem::path& folder);
 
-// A step folder that this program has not made, as its manifest tells, stays as it is.
+// Removes a step folder, if its manifest shows that it is kolo's.
 void remove_checkpoint(const std::filesystem::path& path);
 
 // Renames what lies in the way of a checkpoint and is none: step-00000025.1 and so on.

@@ -79,10 +79,9 @@ std::vector<SafetensorsEntry> plan_safetensors(const std::filesystem::path& path
 }  // namespace
 
 WrittenFile write_safetensors(const std::filesystem::path& path,
-                              std::span<const NamedTensor> tensors,
-                              const std::map<std::string, std::string>& metadata) {
+                              std::span<const NamedTensor> tensors) {
   const auto entries = plan_safetensors(path, tensors);
-  const std::string header = format_safetensors_header(path, entries, metadata);
+  const std::string header = format_safetensors_header(path, entries);
   const std::uint64_t header_size = header.size();
   AtomicFile file(path);
   WrittenFile written;

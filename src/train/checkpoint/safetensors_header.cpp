@@ -137,23 +137,6 @@ SafetensorsEntry parse_entry(const std::filesystem::path& path, const std::strin
   return entry;
 }
 
-std::map<std::string, std::string> parse_metadata(const std::filesystem::path& path,
-                                                  const Json& value) {
-  if (!value.is_object()) {
-    fail_safetensors({path},
-                     fmt::format("__metadata__ is {}, expected an object", value.type_name()));
-  }
-  std::map<std::string, std::string> metadata;
-  for (const auto& [key, text] : value.items()) {
-    if (!text.is_string()) {
-      fail_safetensors({path}, fmt::format("__metadata__ field \"{}\" is {}, expected a string",
-                                           key, text.type_name()));
-    }
-    metadata[key] = text.get<std::string>();
-  }
-  return metadata;
-}
-
 void check_coverage(const std::filesystem::path& path, std::span<const SafetensorsEntry> entries,
                     std::uint64_t data_size) {
   std::uint64_t covered = 0;
@@ -201,8 +184,39 @@ void fail_safetensors(const SafetensorsPlace& place, const std::string& problem)
   throw Error(message + problem);
 }
 
-SafetensorsListing parse_safetensors_header(const std::filesystem::path& path,
-                                            std::string_view text, std::uint64_t data_size) {
+std::string format_safetensors_header(const std::filesystem::path& path,
+                                      std::span<const SafetensorsEntry> entries) {
+  Json header = Json::object();
+  for (const auto& entry : entries) {
+    Json& description = header[entry.name];
+    description["dtype"] = std::string(name_of_dtype({path, entry.name, "dtype"}, entry.dtype));
+    description["shape"] = entry.shape;
+    description["data_offsets"] = {entry.begin, entry.end};
+  }
+  std::string text;
+  try {
+    text = header.dump();
+  } catch (const Json::exception& error) {
+    fail_safetensors({path}, fmt::format("a name is not valid UTF-8: {}", in_plain_words(error)));
+  }
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  return text;
+}
+
+std::vector<std::size_t> order_of_data(std::span<const SafetensorsEntry> entries) {
+  std::vector<std::size_t> order(entries.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return std::tie(entries[a].begin, entries[a].end) < std::tie(entries[b].begin, entries[b].end);
+  });
+  return order;
+}
+
+namespace {
+
+// Parses and checks a header whose data takes `data_size` bytes.
+SafetensorsListing parse_header(const std::filesystem::path& path, std::string_view text,
+                                std::uint64_t data_size) {
   Json header;
   try {
     header = Json::parse(text);
@@ -218,46 +232,14 @@ SafetensorsListing parse_safetensors_header(const std::filesystem::path& path,
   }
   SafetensorsListing listing;
   for (const auto& [name, description] : header.items()) {
-    if (name == safetensors_metadata_key) {
-      listing.metadata = parse_metadata(path, description);
-    } else {
+    if (name != safetensors_metadata_key)
       listing.tensors.push_back(parse_entry(path, name, description, data_size));
-    }
   }
   check_coverage(path, listing.tensors, data_size);
   return listing;
 }
 
-std::string format_safetensors_header(const std::filesystem::path& path,
-                                      std::span<const SafetensorsEntry> entries,
-                                      const std::map<std::string, std::string>& metadata) {
-  Json header = Json::object();
-  if (!metadata.empty()) header[std::string(safetensors_metadata_key)] = metadata;
-  for (const auto& entry : entries) {
-    Json& description = header[entry.name];
-    description["dtype"] = std::string(name_of_dtype({path, entry.name, "dtype"}, entry.dtype));
-    description["shape"] = entry.shape;
-    description["data_offsets"] = {entry.begin, entry.end};
-  }
-  std::string text;
-  try {
-    text = header.dump();
-  } catch (const Json::exception& error) {
-    fail_safetensors({path}, fmt::format("a name or metadata text is not valid UTF-8: {}",
-                                         in_plain_words(error)));
-  }
-  text.resize((text.size() + 7) / 8 * 8, ' ');
-  return text;
-}
-
-std::vector<std::size_t> order_of_data(std::span<const SafetensorsEntry> entries) {
-  std::vector<std::size_t> order(entries.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return std::tie(entries[a].begin, entries[a].end) < std::tie(entries[b].begin, entries[b].end);
-  });
-  return order;
-}
+}  // namespace
 
 SafetensorsListing read_safetensors_header(const FileDescriptor& file,
                                            const std::filesystem::path& path,
@@ -287,7 +269,7 @@ SafetensorsListing read_safetensors_header(const FileDescriptor& file,
     *crc32 = checksum(*crc32, std::as_bytes(std::span(text)));
   }
   const std::uint64_t data_offset = safetensors_prefix_size + header_size;
-  auto listing = parse_safetensors_header(path, text, file_size - data_offset);
+  auto listing = parse_header(path, text, file_size - data_offset);
   listing.data_offset = data_offset;
   return listing;
 }

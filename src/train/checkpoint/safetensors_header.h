@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -27,10 +26,10 @@ namespace kolo {
 
 // Bytes in front of the header: its length as a little-endian 64-bit number.
 inline constexpr std::uint64_t safetensors_prefix_size = 8;
-// What the format allows for a header. Source: the reference implementation's MAX_HEADER_SIZE.
+// Largest header that the format allows. Source: the reference implementation's MAX_HEADER_SIZE.
 inline constexpr std::uint64_t safetensors_header_limit = 100'000'000;
 
-// What messages about a tensor or field begin with; tensor and field may be empty.
+// Place that a message begins with; tensor and field may be empty.
 struct SafetensorsPlace {
   const std::filesystem::path& path;
   std::string_view tensor = {};
@@ -39,7 +38,7 @@ struct SafetensorsPlace {
 
 [[noreturn]] void fail_safetensors(const SafetensorsPlace& place, const std::string& problem);
 
-// A key of the header that is no tensor's name.
+// A key of the header that is no tensor's name; it may hold texts, which are passed over.
 inline constexpr std::string_view safetensors_metadata_key = "__metadata__";
 
 // Error for a tensor of a type that can't be read.
@@ -55,15 +54,9 @@ void require_readable(const std::filesystem::path& path, const SafetensorsEntry&
                                                          const std::filesystem::path& path,
                                                          std::uint32_t* crc32 = nullptr);
 
-// Parses and checks a header whose data takes `data_size` bytes.
-[[nodiscard]] SafetensorsListing parse_safetensors_header(const std::filesystem::path& path,
-                                                          std::string_view text,
-                                                          std::uint64_t data_size);
-
 // The header's text, padded with spaces to a multiple of eight bytes.
-[[nodiscard]] std::string format_safetensors_header(
-    const std::filesystem::path& path, std::span<const SafetensorsEntry> entries,
-    const std::map<std::string, std::string>& metadata);
+[[nodiscard]] std::string format_safetensors_header(const std::filesystem::path& path,
+                                                    std::span<const SafetensorsEntry> entries);
 
 // The indices of `entries` in the order of their data.
 [[nodiscard]] std::vector<std::size_t> order_of_data(std::span<const SafetensorsEntry> entries);

@@ -1,130 +1,66 @@
 #include "kolo/train/observe/bench_records.h"
 
-#include <cmath>
-#include <span>
-
-#include <fmt/format.h>
-
-#include "base/json_value.h"
-#include "kolo/base/error.h"
+#include "train/observe/json_fields.h"
 
 namespace kolo {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-struct TimeField {
-  const char* name;
-  double StepProfile::*member;
+constexpr auto bucket_fields = [](auto& field, auto& bucket) {
+  field.at_least("bytes", bucket.bytes, std::int64_t{1});
+  field.at_least("ready_seconds", bucket.ready_seconds, 0.);
 };
 
-constexpr TimeField time_fields[] = {{"forward_seconds", &StepProfile::forward_seconds},
-                                     {"backward_seconds", &StepProfile::backward_seconds},
-                                     {"optimizer_seconds", &StepProfile::optimizer_seconds},
-                                     {"data_wait_seconds", &StepProfile::data_wait_seconds},
-                                     {"slowest_seconds", &StepProfile::slowest_seconds},
-                                     {"deviation_seconds", &StepProfile::deviation_seconds}};
+constexpr auto profile_fields = [](auto& field, auto& profile) {
+  field("name", profile.name);
+  field.if_any("device", profile.device);
+  field.at_least("ranks", profile.ranks, 1);
+  field.at_least("ranks_per_node", profile.ranks_per_node, 1);
+  field.at_least("cores_per_node", profile.cores_per_node, 1);
+  field.at_least("threads", profile.threads, 1);
+  field.at_least("batch_size", profile.batch_size, std::int64_t{1});
+  field.at_least("forward_seconds", profile.forward_seconds, 0.);
+  field.at_least("backward_seconds", profile.backward_seconds, 0.);
+  field.at_least("optimizer_seconds", profile.optimizer_seconds, 0.);
+  field.at_least("data_wait_seconds", profile.data_wait_seconds, 0.);
+  field.at_least("slowest_seconds", profile.slowest_seconds, 0.);
+  field.at_least("deviation_seconds", profile.deviation_seconds, 0.);
+  field("updates_by_bucket", profile.updates_by_bucket);
+  field.at_least("shared_update_passes", profile.shared_update_passes, std::int64_t{0});
+  field.list("buckets", profile.buckets, bucket_fields);
+};
 
-double read_time(const Json& document, const char* name) {
-  const auto seconds = json_value<double>(document, name);
-  if (!std::isfinite(seconds) || seconds < 0)
-    throw JsonError(fmt::format("\"{}\" is {}; times are 0 or more", name, seconds));
-  return seconds;
-}
+constexpr auto size_fields = [](auto& field, auto& point) {
+  field("bytes", point.bytes);
+  field("seconds", point.seconds);
+};
 
-template <typename Integer>
-Integer read_count(const Json& document, const char* name, Integer least = 1) {
-  const auto count = json_value<Integer>(document, name);
-  if (count < least)
-    throw JsonError(fmt::format("\"{}\" is {}; it is at least {}", name, count, least));
-  return count;
-}
-
-std::string text_if_there(const Json& document, const char* name) {
-  return document.contains(name) ? json_value<std::string>(document, name) : std::string();
-}
-
-Json json_of(std::span<const CollectiveMeasurement::Point> points) {
-  auto json = Json::array();
-  for (const auto& point : points)
-    json.push_back({{"bytes", point.bytes}, {"seconds", point.seconds}});
-  return json;
-}
-
-std::vector<CollectiveMeasurement::Point> points_of(const Json& document, const char* name) {
-  std::vector<CollectiveMeasurement::Point> read;
-  for (const auto& point : json_list(document, name))
-    read.push_back({json_value<double>(point, "bytes"), json_value<double>(point, "seconds")});
-  return read;
-}
+constexpr auto measurement_fields = [](auto& field, auto& measurement) {
+  field.at_least("ranks", measurement.layout.ranks, 1);
+  field.at_least("ranks_per_node", measurement.layout.ranks_per_node, 1);
+  field.at_least("cores_per_node", measurement.layout.cores_per_node, 1);
+  field.if_any("device", measurement.device);
+  field.if_any("channel", measurement.channel);
+  field.list("all_reduce", measurement.points, size_fields);
+  field.list_if_any("messages", measurement.messages, size_fields);
+};
 
 }  // namespace
 
-Json StepProfile::to_json() const {
-  Json json{{"name", name}};
-  if (!device.empty()) json["device"] = device;
-  json["ranks"] = ranks;
-  json["ranks_per_node"] = ranks_per_node;
-  json["cores_per_node"] = cores_per_node;
-  json["threads"] = threads;
-  json["batch_size"] = batch_size;
-  for (const auto& field : time_fields) json[field.name] = this->*field.member;
-  json["updates_by_bucket"] = updates_by_bucket;
-  json["shared_update_passes"] = shared_update_passes;
-  json["buckets"] = Json::array();
-  for (const auto& bucket : buckets)
-    json["buckets"].push_back({{"bytes", bucket.bytes}, {"ready_seconds", bucket.ready_seconds}});
-  return json;
+nlohmann::ordered_json StepProfile::to_json() const {
+  return json_of(*this, profile_fields);
 }
 
-StepProfile StepProfile::from_json(const Json& document) {
-  try {
-    StepProfile profile;
-    profile.name = json_value<std::string>(document, "name");
-    profile.device = text_if_there(document, "device");
-    profile.ranks = read_count<int>(document, "ranks");
-    profile.ranks_per_node = read_count<int>(document, "ranks_per_node");
-    profile.cores_per_node = read_count<int>(document, "cores_per_node");
-    profile.threads = read_count<int>(document, "threads");
-    profile.batch_size = read_count<std::int64_t>(document, "batch_size");
-    for (const auto& field : time_fields) profile.*field.member = read_time(document, field.name);
-    profile.updates_by_bucket = json_value<bool>(document, "updates_by_bucket");
-    profile.shared_update_passes = read_count<std::int64_t>(document, "shared_update_passes", 0);
-    for (const auto& bucket : json_list(document, "buckets"))
-      profile.buckets.push_back(
-          {read_count<std::int64_t>(bucket, "bytes"), read_time(bucket, "ready_seconds")});
-    return profile;
-  } catch (const JsonError& error) {
-    throw Error(fmt::format("step profile: malformed: {}", error.what()));
-  }
+StepProfile StepProfile::from_json(const nlohmann::ordered_json& document) {
+  return document_from<StepProfile>("step profile", document, profile_fields);
 }
 
-Json CollectiveMeasurement::to_json() const {
-  Json json{{"ranks", layout.ranks},
-            {"ranks_per_node", layout.ranks_per_node},
-            {"cores_per_node", layout.cores_per_node}};
-  if (!device.empty()) json["device"] = device;
-  if (!channel.empty()) json["channel"] = channel;
-  json["all_reduce"] = json_of(points);
-  if (!messages.empty()) json["messages"] = json_of(messages);
-  return json;
+nlohmann::ordered_json CollectiveMeasurement::to_json() const {
+  return json_of(*this, measurement_fields);
 }
 
-CollectiveMeasurement CollectiveMeasurement::from_json(const Json& document) {
-  try {
-    CollectiveMeasurement measurement;
-    measurement.layout = {read_count<int>(document, "ranks"),
-                          read_count<int>(document, "ranks_per_node"),
-                          read_count<int>(document, "cores_per_node")};
-    measurement.device = text_if_there(document, "device");
-    measurement.channel = text_if_there(document, "channel");
-    measurement.points = points_of(document, "all_reduce");
-    if (document.contains("messages")) measurement.messages = points_of(document, "messages");
-    return measurement;
-  } catch (const JsonError& error) {
-    throw Error(fmt::format("collectives: malformed: {}", error.what()));
-  }
+CollectiveMeasurement CollectiveMeasurement::from_json(const nlohmann::ordered_json& document) {
+  return document_from<CollectiveMeasurement>("collectives", document, measurement_fields);
 }
 
 }  // namespace kolo

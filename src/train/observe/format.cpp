@@ -89,7 +89,7 @@ bool is_digit(char letter) {
   return letter >= '0' && letter <= '9';
 }
 
-// Where the text goes beyond `columns`, and where to break it before that.
+// Places where a line that is too long may be broken.
 struct Breaks {
   std::size_t wide = none;   // at two blanks, which stand between a line's parts; if not too early
   std::size_t words = none;  // between words
@@ -101,7 +101,7 @@ struct Breaks {
   }
 };
 
-// `first`: what is before is indentation.
+// `first`: end of the indentation.
 Breaks find_breaks(std::string_view line, std::size_t first, std::size_t columns) {
   Breaks breaks;
   std::size_t taken = 0;

@@ -1,15 +1,11 @@
 #include "kolo/train/observe/history.h"
 
-#include <cmath>
-#include <string_view>
-#include <type_traits>
-
 #include <fmt/format.h>
 
 #include "base/json_value.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
-#include "train/observe/json_numbers.h"
+#include "train/observe/json_fields.h"
 
 namespace kolo {
 
@@ -17,74 +13,44 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-template <typename Record>
-struct Field {
-  const char* name;
-  double Record::*member;
+constexpr auto epoch_fields = [](auto& field, auto& record) {
+  field("epoch", record.epoch);
+  field("step", record.step);
+  field.measured("loss", record.loss);
+  field.measured("accuracy", record.accuracy);
+  field.measured("val_loss", record.val_loss);
+  field.measured("val_accuracy", record.val_accuracy);
+  field.measured("top_accuracy", record.top_accuracy);
+  field.measured("val_top_accuracy", record.val_top_accuracy);
+  field.measured("lr", record.lr);
+  field.measured("seconds", record.seconds);
+  field.measured("samples_per_second", record.samples_per_second);
+  field.measured("data_wait_seconds", record.data_wait_seconds);
+  field.measured("exposed_communication_seconds", record.exposed_communication_seconds);
+  field.measured("time", record.time);
 };
 
-constexpr Field<EpochRecord> epoch_fields[] = {
-    {"loss", &EpochRecord::loss},
-    {"accuracy", &EpochRecord::accuracy},
-    {"val_loss", &EpochRecord::val_loss},
-    {"val_accuracy", &EpochRecord::val_accuracy},
-    {"top_accuracy", &EpochRecord::top_accuracy},
-    {"val_top_accuracy", &EpochRecord::val_top_accuracy},
-    {"lr", &EpochRecord::lr},
-    {"seconds", &EpochRecord::seconds},
-    {"samples_per_second", &EpochRecord::samples_per_second},
-    {"data_wait_seconds", &EpochRecord::data_wait_seconds},
-    {"exposed_communication_seconds", &EpochRecord::exposed_communication_seconds},
-    {"time", &EpochRecord::time}};
+constexpr auto step_fields = [](auto& field, auto& record) {
+  field("step", record.step);
+  field.measured("loss", record.loss);
+  field.measured("accuracy", record.accuracy);
+  field.measured("lr", record.lr);
+  field.measured("samples_per_second", record.samples_per_second);
+  field.measured("time", record.time);
+};
 
-constexpr Field<StepRecord> step_fields[] = {
-    {"loss", &StepRecord::loss},
-    {"accuracy", &StepRecord::accuracy},
-    {"lr", &StepRecord::lr},
-    {"samples_per_second", &StepRecord::samples_per_second},
-    {"time", &StepRecord::time}};
+constexpr auto checkpoint_fields = [](auto& field, auto& record) {
+  field("step", record.step);
+  field.measured("stall_seconds", record.stall_seconds);
+  field.measured("waited_seconds", record.waited_seconds);
+  field.measured("seconds", record.seconds);
+  field.measured("time", record.time);
+};
 
-constexpr Field<CheckpointRecord> checkpoint_fields[] = {
-    {"stall_seconds", &CheckpointRecord::stall_seconds},
-    {"waited_seconds", &CheckpointRecord::waited_seconds},
-    {"seconds", &CheckpointRecord::seconds},
-    {"time", &CheckpointRecord::time}};
-
-std::span<const Field<EpochRecord>> fields_of(const EpochRecord& /*record*/) {
-  return epoch_fields;
-}
-std::span<const Field<StepRecord>> fields_of(const StepRecord& /*record*/) {
-  return step_fields;
-}
-std::span<const Field<CheckpointRecord>> fields_of(const CheckpointRecord& /*record*/) {
-  return checkpoint_fields;
-}
-
-template <typename Record>
-Json record_json(const Record& record) {
-  constexpr bool is_epoch = std::is_same_v<Record, EpochRecord>;
-  Json json;
-  if constexpr (is_epoch) json["epoch"] = record.epoch;
-  json["step"] = record.step;
-  for (const auto& field : fields_of(record))
-    json[field.name] = number_or_null(record.*field.member);
-  return json;
-}
-
-template <typename Record>
-Record record_from(const Json& json) {
-  constexpr bool is_epoch = std::is_same_v<Record, EpochRecord>;
-  Record record;
-  if constexpr (is_epoch) record.epoch = json_value<std::int64_t>(json, "epoch");
-  record.step = json_value<std::int64_t>(json, "step");
-  for (const auto& field : fields_of(record))
-    record.*field.member = number_or_unmeasured(json, field.name);
-  return record;
-}
-
-Json list_if_there(const Json& document, const char* key) {
-  return document.contains(key) ? json_list(document, key) : Json::array();
-}
+constexpr auto under_way_fields = [](auto& field, auto& epoch) {
+  field("epoch", epoch.epoch);
+  field("last_step", epoch.last_step);
+};
 
 // One record a line, so that a long history can still be read and compared line by line.
 std::string lines_of(const Json& records) {
@@ -109,36 +75,27 @@ void History::drop_after(std::int64_t step, std::int64_t epoch) {
 }
 
 Json History::to_json() const {
-  Json document{{"n_ranks", n_ranks_}, {"epochs", Json::array()}};
-  for (const auto& record : epochs_) document["epochs"].push_back(record_json(record));
-  for (const auto& record : steps_) document["steps"].push_back(record_json(record));
-  for (const auto& record : checkpoints_) document["checkpoints"].push_back(record_json(record));
-  if (epoch_under_way_)
-    document["epoch_under_way"] = {{"epoch", epoch_under_way_->epoch},
-                                   {"last_step", epoch_under_way_->last_step}};
-  document["summary"] = summary_;
-  return document;
+  JsonWriter<Json> field;
+  field("n_ranks", n_ranks_);
+  field.list("epochs", epochs_, epoch_fields);
+  field.list_if_any("steps", steps_, step_fields);
+  field.list_if_any("checkpoints", checkpoints_, checkpoint_fields);
+  if (epoch_under_way_) field.record("epoch_under_way", *epoch_under_way_, under_way_fields);
+  field("summary", summary_);
+  return std::move(field.json);
 }
 
 History History::from_json(const Json& document) {
-  try {
-    History history(json_value<int>(document, "n_ranks"));
-    for (const auto& json : json_list(document, "epochs"))
-      history.add(record_from<EpochRecord>(json));
-    for (const auto& json : list_if_there(document, "steps"))
-      history.add(record_from<StepRecord>(json));
-    for (const auto& json : list_if_there(document, "checkpoints"))
-      history.add(record_from<CheckpointRecord>(json));
-    if (document.contains("epoch_under_way")) {
-      const auto& json = document["epoch_under_way"];
-      history.begin(
-          {json_value<std::int64_t>(json, "epoch"), json_value<std::int64_t>(json, "last_step")});
-    }
+  const auto read = [&document](auto& field, History& history) {
+    field("n_ranks", history.n_ranks_);
+    field.list("epochs", history.epochs_, epoch_fields);
+    field.list_if_any("steps", history.steps_, step_fields);
+    field.list_if_any("checkpoints", history.checkpoints_, checkpoint_fields);
+    if (document.contains("epoch_under_way"))
+      field.record("epoch_under_way", history.epoch_under_way_.emplace(), under_way_fields);
     history.summary_ = document.value("summary", Json::object());
-    return history;
-  } catch (const JsonError& error) {
-    throw Error(fmt::format("history: malformed: {}", error.what()));
-  }
+  };
+  return document_from<History>("history", document, read);
 }
 
 void History::write(const std::filesystem::path& path) const {

@@ -1,7 +1,6 @@
 #include "kolo/train/observe/progress.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <ostream>
@@ -20,7 +19,7 @@ namespace kolo {
 
 namespace {
 
-// What a progress bar looks like, apart from when it is drawn.
+// The look of a progress bar, apart from when it is drawn.
 
 // The texts of a line, without the bar. Empty ones are left out.
 struct ProgressTexts {
@@ -75,32 +74,22 @@ std::string render_bar(double fraction, std::size_t cells, bool unicode) {
 
 // All texts and the bar in at most `width` columns; what does not fit goes, the least needed first:
 // steps, rate, bar, loss, time.
-std::string render_line(const ProgressTexts& texts, double fraction, std::size_t width,
-                        bool unicode) {
-  ProgressTexts shown = texts;
-  // Room for "label bar  tail" with the smallest bar; without it, the next text goes, and at last
-  // the bar.
-  const std::array<std::string*, 4> expendable{&shown.steps, &shown.rate, &shown.loss, &shown.time};
-  constexpr std::size_t dropped_before_bar = 2;
-  bool has_bar = true;
-  std::size_t dropped = 0;
+std::string render_line(ProgressTexts texts, double fraction, std::size_t width, bool unicode) {
   const auto columns = [&] {
-    const std::size_t texts_width = display_width(shown.label) + 2 + display_width(tail_of(shown));
-    return texts_width + (has_bar ? smallest_bar + 1 : 0);
+    return display_width(texts.label) + 2 + display_width(tail_of(texts));
   };
-  while (columns() > width && (has_bar || dropped < expendable.size())) {
-    if (has_bar && dropped == dropped_before_bar) {
-      has_bar = false;
-    } else {
-      expendable[dropped++]->clear();
-    }
-  }
-  std::string line = shown.label;
-  if (has_bar && columns() <= width) {
-    const std::size_t cells = std::min(largest_bar, smallest_bar + width - columns());
+  const auto fits_with_bar = [&] { return columns() + smallest_bar + 1 <= width; };
+  if (!fits_with_bar()) texts.steps.clear();
+  if (!fits_with_bar()) texts.rate.clear();
+  const bool has_bar = fits_with_bar();
+  if (columns() > width) texts.loss.clear();
+  if (columns() > width) texts.time.clear();
+  std::string line = texts.label;
+  if (has_bar) {
+    const auto cells = std::min(largest_bar, width - columns() - 1);
     append(line, render_bar(fraction, cells, unicode), " ");
   }
-  append(line, tail_of(shown), "  ");
+  append(line, tail_of(texts), "  ");
   return cut(line, width);
 }
 

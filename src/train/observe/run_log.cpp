@@ -4,10 +4,9 @@
 #include <cstdint>
 #include <cstdlib>
 #include <ctime>
-#include <fstream>
-#include <mutex>
 #include <ostream>
 #include <string_view>
+#include <utility>
 
 #include <fmt/chrono.h>
 #include <unistd.h>
@@ -18,13 +17,6 @@
 
 namespace kolo {
 
-struct RunLog::Implementation {
-  RunLogOptions options;
-  std::ofstream file;
-  std::function<void(std::string_view)> print;  // empty: to the console itself
-  std::mutex mutex;
-};
-
 bool detect_colour(int descriptor) {
   const char* terminal = std::getenv("TERM");
   const char* objection = std::getenv("NO_COLOR");
@@ -33,52 +25,45 @@ bool detect_colour(int descriptor) {
   return ::isatty(descriptor) == 1 && !is_dumb && !is_unwanted;
 }
 
-RunLog::RunLog(const RunLogOptions& options) : implementation_(std::make_unique<Implementation>()) {
-  implementation_->options = options;
-  if (options.file.empty()) return;
+RunLog::RunLog(RunLogOptions options) : options_(std::move(options)) {
+  if (options_.file.empty()) return;
   std::error_code ignored;  // opening the file tells
-  std::filesystem::create_directories(options.file.parent_path(), ignored);
-  implementation_->file.open(options.file, std::ios::app);
-  if (!implementation_->file)
+  std::filesystem::create_directories(options_.file.parent_path(), ignored);
+  file_.open(options_.file, std::ios::app);
+  if (!file_) {
     throw Error(
-        system_error_text(fmt::format("log: cannot open {}", options.file.string()), errno));
+        system_error_text(fmt::format("log: cannot open {}", options_.file.string()), errno));
+  }
 }
-
-RunLog::RunLog(RunLog&&) noexcept = default;
-
-RunLog& RunLog::operator=(RunLog&&) noexcept = default;
-
-RunLog::~RunLog() = default;
 
 void RunLog::write(Level level, fmt::string_view format, fmt::format_args arguments) {
   constexpr std::string_view names[] = {"debug", "info", "warning", "error"};
-  auto& [options, file, print, mutex] = *implementation_;
   const auto name = names[static_cast<std::size_t>(level)];
   const auto text = fmt::vformat(format, arguments);
-  const std::lock_guard lock(mutex);
-  if (options.console != nullptr && level > Level::debug) {
+  const std::lock_guard lock(mutex_);
+  if (options_.console != nullptr && level > Level::debug) {
     std::string mark;  // only where it matters
     if (level >= Level::warning) mark = fmt::format("{}:", name);
-    if (!mark.empty() && options.colour)
+    if (!mark.empty() && options_.colour)
       mark = fmt::format("\x1b[{}m{}\x1b[0m", level == Level::warning ? 33 : 31, mark);
-    const auto line = wrap(mark.empty() ? text : fmt::format("{} {}", mark, text), options.width);
-    if (print)
-      print(line);
+    const auto line = wrap(mark.empty() ? text : fmt::format("{} {}", mark, text), options_.width);
+    if (print_)
+      print_(line);
     else
-      *options.console << line << '\n' << std::flush;
+      *options_.console << line << '\n' << std::flush;
   }
-  if (file.is_open()) {
+  if (file_.is_open()) {
     const double now = wall_time();
-    file << fmt::format("[{:%Y-%m-%d %H:%M:%S}.{:03}] [{}] {}\n",
-                        fmt::localtime(static_cast<std::time_t>(now)),
-                        static_cast<std::int64_t>(1000 * now) % 1000, name, text);
-    if (level > Level::debug) file << std::flush;
+    file_ << fmt::format("[{:%Y-%m-%d %H:%M:%S}.{:03}] [{}] {}\n",
+                         fmt::localtime(static_cast<std::time_t>(now)),
+                         static_cast<std::int64_t>(1000 * now) % 1000, name, text);
+    if (level > Level::debug) file_ << std::flush;
   }
 }
 
 void RunLog::route_console_through(std::function<void(std::string_view)> print) {
-  const std::lock_guard lock(implementation_->mutex);
-  implementation_->print = std::move(print);
+  const std::lock_guard lock(mutex_);
+  print_ = std::move(print);
 }
 
 }  // namespace kolo

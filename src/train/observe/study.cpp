@@ -10,7 +10,7 @@
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/base/statistics.h"
-#include "train/observe/json_numbers.h"
+#include "train/observe/json_fields.h"
 
 namespace kolo {
 
@@ -42,55 +42,39 @@ constexpr ResultField result_fields[] = {
     {"best_val_loss", &StudyResults::best_val_loss},
     {"best_val_accuracy", &StudyResults::best_val_accuracy}};
 
-StudyPointState state_named(const std::string& name) {
-  if (const auto state = find_named<StudyPointState>(name)) return *state;
-  throw Error(
-      fmt::format("\"state\" is \"{}\", expected pending, submitted, done or failed", name));
-}
+constexpr auto study_results_fields = [](auto& field, auto& results) {
+  for (const auto& [name, member] : result_fields) field.measured(name, results.*member);
+};
 
-Json json_of(const StudyPoint& point) {
-  Json json{{"ranks", point.ranks},
-            {"nodes", point.nodes},
-            {"batch_size", point.batch_size},
-            {"lr_scaling", point.lr_scaling},
-            {"warmup_epochs", point.warmup_epochs},
-            {"state", name_of(point.state)},
-            {"folder", point.folder},
-            {"job", point.job},
-            {"problem", point.problem},
-            {"efficiency", number_or_null(point.efficiency)},
-            {"results", Json::object()}};
-  if (!point.spatial.empty()) {
-    json["spatial"] = point.spatial;
-    json["kept_bytes"] = number_or_null(point.kept_bytes);
-  }
-  for (const auto& field : result_fields)
-    json["results"][field.name] = number_or_null(point.results.*field.member);
-  return json;
-}
+constexpr auto point_fields = [](auto& field, auto& point) {
+  field("ranks", point.ranks);
+  field.optional("nodes", point.nodes);
+  field("batch_size", point.batch_size);
+  field.optional("lr_scaling", point.lr_scaling);
+  field.optional("warmup_epochs", point.warmup_epochs);
+  field("state", point.state);
+  field.optional("folder", point.folder);
+  field.optional("job", point.job);
+  field.optional("problem", point.problem);
+  field.measured("efficiency", point.efficiency);
+  field.record("results", point.results, study_results_fields);
+  field.if_any("spatial", point.spatial);
+  field.if_measured("kept_bytes", point.kept_bytes);
+};
 
-StudyPoint point_of(const Json& json) {
-  StudyPoint point;
-  point.ranks = json_value<int>(json, "ranks");
-  point.nodes = json.value("nodes", 1);
-  point.batch_size = json_value<std::int64_t>(json, "batch_size");
-  point.lr_scaling = json.value("lr_scaling", "");
-  point.warmup_epochs = json.value("warmup_epochs", 0.0);
-  point.state = state_named(json_value<std::string>(json, "state"));
-  point.folder = json.value("folder", "");
-  point.job = json.value("job", "");
-  point.problem = json.value("problem", "");
-  point.efficiency = number_or_unmeasured(json, "efficiency");
-  point.spatial = json.value("spatial", std::vector<int>());
-  point.kept_bytes = number_or_unmeasured(json, "kept_bytes");
-  const Json results = json.value("results", Json::object());
-  for (const auto& field : result_fields)
-    point.results.*field.member = number_or_unmeasured(results, field.name);
-  return point;
-}
+constexpr auto study_fields = [](auto& field, auto& study) {
+  field("name", study.name);
+  field.optional("configuration", study.configuration);
+  field("scaling", study.scaling);
+  field.optional("parallel", study.parallel);
+  field.optional("settings", study.settings);
+  field.optional("threads", study.threads);
+  field.optional("cores", study.cores);
+  field.list("points", study.points, point_fields);
+};
 
-// The point that others of its learning-rate scaling and warm-up are related to: the one with the
-// fewest ranks.
+// Point with the fewest ranks of this learning-rate scaling and warm-up, to which the others are
+// related.
 const StudyPoint* first_of_line(const Study& study, const StudyPoint& line) {
   const StudyPoint* first = nullptr;
   for (const StudyPoint& point : study.points) {
@@ -109,30 +93,11 @@ std::string cut_of(const StudyPoint& point) {
 }
 
 Json Study::to_json() const {
-  Json document{{"name", name},         {"configuration", configuration}, {"scaling", scaling},
-                {"parallel", parallel}, {"settings", settings},           {"threads", threads},
-                {"cores", cores},       {"points", Json::array()}};
-  for (const StudyPoint& point : points) document["points"].push_back(json_of(point));
-  return document;
+  return json_of(*this, study_fields);
 }
 
 Study Study::from_json(const Json& document) {
-  try {
-    Study study;
-    study.name = json_value<std::string>(document, "name");
-    study.configuration = document.value("configuration", "");
-    study.scaling = json_value<std::string>(document, "scaling");
-    study.parallel = document.value("parallel", "data");
-    study.settings = document.value("settings", std::vector<std::string>());
-    study.threads = document.value("threads", 0);
-    study.cores = document.value("cores", 1);
-    for (const Json& point : json_list(document, "points")) study.points.push_back(point_of(point));
-    return study;
-  } catch (const Json::exception& error) {
-    throw Error(fmt::format("study: malformed: {}", in_plain_words(error)));
-  } catch (const JsonError& error) {
-    throw Error(fmt::format("study: malformed: {}", error.what()));
-  }
+  return document_from<Study>("study", document, study_fields);
 }
 
 void Study::write(const std::filesystem::path& path) const {
@@ -155,11 +120,10 @@ void fill_in_efficiency(Study& study) {
 
 namespace {
 
-// The first epoch makes kernels and fills caches: where there are at least so many, it is left out
-// of what is said about speed.
+// From so many epochs on the first one, which fills caches, is left out of speeds.
 constexpr std::size_t enough_epochs = 3;
 
-// Of what was measured; one value says nothing of how much they differ.
+// Mean and deviation of the epochs that were measured; one epoch alone has no deviation.
 MeanDeviation over_epochs(const std::vector<EpochRecord>& epochs, double EpochRecord::*member) {
   std::vector<double> values;
   for (const auto& epoch : epochs)
@@ -169,8 +133,7 @@ MeanDeviation over_epochs(const std::vector<EpochRecord>& epochs, double EpochRe
   return {mean, values.size() < 2 ? not_measured : deviation};
 }
 
-// All samples by all of the time: a slow epoch lasts longer, so that the mean of the rates is too
-// large.
+// All samples over all of the time: the mean of rates would weigh slow epochs too little.
 double whole_rate(const std::vector<EpochRecord>& epochs) {
   double samples = 0, seconds = 0;
   for (const auto& epoch : epochs) {

@@ -12,7 +12,7 @@
 #include "kolo/base/file.h"
 #include "kolo/base/text.h"
 #include "kolo/train/observe/format.h"
-#include "train/observe/json_numbers.h"
+#include "train/observe/json_fields.h"
 
 namespace kolo {
 
@@ -20,50 +20,33 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-TrialState trial_state_named(const std::string& name) {
-  // Trials that earlier versions ended before the last epoch (successive halving).
-  if (name == "waiting" || name == "dropped") return TrialState::stopped;
-  if (const auto state = find_named<TrialState>(name)) return *state;
-  throw JsonError(
-      fmt::format("the key \"state\": expected pending, running, stopped, done or failed, got {}",
-                  quote(name)));
-}
+constexpr auto trial_fields = [](auto& field, auto& trial) {
+  field("number", trial.number);
+  field("settings", trial.settings);
+  field("folder", trial.folder);
+  field("state", trial.state);
+  field("failures", trial.failures);
+  field("problem", trial.problem);
+  field.measured("seconds", trial.seconds);
+  field("epochs", trial.epochs);
+  field.measured("best", trial.best);
+  field("best_epoch", trial.best_epoch);
+  field.measured("last", trial.last);
+};
 
-Json trial_json(const Trial& trial) {
-  return {{"number", trial.number},
-          {"settings", trial.settings},
-          {"folder", trial.folder},
-          {"state", name_of(trial.state)},
-          {"failures", trial.failures},
-          {"problem", trial.problem},
-          {"seconds", number_or_null(trial.seconds)},
-          {"epochs", trial.epochs},
-          {"best", number_or_null(trial.best)},
-          {"best_epoch", trial.best_epoch},
-          {"last", number_or_null(trial.last)}};
-}
-
-std::vector<std::string> texts_of(const Json& document, const char* key) {
-  std::vector<std::string> texts;
-  for (const Json& text : json_list(document, key)) texts.push_back(text.get<std::string>());
-  return texts;
-}
-
-Trial trial_of(const Json& json) {
-  Trial trial;
-  trial.number = json_value<int>(json, "number");
-  trial.settings = texts_of(json, "settings");
-  trial.folder = json_value<std::string>(json, "folder");
-  trial.state = trial_state_named(json_value<std::string>(json, "state"));
-  trial.failures = json_value<int>(json, "failures");
-  trial.problem = json_value<std::string>(json, "problem");
-  trial.seconds = number_or_unmeasured(json, "seconds");
-  trial.epochs = json_value<std::int64_t>(json, "epochs");
-  trial.best = number_or_unmeasured(json, "best");
-  trial.best_epoch = json_value<std::int64_t>(json, "best_epoch");
-  trial.last = number_or_unmeasured(json, "last");
-  return trial;
-}
+constexpr auto sweep_fields = [](auto& field, auto& sweep) {
+  field("name", sweep.name);
+  field("configuration", sweep.configuration);
+  field("space", sweep.space);
+  field("settings", sweep.settings);
+  field("random", sweep.random);
+  field("seed", sweep.seed);
+  field("ranks", sweep.ranks);
+  field("threads", sweep.threads);
+  field("metric", sweep.metric);
+  field.list("trials", sweep.trials, trial_fields);
+  field.if_measured("target", sweep.target);
+};
 
 double EpochRecord::*member_of(std::string_view metric) {
   return metric == "val_loss" ? &EpochRecord::val_loss : &EpochRecord::val_accuracy;
@@ -72,40 +55,14 @@ double EpochRecord::*member_of(std::string_view metric) {
 }  // namespace
 
 Json Sweep::to_json() const {
-  Json document{{"name", name},     {"configuration", configuration},
-                {"space", space},   {"settings", settings},
-                {"random", random}, {"seed", seed},
-                {"ranks", ranks},   {"threads", threads},
-                {"metric", metric}, {"trials", Json::array()}};
-  if (std::isfinite(target)) {
-    document["target"] = target;
-    if (const auto last = last_epochs(*this))
-      document["last_epochs"] = {{"mean", last->mean}, {"deviation", last->deviation}};
-  }
-  for (const auto& trial : trials) document["trials"].push_back(trial_json(trial));
+  Json document = json_of(*this, sweep_fields);
+  if (const auto last = last_epochs(*this); last && std::isfinite(target))
+    document["last_epochs"] = {{"mean", last->mean}, {"deviation", last->deviation}};
   return document;
 }
 
 Sweep Sweep::from_json(const Json& document) {
-  try {
-    Sweep sweep;
-    sweep.name = json_value<std::string>(document, "name");
-    sweep.configuration = json_value<std::string>(document, "configuration");
-    sweep.space = texts_of(document, "space");
-    sweep.settings = texts_of(document, "settings");
-    sweep.random = json_value<int>(document, "random");
-    sweep.seed = json_value<std::uint64_t>(document, "seed");
-    sweep.ranks = json_value<int>(document, "ranks");
-    sweep.threads = json_value<int>(document, "threads");
-    sweep.metric = json_value<std::string>(document, "metric");
-    if (document.contains("target")) sweep.target = json_value<double>(document, "target");
-    for (const Json& trial : json_list(document, "trials")) sweep.trials.push_back(trial_of(trial));
-    return sweep;
-  } catch (const Json::exception& error) {
-    throw Error(fmt::format("sweep: malformed: {}", in_plain_words(error)));
-  } catch (const JsonError& error) {
-    throw Error(fmt::format("sweep: malformed: {}", error.what()));
-  }
+  return document_from<Sweep>("sweep", document, sweep_fields);
 }
 
 void Sweep::write(const std::filesystem::path& path) const {

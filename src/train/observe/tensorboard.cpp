@@ -158,7 +158,7 @@ std::vector<fs::path> event_files(const fs::path& folder) {
   return files;
 }
 
-// What stays of a file; none where all of it does.
+// Records of a file that are kept; none where all of them are.
 std::optional<std::string> kept_records(const fs::path& file, std::int64_t step,
                                         const std::function<bool(std::string_view)>& is_undone) {
   const auto is_dropped = [&](const observe::tensorboard::Event& event) {

@@ -7,7 +7,7 @@
 
 #include "kolo/nn/network.h"
 
-// What the tests of the networks have in common.
+// Helpers of the networks' tests.
 namespace kolo::testing {
 
 using Parameters = torch::OrderedDict<std::string, torch::Tensor>;

@@ -49,25 +49,6 @@ torch::Tensor plain_cnn(const Parameters& p, torch::Tensor x) {
   return torch::addmm(p["output.bias"], x, p["output.weight"].t());
 }
 
-torch::Tensor plain_shift_norm(const Parameters& p, const std::string& name,
-                               const torch::Tensor& x) {
-  const auto mean = x.mean({0, 2, 3}, /*keepdim=*/true);
-  const auto variance = (x - mean).square().mean({0, 2, 3}, /*keepdim=*/true);
-  return (x - mean) / (variance + 1e-12).sqrt() + 8 * p[name + ".shift"].view({1, -1, 1, 1});
-}
-
-torch::Tensor plain_airbench(const Parameters& p, torch::Tensor x) {
-  x = torch::gelu(plain_convolution(p, "whitening", x, 1, 0));
-  for (int number = 1; number <= 3; ++number) {
-    const auto block = fmt::format("block{}.", number);
-    x = torch::max_pool2d(plain_convolution(p, block + "convolution1", x, 1, 1), 2);
-    x = torch::gelu(plain_shift_norm(p, block + "norm1", x));
-    x = plain_convolution(p, block + "convolution2", x, 1, 1);
-    x = torch::gelu(plain_shift_norm(p, block + "norm2", x));
-  }
-  return x.flatten(2).amax(2).mm(p["output.weight"].t()) / 9;
-}
-
 struct SmallClassifier {
   const char* name;
   std::int64_t channels, size;  // of its usual images
@@ -157,13 +138,7 @@ INSTANTIATE_TEST_SUITE_P(
     Models, SmallClassifiers,
     ::testing::Values(SmallClassifier{"mnist_net", 1, 28, 21840, 16, 2, plain_mnist_net},
                       SmallClassifier{"mnist_cnn", 1, 28, 1199882, 6, 2, plain_mnist_cnn},
-                      SmallClassifier{"cnn", 3, 32, 156074, 8, 1, plain_cnn},
-                      // The whitening, the blocks and the last layer.
-                      SmallClassifier{"airbench", 3, 32,
-                                      24 * 3 * 4 + 24 + (24 + 64) * 64 * 9 + 2 * 64 +
-                                          (64 + 256) * 256 * 9 + 2 * 256 + (256 + 256) * 256 * 9 +
-                                          2 * 256 + 256 * 10,
-                                      25, 0, plain_airbench}),
+                      SmallClassifier{"cnn", 3, 32, 156074, 8, 1, plain_cnn}),
     [](const auto& each) { return std::string(each.param.name); });
 
 TEST(Cnn, StartsAsKerasLayersDo) {
@@ -181,25 +156,6 @@ TEST(Cnn, StartsAsKerasLayersDo) {
     EXPECT_LE(parameter.abs().max().item<double>(), bound) << item.key();
     EXPECT_NEAR(parameter.std().item<double>(), bound / std::sqrt(3.0), 0.06 * bound) << item.key();
   }
-}
-
-TEST(Airbench, ItsPatchesAreWhitenedOnceItHasSeenSamplesAndStaySo) {
-  torch::manual_seed(9);
-  const auto network = make_network("airbench", {.input_shape = {2, 28, 28}, .classes = 10});
-  EXPECT_GT(network->first_samples(), 0);
-  // Neighbours that are alike, and channels as well.
-  const auto noise = torch::randn({300, 1, 29, 29});
-  const auto smooth = noise.slice(2, 1).slice(3, 1) + noise.slice(2, 0, 28).slice(3, 0, 28);
-  const auto samples = torch::cat({smooth, smooth + torch::randn({300, 1, 28, 28})}, 1);
-  network->begin_with(samples);
-  const auto weight = network->named_parameters()["whitening.weight"];
-  EXPECT_FALSE(weight.requires_grad());
-  ASSERT_EQ(weight.sizes(), (std::vector<std::int64_t>{16, 2, 2, 2}));
-  EXPECT_TRUE(weight.slice(0, 8).equal(-weight.slice(0, 0, 8)));
-  const auto outputs = torch::conv2d(samples, weight.slice(0, 0, 8)).permute({1, 0, 2, 3});
-  const auto flat = outputs.reshape({8, -1});
-  const auto covariance = flat.mm(flat.t()) / flat.size(1);
-  EXPECT_TRUE(covariance.allclose(torch::eye(8), 0, 5e-3)) << covariance;
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ class Bar {
   explicit Bar(ProgressOptions options) : bar_(stream_, options, [this] { return now; }) {}
 
   ProgressBar* operator->() { return &bar_; }
-  // What was written since the last call.
+  // Text written since the last call.
   std::string take() {
     std::string text = stream_.str();
     stream_.str("");

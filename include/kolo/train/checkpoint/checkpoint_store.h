@@ -18,8 +18,8 @@ inline constexpr int most_shards = 99'999;  // as many as file names have digits
 // A shard for every bytes_of_a_shard, at most one per rank; at least 1.
 [[nodiscard]] int choose_shards(std::uint64_t bytes, int ranks);
 
-// The shard of each tensor, by bytes: the largest first, each to the shard that has least so far.
-// `first`: bytes that shard 0 has besides. A pure function, so that all writers plan alike.
+// Shard of each tensor: the largest tensors first, each to the shard with the fewest bytes.
+// `first`: further bytes of shard 0. A pure function, so that all writers plan alike.
 [[nodiscard]] std::vector<int> plan_shards(std::span<const std::uint64_t> bytes, int shards,
                                            std::uint64_t first = 0);
 
@@ -27,8 +27,8 @@ inline constexpr int most_shards = 99'999;  // as many as file names have digits
 struct ShardWriter {
   int index = 0;  // 0 makes the folder, and the manifest when all others are done
   int count = 1;
-  // Gives every writer all writers' texts, in their order. Called by the thread that saves, as
-  // often on each. Not called of one writer.
+  // Exchanges texts: gives every writer those of all, in their order. Called by the saving thread,
+  // equally often on each; not of a single writer.
   std::function<std::vector<std::string>(const std::string&)> exchange = {};
 };
 
@@ -75,19 +75,18 @@ class CheckpointStore {
   // InputError: keep_last below 1 or no folder.
   explicit CheckpointStore(CheckpointOptions options);
 
-  // Writes the checkpoint of `step` (>= 0) and returns its path. One of the same step is replaced;
-  // at every moment one of the two is found by load_newest(). Then leftovers of interrupted saves
-  // go, and of the steps up to this one all but the newest keep_last and the best. Error: what
-  // could not be written; the checkpoints that were there are then as they were.
+  // Writes the checkpoint of `step` and returns its path. It replaces one of the same step; at
+  // every moment load_newest() finds one of the two. Then leftovers of interrupted saves go, and of
+  // the steps up to this one all but the newest keep_last and the best. Error: it could not be
+  // written; the earlier checkpoints are as they were.
   //
-  // Removes only what a store has written: a step folder's own files, where its manifest is kolo's,
-  // and then the folder if it is empty. A folder of that name without one stays, or is renamed
-  // (step-00000025.1) where it is in the way.
+  // Removes only files that a store has written, and their folder if it is empty then. A folder of
+  // that name without a manifest of kolo's stays, or is renamed (step-00000025.1) where it is in
+  // the way.
   //
-  // Several processes call it for the same step, each with its own shard's tensors (plan_shards());
-  // the state, is_best and what is kept are writer 0's. The checkpoint appears when all shards are
-  // on disk; where one can't be written all have an Error that names it. Collective over the
-  // writers (ShardWriter::exchange).
+  // Several processes save one step together, each its own shard's tensors (plan_shards()); state,
+  // is_best and keep_last are writer 0's. The checkpoint appears when all shards are on disk; else
+  // all have an Error that names the shard. Collective over the writers (ShardWriter::exchange).
   std::filesystem::path save(std::int64_t step, const Checkpoint& checkpoint, bool is_best,
                              const ShardWriter& writer = {});
 
@@ -113,18 +112,17 @@ class CheckpointStore {
       const std::function<void(const std::string&)>& warn,
       CheckpointReading reading = CheckpointReading::whole) const;
 
-  // Tells whether load_newest() would find one; keeps nothing of what it reads.
+  // True if load_newest() would find one; keeps nothing of what it reads.
   [[nodiscard]] bool holds_one(const std::function<void(const std::string&)>& warn) const;
 
   // The checkpoint in one step folder, whose files are read once. Error: it is damaged, and how.
   [[nodiscard]] static LoadedCheckpoint load(const std::filesystem::path& path,
                                              CheckpointReading reading = CheckpointReading::whole);
 
-  // The step folders that are there, whole or not, newest first. Reads none of them.
+  // Step folders, whole or not, newest first. Reads none of them.
   [[nodiscard]] std::vector<std::filesystem::path> folders() const;
 
-  // Removes every checkpoint after `step` (-1: all), as save() does: those of a future that a run
-  // restarted at `step` will write anew.
+  // Removes every checkpoint after `step` (-1: all): a run that restarts there writes them anew.
   void remove_after(std::int64_t step);
 
  private:

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,8 +33,7 @@ struct WrittenFile {
 // Error: an undefined or sparse tensor, another dtype, an empty, repeated or reserved
 // ("__metadata__") name, a failed write.
 WrittenFile write_safetensors(const std::filesystem::path& path,
-                              std::span<const NamedTensor> tensors,
-                              const std::map<std::string, std::string>& metadata = {});
+                              std::span<const NamedTensor> tensors);
 
 // Reads all tensors into memory of their own (CPU, contiguous, no gradient), in the order of the
 // header. Error, naming the file, the tensor and the field: everything that list_safetensors()
@@ -44,7 +42,7 @@ WrittenFile write_safetensors(const std::filesystem::path& path,
 [[nodiscard]] std::vector<NamedTensor> read_safetensors(const std::filesystem::path& path,
                                                         std::uint32_t* crc32 = nullptr);
 
-// The same of those that `is_wanted`; the others may be of any type, and are not read.
+// Reads the tensors that `is_wanted`; the others may be of any type.
 [[nodiscard]] std::vector<NamedTensor> read_chosen_safetensors(
     const std::filesystem::path& path,
     const std::function<bool(const SafetensorsEntry&)>& is_wanted);

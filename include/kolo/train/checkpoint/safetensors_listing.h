@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -14,8 +13,8 @@ namespace kolo {
 // A tensor of a file, as its header describes it.
 struct SafetensorsEntry {
   std::string name;
-  // Undefined for the format's types that can't be read: U16 U32 U64, those of 8-bit floats, and
-  // whatever else. Such a tensor keeps nobody from reading the others.
+  // Undefined for types that can't be read, such as U16 and 8-bit floats; the file's other tensors
+  // can be read all the same.
   c10::ScalarType dtype = c10::ScalarType::Float;
   std::vector<std::int64_t> shape;
   std::uint64_t begin = 0;  // bytes, counted from the start of the data
@@ -27,13 +26,11 @@ struct SafetensorsEntry {
 
 struct SafetensorsListing {
   std::vector<SafetensorsEntry> tensors;  // in the order of the header
-  std::map<std::string, std::string> metadata;
-  std::uint64_t data_offset = 0;  // where in the file the data starts, in bytes
+  std::uint64_t data_offset = 0;          // where in the file the data starts, in bytes
 };
 
-// Reads the header alone and checks it whole: its length against the file's, well-formed JSON,
-// sizes that agree with shape and dtype (where it can be read), and data that covers the rest of
-// the file without holes or overlaps.
+// Reads the header and checks it: its length, its JSON, sizes that agree with shape and dtype (if
+// it can be read), data that covers the rest of the file without holes or overlaps.
 [[nodiscard]] SafetensorsListing list_safetensors(const std::filesystem::path& path);
 
 }  // namespace kolo

@@ -8,15 +8,14 @@
 
 #include "kolo/train/checkpoint/safetensors.h"
 
-// Memory for copies of a training's tensors, so that it can go on while they are written to disk.
+// Memory for copies of a training's tensors, which are written to disk while it goes on training.
 namespace kolo {
 
 // The worst of a tensor's values.
 enum class Values { finite, infinite, nan };
 
-// One region, which is got once and used for every snapshot: on the host in huge pages where the
-// system has them, and already in the process's hands, so that a copy goes at memory speed; for
-// tensors of a CUDA device pinned, so that the device writes it by itself.
+// A region that is used for every snapshot: on the host in huge pages where the system has them,
+// already in the process's hands, so that a copy goes at memory speed; for a CUDA device pinned.
 //
 // One thread at a time. Copies keep the region alive, but clear() hands it to the next ones.
 class SnapshotMemory {
@@ -24,25 +23,24 @@ class SnapshotMemory {
   // Bytes that copies of these tensors take, gaps between them included.
   [[nodiscard]] static std::uint64_t bytes_for(std::span<const NamedTensor> tensors);
 
-  // Nothing where the machine has not so much left, or not so much beside what others are about to
-  // take (`besides`, bytes), or doesn't give it. Takes the time that the system needs to clear it.
+  // Takes memory, in the time that the system needs to clear it. None where the machine has not
+  // enough left, also for `besides` bytes that others are about to take.
   [[nodiscard]] static std::optional<SnapshotMemory> get(std::uint64_t bytes,
                                                          const torch::Device& device,
                                                          std::uint64_t besides = 0);
 
-  // The next copy() begins at the beginning: the tensors before are overwritten.
+  // Makes room: the next copy() overwrites the copies before.
   void clear() { used_ = 0; }
 
   struct Copy {
     torch::Tensor tensor;  // on the host, with the strides of the original where that is dense
     Values values = Values::finite;
   };
-  // Values are looked at in the pass that copies them, so memory is read once; of a tensor on a
-  // device they are not looked at, and the copy is only there after wait(). Error when the region
-  // is full.
+  // Copies a tensor and looks at its values in the same pass. Of a tensor on a device values are
+  // not looked at, and the copy is there after wait(). Error when the region is full.
   [[nodiscard]] Copy copy(const torch::Tensor& tensor);
 
-  // Until the copies from `device`, which are asked for in its current stream, are made.
+  // Waits for copies from `device` that were enqueued in its current stream.
   static void wait(const torch::Device& device);
 
   [[nodiscard]] std::uint64_t bytes() const;

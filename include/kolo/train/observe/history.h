@@ -12,7 +12,7 @@
 
 namespace kolo {
 
-// What was not measured; null in the file.
+// A value that was not measured; null in the file.
 inline constexpr double not_measured = std::numeric_limits<double>::quiet_NaN();
 
 // One pass over the training data. Losses and accuracies are means over all samples of all ranks;
@@ -30,7 +30,7 @@ struct EpochRecord {
   double seconds = not_measured;
   double samples_per_second = not_measured;  // of all ranks together
   double data_wait_seconds = not_measured;   // how long the training loop waited for batches
-  // How long it waited for the gradients of other ranks, which backward did not hide.
+  // Waiting for the gradients of other ranks that backward did not hide.
   double exposed_communication_seconds = not_measured;
   double time = not_measured;  // at its end, in seconds since 1970
 };
@@ -85,11 +85,11 @@ class History {
   [[nodiscard]] std::span<const EpochRecord> epochs() const { return epochs_; }
   [[nodiscard]] std::span<const StepRecord> steps() const { return steps_; }
   [[nodiscard]] std::span<const CheckpointRecord> checkpoints() const { return checkpoints_; }
-  // None before the first, and between two.
+  // None before the first epoch, and between two.
   [[nodiscard]] const std::optional<EpochUnderWay>& epoch_under_way() const {
     return epoch_under_way_;
   }
-  // Whatever is worth knowing at the end: the best accuracy, the mean epoch time. An object.
+  // Figures of the whole run, such as the best accuracy: an object.
   [[nodiscard]] nlohmann::ordered_json& summary() { return summary_; }
   [[nodiscard]] const nlohmann::ordered_json& summary() const { return summary_; }
 

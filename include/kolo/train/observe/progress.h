@@ -17,11 +17,11 @@ struct ProgressOptions {
   double plain_interval_seconds = 10;
 };
 
-// What the given file descriptor is: a terminal or not (TERM=dumb counts as none), its width,
-// whether the locale is UTF-8.
+// Options for a file descriptor: terminal or not (TERM=dumb counts as none), width, UTF-8 by the
+// locale.
 [[nodiscard]] ProgressOptions detect_progress_options(int descriptor);
 
-// What a progress bar shows besides the part done.
+// Figures that a progress bar shows besides the part done.
 struct ProgressFigures {
   double samples_per_second = 0;  // left out when not above zero
   std::optional<double> loss;
@@ -48,10 +48,9 @@ class ProgressBar {
   void start(std::string label, std::int64_t total, std::int64_t done = 0,
              std::string unit = "images");
   void update(std::int64_t done, const ProgressFigures& figures);
-  // Ends the epoch and wipes the bar away: for those who print a line of their own about it.
+  // Ends the epoch and wipes the bar away, for a line of one's own about it.
   void clear();
-  // Prints `line` and a newline where the bar is, and the bar again beneath: how anything else gets
-  // to the same terminal (RunLog::route_console_through).
+  // Prints `line` where the bar is, and the bar again beneath (RunLog::route_console_through).
   void print_above(std::string_view line);
 
  private:

@@ -1,9 +1,10 @@
 #pragma once
 
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <iosfwd>
-#include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,8 +21,7 @@ struct RunLogOptions {
   std::filesystem::path file;  // <run folder>/out.log, appended to; empty: no file
 };
 
-// Whether to colour what goes to this file descriptor: a terminal, and the user did not object
-// (NO_COLOR, TERM=dumb).
+// True for a terminal whose user did not object to colours (NO_COLOR, TERM=dumb).
 [[nodiscard]] bool detect_colour(int descriptor);
 
 // Log of a run: on the console plain lines ("warning: ..." and "error: ..." marked), in a file
@@ -33,10 +33,7 @@ struct RunLogOptions {
 class RunLog {
  public:
   // Error: the file can't be opened.
-  explicit RunLog(const RunLogOptions& options);
-  RunLog(RunLog&&) noexcept;
-  RunLog& operator=(RunLog&&) noexcept;
-  ~RunLog();
+  explicit RunLog(RunLogOptions options);
 
   template <typename... Arguments>
   void debug(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
@@ -55,17 +52,19 @@ class RunLog {
     write(Level::error, format, fmt::make_format_args(arguments...));
   }
 
-  // From now on `print` gets the console's lines, without their newline; an empty function restores
-  // the stream. It must not log, and what it uses must live until it is replaced.
+  // Sends the console's lines, without newline, to `print`; an empty function restores the stream.
+  // `print` must not log, and what it uses must live until it is replaced.
   void route_console_through(std::function<void(std::string_view)> print);
 
  private:
   enum class Level { debug, info, warning, error };
-  struct Implementation;
 
   void write(Level level, fmt::string_view format, fmt::format_args arguments);
 
-  std::unique_ptr<Implementation> implementation_;
+  RunLogOptions options_;
+  std::ofstream file_;
+  std::function<void(std::string_view)> print_;  // empty: to the console itself
+  std::mutex mutex_;
 };
 
 }  // namespace kolo

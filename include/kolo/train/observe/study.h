@@ -50,7 +50,7 @@ struct StudyPoint {
   int ranks = 1;
   int nodes = 1;
   std::int64_t batch_size = 0;  // a rank, or where ranks share samples all of them
-  // Along each axis of a sample, slowest first, the ranks that share it; empty: each has its own.
+  // Ranks that share a sample along each of its axes, slowest first; empty: none do.
   std::vector<int> spatial = {};
   std::string lr_scaling;  // none | linear | sqrt
   double warmup_epochs = 0;
@@ -58,10 +58,11 @@ struct StudyPoint {
   std::string folder;   // its run, relative to the study's
   std::string job;      // what the scheduler calls it
   std::string problem;  // why it failed
-  // Samples a second, relative to so many times what the fewest ranks of the same line give: 1 is
-  // ideal. not_measured without that first point.
+  // Samples a second per rank, relative to the line's point with the fewest ranks: 1 is ideal.
+  // not_measured without that point.
   double efficiency = not_measured;
-  // Samples and activations that a rank keeps for backward, by formula, where they share samples.
+  // Bytes of samples and activations that a rank keeps for backward, by formula, where ranks share
+  // samples.
   double kept_bytes = not_measured;
   StudyResults results;
 };
@@ -96,7 +97,7 @@ struct Study {
 // same learning-rate scaling and warm-up.
 void fill_in_efficiency(Study& study);
 
-// Reads the results from a run's history. `steps`: optimizer steps of an epoch are counted from it.
+// Results from a run's history.
 [[nodiscard]] StudyResults results_of(const History& history);
 
 }  // namespace kolo

@@ -17,13 +17,15 @@
 namespace kolo {
 
 // pending: not started; running: started, and over where nobody holds the sweep's folder; stopped:
-// on request, it can go on; done; failed.
+// on request, it can go on ("waiting" and "dropped" in sweeps of earlier versions); done; failed.
 enum class TrialState : std::uint8_t { pending, running, stopped, done, failed };
 
 constexpr auto enum_names(TrialState) {
   return std::to_array<EnumName<TrialState>>({{TrialState::pending, "pending"},
                                               {TrialState::running, "running"},
                                               {TrialState::stopped, "stopped"},
+                                              {TrialState::stopped, "waiting"},
+                                              {TrialState::stopped, "dropped"},
                                               {TrialState::done, "done"},
                                               {TrialState::failed, "failed"}});
 }
@@ -79,9 +81,9 @@ struct Sweep {
 // is. Last, not best: the best epoch is chosen by the very data that it is measured with.
 [[nodiscard]] std::optional<MeanDeviation> last_epochs(const Sweep& sweep);
 
-// Compares by a metric ("val_accuracy" | "val_loss"); what is not a number is worse than any.
+// Compares by a metric ("val_accuracy" | "val_loss"); NaN is worse than any number.
 [[nodiscard]] bool is_better(std::string_view metric, double one, double other);
-// Places in the sweep's trials, the best first; of equals, and of those without a value, the first.
+// Indices of the sweep's trials, the best first; equals, and those without a value, in their order.
 [[nodiscard]] std::vector<std::size_t> best_first(const Sweep& sweep);
 // "91.24 %" or "0.3121"; "" where it is not a number.
 [[nodiscard]] std::string format_metric(std::string_view metric, double value);

@@ -13,7 +13,7 @@
 // Event files of TensorBoard.
 namespace kolo {
 
-// What the names of event files begin with.
+// Beginning of event files' names.
 inline constexpr std::string_view event_file_prefix = "events.out.tfevents.";
 
 // Writes an event file that TensorBoard shows. Source: TensorFlow's event.proto and summary.proto
@@ -36,8 +36,8 @@ class TensorBoardWriter {
   // precision.
   void add_scalar(std::string_view tag, double value, std::int64_t step, double time = wall_time());
 
-  // Tells TensorBoard to forget what earlier files of the folder say about `step` and later ones:
-  // for a run that goes on from a checkpoint and is about to write them anew.
+  // Tells TensorBoard to forget values of `step` and later in the folder's earlier files: a resumed
+  // run writes them anew.
   void forget_from(std::int64_t step, double time = wall_time());
 
   void flush();

@@ -1,4 +1,4 @@
-#include "kolo/train/checkpoint/checkpoint.h"
+#include "kolo/train/checkpoint/snapshot_memory.h"
 
 #include <cmath>
 #include <limits>
@@ -6,16 +6,13 @@
 #include <gmock/gmock.h>
 
 #include "kolo/base/error.h"
-#include "kolo/train/checkpoint/snapshot_memory.h"
 #include "support/errors.h"
 #include "support/says.h"
-#include "support/temporary_folder.h"
 
 namespace kolo {
 namespace {
 
 using testing::message_of;
-using testing::TemporaryFolder;
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
@@ -78,53 +75,6 @@ TEST(SnapshotMemory, IsNotToBeHadWhereTheMachineHasNoMore) {
   EXPECT_FALSE(SnapshotMemory::get(far_too_much, torch::kCPU));
   EXPECT_FALSE(SnapshotMemory::get(1, torch::kCPU, far_too_much));
   EXPECT_TRUE(SnapshotMemory::get(1, torch::kCPU));
-}
-
-Checkpoint small_checkpoint_of(double value, std::int64_t elements = 4) {
-  Checkpoint checkpoint;
-  checkpoint.model = {{"weight", torch::full({elements}, value)}};
-  checkpoint.state = {{"value", value}};
-  return checkpoint;
-}
-
-class CheckpointWriterTest : public ::testing::Test {
- protected:
-  TemporaryFolder temporary_;
-  std::filesystem::path folder_ = temporary_ / "checkpoints";
-  CheckpointStore store_{{folder_}};
-};
-
-TEST_F(CheckpointWriterTest, WritesOneAfterTheOther) {
-  CheckpointWriter writer(store_);
-  EXPECT_FALSE(writer.is_busy());
-  EXPECT_FALSE(writer.wait());
-  for (const int step : {1, 2}) {
-    writer.save(step, small_checkpoint_of(step), step == 1);
-    EXPECT_TRUE(writer.is_busy());
-    EXPECT_TRUE(says(message_of<Error>([&] { writer.save(9, small_checkpoint_of(9), false); }),
-                     {"wait for it"}));
-    const auto written = writer.wait();
-    ASSERT_TRUE(written);
-    EXPECT_EQ(written->step, step);
-    EXPECT_EQ(CheckpointStore::load(written->path).content.state.at("value"), step);
-  }
-  EXPECT_EQ(store_.best()->step, 1);
-}
-
-TEST_F(CheckpointWriterTest, WhatIsOnItsWayIsWrittenBeforeItGoes) {
-  { CheckpointWriter(store_).save(3, small_checkpoint_of(3, 1 << 20), false); }
-  EXPECT_EQ(store_.load_newest([](const auto&) {})->step, 3);
-}
-
-TEST_F(CheckpointWriterTest, HandsOverAnErrorOnceAndGoesOn) {
-  temporary_.write("checkpoints", "a file in the place of the folder");
-  CheckpointWriter writer(store_);
-  writer.save(1, small_checkpoint_of(1), false);
-  EXPECT_TRUE(says(message_of<Error>([&] { (void)writer.wait(); }), {"cannot make the folder"}));
-  EXPECT_FALSE(writer.wait());
-  std::filesystem::remove(folder_);
-  writer.save(2, small_checkpoint_of(2), false);
-  EXPECT_EQ(writer.wait()->step, 2);
 }
 
 }  // namespace

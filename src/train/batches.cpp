@@ -1,22 +1,68 @@
-#include "train/evaluation.h"
+#include "train/batches.h"
 
 #include <cmath>
 #include <cstdint>
 #include <memory>
+#include <numeric>
 #include <utility>
 
 #include "kolo/layout/virtual_ranks.h"
 #include "kolo/nn/metrics.h"
 #include "kolo/parallel/tensor_collectives.h"
 #include "kolo/parallel/training_step.h"
-#include "train/batch_task.h"
 
 namespace kolo {
 
+torch::Device device_of(const torch::nn::Module& network) {
+  for (const auto& parameter : network.parameters()) return parameter.device();
+  return torch::kCPU;
+}
+
 namespace {
 
-// Lets ranks that work through batches on their own leave after the same one: each batch's answers
-// are added up on their way while the next batch is worked on.
+// Kernels may round otherwise where memory begins elsewhere in a cache line.
+torch::Tensor as_its_own(const torch::Tensor& samples) {
+  constexpr std::uintptr_t alignment = 64;
+  const bool is_aligned = reinterpret_cast<std::uintptr_t>(samples.data_ptr()) % alignment == 0;
+  return is_aligned ? samples : samples.clone();
+}
+
+}  // namespace
+
+Batch part_of(const Batch& batch, std::size_t part) {
+  if (batch.shares.empty()) return batch;
+  const auto place = static_cast<std::ptrdiff_t>(part);
+  const auto first =
+      std::accumulate(batch.shares.begin(), batch.shares.begin() + place, std::int64_t{0});
+  const auto count = batch.shares[part];
+  Batch result{as_its_own(batch.input.narrow(0, first, count)),
+               as_its_own(batch.target.narrow(0, first, count)),
+               {},
+               batch.position,
+               {}};
+  if (!batch.indices.empty())
+    result.indices.assign(batch.indices.begin() + first, batch.indices.begin() + first + count);
+  return result;
+}
+
+TrainingNumbers training_numbers(const Objective& objective, const torch::Tensor& outputs,
+                                 const torch::Tensor& targets) {
+  const auto loss = objective.loss(outputs, targets);
+  const auto factor = objective.share.loss_factor;
+  return {factor == 1 ? loss : loss * factor, metric_sums(objective, loss, outputs, targets)};
+}
+
+std::string advice_on_what_is_not_finite(bool skips) {
+  const std::string advice =
+      "Go on from an earlier checkpoint, where there is one (--resume, --resume best or --resume "
+      "STEP), with a lower learning rate, a warm-up or training.clip_norm";
+  return advice + (skips ? "" : ", or leave bad steps out with training.non_finite=skip");
+}
+
+namespace {
+
+// Makes ranks that work through batches on their own leave after the same one: each batch's answers
+// are added up while the next batch is worked on.
 class StopAgreement {
  public:
   // `batches`: of this rank; ranks may have different numbers. Collective.
@@ -26,7 +72,8 @@ class StopAgreement {
         stop_requested_(stop_requested),
         rounds_(all_reduce_value(communicator_, batches, ReduceOp::min)) {}
 
-  // After a batch. True: all ranks stop here. Collective for as many batches as every rank has.
+  // Called after a batch. True: all ranks stop here. Collective for as many batches as every rank
+  // has.
   [[nodiscard]] bool stops() {
     if (rounds_ == 0) return false;
     --rounds_;
@@ -40,7 +87,7 @@ class StopAgreement {
     return is_asked;
   }
 
-  // Behind the last batch. Collective where stops() never was true.
+  // Called after the last batch. Collective where stops() never was true.
   [[nodiscard]] bool stops_at_end() {
     if (!last_requests_) return false;
     last_.wait();
@@ -107,20 +154,16 @@ std::optional<MetricSums> evaluate_batches(const Communicator& communicator,
 
 MetricSums evaluate(const Communicator& communicator, Network& network, const Objective& objective,
                     Loader& loader, ConfusionMatrix* matrix, const EvaluationProgress& progress) {
-  std::optional<ConfusionMatrix> mine;
-  if (matrix != nullptr) mine.emplace(matrix->classes());
   const auto sums_of = [&](const Batch& batch) {
-    const torch::Tensor outputs = forward_for_validation(objective, network, batch.input);
-    if (mine) mine->add(outputs, batch.target);
+    const torch::Tensor outputs = forward_for(objective, network, batch.input);
+    if (matrix != nullptr) matrix->add(outputs, batch.target);
     return validation_sums(objective, outputs, batch.target);
   };
   const auto sums =
       evaluate_batches(communicator, network, loader, {.sums_of = sums_of, .progress = progress})
           .value();
-  if (mine) {
-    communicator.all_reduce(mine->counts(), ReduceOp::sum, {.name = "confusion matrix"});
-    matrix->merge(*mine);
-  }
+  if (matrix != nullptr)
+    communicator.all_reduce(matrix->counts(), ReduceOp::sum, {.name = "confusion matrix"});
   return sums;
 }
 

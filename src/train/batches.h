@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <torch/nn/module.h>
+#include <torch/types.h>
+
+#include "kolo/comm/communicator.h"
+#include "kolo/data/loader.h"
+#include "kolo/train/objective.h"
+#include "kolo/train/trainer.h"
+
+// Numbers that training and validation make of batches.
+namespace kolo {
+
+// Device of a network's parameters, which are all on one; the CPU for one without any.
+[[nodiscard]] torch::Device device_of(const torch::nn::Module& network);
+
+// The samples of one of several ranks in a batch (Batch::shares), as if they were a batch of their
+// own; the whole batch where it is one rank's.
+[[nodiscard]] Batch part_of(const Batch& batch, std::size_t part);
+
+// Numbers that a step computes from a network's outputs.
+struct TrainingNumbers {
+  torch::Tensor loss;  // to call backward() on
+  torch::Tensor sums;  // metric_sums()
+};
+[[nodiscard]] TrainingNumbers training_numbers(const Objective& objective,
+                                               const torch::Tensor& outputs,
+                                               const torch::Tensor& targets);
+
+// A network that every rank has all of. Takes of the options what random numbers depend on, and
+// whether steps are recorded or inner results recomputed. InputError for a network without stages
+// that is to recompute.
+[[nodiscard]] std::shared_ptr<TrainedNetwork> make_whole_network(Communicator communicator,
+                                                                 std::shared_ptr<Network> network,
+                                                                 Objective objective,
+                                                                 const TrainerOptions& options);
+
+// Advice for numbers that are not finite any more. `skips`: such steps are left out already.
+[[nodiscard]] std::string advice_on_what_is_not_finite(bool skips = false);
+
+// metric_sums() of a validation.
+[[nodiscard]] torch::Tensor validation_sums(const Objective& objective,
+                                            const torch::Tensor& outputs,
+                                            const torch::Tensor& targets);
+
+struct Evaluation {
+  std::function<torch::Tensor(const Batch&)> sums_of;  // one batch's, as metric_sums()
+  // Asked after each of this rank's batches: when one rank says yes, all leave after the same one,
+  // for a small asynchronous all-reduce a batch.
+  std::function<bool()> stop_requested = {};
+  EvaluationProgress progress = {};
+  // Above 0: the loader is that of this rank's parts (Batch::shares), of which each is measured by
+  // itself; their sums are added up in one order (ordered_total()).
+  int virtual_ranks = 0;
+};
+
+// The sums over a loader's whole dataset on all ranks; nothing where they have stopped. The module
+// is in evaluation mode meanwhile, and in training mode afterwards. Collective.
+[[nodiscard]] std::optional<MetricSums> evaluate_batches(const Communicator& communicator,
+                                                         torch::nn::Module& module, Loader& loader,
+                                                         const Evaluation& evaluation);
+
+}  // namespace kolo
