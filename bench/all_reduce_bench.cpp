@@ -6,7 +6,7 @@
 // A sample begins, as a step of training does, with every rank writing its own buffer; after a
 // barrier come one or, for small sizes, several calls, each on a part of its own that has just been
 // written. It takes as long as the slowest rank. The ways take turns sample by sample, so that
-// whatever else the machine does falls on all of them alike. See docs/performance.md.
+// whatever else the machine does falls on all of them alike. See docs/inside/performance.md.
 #include <algorithm>
 #include <cstdlib>
 #include <functional>

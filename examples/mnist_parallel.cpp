@@ -1,4 +1,4 @@
-// mnist_alone.cpp on many processors: the lines marked 1 to 8 are the difference. docs/library.md
+// mnist_alone.cpp on many processors: the lines marked 1 to 8 are the difference. docs/library/training-loops.md
 // explains them.
 //
 //   kolo run -n 2 mnist_parallel FOLDER [EPOCHS]     or any mpirun, or srun

@@ -12,7 +12,7 @@
 !   end do
 !   call finalize(session)
 !
-! The calls are those of kolo/kolo.h, which says which are collective and what threads may do; docs/simulations.md has a table.
+! The calls are those of kolo/kolo.h, which says which are collective and what threads may do; docs/library/simulations.md has a table.
 ! Each has an optional last argument `status`: 0 or the kind of error (status_input, ...), which last_message() describes.
 ! Without it an error is written to standard error, and the program ends with `error stop`.
 !

@@ -1,5 +1,5 @@
 // Data of your own: a kolo::Dataset that reads a table, and a training loop whose batches kolo's
-// loader makes from it, on any number of ranks. docs/own-data.md explains it.
+// loader makes from it, on any number of ranks. docs/use/own-data.md explains it.
 //
 //   kolo run -n 2 own_data TRAINING.csv VALIDATION.csv [EPOCHS]     or any mpirun, or srun
 //

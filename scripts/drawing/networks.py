@@ -4,7 +4,7 @@ import re
 
 from drawing.picture import BLUE, GREEN, GREY, LIGHT_BLUE, LIGHT_ORANGE, ORANGE, PALE, ROOT, TEXT, Picture, draw_block
 
-FOLDER = ROOT / "docs/tutorial"
+FOLDER = ROOT / "docs/use/tutorial"
 
 
 class Layer:
@@ -28,7 +28,7 @@ def layers_of(page, name):
                                 int(cells[3].replace(" ", "")) if is_weighted else 0))
         if any(layer.name == name for layer in layers):
             return layers
-    raise SystemExit(f"drawings: docs/tutorial/{page} lists no layer '{name}'")
+    raise SystemExit(f"drawings: docs/use/tutorial/{page} lists no layer '{name}'")
 
 
 # The length of a convolution's kernel, from how many weights it has beside its biases.

@@ -238,7 +238,7 @@ void add_train_command(CLI::App& app, Chosen& chosen) {
       "4\n\n"
       "Options of the courses' scripts work, too: --n_epochs, --batch_size, --optimizer, "
       "--amp_mode "
-      "and others (docs/configuration.md).\n\n"
+      "and others (docs/use/configuration.md).\n\n"
       "Exit status: 0 done, 1 failed, 2 wrong input (nothing was written), 75 stopped on request "
       "after a checkpoint.");
   on_choice(*command, chosen, arguments, train);

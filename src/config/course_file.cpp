@@ -154,11 +154,11 @@ class Translation {
     if (cache != nullptr && cache->kind != ConfigValue::Kind::nothing && cache->text != "None") {
       refuse(
           *cache, "use_cache",
-          "kolo's job scripts copy data to the nodes (KOLO_STAGE, docs/clusters.md); leave it out");
+          "kolo's job scripts copy data to the nodes (KOLO_STAGE, docs/use/clusters.md); leave it out");
     }
   }
 
-  // DALI's readers take pairs of .npy files, of which one names both (docs/data.md).
+  // DALI's readers take pairs of .npy files, of which one names both (docs/use/data.md).
   void take_arrays() {
     if (const auto* const file = find("train_path_npy_data")) put("data.train_path", *file);
     if (const auto* const file = find("val_path_npy_data")) put("data.valid_path", *file);

@@ -1,4 +1,4 @@
-// Rules by which a convolution gets its kernel, all from measurements (docs/experiments.md): a
+// Rules by which a convolution gets its kernel, all from measurements (docs/inside/experiments.md): a
 // function of the geometry and the processor alone, so that a network computes the same bits on any
 // day.
 #include <algorithm>

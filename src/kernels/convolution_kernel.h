@@ -88,7 +88,7 @@ class ConvolutionKernel {
                                const torch::Tensor& weight_gradient) = 0;
 };
 
-// From measurements with 3x3 kernels (docs/experiments.md): where an image has at most so many
+// From measurements with 3x3 kernels (docs/inside/experiments.md): where an image has at most so many
 // positions, and inputs and outputs at least so many channels, products by tap are the fastest.
 inline constexpr std::int64_t most_tap_positions = 16, least_tap_channels = 128;
 

@@ -8,7 +8,7 @@
 #     -- "$PWD/submit/pbs/polaris.sh" configs/cifar10_resnet.yaml --output results/two-nodes
 #
 # Starts a rank for each GPU of a node, or mpiprocs of them, which share the node's cores. The first rank takes the last GPU, which on
-# Polaris is the nearest to the first cores. kolo has to be built for GPUs (docs/gpu.md): what is not trains on the processors. Two
+# Polaris is the nearest to the first cores. kolo has to be built for GPUs (docs/use/gpu.md): what is not trains on the processors. Two
 # minutes before the time limit kolo saves a checkpoint and stops (exit status 75); with KOLO_RESUBMIT a new job goes on from
 # there, else the same command with --resume and --output. With --max-restarts TIMES (and --min-ranks RANKS) among the arguments a run goes on
 # within the job, on the nodes that are left (where qsub was told to keep it: -W tolerate_node_failures=all). A job that PBS starts again goes on from its newest checkpoint. The exit status is kolo's.

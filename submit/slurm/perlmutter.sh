@@ -8,7 +8,7 @@
 #   sbatch -A PROJECT -q regular -C 'gpu&hbm80g' submit/slurm/perlmutter.sh configs/imagenet_resnet.yaml training.batch_size=256
 #
 # Every rank sees all GPUs of its node, which otherwise could not use the links between them, and is bound to a quarter of its cores; the
-# first rank takes the last GPU, which on Perlmutter is the nearest to the first cores. kolo has to be built for GPUs (docs/gpu.md).
+# first rank takes the last GPU, which on Perlmutter is the nearest to the first cores. kolo has to be built for GPUs (docs/use/gpu.md).
 # Before the time limit, after a preemption and on failures it does as train.sh does, and it takes the same variables, and
 #   KOLO_GPUS=LIST       a node's GPUs in the order of its ranks: 3,2,1,0 of four, unless it is set; none: processors alone
 #SBATCH --job-name=kolo

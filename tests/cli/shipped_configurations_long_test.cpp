@@ -9,7 +9,7 @@
 namespace kolo::testing {
 namespace {
 
-// The short version of the run in docs/results.md; guessing gets 10 %, this 35 %.
+// The short version of the run in docs/inside/results.md; guessing gets 10 %, this 35 %.
 TEST_F(ShippedConfigurations, ResNetLearnsTheStandInForCifar10) {
   make("cifar10", "250");
   const auto history =

@@ -35,15 +35,15 @@ if compgen -G "$folder/prefix/lib*/libkolo_online.so" >/dev/null; then
   "$here/host/run.sh" "$folder/prefix" "$cmake" "$folder/host" "$sanitizers" || fail "programs in C or Fortran fail"
 fi
 
-# The loops of docs/library.md, as they stand there.
-"$here/documented/extract_blocks.sh" "$here/../../docs/library.md" "$folder/blocks"
+# The loops of docs/library/training-loops.md, as they stand there.
+"$here/documented/extract_blocks.sh" "$here/../../docs/library/training-loops.md" "$folder/blocks"
 for block in "$folder"/blocks/*.inc; do
-  grep -q "#include \"${block##*/}\"" "$here/documented/main.cpp" || fail "nothing runs the block ${block##*/} of docs/library.md"
+  grep -q "#include \"${block##*/}\"" "$here/documented/main.cpp" || fail "nothing runs the block ${block##*/} of docs/library/training-loops.md"
 done
 # Data of one's own: what the page shows stands in the example.
 own=$here/../../examples/own_data
-missing=$(sed -n '/^```cpp/,/^```$/p' "$here/../../docs/own-data.md" | grep -v '^```' | sed 's/^ *//' | grep -vxFf <(sed 's/^ *//' "$own/main.cpp") || true)
-[[ -z $missing ]] || fail "docs/own-data.md shows lines that examples/own_data/main.cpp lacks: $missing"
+missing=$(sed -n '/^```cpp/,/^```$/p' "$here/../../docs/use/own-data.md" | grep -v '^```' | sed 's/^ *//' | grep -vxFf <(sed 's/^ *//' "$own/main.cpp") || true)
+[[ -z $missing ]] || fail "docs/use/own-data.md shows lines that examples/own_data/main.cpp lacks: $missing"
 
 # Looking only in the prefix shows that nothing of the build folder is needed.
 with_trainer=OFF

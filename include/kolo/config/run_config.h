@@ -71,7 +71,7 @@ struct TrainingConfig : RateSettings {
   std::optional<int64_t> local_batch_size;   // another name of it; unset when loaded
   std::optional<int64_t> global_batch_size;  // of all ranks together
   std::optional<int64_t> base_batch_size;    // the global batch that optimizer.lr is meant for
-  // Above 0: so many parts of each step instead of one per rank (docs/reliability.md).
+  // Above 0: so many parts of each step instead of one per rank (docs/use/reliability.md).
   int virtual_ranks = 0;
   // Passes that a rank makes each step in, one after another, with equally many samples each: less
   // memory, and the same gradients but for rounding.

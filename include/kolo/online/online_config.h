@@ -16,7 +16,7 @@
 
 // Configuration of a network inside a simulation and its training, with the names of `kolo train`'s
 // configurations. src/online/online_config.cpp says which values a key accepts,
-// docs/simulations.md what it means.
+// docs/library/simulations.md what it means.
 namespace kolo {
 
 // Meaning of a sample in the arrays that a program hands over.

@@ -105,7 +105,7 @@ class OnlineNetwork {
   void finish();
 
   // Starts background training, and ends it after a step that all ranks agree on. Error if threads
-  // may not call MPI and ranks are on several nodes (docs/simulations.md, Thread levels).
+  // may not call MPI and ranks are on several nodes (docs/library/simulations.md, Thread levels).
   // Collective.
   void start();
   void pause();

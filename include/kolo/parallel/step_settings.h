@@ -13,7 +13,7 @@
 
 namespace kolo {
 
-// Settings of a TrainingStep, under their names in configurations (docs/configuration.md). Some
+// Settings of a TrainingStep, under their names in configurations (docs/use/configuration.md). Some
 // exclude each other (conflicts()): Error.
 struct StepSettings {
   BucketLimits buckets;

@@ -15,7 +15,7 @@
 
 namespace kolo {
 
-// Exit statuses of kolo's commands (docs/configuration.md); 0: done.
+// Exit statuses of kolo's commands (docs/use/configuration.md); 0: done.
 inline constexpr int exit_failed = 1;
 inline constexpr int exit_wrong_input = 2;  // nothing was begun, and nothing written
 inline constexpr int exit_stopped = 75;     // EX_TEMPFAIL: on request; run again to resume

@@ -197,7 +197,7 @@ Finding check_kernels(const std::string& onednn, const std::string& in_2d,
   if (!onednn.empty() && (in_2d.empty() || in_3d.empty())) {
     finding.warn(
         "oneDNN has nothing vectorised for this processor; results are the same, training is "
-        "slower than docs/performance.md says");
+        "slower than docs/inside/performance.md says");
   }
   return finding;
 }

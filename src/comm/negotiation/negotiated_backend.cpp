@@ -11,6 +11,7 @@
 
 #include "comm/shared_memory/reduce_kernels.h"
 #include "comm/solo/alone.h"
+#include "comm/with_type.h"
 #include "kolo/base/checked.h"
 
 // The negotiation and the collectives of active ranks, then those of joined ones.

@@ -4,6 +4,7 @@
 #include <array>
 #include <type_traits>
 
+#include "comm/with_type.h"
 #include "kolo/base/vectorize.h"
 
 namespace kolo {

@@ -5,7 +5,6 @@
 #include <cstring>
 #include <span>
 
-#include "base/half.h"
 #include "kolo/comm/data_type.h"
 
 // Memory as elements of a type that is known only when the program runs.
@@ -17,33 +16,6 @@ inline std::byte* at(void* data, std::int64_t element, DataType type) {
 
 inline const std::byte* at(const void* data, std::int64_t element, DataType type) {
   return static_cast<const std::byte*>(data) + static_cast<std::size_t>(element) * size_of(type);
-}
-
-// Calls the function with a value of the type that elements have in C++, and returns its result.
-template <typename Function>
-decltype(auto) with_type(DataType type, const Function& function) {
-  switch (type) {
-    case DataType::float64:
-      return function(double{});
-    case DataType::float32:
-      return function(float{});
-    case DataType::float16:
-      return function(Float16{});
-    case DataType::bfloat16:
-      return function(BFloat16{});
-    case DataType::int64:
-      return function(std::int64_t{});
-    case DataType::int32:
-      return function(std::int32_t{});
-    case DataType::int16:
-      return function(std::int16_t{});
-    case DataType::int8:
-      return function(std::int8_t{});
-    case DataType::uint8:
-    case DataType::boolean:
-      break;
-  }
-  return function(std::uint8_t{});
 }
 
 // Nothing for a count below 1. The places may be the same.

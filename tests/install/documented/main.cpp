@@ -1,4 +1,4 @@
-// Runs the loops of docs/library.md: each block is included as it stands there, between what the
+// Runs the loops of docs/library/training-loops.md: each block is included as it stands there, between what the
 // page takes for granted (a network, a loader, a loss). Every loop has to bring the loss down and
 // leave the same network on all ranks.
 #include <cmath>

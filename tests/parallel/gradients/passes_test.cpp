@@ -279,7 +279,7 @@ RANK_TEST(Passes, AReducerThatGoesLeavesNothingInGradients) {
   EXPECT_EQ(network.first->weight.grad().sizes(), network.first->weight.sizes());
 }
 
-// Loads networks behind the reducer, at first (steps 5 and 6 of docs/library.md in reverse) and
+// Loads networks behind the reducer, at first (steps 5 and 6 of docs/library/training-loops.md in reverse) and
 // later.
 RANK_TEST(Passes, NetworksMayBeLoadedBehindTheReducer) {
   for (const bool is_unused_allowed : {false, true}) {

@@ -143,7 +143,7 @@ struct BlockWithMembers : torch::nn::Module {
   torch::nn::Sequential layers{torch::nn::BatchNorm1d(4)};
 };
 
-// A module as docs/library.md recommends it.
+// A module as docs/library/training-loops.md recommends it.
 struct BlockOfAllRanks : torch::nn::Module {
   explicit BlockOfAllRanks(const Communicator& ranks)
       : norm(register_module("norm", SyncBatchNorm(ranks, torch::nn::BatchNormOptions(4)))) {}

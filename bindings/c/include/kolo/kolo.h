@@ -14,7 +14,7 @@
  *   }
  *   kolo_finalize(session);
  *
- * docs/simulations.md describes the calls and the YAML file.
+ * docs/library/simulations.md describes the calls and the YAML file.
  *
  * Errors. Every call except kolo_abi_version() and kolo_last_message() returns a status: KOLO_OK
  * (0) or the kind of error. kolo_last_message() then returns a message that names call, rank and
