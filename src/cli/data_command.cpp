@@ -13,6 +13,8 @@
 #include "kolo/run/launch_ranks.h"
 #include "kolo/tools/data_sets.h"
 #include "kolo/train/observe/format.h"
+#include "kolo/train/observe/progress.h"
+#include "run/launch/terminal.h"
 
 namespace kolo {
 

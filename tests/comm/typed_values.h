@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-#include "comm/shared_memory/reduce_kernels.h"
+#include "comm/with_type.h"
 #include "kolo/comm/data_type.h"
 
 namespace kolo::testing {

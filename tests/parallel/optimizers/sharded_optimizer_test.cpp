@@ -28,9 +28,9 @@ void expect_equal(const Communicator& communicator, const torch::Tensor& a,
   EXPECT_TRUE(is_equal) << (a - b).abs().max();
 }
 
-void expect_same_training(const Communicator& communicator, const BucketLimits& limits,
-                          torch::ScalarType type,
-                          const std::shared_ptr<const FlatOptimizer>& algorithm) {
+void expect_same_sharded_training(const Communicator& communicator, const BucketLimits& limits,
+                                  torch::ScalarType type,
+                                  const std::shared_ptr<const FlatOptimizer>& algorithm) {
   Replica sharded(communicator, limits, type), whole(communicator, limits, type);
   ShardedArenaOptimizer optimizer(communicator, sharded.arena, algorithm);
   ArenaOptimizer reference(whole.arena, algorithm);
@@ -62,18 +62,18 @@ RANK_TEST(ShardedOptimizer, ItTrainsLikeTheUnshardedOne) {
   const std::shared_ptr<const FlatOptimizer> adam = make_adam({.weight_decay = .01});
   const std::shared_ptr<const FlatOptimizer> momentum = make_sgd({.momentum = .9});
   const std::shared_ptr<const FlatOptimizer> plain = make_sgd({});
-  expect_same_training(communicator, tiny, torch::kDouble, adam);
-  expect_same_training(communicator, large, torch::kDouble, adam);
-  expect_same_training(communicator, tiny, torch::kFloat, momentum);
-  expect_same_training(communicator, large, torch::kFloat, plain);
+  expect_same_sharded_training(communicator, tiny, torch::kDouble, adam);
+  expect_same_sharded_training(communicator, large, torch::kDouble, adam);
+  expect_same_sharded_training(communicator, tiny, torch::kFloat, momentum);
+  expect_same_sharded_training(communicator, large, torch::kFloat, plain);
   // With biases apart, parts are cut both for ranks and between parameters.
   const std::shared_ptr<const FlatOptimizer> sparing =
       make_adam({.weight_decay = .1, .decoupled_decay = true, .decay_excludes_vectors = true});
-  expect_same_training(communicator, tiny, torch::kFloat, sparing);
-  expect_same_training(communicator, large, torch::kDouble, sparing);
+  expect_same_sharded_training(communicator, tiny, torch::kFloat, sparing);
+  expect_same_sharded_training(communicator, large, torch::kDouble, sparing);
   // A state that doesn't begin as zeros.
-  expect_same_training(communicator, large, torch::kFloat, make_adagrad({}));
-  expect_same_training(communicator, tiny, torch::kFloat, make_schedule_free_adamw({}));
+  expect_same_sharded_training(communicator, large, torch::kFloat, make_adagrad({}));
+  expect_same_sharded_training(communicator, tiny, torch::kFloat, make_schedule_free_adamw({}));
 }
 
 RANK_TEST(ShardedOptimizer, LayerwiseOptimizersAreRefused) {
