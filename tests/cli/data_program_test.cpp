@@ -6,6 +6,7 @@
 
 #include "cli/program.h"
 #include "kolo/base/file.h"
+#include "kolo/data/box_files.h"
 #include "kolo/data/cifar10.h"
 #include "kolo/data/image_folder.h"
 #include "kolo/data/mnist.h"

@@ -39,8 +39,9 @@ TEST_F(SharedSamples, TrainAsOnOneRank) {
     settings.insert(settings.end(), {one_epoch, "parallel.spatial=" + spatial});
     const auto said = train("shared", ranks, settings);
     EXPECT_TRUE(says(said, {"share a sample, cut as"}));
-    if (spatial == "[8,1,1]")
+    if (spatial == "[8,1,1]") {
       EXPECT_TRUE(says(said, {"computed whole by all 8 ranks: down3 to up3", "[2,2,2]: none"}));
+    }
     expect_same_losses("shared", "whole");
     const auto found = weights("shared"), wanted = weights("whole");
     ASSERT_EQ(found.size(), wanted.size());
