@@ -180,6 +180,7 @@ PreparedRun prepare_run(const RunConfig& config, const RunParts& parts, const Ru
   run.folder.require_writable();
   // The checkpoints of a run that will be moved aside don't matter.
   const bool stays = options.resume || !run.folder.holds_own_names();
+  if (stays) run.folder.require_no_folders_as_files();
   if (stays && config.checkpoint.saves()) run.folder.require_writable_checkpoints();
   if (!options.resume) {
     if (!config.model.init_from.empty()) require_initial_weights(config, *run.network);

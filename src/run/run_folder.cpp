@@ -201,6 +201,14 @@ void RunFolder::require_writable_checkpoints() const {
   require_room_to_write(path, checkpoints());
 }
 
+void RunFolder::require_no_folders_as_files() const {
+  for (const auto& file : {config(), origin(), log(), history(), model(), timeline()}) {
+    std::error_code error;
+    if (fs::is_directory(file, error))
+      refuse_place(path, file, "is a folder, and a run writes a file of that name");
+  }
+}
+
 bool RunFolder::make() const {
   fs::create_directories(path);
   const bool is_new = names_in(path, is_no_name_of_kolo).empty();

@@ -45,6 +45,8 @@ struct RunFolder {
   void require_writable() const;
   // The same for an existing checkpoints/.
   void require_writable_checkpoints() const;
+  // InputError when a folder has the name of a file that a run writes.
+  void require_no_folders_as_files() const;
 
   // Makes a missing folder, and marks a new or empty one as made by kolo. Returns whether it did.
   bool make() const;

@@ -121,7 +121,8 @@ Words without_work(Words words) {
 
 TEST(DocumentedCommands, AreUnderstood) {
   int count = 0;
-  for (const fs::path folder : {DOCUMENTS "/..", DOCUMENTS, DOCUMENTS "/tutorial"}) {
+  for (const fs::path folder : {DOCUMENTS "/..", DOCUMENTS "/use", DOCUMENTS "/use/tutorial",
+                                DOCUMENTS "/library", DOCUMENTS "/inside"}) {
     for (const auto& document : documents_in(folder)) {
       for (const auto& words : commands_in(document)) {
         CommandLine program;

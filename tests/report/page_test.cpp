@@ -68,8 +68,7 @@ TEST(ReportPage, ShowsAStudyBeforeItsRuns) {
   const auto data = report_data(report, "today");
   std::vector<std::string> titles;
   for (const auto& section : data["sections"]) titles.push_back(section["title"]);
-  EXPECT_THAT(titles,
-              ElementsAre("Scaling", "Large batches", "The study", "Results", "Learning", "Speed"));
+  EXPECT_THAT(titles, ElementsAre("Scaling", "Large batches", "The study", "Results", "Learning"));
   report.study_runs = 2;
   const auto sections = report_data(report, "today")["sections"];
   EXPECT_EQ(std::ranges::count_if(sections, [](const Json& each) { return each.contains("rows"); }),

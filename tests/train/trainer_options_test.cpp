@@ -318,7 +318,7 @@ TEST(NonFinite, ANetworkSpoiltByTheLastStepOfAnEpochEndsAllRanksAndIsNotSaved) {
       SmallTraining training(communicator, {});  // two epochs of 7 steps
       auto spoiler = multiplying(training.network(), last, infinity);
       CheckpointStore store({folder / std::to_string(last)});
-      CheckpointObserver checkpoints(training.trainer(), &store, {});
+      CheckpointObserver checkpoints(training.trainer(), &store, {.asynchronous = false});
       training.trainer().add_observer(spoiler);
       if (communicator.rank() == 0) training.trainer().add_observer(checkpoints);
       EXPECT_TRUE(says(message_of<Error>([&] { (void)training.trainer().run(); }),
