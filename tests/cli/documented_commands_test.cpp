@@ -154,7 +154,7 @@ TEST(DocumentedCommands, ThoseOfConfigurationsAreUnderstood) {
 TEST(DocumentedCommands, TheTutorialsCanBeDone) {
   const TemporaryFolder folder;
   fs::create_directory_symlink(KOLO_CONFIGS, folder / "configs");
-  for (const auto& document : documents_in(DOCUMENTS "/tutorial")) {
+  for (const auto& document : documents_in(DOCUMENTS "/use/tutorial")) {
     for (const auto& words : commands_in(document)) {
       const auto result = run_in_fork([&] { return run_kolo_program(without_work(words)); },
                                       {.working_directory = folder.path()});
