@@ -28,7 +28,7 @@ at::Generator generator_like(const torch::Device& device, std::uint64_t seed) {
 
 MeshSeeds mesh_seeds(const DeviceMesh& mesh, std::uint64_t seed) {
   constexpr std::uint32_t of_groups = 1, of_ranks = 2;
-  auto first = mesh.coordinates();
+  auto first = mesh.shape().coordinates_of(mesh.world().rank());
   first[static_cast<std::size_t>(MeshAxis::tensor)] = 0;
   const auto group = static_cast<std::uint64_t>(mesh.shape().rank_of(first));
   const auto rank = static_cast<std::uint64_t>(mesh.world().rank());
