@@ -11,6 +11,7 @@
 #include <gmock/gmock.h>
 
 #include "cli/program.h"
+#include "support/read_all.h"
 
 namespace kolo::testing {
 
@@ -60,7 +61,7 @@ inline bool wait_for_text(const std::filesystem::path& path, const std::string& 
   const auto end = std::chrono::steady_clock::now() + longest_wait;
   while (std::chrono::steady_clock::now() < end) {
     std::ifstream file(path, std::ios::binary);
-    const std::string all(std::istreambuf_iterator<char>(file), {});
+    const std::string all = read_all(file);
     if (all.find(text) != std::string::npos) return true;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
@@ -72,7 +73,7 @@ inline std::optional<pid_t> process_of_rank(int rank, const std::string& argumen
   using namespace std::literals;
   const auto read = [](const std::filesystem::path& path) {
     std::ifstream file(path, std::ios::binary);
-    return std::string(std::istreambuf_iterator<char>(file), {});
+    return read_all(file);
   };
   for (const auto& process : std::filesystem::directory_iterator("/proc")) {
     const std::string name = process.path().filename();

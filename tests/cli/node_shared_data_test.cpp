@@ -10,6 +10,7 @@
 #include "kolo/data/box_files.h"
 #include "kolo/data/dataset.h"
 #include "support/idx_files.h"
+#include "support/read_all.h"
 #include "support/says.h"
 
 namespace kolo::testing {
@@ -26,7 +27,7 @@ std::vector<std::size_t> shared_pieces(const std::string& argument) {
   for (const auto& process : std::filesystem::directory_iterator("/proc")) {
     const auto read = [&](const char* name) {
       std::ifstream file(process.path() / name, std::ios::binary);
-      return std::string(std::istreambuf_iterator<char>(file), {});
+      return read_all(file);
     };
     if (read("cmdline").find(argument) == std::string::npos) continue;
     std::istringstream lines(read("maps"));

@@ -32,6 +32,7 @@
 
 #include "comm/mpi/mpi_calls.h"
 #include "kolo/comm/processes.h"
+#include "support/read_all.h"
 
 namespace kolo {
 namespace {
@@ -64,7 +65,7 @@ Communicator start(const std::string& setting) {
 
 std::string text_of(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
+  return testing::read_all(file);
 }
 
 void sleep_for(double seconds) {

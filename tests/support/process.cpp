@@ -16,6 +16,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "support/read_all.h"
+
 namespace kolo::testing {
 
 namespace {
@@ -97,7 +99,7 @@ int count_left_behind(pid_t session) {
 
 std::string read_and_remove(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(file), {}};
+  std::string text = read_all(file);
   std::filesystem::remove(path);
   return text;
 }
@@ -204,7 +206,7 @@ ProcessResult run_job(const std::vector<std::string>& argv, const ProcessOptions
 void signal_processes_with_argument(const std::string& text, int signal) {
   for (const auto& line : all_processes()) {
     std::ifstream file("/proc/" + std::to_string(line.pid) + "/cmdline", std::ios::binary);
-    const std::string arguments{std::istreambuf_iterator<char>(file), {}};
+    const std::string arguments = read_all(file);
     if (line.pid != getpid() && arguments.find(text) != std::string::npos) kill(line.pid, signal);
   }
 }

@@ -31,14 +31,6 @@ void check_options(const ImageFolderOptions& options) {
   }
 }
 
-void check_format(std::span<const std::byte> file, const std::filesystem::path& path) {
-  const auto content = image_format_of_content(file), name = image_format_of_name(path);
-  if (!content || content == name) return;  // what no decoder knows, decoding says better
-  throw InputError(fmt::format(
-      "data: {} is {} by its name but {} by its content; rename or replace it", path.string(),
-      name ? image_format_name(*name) : "no image", image_format_name(*content)));
-}
-
 std::vector<std::string> missing_from(const std::vector<std::string>& some,
                                       const std::vector<std::string>& others) {
   std::vector<std::string> missing;
@@ -66,7 +58,6 @@ void ImageFolderDataset::read(std::int64_t index, std::int64_t epoch,
   const auto file = path(index);
   static thread_local std::vector<std::byte> bytes;  // kept from image to image
   read_image_file(file, bytes);
-  check_format(bytes, file);
   ChooseWindow choose;
   if (options_.random_crop > 0) {
     choose = [&](std::int64_t height, std::int64_t width) {

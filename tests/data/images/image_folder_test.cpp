@@ -159,9 +159,14 @@ TEST_F(ImageFolder, RejectsEmptyFilesAtOnceOrWhenRead) {
       says(message_of<InputError>([&] { (void)read_sample(unseen, 0); }), {"x/a.jpg", "is empty"}));
 }
 
-TEST_F(ImageFolder, RejectsFilesThatAreNotWhatTheyShouldBe) {
+// ImageNet has a PNG that is named .JPEG.
+TEST_F(ImageFolder, ReadsImagesByTheirContent) {
   write("x/a.jpg");
-  EXPECT_TRUE(says(read_rejection(), {"x/a.jpg", "is JPEG by its name", "PNG by its content"}));
+  const ImageFolderDataset dataset(folder_.path(), {8, 8});
+  EXPECT_NO_THROW((void)read_sample(dataset, 0));
+}
+
+TEST_F(ImageFolder, RejectsFilesThatAreNoImages) {
   folder_.write("x/a.jpg", "GIF89a");
   EXPECT_TRUE(says(read_rejection(), {"x/a.jpg", "is no image"}));
 }

@@ -27,6 +27,7 @@
 #include "kolo/comm/processes.h"
 #include "kolo/run/launch_ranks.h"
 #include "support/process.h"
+#include "support/read_all.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
@@ -58,7 +59,7 @@ void wait_until_asked() {
 
 std::string text_of(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
+  return read_all(file);
 }
 
 void wait_for_state(pid_t process, char state) {
