@@ -38,7 +38,7 @@ Line rising_line(std::span<const LinePoint> points) {
   if (spread <= 1e-12 * count * xx) return through_origin;
   const double slope = (count * xy - x * y) / spread;
   const double constant = (y - slope * x) / count;
-  // Where the unbounded optimum is out of bounds, the bounded one lies on the bound that is
+  // The bounded optimum, if the unbounded one is out of bounds, lies on the bound that is
   // crossed.
   if (slope < 0) return {y / count, 0};
   if (constant < 0) return through_origin;

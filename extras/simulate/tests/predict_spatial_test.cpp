@@ -153,7 +153,7 @@ TEST(SpatialPrediction, MessagesAndAveragesShareTheLinks) {
   EXPECT_GT(fast.step.halo_seconds, 9e-3 - 1e-9);
   network.between_nodes = {1e-3, 1e10};
   const auto slow = predict_spatial_step(profile, plan, network, {2, 1, 64});
-  // Those of the layers after it take twice as long, and it ends later by as much.
+  // Exchanges of the layers after it take twice as long, and it ends later by as much.
   EXPECT_NEAR(slow.step.halo_seconds, 13e-3, 1e-3);
   EXPECT_GT(slow.step.exposed_communication_seconds, .080);
 }

@@ -97,8 +97,8 @@ class NbodyDataset final : public Dataset {
 
   // Shares the box, and reads from it only cells of the part, also with BoxMode::device.
   [[nodiscard]] std::shared_ptr<const Dataset> part(std::span<const RowRange> rows) const override;
-  // With BoxMode::device: reads the box into the device's memory, anew with every call. InputError
-  // if it does not fit.
+  // Reads the box into the device's memory, anew with every call; null unless BoxMode::device.
+  // InputError if it does not fit.
   [[nodiscard]] std::shared_ptr<const DeviceSamples> device_samples(
       const c10::Device& device) const override;
 

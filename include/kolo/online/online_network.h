@@ -115,8 +115,8 @@ class OnlineNetwork {
   // restart file. Removes nothing. Collective.
   void save(const std::filesystem::path& folder, std::int64_t tag);
   // Restores what save() has written, on any number of ranks, and removes saves with later tags.
-  // With the same number of ranks and no background training, the bits are those of an
-  // uninterrupted run. InputError if it was saved by another network. Collective.
+  // The bits are those of an uninterrupted run if the number of ranks is the same and nothing
+  // trains in the background. InputError if another network saved it. Collective.
   void restore(const std::filesystem::path& folder, std::int64_t tag);
 
   // Writes a number for TensorBoard on the first training rank; does nothing elsewhere. Local.

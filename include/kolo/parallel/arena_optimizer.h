@@ -59,8 +59,8 @@ class ArenaOptimizer final : public BucketOptimizer {
   void allocate_state();
   void share_steps(const Communicator& communicator);
 
-  // Where steps are shared: the ranks that average, and those of this node. All of a node make the
-  // same calls; between begin_step() and end_step() a rank reads its own part of parameters alone.
+  // Ranks that average, and those of this node; none unless steps are shared. All ranks of a node
+  // make the same calls; between begin_step() and end_step() each reads only its own parameters.
   std::optional<Communicator> all_, node_;
 };
 

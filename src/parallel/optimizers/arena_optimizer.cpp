@@ -134,7 +134,7 @@ std::vector<BucketOptimizer::NamedState> ArenaOptimizer::named_state(
   return named(state_);
 }
 
-// Where steps are shared one rank a node takes part, since the state is the whole node's.
+// Takes one rank per node if steps are shared, because the node holds the state once.
 void ArenaOptimizer::scatter_state(const Communicator& ranks,
                                    std::span<const std::int64_t> skipped_steps,
                                    const FillState& fill) {

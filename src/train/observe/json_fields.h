@@ -16,7 +16,7 @@
 #include "kolo/base/text.h"
 #include "kolo/train/observe/history.h"
 
-// Records in JSON and CSV. A record's keys and members are listed once, by a generic lambda that
+// Records in JSON. A record's keys and members are listed once, by a generic lambda that
 // JsonWriter and JsonReader go through:
 //   constexpr auto point_fields = [](auto& field, auto& point) { field("ranks", point.ranks); };
 namespace kolo {

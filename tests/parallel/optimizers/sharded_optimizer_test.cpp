@@ -66,7 +66,7 @@ RANK_TEST(ShardedOptimizer, ItTrainsLikeTheUnshardedOne) {
   expect_same_sharded_training(communicator, large, torch::kDouble, adam);
   expect_same_sharded_training(communicator, tiny, torch::kFloat, momentum);
   expect_same_sharded_training(communicator, large, torch::kFloat, plain);
-  // With biases apart, parts are cut both for ranks and between parameters.
+  // Biases apart: parts are cut both for ranks and between parameters.
   const std::shared_ptr<const FlatOptimizer> sparing =
       make_adam({.weight_decay = .1, .decoupled_decay = true, .decay_excludes_vectors = true});
   expect_same_sharded_training(communicator, tiny, torch::kFloat, sparing);
