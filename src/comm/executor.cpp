@@ -1,6 +1,7 @@
 #include "comm/executor.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "kolo/base/error.h"
@@ -12,6 +13,22 @@ namespace kolo {
 namespace {
 
 thread_local int tasks_of_this_thread = 0;
+
+// Tells the watch for how long this thread waits.
+class Waiting {
+ public:
+  explicit Waiting(const std::function<void(bool begins)>& tell) : tell_(tell) {
+    if (tell_) tell_(true);
+  }
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+  ~Waiting() {
+    if (tell_) tell_(false);
+  }
+
+ private:
+  const std::function<void(bool begins)>& tell_;
+};
 
 }  // namespace
 
@@ -36,14 +53,12 @@ bool Work::State::is_done() {
 
 void Work::wait() const {
   if (!state_) return;
-  const bool is_told = state_->on_wait && !state_->is_done();
-  if (is_told) state_->on_wait(true);
-  while (state_->go_on && !state_->is_done()) state_->go_on();
-  {
+  if (!state_->is_done()) {
+    const Waiting waiting(state_->on_wait);
+    while (state_->go_on && !state_->is_done()) state_->go_on();
     std::unique_lock lock(state_->mutex);
     state_->changed.wait(lock, [&] { return state_->done; });
   }
-  if (is_told) state_->on_wait(false);
   if (state_->error) std::rethrow_exception(state_->error);
   hold_back_stream();
 }
@@ -137,8 +152,8 @@ void Executor::run(const std::function<void()>& task,
     check_open();
     if (is_threaded_ && (busy_ || !queue_.empty())) {
       lock.unlock();
-      if (on_wait) on_wait(true);  // before its turn comes
-      submit(task, nullptr, on_wait).wait();
+      const Waiting waiting(on_wait);
+      submit(task, nullptr, nullptr).wait();
       return;
     }
     busy_ = true;
