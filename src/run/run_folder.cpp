@@ -332,7 +332,8 @@ RunOrigin find_run_origin() {
           .directory = fs::current_path(error).string(),
           .commit = commit_here(),
           .version = KOLO_VERSION,
-          .host = host_name()};
+          .host = host_name(),
+          .machine = {}};
 }
 
 std::string as_typed(std::vector<std::string> words) {
@@ -359,7 +360,8 @@ void note_run_start(const fs::path& file, const RunOrigin& origin, std::int64_t 
                                 {"directory", origin.directory},
                                 {"commit", origin.commit},
                                 {"version", origin.version},
-                                {"host", origin.host}});
+                                {"host", origin.host},
+                                {"machine", origin.machine}});
   // A command line may hold any bytes.
   write_file_atomically(file,
                         document.dump(2, ' ', false, Starts::error_handler_t::replace) + "\n");

@@ -85,6 +85,7 @@ struct RunOrigin {
   std::string commit;     // git's there, with "-dirty" where files differ; empty: none
   std::string version;    // kolo's
   std::string host;
+  std::string machine;  // its processors and GPUs (describe_machine())
 };
 
 // Variable that tells restarted ranks the command that was typed.
@@ -98,7 +99,7 @@ inline constexpr const char* command_variable = "KOLO_COMMAND";
 [[nodiscard]] RunOrigin find_run_origin();
 
 // Appends a start to run.json: {"starts": [{from_step, time, command, directory, commit, version,
-// host}]}. Replaces a file that can't be read.
+// host, machine}]}. Replaces a file that can't be read.
 void note_run_start(const std::filesystem::path& file, const RunOrigin& origin,
                     std::int64_t from_step);
 
