@@ -257,8 +257,11 @@ Json json_of_origin(const RunRecord& run) {
 Json origins_of(const Report& report) {
   Json origins = Json::array();
   for (const auto& run : report.runs) origins.push_back(json_of_origin(run));
-  if (report.sweep && !report.trials.empty())
-    origins.push_back(json_of_origin(report.trials[best_first(*report.sweep).front()]));
+  if (report.sweep && !report.trials.empty()) {
+    auto best = report.trials[best_first(*report.sweep).front()];
+    if (!best.facts.empty()) best.facts.insert(best.facts.begin(), {"the best", best.name});
+    origins.push_back(json_of_origin(best));
+  }
   std::erase_if(origins.get_ref<Json::array_t&>(), [](const Json& origin) {
     return origin["facts"].empty() && origin["configuration"] == "";
   });

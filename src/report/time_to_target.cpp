@@ -56,13 +56,16 @@ void add_time_to_target(ResultsTable& table, std::span<const RunRecord* const> r
                                                 : fmt::format("loss {:.4g}", target);
   double least = times.front();
   for (const double time : times) least = std::fmin(least, time);
-  table.columns.push_back({"time to " + words, true});
+  // What state a run is in, with its problem, stays the last column.
+  const bool is_before_state = !table.columns.empty() && table.columns.back().title == "state";
+  const auto place = static_cast<std::ptrdiff_t>(table.columns.size()) - (is_before_state ? 1 : 0);
+  table.columns.insert(table.columns.begin() + place, {"time to " + words, true});
   for (std::size_t i = 0; i < times.size(); ++i) {
     const bool is_validated = runs[i] != nullptr && !validations(*runs[i], quantity).empty();
-    table.rows[i].cells.push_back({is_known(times[i]) ? format_duration(times[i])
-                                   : is_validated     ? "not reached"
-                                                      : "",
-                                   known > 1 && times[i] == least});
+    const auto text = is_known(times[i]) ? format_duration(times[i])
+                                         : std::string(is_validated ? "not reached" : "");
+    auto& cells = table.rows[i].cells;
+    cells.insert(cells.begin() + place, {text, known > 1 && times[i] == least});
   }
   table.note += fmt::format("{}Time to {}: of training, until a validation was as good.",
                             table.note.empty() ? "" : " ", words);

@@ -20,7 +20,7 @@
 
   const data = JSON.parse(find("data").textContent);
   let printing = false;
-  const chosen = { axis: data.axis, smoothing: 0.8, hiddenRuns: new Set(), hiddenSeries: new Set(), logarithmic: new Map() };
+  const chosen = { axis: data.axis, smoothing: 0.6, hiddenRuns: new Set(), hiddenSeries: new Set(), logarithmic: new Map() };
   const drawn = new Map();  // a figure's id: its Chart
 
   function element(tag, attributes = {}, ...children) {
@@ -166,11 +166,16 @@
     for (const { target } of entries) target.parentElement?.classList.toggle("scrolls", target.scrollWidth > target.clientWidth + 1);
   });
 
-  // How the runs were made: of one openly, of several behind their names.
   function originElement({ name, facts, configuration }) {
     const list = element("dl", {}, ...facts.flatMap(([what, text]) => [element("dt", {}, what), element("dd", {}, text)]));
     const yaml = configuration && element("details", {}, element("summary", {}, "configuration"), element("pre", {}, configuration));
-    return data.origins.length === 1 ? element("div", {}, list, yaml) : element("details", {}, element("summary", {}, name), list, yaml);
+    return element("div", {}, data.origins.length > 1 ? element("h3", {}, name) : "", list, yaml);
+  }
+
+  // How the runs were made: of one openly, of several behind a line.
+  function origins() {
+    const made = data.origins.map(originElement);
+    return made.length > 1 ? [element("details", {}, element("summary", {}, "how the runs were made"), ...made)] : made;
   }
 
   function pictureElement(picture) {
@@ -218,7 +223,7 @@
 
   function build() {
     find("summary").textContent = data.summary;
-    find("origins").replaceChildren(...data.origins.map(originElement));
+    find("origins").replaceChildren(...origins());
     warnings();
     controls();
     for (const chart of drawn.values()) chart.destroy();
