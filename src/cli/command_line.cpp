@@ -48,7 +48,7 @@ constexpr std::pair<std::string_view, std::string_view> retired_words[] = {
     {"doctor --json", "each line begins with its status; the exit status is 1 for a problem"},
     {"run --no-tag", "--logs DIR writes the ranks' lines without tags, a file for each"},
     {"report --axis", "the switch above the page's curves chooses the axis; leave it out"},
-    {"report --target", "curves against relative time show when they reach a value"},
+    {"report --target", "the tables have a column \"time to\" a value that most runs reach; leave it out"},
     {"report --title", "the page's title names what it shows; leave it out"},
     {"timeline --picture", "kolo-plot timeline.json draws a step"},
     {"timeline --step", "kolo-plot timeline.json --step NUMBER draws a step"},
