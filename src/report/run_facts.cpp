@@ -43,7 +43,7 @@ std::vector<std::pair<std::string, std::string>> facts_of(const RunRecord& run,
       run.parameters ? fmt::format("{} parameters", format_count(*run.parameters)) : "";
   std::vector<std::pair<std::string, std::string>> facts = {
       {"command", text_of(first, "command")},
-      {"in", text_of(first, "directory")},
+      {"directory", text_of(first, "directory")},
       {"begun", text_of(first, "time")},
       {"resumed", resumptions == 0
                       ? ""
