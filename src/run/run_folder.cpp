@@ -304,8 +304,6 @@ void RunFolder::keep_records_of_attempt() const {
 
 namespace {
 
-using Starts = nlohmann::ordered_json;
-
 // Commit of the current directory; empty without git or a repository.
 std::string commit_here() {
   constexpr std::chrono::seconds patience{10};  // on a busy file system
@@ -316,12 +314,14 @@ std::string commit_here() {
   return answer.status == 0 ? answer.output.substr(0, answer.output.find('\n')) : std::string();
 }
 
-Starts earlier_starts(const fs::path& file) {
-  if (!fs::exists(file)) return Starts::array();
-  const auto document = Starts::parse(read_text_file(file), nullptr, false);
+// List of this name in a run.json; empty where it can't be read.
+nlohmann::ordered_json list_in(const fs::path& file, const char* name) {
+  const auto none = nlohmann::ordered_json::array();
+  if (!fs::exists(file)) return none;
+  const auto document = nlohmann::ordered_json::parse(read_text_file(file), nullptr, false);
   const bool is_sound =
-      document.is_object() && document.contains("starts") && document["starts"].is_array();
-  return is_sound ? document["starts"] : Starts::array();
+      document.is_object() && document.contains(name) && document[name].is_array();
+  return is_sound ? document[name] : none;
 }
 
 }  // namespace
@@ -351,8 +351,9 @@ std::string as_typed(std::vector<std::string> words) {
   return text;
 }
 
-void note_run_start(const fs::path& file, const RunOrigin& origin, std::int64_t from_step) {
-  Starts document{{"starts", earlier_starts(file)}};
+void note_run_start(const fs::path& file, const RunOrigin& origin, std::int64_t from_step,
+                    const std::vector<std::string>& class_names) {
+  nlohmann::ordered_json document{{"starts", list_in(file, "starts")}};
   document["starts"].push_back({{"from_step", from_step},
                                 {"time", format_moment(wall_time())},
                                 {"command", origin.command},
@@ -360,9 +361,17 @@ void note_run_start(const fs::path& file, const RunOrigin& origin, std::int64_t 
                                 {"commit", origin.commit},
                                 {"version", origin.version},
                                 {"host", origin.host}});
-  // A command line may hold any bytes.
-  write_file_atomically(file,
-                        document.dump(2, ' ', false, Starts::error_handler_t::replace) + "\n");
+  if (!class_names.empty()) document["class_names"] = class_names;
+  // A command line and a folder's name may hold any bytes.
+  constexpr auto replace = nlohmann::ordered_json::error_handler_t::replace;
+  write_file_atomically(file, document.dump(2, ' ', false, replace) + "\n");
+}
+
+std::vector<std::string> recorded_class_names(const fs::path& file) {
+  std::vector<std::string> names;
+  for (const auto& name : list_in(file, "class_names"))
+    if (name.is_string()) names.push_back(name);
+  return names;
 }
 
 void log_run_start(RunLog& log, const RunOrigin& origin) {

@@ -98,9 +98,13 @@ inline constexpr const char* command_variable = "KOLO_COMMAND";
 [[nodiscard]] RunOrigin find_run_origin();
 
 // Appends a start to run.json: {"starts": [{from_step, time, command, directory, commit, version,
-// host}]}. Replaces a file that can't be read.
+// host}], "class_names": [...]}; without "class_names" where the data has none. Replaces a file
+// that can't be read.
 void note_run_start(const std::filesystem::path& file, const RunOrigin& origin,
-                    std::int64_t from_step);
+                    std::int64_t from_step, const std::vector<std::string>& class_names);
+
+// Class names in a run.json; none where it is missing or has none.
+[[nodiscard]] std::vector<std::string> recorded_class_names(const std::filesystem::path& file);
 
 void log_run_start(RunLog& log, const RunOrigin& origin);
 

@@ -76,6 +76,8 @@ TrainedModel prepare_trained(const TrainedJob& job, const TrainedRun& trained,
   if (as.rank == 0) model.checkpoint = find_checkpoint(trained, job.checkpoint);
   require_device_for(job, config);
   model.datasets = datasets_of(job, config, parts, as);
+  auto& names = model.datasets.class_names;
+  if (names.empty()) names = recorded_class_names(trained.run.origin());
   model.network = make_network(config, model.datasets.training->layout(), parts.models);
   model.objective = std::make_shared<Objective>(parts.objective ? parts.objective(config)
                                                                 : make_objective(config));

@@ -42,7 +42,7 @@ struct TrainedRun {
 // Network, data and objective of a trained run.
 struct TrainedModel {
   RunConfig config;  // with the overrides
-  Datasets datasets;
+  Datasets datasets;  // class names that the data doesn't give are those of run.json
   std::shared_ptr<Network> network;
   std::shared_ptr<Objective> objective;
   // On rank 0, which alone reads it: the checkpoint, and when it was saved.
