@@ -49,7 +49,8 @@ void start_folder(const PreparedRun& run, const RunLock& lock, RunContext& conte
   console_of(context.options) << lock.describe_move();
   run.folder.remove_leftovers();
   write_file_atomically(run.folder.config(), to_yaml(run.config));
-  note_run_start(run.folder.origin(), context.origin, from_step, run.datasets.class_names);
+  note_run_start(run.folder.origin(), context.origin, from_step, run.datasets.class_names,
+                 run.datasets.training->layout());
   run.folder.remove_timelines_of_ranks();  // of what is resumed
 }
 
