@@ -14,8 +14,8 @@ struct Cifar10 {
   }
   [[nodiscard]] Datasets make(const DatasetRequest& request) const;
   [[nodiscard]] PredictionInputs inputs(const SampleLayout& layout,
-                                        const std::filesystem::path& path) const {
-    return image_inputs(path, layout, {}, preprocessing_of(images.preprocessing));
+                                        const std::filesystem::path& input) const {
+    return image_inputs(input, layout, {}, preprocessing_of(images.preprocessing));
   }
   [[nodiscard]] SampleLayout layout(const DatasetRequest&) const {
     return {{3, cifar10_side, cifar10_side}, cifar10_classes, {}};

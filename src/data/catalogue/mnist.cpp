@@ -171,7 +171,7 @@ struct MnistFiles {
   }
   [[nodiscard]] Datasets make(const DatasetRequest& request) const;
   [[nodiscard]] PredictionInputs inputs(const SampleLayout& layout,
-                                        const std::filesystem::path& path) const;
+                                        const std::filesystem::path& input) const;
   [[nodiscard]] SampleLayout layout(const DatasetRequest&) const { return {{1, 28, 28}, 10, {}}; }
 };
 
@@ -197,9 +197,9 @@ Datasets MnistFiles::make(const DatasetRequest& request) const {
 }
 
 PredictionInputs MnistFiles::inputs(const SampleLayout& layout,
-                                    const std::filesystem::path& path) const {
-  if (is_idx_name(path.filename().native())) return {std::make_shared<MnistDataset>(path)};
-  return image_inputs(path, layout, {}, {{255 * pixel_mean}, {255 * pixel_deviation}});
+                                    const std::filesystem::path& input) const {
+  if (is_idx_name(input.filename().native())) return {std::make_shared<MnistDataset>(input)};
+  return image_inputs(input, layout, {}, {{255 * pixel_mean}, {255 * pixel_deviation}});
 }
 
 template <typename Field>
