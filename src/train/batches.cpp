@@ -153,18 +153,15 @@ std::optional<MetricSums> evaluate_batches(const Communicator& communicator,
 }
 
 MetricSums evaluate(const Communicator& communicator, Network& network, const Objective& objective,
-                    Loader& loader, ConfusionMatrix* matrix, const EvaluationProgress& progress) {
+                    Loader& loader, const EvaluationMeasure& measure,
+                    const EvaluationProgress& progress) {
   const auto sums_of = [&](const Batch& batch) {
     const torch::Tensor outputs = forward_for(objective, network, batch.input);
-    if (matrix != nullptr) matrix->add(outputs, batch.target);
+    if (measure) measure(outputs, batch.target);
     return validation_sums(objective, outputs, batch.target);
   };
-  const auto sums =
-      evaluate_batches(communicator, network, loader, {.sums_of = sums_of, .progress = progress})
-          .value();
-  if (matrix != nullptr)
-    communicator.all_reduce(matrix->counts(), ReduceOp::sum, {.name = "confusion matrix"});
-  return sums;
+  return evaluate_batches(communicator, network, loader, {.sums_of = sums_of, .progress = progress})
+      .value();
 }
 
 }  // namespace kolo

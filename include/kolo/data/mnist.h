@@ -1,11 +1,13 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -15,6 +17,10 @@ namespace kolo {
 
 // Folder of Debian's package dataset-fashion-mnist.
 inline constexpr std::string_view fashion_mnist_folder = "/usr/share/datasets/fashion-mnist";
+
+inline constexpr std::array<std::string_view, 10> fashion_mnist_names = {
+    "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat",
+    "Sandal",      "Shirt",   "Sneaker",  "Bag",   "Ankle boot"};
 
 // Tells whether a file's name is that of an IDX file: ...-ubyte, with or without ".gz".
 [[nodiscard]] bool is_idx_name(std::string_view name);
@@ -54,6 +60,8 @@ class MnistDataset final : public Dataset {
   [[nodiscard]] std::uint8_t label(std::int64_t index) const {
     return labels_.at(static_cast<std::size_t>(index));
   }
+  // Fashion-MNIST's names, which is recognised by its labels; empty for other data.
+  [[nodiscard]] std::vector<std::string> class_names() const;
 
  private:
   struct Pixels;  // of all images, known to the load

@@ -298,10 +298,10 @@ Datasets ArraysData::make(const DatasetRequest& request) const {
                    "has labels where the training has targets, or the other way round");
   auto warnings = training->warnings();
   warnings.insert(warnings.end(), validation->warnings().begin(), validation->warnings().end());
-  return {first_of(request, Split::train, training),
-          first_of(request, Split::validation, validation),
-          {},
-          std::move(warnings)};
+  return {.training = first_of(request, Split::train, training),
+          .validation = first_of(request, Split::validation, validation),
+          .warnings = std::move(warnings),
+          .target_names = options.targets};
 }
 
 // Reads the shapes of samples from the files, the only place that has them.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <zlib.h>
 
 #include "data/catalogue/dataset_settings.h"
 #include "kolo/base/checked.h"
@@ -138,6 +139,13 @@ std::span<const std::byte> MnistDataset::pixels(std::int64_t index) const {
   return {images_->memory.get() + static_cast<std::size_t>(index) * pixels_, pixels_};
 }
 
+std::vector<std::string> MnistDataset::class_names() const {
+  constexpr unsigned long of_training = 0x2ED6E46A, of_validation = 0x242BC73F;
+  const auto checksum = ::crc32_z(0, labels_.data(), labels_.size());
+  if (checksum != of_training && checksum != of_validation) return {};
+  return {fashion_mnist_names.begin(), fashion_mnist_names.end()};
+}
+
 void MnistDataset::read(std::int64_t index, std::int64_t /*epoch*/,
                         const SamplePlace& place) const {
   check_read(index, place, pixels_, 1);
@@ -191,7 +199,7 @@ Datasets MnistFiles::make(const DatasetRequest& request) const {
   }
   return {training,
           first_of(request, Split::validation, validation),
-          {},
+          validation->class_names(),
           {},
           loads_of(*read_training, *validation)};
 }
