@@ -141,15 +141,39 @@ class EpochOfStep {
   std::vector<std::pair<double, double>> places_ = {{0, 0}};
 };
 
+// Time of a record without the run's pauses; with them, since the first record, where earlier
+// versions of kolo recorded no more.
+class ElapsedTime {
+ public:
+  explicit ElapsedTime(const History& history) {
+    for (const auto& record : history.epochs()) add(record.time, record.elapsed);
+    for (const auto& record : history.steps()) add(record.time, record.elapsed);
+  }
+  template <typename Record>
+  [[nodiscard]] double at(const Record& record) const {
+    return is_counted_ ? record.elapsed : record.time - first_;
+  }
+
+ private:
+  void add(double time, double elapsed) {
+    first_ = std::fmin(first_, time);  // the other one when one is not a number
+    is_counted_ = is_counted_ && std::isfinite(elapsed);
+  }
+
+  double first_ = not_measured;
+  bool is_counted_ = true;
+};
+
 // One curve of a list of records; epochs(record) says where a record stands.
 template <typename Record, typename Epochs>
 Curve curve_of(const RecordedCurve<Record>& recorded, std::span<const Record> records,
-               const Epochs& epochs) {
+               const ElapsedTime& elapsed, const Epochs& epochs) {
   Curve curve{recorded.quantity, recorded.part, std::is_same_v<Record, StepRecord>, {}};
   for (const Record& record : records) {
     const double value = record.*recorded.value;
     if (std::isnan(value)) continue;
-    curve.points.push_back({value, epochs(record), static_cast<double>(record.step), record.time});
+    curve.points.push_back(
+        {value, epochs(record), static_cast<double>(record.step), record.time, elapsed.at(record)});
   }
   return curve;
 }
@@ -161,14 +185,15 @@ std::vector<Curve> curves_of(const History& history) {
   }
   if (const auto& epoch = history.epoch_under_way())
     epoch_of_step.add(static_cast<double>(epoch->last_step), static_cast<double>(epoch->epoch));
+  const ElapsedTime elapsed(history);
   std::vector<Curve> curves;
   for (const auto& recorded : epoch_curves) {
-    curves.push_back(curve_of(recorded, history.epochs(), [](const EpochRecord& record) {
+    curves.push_back(curve_of(recorded, history.epochs(), elapsed, [](const EpochRecord& record) {
       return static_cast<double>(record.epoch);
     }));
   }
   for (const auto& recorded : step_curves) {
-    curves.push_back(curve_of(recorded, history.steps(), [&](const StepRecord& record) {
+    curves.push_back(curve_of(recorded, history.steps(), elapsed, [&](const StepRecord& record) {
       return epoch_of_step.at(static_cast<double>(record.step));
     }));
   }

@@ -45,6 +45,7 @@ constexpr auto state_fields = [](auto& field, auto& state) {
   field("skipped_steps", state.skipped_steps);
   field("skipped_in_epoch", state.skipped_in_epoch);
   field.measured("epoch_seconds", state.epoch_seconds);
+  field.measured("seconds", state.seconds);
   field.measured("best_accuracy", state.best_accuracy);
   field.measured("best_loss", state.best_loss);
   field("best_epoch", state.best_epoch);

@@ -21,8 +21,8 @@ inline constexpr int data_wait_colour = -2;
 inline constexpr int communication_colour = -3;
 inline constexpr int ideal_colour = -4;
 
-// Axes of curves. relative: time since the run's first point, as in TensorBoard; wall: seconds
-// since 1970, shown as dates and times of day.
+// Axes of curves. relative: seconds of training since the run's start, without pauses; wall:
+// seconds since 1970, shown as dates and times of day.
 enum class CurveAxis : std::uint8_t { epoch, step, relative, wall };
 
 constexpr auto enum_names(CurveAxis) {

@@ -19,6 +19,9 @@ struct CurvePoint {
   double epoch = not_measured;  // epochs done; with fractions for single steps
   double step = not_measured;   // optimizer steps done
   double time = not_measured;   // seconds since 1970
+  // Seconds of training until then, without pauses before a resumption; seconds since the first
+  // record where the run did not count them.
+  double elapsed = not_measured;
 };
 
 // Course of one quantity in a run. `quantity` is one of loss, accuracy, top_accuracy,
