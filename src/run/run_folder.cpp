@@ -332,7 +332,8 @@ RunOrigin find_run_origin() {
           .directory = fs::current_path(error).string(),
           .commit = commit_here(),
           .version = KOLO_VERSION,
-          .host = host_name()};
+          .host = host_name(),
+          .program = fs::read_symlink("/proc/self/exe", error)};
 }
 
 std::string as_typed(std::vector<std::string> words) {
@@ -359,10 +360,21 @@ void note_run_start(const fs::path& file, const RunOrigin& origin, std::int64_t 
                                 {"directory", origin.directory},
                                 {"commit", origin.commit},
                                 {"version", origin.version},
-                                {"host", origin.host}});
+                                {"host", origin.host},
+                                {"program", origin.program},
+                                {"own_parts", origin.own_parts}});
   // A command line may hold any bytes.
   write_file_atomically(file,
                         document.dump(2, ' ', false, Starts::error_handler_t::replace) + "\n");
+}
+
+RunOrigin read_run_origin(const fs::path& file) {
+  const auto starts = earlier_starts(file);
+  RunOrigin origin;
+  if (starts.empty() || !starts.back().contains("own_parts")) return origin;
+  origin.program = starts.back().value("program", "");
+  origin.own_parts = starts.back()["own_parts"].get<std::vector<std::string>>();
+  return origin;
 }
 
 void log_run_start(RunLog& log, const RunOrigin& origin) {
