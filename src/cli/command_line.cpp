@@ -15,7 +15,6 @@
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
 #include "kolo/cli/run_main.h"
-#include "run/begin_process.h"
 
 namespace kolo {
 
@@ -338,9 +337,10 @@ int run_program(const std::vector<std::string>& words, const Program& program) {
 }
 
 int run_main(int argc, char** argv, const RunParts& parts) {
-  begin_process(argv);
-  return run_program({argv + 1, argv + argc},
-                     {std::filesystem::path(argv[0]).filename(), parts, false});
+  const std::filesystem::path program = argv[0];
+  return run_main(argv, [&] {
+    return run_program({argv + 1, argv + argc}, {program.filename(), parts, false});
+  });
 }
 
 void end_process(int status) {
