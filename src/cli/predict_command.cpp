@@ -36,10 +36,12 @@ std::string to_text(const RunPrediction& prediction) {
 }
 
 int predict(const PredictArguments& arguments) {
-  const auto check = [&] { return check_prediction(arguments.request); };
+  const auto& parts = arguments.ranks.chosen->program.parts;
+  const auto check = [&] { return check_prediction(arguments.request, parts); };
   if (const auto status = start_ranks(arguments.ranks, check)) return *status;
-  return predict_run(arguments.request,
-                     [&](const RunPrediction& prediction) { print_wrapped(to_text(prediction)); });
+  return predict_run(
+      arguments.request,
+      [&](const RunPrediction& prediction) { print_wrapped(to_text(prediction)); }, parts);
 }
 
 }  // namespace

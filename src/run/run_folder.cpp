@@ -332,7 +332,8 @@ RunOrigin find_run_origin() {
           .directory = fs::current_path(error).string(),
           .commit = commit_here(),
           .version = KOLO_VERSION,
-          .host = host_name()};
+          .host = host_name(),
+          .program = fs::read_symlink("/proc/self/exe", error)};
 }
 
 std::string as_typed(std::vector<std::string> words) {
@@ -360,7 +361,9 @@ void note_run_start(const fs::path& file, const RunOrigin& origin, std::int64_t 
                                 {"directory", origin.directory},
                                 {"commit", origin.commit},
                                 {"version", origin.version},
-                                {"host", origin.host}});
+                                {"host", origin.host},
+                                {"program", origin.program},
+                                {"own_parts", origin.own_parts}});
   if (!class_names.empty()) document["class_names"] = class_names;
   // A command line and a folder's name may hold any bytes.
   constexpr auto replace = nlohmann::ordered_json::error_handler_t::replace;
@@ -372,6 +375,15 @@ std::vector<std::string> recorded_class_names(const fs::path& file) {
   for (const auto& name : list_in(file, "class_names"))
     if (name.is_string()) names.push_back(name);
   return names;
+}
+
+RunOrigin read_run_origin(const fs::path& file) {
+  const auto starts = list_in(file, "starts");
+  RunOrigin origin;
+  if (starts.empty() || !starts.back().contains("own_parts")) return origin;
+  origin.program = starts.back().value("program", "");
+  origin.own_parts = starts.back()["own_parts"].get<std::vector<std::string>>();
+  return origin;
 }
 
 void log_run_start(RunLog& log, const RunOrigin& origin) {

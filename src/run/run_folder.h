@@ -85,6 +85,8 @@ struct RunOrigin {
   std::string commit;     // git's there, with "-dirty" where files differ; empty: none
   std::string version;    // kolo's
   std::string host;
+  std::string program;                 // its file
+  std::vector<std::string> own_parts;  // own_parts() of it that the run uses
 };
 
 // Variable that tells restarted ranks the command that was typed.
@@ -98,13 +100,16 @@ inline constexpr const char* command_variable = "KOLO_COMMAND";
 [[nodiscard]] RunOrigin find_run_origin();
 
 // Appends a start to run.json: {"starts": [{from_step, time, command, directory, commit, version,
-// host}], "class_names": [...]}; without "class_names" where the data has none. Replaces a file
-// that can't be read.
+// host, program, own_parts}], "class_names": [...]}; without "class_names" where the data has
+// none. Replaces a file that can't be read.
 void note_run_start(const std::filesystem::path& file, const RunOrigin& origin,
                     std::int64_t from_step, const std::vector<std::string>& class_names);
 
 // Class names in a run.json; none where it is missing or has none.
 [[nodiscard]] std::vector<std::string> recorded_class_names(const std::filesystem::path& file);
+
+// Program and own parts of the newest start in run.json; empty where it tells of none.
+[[nodiscard]] RunOrigin read_run_origin(const std::filesystem::path& file);
 
 void log_run_start(RunLog& log, const RunOrigin& origin);
 

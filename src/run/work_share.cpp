@@ -86,8 +86,9 @@ void require_work_share(const RunConfig& config, const Datasets& datasets, const
   (void)sample_cut_of(config, datasets, network);
 }
 
-std::vector<FieldLayer> field_layers_of(const RunConfig& config, const SampleLayout& layout) {
-  return make_network(config, layout)->field_layers();
+std::vector<FieldLayer> field_layers_of(const RunConfig& config, const SampleLayout& layout,
+                                        const ModelCatalogue& models) {
+  return make_network(config, layout, models)->field_layers();
 }
 
 std::optional<SpatialNetworkPlan> sample_cut_of(const RunConfig& config, const Datasets& datasets,
