@@ -228,13 +228,14 @@ std::shared_ptr<std::byte> Communicator::allocate_for_node(std::size_t bytes) co
   return pieces.empty() ? nullptr : pieces.front();
 }
 
-std::optional<Communicator> Communicator::split(int color, int key) const {
-  auto set = make_set(color, key);
+std::optional<Communicator> Communicator::split(int color, int key, const std::string& name) const {
+  auto set = make_set(color, key, name);
   if (set && is_checked()) group_->add_set(set->group_);
   return set;
 }
 
-std::optional<Communicator> Communicator::make_set(int color, int key) const {
+std::optional<Communicator> Communicator::make_set(int color, int key,
+                                                   const std::string& name) const {
   std::shared_ptr<Backend> part;
   std::vector<int> job_ranks;
   group_->run(CollectiveCall::of(Collective::split), {}, [&] {
@@ -255,6 +256,7 @@ std::optional<Communicator> Communicator::make_set(int color, int key) const {
   result.group_->listeners->set(*present);
   CollectiveCall member;
   member.count = result.size();
+  member.name = name;
   result.group_->identity.put_into(member);
   for (const auto& listener : *present) listener->on_group(member);
   return result;

@@ -310,7 +310,7 @@ std::vector<std::shared_ptr<Communicator::Group>> Communicator::Group::Companion
 
 // Ranks may let go of an order at different times, so they agree on the first after the last that
 // any of them still uses.
-Communicator Communicator::with_own_order() const {
+Communicator Communicator::with_own_order(const std::string& name) const {
   if (size() == 1 || !capabilities().concurrent) return *this;
   std::int64_t first_free = 0;
   {
@@ -327,7 +327,7 @@ Communicator Communicator::with_own_order() const {
   const auto made = group_->companions->of_kind(is_checked());
   if (const auto place = static_cast<std::size_t>(first_free); place < made.size())
     return Communicator(made[place]);
-  auto companion = make_set(0, rank()).value();
+  auto companion = make_set(0, rank(), name).value();
   companion.group_->listeners = group_->listeners;
   const std::lock_guard lock(group_->companions->mutex);
   group_->companions->groups.push_back(companion.group_);

@@ -333,6 +333,7 @@ RunOrigin find_run_origin() {
           .commit = commit_here(),
           .version = KOLO_VERSION,
           .host = host_name(),
+          .machine = {},
           .program = fs::read_symlink("/proc/self/exe", error)};
 }
 
@@ -362,6 +363,7 @@ void note_run_start(const fs::path& file, const RunOrigin& origin, std::int64_t 
                                 {"commit", origin.commit},
                                 {"version", origin.version},
                                 {"host", origin.host},
+                                {"machine", origin.machine},
                                 {"program", origin.program},
                                 {"own_parts", origin.own_parts}});
   if (!class_names.empty()) document["class_names"] = class_names;

@@ -139,8 +139,8 @@ void check_arguments(const CollectiveCall& call, const Topology& topology);
 class CollectiveListener {
  public:
   virtual ~CollectiveListener() = default;
-  // This rank has become a member of a set of `count` ranks, which has this call's `group` and
-  // `first_rank`.
+  // This rank has become a member of a set of `count` ranks, which has this call's `group`,
+  // `first_rank` and `name`.
   virtual void on_group(const CollectiveCall& /*call*/) noexcept {}
   // This rank's last handle of the job's communicator, or of a set of ranks, is gone.
   virtual void on_leave(const CollectiveCall& /*call*/) noexcept {}

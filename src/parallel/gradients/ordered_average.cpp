@@ -103,7 +103,7 @@ void OrderedAverage::add_stages(const Communicator& communicator) {
   auto of_ranks = sums_of(ranks);
   const auto first = of_ranks.begin() + topology.rank - topology.local_rank;
   stages_.push_back(
-      {communicator.split(topology.node).value(), {first, first + topology.local_size}});
+      {communicator.split(topology.node, 0, "node").value(), {first, first + topology.local_size}});
   // A node's parts are those of its ranks, which may not be as many as parts_of_rank() gives it.
   std::vector<std::vector<PartialSum>> of_nodes;
   for (int node = 0; node < topology.nodes; ++node) {
@@ -111,7 +111,8 @@ void OrderedAverage::add_stages(const Communicator& communicator) {
     const auto to = parts_of_rank(virtual_ranks_, ranks, (node + 1) * topology.local_size - 1);
     of_nodes.push_back(partial_sums({from.first, to.end}));
   }
-  stages_.push_back({communicator.split(topology.local_rank).value(), std::move(of_nodes)});
+  stages_.push_back(
+      {communicator.split(topology.local_rank, 0, "nodes").value(), std::move(of_nodes)});
 }
 
 void OrderedAverage::start_over() {

@@ -49,7 +49,7 @@ ParameterArena::ParameterArena(const Communicator& communicator, const torch::nn
   is_idle_.assign(parameters_.size(), false);
   lay_out(plan_buckets(std::move(plan_.parameters), limits_));
   require_equal_plans(communicator, plan_);
-  communicator_ = communicator.with_own_order();
+  communicator_ = communicator.with_own_order("gradients");
   if (device_.is_cpu())
     gradient_memory_ = as_bytes(communicator_->allocate(narrow<std::size_t>(plan_.total_bytes)),
                                 plan_.total_bytes);
@@ -65,7 +65,7 @@ Communicator ParameterArena::gradient_communicator(const Communicator& given) co
   const bool fits = given.topology().node_of_rank == communicator_->topology().node_of_rank &&
                     given.rank() == communicator_->rank() &&
                     given.is_checked() == communicator_->is_checked();
-  return fits ? *communicator_ : given.with_own_order();
+  return fits ? *communicator_ : given.with_own_order("gradients");
 }
 
 void ParameterArena::collect(const torch::nn::Module& module,
@@ -262,7 +262,8 @@ void ParameterArena::broadcast_flat_parameters(const Communicator& communicator,
   if (!shared_parameters_) return broadcast_by(communicator, root);
   const auto& topology = communicator.topology();
   communicator.barrier();  // root's node has the values, whichever of its ranks wrote them
-  const auto firsts = communicator.split(topology.local_rank == 0 ? 0 : -1);
+  const auto firsts =
+      communicator.split(topology.local_rank == 0 ? 0 : -1, 0, "a rank of each node");
   if (firsts) broadcast_by(*firsts, topology.node_of_rank[static_cast<std::size_t>(root)]);
   communicator.barrier();
 }

@@ -240,8 +240,9 @@ int Timeline::Recorder::row_of_group(std::uint32_t group) {
   const auto [place, is_new] = find_or_add(groups_, group);
   const int row = first_group_row + static_cast<int>(place);
   if (is_new) {
-    writer_->name_row(
-        row, group == 0 ? "communication" : fmt::format("communication of group {}", group));
+    const auto& name = group_names_[group];
+    writer_->name_row(row,
+                      "communication: " + (name.empty() ? fmt::format("group {}", group) : name));
   }
   return row;
 }
@@ -310,6 +311,12 @@ std::int64_t Timeline::Recorder::time_of(const DeviceClock::Moment& moment) {
     anchor_time_ = time;
   }
   return time;
+}
+
+void Timeline::Recorder::on_group(const CollectiveCall& call) noexcept try {
+  const std::lock_guard lock(mutex_);
+  group_names_[call.group] = call.name;
+} catch (...) {
 }
 
 void Timeline::Recorder::on_submit(const CollectiveCall& call) noexcept try {
