@@ -43,6 +43,8 @@ class MnistDataset final : public Dataset {
  public:
   // loads_later: the pixels are read by load(), which sees a gzip file's damage, not at once.
   MnistDataset(const std::filesystem::path& folder, Split split, bool loads_later = false);
+  // The images of one file, without labels: all of class 0.
+  explicit MnistDataset(const std::filesystem::path& image_file);
 
   // Reading of the pixels, to be done before samples are read; unset without loads_later.
   [[nodiscard]] const std::optional<MemoryLoad>& load() const { return load_; }
@@ -63,6 +65,9 @@ class MnistDataset final : public Dataset {
 
  private:
   struct Pixels;  // of all images, known to the load
+
+  void open_images(const std::filesystem::path& image_file,
+                   const std::vector<std::int64_t>& dimensions, bool loads_later);
 
   SampleLayout layout_;
   std::shared_ptr<Pixels> images_;
