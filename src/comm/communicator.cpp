@@ -278,9 +278,9 @@ void check_subset(std::span<const int> ranks, int size) {
 
 std::optional<Communicator> Communicator::subset(std::span<const int> ranks) const {
   check_subset(ranks, size());
-  const auto place = std::find(ranks.begin(), ranks.end(), rank());
-  const bool is_member = place != ranks.end();
-  return split(is_member ? 0 : -1, is_member ? static_cast<int>(place - ranks.begin()) : 0);
+  const auto found = std::find(ranks.begin(), ranks.end(), rank());
+  const bool is_member = found != ranks.end();
+  return split(is_member ? 0 : -1, is_member ? static_cast<int>(found - ranks.begin()) : 0);
 }
 
 void Communicator::add_listener(std::shared_ptr<CollectiveListener> listener) const {

@@ -14,15 +14,15 @@ namespace kolo {
 
 namespace {
 
-// Rows that go to another place along an axis.
+// Rows that go to another coordinate along an axis.
 struct SentRows {
-  int place = 0;
+  int coordinate = 0;
   std::int64_t rows = 0;
 
   friend bool operator==(const SentRows&, const SentRows&) = default;
 };
 
-// Share of a layer that a place along an axis has.
+// Share of a layer that a coordinate along an axis has.
 struct AxisShare {
   std::int64_t input = 0, output = 0;        // rows, all of them where the layer is whole
   std::int64_t gathered = 0;                 // rows after gathering; 0: nothing is gathered
@@ -106,27 +106,28 @@ std::vector<SentRows> sent_rows(std::span<const RowMessage> messages) {
   return sent;
 }
 
-AxisShare axis_share(const LayerCut& cut, bool is_whole, int place) {
+AxisShare axis_share(const LayerCut& cut, bool is_whole, int coordinate) {
   const auto rows = [&](const AxisCut& side) {
-    return is_whole ? side.length() : side.rows(place).size();
+    return is_whole ? side.length() : side.rows(coordinate).size();
   };
   AxisShare share{.input = rows(cut.input), .output = rows(cut.output)};
   share.owned = share.extended = rows(cut.exchanged());
   if (is_whole && cut.gathers_input) share.gathered = cut.input.length();
   // Along an axis that one rank has all of, borders are the layer's own padding.
   if (is_whole || cut.input.ranks() == 1) return share;
-  share.extended = cut.extended(place).size();
-  const auto messages = row_messages(cut, place);
+  share.extended = cut.extended(coordinate).size();
+  const auto messages = row_messages(cut, coordinate);
   share.extending = sent_rows(messages.sends);
   share.folding = sent_rows(messages.receives);
   return share;
 }
 
 std::vector<AxisShare> axis_shares(const SpatialNetworkPlan& plan, std::size_t layer,
-                                   std::span<const int> places) {
+                                   std::span<const int> coordinates) {
   std::vector<AxisShare> shares;
-  for (std::size_t axis = 0; axis < places.size(); ++axis) {
-    shares.push_back(axis_share(plan.cuts[layer][axis], plan.is_whole(layer, axis), places[axis]));
+  for (std::size_t axis = 0; axis < coordinates.size(); ++axis) {
+    shares.push_back(
+        axis_share(plan.cuts[layer][axis], plan.is_whole(layer, axis), coordinates[axis]));
   }
   return shares;
 }
@@ -145,31 +146,31 @@ int rank_step(const SpatialNetworkPlan& plan, std::size_t axis) {
   return step;
 }
 
-std::vector<int> places_of(const SpatialNetworkPlan& plan, int rank) {
+std::vector<int> coordinates_of(const SpatialNetworkPlan& plan, int rank) {
   if (rank < 0 || rank >= plan.ranks()) {
     throw Error(fmt::format("spatial: rank {} of {} that share a sample", rank, plan.ranks()));
   }
-  std::vector<int> places;
+  std::vector<int> coordinates;
   for (std::size_t axis = 0; axis < plan.shape.size(); ++axis)
-    places.push_back(rank / rank_step(plan, axis) % plan.shape[axis]);
-  return places;
+    coordinates.push_back(rank / rank_step(plan, axis) % plan.shape[axis]);
+  return coordinates;
 }
 
 // Axes are extended one after another, the later ones with the rows received before, and folded
 // the other way round: along either way a message has the extended rows of the axes before.
 std::vector<HaloMessage> halo_messages(const SpatialNetworkPlan& plan,
-                                       std::span<const AxisShare> axes, std::span<const int> places,
-                                       std::int64_t channels,
+                                       std::span<const AxisShare> axes,
+                                       std::span<const int> coordinates, std::int64_t channels,
                                        std::vector<SentRows> AxisShare::*direction) {
   std::vector<HaloMessage> messages;
   int rank = 0;
   for (std::size_t axis = 0; axis < axes.size(); ++axis)
-    rank += places[axis] * rank_step(plan, axis);
+    rank += coordinates[axis] * rank_step(plan, axis);
   for (std::size_t axis = 0; axis < axes.size(); ++axis) {
     auto plane = elements(axes.first(axis), channels, &AxisShare::extended);
     plane = elements(axes.subspan(axis + 1), plane, &AxisShare::owned);
-    for (const auto& [place, rows] : axes[axis].*direction) {
-      const auto peer = rank + (place - places[axis]) * rank_step(plan, axis);
+    for (const auto& [coordinate, rows] : axes[axis].*direction) {
+      const auto peer = rank + (coordinate - coordinates[axis]) * rank_step(plan, axis);
       const auto count = checked_multiply(plane, rows);
       if (count > 0) messages.push_back({peer, axis, count});
     }
@@ -179,11 +180,11 @@ std::vector<HaloMessage> halo_messages(const SpatialNetworkPlan& plan,
 
 // Gathers one axis after another, the later ones with the rows gathered before.
 std::vector<HaloGather> gathers_of(std::vector<AxisShare> axes, const SpatialNetworkPlan& plan,
-                                   std::size_t layer, std::span<const int> places) {
+                                   std::size_t layer, std::span<const int> coordinates) {
   std::vector<HaloGather> gathers;
   for (std::size_t axis = 0; axis < axes.size(); ++axis) {
     if (axes[axis].gathered > 0)
-      axes[axis].input = plan.cuts[layer][axis].input.rows(places[axis]).size();
+      axes[axis].input = plan.cuts[layer][axis].input.rows(coordinates[axis]).size();
   }
   for (std::size_t axis = 0; axis < axes.size(); ++axis) {
     if (axes[axis].gathered == 0) continue;
@@ -194,21 +195,21 @@ std::vector<HaloGather> gathers_of(std::vector<AxisShare> axes, const SpatialNet
 }
 
 SpatialLayerShare layer_share(const SpatialNetworkPlan& plan, std::size_t number,
-                              std::span<const int> places) {
+                              std::span<const int> coordinates) {
   const auto& layer = plan.layers[number];
-  const auto axes = axis_shares(plan, number, places);
+  const auto axes = axis_shares(plan, number, coordinates);
   const bool is_folded = is_transposed(layer);
   SpatialLayerShare share;
   const auto coarse = is_folded ? &AxisShare::input : &AxisShare::output;
   share.flops = flops_of(layer, elements(axes, 1, coarse));
   share.input_elements = elements(axes, layer.inputs, &AxisShare::input);
   share.output_elements = elements(axes, layer.outputs, &AxisShare::output);
-  share.gathers = gathers_of(axes, plan, number, places);
+  share.gathers = gathers_of(axes, plan, number, coordinates);
   if (!share.gathers.empty()) share.room_elements = share.gathers.back().elements;
 
   const auto channels = is_folded ? layer.outputs : layer.inputs;
-  const auto extending = halo_messages(plan, axes, places, channels, &AxisShare::extending);
-  const auto folding = halo_messages(plan, axes, places, channels, &AxisShare::folding);
+  const auto extending = halo_messages(plan, axes, coordinates, channels, &AxisShare::extending);
+  const auto folding = halo_messages(plan, axes, coordinates, channels, &AxisShare::folding);
   const bool is_extended =
       std::ranges::any_of(axes, [](const AxisShare& axis) { return axis.extended != axis.owned; });
   if (is_folded) {
@@ -228,12 +229,12 @@ std::int64_t elements_of(std::span<const HaloMessage> messages) {
   return sum;
 }
 
-SpatialTotals totals_at(const SpatialNetworkPlan& plan, std::span<const int> places) {
+SpatialTotals totals_at(const SpatialNetworkPlan& plan, std::span<const int> coordinates) {
   SpatialTotals totals;
   std::int64_t largest_gradient = 0;
   for (std::size_t number = 0; number < plan.layers.size(); ++number) {
     const auto& layer = plan.layers[number];
-    const auto share = layer_share(plan, number, places);
+    const auto share = layer_share(plan, number, coordinates);
     for (const auto* messages : {&share.forward, &share.backward}) {
       add_to(totals.halo_elements, elements_of(*messages));
       add_to(totals.halo_messages, static_cast<std::int64_t>(messages->size()));
@@ -252,24 +253,24 @@ SpatialTotals totals_at(const SpatialNetworkPlan& plan, std::span<const int> pla
   return totals;
 }
 
-// One place of each kind along an axis, as a rule the first, one between and the last.
-std::vector<int> kinds_of_places(const SpatialNetworkPlan& plan, std::size_t axis) {
+// One coordinate of each kind along an axis, as a rule the first, one between and the last.
+std::vector<int> kinds_of_coordinates(const SpatialNetworkPlan& plan, std::size_t axis) {
   std::vector<std::vector<AxisShare>> known;
-  std::vector<int> places;
-  for (int place = 0; place < plan.shape[axis]; ++place) {
+  std::vector<int> coordinates;
+  for (int coordinate = 0; coordinate < plan.shape[axis]; ++coordinate) {
     std::vector<AxisShare> shares;
     for (std::size_t layer = 0; layer < plan.layers.size(); ++layer) {
       auto& share = shares.emplace_back(
-          axis_share(plan.cuts[layer][axis], plan.is_whole(layer, axis), place));
+          axis_share(plan.cuts[layer][axis], plan.is_whole(layer, axis), coordinate));
       for (auto* sent : {&share.extending, &share.folding}) {
-        for (auto& rows : *sent) rows.place -= place;
+        for (auto& rows : *sent) rows.coordinate -= coordinate;
       }
     }
     if (std::ranges::find(known, shares) != known.end()) continue;
     known.push_back(std::move(shares));
-    places.push_back(place);
+    coordinates.push_back(coordinate);
   }
-  return places;
+  return coordinates;
 }
 
 // Calls `visit` with all ways to write a number as a product of so many factors.
@@ -343,10 +344,10 @@ SpatialNetworkPlan plan_spatial_network(std::span<const FieldLayer> layers,
 }
 
 std::vector<SpatialLayerShare> spatial_share(const SpatialNetworkPlan& plan, int rank) {
-  const auto places = places_of(plan, rank);
+  const auto coordinates = coordinates_of(plan, rank);
   std::vector<SpatialLayerShare> shares;
   for (std::size_t layer = 0; layer < plan.layers.size(); ++layer)
-    shares.push_back(layer_share(plan, layer, places));
+    shares.push_back(layer_share(plan, layer, coordinates));
   return shares;
 }
 
@@ -354,17 +355,17 @@ SpatialTotals most_spatial_totals(const SpatialNetworkPlan& plan) {
   std::vector<std::vector<int>> choices{{}};
   for (std::size_t axis = 0; axis < plan.shape.size(); ++axis) {
     std::vector<std::vector<int>> longer;
-    for (const auto place : kinds_of_places(plan, axis)) {
-      for (auto places : choices) {
-        places.push_back(place);
-        longer.push_back(std::move(places));
+    for (const auto coordinate : kinds_of_coordinates(plan, axis)) {
+      for (auto coordinates : choices) {
+        coordinates.push_back(coordinate);
+        longer.push_back(std::move(coordinates));
       }
     }
     choices = std::move(longer);
   }
   SpatialTotals most;
-  for (const auto& places : choices) {
-    const auto totals = totals_at(plan, places);
+  for (const auto& coordinates : choices) {
+    const auto totals = totals_at(plan, coordinates);
     for (const auto number : {&SpatialTotals::halo_elements, &SpatialTotals::halo_messages,
                               &SpatialTotals::kept_elements, &SpatialTotals::peak_elements})
       most.*number = std::max(most.*number, totals.*number);

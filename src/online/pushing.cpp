@@ -27,10 +27,10 @@ void read_slices(const SampleArguments& arguments, std::int64_t first, std::int6
   const auto bytes = shapes.record_bytes();
   records.count = arguments.inputs.samples() / arguments.inputs.slices() * count;
   records.bytes.resize(checked_multiply(static_cast<std::size_t>(records.count), bytes));
-  auto* place = records.bytes.data();
+  auto* to = records.bytes.data();
   for (const auto* const arrays : {&arguments.inputs, &arguments.targets, &arguments.extras}) {
-    arrays->read_records(first, count, place, bytes);
-    for (const auto& shape : arrays->shapes()) place += shape.bytes_in_record();
+    arrays->read_records(first, count, to, bytes);
+    for (const auto& shape : arrays->shapes()) to += shape.bytes_in_record();
   }
 }
 

@@ -54,12 +54,12 @@ Roles Roles::of(const OnlineTrainingConfig& training, int rank, int ranks) {
   const auto is_trainer = [&](int each) { return std::ranges::count(roles.trainers, each) > 0; };
   roles.trains = is_trainer(rank);
   roles.computes = !roles.trains || !training.apart;
-  for (std::int64_t other = 0, place = 0; other < ranks; ++other) {
+  for (std::int64_t other = 0, client = 0; other < ranks; ++other) {
     if (is_trainer(static_cast<int>(other))) continue;
-    const auto trainer = roles.trainers[static_cast<std::size_t>(place * n_trainers / n_others)];
+    const auto trainer = roles.trainers[static_cast<std::size_t>(client * n_trainers / n_others)];
     if (other == rank) roles.trainer = trainer;
     if (trainer == rank) roles.clients.push_back(static_cast<int>(other));
-    ++place;
+    ++client;
   }
   if (roles.trains) roles.trainer = rank;
   return roles;
@@ -114,10 +114,10 @@ std::vector<std::byte> to_bytes(const Letter& letter) {
                            .dump();
   const auto length = static_cast<std::uint64_t>(heading.size());
   std::vector<std::byte> bytes(checked_add(sizeof(length) + heading.size(), letter.records.size()));
-  auto* place = bytes.data();
-  const auto put = [&place](const void* data, std::size_t size) {
+  auto* to = bytes.data();
+  const auto put = [&to](const void* data, std::size_t size) {
     const auto* const begin = static_cast<const std::byte*>(data);
-    place = std::copy(begin, begin + size, place);
+    to = std::copy(begin, begin + size, to);
   };
   put(&length, sizeof(length));
   put(heading.data(), heading.size());

@@ -127,7 +127,7 @@ std::int64_t SampleStore::add(std::span<const std::byte> records, std::int64_t c
     }
     const auto arrival = reservoir_->arrive();
     if (arrival.outcome == Reservoir::Outcome::refused) break;
-    if (!arrival.place.empty()) std::ranges::copy(record, arrival.place.begin());
+    if (!arrival.memory.empty()) std::ranges::copy(record, arrival.memory.begin());
     ++report.taken;
   }
   if (taken > 0) measure(records, taken);

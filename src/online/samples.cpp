@@ -111,12 +111,12 @@ std::vector<torch::Tensor> tensors_at(std::span<const std::span<const std::byte>
   for (std::size_t i = 0; i < shapes.size(); ++i) {
     const auto& shape = shapes[i];
     auto& tensor = tensors.emplace_back(empty_for(shape, samples, has_batch));
-    auto* place = static_cast<std::byte*>(tensor.data_ptr());
+    auto* to = static_cast<std::byte*>(tensor.data_ptr());
     const auto* const scales = shape.is_integer ? nullptr : scales_in(all_scales, i);
     for (const auto& record : records) {
-      std::memcpy(place, record.data() + offset, shape.bytes());
-      if (scales) normalize(reinterpret_cast<float*>(place), shape.count(), *scales);
-      place += shape.bytes();
+      std::memcpy(to, record.data() + offset, shape.bytes());
+      if (scales) normalize(reinterpret_cast<float*>(to), shape.count(), *scales);
+      to += shape.bytes();
     }
     offset += shape.bytes_in_record();
   }

@@ -261,9 +261,9 @@ void OnlineNetwork::Inside::restore_reservoir(const fs::path& folder, const json
     const auto& mine = states.at(rank).at("reservoir");
     if (mine.is_null()) return;
     const auto samples = read_samples(reservoir_file(folder, rank), mine);
-    const auto place = store_.restore(shapes_of(mine), reservoir_state_from(mine.at("state")),
-                                      samples.order_span());
-    std::memcpy(place.data(), samples.contents.data_ptr(), place.size());
+    const auto memory = store_.restore(shapes_of(mine), reservoir_state_from(mine.at("state")),
+                                       samples.order_span());
+    std::memcpy(memory.data(), samples.contents.data_ptr(), memory.size());
     return;
   }
   std::vector<SavedSamples> all;
@@ -283,15 +283,15 @@ void OnlineNetwork::Inside::restore_reservoir(const fs::path& folder, const json
   }
   if (!shapes) return;
   const auto dealt = deal_reservoirs(saved, store_.options_for(*shapes), trainers_->size());
-  auto place = store_.restore(*shapes, dealt.state, {});
+  auto memory = store_.restore(*shapes, dealt.state, {});
   const auto bytes = shapes->record_bytes();
   for (const auto& sample : dealt.samples) {
     const auto& from = all[static_cast<std::size_t>(sample.rank)].contents;
-    std::memcpy(place.data(),
+    std::memcpy(memory.data(),
                 static_cast<const std::byte*>(from.data_ptr()) +
                     static_cast<std::size_t>(sample.slot) * bytes,
                 bytes);
-    place = place.subspan(bytes);
+    memory = memory.subspan(bytes);
   }
 }
 

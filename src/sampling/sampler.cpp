@@ -100,8 +100,8 @@ std::vector<std::int64_t> DistributedSampler::next(std::int64_t count) {
   std::vector<std::int64_t> samples;
   samples.reserve(static_cast<std::size_t>(samples_until(after, rank_) * count_));
   for (int rank = rank_; rank < rank_ + count_; ++rank) {
-    for (auto place = position_ + rank; place < after; place += ranks_)
-      samples.push_back(order_[static_cast<std::size_t>(place % dataset_size_)]);
+    for (auto drawn = position_ + rank; drawn < after; drawn += ranks_)
+      samples.push_back(order_[static_cast<std::size_t>(drawn % dataset_size_)]);
   }
   position_ = after;
   return samples;

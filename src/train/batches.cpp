@@ -31,9 +31,9 @@ torch::Tensor as_its_own(const torch::Tensor& samples) {
 
 Batch part_of(const Batch& batch, std::size_t part) {
   if (batch.shares.empty()) return batch;
-  const auto place = static_cast<std::ptrdiff_t>(part);
+  const auto index = static_cast<std::ptrdiff_t>(part);
   const auto first =
-      std::accumulate(batch.shares.begin(), batch.shares.begin() + place, std::int64_t{0});
+      std::accumulate(batch.shares.begin(), batch.shares.begin() + index, std::int64_t{0});
   const auto count = batch.shares[part];
   Batch result{as_its_own(batch.input.narrow(0, first, count)),
                as_its_own(batch.target.narrow(0, first, count)),

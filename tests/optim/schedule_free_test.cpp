@@ -43,7 +43,7 @@ template <typename T>
 torch::Tensor for_use(const FlatOptimizer& optimizer, testing::Buffers<T>& buffers) {
   const auto use = optimizer.for_use().value();
   return as_tensor(buffers.parameters).to(torch::kDouble) -
-         as_tensor(buffers.state.at(use.place)).to(torch::kDouble) * use.factor;
+         as_tensor(buffers.state.at(use.index)).to(torch::kDouble) * use.factor;
 }
 
 using Direction = std::function<torch::Tensor(Sequences&, const torch::Tensor& gradient, int step)>;

@@ -52,7 +52,7 @@ struct RateHistory {
 // Parameters to use a network with (validation, checkpoints), of optimizers whose gradients are
 // taken at others: parameter - factor * state[place].
 struct ParametersForUse {
-  std::size_t place = 0;  // in state_names()
+  std::size_t index = 0;  // in state_names()
   double factor = 0;
 };
 
@@ -85,7 +85,7 @@ class FlatOptimizer {
   // parameters and has their type.
   [[nodiscard]] virtual std::span<const std::string_view> state_names() const = 0;
   // The value that every element of a state begins with, by its place in state_names().
-  [[nodiscard]] virtual double initial_state(std::size_t /*place*/) const { return 0; }
+  [[nodiscard]] virtual double initial_state(std::size_t /*index*/) const { return 0; }
 
   // Whether a step depends on norms over a parameter: then a slice must be one whole parameter.
   [[nodiscard]] virtual bool is_layerwise() const { return false; }

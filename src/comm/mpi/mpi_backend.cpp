@@ -304,15 +304,15 @@ MpiObjects* MpiBackend::take_objects(const RankSet& set) {
   const auto all = gather(topology_.size, std::span(&mine, 1), execute);
   for (const int rank : set.members)
     used |= static_cast<std::uint64_t>(all[static_cast<std::size_t>(rank)]);
-  const auto place = static_cast<std::size_t>(std::countr_one(used));
-  const bool is_new = set.has_this_rank() && place >= kept.size();
+  const auto slot = static_cast<std::size_t>(std::countr_one(used));
+  const bool is_new = set.has_this_rank() && slot >= kept.size();
   if (!is_everywhere(!is_new, execute)) {
     const auto made = objects_->all.split(is_new ? set.color : -1, set.key);
     if (is_new) return &keeping_->add(made, set.job_ranks);
   }
   if (!set.has_this_rank()) return nullptr;
-  kept[place]->is_used = true;
-  return kept[place];
+  kept[slot]->is_used = true;
+  return kept[slot];
 }
 
 Topology find_topology(const MpiGroup& group, int node_id) {

@@ -53,7 +53,7 @@ ProcessRegion::ProcessRegion(int ranks) : ranks_(ranks) {
     offer_ = memory_->create(source);
     // As a rank does: /proc may be missing.
     SharedSegment mapping(0, sizes(), SharedSegment::Room::when_written);
-    if (!offer_.place.empty() && mapping.open(offer_.place)) return;
+    if (!offer_.address.empty() && mapping.open(offer_.address)) return;
   }
   throw Error(
       "comm: there is no memory that ranks could share: neither an anonymous file, which takes "
@@ -63,8 +63,8 @@ ProcessRegion::ProcessRegion(int ranks) : ranks_(ranks) {
 ProcessRegion::ProcessRegion(const EnvironmentLookup& lookup) : ranks_(1) {
   const auto rank = parse_number<int>(lookup(process_rank_variable).value_or(""));
   const auto ranks = parse_number<int>(lookup(process_ranks_variable).value_or(""));
-  const auto place = lookup(process_memory_variable);
-  if (!rank || !ranks || !place || *rank < 0 || *rank >= *ranks) {
+  const auto memory = lookup(process_memory_variable);
+  if (!rank || !ranks || !memory || *rank < 0 || *rank >= *ranks) {
     throw InputError(
         "comm: kolo has not started this process as one of several ranks; start it by kolo run "
         "--launcher processes -n RANKS PROGRAM");
@@ -72,17 +72,17 @@ ProcessRegion::ProcessRegion(const EnvironmentLookup& lookup) : ranks_(1) {
   rank_ = *rank;
   ranks_ = *ranks;
   memory_ = std::make_shared<SharedSegment>(0, sizes(), SharedSegment::Room::when_written);
-  if (memory_->open(*place)) return;
+  if (memory_->open(*memory)) return;
   throw Error(fmt::format(
       "comm: rank {} can't reach the memory that the ranks share, {}; the process that started it "
       "has ended, or is in another container",
-      rank_, *place));
+      rank_, *memory));
 }
 
 std::vector<std::pair<std::string, std::string>> ProcessRegion::environment(int rank) const {
   return {{process_rank_variable, std::to_string(rank)},
           {process_ranks_variable, std::to_string(ranks_)},
-          {process_memory_variable, offer_.place}};
+          {process_memory_variable, offer_.address}};
 }
 
 NodeGroup ProcessRegion::next_meeting() {

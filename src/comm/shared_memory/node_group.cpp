@@ -107,8 +107,8 @@ void NodeGroup::leave() noexcept {
   }
 }
 
-// Publishes this rank's next call, and the place of its buffer if the others can reach it. They may
-// look after the next meeting.
+// Publishes this rank's next call, and the location of its buffer if the others can reach it. They
+// may look after the next meeting.
 void NodeGroup::begin(const CallHeader& call, std::optional<SharedLocation> location) {
   ++announced_;
   memory_.cells[static_cast<std::size_t>(rank_)]->announcements[announced_ % 2] = {

@@ -19,7 +19,7 @@
 
 namespace kolo {
 
-// A place in memory that means the same to all ranks of a node.
+// A location in memory that means the same to all ranks of a node.
 struct SharedLocation {
   std::uint64_t segment = 0;
   std::uint64_t offset = 0;

@@ -142,8 +142,8 @@ RankSet gather_set(const Topology& topology, const std::vector<int>& job_ranks, 
     nodes.push_back(topology.node_of_rank[static_cast<std::size_t>(rank)]);
     set.job_ranks.push_back(job_ranks[static_cast<std::size_t>(rank)]);
   }
-  const auto place = std::ranges::find(set.members, topology.rank) - set.members.begin();
-  set.topology = Topology::from_node_ids(narrow<int>(place), nodes);
+  const auto index = std::ranges::find(set.members, topology.rank) - set.members.begin();
+  set.topology = Topology::from_node_ids(narrow<int>(index), nodes);
   return set;
 }
 

@@ -29,7 +29,7 @@ class SharedSegment {
 
   // Place at which the others find a segment, as long as this object lives.
   struct Offer {
-    std::string place;           // for open(), in another process; empty: there is no segment
+    std::string address;         // for open(), in another process; empty: there is no segment
     FileDescriptor file;         // kept open for others to open
     std::shared_ptr<void> name;  // in /dev/shm, which is removed with this
   };
@@ -44,11 +44,11 @@ class SharedSegment {
   SharedSegment& operator=(const SharedSegment&) = delete;
   ~SharedSegment();
 
-  // Makes and maps it; an offer without a place where there is no room.
+  // Makes and maps it; an offer without an address where there is no room.
   [[nodiscard]] Offer create(Source source);
   // Maps a segment of another process. Returns false where this one can't reach it, or there is no
   // room.
-  [[nodiscard]] bool open(const std::string& place);
+  [[nodiscard]] bool open(const std::string& address);
 
   // Zero-filled, at the beginning of a page.
   [[nodiscard]] std::byte* part(int local_rank) const {

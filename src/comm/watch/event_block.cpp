@@ -133,10 +133,10 @@ RankStatus read_status(int rank, const EventBlock& block, std::int64_t silence) 
     const auto identity = lane.identity.load(std::memory_order_acquire);
     if (identity != 0) status.lanes.push_back(read_lane(lane, identity, now));
   }
-  for (std::size_t place = 0; place < block.transfers.size(); ++place) {
-    const auto record = block.transfers[place].read();
+  for (std::size_t cell = 0; cell < block.transfers.size(); ++cell) {
+    const auto record = block.transfers[cell].read();
     if (record.submitted == 0 || record.finished != 0) continue;
-    status.lanes.push_back({.identity = Lane::identity_of_transfer(rank, place),
+    status.lanes.push_back({.identity = Lane::identity_of_transfer(rank, cell),
                             .is_awaited = record.awaited != 0 ? 1U : 0U,
                             .waiting = now - record.submitted,
                             .running = record});
@@ -244,19 +244,18 @@ FlightRecorder::FlightRecorder(std::shared_ptr<EventBlock> block) : block_(std::
   block_->process = ::getpid();
   block_->process_namespace = own_process_namespace();
   block_->beat = monotonic_now();
-  for (std::size_t place = 0; place < block_->transfers.size(); ++place)
-    free_cells_.push_back(place);
+  for (std::size_t cell = 0; cell < block_->transfers.size(); ++cell) free_cells_.push_back(cell);
 }
 
 void FlightRecorder::transfer_submitted(const CollectiveCall& call) {
   if (free_cells_.empty()) return;
-  const auto place = free_cells_.front();
+  const auto cell = free_cells_.front();
   free_cells_.pop_front();
-  transfers_[{call.group, call.first_rank, call.number}] = place;
+  transfers_[{call.group, call.first_rank, call.number}] = cell;
   auto record = record_of(call);
   record.peer = call.peer_in_job;
   record.submitted = monotonic_now();
-  block_->transfers[place].write(record);
+  block_->transfers[cell].write(record);
 }
 
 void FlightRecorder::change_transfer(const CallHeader& call,
@@ -386,9 +385,9 @@ void FlightRecorder::on_finish(const CollectiveCall& call, bool failed) noexcept
   if (call.part == 0 && record.submitted == 0 && lane->awaited == call.number) lane->awaited = 0;
   if (!is_waited_for(call.collective)) return;
   auto& numbers = in_progress(*lane);
-  if (const auto place = std::find(numbers.begin(), numbers.end(), call.number);
-      place != numbers.end())
-    numbers.erase(place);
+  if (const auto found = std::find(numbers.begin(), numbers.end(), call.number);
+      found != numbers.end())
+    numbers.erase(found);
   lane->running.store(numbers.empty() ? 0 : numbers.front(), std::memory_order_release);
   lane->completed.store(call.number, std::memory_order_release);
 }

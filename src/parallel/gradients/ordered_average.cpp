@@ -57,7 +57,7 @@ std::vector<std::int64_t> slices_of(std::int64_t elements, int ranks) {
 }
 
 // Whether every node has as many ranks, more than one, and one after another: only then do ranks of
-// the same place on their nodes form a set.
+// the same local rank form a set.
 bool are_nodes_alike(const Topology& topology) {
   const int on_each = topology.size / topology.nodes;
   if (on_each == 1) return false;
@@ -142,11 +142,11 @@ void OrderedAverage::take(const ParameterArena& arena) {
   auto buffers = lend(arena);
   for (std::size_t i = 0; i < arena.parameters().size(); ++i) {
     auto& gradient = torch::Tensor(arena.parameters()[i]).mutable_grad();
-    const auto place = arena.view_of(i, buffers);
+    const auto view = arena.view_of(i, buffers);
     if (gradient.defined())
-      place.copy_(gradient.is_sparse() ? gradient.to_dense() : gradient);
+      view.copy_(gradient.is_sparse() ? gradient.to_dense() : gradient);
     else
-      place.zero_();
+      view.zero_();
     gradient = torch::Tensor();
   }
   taken_.add(part, std::move(buffers), [&](Buffers& left, Buffers& right) {

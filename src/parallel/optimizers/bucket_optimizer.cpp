@@ -218,7 +218,7 @@ void BucketOptimizer::to_evaluation() {
       [&](std::size_t bucket, std::size_t /*number*/, const Own& own, torch::Tensor part) {
         trained_.resize(arena_->buckets());
         trained_[bucket].push_back(part.clone());
-        part.sub_(state_[use->place][bucket].narrow(0, own.state, part.numel()).mul(use->factor));
+        part.sub_(state_[use->index][bucket].narrow(0, own.state, part.numel()).mul(use->factor));
       });
 }
 

@@ -45,8 +45,8 @@ Communicator make_group(const Communicator& world, const MeshShape& shape,
   const auto ranks = shape.length(axes);
   if (ranks == 1) return Communicator::solo();
   if (ranks == world.size()) return world.with_own_order();
-  const auto place = shape.place_of(world.rank(), axes);
-  return world.split(place.colour, place.key).value();
+  const auto split = shape.split_of(world.rank(), axes);
+  return world.split(split.colour, split.key).value();
 }
 
 }  // namespace
