@@ -176,7 +176,7 @@ void Communicator::Group::prepare(CollectiveCall& call, CallOptions& options) {
   // calls meanwhile, so the numbers would differ.
   if (executor->is_inside_task() && sequence->task != 0) {
     call.number = sequence->task;
-    call.part = ++sequence->parts;
+    call.in_task = ++sequence->calls_in_task;
   } else {
     call.number = ++sequence->calls;
   }
@@ -207,7 +207,7 @@ Work Communicator::Group::submit(CollectiveCall call, CallOptions options, Actio
     // The group waits for its tasks, so they need not own it.
     action = [numbers = sequence.get(), number = call.number, task = std::move(action)] {
       numbers->task = number;
-      numbers->parts = 0;
+      numbers->calls_in_task = 0;
       try {
         task();
       } catch (...) {

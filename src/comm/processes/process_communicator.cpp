@@ -87,10 +87,10 @@ std::vector<std::pair<std::string, std::string>> ProcessRegion::environment(int 
 
 NodeGroup ProcessRegion::next_meeting() {
   for (int meeting = 0; meeting < most_meetings; ++meeting) {
-    std::vector<std::byte*> parts;
+    std::vector<std::byte*> areas;
     for (int rank = 0; rank < ranks_; ++rank)
-      parts.push_back(memory_->part(meeting * ranks_ + rank));
-    const int process = process_of(parts[static_cast<std::size_t>(rank_)]);
+      areas.push_back(memory_->area(meeting * ranks_ + rank));
+    const int process = process_of(areas[static_cast<std::size_t>(rank_)]);
     if (process == ::getpid()) continue;
     if (process != 0) {
       throw StateError(fmt::format(
@@ -98,7 +98,7 @@ NodeGroup ProcessRegion::next_meeting() {
           "may call kolo::initialize()",
           process, rank_));
     }
-    return {rank_, take_part(parts, memory_, rank_, rank_), std::make_shared<SharedSegments>(rank_),
+    return {rank_, take_area(areas, memory_, rank_, rank_), std::make_shared<SharedSegments>(rank_),
             NodeGroupOptions{.staging_bytes = staging_bytes(ranks_)}};
   }
   throw StateError(

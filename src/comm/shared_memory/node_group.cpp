@@ -88,7 +88,7 @@ NodeGroup::NodeGroup(int local_rank, NodeMemory memory, std::shared_ptr<const Pe
       memory_(std::move(memory)),
       peers_(std::move(peers)),
       options_(options),
-      parts_(memory_.cells.size()) {
+      operands_(memory_.cells.size()) {
   if (options_.staging_bytes < 2 * 64 * static_cast<std::size_t>(size_)) {
     throw Error(
         fmt::format("comm: staging areas of {} bytes are too small for {} ranks; the least is 128 "

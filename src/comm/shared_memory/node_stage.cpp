@@ -19,8 +19,8 @@ namespace {
 
 constexpr std::size_t bytes_of_cells = sizeof(AbortCell) + sizeof(RankCell);
 
-RankCell& cell_in(std::byte* part) {
-  return *std::launder(reinterpret_cast<RankCell*>(part + sizeof(AbortCell)));
+RankCell& cell_in(std::byte* area) {
+  return *std::launder(reinterpret_cast<RankCell*>(area + sizeof(AbortCell)));
 }
 
 // Ranks of a group that are on this rank's node.
@@ -39,17 +39,17 @@ std::size_t bytes_to_meet(std::size_t staging_bytes) {
   return checked_add(bytes_of_cells, staging_bytes + 63) / 64 * 64;
 }
 
-int process_of(std::byte* part) {
-  return cell_in(part).process;
+int process_of(std::byte* area) {
+  return cell_in(area).process;
 }
 
-NodeMemory take_part(const std::vector<std::byte*>& parts, std::shared_ptr<void> owner,
+NodeMemory take_area(const std::vector<std::byte*>& areas, std::shared_ptr<void> owner,
                      int local_rank, int job_rank) {
   NodeMemory memory;
-  memory.abort = std::launder(reinterpret_cast<AbortCell*>(parts.front()));
-  for (std::byte* const part : parts) {
-    memory.cells.push_back(&cell_in(part));
-    memory.staging.push_back(part + bytes_of_cells);
+  memory.abort = std::launder(reinterpret_cast<AbortCell*>(areas.front()));
+  for (std::byte* const area : areas) {
+    memory.cells.push_back(&cell_in(area));
+    memory.staging.push_back(area + bytes_of_cells);
   }
   RankCell& own = *memory.cells[static_cast<std::size_t>(local_rank)];
   own.job_rank = job_rank;
@@ -68,13 +68,13 @@ NodeStage::NodeStage(const Topology& topology, int job_rank,
                      std::shared_ptr<SharedSegments> segments, std::shared_ptr<SharedSegment> stage,
                      const NodeGroupOptions& options)
     : topology_(topology), job_rank_(job_rank), segments_(std::move(segments)) {
-  std::vector<std::byte*> parts;
+  std::vector<std::byte*> areas;
   for (int peer = 0; peer < topology_.local_size; ++peer) {
-    parts.push_back(stage->part(peer));
-    mailboxes_.emplace_back(parts.back() + bytes_to_meet(options.staging_bytes),
+    areas.push_back(stage->area(peer));
+    mailboxes_.emplace_back(areas.back() + bytes_to_meet(options.staging_bytes),
                             topology_.local_size, options.staging_bytes);
   }
-  memory_ = take_part(parts, std::move(stage), topology_.local_rank, job_rank);
+  memory_ = take_area(areas, std::move(stage), topology_.local_rank, job_rank);
   group_ = std::make_shared<NodeGroup>(topology_.local_rank, memory_, segments_, options);
 }
 
@@ -103,7 +103,7 @@ std::vector<std::shared_ptr<std::byte>> NodeStage::allocate_alone(const CallHead
   return {allocate_aligned(static_cast<std::size_t>(call.count))};
 }
 
-// Out of a segment, in which each rank has a part; memory for the whole node is all of the first
+// Out of a segment, in which each rank has an area; memory for the whole node is all of the first
 // rank's, and the others have none.
 std::vector<std::shared_ptr<std::byte>> NodeStage::allocate(const CallHeader& call,
                                                             const Execute& execute) {
@@ -117,12 +117,12 @@ std::vector<std::shared_ptr<std::byte>> NodeStage::allocate(const CallHeader& ca
       {.ranks = topology_.size, .first = ranks_on_node(topology_).front(), .execute = execute});
   if (!segment) return allocate_alone(call);
   const auto use = SharedSegments::use_of(segment);
-  std::vector<std::shared_ptr<std::byte>> parts;
+  std::vector<std::shared_ptr<std::byte>> areas;
   for (int peer = 0; peer < (is_for_node ? 1 : topology_.local_size); ++peer)
-    parts.emplace_back(use, segment->part(peer));
+    areas.emplace_back(use, segment->area(peer));
   if (call.collective == Collective::allocate)
-    return {parts[static_cast<std::size_t>(topology_.local_rank)]};
-  return parts;
+    return {areas[static_cast<std::size_t>(topology_.local_rank)]};
+  return areas;
 }
 
 RankSet gather_set(const Topology& topology, const std::vector<int>& job_ranks, int color, int key,

@@ -12,22 +12,22 @@
 
 namespace kolo {
 
-// Bytes of a rank's part of the memory in which ranks meet: its cells and its staging area.
+// Bytes of a rank's area in the memory in which ranks meet: its cells and its staging area.
 [[nodiscard]] std::size_t bytes_to_meet(std::size_t staging_bytes);
 
-// The process of the rank that has that part; 0: none yet.
-[[nodiscard]] int process_of(std::byte* part);
+// The process of the rank that has that area; 0: none yet.
+[[nodiscard]] int process_of(std::byte* area);
 
-// Makes this process the rank that has parts[local_rank]. `parts`: by local rank, zero-filled at
+// Makes this process the rank that has areas[local_rank]. `areas`: by local rank, zero-filled at
 // first, in memory that `owner` keeps.
-[[nodiscard]] NodeMemory take_part(const std::vector<std::byte*>& parts,
+[[nodiscard]] NodeMemory take_area(const std::vector<std::byte*>& areas,
                                    std::shared_ptr<void> owner, int local_rank, int job_rank);
 
 // Memory in which a group's ranks of one node meet: a segment with each rank's cells, staging area
 // and mailbox, and further segments for the group's allocations.
 class NodeStage {
  public:
-  // Size of each rank's part of the segment.
+  // Size of each rank's area in the segment.
   [[nodiscard]] static std::size_t bytes(int local_size, std::size_t staging_bytes);
 
   // Collective over the node's ranks, all of which have mapped `stage`; a barrier has to come

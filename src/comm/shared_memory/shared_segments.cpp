@@ -64,9 +64,9 @@ std::string anonymous_address(const FileDescriptor& file) {
 
 SharedSegment::SharedSegment(int local_rank, const std::vector<std::size_t>& bytes, Room room)
     : local_rank_(local_rank), room_(room), bytes_(bytes), size_(page_size()) {
-  for (const std::size_t part : bytes_) {
+  for (const std::size_t area : bytes_) {
     begins_.push_back(size_);
-    size_ = checked_add(size_, whole_pages(part));
+    size_ = checked_add(size_, whole_pages(area));
   }
 }
 
@@ -201,7 +201,7 @@ std::optional<SharedLocation> SharedSegments::locate(const void* data, std::size
   const auto* const begin = static_cast<const std::byte*>(data);
   const std::lock_guard lock(mutex_);
   for (const auto& [number, segment] : segments_) {
-    const std::byte* const own = segment->part(local_rank_);
+    const std::byte* const own = segment->area(local_rank_);
     if (begin >= own && begin + bytes <= own + segment->bytes(local_rank_))
       return SharedLocation{number, static_cast<std::uint64_t>(begin - own)};
   }
@@ -213,7 +213,7 @@ std::byte* SharedSegments::address(int local_rank, SharedLocation location) cons
   const auto found = std::ranges::find(segments_, location.segment, &Numbered::number);
   if (found == segments_.end())
     throw Error("comm: another rank's memory is in a segment that this rank doesn't have");
-  return found->segment->part(local_rank) + location.offset;
+  return found->segment->area(local_rank) + location.offset;
 }
 
 }  // namespace kolo

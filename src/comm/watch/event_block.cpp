@@ -33,9 +33,9 @@ ProcessState state_of_process(std::int32_t process) {
 }
 
 std::string CollectiveRecord::describe() const {
-  const std::string part_text = part == 0 ? std::string() : fmt::format(".{}", part);
+  const std::string suffix = in_task == 0 ? std::string() : fmt::format(".{}", in_task);
   const std::string text = fmt::format("{} {}{}, {}", is_transfer(collective) ? "transfer" : "call",
-                                       number, part_text, CallHeader::describe());
+                                       number, suffix, CallHeader::describe());
   return name[0] == 0 ? text : fmt::format("{}, \"{}\"", text, name.data());
 }
 
@@ -315,7 +315,7 @@ void FlightRecorder::note_caller() {
 
 void FlightRecorder::on_wait(const CallHeader& call, bool begins) noexcept {
   const std::lock_guard lock(mutex_);
-  if (call.part == 0) note_caller();
+  if (call.in_task == 0) note_caller();
   if (is_transfer(call.collective)) {
     return change_transfer(call,
                            [&](auto& record) { record.awaited = begins ? monotonic_now() : 0; });
@@ -326,7 +326,7 @@ void FlightRecorder::on_wait(const CallHeader& call, bool begins) noexcept {
 
 void FlightRecorder::on_submit(const CollectiveCall& call) noexcept {
   const std::lock_guard lock(mutex_);
-  if (call.part == 0) note_caller();
+  if (call.in_task == 0) note_caller();
   if (is_transfer(call.collective)) return transfer_submitted(call);
   Lane* const lane = lane_of(Lane::identity_of(call));
   if (!lane) return;
@@ -350,7 +350,7 @@ void FlightRecorder::on_start(const CollectiveCall& call) noexcept {
     record.submitted = before.submitted;
   cell.write(record);
   // A direct call runs on the thread that asks for it, which waits in it.
-  const bool is_direct = call.part == 0 && record.submitted == 0 && lane->awaited != call.number;
+  const bool is_direct = call.in_task == 0 && record.submitted == 0 && lane->awaited != call.number;
   if (is_direct) {
     note_caller();
     lane->awaited.store(call.number, std::memory_order_release);
@@ -374,7 +374,7 @@ void FlightRecorder::on_finish(const CollectiveCall& call, bool failed) noexcept
   if (!lane) return;
   RecordCell& cell = lane->cell(call.number);
   auto record = cell.read();
-  if (record.number == call.number && record.part == call.part) {
+  if (record.number == call.number && record.in_task == call.in_task) {
     end(record);
     cell.write(record);
   }
@@ -382,7 +382,7 @@ void FlightRecorder::on_finish(const CollectiveCall& call, bool failed) noexcept
     if (!failed) lane->joins.fetch_add(1, std::memory_order_release);
     lane->joined.store(0, std::memory_order_release);
   }
-  if (call.part == 0 && record.submitted == 0 && lane->awaited == call.number) lane->awaited = 0;
+  if (call.in_task == 0 && record.submitted == 0 && lane->awaited == call.number) lane->awaited = 0;
   if (!is_waited_for(call.collective)) return;
   auto& numbers = in_progress(*lane);
   if (const auto found = std::find(numbers.begin(), numbers.end(), call.number);

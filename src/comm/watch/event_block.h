@@ -42,7 +42,7 @@ struct CollectiveRecord : CallHeader {
   std::int64_t awaited = 0;  // of a transfer: since when a thread of the program waits for it
 
   // Equal on ranks that are in the same collective.
-  [[nodiscard]] std::uint64_t position() const { return number << 16 | (part & 0xFFFFU); }
+  [[nodiscard]] std::uint64_t position() const { return number << 16 | (in_task & 0xFFFFU); }
   [[nodiscard]] bool is_waiting() const { return started != 0 && finished == 0; }
   // `call 12, all-reduce (sum) of 4 float32, "bucket 3"`
   [[nodiscard]] std::string describe() const;

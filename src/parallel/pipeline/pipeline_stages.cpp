@@ -51,7 +51,7 @@ std::shared_ptr<torch::nn::Module> child_of(const torch::nn::Module& module,
 }
 
 // Puts a module where its name leads from `root`.
-void put_in(torch::nn::Module& root, const NetworkStage::PartOfNetwork& part) {
+void put_in(torch::nn::Module& root, const NetworkStage::NamedModule& part) {
   auto* parent = &root;
   std::string rest = part.name;
   for (auto dot = rest.find('.'); dot != std::string::npos; dot = rest.find('.')) {
