@@ -160,8 +160,8 @@ class OnlineNetwork::Inside {
   // Samples.
   std::int64_t take(const online::Records& records, PushReport& report);
   void require_known_shapes(const online::SampleArguments& arguments, const online::Call& call);
-  void send_staged();
-  void receive_staged();
+  void send_waiting();
+  void receive_waiting();
 
   // Training in time steps.
   [[nodiscard]] TickReport report(std::int64_t steps) const;
@@ -225,7 +225,7 @@ class OnlineNetwork::Inside {
 
   // On ranks that don't train.
   std::optional<online::SampleShapes> shapes_;
-  online::Records staged_;
+  online::Records waiting_;
   std::optional<online::Outbox> outbox_;
   bool is_finished_ = false;
 

@@ -75,7 +75,7 @@ PushReport OnlineNetwork::Inside::push(std::span<const Array> inputs,
 // Takes the first records and returns how many.
 std::int64_t OnlineNetwork::Inside::take(const Records& records, PushReport& report) {
   if (roles_.trains) return store_.add(records.bytes, records.count, report);
-  const auto under_way = outbox_ ? outbox_->samples_under_way() : staged_.count;
+  const auto under_way = outbox_ ? outbox_->samples_under_way() : waiting_.count;
   const auto count =
       std::clamp<std::int64_t>(config_.reservoir.mailbox - under_way, 0, records.count);
   const auto bytes = static_cast<std::size_t>(count) * shapes_.value().record_bytes();
@@ -89,22 +89,22 @@ std::int64_t OnlineNetwork::Inside::take(const Records& records, PushReport& rep
                    .records = {records.bytes.begin(), end}});
     return count;
   }
-  staged_.bytes.insert(staged_.bytes.end(), records.bytes.begin(), end);
-  staged_.count += count;
+  waiting_.bytes.insert(waiting_.bytes.end(), records.bytes.begin(), end);
+  waiting_.count += count;
   return count;
 }
 
-// Sends the staged samples to this rank's trainer, which waits for them.
-void OnlineNetwork::Inside::send_staged() {
-  Letter letter{.kind = Letter::Kind::samples, .number = staged_.count};
+// Sends the waiting samples to this rank's trainer, which waits for them.
+void OnlineNetwork::Inside::send_waiting() {
+  Letter letter{.kind = Letter::Kind::samples, .number = waiting_.count};
   if (shapes_) letter.shapes = *shapes_;
-  letter.records = std::exchange(staged_, {}).bytes;
-  send_bytes(ranks_, to_bytes(letter), roles_.trainer, staged_tag);
+  letter.records = std::exchange(waiting_, {}).bytes;
+  send_bytes(ranks_, to_bytes(letter), roles_.trainer, samples_tag);
 }
 
-void OnlineNetwork::Inside::receive_staged() {
+void OnlineNetwork::Inside::receive_waiting() {
   for (const int client : roles_.clients) {
-    const auto letter = letter_from(receive_bytes(ranks_, client, staged_tag));
+    const auto letter = letter_from(receive_bytes(ranks_, client, samples_tag));
     if (letter.number == 0) continue;
     store_.require_shapes(letter.shapes);
     PushReport ignored;

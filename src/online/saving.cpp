@@ -144,8 +144,8 @@ void OnlineNetwork::Inside::save(const fs::path& folder, std::int64_t tag) {
   const auto was_on = all_reduce_value(ranks_, background_ ? 1 : 0, ReduceOp::max) == 1;
   if (was_on) pause();
   if (!roles_.are_all) {
-    if (!roles_.trains) send_staged();
-    agree(ranks_, here, [&] { receive_staged(); });
+    if (!roles_.trains) send_waiting();
+    agree(ranks_, here, [&] { receive_waiting(); });
   }
   save_on(ranks_, folder, tag);
   if (was_on) start();
@@ -234,7 +234,7 @@ void OnlineNetwork::Inside::restore_on(const Communicator& ranks, const fs::path
   agree(ranks, here, [&] {
     ticks_ = state.at("ticks").get<std::int64_t>();
     time_step_ = state.at("time_step").get<std::int64_t>();
-    staged_ = {};
+    waiting_ = {};
     if (!roles_.trains) return;
     progress_ = trainer_->progress();
     store_.clear();

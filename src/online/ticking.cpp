@@ -29,8 +29,8 @@ TickReport OnlineNetwork::Inside::tick(std::int64_t time_step) {
     return report(0);
   }
   if (!roles_.are_all) {
-    if (!roles_.trains) send_staged();
-    agree(ranks_, here, [&] { receive_staged(); });
+    if (!roles_.trains) send_waiting();
+    agree(ranks_, here, [&] { receive_waiting(); });
   }
   if (background_ || config_.training.background) return take_newest(time_step);
   const auto plan = plan_steps(ranks_);

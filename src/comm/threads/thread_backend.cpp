@@ -8,7 +8,7 @@
 #include "comm/device/device_sharing.h"
 #include "comm/job_options.h"
 #include "comm/shared_memory/node_group.h"
-#include "comm/shared_memory/node_stage.h"
+#include "comm/shared_memory/node_segment.h"
 #include "comm/solo/alone.h"
 #include "comm/transfers/node_line.h"
 #include "comm/transfers/transfer_desk.h"
