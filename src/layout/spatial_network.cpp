@@ -22,14 +22,14 @@ struct SentRows {
   friend bool operator==(const SentRows&, const SentRows&) = default;
 };
 
-// Share of a layer that a coordinate along an axis has.
-struct AxisShare {
+// Part of a layer that a coordinate along an axis has.
+struct AxisPart {
   std::int64_t input = 0, output = 0;        // rows, all of them where the layer is whole
   std::int64_t gathered = 0;                 // rows after gathering; 0: nothing is gathered
   std::int64_t owned = 0, extended = 0;      // of the side that is exchanged
   std::vector<SentRows> extending, folding;  // sends
 
-  friend bool operator==(const AxisShare&, const AxisShare&) = default;
+  friend bool operator==(const AxisPart&, const AxisPart&) = default;
 };
 
 std::int64_t product(std::initializer_list<std::int64_t> factors) {
@@ -106,34 +106,34 @@ std::vector<SentRows> sent_rows(std::span<const RowMessage> messages) {
   return sent;
 }
 
-AxisShare axis_share(const LayerCut& cut, bool is_whole, int coordinate) {
+AxisPart axis_part(const LayerCut& cut, bool is_whole, int coordinate) {
   const auto rows = [&](const AxisCut& side) {
     return is_whole ? side.length() : side.rows(coordinate).size();
   };
-  AxisShare share{.input = rows(cut.input), .output = rows(cut.output)};
-  share.owned = share.extended = rows(cut.exchanged());
-  if (is_whole && cut.gathers_input) share.gathered = cut.input.length();
+  AxisPart part{.input = rows(cut.input), .output = rows(cut.output)};
+  part.owned = part.extended = rows(cut.exchanged());
+  if (is_whole && cut.gathers_input) part.gathered = cut.input.length();
   // Along an axis that one rank has all of, borders are the layer's own padding.
-  if (is_whole || cut.input.ranks() == 1) return share;
-  share.extended = cut.extended(coordinate).size();
+  if (is_whole || cut.input.ranks() == 1) return part;
+  part.extended = cut.extended(coordinate).size();
   const auto messages = row_messages(cut, coordinate);
-  share.extending = sent_rows(messages.sends);
-  share.folding = sent_rows(messages.receives);
-  return share;
+  part.extending = sent_rows(messages.sends);
+  part.folding = sent_rows(messages.receives);
+  return part;
 }
 
-std::vector<AxisShare> axis_shares(const SpatialNetworkPlan& plan, std::size_t layer,
-                                   std::span<const int> coordinates) {
-  std::vector<AxisShare> shares;
+std::vector<AxisPart> axis_parts(const SpatialNetworkPlan& plan, std::size_t layer,
+                                 std::span<const int> coordinates) {
+  std::vector<AxisPart> parts;
   for (std::size_t axis = 0; axis < coordinates.size(); ++axis) {
-    shares.push_back(
-        axis_share(plan.cuts[layer][axis], plan.is_whole(layer, axis), coordinates[axis]));
+    parts.push_back(
+        axis_part(plan.cuts[layer][axis], plan.is_whole(layer, axis), coordinates[axis]));
   }
-  return shares;
+  return parts;
 }
 
-std::int64_t elements(std::span<const AxisShare> axes, std::int64_t channels,
-                      std::int64_t AxisShare::*rows) {
+std::int64_t elements(std::span<const AxisPart> axes, std::int64_t channels,
+                      std::int64_t AxisPart::*rows) {
   auto count = channels;
   for (const auto& axis : axes) count = checked_multiply(count, axis.*rows);
   return count;
@@ -159,16 +159,16 @@ std::vector<int> coordinates_of(const SpatialNetworkPlan& plan, int rank) {
 // Axes are extended one after another, the later ones with the rows received before, and folded
 // the other way round: along either way a message has the extended rows of the axes before.
 std::vector<HaloMessage> halo_messages(const SpatialNetworkPlan& plan,
-                                       std::span<const AxisShare> axes,
+                                       std::span<const AxisPart> axes,
                                        std::span<const int> coordinates, std::int64_t channels,
-                                       std::vector<SentRows> AxisShare::*direction) {
+                                       std::vector<SentRows> AxisPart::*direction) {
   std::vector<HaloMessage> messages;
   int rank = 0;
   for (std::size_t axis = 0; axis < axes.size(); ++axis)
     rank += coordinates[axis] * rank_step(plan, axis);
   for (std::size_t axis = 0; axis < axes.size(); ++axis) {
-    auto plane = elements(axes.first(axis), channels, &AxisShare::extended);
-    plane = elements(axes.subspan(axis + 1), plane, &AxisShare::owned);
+    auto plane = elements(axes.first(axis), channels, &AxisPart::extended);
+    plane = elements(axes.subspan(axis + 1), plane, &AxisPart::owned);
     for (const auto& [coordinate, rows] : axes[axis].*direction) {
       const auto peer = rank + (coordinate - coordinates[axis]) * rank_step(plan, axis);
       const auto count = checked_multiply(plane, rows);
@@ -179,7 +179,7 @@ std::vector<HaloMessage> halo_messages(const SpatialNetworkPlan& plan,
 }
 
 // Gathers one axis after another, the later ones with the rows gathered before.
-std::vector<HaloGather> gathers_of(std::vector<AxisShare> axes, const SpatialNetworkPlan& plan,
+std::vector<HaloGather> gathers_of(std::vector<AxisPart> axes, const SpatialNetworkPlan& plan,
                                    std::size_t layer, std::span<const int> coordinates) {
   std::vector<HaloGather> gathers;
   for (std::size_t axis = 0; axis < axes.size(); ++axis) {
@@ -189,38 +189,38 @@ std::vector<HaloGather> gathers_of(std::vector<AxisShare> axes, const SpatialNet
   for (std::size_t axis = 0; axis < axes.size(); ++axis) {
     if (axes[axis].gathered == 0) continue;
     axes[axis].input = axes[axis].gathered;
-    gathers.push_back({axis, elements(axes, plan.layers[layer].inputs, &AxisShare::input)});
+    gathers.push_back({axis, elements(axes, plan.layers[layer].inputs, &AxisPart::input)});
   }
   return gathers;
 }
 
-SpatialLayerShare layer_share(const SpatialNetworkPlan& plan, std::size_t number,
-                              std::span<const int> coordinates) {
+SpatialLayerPart layer_part(const SpatialNetworkPlan& plan, std::size_t number,
+                            std::span<const int> coordinates) {
   const auto& layer = plan.layers[number];
-  const auto axes = axis_shares(plan, number, coordinates);
+  const auto axes = axis_parts(plan, number, coordinates);
   const bool is_folded = is_transposed(layer);
-  SpatialLayerShare share;
-  const auto coarse = is_folded ? &AxisShare::input : &AxisShare::output;
-  share.flops = flops_of(layer, elements(axes, 1, coarse));
-  share.input_elements = elements(axes, layer.inputs, &AxisShare::input);
-  share.output_elements = elements(axes, layer.outputs, &AxisShare::output);
-  share.gathers = gathers_of(axes, plan, number, coordinates);
-  if (!share.gathers.empty()) share.room_elements = share.gathers.back().elements;
+  SpatialLayerPart part;
+  const auto coarse = is_folded ? &AxisPart::input : &AxisPart::output;
+  part.flops = flops_of(layer, elements(axes, 1, coarse));
+  part.input_elements = elements(axes, layer.inputs, &AxisPart::input);
+  part.output_elements = elements(axes, layer.outputs, &AxisPart::output);
+  part.gathers = gathers_of(axes, plan, number, coordinates);
+  if (!part.gathers.empty()) part.room_elements = part.gathers.back().elements;
 
   const auto channels = is_folded ? layer.outputs : layer.inputs;
-  const auto extending = halo_messages(plan, axes, coordinates, channels, &AxisShare::extending);
-  const auto folding = halo_messages(plan, axes, coordinates, channels, &AxisShare::folding);
+  const auto extending = halo_messages(plan, axes, coordinates, channels, &AxisPart::extending);
+  const auto folding = halo_messages(plan, axes, coordinates, channels, &AxisPart::folding);
   const bool is_extended =
-      std::ranges::any_of(axes, [](const AxisShare& axis) { return axis.extended != axis.owned; });
+      std::ranges::any_of(axes, [](const AxisPart& axis) { return axis.extended != axis.owned; });
   if (is_folded) {
-    share.forward = folding;
-    share.backward = extending;
+    part.forward = folding;
+    part.backward = extending;
   } else {
-    share.forward = extending;
-    if (number > 0) share.backward = folding;
-    if (is_extended) share.room_elements = elements(axes, channels, &AxisShare::extended);
+    part.forward = extending;
+    if (number > 0) part.backward = folding;
+    if (is_extended) part.room_elements = elements(axes, channels, &AxisPart::extended);
   }
-  return share;
+  return part;
 }
 
 std::int64_t elements_of(std::span<const HaloMessage> messages) {
@@ -234,20 +234,20 @@ SpatialTotals totals_at(const SpatialNetworkPlan& plan, std::span<const int> coo
   std::int64_t largest_gradient = 0;
   for (std::size_t number = 0; number < plan.layers.size(); ++number) {
     const auto& layer = plan.layers[number];
-    const auto share = layer_share(plan, number, coordinates);
-    for (const auto* messages : {&share.forward, &share.backward}) {
+    const auto part = layer_part(plan, number, coordinates);
+    for (const auto* messages : {&part.forward, &part.backward}) {
       add_to(totals.halo_elements, elements_of(*messages));
       add_to(totals.halo_messages, static_cast<std::int64_t>(messages->size()));
     }
     const bool is_joined = number == 0 || plan.layers[number - 1].outputs != layer.inputs;
-    if (is_joined) add_to(totals.kept_elements, share.input_elements);
-    add_to(totals.kept_elements, share.room_elements);
-    if (layer.keeps_output) add_to(totals.kept_elements, share.output_elements);
+    if (is_joined) add_to(totals.kept_elements, part.input_elements);
+    add_to(totals.kept_elements, part.room_elements);
+    if (layer.keeps_output) add_to(totals.kept_elements, part.output_elements);
     if (number > 0) {
-      largest_gradient = std::max({largest_gradient, share.input_elements, share.room_elements});
+      largest_gradient = std::max({largest_gradient, part.input_elements, part.room_elements});
     }
     if (number + 1 == plan.layers.size())  // targets and differences
-      add_to(totals.kept_elements, checked_multiply<std::int64_t>(2, share.output_elements));
+      add_to(totals.kept_elements, checked_multiply<std::int64_t>(2, part.output_elements));
   }
   totals.peak_elements = checked_add(totals.kept_elements, largest_gradient);
   return totals;
@@ -255,19 +255,19 @@ SpatialTotals totals_at(const SpatialNetworkPlan& plan, std::span<const int> coo
 
 // One coordinate of each kind along an axis, as a rule the first, one between and the last.
 std::vector<int> kinds_of_coordinates(const SpatialNetworkPlan& plan, std::size_t axis) {
-  std::vector<std::vector<AxisShare>> known;
+  std::vector<std::vector<AxisPart>> known;
   std::vector<int> coordinates;
   for (int coordinate = 0; coordinate < plan.shape[axis]; ++coordinate) {
-    std::vector<AxisShare> shares;
+    std::vector<AxisPart> parts;
     for (std::size_t layer = 0; layer < plan.layers.size(); ++layer) {
-      auto& share = shares.emplace_back(
-          axis_share(plan.cuts[layer][axis], plan.is_whole(layer, axis), coordinate));
-      for (auto* sent : {&share.extending, &share.folding}) {
+      auto& part = parts.emplace_back(
+          axis_part(plan.cuts[layer][axis], plan.is_whole(layer, axis), coordinate));
+      for (auto* sent : {&part.extending, &part.folding}) {
         for (auto& rows : *sent) rows.coordinate -= coordinate;
       }
     }
-    if (std::ranges::find(known, shares) != known.end()) continue;
-    known.push_back(std::move(shares));
+    if (std::ranges::find(known, parts) != known.end()) continue;
+    known.push_back(std::move(parts));
     coordinates.push_back(coordinate);
   }
   return coordinates;
@@ -343,12 +343,12 @@ SpatialNetworkPlan plan_spatial_network(std::span<const FieldLayer> layers,
   return plan;
 }
 
-std::vector<SpatialLayerShare> spatial_share(const SpatialNetworkPlan& plan, int rank) {
+std::vector<SpatialLayerPart> spatial_layer_parts(const SpatialNetworkPlan& plan, int rank) {
   const auto coordinates = coordinates_of(plan, rank);
-  std::vector<SpatialLayerShare> shares;
+  std::vector<SpatialLayerPart> parts;
   for (std::size_t layer = 0; layer < plan.layers.size(); ++layer)
-    shares.push_back(layer_share(plan, layer, coordinates));
-  return shares;
+    parts.push_back(layer_part(plan, layer, coordinates));
+  return parts;
 }
 
 SpatialTotals most_spatial_totals(const SpatialNetworkPlan& plan) {

@@ -16,7 +16,7 @@ namespace {
 
 constexpr double largest = 1e140;  // 1e19 squares of twice as much still are a double
 
-// Differences of this share of the mean are rounding, of values or of sums.
+// Differences of this fraction of the mean are rounding, of values or of sums.
 constexpr double rounding = 1e-13;
 
 // Values on their way into the statistics: as many as stay in the nearest cache.
@@ -53,10 +53,10 @@ ChannelStatistics merged(const ChannelStatistics& a, const ChannelStatistics& b)
   if (a.count == 0 || b.count == 0) return sum;
   sum.count = checked_add(a.count, b.count);
   const double difference = b.mean - a.mean;
-  const double share = static_cast<double>(b.count) / static_cast<double>(sum.count);
-  sum.mean = a.mean + difference * share;
+  const double fraction = static_cast<double>(b.count) / static_cast<double>(sum.count);
+  sum.mean = a.mean + difference * fraction;
   sum.squares =
-      a.squares + b.squares + difference * difference * (static_cast<double>(a.count) * share);
+      a.squares + b.squares + difference * difference * (static_cast<double>(a.count) * fraction);
   return sum;
 }
 

@@ -87,12 +87,11 @@ std::int64_t DistributedSampler::samples_until(std::int64_t after, int rank) con
   return (after - position_ - rank + ranks_ - 1) / ranks_;
 }
 
-std::vector<std::int64_t> DistributedSampler::shares_of_next(std::int64_t count) const {
+std::vector<std::int64_t> DistributedSampler::part_sizes_of_next(std::int64_t count) const {
   const auto after = position_after(count);
-  std::vector<std::int64_t> shares;
-  for (int rank = rank_; rank < rank_ + count_; ++rank)
-    shares.push_back(samples_until(after, rank));
-  return shares;
+  std::vector<std::int64_t> sizes;
+  for (int rank = rank_; rank < rank_ + count_; ++rank) sizes.push_back(samples_until(after, rank));
+  return sizes;
 }
 
 std::vector<std::int64_t> DistributedSampler::next(std::int64_t count) {

@@ -31,10 +31,10 @@ struct FlatSlice {
 // The rate of a step, and what it has to know of those before.
 struct StepRate {
   // NOLINTNEXTLINE(google-explicit-constructor): most optimizers need nothing but the rate.
-  StepRate(double rate, double share_of_average = 1)
-      : learning_rate(rate), share(share_of_average) {}
+  StepRate(double rate, double weight_in_average = 1)
+      : learning_rate(rate), weight(weight_in_average) {}
   double learning_rate;
-  double share;  // of this step in the average over all steps so far (RateHistory), from 0 to 1
+  double weight;  // of this step in the average over all steps so far (RateHistory), from 0 to 1
   bool operator==(const StepRate&) const = default;
 };
 
@@ -304,7 +304,7 @@ struct LambOptions {
 // to be used with (FlatOptimizer::for_use):
 //
 //   z = z - rate * direction(y)
-//   x = (1 - c) * x + c * z          c: this step's share (RateHistory)
+//   x = (1 - c) * x + c * z          c: this step's weight (RateHistory)
 //   y = (1 - momentum) * z + momentum * x
 //
 // The state is z - x, which is 0 at first: with d = z - x and w = d - rate * direction, y gains

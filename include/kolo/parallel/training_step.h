@@ -42,7 +42,7 @@ class LateNumbers {
 // add up meanwhile:
 //
 //   step.begin(number);
-//   step.backward(loss, numbers);        // or several: backward(loss, numbers, share, is_last)
+//   step.backward(loss, numbers);        // or several: backward(loss, numbers, weight, is_last)
 //   auto pending = step.finish(rate);
 //   auto [sums, is_made] = step.end(pending);
 //
@@ -63,11 +63,11 @@ class TrainingStep {
   // Begins step number `number`, from 1 on, and clears gradients. Then backward() for each pass,
   // and finish(). Collective, all three.
   void begin(std::int64_t number);
-  // Adds a pass's gradients, times `share`, to the step's, and averages them over the ranks while
+  // Adds a pass's gradients, times `weight`, to the step's, and averages them over the ranks while
   // the last pass runs. `numbers` ([as many in each], float64) are added up over passes and ranks;
   // the first tells whether the loss is finite. With virtual ranks: once for each of parts(), in
   // their order.
-  void backward(const torch::Tensor& loss, const torch::Tensor& numbers = {}, double share = 1,
+  void backward(const torch::Tensor& loss, const torch::Tensor& numbers = {}, double weight = 1,
                 bool is_last = true);
   // For PipelineStep::run(), in place of backward(); its numbers are added with add().
   [[nodiscard]] PipelineStep::Backward pipeline();
