@@ -103,7 +103,7 @@ TensorShapes tensor_shapes_from(const json& list) {
 
 }  // namespace
 
-// Format: the heading's length (8 bytes), the heading in JSON, the records.
+// Format: the heading's length (8 bytes), the heading in JSON, the packed samples.
 std::vector<std::byte> to_bytes(const Letter& letter) {
   const auto heading = json{{"kind", static_cast<std::int64_t>(letter.kind)},
                             {"number", letter.number},
@@ -113,7 +113,7 @@ std::vector<std::byte> to_bytes(const Letter& letter) {
                             {"extras", to_json(letter.shapes.extras)}}
                            .dump();
   const auto length = static_cast<std::uint64_t>(heading.size());
-  std::vector<std::byte> bytes(checked_add(sizeof(length) + heading.size(), letter.records.size()));
+  std::vector<std::byte> bytes(checked_add(sizeof(length) + heading.size(), letter.packed.size()));
   auto* to = bytes.data();
   const auto put = [&to](const void* data, std::size_t size) {
     const auto* const begin = static_cast<const std::byte*>(data);
@@ -121,7 +121,7 @@ std::vector<std::byte> to_bytes(const Letter& letter) {
   };
   put(&length, sizeof(length));
   put(heading.data(), heading.size());
-  put(letter.records.data(), letter.records.size());
+  put(letter.packed.data(), letter.packed.size());
   return bytes;
 }
 
@@ -139,8 +139,8 @@ Letter letter_from(std::span<const std::byte> bytes) {
   letter.shapes = {tensor_shapes_from(document.at("inputs")),
                    tensor_shapes_from(document.at("targets")),
                    tensor_shapes_from(document.at("extras"))};
-  const auto records = bytes.subspan(sizeof(length) + length);
-  letter.records.assign(records.begin(), records.end());
+  const auto packed = bytes.subspan(sizeof(length) + length);
+  letter.packed.assign(packed.begin(), packed.end());
   return letter;
 }
 

@@ -45,7 +45,7 @@ struct Letter {
   std::int64_t number = 0;  // of samples; for save and restore the tag
   SampleShapes shapes;
   std::string text;
-  std::vector<std::byte> records;
+  std::vector<std::byte> packed;
 };
 
 // Serialization of a letter. letter_from() throws Error for other bytes.

@@ -187,7 +187,7 @@ void OnlineNetwork::Inside::save_on(const Communicator& ranks, const fs::path& f
     remove_reservoirs(folder, [&](std::int64_t of, const std::string& found) {
       return of == tag && found != name;
     });
-    if (records_) records_->flush();
+    if (recorder_) recorder_->flush();
   });
 }
 
@@ -243,7 +243,7 @@ void OnlineNetwork::Inside::restore_on(const Communicator& ranks, const fs::path
     json of_normalizers = json::array();
     for (const auto& each : states) of_normalizers.push_back(each.at("normalizer"));
     normalizer_.restore(of_normalizers, trainers_->rank(), trainers_->size(), store_);
-    if (records_) records_->go_back_to(progress_.all_steps);
+    if (recorder_) recorder_->go_back_to(progress_.all_steps);
   });
   agree(ranks, here, [&] {
     if (!is_first) return;
@@ -284,7 +284,7 @@ void OnlineNetwork::Inside::restore_reservoir(const fs::path& folder, const json
   if (!shapes) return;
   const auto dealt = deal_reservoirs(saved, store_.options_for(*shapes), trainers_->size());
   auto memory = store_.restore(*shapes, dealt.state, {});
-  const auto bytes = shapes->record_bytes();
+  const auto bytes = shapes->packed_bytes();
   for (const auto& sample : dealt.samples) {
     const auto& from = all[static_cast<std::size_t>(sample.rank)].contents;
     std::memcpy(memory.data(),
