@@ -18,8 +18,6 @@ namespace {
 struct SentRows {
   int coordinate = 0;
   std::int64_t rows = 0;
-
-  friend bool operator==(const SentRows&, const SentRows&) = default;
 };
 
 // Part of a layer that a coordinate along an axis has.
@@ -28,8 +26,6 @@ struct AxisPart {
   std::int64_t gathered = 0;                 // rows after gathering; 0: nothing is gathered
   std::int64_t owned = 0, extended = 0;      // of the side that is exchanged
   std::vector<SentRows> extending, folding;  // sends
-
-  friend bool operator==(const AxisPart&, const AxisPart&) = default;
 };
 
 std::int64_t product(std::initializer_list<std::int64_t> factors) {
@@ -253,26 +249,6 @@ SpatialTotals totals_at(const SpatialNetworkPlan& plan, std::span<const int> coo
   return totals;
 }
 
-// One coordinate of each kind along an axis, as a rule the first, one between and the last.
-std::vector<int> kinds_of_coordinates(const SpatialNetworkPlan& plan, std::size_t axis) {
-  std::vector<std::vector<AxisPart>> known;
-  std::vector<int> coordinates;
-  for (int coordinate = 0; coordinate < plan.shape[axis]; ++coordinate) {
-    std::vector<AxisPart> parts;
-    for (std::size_t layer = 0; layer < plan.layers.size(); ++layer) {
-      auto& part = parts.emplace_back(
-          axis_part(plan.cuts[layer][axis], plan.is_whole(layer, axis), coordinate));
-      for (auto* sent : {&part.extending, &part.folding}) {
-        for (auto& rows : *sent) rows.coordinate -= coordinate;
-      }
-    }
-    if (std::ranges::find(known, parts) != known.end()) continue;
-    known.push_back(std::move(parts));
-    coordinates.push_back(coordinate);
-  }
-  return coordinates;
-}
-
 // Calls `visit` with all ways to write a number as a product of so many factors.
 template <typename Visit>
 void for_each_product(int number, std::size_t factors, std::vector<std::int64_t>& chosen,
@@ -352,20 +328,9 @@ std::vector<SpatialLayerPart> spatial_layer_parts(const SpatialNetworkPlan& plan
 }
 
 SpatialTotals most_spatial_totals(const SpatialNetworkPlan& plan) {
-  std::vector<std::vector<int>> choices{{}};
-  for (std::size_t axis = 0; axis < plan.shape.size(); ++axis) {
-    std::vector<std::vector<int>> longer;
-    for (const auto coordinate : kinds_of_coordinates(plan, axis)) {
-      for (auto coordinates : choices) {
-        coordinates.push_back(coordinate);
-        longer.push_back(std::move(coordinates));
-      }
-    }
-    choices = std::move(longer);
-  }
   SpatialTotals most;
-  for (const auto& coordinates : choices) {
-    const auto totals = totals_at(plan, coordinates);
+  for (int rank = 0; rank < plan.ranks(); ++rank) {
+    const auto totals = totals_at(plan, coordinates_of(plan, rank));
     for (const auto number : {&SpatialTotals::halo_elements, &SpatialTotals::halo_messages,
                               &SpatialTotals::kept_elements, &SpatialTotals::peak_elements})
       most.*number = std::max(most.*number, totals.*number);

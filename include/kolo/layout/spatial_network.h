@@ -107,8 +107,7 @@ struct SpatialTotals {
   std::int64_t peak_elements = 0;  // the same and the largest gradient of a layer's input
 };
 
-// Largest of each number over all ranks, since all wait for the slowest. Costs O(layers) for each
-// kind of rank, of which there are few.
+// Largest of each number over all ranks, since all wait for the slowest. Costs O(layers ranks).
 [[nodiscard]] SpatialTotals most_spatial_totals(const SpatialNetworkPlan& plan);
 
 // All ways in which so many ranks can share a sample of up to three axes, the best first: the
