@@ -12,6 +12,7 @@
 
 #include "base/file_failure.h"
 #include "kolo/base/error.h"
+#include "kolo/base/file_kind.h"
 
 namespace kolo {
 
@@ -80,6 +81,7 @@ std::size_t read_up_to(int descriptor, std::span<std::byte> bytes,
 FileDescriptor open_regular_file(const std::filesystem::path& path) {
   // O_NONBLOCK: a named pipe must not block the open; it has no effect on regular files.
   FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file.is_open() && errno == ENOENT) throw Error(missing_path_text(path));
   if (!file.is_open()) fail("open", path);
   struct stat status {};
   if (::fstat(file.get(), &status) != 0) fail("inspect", path);

@@ -212,15 +212,17 @@ int eval(const EvalArguments& arguments) {
     require_room_for_pictures(arguments.pictures);
     request.samples = drawn_samples;
   }
-  const auto check = [&] { return check_evaluation(request); };
+  const auto& parts = arguments.ranks.chosen->program.parts;
+  const auto check = [&] { return check_evaluation(request, parts); };
   if (const auto status = start_ranks(arguments.ranks, check)) return *status;
-  return evaluate_run(request, [&](const RunEvaluation& evaluation) {
+  const auto show = [&](const RunEvaluation& evaluation) {
     if (arguments.json)
       std::cout << to_json(evaluation) << std::endl;
     else
       print_wrapped(to_text(evaluation));
     if (!arguments.pictures.empty()) draw(arguments, evaluation);
-  });
+  };
+  return evaluate_run(request, show, parts);
 }
 
 }  // namespace

@@ -121,9 +121,10 @@ void print(const RunPrediction& prediction) {
 }
 
 int predict(const PredictArguments& arguments) {
-  const auto check = [&] { return check_prediction(arguments.request); };
+  const auto& parts = arguments.ranks.chosen->program.parts;
+  const auto check = [&] { return check_prediction(arguments.request, parts); };
   if (const auto status = start_ranks(arguments.ranks, check)) return *status;
-  return predict_run(arguments.request, print);
+  return predict_run(arguments.request, print, parts);
 }
 
 }  // namespace

@@ -333,7 +333,9 @@ RunOrigin find_run_origin() {
           .directory = fs::current_path(error).string(),
           .commit = commit_here(),
           .version = KOLO_VERSION,
-          .host = host_name()};
+          .host = host_name(),
+          .machine = {},
+          .program = fs::read_symlink("/proc/self/exe", error)};
 }
 
 std::string as_typed(std::vector<std::string> words) {
@@ -361,7 +363,10 @@ void note_run_start(const fs::path& file, const RunOrigin& origin, std::int64_t 
                                 {"directory", origin.directory},
                                 {"commit", origin.commit},
                                 {"version", origin.version},
-                                {"host", origin.host}});
+                                {"host", origin.host},
+                                {"machine", origin.machine},
+                                {"program", origin.program},
+                                {"own_parts", origin.own_parts}});
   if (!class_names.empty()) document["class_names"] = class_names;
   document["sample"] = {{"input_shape", layout.input_shape},
                         {"classes", layout.classes},
@@ -378,6 +383,15 @@ std::vector<std::string> recorded_class_names(const fs::path& file) {
   for (const auto& name : member_of(file, "class_names", Json::value_t::array))
     if (name.is_string()) names.push_back(name);
   return names;
+}
+
+RunOrigin read_run_origin(const fs::path& file) {
+  const auto starts = member_of(file, "starts", Json::value_t::array);
+  RunOrigin origin;
+  if (starts.empty() || !starts.back().contains("own_parts")) return origin;
+  origin.program = starts.back().value("program", "");
+  origin.own_parts = starts.back()["own_parts"].get<std::vector<std::string>>();
+  return origin;
 }
 
 std::optional<SampleLayout> recorded_layout(const fs::path& file) {

@@ -30,11 +30,11 @@ torch::Tensor as_its_own(const torch::Tensor& samples) {
 }  // namespace
 
 Batch part_of(const Batch& batch, std::size_t part) {
-  if (batch.shares.empty()) return batch;
-  const auto place = static_cast<std::ptrdiff_t>(part);
+  if (batch.part_sizes.empty()) return batch;
+  const auto index = static_cast<std::ptrdiff_t>(part);
   const auto first =
-      std::accumulate(batch.shares.begin(), batch.shares.begin() + place, std::int64_t{0});
-  const auto count = batch.shares[part];
+      std::accumulate(batch.part_sizes.begin(), batch.part_sizes.begin() + index, std::int64_t{0});
+  const auto count = batch.part_sizes[part];
   Batch result{as_its_own(batch.input.narrow(0, first, count)),
                as_its_own(batch.target.narrow(0, first, count)),
                {},
@@ -48,7 +48,7 @@ Batch part_of(const Batch& batch, std::size_t part) {
 TrainingNumbers training_numbers(const Objective& objective, const torch::Tensor& outputs,
                                  const torch::Tensor& targets) {
   const auto loss = objective.loss(outputs, targets);
-  const auto factor = objective.share.loss_factor;
+  const auto factor = objective.part.loss_factor;
   return {factor == 1 ? loss : loss * factor, metric_sums(objective, loss, outputs, targets)};
 }
 

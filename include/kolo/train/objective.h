@@ -18,8 +18,8 @@
 
 namespace kolo {
 
-// This rank's place among those that share samples, each with its own rows.
-struct SampleShare {
+// This rank's part of samples that several ranks share, each with its own rows.
+struct SamplePart {
   int rank = 0;  // among those that share a sample; 0 counts it
   int ranks = 1;
   // Factor on the mean over this rank's rows that makes the ranks' mean the sample's: rows here x
@@ -33,7 +33,7 @@ struct Objective {
   LossFunction validation_loss;  // unset: as in training
   std::int64_t top = 0;          // counts targets among so many of the largest logits; 0: not
   Precision precision = Precision::fp32;  // of the network; the loss is computed in float32
-  SampleShare share;                      // set by who shares samples among ranks
+  SamplePart part;                        // set by who shares samples among ranks
   bool counts_correct = true;             // false: targets are numbers, there is no right and wrong
 };
 
