@@ -22,6 +22,7 @@ struct Datasets {
   // Loads to be done before any sample is read, where loads_later asked for that.
   std::vector<MemoryLoad> loads = {};
   std::string note_of_loads = {};  // how that was done, for the run's log
+  std::string note_of_split = {};  // which samples validate, where no others were named; likewise
 };
 
 // Way of reading data.
