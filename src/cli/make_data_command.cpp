@@ -133,7 +133,7 @@ void add_data_cifar10_command(CLI::App& data, Chosen& chosen) {
 namespace {
 
 struct PhotographArguments : ImagesArguments {
-  PhotographArguments() { stand_in.per_class = 100; }
+  PhotographArguments() { stand_in = PhotographFolderOptions().stand_in; }
 
   std::string sizes = "160..640";
 };
@@ -174,8 +174,9 @@ void add_data_images_command(CLI::App& data, Chosen& chosen) {
       ->default_str(arguments->sizes)
       ->type_name("MIN..MAX");
   command->footer(
-      "Makes train/CLASS/*.jpg and valid/CLASS/*.jpg, of varying sizes and aspects, some of them "
-      "grey. The same seed makes the same files, with any number of threads.\n\n"
+      "Makes train/CLASS/*.jpg and valid/CLASS/*.jpg: a garment on a plain ground, in varying "
+      "sizes, aspects and colours, some grey. Twenty of each class are enough to learn them. The "
+      "same seed makes the same files, with any number of threads.\n\n"
       "Example:\n"
       "  kolo data images --from fashion-mnist -o data/images --per-class 200 --size 224..500");
   on_choice(*command, chosen, arguments, make_images);

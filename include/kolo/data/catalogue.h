@@ -26,6 +26,7 @@ struct Datasets {
   // Names of the channels of inputs and of targets, or of a target's arrays, where the data has
   // any.
   std::vector<std::string> input_names = {}, target_names = {};
+  std::string note_of_split = {};  // which samples validate, where no others were named; likewise
 };
 
 // Way of reading data.

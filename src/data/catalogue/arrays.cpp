@@ -241,7 +241,8 @@ std::vector<NamedArray> ArraySamples::arrays() const {
 namespace kolo::datasets {
 
 struct ArraysData {
-  std::string train_path, valid_path;  // a folder of .npy, or an HDF5 file
+  // Folders of .npy, or HDF5 files; without valid_path every fifth sample validates.
+  std::string train_path, valid_path;
   ArraySamplesOptions options;
 
   void check(const RefuseKey& refuse) const;
@@ -263,13 +264,10 @@ void visit(Field& field, ArraysData& arrays) {
 }
 
 void ArraysData::check(const RefuseKey& refuse) const {
-  for (const auto& [key, path] :
-       {std::pair("train_path", &train_path), std::pair("valid_path", &valid_path)}) {
-    if (path->empty()) {
-      refuse(key,
-             "data arrays needs a folder with inputs.npy and targets.npy or labels.npy, or an "
-             "HDF5 file with these datasets");
-    }
+  if (train_path.empty()) {
+    refuse("train_path",
+           "data arrays needs a folder with inputs.npy and targets.npy or labels.npy, or an HDF5 "
+           "file with these datasets");
   }
   if (options.inputs.empty()) refuse("inputs", "expected the name of one array or more, got none");
   for (const auto& [key, given] :
@@ -289,6 +287,19 @@ Datasets ArraysData::make(const DatasetRequest& request) const {
     return at_key(request, key, [&] { return std::make_shared<ArraySamples>(path, how); });
   };
   const auto training = read("train_path", train_path, options);
+  if (valid_path.empty()) {
+    const std::int64_t end = training->size();
+    auto samples = at_key(request, "train_path", [&] {
+      return split_samples("valid_path", training, training, std::span(&end, 1));
+    });
+    Datasets datasets{first_of(request, Split::train, samples.training),
+                      first_of(request, Split::validation, samples.validation),
+                      {},
+                      training->warnings()};
+    datasets.note_of_split = std::move(samples.note);
+    datasets.target_names = options.targets;
+    return datasets;
+  }
   const auto classes = training->layout().classes;
   auto same = options;
   same.classes = classes > 0 ? std::optional(classes) : std::nullopt;

@@ -69,6 +69,29 @@ std::shared_ptr<const Dataset> first_of(const DatasetRequest& request, Split spl
   return std::make_shared<Subset>(std::move(dataset), *count, choice);
 }
 
+SplitSamples split_samples(std::string_view key, const std::shared_ptr<const Dataset>& training,
+                           const std::shared_ptr<const Dataset>& validation,
+                           std::span<const std::int64_t> class_ends) {
+  constexpr std::int64_t stride = 5;
+  std::vector<std::int64_t> trains, validates;
+  std::int64_t begin = 0;
+  for (const auto end : class_ends) {
+    if (end - begin < 2) {
+      throw InputError(fmt::format(
+          "data: one sample can't train and validate: {} has a single one (sample {}); add some, "
+          "or name other samples for validation in data.{}",
+          class_ends.size() > 1 ? "a class" : "the data", begin, key));
+    }
+    for (auto i = begin; i < end; ++i)
+      ((i - begin) % stride == 1 ? validates : trains).push_back(i);
+    begin = end;
+  }
+  auto note = fmt::format("data: every fifth sample{} validates, as no {} is given",
+                          class_ends.size() > 1 ? " of each class" : "", key);
+  return {std::make_shared<Subset>(training, std::move(trains)),
+          std::make_shared<Subset>(validation, std::move(validates)), std::move(note)};
+}
+
 std::string first_few(std::span<const std::string> names) {
   constexpr std::size_t most = 5;
   const auto shown = join(names.first(std::min(names.size(), most)));

@@ -110,11 +110,9 @@ void require_same_classes(const ImageFolderDataset& training,
 
 namespace kolo::datasets {
 
-// View of images that aren't varied.
-constexpr AugmentationOptions closer{.zoom_low = .875, .zoom_high = .875};
-
 struct Imagenet {
-  std::string train_dir, valid_dir;       // a folder of images for each class
+  // Folders with a folder of images for each class; without valid_dir every fifth image validates.
+  std::string train_dir, valid_dir;
   std::vector<std::int64_t> input_shape;  // what images are brought to, unless the model says
   ImageSettings images;
   // Above 0: parts of images of at least so much of their area, instead of shifts and zooms.
@@ -123,17 +121,23 @@ struct Imagenet {
   void check(const RefuseKey& refuse) const;
   void complete() {
     put_channels_first(input_shape);
-    const bool is_cropped = random_crop > 0;
-    images.complete(is_cropped ? 0 : .33, is_cropped ? 0 : .5, NamedPreprocessing::caffe);
+    const double variation = random_crop > 0 ? 0 : .1;
+    images.complete(variation, variation, NamedPreprocessing::unit);
   }
   [[nodiscard]] Datasets make(const DatasetRequest& request) const;
   [[nodiscard]] SampleLayout layout(const DatasetRequest& request) const;
   [[nodiscard]] PredictionInputs inputs(const SampleLayout& layout,
                                         const std::filesystem::path& path) const {
-    return image_inputs(path, layout, closer, preprocessing_of(images.preprocessing));
+    return image_inputs(path, layout, view(), preprocessing_of(images.preprocessing));
   }
 
  private:
+  // View of images that aren't varied, magnified as the tutorials have it for crops and for their
+  // zoom of .5.
+  [[nodiscard]] AugmentationOptions view() const {
+    const double zoom = random_crop > 0 ? .875 : 1 - images.zoom.value() / 4;
+    return {.zoom_low = zoom, .zoom_high = zoom};
+  }
   [[nodiscard]] ImageFolderOptions folder_options(const DatasetRequest& request) const;
 };
 
@@ -152,11 +156,6 @@ void Imagenet::check(const RefuseKey& refuse) const {
     refuse("train_dir",
            "data imagenet needs the folder that holds one folder a class; kolo data images --from "
            "fashion-mnist -o data/images makes data/images/train");
-  }
-  if (valid_dir.empty()) {
-    refuse("valid_dir",
-           "data imagenet needs the folder of the validation images, for example "
-           "data/images/valid of kolo data images");
   }
   check_shape(refuse, "input_shape", input_shape);
   const std::pair<std::string_view, const std::optional<double>*> others[] = {
@@ -189,19 +188,29 @@ ImageFolderOptions Imagenet::folder_options(const DatasetRequest& request) const
 // Subsets are spread over the classes, as the samples lie class by class.
 Datasets Imagenet::make(const DatasetRequest& request) const {
   const auto options = folder_options(request);
-  const auto augmentation = images.augmentation(request);
-  const auto training = at_key(request, "train_dir", [&] {
-    auto cropped = options;
-    if (images.augment && request.reading.varies) cropped.random_crop = random_crop;
-    cropped.seed = request.seed;
-    return std::make_shared<ImageFolderDataset>(train_dir, cropped, request.reading.looks_at_files);
-  });
-  const auto validation = at_key(request, "valid_dir", [&] {
-    auto dataset =
-        std::make_shared<ImageFolderDataset>(valid_dir, options, request.reading.looks_at_files);
-    require_same_classes(*training, *dataset);
-    return dataset;
-  });
+  auto cropped = options;
+  if (images.augment && request.reading.varies) cropped.random_crop = random_crop;
+  cropped.seed = request.seed;
+  const auto list = [&](std::string_view key, const std::string& folder,
+                        const ImageFolderOptions& how) {
+    return at_key(request, key, [&] {
+      return std::make_shared<const ImageFolderDataset>(folder, how,
+                                                        request.reading.looks_at_files);
+    });
+  };
+  const auto training = list("train_dir", train_dir, cropped);
+  std::vector folders{training};
+  SplitSamples samples;
+  if (valid_dir.empty()) {
+    const auto same = random_crop > 0 ? list("train_dir", train_dir, options) : training;
+    samples = at_key(request, "train_dir", [&] {
+      return split_samples("valid_dir", training, same, training->listing().class_ends);
+    });
+  } else {
+    folders.push_back(list("valid_dir", valid_dir, options));
+    at_key(request, "valid_dir", [&] { require_same_classes(*training, *folders.back()); });
+    samples = {training, folders.back(), {}};
+  }
   const auto preprocessing = preprocessing_of(images.preprocessing);
   constexpr auto spread = Subset::Choice::spread;
   std::vector<std::string> warnings;
@@ -211,17 +220,21 @@ Datasets Imagenet::make(const DatasetRequest& request) const {
         "where they are sorted letter by letter, as torchvision does, it is the other way round",
         pair->first, pair->second));
   }
-  for (const auto* const dataset : {training.get(), validation.get()}) {
-    const auto left_out = left_out_text(dataset->listing());
+  for (const auto& folder : folders) {
+    const auto left_out = left_out_text(folder->listing());
     if (!left_out.empty())
-      warnings.push_back(fmt::format("data: {}: {}", dataset->root().string(), left_out));
+      warnings.push_back(fmt::format("data: {}: {}", folder->root().string(), left_out));
   }
-  return {
-      std::make_shared<AugmentedDataset>(first_of(request, Split::train, training, spread),
-                                         augmentation, preprocessing, request.seed),
-      std::make_shared<AugmentedDataset>(first_of(request, Split::validation, validation, spread),
-                                         closer, preprocessing, request.seed),
-      training->class_names(), std::move(warnings)};
+  const auto augmented = [&](Split split, const std::shared_ptr<const Dataset>& dataset,
+                             const AugmentationOptions& augmentation) {
+    return std::make_shared<AugmentedDataset>(first_of(request, split, dataset, spread),
+                                              augmentation, preprocessing, request.seed);
+  };
+  Datasets datasets{augmented(Split::train, samples.training, images.augmentation(request)),
+                    augmented(Split::validation, samples.validation, view()),
+                    training->class_names(), std::move(warnings)};
+  datasets.note_of_split = samples.note;
+  return datasets;
 }
 
 // Layout without the folders: as many classes as the network tells apart, or ImageNet's.
