@@ -174,30 +174,35 @@ class SamplePrediction final : public Prediction {
                             rows.size(1), form_.values));
   }
 
+  // Loader of this rank's batches; null where it has none.
+  [[nodiscard]] std::unique_ptr<Loader> make_loader(const DataConfig& data, std::int64_t batch,
+                                                    const Communicator& communicator,
+                                                    const torch::Device& device) const {
+    const auto mine = std::make_shared<BatchesOfRank>(inputs_.samples, batch, communicator.rank(),
+                                                      communicator.size());
+    if (mine->size() == 0) return nullptr;
+    auto loader =
+        std::make_unique<Loader>(mine, DistributedSampler(mine->size(), 0, 1, {.shuffle = false}),
+                                 LoaderOptions{batch, data.workers, data.prefetch});
+    loader->deliver_to(device);
+    loader->start_epoch(0);
+    return loader;
+  }
+
   // Each round predicts a batch of each rank, and rank 0 writes them. Collective.
   void predict_all(const TrainedModel& trained, const Communicator& communicator,
                    const torch::Device& device, const RunOptions& options,
                    PredictedSamples& result) const {
     const torch::NoGradGuard no_gradient;
     trained.network->eval();
-    const auto& data = trained.config.data;
     const auto ranks = communicator.size();
-    const auto batch = batch_size(trained.config),
-               round = checked_multiply<std::int64_t>(batch, ranks);
-    const auto all = inputs_.samples->size();
-    const auto mine =
-        std::make_shared<BatchesOfRank>(inputs_.samples, batch, communicator.rank(), ranks);
-    std::optional<Loader> loader;
-    if (mine->size() > 0) {
-      loader.emplace(mine, DistributedSampler(mine->size(), 0, 1, {.shuffle = false}),
-                     LoaderOptions{batch, data.workers, data.prefetch});
-      loader->deliver_to(device);
-      loader->start_epoch(0);
-    }
+    const auto batch = batch_size(trained.config);
+    const auto round = checked_multiply<std::int64_t>(batch, ranks);
+    const auto rounds = (inputs_.samples->size() + round - 1) / round;
+    const auto loader = make_loader(trained.config.data, batch, communicator, device);
     std::unique_ptr<PredictionWriter> writer;
     if (communicator.rank() == 0 && !request_.output.empty())
       writer = make_prediction_writer(request_.output, form_);
-    const auto rounds = (all + round - 1) / round;
     PredictionBar bar(communicator, options, rounds, form_.file ? "images" : "samples");
     for (std::int64_t i = 0; i < rounds; ++i) {
       const auto loaded = loader ? loader->next() : std::nullopt;
