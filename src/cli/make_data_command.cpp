@@ -242,9 +242,7 @@ int make_nbody(const NbodyArguments& arguments) {
   check_memory(options.size);
   require_ending("data: --output", arguments.output, {"HDF5", {".h5", ".hdf5"}, {}});
   check_file(arguments.output, arguments.force);
-  const auto folder = fs::absolute(arguments.output).parent_path();
-  require_writable_folder("data: --output", folder);
-  fs::create_directories(folder);
+  make_folder_of("data: --output", arguments.output);
   const Stopwatch watch;
   ProgressBar bar(std::cout, progress_options_from_environment());
   std::string shown;

@@ -145,6 +145,12 @@ void require_writable_folder(std::string_view what, const fs::path& folder) {
   require_writable_place(what, folder, above);
 }
 
+void make_folder_of(std::string_view what, const fs::path& file) {
+  const auto folder = fs::absolute(file).parent_path();
+  require_writable_folder(what, folder);
+  fs::create_directories(folder);
+}
+
 void add_settings(CLI::App& command, std::vector<std::string>& settings,
                   const std::string& description) {
   command.add_option(settings_name, settings, description)->type_name("");

@@ -142,6 +142,9 @@ void require_writable(std::string_view what, const std::filesystem::path& file,
 // InputError unless files can be written in this folder, which need not exist yet.
 void require_writable_folder(std::string_view what, const std::filesystem::path& folder);
 
+// Makes the folder of a file that is to be written, and those above it. InputError where it can't.
+void make_folder_of(std::string_view what, const std::filesystem::path& file);
+
 // Name of the positional option for key.sub=value.
 inline constexpr const char* settings_name = "settings";
 

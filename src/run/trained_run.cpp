@@ -81,13 +81,17 @@ void require_device_for(const TrainedJob& job, RunConfig config) {
   if (!wants_gpu(config.device)) require_precision(config.training.precision);
 }
 
-// Reads the data as in validation: whole, in order, never varied.
-Datasets datasets_of(const TrainedJob& job, const RunConfig& config, const RunParts& parts,
-                     const RankPreparation& as) {
-  if (!job.reads_data && !parts.datasets) return make_synthetic_datasets(config, 1);
-  const DataReading reading{.looks_at_files = job.reads_data && as.rank == 0,
-                            .varies = false,
-                            .loads_later = job.reads_data};
+// Reads the data as in validation: whole, in order, never varied. A job that needs no data gets
+// samples of the layout that the run has recorded.
+Datasets datasets_of(const TrainedJob& job, const TrainedRun& trained, const RunConfig& config,
+                     const RunParts& parts, const RankPreparation& as) {
+  const auto layout = job.reads_data ? std::nullopt : recorded_layout(trained.run.origin());
+  if (layout) {
+    const auto made = std::make_shared<RandomDataset>(*layout, 1, config.seed);
+    return {made, made};
+  }
+  const DataReading reading{
+      .looks_at_files = job.reads_data && as.rank == 0, .varies = false, .loads_later = true};
   return make_datasets(config, parts, reading);
 }
 
@@ -97,7 +101,9 @@ TrainedModel prepare_trained(const TrainedJob& job, const TrainedRun& trained,
   TrainedModel model{.config = config};
   if (as.rank == 0) model.checkpoint = find_checkpoint(trained, job.checkpoint);
   require_device_for(job, config);
-  model.datasets = datasets_of(job, config, parts, as);
+  model.datasets = datasets_of(job, trained, config, parts, as);
+  auto& names = model.datasets.class_names;
+  if (names.empty()) names = recorded_class_names(trained.run.origin());
   model.network = make_network(config, model.datasets.training->layout(), parts.models);
   model.objective = std::make_shared<Objective>(make_objective(config, parts));
   return model;

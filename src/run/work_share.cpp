@@ -148,7 +148,7 @@ void share_objective(const WorkShare& share, const Datasets& whole, Objective& o
   const auto rows = own_rows(*share.mesh, lengths);
   for (std::size_t i = 0; i < rows.size(); ++i)
     part *= static_cast<double>(rows[i].size()) / static_cast<double>(lengths[i]);
-  objective.share = {.rank = group.rank(), .ranks = group.size(), .loss_factor = part};
+  objective.part = {.rank = group.rank(), .ranks = group.size(), .loss_factor = part};
 }
 
 void share_network(const WorkShare& share, const Datasets& whole, Network& network) {

@@ -74,7 +74,8 @@ class Browser : public ::testing::Test {
 Report runs_report(const std::string& name) {
   Report report{.title = name};
   Curve steps{"loss", "training", true, {}};
-  for (int i = 0; i < 500; ++i) steps.points.push_back({5. / (i + 1), i / 90., 1. * i, 1000. + i});
+  for (int i = 0; i < 500; ++i)
+    steps.points.push_back({5. / (i + 1), i / 90., 1. * i, 1000. + i, 1. * i});
   report.runs = {run_named(name, {epoch_curve("loss", "validation", {3, not_measured, 1}),
                                   epoch_curve("accuracy", "validation", {.3, .6, .9}),
                                   epoch_curve("epoch_seconds", "", {5, 5, 5}), steps})};

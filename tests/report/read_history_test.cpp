@@ -78,6 +78,22 @@ TEST(ReadHistory, CurvesOfEpochsAndSteps) {
   EXPECT_THAT(column(steps, &CurvePoint::time), ElementsAre(1005, 1010, 1015, 1020, 1025));
 }
 
+TEST(ReadHistory, TimeIsThatOfTrainingWithoutPauses) {
+  const TemporaryFolder folder;
+  History history(1);
+  history.add(EpochRecord{.val_loss = 3, .time = 1000, .elapsed = 0});
+  history.add(EpochRecord{.epoch = 1, .step = 10, .val_loss = 2, .time = 1010, .elapsed = 10});
+  history.add(EpochRecord{.epoch = 2, .step = 20, .val_loss = 1, .time = 5020, .elapsed = 21});
+  const auto elapsed = [&] {
+    history.write(folder / "history.json");
+    return column(read_run(folder.path()).find("loss", "validation"), &CurvePoint::elapsed);
+  };
+  EXPECT_THAT(elapsed(), ElementsAre(0, 10, 21));
+  // A run that an earlier version began: it did not count.
+  history.add(StepRecord{.step = 5, .loss = 2, .time = 1005});
+  EXPECT_THAT(elapsed(), ElementsAre(0, 10, 4020));
+}
+
 TEST(ReadHistory, StepsBeforeTheFirstEpochsEndHaveNoEpoch) {
   const TemporaryFolder folder;
   History history(1);
