@@ -386,7 +386,7 @@ std::vector<std::string> recorded_class_names(const fs::path& file) {
 }
 
 RunOrigin read_run_origin(const fs::path& file) {
-  const auto starts = list_in(file, "starts");
+  const auto starts = member_of(file, "starts", Json::value_t::array);
   RunOrigin origin;
   if (starts.empty() || !starts.back().contains("own_parts")) return origin;
   origin.program = starts.back().value("program", "");
