@@ -1,4 +1,6 @@
 // A program with a network of its own has kolo's commands.
+#include <cstdlib>
+
 #include <gmock/gmock.h>
 #include <torch/nn/modules/linear.h>
 
@@ -30,13 +32,15 @@ class OneLayer final : public Network {
 class OwnProgram : public SmallRuns {
  protected:
   // The program ./own.
-  [[nodiscard]] ProcessResult run_own(Words words) const {
+  [[nodiscard]] ProcessResult run_own(
+      Words words, const std::map<std::string, std::string>& environment = {}) const {
     words.insert(words.begin(), "./own");
-    return run_in_fork([&] {
+    const auto main = [&] {
       std::vector<char*> argv;
       for (auto& word : words) argv.push_back(word.data());
       return run_main(static_cast<int>(argv.size()), argv.data(), parts);
-    });
+    };
+    return run_in_fork(main, {.environment = environment});
   }
   [[nodiscard]] ProcessResult train_own(const Words& more, const std::string& output = "run") {
     return run_own(arguments(more, output));
@@ -75,6 +79,19 @@ TEST_F(OwnProgram, HasTheCommandsForRuns) {
     const auto planned = run_own(words);
     EXPECT_TRUE(says(planned.output, {"\n  own train " + config})) << planned.errors;
   }
+}
+
+TEST_F(OwnProgram, IsNamedToJobs) {
+  const auto jobs = folder.write("jobs", "");
+  std::filesystem::permissions(
+      folder.write("bin/sbatch", "#!/bin/sh\necho \"$@\" > " + jobs.string() + "; echo 7"),
+      std::filesystem::perms::owner_all);
+  const auto submitted =
+      run_own({"scale", config, "model.name=one_layer", "--ranks", "1", "--submit", "slurm",
+               "--job-script", config, "-o", folder / "study"},
+              {{"PATH", (folder / "bin").string() + ":" + std::getenv("PATH")}});
+  EXPECT_EQ(submitted.exit_code, 0) << submitted.errors;
+  EXPECT_TRUE(says(read_text_file(jobs), {"--export=ALL,KOLO=/", "/cli_tests"}));
 }
 
 TEST_F(OwnProgram, StartsRanksOfItself) {

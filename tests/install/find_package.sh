@@ -131,6 +131,9 @@ if [[ $with_trainer == ON ]]; then
   [[ -s $folder/custom.html ]] || fail "custom_model's report is empty"
   output=$("$custom_model" eval custom_run -n 2)
   (($(sed -n 's/^accuracy  *\([0-9]*\)\..*/\1/p' <<<"$output") >= 65)) || fail "custom_model eval measures too little: $output"
+  "$folder/prefix/bin/kolo" data images --from fashion-mnist -o images --per-class 5 >/dev/null
+  "$custom_model" predict custom_run images/valid -o classes.csv -n 2 >/dev/null || fail "custom_model predict fails"
+  (($(wc -l <classes.csv) == 11)) || fail "expected a line for each of ten images, got: $(cat classes.csv)"
   output=$("$custom_model" bench "$custom/custom.yaml" data.path=data -n 2 --mode full --steps 2 --trials 1)
   [[ $output == *two_towers* ]] || fail "custom_model bench measures another network: $output"
   output=$("$folder/prefix/bin/kolo" eval custom_run 2>&1) && fail "kolo eval takes a network that it doesn't know"
