@@ -21,6 +21,8 @@ namespace {
 
 // Commands and options ("train --noddp") of earlier versions or of the courses' scripts that kolo
 // lacks, and what to do instead.
+constexpr std::string_view one_thread_each =
+    "each processor has a thread; taskset -c 0-3 kolo ... allows it four processors";
 constexpr std::pair<std::string_view, std::string_view> retired_words[] = {
     {"completion", "is no command any more; kolo help COMMAND lists a command's options"},
     {"man", "is no command any more; kolo help COMMAND says what there is"},
@@ -57,6 +59,9 @@ constexpr std::pair<std::string_view, std::string_view> retired_words[] = {
     {"report --figures", "kolo-plot draws figures for papers"},
     {"report --format", "kolo-plot draws figures for papers"},
     {"eval --format", "pictures are PNG"},
+    {"data nbody --threads", one_thread_each},
+    {"data images --threads", one_thread_each},
+    {"data cifar10 --threads", one_thread_each},
     {"data nbody --method", "gravity is that of particles through a mesh; leave it out"},
     {"data nbody --cell", "cells have 78.125 kpc/h; leave it out"},
     {"data nbody --scatter", "temperature is what the physics makes it; leave it out"},
