@@ -54,6 +54,17 @@ void write_all(int descriptor, std::span<const std::byte> bytes,
   }
 }
 
+void write_at(int descriptor, std::span<const std::byte> bytes, std::int64_t place,
+              const std::filesystem::path& path) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::pwrite(descriptor, bytes.data(), bytes.size(), place);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail("write", path);
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+    place += written;
+  }
+}
+
 std::size_t read_up_to(int descriptor, std::span<std::byte> bytes,
                        const std::filesystem::path& path) {
   std::size_t done = 0;

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include "kolo/train/observe/format.h"
@@ -51,7 +52,9 @@ class HelpPage final : public CLI::Formatter {
     return wrap(usage, page_width());
   }
   std::string make_footer(const CLI::App* command) const override {
-    return flow(CLI::Formatter::make_footer(command));
+    const auto program = full_name(*command).substr(0, full_name(*command).find(' '));
+    return flow(CLI::detail::find_and_replace(CLI::Formatter::make_footer(command), "\n  kolo ",
+                                              fmt::format("\n  {} ", program)));
   }
 
  private:

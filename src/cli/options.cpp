@@ -192,12 +192,15 @@ LaunchRequest launch_request(const RankOptions& options, const RunConfig& config
                         .threads = config.device.intra_threads,
                         .end_together = true,
                         .launcher = config.communication.launcher,
-                        .main = run_kolo_program};
+                        .main = [&program = options.chosen->program](const auto& words) {
+                          return run_program(words, program);
+                        }};
   // Without shared memory only MPI can send messages.
   if (request.launcher == LauncherChoice::automatic &&
       config.communication.shared_memory == SharedMemory::off)
     request.launcher = LauncherChoice::mpi;
-  request.command.insert(request.command.end(), options.words->begin(), options.words->end());
+  const auto& words = options.chosen->words;
+  request.command.insert(request.command.end(), words.begin(), words.end());
   return request;
 }
 
@@ -213,7 +216,7 @@ std::optional<int> start_ranks(const RankOptions& options,
 
 void add_rank_options(CLI::App& command, RankOptions& options, const Chosen& chosen,
                       const std::string& description) {
-  options.words = &chosen.words;
+  options.chosen = &chosen;
   add_number_option(command, "-n,--ranks", options.ranks, {1, most_ranks}, description)
       ->type_name("RANKS");
   command.add_flag("--oversubscribe", options.oversubscribe, "Allow more ranks than cores");

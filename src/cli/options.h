@@ -175,7 +175,7 @@ void add_host_options(CLI::App& command, HostOptions& options);
 struct RankOptions {
   std::optional<int> ranks;
   bool oversubscribe = false;
-  const std::vector<std::string>* words = nullptr;  // of the command line, which each rank gets
+  const Chosen* chosen = nullptr;  // its words and program, which each rank gets
 };
 
 // Request to start this program again as ranks, with the same words.

@@ -55,6 +55,7 @@ void add_plan_options(CLI::App& command, BenchPlan& plan) {
 
 void add_bench_command(CLI::App& app, Chosen& chosen) {
   const auto arguments = std::make_shared<BenchArguments>();
+  arguments->request.parts = chosen.program.parts;
   CLI::App* const command =
       app.add_subcommand("bench", "Measure how fast a configuration trains, and what bounds it");
   add_config_options(*command, arguments->request.config);
@@ -188,6 +189,8 @@ void add_running_options(CLI::App& command, ScaleArguments& arguments) {
 
 void add_scale_command(CLI::App& app, Chosen& chosen) {
   const auto arguments = std::make_shared<ScaleArguments>();
+  arguments->request.program_name = chosen.program.name;
+  arguments->request.parts = chosen.program.parts;
   CLI::App* const command = app.add_subcommand(
       "scale", "Train on several numbers of ranks, and compare speed and accuracy");
   add_study_options(*command, *arguments);
@@ -221,7 +224,7 @@ std::string best_command(const SweepRequest& request, const Sweep& sweep) {
   const auto& best = sweep.trials[best_first(sweep).front()];
   if (format_metric(sweep.metric, best.best).empty()) return {};
   auto words = train_words(request, sweep, best);
-  words.insert(words.begin(), {"kolo", "train"});
+  words.insert(words.begin(), {request.program_name, "train"});
   return fmt::format("trial {} is the best; this trains it alone:\n  {}\n", best.number,
                      as_typed(words));
 }
@@ -267,6 +270,8 @@ void add_sweep_options(CLI::App& command, SweepArguments& arguments, const Chose
 
 void add_sweep_command(CLI::App& app, Chosen& chosen) {
   const auto arguments = std::make_shared<SweepArguments>();
+  arguments->request.program_name = chosen.program.name;
+  arguments->request.parts = chosen.program.parts;
   CLI::App* const command =
       app.add_subcommand("sweep", "Train with many values of a configuration's keys, side by side");
   add_config_options(*command, arguments->request.config);

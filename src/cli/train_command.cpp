@@ -39,6 +39,14 @@ ConfigSource source_of(const TrainArguments& arguments) {
   return source;
 }
 
+const RunParts& parts_of(const TrainArguments& arguments) {
+  return arguments.ranks.chosen->program.parts;
+}
+
+RunConfig config_of(const TrainArguments& arguments) {
+  return load_run_config(source_of(arguments), parts_of(arguments).models);
+}
+
 // Number of ranks: -n, or all slots of the given hosts.
 int ranks_of(const TrainArguments& arguments) {
   const auto hosts = arguments.hosts.read();
@@ -49,14 +57,14 @@ int ranks_of(const TrainArguments& arguments) {
 int launch(const TrainArguments& arguments, const LaunchEnvironment& environment) {
   // Handles signals until the ranks start; then they and run_ranks() do.
   std::optional<StopSignal> stop(std::in_place, StopSignal::Says::everything);
-  const auto config = load_run_config(source_of(arguments));
+  const auto config = config_of(arguments);
   const auto& options = arguments.run;
   LaunchRequest request = launch_request(arguments.ranks, config);
   request.hosts = arguments.hosts.read();
   request.ranks = ranks_of(arguments);
   (void)rank_command(request,
                      examine_machine(environment, request.launcher, !request.hosts.empty()));
-  const auto run = prepare_training(config, {}, options, request.ranks, true);
+  const auto run = prepare_training(config, parts_of(arguments), options, request.ranks, true);
   if (!run.finished.empty()) {
     std::cout << run.finished << std::endl;
     return 0;
@@ -98,7 +106,7 @@ void require_sense(const TrainArguments& arguments, const LaunchEnvironment& env
 
 int train(const TrainArguments& arguments) {
   if (arguments.show_config) {
-    std::cout << to_yaml(load_run_config(source_of(arguments)));
+    std::cout << to_yaml(config_of(arguments));
     return 0;
   }
   const auto environment = detect_launch_environment();
@@ -109,7 +117,7 @@ int train(const TrainArguments& arguments) {
   // A restart may have fewer ranks than the command line says.
   const bool may_be_fewer = arguments.policy.min_ranks > 0 && environment.is_launched();
   if (!may_be_fewer) require_ranks(environment, arguments.ranks.ranks.value_or(0));
-  return run(source_of(arguments), {}, arguments.run);
+  return run(source_of(arguments), parts_of(arguments), arguments.run);
 }
 
 // Time of --stop-before. Ranks get it from the launcher, because "+2h" counts from its start.

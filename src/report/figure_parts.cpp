@@ -106,4 +106,17 @@ std::vector<CurvePoint> validations(const RunRecord& run, std::string_view quant
   return points;
 }
 
+bool is_better_larger(std::string_view quantity) {
+  return quantity != "loss";
+}
+
+double best_validation(const RunRecord& run, std::string_view quantity) {
+  double best = not_measured;
+  for (const auto& point : validations(run, quantity)) {
+    if (!std::isfinite(point.value)) continue;
+    best = is_better_larger(quantity) ? std::fmax(best, point.value) : std::fmin(best, point.value);
+  }
+  return best;
+}
+
 }  // namespace kolo

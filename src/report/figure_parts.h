@@ -51,4 +51,9 @@ class NamedLines {
 // there is no other.
 [[nodiscard]] std::vector<CurvePoint> validations(const RunRecord& run, std::string_view quantity);
 
+// Accuracies, not losses.
+[[nodiscard]] bool is_better_larger(std::string_view quantity);
+// The best of them; not_measured where there are none.
+[[nodiscard]] double best_validation(const RunRecord& run, std::string_view quantity);
+
 }  // namespace kolo

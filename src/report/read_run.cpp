@@ -12,6 +12,7 @@
 #include "kolo/base/text.h"
 #include "kolo/report/run_record.h"
 #include "kolo/train/observe/history.h"
+#include "report/run_facts.h"
 #include "settings/yaml/yaml.h"
 
 namespace kolo {
@@ -21,6 +22,11 @@ const Curve* RunRecord::find(std::string_view quantity, std::string_view part, b
     return candidate.quantity == quantity && candidate.part == part && candidate.by_step == by_step;
   });
   return curve == curves.end() ? nullptr : &*curve;
+}
+
+std::string RunRecord::setting(std::string_view name) const {
+  const auto found = std::ranges::find(settings, name, &decltype(settings)::value_type::first);
+  return found == settings.end() ? "" : found->second;
 }
 
 bool is_own_file(const std::filesystem::path& file, std::string_view start, std::string_view mark) {
@@ -236,13 +242,22 @@ RunRecord read_history(const std::filesystem::path& path) {
       run.warnings.push_back(error.what());
     }
   };
-  beside("config.yaml", [&](const auto& file) { run.settings = flattened(read_yaml_file(file)); });
+  beside("config.yaml", [&](const auto& file) {
+    run.settings = flattened(read_yaml_file(file));
+    run.configuration = read_text_file(file);
+  });
   beside("model.txt", [&](const auto& file) {
     run.parameters = parameters_in(read_text_file(file));
     if (!run.parameters)
       run.warnings.push_back(
           fmt::format("{}: no line tells the number of parameters", file.string()));
   });
+  nlohmann::ordered_json starts;
+  beside("run.json", [&](const auto& file) {
+    const auto document = nlohmann::ordered_json::parse(read_text_file(file), nullptr, false);
+    if (document.is_object()) starts = document.value("starts", starts);
+  });
+  run.facts = facts_of(run, starts);
   return run;
 }
 

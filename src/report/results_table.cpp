@@ -27,15 +27,6 @@ struct Measure {
   Better better = Better::neither;
 };
 
-double best_of(const RunRecord& run, std::string_view quantity, bool larger) {
-  double best = not_measured;
-  for (const auto& point : validations(run, quantity)) {
-    if (!std::isfinite(point.value)) continue;
-    best = larger ? std::fmax(best, point.value) : std::fmin(best, point.value);
-  }
-  return best;
-}
-
 double mean_of(const RunRecord& run, std::string_view quantity) {
   const auto* const curve = run.find(quantity, "");
   return sum_of(curve) / static_cast<double>(finite_values(curve).size());
@@ -84,12 +75,12 @@ double number_or_unmeasured(const std::optional<T>& value) {
 }
 
 std::vector<Measure> measures() {
-  const auto best = [](const char* quantity, bool larger) {
-    return [=](const RunRecord& run) { return best_of(run, quantity, larger); };
+  const auto best = [](const char* quantity) {
+    return [=](const RunRecord& run) { return best_validation(run, quantity); };
   };
-  return {{"best validation accuracy", best("accuracy", true), percent, Better::larger},
-          {"best top-5 accuracy", best("top_accuracy", true), percent, Better::larger},
-          {"best validation loss", best("loss", false), format_loss, Better::smaller},
+  return {{"best validation accuracy", best("accuracy"), percent, Better::larger},
+          {"best top-5 accuracy", best("top_accuracy"), percent, Better::larger},
+          {"best validation loss", best("loss"), format_loss, Better::smaller},
           {"time per epoch", [](const RunRecord& run) { return mean_of(run, "epoch_seconds"); },
            seconds, Better::smaller},
           {"samples/s", whole_rate, format_rate, Better::larger},
@@ -108,13 +99,6 @@ double best_value(const std::vector<double>& values, Better better) {
   const auto [smallest, largest] = std::ranges::minmax(known);
   if (smallest == largest) return not_measured;
   return better == Better::larger ? largest : smallest;
-}
-
-// The run's value of a setting; empty if its configuration has none.
-std::string setting_of(const RunRecord& run, const std::string& name) {
-  const auto found =
-      std::ranges::find(run.settings, name, &decltype(run.settings)::value_type::first);
-  return found == run.settings.end() ? "" : found->second;
 }
 
 // The names of all settings of some runs, in the order of the first that has them.
@@ -150,6 +134,9 @@ ResultsTable run_results(std::span<const RunRecord> runs) {
       table.rows[i].cells.push_back({known ? measure.text(values[i]) : "", values[i] == best});
     }
   }
+  std::vector<const RunRecord*> of_rows;
+  for (const auto& run : runs) of_rows.push_back(&run);
+  add_time_to_target(table, of_rows);
   return table;
 }
 
@@ -163,7 +150,7 @@ ResultsTable differing_settings(std::span<const RunRecord> runs) {
   for (const auto& name : setting_names(configured)) {
     if (name == "output_dir") continue;
     ResultsTable::Row row{{{name}}};
-    for (const auto* const run : configured) row.cells.push_back({setting_of(*run, name)});
+    for (const auto* const run : configured) row.cells.push_back({run->setting(name)});
     const bool differs = std::ranges::any_of(
         row.cells.begin() + 1, row.cells.end(),
         [&](const ResultsTable::Cell& cell) { return cell.text != row.cells[1].text; });

@@ -19,7 +19,21 @@ struct Presentation {
   double offset = 0;  // added after the factor
   // Compares the runs' validation curves, one a run, on a logarithmic axis.
   bool compares_validations = false;
+  bool smoothed = false;  // see Figure
 };
+
+// A loss that falls steeply is an L on a linear axis.
+bool spans_decades(const Figure& figure) {
+  constexpr double wide = 31.6;  // one and a half powers of ten
+  double least = not_measured, most = not_measured;
+  for (const auto& series : figure.series) {
+    for (const double y : series.y) {
+      least = std::fmin(least, y);  // the other one when one is not a number
+      most = std::fmax(most, y);
+    }
+  }
+  return least > 0 && most > wide * least;
+}
 
 // Limits per curve: more points can't be told apart, and make pages slow.
 constexpr std::size_t most_points = 1500;
@@ -58,7 +72,8 @@ class CurveFigures {
                   .title = presentation.title,
                   .x_label = "",
                   .y_label = presentation.y_label,
-                  .y_logarithmic = presentation.compares_validations};
+                  .y_logarithmic = presentation.compares_validations,
+                  .smoothed = presentation.smoothed};
     for (const auto axis : axes_) figure.x_labels[axis] = axis_label(axis);
     bool is_thinned = false;
     for (std::size_t number = 0; number < runs_.size(); ++number) {
@@ -71,6 +86,7 @@ class CurveFigures {
       }
     }
     if (figure.series.empty()) return;
+    if (figure.y_label == "loss" && spans_decades(figure)) figure.y_logarithmic = true;
     if (is_thinned) figure.note = "Of long curves the smallest and largest values are drawn.";
     group.figures.push_back(std::move(figure));
   }
@@ -83,6 +99,7 @@ class CurveFigures {
     auto by_step = presentation;
     by_step.id += "-by-step";
     by_step.title += ", step by step";
+    by_step.smoothed = true;
     add(group, by_step,
         [&](const Curve& curve) { return curve.quantity == quantity && curve.by_step; });
   }
@@ -113,8 +130,6 @@ class CurveFigures {
         .colour = static_cast<int>(number),
         .dashed = curve.part == "training" && !curve.by_step};  // by step it is alone, and dense
     for (const auto& point : thinned(curve.points, most_points)) {
-      // Epoch 0, before training, is so much worse that it would leave little room for the others.
-      if (point.epoch == 0 && !curve.by_step) continue;
       for (const auto axis : axes_) series.x_on[axis].push_back(place_on(axis, point));
       series.y.push_back(presentation.factor * point.value + presentation.offset);
     }

@@ -7,7 +7,9 @@
 #include <fmt/format.h>
 
 #include "kolo/base/clock.h"
+#include "kolo/base/text.h"
 #include "kolo/train/observe/format.h"
+#include "report/trial_groups.h"
 
 namespace kolo {
 
@@ -157,6 +159,18 @@ std::string state_of(const Trial& trial) {
   return std::string(name_of(trial.state));
 }
 
+// A column for each swept key.
+std::vector<ResultsTable::Column> key_columns(const Sweep& sweep) {
+  std::vector<ResultsTable::Column> columns;
+  for (const auto& name : names_in_words(sweep.trials.front().settings)) {
+    const auto is_number = [key = columns.size()](const Trial& trial) {
+      return parse_number<double>(key_and_value(trial.settings.at(key)).second).has_value();
+    };
+    columns.push_back({name, std::ranges::all_of(sweep.trials, is_number)});
+  }
+  return columns;
+}
+
 std::string note_of(const Sweep& sweep) {
   auto note = fmt::format(
       "By the best validation {} of any epoch, the best first; epoch: when it was reached, of how "
@@ -175,8 +189,8 @@ std::string note_of(const Sweep& sweep) {
 ResultsTable sweep_results(const Sweep& sweep) {
   ResultsTable table{.title = "The trials", .columns = {{"trial", true}}, .note = note_of(sweep)};
   if (sweep.trials.empty()) return table;
-  for (const auto& name : short_names(sweep.trials.front().settings))
-    table.columns.push_back({name, true});
+  const auto keys = key_columns(sweep);
+  table.columns.insert(table.columns.end(), keys.begin(), keys.end());
   table.columns.push_back({metric_title(sweep), true});
   table.columns.push_back({"epoch", true});
   table.columns.push_back({"time", true});
@@ -193,6 +207,33 @@ ResultsTable sweep_results(const Sweep& sweep) {
     cells.push_back({trial.seconds > 0 ? format_duration(trial.seconds) : ""});
     if (shows_states) cells.push_back({state_of(trial)});
     table.rows.push_back({std::move(cells), -1, mark_of(trial.state)});
+  }
+  return table;
+}
+
+ResultsTable seed_results(const Sweep& sweep) {
+  ResultsTable table{.title = "Means over seeds",
+                     .note = "Means and standard deviations of the trials' best epochs."};
+  if (sweep.trials.empty() || std::ranges::none_of(sweep.trials.front().settings, is_seed))
+    return table;
+  auto groups = groups_of_trials(sweep);
+  std::ranges::stable_sort(groups, [&](const TrialGroup& one, const TrialGroup& other) {
+    return is_better(sweep.metric, one.mean, other.mean);
+  });
+  const auto keys = key_columns(sweep);
+  for (std::size_t i = 0; i < keys.size(); ++i)
+    if (!is_seed(sweep.trials.front().settings[i])) table.columns.push_back(keys[i]);
+  table.columns.push_back({metric_title(sweep), true});
+  table.columns.push_back({"trials", true});
+  for (const auto& group : groups) {
+    std::vector<Cell> cells;
+    for (const auto& setting : sweep.trials[group.trials.front()].settings)
+      if (!is_seed(setting)) cells.push_back({key_and_value(setting).second});
+    cells.push_back({with_deviation(format_metric(sweep.metric, group.mean),
+                                    format_metric(sweep.metric, group.deviation)),
+                     std::isfinite(group.mean) && table.rows.empty() && groups.size() > 1});
+    cells.push_back({fmt::format("{}", group.trials.size())});
+    table.rows.push_back({std::move(cells)});
   }
   return table;
 }

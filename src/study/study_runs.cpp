@@ -227,7 +227,7 @@ std::string describe_plan(const ScaleRequest& request, const StudyFolder& folder
   std::string text;
   for (const StudyPoint& point : runs_to_do(study)) {
     const auto command = train_command(request, folder, study, point, false);
-    text += fmt::format("{}\n  kolo {}\n", describe(point),
+    text += fmt::format("{}\n  {} {}\n", describe(point), request.program_name,
                         join(std::span(command.argv).subspan(1), " "));
   }
   return text.empty() ? "every run is done\n" : text;

@@ -50,6 +50,8 @@ TEST(Mnist, ReadsFashionMnist) {
   const MnistDataset validation(folder, Split::validation);
   EXPECT_EQ(validation.size(), 10000);
   EXPECT_EQ(read_sample(validation, 0).label, 9);
+  for (const auto* const data : {&training, &validation})
+    EXPECT_EQ(data->class_names().at(9), "Ankle boot");
 }
 
 TEST(Mnist, NormalisesPixels) {
@@ -62,6 +64,7 @@ TEST(Mnist, NormalisesPixels) {
   EXPECT_FLOAT_EQ(read_sample(standard, 0).input[0], -.42421296F);
   EXPECT_FLOAT_EQ(read_sample(standard, 1).input[2], 2.8214867F);
   EXPECT_EQ(read_sample(standard, 1).label, 9);
+  EXPECT_THAT(standard.class_names(), ::testing::IsEmpty()) << "data that kolo doesn't know";
 }
 
 TEST(Mnist, FilesMayBeNamedAndPlacedAsOthersDo) {

@@ -14,6 +14,7 @@
 #include "kolo/config/run_config.h"
 #include "kolo/layout/pipeline_schedule.h"
 #include "kolo/layout/spatial_network.h"
+#include "kolo/run/run.h"
 #include "kolo/train/observe/bench_records.h"
 
 // `kolo bench`: its plan, its measurements, and the report on them.
@@ -133,6 +134,7 @@ struct BenchPlan {
 // A configuration to measure.
 struct BenchRequest {
   ConfigSource config;
+  RunParts parts = {};  // of the program
   std::vector<BenchMode> modes = {BenchMode::io, BenchMode::synthetic, BenchMode::full};
   BenchPlan plan;            // without step_done
   bool profile = false;      // also the parts of a step without communication

@@ -124,22 +124,22 @@ class StagedChannel final : public DeviceChannel {
     const auto length = [&](std::int64_t begin) { return std::min(most, call.count - begin); };
     const auto bring_down = [&](std::int64_t begin) {
       if (begin >= call.count) return;
-      const auto place = static_cast<std::size_t>(begin / most % 2);
-      copy(call, windows_[place].get(), from + begin * size,
+      const auto window = static_cast<std::size_t>(begin / most % 2);
+      copy(call, windows_[window].get(), from + begin * size,
            static_cast<std::size_t>(length(begin) * size));
-      arrived[place] = here(call);
+      arrived[window] = here(call);
     };
     bring_down(0);
     for (std::int64_t begin = 0; begin < call.count; begin += most) {
-      const auto place = static_cast<std::size_t>(begin / most % 2);
+      const auto window = static_cast<std::size_t>(begin / most % 2);
       bring_down(begin + most);
-      if (arrived[place]) arrived[place]->wait();
+      if (arrived[window]) arrived[window]->wait();
       CollectiveCall piece = call;
       piece.count = length(begin);
-      piece.output = Buffer(windows_[place].get(), piece.count, call.type);
+      piece.output = Buffer(windows_[window].get(), piece.count, call.type);
       piece.input = piece.output;
       host_->execute(piece);
-      copy(call, to + begin * size, windows_[place].get(),
+      copy(call, to + begin * size, windows_[window].get(),
            static_cast<std::size_t>(piece.count * size));
     }
     if (call.count > 0) return;

@@ -224,9 +224,9 @@ void copy_plane_transposed(const Channel& channel, const FieldView& view, const 
   const auto row_stride = static_cast<std::int64_t>(plane.size()) / rows;
   const bool is_backwards = target.strides[fast] < 0;
   for (std::int64_t row = 0; row < rows; ++row) {
-    const auto place = is_backwards ? rows - 1 - row : row;
+    const auto to_row = is_backwards ? rows - 1 - row : row;
     copy_row(channel.in + i * view.strides[1 + slow] + row * view.strides[1 + fast],
-             view.strides[3], columns, channel.factor, false, plane.data() + place * row_stride);
+             view.strides[3], columns, channel.factor, false, plane.data() + to_row * row_stride);
   }
   float* const out = channel.out + i * target.strides[slow] - (is_backwards ? rows - 1 : 0);
   transpose<storing>(plane.data(), row_stride, rows, columns, out, target.strides[2]);

@@ -20,7 +20,7 @@
 
   const data = JSON.parse(find("data").textContent);
   let printing = false;
-  const chosen = { axis: data.axis, smoothing: 0, hiddenRuns: new Set(), hiddenSeries: new Set(), logarithmic: new Map() };
+  const chosen = { axis: data.axis, smoothing: 0.6, hiddenRuns: new Set(), hiddenSeries: new Set(), logarithmic: new Map() };
   const drawn = new Map();  // a figure's id: its Chart
 
   function element(tag, attributes = {}, ...children) {
@@ -149,14 +149,33 @@
     const body = element("tbody");
     for (const row of table.rows) {
       const cells = row.cells.map((cell, i) => {
-        const classes = [table.columns[i].is_number ? "number" : "", cell.best ? "best" : ""].join(" ").trim();
+        const classes = [table.columns[i].is_number ? "number" : "", cell.best ? "best" : "", table.columns[i].title === "state" ? "state" : ""].join(" ").trim();
         const made = element(i === 0 ? "th" : "td", { className: classes, scope: i === 0 ? "row" : false }, cell.text || "\u2013");
         if (i === 0 && row.run >= 0 && isManyRuns()) made.prepend(dot(row.run));
         return made;
       });
       body.append(element("tr", { className: row.mark }, ...cells));
     }
-    return element("div", { className: table.columns.length > 9 ? "dense table" : "table", tabindex: "0", role: "region", "aria-label": table.title }, element("table", {}, element("thead", {}, head), body));
+    const made = element("div", { className: table.columns.length > 9 ? "dense table" : "table", tabindex: "0", role: "region", "aria-label": table.title }, element("table", {}, element("thead", {}, head), body));
+    sizes.observe(made);
+    return made;
+  }
+
+  // A table that is wider than the page says that it goes on.
+  const sizes = new ResizeObserver((entries) => {
+    for (const { target } of entries) target.parentElement?.classList.toggle("scrolls", target.scrollWidth > target.clientWidth + 1);
+  });
+
+  function originElement({ name, facts, configuration }) {
+    const list = element("dl", {}, ...facts.flatMap(([what, text]) => [element("dt", {}, what), element("dd", {}, text)]));
+    const yaml = configuration && element("details", {}, element("summary", {}, "configuration"), element("pre", {}, configuration));
+    return element("div", {}, data.origins.length > 1 ? element("h3", {}, name) : "", list, yaml);
+  }
+
+  // How the runs were made: of one openly, of several behind a line.
+  function origins() {
+    const made = data.origins.map(originElement);
+    return made.length > 1 ? [element("details", {}, element("summary", {}, "how the runs were made"), ...made)] : made;
   }
 
   function pictureElement(picture) {
@@ -176,8 +195,9 @@
       return element("label", {}, input, element("span", {}, axisNames[axis]));
     });
     const parts = [element("fieldset", { className: "axes" }, element("legend", {}, "Curves against"), ...axes)];
-    if (figures().some(charts.isDense)) {
-      const change = (event) => { chosen.smoothing = Number(event.target.value); figures().filter(charts.isDense).forEach(draw); };
+    const smoothed = figures().filter((figure) => figure.smoothed);
+    if (smoothed.length > 0) {
+      const change = (event) => { chosen.smoothing = Number(event.target.value); smoothed.forEach(draw); };
       const input = element("input", { type: "range", min: 0, max: 0.99, step: 0.01, value: chosen.smoothing, oninput: change });
       parts.push(element("label", { className: "smoothing" }, "Smoothing", input));
     }
@@ -203,6 +223,7 @@
 
   function build() {
     find("summary").textContent = data.summary;
+    find("origins").replaceChildren(...origins());
     warnings();
     controls();
     for (const chart of drawn.values()) chart.destroy();
@@ -212,7 +233,7 @@
     for (const part of data.sections) {
       if (part.figures?.some(charts.dependsOnAxis) && !parts.includes(form)) parts.push(form);
       const content = [];
-      if (part.figures) content.push(element("div", { className: "figures" }, ...part.figures.map(figureElement)));
+      if (part.figures) content.push(element("div", { className: part.figures.length % 3 === 1 ? "pairs figures" : "figures" }, ...part.figures.map(figureElement)));
       else if (part.pictures) content.push(element("div", { className: "pictures" }, ...part.pictures.map(pictureElement)));
       else content.push(tableElement(part));
       if (part.note) content.push(element("p", { className: "note" }, part.note));
