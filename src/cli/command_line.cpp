@@ -270,8 +270,8 @@ CommandLine::CommandLine(Program program)
   app_.set_version_flag("--version", "kolo " KOLO_VERSION);
   app_.require_subcommand(1);
   std::vector<void (*)(CLI::App&, Chosen&)> commands = {
-      add_train_command, add_eval_command,  add_predict_command, add_bench_command,
-      add_scale_command, add_sweep_command, add_report_command};
+      add_train_command, add_eval_command,  add_predict_command, add_report_command,
+      add_bench_command, add_scale_command, add_sweep_command};
   const std::string examples =
       "Examples:\n"
       "  kolo doctor                                   check this machine\n"
@@ -285,7 +285,7 @@ CommandLine::CommandLine(Program program)
       "  kolo run -n 4 ./my_training                   start ranks of a program of yours\n\n";
   if (chosen_.program.is_kolo)
     commands.insert(commands.end(),
-                    {add_run_command, add_timeline_command, add_data_command, add_doctor_command});
+                    {add_data_command, add_doctor_command, add_run_command, add_timeline_command});
   app_.footer(
       fmt::format("{}{} help COMMAND says more. Exit status: 0 done, 1 failed, 2 wrong "
                   "input, 75 stopped on request after a checkpoint.",
