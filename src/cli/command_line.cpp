@@ -22,6 +22,8 @@ namespace {
 
 // Commands and options ("train --noddp") of earlier versions or of the courses' scripts that kolo
 // lacks, and what to do instead.
+constexpr std::string_view one_thread_each =
+    "each processor has a thread; taskset -c 0-3 kolo ... allows it four processors";
 constexpr std::pair<std::string_view, std::string_view> retired_words[] = {
     {"completion", "is no command any more; kolo help COMMAND lists a command's options"},
     {"man", "is no command any more; kolo help COMMAND says what there is"},
@@ -58,6 +60,9 @@ constexpr std::pair<std::string_view, std::string_view> retired_words[] = {
     {"report --figures", "kolo-plot draws figures for papers"},
     {"report --format", "kolo-plot draws figures for papers"},
     {"eval --format", "pictures are PNG"},
+    {"data nbody --threads", one_thread_each},
+    {"data images --threads", one_thread_each},
+    {"data cifar10 --threads", one_thread_each},
     {"data nbody --method", "gravity is that of particles through a mesh; leave it out"},
     {"data nbody --cell", "cells have 78.125 kpc/h; leave it out"},
     {"data nbody --scatter", "temperature is what the physics makes it; leave it out"},
@@ -265,8 +270,8 @@ CommandLine::CommandLine(Program program)
   app_.set_version_flag("--version", "kolo " KOLO_VERSION);
   app_.require_subcommand(1);
   std::vector<void (*)(CLI::App&, Chosen&)> commands = {
-      add_train_command, add_eval_command,  add_predict_command, add_bench_command,
-      add_scale_command, add_sweep_command, add_report_command};
+      add_train_command, add_eval_command,  add_predict_command, add_report_command,
+      add_bench_command, add_scale_command, add_sweep_command};
   const std::string examples =
       "Examples:\n"
       "  kolo doctor                                   check this machine\n"
@@ -280,7 +285,7 @@ CommandLine::CommandLine(Program program)
       "  kolo run -n 4 ./my_training                   start ranks of a program of yours\n\n";
   if (chosen_.program.is_kolo)
     commands.insert(commands.end(),
-                    {add_run_command, add_timeline_command, add_data_command, add_doctor_command});
+                    {add_data_command, add_doctor_command, add_run_command, add_timeline_command});
   app_.footer(
       fmt::format("{}{} help COMMAND says more. Exit status: 0 done, 1 failed, 2 wrong "
                   "input, 75 stopped on request after a checkpoint.",

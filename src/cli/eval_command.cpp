@@ -229,9 +229,8 @@ int eval(const EvalArguments& arguments) {
 
 void add_eval_command(CLI::App& app, Chosen& chosen) {
   const auto arguments = std::make_shared<EvalArguments>();
-  CLI::App* const command = app.add_subcommand("eval",
-                                               "Measure a trained network: loss, accuracy of each "
-                                               "class, confusion matrix; errors of numbers");
+  CLI::App* const command = app.add_subcommand(
+      "eval", "Measure a trained network: accuracy of classes, errors of numbers");
   add_text_option(*command, "path", arguments->request.path,
                   "a run's folder or one of its checkpoints",
                   "A run's folder, or one of its checkpoints")

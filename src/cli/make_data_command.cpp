@@ -33,21 +33,13 @@ namespace fs = std::filesystem;
 // Options that the commands share.
 struct MakingArguments {
   std::string output;
-  int threads = 0;  // 0: as many as there are processors
   bool force = false;
-
-  [[nodiscard]] int threads_to_use() const {
-    return threads > 0 ? threads : detect_cpu_limits().cpus();
-  }
 };
 
 void add_making_options(CLI::App& command, MakingArguments& arguments, std::uint64_t& seed) {
   add_number_option(command, "--seed", seed, {0, std::uint64_t{1} << 53},
                     "Another number makes another data set")
       ->default_str(std::to_string(seed))
-      ->type_name("N");
-  add_number_option(command, "--threads", arguments.threads, {1, 1024},
-                    "Threads (default: one per processor)")
       ->type_name("N");
   command.add_flag("--force", arguments.force, "Replace existing files of this kind");
 }
@@ -67,7 +59,7 @@ int make_with_progress(const ImagesArguments& arguments, const char* words, Make
   std::mutex mutex;
   std::int64_t most_done = -1;  // threads may report out of order
   const WriteOptions write{
-      .threads = arguments.threads_to_use(),
+      .threads = detect_cpu_limits().cpus(),
       .replace = arguments.force,
       .progress = [&](std::int64_t done, std::int64_t total) {
         const std::lock_guard lock(mutex);
@@ -238,7 +230,7 @@ void report_box(const NbodyArguments& arguments, const SimulationBox& box, doubl
 
 int make_nbody(const NbodyArguments& arguments) {
   auto options = arguments.box;
-  options.threads = arguments.threads_to_use();
+  options.threads = detect_cpu_limits().cpus();
   check_cosmology_options(options);
   check_memory(options.size);
   require_ending("data: --output", arguments.output, {"HDF5", {".h5", ".hdf5"}, {}});

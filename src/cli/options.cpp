@@ -177,10 +177,12 @@ std::vector<Host> HostOptions::read() const {
 void add_host_options(CLI::App& command, HostOptions& options) {
   add_text_option(command, "--hosts", options.hosts, "hosts such as node1:2,node2:2",
                   "Hosts and their slots: node1:2,node2:2")
-      ->type_name("HOSTS");
+      ->type_name("HOSTS")
+      ->group(cluster_options);
   add_text_option(command, "--hostfile", options.hostfile, "a file with a line for each host",
                   "File with a line for each host")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->group(cluster_options);
 }
 
 LaunchRequest launch_request(const RankOptions& options, const RunConfig& config) {

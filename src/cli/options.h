@@ -166,6 +166,9 @@ struct HostOptions {
   [[nodiscard]] std::vector<Host> read() const;
 };
 
+// Heading of the options that single machines don't need, below the others in --help.
+inline constexpr const char* cluster_options = "Several machines and schedulers";
+
 void add_host_options(CLI::App& command, HostOptions& options);
 
 // Number of ranks to start: -n and --oversubscribe.

@@ -134,7 +134,7 @@ void add_predict_command(CLI::App& app, Chosen& chosen) {
   const auto arguments = std::make_shared<PredictArguments>();
   auto& request = arguments->request;
   CLI::App* const command = app.add_subcommand(
-      "predict", "Apply a trained network to images, arrays of numbers, or a simulation box");
+      "predict", "Apply a trained network to images, arrays or a simulation box");
   add_text_option(*command, "path", request.run, "a run's folder or one of its checkpoints",
                   "A run's folder, or one of its checkpoints")
       ->required()

@@ -194,28 +194,6 @@ void add_train_command(CLI::App& app, Chosen& chosen) {
       app.add_subcommand("train", "Train the network that a configuration file describes");
   add_config_options(*command, arguments->config);
   add_rank_options(*command, arguments->ranks, chosen, "Number of ranks to start");
-  add_host_options(*command, arguments->hosts);
-  add_number_option(
-      *command, "--max-restarts", arguments->policy.restarts, {0, most_restarts},
-      "Resume from the newest checkpoint when a rank dies, at most this often within an hour")
-      ->type_name("TIMES");
-  add_number_option(
-      *command, "--min-ranks", arguments->policy.min_ranks, {1, most_ranks},
-      "With --max-restarts: if nodes are lost, resume with as many ranks as fit on the "
-      "others, but no fewer than this (default: all)")
-      ->type_name("RANKS");
-  add_value_option(
-      *command, "--stop-before",
-      [arguments](const std::string& text) { arguments->run.stop_before = read_stop_time(text); },
-      "Save a checkpoint and stop (status 75) before this time: 18:30, 2026-11-24T18:30 or "
-      "+2h30m")
-      ->type_name("TIME");
-  add_number_option(
-      *command, "--stop-after-epochs", arguments->run.stop_after_epochs,
-      {1, std::numeric_limits<std::int64_t>::max()},
-      "Save a checkpoint and stop (status 75) after this many epochs, without changing "
-      "the schedule of the learning rate; continue with --resume")
-      ->type_name("EPOCHS");
   add_shortcuts(*command, *arguments);
   // Its value may be left out: give_resume_its_value() adds it.
   add_text_option(
@@ -234,6 +212,32 @@ void add_train_command(CLI::App& app, Chosen& chosen) {
                     "Record what each rank does when, in timeline.json of the run's folder");
   command->add_flag("--show-config", arguments->show_config,
                     "Only print the configuration as kolo understands it");
+  add_host_options(*command, arguments->hosts);
+  add_number_option(
+      *command, "--max-restarts", arguments->policy.restarts, {0, most_restarts},
+      "Resume from the newest checkpoint when a rank dies, at most this often within an hour")
+      ->type_name("TIMES")
+      ->group(cluster_options);
+  add_number_option(
+      *command, "--min-ranks", arguments->policy.min_ranks, {1, most_ranks},
+      "With --max-restarts: if nodes are lost, resume with as many ranks as fit on the "
+      "others, but no fewer than this (default: all)")
+      ->type_name("RANKS")
+      ->group(cluster_options);
+  add_value_option(
+      *command, "--stop-before",
+      [arguments](const std::string& text) { arguments->run.stop_before = read_stop_time(text); },
+      "Save a checkpoint and stop (status 75) before this time: 18:30, 2026-11-24T18:30 or "
+      "+2h30m")
+      ->type_name("TIME")
+      ->group(cluster_options);
+  add_number_option(
+      *command, "--stop-after-epochs", arguments->run.stop_after_epochs,
+      {1, std::numeric_limits<std::int64_t>::max()},
+      "Save a checkpoint and stop (status 75) after this many epochs, without changing "
+      "the schedule of the learning rate; continue with --resume")
+      ->type_name("EPOCHS")
+      ->group(cluster_options);
   command->footer(
       "Examples:\n"
       "  kolo train configs/hello.yaml\n"

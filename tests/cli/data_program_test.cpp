@@ -56,7 +56,7 @@ TEST_F(DataProgram, MakesACifar10) {
   const auto before = read_text_file(folder / "made/data_batch_1.bin");
   expect_refused(make("cifar10", {"--seed", "7"}), "not empty");
   EXPECT_EQ(read_text_file(folder / "made/data_batch_1.bin"), before);
-  EXPECT_EQ(make("cifar10", {"--seed", "7", "--force", "--threads", "3"}).exit_code, 0);
+  EXPECT_EQ(make("cifar10", {"--seed", "7", "--force"}).exit_code, 0);
   EXPECT_NE(read_text_file(folder / "made/data_batch_1.bin"), before);
 }
 
