@@ -171,10 +171,7 @@ KOLO_VECTOR_INLINE Line<M.rows> spread_line(const float* gathered, std::int64_t 
   return result;
 }
 
-}  // namespace kolo::KOLO_VECTORS
-
 // The transforms of winograd.h, for vectors that were included before.
-namespace kolo::KOLO_VECTORS {
 
 using winograd::Algorithm;
 using winograd::Collect;

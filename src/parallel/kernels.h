@@ -54,14 +54,11 @@ void reconstruct(const LowRank& factors, float* error);
 // that keeps less than epsilon of its length becomes zero.
 void orthogonalise(const LowRank& factors, double epsilon);
 
-}  // namespace kolo::parallel
-
 // Steps of a checksum, on the host (kernels.cpp) and on CUDA devices (cuda/flat_kernels.cu).
 // Bytes are cut into pieces; of more than one, the checksum is that of the pieces' checksums, in
 // their order. A piece is read in rows of a word for each lane, the last filled up with zeros;
 // every lane makes a hash of its words, and from those and the number of bytes comes the piece's
 // checksum.
-namespace kolo::parallel {
 
 constexpr std::size_t checksum_piece_bytes = std::size_t{1} << 17;
 
@@ -91,14 +88,11 @@ KOLO_HOST_DEVICE inline std::uint64_t checksum_of_lanes(std::uint64_t sum, std::
   return mix(mix(bytes) ^ sum);
 }
 
-}  // namespace kolo::parallel
-
 // Passes over flat memory of a CUDA device (cuda/flat_kernels.cu), as those of kernels.h on the
 // host. They are enqueued on a stream (a cudaStream_t of the current device), and nobody waits for
 // them; what they are given by a pointer lies in the device's memory, and so do their results.
 // Nothing is kept in a workspace, which is aligned to 8 bytes: passes that follow one another on a
 // stream may use the same. In a build without CUDA they throw Error.
-namespace kolo::parallel {
 
 // Adds the squares of the values to `total`, in the order of reduction_order.h, whatever the
 // device.
