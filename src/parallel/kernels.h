@@ -12,22 +12,21 @@
 namespace kolo::parallel {
 
 // Added up in double, in an order that depends on nothing but the size: LibTorch's norm depends on
-// the number of threads too, and the ranks' may differ.
-[[nodiscard]] double sum_of_squares(std::span<const float> values);
-[[nodiscard]] double sum_of_squares(std::span<const double> values);
+// the number of threads too, and the ranks' may differ. Like the two below of float and double.
+template <typename T>
+[[nodiscard]] double sum_of_squares(std::span<const T> values);
 
 // Adds `other`, of the same size, to the values.
-void add(std::span<float> values, std::span<const float> other);
-void add(std::span<double> values, std::span<const double> other);
+template <typename T>
+void add(std::span<T> values, std::span<T> other);
 
-void scale(std::span<float> values, double factor);
-void scale(std::span<double> values, double factor);
+template <typename T>
+void scale(std::span<T> values, double factor);
 
 // Whether some value has all the bits of `mask`: for a mask of the exponent's bits, whether a
-// floating-point number is infinite or not a number.
-[[nodiscard]] bool has_all_bits(std::span<const std::uint64_t> values, std::uint64_t mask);
-[[nodiscard]] bool has_all_bits(std::span<const std::uint32_t> values, std::uint32_t mask);
-[[nodiscard]] bool has_all_bits(std::span<const std::uint16_t> values, std::uint16_t mask);
+// floating-point number is infinite or not a number. `Word`: unsigned, of 16, 32 or 64 bits.
+template <typename Word>
+[[nodiscard]] bool has_all_bits(std::span<const Word> values, Word mask);
 
 // 64 bits from all bytes, their order and their number; the same on every processor of one byte
 // order.
