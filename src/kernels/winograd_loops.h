@@ -82,9 +82,9 @@ template <const auto& M, std::size_t Row, std::size_t Column, bool HasSum>
 KOLO_VECTOR_INLINE Vector with_added(Vector sum, Vector value) {
   constexpr float factor = M.values[Row][Column];
   if constexpr (factor == 0) return sum;
-  if constexpr (!HasSum) return factor == 1 ? value : multiplied(all(factor), value);
-  if constexpr (factor == 1) return added(sum, value);
-  if constexpr (factor == -1) return subtracted(sum, value);
+  if constexpr (!HasSum) return factor == 1 ? value : all(factor) * value;
+  if constexpr (factor == 1) return sum + value;
+  if constexpr (factor == -1) return sum - value;
   return multiplied_added(all(factor), value, sum);
 }
 
@@ -171,10 +171,7 @@ KOLO_VECTOR_INLINE Line<M.rows> spread_line(const float* gathered, std::int64_t 
   return result;
 }
 
-}  // namespace kolo::KOLO_VECTORS
-
 // The transforms of winograd.h, for vectors that were included before.
-namespace kolo::KOLO_VECTORS {
 
 using winograd::Algorithm;
 using winograd::Collect;
@@ -207,8 +204,8 @@ struct Put {
   template <typename T>
   KOLO_VECTOR_INLINE void operator()(T* at, std::int64_t channel, Vector values) const {
     if (at == nullptr) return;
-    if (is_added) values = added(values, loaded(at + channel));
-    if (bias != nullptr) values = added(values, loaded(bias + channel));
+    if (is_added) values += loaded(at + channel);
+    if (bias != nullptr) values += loaded(bias + channel);
     store(at + channel, values);
   }
 };

@@ -143,7 +143,7 @@ class SamplePrediction final : public Prediction {
     std::vector<std::string_view> all;
     if (!form_.columns.empty()) all.emplace_back(".csv");
     if (form_.arrays.size() == 1) all.emplace_back(".npy");
-    all.insert(all.end(), {".h5", ".hdf5", ".json"});
+    for (const auto* const ending : {".h5", ".hdf5", ".json"}) all.emplace_back(ending);
     return all;
   }
 

@@ -308,7 +308,7 @@ std::string to_text(const BenchReport& report) {
       setup.precision, setup.trials, setup.trials == 1 ? "" : "s", setup.steps, setup.warmup, "",
       "samples/s", "middle half", "ms per step", "samples/s by rank");
   for (const auto& measurement : report.measurements) text += line_of(measurement, setup.steps);
-  text += "\n" + noise_line(report);
+  text += fmt::format("\n{}", noise_line(report));
   if (const auto* const full = find(report, BenchMode::full)) {
     const auto shares = shares_of(*full);
     text +=

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "comm/device/device_channel.h"
+#include "comm/device/device_sharing.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 
@@ -50,23 +51,6 @@ std::unique_ptr<DeviceChannel> make_solo_channel(const DeviceOptions& options,
 }
 
 namespace {
-
-// Pinned memory of any size, for one call after another.
-class PinnedScratch {
- public:
-  [[nodiscard]] std::byte* of(const DeviceRuntime& runtime, int device, std::size_t bytes) {
-    if (bytes > bytes_) {
-      memory_.reset();
-      memory_ = runtime.allocate_pinned(device, bytes);
-      bytes_ = bytes;
-    }
-    return memory_.get();
-  }
-
- private:
-  std::shared_ptr<std::byte> memory_;
-  std::size_t bytes_ = 0;
-};
 
 class StagedChannel final : public DeviceChannel {
  public:
@@ -146,16 +130,16 @@ class StagedChannel final : public DeviceChannel {
     host_->execute(call);  // ranks meet in it all the same
   }
   void execute_whole(const CollectiveCall& call) {
+    const auto input = pinned_.take(*runtime_, device_, call.input.bytes()),
+               output = pinned_.take(*runtime_, device_, call.output.bytes());
     CollectiveCall staged = call;
-    staged.input = ConstBuffer(input_.of(*runtime_, device_, call.input.bytes()), call.input.count,
-                               call.input.type);
-    staged.output = Buffer(output_.of(*runtime_, device_, call.output.bytes()), call.output.count,
-                           call.output.type);
-    copy(call, const_cast<void*>(staged.input.data), call.input.data, call.input.bytes());
+    staged.input = ConstBuffer(input.get(), call.input.count, call.input.type);
+    staged.output = Buffer(output.get(), call.output.count, call.output.type);
+    copy(call, input.get(), call.input.data, call.input.bytes());
     if (const auto arrived = here(call)) arrived->wait();
     host_->execute(staged);
     copy(call, call.output.data, staged.output.data, call.output.bytes());
-    // The next call may use the scratch memory at once.
+    // The next call may take the memory at once.
     if (const auto left = here(call)) left->wait();
   }
   // Copies between a call's buffer and memory of the host's. A rank that has joined has its buffers
@@ -179,7 +163,7 @@ class StagedChannel final : public DeviceChannel {
   bool is_pinned_ = true;
   // In memory that the ranks of a node reduce in place, without a copy.
   std::array<std::shared_ptr<std::byte>, 2> windows_;
-  PinnedScratch input_, output_;
+  PinnedMemories pinned_;
 };
 
 }  // namespace

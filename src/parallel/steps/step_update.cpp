@@ -45,10 +45,7 @@ std::vector<double> LateNumbers::get() const {
   return {first, first + copy_.numel()};
 }
 
-}  // namespace kolo
-
 // The use of averaged gradients in a step: scale, clip, leave out, update.
-namespace kolo {
 
 // Updates each bucket as soon as it is reduced, while later ones are still on their way.
 void TrainingStep::update(double learning_rate, std::int64_t step) {
@@ -144,10 +141,7 @@ torch::Tensor TrainingStep::squared_norm() const {
   return squares.div_(communicator_.size());
 }
 
-}  // namespace kolo
-
 // A step that is recorded once and replayed: CUDA's graphs.
-namespace kolo {
 
 // Rate and number are those of the step that is being made. The numbers lie in the same place each
 // time where the device has graphs.
