@@ -186,6 +186,7 @@ int convert(const ConvertArguments& arguments) {
   const bool is_hdf5 = arguments.output.ends_with(".h5") || arguments.output.ends_with(".hdf5");
   const auto format = is_hdf5 ? BoxFormat::hdf5 : BoxFormat::npy;
   const auto output = is_hdf5 ? arguments.output : prefix_of(arguments.output);
+  make_folder_of("data: --output", output);
   for (const auto& warning : box.warnings()) std::cerr << warning << "\n";
   ProgressBar bar(std::cout, progress_options_from_environment());
   const Stopwatch watch;

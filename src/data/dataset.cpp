@@ -84,8 +84,14 @@ Subset::Subset(std::shared_ptr<const Dataset> whole, std::int64_t count, Choice 
   }
 }
 
+Subset::Subset(std::shared_ptr<const Dataset> whole, std::vector<std::int64_t> samples)
+    : Subset(std::move(whole), std::ssize(samples)) {
+  samples_ = std::move(samples);
+}
+
 std::int64_t Subset::chosen(std::int64_t index) const {
   check_index(index, count_);
+  if (!samples_.empty()) return samples_[static_cast<std::size_t>(index)];
   return choice_ == Choice::first ? index : checked_multiply(index, whole_->size()) / count_;
 }
 
@@ -95,7 +101,10 @@ void Subset::read(std::int64_t index, std::int64_t epoch, const SamplePlace& pla
 
 std::shared_ptr<const Dataset> Subset::part(std::span<const RowRange> rows) const {
   auto part = whole_->part(rows);
-  return part ? std::make_shared<Subset>(std::move(part), count_, choice_) : nullptr;
+  if (!part) return nullptr;
+  auto subset = std::make_shared<Subset>(*this);
+  subset->whole_ = std::move(part);
+  return subset;
 }
 
 void Subset::read_bytes(std::int64_t index, std::span<std::uint8_t> input,

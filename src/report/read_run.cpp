@@ -24,8 +24,8 @@ const Curve* RunRecord::find(std::string_view quantity, std::string_view part, b
   return curve == curves.end() ? nullptr : &*curve;
 }
 
-std::string RunRecord::setting(std::string_view name) const {
-  const auto found = std::ranges::find(settings, name, &decltype(settings)::value_type::first);
+std::string RunRecord::setting(std::string_view key) const {
+  const auto found = std::ranges::find(settings, key, &decltype(settings)::value_type::first);
   return found == settings.end() ? "" : found->second;
 }
 

@@ -72,7 +72,8 @@ void log_data(RunLog& log, const PreparedRun& run) {
   log.info("data {}: {} training and {} validation samples", config.data.name,
            format_count(run.datasets.training->size()),
            format_count(run.datasets.validation->size()));
-  if (!run.datasets.note_of_loads.empty()) log.info("{}", run.datasets.note_of_loads);
+  for (const auto& note : {run.datasets.note_of_split, run.datasets.note_of_loads})
+    if (!note.empty()) log.info("{}", note);
   for (const auto& warning : run.datasets.warnings) log.warn("{}", warning);
 }
 

@@ -50,7 +50,8 @@ void start_folder(const PreparedRun& run, const RunLock& lock, RunContext& conte
   run.folder.remove_leftovers();
   write_file_atomically(run.folder.config(), to_yaml(run.config));
   context.origin.machine = describe_machine(run.config.device, nodes);
-  note_run_start(run.folder.origin(), context.origin, from_step);
+  note_run_start(run.folder.origin(), context.origin, from_step, run.datasets.class_names,
+                 run.datasets.training->layout());
   run.folder.remove_timelines_of_ranks();  // of what is resumed
 }
 

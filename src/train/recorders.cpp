@@ -188,19 +188,20 @@ double RunRecorder::mean_epoch_seconds() const {
 
 namespace {
 
-// "loss 0.3121  accuracy 89.10 %", or the loss alone.
+// "loss 0.3121, accuracy 89.10 %", or the loss alone: two blanks, where a terminal may break the
+// line, stand only before other figures.
 std::string metrics_of(const MetricSums& sums) {
   const std::string loss = fmt::format("loss {}", format_loss(sums.mean_loss()));
-  return sums.has_accuracy() ? fmt::format("{}  accuracy {:.2f} %", loss, 100 * sums.accuracy())
+  return sums.has_accuracy() ? fmt::format("{}, accuracy {:.2f} %", loss, 100 * sums.accuracy())
                              : loss;
 }
 
 std::string metrics_line(const EpochReport& report) {
-  auto line = fmt::format("{}  validation {}{}", metrics_of(report.training),
-                          metrics_of(report.validation), report.is_best ? " (best)" : "");
+  auto line =
+      fmt::format("{}  validation {}", metrics_of(report.training), metrics_of(report.validation));
   if (report.top > 0)
-    line += fmt::format("  top {} {:.2f} %", report.top, 100 * report.validation.top_accuracy());
-  return line;
+    line += fmt::format(", top {} {:.2f} %", report.top, 100 * report.validation.top_accuracy());
+  return line + (report.is_best ? " (best)" : "");
 }
 
 }  // namespace

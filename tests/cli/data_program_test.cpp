@@ -56,7 +56,7 @@ TEST_F(DataProgram, MakesACifar10) {
   const auto before = read_text_file(folder / "made/data_batch_1.bin");
   expect_refused(make("cifar10", {"--seed", "7"}), "not empty");
   EXPECT_EQ(read_text_file(folder / "made/data_batch_1.bin"), before);
-  EXPECT_EQ(make("cifar10", {"--seed", "7", "--force", "--threads", "3"}).exit_code, 0);
+  EXPECT_EQ(make("cifar10", {"--seed", "7", "--force"}).exit_code, 0);
   EXPECT_NE(read_text_file(folder / "made/data_batch_1.bin"), before);
 }
 
@@ -181,8 +181,8 @@ TEST_F(ConvertProgram, GoesBothWays) {
   expect_holds_the_box(folder / "pair");
   EXPECT_EQ(convert({folder / "pair_label.npy", "-o", folder / "back.h5"}).exit_code, 0);
   expect_holds_the_box(folder / "back.h5");
-  EXPECT_EQ(convert({folder / "box.h5", "-o", folder / "again_data.npy"}).exit_code, 0);
-  expect_holds_the_box(folder / "again");
+  EXPECT_EQ(convert({folder / "box.h5", "-o", folder / "new/folder/again_data.npy"}).exit_code, 0);
+  expect_holds_the_box(folder / "new/folder/again");
 }
 
 TEST_F(ConvertProgram, SaysWhatIsWrong) {
@@ -190,6 +190,8 @@ TEST_F(ConvertProgram, SaysWhatIsWrong) {
   expect_refused(convert({folder / "box.h5"}), "--output");
   expect_refused(convert({folder / "box.h5", "-o", folder / "a.csv"}), "HDF5, or a pair of .npy");
   expect_refused(convert({folder / "box.h5", "-o", folder / "box.h5", "--force"}), "what is read");
+  expect_refused(convert({folder / "box.h5", "-o", folder / "box.h5/a"}),
+                 "is there, and no folder");
   EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), {}), 1) << "nothing was written";
 }
 

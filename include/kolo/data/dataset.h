@@ -103,6 +103,8 @@ class Subset final : public Dataset {
   enum class Choice { first, spread };
 
   Subset(std::shared_ptr<const Dataset> whole, std::int64_t count, Choice choice = Choice::first);
+  // Takes these samples, in this order. Error for an index outside of the data set when it is read.
+  Subset(std::shared_ptr<const Dataset> whole, std::vector<std::int64_t> samples);
   [[nodiscard]] std::int64_t size() const override { return count_; }
   [[nodiscard]] const SampleLayout& layout() const override { return whole_->layout(); }
   void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const override;
@@ -118,7 +120,8 @@ class Subset final : public Dataset {
 
   std::shared_ptr<const Dataset> whole_;
   std::int64_t count_;
-  Choice choice_;
+  Choice choice_ = Choice::first;
+  std::vector<std::int64_t> samples_;  // empty: as choice_ says
 };
 
 // Standard normal inputs and random targets (uniform classes, or standard normal numbers), the same

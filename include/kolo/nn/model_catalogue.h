@@ -110,8 +110,8 @@ class ModelCatalogue {
 
 // mnist_net and mnist_cnn, the MNIST networks of the ALCF tutorial on distributed deep learning;
 // cnn, resnet_small and resnet50 as the NERSC tutorial on deep learning at scale has them in Keras;
-// resnet34; unet3d, the NERSC tutorial's U-Net for cosmology boxes; mlp, a multilayer perceptron
-// (kolo/nn/models.h); torchscript, a scripted PyTorch module from a file.
+// small_cnn, for few images; resnet34; unet3d, the NERSC tutorial's U-Net for cosmology boxes; mlp,
+// a multilayer perceptron (kolo/nn/models.h); torchscript, a scripted PyTorch module from a file.
 [[nodiscard]] ModelCatalogue built_in_models();
 [[nodiscard]] const std::vector<ModelEntry>& built_in_model_entries();
 

@@ -21,16 +21,17 @@ namespace kolo {
 // coloured, on structured backgrounds, with distractors and occluders. A linear classifier gets 38
 // % of the labels right (83 % of Fashion-MNIST's).
 
-inline constexpr std::array<std::string_view, cifar10_classes> fashion_mnist_names = {
-    "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat",
-    "Sandal",      "Shirt",   "Sneaker",  "Bag",   "Ankle boot"};
-
 struct StandInOptions {
   std::filesystem::path source = fashion_mnist_folder;  // the four files of Fashion-MNIST
   std::uint64_t seed = 0;
   // The training split takes so many of each class, the first of the source's; at least 1. The
   // validation split takes all of the source's.
   std::int64_t per_class = 5000;
+  // Things as one photographs them to be told apart: the garments that are clearest, which look
+  // like the mean of their class and unlike those of others, alone, upright, as large as the
+  // picture, on plain grounds. Both splits then have their garments class by class, the clearest
+  // first.
+  bool plain = false;
 };
 
 // The images of a split. Image `index` depends on the source, seed, split and index alone. Any
@@ -51,6 +52,7 @@ class StandInImages {
   std::vector<std::int64_t> order_;   // the source's image for each of ours
   std::vector<std::uint8_t> labels_;  // of the source's images
   std::uint64_t seed_;                // of the split
+  bool plain_;
 };
 
 struct WriteOptions {
@@ -70,17 +72,18 @@ std::array<std::int64_t, 2> write_cifar10_stand_in(const std::filesystem::path& 
 
 struct PhotographFolderOptions {
   // `per_class` of the training images of each class, a fifth of that for validation.
-  StandInOptions stand_in = {.per_class = 100};
+  StandInOptions stand_in = {.per_class = 100, .plain = true};
   std::int64_t least_side = 160, most_side = 640;  // pixels; both sides are between
 };
 
 // Writes `folder`, which appears only when everything is in it: JPEG files laid out as ImageNet's,
 // train/CLASS/*.jpg and valid/CLASS/*.jpg, of a stand-in's images, for trying and timing what reads
-// such folders without ImageNet. Sizes, aspects and qualities vary, one file in twenty
-// is grey, and fine texture makes the files about as large as photographs. What a file holds
-// depends on options and its number alone, not on the threads. InputError for options out of range,
-// too few images of a class, a folder that holds something already (with `replace`: something else
-// than train and valid). Returns the numbers of training and of validation files.
+// such folders without ImageNet, and for pictures of one's own: twenty of a class can be learnt.
+// Sizes, aspects and qualities vary, one file in twenty is grey, and fine texture makes the files
+// about as large as photographs. What a file holds depends on options and its number alone, not on
+// the threads. InputError for options out of range, too few images of a class, a folder that holds
+// something already (with `replace`: something else than train and valid). Returns the numbers of
+// training and of validation files.
 std::array<std::int64_t, 2> write_photograph_folder(const std::filesystem::path& folder,
                                                     const PhotographFolderOptions& options,
                                                     const WriteOptions& write);

@@ -22,11 +22,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-[[noreturn]] void refuse(const ArrayCollection& collection, const std::string& found) {
+constexpr std::string_view all_arrays =
+    "inputs, and either targets (numbers) or labels (classes), or the arrays that data.inputs and "
+    "data.targets name";
+
+[[noreturn]] void refuse(const ArrayCollection& collection, const std::string& found,
+                         std::string_view expected = all_arrays) {
   throw InputError(fmt::format(
-      "data: {} {}; expected inputs, and either targets (numbers) or labels (classes), or the "
-      "arrays that data.inputs and data.targets name: {}",
-      collection.path().string(), found,
+      "data: {} {}; expected {}: {}", collection.path().string(), found, expected,
       collection.is_folder()
           ? "arrays such as inputs.npy, with samples in front, or folders such as inputs/ with a "
             ".npy file per sample"
@@ -34,13 +37,22 @@ namespace fs = std::filesystem;
 }
 
 std::vector<NamedArray> find_all(const ArrayCollection& collection,
-                                 const std::vector<std::string>& names) {
+                                 const std::vector<std::string>& names,
+                                 std::string_view expected = all_arrays) {
   std::vector<NamedArray> arrays;
   for (const auto& name : names) {
     arrays.push_back(collection.find(name));
-    if (!arrays.back().array) refuse(collection, "has no " + name);
+    if (!arrays.back().array) refuse(collection, "has no " + name, expected);
   }
   return arrays;
+}
+
+// Finds the arrays of an input, without targets.
+std::vector<NamedArray> find_inputs(const fs::path& path, const std::vector<std::string>& names) {
+  std::error_code ignored;
+  if (names.size() == 1 && path.extension() == ".npy" && !fs::is_directory(path, ignored))
+    return {{path.stem().string(), open_npy_array(path)}};
+  return find_all(ArrayCollection(path), names, join(names, " and "));
 }
 
 void require_samples(const ArrayFile& array) {
@@ -147,25 +159,35 @@ ArraySamples::ArraySamples(const fs::path& path, const ArraySamplesOptions& opti
         fmt::format("data: inputs divided by {}; expected a number above 0", options.divisor));
   }
   if (options.inputs.empty()) throw InputError("data: arrays need the name of an input at least");
-  const ArrayCollection collection(path);
-  inputs_ = find_all(collection, options.inputs);
-  targets_ = find_all(collection, options.targets);
-  if (options.targets.empty()) {
-    label_array_ = collection.find("labels");
-    auto targets = collection.find("targets");
-    if (!targets.array && !label_array_.array) refuse(collection, "has neither targets nor labels");
-    if (targets.array && label_array_.array) refuse(collection, "has both targets and labels");
-    if (targets.array) targets_ = {std::move(targets)};
-  }
+  if (options.has_targets)
+    find_targets(ArrayCollection(path), options);
+  else
+    inputs_ = find_inputs(path, options.inputs);
   const auto all = arrays();
   for (const auto& each : all) require_samples(*each.array);
   check_files(all, warnings_);
   for (const auto& each : all) require_length(*inputs_.front().array, *each.array);
   lay_out(inputs_, input_shape, layout_.input_shape, layout_.input_parts);
-  if (label_array_.array)
+  if (label_array_.array) {
     take_labels(options.classes);
-  else
+  } else if (options.has_targets) {
     lay_out(targets_, target_shape, layout_.target_shape, layout_.target_parts);
+  } else {
+    layout_.classes = 1;
+    labels_.resize(static_cast<std::size_t>(size()));
+  }
+}
+
+void ArraySamples::find_targets(const ArrayCollection& collection,
+                                const ArraySamplesOptions& options) {
+  inputs_ = find_all(collection, options.inputs);
+  targets_ = find_all(collection, options.targets);
+  if (!options.targets.empty()) return;
+  label_array_ = collection.find("labels");
+  auto targets = collection.find("targets");
+  if (!targets.array && !label_array_.array) refuse(collection, "has neither targets nor labels");
+  if (targets.array && label_array_.array) refuse(collection, "has both targets and labels");
+  if (targets.array) targets_ = {std::move(targets)};
 }
 
 void ArraySamples::take_labels(std::optional<std::int64_t> classes) {
@@ -219,12 +241,14 @@ std::vector<NamedArray> ArraySamples::arrays() const {
 namespace kolo::datasets {
 
 struct ArraysData {
-  std::string train_path, valid_path;  // a folder of .npy, or an HDF5 file
+  // Folders of .npy, or HDF5 files; without valid_path every fifth sample validates.
+  std::string train_path, valid_path;
   ArraySamplesOptions options;
 
   void check(const RefuseKey& refuse) const;
   [[nodiscard]] Datasets make(const DatasetRequest& request) const;
   [[nodiscard]] Datasets imitate(const DatasetRequest& request, std::int64_t least) const;
+  [[nodiscard]] PredictionInputs inputs(const SampleLayout&, const fs::path& path) const;
   [[nodiscard]] static std::string samples() { return "samples"; }
 };
 
@@ -240,13 +264,10 @@ void visit(Field& field, ArraysData& arrays) {
 }
 
 void ArraysData::check(const RefuseKey& refuse) const {
-  for (const auto& [key, path] :
-       {std::pair("train_path", &train_path), std::pair("valid_path", &valid_path)}) {
-    if (path->empty()) {
-      refuse(key,
-             "data arrays needs a folder with inputs.npy and targets.npy or labels.npy, or an "
-             "HDF5 file with these datasets");
-    }
+  if (train_path.empty()) {
+    refuse("train_path",
+           "data arrays needs a folder with inputs.npy and targets.npy or labels.npy, or an HDF5 "
+           "file with these datasets");
   }
   if (options.inputs.empty()) refuse("inputs", "expected the name of one array or more, got none");
   for (const auto& [key, given] :
@@ -266,6 +287,19 @@ Datasets ArraysData::make(const DatasetRequest& request) const {
     return at_key(request, key, [&] { return std::make_shared<ArraySamples>(path, how); });
   };
   const auto training = read("train_path", train_path, options);
+  if (valid_path.empty()) {
+    const std::int64_t end = training->size();
+    auto samples = at_key(request, "train_path", [&] {
+      return split_samples("valid_path", training, training, std::span(&end, 1));
+    });
+    Datasets datasets{first_of(request, Split::train, samples.training),
+                      first_of(request, Split::validation, samples.validation),
+                      {},
+                      training->warnings()};
+    datasets.note_of_split = std::move(samples.note);
+    datasets.target_names = options.targets;
+    return datasets;
+  }
   const auto classes = training->layout().classes;
   auto same = options;
   same.classes = classes > 0 ? std::optional(classes) : std::nullopt;
@@ -275,10 +309,10 @@ Datasets ArraysData::make(const DatasetRequest& request) const {
                    "has labels where the training has targets, or the other way round");
   auto warnings = training->warnings();
   warnings.insert(warnings.end(), validation->warnings().begin(), validation->warnings().end());
-  return {first_of(request, Split::train, training),
-          first_of(request, Split::validation, validation),
-          {},
-          std::move(warnings)};
+  return {.training = first_of(request, Split::train, training),
+          .validation = first_of(request, Split::validation, validation),
+          .warnings = std::move(warnings),
+          .target_names = options.targets};
 }
 
 // Reads the shapes of samples from the files, the only place that has them.
@@ -286,6 +320,13 @@ Datasets ArraysData::imitate(const DatasetRequest& request, std::int64_t least) 
   const auto layout =
       at_key(request, "train_path", [&] { return ArraySamples(train_path, options).layout(); });
   return random_datasets(layout, std::max(least, request.n_train.value_or(1)), 1, request.seed);
+}
+
+PredictionInputs ArraysData::inputs(const SampleLayout&, const fs::path& path) const {
+  auto without_targets = options;
+  without_targets.has_targets = false;
+  const auto samples = std::make_shared<ArraySamples>(path, without_targets);
+  return {samples, {}, options.targets, samples->warnings()};
 }
 
 DatasetEntry arrays() {

@@ -12,7 +12,9 @@
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
+#include "kolo/data/array_samples.h"
 #include "kolo/data/dataset.h"
+#include "kolo/data/image_folder.h"
 
 namespace kolo {
 
@@ -67,6 +69,29 @@ std::shared_ptr<const Dataset> first_of(const DatasetRequest& request, Split spl
   return std::make_shared<Subset>(std::move(dataset), *count, choice);
 }
 
+SplitSamples split_samples(std::string_view key, const std::shared_ptr<const Dataset>& training,
+                           const std::shared_ptr<const Dataset>& validation,
+                           std::span<const std::int64_t> class_ends) {
+  constexpr std::int64_t stride = 5;
+  std::vector<std::int64_t> trains, validates;
+  std::int64_t begin = 0;
+  for (const auto end : class_ends) {
+    if (end - begin < 2) {
+      throw InputError(fmt::format(
+          "data: one sample can't train and validate: {} has a single one (sample {}); add some, "
+          "or name other samples for validation in data.{}",
+          class_ends.size() > 1 ? "a class" : "the data", begin, key));
+    }
+    for (auto i = begin; i < end; ++i)
+      ((i - begin) % stride == 1 ? validates : trains).push_back(i);
+    begin = end;
+  }
+  auto note = fmt::format("data: every fifth sample{} validates, as no {} is given",
+                          class_ends.size() > 1 ? " of each class" : "", key);
+  return {std::make_shared<Subset>(training, std::move(trains)),
+          std::make_shared<Subset>(validation, std::move(validates)), std::move(note)};
+}
+
 std::string first_few(std::span<const std::string> names) {
   constexpr std::size_t most = 5;
   const auto shown = join(names.first(std::min(names.size(), most)));
@@ -118,6 +143,18 @@ Preprocessing preprocessing_of(NamedPreprocessing name) {
   return Preprocessing::none();
 }
 
+PredictionInputs image_inputs(const std::filesystem::path& path, const SampleLayout& layout,
+                              const AugmentationOptions& view, const Preprocessing& preprocessing) {
+  const auto& shape = layout.input_shape;
+  const auto images = std::make_shared<ImageFolderDataset>(ImageFolderDataset::without_classes(
+      path, {.height = shape.at(1), .width = shape.at(2), .is_grey = shape.at(0) == 1}));
+  PredictionInputs inputs{std::make_shared<AugmentedDataset>(images, view, preprocessing, 0)};
+  inputs.file = [images](std::int64_t index) { return std::string(images->listing().name(index)); };
+  if (const auto left_out = left_out_text(images->listing()); !left_out.empty())
+    inputs.warnings = {fmt::format("data: {}: {}", path.string(), left_out)};
+  return inputs;
+}
+
 struct Dummy {
   std::vector<std::int64_t> input_shape;
   std::optional<std::int64_t> n_classes;
@@ -139,6 +176,10 @@ struct Dummy {
                            training, validation, request.seed);
   }
   [[nodiscard]] std::string samples() const { return target_shape.empty() ? "images" : "samples"; }
+  [[nodiscard]] PredictionInputs inputs(const SampleLayout&,
+                                        const std::filesystem::path& path) const {
+    return {std::make_shared<ArraySamples>(path, ArraySamplesOptions{.has_targets = false})};
+  }
   [[nodiscard]] Datasets imitate(const DatasetRequest& request, std::int64_t) const {
     return make(request);
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
@@ -21,6 +22,7 @@
 // and, where it needs them, check() and complete() (see set_settings) and
 //   std::string samples() const;    their name, unless images
 //   std::string needs_gpu() const;    reason why it needs one
+//   PredictionInputs inputs(const SampleLayout&, const std::filesystem::path&) const;
 namespace kolo::datasets {
 
 [[nodiscard]] Datasets random_datasets(const SampleLayout& layout, std::int64_t n_train,
@@ -43,6 +45,12 @@ template <ConfigStruct T>
                              1, request.seed);
     }
   };
+  if constexpr (requires { &T::inputs; }) {
+    entry.inputs = [](const OwnSettings& own, const SampleLayout& layout,
+                      const std::filesystem::path& path) {
+      return own.as<T>().inputs(layout, path);
+    };
+  }
   if constexpr (requires(const T& settings) { settings.needs_gpu(); })
     entry.needs_gpu = [](const OwnSettings& own) { return own.as<T>().needs_gpu(); };
   if constexpr (requires(const T& settings) { settings.samples(); })
@@ -65,6 +73,19 @@ auto at_key(const DatasetRequest& request, std::string_view key, const Make& mak
 [[nodiscard]] std::shared_ptr<const Dataset> first_of(
     const DatasetRequest& request, Split split, std::shared_ptr<const Dataset> dataset,
     Subset::Choice choice = Subset::Choice::first);
+
+// Training and validation samples out of one set of samples that lie class by class and end at
+// `class_ends` (data without classes are one): every fifth of each class validates, beginning with
+// the second, and the others train. `validation` reads the same samples as `training`.
+struct SplitSamples {
+  std::shared_ptr<const Dataset> training, validation;
+  std::string note;  // for the log
+};
+// `key`: the one that would name samples for validation. InputError for a class of one sample.
+[[nodiscard]] SplitSamples split_samples(std::string_view key,
+                                         const std::shared_ptr<const Dataset>& training,
+                                         const std::shared_ptr<const Dataset>& validation,
+                                         std::span<const std::int64_t> class_ends);
 
 // "a, b, c, d, e and 5 more"
 [[nodiscard]] std::string first_few(std::span<const std::string> names);
@@ -107,6 +128,12 @@ void visit_images(Field& field, ImageSettings& images) {
   visit_variations(field, images);
   field("preprocessing", images.preprocessing, AnyName{});
 }
+
+// Opens an image, or a folder of them, for a network that was trained on images of this layout.
+[[nodiscard]] PredictionInputs image_inputs(const std::filesystem::path& path,
+                                            const SampleLayout& layout,
+                                            const AugmentationOptions& view,
+                                            const Preprocessing& preprocessing);
 
 // Preprocessing of pixels of 0..255.
 [[nodiscard]] Preprocessing preprocessing_of(NamedPreprocessing name);

@@ -31,6 +31,15 @@ void check_options(const ImageFolderOptions& options) {
   }
 }
 
+// Brightness of planes of red, green and blue (ITU-R BT.601); of grey ones the same to the bit.
+void mix_grey(std::span<const float> colours, std::span<float> grey) {
+  const auto pixels = grey.size();
+  for (std::size_t i = 0; i < pixels; ++i) {
+    const float red = colours[i], green = colours[pixels + i], blue = colours[2 * pixels + i];
+    grey[i] = red + .587F * (green - red) + .114F * (blue - red);
+  }
+}
+
 std::vector<std::string> missing_from(const std::vector<std::string>& some,
                                       const std::vector<std::string>& others) {
   std::vector<std::string> missing;
@@ -40,12 +49,23 @@ std::vector<std::string> missing_from(const std::vector<std::string>& some,
 
 }  // namespace
 
+ImageFolderDataset::ImageFolderDataset(std::filesystem::path root, FolderListing listing,
+                                       ImageFolderOptions options)
+    : root_(std::move(root)), options_(options), listing_(std::move(listing)) {
+  check_options(options_);
+  layout_.input_shape = {options_.is_grey ? 1 : 3, options_.height, options_.width};
+  layout_.classes = static_cast<std::int64_t>(listing_.classes.size());
+}
+
 ImageFolderDataset::ImageFolderDataset(const std::filesystem::path& root,
                                        ImageFolderOptions options, bool inspect_sizes)
-    : root_(root), options_(options), listing_(list_image_folder(root, inspect_sizes)) {
-  check_options(options_);
-  layout_.input_shape = {3, options_.height, options_.width};
-  layout_.classes = static_cast<std::int64_t>(listing_.classes.size());
+    : ImageFolderDataset(root, list_image_folder(root, inspect_sizes), options) {}
+
+ImageFolderDataset ImageFolderDataset::without_classes(const std::filesystem::path& path,
+                                                       ImageFolderOptions options) {
+  std::error_code ignored;
+  const bool is_folder = std::filesystem::is_directory(path, ignored);
+  return {is_folder ? path : path.parent_path(), list_images(path), options};
 }
 
 std::filesystem::path ImageFolderDataset::path(std::int64_t index) const {
@@ -57,6 +77,7 @@ void ImageFolderDataset::read(std::int64_t index, std::int64_t epoch,
   check_read(index, place, static_cast<std::size_t>(layout_.input_size()), 1);
   const auto file = path(index);
   static thread_local std::vector<std::byte> bytes;  // kept from image to image
+  static thread_local std::vector<float> colours;
   read_image_file(file, bytes);
   ChooseWindow choose;
   if (options_.random_crop > 0) {
@@ -64,7 +85,10 @@ void ImageFolderDataset::read(std::int64_t index, std::int64_t epoch,
       return draw_random_crop(options_.random_crop, options_.seed, epoch, index, height, width);
     };
   }
-  decode_resized(bytes, file.native(), options_.height, options_.width, place.input, choose);
+  if (options_.is_grey) colours.resize(3 * place.input.size());
+  decode_resized(bytes, file.native(), options_.height, options_.width,
+                 options_.is_grey ? std::span(colours) : place.input, choose);
+  if (options_.is_grey) mix_grey(colours, place.input);
   place.label[0] = label(index);
 }
 
@@ -87,7 +111,8 @@ void require_same_classes(const ImageFolderDataset& training,
 namespace kolo::datasets {
 
 struct Imagenet {
-  std::string train_dir, valid_dir;       // a folder of images for each class
+  // Folders with a folder of images for each class; without valid_dir every fifth image validates.
+  std::string train_dir, valid_dir;
   std::vector<std::int64_t> input_shape;  // what images are brought to, unless the model says
   ImageSettings images;
   // Above 0: parts of images of at least so much of their area, instead of shifts and zooms.
@@ -96,13 +121,23 @@ struct Imagenet {
   void check(const RefuseKey& refuse) const;
   void complete() {
     put_channels_first(input_shape);
-    const bool is_cropped = random_crop > 0;
-    images.complete(is_cropped ? 0 : .33, is_cropped ? 0 : .5, NamedPreprocessing::caffe);
+    const double variation = random_crop > 0 ? 0 : .1;
+    images.complete(variation, variation, NamedPreprocessing::unit);
   }
   [[nodiscard]] Datasets make(const DatasetRequest& request) const;
   [[nodiscard]] SampleLayout layout(const DatasetRequest& request) const;
+  [[nodiscard]] PredictionInputs inputs(const SampleLayout& layout,
+                                        const std::filesystem::path& path) const {
+    return image_inputs(path, layout, view(), preprocessing_of(images.preprocessing));
+  }
 
  private:
+  // View of images that aren't varied, magnified as the tutorials have it for crops and for their
+  // zoom of .5.
+  [[nodiscard]] AugmentationOptions view() const {
+    const double zoom = random_crop > 0 ? .875 : 1 - images.zoom.value() / 4;
+    return {.zoom_low = zoom, .zoom_high = zoom};
+  }
   [[nodiscard]] ImageFolderOptions folder_options(const DatasetRequest& request) const;
 };
 
@@ -121,11 +156,6 @@ void Imagenet::check(const RefuseKey& refuse) const {
     refuse("train_dir",
            "data imagenet needs the folder that holds one folder a class; kolo data images --from "
            "fashion-mnist -o data/images makes data/images/train");
-  }
-  if (valid_dir.empty()) {
-    refuse("valid_dir",
-           "data imagenet needs the folder of the validation images, for example "
-           "data/images/valid of kolo data images");
   }
   check_shape(refuse, "input_shape", input_shape);
   const std::pair<std::string_view, const std::optional<double>*> others[] = {
@@ -158,21 +188,30 @@ ImageFolderOptions Imagenet::folder_options(const DatasetRequest& request) const
 // Subsets are spread over the classes, as the samples lie class by class.
 Datasets Imagenet::make(const DatasetRequest& request) const {
   const auto options = folder_options(request);
-  const auto augmentation = images.augmentation(request);
-  const auto training = at_key(request, "train_dir", [&] {
-    auto cropped = options;
-    if (images.augment && request.reading.varies) cropped.random_crop = random_crop;
-    cropped.seed = request.seed;
-    return std::make_shared<ImageFolderDataset>(train_dir, cropped, request.reading.looks_at_files);
-  });
-  const auto validation = at_key(request, "valid_dir", [&] {
-    auto dataset =
-        std::make_shared<ImageFolderDataset>(valid_dir, options, request.reading.looks_at_files);
-    require_same_classes(*training, *dataset);
-    return dataset;
-  });
+  auto cropped = options;
+  if (images.augment && request.reading.varies) cropped.random_crop = random_crop;
+  cropped.seed = request.seed;
+  const auto list = [&](std::string_view key, const std::string& folder,
+                        const ImageFolderOptions& how) {
+    return at_key(request, key, [&] {
+      return std::make_shared<const ImageFolderDataset>(folder, how,
+                                                        request.reading.looks_at_files);
+    });
+  };
+  const auto training = list("train_dir", train_dir, cropped);
+  std::vector folders{training};
+  SplitSamples samples;
+  if (valid_dir.empty()) {
+    const auto same = random_crop > 0 ? list("train_dir", train_dir, options) : training;
+    samples = at_key(request, "train_dir", [&] {
+      return split_samples("valid_dir", training, same, training->listing().class_ends);
+    });
+  } else {
+    folders.push_back(list("valid_dir", valid_dir, options));
+    at_key(request, "valid_dir", [&] { require_same_classes(*training, *folders.back()); });
+    samples = {training, folders.back(), {}};
+  }
   const auto preprocessing = preprocessing_of(images.preprocessing);
-  const AugmentationOptions closer{.zoom_low = .875, .zoom_high = .875};
   constexpr auto spread = Subset::Choice::spread;
   std::vector<std::string> warnings;
   if (const auto pair = find_names_out_of_bytes_order(training->class_names())) {
@@ -181,17 +220,21 @@ Datasets Imagenet::make(const DatasetRequest& request) const {
         "where they are sorted letter by letter, as torchvision does, it is the other way round",
         pair->first, pair->second));
   }
-  for (const auto* const dataset : {training.get(), validation.get()}) {
-    const auto left_out = left_out_text(dataset->listing());
+  for (const auto& folder : folders) {
+    const auto left_out = left_out_text(folder->listing());
     if (!left_out.empty())
-      warnings.push_back(fmt::format("data: {}: {}", dataset->root().string(), left_out));
+      warnings.push_back(fmt::format("data: {}: {}", folder->root().string(), left_out));
   }
-  return {
-      std::make_shared<AugmentedDataset>(first_of(request, Split::train, training, spread),
-                                         augmentation, preprocessing, request.seed),
-      std::make_shared<AugmentedDataset>(first_of(request, Split::validation, validation, spread),
-                                         closer, preprocessing, request.seed),
-      training->class_names(), std::move(warnings)};
+  const auto augmented = [&](Split split, const std::shared_ptr<const Dataset>& dataset,
+                             const AugmentationOptions& augmentation) {
+    return std::make_shared<AugmentedDataset>(first_of(request, split, dataset, spread),
+                                              augmentation, preprocessing, request.seed);
+  };
+  Datasets datasets{augmented(Split::train, samples.training, images.augmentation(request)),
+                    augmented(Split::validation, samples.validation, view()),
+                    training->class_names(), std::move(warnings)};
+  datasets.note_of_split = samples.note;
+  return datasets;
 }
 
 // Layout without the folders: as many classes as the network tells apart, or ImageNet's.

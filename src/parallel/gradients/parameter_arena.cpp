@@ -108,10 +108,10 @@ void ParameterArena::require_device(const parallel::DistinctTensor& parameter) {
 
 void ParameterArena::lay_out(BucketPlan plan) {
   plan_ = std::move(plan);
-  places_.resize(parameters_.size());
+  locations_.resize(parameters_.size());
   for (std::size_t bucket = 0; bucket < buckets(); ++bucket) {
     for (const BucketEntry& entry : plan_.buckets[bucket].entries)
-      places_[entry.parameter] = {bucket, entry.offset};
+      locations_[entry.parameter] = {bucket, entry.offset};
   }
 }
 
@@ -167,7 +167,7 @@ bool ParameterArena::rebuild(const Communicator& communicator, std::span<const s
 }
 
 bool ParameterArena::lies_here(std::size_t parameter) const {
-  const auto& [bucket, offset] = places_[parameter];
+  const auto& [bucket, offset] = locations_[parameter];
   const auto size = static_cast<std::int64_t>(size_of(plan_.parameters[parameter].type));
   return parameters_[parameter].data_ptr() ==
          static_cast<const std::byte*>(flat_parameters_[bucket].data_ptr()) + offset * size;
@@ -242,8 +242,8 @@ std::vector<torch::Tensor> ParameterArena::flat_parts(const torch::Tensor& memor
 torch::Tensor ParameterArena::view_of(std::size_t parameter,
                                       const std::vector<torch::Tensor>& flat) const {
   const auto& description = plan_.parameters[parameter];
-  const Place& place = places_[parameter];
-  const auto mine = flat[place.bucket].narrow(0, place.offset, description.count());
+  const Location& location = locations_[parameter];
+  const auto mine = flat[location.bucket].narrow(0, location.offset, description.count());
   return description.strides.empty() ? mine.view(description.shape)
                                      : mine.as_strided(description.shape, description.strides);
 }

@@ -52,8 +52,8 @@ Communicator make_group(const Communicator& world, const MeshShape& shape,
   const auto ranks = shape.length(axes);
   if (ranks == 1) return Communicator::solo();
   if (ranks == world.size()) return world.with_own_order(group_name(axes));
-  const auto place = shape.place_of(world.rank(), axes);
-  return world.split(place.colour, place.key, group_name(axes)).value();
+  const auto split = shape.split_of(world.rank(), axes);
+  return world.split(split.colour, split.key, group_name(axes)).value();
 }
 
 }  // namespace

@@ -133,7 +133,7 @@ class Timeline::Recorder final : public CollectiveListener {
   // Group, whether it is a transfer, number, part.
   using Key = std::tuple<std::uint32_t, bool, std::uint64_t, std::uint32_t>;
   [[nodiscard]] static Key key_of(const CollectiveCall& call) {
-    return {call.group, is_transfer(call.collective), call.number, call.part};
+    return {call.group, is_transfer(call.collective), call.number, call.in_task};
   }
 
   [[nodiscard]] int row_of_this_thread();

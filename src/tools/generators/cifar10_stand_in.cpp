@@ -5,9 +5,12 @@
 #include <atomic>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <numbers>
+#include <numeric>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -109,13 +112,14 @@ void blend(Picture& picture, std::size_t pixel, const Colour& colour, float alph
   }
 }
 
-Placement draw_placement(CounterRandom& random) {
+Placement draw_placement(CounterRandom& random, bool plain) {
   constexpr float degree = std::numbers::pi_v<float> / 180;
+  const float turn = plain ? 8 : 15, shift = plain ? 2 : 4;
   Placement placement;
-  placement.scale = between(random, .65F, 1.15F);
-  placement.angle = between(random, -15, 15) * degree;
-  placement.shift_y = between(random, -4, 4);
-  placement.shift_x = between(random, -4, 4);
+  placement.scale = between(random, plain ? .85F : .65F, 1.15F);
+  placement.angle = between(random, -turn, turn) * degree;
+  placement.shift_y = between(random, -shift, shift);
+  placement.shift_x = between(random, -shift, shift);
   placement.mirrored = happens(random, .5F);
   return placement;
 }
@@ -148,8 +152,9 @@ Plane draw_texture(CounterRandom& random) {
   return texture;
 }
 
-void paint_background(CounterRandom& random, Picture& picture) {
-  const auto dark = draw_colour(random, 0, .55F), other = draw_colour(random, 0, .55F);
+void paint_background(CounterRandom& random, bool plain, Picture& picture) {
+  const auto dark = draw_colour(random, 0, plain ? .4F : .55F);
+  const auto other = plain ? mix(dark, {.5F, .5F, .5F}, .3F) : draw_colour(random, 0, .55F);
   const auto texture = draw_texture(random);
   for (std::size_t pixel = 0; pixel < texture.size(); ++pixel) {
     blend(picture, pixel, mix(dark, other, texture[pixel]), 1);
@@ -172,8 +177,9 @@ void paint_distractor(std::span<const float> garment, CounterRandom& random, Pic
   }
 }
 
-void paint_garment(std::span<const float> garment, CounterRandom& random, Picture& picture) {
-  const auto shape = place(garment, draw_placement(random));
+void paint_garment(std::span<const float> garment, CounterRandom& random, bool plain,
+                   Picture& picture) {
+  const auto shape = place(garment, draw_placement(random, plain));
   const auto dark = draw_colour(random, .3F, .8F), bright = draw_colour(random, .6F, 1);
   for (std::size_t pixel = 0; pixel < shape.size(); ++pixel) {
     blend(picture, pixel, mix(dark, bright, shape[pixel]), cover(shape[pixel]));
@@ -202,16 +208,17 @@ void paint_occluder(CounterRandom& random, Picture& picture) {
 }
 
 // Paints one image of 32 x 32: a garment of 28 x 28 values in [0, 1] on a background, perhaps with
-// a distractor garment under it (empty: none) and an occluder over it. `random` decides everything
-// else. `pixels`: red, green and blue planes, 3072 bytes.
+// a distractor garment under it (empty: none) and an occluder over it, unless it is plain
+// (StandInOptions). `random` decides everything else. `pixels`: red, green and blue planes, 3072
+// bytes.
 void paint_stand_in(std::span<const float> garment, std::span<const float> distractor,
-                    CounterRandom& random, std::span<std::uint8_t> pixels) {
+                    CounterRandom& random, bool plain, std::span<std::uint8_t> pixels) {
   Picture picture{};
-  paint_background(random, picture);
+  paint_background(random, plain, picture);
   if (!distractor.empty()) paint_distractor(distractor, random, picture);
-  paint_garment(garment, random, picture);
+  paint_garment(garment, random, plain, picture);
   expose(random, picture);
-  if (happens(random, .3F)) paint_occluder(random, picture);
+  if (!plain && happens(random, .3F)) paint_occluder(random, picture);
   for (std::size_t i = 0; i < pixels.size(); ++i) {
     const float value = std::clamp(picture[i / (side * side)][i % (side * side)], 0.0F, 1.0F);
     pixels[i] = static_cast<std::uint8_t>(std::floor(255 * value + .5F));
@@ -261,6 +268,41 @@ Garment read_garment(const MnistDataset& source, std::int64_t index) {
   return garment;
 }
 
+float squared_distance(std::span<const float> a, std::span<const float> b) {
+  float sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) sum += (a[i] - b[i]) * (a[i] - b[i]);
+  return sum;
+}
+
+// All images class by class, the clearest first: those that are nearer to the mean of their class
+// than to any other class's by most.
+std::vector<std::int64_t> clearest_first(const MnistDataset& source,
+                                         const std::vector<std::uint8_t>& labels) {
+  std::vector means(cifar10_classes, std::vector<float>(garment_side * garment_side));
+  std::vector<std::int64_t> order(labels.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::vector<float> counts(means.size());
+  for (const auto label : labels) ++counts[label];
+  for (const auto i : order) {
+    const auto [values, label] = read_garment(source, i);
+    for (std::size_t pixel = 0; pixel < values.size(); ++pixel)
+      means[label][pixel] += values[pixel] / counts[label];
+  }
+  std::vector<float> doubt;
+  for (const auto i : order) {
+    const auto [values, label] = read_garment(source, i);
+    std::vector<float> distances;
+    for (const auto& mean : means) distances.push_back(squared_distance(values, mean));
+    const float own = std::exchange(distances[label], std::numeric_limits<float>::max());
+    doubt.push_back(own - std::ranges::min(distances));
+  }
+  std::ranges::stable_sort(order, {}, [&](std::int64_t i) {
+    const auto place = static_cast<std::size_t>(i);
+    return std::pair(labels[place], doubt[place]);
+  });
+  return order;
+}
+
 MnistDataset open_source(const fs::path& folder, Split split) {
   MnistDataset source(folder, split);
   const auto& shape = source.layout().input_shape;
@@ -308,7 +350,8 @@ std::vector<std::string_view> entries_of_cifar10() {
 
 StandInImages::StandInImages(const StandInOptions& options, Split split)
     : source_(open_source(options.source, split)),
-      seed_(derive_seed(options.seed, stand_in_stream, split == Split::train ? 0 : 1)) {
+      seed_(derive_seed(options.seed, stand_in_stream, split == Split::train ? 0 : 1)),
+      plain_(options.plain) {
   if (options.per_class < 1) {
     throw InputError(
         fmt::format("data: {} images of each class: expected at least 1", options.per_class));
@@ -317,9 +360,11 @@ StandInImages::StandInImages(const StandInOptions& options, Split split)
     labels_.push_back(read_garment(source_, i).label);
     order_.push_back(i);
   }
-  if (split == Split::validation) return;
-  order_ = first_of_each_class(labels_, options.per_class, options.source);
-  shuffle(order_, seed_);
+  if (split == Split::train) {
+    order_ = first_of_each_class(labels_, options.per_class, options.source);
+    shuffle(order_, seed_);
+  }
+  if (plain_) order_ = clearest_first(source_, labels_);
 }
 
 std::uint8_t StandInImages::label(std::int64_t index) const {
@@ -330,11 +375,11 @@ void StandInImages::paint(std::int64_t index, std::span<std::uint8_t> pixels) co
   CounterRandom random(seed_, image_stream, static_cast<std::uint64_t>(index));
   const auto place = order_.at(static_cast<std::size_t>(index));
   std::vector<float> distractor;
-  if (random.uniform() < .5F) {
+  if (!plain_ && random.uniform() < .5F) {
     const auto other = random.below(static_cast<std::uint32_t>(order_.size()));
     distractor = read_garment(source_, order_[other]).values;
   }
-  paint_stand_in(read_garment(source_, place).values, distractor, random, pixels);
+  paint_stand_in(read_garment(source_, place).values, distractor, random, plain_, pixels);
 }
 
 std::array<std::int64_t, 2> write_cifar10_stand_in(const fs::path& folder,
