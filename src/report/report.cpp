@@ -12,7 +12,6 @@
 #include "kolo/base/error.h"
 #include "kolo/report/results_table.h"
 #include "report/embedded_files.h"
-#include "report/trial_groups.h"
 
 namespace kolo {
 
@@ -82,7 +81,7 @@ void read_sweep(const fs::path& file, Report& report) {
     } catch (const Error& problem) {
       report.warnings.emplace_back(problem.what());
     }
-    run.name = fmt::format("trial {}: {}", trial.number, in_words(trial));
+    run.name = fmt::format("trial {}: {}", trial.number, describe(trial));
     report.trials.push_back(std::move(run));
   }
 }

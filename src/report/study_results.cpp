@@ -7,9 +7,7 @@
 #include <fmt/format.h>
 
 #include "kolo/base/clock.h"
-#include "kolo/base/text.h"
 #include "kolo/train/observe/format.h"
-#include "report/trial_groups.h"
 
 namespace kolo {
 
@@ -159,18 +157,6 @@ std::string state_of(const Trial& trial) {
   return std::string(name_of(trial.state));
 }
 
-// A column for each swept key.
-std::vector<ResultsTable::Column> key_columns(const Sweep& sweep) {
-  std::vector<ResultsTable::Column> columns;
-  for (const auto& name : names_in_words(sweep.trials.front().settings)) {
-    const auto is_number = [key = columns.size()](const Trial& trial) {
-      return parse_number<double>(key_and_value(trial.settings.at(key)).second).has_value();
-    };
-    columns.push_back({name, std::ranges::all_of(sweep.trials, is_number)});
-  }
-  return columns;
-}
-
 std::string note_of(const Sweep& sweep) {
   auto note = fmt::format(
       "By the best validation {} of any epoch, the best first; epoch: when it was reached, of how "
@@ -189,8 +175,8 @@ std::string note_of(const Sweep& sweep) {
 ResultsTable sweep_results(const Sweep& sweep) {
   ResultsTable table{.title = "The trials", .columns = {{"trial", true}}, .note = note_of(sweep)};
   if (sweep.trials.empty()) return table;
-  const auto keys = key_columns(sweep);
-  table.columns.insert(table.columns.end(), keys.begin(), keys.end());
+  for (const auto& name : names_in_words(sweep.trials.front().settings))
+    table.columns.push_back({name, true});
   table.columns.push_back({metric_title(sweep), true});
   table.columns.push_back({"epoch", true});
   table.columns.push_back({"time", true});
@@ -214,15 +200,14 @@ ResultsTable sweep_results(const Sweep& sweep) {
 ResultsTable seed_results(const Sweep& sweep) {
   ResultsTable table{.title = "Means over seeds",
                      .note = "Means and standard deviations of the trials' best epochs."};
-  if (sweep.trials.empty() || std::ranges::none_of(sweep.trials.front().settings, is_seed))
-    return table;
-  auto groups = groups_of_trials(sweep);
-  std::ranges::stable_sort(groups, [&](const TrialGroup& one, const TrialGroup& other) {
+  auto groups = groups_by_seed(sweep);
+  if (groups.size() == sweep.trials.size()) return table;
+  std::ranges::stable_sort(groups, [&](const SeedGroup& one, const SeedGroup& other) {
     return is_better(sweep.metric, one.mean, other.mean);
   });
-  const auto keys = key_columns(sweep);
-  for (std::size_t i = 0; i < keys.size(); ++i)
-    if (!is_seed(sweep.trials.front().settings[i])) table.columns.push_back(keys[i]);
+  const auto names = names_in_words(sweep.trials.front().settings);
+  for (std::size_t i = 0; i < names.size(); ++i)
+    if (!is_seed(sweep.trials.front().settings[i])) table.columns.push_back({names[i], true});
   table.columns.push_back({metric_title(sweep), true});
   table.columns.push_back({"trials", true});
   for (const auto& group : groups) {

@@ -7,7 +7,6 @@
 #include "kolo/base/text.h"
 #include "kolo/report/figure.h"
 #include "report/figure_parts.h"
-#include "report/trial_groups.h"
 
 namespace kolo {
 
@@ -43,7 +42,7 @@ FigureSeries series_of(std::string name, int colour, const Curve& curve, double 
 // Colours of the trials, one for each group; of many groups only the best has one.
 std::vector<int> colours_of(const Sweep& sweep) {
   std::vector<int> colours(sweep.trials.size(), ideal_colour);
-  const auto groups = groups_of_trials(sweep);
+  const auto groups = groups_by_seed(sweep);
   if (std::ssize(groups) > palette_size) {
     colours[best_first(sweep).front()] = 0;
     return colours;
@@ -115,7 +114,7 @@ struct KeyPoint {
 std::vector<KeyPoint> points_of_key(const Sweep& sweep, std::size_t key) {
   std::vector<KeyPoint> points;
   double best = not_measured;
-  for (const auto& group : groups_of_trials(sweep)) {
+  for (const auto& group : groups_by_seed(sweep)) {
     const auto& trial = sweep.trials[group.trials.front()];
     if (!std::isfinite(group.mean) || key >= trial.settings.size()) continue;
     points.push_back({.text = key_and_value(trial.settings[key]).second,
@@ -151,23 +150,12 @@ bool has_logarithmic_range(const Sweep& sweep, const std::string& key) {
                              [&](const auto& word) { return word.starts_with(key + "=log:"); });
 }
 
-void add_point(FigureSeries& series, const KeyPoint& point) {
-  series.x.push_back(point.x);
-  series.y.push_back(point.y);
-  series.spread.push_back(point.spread);
-}
-
 // A series for each way to set the other keys of a grid; none where these are single points, or
 // too many.
 std::vector<FigureSeries> series_of_ways(const std::vector<KeyPoint>& points) {
-  std::vector<FigureSeries> ways;
-  for (const auto& point : points) {
-    auto way = std::ranges::find(ways, point.others, &FigureSeries::name);
-    if (way == ways.end())
-      way = ways.insert(
-          way, {.name = point.others, .colour = static_cast<int>(ways.size()), .marks = true});
-    add_point(*way, point);
-  }
+  NamedLines lines;
+  for (const auto& point : points) lines.add(point.others, point.x, point.y, point.spread);
+  auto ways = lines.series();
   const bool are_lines =
       std::ranges::all_of(ways, [](const FigureSeries& way) { return way.x.size() > 1; });
   if (!are_lines || ways.size() < 2 || std::ssize(ways) > palette_size) ways.clear();
@@ -178,7 +166,12 @@ std::vector<FigureSeries> best_and_others(const std::vector<KeyPoint>& points) {
   std::vector<FigureSeries> series = {
       {.name = "the others", .colour = ideal_colour, .marks = true, .joined = false},
       {.name = "the best", .colour = 0, .marks = true, .joined = false}};
-  for (const auto& point : points) add_point(series[point.is_best ? 1 : 0], point);
+  for (const auto& point : points) {
+    auto& own = series[point.is_best ? 1 : 0];
+    own.x.push_back(point.x);
+    own.y.push_back(point.y);
+    own.spread.push_back(point.spread);
+  }
   std::erase_if(series, [](const FigureSeries& each) { return each.x.empty(); });
   return series;
 }
@@ -203,7 +196,7 @@ std::optional<Figure> against_key(const Sweep& sweep, std::size_t key) {
   if (sweep.random == 0) figure.series = series_of_ways(points);
   if (figure.series.empty()) figure.series = best_and_others(points);
   for (auto& series : figure.series) series.joined = series.joined && are_numbers;
-  if (std::ranges::any_of(sweep.trials.front().settings, is_seed))
+  if (std::ranges::any_of(points, [](const KeyPoint& point) { return point.spread > 0; }))
     figure.note = "Means over the seeds; bars are standard deviations.";
   return figure;
 }

@@ -30,10 +30,10 @@ namespace {
 std::string folder_name(int number, const Trial& trial) {
   constexpr std::size_t longest = 80;
   std::string name;
-  const auto names = short_names(trial.settings);
-  for (std::size_t i = 0; i < names.size(); ++i)
-    name +=
-        fmt::format("{}{}-{}", i > 0 ? "_" : "", names[i], key_and_value(trial.settings[i]).second);
+  for (const auto& setting : trial.settings) {
+    const auto [key, value] = key_and_value(setting);
+    name += fmt::format("{}{}-{}", name.empty() ? "" : "_", key.substr(key.rfind('.') + 1), value);
+  }
   for (char& letter : name) {
     const bool is_plain = std::isalnum(static_cast<unsigned char>(letter)) != 0 ||
                           std::string_view("._-+").find(letter) != std::string_view::npos;

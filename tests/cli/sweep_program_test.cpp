@@ -118,8 +118,8 @@ TEST_F(SweepProgram, APublishedValueStandsBesideTheSeeds) {
 TEST_F(SweepProgram, SaysWhatItWouldDoAndWhatIsWrong) {
   const auto plan = sweep({"--dry-run", "optimizer.lr=0.1,0.2", "device.intra_threads=1"});
   EXPECT_EQ(plan.exit_code, 0) << plan.errors;
-  EXPECT_TRUE(says(plan.output,
-                   {"trial 2: lr 0.2\n  kolo train ", "optimizer.lr=0.2", "trials/002-lr-0.2"}));
+  EXPECT_TRUE(says(plan.output, {"trial 2: learning rate 0.2\n  kolo train ", "optimizer.lr=0.2",
+                                 "trials/002-lr-0.2"}));
   const auto refused = [&](const std::vector<std::string>& words, const auto& what) {
     const auto result = sweep(words);
     EXPECT_EQ(result.exit_code, 2);

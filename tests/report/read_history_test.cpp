@@ -135,6 +135,28 @@ TEST(ReadHistory, SettingsAndParametersBesideIt) {
   EXPECT_THAT(run.warnings, IsEmpty());
 }
 
+TEST(ReadHistory, HowItWasMade) {
+  const TemporaryFolder folder;
+  history_of_a_run().write(folder / "history.json");
+  folder.write("config.yaml", "model:\n  name: cnn\n");
+  folder.write("run.json",
+               R"({"starts": [{"time": "today", "command": "kolo train a.yaml", "version": "1.0",
+                   "commit": "0123456789abcdef-dirty", "host": "node1", "machine": "2 CPUs"},
+                  {"time": "tomorrow", "command": 7}]})");
+  const RunRecord run = read_run(folder.path());
+  EXPECT_EQ(run.configuration, "model:\n  name: cnn\n");
+  EXPECT_THAT(run.facts, ElementsAre(Pair("command", "kolo train a.yaml"), Pair("begun", "today"),
+                                     Pair("resumed", "1 time, last on tomorrow"),
+                                     Pair("machine", "node1, 2 CPUs"), Pair("ranks", "4"),
+                                     Pair("network", "cnn"),
+                                     Pair("kolo", "1.0, git 0123456789ab with changes")));
+  for (const char* const text : {"{", "[]", R"({"starts": 7})", R"({"starts": [7]})"}) {
+    folder.write("run.json", text);
+    EXPECT_THAT(read_run(folder.path()).facts,
+                ElementsAre(Pair("ranks", "4"), Pair("network", "cnn")));
+  }
+}
+
 TEST(ReadHistory, WhatCannotBeReadBesideItIsSaid) {
   const TemporaryFolder folder;
   history_of_a_run().write(folder / "history.json");

@@ -59,7 +59,7 @@ struct Figure {
   Kind kind = Kind::lines;
   bool x_logarithmic = false, y_logarithmic = false;
   bool smoothed = false;  // its curves are noisy: the page draws running means before them
-  // What stands below each bar, or below x = 0, 1, ...; empty: x are numbers.
+  // Words below the bars, or below x = 0, 1, ...; empty: x are numbers.
   std::vector<std::string> categories = {};
   std::vector<FigureSeries> series = {};
   std::string note = {};  // a sentence below it; empty: none

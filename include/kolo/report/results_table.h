@@ -63,7 +63,7 @@ void add_time_to_target(ResultsTable& table, std::span<const RunRecord* const> r
 [[nodiscard]] ResultsTable sweep_results(const Sweep& sweep);
 
 // A row for each way to set the keys but the seed, the best first, with mean and standard
-// deviation; no rows where the seed isn't swept.
+// deviation; no rows where each has one seed.
 [[nodiscard]] ResultsTable seed_results(const Sweep& sweep);
 
 // Columns that line up, as UTF-8 text, and the note below them.

@@ -39,7 +39,7 @@ void require_one_mesh(const Communicator& world, const MeshShape& shape) {
   }
 }
 
-// What timelines call the ranks that differ along these axes.
+// Name in timelines of the ranks that differ along these axes.
 std::string group_name(std::span<const MeshAxis> axes) {
   if (axes.front() == MeshAxis::pipe) return "pipeline";
   if (axes.front() == MeshAxis::data) return "replicas";

@@ -107,7 +107,8 @@ TrainingStep::TrainingStep(Communicator communicator, std::shared_ptr<torch::nn:
                            std::shared_ptr<const FlatOptimizer> optimizer,
                            const StepSettings& settings)
     : communicator_(std::move(communicator)),
-      world_(settings.world ? std::optional(settings.world->with_own_order()) : std::nullopt),
+      world_(settings.world ? std::optional(settings.world->with_own_order("agreement"))
+                            : std::nullopt),
       network_(std::move(network)),
       settings_(checked(settings)),
       arena_(std::make_shared<ParameterArena>(communicator_, *network_, settings_.buckets)),

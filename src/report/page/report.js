@@ -3,16 +3,16 @@
 (() => {
   const find = (id) => document.getElementById(id);
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
-  // Runs and lines have Okabe and Ito's colours (https://jfly.uni-koeln.de/colour), which people of any colour vision tell apart, some a
-  // little darker to be read on white. A ninth run has the first one's again, with other marks. Others have places -1, -2, ...: computing,
-  // waiting for data, waiting for other ranks, the ideal.
+  // Runs and lines have colours that people of any colour vision tell apart: by day those of Okabe and Ito (https://jfly.uni-koeln.de/colour),
+  // some a little darker to be read on white. A ninth run has the first one's again, with other marks. Others have places -1, -2, ...:
+  // computing, waiting for data, waiting for other ranks, the ideal.
   const palettes = {
     light: {
-      runs: ["#0072b2", "#d55e00", "#009e73", "#b3588f", "#e69f00", "#56b4e9", "#5b5b5b", "#8c7a00"],
+      runs: ["#0072b2", "#d55e00", "#009e73", "#b3588f", "#e69f00", "#56b4e9", "#5b5b5b", "#241a52"],
       others: ["#7d9bb8", "#e8b04a", "#b5485d", "#8a8f98"],
     },
     dark: {
-      runs: ["#4ba6e0", "#f08a3c", "#2fc79c", "#dd8fbf", "#f2bd4a", "#8ccff5", "#b9b9b9", "#e5da55"],
+      runs: ["#7478f6", "#cf4d13", "#42bf6e", "#d172c2", "#f1cd46", "#b8fbff", "#7b706c", "#f5ffcc"],
       others: ["#6d8fb0", "#d9a440", "#d0647a", "#878d97"],
     },
   };
