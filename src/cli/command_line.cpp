@@ -263,6 +263,7 @@ CommandLine::CommandLine()
       "  kolo doctor                                   check this machine\n"
       "  kolo train configs/hello.yaml                 train for a few seconds\n"
       "  kolo train configs/fashion_mnist.yaml -n 2    train on two ranks\n"
+      "  kolo init data/pictures                       write a configuration for your data\n"
       "  kolo scale configs/fashion_mnist.yaml --ranks 1,2\n"
       "                                                compare numbers of ranks\n"
       "  kolo sweep configs/fashion_mnist.yaml optimizer.lr=0.01,0.001\n"
@@ -272,9 +273,9 @@ CommandLine::CommandLine()
       "kolo help COMMAND says more. Exit status: 0 done, 1 failed, 2 wrong input, 75 stopped on "
       "request after a checkpoint.");
   for (const auto add :
-       {add_train_command, add_eval_command, add_predict_command, add_bench_command,
-        add_scale_command, add_sweep_command, add_run_command, add_timeline_command,
-        add_report_command, add_data_command, add_doctor_command})
+       {add_init_command, add_train_command, add_eval_command, add_predict_command,
+        add_bench_command, add_scale_command, add_sweep_command, add_run_command,
+        add_timeline_command, add_report_command, add_data_command, add_doctor_command})
     add(app_, chosen_);
   app_.add_subcommand("help", "Show the help of a command: kolo help train, kolo help data fetch");
 }
