@@ -78,7 +78,7 @@ DataParts find_parts(const fs::path& data) {
   return parts.training.empty() || is_class ? DataParts{data, {}} : parts;
 }
 
-std::string text_of(const fs::path& path) {
+std::string path_text(const fs::path& path) {
   const auto text = escape_path(path.native());
   const auto is_plain = [](unsigned char byte) {
     return std::isalnum(byte) != 0 ||
@@ -90,11 +90,11 @@ std::string text_of(const fs::path& path) {
 // Lines for the data's places, under the keys that name them.
 std::string lines_of(const DataParts& parts, std::string_view training_key,
                      std::string_view validation_key) {
-  auto lines = fmt::format("  {}: {}\n", training_key, text_of(parts.training));
+  auto lines = fmt::format("  {}: {}\n", training_key, path_text(parts.training));
   lines += parts.validation.empty()
                ? fmt::format("  # {}: PATH           # without it every fifth sample validates\n",
                              validation_key)
-               : fmt::format("  {}: {}\n", validation_key, text_of(parts.validation));
+               : fmt::format("  {}: {}\n", validation_key, path_text(parts.validation));
   return lines;
 }
 
@@ -135,7 +135,7 @@ Draft draft_mnist(const DataParts& parts, const nlohmann::ordered_json& found) {
   }
   draft.seen = fmt::format("MNIST's format, {} training images of {} x {} pixels",
                            format_count(draft.samples), rows, columns);
-  draft.data = "  name: mnist\n  path: " + text_of(parts.training) + "\n";
+  draft.data = "  name: mnist\n  path: " + path_text(parts.training) + "\n";
   draft.model = std::min(rows, columns) < 16
                     ? "  name: small_cnn\n"
                     : "  name: mnist_net                # small_cnn learns more, and slower\n";
@@ -148,7 +148,7 @@ Draft draft_cifar10(const DataParts& parts, const nlohmann::ordered_json& found)
   draft.samples = found["arrays"][0]["shape"][0].get<std::int64_t>();
   draft.seen = fmt::format("CIFAR-10's format, {} training images of 32 x 32 pixels",
                            format_count(draft.samples));
-  draft.data = "  name: cifar10\n  path: " + text_of(parts.training) + "\n";
+  draft.data = "  name: cifar10\n  path: " + path_text(parts.training) + "\n";
   draft.model = "  name: small_cnn                # resnet_small learns more, and slower\n";
   return draft;
 }
@@ -169,7 +169,7 @@ Draft draft_box(const DataParts& parts) {
       "  crop: {}                       # cells per edge of a sample\n"
       "  n_train: {}                   # crops per epoch\n"
       "  n_valid: 32\n",
-      text_of(parts.training), text_of(validation),
+      path_text(parts.training), path_text(validation),
       parts.validation.empty() ? "   # the same box: name another one to see what was learnt" : "",
       crop, draft.samples);
   draft.model = fmt::format(
