@@ -278,7 +278,7 @@ Draft draft_of(const DataParts& parts) {
   if (format == "samples of arrays" || format == "folder of .npy arrays" || format == "HDF5 file")
     return draft_arrays(parts);
   throw InputError(fmt::format(
-      "init: {} is {}; expected a folder with a folder of images for each class, MNIST's or "
+      "init: {} is of another kind ({}): expected a folder with a folder of images for each class, MNIST's or "
       "CIFAR-10's files, .npy arrays, or an HDF5 file",
       parts.training.string(), format));
 }
