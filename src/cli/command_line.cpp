@@ -278,15 +278,18 @@ CommandLine::CommandLine(Program program)
       "  kolo doctor                                   check this machine\n"
       "  kolo train configs/hello.yaml                 train for a few seconds\n"
       "  kolo train configs/fashion_mnist.yaml -n 2    train on two ranks\n"
+      "  kolo init data/pictures                       write a configuration for your data\n"
       "  kolo scale configs/fashion_mnist.yaml --ranks 1,2\n"
       "                                                compare numbers of ranks\n"
       "  kolo sweep configs/fashion_mnist.yaml optimizer.lr=0.01,0.001\n"
       "                                                compare values of settings\n"
       "  kolo report results/fashion_mnist             a page of curves and tables\n"
       "  kolo run -n 4 ./my_training                   start ranks of a program of yours\n\n";
-  if (chosen_.program.is_kolo)
+  if (chosen_.program.is_kolo) {
+    commands.insert(commands.begin(), add_init_command);
     commands.insert(commands.end(),
                     {add_data_command, add_doctor_command, add_run_command, add_timeline_command});
+  }
   app_.footer(
       fmt::format("{}{} help COMMAND says more. Exit status: 0 done, 1 failed, 2 wrong "
                   "input, 75 stopped on request after a checkpoint.",

@@ -67,6 +67,7 @@ void on_choice(CLI::App& command, Chosen& chosen, const std::shared_ptr<Argument
 }
 
 // Each adds a command with its options to the program.
+void add_init_command(CLI::App& app, Chosen& chosen);
 void add_train_command(CLI::App& app, Chosen& chosen);
 void add_bench_command(CLI::App& app, Chosen& chosen);
 void add_eval_command(CLI::App& app, Chosen& chosen);

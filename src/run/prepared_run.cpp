@@ -1,11 +1,13 @@
 #include "run/prepared_run.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <numeric>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <torch/nn/modules/batchnorm.h>
 
 #include "config/settle.h"
 #include "kolo/base/error.h"
@@ -24,6 +26,7 @@
 #include "run/run_device.h"
 #include "run/run_lock.h"
 #include "run/work_share.h"
+#include "settings/choice_reader.h"
 
 namespace kolo {
 
@@ -108,6 +111,41 @@ void freeze_unused(const RunConfig& config, PreparedRun& run) {
   run.datasets.warnings.push_back(fmt::format(
       "model: {} take{} no part in what the network returns, and stay{}", fmt::join(unused, ", "),
       unused.size() == 1 ? "s" : "", unused.size() == 1 ? "s as it is" : " as they are"));
+}
+
+// Largest momentum in Keras's sense of the batch norms that train; 0 without any.
+double momentum_of_norms(const Network& network) {
+  double most = 0;
+  for (const auto& module : network.modules(false)) {
+    const auto look = [&](const auto* norm) {
+      if (norm != nullptr && norm->is_training() && norm->options.track_running_stats())
+        most = std::max(most, 1 - norm->options.momentum().value_or(1));
+    };
+    look(module->template as<torch::nn::BatchNorm1d>());
+    look(module->template as<torch::nn::BatchNorm2d>());
+    look(module->template as<torch::nn::BatchNorm3d>());
+  }
+  return most;
+}
+
+// Warns of validations with running statistics that are still near their first values, zero and
+// one.
+void warn_of_slow_statistics(const RunConfig& config, PreparedRun& run) {
+  if (!config.model.init_from.empty()) return;
+  const auto steps = static_cast<double>(run.steps_of_epoch);
+  const double momentum = momentum_of_norms(*run.network), kept = std::pow(momentum, steps);
+  constexpr double most_kept = .1;
+  if (kept <= most_kept) return;
+  const auto keys = keys_of(run.models.find(config.model.name));
+  const bool has_key = std::ranges::find(keys, "batch_norm_momentum") != keys.end();
+  run.datasets.warnings.push_back(fmt::format(
+      "model: the batch norms of {} have a momentum of {:.4g}: after an epoch of {} steps their "
+      "running statistics are {:.0f} % what they began with, and validations mean little until "
+      "they settle; take smaller batches{}",
+      config.model.name, momentum, run.steps_of_epoch, 100 * kept,
+      has_key ? fmt::format(", or set model.batch_norm_momentum={:.1f}",
+                            std::floor(10 * std::pow(most_kept, 1 / steps)) / 10)
+              : ""));
 }
 
 void add_settings(std::vector<RankFact>& facts, const RunConfig& config) {
@@ -198,6 +236,7 @@ PreparedRun prepare_run(const RunConfig& config, const RunParts& parts, const Ru
   require_pipeline(config, *run.network, ranks);
   run.steps_of_epoch = make_training_loader(config, run.datasets.training, 0, replicas)->batches();
   (void)make_validation_loader(config, run.datasets.validation, 0, replicas);
+  if (!options.resume) warn_of_slow_statistics(config, run);
   if (!is_root) return run;
   run.folder.require_writable();
   // The checkpoints of a run that will be moved aside don't matter.

@@ -151,7 +151,7 @@ TEST_F(Checks, RandomCropsTakeThePlaceOfShiftsAndZooms) {
   for (const auto* const key : {"data.height_shift", "data.width_shift", "data.zoom"})
     EXPECT_EQ(value_of(config, key), "0") << key;
   EXPECT_EQ(value_of(config, "data.random_crop"), "0.08");
-  EXPECT_EQ(value_of(load(required, {folders + "}"}), "data.height_shift"), "0.33");
+  EXPECT_EQ(value_of(load(required, {folders + "}"}), "data.height_shift"), "0.1");
   for (const auto* const key : {"height_shift", "width_shift", "zoom"})
     EXPECT_THAT(error(required, {cropped, "data." + std::string(key) + "=0.2"}),
                 StartsWith("command line: data." + std::string(key) + ": random_crop: 0.08"));

@@ -28,6 +28,7 @@ struct SmallModel {
       {"mnist_net", {.input_shape = {1, 28, 28}, .classes = 10, .dropout = 0}},
       {"mnist_cnn", {.input_shape = {1, 28, 28}, .classes = 10, .dropout = 0}},
       {"cnn", {.input_shape = {3, 32, 32}, .classes = 10, .dropout = 0}},
+      {"small_cnn", {.input_shape = {3, 32, 32}, .classes = 10}},
       {"resnet_small", {.input_shape = {3, 32, 32}, .classes = 10}},
       {"resnet50", {.input_shape = {3, 64, 64}, .classes = 10}},
       {"mlp", {.input_shape = {2, 3, 4}, .classes = 10}},

@@ -1,10 +1,12 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kolo/data/dataset.h"
@@ -42,6 +44,9 @@ class ArrayCollection {
   bool is_folder_ = false;
 };
 
+// Names of arrays whose whole numbers are classes, where no targets are named; the first counts.
+inline constexpr std::array<std::string_view, 3> label_names = {"labels", "label", "y"};
+
 struct ArraySamplesOptions {
   // Divisor of inputs: 255 brings bytes to 0..1.
   double divisor = 1;
@@ -49,7 +54,7 @@ struct ArraySamplesOptions {
   std::optional<std::int64_t> classes = {};
   // Arrays that an input consists of, their values one after another (SampleLayout::input_parts).
   std::vector<std::string> inputs = {"inputs"};
-  // Arrays of targets that are numbers. Empty: the array targets, or else labels.
+  // Arrays of targets that are numbers. Empty: the array targets, or else labels (label, y).
   std::vector<std::string> targets = {};
   // False: inputs alone, all of class 0, as those to predict from. A single input may then be a
   // .npy file of its own, under any name.

@@ -183,8 +183,10 @@ void ArraySamples::find_targets(const ArrayCollection& collection,
   inputs_ = find_all(collection, options.inputs);
   targets_ = find_all(collection, options.targets);
   if (!options.targets.empty()) return;
-  label_array_ = collection.find("labels");
   auto targets = collection.find("targets");
+  for (const auto name : label_names)
+    if (!label_array_.array && (name == label_names.front() || !targets.array))
+      label_array_ = collection.find(std::string(name));
   if (!targets.array && !label_array_.array) refuse(collection, "has neither targets nor labels");
   if (targets.array && label_array_.array) refuse(collection, "has both targets and labels");
   if (targets.array) targets_ = {std::move(targets)};

@@ -103,7 +103,7 @@ template <typename Data>
 struct ImageSettings {
   bool augment = true;  // vary training images; validation images never are
   // Greatest shifts, as fractions of the size, and zooms from 1 - zoom to 1 + zoom for each axis;
-  // unset: as the tutorials have it for the data.
+  // unset: what is usual for the data.
   std::optional<double> height_shift, width_shift, zoom;
   std::optional<bool> horizontal_flip;
   NamedPreprocessing preprocessing = NamedPreprocessing::automatic;
@@ -115,7 +115,7 @@ struct ImageSettings {
 
 template <typename Field>
 void visit_variations(Field& field, ImageSettings& images) {
-  const Unset unset{"as the tutorials have it for this data"};
+  const Unset unset{"what is usual for this data"};
   field("augment", images.augment, AnyBool{});
   field("height_shift", images.height_shift, fraction, unset);
   field("width_shift", images.width_shift, fraction, unset);

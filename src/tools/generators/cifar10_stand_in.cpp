@@ -114,7 +114,7 @@ void blend(Picture& picture, std::size_t pixel, const Colour& colour, float alph
 
 Placement draw_placement(CounterRandom& random, bool plain) {
   constexpr float degree = std::numbers::pi_v<float> / 180;
-  const float turn = plain ? 8 : 15, shift = plain ? 2 : 4;
+  const float turn = plain ? 5 : 15, shift = plain ? 1.5F : 4;
   Placement placement;
   placement.scale = between(random, plain ? .85F : .65F, 1.15F);
   placement.angle = between(random, -turn, turn) * degree;
