@@ -46,7 +46,7 @@ TEST_F(SweepProgram, FourTrialsOfWhichOneFails) {
   EXPECT_EQ(history_of(done.trials[1]).epochs().back().step, 400 / 64 + 1);
   EXPECT_TRUE(
       says(result.output, {"failed: status 1", "this trains it alone", "kolo train " + config}));
-  EXPECT_TRUE(says(text_of("sweep/report.html"), {"What the keys do"}));
+  EXPECT_TRUE(says(text_of("sweep/report.html"), {"What the settings do"}));
   const auto report = run_kolo({"report", folder / "sweep", "-o", folder / "page.html"});
   EXPECT_EQ(report.exit_code, 0) << report.errors;
 
