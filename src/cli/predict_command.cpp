@@ -64,7 +64,7 @@ std::string table_of(const std::vector<std::vector<std::string>>& rows) {
 std::string to_text(const PredictedSamples& samples, const RunPrediction& prediction) {
   const auto what = samples.has_files ? "image" : "sample";
   if (!prediction.output.empty()) {
-    return fmt::format("{}: {} of {}\n", prediction.output,
+    return fmt::format("{}: {} of {}\n\n", prediction.output,
                        samples.has_classes ? "classes" : "numbers", plural(samples.samples, what));
   }
   std::vector<std::vector<std::string>> rows{{samples.has_files ? "file" : "sample"}};
@@ -81,7 +81,7 @@ std::string to_text(const PredictedSamples& samples, const RunPrediction& predic
     rows.back().insert(rows.back().end(), cells.begin(), cells.end());
   }
   const auto more = samples.samples - std::ssize(samples.first);
-  return table_of(rows) +
+  return "\n" + table_of(rows) +
          (more > 0 ? fmt::format("... {} more; -o FILE.csv writes all\n", format_count(more)) : "");
 }
 

@@ -196,7 +196,8 @@ TEST(PredictSamplesProgram, ShowsTheMostProbableClassesOrWritesAll) {
   const std::string table = folder / "classes.csv";
   const auto written = run_kolo({"predict", run, images, "-o", table, "-n", "2"});
   EXPECT_EQ(written.exit_code, 0) << written.errors;
-  EXPECT_TRUE(says(written.output, {"classes.csv: classes of 44 samples\n", "samples/s, 2 ranks"}));
+  EXPECT_TRUE(
+      says(written.output, {"classes.csv: classes of 44 samples\n\ntime ", "samples/s, 2 ranks"}));
   EXPECT_EQ(std::ranges::count(read_text_file(table), '\n'), 45);
 }
 
