@@ -192,7 +192,7 @@ TEST(PredictSamplesProgram, ShowsTheMostProbableClassesOrWritesAll) {
   const auto shown = run_kolo({"predict", run, images});
   EXPECT_EQ(shown.exit_code, 0) << shown.errors;
   EXPECT_TRUE(says(shown.output, {"mlp, ", "sample  class  probability  next\n0       ",
-                                  "... 4 more; -o FILE.csv writes all\n"}));
+                                  "\n\n... 4 more; -o FILE.csv writes all\n"}));
   const std::string table = folder / "classes.csv";
   const auto written = run_kolo({"predict", run, images, "-o", table, "-n", "2"});
   EXPECT_EQ(written.exit_code, 0) << written.errors;
