@@ -13,6 +13,7 @@
 #include "cli/options.h"
 #include "kolo/base/clock.h"
 #include "kolo/base/text.h"
+#include "kolo/report/results_table.h"
 #include "kolo/run/predict_run.h"
 #include "kolo/train/observe/format.h"
 #include "run/launch/terminal.h"
@@ -30,9 +31,9 @@ std::string plural(std::int64_t count, std::string_view what) {
   return fmt::format("{} {}{}", format_count(count), what, count == 1 ? "" : "s");
 }
 
-// Most probable classes, the first apart: {"cat", "91.20 %", "dog 7.00 %, cow 1.10 %"}.
-std::vector<std::string> cells_of_classes(const std::vector<float>& probabilities,
-                                          const std::vector<std::string>& names) {
+// Most probable class, and two more with theirs: {"cat", "91.20 %", "dog 7.00 %, cow 1.10 %"}.
+std::vector<ResultsTable::Cell> cells_of_classes(const std::vector<float>& probabilities,
+                                                 const std::vector<std::string>& names) {
   std::vector<std::size_t> order(names.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   const auto shown = std::min<std::size_t>(3, order.size());
@@ -43,46 +44,34 @@ std::vector<std::string> cells_of_classes(const std::vector<float>& probabilitie
   };
   std::vector<std::string> others;
   for (std::size_t i = 1; i < shown; ++i) others.push_back(names[order[i]] + " " + percent(i));
-  return {names[order[0]], percent(0), join(others)};
+  return {{names[order[0]]}, {percent(0)}, {join(others)}};
 }
 
-// Table whose columns are as wide as their cells.
-std::string table_of(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<std::size_t> widths(rows.front().size());
-  for (const auto& row : rows)
-    for (std::size_t i = 0; i < row.size(); ++i)
-      widths[i] = std::max(widths[i], display_width(row[i]));
-  std::string text;
-  for (const auto& row : rows) {
-    for (std::size_t i = 0; i + 1 < row.size(); ++i)
-      text += row[i] + std::string(widths[i] - display_width(row[i]) + 2, ' ');
-    text += row.back() + "\n";
+std::string table_of(const PredictedSamples& samples) {
+  ResultsTable table{.title = {}, .columns = {{samples.has_files ? "file" : "sample"}}};
+  if (samples.has_classes) {
+    table.columns.insert(table.columns.end(), {{"class"}, {"probability", true}, {"next"}});
+  } else {
+    for (const auto& column : samples.columns) table.columns.push_back({column, true});
   }
-  return text;
+  for (const auto& [name, values] : samples.first) {
+    auto& cells = table.rows.emplace_back(ResultsTable::Row{{{name}}}).cells;
+    if (samples.has_classes) {
+      for (auto& cell : cells_of_classes(values, samples.columns)) cells.push_back(cell);
+    } else {
+      for (const float value : values) cells.push_back({fmt::format("{:.6g}", value)});
+    }
+  }
+  const auto more = samples.samples - std::ssize(samples.first);
+  if (more > 0) table.note = fmt::format("... {} more; -o FILE.csv writes all", format_count(more));
+  return to_text(table);
 }
 
 std::string to_text(const PredictedSamples& samples, const RunPrediction& prediction) {
-  const auto what = samples.has_files ? "image" : "sample";
-  if (!prediction.output.empty()) {
-    return fmt::format("{}: {} of {}\n", prediction.output,
-                       samples.has_classes ? "classes" : "numbers", plural(samples.samples, what));
-  }
-  std::vector<std::vector<std::string>> rows{{samples.has_files ? "file" : "sample"}};
-  if (samples.has_classes)
-    rows[0].insert(rows[0].end(), {"class", "probability", "next"});
-  else
-    rows[0].insert(rows[0].end(), samples.columns.begin(), samples.columns.end());
-  for (const auto& sample : samples.first) {
-    rows.push_back({sample.name});
-    auto cells = samples.has_classes ? cells_of_classes(sample.values, samples.columns)
-                                     : std::vector<std::string>();
-    for (std::size_t i = 0; !samples.has_classes && i < sample.values.size(); ++i)
-      cells.push_back(fmt::format("{:.6g}", sample.values[i]));
-    rows.back().insert(rows.back().end(), cells.begin(), cells.end());
-  }
-  const auto more = samples.samples - std::ssize(samples.first);
-  return table_of(rows) +
-         (more > 0 ? fmt::format("... {} more; -o FILE.csv writes all\n", format_count(more)) : "");
+  if (prediction.output.empty()) return "\n" + table_of(samples);
+  return fmt::format("{}: {} of {}\n\n", prediction.output,
+                     samples.has_classes ? "classes" : "numbers",
+                     plural(samples.samples, samples.has_files ? "image" : "sample"));
 }
 
 std::string to_text(const PredictedBox& box, const RunPrediction& prediction) {

@@ -192,11 +192,12 @@ TEST(PredictSamplesProgram, ShowsTheMostProbableClassesOrWritesAll) {
   const auto shown = run_kolo({"predict", run, images});
   EXPECT_EQ(shown.exit_code, 0) << shown.errors;
   EXPECT_TRUE(says(shown.output, {"mlp, ", "sample  class  probability  next\n0       ",
-                                  "... 4 more; -o FILE.csv writes all\n"}));
+                                  "\n\n... 4 more; -o FILE.csv writes all\n"}));
   const std::string table = folder / "classes.csv";
   const auto written = run_kolo({"predict", run, images, "-o", table, "-n", "2"});
   EXPECT_EQ(written.exit_code, 0) << written.errors;
-  EXPECT_TRUE(says(written.output, {"classes.csv: classes of 44 samples\n", "samples/s, 2 ranks"}));
+  EXPECT_TRUE(
+      says(written.output, {"classes.csv: classes of 44 samples\n\ntime ", "samples/s, 2 ranks"}));
   EXPECT_EQ(std::ranges::count(read_text_file(table), '\n'), 45);
 }
 

@@ -168,7 +168,7 @@ TEST_F(PredictSamples, WritesTheSameForEachNumberOfRanks) {
     EXPECT_TRUE(predict(wanted, ranks).first.empty());
     return read_text_file(wanted.output);
   };
-  for (const std::string output : {"classes.csv", "classes.json", "classes.npy"}) {
+  for (const std::string output : {"classes.csv", "classes.json", "classes.npy", "classes.h5"}) {
     const auto alone = written(output, 1);
     EXPECT_EQ(written(output, 2), alone) << output;
     EXPECT_EQ(written(output, 4), alone) << output << ", one rank has nothing";
@@ -284,7 +284,7 @@ TEST_F(PredictSamples, RefusesWhatItCantDo) {
   train_on_pictures();
   EXPECT_TRUE(says(refusal(request(folder_ / "config.yaml")), {"is no image"}));
   fs::create_directory(folder_ / "empty");
-  EXPECT_TRUE(says(refusal(request(folder_ / "empty")), {"has no images"}));
+  EXPECT_TRUE(says(refusal(request(folder_ / "empty")), {"there are no images in"}));
 }
 
 TEST_F(PredictSamples, NeedsAFileForManyNumbers) {

@@ -211,7 +211,7 @@ FolderListing list_images(const fs::path& path) {
     const auto [images, left_out] = FolderWalk(path, true).files_of({});
     if (images.empty()) {
       throw InputError(
-          fmt::format("data: {} has no images, in folders below neither; kolo reads {}",
+          fmt::format("data: there are no images in {} and the folders below it; kolo reads {}",
                       path.string(), read_names));
     }
     note_left_out(listing, {}, left_out);
