@@ -127,7 +127,7 @@ TEST_F(OwnProgram, IsNamedWhereAnotherLacksItsParts) {
   ASSERT_EQ(train_own({"training.n_epochs=1"}).exit_code, 0);
   refused("eval", "data");
   parts.datasets = {};
-  parts.objective = [](const RunConfig& config) { return make_objective(config); };
+  parts.objective = [](const RunConfig& read) { return make_objective(read); };
   ASSERT_EQ(train_own({"training.n_epochs=1"}).exit_code, 0);
   refused("eval", "loss");
   EXPECT_THAT(run_kolo({"predict", run, "none.png"}).errors, Not(HasSubstr("was trained by")));
