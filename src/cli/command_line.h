@@ -15,7 +15,7 @@ namespace kolo {
 struct Program {
   std::string name = "kolo";
   RunParts parts = {};
-  bool is_kolo = true;  // has commands that need no parts: run, timeline, data, doctor
+  bool is_kolo = true;  // has commands that need no parts: init, data, doctor, run, timeline
 };
 
 // The command that the user chose.

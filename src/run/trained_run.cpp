@@ -54,12 +54,14 @@ std::string path_for_shell(const fs::path& program) {
   return *near.begin() == ".." ? program.string() : "./" + near.string();
 }
 
-// InputError: another program trained the run, with parts that this one lacks.
+// InputError: another program trained the run, with parts that this one lacks. Predictions need no
+// loss.
 void require_own_parts(const TrainedRun& trained, const TrainedJob& job, const RunParts& parts) {
   const auto own = own_parts(parts);
   auto origin = read_run_origin(trained.run.origin());
-  std::erase_if(origin.own_parts,
-                [&](const std::string& part) { return std::ranges::find(own, part) != own.end(); });
+  std::erase_if(origin.own_parts, [&](const std::string& part) {
+    return std::ranges::find(own, part) != own.end() || (part == "loss" && !job.reads_data);
+  });
   if (origin.own_parts.empty()) return;
   const auto program = path_for_shell(origin.program);
   throw InputError(
