@@ -8,7 +8,7 @@
 #include "cli/options.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
-#include "kolo/tools/first_configuration.h"
+#include "kolo/tools/data_sets.h"
 #include "run/launch/terminal.h"
 
 namespace kolo {

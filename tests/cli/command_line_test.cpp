@@ -141,7 +141,8 @@ TEST(CommandLine, UnknownOptionsAndCommandsGetASuggestion) {
       {{"doctor", "now"}, "doctor: unexpected \"now\""},
       {{"completion", "bash"}, "completion is no command any more; kolo help COMMAND"},
       {{"qqqqqq"},
-       "the commands are train, eval, predict, bench, scale, sweep, run, timeline, report, data, "
+       "the commands are init, train, eval, predict, bench, scale, sweep, run, timeline, report, "
+       "data, "
        "doctor"},
       {{"trian"}, "did you mean \"train\"?"},
       {{"help", "trian"}, "did you mean \"train\"?"},
