@@ -43,8 +43,8 @@ class BoxTraining : public ::testing::Test {
   TemporaryFolder folder;
 };
 
-// The short version of the run in docs/inside/results.md. Each cell's gas from a linear fit to the
-// 27 cells around it has an error of .0100 on this box (and .0112 on others like it); this network
+// The short version of the run in docs/inside/results.md. Each cell's gas from a linear fit to the 27
+// cells around it has an error of .0100 on this box (and .0112 on others like it); this network
 // .0083.
 TEST_F(BoxTraining, TinyBeatsLocalRegressionAndBfloat16KeepsUp) {
   const double loss = train("fp32");

@@ -24,7 +24,7 @@ class InitProgram : public ::testing::Test {
   std::string init(const std::string& data) {
     const auto written = run_kolo({"init", path(data), "-o", path(data + ".yaml")});
     EXPECT_EQ(written.exit_code, 0) << written.errors;
-    EXPECT_TRUE(says(written.output, {"written; next: kolo train"}));
+    EXPECT_TRUE(says(written.output, {"is written; next: kolo"}));
     return read_text_file(folder_ / (data + ".yaml"));
   }
   // Trains it for two epochs at most.

@@ -23,8 +23,7 @@ class TimelineProgram : public ::testing::Test {
  protected:
   // Files as two ranks leave them, the second of which was killed.
   TimelineProgram() {
-    const std::string step =
-        R"({{"name":"step","ph":"X","pid":{},"tid":1,"ts":{}.5,"dur":2.0,"args":{{}}}})";
+    const std::string step = R"({{"name":"step","ph":"X","pid":{},"tid":1,"ts":{}.5,"dur":2.0,"args":{{}}}})";
     const auto line = [&](int rank, int time) {
       return fmt::format(fmt::runtime(step), rank, time) + ",\n";
     };
