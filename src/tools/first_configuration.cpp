@@ -32,9 +32,15 @@ struct DataParts {
 // Differences between the kinds of data. Lines of sections end in line breaks.
 struct Draft {
   std::string seen, data, model, training;  // training: beyond batch, epochs and decay
-  std::int64_t samples = 1;                 // that train
-  std::int64_t samples_a_minute = 20000;    // that such a network sees on two cores
+  double rate = .001;
+  std::int64_t samples = 1;               // that train
+  std::int64_t samples_a_minute = 20000;  // that such a network sees on two cores
 };
+
+// A line of a section, with its comment.
+std::string line(const std::string& setting, std::string_view comment) {
+  return fmt::format("  {:<30} # {}\n", setting, comment);
+}
 
 // The folder's first part of these names: a folder, an HDF5 file or a box's .npy pair.
 fs::path find_part(const fs::path& folder, std::initializer_list<const char*> names) {
@@ -64,10 +70,11 @@ std::string path_text(const fs::path& path) {
 
 // Lines of the keys that end in _dir or _path.
 std::string path_lines(const DataParts& parts, std::string_view ending) {
-  return fmt::format("  train_{}: {}\n", ending, path_text(parts.training)) +
-         (parts.validation.empty()
-              ? fmt::format("  # valid_{}: without it every fifth sample validates\n", ending)
-              : fmt::format("  valid_{}: {}\n", ending, path_text(parts.validation)));
+  const auto training = fmt::format("  train_{}: {}\n", ending, path_text(parts.training));
+  if (parts.validation.empty())
+    return training +
+           line(fmt::format("# valid_{}:", ending), "without it every fifth sample validates");
+  return training + fmt::format("  valid_{}: {}\n", ending, path_text(parts.validation));
 }
 
 std::int64_t training_samples(std::int64_t all, const DataParts& parts) {
@@ -77,41 +84,39 @@ std::int64_t training_samples(std::int64_t all, const DataParts& parts) {
 Draft draft_images(const DataParts& parts, const nlohmann::ordered_json& found) {
   const auto& facts = found["facts"];
   const auto images = found["arrays"][0]["shape"][0].get<std::int64_t>();
-  const auto range = [&](std::size_t i, auto choose) {
-    return choose(facts["heights"][i].get<std::int64_t>(), facts["widths"][i].get<std::int64_t>());
-  };
-  const auto largest = range(1, [](auto a, auto b) { return std::max(a, b); });
-  return {.seen = fmt::format("{} images of {} classes, {} to {} pixels a side",
-                              format_count(images), facts["images by class"].size(),
-                              range(0, [](auto a, auto b) { return std::min(a, b); }), largest),
-          .data = "  name: imagenet                 # a folder of images for each class\n" +
+  const auto heights = facts["heights"].get<std::vector<std::int64_t>>(),
+             widths = facts["widths"].get<std::vector<std::int64_t>>();
+  const auto least = std::min(heights[0], widths[0]), most = std::max(heights[1], widths[1]);
+  const auto side = std::clamp<std::int64_t>((most + 7) / 8 * 8, 32, 64);
+  return {.seen = fmt::format("{} images of {} classes, {}{} pixels", format_count(images),
+                              facts["images by class"].size(),
+                              least < most ? fmt::format("{} to ", least) : "", most),
+          .data = line("name: imagenet", "a folder of images for each class") +
                   path_lines(parts, "dir") +
-                  "  # horizontal_flip: false       # where left and right make a difference\n",
-          .model = fmt::format(
-              "  name: small_cnn                # resnet34 for tens of thousands of images\n"
-              "  input_shape: [{0}, {0}, 3]       # what all images are brought to\n",
-              std::clamp<std::int64_t>((largest + 7) / 8 * 8, 32, 64)),
+                  line("# horizontal_flip: false", "where left and right make a difference"),
+          .model = line("name: small_cnn", "resnet34 for tens of thousands of images") +
+                   line(fmt::format("input_shape: [{0}, {0}, 3]", side),
+                        "what all images are brought to"),
           .samples = training_samples(images, parts)};
 }
 
 // MNIST's or CIFAR-10's files.
 Draft draft_known(const DataParts& parts, const nlohmann::ordered_json& found, bool is_mnist) {
-  std::vector<std::int64_t> shape{0};
+  std::vector<std::int64_t> shape{1, 1, 1};
   for (const auto& array : found["arrays"]) {
     const auto other = array["shape"].get<std::vector<std::int64_t>>();
     if (other.size() > 2 && other[0] > shape[0]) shape = other;
   }
-  const bool is_tiny = is_mnist && shape.size() == 3 && std::min(shape[1], shape[2]) < 16;
-  return {
-      .seen = fmt::format("{}'s format, {} training images", is_mnist ? "MNIST" : "CIFAR-10",
-                          format_count(shape[0])),
-      .data = fmt::format("  name: {}\n  path: {}\n", is_mnist ? "mnist" : "cifar10",
-                          path_text(parts.training)),
-      .model = is_mnist && !is_tiny
-                   ? "  name: mnist_net                # small_cnn learns more, and slower\n"
-                   : "  name: small_cnn                # resnet_small learns more, and slower\n",
-      .samples = std::max<std::int64_t>(1, shape[0]),
-      .samples_a_minute = is_mnist ? 300000 : 100000};
+  const bool is_small = is_mnist && std::min(shape[1], shape[2]) >= 16;
+  return {.seen = fmt::format("{}'s format, {} training images", is_mnist ? "MNIST" : "CIFAR-10",
+                              format_count(shape[0])),
+          .data = fmt::format("  name: {}\n  path: {}\n", is_mnist ? "mnist" : "cifar10",
+                              path_text(parts.training)),
+          .model = line(is_small ? "name: mnist_net" : "name: small_cnn",
+                        is_small ? "small_cnn learns more, and slower"
+                                 : "resnet_small learns more, and slower"),
+          .samples = shape[0],
+          .samples_a_minute = is_small ? 300000 : 100000};
 }
 
 Draft draft_box(const DataParts& parts) {
@@ -119,21 +124,17 @@ Draft draft_box(const DataParts& parts) {
   const auto size = std::min(BoxFile(parts.training).size(), BoxFile(validation).size());
   std::int64_t crop = 4, levels = 1;
   for (; 2 * crop <= std::min<std::int64_t>(size, 32); crop *= 2) ++levels;
-  return {
-      .seen = fmt::format("simulation box of {}^3 cells", size),
-      .data = fmt::format(
-          "  name: nbody\n  train_path: {}\n  valid_path: {}{}\n"
-          "  crop: {}                       # cells per edge of a sample\n"
-          "  n_train: 256                   # crops per epoch\n  n_valid: 32\n",
-          path_text(parts.training), path_text(validation),
-          parts.validation.empty() ? "   # better another box than the one that trains" : "", crop),
-      .model = fmt::format("  name: unet3d\n"
-                           "  levels: {}                      # how often the crop is halved\n"
-                           "  channels: 16                   # 64 in NERSC's tutorial\n",
-                           levels),
-      .training = "  loss: l1\n",
-      .samples = 256,
-      .samples_a_minute = 1024};
+  return {.seen = fmt::format("simulation box of {}^3 cells", size),
+          .data = fmt::format("  name: nbody\n  train_path: {}\n", path_text(parts.training)) +
+                  line("valid_path: " + path_text(validation), "another box than the one above") +
+                  line(fmt::format("crop: {}", crop), "cells per edge of a sample") +
+                  line("n_train: 256", "crops per epoch") + "  n_valid: 32\n",
+          .model = "  name: unet3d\n" +
+                   line(fmt::format("levels: {}", levels), "how often the crop is halved") +
+                   line("channels: 16", "64 in NERSC's tutorial"),
+          .training = "  loss: l1\n",
+          .samples = 256,
+          .samples_a_minute = 3000};
 }
 
 // The first of the names that an array has, in any case.
@@ -181,22 +182,25 @@ Draft draft_arrays(const DataParts& parts) {
   const auto& shape = layout.input_shape;
   const bool is_image = has_classes && shape.size() == 3 && std::min(shape[1], shape[2]) >= 8;
   auto data = "  name: arrays\n" + path_lines(parts, "path") +
-              fmt::format("  inputs: [{}]                  # guessed, as are the targets, of {}\n",
-                          input, join(names));
+              line(fmt::format("inputs: [{}]", input),
+                   fmt::format("guessed, as the targets, of {}", join(names)));
   if (!has_classes) data += fmt::format("  targets: [{}]\n", target);
   constexpr double large = 10;
-  if (const auto most = std::ceil(largest_of(*inputs.array)); most > large)
-    data += fmt::format("  divisor: {:<22}# brings inputs to about -1 to 1\n", most);
+  if (const auto most = largest_of(*inputs.array); most > large) {
+    const bool are_bytes = inputs.array->is_whole() && most > 127 && most <= 255;
+    data += line(fmt::format("divisor: {}", are_bytes ? 255 : std::ceil(most)),
+                 "brings inputs to about -1 to 1");
+  }
   if (const auto most = has_classes ? 0 : largest_of(*targets.array); most > large)
     data += fmt::format("  # Targets reach {:.4g}: networks learn best what is about 1.\n", most);
   return {.seen = fmt::format("{} samples, {} [{}] as input, {} as {}",
                               format_count(samples.size()), input, fmt::join(shape, ", "), target,
                               has_classes ? fmt::format("{} classes", layout.classes) : "target"),
           .data = std::move(data),
-          .model = is_image ? "  name: small_cnn                # or cnn, mlp\n"
-                            : "  name: mlp\n"
-                              "  hidden: [64, 64]               # more for what is hard to learn\n",
-          .training = has_classes ? "" : "  loss: mse                      # or l1\n",
+          .model = is_image ? line("name: small_cnn", "or cnn, mlp")
+                            : "  name: mlp\n" + line("hidden: [64, 64]", "more for what is hard"),
+          .training = has_classes ? "" : line("loss: mse", "or l1"),
+          .rate = is_image ? .001 : .003,
           .samples = training_samples(samples.size(), parts),
           .samples_a_minute = is_image ? 50000 : 200000};
 }
@@ -226,18 +230,17 @@ FirstConfiguration first_configuration(const fs::path& data, const std::string& 
   std::int64_t batch = 32;
   while (batch > 4 && batch * steps > draft.samples) batch /= 2;
   const auto epochs = std::clamp<std::int64_t>(draft.samples_a_minute / draft.samples, 5, 60);
-  return {draft.seen,
-          fmt::format("# Written by kolo init after a look at {}: {}.\n#\n"
-                      "#   kolo train {} -n 2             trains on two ranks\n"
-                      "#   kolo train {} --show-config    shows all keys and their values\n\n"
-                      "data:\n{}\nmodel:\n{}\noptimizer:\n  name: adam\n"
-                      "  lr: 0.001                      # for one rank; try 0.0003 and 0.003\n\n"
-                      "training:\n"
-                      "  batch_size: {:<18} # per rank\n"
-                      "  n_epochs: {:<20} # more, while the validation loss still falls\n"
-                      "  lr_decay: cosine               # from lr to zero, over all epochs\n{}",
-                      data.string(), draft.seen, file, file, draft.data, draft.model, batch, epochs,
-                      draft.training)};
+  auto yaml = fmt::format(
+      "# Written by kolo init after a look at {}: {}.\n#\n"
+      "#   kolo train {} -n 2             trains on two ranks\n"
+      "#   kolo train {} --show-config    shows all keys and their values\n\n"
+      "data:\n{}\nmodel:\n{}\noptimizer:\n  name: adam\n{}\ntraining:\n",
+      data.string(), draft.seen, file, file, draft.data, draft.model,
+      line(fmt::format("lr: {}", draft.rate), "for one rank; try a third and three times as much"));
+  yaml += line(fmt::format("batch_size: {}", batch), "per rank") +
+          line(fmt::format("n_epochs: {}", epochs), "more, while the validation loss still falls") +
+          line("lr_decay: cosine", "from lr to zero, over all epochs") + draft.training;
+  return {draft.seen, std::move(yaml)};
 }
 
 }  // namespace kolo

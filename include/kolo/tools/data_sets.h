@@ -65,7 +65,7 @@ FetchResult fetch_dataset(const RemoteDataset& dataset, const FetchOptions& opti
 [[nodiscard]] nlohmann::ordered_json inspect(const std::filesystem::path& path, bool reads_numbers);
 
 struct FirstConfiguration {
-  std::string seen;  // "200 images of 4 classes, 64 to 64 pixels a side"
+  std::string seen;  // "200 images of 4 classes, 64 pixels"
   std::string yaml;  // with comments
 };
 
