@@ -104,8 +104,9 @@ Draft draft_images(const DataParts& parts, const nlohmann::ordered_json& found) 
 Draft draft_known(const DataParts& parts, const nlohmann::ordered_json& found, bool is_mnist) {
   std::vector<std::int64_t> shape{1, 1, 1};
   for (const auto& array : found["arrays"]) {
-    const auto other = array["shape"].get<std::vector<std::int64_t>>();
-    if (other.size() > 2 && other[0] > shape[0]) shape = other;
+    const auto of_file = array["shape"].get<std::vector<std::int64_t>>();
+    const bool trains = array["name"].get<std::string>().starts_with("train");
+    if (trains && of_file.size() > 2) shape = of_file;
   }
   const bool is_small = is_mnist && std::min(shape[1], shape[2]) >= 16;
   return {.seen = fmt::format("{}'s format, {} training images", is_mnist ? "MNIST" : "CIFAR-10",
