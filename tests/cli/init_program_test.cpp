@@ -70,7 +70,7 @@ TEST_F(InitProgram, PicturesInFolders) {
 TEST_F(InitProgram, FilesOfMnistAndCifar10) {
   write_small_mnist(folder_ / "digits", 200, 40);
   EXPECT_TRUE(says(init("digits"), {"name: mnist\n", "MNIST's format, 200 training images",
-                                    "name: mnist_net", "batch_size: 8"}));
+                                    "name: small_cnn", "batch_size: 8"}));
   EXPECT_TRUE(says(train("digits"), {"200 training and 40 validation samples"}));
   write_small_cifar10(folder_ / "cifar", 4);
   EXPECT_TRUE(says(init("cifar"), {"name: cifar10", "20 training images", "name: small_cnn"}));
