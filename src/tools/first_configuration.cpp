@@ -144,7 +144,9 @@ std::string guess_array(std::span<const std::string> arrays,
 
 // Largest size of the numbers in the first rows.
 double largest_of(const ArrayFile& array) {
-  const auto rows = std::min<std::int64_t>(array.rows(), 1000);
+  constexpr std::int64_t most_numbers = 1 << 22;
+  const auto numbers_of_row = std::max<std::int64_t>(1, array.row_numbers());
+  const auto rows = std::clamp<std::int64_t>(most_numbers / numbers_of_row, 1, array.rows());
   std::vector<double> numbers(static_cast<std::size_t>(rows * array.row_numbers()));
   array.read(0, rows, std::span(numbers));
   double largest = 0;
@@ -158,7 +160,7 @@ Draft draft_arrays(const DataParts& parts) {
   const auto names = collection.names();
   const auto input = guess_array(names, {"inputs", "input", "x", "images", "image", "features"});
   const auto target =
-      guess_array(names, {"labels", "label", "targets", "target", "y", "outputs", "output"});
+      guess_array(names, {"labels", "targets", "target", "label", "y", "outputs", "output"});
   if (input.empty() || target.empty()) {
     throw InputError(fmt::format(
         "init: {} has the arrays {}, whose names don't say which are inputs and which targets; "
