@@ -145,8 +145,8 @@ std::string guess_array(std::span<const std::string> arrays,
 // Largest size of the numbers in the first rows.
 double largest_of(const ArrayFile& array) {
   constexpr std::int64_t most_numbers = 1 << 22;
-  const auto numbers_of_row = std::max<std::int64_t>(1, array.row_numbers());
-  const auto rows = std::clamp<std::int64_t>(most_numbers / numbers_of_row, 1, array.rows());
+  const auto of_row = std::max<std::int64_t>(1, array.row_numbers());
+  const auto rows = std::min(array.rows(), std::max<std::int64_t>(1, most_numbers / of_row));
   std::vector<double> numbers(static_cast<std::size_t>(rows * array.row_numbers()));
   array.read(0, rows, std::span(numbers));
   double largest = 0;
