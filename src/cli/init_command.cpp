@@ -1,4 +1,3 @@
-// kolo init: a first configuration from a look at data.
 #include <filesystem>
 #include <iostream>
 
@@ -8,7 +7,7 @@
 #include "cli/options.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
-#include "kolo/tools/first_configuration.h"
+#include "kolo/tools/data_sets.h"
 #include "run/launch/terminal.h"
 
 namespace kolo {
@@ -16,21 +15,18 @@ namespace kolo {
 namespace {
 
 struct InitArguments {
-  std::string data;
-  std::string output = "config.yaml";
+  std::string data, output = "config.yaml";
 };
 
 int init(const InitArguments& arguments) {
   const auto& file = arguments.output;
   require_ending("init: --output", file, {"YAML", {".yaml", ".yml"}, {}});
-  if (std::filesystem::exists(file)) {
-    throw InputError(
-        fmt::format("init: {} is there already; choose another --output, or remove it", file));
-  }
-  const auto first = first_configuration(arguments.data, file);
-  write_file_atomically(file, first.yaml);
-  print_wrapped(fmt::format("{}: {}\n{}: written; next: kolo train {} -n 2\n", arguments.data,
-                            first.seen, file, file));
+  if (std::filesystem::exists(file))
+    throw InputError(fmt::format("init: {} is there already; choose another --output", file));
+  const auto [seen, yaml] = first_configuration(arguments.data, file);
+  write_file_atomically(file, yaml);
+  print_wrapped(fmt::format("{}: {}\n{} is written; next: kolo train {} -n 2\n", arguments.data,
+                            seen, file, file));
   return 0;
 }
 
@@ -41,8 +37,8 @@ void add_init_command(CLI::App& app, Chosen& chosen) {
   CLI::App* const command =
       app.add_subcommand("init", "Write a first configuration for data of your own");
   add_text_option(*command, "data", arguments->data, "a folder or file of data",
-                  "Folders of images, MNIST's or CIFAR-10's files, .npy arrays, an HDF5 file, "
-                  "simulation boxes")
+                  "A folder for each class of images, MNIST's or CIFAR-10's files, .npy arrays, an "
+                  "HDF5 file, or a simulation box")
       ->required()
       ->type_name("PATH");
   add_text_option(*command, "-o,--output", arguments->output, "a file's name",
@@ -50,9 +46,9 @@ void add_init_command(CLI::App& app, Chosen& chosen) {
       ->default_str(arguments->output)
       ->type_name("FILE");
   command->footer(
-      "Looks at the data, and writes a small configuration with comments: a network, a batch and a "
-      "number of epochs that fit. Parts named train and valid are used as that; otherwise every "
-      "fifth sample validates.\n\n"
+      "Chooses a network, a batch and a number of epochs that fit the data, and explains them in "
+      "comments. Parts named train and valid are taken as such; otherwise every fifth sample "
+      "validates.\n\n"
       "Example:\n"
       "  kolo init data/pictures\n"
       "  kolo train config.yaml -n 2");

@@ -75,24 +75,15 @@ void Dataset::read_bytes(std::int64_t index, std::span<std::uint8_t> /*input*/,
   throw Error(fmt::format("data: the bytes of sample {} of a dataset that has numbers", index));
 }
 
-Subset::Subset(std::shared_ptr<const Dataset> whole, std::int64_t count, Choice choice)
-    : whole_(std::move(whole)), count_(count), choice_(choice) {
-  if (count < 1 || count > whole_->size()) {
-    throw InputError(
-        fmt::format("data: cannot take {} samples of a dataset of {}: expected 1 to {}", count,
-                    whole_->size(), whole_->size()));
-  }
-}
-
 Subset::Subset(std::shared_ptr<const Dataset> whole, std::vector<std::int64_t> samples)
-    : Subset(std::move(whole), std::ssize(samples)) {
-  samples_ = std::move(samples);
+    : whole_(std::move(whole)), samples_(std::move(samples)) {
+  if (samples_.empty()) throw Error("data: a subset of no samples");
+  for (const auto sample : samples_) check_index(sample, whole_->size());
 }
 
 std::int64_t Subset::chosen(std::int64_t index) const {
-  check_index(index, count_);
-  if (!samples_.empty()) return samples_[static_cast<std::size_t>(index)];
-  return choice_ == Choice::first ? index : checked_multiply(index, whole_->size()) / count_;
+  check_index(index, size());
+  return samples_[static_cast<std::size_t>(index)];
 }
 
 void Subset::read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const {

@@ -116,11 +116,11 @@ void freeze_unused(const RunConfig& config, PreparedRun& run) {
 // Largest momentum in Keras's sense of the batch norms that train; 0 without any.
 double momentum_of_norms(const Network& network) {
   double most = 0;
+  const auto look = [&](const auto* norm) {
+    if (norm != nullptr && norm->is_training() && norm->options.track_running_stats())
+      most = std::max(most, 1 - norm->options.momentum().value_or(1));
+  };
   for (const auto& module : network.modules(false)) {
-    const auto look = [&](const auto* norm) {
-      if (norm != nullptr && norm->is_training() && norm->options.track_running_stats())
-        most = std::max(most, 1 - norm->options.momentum().value_or(1));
-    };
     look(module->template as<torch::nn::BatchNorm1d>());
     look(module->template as<torch::nn::BatchNorm2d>());
     look(module->template as<torch::nn::BatchNorm3d>());
@@ -128,24 +128,23 @@ double momentum_of_norms(const Network& network) {
   return most;
 }
 
-// Warns of validations with running statistics that are still near their first values, zero and
-// one.
+// Warns of running statistics that begin at zero and one and can't settle in the first epoch.
 void warn_of_slow_statistics(const RunConfig& config, PreparedRun& run) {
-  if (!config.model.init_from.empty()) return;
-  const auto steps = static_cast<double>(run.steps_of_epoch);
-  const double momentum = momentum_of_norms(*run.network), kept = std::pow(momentum, steps);
   constexpr double most_kept = .1;
-  if (kept <= most_kept) return;
+  const double momentum = momentum_of_norms(*run.network);
+  const auto steps = static_cast<double>(run.steps_of_epoch);
+  const double kept = std::pow(momentum, steps);
+  if (kept <= most_kept || !config.model.init_from.empty()) return;
   const auto keys = keys_of(run.models.find(config.model.name));
-  const bool has_key = std::ranges::find(keys, "batch_norm_momentum") != keys.end();
+  const double settling = std::floor(10 * std::pow(most_kept, 1 / steps)) / 10;
   run.datasets.warnings.push_back(fmt::format(
-      "model: the batch norms of {} have a momentum of {:.4g}: after an epoch of {} steps their "
-      "running statistics are {:.0f} % what they began with, and validations mean little until "
-      "they settle; take smaller batches{}",
+      "model: the batch norms of {} have a momentum of {:.4g}: after an epoch of {} steps {:.0f} % "
+      "of their first running statistics are left, so validation is wrong at first; take smaller "
+      "batches{}",
       config.model.name, momentum, run.steps_of_epoch, 100 * kept,
-      has_key ? fmt::format(", or set model.batch_norm_momentum={:.1f}",
-                            std::floor(10 * std::pow(most_kept, 1 / steps)) / 10)
-              : ""));
+      std::ranges::find(keys, "batch_norm_momentum") == keys.end()
+          ? ""
+          : fmt::format(", or set model.batch_norm_momentum={:.1f}", settling)));
 }
 
 void add_settings(std::vector<RankFact>& facts, const RunConfig& config) {

@@ -141,7 +141,8 @@ TEST(CommandLine, UnknownOptionsAndCommandsGetASuggestion) {
       {{"doctor", "now"}, "doctor: unexpected \"now\""},
       {{"completion", "bash"}, "completion is no command any more; kolo help COMMAND"},
       {{"qqqqqq"},
-       "the commands are train, eval, predict, report, bench, scale, sweep, data, doctor, run, "
+       "the commands are init, train, eval, predict, report, bench, scale, sweep, data, doctor, "
+       "run, "
        "timeline"},
       {{"c.yaml"}, "got the file c.yaml; to train: kolo train c.yaml"},
       {{"trian"}, "did you mean \"train\"?"},

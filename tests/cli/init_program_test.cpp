@@ -24,7 +24,7 @@ class InitProgram : public ::testing::Test {
   std::string init(const std::string& data) {
     const auto written = run_kolo({"init", path(data), "-o", path(data + ".yaml")});
     EXPECT_EQ(written.exit_code, 0) << written.errors;
-    EXPECT_TRUE(says(written.output, {"written; next: kolo train"}));
+    EXPECT_TRUE(says(written.output, {"is written; next: kolo"}));
     return read_text_file(folder_ / (data + ".yaml"));
   }
   // Trains it for two epochs at most.
@@ -57,27 +57,23 @@ class InitProgram : public ::testing::Test {
 TEST_F(InitProgram, PicturesInFolders) {
   write_images("a folder", 10);
   const auto text = init("a folder");
-  EXPECT_TRUE(says(text, {"20 images of 2 classes, 20 to 30 pixels a side", "name: small_cnn",
-                          "input_shape: [32, 32, 3]", "# valid_dir: PATH", "batch_size: 4"}));
+  EXPECT_TRUE(says(text, {"20 images of 2 classes, 20 to 30 pixels", "name: small_cnn",
+                          "input_shape: [32, 32, 3]", "# valid_dir: ", "batch_size: 4"}));
   EXPECT_TRUE(says(train("a folder"), {"data imagenet: 16 training and 4 validation samples",
                                        "every fifth sample of each class validates"}));
   write_images("parts/train", 3);
   write_images("parts/val", 2);
   EXPECT_TRUE(says(init("parts"), {"train_dir: " + path("parts/train"),
                                    "valid_dir: " + path("parts/val"), "batch_size: 4"}));
-  // A class may be called "train", too.
-  write_images("vehicles", 2);
-  folder_.write("vehicles/train/1.png", png_file(8, 8, std::string(192, 'x')));
-  EXPECT_TRUE(says(init("vehicles"), {"5 images of 3 classes"}));
 }
 
 TEST_F(InitProgram, FilesOfMnistAndCifar10) {
   write_small_mnist(folder_ / "digits", 200, 40);
-  EXPECT_TRUE(says(init("digits"), {"name: mnist\n", "200 training images of 28 x 28 pixels",
-                                    "name: mnist_net", "batch_size: 8"}));
+  EXPECT_TRUE(says(init("digits"), {"name: mnist\n", "MNIST's format, 200 training images",
+                                    "name: small_cnn", "batch_size: 8"}));
   EXPECT_TRUE(says(train("digits"), {"200 training and 40 validation samples"}));
   write_small_cifar10(folder_ / "cifar", 4);
-  EXPECT_TRUE(says(init("cifar"), {"name: cifar10", "20 training images of 32 x 32"}));
+  EXPECT_TRUE(says(init("cifar"), {"name: cifar10", "20 training images", "name: small_cnn"}));
   EXPECT_TRUE(says(train("cifar"), {"20 training and 4 validation samples"}));
 }
 
@@ -91,7 +87,7 @@ TEST_F(InitProgram, ArraysOfNumbers) {
   }
   folder_.write("numbers/x.npy", npy_array({100, 2}, inputs));
   folder_.write("numbers/y.npy", npy_array({100}, sums));
-  EXPECT_TRUE(says(init("numbers"), {"100 samples: x [2] as input, y as target [1]", "inputs: [x]",
+  EXPECT_TRUE(says(init("numbers"), {"100 samples, x [2] as input, y as target", "inputs: [x]",
                                      "targets: [y]", "divisor: 100", "name: mlp", "loss: mse"}));
   (void)train("numbers", "20");
   EXPECT_LT(History::read(folder_ / "numbers-run" / "history.json").epochs().back().val_loss, .5);
@@ -104,7 +100,8 @@ TEST_F(InitProgram, ArraysOfNumbers) {
   EXPECT_TRUE(says(init("fields"), {"image [1, 12, 12] as input", "name: small_cnn"}));
   folder_.write("riddle/a.npy", npy_array({20}, sums));
   folder_.write("riddle/b.npy", npy_array({20}, sums));
-  EXPECT_TRUE(says(refusal("riddle"), {"init: the names of the arrays in", "a, b", "inputs"}));
+  EXPECT_TRUE(
+      says(refusal("riddle"), {"has the arrays a, b, whose names don't say which are inputs"}));
 }
 
 TEST_F(InitProgram, BoxesOfASimulation) {
@@ -114,8 +111,8 @@ TEST_F(InitProgram, BoxesOfASimulation) {
   box.hydro.resize(std::size_t{hydro_channels} * 512);
   std::filesystem::create_directories(folder_ / "boxes");
   write_box_hdf5(box, folder_ / "boxes" / "train.h5");
-  EXPECT_TRUE(says(init("boxes"), {"a simulation box of 8^3 cells", "name: unet3d", "levels: 2",
-                                   "crop: 8", "loss: l1", "# the same box"}));
+  EXPECT_TRUE(says(init("boxes"), {"simulation box of 8^3 cells", "name: unet3d", "levels: 2",
+                                   "crop: 8", "loss: l1", "# another box than"}));
   const auto shown = run_kolo({"train", path("boxes.yaml"), "data.n_train=4", "data.n_valid=1",
                                "training.n_epochs=1", "--output", path("boxes-run")});
   EXPECT_EQ(shown.exit_code, 0) << shown.errors;
@@ -144,7 +141,7 @@ TEST_F(InitProgram, SlowRunningStatisticsAreTold) {
                               "training.n_epochs=1", "model.batch_norm_momentum=0.99"});
   EXPECT_TRUE(
       says(slow.output, {"the batch norms of small_cnn have a momentum of 0.99",
-                         "after an epoch of 16 steps", "85 %", "model.batch_norm_momentum=0.8"}));
+                         "after an epoch of 16 steps 85 %", "model.batch_norm_momentum=0.8"}));
 }
 
 // The configurations of the courses say what they had as defaults.

@@ -96,16 +96,12 @@ class Dataset {
 [[nodiscard]] std::shared_ptr<const Dataset> part_of_samples(std::shared_ptr<const Dataset> whole,
                                                              std::span<const RowRange> rows);
 
-// Some samples of another dataset. InputError unless 1 <= count <= its size.
+// Some samples of another dataset, by their numbers there.
 class Subset final : public Dataset {
  public:
-  // Takes the first samples, or evenly spread ones where samples lie class by class.
-  enum class Choice { first, spread };
-
-  Subset(std::shared_ptr<const Dataset> whole, std::int64_t count, Choice choice = Choice::first);
-  // Takes these samples, in this order. Error for an index outside of the data set when it is read.
+  // Error for none, and for numbers that the other dataset lacks.
   Subset(std::shared_ptr<const Dataset> whole, std::vector<std::int64_t> samples);
-  [[nodiscard]] std::int64_t size() const override { return count_; }
+  [[nodiscard]] std::int64_t size() const override { return std::ssize(samples_); }
   [[nodiscard]] const SampleLayout& layout() const override { return whole_->layout(); }
   void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const override;
   [[nodiscard]] std::shared_ptr<const Dataset> part(std::span<const RowRange> rows) const override;
@@ -119,9 +115,7 @@ class Subset final : public Dataset {
   [[nodiscard]] std::int64_t chosen(std::int64_t index) const;
 
   std::shared_ptr<const Dataset> whole_;
-  std::int64_t count_;
-  Choice choice_ = Choice::first;
-  std::vector<std::int64_t> samples_;  // empty: as choice_ says
+  std::vector<std::int64_t> samples_;
 };
 
 // Standard normal inputs and random targets (uniform classes, or standard normal numbers), the same

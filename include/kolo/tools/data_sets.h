@@ -9,8 +9,8 @@
 
 #include <nlohmann/json.hpp>
 
-// Data sets: from the network, whole or not at all, for which curl, md5sum and tar do the work; and
-// what is in files.
+// Data sets: from the network, whole or not at all, for which curl, md5sum and tar do the work;
+// what is in files; and how to begin to train on them.
 namespace kolo {
 
 struct RemoteFile {
@@ -63,5 +63,17 @@ FetchResult fetch_dataset(const RemoteDataset& dataset, const FetchOptions& opti
 // ranges), facts and advice. `reads_numbers`: also the ranges of large arrays, for which all is
 // read. InputError: no format that kolo reads, or a damaged file.
 [[nodiscard]] nlohmann::ordered_json inspect(const std::filesystem::path& path, bool reads_numbers);
+
+struct FirstConfiguration {
+  std::string seen;  // "200 images of 4 classes, 64 pixels"
+  std::string yaml;  // with comments
+};
+
+// Writes a first configuration for data as inspect() knows them, whose training takes a minute or
+// so: a folder, which may have parts named train and valid, or a file. `file`: the configuration's
+// name, for its comments. InputError for other data, and for arrays whose names don't tell inputs
+// from targets.
+[[nodiscard]] FirstConfiguration first_configuration(const std::filesystem::path& data,
+                                                     const std::string& file);
 
 }  // namespace kolo

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -56,8 +57,7 @@ Datasets random_datasets(const SampleLayout& layout, std::int64_t n_train, std::
 }
 
 std::shared_ptr<const Dataset> first_of(const DatasetRequest& request, Split split,
-                                        std::shared_ptr<const Dataset> dataset,
-                                        Subset::Choice choice) {
+                                        std::shared_ptr<const Dataset> dataset, bool is_spread) {
   const bool is_training = split == Split::train;
   const auto count = is_training ? request.n_train : request.n_valid;
   if (!count || *count == dataset->size()) return dataset;
@@ -66,7 +66,11 @@ std::shared_ptr<const Dataset> first_of(const DatasetRequest& request, Split spl
         is_training ? "n_train" : "n_valid",
         fmt::format("{} samples asked for, but the data set has {}", *count, dataset->size()));
   }
-  return std::make_shared<Subset>(std::move(dataset), *count, choice);
+  std::vector<std::int64_t> samples(static_cast<std::size_t>(*count));
+  std::iota(samples.begin(), samples.end(), 0);
+  if (is_spread)
+    for (auto& sample : samples) sample = checked_multiply(sample, dataset->size()) / *count;
+  return std::make_shared<Subset>(std::move(dataset), std::move(samples));
 }
 
 SplitSamples split_samples(std::string_view key, const std::shared_ptr<const Dataset>& training,

@@ -69,10 +69,11 @@ auto at_key(const DatasetRequest& request, std::string_view key, const Make& mak
   }
 }
 
-// The first samples, or some of all classes, where fewer are asked for than there are.
-[[nodiscard]] std::shared_ptr<const Dataset> first_of(
-    const DatasetRequest& request, Split split, std::shared_ptr<const Dataset> dataset,
-    Subset::Choice choice = Subset::Choice::first);
+// The first samples, or evenly spread ones where they lie class by class, if fewer are asked for
+// than there are.
+[[nodiscard]] std::shared_ptr<const Dataset> first_of(const DatasetRequest& request, Split split,
+                                                      std::shared_ptr<const Dataset> dataset,
+                                                      bool is_spread = false);
 
 // Training and validation samples out of one set of samples that lie class by class and end at
 // `class_ends` (data without classes are one): every fifth of each class validates, beginning with

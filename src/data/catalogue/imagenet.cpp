@@ -212,7 +212,6 @@ Datasets Imagenet::make(const DatasetRequest& request) const {
     samples = {training, folders.back(), {}};
   }
   const auto preprocessing = preprocessing_of(images.preprocessing);
-  constexpr auto spread = Subset::Choice::spread;
   std::vector<std::string> warnings;
   if (const auto pair = find_names_out_of_bytes_order(training->class_names())) {
     warnings.push_back(fmt::format(
@@ -227,8 +226,8 @@ Datasets Imagenet::make(const DatasetRequest& request) const {
   }
   const auto augmented = [&](Split split, const std::shared_ptr<const Dataset>& dataset,
                              const AugmentationOptions& augmentation) {
-    return std::make_shared<AugmentedDataset>(first_of(request, split, dataset, spread),
-                                              augmentation, preprocessing, request.seed);
+    return std::make_shared<AugmentedDataset>(first_of(request, split, dataset, true), augmentation,
+                                              preprocessing, request.seed);
   };
   Datasets datasets{augmented(Split::train, samples.training, images.augmentation(request)),
                     augmented(Split::validation, samples.validation, view()),

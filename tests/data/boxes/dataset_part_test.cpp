@@ -83,7 +83,7 @@ TEST(DatasetPart, OfAnyFieldsAndOfSubsets) {
   const auto random = std::make_shared<RandomDataset>(
       SampleLayout{.input_shape = {2, 8, 8, 8}, .target_shape = {3, 8, 8, 8}}, 9, 7);
   expect_parts_of(random, 8);
-  expect_parts_of(std::make_shared<Subset>(random, 3, Subset::Choice::spread), 8);
+  expect_parts_of(std::make_shared<Subset>(random, std::vector<std::int64_t>{0, 3, 6}), 8);
 }
 
 TEST(DatasetPart, OfAPartIsWhereItSays) {

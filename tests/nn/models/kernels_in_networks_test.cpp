@@ -34,7 +34,8 @@ TEST_P(OneStep, IsAsExactAsWithPlainOperators) {
 INSTANTIATE_TEST_SUITE_P(
     Networks, OneStep,
     ::testing::Values(Setting{"mnist_net", {1, 28, 28}}, Setting{"mnist_cnn", {1, 28, 28}},
-                      Setting{"cnn", {3, 32, 32}}, Setting{"resnet_small", {3, 32, 32}, {}, 8},
+                      Setting{"cnn", {3, 32, 32}}, Setting{"small_cnn", {3, 32, 32}, {}, 8},
+                      Setting{"resnet_small", {3, 32, 32}, {}, 8},
                       Setting{"resnet34", {3, 33, 33}, {}, 2}, Setting{"resnet50", {3, 64, 64}},
                       Setting{"unet3d", {4, 16, 16, 16}, {5, 16, 16, 16}, 2, 4, 16},
                       Setting{"unet3d", {4, 32, 32, 32}, {5, 32, 32, 32}, 1, 5, 24}),

@@ -141,6 +141,25 @@ INSTANTIATE_TEST_SUITE_P(
                       SmallClassifier{"cnn", 3, 32, 156074, 8, 1, plain_cnn}),
     [](const auto& each) { return std::string(each.param.name); });
 
+TEST(SmallCnn, SeesTheSameWhereverItLies) {
+  torch::manual_seed(7);
+  const auto network = make_network("small_cnn", {.input_shape = {3, 64, 64}, .classes = 10});
+  EXPECT_EQ(testing::parameter_count(*network), 98970);
+  network->eval();
+  const auto thing = torch::randn({1, 3, 16, 16});
+  const auto seen_at = [&](std::int64_t row, std::int64_t column) {
+    auto image = torch::zeros({1, 3, 64, 80});
+    image.slice(2, row, row + 16).slice(3, column, column + 16).copy_(thing);
+    return network->forward(image);
+  };
+  EXPECT_TRUE(torch::allclose(seen_at(24, 16), seen_at(16, 40), 1e-4, 1e-5));
+  EXPECT_FALSE(torch::allclose(seen_at(24, 16), network->forward(torch::zeros({1, 3, 64, 64}))));
+  EXPECT_TRUE(says(message_of<InputError>([] {
+                     (void)make_network("small_cnn", {.input_shape = {3, 7, 64}, .classes = 2});
+                   }),
+                   {"small_cnn", "at least 8x8"}));
+}
+
 TEST(Cnn, StartsAsKerasLayersDo) {
   torch::manual_seed(7);
   const auto network = make_network("cnn", {.input_shape = {3, 32, 32}, .classes = 10});
