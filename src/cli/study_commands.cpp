@@ -80,9 +80,9 @@ void add_bench_command(CLI::App& app, Chosen& chosen) {
       "Examples:\n"
       "  kolo bench configs/fashion_mnist.yaml -n 2\n"
       "  kolo bench configs/unet3d.yaml --config tiny -n 2 data.workers=2\n"
-      "  kolo bench configs/cifar10_cnn.yaml -n 2 --mode full --profile --collectives --json\n"
-      "  kolo bench configs/unet3d.yaml --config short --mode synthetic --steps 3 --trials 3\n"
-      "      data.mode=synthetic data.box_size=128 training.local_batch_size=2");
+      "  kolo bench configs/cifar10_cnn.yaml -n 2 --mode full --profile --collectives\n"
+      "  kolo bench configs/unet3d.yaml --config short --mode synthetic --steps 3 \\\n"
+      "      --trials 3 data.mode=synthetic data.box_size=128 training.local_batch_size=2");
   on_choice(*command, chosen, arguments, bench);
 }
 
@@ -205,8 +205,10 @@ void add_scale_command(CLI::App& app, Chosen& chosen) {
       "      --lr-scaling none,linear --warmup 0,3\n"
       "  kolo scale configs/fashion_mnist.yaml --ranks 1,2 --strong\n"
       "  kolo scale configs/unet3d.yaml --config tiny --ranks 1,2,4 --parallel spatial\n"
-      "  kolo scale configs/unet3d.yaml --config tiny --ranks 8,16,32 --ranks-per-node 8 \\\n"
-      "      --submit slurm --submit-options \"--time 1:00:00 --partition cpu\"\n\n"
+      "  kolo scale configs/unet3d.yaml --config tiny --ranks 8,16,32 \\\n"
+      "      --ranks-per-node 8 --submit slurm \\\n"
+      "      --submit-options \"--time 1:00:00 --partition "
+      "cpu\"\n\n"
       "Exit status: 0 done, 1 a run failed, 2 wrong input, 75 stopped on request.");
   on_choice(*command, chosen, arguments, scale);
 }
