@@ -64,6 +64,7 @@ constexpr std::pair<std::string_view, std::string_view> retired_words[] = {
     {"data nbody --threads", one_thread_each},
     {"data images --threads", one_thread_each},
     {"data cifar10 --threads", one_thread_each},
+    {"data images --size", "sides are 160 to 640 pixels; data.input_shape is what networks get"},
     {"data nbody --method", "gravity is that of particles through a mesh; leave it out"},
     {"data nbody --cell", "cells have 78.125 kpc/h; leave it out"},
     {"data nbody --scatter", "temperature is what the physics makes it; leave it out"},
@@ -278,13 +279,13 @@ CommandLine::CommandLine(Program program)
       "  kolo doctor                                   check this machine\n"
       "  kolo train configs/hello.yaml                 train for a few seconds\n"
       "  kolo train configs/fashion_mnist.yaml -n 2    train on two ranks\n"
-      "  kolo init data/pictures                       write a configuration for your data\n"
+      "  kolo init data/pictures                       a configuration for your data\n"
       "  kolo scale configs/fashion_mnist.yaml --ranks 1,2\n"
       "                                                compare numbers of ranks\n"
       "  kolo sweep configs/fashion_mnist.yaml optimizer.lr=0.01,0.001\n"
       "                                                compare values of settings\n"
       "  kolo report results/fashion_mnist             a page of curves and tables\n"
-      "  kolo run -n 4 ./my_training                   start ranks of a program of yours\n\n";
+      "  kolo run -n 4 ./my_training                   start ranks of any program\n\n";
   if (chosen_.program.is_kolo) {
     commands.insert(commands.begin(), add_init_command);
     commands.insert(commands.end(),

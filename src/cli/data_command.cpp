@@ -246,12 +246,10 @@ void add_data_command(CLI::App& app, Chosen& chosen) {
       "Examples:\n"
       "  kolo data fetch cifar10                            download CIFAR-10\n"
       "  kolo data cifar10 --from fashion-mnist -o data/stand-in\n"
-      "                                                     make data like it where there is no "
-      "network\n"
+      "                                                     a stand-in for it\n"
       "  kolo data images --from fashion-mnist -o data/images\n"
-      "                                                     make folders of JPEG files as ImageNet "
-      "has them\n"
-      "  kolo data nbody -o data/train.h5                   make a box of simulated universe\n"
+      "                                                     folders of JPEG files\n"
+      "  kolo data nbody -o data/train.h5                   a box of simulated universe\n"
       "  kolo data inspect box.h5                           shapes, ranges, advice\n\n"
       "kolo data COMMAND --help says more.");
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -33,6 +34,14 @@ std::string flow(const std::string& text) {
 
 class HelpPage final : public CLI::Formatter {
  public:
+  // CLI11 leaves two lines empty between groups of options.
+  std::string make_help(const CLI::App* command, std::string name,
+                        CLI::AppFormatMode mode) const override {
+    auto page = CLI::Formatter::make_help(command, std::move(name), mode);
+    for (std::size_t at = 0; (at = page.find("\n\n\n", at)) != std::string::npos;)
+      page.erase(at, 1);
+    return page;
+  }
   std::string make_option(const CLI::Option* option, bool is_positional) const override {
     const auto names = make_option_name(option, is_positional) + make_option_opts(option);
     // Descriptions say which other option one needs.

@@ -124,29 +124,8 @@ void add_data_cifar10_command(CLI::App& data, Chosen& chosen) {
 
 namespace {
 
-struct PhotographArguments : ImagesArguments {
-  PhotographArguments() { stand_in = PhotographFolderOptions().stand_in; }
-
-  std::string sizes = "160..640";
-};
-
-// "MIN..MAX", or one size for all.
-void read_sizes(const std::string& text, PhotographFolderOptions& options) {
-  const auto dots = text.find("..");
-  const auto least = parse_number<std::int64_t>(text.substr(0, dots));
-  const auto most =
-      dots == std::string::npos ? least : parse_number<std::int64_t>(text.substr(dots + 2));
-  if (!least || !most) {
-    throw InputError(
-        fmt::format("data: --size {}: expected MIN..MAX in pixels, for example 160..640", text));
-  }
-  options.least_side = *least;
-  options.most_side = *most;
-}
-
-int make_images(const PhotographArguments& arguments) {
-  PhotographFolderOptions options{.stand_in = arguments.stand_in};
-  read_sizes(arguments.sizes, options);
+int make_images(const ImagesArguments& arguments) {
+  const PhotographFolderOptions options{.stand_in = arguments.stand_in};
   return make_with_progress(arguments, "{} JPEG files in train/, {} in valid/, {} classes",
                             [&](const WriteOptions& write) {
                               return write_photograph_folder(arguments.output, options, write);
@@ -156,21 +135,18 @@ int make_images(const PhotographArguments& arguments) {
 }  // namespace
 
 void add_data_images_command(CLI::App& data, Chosen& chosen) {
-  const auto arguments = std::make_shared<PhotographArguments>();
+  const auto arguments = std::make_shared<ImagesArguments>();
+  arguments->stand_in = PhotographFolderOptions().stand_in;
   CLI::App* const command =
       data.add_subcommand("images", "Make folders of JPEG files, laid out as ImageNet's");
   add_image_options(*command, *arguments,
                     "Training images of each class; a fifth of that for validation");
-  add_text_option(*command, "--size", arguments->sizes, "MIN..MAX in pixels, for example 160..640",
-                  "Smallest and largest side in pixels")
-      ->default_str(arguments->sizes)
-      ->type_name("MIN..MAX");
   command->footer(
       "Makes train/CLASS/*.jpg and valid/CLASS/*.jpg: a garment on a plain ground, in varying "
       "sizes, aspects and colours, some grey. Twenty of each class are enough to learn them. The "
       "same seed makes the same files, with any number of threads.\n\n"
       "Example:\n"
-      "  kolo data images --from fashion-mnist -o data/images --per-class 200 --size 224..500");
+      "  kolo data images --from fashion-mnist -o data/images --per-class 200");
   on_choice(*command, chosen, arguments, make_images);
 }
 

@@ -80,9 +80,9 @@ void add_bench_command(CLI::App& app, Chosen& chosen) {
       "Examples:\n"
       "  kolo bench configs/fashion_mnist.yaml -n 2\n"
       "  kolo bench configs/unet3d.yaml --config tiny -n 2 data.workers=2\n"
-      "  kolo bench configs/cifar10_cnn.yaml -n 2 --mode full --profile --collectives --json\n"
-      "  kolo bench configs/unet3d.yaml --config short --mode synthetic --steps 3 --trials 3\n"
-      "      data.mode=synthetic data.box_size=128 training.local_batch_size=2");
+      "  kolo bench configs/cifar10_cnn.yaml -n 2 --mode full --profile --collectives\n"
+      "  kolo bench configs/unet3d.yaml --config short --mode synthetic --steps 3 \\\n"
+      "      --trials 3 data.mode=synthetic data.box_size=128 training.local_batch_size=2");
   on_choice(*command, chosen, arguments, bench);
 }
 
@@ -205,8 +205,10 @@ void add_scale_command(CLI::App& app, Chosen& chosen) {
       "      --lr-scaling none,linear --warmup 0,3\n"
       "  kolo scale configs/fashion_mnist.yaml --ranks 1,2 --strong\n"
       "  kolo scale configs/unet3d.yaml --config tiny --ranks 1,2,4 --parallel spatial\n"
-      "  kolo scale configs/unet3d.yaml --config tiny --ranks 8,16,32 --ranks-per-node 8 \\\n"
-      "      --submit slurm --submit-options \"--time 1:00:00 --partition cpu\"\n\n"
+      "  kolo scale configs/unet3d.yaml --config tiny --ranks 8,16,32 \\\n"
+      "      --ranks-per-node 8 --submit slurm \\\n"
+      "      --submit-options \"--time 1:00:00 --partition "
+      "cpu\"\n\n"
       "Exit status: 0 done, 1 a run failed, 2 wrong input, 75 stopped on request.");
   on_choice(*command, chosen, arguments, scale);
 }
@@ -288,7 +290,8 @@ void add_sweep_command(CLI::App& app, Chosen& chosen) {
       "  kolo sweep configs/fashion_mnist.yaml optimizer.lr=0.1,0.01,0.001 \\\n"
       "      training.batch_size=32,128\n"
       "  kolo sweep configs/fashion_mnist.yaml optimizer.lr=log:1e-4..1e-1 --random 16\n"
-      "  kolo sweep configs/fashion_mnist.yaml optimizer.name,optimizer.lr=sgd:0.1,adam:0.001\n"
+      "  kolo sweep configs/fashion_mnist.yaml \\\n"
+      "      optimizer.name,optimizer.lr=sgd:0.1,adam:0.001\n"
       "  kolo sweep configs/fashion_mnist.yaml seed=1,2,3 --target 0.92\n"
       "  kolo sweep configs/unet3d.yaml --config tiny optimizer.lr=1e-3,1e-4 -n 2 \\\n"
       "      --trials-at-once 1\n\n"
