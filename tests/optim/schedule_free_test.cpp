@@ -107,12 +107,12 @@ TEST(ScheduleFree, SharesOfOneRateAreThoseOfAMean) {
     EXPECT_EQ(RateHistory{}.note(huge).weight, 1);
 }
 
-TEST(ScheduleFree, AShareOutOfRangeIsRefused) {
+TEST(ScheduleFree, AWeightOutOfRangeIsRefused) {
   testing::Buffers<float> buffers(3);
   EXPECT_TRUE(says(message_of<Error>([&] {
                      make_schedule_free_sgd({})->update(buffers.whole(), {.1, 1.5}, 1);
                    }),
-                   {"share 1.5 of a step in the average"}));
+                   {"weight 1.5 of a step in the average"}));
 }
 
 }  // namespace
