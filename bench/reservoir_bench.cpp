@@ -57,7 +57,7 @@ class FullReservoir {
   [[nodiscard]] std::int64_t capacity() const { return reservoir_.capacity(); }
   void push(std::int64_t samples) {
     for (std::int64_t i = 0; i < samples; ++i) {
-      const auto place = reservoir_.arrive().place;
+      const auto place = reservoir_.arrive().memory;
       std::ranges::copy(std::span(sample_).first(place.size()), place.begin());
     }
   }

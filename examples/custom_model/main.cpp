@@ -1,13 +1,13 @@
 // A network of your own in a whole run of kolo's: written as a kolo::Network, registered under a
-// name, and chosen by that name in a configuration like those that come with kolo. The run has a
-// folder, checkpoints, a history and a log, as those of `kolo train` do.
+// name, and chosen by that name in a configuration like those that come with kolo. The program has
+// kolo's commands for runs:
 //
-//   kolo run -n 2 custom_model custom.yaml [--resume] [key.sub=value ...]    or mpirun, or srun
-//   kolo report results/custom_model -o report.html
+//   custom_model train custom.yaml -n 2 [--resume] [key.sub=value ...]    or by mpirun, or srun
+//   custom_model eval results/custom           and predict, bench, scale, sweep, report
 #include <torch/torch.h>
 
+#include <kolo/cli/run_main.h>
 #include <kolo/nn/network.h>
-#include <kolo/run/run.h>
 
 // Two branches that see the image at different scales, joined for the decision.
 class TwoTowers final : public kolo::Network {

@@ -26,7 +26,8 @@ class Exchanges {
         layout_(layout),
         bytes_per_element_(bytes_per_element),
         turns_(std::max(1., static_cast<double>(layout.ranks_on_node()) / layout.cores_per_node)) {
-    for (int rank = 0; rank < plan.ranks(); ++rank) shares_.push_back(spatial_share(plan, rank));
+    for (int rank = 0; rank < plan.ranks(); ++rank)
+      shares_.push_back(spatial_layer_parts(plan, rank));
     // Groups lie on nodes as before from there on.
     const auto until_again = std::lcm<std::int64_t>(plan.ranks(), layout.ranks_per_node);
     ranks_ = static_cast<int>(std::min<std::int64_t>(layout.ranks, until_again));
@@ -58,7 +59,7 @@ class Exchanges {
   }
 
  private:
-  [[nodiscard]] const std::vector<SpatialLayerShare>& share_of(int rank) const {
+  [[nodiscard]] const std::vector<SpatialLayerPart>& share_of(int rank) const {
     return shares_[static_cast<std::size_t>(rank % plan_.ranks())];
   }
   [[nodiscard]] int node_of(int rank) const { return rank / layout_.ranks_per_node; }
@@ -137,10 +138,10 @@ class Exchanges {
   const SpatialNetworkPlan& plan_;
   const NetworkModel& network_;
   const RankLayout& layout_;
-  double bytes_per_element_;                            // of a whole batch
-  double turns_;                                        // that ranks take on the node's cores
-  std::vector<std::vector<SpatialLayerShare>> shares_;  // by rank of the group, by layer
-  int ranks_ = 1;                                       // that differ
+  double bytes_per_element_;                           // of a whole batch
+  double turns_;                                       // that ranks take on the node's cores
+  std::vector<std::vector<SpatialLayerPart>> shares_;  // by rank of the group, by layer
+  int ranks_ = 1;                                      // that differ
 };
 
 // Transposed layers fold what they have made and, backward, extend what they begin with; others
@@ -148,7 +149,7 @@ class Exchanges {
 StepWork divide(const StepProfile& profile, const SpatialNetworkPlan& plan,
                 const Exchanges& exchanges) {
   const auto one = plan_spatial_network(plan.layers, plan.lengths, {});
-  const auto whole = spatial_share(one, 0);
+  const auto whole = spatial_layer_parts(one, 0);
   StepWork work{.data_share = 1. / plan.ranks()};
   // The sample has no gradient.
   const auto backward_of = [&](std::size_t layer) {

@@ -12,6 +12,7 @@
 
 #include "base/file_failure.h"
 #include "kolo/base/error.h"
+#include "kolo/base/file_kind.h"
 
 namespace kolo {
 
@@ -53,6 +54,17 @@ void write_all(int descriptor, std::span<const std::byte> bytes,
   }
 }
 
+void write_at(int descriptor, std::span<const std::byte> bytes, std::int64_t place,
+              const std::filesystem::path& path) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::pwrite(descriptor, bytes.data(), bytes.size(), place);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail("write", path);
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+    place += written;
+  }
+}
+
 std::size_t read_up_to(int descriptor, std::span<std::byte> bytes,
                        const std::filesystem::path& path) {
   std::size_t done = 0;
@@ -69,6 +81,7 @@ std::size_t read_up_to(int descriptor, std::span<std::byte> bytes,
 FileDescriptor open_regular_file(const std::filesystem::path& path) {
   // O_NONBLOCK: a named pipe must not block the open; it has no effect on regular files.
   FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file.is_open() && errno == ENOENT) throw Error(missing_path_text(path));
   if (!file.is_open()) fail("open", path);
   struct stat status {};
   if (::fstat(file.get(), &status) != 0) fail("inspect", path);

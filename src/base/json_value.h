@@ -104,9 +104,9 @@ template <typename T, typename Json>
   try {
     return nlohmann::ordered_json::parse(text);
   } catch (const nlohmann::ordered_json::parse_error& error) {
-    const auto place = static_cast<std::ptrdiff_t>(std::min(error.byte, text.size()));
+    const auto offset = static_cast<std::ptrdiff_t>(std::min(error.byte, text.size()));
     throw InputError(fmt::format(
-        "{}:{}: {}; {}", path.string(), 1 + std::count(text.begin(), text.begin() + place, '\n'),
+        "{}:{}: {}; {}", path.string(), 1 + std::count(text.begin(), text.begin() + offset, '\n'),
         error.byte > text.size() ? "the file ends too early: it was cut off"
                                  : "the file is damaged here: expected JSON",
         advice));

@@ -47,11 +47,11 @@ bool is_digit(char letter) {
   return letter >= '0' && letter <= '9';
 }
 
-// The digits at a place of a name, without leading zeros; the place moves behind them.
-std::string_view take_number(std::string_view name, std::size_t& place) {
-  const auto begin = place;
-  while (place < name.size() && is_digit(name[place])) ++place;
-  auto digits = name.substr(begin, place - begin);
+// The digits at an offset of a name, without leading zeros; the offset moves behind them.
+std::string_view take_number(std::string_view name, std::size_t& offset) {
+  const auto begin = offset;
+  while (offset < name.size() && is_digit(name[offset])) ++offset;
+  auto digits = name.substr(begin, offset - begin);
   digits.remove_prefix(std::min(digits.find_first_not_of('0'), digits.size()));
   return digits;
 }

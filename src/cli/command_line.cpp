@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <iostream>
 #include <iterator>
 #include <span>
@@ -13,7 +14,7 @@
 #include "cli/options.h"
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
-#include "kolo/run/run.h"
+#include "kolo/cli/run_main.h"
 
 namespace kolo {
 
@@ -21,6 +22,8 @@ namespace {
 
 // Commands and options ("train --noddp") of earlier versions or of the courses' scripts that kolo
 // lacks, and what to do instead.
+constexpr std::string_view one_thread_each =
+    "each processor has a thread; taskset -c 0-3 kolo ... allows it four processors";
 constexpr std::pair<std::string_view, std::string_view> retired_words[] = {
     {"completion", "is no command any more; kolo help COMMAND lists a command's options"},
     {"man", "is no command any more; kolo help COMMAND says what there is"},
@@ -48,7 +51,8 @@ constexpr std::pair<std::string_view, std::string_view> retired_words[] = {
     {"doctor --json", "each line begins with its status; the exit status is 1 for a problem"},
     {"run --no-tag", "--logs DIR writes the ranks' lines without tags, a file for each"},
     {"report --axis", "the switch above the page's curves chooses the axis; leave it out"},
-    {"report --target", "curves against relative time show when they reach a value"},
+    {"report --target",
+     "the tables have a column \"time to\" a value that most runs reach; leave it out"},
     {"report --title", "the page's title names what it shows; leave it out"},
     {"timeline --picture", "kolo-plot timeline.json draws a step"},
     {"timeline --step", "kolo-plot timeline.json --step NUMBER draws a step"},
@@ -57,6 +61,10 @@ constexpr std::pair<std::string_view, std::string_view> retired_words[] = {
     {"report --figures", "kolo-plot draws figures for papers"},
     {"report --format", "kolo-plot draws figures for papers"},
     {"eval --format", "pictures are PNG"},
+    {"data nbody --threads", one_thread_each},
+    {"data images --threads", one_thread_each},
+    {"data cifar10 --threads", one_thread_each},
+    {"data images --size", "sides are 160 to 640 pixels; data.input_shape is what networks get"},
     {"data nbody --method", "gravity is that of particles through a mesh; leave it out"},
     {"data nbody --cell", "cells have 78.125 kpc/h; leave it out"},
     {"data nbody --scatter", "temperature is what the physics makes it; leave it out"},
@@ -122,6 +130,10 @@ const CLI::App& known_command(const CLI::App& app, Words words) {
     return known_command(*app.get_subcommand(words[0]), words.subspan(1));
   if (const auto advice = retired_word(words[0]); !advice.empty())
     throw InputError(fmt::format("{} {}", words[0], advice));
+  const auto ending = std::filesystem::path(words[0]).extension();
+  if (app.get_parent() == nullptr && (ending == ".yaml" || ending == ".yml"))
+    throw InputError(fmt::format("expected a command ({}), got the file {}; to train: {} train {}",
+                                 join(names), words[0], app.get_name(), words[0]));
   const auto near = nearest(words[0], names);
   throw InputError(fmt::format("unknown command {}{}; the commands are {}", quote(words[0]),
                                near.empty() ? "" : fmt::format(", did you mean \"{}\"?", near),
@@ -253,31 +265,39 @@ std::string full_name(const CLI::App& command) {
   return parent == nullptr ? command.get_name() : full_name(*parent) + " " + command.get_name();
 }
 
-CommandLine::CommandLine()
-    : app_("Data-parallel deep-learning training on LibTorch and MPI, on CPUs", "kolo") {
+CommandLine::CommandLine(Program program)
+    : app_("Data-parallel deep-learning training on LibTorch and MPI, on CPUs", program.name),
+      chosen_{.program = std::move(program)} {
   app_.formatter(make_help_formatter());
   app_.set_version_flag("--version", "kolo " KOLO_VERSION);
   app_.require_subcommand(1);
-  app_.footer(
+  std::vector<void (*)(CLI::App&, Chosen&)> commands = {
+      add_train_command, add_eval_command,  add_predict_command, add_report_command,
+      add_bench_command, add_scale_command, add_sweep_command};
+  const std::string examples =
       "Examples:\n"
       "  kolo doctor                                   check this machine\n"
       "  kolo train configs/hello.yaml                 train for a few seconds\n"
       "  kolo train configs/fashion_mnist.yaml -n 2    train on two ranks\n"
-      "  kolo init data/pictures                       write a configuration for your data\n"
+      "  kolo init data/pictures                       a configuration for your data\n"
       "  kolo scale configs/fashion_mnist.yaml --ranks 1,2\n"
       "                                                compare numbers of ranks\n"
       "  kolo sweep configs/fashion_mnist.yaml optimizer.lr=0.01,0.001\n"
       "                                                compare values of settings\n"
       "  kolo report results/fashion_mnist             a page of curves and tables\n"
-      "  kolo run -n 4 ./my_training                   start ranks of a program of yours\n\n"
-      "kolo help COMMAND says more. Exit status: 0 done, 1 failed, 2 wrong input, 75 stopped on "
-      "request after a checkpoint.");
-  for (const auto add :
-       {add_init_command, add_train_command, add_eval_command, add_predict_command,
-        add_bench_command, add_scale_command, add_sweep_command, add_run_command,
-        add_timeline_command, add_report_command, add_data_command, add_doctor_command})
-    add(app_, chosen_);
-  app_.add_subcommand("help", "Show the help of a command: kolo help train, kolo help data fetch");
+      "  kolo run -n 4 ./my_training                   start ranks of any program\n\n";
+  if (chosen_.program.is_kolo) {
+    commands.insert(commands.begin(), add_init_command);
+    commands.insert(commands.end(),
+                    {add_data_command, add_doctor_command, add_run_command, add_timeline_command});
+  }
+  app_.footer(
+      fmt::format("{}{} help COMMAND says more. Exit status: 0 done, 1 failed, 2 wrong "
+                  "input, 75 stopped on request after a checkpoint.",
+                  chosen_.program.is_kolo ? examples : "", app_.get_name()));
+  for (const auto add : commands) add(app_, chosen_);
+  app_.add_subcommand("help",
+                      fmt::format("Show the help of a command: {} help train", app_.get_name()));
 }
 
 std::function<int()> CommandLine::parse(std::vector<std::string> words) {
@@ -319,10 +339,17 @@ std::function<int()> CommandLine::parse(std::vector<std::string> words) {
   return chosen_.action;
 }
 
-int run_kolo_program(const std::vector<std::string>& words) {
+int run_program(const std::vector<std::string>& words, const Program& program) {
   return run_main([&] {
-    CommandLine command_line;
+    CommandLine command_line(program);
     return command_line.parse(words)();
+  });
+}
+
+int run_main(int argc, char** argv, const RunParts& parts) {
+  const std::filesystem::path program = argv[0];
+  return run_main(argv, [&] {
+    return run_program({argv + 1, argv + argc}, {program.filename(), parts, false});
   });
 }
 

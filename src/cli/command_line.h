@@ -7,10 +7,20 @@
 
 #include <CLI/CLI.hpp>
 
+#include "kolo/run/run.h"
+
 namespace kolo {
+
+// A program with commands: kolo, or one that trains with parts of its own.
+struct Program {
+  std::string name = "kolo";
+  RunParts parts = {};
+  bool is_kolo = true;  // has commands that need no parts: init, data, doctor, run, timeline
+};
 
 // The command that the user chose.
 struct Chosen {
+  Program program;
   std::vector<std::string> words;  // of the command line, without the program's name
   std::function<int()> action;     // runs the command and returns the exit status
 };
@@ -18,7 +28,7 @@ struct Chosen {
 // The program's commands and the reading of its command line.
 class CommandLine {
  public:
-  CommandLine();
+  explicit CommandLine(Program program = {});
   CommandLine(const CommandLine&) = delete;
   CommandLine& operator=(const CommandLine&) = delete;
 
@@ -42,7 +52,7 @@ class CommandLine {
 
 // Runs the command that the words (without the program's name) ask for and reports errors on
 // stderr. Returns the exit status.
-[[nodiscard]] int run_kolo_program(const std::vector<std::string>& words);
+[[nodiscard]] int run_program(const std::vector<std::string>& words, const Program& program = {});
 
 // Ends main(): flushes output and skips the destructors of LibTorch's registries, which take a
 // tenth of a second in every rank.

@@ -186,6 +186,7 @@ int convert(const ConvertArguments& arguments) {
   const bool is_hdf5 = arguments.output.ends_with(".h5") || arguments.output.ends_with(".hdf5");
   const auto format = is_hdf5 ? BoxFormat::hdf5 : BoxFormat::npy;
   const auto output = is_hdf5 ? arguments.output : prefix_of(arguments.output);
+  make_folder_of("data: --output", output);
   for (const auto& warning : box.warnings()) std::cerr << warning << "\n";
   ProgressBar bar(std::cout, progress_options_from_environment());
   const Stopwatch watch;
@@ -245,12 +246,10 @@ void add_data_command(CLI::App& app, Chosen& chosen) {
       "Examples:\n"
       "  kolo data fetch cifar10                            download CIFAR-10\n"
       "  kolo data cifar10 --from fashion-mnist -o data/stand-in\n"
-      "                                                     make data like it where there is no "
-      "network\n"
+      "                                                     a stand-in for it\n"
       "  kolo data images --from fashion-mnist -o data/images\n"
-      "                                                     make folders of JPEG files as ImageNet "
-      "has them\n"
-      "  kolo data nbody -o data/train.h5                   make a box of simulated universe\n"
+      "                                                     folders of JPEG files\n"
+      "  kolo data nbody -o data/train.h5                   a box of simulated universe\n"
       "  kolo data inspect box.h5                           shapes, ranges, advice\n\n"
       "kolo data COMMAND --help says more.");
 }

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <utility>
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include "kolo/train/observe/format.h"
@@ -13,7 +15,7 @@ namespace kolo {
 
 namespace {
 
-constexpr std::size_t left_column = 30;
+constexpr std::size_t left_column = 30, left_of_commands = 12;
 constexpr int most_columns = 100;  // lines of text that are longer are hard to read
 
 // Columns of the terminal; 80 if stdout is none.
@@ -32,12 +34,21 @@ std::string flow(const std::string& text) {
 
 class HelpPage final : public CLI::Formatter {
  public:
+  // CLI11 leaves two lines empty between groups of options.
+  std::string make_help(const CLI::App* command, std::string name,
+                        CLI::AppFormatMode mode) const override {
+    auto page = CLI::Formatter::make_help(command, std::move(name), mode);
+    for (std::size_t at = 0; (at = page.find("\n\n\n", at)) != std::string::npos;)
+      page.erase(at, 1);
+    return page;
+  }
   std::string make_option(const CLI::Option* option, bool is_positional) const override {
-    return entry(make_option_name(option, is_positional) + make_option_opts(option),
-                 make_option_desc(option));
+    const auto names = make_option_name(option, is_positional) + make_option_opts(option);
+    // Descriptions say which other option one needs.
+    return entry(names.substr(0, names.find(" Needs:")), make_option_desc(option), left_column);
   }
   std::string make_subcommand(const CLI::App* command) const override {
-    return entry(command->get_name(), command->get_description());
+    return entry(command->get_name(), command->get_description(), left_of_commands);
   }
   std::string make_description(const CLI::App* command) const override {
     return wrap(CLI::Formatter::make_description(command), page_width());
@@ -50,17 +61,19 @@ class HelpPage final : public CLI::Formatter {
     return wrap(usage, page_width());
   }
   std::string make_footer(const CLI::App* command) const override {
-    return flow(CLI::Formatter::make_footer(command));
+    const auto program = full_name(*command).substr(0, full_name(*command).find(' '));
+    return flow(CLI::detail::find_and_replace(CLI::Formatter::make_footer(command), "\n  kolo ",
+                                              fmt::format("\n  {} ", program)));
   }
 
  private:
-  static std::string entry(const std::string& left, const std::string& right) {
+  static std::string entry(const std::string& left, const std::string& right, std::size_t column) {
     std::string text = "  " + left;
-    if (text.size() + 2 > left_column)
-      text += '\n' + std::string(left_column, ' ');
+    if (text.size() + 2 > column)
+      text += '\n' + std::string(column, ' ');
     else
-      text.resize(left_column, ' ');
-    return wrap(text + right, page_width(), left_column) + "\n";
+      text.resize(column, ' ');
+    return wrap(text + right, page_width(), static_cast<int>(column)) + "\n";
   }
 };
 

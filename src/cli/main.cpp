@@ -24,5 +24,5 @@ __attribute__((section(".preinit_array"), used)) void (*const note_cpus_first)(i
 
 int main(int argc, char** argv) {
   kolo::begin_process(argv, std::span(started_with).first(is_known ? started_with.size() : 0));
-  kolo::end_process(kolo::run_kolo_program({argv + 1, argv + argc}));
+  kolo::end_process(kolo::run_program({argv + 1, argv + argc}));
 }

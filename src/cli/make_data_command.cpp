@@ -33,21 +33,13 @@ namespace fs = std::filesystem;
 // Options that the commands share.
 struct MakingArguments {
   std::string output;
-  int threads = 0;  // 0: as many as there are processors
   bool force = false;
-
-  [[nodiscard]] int threads_to_use() const {
-    return threads > 0 ? threads : detect_cpu_limits().cpus();
-  }
 };
 
 void add_making_options(CLI::App& command, MakingArguments& arguments, std::uint64_t& seed) {
   add_number_option(command, "--seed", seed, {0, std::uint64_t{1} << 53},
                     "Another number makes another data set")
       ->default_str(std::to_string(seed))
-      ->type_name("N");
-  add_number_option(command, "--threads", arguments.threads, {1, 1024},
-                    "Threads (default: one per processor)")
       ->type_name("N");
   command.add_flag("--force", arguments.force, "Replace existing files of this kind");
 }
@@ -67,7 +59,7 @@ int make_with_progress(const ImagesArguments& arguments, const char* words, Make
   std::mutex mutex;
   std::int64_t most_done = -1;  // threads may report out of order
   const WriteOptions write{
-      .threads = arguments.threads_to_use(),
+      .threads = detect_cpu_limits().cpus(),
       .replace = arguments.force,
       .progress = [&](std::int64_t done, std::int64_t total) {
         const std::lock_guard lock(mutex);
@@ -132,29 +124,8 @@ void add_data_cifar10_command(CLI::App& data, Chosen& chosen) {
 
 namespace {
 
-struct PhotographArguments : ImagesArguments {
-  PhotographArguments() { stand_in = PhotographFolderOptions().stand_in; }
-
-  std::string sizes = "160..640";
-};
-
-// "MIN..MAX", or one size for all.
-void read_sizes(const std::string& text, PhotographFolderOptions& options) {
-  const auto dots = text.find("..");
-  const auto least = parse_number<std::int64_t>(text.substr(0, dots));
-  const auto most =
-      dots == std::string::npos ? least : parse_number<std::int64_t>(text.substr(dots + 2));
-  if (!least || !most) {
-    throw InputError(
-        fmt::format("data: --size {}: expected MIN..MAX in pixels, for example 160..640", text));
-  }
-  options.least_side = *least;
-  options.most_side = *most;
-}
-
-int make_images(const PhotographArguments& arguments) {
-  PhotographFolderOptions options{.stand_in = arguments.stand_in};
-  read_sizes(arguments.sizes, options);
+int make_images(const ImagesArguments& arguments) {
+  const PhotographFolderOptions options{.stand_in = arguments.stand_in};
   return make_with_progress(arguments, "{} JPEG files in train/, {} in valid/, {} classes",
                             [&](const WriteOptions& write) {
                               return write_photograph_folder(arguments.output, options, write);
@@ -164,21 +135,18 @@ int make_images(const PhotographArguments& arguments) {
 }  // namespace
 
 void add_data_images_command(CLI::App& data, Chosen& chosen) {
-  const auto arguments = std::make_shared<PhotographArguments>();
+  const auto arguments = std::make_shared<ImagesArguments>();
+  arguments->stand_in = PhotographFolderOptions().stand_in;
   CLI::App* const command =
       data.add_subcommand("images", "Make folders of JPEG files, laid out as ImageNet's");
   add_image_options(*command, *arguments,
                     "Training images of each class; a fifth of that for validation");
-  add_text_option(*command, "--size", arguments->sizes, "MIN..MAX in pixels, for example 160..640",
-                  "Smallest and largest side in pixels")
-      ->default_str(arguments->sizes)
-      ->type_name("MIN..MAX");
   command->footer(
       "Makes train/CLASS/*.jpg and valid/CLASS/*.jpg: a garment on a plain ground, in varying "
       "sizes, aspects and colours, some grey. Twenty of each class are enough to learn them. The "
       "same seed makes the same files, with any number of threads.\n\n"
       "Example:\n"
-      "  kolo data images --from fashion-mnist -o data/images --per-class 200 --size 224..500");
+      "  kolo data images --from fashion-mnist -o data/images --per-class 200");
   on_choice(*command, chosen, arguments, make_images);
 }
 
@@ -238,14 +206,12 @@ void report_box(const NbodyArguments& arguments, const SimulationBox& box, doubl
 
 int make_nbody(const NbodyArguments& arguments) {
   auto options = arguments.box;
-  options.threads = arguments.threads_to_use();
+  options.threads = detect_cpu_limits().cpus();
   check_cosmology_options(options);
   check_memory(options.size);
   require_ending("data: --output", arguments.output, {"HDF5", {".h5", ".hdf5"}, {}});
   check_file(arguments.output, arguments.force);
-  const auto folder = fs::absolute(arguments.output).parent_path();
-  require_writable_folder("data: --output", folder);
-  fs::create_directories(folder);
+  make_folder_of("data: --output", arguments.output);
   const Stopwatch watch;
   ProgressBar bar(std::cout, progress_options_from_environment());
   std::string shown;

@@ -145,6 +145,12 @@ void require_writable_folder(std::string_view what, const fs::path& folder) {
   require_writable_place(what, folder, above);
 }
 
+void make_folder_of(std::string_view what, const fs::path& file) {
+  const auto folder = fs::absolute(file).parent_path();
+  require_writable_folder(what, folder);
+  fs::create_directories(folder);
+}
+
 void add_settings(CLI::App& command, std::vector<std::string>& settings,
                   const std::string& description) {
   command.add_option(settings_name, settings, description)->type_name("");
@@ -171,10 +177,12 @@ std::vector<Host> HostOptions::read() const {
 void add_host_options(CLI::App& command, HostOptions& options) {
   add_text_option(command, "--hosts", options.hosts, "hosts such as node1:2,node2:2",
                   "Hosts and their slots: node1:2,node2:2")
-      ->type_name("HOSTS");
+      ->type_name("HOSTS")
+      ->group(cluster_options);
   add_text_option(command, "--hostfile", options.hostfile, "a file with a line for each host",
                   "File with a line for each host")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->group(cluster_options);
 }
 
 LaunchRequest launch_request(const RankOptions& options, const RunConfig& config) {
@@ -184,12 +192,15 @@ LaunchRequest launch_request(const RankOptions& options, const RunConfig& config
                         .threads = config.device.intra_threads,
                         .end_together = true,
                         .launcher = config.communication.launcher,
-                        .main = run_kolo_program};
+                        .main = [&program = options.chosen->program](const auto& words) {
+                          return run_program(words, program);
+                        }};
   // Without shared memory only MPI can send messages.
   if (request.launcher == LauncherChoice::automatic &&
       config.communication.shared_memory == SharedMemory::off)
     request.launcher = LauncherChoice::mpi;
-  request.command.insert(request.command.end(), options.words->begin(), options.words->end());
+  const auto& words = options.chosen->words;
+  request.command.insert(request.command.end(), words.begin(), words.end());
   return request;
 }
 
@@ -205,7 +216,7 @@ std::optional<int> start_ranks(const RankOptions& options,
 
 void add_rank_options(CLI::App& command, RankOptions& options, const Chosen& chosen,
                       const std::string& description) {
-  options.words = &chosen.words;
+  options.chosen = &chosen;
   add_number_option(command, "-n,--ranks", options.ranks, {1, most_ranks}, description)
       ->type_name("RANKS");
   command.add_flag("--oversubscribe", options.oversubscribe, "Allow more ranks than cores");

@@ -142,6 +142,9 @@ void require_writable(std::string_view what, const std::filesystem::path& file,
 // InputError unless files can be written in this folder, which need not exist yet.
 void require_writable_folder(std::string_view what, const std::filesystem::path& folder);
 
+// Makes the folder of a file that is to be written, and those above it. InputError where it can't.
+void make_folder_of(std::string_view what, const std::filesystem::path& file);
+
 // Name of the positional option for key.sub=value.
 inline constexpr const char* settings_name = "settings";
 
@@ -163,13 +166,16 @@ struct HostOptions {
   [[nodiscard]] std::vector<Host> read() const;
 };
 
+// Heading of the options that single machines don't need, below the others in --help.
+inline constexpr const char* cluster_options = "Several machines and schedulers";
+
 void add_host_options(CLI::App& command, HostOptions& options);
 
 // Number of ranks to start: -n and --oversubscribe.
 struct RankOptions {
   std::optional<int> ranks;
   bool oversubscribe = false;
-  const std::vector<std::string>* words = nullptr;  // of the command line, which each rank gets
+  const Chosen* chosen = nullptr;  // its words and program, which each rank gets
 };
 
 // Request to start this program again as ranks, with the same words.

@@ -95,7 +95,7 @@ int run(const RunArguments& arguments) {
   LaunchRequest request{.oversubscribe = arguments.oversubscribe,
                         .hosts = arguments.hosts.read(),
                         .launcher = named<LauncherChoice>("run", "--launcher", arguments.launcher),
-                        .main = run_kolo_program};
+                        .main = [](const auto& words) { return run_program(words); }};
   const auto machine = examine_machine(environment, request.launcher, !request.hosts.empty());
   request.ranks = arguments.ranks.value_or(default_ranks(request.hosts, machine));
   request.command = {own_program(), "run", "--as-rank"};

@@ -55,6 +55,7 @@ void add_plan_options(CLI::App& command, BenchPlan& plan) {
 
 void add_bench_command(CLI::App& app, Chosen& chosen) {
   const auto arguments = std::make_shared<BenchArguments>();
+  arguments->request.parts = chosen.program.parts;
   CLI::App* const command =
       app.add_subcommand("bench", "Measure how fast a configuration trains, and what bounds it");
   add_config_options(*command, arguments->request.config);
@@ -63,20 +64,25 @@ void add_bench_command(CLI::App& app, Chosen& chosen) {
                     "io: the loader alone. synthetic: training steps on one batch of random "
                     "numbers; needs no data. full: both. all: all three (default)");
   add_plan_options(*command, arguments->request.plan);
-  command->add_flag("--profile", arguments->request.profile,
-                    "Also time the parts of a step without communication, and when each bucket of "
-                    "gradients is ready");
-  command->add_flag("--collectives", arguments->request.collectives,
-                    "Also time all-reduces of 4 KiB to 64 MiB among the ranks");
+  const char* const predictions = "For predictions by kolo-simulate";
+  command
+      ->add_flag("--profile", arguments->request.profile,
+                 "Also time the parts of a step without communication, and when each bucket of "
+                 "gradients is ready")
+      ->group(predictions);
+  command
+      ->add_flag("--collectives", arguments->request.collectives,
+                 "Also time all-reduces of 4 KiB to 64 MiB among the ranks")
+      ->group(predictions);
   command->add_flag("--json", arguments->json, "Print one JSON object, with every trial");
   command->footer(
       "Writes nothing to disk and keeps nothing of the training.\n\n"
       "Examples:\n"
       "  kolo bench configs/fashion_mnist.yaml -n 2\n"
       "  kolo bench configs/unet3d.yaml --config tiny -n 2 data.workers=2\n"
-      "  kolo bench configs/cifar10_cnn.yaml -n 2 --mode full --profile --collectives --json\n"
-      "  kolo bench configs/unet3d.yaml --config short --mode synthetic --steps 3 --trials 3\n"
-      "      data.mode=synthetic data.box_size=128 training.local_batch_size=2");
+      "  kolo bench configs/cifar10_cnn.yaml -n 2 --mode full --profile --collectives\n"
+      "  kolo bench configs/unet3d.yaml --config short --mode synthetic --steps 3 \\\n"
+      "      --trials 3 data.mode=synthetic data.box_size=128 training.local_batch_size=2");
   on_choice(*command, chosen, arguments, bench);
 }
 
@@ -156,27 +162,35 @@ void add_study_options(CLI::App& command, ScaleArguments& arguments) {
 void add_running_options(CLI::App& command, ScaleArguments& arguments) {
   command.add_flag("--oversubscribe", arguments.request.oversubscribe,
                    "Allow more ranks than cores");
+  command.add_flag("--dry-run", arguments.dry_run, "Only list the runs");
   CLI::Option* const submit =
       add_choice_option(command, "--submit", arguments.request.scheduler.name, {"slurm", "pbs"},
                         "Submit each run as a job of its own: slurm or pbs");
+  submit->group(cluster_options);
   add_text_option(command, "--submit-options", arguments.request.scheduler.options,
-                  "options of sbatch or qsub", "More options for sbatch or qsub, in one word")
+                  "options of sbatch or qsub",
+                  "With --submit: more options for sbatch or qsub, in one word")
       ->needs(submit)
-      ->type_name("\"OPTION...\"");
+      ->type_name("\"OPTION...\"")
+      ->group(cluster_options);
   add_text_option(command, "--job-script", arguments.request.scheduler.script, "a file",
-                  "Job script (default: kolo's submit/slurm/train.sh or submit/pbs/polaris.sh)")
+                  "With --submit: job script (default: kolo's submit/slurm/train.sh or "
+                  "submit/pbs/polaris.sh)")
       ->needs(submit)
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->group(cluster_options);
   add_number_option(command, "--ranks-per-node", arguments.request.ranks_per_node, {1, most_ranks},
                     "Ranks per node (default: all)")
-      ->type_name("N");
-  command.add_flag("--dry-run", arguments.dry_run, "Only list the runs");
+      ->type_name("N")
+      ->group(cluster_options);
 }
 
 }  // namespace
 
 void add_scale_command(CLI::App& app, Chosen& chosen) {
   const auto arguments = std::make_shared<ScaleArguments>();
+  arguments->request.program_name = chosen.program.name;
+  arguments->request.parts = chosen.program.parts;
   CLI::App* const command = app.add_subcommand(
       "scale", "Train on several numbers of ranks, and compare speed and accuracy");
   add_study_options(*command, *arguments);
@@ -191,8 +205,10 @@ void add_scale_command(CLI::App& app, Chosen& chosen) {
       "      --lr-scaling none,linear --warmup 0,3\n"
       "  kolo scale configs/fashion_mnist.yaml --ranks 1,2 --strong\n"
       "  kolo scale configs/unet3d.yaml --config tiny --ranks 1,2,4 --parallel spatial\n"
-      "  kolo scale configs/unet3d.yaml --config tiny --ranks 8,16,32 --ranks-per-node 8 \\\n"
-      "      --submit slurm --submit-options \"--time 1:00:00 --partition cpu\"\n\n"
+      "  kolo scale configs/unet3d.yaml --config tiny --ranks 8,16,32 \\\n"
+      "      --ranks-per-node 8 --submit slurm \\\n"
+      "      --submit-options \"--time 1:00:00 --partition "
+      "cpu\"\n\n"
       "Exit status: 0 done, 1 a run failed, 2 wrong input, 75 stopped on request.");
   on_choice(*command, chosen, arguments, scale);
 }
@@ -210,7 +226,7 @@ std::string best_command(const SweepRequest& request, const Sweep& sweep) {
   const auto& best = sweep.trials[best_first(sweep).front()];
   if (format_metric(sweep.metric, best.best).empty()) return {};
   auto words = train_words(request, sweep, best);
-  words.insert(words.begin(), {"kolo", "train"});
+  words.insert(words.begin(), {request.program_name, "train"});
   return fmt::format("trial {} is the best; this trains it alone:\n  {}\n", best.number,
                      as_typed(words));
 }
@@ -256,6 +272,8 @@ void add_sweep_options(CLI::App& command, SweepArguments& arguments, const Chose
 
 void add_sweep_command(CLI::App& app, Chosen& chosen) {
   const auto arguments = std::make_shared<SweepArguments>();
+  arguments->request.program_name = chosen.program.name;
+  arguments->request.parts = chosen.program.parts;
   CLI::App* const command =
       app.add_subcommand("sweep", "Train with many values of a configuration's keys, side by side");
   add_config_options(*command, arguments->request.config);
@@ -272,7 +290,8 @@ void add_sweep_command(CLI::App& app, Chosen& chosen) {
       "  kolo sweep configs/fashion_mnist.yaml optimizer.lr=0.1,0.01,0.001 \\\n"
       "      training.batch_size=32,128\n"
       "  kolo sweep configs/fashion_mnist.yaml optimizer.lr=log:1e-4..1e-1 --random 16\n"
-      "  kolo sweep configs/fashion_mnist.yaml optimizer.name,optimizer.lr=sgd:0.1,adam:0.001\n"
+      "  kolo sweep configs/fashion_mnist.yaml \\\n"
+      "      optimizer.name,optimizer.lr=sgd:0.1,adam:0.001\n"
       "  kolo sweep configs/fashion_mnist.yaml seed=1,2,3 --target 0.92\n"
       "  kolo sweep configs/unet3d.yaml --config tiny optimizer.lr=1e-3,1e-4 -n 2 \\\n"
       "      --trials-at-once 1\n\n"

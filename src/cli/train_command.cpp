@@ -39,6 +39,14 @@ ConfigSource source_of(const TrainArguments& arguments) {
   return source;
 }
 
+const RunParts& parts_of(const TrainArguments& arguments) {
+  return arguments.ranks.chosen->program.parts;
+}
+
+RunConfig config_of(const TrainArguments& arguments) {
+  return load_run_config(source_of(arguments), parts_of(arguments).models);
+}
+
 // Number of ranks: -n, or all slots of the given hosts.
 int ranks_of(const TrainArguments& arguments) {
   const auto hosts = arguments.hosts.read();
@@ -49,14 +57,14 @@ int ranks_of(const TrainArguments& arguments) {
 int launch(const TrainArguments& arguments, const LaunchEnvironment& environment) {
   // Handles signals until the ranks start; then they and run_ranks() do.
   std::optional<StopSignal> stop(std::in_place, StopSignal::Says::everything);
-  const auto config = load_run_config(source_of(arguments));
+  const auto config = config_of(arguments);
   const auto& options = arguments.run;
   LaunchRequest request = launch_request(arguments.ranks, config);
   request.hosts = arguments.hosts.read();
   request.ranks = ranks_of(arguments);
   (void)rank_command(request,
                      examine_machine(environment, request.launcher, !request.hosts.empty()));
-  const auto run = prepare_training(config, {}, options, request.ranks, true);
+  const auto run = prepare_training(config, parts_of(arguments), options, request.ranks, true);
   if (!run.finished.empty()) {
     std::cout << run.finished << std::endl;
     return 0;
@@ -98,7 +106,7 @@ void require_sense(const TrainArguments& arguments, const LaunchEnvironment& env
 
 int train(const TrainArguments& arguments) {
   if (arguments.show_config) {
-    std::cout << to_yaml(load_run_config(source_of(arguments)));
+    std::cout << to_yaml(config_of(arguments));
     return 0;
   }
   const auto environment = detect_launch_environment();
@@ -109,7 +117,7 @@ int train(const TrainArguments& arguments) {
   // A restart may have fewer ranks than the command line says.
   const bool may_be_fewer = arguments.policy.min_ranks > 0 && environment.is_launched();
   if (!may_be_fewer) require_ranks(environment, arguments.ranks.ranks.value_or(0));
-  return run(source_of(arguments), {}, arguments.run);
+  return run(source_of(arguments), parts_of(arguments), arguments.run);
 }
 
 // Time of --stop-before. Ranks get it from the launcher, because "+2h" counts from its start.
@@ -186,28 +194,6 @@ void add_train_command(CLI::App& app, Chosen& chosen) {
       app.add_subcommand("train", "Train the network that a configuration file describes");
   add_config_options(*command, arguments->config);
   add_rank_options(*command, arguments->ranks, chosen, "Number of ranks to start");
-  add_host_options(*command, arguments->hosts);
-  add_number_option(
-      *command, "--max-restarts", arguments->policy.restarts, {0, most_restarts},
-      "Resume from the newest checkpoint when a rank dies, at most this often within an hour")
-      ->type_name("TIMES");
-  add_number_option(
-      *command, "--min-ranks", arguments->policy.min_ranks, {1, most_ranks},
-      "With --max-restarts: if nodes are lost, resume with as many ranks as fit on the "
-      "others, but no fewer than this (default: all)")
-      ->type_name("RANKS");
-  add_value_option(
-      *command, "--stop-before",
-      [arguments](const std::string& text) { arguments->run.stop_before = read_stop_time(text); },
-      "Save a checkpoint and stop (status 75) before this time: 18:30, 2026-11-24T18:30 or "
-      "+2h30m")
-      ->type_name("TIME");
-  add_number_option(
-      *command, "--stop-after-epochs", arguments->run.stop_after_epochs,
-      {1, std::numeric_limits<std::int64_t>::max()},
-      "Save a checkpoint and stop (status 75) after this many epochs, without changing "
-      "the schedule of the learning rate; continue with --resume")
-      ->type_name("EPOCHS");
   add_shortcuts(*command, *arguments);
   // Its value may be left out: give_resume_its_value() adds it.
   add_text_option(
@@ -226,16 +212,42 @@ void add_train_command(CLI::App& app, Chosen& chosen) {
                     "Record what each rank does when, in timeline.json of the run's folder");
   command->add_flag("--show-config", arguments->show_config,
                     "Only print the configuration as kolo understands it");
+  add_host_options(*command, arguments->hosts);
+  add_number_option(
+      *command, "--max-restarts", arguments->policy.restarts, {0, most_restarts},
+      "Resume from the newest checkpoint when a rank dies, at most this often within an hour")
+      ->type_name("TIMES")
+      ->group(cluster_options);
+  add_number_option(
+      *command, "--min-ranks", arguments->policy.min_ranks, {1, most_ranks},
+      "With --max-restarts: if nodes are lost, resume with as many ranks as fit on the "
+      "others, but no fewer than this (default: all)")
+      ->type_name("RANKS")
+      ->group(cluster_options);
+  add_value_option(
+      *command, "--stop-before",
+      [arguments](const std::string& text) { arguments->run.stop_before = read_stop_time(text); },
+      "Save a checkpoint and stop (status 75) before this time: 18:30, 2026-11-24T18:30 or "
+      "+2h30m")
+      ->type_name("TIME")
+      ->group(cluster_options);
+  add_number_option(
+      *command, "--stop-after-epochs", arguments->run.stop_after_epochs,
+      {1, std::numeric_limits<std::int64_t>::max()},
+      "Save a checkpoint and stop (status 75) after this many epochs, without changing "
+      "the schedule of the learning rate; continue with --resume")
+      ->type_name("EPOCHS")
+      ->group(cluster_options);
   command->footer(
       "Examples:\n"
       "  kolo train configs/hello.yaml\n"
       "  kolo train configs/fashion_mnist.yaml -n 2\n"
-      "  kolo train configs/fashion_mnist.yaml -n 2 training.n_epochs=10 -o results/long\n"
+      "  kolo train configs/fashion_mnist.yaml -n 2 training.n_epochs=10 -o results/ten\n"
       "  kolo train configs/fashion_mnist.yaml -n 2 --resume\n"
       "  kolo train configs/fashion_mnist.yaml -n 2 --resume best optimizer.lr=0.0005\n"
       "  kolo train configs/fashion_mnist.yaml -n 2 --max-restarts 3\n"
-      "  kolo train configs/fashion_mnist.yaml -n 8 --hosts n1:4,n2:4 --max-restarts 3 --min-ranks "
-      "4\n\n"
+      "  kolo train configs/fashion_mnist.yaml -n 8 --hosts n1:4,n2:4 \\\n"
+      "      --max-restarts 3 --min-ranks 4\n\n"
       "Options of the courses' scripts work, too: --n_epochs, --batch_size, --optimizer, "
       "--amp_mode "
       "and others (docs/use/configuration.md).\n\n"

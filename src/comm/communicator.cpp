@@ -228,33 +228,35 @@ std::shared_ptr<std::byte> Communicator::allocate_for_node(std::size_t bytes) co
   return pieces.empty() ? nullptr : pieces.front();
 }
 
-std::optional<Communicator> Communicator::split(int color, int key) const {
-  auto set = make_set(color, key);
+std::optional<Communicator> Communicator::split(int color, int key, const std::string& name) const {
+  auto set = make_set(color, key, name);
   if (set && is_checked()) group_->add_set(set->group_);
   return set;
 }
 
-std::optional<Communicator> Communicator::make_set(int color, int key) const {
-  std::shared_ptr<Backend> part;
+std::optional<Communicator> Communicator::make_set(int color, int key,
+                                                   const std::string& name) const {
+  std::shared_ptr<Backend> subset;
   std::vector<int> job_ranks;
   group_->run(CollectiveCall::of(Collective::split), {}, [&] {
-    part = group_->backend->split(color, key);
-    if (!part) return;
-    job_ranks.resize(static_cast<std::size_t>(part->topology().size));
-    part->execute(
+    subset = group_->backend->split(color, key);
+    if (!subset) return;
+    job_ranks.resize(static_cast<std::size_t>(subset->topology().size));
+    subset->execute(
         CollectiveCall::all_gather(std::span(&group_->identity.job_rank, 1), std::span(job_ranks)));
   });
   const auto number = group_->identity.number * 1000 + ++group_->sequence->splits;
-  if (!part) return std::nullopt;
-  auto executor = part->capabilities().concurrent
-                      ? group_->executor->make_sibling(part->capabilities().asynchronous)
+  if (!subset) return std::nullopt;
+  auto executor = subset->capabilities().concurrent
+                      ? group_->executor->make_sibling(subset->capabilities().asynchronous)
                       : group_->executor;
-  Communicator result(std::move(part), std::move(executor));
+  Communicator result(std::move(subset), std::move(executor));
   result.group_->identity = {number, group_->identity.job_rank, std::move(job_ranks)};
   const auto present = group_->listeners->get();
   result.group_->listeners->set(*present);
   CollectiveCall member;
   member.count = result.size();
+  member.name = name;
   result.group_->identity.put_into(member);
   for (const auto& listener : *present) listener->on_group(member);
   return result;
@@ -278,9 +280,9 @@ void check_subset(std::span<const int> ranks, int size) {
 
 std::optional<Communicator> Communicator::subset(std::span<const int> ranks) const {
   check_subset(ranks, size());
-  const auto place = std::find(ranks.begin(), ranks.end(), rank());
-  const bool is_member = place != ranks.end();
-  return split(is_member ? 0 : -1, is_member ? static_cast<int>(place - ranks.begin()) : 0);
+  const auto found = std::find(ranks.begin(), ranks.end(), rank());
+  const bool is_member = found != ranks.end();
+  return split(is_member ? 0 : -1, is_member ? static_cast<int>(found - ranks.begin()) : 0);
 }
 
 void Communicator::add_listener(std::shared_ptr<CollectiveListener> listener) const {

@@ -176,7 +176,7 @@ void Communicator::Group::prepare(CollectiveCall& call, CallOptions& options) {
   // calls meanwhile, so the numbers would differ.
   if (executor->is_inside_task() && sequence->task != 0) {
     call.number = sequence->task;
-    call.part = ++sequence->parts;
+    call.in_task = ++sequence->calls_in_task;
   } else {
     call.number = ++sequence->calls;
   }
@@ -205,16 +205,16 @@ Work Communicator::Group::submit(CollectiveCall call, CallOptions options, Actio
   prepare(call, options);
   if (call.collective == Collective::task) {
     // The group waits for its tasks, so they need not own it.
-    action = [place = sequence.get(), number = call.number, task = std::move(action)] {
-      place->task = number;
-      place->parts = 0;
+    action = [numbers = sequence.get(), number = call.number, task = std::move(action)] {
+      numbers->task = number;
+      numbers->calls_in_task = 0;
       try {
         task();
       } catch (...) {
-        place->task = 0;
+        numbers->task = 0;
         throw;
       }
-      place->task = 0;
+      numbers->task = 0;
     };
   }
   auto present = listeners->get();
@@ -310,14 +310,14 @@ std::vector<std::shared_ptr<Communicator::Group>> Communicator::Group::Companion
 
 // Ranks may let go of an order at different times, so they agree on the first after the last that
 // any of them still uses.
-Communicator Communicator::with_own_order() const {
+Communicator Communicator::with_own_order(const std::string& name) const {
   if (size() == 1 || !capabilities().concurrent) return *this;
   std::int64_t first_free = 0;
   {
     const auto made = group_->companions->of_kind(is_checked());
-    constexpr long own_shares = 2;  // in the list, and here
-    for (std::size_t place = 0; place < made.size(); ++place) {
-      if (made[place].use_count() > own_shares) first_free = narrow<std::int64_t>(place) + 1;
+    constexpr long own_references = 2;  // in the list, and here
+    for (std::size_t slot = 0; slot < made.size(); ++slot) {
+      if (made[slot].use_count() > own_references) first_free = narrow<std::int64_t>(slot) + 1;
     }
   }
   all_reduce(std::span(&first_free, 1), ReduceOp::max, {.name = "an order of its own"});
@@ -325,9 +325,9 @@ Communicator Communicator::with_own_order() const {
       "comm: an order of its own while ranks have joined: they can't take part in new ones; make "
       "reducers and optimizers before the first join");
   const auto made = group_->companions->of_kind(is_checked());
-  if (const auto place = static_cast<std::size_t>(first_free); place < made.size())
-    return Communicator(made[place]);
-  auto companion = make_set(0, rank()).value();
+  if (const auto slot = static_cast<std::size_t>(first_free); slot < made.size())
+    return Communicator(made[slot]);
+  auto companion = make_set(0, rank(), name).value();
   companion.group_->listeners = group_->listeners;
   const std::lock_guard lock(group_->companions->mutex);
   group_->companions->groups.push_back(companion.group_);

@@ -93,7 +93,7 @@ struct Communicator::Group {
     std::atomic<std::uint32_t> splits = 0;
     // Number of the task that runs (0: none), and of its calls so far; for the task's thread alone.
     std::uint64_t task = 0;
-    std::uint32_t parts = 0;
+    std::uint32_t calls_in_task = 0;
   };
   std::shared_ptr<Sequence> sequence;
 

@@ -40,7 +40,7 @@ void Work::State::complete(std::exception_ptr failure) {
   {
     const std::lock_guard lock(mutex);
     if (!error) error = std::move(failure);
-    if (--parts > 0) return;
+    if (--pending > 0) return;
     done = true;
   }
   changed.notify_all();

@@ -296,6 +296,13 @@ Datasets make_synthetic_datasets(const RunConfig& config, std::int64_t least) {
   return dataset_entry(config.data.name).imitate(completed(config.data), request_of(config), least);
 }
 
+std::optional<PredictionInputs> open_inputs(const RunConfig& config, const SampleLayout& layout,
+                                            const std::filesystem::path& path) {
+  const auto& entry = dataset_entry(config.data.name);
+  if (!entry.inputs) return std::nullopt;
+  return entry.inputs(completed(config.data), layout, path);
+}
+
 Datasets make_datasets(const RunConfig& config, const DataReading& reading) {
   auto datasets =
       dataset_entry(config.data.name).make(completed(config.data), request_of(config, reading));

@@ -178,7 +178,8 @@ void Loader::start_epoch(std::int64_t epoch, std::int64_t position) {
   plan->epoch = epoch;
   plan->batches.resize(static_cast<std::size_t>(batches(position)));
   for (auto& batch : plan->batches) {
-    if (sampler_.ranks_here() > 1) batch.shares = sampler_.shares_of_next(options_.batch_size);
+    if (sampler_.ranks_here() > 1)
+      batch.part_sizes = sampler_.part_sizes_of_next(options_.batch_size);
     batch.indices = sampler_.next(options_.batch_size);
     batch.position = sampler_.position();
   }

@@ -64,16 +64,16 @@ class ImageLaneConvolution final : public ConvolutionKernel {
   }
 
  private:
-  // `place(output, input, tap)`: where a value of the weight lies.
-  template <typename Place>
+  // `offset_of(output, input, tap)`: where a value of the weight lies.
+  template <typename Offset>
   static torch::Tensor packed_by(const Correlation& shape, const torch::Tensor& weight,
-                                 const Place& place) {
+                                 const Offset& offset_of) {
     const float* const values = weight.data_ptr<float>();
     auto packed = torch::empty_like(weight);
     image_lanes::pack(
         shape,
         [&](std::int64_t out, std::int64_t in, std::int64_t tap) {
-          return values[place(out, in, tap)];
+          return values[offset_of(out, in, tap)];
         },
         packed.data_ptr<float>());
     return packed;

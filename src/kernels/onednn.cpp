@@ -119,7 +119,7 @@ class Packing {
       for (auto i = begin; i < end; ++i) {
         const auto tap = i / blocks, first = i % blocks * length;
         const auto columns = std::min(length, outputs_ - first);
-        auto* const at = place(i % blocks, 0, tap);
+        auto* const at = pair_at(i % blocks, 0, tap);
         if (columns < length || 2 * pairs > inputs_) std::fill_n(at, pairs * length, Pair{});
         bfloat16_products::pack(row(tap, 0) + first, outputs_, inputs_, columns, at, length);
       }
@@ -147,7 +147,7 @@ class Packing {
                                              both, lanes, packed.data());
           for (std::int64_t part = 0; part < lanes / length; ++part) {
             std::copy_n(packed.data() + part * block, block,
-                        place(output * (lanes / length) + part, input, tap));
+                        pair_at(output * (lanes / length) + part, input, tap));
           }
         }
       }
@@ -165,7 +165,7 @@ class Packing {
   }
 
   // By the numbers of its blocks.
-  [[nodiscard]] Pair* place(std::int64_t output, std::int64_t input, std::int64_t tap) const {
+  [[nodiscard]] Pair* pair_at(std::int64_t output, std::int64_t input, std::int64_t tap) const {
     auto at = output * to_.strides[0] + input * to_.strides[1];
     for (std::size_t i = kernel_.size(); i-- > 0; tap /= kernel_[i])
       at += tap % kernel_[i] * to_.strides[i + 2];

@@ -90,37 +90,23 @@ class TapConvolution final : public ConvolutionKernel {
   void forward(const torch::Tensor& input, const torch::Tensor& weight, const torch::Tensor& bias,
                const torch::Tensor& output) override {
     const auto weights = by_taps(weight);
-    const auto in = input_field(input), out = output_field(output);
     rows_of(output, positions_out_, geometry_.outputs).zero_();
-    for_channels(geometry_.outputs, [&](std::int64_t first, std::int64_t count) {
-      const auto from = rows(geometry_.inputs), to = rows(count);
-      for (std::size_t tap = 0; tap < taps_.size(); ++tap) {
-        if (taps_[tap].empty()) continue;
-        gather<&Connection::input>(in, geometry_.batch, taps_[tap], from.get());
-        multiply(rows_of_tap(tap), count, geometry_.inputs, {from.get(), geometry_.inputs},
-                 {matrix(weights, tap) + first, geometry_.outputs}, to.get());
-        scatter<&Connection::output>(to.get(), geometry_.batch, taps_[tap], out.of(first, count));
-      }
-    });
+    add_products<&Connection::input, &Connection::output>(
+        input_field(input), output_field(output), [&](std::size_t tap, std::int64_t first) {
+          return Matrix{matrix(weights, tap) + first, geometry_.outputs};
+        });
     if (bias.defined()) rows_of(output, positions_out_, geometry_.outputs).add_(bias.detach());
   }
 
   void backward_input(const torch::Tensor& output_gradient, const torch::Tensor& weight,
                       const torch::Tensor& input_gradient) override {
     const auto weights = by_taps(weight);
-    const auto in = input_field(input_gradient), out = output_field(output_gradient);
     rows_of(input_gradient, positions_in_, geometry_.inputs).zero_();
-    for_channels(geometry_.inputs, [&](std::int64_t first, std::int64_t count) {
-      const auto from = rows(geometry_.outputs), to = rows(count);
-      for (std::size_t tap = 0; tap < taps_.size(); ++tap) {
-        if (taps_[tap].empty()) continue;
-        gather<&Connection::output>(out, geometry_.batch, taps_[tap], from.get());
-        const auto* const matrix_of_block = matrix(weights, tap) + first * geometry_.outputs;
-        multiply(rows_of_tap(tap), count, geometry_.outputs, {from.get(), geometry_.outputs},
-                 {matrix_of_block, geometry_.outputs, true}, to.get());
-        scatter<&Connection::input>(to.get(), geometry_.batch, taps_[tap], in.of(first, count));
-      }
-    });
+    add_products<&Connection::output, &Connection::input>(
+        output_field(output_gradient), input_field(input_gradient),
+        [&](std::size_t tap, std::int64_t first) {
+          return Matrix{matrix(weights, tap) + first * geometry_.outputs, geometry_.outputs, true};
+        });
   }
 
   void backward_weight(const torch::Tensor& input, const torch::Tensor& output_gradient,
@@ -155,6 +141,22 @@ class TapConvolution final : public ConvolutionKernel {
   }
   [[nodiscard]] std::int64_t rows_of_tap(std::size_t tap) const {
     return geometry_.batch * static_cast<std::int64_t>(taps_[tap].size());
+  }
+
+  // Adds the products of one field's vectors and the taps' matrices to the other field.
+  // `matrix_of(tap, first)`: the columns that make the channels from `first` on.
+  template <std::int64_t Connection::*From, std::int64_t Connection::*To, typename MatrixOf>
+  void add_products(const Field& from, const Field& to, const MatrixOf& matrix_of) const {
+    for_channels(to.channels, [&](std::int64_t first, std::int64_t count) {
+      const auto taken = rows(from.channels), made = rows(count);
+      for (std::size_t tap = 0; tap < taps_.size(); ++tap) {
+        if (taps_[tap].empty()) continue;
+        gather<From>(from, geometry_.batch, taps_[tap], taken.get());
+        multiply(rows_of_tap(tap), count, from.channels, {taken.get(), from.channels},
+                 matrix_of(tap, first), made.get());
+        scatter<To>(made.get(), geometry_.batch, taps_[tap], to.of(first, count));
+      }
+    });
   }
 
   // The gradient of one tap's matrix; `from` and `to` are room for rows.

@@ -26,12 +26,12 @@ struct TypedVectorLoops {
   // running fastest; padding points to zeros. Coefficients and taps are float32: rounding the sums
   // to bfloat16 would cost too many digits.
   void (*spread)(winograd::Algorithm algorithm, winograd::Spread what, const T* const* at,
-                 std::int64_t channels, const winograd::Places& places,
+                 std::int64_t channels, const winograd::Offsets& offsets,
                  float* coefficients) = nullptr;
   // A null pointer in `at` is a position outside. Gradients of inputs are added to the values
   // there, as windows overlap; `bias` may be null. Only outputs may be bfloat16.
   void (*collect)(winograd::Algorithm algorithm, winograd::Collect what, const float* coefficients,
-                  const winograd::Places& places, std::int64_t channels, const float* bias,
+                  const winograd::Offsets& offsets, std::int64_t channels, const float* bias,
                   T* const* at) = nullptr;
 };
 

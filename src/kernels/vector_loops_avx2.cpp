@@ -60,18 +60,6 @@ KOLO_VECTOR_INLINE std::uint32_t nonzero(Vector values) {
       _mm256_movemask_ps(_mm256_cmp_ps(values, _mm256_setzero_ps(), _CMP_NEQ_UQ)));
 }
 
-KOLO_VECTOR_INLINE Vector added(Vector a, Vector b) {
-  return _mm256_add_ps(a, b);
-}
-
-KOLO_VECTOR_INLINE Vector subtracted(Vector a, Vector b) {
-  return _mm256_sub_ps(a, b);
-}
-
-KOLO_VECTOR_INLINE Vector multiplied(Vector a, Vector b) {
-  return _mm256_mul_ps(a, b);
-}
-
 KOLO_VECTOR_INLINE Vector multiplied_added(Vector a, Vector b, Vector c) {
   return _mm256_fmadd_ps(a, b, c);
 }

@@ -62,18 +62,6 @@ KOLO_VECTOR_INLINE std::uint32_t nonzero(Vector values) {
   return _mm512_cmp_ps_mask(values, _mm512_setzero_ps(), _CMP_NEQ_UQ);
 }
 
-KOLO_VECTOR_INLINE Vector added(Vector a, Vector b) {
-  return _mm512_add_ps(a, b);
-}
-
-KOLO_VECTOR_INLINE Vector subtracted(Vector a, Vector b) {
-  return _mm512_sub_ps(a, b);
-}
-
-KOLO_VECTOR_INLINE Vector multiplied(Vector a, Vector b) {
-  return _mm512_mul_ps(a, b);
-}
-
 // a b + c, rounded once.
 KOLO_VECTOR_INLINE Vector multiplied_added(Vector a, Vector b, Vector c) {
   return _mm512_fmadd_ps(a, b, c);

@@ -71,10 +71,7 @@ inline void multiply(std::int64_t rows, std::int64_t columns, std::int64_t inner
   }
 }
 
-}  // namespace kolo::KOLO_VECTORS
-
 // The loops of nonzero_bits, for vectors that were included before.
-namespace kolo::KOLO_VECTORS {
 
 template <typename T>
 KOLO_VECTOR void find_nonzero(const T* vectors, std::int64_t count, std::int64_t channels,
@@ -90,10 +87,7 @@ KOLO_VECTOR void find_nonzero(const T* vectors, std::int64_t count, std::int64_t
   }
 }
 
-}  // namespace kolo::KOLO_VECTORS
-
 // All loops, for vectors that were included before.
-namespace kolo::KOLO_VECTORS {
 
 template <typename T>
 TypedVectorLoops<T> loops_of() {

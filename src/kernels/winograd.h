@@ -25,12 +25,12 @@ struct Lengths {
 enum class Spread { inputs, output_gradients, taps };
 enum class Collect { outputs, input_gradients, tap_gradients };
 
-// Places of a tile's coefficients, each a vector of channels: `product` from one product to the
+// Offsets of a tile's coefficients, each a vector of channels: `product` from one product to the
 // next and `phase` from one phase to the next, counted with the last dimension running fastest.
-class Places {
+class Offsets {
  public:
-  Places(Algorithm algorithm, int dimensions, bool has_phases, std::int64_t product,
-         std::int64_t phase);
+  Offsets(Algorithm algorithm, int dimensions, bool has_phases, std::int64_t product,
+          std::int64_t phase);
 
   [[nodiscard]] int dimensions() const { return dimensions_; }
   [[nodiscard]] std::int64_t count() const { return count_; }  // along a dimension

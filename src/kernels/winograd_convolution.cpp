@@ -20,7 +20,7 @@ namespace {
 using winograd::Algorithm;
 using winograd::Coefficients;
 using winograd::Collect;
-using winograd::Places;
+using winograd::Offsets;
 using winograd::Range;
 using winograd::Spread;
 
@@ -244,32 +244,32 @@ class WinogradConvolution final : public ConvolutionKernel {
     });
   }
 
-  [[nodiscard]] Places places(std::int64_t product, std::int64_t phase) const {
+  [[nodiscard]] Offsets offsets(std::int64_t product, std::int64_t phase) const {
     return {algorithm_, dimensions_, true, product, phase};
   }
 
   // To [products, phases, inputs, outputs of the range].
   void spread_taps_to_outputs(const torch::Tensor& taps, Range outputs, float* to) const {
     const auto phase = geometry_.inputs * outputs.count;
-    const auto to_places = places(phases_ * phase, phase);
+    const auto to_offsets = offsets(phases_ * phase, phase);
     for (std::int64_t input = 0; input < geometry_.inputs; ++input) {
       spread_taps(taps.data_ptr<float>() + input * geometry_.outputs + outputs.first, outputs.count,
-                  to_places, to + input * outputs.count);
+                  to_offsets, to + input * outputs.count);
     }
   }
 
   // Transforms [taps, outputs, inputs] to [products, outputs, phases, inputs of the range].
   void spread_taps_to_inputs(const torch::Tensor& taps, Range inputs, float* to) const {
     const auto row = phases_ * inputs.count;
-    const auto to_places = places(geometry_.outputs * row, inputs.count);
+    const auto to_offsets = offsets(geometry_.outputs * row, inputs.count);
     for (std::int64_t output = 0; output < geometry_.outputs; ++output) {
       spread_taps(taps.data_ptr<float>() + output * geometry_.inputs + inputs.first, inputs.count,
-                  to_places, to + output * row);
+                  to_offsets, to + output * row);
     }
   }
 
   // Vectors of channels, which are at the first of the taps.
-  void spread_taps(const float* first, std::int64_t channels, const Places& to, float* at) const {
+  void spread_taps(const float* first, std::int64_t channels, const Offsets& to, float* at) const {
     std::vector<const float*> from(static_cast<std::size_t>(taps_));
     for (std::int64_t tap = 0; tap < taps_; ++tap)
       from[static_cast<std::size_t>(tap)] = first + tap * geometry_.inputs * geometry_.outputs;
@@ -279,7 +279,7 @@ class WinogradConvolution final : public ConvolutionKernel {
   // From [products, phases, inputs of the range, outputs], to [taps, inputs, outputs].
   void collect_tap_gradients(const float* coefficients, Range inputs, float* gradients) const {
     const auto outputs = geometry_.outputs, phase = inputs.count * outputs;
-    const auto from = places(phases_ * phase, phase);
+    const auto from = offsets(phases_ * phase, phase);
     std::vector<float*> at(static_cast<std::size_t>(taps_));
     for (std::int64_t i = 0; i < inputs.count; ++i) {
       for (std::int64_t tap = 0; tap < taps_; ++tap) {

@@ -14,8 +14,8 @@ Lengths lengths_of(Algorithm algorithm) {
   return {.taps = 4, .stride = 2, .outputs = 2, .window = 6, .products = 3};
 }
 
-Places::Places(Algorithm algorithm, int dimensions, bool has_phases, std::int64_t product,
-               std::int64_t phase)
+Offsets::Offsets(Algorithm algorithm, int dimensions, bool has_phases, std::int64_t product,
+                 std::int64_t phase)
     : dimensions_(dimensions) {
   const auto lengths = lengths_of(algorithm);
   const auto phases = has_phases ? lengths.stride : 1;
@@ -88,11 +88,12 @@ template <typename T, typename BoxOf>
 void Tiles::spread_boxes(Spread what, const T* values, std::int64_t channels, std::int64_t phases,
                          Range tiles, Coefficients to, const BoxOf& box_of) const {
   const auto row = phases * channels;
-  const Places places(algorithm_, dimensions_, phases > 1, to.product, channels);
+  const Offsets offsets(algorithm_, dimensions_, phases > 1, to.product, channels);
   std::vector<const T*> at;
   for (std::int64_t i = 0; i < tiles.count; ++i) {
     box_of(values, tiles.first + i, at);
-    vector_loops().of<T>().spread(algorithm_, what, at.data(), channels, places, to.data + i * row);
+    vector_loops().of<T>().spread(algorithm_, what, at.data(), channels, offsets,
+                                  to.data + i * row);
   }
 }
 
@@ -122,7 +123,7 @@ void Tiles::spread_output_gradients(const torch::Tensor& gradient, Range tiles,
 
 void Tiles::collect_outputs(Coefficients from, Range channels, Range tiles, const float* bias,
                             const torch::Tensor& output) const {
-  const Places places(algorithm_, dimensions_, false, from.product, 0);
+  const Offsets offsets(algorithm_, dimensions_, false, from.product, 0);
   const float* const added = bias == nullptr ? nullptr : bias + channels.first;
   Tile tile(dimensions_);
   with_values(output, [&]<typename T>(T* values) {
@@ -132,7 +133,7 @@ void Tiles::collect_outputs(Coefficients from, Range channels, Range tiles, cons
       output_.box<T>(values + channels.first, tile.sample, tile.output, lengths_.outputs, nullptr,
                      at);
       vector_loops().of<T>().collect(algorithm_, Collect::outputs, from.data + i * channels.count,
-                                     places, channels.count, added, at.data());
+                                     offsets, channels.count, added, at.data());
     }
   });
 }
@@ -140,7 +141,7 @@ void Tiles::collect_outputs(Coefficients from, Range channels, Range tiles, cons
 void Tiles::collect_input_gradients(Coefficients from, Range channels, Range tiles,
                                     const torch::Tensor& sums) const {
   const auto row = phases_ * channels.count;
-  const Places places(algorithm_, dimensions_, true, from.product, channels.count);
+  const Offsets offsets(algorithm_, dimensions_, true, from.product, channels.count);
   std::vector<float*> at;
   Tile tile(dimensions_);
   for (std::int64_t i = 0; i < tiles.count; ++i) {
@@ -148,7 +149,7 @@ void Tiles::collect_input_gradients(Coefficients from, Range channels, Range til
     input_.box<float>(sums.data_ptr<float>() + channels.first, tile.sample, tile.input,
                       lengths_.window, nullptr, at);
     vector_loops().of_float.collect(algorithm_, Collect::input_gradients, from.data + i * row,
-                                    places, channels.count, nullptr, at.data());
+                                    offsets, channels.count, nullptr, at.data());
   }
 }
 

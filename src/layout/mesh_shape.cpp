@@ -156,15 +156,15 @@ int MeshShape::rank_of(const MeshCoordinates& coordinates) const {
   return rank;
 }
 
-SplitPlace MeshShape::place_of(int rank, std::span<const MeshAxis> axes) const {
+SplitKey MeshShape::split_of(int rank, std::span<const MeshAxis> axes) const {
   const auto coordinates = coordinates_of(rank);
-  SplitPlace place;
+  SplitKey split;
   for (std::size_t axis = 0; axis < mesh_axes; ++axis) {
     const bool is_along = std::ranges::find(axes, static_cast<MeshAxis>(axis)) != axes.end();
-    auto& number = is_along ? place.key : place.colour;
+    auto& number = is_along ? split.key : split.colour;
     number = number * lengths_[axis] + coordinates[axis];
   }
-  return place;
+  return split;
 }
 
 std::string MeshShape::describe() const {

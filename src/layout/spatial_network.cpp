@@ -14,22 +14,18 @@ namespace kolo {
 
 namespace {
 
-// Rows that go to another place along an axis.
+// Rows that go to another coordinate along an axis.
 struct SentRows {
-  int place = 0;
+  int coordinate = 0;
   std::int64_t rows = 0;
-
-  friend bool operator==(const SentRows&, const SentRows&) = default;
 };
 
-// Share of a layer that a place along an axis has.
-struct AxisShare {
+// Part of a layer that a coordinate along an axis has.
+struct AxisPart {
   std::int64_t input = 0, output = 0;        // rows, all of them where the layer is whole
   std::int64_t gathered = 0;                 // rows after gathering; 0: nothing is gathered
   std::int64_t owned = 0, extended = 0;      // of the side that is exchanged
   std::vector<SentRows> extending, folding;  // sends
-
-  friend bool operator==(const AxisShare&, const AxisShare&) = default;
 };
 
 std::int64_t product(std::initializer_list<std::int64_t> factors) {
@@ -106,33 +102,34 @@ std::vector<SentRows> sent_rows(std::span<const RowMessage> messages) {
   return sent;
 }
 
-AxisShare axis_share(const LayerCut& cut, bool is_whole, int place) {
+AxisPart axis_part(const LayerCut& cut, bool is_whole, int coordinate) {
   const auto rows = [&](const AxisCut& side) {
-    return is_whole ? side.length() : side.rows(place).size();
+    return is_whole ? side.length() : side.rows(coordinate).size();
   };
-  AxisShare share{.input = rows(cut.input), .output = rows(cut.output)};
-  share.owned = share.extended = rows(cut.exchanged());
-  if (is_whole && cut.gathers_input) share.gathered = cut.input.length();
+  AxisPart part{.input = rows(cut.input), .output = rows(cut.output)};
+  part.owned = part.extended = rows(cut.exchanged());
+  if (is_whole && cut.gathers_input) part.gathered = cut.input.length();
   // Along an axis that one rank has all of, borders are the layer's own padding.
-  if (is_whole || cut.input.ranks() == 1) return share;
-  share.extended = cut.extended(place).size();
-  const auto messages = row_messages(cut, place);
-  share.extending = sent_rows(messages.sends);
-  share.folding = sent_rows(messages.receives);
-  return share;
+  if (is_whole || cut.input.ranks() == 1) return part;
+  part.extended = cut.extended(coordinate).size();
+  const auto messages = row_messages(cut, coordinate);
+  part.extending = sent_rows(messages.sends);
+  part.folding = sent_rows(messages.receives);
+  return part;
 }
 
-std::vector<AxisShare> axis_shares(const SpatialNetworkPlan& plan, std::size_t layer,
-                                   std::span<const int> places) {
-  std::vector<AxisShare> shares;
-  for (std::size_t axis = 0; axis < places.size(); ++axis) {
-    shares.push_back(axis_share(plan.cuts[layer][axis], plan.is_whole(layer, axis), places[axis]));
+std::vector<AxisPart> axis_parts(const SpatialNetworkPlan& plan, std::size_t layer,
+                                 std::span<const int> coordinates) {
+  std::vector<AxisPart> parts;
+  for (std::size_t axis = 0; axis < coordinates.size(); ++axis) {
+    parts.push_back(
+        axis_part(plan.cuts[layer][axis], plan.is_whole(layer, axis), coordinates[axis]));
   }
-  return shares;
+  return parts;
 }
 
-std::int64_t elements(std::span<const AxisShare> axes, std::int64_t channels,
-                      std::int64_t AxisShare::*rows) {
+std::int64_t elements(std::span<const AxisPart> axes, std::int64_t channels,
+                      std::int64_t AxisPart::*rows) {
   auto count = channels;
   for (const auto& axis : axes) count = checked_multiply(count, axis.*rows);
   return count;
@@ -145,31 +142,31 @@ int rank_step(const SpatialNetworkPlan& plan, std::size_t axis) {
   return step;
 }
 
-std::vector<int> places_of(const SpatialNetworkPlan& plan, int rank) {
+std::vector<int> coordinates_of(const SpatialNetworkPlan& plan, int rank) {
   if (rank < 0 || rank >= plan.ranks()) {
     throw Error(fmt::format("spatial: rank {} of {} that share a sample", rank, plan.ranks()));
   }
-  std::vector<int> places;
+  std::vector<int> coordinates;
   for (std::size_t axis = 0; axis < plan.shape.size(); ++axis)
-    places.push_back(rank / rank_step(plan, axis) % plan.shape[axis]);
-  return places;
+    coordinates.push_back(rank / rank_step(plan, axis) % plan.shape[axis]);
+  return coordinates;
 }
 
 // Axes are extended one after another, the later ones with the rows received before, and folded
 // the other way round: along either way a message has the extended rows of the axes before.
 std::vector<HaloMessage> halo_messages(const SpatialNetworkPlan& plan,
-                                       std::span<const AxisShare> axes, std::span<const int> places,
-                                       std::int64_t channels,
-                                       std::vector<SentRows> AxisShare::*direction) {
+                                       std::span<const AxisPart> axes,
+                                       std::span<const int> coordinates, std::int64_t channels,
+                                       std::vector<SentRows> AxisPart::*direction) {
   std::vector<HaloMessage> messages;
   int rank = 0;
   for (std::size_t axis = 0; axis < axes.size(); ++axis)
-    rank += places[axis] * rank_step(plan, axis);
+    rank += coordinates[axis] * rank_step(plan, axis);
   for (std::size_t axis = 0; axis < axes.size(); ++axis) {
-    auto plane = elements(axes.first(axis), channels, &AxisShare::extended);
-    plane = elements(axes.subspan(axis + 1), plane, &AxisShare::owned);
-    for (const auto& [place, rows] : axes[axis].*direction) {
-      const auto peer = rank + (place - places[axis]) * rank_step(plan, axis);
+    auto plane = elements(axes.first(axis), channels, &AxisPart::extended);
+    plane = elements(axes.subspan(axis + 1), plane, &AxisPart::owned);
+    for (const auto& [coordinate, rows] : axes[axis].*direction) {
+      const auto peer = rank + (coordinate - coordinates[axis]) * rank_step(plan, axis);
       const auto count = checked_multiply(plane, rows);
       if (count > 0) messages.push_back({peer, axis, count});
     }
@@ -178,48 +175,48 @@ std::vector<HaloMessage> halo_messages(const SpatialNetworkPlan& plan,
 }
 
 // Gathers one axis after another, the later ones with the rows gathered before.
-std::vector<HaloGather> gathers_of(std::vector<AxisShare> axes, const SpatialNetworkPlan& plan,
-                                   std::size_t layer, std::span<const int> places) {
+std::vector<HaloGather> gathers_of(std::vector<AxisPart> axes, const SpatialNetworkPlan& plan,
+                                   std::size_t layer, std::span<const int> coordinates) {
   std::vector<HaloGather> gathers;
   for (std::size_t axis = 0; axis < axes.size(); ++axis) {
     if (axes[axis].gathered > 0)
-      axes[axis].input = plan.cuts[layer][axis].input.rows(places[axis]).size();
+      axes[axis].input = plan.cuts[layer][axis].input.rows(coordinates[axis]).size();
   }
   for (std::size_t axis = 0; axis < axes.size(); ++axis) {
     if (axes[axis].gathered == 0) continue;
     axes[axis].input = axes[axis].gathered;
-    gathers.push_back({axis, elements(axes, plan.layers[layer].inputs, &AxisShare::input)});
+    gathers.push_back({axis, elements(axes, plan.layers[layer].inputs, &AxisPart::input)});
   }
   return gathers;
 }
 
-SpatialLayerShare layer_share(const SpatialNetworkPlan& plan, std::size_t number,
-                              std::span<const int> places) {
+SpatialLayerPart layer_part(const SpatialNetworkPlan& plan, std::size_t number,
+                            std::span<const int> coordinates) {
   const auto& layer = plan.layers[number];
-  const auto axes = axis_shares(plan, number, places);
+  const auto axes = axis_parts(plan, number, coordinates);
   const bool is_folded = is_transposed(layer);
-  SpatialLayerShare share;
-  const auto coarse = is_folded ? &AxisShare::input : &AxisShare::output;
-  share.flops = flops_of(layer, elements(axes, 1, coarse));
-  share.input_elements = elements(axes, layer.inputs, &AxisShare::input);
-  share.output_elements = elements(axes, layer.outputs, &AxisShare::output);
-  share.gathers = gathers_of(axes, plan, number, places);
-  if (!share.gathers.empty()) share.room_elements = share.gathers.back().elements;
+  SpatialLayerPart part;
+  const auto coarse = is_folded ? &AxisPart::input : &AxisPart::output;
+  part.flops = flops_of(layer, elements(axes, 1, coarse));
+  part.input_elements = elements(axes, layer.inputs, &AxisPart::input);
+  part.output_elements = elements(axes, layer.outputs, &AxisPart::output);
+  part.gathers = gathers_of(axes, plan, number, coordinates);
+  if (!part.gathers.empty()) part.room_elements = part.gathers.back().elements;
 
   const auto channels = is_folded ? layer.outputs : layer.inputs;
-  const auto extending = halo_messages(plan, axes, places, channels, &AxisShare::extending);
-  const auto folding = halo_messages(plan, axes, places, channels, &AxisShare::folding);
+  const auto extending = halo_messages(plan, axes, coordinates, channels, &AxisPart::extending);
+  const auto folding = halo_messages(plan, axes, coordinates, channels, &AxisPart::folding);
   const bool is_extended =
-      std::ranges::any_of(axes, [](const AxisShare& axis) { return axis.extended != axis.owned; });
+      std::ranges::any_of(axes, [](const AxisPart& axis) { return axis.extended != axis.owned; });
   if (is_folded) {
-    share.forward = folding;
-    share.backward = extending;
+    part.forward = folding;
+    part.backward = extending;
   } else {
-    share.forward = extending;
-    if (number > 0) share.backward = folding;
-    if (is_extended) share.room_elements = elements(axes, channels, &AxisShare::extended);
+    part.forward = extending;
+    if (number > 0) part.backward = folding;
+    if (is_extended) part.room_elements = elements(axes, channels, &AxisPart::extended);
   }
-  return share;
+  return part;
 }
 
 std::int64_t elements_of(std::span<const HaloMessage> messages) {
@@ -228,48 +225,28 @@ std::int64_t elements_of(std::span<const HaloMessage> messages) {
   return sum;
 }
 
-SpatialTotals totals_at(const SpatialNetworkPlan& plan, std::span<const int> places) {
+SpatialTotals totals_at(const SpatialNetworkPlan& plan, std::span<const int> coordinates) {
   SpatialTotals totals;
   std::int64_t largest_gradient = 0;
   for (std::size_t number = 0; number < plan.layers.size(); ++number) {
     const auto& layer = plan.layers[number];
-    const auto share = layer_share(plan, number, places);
-    for (const auto* messages : {&share.forward, &share.backward}) {
+    const auto part = layer_part(plan, number, coordinates);
+    for (const auto* messages : {&part.forward, &part.backward}) {
       add_to(totals.halo_elements, elements_of(*messages));
       add_to(totals.halo_messages, static_cast<std::int64_t>(messages->size()));
     }
     const bool is_joined = number == 0 || plan.layers[number - 1].outputs != layer.inputs;
-    if (is_joined) add_to(totals.kept_elements, share.input_elements);
-    add_to(totals.kept_elements, share.room_elements);
-    if (layer.keeps_output) add_to(totals.kept_elements, share.output_elements);
+    if (is_joined) add_to(totals.kept_elements, part.input_elements);
+    add_to(totals.kept_elements, part.room_elements);
+    if (layer.keeps_output) add_to(totals.kept_elements, part.output_elements);
     if (number > 0) {
-      largest_gradient = std::max({largest_gradient, share.input_elements, share.room_elements});
+      largest_gradient = std::max({largest_gradient, part.input_elements, part.room_elements});
     }
     if (number + 1 == plan.layers.size())  // targets and differences
-      add_to(totals.kept_elements, checked_multiply<std::int64_t>(2, share.output_elements));
+      add_to(totals.kept_elements, checked_multiply<std::int64_t>(2, part.output_elements));
   }
   totals.peak_elements = checked_add(totals.kept_elements, largest_gradient);
   return totals;
-}
-
-// One place of each kind along an axis, as a rule the first, one between and the last.
-std::vector<int> kinds_of_places(const SpatialNetworkPlan& plan, std::size_t axis) {
-  std::vector<std::vector<AxisShare>> known;
-  std::vector<int> places;
-  for (int place = 0; place < plan.shape[axis]; ++place) {
-    std::vector<AxisShare> shares;
-    for (std::size_t layer = 0; layer < plan.layers.size(); ++layer) {
-      auto& share = shares.emplace_back(
-          axis_share(plan.cuts[layer][axis], plan.is_whole(layer, axis), place));
-      for (auto* sent : {&share.extending, &share.folding}) {
-        for (auto& rows : *sent) rows.place -= place;
-      }
-    }
-    if (std::ranges::find(known, shares) != known.end()) continue;
-    known.push_back(std::move(shares));
-    places.push_back(place);
-  }
-  return places;
 }
 
 // Calls `visit` with all ways to write a number as a product of so many factors.
@@ -342,29 +319,18 @@ SpatialNetworkPlan plan_spatial_network(std::span<const FieldLayer> layers,
   return plan;
 }
 
-std::vector<SpatialLayerShare> spatial_share(const SpatialNetworkPlan& plan, int rank) {
-  const auto places = places_of(plan, rank);
-  std::vector<SpatialLayerShare> shares;
+std::vector<SpatialLayerPart> spatial_layer_parts(const SpatialNetworkPlan& plan, int rank) {
+  const auto coordinates = coordinates_of(plan, rank);
+  std::vector<SpatialLayerPart> parts;
   for (std::size_t layer = 0; layer < plan.layers.size(); ++layer)
-    shares.push_back(layer_share(plan, layer, places));
-  return shares;
+    parts.push_back(layer_part(plan, layer, coordinates));
+  return parts;
 }
 
 SpatialTotals most_spatial_totals(const SpatialNetworkPlan& plan) {
-  std::vector<std::vector<int>> choices{{}};
-  for (std::size_t axis = 0; axis < plan.shape.size(); ++axis) {
-    std::vector<std::vector<int>> longer;
-    for (const auto place : kinds_of_places(plan, axis)) {
-      for (auto places : choices) {
-        places.push_back(place);
-        longer.push_back(std::move(places));
-      }
-    }
-    choices = std::move(longer);
-  }
   SpatialTotals most;
-  for (const auto& places : choices) {
-    const auto totals = totals_at(plan, places);
+  for (int rank = 0; rank < plan.ranks(); ++rank) {
+    const auto totals = totals_at(plan, coordinates_of(plan, rank));
     for (const auto number : {&SpatialTotals::halo_elements, &SpatialTotals::halo_messages,
                               &SpatialTotals::kept_elements, &SpatialTotals::peak_elements})
       most.*number = std::max(most.*number, totals.*number);

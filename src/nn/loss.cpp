@@ -19,8 +19,8 @@ const LossEntry& loss_entry(std::string_view name) {
   std::vector<std::string> known;
   for (const auto& entry : built_in_losses()) {
     known.push_back(entry.name);
-    known.insert(known.end(), entry.aliases.begin(), entry.aliases.end());
-    if (std::ranges::find(known, name) != known.end()) return entry;
+    if (name == entry.name || std::ranges::find(entry.aliases, name) != entry.aliases.end())
+      return entry;
   }
   const auto near = nearest(name, known);
   throw InputError(fmt::format("loss: unknown loss {}, expected one of {}{}", quote(name),

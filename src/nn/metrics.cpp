@@ -1,6 +1,7 @@
 #include "kolo/nn/metrics.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include <fmt/format.h>
@@ -63,6 +64,40 @@ torch::Tensor samples_in_top(const torch::Tensor& logits, const torch::Tensor& t
   const torch::Tensor ahead = logits.gt(own).logical_or(logits.eq(own).logical_and(earlier)).sum(1);
   const torch::Tensor finite = logits.isfinite().all(1);
   return ahead.lt(k).logical_and(finite).sum();
+}
+
+void ErrorSums::add(const ErrorSums& other) {
+  if (other.values == 0) return;
+  const double all = values + other.values, distance = other.mean - mean;
+  variation += other.variation + distance * distance * values * (other.values / all);
+  mean += distance * (other.values / all);
+  values = all;
+  absolute += other.absolute;
+  squared += other.squared;
+}
+
+double ErrorSums::r_squared() const {
+  return variation > 0 ? 1 - squared / variation : std::numeric_limits<double>::quiet_NaN();
+}
+
+ErrorSums error_sums(const torch::Tensor& outputs, const torch::Tensor& targets) {
+  if (outputs.sizes() != targets.sizes()) {
+    throw InputError(fmt::format("metrics: outputs [{}] and targets [{}], expected one shape",
+                                 fmt::join(outputs.sizes().vec(), ", "),
+                                 fmt::join(targets.sizes().vec(), ", ")));
+  }
+  const torch::NoGradGuard no_gradient;
+  if (targets.numel() == 0) return {};
+  const auto values = targets.to(torch::kDouble).flatten();
+  const auto errors = outputs.to(torch::kDouble).flatten() - values;
+  // Distances from the first value: those of equal targets have no rounding.
+  const auto distances = values - values[0];
+  const auto mean = distances.mean();
+  const auto sums = torch::stack({errors.abs().sum(), errors.square().sum(), values[0] + mean,
+                                  (distances - mean).square().sum()})
+                        .cpu();
+  const auto* const of = sums.data_ptr<double>();
+  return {static_cast<double>(targets.numel()), of[0], of[1], of[2], of[3]};
 }
 
 ConfusionMatrix::ConfusionMatrix(std::int64_t classes)

@@ -95,7 +95,7 @@ class RecomputedStage {
   }
 
   [[nodiscard]] bool trains() const {
-    return std::ranges::any_of(stage_.modules, [](const NetworkStage::PartOfNetwork& part) {
+    return std::ranges::any_of(stage_.modules, [](const NetworkStage::NamedModule& part) {
       const auto parameters = part.module->parameters();
       return std::ranges::any_of(parameters,
                                  [](const torch::Tensor& each) { return each.requires_grad(); });

@@ -158,10 +158,10 @@ class OnlineNetwork::Inside {
   void make_trainer(const OnlineParts& parts);
 
   // Samples.
-  std::int64_t take(const online::Records& records, PushReport& report);
+  std::int64_t take(const online::PackedSamples& packed, PushReport& report);
   void require_known_shapes(const online::SampleArguments& arguments, const online::Call& call);
-  void send_staged();
-  void receive_staged();
+  void send_waiting();
+  void receive_waiting();
 
   // Training in time steps.
   [[nodiscard]] TickReport report(std::int64_t steps) const;
@@ -216,7 +216,7 @@ class OnlineNetwork::Inside {
   online::SampleStore store_;
   online::Normalizer normalizer_;
   std::unique_ptr<online::Inference> inference_;
-  std::unique_ptr<online::TrainingRecords> records_;  // on the first training rank
+  std::unique_ptr<online::TrainingRecorder> recorder_;  // on the first training rank
   std::exception_ptr record_failure_;
   TickReport progress_;  // newest that this rank knows
   std::int64_t ticks_ = 0, time_step_ = 0;
@@ -225,7 +225,7 @@ class OnlineNetwork::Inside {
 
   // On ranks that don't train.
   std::optional<online::SampleShapes> shapes_;
-  online::Records staged_;
+  online::PackedSamples waiting_;
   std::optional<online::Outbox> outbox_;
   bool is_finished_ = false;
 

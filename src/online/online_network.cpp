@@ -196,8 +196,8 @@ OnlineNetwork::Inside::Inside(const Communicator& ranks, const OnlineConfig& con
     require_memory(config_, roles_, ranks_.topology());
     make_network(parts);
     if (roles_.trains && ranks_.rank() == roles_.trainers.front())
-      records_ =
-          std::make_unique<TrainingRecords>(config_, static_cast<int>(roles_.trainers.size()));
+      recorder_ =
+          std::make_unique<TrainingRecorder>(config_, static_cast<int>(roles_.trainers.size()));
   });
   make_trainer(parts);
   publish();
@@ -249,7 +249,7 @@ void OnlineNetwork::Inside::warm_up(std::span<const Array> inputs) const {
 }
 
 void OnlineNetwork::Inside::log(std::string_view name, std::int64_t step, double value) {
-  if (records_) records_->add_value(name, step, value);
+  if (recorder_) recorder_->add_value(name, step, value);
 }
 
 double OnlineNetwork::Inside::get(std::string_view name) const {

@@ -192,7 +192,7 @@ void OnlineTrainer::restore(const std::optional<Checkpoint>& of_first) {
   progress_.loss = loss.is_null() ? std::numeric_limits<double>::quiet_NaN() : loss.get<double>();
 }
 
-TrainingRecords::TrainingRecords(const OnlineConfig& config, int ranks)
+TrainingRecorder::TrainingRecorder(const OnlineConfig& config, int ranks)
     : folder_(config.output_dir),
       every_(config.training.log_every),
       ranks_(ranks),
@@ -208,7 +208,7 @@ TrainingRecords::TrainingRecords(const OnlineConfig& config, int ranks)
   events_ = std::make_unique<TensorBoardWriter>(folder_);
 }
 
-TrainingRecords::~TrainingRecords() {
+TrainingRecorder::~TrainingRecorder() {
   try {
     flush();
   } catch (const std::exception&) {
@@ -216,7 +216,7 @@ TrainingRecords::~TrainingRecords() {
   }
 }
 
-void TrainingRecords::add(const TickReport& progress, std::int64_t time_step) {
+void TrainingRecorder::add(const TickReport& progress, std::int64_t time_step) {
   if (!events_ || every_ == 0) return;
   if (std::isfinite(progress.loss)) {
     loss_ += progress.loss;
@@ -246,12 +246,12 @@ void TrainingRecords::add(const TickReport& progress, std::int64_t time_step) {
   if (since_flush_.seconds() > least_pause) flush();
 }
 
-void TrainingRecords::add_value(std::string_view name, std::int64_t step, double value) {
+void TrainingRecorder::add_value(std::string_view name, std::int64_t step, double value) {
   if (events_) events_->add_scalar(name, value, step);
 }
 
 // Renames the history of another training instead of overwriting it.
-void TrainingRecords::keep_earlier_history() {
+void TrainingRecorder::keep_earlier_history() {
   const auto file = folder_ / "history.json";
   if (std::exchange(is_own_, true) || !std::filesystem::exists(file)) return;
   int number = 1;
@@ -260,7 +260,7 @@ void TrainingRecords::keep_earlier_history() {
   std::filesystem::rename(file, kept());
 }
 
-void TrainingRecords::flush() {
+void TrainingRecorder::flush() {
   if (!events_) return;
   keep_earlier_history();
   since_flush_.restart();
@@ -268,7 +268,7 @@ void TrainingRecords::flush() {
   history_.write(folder_ / "history.json");
 }
 
-void TrainingRecords::go_back_to(std::int64_t steps) {
+void TrainingRecorder::go_back_to(std::int64_t steps) {
   if (!events_) return;
   const auto file = folder_ / "history.json";
   if (std::filesystem::exists(file)) history_ = History::read(file);

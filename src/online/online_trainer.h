@@ -66,12 +66,12 @@ class OnlineTrainer {
 
 // Writes history.json and TensorBoard's events, on the first training rank; nothing without a
 // folder.
-class TrainingRecords {
+class TrainingRecorder {
  public:
-  TrainingRecords(const OnlineConfig& config, int ranks);
-  TrainingRecords(const TrainingRecords&) = delete;
-  TrainingRecords& operator=(const TrainingRecords&) = delete;
-  ~TrainingRecords();
+  TrainingRecorder(const OnlineConfig& config, int ranks);
+  TrainingRecorder(const TrainingRecorder&) = delete;
+  TrainingRecorder& operator=(const TrainingRecorder&) = delete;
+  ~TrainingRecorder();
 
   // Records a step. `time_step`: the simulation's.
   void add(const TickReport& progress, std::int64_t time_step);

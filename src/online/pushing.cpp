@@ -13,24 +13,24 @@ using namespace online;  // NOLINT: what this class is made of
 
 namespace {
 
-// Number of slices whose records fill about 1 MiB; at least one.
-std::int64_t slices_at_once(const SampleArrays& inputs, std::size_t record_bytes) {
+// Number of slices whose packed samples fill about 1 MiB; at least one.
+std::int64_t slices_at_once(const SampleArrays& inputs, std::size_t packed_bytes) {
   constexpr std::int64_t most_bytes = std::int64_t{1} << 20;
   const auto in_slice = inputs.samples() / inputs.slices();
-  const auto bytes = checked_multiply(in_slice, narrow<std::int64_t>(record_bytes));
+  const auto bytes = checked_multiply(in_slice, narrow<std::int64_t>(packed_bytes));
   return std::max<std::int64_t>(1, most_bytes / std::max<std::int64_t>(1, bytes));
 }
 
-// Reads the samples of some slices as records.
+// Reads the samples of some slices packed.
 void read_slices(const SampleArguments& arguments, std::int64_t first, std::int64_t count,
-                 const SampleShapes& shapes, Records& records) {
-  const auto bytes = shapes.record_bytes();
-  records.count = arguments.inputs.samples() / arguments.inputs.slices() * count;
-  records.bytes.resize(checked_multiply(static_cast<std::size_t>(records.count), bytes));
-  auto* place = records.bytes.data();
+                 const SampleShapes& shapes, PackedSamples& packed) {
+  const auto bytes = shapes.packed_bytes();
+  packed.count = arguments.inputs.samples() / arguments.inputs.slices() * count;
+  packed.bytes.resize(checked_multiply(static_cast<std::size_t>(packed.count), bytes));
+  auto* to = packed.bytes.data();
   for (const auto* const arrays : {&arguments.inputs, &arguments.targets, &arguments.extras}) {
-    arrays->read_records(first, count, place, bytes);
-    for (const auto& shape : arrays->shapes()) place += shape.bytes_in_record();
+    arrays->pack(first, count, to, bytes);
+    for (const auto& shape : arrays->shapes()) to += shape.packed_bytes();
   }
 }
 
@@ -56,59 +56,59 @@ PushReport OnlineNetwork::Inside::push(std::span<const Array> inputs,
   const SampleArguments arguments(inputs, targets, extras, config_.training, here);
   require_known_shapes(arguments, here);
   const auto shapes = arguments.shapes();
-  const auto at_once = slices_at_once(arguments.inputs, shapes.record_bytes());
+  const auto at_once = slices_at_once(arguments.inputs, shapes.packed_bytes());
   PushReport report;
-  Records records;
+  PackedSamples packed;
   std::int64_t done = 0;
   for (std::int64_t first = 0; first < arguments.inputs.slices(); first += at_once) {
     read_slices(arguments, first, std::min(at_once, arguments.inputs.slices() - first), shapes,
-                records);
-    const auto taken = take(records, report);
+                packed);
+    const auto taken = take(packed, report);
     done += taken;
-    if (taken < records.count) break;
+    if (taken < packed.count) break;
   }
   const bool drops = config_.reservoir.when_full == WhenFull::drop;
   (drops ? report.dropped : report.refused) += arguments.inputs.samples() - done;
   return report;
 }
 
-// Takes the first records and returns how many.
-std::int64_t OnlineNetwork::Inside::take(const Records& records, PushReport& report) {
-  if (roles_.trains) return store_.add(records.bytes, records.count, report);
-  const auto under_way = outbox_ ? outbox_->samples_under_way() : staged_.count;
+// Takes the first samples and returns how many.
+std::int64_t OnlineNetwork::Inside::take(const PackedSamples& packed, PushReport& report) {
+  if (roles_.trains) return store_.add(packed.bytes, packed.count, report);
+  const auto under_way = outbox_ ? outbox_->samples_under_way() : waiting_.count;
   const auto count =
-      std::clamp<std::int64_t>(config_.reservoir.mailbox - under_way, 0, records.count);
-  const auto bytes = static_cast<std::size_t>(count) * shapes_.value().record_bytes();
-  const auto end = records.bytes.begin() + narrow<std::ptrdiff_t>(bytes);
+      std::clamp<std::int64_t>(config_.reservoir.mailbox - under_way, 0, packed.count);
+  const auto bytes = static_cast<std::size_t>(count) * shapes_.value().packed_bytes();
+  const auto end = packed.bytes.begin() + narrow<std::ptrdiff_t>(bytes);
   report.taken += count;
   if (count == 0) return 0;
   if (outbox_) {
     outbox_->send({.kind = Letter::Kind::samples,
                    .number = count,
                    .shapes = *shapes_,
-                   .records = {records.bytes.begin(), end}});
+                   .packed = {packed.bytes.begin(), end}});
     return count;
   }
-  staged_.bytes.insert(staged_.bytes.end(), records.bytes.begin(), end);
-  staged_.count += count;
+  waiting_.bytes.insert(waiting_.bytes.end(), packed.bytes.begin(), end);
+  waiting_.count += count;
   return count;
 }
 
-// Sends the staged samples to this rank's trainer, which waits for them.
-void OnlineNetwork::Inside::send_staged() {
-  Letter letter{.kind = Letter::Kind::samples, .number = staged_.count};
+// Sends the waiting samples to this rank's trainer, which waits for them.
+void OnlineNetwork::Inside::send_waiting() {
+  Letter letter{.kind = Letter::Kind::samples, .number = waiting_.count};
   if (shapes_) letter.shapes = *shapes_;
-  letter.records = std::exchange(staged_, {}).bytes;
-  send_bytes(ranks_, to_bytes(letter), roles_.trainer, staged_tag);
+  letter.packed = std::exchange(waiting_, {}).bytes;
+  send_bytes(ranks_, to_bytes(letter), roles_.trainer, samples_tag);
 }
 
-void OnlineNetwork::Inside::receive_staged() {
+void OnlineNetwork::Inside::receive_waiting() {
   for (const int client : roles_.clients) {
-    const auto letter = letter_from(receive_bytes(ranks_, client, staged_tag));
+    const auto letter = letter_from(receive_bytes(ranks_, client, samples_tag));
     if (letter.number == 0) continue;
     store_.require_shapes(letter.shapes);
     PushReport ignored;
-    (void)store_.add(letter.records, letter.number, ignored);
+    (void)store_.add(letter.packed, letter.number, ignored);
   }
 }
 

@@ -54,12 +54,12 @@ Roles Roles::of(const OnlineTrainingConfig& training, int rank, int ranks) {
   const auto is_trainer = [&](int each) { return std::ranges::count(roles.trainers, each) > 0; };
   roles.trains = is_trainer(rank);
   roles.computes = !roles.trains || !training.apart;
-  for (std::int64_t other = 0, place = 0; other < ranks; ++other) {
+  for (std::int64_t other = 0, client = 0; other < ranks; ++other) {
     if (is_trainer(static_cast<int>(other))) continue;
-    const auto trainer = roles.trainers[static_cast<std::size_t>(place * n_trainers / n_others)];
+    const auto trainer = roles.trainers[static_cast<std::size_t>(client * n_trainers / n_others)];
     if (other == rank) roles.trainer = trainer;
     if (trainer == rank) roles.clients.push_back(static_cast<int>(other));
-    ++place;
+    ++client;
   }
   if (roles.trains) roles.trainer = rank;
   return roles;
@@ -103,7 +103,7 @@ TensorShapes tensor_shapes_from(const json& list) {
 
 }  // namespace
 
-// Format: the heading's length (8 bytes), the heading in JSON, the records.
+// Format: the heading's length (8 bytes), the heading in JSON, the packed samples.
 std::vector<std::byte> to_bytes(const Letter& letter) {
   const auto heading = json{{"kind", static_cast<std::int64_t>(letter.kind)},
                             {"number", letter.number},
@@ -113,15 +113,15 @@ std::vector<std::byte> to_bytes(const Letter& letter) {
                             {"extras", to_json(letter.shapes.extras)}}
                            .dump();
   const auto length = static_cast<std::uint64_t>(heading.size());
-  std::vector<std::byte> bytes(checked_add(sizeof(length) + heading.size(), letter.records.size()));
-  auto* place = bytes.data();
-  const auto put = [&place](const void* data, std::size_t size) {
+  std::vector<std::byte> bytes(checked_add(sizeof(length) + heading.size(), letter.packed.size()));
+  auto* to = bytes.data();
+  const auto put = [&to](const void* data, std::size_t size) {
     const auto* const begin = static_cast<const std::byte*>(data);
-    place = std::copy(begin, begin + size, place);
+    to = std::copy(begin, begin + size, to);
   };
   put(&length, sizeof(length));
   put(heading.data(), heading.size());
-  put(letter.records.data(), letter.records.size());
+  put(letter.packed.data(), letter.packed.size());
   return bytes;
 }
 
@@ -139,8 +139,8 @@ Letter letter_from(std::span<const std::byte> bytes) {
   letter.shapes = {tensor_shapes_from(document.at("inputs")),
                    tensor_shapes_from(document.at("targets")),
                    tensor_shapes_from(document.at("extras"))};
-  const auto records = bytes.subspan(sizeof(length) + length);
-  letter.records.assign(records.begin(), records.end());
+  const auto packed = bytes.subspan(sizeof(length) + length);
+  letter.packed.assign(packed.begin(), packed.end());
   return letter;
 }
 

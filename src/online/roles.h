@@ -45,7 +45,7 @@ struct Letter {
   std::int64_t number = 0;  // of samples; for save and restore the tag
   SampleShapes shapes;
   std::string text;
-  std::vector<std::byte> records;
+  std::vector<std::byte> packed;
 };
 
 // Serialization of a letter. letter_from() throws Error for other bytes.
@@ -53,7 +53,7 @@ struct Letter {
 [[nodiscard]] Letter letter_from(std::span<const std::byte> bytes);
 
 // Tags of messages between two ranks. The bytes after a length travel with the next tag.
-enum MailTag : int { letters_tag = 0, staged_tag = 2, answers_tag = 4, weights_tag = 6 };
+enum MailTag : int { letters_tag = 0, samples_tag = 2, answers_tag = 4, weights_tag = 6 };
 
 // Blocking transfer of bytes whose number the receiver doesn't know.
 void send_bytes(const Communicator& ranks, std::span<const std::byte> bytes, int to, MailTag tag);

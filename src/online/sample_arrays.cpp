@@ -214,20 +214,20 @@ void SampleArrays::read(std::size_t tensor, std::int64_t* values) const {
                [&](const Elements& elements, double, double) { read_elements(elements, values); });
 }
 
-void SampleArrays::read_records(std::int64_t first_slice, std::int64_t n_slices, std::byte* records,
-                                std::size_t record_bytes) const {
+void SampleArrays::pack(std::int64_t first_slice, std::int64_t n_slices, std::byte* packed,
+                        std::size_t packed_bytes) const {
   for (std::size_t tensor = 0; tensor < shapes_.size(); ++tensor) {
     const auto read_as = [&]<typename T>(T* values) {
-      const auto stride = static_cast<std::int64_t>(record_bytes / sizeof(T));
+      const auto stride = static_cast<std::int64_t>(packed_bytes / sizeof(T));
       for_each_run(
           tensor, {first_slice, n_slices}, stride, nullptr,
           [&](const Elements& elements, double, double) { read_elements(elements, values); });
     };
     if (shapes_[tensor].is_integer)
-      read_as(reinterpret_cast<std::int64_t*>(records));
+      read_as(reinterpret_cast<std::int64_t*>(packed));
     else
-      read_as(reinterpret_cast<float*>(records));
-    records += shapes_[tensor].bytes_in_record();
+      read_as(reinterpret_cast<float*>(packed));
+    packed += shapes_[tensor].packed_bytes();
   }
 }
 

@@ -16,7 +16,7 @@ ReservoirOptions SampleStore::options_for(const SampleShapes& shapes) const {
   const auto least = config_.training.batch_size;
   return {
       .policy = config_.reservoir.policy,
-      .sample_bytes = narrow<std::int64_t>(shapes.record_bytes()),
+      .sample_bytes = narrow<std::int64_t>(shapes.packed_bytes()),
       .capacity_bytes = narrow<std::int64_t>(bytes_from_text(config_.reservoir.capacity).value()),
       .minimum = config_.reservoir.minimum > 0 ? config_.reservoir.minimum : least,
       .reuse = config_.reservoir.reuse,
@@ -46,7 +46,7 @@ std::int64_t channels_of(const TensorShape& shape) {
   return shape.lengths.empty() ? 1 : shape.lengths.front();
 }
 
-// Calls the function with each normalized tensor and its offset in a record.
+// Calls the function with each normalized tensor and its offset in a packed sample.
 template <typename Function>
 void for_each_normalized(const SampleShapes& shapes, const NormalizationConfig& config,
                          const Function& function) {
@@ -54,7 +54,7 @@ void for_each_normalized(const SampleShapes& shapes, const NormalizationConfig& 
   const auto group = [&](const TensorShapes& tensors, Normalized normalized) {
     for (const auto& tensor : tensors) {
       if (normalized == Normalized::channels && !tensor.is_integer) function(tensor, offset);
-      offset += tensor.bytes_in_record();
+      offset += tensor.packed_bytes();
     }
   };
   group(shapes.inputs, config.inputs);
@@ -70,26 +70,26 @@ void SampleStore::make_statistics() {
   });
 }
 
-// Adds the records to the statistics. A channel has one value per record, or a run of values.
-void SampleStore::measure(std::span<const std::byte> records, std::int64_t count) {
+// Adds packed samples to the statistics. A channel has one value per sample, or a run of values.
+void SampleStore::measure(std::span<const std::byte> packed, std::int64_t count) {
   if (is_frozen_ || statistics_.empty()) return;
-  const auto floats_in_record = narrow<std::int64_t>(shapes_->record_bytes() / sizeof(float));
+  const auto floats_per_sample = narrow<std::int64_t>(shapes_->packed_bytes() / sizeof(float));
   std::size_t number = 0;
   for_each_normalized(
       *shapes_, config_.normalization, [&](const TensorShape& tensor, std::size_t offset) {
         auto& statistics = statistics_[number++];
-        const auto* const first = reinterpret_cast<const float*>(records.data() + offset);
+        const auto* const first = reinterpret_cast<const float*>(packed.data() + offset);
         const auto channels = channels_of(tensor), within = tensor.count() / channels;
         for (std::int64_t channel = 0; channel < channels; ++channel) {
           const auto* const begin = first + channel * within;
           if (within == 1) {
-            const auto reach = (count - 1) * floats_in_record + 1;
+            const auto reach = (count - 1) * floats_per_sample + 1;
             statistics.add(channel, std::span(begin, static_cast<std::size_t>(reach)),
-                           floats_in_record);
+                           floats_per_sample);
             continue;
           }
           for (std::int64_t sample = 0; sample < count; ++sample) {
-            statistics.add(channel, std::span(begin + sample * floats_in_record,
+            statistics.add(channel, std::span(begin + sample * floats_per_sample,
                                               static_cast<std::size_t>(within)));
           }
         }
@@ -97,40 +97,40 @@ void SampleStore::measure(std::span<const std::byte> records, std::int64_t count
       });
 }
 
-bool SampleStore::is_finite(std::span<const std::byte> record) const {
+bool SampleStore::is_finite(std::span<const std::byte> sample) const {
   std::size_t offset = 0;
   for (const auto* const group : {&shapes_->inputs, &shapes_->targets, &shapes_->extras}) {
     for (const auto& tensor : *group) {
       if (!tensor.is_integer) {
         constexpr std::uint32_t exponent = 0x7F800000;
-        const auto* const words = reinterpret_cast<const std::uint32_t*>(record.data() + offset);
+        const auto* const words = reinterpret_cast<const std::uint32_t*>(sample.data() + offset);
         if (parallel::has_all_bits(std::span(words, static_cast<std::size_t>(tensor.count())),
                                    exponent))
           return false;
       }
-      offset += tensor.bytes_in_record();
+      offset += tensor.packed_bytes();
     }
   }
   return true;
 }
 
-std::int64_t SampleStore::add(std::span<const std::byte> records, std::int64_t count,
+std::int64_t SampleStore::add(std::span<const std::byte> packed, std::int64_t count,
                               PushReport& report) {
   const std::lock_guard lock(mutex_);
-  const auto bytes = shapes_.value().record_bytes();
+  const auto bytes = shapes_.value().packed_bytes();
   std::int64_t taken = 0;
   for (; taken < count; ++taken) {
-    const auto record = records.subspan(static_cast<std::size_t>(taken) * bytes, bytes);
-    if (!is_finite(record)) {
+    const auto sample = packed.subspan(static_cast<std::size_t>(taken) * bytes, bytes);
+    if (!is_finite(sample)) {
       ++report.not_finite;
       continue;
     }
     const auto arrival = reservoir_->arrive();
     if (arrival.outcome == Reservoir::Outcome::refused) break;
-    if (!arrival.place.empty()) std::ranges::copy(record, arrival.place.begin());
+    if (!arrival.memory.empty()) std::ranges::copy(sample, arrival.memory.begin());
     ++report.taken;
   }
-  if (taken > 0) measure(records, taken);
+  if (taken > 0) measure(packed, taken);
   return taken;
 }
 
@@ -141,11 +141,10 @@ std::int64_t SampleStore::batches_left() const {
 
 Samples SampleStore::draw(const Normalization& normalization) {
   const std::lock_guard lock(mutex_);
-  std::vector<std::span<const std::byte>> records;
+  std::vector<std::span<const std::byte>> packed;
   for (const auto slot : reservoir_.value().draw(config_.training.batch_size))
-    records.push_back(reservoir_->sample(slot));
-  return tensors_of(records, *shapes_, config_.training.samples != SampleKind::whole,
-                    normalization);
+    packed.push_back(reservoir_->sample(slot));
+  return tensors_of(packed, *shapes_, config_.training.samples != SampleKind::whole, normalization);
 }
 
 SampleCounts SampleStore::counts() const {

@@ -20,8 +20,8 @@
 
 namespace kolo::online {
 
-// Contiguous records of samples.
-struct Records {
+// Samples in contiguous memory.
+struct PackedSamples {
   std::vector<std::byte> bytes;
   std::int64_t count = 0;
 };
@@ -39,7 +39,7 @@ class SampleStore {
 
   // Adds samples and returns how many of the first ones were taken. Samples that aren't finite are
   // left out, but count as taken.
-  std::int64_t add(std::span<const std::byte> records, std::int64_t count, PushReport& report);
+  std::int64_t add(std::span<const std::byte> packed, std::int64_t count, PushReport& report);
 
   // Number of batches that may be drawn now.
   [[nodiscard]] std::int64_t batches_left() const;
@@ -65,8 +65,8 @@ class SampleStore {
   [[nodiscard]] ReservoirOptions options_for(const SampleShapes& shapes) const;
 
  private:
-  void measure(std::span<const std::byte> records, std::int64_t count);
-  [[nodiscard]] bool is_finite(std::span<const std::byte> record) const;
+  void measure(std::span<const std::byte> packed, std::int64_t count);
+  [[nodiscard]] bool is_finite(std::span<const std::byte> sample) const;
   void make_statistics();
 
   OnlineConfig config_;

@@ -8,10 +8,10 @@
 
 namespace kolo::online {
 
-std::size_t SampleShapes::record_bytes() const {
+std::size_t SampleShapes::packed_bytes() const {
   std::size_t bytes = 0;
   for (const auto* const group : {&inputs, &targets, &extras}) {
-    for (const auto& shape : *group) bytes = checked_add(bytes, shape.bytes_in_record());
+    for (const auto& shape : *group) bytes = checked_add(bytes, shape.packed_bytes());
   }
   return bytes;
 }
@@ -102,23 +102,23 @@ void normalize(float* values, std::int64_t count, const ChannelScales& scales) {
   }
 }
 
-// Tensors of one group, which begins at `offset` in each record; moves `offset` to its end.
-std::vector<torch::Tensor> tensors_at(std::span<const std::span<const std::byte>> records,
+// Tensors of one group, which begins at `offset` in each packed sample; moves `offset` to its end.
+std::vector<torch::Tensor> tensors_at(std::span<const std::span<const std::byte>> packed,
                                       const TensorShapes& shapes, bool has_batch,
                                       std::size_t& offset, const TensorScales& all_scales) {
   std::vector<torch::Tensor> tensors;
-  const auto samples = narrow<std::int64_t>(records.size());
+  const auto samples = narrow<std::int64_t>(packed.size());
   for (std::size_t i = 0; i < shapes.size(); ++i) {
     const auto& shape = shapes[i];
     auto& tensor = tensors.emplace_back(empty_for(shape, samples, has_batch));
-    auto* place = static_cast<std::byte*>(tensor.data_ptr());
+    auto* to = static_cast<std::byte*>(tensor.data_ptr());
     const auto* const scales = shape.is_integer ? nullptr : scales_in(all_scales, i);
-    for (const auto& record : records) {
-      std::memcpy(place, record.data() + offset, shape.bytes());
-      if (scales) normalize(reinterpret_cast<float*>(place), shape.count(), *scales);
-      place += shape.bytes();
+    for (const auto& sample : packed) {
+      std::memcpy(to, sample.data() + offset, shape.bytes());
+      if (scales) normalize(reinterpret_cast<float*>(to), shape.count(), *scales);
+      to += shape.bytes();
     }
-    offset += shape.bytes_in_record();
+    offset += shape.packed_bytes();
   }
   return tensors;
 }
@@ -137,13 +137,13 @@ Samples tensors_of(const SampleArguments& arguments, bool has_batch,
           all_tensors(arguments.extras, has_batch, {})};
 }
 
-Samples tensors_of(std::span<const std::span<const std::byte>> records, const SampleShapes& shapes,
+Samples tensors_of(std::span<const std::span<const std::byte>> packed, const SampleShapes& shapes,
                    bool has_batch, const Normalization& normalization) {
   std::size_t offset = 0;
   Samples samples;
-  samples.inputs = tensors_at(records, shapes.inputs, has_batch, offset, normalization.inputs);
-  samples.targets = tensors_at(records, shapes.targets, has_batch, offset, normalization.targets);
-  samples.extras = tensors_at(records, shapes.extras, has_batch, offset, {});
+  samples.inputs = tensors_at(packed, shapes.inputs, has_batch, offset, normalization.inputs);
+  samples.targets = tensors_at(packed, shapes.targets, has_batch, offset, normalization.targets);
+  samples.extras = tensors_at(packed, shapes.extras, has_batch, offset, {});
   return samples;
 }
 

@@ -16,7 +16,7 @@
 #include "kolo/online/online_config.h"
 
 // Mapping of a program's arrays to samples: which elements belong to which sample, and where they
-// lie in the network's tensors and in records.
+// lie in the network's tensors and in packed memory.
 namespace kolo::online {
 
 // One loop over elements of an array: their number and their strides in the array and in the
@@ -64,8 +64,8 @@ struct TensorShape {
 
   [[nodiscard]] std::int64_t count() const;
   [[nodiscard]] std::size_t bytes() const;
-  // Rounded up, so that the next tensor in a record is aligned.
-  [[nodiscard]] std::size_t bytes_in_record() const { return (bytes() + 7) / 8 * 8; }
+  // Rounded up, so that the next tensor in a packed sample is aligned.
+  [[nodiscard]] std::size_t packed_bytes() const { return (bytes() + 7) / 8 * 8; }
   bool operator==(const TensorShape&) const = default;
 };
 using TensorShapes = std::vector<TensorShape>;
@@ -95,10 +95,10 @@ class SampleArrays {
   void read(std::size_t tensor, std::int64_t* values) const;
   // Number of slices along the slowest axis of samples; all hold equally many samples.
   [[nodiscard]] std::int64_t slices() const { return slices_; }
-  // Reads the samples of some slices as records, `record_bytes` apart; a record holds a sample's
+  // Reads the samples of some slices packed, `packed_bytes` apart; each holds its
   // tensors in the order of shapes().
-  void read_records(std::int64_t first_slice, std::int64_t n_slices, std::byte* records,
-                    std::size_t record_bytes) const;
+  void pack(std::int64_t first_slice, std::int64_t n_slices, std::byte* packed,
+            std::size_t packed_bytes) const;
   // Writes values / factor + mean back into the arrays.
   void write(std::size_t tensor, const float* values, const ChannelScales* scales) const;
   void write(std::size_t tensor, const std::int64_t* values) const;
@@ -142,8 +142,8 @@ struct SampleCounts {
 struct SampleShapes {
   TensorShapes inputs, targets, extras;
 
-  // Size of a record: inputs, targets, extras, each aligned to 8 bytes.
-  [[nodiscard]] std::size_t record_bytes() const;
+  // Size of a packed sample: inputs, targets, extras, each aligned to 8 bytes.
+  [[nodiscard]] std::size_t packed_bytes() const;
   [[nodiscard]] std::uint64_t fingerprint() const;
   bool operator==(const SampleShapes&) const = default;
 };
@@ -178,8 +178,8 @@ struct Normalization {
 [[nodiscard]] std::vector<torch::Tensor> inputs_of(const SampleArrays& inputs, bool has_batch,
                                                    const Normalization& normalization);
 
-// Normalized batch of the samples in records.
-[[nodiscard]] Samples tensors_of(std::span<const std::span<const std::byte>> records,
+// Normalized batch of the samples in packed memory.
+[[nodiscard]] Samples tensors_of(std::span<const std::span<const std::byte>> packed,
                                  const SampleShapes& shapes, bool has_batch,
                                  const Normalization& normalization);
 

@@ -144,8 +144,8 @@ void OnlineNetwork::Inside::save(const fs::path& folder, std::int64_t tag) {
   const auto was_on = all_reduce_value(ranks_, background_ ? 1 : 0, ReduceOp::max) == 1;
   if (was_on) pause();
   if (!roles_.are_all) {
-    if (!roles_.trains) send_staged();
-    agree(ranks_, here, [&] { receive_staged(); });
+    if (!roles_.trains) send_waiting();
+    agree(ranks_, here, [&] { receive_waiting(); });
   }
   save_on(ranks_, folder, tag);
   if (was_on) start();
@@ -187,7 +187,7 @@ void OnlineNetwork::Inside::save_on(const Communicator& ranks, const fs::path& f
     remove_reservoirs(folder, [&](std::int64_t of, const std::string& found) {
       return of == tag && found != name;
     });
-    if (records_) records_->flush();
+    if (recorder_) recorder_->flush();
   });
 }
 
@@ -234,7 +234,7 @@ void OnlineNetwork::Inside::restore_on(const Communicator& ranks, const fs::path
   agree(ranks, here, [&] {
     ticks_ = state.at("ticks").get<std::int64_t>();
     time_step_ = state.at("time_step").get<std::int64_t>();
-    staged_ = {};
+    waiting_ = {};
     if (!roles_.trains) return;
     progress_ = trainer_->progress();
     store_.clear();
@@ -243,7 +243,7 @@ void OnlineNetwork::Inside::restore_on(const Communicator& ranks, const fs::path
     json of_normalizers = json::array();
     for (const auto& each : states) of_normalizers.push_back(each.at("normalizer"));
     normalizer_.restore(of_normalizers, trainers_->rank(), trainers_->size(), store_);
-    if (records_) records_->go_back_to(progress_.all_steps);
+    if (recorder_) recorder_->go_back_to(progress_.all_steps);
   });
   agree(ranks, here, [&] {
     if (!is_first) return;
@@ -261,9 +261,9 @@ void OnlineNetwork::Inside::restore_reservoir(const fs::path& folder, const json
     const auto& mine = states.at(rank).at("reservoir");
     if (mine.is_null()) return;
     const auto samples = read_samples(reservoir_file(folder, rank), mine);
-    const auto place = store_.restore(shapes_of(mine), reservoir_state_from(mine.at("state")),
-                                      samples.order_span());
-    std::memcpy(place.data(), samples.contents.data_ptr(), place.size());
+    const auto memory = store_.restore(shapes_of(mine), reservoir_state_from(mine.at("state")),
+                                       samples.order_span());
+    std::memcpy(memory.data(), samples.contents.data_ptr(), memory.size());
     return;
   }
   std::vector<SavedSamples> all;
@@ -283,15 +283,15 @@ void OnlineNetwork::Inside::restore_reservoir(const fs::path& folder, const json
   }
   if (!shapes) return;
   const auto dealt = deal_reservoirs(saved, store_.options_for(*shapes), trainers_->size());
-  auto place = store_.restore(*shapes, dealt.state, {});
-  const auto bytes = shapes->record_bytes();
+  auto memory = store_.restore(*shapes, dealt.state, {});
+  const auto bytes = shapes->packed_bytes();
   for (const auto& sample : dealt.samples) {
     const auto& from = all[static_cast<std::size_t>(sample.rank)].contents;
-    std::memcpy(place.data(),
+    std::memcpy(memory.data(),
                 static_cast<const std::byte*>(from.data_ptr()) +
                     static_cast<std::size_t>(sample.slot) * bytes,
                 bytes);
-    place = place.subspan(bytes);
+    memory = memory.subspan(bytes);
   }
 }
 

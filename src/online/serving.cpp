@@ -72,11 +72,11 @@ void OnlineNetwork::Inside::take_letters() {
       if (letter == nullptr || letter->kind != Letter::Kind::samples) break;
       store_.require_shapes(letter->shapes);
       PushReport ignored;
-      const auto taken = store_.add(letter->records, letter->number, ignored);
+      const auto taken = store_.add(letter->packed, letter->number, ignored);
       if (taken < letter->number) {
-        const auto bytes = static_cast<std::size_t>(taken) * letter->shapes.record_bytes();
-        letter->records.erase(letter->records.begin(),
-                              letter->records.begin() + narrow<std::ptrdiff_t>(bytes));
+        const auto bytes = static_cast<std::size_t>(taken) * letter->shapes.packed_bytes();
+        letter->packed.erase(letter->packed.begin(),
+                             letter->packed.begin() + narrow<std::ptrdiff_t>(bytes));
         letter->number -= taken;
         break;
       }
@@ -162,7 +162,7 @@ void OnlineNetwork::Inside::ask(const Call& call, Letter::Kind kind, std::int64_
   agree(*computing_, call, [&] {
     if (is_finished_) throw StateError(call.text("after finish()"));
   });
-  outbox_->send({.kind = kind, .number = number, .shapes = {}, .text = text, .records = {}});
+  outbox_->send({.kind = kind, .number = number, .shapes = {}, .text = text, .packed = {}});
 }
 
 void OnlineNetwork::Inside::receive_answer(const Call& call) {
@@ -181,7 +181,7 @@ std::int64_t OnlineNetwork::Inside::refresh() {
 
 void OnlineNetwork::Inside::finish() {
   if (!config_.training.apart || !roles_.computes || std::exchange(is_finished_, true)) return;
-  outbox_->send({.kind = Letter::Kind::end, .shapes = {}, .text = {}, .records = {}});
+  outbox_->send({.kind = Letter::Kind::end, .shapes = {}, .text = {}, .packed = {}});
   outbox_->wait();
 }
 

@@ -29,8 +29,8 @@ TickReport OnlineNetwork::Inside::tick(std::int64_t time_step) {
     return report(0);
   }
   if (!roles_.are_all) {
-    if (!roles_.trains) send_staged();
-    agree(ranks_, here, [&] { receive_staged(); });
+    if (!roles_.trains) send_waiting();
+    agree(ranks_, here, [&] { receive_waiting(); });
   }
   if (background_ || config_.training.background) return take_newest(time_step);
   const auto plan = plan_steps(ranks_);
@@ -113,9 +113,9 @@ void OnlineNetwork::Inside::step(const std::function<Samples()>& samples, const 
 
 // Keeps an error of the disk until the collective work is done, so that no rank waits for this one.
 void OnlineNetwork::Inside::record(std::int64_t time_step) {
-  if (!records_) return;
+  if (!recorder_) return;
   try {
-    records_->add(progress_, time_step);
+    recorder_->add(progress_, time_step);
   } catch (...) {
     record_failure_ = std::current_exception();
   }

@@ -154,8 +154,8 @@ optim::ScheduleFreeConstants<double> schedule_free_constants(
   return {.rate = rate.learning_rate,
           .decay = decay.in_gradient,
           .direct_rate = (1 - momentum) * rate.learning_rate,
-          .average_weight = momentum * rate.share,
-          .kept = 1 - rate.share};
+          .average_weight = momentum * rate.weight,
+          .kept = 1 - rate.weight};
 }
 
 }  // namespace

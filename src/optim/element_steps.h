@@ -253,8 +253,8 @@ struct ScheduleFreeConstants {
   T rate;
   T decay;           // times the parameter, added to the direction
   T direct_rate;     // (1 - momentum) * rate: what the direction moves the parameter by
-  T average_weight;  // momentum * share: how far the parameter follows the average
-  T kept;            // 1 - share
+  T average_weight;  // momentum * weight: how far the parameter follows the average
+  T kept;            // 1 - weight
   T beta2, one_minus_beta2, epsilon;
   T root_scale;  // the bias correction of the second moment's square root
 };

@@ -56,10 +56,10 @@ void check_step(const FlatOptimizer& optimizer, StepRate rate, std::int64_t step
     throw Error(fmt::format("optimizer {}: learning rate {}, expected a number of 0 or more",
                             optimizer.name(), rate.learning_rate));
   }
-  if (rate.share >= 0 && rate.share <= 1) return;
+  if (rate.weight >= 0 && rate.weight <= 1) return;
   throw Error(
-      fmt::format("optimizer {}: share {} of a step in the average, expected one from 0 to 1",
-                  optimizer.name(), rate.share));
+      fmt::format("optimizer {}: weight {} of a step in the average, expected one from 0 to 1",
+                  optimizer.name(), rate.weight));
 }
 
 void check_device(const FlatOptimizer& optimizer, std::size_t size, const DeviceUpdate& device) {

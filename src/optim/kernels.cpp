@@ -84,8 +84,10 @@ inline double total_of(Strands& sums) {
   return sums[0];
 }
 
+}  // namespace
+
 template <typename T>
-inline double sum_of_squares_loop(const T* __restrict values, std::size_t size) {
+KOLO_VECTORIZE double sum_of_squares(const T* values, std::size_t size) {
   Strands sums{};
   std::size_t i = 0;
   for (; i + strands <= size; i += strands) add_squares(sums, values + i);
@@ -95,39 +97,21 @@ inline double sum_of_squares_loop(const T* __restrict values, std::size_t size) 
   return total_of(sums);
 }
 
-// Constants by value, as above.
 template <typename T>
-inline void lamb_directions_loop(const T* __restrict parameters, const T* __restrict gradients,
-                                 T* __restrict mean, T* __restrict mean_square,
-                                 T* __restrict directions, std::size_t size, LambConstants<T> c) {
+KOLO_VECTORIZE void lamb_directions(const T* __restrict parameters, const T* __restrict gradients,
+                                    T* __restrict mean, T* __restrict mean_square,
+                                    T* __restrict directions, std::size_t size,
+                                    const LambConstants<T>& constants) {
+  const LambConstants<T> c = constants;  // by value, as above
   for (std::size_t i = 0; i < size; ++i)
     directions[i] = lamb_moments(parameters[i], gradients[i], mean[i], mean_square[i], c);
 }
 
-}  // namespace
-
-KOLO_VECTORIZE
-double sum_of_squares(const float* values, std::size_t size) {
-  return sum_of_squares_loop(values, size);
-}
-
-KOLO_VECTORIZE
-double sum_of_squares(const double* values, std::size_t size) {
-  return sum_of_squares_loop(values, size);
-}
-
-KOLO_VECTORIZE
-void lamb_directions(const float* parameters, const float* gradients, float* mean,
-                     float* mean_square, float* directions, std::size_t size,
-                     const LambConstants<float>& constants) {
-  lamb_directions_loop(parameters, gradients, mean, mean_square, directions, size, constants);
-}
-
-KOLO_VECTORIZE
-void lamb_directions(const double* parameters, const double* gradients, double* mean,
-                     double* mean_square, double* directions, std::size_t size,
-                     const LambConstants<double>& constants) {
-  lamb_directions_loop(parameters, gradients, mean, mean_square, directions, size, constants);
-}
+template double sum_of_squares(const float*, std::size_t);
+template double sum_of_squares(const double*, std::size_t);
+template void lamb_directions(const float*, const float*, float*, float*, float*, std::size_t,
+                              const LambConstants<float>&);
+template void lamb_directions(const double*, const double*, double*, double*, double*, std::size_t,
+                              const LambConstants<double>&);
 
 }  // namespace kolo::optim

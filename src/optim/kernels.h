@@ -16,16 +16,13 @@ KOLO_FOR_EACH_STEP(KOLO_DECLARE_STEPS)
 #undef KOLO_DECLARE_STEPS
 
 // Sum of squares for a layer's scale, in double, in one order whatever the processor.
-double sum_of_squares(const float* values, std::size_t size);
-double sum_of_squares(const double* values, std::size_t size);
+template <typename T>
+double sum_of_squares(const T* values, std::size_t size);
 
 // Updates the moments and writes the directions that follow from them; the parameters stay.
-void lamb_directions(const float* parameters, const float* gradients, float* mean,
-                     float* mean_square, float* directions, std::size_t size,
-                     const LambConstants<float>& constants);
-void lamb_directions(const double* parameters, const double* gradients, double* mean,
-                     double* mean_square, double* directions, std::size_t size,
-                     const LambConstants<double>& constants);
+template <typename T>
+void lamb_directions(const T* parameters, const T* gradients, T* mean, T* mean_square,
+                     T* directions, std::size_t size, const LambConstants<T>& constants);
 
 // The loops on CUDA devices (cuda/device_kernels.cu). They enqueue kernels on the update's stream
 // and return. In a build without CUDA they throw Error (cuda/device_kernels_left_out.cpp).

@@ -120,7 +120,7 @@ class ElementwiseOptimizer final : public TypedOptimizer<ElementwiseOptimizer<St
     require_not_negative(own_.name, "weight_decay", own_.decay.amount);
   }
 
-  [[nodiscard]] double initial_state(std::size_t /*place*/) const override {
+  [[nodiscard]] double initial_state(std::size_t /*index*/) const override {
     return own_.initial_state;
   }
   [[nodiscard]] bool spares_vectors() const override { return own_.decay.spares_vectors(); }

@@ -183,8 +183,8 @@ void ReplicaCheck::report(const std::vector<std::int64_t>& checksums,
       of_ranks.push_back(gathered[rank * checksums.size() + index]);
     const std::int64_t usual = most_frequent(of_ranks);
     std::vector<std::size_t> others;
-    for (std::size_t place = 0; place < present.size(); ++place) {
-      if (of_ranks[place] != usual) others.push_back(present[place]);
+    for (std::size_t i = 0; i < present.size(); ++i) {
+      if (of_ranks[i] != usual) others.push_back(present[i]);
     }
     if (others.empty()) continue;
     has_majority = has_majority && 2 * others.size() < present.size();

@@ -49,9 +49,10 @@ bool are_devices_shared() {
 }
 
 // Error on all ranks, since all learn what each has.
-void require_own_devices(const Communicator& communicator, int place, bool may_share) {
+void require_own_devices(const Communicator& communicator, int device_index, bool may_share) {
   std::int64_t own = 0;
-  if (place >= 0) own = static_cast<std::int64_t>(fingerprint_of(cuda_runtime()->hardware(place)));
+  if (device_index >= 0)
+    own = static_cast<std::int64_t>(fingerprint_of(cuda_runtime()->hardware(device_index)));
   std::vector<std::int64_t> all(static_cast<std::size_t>(communicator.size()));
   communicator.all_gather(std::span(&own, 1), std::span(all), {.name = "devices of the ranks"});
   const auto problem = parallel::device_problem(communicator.topology(), all, may_share);
@@ -119,10 +120,10 @@ DeviceCount cuda_devices() {
 torch::Device take_device(const Communicator& communicator, bool may_share) {
   if (!cuda_runtime()) return torch::kCPU;
   const auto devices = cuda_devices().devices;
-  const int place = devices == 0 ? -1 : communicator.topology().local_rank % devices;
-  require_own_devices(communicator, place, may_share);
-  if (place < 0) return torch::kCPU;
-  const torch::Device device(torch::kCUDA, static_cast<torch::DeviceIndex>(place));
+  const int device_index = devices == 0 ? -1 : communicator.topology().local_rank % devices;
+  require_own_devices(communicator, device_index, may_share);
+  if (device_index < 0) return torch::kCPU;
+  const torch::Device device(torch::kCUDA, static_cast<torch::DeviceIndex>(device_index));
   c10::impl::VirtualGuardImpl(torch::kCUDA).setDevice(device);
   return device;
 }

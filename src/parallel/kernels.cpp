@@ -33,30 +33,6 @@ inline Sum dot(const T* __restrict a, const T* __restrict b, std::int64_t size) 
   return sums[0];
 }
 
-template <typename T>
-inline void add_loop(T* __restrict values, const T* __restrict other, std::size_t size) {
-  for (std::size_t i = 0; i < size; ++i) values[i] += other[i];
-}
-
-template <typename T>
-inline void scale_loop(T* __restrict values, std::size_t size, T factor) {
-  for (std::size_t i = 0; i < size; ++i) values[i] *= factor;
-}
-
-// Looks at the answer once a block only: a loop that can be left early is not vectorized.
-template <typename T>
-inline bool has_all_bits_loop(const T* __restrict values, std::size_t size, T mask) {
-  constexpr std::size_t block = 4096;
-  for (std::size_t begin = 0; begin < size; begin += block) {
-    const std::size_t end = std::min(size, begin + block);
-    T found = 0;
-    for (std::size_t i = begin; i < end; ++i)
-      found |= static_cast<T>((values[i] & mask) == mask ? 1 : 0);
-    if (found != 0) return true;
-  }
-  return false;
-}
-
 using Row = std::array<std::uint32_t, checksum_lanes>;
 
 inline void add_row(Row& lanes, const std::byte* row) {
@@ -68,50 +44,46 @@ inline void add_row(Row& lanes, const std::byte* row) {
 
 }  // namespace
 
-KOLO_VECTORIZE
-double sum_of_squares(std::span<const float> values) {
+template <typename T>
+KOLO_VECTORIZE double sum_of_squares(std::span<const T> values) {
   return dot<double>(values.data(), values.data(), std::ssize(values));
 }
 
-KOLO_VECTORIZE
-double sum_of_squares(std::span<const double> values) {
-  return dot<double>(values.data(), values.data(), std::ssize(values));
+template <typename T>
+KOLO_VECTORIZE void add(std::span<T> values, std::span<T> other) {
+  T* __restrict const to = values.data();
+  const T* __restrict const from = other.data();
+  for (std::size_t i = 0; i < values.size(); ++i) to[i] += from[i];
 }
 
-KOLO_VECTORIZE
-void add(std::span<float> values, std::span<const float> other) {
-  add_loop(values.data(), other.data(), values.size());
+template <typename T>
+KOLO_VECTORIZE void scale(std::span<T> values, double factor) {
+  const auto by = static_cast<T>(factor);
+  for (T& value : values) value *= by;
 }
 
-KOLO_VECTORIZE
-void add(std::span<double> values, std::span<const double> other) {
-  add_loop(values.data(), other.data(), values.size());
+// Looks at the answer once a block only: a loop that can be left early is not vectorized.
+template <typename Word>
+KOLO_VECTORIZE bool has_all_bits(std::span<const Word> values, Word mask) {
+  constexpr std::size_t block = 4096;
+  for (std::size_t begin = 0; begin < values.size(); begin += block) {
+    Word found = 0;
+    for (const Word word : values.subspan(begin, std::min(block, values.size() - begin)))
+      found |= static_cast<Word>((word & mask) == mask ? 1 : 0);
+    if (found != 0) return true;
+  }
+  return false;
 }
 
-KOLO_VECTORIZE
-void scale(std::span<float> values, double factor) {
-  scale_loop(values.data(), values.size(), static_cast<float>(factor));
-}
-
-KOLO_VECTORIZE
-void scale(std::span<double> values, double factor) {
-  scale_loop(values.data(), values.size(), factor);
-}
-
-KOLO_VECTORIZE
-bool has_all_bits(std::span<const std::uint64_t> values, std::uint64_t mask) {
-  return has_all_bits_loop(values.data(), values.size(), mask);
-}
-
-KOLO_VECTORIZE
-bool has_all_bits(std::span<const std::uint32_t> values, std::uint32_t mask) {
-  return has_all_bits_loop(values.data(), values.size(), mask);
-}
-
-KOLO_VECTORIZE
-bool has_all_bits(std::span<const std::uint16_t> values, std::uint16_t mask) {
-  return has_all_bits_loop(values.data(), values.size(), mask);
-}
+template double sum_of_squares(std::span<const float>);
+template double sum_of_squares(std::span<const double>);
+template void add(std::span<float>, std::span<float>);
+template void add(std::span<double>, std::span<double>);
+template void scale(std::span<float>, double);
+template void scale(std::span<double>, double);
+template bool has_all_bits(std::span<const std::uint64_t>, std::uint64_t);
+template bool has_all_bits(std::span<const std::uint32_t>, std::uint32_t);
+template bool has_all_bits(std::span<const std::uint16_t>, std::uint16_t);
 
 KOLO_VECTORIZE
 std::uint64_t checksum_of_piece(std::span<const std::byte> bytes) {

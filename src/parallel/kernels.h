@@ -12,22 +12,21 @@
 namespace kolo::parallel {
 
 // Added up in double, in an order that depends on nothing but the size: LibTorch's norm depends on
-// the number of threads too, and the ranks' may differ.
-[[nodiscard]] double sum_of_squares(std::span<const float> values);
-[[nodiscard]] double sum_of_squares(std::span<const double> values);
+// the number of threads too, and the ranks' may differ. Like the two below of float and double.
+template <typename T>
+[[nodiscard]] double sum_of_squares(std::span<const T> values);
 
 // Adds `other`, of the same size, to the values.
-void add(std::span<float> values, std::span<const float> other);
-void add(std::span<double> values, std::span<const double> other);
+template <typename T>
+void add(std::span<T> values, std::span<T> other);
 
-void scale(std::span<float> values, double factor);
-void scale(std::span<double> values, double factor);
+template <typename T>
+void scale(std::span<T> values, double factor);
 
 // Whether some value has all the bits of `mask`: for a mask of the exponent's bits, whether a
-// floating-point number is infinite or not a number.
-[[nodiscard]] bool has_all_bits(std::span<const std::uint64_t> values, std::uint64_t mask);
-[[nodiscard]] bool has_all_bits(std::span<const std::uint32_t> values, std::uint32_t mask);
-[[nodiscard]] bool has_all_bits(std::span<const std::uint16_t> values, std::uint16_t mask);
+// floating-point number is infinite or not a number. `Word`: unsigned, of 16, 32 or 64 bits.
+template <typename Word>
+[[nodiscard]] bool has_all_bits(std::span<const Word> values, Word mask);
 
 // 64 bits from all bytes, their order and their number; the same on every processor of one byte
 // order.
@@ -54,14 +53,11 @@ void reconstruct(const LowRank& factors, float* error);
 // that keeps less than epsilon of its length becomes zero.
 void orthogonalise(const LowRank& factors, double epsilon);
 
-}  // namespace kolo::parallel
-
 // Steps of a checksum, on the host (kernels.cpp) and on CUDA devices (cuda/flat_kernels.cu).
 // Bytes are cut into pieces; of more than one, the checksum is that of the pieces' checksums, in
 // their order. A piece is read in rows of a word for each lane, the last filled up with zeros;
 // every lane makes a hash of its words, and from those and the number of bytes comes the piece's
 // checksum.
-namespace kolo::parallel {
 
 constexpr std::size_t checksum_piece_bytes = std::size_t{1} << 17;
 
@@ -91,14 +87,11 @@ KOLO_HOST_DEVICE inline std::uint64_t checksum_of_lanes(std::uint64_t sum, std::
   return mix(mix(bytes) ^ sum);
 }
 
-}  // namespace kolo::parallel
-
 // Passes over flat memory of a CUDA device (cuda/flat_kernels.cu), as those of kernels.h on the
 // host. They are enqueued on a stream (a cudaStream_t of the current device), and nobody waits for
 // them; what they are given by a pointer lies in the device's memory, and so do their results.
 // Nothing is kept in a workspace, which is aligned to 8 bytes: passes that follow one another on a
 // stream may use the same. In a build without CUDA they throw Error.
-namespace kolo::parallel {
 
 // Adds the squares of the values to `total`, in the order of reduction_order.h, whatever the
 // device.

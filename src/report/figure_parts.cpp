@@ -62,26 +62,24 @@ Figure step_time_figure(const std::vector<StepTime>& times) {
   return figure;
 }
 
-FigureSeries marked_line(std::string name, int colour, const std::map<double, double>& values) {
-  FigureSeries series{.name = std::move(name), .colour = colour, .marks = true};
-  for (const auto& [x, y] : values) {
-    series.x.push_back(x);
-    series.y.push_back(y);
-  }
-  return series;
-}
-
-void NamedLines::add(const std::string& name, double x, double y) {
+void NamedLines::add(const std::string& name, double x, double y, double spread) {
   auto line = std::ranges::find(lines_, name, &Line::first);
   if (line == lines_.end()) line = lines_.insert(line, {name, {}});
-  line->second[x] = y;
+  line->second[x] = {y, spread};
 }
 
 std::vector<FigureSeries> NamedLines::series() const {
-  std::vector<FigureSeries> series;
-  for (const auto& [name, values] : lines_)
-    series.push_back(marked_line(name, static_cast<int>(series.size()), values));
-  return series;
+  std::vector<FigureSeries> all;
+  for (const auto& [name, values] : lines_) {
+    FigureSeries series{.name = name, .colour = static_cast<int>(all.size()), .marks = true};
+    for (const auto& [x, value] : values) {
+      series.x.push_back(x);
+      series.y.push_back(value.y);
+      series.spread.push_back(value.spread);
+    }
+    all.push_back(std::move(series));
+  }
+  return all;
 }
 
 std::vector<double> finite_values(const Curve* curve) {
@@ -104,6 +102,19 @@ std::vector<CurvePoint> validations(const RunRecord& run, std::string_view quant
   auto points = curve->points;
   if (!std::ranges::all_of(points, is_untrained)) std::erase_if(points, is_untrained);
   return points;
+}
+
+bool is_better_larger(std::string_view quantity) {
+  return quantity != "loss";
+}
+
+double best_validation(const RunRecord& run, std::string_view quantity) {
+  double best = not_measured;
+  for (const auto& point : validations(run, quantity)) {
+    if (!std::isfinite(point.value)) continue;
+    best = is_better_larger(quantity) ? std::fmax(best, point.value) : std::fmin(best, point.value);
+  }
+  return best;
 }
 
 }  // namespace kolo

@@ -26,18 +26,17 @@ struct StepTime {
 // Stacked bars in milliseconds: computing, waiting for data, waiting for other ranks.
 [[nodiscard]] Figure step_time_figure(const std::vector<StepTime>& times);
 
-// Values by x as a line with a mark at each point.
-[[nodiscard]] FigureSeries marked_line(std::string name, int colour,
-                                       const std::map<double, double>& values);
-
 // Marked lines by name, in the order in which the names come.
 class NamedLines {
  public:
-  void add(const std::string& name, double x, double y);
+  void add(const std::string& name, double x, double y, double spread = 0);
   [[nodiscard]] std::vector<FigureSeries> series() const;
 
  private:
-  using Line = std::pair<std::string, std::map<double, double>>;
+  struct Value {
+    double y = not_measured, spread = 0;
+  };
+  using Line = std::pair<std::string, std::map<double, Value>>;
   std::vector<Line> lines_;
 };
 
@@ -50,5 +49,10 @@ class NamedLines {
 // Validations among which a run's best is sought: without that of the untrained network, unless
 // there is no other.
 [[nodiscard]] std::vector<CurvePoint> validations(const RunRecord& run, std::string_view quantity);
+
+// Accuracies, not losses.
+[[nodiscard]] bool is_better_larger(std::string_view quantity);
+// The best of them; not_measured where there are none.
+[[nodiscard]] double best_validation(const RunRecord& run, std::string_view quantity);
 
 }  // namespace kolo

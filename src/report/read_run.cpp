@@ -12,6 +12,7 @@
 #include "kolo/base/text.h"
 #include "kolo/report/run_record.h"
 #include "kolo/train/observe/history.h"
+#include "report/run_facts.h"
 #include "settings/yaml/yaml.h"
 
 namespace kolo {
@@ -21,6 +22,11 @@ const Curve* RunRecord::find(std::string_view quantity, std::string_view part, b
     return candidate.quantity == quantity && candidate.part == part && candidate.by_step == by_step;
   });
   return curve == curves.end() ? nullptr : &*curve;
+}
+
+std::string RunRecord::setting(std::string_view key) const {
+  const auto found = std::ranges::find(settings, key, &decltype(settings)::value_type::first);
+  return found == settings.end() ? "" : found->second;
 }
 
 bool is_own_file(const std::filesystem::path& file, std::string_view start, std::string_view mark) {
@@ -141,15 +147,39 @@ class EpochOfStep {
   std::vector<std::pair<double, double>> places_ = {{0, 0}};
 };
 
+// Time of a record without the run's pauses; with them, since the first record, where earlier
+// versions of kolo recorded no more.
+class ElapsedTime {
+ public:
+  explicit ElapsedTime(const History& history) {
+    for (const auto& record : history.epochs()) add(record.time, record.elapsed);
+    for (const auto& record : history.steps()) add(record.time, record.elapsed);
+  }
+  template <typename Record>
+  [[nodiscard]] double at(const Record& record) const {
+    return is_counted_ ? record.elapsed : record.time - first_;
+  }
+
+ private:
+  void add(double time, double elapsed) {
+    first_ = std::fmin(first_, time);  // the other one when one is not a number
+    is_counted_ = is_counted_ && std::isfinite(elapsed);
+  }
+
+  double first_ = not_measured;
+  bool is_counted_ = true;
+};
+
 // One curve of a list of records; epochs(record) says where a record stands.
 template <typename Record, typename Epochs>
 Curve curve_of(const RecordedCurve<Record>& recorded, std::span<const Record> records,
-               const Epochs& epochs) {
+               const ElapsedTime& elapsed, const Epochs& epochs) {
   Curve curve{recorded.quantity, recorded.part, std::is_same_v<Record, StepRecord>, {}};
   for (const Record& record : records) {
     const double value = record.*recorded.value;
     if (std::isnan(value)) continue;
-    curve.points.push_back({value, epochs(record), static_cast<double>(record.step), record.time});
+    curve.points.push_back(
+        {value, epochs(record), static_cast<double>(record.step), record.time, elapsed.at(record)});
   }
   return curve;
 }
@@ -161,14 +191,15 @@ std::vector<Curve> curves_of(const History& history) {
   }
   if (const auto& epoch = history.epoch_under_way())
     epoch_of_step.add(static_cast<double>(epoch->last_step), static_cast<double>(epoch->epoch));
+  const ElapsedTime elapsed(history);
   std::vector<Curve> curves;
   for (const auto& recorded : epoch_curves) {
-    curves.push_back(curve_of(recorded, history.epochs(), [](const EpochRecord& record) {
+    curves.push_back(curve_of(recorded, history.epochs(), elapsed, [](const EpochRecord& record) {
       return static_cast<double>(record.epoch);
     }));
   }
   for (const auto& recorded : step_curves) {
-    curves.push_back(curve_of(recorded, history.steps(), [&](const StepRecord& record) {
+    curves.push_back(curve_of(recorded, history.steps(), elapsed, [&](const StepRecord& record) {
       return epoch_of_step.at(static_cast<double>(record.step));
     }));
   }
@@ -211,13 +242,22 @@ RunRecord read_history(const std::filesystem::path& path) {
       run.warnings.push_back(error.what());
     }
   };
-  beside("config.yaml", [&](const auto& file) { run.settings = flattened(read_yaml_file(file)); });
+  beside("config.yaml", [&](const auto& file) {
+    run.settings = flattened(read_yaml_file(file));
+    run.configuration = read_text_file(file);
+  });
   beside("model.txt", [&](const auto& file) {
     run.parameters = parameters_in(read_text_file(file));
     if (!run.parameters)
       run.warnings.push_back(
           fmt::format("{}: no line tells the number of parameters", file.string()));
   });
+  nlohmann::ordered_json starts;
+  beside("run.json", [&](const auto& file) {
+    const auto document = nlohmann::ordered_json::parse(read_text_file(file), nullptr, false);
+    if (document.is_object()) starts = document.value("starts", starts);
+  });
+  run.facts = facts_of(run, starts);
   return run;
 }
 

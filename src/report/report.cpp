@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <iterator>
 #include <map>
-#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -45,23 +44,28 @@ std::string name_of(const Study& study, const StudyPoint& point) {
   return fmt::format("{}, {}", ranks, is_shared ? "unscaled" : combination_name(point));
 }
 
-std::vector<RunRecord> read_runs_of(const Study& study, const fs::path& folder,
-                                    std::vector<std::string>& warnings) {
+// The study's runs come before all others.
+void read_runs_of(const Study& study, const fs::path& folder, Report& report) {
   std::vector<RunRecord> runs;
-  std::set<std::string> done;
+  std::map<std::string, std::optional<std::size_t>> places;  // by folder
   for (const auto& point : study.points) {
-    if (point.folder.empty() || !done.insert(point.folder).second) continue;
+    const auto [known, is_new] = places.try_emplace(point.folder);
     std::error_code error;
-    if (!fs::exists(folder / point.folder / "history.json", error)) continue;
-    try {
-      auto run = read_run(folder / point.folder);
-      run.name = name_of(study, point);
-      runs.push_back(std::move(run));
-    } catch (const Error& problem) {
-      warnings.emplace_back(problem.what());
+    if (is_new && !point.folder.empty() &&
+        fs::exists(folder / point.folder / "history.json", error)) {
+      try {
+        runs.push_back(read_run(folder / point.folder));
+        runs.back().name = name_of(study, point);
+        known->second = runs.size() - 1;
+      } catch (const Error& problem) {
+        report.warnings.emplace_back(problem.what());
+      }
     }
+    report.runs_of_points.push_back(known->second);
   }
-  return runs;
+  report.study_runs = runs.size();
+  report.runs.insert(report.runs.begin(), std::move_iterator(runs.begin()),
+                     std::move_iterator(runs.end()));
 }
 
 void read_sweep(const fs::path& file, Report& report) {
@@ -96,16 +100,16 @@ void read_one(const fs::path& path, Report& report) {
         path.string()));
   }
   report.study = Study::read(file);
-  auto runs = read_runs_of(*report.study, file.parent_path(), report.warnings);
-  report.study_runs = runs.size();
-  report.runs.insert(report.runs.begin(), std::move_iterator(runs.begin()),
-                     std::move_iterator(runs.end()));
+  read_runs_of(*report.study, file.parent_path(), report);
 }
 
 std::string title_of(const Report& report) {
   if (report.study) return report.study->name.empty() ? "Scaling study" : report.study->name;
   if (report.sweep) return fmt::format("{}, a sweep", report.sweep->name);
-  if (report.runs.size() == 1) return report.runs[0].name;
+  if (report.runs.size() == 1) {
+    const auto description = report.runs[0].setting("description");
+    return description.empty() ? report.runs[0].name : description;
+  }
   return fmt::format("{} runs compared", report.runs.size());
 }
 
@@ -162,6 +166,7 @@ Json json_of(const FigureSeries& series) {
           {"colour", series.colour},
           {"dashed", series.dashed},
           {"marks", series.marks},
+          {"joined", series.joined},
           {"y", numbers(series.y)},
           {"spread", numbers(series.spread)},
           {"x", series.x_on.empty() ? numbers(series.x) : by_axis(series.x_on, numbers)}};
@@ -177,6 +182,7 @@ Json json_of(const Figure& figure) {
       {"y_label", figure.y_label},
       {"x_logarithmic", figure.x_logarithmic},
       {"y_logarithmic", figure.y_logarithmic},
+      {"smoothed", figure.smoothed},
       {"categories", figure.categories},
       {"note", figure.note},
       {"series", Json::array()}};
@@ -209,7 +215,9 @@ std::string summary_of(const Report& report, const std::string& generated) {
                         trials == 1 ? "" : "s");
   }
   if (report.runs.size() > 1) what += fmt::format("{} runs. ", report.runs.size());
-  if (report.runs.size() == 1) what += fmt::format("From {}. ", report.runs[0].source.string());
+  if (report.runs.size() == 1)
+    what +=
+        fmt::format("The run {}, from {}. ", report.runs[0].name, report.runs[0].source.string());
   return what + fmt::format("Made {}.", generated);
 }
 
@@ -240,15 +248,54 @@ void add_pictures(Json& sections, const std::vector<RunRecord>& runs) {
   }
 }
 
+Json json_of_origin(const RunRecord& run) {
+  return {{"name", run.name}, {"facts", run.facts}, {"configuration", run.configuration}};
+}
+
+// How the runs were made; of a sweep its best trial, which stands for the others.
+Json origins_of(const Report& report) {
+  Json origins = Json::array();
+  for (const auto& run : report.runs) origins.push_back(json_of_origin(run));
+  if (report.sweep && !report.trials.empty()) {
+    auto best = report.trials[best_first(*report.sweep).front()];
+    if (!best.facts.empty()) best.facts.insert(best.facts.begin(), {"the best", best.name});
+    origins.push_back(json_of_origin(best));
+  }
+  std::erase_if(origins.get_ref<Json::array_t&>(), [](const Json& origin) {
+    return origin["facts"].empty() && origin["configuration"] == "";
+  });
+  return origins;
+}
+
+ResultsTable table_of_study(const Report& report) {
+  auto table = study_results(*report.study);
+  std::vector<const RunRecord*> of_rows;
+  for (const auto& place : report.runs_of_points)
+    of_rows.push_back(place ? &report.runs[*place] : nullptr);
+  if (of_rows.size() == table.rows.size()) add_time_to_target(table, of_rows);
+  return table;
+}
+
+ResultsTable table_of_sweep(const Report& report) {
+  const auto& sweep = *report.sweep;
+  auto table = sweep_results(sweep);
+  std::vector<const RunRecord*> of_rows;
+  for (const auto place : best_first(sweep)) of_rows.push_back(&report.trials.at(place));
+  if (!of_rows.empty())
+    add_time_to_target(table, of_rows, sweep.metric == "val_loss" ? "loss" : "accuracy",
+                       sweep.target);
+  return table;
+}
+
 }  // namespace
 
 Json report_data(const Report& report, const std::string& generated) {
   const auto axes = known_axes(report.runs);
   const auto axis = axes.empty() ? CurveAxis::epoch : axes.front();
-  Json data{{"title", report.title},       {"summary", summary_of(report, generated)},
-            {"warnings", report.warnings}, {"runs", Json::array()},
-            {"axes", Json::array()},       {"axis", name_of(axis)},
-            {"sections", Json::array()}};
+  Json data{{"title", report.title},         {"summary", summary_of(report, generated)},
+            {"origins", origins_of(report)}, {"warnings", report.warnings},
+            {"runs", Json::array()},         {"axes", Json::array()},
+            {"axis", name_of(axis)},         {"sections", Json::array()}};
   for (const auto& run : report.runs) {
     data["runs"].push_back(run.name);
     for (const auto& warning : run.warnings)
@@ -258,8 +305,9 @@ Json report_data(const Report& report, const std::string& generated) {
   // A study's figures come first, then tables, then a sweep's figures, then curves.
   auto& sections = data["sections"];
   if (report.study) add_figures(sections, study_figures(*report.study));
-  if (report.study) add_table(sections, study_results(*report.study));
-  if (report.sweep) add_table(sections, sweep_results(*report.sweep));
+  if (report.study) add_table(sections, table_of_study(report));
+  if (report.sweep) add_table(sections, seed_results(*report.sweep));
+  if (report.sweep) add_table(sections, table_of_sweep(report));
   if (report.runs.size() > report.study_runs) {
     add_table(sections, run_results(report.runs));
     add_table(sections, differing_settings(report.runs));

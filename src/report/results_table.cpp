@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <map>
 #include <set>
 
 #include <fmt/format.h>
 
+#include "kolo/base/clock.h"
 #include "kolo/train/observe/format.h"
 #include "report/figure_parts.h"
 
@@ -22,19 +24,10 @@ enum class Better { neither, larger, smaller };
 // A column of the runs' table: a number of each run, and its text.
 struct Measure {
   std::string title;
-  std::function<double(const RunRecord&)> value;  // not a number: unknown
+  std::function<double(const RunRecord&)> value;  // not a number: unknown; infinity: never
   std::function<std::string(double)> text;
   Better better = Better::neither;
 };
-
-double best_of(const RunRecord& run, std::string_view quantity, bool larger) {
-  double best = not_measured;
-  for (const auto& point : validations(run, quantity)) {
-    if (!std::isfinite(point.value)) continue;
-    best = larger ? std::fmax(best, point.value) : std::fmin(best, point.value);
-  }
-  return best;
-}
 
 double mean_of(const RunRecord& run, std::string_view quantity) {
   const auto* const curve = run.find(quantity, "");
@@ -84,12 +77,12 @@ double number_or_unmeasured(const std::optional<T>& value) {
 }
 
 std::vector<Measure> measures() {
-  const auto best = [](const char* quantity, bool larger) {
-    return [=](const RunRecord& run) { return best_of(run, quantity, larger); };
+  const auto best = [](const char* quantity) {
+    return [=](const RunRecord& run) { return best_validation(run, quantity); };
   };
-  return {{"best validation accuracy", best("accuracy", true), percent, Better::larger},
-          {"best top-5 accuracy", best("top_accuracy", true), percent, Better::larger},
-          {"best validation loss", best("loss", false), format_loss, Better::smaller},
+  return {{"best validation accuracy", best("accuracy"), percent, Better::larger},
+          {"best top-5 accuracy", best("top_accuracy"), percent, Better::larger},
+          {"best validation loss", best("loss"), format_loss, Better::smaller},
           {"time per epoch", [](const RunRecord& run) { return mean_of(run, "epoch_seconds"); },
            seconds, Better::smaller},
           {"samples/s", whole_rate, format_rate, Better::larger},
@@ -110,12 +103,79 @@ double best_value(const std::vector<double>& values, Better better) {
   return better == Better::larger ? largest : smallest;
 }
 
-// The run's value of a setting; empty if its configuration has none.
-std::string setting_of(const RunRecord& run, const std::string& name) {
-  const auto found =
-      std::ranges::find(run.settings, name, &decltype(run.settings)::value_type::first);
-  return found == run.settings.end() ? "" : found->second;
+using RunsOfRows = std::span<const RunRecord* const>;
+
+// Adds a column, unless no run knows the number; before the state of the runs, which is the last.
+void add_column(ResultsTable& table, RunsOfRows runs, const Measure& measure) {
+  std::vector<double> values;
+  for (const auto* const run : runs)
+    values.push_back(run == nullptr ? not_measured : measure.value(*run));
+  if (std::ranges::none_of(values, [](double value) { return std::isfinite(value); })) return;
+  const double best = best_value(values, measure.better);
+  const auto place = std::ssize(table.columns) - (table.columns.back().title == "state" ? 1 : 0);
+  table.columns.insert(table.columns.begin() + place, {measure.title, true});
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto text = std::isfinite(values[i]) ? measure.text(values[i])
+                      : std::isinf(values[i])  ? "not reached"
+                                               : std::string();
+    auto& cells = table.rows[i].cells;
+    cells.insert(cells.begin() + place, {text, values[i] == best});
+  }
 }
+
+// The best value that more than half of the runs reach, a little easier so that it is short.
+double common_target(RunsOfRows runs, std::string_view quantity) {
+  std::vector<double> bests;
+  for (const auto* const run : runs)
+    if (run != nullptr) bests.push_back(best_validation(*run, quantity));
+  std::erase_if(bests, [](double best) { return !std::isfinite(best); });
+  if (bests.empty()) return not_measured;
+  const bool is_loss = !is_better_larger(quantity);
+  std::ranges::sort(bests);
+  if (!is_loss) std::ranges::reverse(bests);
+  const double best = bests[bests.size() / 2];
+  if (!is_loss) return std::min(best, std::floor(1000 * best + 1e-9) / 1000);
+  const double unit = std::pow(10, std::floor(std::log10(std::abs(best))) - 2);
+  return best == 0 ? best : std::max(best, std::ceil(best / unit - 1e-9) * unit);
+}
+
+}  // namespace
+
+void add_time_to_target(ResultsTable& table, RunsOfRows runs, std::string_view quantity,
+                        double target) {
+  const auto has_accuracy = [](const RunRecord* run) {
+    return run != nullptr && run->find("accuracy", "validation") != nullptr;
+  };
+  if (quantity.empty()) quantity = std::ranges::any_of(runs, has_accuracy) ? "accuracy" : "loss";
+  if (!std::isfinite(target)) target = common_target(runs, quantity);
+  const bool is_loss = !is_better_larger(quantity);
+  const auto seconds_to = [&](const RunRecord& run) {
+    const auto points = validations(run, quantity);
+    for (const auto& point : points)
+      if (is_loss ? point.value <= target : point.value >= target) return point.elapsed;
+    return points.empty() ? not_measured : std::numeric_limits<double>::infinity();
+  };
+  add_column(table, runs,
+             {is_loss ? fmt::format("time to loss {:.4g}", target)
+                      : fmt::format("time to {:.4g} %", 100 * target),
+              seconds_to, format_duration, Better::smaller});
+}
+
+ResultsTable run_results(std::span<const RunRecord> runs) {
+  ResultsTable table{.title = "Results", .columns = {{"run"}}};
+  std::vector<const RunRecord*> of_rows;
+  for (std::size_t number = 0; number < runs.size(); ++number) {
+    const auto& run = runs[number];
+    const auto name = run.is_finished ? run.name : run.name + " (not finished)";
+    table.rows.push_back({{{name}}, static_cast<int>(number)});
+    of_rows.push_back(&run);
+  }
+  for (const auto& measure : measures()) add_column(table, of_rows, measure);
+  add_time_to_target(table, of_rows);
+  return table;
+}
+
+namespace {
 
 // The names of all settings of some runs, in the order of the first that has them.
 std::vector<std::string> setting_names(std::span<const RunRecord* const> runs) {
@@ -131,28 +191,6 @@ std::vector<std::string> setting_names(std::span<const RunRecord* const> runs) {
 
 }  // namespace
 
-ResultsTable run_results(std::span<const RunRecord> runs) {
-  ResultsTable table{.title = "Results", .columns = {{"run"}}};
-  for (std::size_t number = 0; number < runs.size(); ++number) {
-    const auto& run = runs[number];
-    const auto name = run.is_finished ? run.name : run.name + " (not finished)";
-    table.rows.push_back({{{name}}, static_cast<int>(number)});
-  }
-  for (const auto& measure : measures()) {
-    std::vector<double> values;
-    for (const auto& run : runs) values.push_back(measure.value(run));
-    const auto is_known = [](double value) { return std::isfinite(value); };
-    if (std::ranges::none_of(values, is_known)) continue;
-    const double best = best_value(values, measure.better);
-    table.columns.push_back({measure.title, true});
-    for (std::size_t i = 0; i < runs.size(); ++i) {
-      const bool known = std::isfinite(values[i]);
-      table.rows[i].cells.push_back({known ? measure.text(values[i]) : "", values[i] == best});
-    }
-  }
-  return table;
-}
-
 ResultsTable differing_settings(std::span<const RunRecord> runs) {
   ResultsTable table{.title = "What the runs differ in", .columns = {{"setting"}}};
   std::vector<const RunRecord*> configured;
@@ -163,7 +201,7 @@ ResultsTable differing_settings(std::span<const RunRecord> runs) {
   for (const auto& name : setting_names(configured)) {
     if (name == "output_dir") continue;
     ResultsTable::Row row{{{name}}};
-    for (const auto* const run : configured) row.cells.push_back({setting_of(*run, name)});
+    for (const auto* const run : configured) row.cells.push_back({run->setting(name)});
     const bool differs = std::ranges::any_of(
         row.cells.begin() + 1, row.cells.end(),
         [&](const ResultsTable::Cell& cell) { return cell.text != row.cells[1].text; });

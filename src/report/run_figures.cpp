@@ -19,7 +19,21 @@ struct Presentation {
   double offset = 0;  // added after the factor
   // Compares the runs' validation curves, one a run, on a logarithmic axis.
   bool compares_validations = false;
+  bool smoothed = false;  // see Figure
 };
+
+// A loss that falls steeply is an L on a linear axis.
+bool spans_decades(const Figure& figure) {
+  constexpr double wide = 31.6;  // one and a half powers of ten
+  double least = not_measured, most = not_measured;
+  for (const auto& series : figure.series) {
+    for (const double y : series.y) {
+      least = std::fmin(least, y);  // the other one when one is not a number
+      most = std::fmax(most, y);
+    }
+  }
+  return least > 0 && most > wide * least;
+}
 
 // Limits per curve: more points can't be told apart, and make pages slow.
 constexpr std::size_t most_points = 1500;
@@ -27,23 +41,6 @@ constexpr std::size_t most_marks = 60;
 
 // Selects the curves of a figure.
 using CurveFilter = std::function<bool(const Curve&)>;
-
-// First and last moment of a run's curves, in seconds since 1970; NaN when no point tells.
-struct Span {
-  double first = not_measured, last = not_measured;
-};
-
-Span span_of(const RunRecord& run) {
-  Span span;
-  for (const auto& curve : run.curves) {
-    for (const auto& point : curve.points) {
-      if (!std::isfinite(point.time)) continue;
-      span.first = std::fmin(span.first, point.time);  // the other one when one is not a number
-      span.last = std::fmax(span.last, point.time);
-    }
-  }
-  return span;
-}
 
 // A unit in which the longest of some times is easy to read.
 struct TimeUnit {
@@ -53,10 +50,9 @@ struct TimeUnit {
 
 TimeUnit unit_for(std::span<const RunRecord> runs) {
   double longest = 0;
-  for (const auto& run : runs) {
-    const auto span = span_of(run);
-    longest = std::fmax(longest, span.last - span.first);
-  }
+  for (const auto& run : runs)
+    for (const auto& curve : run.curves)
+      for (const auto& point : curve.points) longest = std::fmax(longest, point.elapsed);
   if (longest < 300) return {"seconds", 1};
   if (longest < 3 * 3600) return {"minutes", 60};
   if (longest < 72 * 3600) return {"hours", 3600};
@@ -76,7 +72,8 @@ class CurveFigures {
                   .title = presentation.title,
                   .x_label = "",
                   .y_label = presentation.y_label,
-                  .y_logarithmic = presentation.compares_validations};
+                  .y_logarithmic = presentation.compares_validations,
+                  .smoothed = presentation.smoothed};
     for (const auto axis : axes_) figure.x_labels[axis] = axis_label(axis);
     bool is_thinned = false;
     for (std::size_t number = 0; number < runs_.size(); ++number) {
@@ -89,6 +86,7 @@ class CurveFigures {
       }
     }
     if (figure.series.empty()) return;
+    if (figure.y_label == "loss" && spans_decades(figure)) figure.y_logarithmic = true;
     if (is_thinned) figure.note = "Of long curves the smallest and largest values are drawn.";
     group.figures.push_back(std::move(figure));
   }
@@ -101,6 +99,7 @@ class CurveFigures {
     auto by_step = presentation;
     by_step.id += "-by-step";
     by_step.title += ", step by step";
+    by_step.smoothed = true;
     add(group, by_step,
         [&](const Curve& curve) { return curve.quantity == quantity && curve.by_step; });
   }
@@ -111,10 +110,10 @@ class CurveFigures {
     return axis == CurveAxis::wall ? "time (UTC)" : std::string(kolo::name_of(axis));
   }
 
-  [[nodiscard]] double place_on(CurveAxis axis, const CurvePoint& point, double start) const {
+  [[nodiscard]] double place_on(CurveAxis axis, const CurvePoint& point) const {
     if (axis == CurveAxis::epoch) return point.epoch;
     if (axis == CurveAxis::step) return point.step;
-    if (axis == CurveAxis::relative) return (point.time - start) / unit_.seconds;
+    if (axis == CurveAxis::relative) return point.elapsed / unit_.seconds;
     return std::round(100 * point.time) / 100;
   }
 
@@ -130,11 +129,8 @@ class CurveFigures {
         .name = presentation.compares_validations ? runs_[number].name : name_of(curve, number),
         .colour = static_cast<int>(number),
         .dashed = curve.part == "training" && !curve.by_step};  // by step it is alone, and dense
-    const double start = span_of(runs_[number]).first;
     for (const auto& point : thinned(curve.points, most_points)) {
-      // Epoch 0, before training, is so much worse that it would leave little room for the others.
-      if (point.epoch == 0 && !curve.by_step) continue;
-      for (const auto axis : axes_) series.x_on[axis].push_back(place_on(axis, point, start));
+      for (const auto axis : axes_) series.x_on[axis].push_back(place_on(axis, point));
       series.y.push_back(presentation.factor * point.value + presentation.offset);
     }
     series.marks = !curve.by_step && series.y.size() <= most_marks;
@@ -195,12 +191,13 @@ FigureGroup speed(const CurveFigures& figures, std::span<const RunRecord> runs) 
 }  // namespace
 
 std::vector<CurveAxis> known_axes(std::span<const RunRecord> runs) {
-  bool epoch = false, step = false, time = false;
+  bool epoch = false, step = false, elapsed = false, time = false;
   for (const auto& run : runs) {
     for (const auto& curve : run.curves) {
       for (const auto& point : curve.points) {
         epoch = epoch || std::isfinite(point.epoch);
         step = step || std::isfinite(point.step);
+        elapsed = elapsed || std::isfinite(point.elapsed);
         time = time || std::isfinite(point.time);
       }
     }
@@ -208,7 +205,8 @@ std::vector<CurveAxis> known_axes(std::span<const RunRecord> runs) {
   std::vector<CurveAxis> axes;
   if (epoch) axes.push_back(CurveAxis::epoch);
   if (step) axes.push_back(CurveAxis::step);
-  if (time) axes.insert(axes.end(), {CurveAxis::relative, CurveAxis::wall});
+  if (elapsed) axes.push_back(CurveAxis::relative);
+  if (time) axes.push_back(CurveAxis::wall);
   return axes;
 }
 

@@ -126,12 +126,15 @@ Figure memory(const Study& study) {
   add_series(
       figure, study,
       [&](const StudyPoint& point) { return point.results.peak_memory_bytes / mebibyte; }, nothing);
-  std::map<double, double> kept;
+  NamedLines kept;
   for (const auto& point : study.points)
-    if (std::isfinite(point.kept_bytes)) kept[point.ranks] = point.kept_bytes / mebibyte;
-  auto series = marked_line("kept for backward, by formula", 2, kept);
-  series.dashed = true;
-  if (!series.x.empty()) figure.series.push_back(std::move(series));
+    if (std::isfinite(point.kept_bytes))
+      kept.add("kept for backward, by formula", point.ranks, point.kept_bytes / mebibyte);
+  for (auto& series : kept.series()) {
+    series.colour = 2;
+    series.dashed = true;
+    figure.series.push_back(std::move(series));
+  }
   figure.y_logarithmic = true;
   figure.note =
       "Measured: the most that rank 0's whole process has taken, the program and the parameters "

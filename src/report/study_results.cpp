@@ -175,7 +175,7 @@ std::string note_of(const Sweep& sweep) {
 ResultsTable sweep_results(const Sweep& sweep) {
   ResultsTable table{.title = "The trials", .columns = {{"trial", true}}, .note = note_of(sweep)};
   if (sweep.trials.empty()) return table;
-  for (const auto& name : short_names(sweep.trials.front().settings))
+  for (const auto& name : names_in_words(sweep.trials.front().settings))
     table.columns.push_back({name, true});
   table.columns.push_back({metric_title(sweep), true});
   table.columns.push_back({"epoch", true});
@@ -193,6 +193,32 @@ ResultsTable sweep_results(const Sweep& sweep) {
     cells.push_back({trial.seconds > 0 ? format_duration(trial.seconds) : ""});
     if (shows_states) cells.push_back({state_of(trial)});
     table.rows.push_back({std::move(cells), -1, mark_of(trial.state)});
+  }
+  return table;
+}
+
+ResultsTable seed_results(const Sweep& sweep) {
+  ResultsTable table{.title = "Means over seeds",
+                     .note = "Means and standard deviations of the trials' best epochs."};
+  auto groups = groups_by_seed(sweep);
+  if (groups.size() == sweep.trials.size()) return table;
+  std::ranges::stable_sort(groups, [&](const SeedGroup& one, const SeedGroup& other) {
+    return is_better(sweep.metric, one.mean, other.mean);
+  });
+  const auto names = names_in_words(sweep.trials.front().settings);
+  for (std::size_t i = 0; i < names.size(); ++i)
+    if (!is_seed(sweep.trials.front().settings[i])) table.columns.push_back({names[i], true});
+  table.columns.push_back({metric_title(sweep), true});
+  table.columns.push_back({"trials", true});
+  for (const auto& group : groups) {
+    std::vector<Cell> cells;
+    for (const auto& setting : sweep.trials[group.trials.front()].settings)
+      if (!is_seed(setting)) cells.push_back({key_and_value(setting).second});
+    cells.push_back({with_deviation(format_metric(sweep.metric, group.mean),
+                                    format_metric(sweep.metric, group.deviation)),
+                     std::isfinite(group.mean) && table.rows.empty() && groups.size() > 1});
+    cells.push_back({fmt::format("{}", group.trials.size())});
+    table.rows.push_back({std::move(cells)});
   }
   return table;
 }

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <span>
+#include <utility>
+
+#include <fmt/format.h>
 
 #include "kolo/base/checked.h"
 #include "kolo/config/factories.h"
-#include "kolo/data/box_files.h"
 #include "kolo/data/loader.h"
 #include "kolo/nn/network.h"
 #include "kolo/train/objective.h"
@@ -33,13 +35,72 @@ RunConfig with_layout_for(RunConfig config, int ranks) {
   return config;
 }
 
+// Targets that are told apart, in the order of their numbers: arrays, and of each the numbers or
+// channels where there are 2 to 16. Two lengths are a plane.
+std::vector<TargetErrors> targets_of(const SampleLayout& layout,
+                                     const std::vector<std::string>& names) {
+  constexpr std::int64_t most_told_apart = 16;
+  auto arrays = layout.target_parts;
+  if (arrays.empty()) arrays.push_back(layout.target_shape);
+  std::vector<TargetErrors> targets;
+  for (std::size_t i = 0; i < arrays.size(); ++i) {
+    const auto& shape = arrays[i];
+    const bool is_told_apart = !shape.empty() && shape.size() != 2 && shape[0] <= most_told_apart;
+    const auto count = is_told_apart ? shape[0] : 1;
+    const auto numbers = checked_product(std::span<const std::int64_t>(shape)) / count;
+    const bool has_channel_names = arrays.size() == 1 && std::cmp_equal(names.size(), count);
+    const auto array = names.size() == arrays.size() ? names[i] : fmt::to_string(i);
+    for (std::int64_t k = 0; k < count; ++k) {
+      auto name = count == 1 ? array : fmt::format("{}[{}]", array, k);
+      if (has_channel_names) name = names[static_cast<std::size_t>(k)];
+      if (arrays.size() == 1 && names.empty()) name = fmt::to_string(k);
+      targets.push_back({std::move(name), numbers, {}});
+    }
+  }
+  return targets;
+}
+
+// Measures a batch beside its loss. A loss of one's own may take outputs of other shapes.
+void measure_batch(const torch::Tensor& outputs, const torch::Tensor& targets,
+                   RunEvaluation& result) {
+  if (result.matrix) result.matrix->add(outputs, targets);
+  if (outputs.sizes() != targets.sizes()) return;
+  std::int64_t first = 0;
+  for (auto& each : result.errors) {
+    const auto part = [&](const torch::Tensor& all) {
+      return all.reshape({all.size(0), -1}).narrow(1, first, each.numbers);
+    };
+    each.sums.add(error_sums(part(outputs), part(targets)));
+    first += each.numbers;
+  }
+}
+
+// Collective.
+void add_up_ranks(const Communicator& communicator, RunEvaluation& result) {
+  if (result.matrix)
+    communicator.all_reduce(result.matrix->counts(), ReduceOp::sum, {.name = "confusion matrix"});
+  if (result.errors.empty()) return;
+  std::vector<ErrorSums> mine;
+  for (auto& each : result.errors) mine.push_back(std::exchange(each.sums, {}));
+  std::vector<ErrorSums> all(mine.size() * static_cast<std::size_t>(communicator.size()));
+  const auto numbers_of = [](std::vector<ErrorSums>& sums) {
+    constexpr auto numbers = sizeof(ErrorSums) / sizeof(double);
+    return Buffer(sums.data(), narrow<std::int64_t>(numbers * sums.size()), DataType::float64);
+  };
+  communicator.all_gather(numbers_of(mine), numbers_of(all), {.name = "errors"});
+  for (std::size_t i = 0; i < all.size(); ++i) result.errors[i % mine.size()].sums.add(all[i]);
+  std::erase_if(result.errors, [](const TargetErrors& each) { return each.sums.values == 0; });
+}
+
 // Collective.
 MetricSums measure(const Communicator& communicator, const TrainedModel& trained,
                    const WorkShare& share, const Objective& objective, const RunOptions& options,
                    RunEvaluation& result) {
   const auto parts = share_datasets(share, trained.datasets);
-  const auto loader = make_validation_loader(trained.config, split_of(parts, result.split),
-                                             share.replica, share.replicas);
+  const auto& dataset = split_of(parts, result.split);
+  const auto loader =
+      make_validation_loader(trained.config, dataset, share.replica, share.replicas);
+  if (!result.matrix) result.errors = targets_of(dataset->layout(), result.target_names);
   EvaluationProgress progress;
   std::optional<ProgressBar> bar;
   if (communicator.rank() == 0 && options.console == nullptr) {
@@ -49,8 +110,14 @@ MetricSums measure(const Communicator& communicator, const TrainedModel& trained
     progress = [&](std::int64_t done, std::int64_t) { bar->update(done, {}); };
   }
   const auto sums = once_begun([&] {
-    return evaluate(communicator, *trained.network, objective, *loader,
-                    result.matrix ? &*result.matrix : nullptr, progress);
+    const auto all = evaluate(
+        communicator, *trained.network, objective, *loader,
+        [&](const torch::Tensor& outputs, const torch::Tensor& targets) {
+          measure_batch(outputs, targets, result);
+        },
+        progress);
+    add_up_ranks(communicator, result);
+    return all;
   });
   if (bar) bar->clear();
   return sums;
@@ -106,11 +173,9 @@ RunEvaluation evaluate_checkpoint(const EvaluationRequest& request, TrainedModel
                        .step = trained.step,
                        .epoch = trained.epoch,
                        .ranks = communicator.size(),
-                       .class_names = trained.datasets.class_names};
-  if (trained.config.data.name == "nbody") {
-    result.input_names = channel_names(BoxField::nbody);
-    result.target_names = channel_names(BoxField::hydro);
-  }
+                       .class_names = trained.datasets.class_names,
+                       .input_names = trained.datasets.input_names,
+                       .target_names = trained.datasets.target_names};
   const auto classes = dataset.layout().classes;
   if (classes > 0) result.matrix.emplace(classes);
   if (communicator.rank() == 0 && request.samples > 0)

@@ -18,6 +18,7 @@
 #include "kolo/nn/network.h"
 #include "kolo/parallel/sync_batch_norm.h"
 #include "kolo/run/launch_ranks.h"
+#include "kolo/train/checkpoint/checkpoint_store.h"
 #include "kolo/train/objective.h"
 #include "kolo/train/observe/history.h"
 #include "kolo/train/trainer.h"
@@ -90,13 +91,11 @@ void go_on_from(const LoadedCheckpoint& loaded, PreparedRun& run, const RunOptio
   if (run.finished.empty() && !options.allow_data_change) require_same_data_order(run.changes);
 }
 
-// Makes the run of the program's parts, or else as the configuration says.
 PreparedRun make_parts(const RunConfig& config, const RunParts& parts, const DataReading& reading) {
   PreparedRun run{config, {config.output_dir}, parts.models};
-  run.datasets = parts.datasets ? parts.datasets(config, reading) : make_datasets(config, reading);
-  run.objective = std::make_shared<Objective>(parts.objective ? parts.objective(config)
-                                                              : make_objective(config));
-  run.optimizer = parts.optimizer ? parts.optimizer(config) : make_optimizer(config, parts.models);
+  run.datasets = make_datasets(config, parts, reading);
+  run.objective = std::make_shared<Objective>(make_objective(config, parts));
+  run.optimizer = make_optimizer(config, parts);
   run.network = make_network(config, run.datasets.training->layout(), parts.models);
   return run;
 }
@@ -169,6 +168,29 @@ void add_dataset(std::vector<RankFact>& facts, const std::string& name, const Da
 }
 
 }  // namespace
+
+Datasets make_datasets(const RunConfig& config, const RunParts& parts, const DataReading& reading) {
+  return parts.datasets ? parts.datasets(config, reading) : make_datasets(config, reading);
+}
+
+Objective make_objective(const RunConfig& config, const RunParts& parts) {
+  return parts.objective ? parts.objective(config) : make_objective(config);
+}
+
+std::unique_ptr<FlatOptimizer> make_optimizer(const RunConfig& config, const RunParts& parts) {
+  return parts.optimizer ? parts.optimizer(config) : make_optimizer(config, parts.models);
+}
+
+std::vector<std::string> own_parts(const RunParts& parts) {
+  std::vector<std::string> own;
+  const auto& built_in = built_in_model_entries();
+  for (const auto& entry : parts.models.entries())
+    if (std::ranges::find(built_in, entry.name, &ModelEntry::name) == built_in.end())
+      own.push_back("network " + entry.name);
+  if (parts.datasets) own.emplace_back("data");
+  if (parts.objective) own.emplace_back("loss");
+  return own;
+}
 
 std::shared_ptr<LoadedCheckpoint> load_resumed(PreparedRun& run, const RunOptions& options,
                                                int ranks, std::vector<std::string>& warnings) {

@@ -45,6 +45,15 @@ struct PreparedRun {
   [[nodiscard]] bool goes_on_there() const { return resumed && resumed->is_in(folder); }
 };
 
+// The program's own parts, or else what the configuration names.
+[[nodiscard]] Datasets make_datasets(const RunConfig& config, const RunParts& parts,
+                                     const DataReading& reading);
+[[nodiscard]] Objective make_objective(const RunConfig& config, const RunParts& parts);
+[[nodiscard]] std::unique_ptr<FlatOptimizer> make_optimizer(const RunConfig& config,
+                                                            const RunParts& parts);
+// Parts that other programs don't know: "network two_towers", "data", "loss".
+[[nodiscard]] std::vector<std::string> own_parts(const RunParts& parts);
+
 // InputError: data, model and optimizer don't fit, there are more ranks than samples, the output
 // folder can't be written, there is nothing to resume, or model or order of samples have changed.
 // `is_root`: rank 0 or the launcher, which alone looks at folder, checkpoint and files of data.

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
+#include "kolo/base/machine.h"
 #include "kolo/config/derived_settings.h"
 #include "kolo/kernels/onednn.h"
 #include "kolo/train/observe/history.h"
@@ -189,19 +189,6 @@ std::string describe_if_finished(const ResumePoint& point, const RunConfig& conf
           ? "give more patience: --resume training.early_stopping_patience=EPOCHS"
           : fmt::format("give more epochs: --resume training.n_epochs={}", 2 * epochs));
 }
-
-namespace {
-
-// Model name in /proc/cpuinfo; empty where it has none.
-std::string processor_name() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);)
-    if (line.starts_with("model name"))
-      return line.substr(std::min(line.size(), line.find(':') + 2));
-  return {};
-}
-
-}  // namespace
 
 nlohmann::json made_with_here() {
   const auto libtorch = libtorch_facts();

@@ -43,6 +43,17 @@ bool wants_gpu(const DeviceConfig& device) {
          (device.kind == DeviceKind::automatic && cuda_devices().devices > 0);
 }
 
+std::string describe_machine(const DeviceConfig& device, int nodes) {
+  const auto counted = [](int count, const char* what, const std::string& name) {
+    return fmt::format("{} {}{}{}", count, what, count == 1 ? "" : "s",
+                       name.empty() ? "" : fmt::format(" ({})", name));
+  };
+  auto text = counted(detect_cpu_limits().online, "CPU", processor_name());
+  if (const int gpus = wants_gpu(device) ? cuda_devices().devices : 0; gpus > 0)
+    text += ", " + counted(gpus, "GPU", device_name(c10::Device(c10::kCUDA, 0)));
+  return nodes > 1 ? fmt::format("{} nodes of {}", nodes, text) : text;
+}
+
 void require_device(const RunConfig& config) {
   if (const auto need = need_of_gpu(config.data); !need.empty() && !wants_gpu(config.device)) {
     refuse_setting(

@@ -34,6 +34,9 @@ void require_device(const RunConfig& config);
 // Tells whether a GPU is asked for, or usable where none is excluded.
 [[nodiscard]] bool wants_gpu(const DeviceConfig& device);
 
+// "4 nodes of 64 CPUs (AMD EPYC 9654), 4 GPUs (NVIDIA H200)": this rank's node stands for all.
+[[nodiscard]] std::string describe_machine(const DeviceConfig& device, int nodes);
+
 // Takes this rank's device, and sets LibTorch's switches as configured. Collective.
 [[nodiscard]] c10::Device start_device(const DeviceConfig& device,
                                        const Communicator& communicator);

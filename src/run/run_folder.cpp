@@ -304,8 +304,6 @@ void RunFolder::keep_records_of_attempt() const {
 
 namespace {
 
-using Starts = nlohmann::ordered_json;
-
 // Commit of the current directory; empty without git or a repository.
 std::string commit_here() {
   constexpr std::chrono::seconds patience{10};  // on a busy file system
@@ -316,12 +314,15 @@ std::string commit_here() {
   return answer.status == 0 ? answer.output.substr(0, answer.output.find('\n')) : std::string();
 }
 
-Starts earlier_starts(const fs::path& file) {
-  if (!fs::exists(file)) return Starts::array();
-  const auto document = Starts::parse(read_text_file(file), nullptr, false);
+using Json = nlohmann::ordered_json;
+
+// Member of this name and kind in a run.json; empty where it can't be read.
+Json member_of(const fs::path& file, const char* name, Json::value_t kind) {
+  if (!fs::exists(file)) return kind;
+  const auto document = Json::parse(read_text_file(file), nullptr, false);
   const bool is_sound =
-      document.is_object() && document.contains("starts") && document["starts"].is_array();
-  return is_sound ? document["starts"] : Starts::array();
+      document.is_object() && document.contains(name) && document[name].type() == kind;
+  return is_sound ? document[name] : Json(kind);
 }
 
 }  // namespace
@@ -332,7 +333,9 @@ RunOrigin find_run_origin() {
           .directory = fs::current_path(error).string(),
           .commit = commit_here(),
           .version = KOLO_VERSION,
-          .host = host_name()};
+          .host = host_name(),
+          .machine = {},
+          .program = fs::read_symlink("/proc/self/exe", error)};
 }
 
 std::string as_typed(std::vector<std::string> words) {
@@ -351,18 +354,54 @@ std::string as_typed(std::vector<std::string> words) {
   return text;
 }
 
-void note_run_start(const fs::path& file, const RunOrigin& origin, std::int64_t from_step) {
-  Starts document{{"starts", earlier_starts(file)}};
+void note_run_start(const fs::path& file, const RunOrigin& origin, std::int64_t from_step,
+                    const std::vector<std::string>& class_names, const SampleLayout& layout) {
+  Json document{{"starts", member_of(file, "starts", Json::value_t::array)}};
   document["starts"].push_back({{"from_step", from_step},
                                 {"time", format_moment(wall_time())},
                                 {"command", origin.command},
                                 {"directory", origin.directory},
                                 {"commit", origin.commit},
                                 {"version", origin.version},
-                                {"host", origin.host}});
-  // A command line may hold any bytes.
-  write_file_atomically(file,
-                        document.dump(2, ' ', false, Starts::error_handler_t::replace) + "\n");
+                                {"host", origin.host},
+                                {"machine", origin.machine},
+                                {"program", origin.program},
+                                {"own_parts", origin.own_parts}});
+  if (!class_names.empty()) document["class_names"] = class_names;
+  document["sample"] = {{"input_shape", layout.input_shape},
+                        {"classes", layout.classes},
+                        {"target_shape", layout.target_shape},
+                        {"input_parts", layout.input_parts},
+                        {"target_parts", layout.target_parts}};
+  // A command line and a folder's name may hold any bytes.
+  constexpr auto replace = Json::error_handler_t::replace;
+  write_file_atomically(file, document.dump(2, ' ', false, replace) + "\n");
+}
+
+std::vector<std::string> recorded_class_names(const fs::path& file) {
+  std::vector<std::string> names;
+  for (const auto& name : member_of(file, "class_names", Json::value_t::array))
+    if (name.is_string()) names.push_back(name);
+  return names;
+}
+
+RunOrigin read_run_origin(const fs::path& file) {
+  const auto starts = member_of(file, "starts", Json::value_t::array);
+  RunOrigin origin;
+  if (starts.empty() || !starts.back().contains("own_parts")) return origin;
+  origin.program = starts.back().value("program", "");
+  origin.own_parts = starts.back()["own_parts"].get<std::vector<std::string>>();
+  return origin;
+}
+
+std::optional<SampleLayout> recorded_layout(const fs::path& file) {
+  const auto sample = member_of(file, "sample", Json::value_t::object);
+  try {
+    return SampleLayout{sample.at("input_shape"), sample.at("classes"), sample.at("target_shape"),
+                        sample.at("input_parts"), sample.at("target_parts")};
+  } catch (const Json::exception&) {
+    return std::nullopt;
+  }
 }
 
 void log_run_start(RunLog& log, const RunOrigin& origin) {

@@ -3,11 +3,13 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "kolo/data/dataset.h"
 #include "kolo/train/observe/run_log.h"
 
 namespace kolo {
@@ -85,6 +87,9 @@ struct RunOrigin {
   std::string commit;     // git's there, with "-dirty" where files differ; empty: none
   std::string version;    // kolo's
   std::string host;
+  std::string machine;                 // its processors and GPUs (describe_machine())
+  std::string program;                 // its file
+  std::vector<std::string> own_parts;  // own_parts() of it that the run uses
 };
 
 // Variable that tells restarted ranks the command that was typed.
@@ -98,9 +103,19 @@ inline constexpr const char* command_variable = "KOLO_COMMAND";
 [[nodiscard]] RunOrigin find_run_origin();
 
 // Appends a start to run.json: {"starts": [{from_step, time, command, directory, commit, version,
-// host}]}. Replaces a file that can't be read.
+// host, machine, program, own_parts}], "class_names": [...], "sample": {...}}; without
+// "class_names" where the data has none. Replaces a file that can't be read.
 void note_run_start(const std::filesystem::path& file, const RunOrigin& origin,
-                    std::int64_t from_step);
+                    std::int64_t from_step, const std::vector<std::string>& class_names,
+                    const SampleLayout& layout);
+
+// Class names in a run.json; none where it is missing or has none.
+[[nodiscard]] std::vector<std::string> recorded_class_names(const std::filesystem::path& file);
+// Layout of the training's samples in a run.json; nothing where it is missing or has none.
+[[nodiscard]] std::optional<SampleLayout> recorded_layout(const std::filesystem::path& file);
+
+// Program and own parts of the newest start in run.json; empty where it tells of none.
+[[nodiscard]] RunOrigin read_run_origin(const std::filesystem::path& file);
 
 void log_run_start(RunLog& log, const RunOrigin& origin);
 

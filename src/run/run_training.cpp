@@ -45,11 +45,13 @@ struct RunStart {
 };
 
 void start_folder(const PreparedRun& run, const RunLock& lock, RunContext& context,
-                  std::int64_t from_step) {
+                  std::int64_t from_step, int nodes) {
   console_of(context.options) << lock.describe_move();
   run.folder.remove_leftovers();
   write_file_atomically(run.folder.config(), to_yaml(run.config));
-  note_run_start(run.folder.origin(), context.origin, from_step);
+  context.origin.machine = describe_machine(run.config.device, nodes);
+  note_run_start(run.folder.origin(), context.origin, from_step, run.datasets.class_names,
+                 run.datasets.training->layout());
   run.folder.remove_timelines_of_ranks();  // of what is resumed
 }
 
@@ -92,7 +94,8 @@ int train(PreparedRun& run, RunStart& start, const Communicator& communicator,
                                              share.replicas, share.replicas_here);
   std::optional<RunRecords> records;  // of rank 0
   if (is_root) {
-    start_folder(run, *start.lock, context, start.from ? start.from->step : 0);
+    start_folder(run, *start.lock, context, start.from ? start.from->step : 0,
+                 communicator.topology().nodes);
     records.emplace(config, run.folder, context, communicator.size(), training->batches(),
                     start.from ? std::optional(resume_point(*start.from)) : std::nullopt);
     log_run_start(records->log(), context.origin);

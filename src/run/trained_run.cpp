@@ -1,9 +1,12 @@
 #include "run/trained_run.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
+#include "kolo/base/text.h"
 #include "kolo/config/factories.h"
 #include "kolo/nn/network.h"
 #include "kolo/parallel/broadcast_state.h"
@@ -45,11 +48,32 @@ fs::path find_checkpoint(const TrainedRun& trained, const std::string& choice) {
 
 namespace {
 
-RunConfig config_of(const TrainedRun& trained, const TrainedJob& job,
-                    const ModelCatalogue& models) {
+// Path of the program for a shell: "./build/my_net", where it lies below this folder.
+std::string path_for_shell(const fs::path& program) {
+  const auto near = program.lexically_proximate(fs::current_path());
+  return *near.begin() == ".." ? program.string() : "./" + near.string();
+}
+
+// InputError: another program trained the run, with parts that this one lacks. Predictions need no
+// loss.
+void require_own_parts(const TrainedRun& trained, const TrainedJob& job, const RunParts& parts) {
+  const auto own = own_parts(parts);
+  auto origin = read_run_origin(trained.run.origin());
+  std::erase_if(origin.own_parts, [&](const std::string& part) {
+    return std::ranges::find(own, part) != own.end() || (part == "loss" && !job.reads_data);
+  });
+  if (origin.own_parts.empty()) return;
+  const auto program = path_for_shell(origin.program);
+  throw InputError(
+      fmt::format("{0}: {1} was trained by {2}, whose {3} kolo doesn't know; use {2} {0} {1}",
+                  job.command, job.path.string(), program, join(origin.own_parts, " and ")));
+}
+
+RunConfig config_of(const TrainedRun& trained, const TrainedJob& job, const RunParts& parts) {
+  require_own_parts(trained, job, parts);
   ConfigSource source{trained.run.config(), std::nullopt, job.overrides};
   source.is_record = true;
-  return load_run_config(source, models);
+  return load_run_config(source, parts.models);
 }
 
 // Checks the device, which data that isn't read doesn't need.
@@ -59,14 +83,18 @@ void require_device_for(const TrainedJob& job, RunConfig config) {
   if (!wants_gpu(config.device)) require_precision(config.training.precision);
 }
 
-// Reads the data as in validation: whole, in order, never varied.
-Datasets datasets_of(const TrainedJob& job, const RunConfig& config, const RunParts& parts,
-                     const RankPreparation& as) {
-  if (!job.reads_data && !parts.datasets) return make_synthetic_datasets(config, 1);
-  const DataReading reading{.looks_at_files = job.reads_data && as.rank == 0,
-                            .varies = false,
-                            .loads_later = job.reads_data};
-  return parts.datasets ? parts.datasets(config, reading) : make_datasets(config, reading);
+// Reads the data as in validation: whole, in order, never varied. A job that needs no data gets
+// samples of the layout that the run has recorded.
+Datasets datasets_of(const TrainedJob& job, const TrainedRun& trained, const RunConfig& config,
+                     const RunParts& parts, const RankPreparation& as) {
+  const auto layout = job.reads_data ? std::nullopt : recorded_layout(trained.run.origin());
+  if (layout) {
+    const auto made = std::make_shared<RandomDataset>(*layout, 1, config.seed);
+    return {made, made};
+  }
+  const DataReading reading{
+      .looks_at_files = job.reads_data && as.rank == 0, .varies = false, .loads_later = true};
+  return make_datasets(config, parts, reading);
 }
 
 TrainedModel prepare_trained(const TrainedJob& job, const TrainedRun& trained,
@@ -75,10 +103,11 @@ TrainedModel prepare_trained(const TrainedJob& job, const TrainedRun& trained,
   TrainedModel model{.config = config};
   if (as.rank == 0) model.checkpoint = find_checkpoint(trained, job.checkpoint);
   require_device_for(job, config);
-  model.datasets = datasets_of(job, config, parts, as);
+  model.datasets = datasets_of(job, trained, config, parts, as);
+  auto& names = model.datasets.class_names;
+  if (names.empty()) names = recorded_class_names(trained.run.origin());
   model.network = make_network(config, model.datasets.training->layout(), parts.models);
-  model.objective = std::make_shared<Objective>(parts.objective ? parts.objective(config)
-                                                                : make_objective(config));
+  model.objective = std::make_shared<Objective>(make_objective(config, parts));
   return model;
 }
 
@@ -94,7 +123,7 @@ int run_trained(const TrainedJob& job, const RunParts& parts, const RunOptions& 
   of_rank.communicator = options.communicator;
   of_rank.configure = [&] {
     trained = find_trained_run(job.command, job.path);
-    config = config_of(trained, job, parts.models);
+    config = config_of(trained, job, parts);
     set_threads(config.device, environment);
     return config.communication;
   };
@@ -115,7 +144,7 @@ int run_trained(const TrainedJob& job, const RunParts& parts, const RunOptions& 
 
 RunConfig check_trained(const TrainedJob& job, const RunParts& parts) {
   const auto trained = find_trained_run(job.command, job.path);
-  auto config = config_of(trained, job, parts.models);
+  auto config = config_of(trained, job, parts);
   (void)job.prepare(prepare_trained(job, trained, config, parts, {}), true);
   return config;
 }

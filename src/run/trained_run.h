@@ -41,8 +41,8 @@ struct TrainedRun {
 
 // Network, data and objective of a trained run.
 struct TrainedModel {
-  RunConfig config;  // with the overrides
-  Datasets datasets;
+  RunConfig config;   // with the overrides
+  Datasets datasets;  // class names that the data doesn't give are those of run.json
   std::shared_ptr<Network> network;
   std::shared_ptr<Objective> objective;
   // On rank 0, which alone reads it: the checkpoint, and when it was saved.
@@ -56,7 +56,7 @@ struct TrainedJob {
   std::filesystem::path path;          // a run's folder, or one of its checkpoints
   std::string checkpoint;              // of a run: see find_checkpoint()
   std::vector<std::string> overrides;  // of the run's settings
-  bool reads_data = true;              // false: made samples of the same shapes will do
+  bool reads_data = true;  // false: the shapes of samples will do, which the run has recorded
   // Checks all else that the user has given; returns more facts that the ranks must have alike.
   std::function<std::vector<RankFact>(const TrainedModel&, bool is_root)> prepare =
       [](const TrainedModel&, bool) { return std::vector<RankFact>(); };

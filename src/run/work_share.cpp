@@ -86,8 +86,9 @@ void require_work_share(const RunConfig& config, const Datasets& datasets, const
   (void)sample_cut_of(config, datasets, network);
 }
 
-std::vector<FieldLayer> field_layers_of(const RunConfig& config, const SampleLayout& layout) {
-  return make_network(config, layout)->field_layers();
+std::vector<FieldLayer> field_layers_of(const RunConfig& config, const SampleLayout& layout,
+                                        const ModelCatalogue& models) {
+  return make_network(config, layout, models)->field_layers();
 }
 
 std::optional<SpatialNetworkPlan> sample_cut_of(const RunConfig& config, const Datasets& datasets,
@@ -147,7 +148,7 @@ void share_objective(const WorkShare& share, const Datasets& whole, Objective& o
   const auto rows = own_rows(*share.mesh, lengths);
   for (std::size_t i = 0; i < rows.size(); ++i)
     part *= static_cast<double>(rows[i].size()) / static_cast<double>(lengths[i]);
-  objective.share = {.rank = group.rank(), .ranks = group.size(), .loss_factor = part};
+  objective.part = {.rank = group.rank(), .ranks = group.size(), .loss_factor = part};
 }
 
 void share_network(const WorkShare& share, const Datasets& whole, Network& network) {

@@ -34,7 +34,8 @@ void require_work_share(const RunConfig& config, const Datasets& datasets, const
 
 // Layers of the configured network, by which samples are cut; empty where it makes no fields.
 [[nodiscard]] std::vector<FieldLayer> field_layers_of(const RunConfig& config,
-                                                      const SampleLayout& layout);
+                                                      const SampleLayout& layout,
+                                                      const ModelCatalogue& models);
 
 // Cut of each sample; none where ranks don't share samples. The same errors.
 [[nodiscard]] std::optional<SpatialNetworkPlan> sample_cut_of(const RunConfig& config,

@@ -80,16 +80,16 @@ struct Chance {
 Candidate candidate(const SavedReservoir& saved, ReservoirPolicy policy, const Chance& chance,
                     std::int64_t rank, std::int64_t number) {
   const auto& state = saved.state;
-  const auto place = static_cast<double>(number);
-  if (policy == ReservoirPolicy::fifo) return {rank, number, false, place};
+  const auto position = static_cast<double>(number);
+  if (policy == ReservoirPolicy::fifo) return {rank, number, false, position};
   // As many of each rank come first as are in proportion to its arrivals; chance rounds, so that no
   // rank has more than its share in the long run.
   if (policy == ReservoirPolicy::uniform)
     return {rank, number, false,
-            (place + chance.of_rounding(rank)) / static_cast<double>(state.arrivals)};
+            (position + chance.of_rounding(rank)) / static_cast<double>(state.arrivals)};
   const auto unseen = state.size - state.seen;
   const bool seen = number >= unseen;
-  return {rank, number, seen, seen ? place - static_cast<double>(unseen) : place};
+  return {rank, number, seen, seen ? position - static_cast<double>(unseen) : position};
 }
 
 // Candidates of one new rank, best first: every `ranks`-th of the first `count` of all.
@@ -160,7 +160,7 @@ DealtReservoir deal_reservoirs(std::span<const SavedReservoir> saved,
                  .size = narrow<std::int64_t>(mine.size()),
                  .deals = deals};
   dealt.samples.resize(mine.size());
-  std::vector<std::vector<std::size_t>> from(saved.size());  // places in `mine`, by saved rank
+  std::vector<std::vector<std::size_t>> from(saved.size());  // indices in `mine`, by saved rank
   for (std::size_t i = 0; i < mine.size(); ++i) {
     from[narrow<std::size_t>(mine[i].rank)].push_back(i);
     if (options.policy == ReservoirPolicy::keep_unseen && mine[i].seen) ++dealt.state.seen;

@@ -32,14 +32,14 @@ void choose_distinct(CounterRandom& random, std::int64_t bound, std::int64_t cou
                      std::vector<std::int64_t>& chosen) {
   std::unordered_map<std::int64_t, std::int64_t> moved;
   moved.reserve(narrow<std::size_t>(count));
-  const auto at = [&](std::int64_t place) {
-    const auto found = moved.find(place);
-    return found == moved.end() ? place : found->second;
+  const auto at = [&](std::int64_t index) {
+    const auto found = moved.find(index);
+    return found == moved.end() ? index : found->second;
   };
   for (std::int64_t i = 0; i < count; ++i) {
-    const auto place = i + uniform_below(random, bound - i);
-    chosen.push_back(at(place));
-    moved[place] = at(i);
+    const auto index = i + uniform_below(random, bound - i);
+    chosen.push_back(at(index));
+    moved[index] = at(i);
   }
 }
 
@@ -130,23 +130,23 @@ void Reservoir::set_key() {
   key_ = derive_seed(of_rank, 0, static_cast<std::uint64_t>(state_.deals));
 }
 
-std::int64_t Reservoir::ring_place(std::int64_t position) const {
-  const auto place = state_.first + position;
-  return place < state_.size ? place : place - state_.size;
+std::int64_t Reservoir::ring_index(std::int64_t position) const {
+  const auto index = state_.first + position;
+  return index < state_.size ? index : index - state_.size;
 }
 
 std::span<const std::int64_t> Reservoir::order() const {
   return order_.first(order_.empty() ? 0 : narrow<std::size_t>(state_.size));
 }
 
-std::span<std::byte> Reservoir::place(std::int64_t slot) {
+std::span<std::byte> Reservoir::memory_of(std::int64_t slot) {
   return samples_.subspan(narrow<std::size_t>(slot * options_.sample_bytes),
                           narrow<std::size_t>(options_.sample_bytes));
 }
 
 Reservoir::Arrival Reservoir::enter() {
   ++state_.arrivals;
-  return {Outcome::entered, place(state_.size++)};
+  return {Outcome::entered, memory_of(state_.size++)};
 }
 
 // A reservoir that was never dealt is full from arrival `capacity` on, and this is algorithm R. One
@@ -157,15 +157,15 @@ Reservoir::Arrival Reservoir::arrive_uniform() {
   if (slot < capacity_ && state_.size < capacity_) return enter();
   ++state_.arrivals;
   if (slot >= capacity_) return {Outcome::passed_over, {}};
-  return {Outcome::replaced, place(slot)};
+  return {Outcome::replaced, memory_of(slot)};
 }
 
 Reservoir::Arrival Reservoir::arrive_fifo() {
   if (state_.size < capacity_) return enter();
   ++state_.arrivals;
   const auto slot = state_.first;
-  state_.first = ring_place(1);
-  return {Outcome::replaced, place(slot)};
+  state_.first = ring_index(1);
+  return {Outcome::replaced, memory_of(slot)};
 }
 
 // The order is a ring: drawn slots by their first draw, then those never drawn.
@@ -177,9 +177,9 @@ Reservoir::Arrival Reservoir::arrive_keep_unseen() {
   if (state_.seen == 0) return {Outcome::refused, {}};
   ++state_.arrivals;
   const auto slot = order_[narrow<std::size_t>(state_.first)];
-  state_.first = ring_place(1);  // so that what was the ring's begin is its end: not seen
+  state_.first = ring_index(1);  // so that what was the ring's begin is its end: not seen
   --state_.seen;
-  return {Outcome::replaced, place(slot)};
+  return {Outcome::replaced, memory_of(slot)};
 }
 
 Reservoir::Arrival Reservoir::arrive() {
@@ -208,9 +208,9 @@ void Reservoir::draw_unseen(CounterRandom& random, std::int64_t count,
                             std::vector<std::int64_t>& slots) {
   for (std::int64_t i = 0; i < count; ++i) {
     auto& drawn = order_[narrow<std::size_t>(
-        ring_place(state_.seen + uniform_below(random, state_.size - state_.seen)))];
-    std::swap(drawn, order_[narrow<std::size_t>(ring_place(state_.seen))]);
-    slots.push_back(order_[narrow<std::size_t>(ring_place(state_.seen))]);
+        ring_index(state_.seen + uniform_below(random, state_.size - state_.seen)))];
+    std::swap(drawn, order_[narrow<std::size_t>(ring_index(state_.seen))]);
+    slots.push_back(order_[narrow<std::size_t>(ring_index(state_.seen))]);
     ++state_.seen;
   }
 }
@@ -228,7 +228,7 @@ void Reservoir::draw_round(CounterRandom& random, std::int64_t count,
   const auto begin = slots.size();
   choose_distinct(random, seen, count - unseen, slots);
   for (auto i = begin; i < slots.size(); ++i)
-    slots[i] = order_[narrow<std::size_t>(ring_place(slots[i]))];
+    slots[i] = order_[narrow<std::size_t>(ring_index(slots[i]))];
 }
 
 std::vector<std::int64_t> Reservoir::draw(std::int64_t count) {

@@ -16,7 +16,7 @@ namespace {
 
 constexpr double largest = 1e140;  // 1e19 squares of twice as much still are a double
 
-// Differences of this share of the mean are rounding, of values or of sums.
+// Differences of this fraction of the mean are rounding, of values or of sums.
 constexpr double rounding = 1e-13;
 
 // Values on their way into the statistics: as many as stay in the nearest cache.
@@ -53,10 +53,10 @@ ChannelStatistics merged(const ChannelStatistics& a, const ChannelStatistics& b)
   if (a.count == 0 || b.count == 0) return sum;
   sum.count = checked_add(a.count, b.count);
   const double difference = b.mean - a.mean;
-  const double share = static_cast<double>(b.count) / static_cast<double>(sum.count);
-  sum.mean = a.mean + difference * share;
+  const double fraction = static_cast<double>(b.count) / static_cast<double>(sum.count);
+  sum.mean = a.mean + difference * fraction;
   sum.squares =
-      a.squares + b.squares + difference * difference * (static_cast<double>(a.count) * share);
+      a.squares + b.squares + difference * difference * (static_cast<double>(a.count) * fraction);
   return sum;
 }
 
@@ -71,14 +71,9 @@ double ChannelStatistics::scale() const {
   return deviation > rounding * std::abs(mean) ? deviation : 1;
 }
 
-RunningStatistics::RunningStatistics(std::int64_t channels, std::int64_t freeze_after)
-    : freeze_after_(freeze_after) {
-  if (channels < 1 || freeze_after < 0) {
-    throw InputError(fmt::format(
-        "statistics: {} channels, frozen after {} samples; expected 1 or more channels, and 0 "
-        "(never) or more samples",
-        channels, freeze_after));
-  }
+RunningStatistics::RunningStatistics(std::int64_t channels) {
+  if (channels < 1)
+    throw InputError(fmt::format("statistics: {} channels, expected 1 or more", channels));
   channels_.resize(static_cast<std::size_t>(channels));
 }
 
@@ -91,7 +86,6 @@ void RunningStatistics::add_values(std::int64_t channel, std::span<const T> valu
         "stride of 1 or more",
         channel, stride, channels_.size() - 1));
   }
-  if (frozen()) return;
   auto& statistics = channels_[static_cast<std::size_t>(channel)];
   const auto step = static_cast<std::size_t>(stride);
   const auto count = values.empty() ? 0 : (values.size() - 1) / step + 1;
@@ -126,7 +120,7 @@ void RunningStatistics::count_samples(std::int64_t samples) {
   if (samples < 0) {
     throw Error(fmt::format("statistics: {} more samples, expected 0 or more", samples));
   }
-  if (!frozen()) samples_ = checked_add(samples_, samples);
+  samples_ = checked_add(samples_, samples);
 }
 
 void RunningStatistics::merge(const RunningStatistics& other) {
@@ -134,7 +128,6 @@ void RunningStatistics::merge(const RunningStatistics& other) {
     throw Error(fmt::format("statistics: {} channels merged with {}", channels_.size(),
                             other.channels_.size()));
   }
-  if (frozen()) return;
   for (std::size_t i = 0; i < channels_.size(); ++i)
     channels_[i] = merged(channels_[i], other.channels_[i]);
   samples_ = checked_add(samples_, other.samples_);

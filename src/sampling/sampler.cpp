@@ -87,12 +87,11 @@ std::int64_t DistributedSampler::samples_until(std::int64_t after, int rank) con
   return (after - position_ - rank + ranks_ - 1) / ranks_;
 }
 
-std::vector<std::int64_t> DistributedSampler::shares_of_next(std::int64_t count) const {
+std::vector<std::int64_t> DistributedSampler::part_sizes_of_next(std::int64_t count) const {
   const auto after = position_after(count);
-  std::vector<std::int64_t> shares;
-  for (int rank = rank_; rank < rank_ + count_; ++rank)
-    shares.push_back(samples_until(after, rank));
-  return shares;
+  std::vector<std::int64_t> sizes;
+  for (int rank = rank_; rank < rank_ + count_; ++rank) sizes.push_back(samples_until(after, rank));
+  return sizes;
 }
 
 std::vector<std::int64_t> DistributedSampler::next(std::int64_t count) {
@@ -100,8 +99,8 @@ std::vector<std::int64_t> DistributedSampler::next(std::int64_t count) {
   std::vector<std::int64_t> samples;
   samples.reserve(static_cast<std::size_t>(samples_until(after, rank_) * count_));
   for (int rank = rank_; rank < rank_ + count_; ++rank) {
-    for (auto place = position_ + rank; place < after; place += ranks_)
-      samples.push_back(order_[static_cast<std::size_t>(place % dataset_size_)]);
+    for (auto drawn = position_ + rank; drawn < after; drawn += ranks_)
+      samples.push_back(order_[static_cast<std::size_t>(drawn % dataset_size_)]);
   }
   position_ = after;
   return samples;

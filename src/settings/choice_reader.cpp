@@ -11,13 +11,13 @@ namespace kolo {
 
 namespace {
 
-std::vector<std::string> names_of(const Choice& choice) {
-  std::vector<std::string> names;
+OneOf names_of(const Choice& choice) {
+  OneOf rule;
   for (const auto* entry : choice.entries) {
-    names.push_back(entry->name);
-    names.insert(names.end(), entry->aliases.begin(), entry->aliases.end());
+    rule.names.push_back(entry->name);
+    rule.further.insert(rule.further.end(), entry->aliases.begin(), entry->aliases.end());
   }
-  return names;
+  return rule;
 }
 
 KnownSettings settings_of(const ChoiceEntry& entry) {
@@ -65,7 +65,7 @@ void SettingCollector::operator()(const Choice& choice) {
 }
 
 void SectionReader::operator()(const Choice& choice) const {
-  (*this)(choice.key, choice.name, OneOf{names_of(choice)}, choice.presence);
+  (*this)(choice.key, choice.name, names_of(choice), choice.presence);
   const ChoiceEntry& chosen = *choice.find();
   choice.name = chosen.name;
   choice.own = chosen.defaults;

@@ -173,10 +173,11 @@ void read_value(const ConfigValue& value, const std::string& path, std::string& 
 void read_value(const ConfigValue& value, const std::string& path, std::string& destination,
                 const OneOf& rule) {
   const std::string word = value.kind == ConfigValue::Kind::scalar ? lower_case(value.text) : "";
+  auto known = rule.names;
+  known.insert(known.end(), rule.further.begin(), rule.further.end());
   const auto found = std::ranges::find_if(
-      rule.names, [&](const std::string& name) { return lower_case(name) == word; });
-  if (found == rule.names.end())
-    refuse_value(value, path, destination, rule, suggestion(word, rule.names));
+      known, [&](const std::string& name) { return lower_case(name) == word; });
+  if (found == known.end()) refuse_value(value, path, destination, rule, suggestion(word, known));
   destination = *found;
 }
 

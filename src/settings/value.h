@@ -85,9 +85,10 @@ struct PathText {};
 // (on, off) are names as well.
 struct AnyName {};
 
-// One of these names, read in any case and kept as written here.
+// One of these names, read in any case and kept as written here. Messages list the first ones.
 struct OneOf {
   std::vector<std::string> names;
+  std::vector<std::string> further = {};
 };
 
 // A range of numbers, for whole numbers, others and lists of them.

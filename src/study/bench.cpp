@@ -43,8 +43,9 @@ bool needs_data(const BenchRequest& request) {
 
 Datasets datasets_of(const BenchRequest& request, const RunConfig& config, std::int64_t batch,
                      bool is_root) {
-  if (!needs_data(request)) return make_synthetic_datasets(config, batch);
-  return make_datasets(config, {.looks_at_files = is_root, .loads_later = true});
+  const bool has_own = static_cast<bool>(request.parts.datasets);
+  if (!needs_data(request) && !has_own) return make_synthetic_datasets(config, batch);
+  return make_datasets(config, request.parts, {.looks_at_files = is_root, .loads_later = true});
 }
 
 PreparedBench prepare(const BenchRequest& request, const RunConfig& config, int ranks,
@@ -65,8 +66,9 @@ PreparedBench prepare(const BenchRequest& request, const RunConfig& config, int 
   require_device(config);
   if (!wants_gpu(config.device)) require_precision(config.training.precision);
   PreparedBench prepared{config, datasets_of(request, config, batch, is_root), nullptr,
-                         make_optimizer(config)};
-  prepared.network = make_network(config, prepared.datasets.training->layout());
+                         make_optimizer(config, request.parts)};
+  prepared.network =
+      make_network(config, prepared.datasets.training->layout(), request.parts.models);
   require_batch_norms_to_synchronize(config.model, *prepared.network);
   require_work_share(config, prepared.datasets, *prepared.network, ranks);
   require_pipeline(config, *prepared.network, ranks);
@@ -93,11 +95,11 @@ struct Training {
   std::optional<PipelineCut> cut;
 };
 
-Training make_training(const RunConfig& config, const Datasets& datasets,
+Training make_training(const RunConfig& config, const RunParts& parts, const Datasets& datasets,
                        const Communicator& communicator, const WorkShare& share,
                        std::shared_ptr<Network> network, std::unique_ptr<FlatOptimizer> optimizer,
                        const Loaders& loaders, TrainerOptions options) {
-  auto objective = make_objective(config);
+  auto objective = make_objective(config, parts);
   const auto device = start_device(config.device, communicator);
   auto made = make_rank_network({config, datasets, share, communicator, device, Timeline()},
                                 std::move(network), objective);
@@ -155,14 +157,15 @@ StepProfile profile_steps(const BenchRequest& request, const RunConfig& config,
   const bool updates_by_bucket =
       options.clip_norm <= 0 && !options.loss_scale && options.non_finite != NonFiniteStep::skip;
   const auto sharing = options.shared_step;
-  const auto network = make_network(config, datasets.training->layout());
-  const auto trainer = make_training(config, datasets, communicator, share, network,
-                                     make_optimizer(config), loaders, std::move(options))
+  const auto& parts = request.parts;
+  const auto network = make_network(config, datasets.training->layout(), parts.models);
+  const auto trainer = make_training(config, parts, datasets, communicator, share, network,
+                                     make_optimizer(config, parts), loaders, std::move(options))
                            .trainer;
   auto profile = measure_profile(communicator, *trainer, *network, *loaders.training, request.plan);
   profile.name = config.model.name;
   profile.updates_by_bucket = updates_by_bucket;
-  const auto optimizer = make_optimizer(config);
+  const auto optimizer = make_optimizer(config, parts);
   if (trainer->device().is_cpu() &&
       is_worth_sharing(*optimizer, trainer->plan().total_bytes, sharing)) {
     // Parameters and states are read and written, gradients read.
@@ -201,14 +204,15 @@ std::vector<std::vector<BenchTrial>> gather(const Communicator& communicator,
 }
 
 // One mode's trials, of all ranks. `halos` counts them where ranks share samples.
-BenchMeasurement measure_mode(BenchMode mode, const BenchPlan& given, PreparedBench& prepared,
-                              const Communicator& communicator, const WorkShare& share,
-                              HaloCounter& halos, const Loaders& loaders, Training& training) {
+BenchMeasurement measure_mode(BenchMode mode, const BenchPlan& given, const RunParts& parts,
+                              PreparedBench& prepared, const Communicator& communicator,
+                              const WorkShare& share, HaloCounter& halos, const Loaders& loaders,
+                              Training& training) {
   if (mode == BenchMode::io)
     return {mode,
             gather(communicator, share, measure_loader(communicator, *loaders.training, given))};
   if (!training.trainer) {
-    training = make_training(prepared.config, prepared.datasets, communicator, share,
+    training = make_training(prepared.config, parts, prepared.datasets, communicator, share,
                              std::move(prepared.network), std::move(prepared.optimizer), loaders,
                              trainer_options(prepared.config));
   }
@@ -260,8 +264,8 @@ BenchReport measure_all(BenchRequest request, PreparedBench& prepared,
   const auto& trainer = training.trainer;
   for (const BenchMode mode : request.modes) {
     begin(std::string(name_of(mode)));
-    report.measurements.push_back(
-        measure_mode(mode, plan, prepared, communicator, share, *halos, loaders, training));
+    report.measurements.push_back(measure_mode(mode, plan, request.parts, prepared, communicator,
+                                               share, *halos, loaders, training));
     if (mode == BenchMode::io || !training.pipelined) continue;
     const auto& shape = training.cut->shape;
     report.pipeline = {shape,
@@ -295,7 +299,7 @@ int bench_run(const BenchRequest& request, const std::function<void(const BenchR
   std::optional<PreparedBench> prepared;
   RankJob job;
   job.configure = [&] {
-    config = load_run_config(request.config);
+    config = load_run_config(request.config, request.parts.models);
     set_threads(config.device, environment);
     return config.communication;
   };
@@ -316,7 +320,7 @@ int bench_run(const BenchRequest& request, const std::function<void(const BenchR
 }
 
 RunConfig check_bench(const BenchRequest& request, int ranks) {
-  auto config = load_run_config(request.config);
+  auto config = load_run_config(request.config, request.parts.models);
   (void)prepare(request, config, ranks);
   return config;
 }

@@ -1,6 +1,7 @@
 #include "kolo/study/bench.h"
 
 #include <algorithm>
+#include <numeric>
 #include <span>
 
 #include <fmt/format.h>
@@ -23,26 +24,12 @@ const BenchMeasurement* find(const BenchReport& report, BenchMode mode) {
   return nullptr;
 }
 
-double mean_rate(const BenchMeasurement& measurement) {
-  return mean_and_deviation(samples_per_second(measurement)).mean;
-}
-
-// Each rank's own samples per second, over all its trials.
-std::vector<double> rank_rates(const BenchMeasurement& measurement) {
+// Each rank's own samples per second, in one trial.
+std::vector<double> rank_rates(const BenchMeasurement& measurement, std::size_t trial) {
   std::vector<double> rates;
-  for (const auto& trials : measurement.trials) {
-    double samples = 0, seconds = 0;
-    for (const auto& trial : trials) {
-      samples += trial.samples;
-      seconds += trial.seconds;
-    }
-    rates.push_back(samples / seconds);
-  }
+  for (const auto& trials : measurement.trials)
+    rates.push_back(trials[trial].samples / trials[trial].seconds);
   return rates;
-}
-
-std::string with_deviation(const MeanDeviation& value) {
-  return fmt::format("{} +- {}", format_rate(value.mean), format_rate(value.deviation));
 }
 
 std::string percent(double share) {
@@ -62,10 +49,29 @@ std::string by_rank(const std::vector<Value>& values, Text text) {
 }
 
 std::string line_of(const BenchMeasurement& measurement, std::int64_t steps) {
-  return fmt::format("{:<10}  {:>20}  {:>20}  {}\n", name_of(measurement.mode),
-                     with_deviation(mean_and_deviation(samples_per_second(measurement))),
-                     with_deviation(mean_and_deviation(milliseconds_per_step(measurement, steps))),
-                     by_rank(rank_rates(measurement), format_rate));
+  const auto rate = rate_of(measurement);
+  return fmt::format("{:<9}  {:>9}  {:>17}  {:>11}  {}\n", name_of(measurement.mode),
+                     format_rate(rate.median),
+                     fmt::format("{} - {}", format_rate(rate.lower), format_rate(rate.upper)),
+                     format_rate(milliseconds_per_step(measurement, steps)[rate.trial]),
+                     by_rank(rank_rates(measurement, rate.trial), format_rate));
+}
+
+// All modes that a verdict needs.
+bool has_all_modes(const BenchReport& report) {
+  return std::ranges::all_of(enum_names(BenchMode{}),
+                             [&](const auto& mode) { return find(report, mode.value) != nullptr; });
+}
+
+std::string noise_line(const BenchReport& report) {
+  std::vector<std::string> noisy;
+  for (const auto& measurement : report.measurements)
+    if (const auto rate = rate_of(measurement); rate.is_noisy())
+      noisy.push_back(fmt::format("{} ({})", percent(rate.spread()), name_of(measurement.mode)));
+  if (noisy.empty()) return {};
+  return fmt::format(
+      "noisy: trials differ by {}{}; close other programs or raise --trials\n", join(noisy),
+      has_all_modes(report) && !verdict_of(report) ? ", so what bounds the run can't be told" : "");
 }
 
 std::string device_memory_line(const BenchReport& report) {
@@ -193,16 +199,17 @@ std::string text_of(const CollectiveMeasurement& collectives) {
   return text;
 }
 
-Json json_of(const MeanDeviation& value, const std::vector<double>& trials) {
-  return {{"mean", value.mean}, {"deviation", value.deviation}, {"trials", trials}};
-}
-
 Json json_of(const BenchMeasurement& measurement, std::int64_t steps) {
-  const auto rates = samples_per_second(measurement);
+  const auto rate = rate_of(measurement);
   const auto milliseconds = milliseconds_per_step(measurement, steps);
-  Json json{{"samples_per_second", json_of(mean_and_deviation(rates), rates)},
-            {"milliseconds_per_step", json_of(mean_and_deviation(milliseconds), milliseconds)},
-            {"samples_per_second_by_rank", rank_rates(measurement)}};
+  Json json{
+      {"samples_per_second",
+       {{"median", rate.median},
+        {"lower_quartile", rate.lower},
+        {"upper_quartile", rate.upper},
+        {"trials", samples_per_second(measurement)}}},
+      {"milliseconds_per_step", {{"median", milliseconds[rate.trial]}, {"trials", milliseconds}}},
+      {"samples_per_second_by_rank", rank_rates(measurement, rate.trial)}};
   if (measurement.mode == BenchMode::io) return json;
   const auto shares = shares_of(measurement);
   json["shares"] = {
@@ -236,10 +243,23 @@ std::vector<double> milliseconds_per_step(const BenchMeasurement& measurement, s
   return values;
 }
 
+BenchRate rate_of(const BenchMeasurement& measurement) {
+  const auto rates = samples_per_second(measurement);
+  std::vector<std::size_t> order(rates.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, {}, [&](std::size_t trial) { return rates[trial]; });
+  const auto quarter = (order.size() - 1) / 4, middle = order[order.size() / 2];
+  return {rates[middle], rates[order[quarter]], rates[order[order.size() - 1 - quarter]], middle};
+}
+
 BenchShares shares_of(const BenchMeasurement& measurement) {
+  const auto rates = samples_per_second(measurement);
+  const auto middle = rate_of(measurement);
   double seconds = 0, data = 0, communication = 0;
   for (const auto& rank : measurement.trials) {
-    for (const auto& trial : rank) {
+    for (std::size_t index = 0; index < rates.size(); ++index) {
+      if (rates[index] < middle.lower || rates[index] > middle.upper) continue;
+      const auto& trial = rank[index];
       seconds += trial.seconds;
       data += trial.data_seconds;
       communication += trial.communication_seconds;
@@ -253,12 +273,15 @@ std::optional<BenchVerdict> verdict_of(const BenchReport& report) {
   const auto* const synthetic = find(report, BenchMode::synthetic);
   const auto* const full = find(report, BenchMode::full);
   if (io == nullptr || synthetic == nullptr || full == nullptr) return std::nullopt;
+  const auto loading = rate_of(*io), computing = rate_of(*synthetic), both = rate_of(*full);
+  const bool overlap = loading.lower < computing.upper && computing.lower < loading.upper;
+  if (both.is_noisy() || (overlap && (loading.is_noisy() || computing.is_noisy())))
+    return std::nullopt;
   const auto shares = shares_of(*full);
   const std::string rates = fmt::format(
       "the loader alone makes {} samples/s, training on a cached batch takes {}, both together {}",
-      format_rate(mean_rate(*io)), format_rate(mean_rate(*synthetic)),
-      format_rate(mean_rate(*full)));
-  if (mean_rate(*io) < mean_rate(*synthetic) ||
+      format_rate(loading.median), format_rate(computing.median), format_rate(both.median));
+  if (loading.median < computing.median ||
       shares.data > std::max(shares.compute, shares.communication)) {
     return BenchVerdict{"data",
                         fmt::format("{}; more data.workers or faster storage may help", rates)};
@@ -277,15 +300,15 @@ std::string to_text(const BenchReport& report) {
   std::string text = fmt::format(
       "{}: {} on {}, {} rank{} of {} thread{}, batch {} per {}, {}\n"
       "{} trial{} of {} steps after {} of warm-up\n\n"
-      "{:<10}  {:>20}  {:>20}  {}\n",
+      "{:<9}  {:>9}  {:>17}  {:>11}  {}\n",
       setup.configuration, setup.model, setup.data, setup.ranks, setup.ranks == 1 ? "" : "s",
       setup.threads, setup.threads == 1 ? "" : "s", setup.batch_size,
       setup.ranks_per_replica == 1 ? "rank"
                                    : fmt::format("replica of {} ranks", setup.ranks_per_replica),
       setup.precision, setup.trials, setup.trials == 1 ? "" : "s", setup.steps, setup.warmup, "",
-      "samples/s", "ms per step", "samples/s by rank");
+      "samples/s", "middle half", "ms per step", "samples/s by rank");
   for (const auto& measurement : report.measurements) text += line_of(measurement, setup.steps);
-  text += "\n";
+  text += fmt::format("\n{}", noise_line(report));
   if (const auto* const full = find(report, BenchMode::full)) {
     const auto shares = shares_of(*full);
     text +=
@@ -332,6 +355,8 @@ Json to_json(const BenchReport& report) {
   if (const auto verdict = verdict_of(report)) {
     json["bound_by"] = verdict->by;
     json["because"] = verdict->why;
+  } else if (has_all_modes(report)) {
+    json["bound_by"] = nullptr;
   }
   return json;
 }

@@ -144,10 +144,18 @@ std::string first_word(const std::string& text) {
 
 // Submits a run and returns the job's name; `arguments`: those of `kolo train`. Error, with the
 // scheduler's message.
-std::string submit(const SchedulerOptions& options, const StudyPoint& point,
+std::string submit(const ScaleRequest& request, const StudyPoint& point,
                    const std::string& job_name, const fs::path& log,
                    const std::vector<std::string>& arguments) {
+  const auto& options = request.scheduler;
   std::vector<std::string> command{submitter(options)};
+  if (request.program_name != "kolo") {  // job scripts find kolo
+    const auto program = fmt::format("KOLO={}", request.program.string());
+    if (options.name == "slurm")
+      command.push_back("--export=ALL," + program);
+    else
+      command.insert(command.end(), {"-v", program});
+  }
   const int on_a_node = (point.ranks + point.nodes - 1) / point.nodes;
   if (options.name == "slurm") {
     command.insert(command.end(),
@@ -214,7 +222,7 @@ void submit_points(const ScaleRequest& request, const StudyFolder& folder, Study
     std::filesystem::create_directories(folder.path / "runs");
     const std::filesystem::path name = folder.run(point).path.filename();
     const auto log = folder.path / "runs" / fmt::format("{}.log", name.string());
-    const auto job = submit(scheduler, point, fmt::format("kolo-{}", name.string()),
+    const auto job = submit(request, point, fmt::format("kolo-{}", name.string()),
                             fs::absolute(log), train_arguments(request, folder, study, point));
     settle(study, point.folder, StudyPointState::submitted, "", job);
     folder.write(study);
@@ -227,7 +235,7 @@ std::string describe_plan(const ScaleRequest& request, const StudyFolder& folder
   std::string text;
   for (const StudyPoint& point : runs_to_do(study)) {
     const auto command = train_command(request, folder, study, point, false);
-    text += fmt::format("{}\n  kolo {}\n", describe(point),
+    text += fmt::format("{}\n  {} {}\n", describe(point), request.program_name,
                         join(std::span(command.argv).subspan(1), " "));
   }
   return text.empty() ? "every run is done\n" : text;

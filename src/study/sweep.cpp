@@ -30,10 +30,10 @@ namespace {
 std::string folder_name(int number, const Trial& trial) {
   constexpr std::size_t longest = 80;
   std::string name;
-  const auto names = short_names(trial.settings);
-  for (std::size_t i = 0; i < names.size(); ++i)
-    name +=
-        fmt::format("{}{}-{}", i > 0 ? "_" : "", names[i], key_and_value(trial.settings[i]).second);
+  for (const auto& setting : trial.settings) {
+    const auto [key, value] = key_and_value(setting);
+    name += fmt::format("{}{}-{}", name.empty() ? "" : "_", key.substr(key.rfind('.') + 1), value);
+  }
   for (char& letter : name) {
     const bool is_plain = std::isalnum(static_cast<unsigned char>(letter)) != 0 ||
                           std::string_view("._-+").find(letter) != std::string_view::npos;
@@ -82,10 +82,10 @@ TrialEpochs check_trials(const SweepRequest& request, const SweepFolder& folder,
     settings.insert(settings.end(), trial.settings.begin(), trial.settings.end());
     auto source = source_of(request, settings);
     source.output_dir = (folder.path / "trials").string();
-    const auto config = load_run_config(source);
+    const auto config = load_run_config(source, request.parts.models);
     epochs[trial.settings] = config.training.n_epochs;
     if (!prepared.insert(preparation_of(config)).second) return;
-    const auto run = prepare_run(config, {}, {}, sweep.ranks);
+    const auto run = prepare_run(config, request.parts, {}, sweep.ranks);
     if (run.datasets.validation->size() == 0)
       throw InputError("there is no validation data to compare trials by; see data.n_valid");
     const bool counts_correct = loss_entry(run.config.training.loss).has_classes;
@@ -181,7 +181,7 @@ PreparedSweep prepare(SweepRequest request) {
   require_metric_name(request.metric);
   if (request.program.empty()) request.program = own_program();
   const auto space = parse_sweep_space(request.config.overrides);
-  const auto base = load_run_config(source_of(request, space.settings));
+  const auto base = load_run_config(source_of(request, space.settings), request.parts.models);
   PreparedSweep prepared;
   auto& [setting, folder, configuration, sweep] = prepared;
   folder.path =
@@ -224,7 +224,7 @@ std::string describe_sweep(SweepRequest request) {
   for (const auto& trial : sweep.trials) {
     if (!is_to_do(trial)) continue;
     auto words = trial_words(setting, folder, sweep, trial, setting.places.front());
-    words.insert(words.begin(), "kolo");
+    words.insert(words.begin(), setting.request.program_name);
     text += fmt::format("trial {}: {}\n  {}\n", trial.number, describe(trial), as_typed(words));
   }
   return text.empty() ? "every trial is done\n" : text;

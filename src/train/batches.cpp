@@ -30,11 +30,11 @@ torch::Tensor as_its_own(const torch::Tensor& samples) {
 }  // namespace
 
 Batch part_of(const Batch& batch, std::size_t part) {
-  if (batch.shares.empty()) return batch;
-  const auto place = static_cast<std::ptrdiff_t>(part);
+  if (batch.part_sizes.empty()) return batch;
+  const auto index = static_cast<std::ptrdiff_t>(part);
   const auto first =
-      std::accumulate(batch.shares.begin(), batch.shares.begin() + place, std::int64_t{0});
-  const auto count = batch.shares[part];
+      std::accumulate(batch.part_sizes.begin(), batch.part_sizes.begin() + index, std::int64_t{0});
+  const auto count = batch.part_sizes[part];
   Batch result{as_its_own(batch.input.narrow(0, first, count)),
                as_its_own(batch.target.narrow(0, first, count)),
                {},
@@ -48,7 +48,7 @@ Batch part_of(const Batch& batch, std::size_t part) {
 TrainingNumbers training_numbers(const Objective& objective, const torch::Tensor& outputs,
                                  const torch::Tensor& targets) {
   const auto loss = objective.loss(outputs, targets);
-  const auto factor = objective.share.loss_factor;
+  const auto factor = objective.part.loss_factor;
   return {factor == 1 ? loss : loss * factor, metric_sums(objective, loss, outputs, targets)};
 }
 
@@ -153,18 +153,15 @@ std::optional<MetricSums> evaluate_batches(const Communicator& communicator,
 }
 
 MetricSums evaluate(const Communicator& communicator, Network& network, const Objective& objective,
-                    Loader& loader, ConfusionMatrix* matrix, const EvaluationProgress& progress) {
+                    Loader& loader, const EvaluationMeasure& measure,
+                    const EvaluationProgress& progress) {
   const auto sums_of = [&](const Batch& batch) {
     const torch::Tensor outputs = forward_for(objective, network, batch.input);
-    if (matrix != nullptr) matrix->add(outputs, batch.target);
+    if (measure) measure(outputs, batch.target);
     return validation_sums(objective, outputs, batch.target);
   };
-  const auto sums =
-      evaluate_batches(communicator, network, loader, {.sums_of = sums_of, .progress = progress})
-          .value();
-  if (matrix != nullptr)
-    communicator.all_reduce(matrix->counts(), ReduceOp::sum, {.name = "confusion matrix"});
-  return sums;
+  return evaluate_batches(communicator, network, loader, {.sums_of = sums_of, .progress = progress})
+      .value();
 }
 
 }  // namespace kolo

@@ -17,7 +17,7 @@ namespace kolo {
 torch::Tensor metric_sums(const Objective& objective, const torch::Tensor& loss,
                           const torch::Tensor& outputs, const torch::Tensor& targets) {
   const torch::NoGradGuard no_gradient;
-  const auto& share = objective.share;
+  const auto& share = objective.part;
   const auto batch = static_cast<double>(targets.size(0));
   const auto samples = share.rank == 0 ? batch : 0;
   const auto of_loss = batch * share.loss_factor / share.ranks;

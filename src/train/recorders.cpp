@@ -26,7 +26,8 @@ EpochRecord record_of(const EpochReport& report) {
                      .samples_per_second = report.samples_per_second(),
                      .data_wait_seconds = report.data_wait_seconds,
                      .exposed_communication_seconds = report.exposed_communication_seconds,
-                     .time = wall_time()};
+                     .time = wall_time(),
+                     .elapsed = report.state.seconds};
   if (report.top > 0) {
     record.top_accuracy = training.top_accuracy();
     record.val_top_accuracy = validation.top_accuracy();
@@ -91,7 +92,8 @@ void RunRecorder::on_start(const TrainState& state, const std::optional<MetricSu
     history_.add(EpochRecord{.step = state.step,
                              .val_loss = untrained->mean_loss(),
                              .val_accuracy = untrained->accuracy(),
-                             .time = wall_time()});
+                             .time = wall_time(),
+                             .elapsed = state.seconds});
     events_.add_scalar("loss/validation", untrained->mean_loss(), state.step);
     if (untrained->has_accuracy())
       events_.add_scalar("accuracy/validation", untrained->accuracy(), state.step);
@@ -117,7 +119,8 @@ void RunRecorder::on_step(const StepReport& report) {
                             report.sums.accuracy(),
                             report.learning_rate,
                             report.sums.samples / report.seconds,
-                            wall_time()};
+                            wall_time(),
+                            report.state.seconds};
     history_.add(record);
     events_.add_scalar("step/loss", record.loss, record.step);
     if (report.sums.has_accuracy())
@@ -185,19 +188,20 @@ double RunRecorder::mean_epoch_seconds() const {
 
 namespace {
 
-// "loss 0.3121  accuracy 89.10 %", or the loss alone.
+// "loss 0.3121, accuracy 89.10 %", or the loss alone: two blanks, where a terminal may break the
+// line, stand only before other figures.
 std::string metrics_of(const MetricSums& sums) {
   const std::string loss = fmt::format("loss {}", format_loss(sums.mean_loss()));
-  return sums.has_accuracy() ? fmt::format("{}  accuracy {:.2f} %", loss, 100 * sums.accuracy())
+  return sums.has_accuracy() ? fmt::format("{}, accuracy {:.2f} %", loss, 100 * sums.accuracy())
                              : loss;
 }
 
 std::string metrics_line(const EpochReport& report) {
-  auto line = fmt::format("{}  validation {}{}", metrics_of(report.training),
-                          metrics_of(report.validation), report.is_best ? " (best)" : "");
+  auto line =
+      fmt::format("{}  validation {}", metrics_of(report.training), metrics_of(report.validation));
   if (report.top > 0)
-    line += fmt::format("  top {} {:.2f} %", report.top, 100 * report.validation.top_accuracy());
-  return line;
+    line += fmt::format(", top {} {:.2f} %", report.top, 100 * report.validation.top_accuracy());
+  return line + (report.is_best ? " (best)" : "");
 }
 
 }  // namespace

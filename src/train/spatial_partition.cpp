@@ -77,8 +77,8 @@ class PlannedPartition final : public Partition {
     for (auto& layer : layers)
       layers_.push_back(std::make_shared<const SharedLayer>(mesh, std::move(layer)));
   }
-  [[nodiscard]] std::shared_ptr<const LayerPart> layer(std::size_t place) const override {
-    return layers_.at(place);
+  [[nodiscard]] std::shared_ptr<const LayerPart> layer(std::size_t index) const override {
+    return layers_.at(index);
   }
 
  private:

@@ -92,6 +92,7 @@ TrainOutcome Trainer::run() {
     if (!untrained) return stop();
     state_.is_validated = true;
   }
+  since_counted_.restart();
   notify([&](Observer& observer) { observer.on_start(state_, untrained); });
   while (state_.epoch < options_.n_epochs && !is_out_of_patience() && !is_out_of_steps()) {
     if (state_.epoch >= options_.stop_after_epochs.value_or(options_.n_epochs)) return stop();
@@ -195,6 +196,7 @@ bool Trainer::settle(StepUnderWay step) {
   }
   // A step left out for its gradients alone has a loss like others.
   if (is_made || std::isfinite(sums.loss)) state_.sums.add(sums);
+  count_seconds();
   TrainState state = state_;
   state.step = step.number;
   state.position = step.position;
@@ -254,8 +256,14 @@ bool Trainer::finish_epoch(double data_wait_seconds) {
   state_.skipped_in_epoch = 0;
   state_.epoch_seconds = 0;
   report.is_best = note_if_best(*validation);
+  count_seconds();
   notify([&](Observer& observer) { observer.on_epoch_end(report); });
   return true;
+}
+
+void Trainer::count_seconds() {
+  state_.seconds += since_counted_.seconds();
+  since_counted_.restart();
 }
 
 bool Trainer::note_if_best(const MetricSums& validation) {

@@ -45,6 +45,7 @@ constexpr auto state_fields = [](auto& field, auto& state) {
   field("skipped_steps", state.skipped_steps);
   field("skipped_in_epoch", state.skipped_in_epoch);
   field.measured("epoch_seconds", state.epoch_seconds);
+  field.measured("seconds", state.seconds);
   field.measured("best_accuracy", state.best_accuracy);
   field.measured("best_loss", state.best_loss);
   field("best_epoch", state.best_epoch);
@@ -71,15 +72,15 @@ std::vector<To> named_as(const std::vector<From>& items) {
 
 // Tensors in the order of those that they are, or whose state they are ("conv1.weight.exp_avg").
 void put_in_order(std::vector<NamedTensor>& tensors, const std::vector<std::string>& names) {
-  std::unordered_map<std::string, std::size_t> places;
-  for (const auto& name : names) places.emplace(name, places.size());
-  const auto place_of = [&](const NamedTensor& tensor) {
-    const auto found = places.find(tensor.name);
-    if (found != places.end()) return found->second;
-    const auto owner = places.find(tensor.name.substr(0, tensor.name.rfind('.')));
-    return owner == places.end() ? places.size() : owner->second;
+  std::unordered_map<std::string, std::size_t> numbers;
+  for (const auto& name : names) numbers.emplace(name, numbers.size());
+  const auto number_of = [&](const NamedTensor& tensor) {
+    const auto found = numbers.find(tensor.name);
+    if (found != numbers.end()) return found->second;
+    const auto owner = numbers.find(tensor.name.substr(0, tensor.name.rfind('.')));
+    return owner == numbers.end() ? numbers.size() : owner->second;
   };
-  std::ranges::stable_sort(tensors, {}, place_of);
+  std::ranges::stable_sort(tensors, {}, number_of);
 }
 
 Values values_of(const torch::Tensor& tensor) {
@@ -145,11 +146,11 @@ void take_those_for_use(std::vector<NamedTensor>& parameters, std::vector<NamedT
   const torch::NoGradGuard no_gradient;
   std::unordered_map<std::string, torch::Tensor> states;
   for (const auto& item : optimizer) states.emplace(item.name, item.tensor);
-  const auto state_name = algorithm.state_names()[use->place];
+  const auto state_name = algorithm.state_names()[use->index];
   std::unordered_map<const void*, torch::Tensor> made;
   for (auto& item : parameters) {
-    const void* const place = item.tensor.data_ptr();
-    if (const auto same = made.find(place); same != made.end()) {
+    const void* const data = item.tensor.data_ptr();
+    if (const auto same = made.find(data); same != made.end()) {
       item.tensor = same->second;
       continue;
     }
@@ -157,7 +158,7 @@ void take_those_for_use(std::vector<NamedTensor>& parameters, std::vector<NamedT
     if (found == states.end()) continue;
     optimizer.push_back({trained_name_of(item.name), item.tensor});
     item.tensor = item.tensor - found->second.mul(use->factor);
-    made.emplace(place, item.tensor);
+    made.emplace(data, item.tensor);
   }
 }
 

@@ -112,9 +112,10 @@ class WholeNetwork final : public TrainedNetwork {
     }
     fixed_->input.copy_(given.input);
     fixed_->target.copy_(given.target);
-    if (!recorded_)
-      recorded_ = training.record([this, pass] { pass(*fixed_); }, step.learning_rate, step.number);
-    return training.replay(*recorded_, step.learning_rate, step.number);
+    if (!captured_)
+      captured_ =
+          training.capture([this, pass] { pass(*fixed_); }, step.learning_rate, step.number);
+    return training.replay(*captured_, step.learning_rate, step.number);
   }
 
   [[nodiscard]] TrainingNumbers forward(const torch::Tensor& input, const torch::Tensor& target) {
@@ -145,7 +146,7 @@ class WholeNetwork final : public TrainedNetwork {
   bool is_recorded_;                      // false: steps go operator by operator
   std::optional<Batch> fixed_;            // which the graph reads
   std::int64_t steps_before_ = 0;         // the recording
-  std::shared_ptr<TrainingStep::Recorded> recorded_;
+  std::shared_ptr<TrainingStep::Captured> captured_;
 };
 
 }  // namespace

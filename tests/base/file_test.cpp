@@ -71,8 +71,8 @@ TEST(OpenRegularFile, SaysWhatItFound) {
   ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
   EXPECT_TRUE(says(message_of<Error>([&] { (void)open_regular_file(folder / "pipe"); }),
                    {"not a regular file"}));
-  EXPECT_TRUE(
-      says(message_of<Error>([&] { (void)open_regular_file(folder / "none"); }), {"No such file"}));
+  EXPECT_TRUE(says(message_of<Error>([&] { (void)open_regular_file(folder / "none"); }),
+                   {"none does not exist"}));
 }
 
 TEST(ReadTextFile, ReadsFilesLargerThanItsBlocks) {

@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 #include <torch/script.h>
+#include <nlohmann/json.hpp>
 
 #include "cli/background.h"
 #include "cli/program.h"
@@ -98,6 +99,37 @@ TEST_F(ArraysProgram, ANetworkLearnsNumbersOfOnesOwn) {
   ASSERT_EQ(run.exit_code, 0) << run.errors;
   EXPECT_TRUE(says(run.output, {"data arrays: 256 training and 64 validation samples"}));
   EXPECT_LT(History::read(folder_ / "run" / "history.json").epochs().back().val_loss, 1e-2);
+}
+
+TEST_F(ArraysProgram, ErrorsAreToldOfEachTarget) {
+  for (const auto& [split, samples] : {std::pair("train", 64), {"valid", 16}}) {
+    write_two_inputs(split, samples);
+    write_array(std::string(split) + "/constant", {samples},
+                std::vector<float>(static_cast<std::size_t>(samples), 3));
+  }
+  ASSERT_EQ(train("run", {"data.inputs=[field, parameters]", "data.targets=[products, constant]",
+                          "training.n_epochs=1"})
+                .exit_code,
+            0);
+  const auto text = run_kolo({"eval", path("run")});
+  EXPECT_EQ(text.exit_code, 0) << text.errors;
+  EXPECT_TRUE(says(text.output,
+                   {"MAE ", "RMSE ", "R2 ", "products[1]", "R2 is - where all targets are equal"}));
+  const auto eval = [&](std::vector<std::string> ranks) {
+    ranks.insert(ranks.begin(), {"eval", path("run"), "--json"});
+    return nlohmann::json::parse(run_kolo(ranks).output);
+  };
+  const auto one = eval({}), three = eval({"-n", "3", "--oversubscribe"});
+  EXPECT_NEAR(std::pow(one["rmse"].get<double>(), 2), one["loss"].get<double>(), 1e-4);
+  const auto &targets = one["targets"], &same = three["targets"];
+  ASSERT_EQ(targets.size(), 3U);
+  EXPECT_EQ(targets[0]["name"], "products[0]");
+  EXPECT_EQ(targets[2]["name"], "constant");
+  EXPECT_TRUE(targets[2]["r2"].is_null());
+  for (std::size_t i = 0; i < 3; ++i)
+    EXPECT_NEAR(targets[i]["mae"].get<double>(), same[i]["mae"].get<double>(), 1e-5);
+  EXPECT_NEAR(targets[1]["r2"].get<double>(), same[1]["r2"].get<double>(), 1e-5);
+  EXPECT_NEAR(one["r2"].get<double>(), three["r2"].get<double>(), 1e-5);
 }
 
 TEST_F(ArraysProgram, AScriptOfSeveralInputsLearnsFromAsManyArrays) {

@@ -41,23 +41,24 @@ TEST_F(BenchProgram, MeasuresTwoRanksAndWritesNothing) {
   for (const char* mode : {"io", "synthetic", "full"}) {
     EXPECT_EQ(json[mode]["samples_per_second"]["trials"].size(), 2U) << mode;
     EXPECT_EQ(json[mode]["samples_per_second_by_rank"].size(), 2U);
-    const double rate = json[mode]["samples_per_second"]["mean"];
+    const double rate = json[mode]["samples_per_second"]["median"];
     const double milliseconds = json[mode]["milliseconds_per_step"]["trials"][0];
     EXPECT_GT(rate, 0);
     EXPECT_NEAR(json[mode]["samples_per_second"]["trials"][0].get<double>(),
                 3 * 16 / (3 * milliseconds / 1e3), 1e-6 * rate);
   }
-  EXPECT_THAT(json["bound_by"], ::testing::AnyOf("data", "compute", "communication"));
+  EXPECT_THAT(json["bound_by"], ::testing::AnyOf("data", "compute", "communication", nullptr))
+      << "null on a noisy machine";
   EXPECT_GT(json["peak_memory_bytes_by_rank"][1], 10e6);
   EXPECT_FALSE(std::filesystem::exists(folder_ / "run"));
 }
 
 TEST_F(BenchProgram, ShowsATableOfTheModesAskedFor) {
-  const auto all = run_kolo({"bench", config_, "--steps", "3", "--warmup", "1", "--trials", "2"},
+  const auto all = run_kolo({"bench", config_, "--steps", "3", "--warmup", "1", "--trials", "1"},
                             {{"KOLO_TERMINAL", "80 ascii"}});
   EXPECT_EQ(all.exit_code, 0) << all.errors;
   // And how far it is.
-  EXPECT_TRUE(says(all.output, {"\rio ", "\rsynthetic ", "\rfull ", "0/7"}));
+  EXPECT_TRUE(says(all.output, {"\rio ", "\rsynthetic ", "\rfull ", "0/4"}));
   EXPECT_TRUE(says(all.output, {"mnist_net on dummy, 1 rank", "synthetic ", "bound by "}));
   const auto io = bench_json({"--mode", "io"});
   EXPECT_TRUE(io.contains("io"));
@@ -81,7 +82,7 @@ TEST_F(BenchProgram, StepsOnOneBatchNeedNoData) {
     auto arguments = data;
     arguments.insert(arguments.end(), {"--mode", "synthetic"});
     const auto json = bench_json(arguments);
-    EXPECT_GT(json["synthetic"]["samples_per_second"]["mean"], 0) << data[0];
+    EXPECT_GT(json["synthetic"]["samples_per_second"]["median"], 0) << data[0];
     arguments.back() = "full";
     const auto refused = bench(arguments);
     EXPECT_EQ(refused.exit_code, 2) << data[0];
@@ -105,7 +106,7 @@ TEST_F(BenchProgram, CountsTheHalosOfRanksThatShareSamples) {
     EXPECT_EQ(rank["bytes"], json["spatial"]["halo_bytes_by_formula"]);
     EXPECT_GT(rank["seconds"], 0);
     EXPECT_LT(rank["seconds"].get<double>(),
-              json["synthetic"]["milliseconds_per_step"]["mean"].get<double>());
+              json["synthetic"]["milliseconds_per_step"]["median"].get<double>());
   }
   EXPECT_GT(json["peak_memory_bytes_by_rank"][0], json["spatial"]["kept_bytes_by_formula"]);
 }

@@ -141,9 +141,10 @@ TEST(CommandLine, UnknownOptionsAndCommandsGetASuggestion) {
       {{"doctor", "now"}, "doctor: unexpected \"now\""},
       {{"completion", "bash"}, "completion is no command any more; kolo help COMMAND"},
       {{"qqqqqq"},
-       "the commands are init, train, eval, predict, bench, scale, sweep, run, timeline, report, "
-       "data, "
-       "doctor"},
+       "the commands are init, train, eval, predict, report, bench, scale, sweep, data, doctor, "
+       "run, "
+       "timeline"},
+      {{"c.yaml"}, "got the file c.yaml; to train: kolo train c.yaml"},
       {{"trian"}, "did you mean \"train\"?"},
       {{"help", "trian"}, "did you mean \"train\"?"},
       {{"data", "ftech"}, "did you mean \"fetch\"?"},
@@ -169,6 +170,8 @@ TEST(CommandLine, UnknownOptionsAndCommandsGetASuggestion) {
        "scale: --simulate: kolo-simulate (extras/simulate) predicts from a study"},
       {{"scale", "c.yaml", "--ranks", "1", "--job-script", "x"}, "--job-script requires --submit"},
       {{"doctor", "-n", "2", "--tune=c.yaml"}, "doctor: --tune: kernels of convolutions"},
+      {{"data", "nbody", "-o", "x.h5", "--threads", "2"},
+       "data nbody: --threads: each processor has a thread"},
       {{"bench", "-o", "foo"}, "bench: unknown option -o; see kolo bench --help"},
   };
   for (const auto& [given, meant] : cases)
@@ -201,6 +204,24 @@ TEST(CommandLine, HelpKeepsToItsWidthAndNamesEveryOption) {
       EXPECT_TRUE(says(text, {first_name(*option)}));
     }
   }
+}
+
+TEST(CommandLine, HelpShowsFirstWhatMostUse) {
+  const CommandLine program;
+  const auto commands = program.app().help();
+  for (const CLI::App* const command : commands_of(program.app())) {
+    if (command->get_parent() != &program.app()) continue;
+    EXPECT_TRUE(says(commands, {"  " + command->get_name(), command->get_description() + "\n"}))
+        << "in one line";
+  }
+  for (const auto& [name, usual, other] : {std::tuple{"train", "--show-config", "--hosts"},
+                                           {"scale", "--dry-run", "--submit"},
+                                           {"bench", "--json", "--profile"}}) {
+    const auto help = program.app().get_subcommand(name)->help();
+    EXPECT_LT(help.find(usual), help.find(std::string("\n  ") + other)) << name;
+  }
+  EXPECT_TRUE(says(program.app().get_subcommand("scale")->help(),
+                   {"\nSeveral machines and schedulers:\n  --submit slurm|pbs"}));
 }
 
 // A line is broken where it is full, not where the source's line ended.

@@ -157,7 +157,7 @@ TEST(DocumentedCommands, TheTutorialsCanBeDone) {
   for (const auto& document : documents_in(DOCUMENTS "/use/tutorial")) {
     for (const auto& words : commands_in(document)) {
       if (words[0] == "run") continue;  // of programs that a reader builds, as install tests do
-      const auto result = run_in_fork([&] { return run_kolo_program(without_work(words)); },
+      const auto result = run_in_fork([&] { return run_program(without_work(words)); },
                                       {.working_directory = folder.path()});
       const bool lacks_gpu =
           std::ranges::find(words, "device.kind=cuda") != words.end() &&

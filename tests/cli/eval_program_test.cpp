@@ -1,4 +1,6 @@
 // kolo eval, end to end through the binary.
+#include <sstream>
+
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
@@ -6,6 +8,7 @@
 #include "kolo/base/file.h"
 #include "kolo/report/run_record.h"
 #include "kolo/train/observe/history.h"
+#include "support/cifar10_files.h"
 #include "support/idx_files.h"
 #include "support/says.h"
 
@@ -93,6 +96,39 @@ TEST_F(EvalProgram, PrintsTablesForPeople) {
   EXPECT_EQ(result.exit_code, 0) << result.errors;
   EXPECT_TRUE(says(result.output, {"training data, 400 samples, 1 rank", "accuracy", "top 5",
                                    "mistaken for", "Confusion matrix"}));
+}
+
+TEST_F(EvalProgram, ClassesHaveTheNamesThatTheRunRecorded) {
+  const auto named = *folder / "named";
+  std::filesystem::copy(run(), named, std::filesystem::copy_options::recursive);
+  auto record = nlohmann::json::parse(read_text_file(named / "run.json"));
+  EXPECT_FALSE(record.contains("class_names")) << "digits have none";
+  record["class_names"] = {"zero", "one", "two",   "three", "four",
+                           "five", "six", "seven", "eight", "nine"};
+  write_file(named / "run.json", record.dump());
+  EXPECT_EQ(eval_json({named.string()})["classes"][3]["name"], "three");
+  write_file(named / "run.json", "{");
+  EXPECT_EQ(eval_json({named.string()})["classes"][3]["name"], "3");
+}
+
+TEST_F(EvalProgram, LongNamesAreRecordedAndFit80Columns) {
+  const auto data = *folder / "photographs";
+  write_small_cifar10(data, 4);
+  std::string names;
+  for (int i = 0; i < 10; ++i) names += "t_shirt_top" + std::to_string(i) + "\n";
+  write_file(data / "batches.meta.txt", names);
+  const auto config =
+      folder->write("photographs.yaml", "data: {name: cifar10, path: " + data.string() +
+                                            "}\nmodel: {name: cnn}\noptimizer: {name: adam}\n"
+                                            "training: {batch_size: 4, n_epochs: 1}\n");
+  const auto place = (*folder / "of_photographs").string();
+  ASSERT_EQ(run_kolo({"train", config, "--output", place}).exit_code, 0);
+  const auto record = nlohmann::json::parse(read_text_file(place + "/run.json"));
+  EXPECT_EQ(record["class_names"][9], "t_shirt_top9");
+  const auto text = eval({place}).output;
+  EXPECT_TRUE(says(text, {"\n9 t_shirt_top9 ", "Confusion matrix"}));
+  std::istringstream lines(text.substr(text.find("validation data")));
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80U) << line;
 }
 
 TEST_F(EvalProgram, DrawsSamples) {

@@ -147,7 +147,7 @@ TEST_F(InspectProgram, ShowsImages) {
 
 TEST_F(InspectProgram, SaysWhatIsWrong) {
   for (const auto& [path, words] :
-       {std::pair<std::string, std::string>(folder / "none", "No such file"),
+       {std::pair<std::string, std::string>(folder / "none", "none does not exist"),
         {folder.write("text", "hello"), "of no format that is read: IDX"},
         {folder.write("page", "<!DOCTYPE html><title>404</title>"), "it is an HTML page: the"},
         {folder.write("lfs", "version https://git-lfs.github.com/spec/v1\noid sha256:0\n"),

@@ -12,5 +12,5 @@ int main(int argc, char** argv) {
   const std::string first = argc > 1 ? argv[1] : "";
   if (first.empty() || first.starts_with("--gtest") || first.ends_with("_test.cpp"))
     return kolo::testing::run_tests(argc, argv);
-  kolo::end_process(kolo::run_kolo_program({argv + 1, argv + argc}));
+  kolo::end_process(kolo::run_program({argv + 1, argv + argc}));
 }

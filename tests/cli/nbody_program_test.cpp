@@ -42,7 +42,7 @@ std::vector<float> read_field(const BoxFile& box, BoxField field) {
 }
 
 TEST_F(NbodyProgram, MakesABox) {
-  const auto result = make({"--size", "32", "--seed", "3", "--crop", "16", "--threads", "3"});
+  const auto result = make({"--size", "32", "--seed", "3", "--crop", "16"});
   ASSERT_EQ(result.exit_code, 0) << result.errors;
   EXPECT_TRUE(says(result.output, {"box.h5 (", "16 x 16 x 16 cells, seed 3", "matter: density 0.",
                                    "temperature -0."}));

@@ -9,6 +9,7 @@
 #include "cli/background.h"
 #include "kolo/base/file.h"
 #include "kolo/data/box_files.h"
+#include "support/idx_files.h"
 #include "support/says.h"
 
 namespace kolo::testing {
@@ -106,7 +107,7 @@ TEST_F(PredictProgram, MakesTheSameOnAnyNumberOfRanksAndInAnyTiles) {
   ASSERT_EQ(whole.exit_code, 0) << whole.errors;
   EXPECT_TRUE(says(whole.output,
                    {"unet3d, ", "step-00000006 (epoch 1", "whole.h5: gas of 40^3 cells, 1.22 MiB",
-                    "1 of 40 x 40 x 40 cells at most, 1 rank\n", "cells/s", "peak memory"}));
+                    "1 of 40 x 40 x 40 cells at most\n", "cells/s, 1 rank\n", "peak memory"}));
   const auto expected = gas_in("whole.h5");
   const auto largest =
       std::abs(*std::ranges::max_element(expected, {}, [](float v) { return std::abs(v); }));
@@ -122,7 +123,7 @@ TEST_F(PredictProgram, MakesTheSameOnAnyNumberOfRanksAndInAnyTiles) {
   const auto three =
       predict("three.h5", {"-n", "3", "--oversubscribe", "--tile", "12", "--checkpoint", "6"});
   ASSERT_EQ(three.exit_code, 0) << three.errors;
-  EXPECT_TRUE(says(three.output, {"64 of 28 x 28 x 28 cells at most, 3 ranks"}));
+  EXPECT_TRUE(says(three.output, {"64 of 28 x 28 x 28 cells at most", "3 ranks"}));
   expect_same("three.h5");
   EXPECT_THAT(names_made(), ElementsAre("three.h5", "whole.h5"));
 
@@ -172,6 +173,32 @@ TEST_F(PredictProgram, AKilledRankEndsAll) {
   EXPECT_FALSE(result.timed_out);
   EXPECT_FALSE(fs::exists(made("gas.h5")));
   expect_nothing_in_the_way();
+}
+
+// tests/run has the numbers.
+TEST(PredictSamplesProgram, ShowsTheMostProbableClassesOrWritesAll) {
+  const TemporaryFolder folder;
+  write_small_mnist(folder / "digits", 40, 44);
+  const auto config =
+      folder.write("digits.yaml", "data: {name: mnist, path: " + (folder / "digits").string() +
+                                      "}\n"
+                                      "model: {name: mlp, hidden: [8]}\n"
+                                      "optimizer: {name: adam}\n"
+                                      "training: {batch_size: 8, n_epochs: 1}\n"
+                                      "device: {intra_threads: 1}\n");
+  const std::string run = folder / "run";
+  ASSERT_EQ(run_kolo({"train", config, "--output", run}).exit_code, 0);
+  const std::string images = folder / "digits" / "t10k-images-idx3-ubyte";
+  const auto shown = run_kolo({"predict", run, images});
+  EXPECT_EQ(shown.exit_code, 0) << shown.errors;
+  EXPECT_TRUE(says(shown.output, {"mlp, ", "sample  class  probability  next\n0       ",
+                                  "\n\n... 4 more; -o FILE.csv writes all\n"}));
+  const std::string table = folder / "classes.csv";
+  const auto written = run_kolo({"predict", run, images, "-o", table, "-n", "2"});
+  EXPECT_EQ(written.exit_code, 0) << written.errors;
+  EXPECT_TRUE(
+      says(written.output, {"classes.csv: classes of 44 samples\n\ntime ", "samples/s, 2 ranks"}));
+  EXPECT_EQ(std::ranges::count(read_text_file(table), '\n'), 45);
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ inline ProcessResult start_kolo(const std::vector<std::string>& arguments,
 inline ProcessResult run_kolo(const std::vector<std::string>& arguments,
                               std::map<std::string, std::string> environment = {},
                               std::chrono::seconds deadline = kolo_deadline) {
-  return run_in_fork([&] { return run_kolo_program(arguments); },
+  return run_in_fork([&] { return run_program(arguments); },
                      kolo_options(std::move(environment), deadline));
 }
 

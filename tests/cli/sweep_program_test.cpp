@@ -46,7 +46,7 @@ TEST_F(SweepProgram, FourTrialsOfWhichOneFails) {
   EXPECT_EQ(history_of(done.trials[1]).epochs().back().step, 400 / 64 + 1);
   EXPECT_TRUE(
       says(result.output, {"failed: status 1", "this trains it alone", "kolo train " + config}));
-  EXPECT_TRUE(says(text_of("sweep/report.html"), {"What the keys do"}));
+  EXPECT_TRUE(says(text_of("sweep/report.html"), {"What the settings do"}));
   const auto report = run_kolo({"report", folder / "sweep", "-o", folder / "page.html"});
   EXPECT_EQ(report.exit_code, 0) << report.errors;
 
@@ -118,8 +118,8 @@ TEST_F(SweepProgram, APublishedValueStandsBesideTheSeeds) {
 TEST_F(SweepProgram, SaysWhatItWouldDoAndWhatIsWrong) {
   const auto plan = sweep({"--dry-run", "optimizer.lr=0.1,0.2", "device.intra_threads=1"});
   EXPECT_EQ(plan.exit_code, 0) << plan.errors;
-  EXPECT_TRUE(says(plan.output,
-                   {"trial 2: lr 0.2\n  kolo train ", "optimizer.lr=0.2", "trials/002-lr-0.2"}));
+  EXPECT_TRUE(says(plan.output, {"trial 2: learning rate 0.2\n  kolo train ", "optimizer.lr=0.2",
+                                 "trials/002-lr-0.2"}));
   const auto refused = [&](const std::vector<std::string>& words, const auto& what) {
     const auto result = sweep(words);
     EXPECT_EQ(result.exit_code, 2);

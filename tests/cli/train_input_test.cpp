@@ -55,7 +55,8 @@ class TrainInput : public ::testing::Test {
 };
 
 TEST_F(TrainInput, MissingAndMalformedFiles) {
-  expect_refused({(folder / "none.yaml").string()}, {"none.yaml", "No such file"});
+  expect_refused({(folder / "none.yaml").string()},
+                 {"cannot read the configuration: ", "none.yaml does not exist"});
   expect_refused({folder.write("bad.yaml", "data:\n  name: [mnist\nmodel: }\n")}, {"bad.yaml:3"});
 }
 

@@ -66,7 +66,7 @@ TEST_F(TrainProgram, NotesEveryStartWithCommandVersionAndHost) {
                                       "--output " +
                                       (folder / "run").string());
   EXPECT_TRUE(says(starts[1]["command"].get<std::string>(), {"--resume"}));
-  for (const char* const key : {"version", "host", "directory", "time"})
+  for (const char* const key : {"version", "host", "machine", "directory", "time"})
     EXPECT_NE(starts[1][key], "") << key;
   EXPECT_TRUE(starts[0].contains("commit")) << "empty where the directory is no repository";
   EXPECT_TRUE(says(read_text_file(folder / "run/out.log"), {"training.n_epochs=1"}));

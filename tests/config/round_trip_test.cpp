@@ -146,7 +146,10 @@ class RandomConfig {
         {"levels", [&] { return has_labels ? "null" : std::to_string(small() % 12 + 1); }},
         {"channels", [&] { return std::to_string(small()); }},
         {"hidden", [&] { return has_labels ? "[]" : fmt::format("[{}, {}]", small(), small()); }},
-        {"activation", [&] { return name(pick<HiddenActivation>()); }},
+        {"activation",
+         [&] {
+           return pick({"relu", "tanh", "gelu", "silu", "sigmoid"});
+         }},
         {"bias", truth},
         {"file", [&] { return "m" + std::to_string(small()); }},
         {"rotations", [&] { return name(pick<Rotations>()); }},

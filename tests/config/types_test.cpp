@@ -188,7 +188,9 @@ TEST_F(Types, NamesAreListedAndTheNearestSuggested) {
   EXPECT_TRUE(
       says(error_after_required("", {"optimizer.lr_scaling=liner"}), {"did you mean \"linear\"?"}));
   EXPECT_TRUE(says(error_after_required("training: {loss: huber}\n"),
-                   {"expected one of cross_entropy, ", "got \"huber\""}));
+                   {"expected one of cross_entropy, binary_crossentropy, l1, mse, got \"huber\""}));
+  EXPECT_TRUE(says(error_after_required("training: {loss: maee}\n"), {"did you mean \"mae\"?"}))
+      << "another framework's name, which is understood";
   EXPECT_TRUE(says(error_after_required("communication: {launcher: gloo}\n"),
                    {"one of auto, processes, mpi"}));
 }

@@ -8,9 +8,11 @@
 #include <gmock/gmock.h>
 
 #include "data/gzip_bytes.h"
+#include "data/images/image_files.h"
 #include "data/read_sample.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
+#include "kolo/data/catalogue.h"
 #include "support/errors.h"
 #include "support/idx_files.h"
 #include "support/says.h"
@@ -50,6 +52,8 @@ TEST(Mnist, ReadsFashionMnist) {
   const MnistDataset validation(folder, Split::validation);
   EXPECT_EQ(validation.size(), 10000);
   EXPECT_EQ(read_sample(validation, 0).label, 9);
+  for (const auto* const data : {&training, &validation})
+    EXPECT_EQ(data->class_names().at(9), "Ankle boot");
 }
 
 TEST(Mnist, NormalisesPixels) {
@@ -62,6 +66,7 @@ TEST(Mnist, NormalisesPixels) {
   EXPECT_FLOAT_EQ(read_sample(standard, 0).input[0], -.42421296F);
   EXPECT_FLOAT_EQ(read_sample(standard, 1).input[2], 2.8214867F);
   EXPECT_EQ(read_sample(standard, 1).label, 9);
+  EXPECT_THAT(standard.class_names(), ::testing::IsEmpty()) << "data that kolo doesn't know";
 }
 
 TEST(Mnist, FilesMayBeNamedAndPlacedAsOthersDo) {
@@ -183,6 +188,31 @@ TEST(Mnist, DamageOfACompressedFileIsSeenInTheLoad) {
   testing::write_file(file, idx_bytes(8, {30, 28, 28}, std::string(30 * 28 * 28 - 1, 'x')));
   EXPECT_TRUE(says(message_of<InputError>([&] { MnistDataset(folder.path(), Split::train, true); }),
                    {"truncated"}));
+}
+
+// Grey pictures have the pixels that an IDX file would give them.
+TEST(Mnist, OpensPicturesToPredictFrom) {
+  const TemporaryFolder folder;
+  write_small_mnist(folder.path(), 10, 10);
+  const MnistDataset digits(folder.path(), Split::validation);
+  for (const std::int64_t index : {2, 10}) {
+    std::string rows;
+    for (std::size_t pixel = 0; pixel < 28 * 28; ++pixel) {
+      if (pixel % 28 == 0) rows += '\0';
+      rows += static_cast<char>(digits.pixels(index % 10)[pixel]);
+    }
+    folder.write("new/" + std::to_string(index) + ".png", testing::png_file({28, 28, 8, 0}, rows));
+  }
+  const auto& entry = dataset_entry("mnist");
+  const auto pictures = entry.inputs(entry.completed({}), digits.layout(), folder / "new");
+  ASSERT_EQ(pictures.samples->size(), 2);
+  EXPECT_EQ(pictures.file(1), "10.png");
+  const auto expected = read_sample(digits, 2).input,
+             found = read_sample(*pictures.samples, 0).input;
+  EXPECT_LT(testing::largest_difference(expected, found), 1e-5);
+  const auto all =
+      entry.inputs(entry.completed({}), digits.layout(), folder / "t10k-images-idx3-ubyte");
+  EXPECT_EQ(read_sample(*all.samples, 2).input, expected);
 }
 
 }  // namespace

@@ -116,8 +116,9 @@ fi
 # The trainer takes a network of one's own, and the program runs from where it was installed.
 if [[ $with_trainer == ON ]]; then
   custom=$here/../../examples/custom_model
+  custom_model=$folder/build/custom_model/custom_model
   train_custom() {
-    "$here/../support/mpirun" 2 "$folder/build/custom_model/custom_model" "$custom/custom.yaml" data.n_train=8000 data.n_valid=2000 \
+    "$here/../support/mpirun" 2 "$custom_model" train "$custom/custom.yaml" data.n_train=8000 data.n_valid=2000 \
       data.path="$folder/data" output_dir="$folder/custom_run" "$@"
   }
   output=$(train_custom training.n_epochs=1)
@@ -126,8 +127,18 @@ if [[ $with_trainer == ON ]]; then
   ((accuracy >= 65)) || fail "custom_model learns too little: $output"
   output=$(train_custom training.n_epochs=2 --resume)
   [[ $output == *"resuming from $folder/custom_run/checkpoints/step-"* ]] || fail "custom_model does not go on from its checkpoint: $output"
-  "$folder/prefix/bin/kolo" report "$folder/custom_run" -o "$folder/custom.html" >/dev/null || fail "custom_model's run makes no report"
+  "$custom_model" report "$folder/custom_run" -o "$folder/custom.html" >/dev/null || fail "custom_model's run makes no report"
   [[ -s $folder/custom.html ]] || fail "custom_model's report is empty"
+  output=$("$custom_model" eval custom_run -n 2)
+  (($(sed -n 's/^accuracy  *\([0-9]*\)\..*/\1/p' <<<"$output") >= 65)) || fail "custom_model eval measures too little: $output"
+  "$folder/prefix/bin/kolo" data images --from fashion-mnist -o images --per-class 5 >/dev/null
+  "$custom_model" predict custom_run images/valid -o classes.csv -n 2 >/dev/null || fail "custom_model predict fails"
+  (($(wc -l <classes.csv) == 11)) || fail "expected a line for each of ten images, got: $(cat classes.csv)"
+  output=$("$custom_model" bench "$custom/custom.yaml" data.path=data -n 2 --mode full --steps 2 --trials 1)
+  [[ $output == *two_towers* ]] || fail "custom_model bench measures another network: $output"
+  output=$("$folder/prefix/bin/kolo" eval custom_run 2>&1) && fail "kolo eval takes a network that it doesn't know"
+  [[ $output == *"was trained by ./build/custom_model/custom_model, whose network two_towers kolo doesn't know; use ./build/"* ]] ||
+    fail "kolo eval does not name custom_model: $output"
   # Data of one's own: points on a circle, whose three classes overlap a little.
   points='BEGIN { srand(seed); for (i = 0; i < n; ++i) { a = 2.1 * (i % 3) + 1.3 * (rand() + rand() - 1); print i % 3 "," cos(a) "," sin(a) } }'
   awk -v seed=1 -v n=3000 "$points" >training.csv

@@ -228,18 +228,18 @@ void expect_tile(const Values& window_values, const Values& tap_values, const Va
   constexpr auto algorithm = winograd::Algorithm::four_of_three_taps;
   constexpr std::size_t window_length = 6, tile_length = 4, taps = 3;
   const auto channels = static_cast<std::int64_t>(bias.size());
-  const winograd::Places places(algorithm, 2, false, channels, 0);
+  const winograd::Offsets offsets(algorithm, 2, false, channels, 0);
   const Box<T> window(window_values, channels);
   const Box<float> kernel(tap_values, channels);
   Values of_inputs(window_length * window_length * bias.size(), NAN), of_taps = of_inputs;
   loops.of<T>().spread(algorithm, winograd::Spread::inputs, window.places().data(), channels,
-                       places, of_inputs.data());
-  loops.of_float.spread(algorithm, winograd::Spread::taps, kernel.places().data(), channels, places,
-                        of_taps.data());
+                       offsets, of_inputs.data());
+  loops.of_float.spread(algorithm, winograd::Spread::taps, kernel.places().data(), channels,
+                        offsets, of_taps.data());
   for (std::size_t i = 0; i < of_inputs.size(); ++i) of_inputs[i] *= of_taps[i];
   Box<T> tile(Values(tile_length * tile_length * bias.size(), NAN), channels);
   tile.at[5] = nullptr;  // a position that is none
-  loops.of<T>().collect(algorithm, winograd::Collect::outputs, of_inputs.data(), places, channels,
+  loops.of<T>().collect(algorithm, winograd::Collect::outputs, of_inputs.data(), offsets, channels,
                         bias.data(), tile.at.data());
   for (std::size_t y = 0; y < tile_length; ++y)
     for (std::size_t x = 0; x < tile_length; ++x)
@@ -274,7 +274,7 @@ TEST_F(VectorLoopsTest, TransformTiles) {
 TEST_F(VectorLoopsTest, RoundOutputsToBFloat16) {
   constexpr auto algorithm = winograd::Algorithm::four_of_three_taps;
   constexpr std::int64_t channels = 16;
-  const winograd::Places places(algorithm, 2, false, channels, 0);
+  const winograd::Offsets offsets(algorithm, 2, false, channels, 0);
   // Coefficients of 0 leave the bias.
   const Values coefficients(36 * channels, 0.F);
   for_each_width([&](const VectorLoops& loops) {
@@ -286,7 +286,7 @@ TEST_F(VectorLoopsTest, RoundOutputsToBFloat16) {
       bias[3] = __builtin_bit_cast(float, 0x3F808000U);  // half way, down to even
       bias[4] = __builtin_bit_cast(float, 0x3F818000U);  // half way, up to even
       Box<BFloat16> tile(Values(16 * channels, 0.F), channels);
-      loops.of_bfloat16.collect(algorithm, winograd::Collect::outputs, coefficients.data(), places,
+      loops.of_bfloat16.collect(algorithm, winograd::Collect::outputs, coefficients.data(), offsets,
                                 channels, bias.data(), tile.at.data());
       for (std::size_t c = 0; c < bias.size(); ++c) {
         if (std::isnan(bias[c])) {

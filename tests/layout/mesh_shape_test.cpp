@@ -48,8 +48,8 @@ TEST(MeshShape, DataTakesWhatIsLeft) {
 TEST(MeshShape, TheSlowestAxisIsThePipeline) {
   const MeshShape mesh(16, {2, {2}, 2, 2});
   EXPECT_EQ(mesh.coordinates_of(9), (MeshCoordinates{1, 0, 0, 0, 0, 1}));
-  EXPECT_EQ(mesh.place_of(9, replica_axes), (SplitPlace{3, 0}));
-  EXPECT_EQ(mesh.place_of(13, replica_axes), (SplitPlace{3, 2}));
+  EXPECT_EQ(mesh.split_of(9, replica_axes), (SplitKey{3, 0}));
+  EXPECT_EQ(mesh.split_of(13, replica_axes), (SplitKey{3, 2}));
 }
 
 TEST(MeshShape, CoordinatesRoundTripAndGroupsPartitionTheRanks) {
@@ -66,7 +66,7 @@ TEST(MeshShape, CoordinatesRoundTripAndGroupsPartitionTheRanks) {
     std::map<int, std::vector<int>> members;  // by colour
     for (int rank = 0; rank < ranks; ++rank) {
       EXPECT_EQ(mesh.rank_of(mesh.coordinates_of(rank)), rank);
-      const auto place = mesh.place_of(rank, axes);
+      const auto place = mesh.split_of(rank, axes);
       auto& group = members[place.colour];
       EXPECT_EQ(place.key, static_cast<int>(group.size()));
       group.push_back(rank);

@@ -130,8 +130,8 @@ TEST(SpatialNetwork, CountsTheWorkOfTheUNet) {
 }
 
 TEST(SpatialNetwork, CountsTheHalosOfTheUNet) {
-  // 128^3 in two slabs send, by layer, a plane of its larger side, forward and, but for the sample's,
-  // backward.
+  // 128^3 in two slabs send, by layer, a plane of its larger side, forward and, but for the
+  // sample's, backward.
   constexpr std::int64_t one_way = 128 * 128 * 4 + 64 * 64 * 64 + 32 * 32 * 128 + 16 * 16 * 256 +
                                    8 * 8 * 512 + 4 * 4 * 512 +  // down
                                    4 * 4 * 512 + 8 * 8 * 512 + 16 * 16 * 256 + 32 * 32 * 128 +
@@ -170,7 +170,7 @@ TEST(SpatialNetwork, CountsWhatTheUNetKeeps) {
 }
 
 TEST(SpatialNetwork, GathersBeforeWholeLayersAlone) {
-  const auto shares = spatial_share(plan_unet(64, {8, 1, 1}), 3);
+  const auto shares = spatial_layer_parts(plan_unet(64, {8, 1, 1}), 3);
   for (std::size_t layer = 0; layer < shares.size(); ++layer) {
     const auto expected = layer == 3 ? 1U : 0U;  // down4
     EXPECT_THAT(shares[layer].gathers, SizeIs(expected)) << layer;
@@ -194,14 +194,14 @@ TEST(SpatialNetwork, RoomsAreFilledByWhatIsReceived) {
     std::vector<std::vector<std::int64_t>> received(static_cast<std::size_t>(plan.ranks()),
                                                     Lengths(plan.layers.size(), 0));
     for (int rank = 0; rank < plan.ranks(); ++rank) {
-      const auto shares = spatial_share(plan, rank);
+      const auto shares = spatial_layer_parts(plan, rank);
       for (std::size_t layer = 0; layer < shares.size(); ++layer) {
         for (const auto& message : shares[layer].forward)
           received[static_cast<std::size_t>(message.peer)][layer] += message.elements;
       }
     }
     for (int rank = 0; rank < plan.ranks(); ++rank) {
-      const auto shares = spatial_share(plan, rank);
+      const auto shares = spatial_layer_parts(plan, rank);
       for (std::size_t layer = 0; layer < shares.size(); ++layer) {
         const auto from_others = received[static_cast<std::size_t>(rank)][layer];
         EXPECT_EQ(shares[layer].room_elements,
@@ -228,7 +228,7 @@ TEST(SpatialNetwork, RanksComputeEverythingOnceButForWholeLayers) {
     }
     Lengths computed(plan.layers.size(), 0);
     for (int rank = 0; rank < plan.ranks(); ++rank) {
-      const auto shares = spatial_share(plan, rank);
+      const auto shares = spatial_layer_parts(plan, rank);
       for (std::size_t layer = 0; layer < shares.size(); ++layer)
         computed[layer] += shares[layer].flops;
     }
@@ -244,7 +244,7 @@ TEST(SpatialNetwork, FindsTheMostThatAnyRankHas) {
     std::int64_t most_sent = 0;
     for (int rank = 0; rank < plan.ranks(); ++rank) {
       std::int64_t kept = 0, sent = 0;
-      for (const auto& share : spatial_share(plan, rank)) {
+      for (const auto& share : spatial_layer_parts(plan, rank)) {
         kept += share.output_elements;
         for (const auto* messages : {&share.forward, &share.backward})
           for (const auto& message : *messages) sent += message.elements;
@@ -291,7 +291,7 @@ TEST(SpatialNetwork, RefusesWhatItCannotPlan) {
                    }),
                    {"down2 takes 64 channels and makes 128 in 3 groups"}));
   EXPECT_TRUE(says(message_of<Error>([] {
-                     (void)spatial_share(plan_unet(64, {2, 1, 1}), 2);
+                     (void)spatial_layer_parts(plan_unet(64, {2, 1, 1}), 2);
                    }),
                    {"rank 2 of 2"}));
 }

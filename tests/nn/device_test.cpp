@@ -93,6 +93,8 @@ TEST(MetricsOnDevice, CountAsOnTheHost) {
   reference.add(logits, classes);
   EXPECT_TRUE(
       std::equal(matrix.counts().begin(), matrix.counts().end(), reference.counts().begin()));
+  EXPECT_EQ(error_sums(there, there.flip({0})).r_squared(),
+            error_sums(logits, logits.flip({0})).r_squared());
 }
 
 }  // namespace

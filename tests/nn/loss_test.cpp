@@ -146,7 +146,9 @@ TEST(Loss, OptionsOfOtherLossesAreInputErrors) {
   EXPECT_THROW((void)make_l1(-1), InputError);
 }
 
-TEST(Loss, KerasNamesAreKnown) {
+TEST(Loss, NamesOfOtherFrameworksAreKnown) {
+  EXPECT_EQ(loss_entry("mae").name, "l1");
+  EXPECT_EQ(loss_entry("bce").name, "binary_crossentropy");
   EXPECT_EQ(loss_entry("mean_absolute_error").name, "l1");
   EXPECT_EQ(loss_entry("mean_squared_error").name, "mse");
   EXPECT_EQ(loss_entry("categorical_crossentropy").name, "cross_entropy");

@@ -101,6 +101,40 @@ TEST(CountInTop, WhatIsNotFiniteIsNotIn) {
   EXPECT_THROW((void)count_in_top(logits, classes_of({0, 1, 0}), 0), InputError);
 }
 
+TEST(ErrorSums, AreThoseOfAllBatchesTogether) {
+  torch::manual_seed(1);
+  const auto targets = 1e6 + torch::randn({40, 3});  // a large mean
+  const auto outputs = targets + .5 * torch::randn({40, 3});
+  const auto whole = error_sums(outputs, targets);
+  const auto errors = (outputs - targets).to(torch::kDouble), truths = targets.to(torch::kDouble);
+  const auto squared = errors.square().sum().item<double>();
+  EXPECT_NEAR(whole.mean_absolute_error(), errors.abs().mean().item<double>(), 1e-12);
+  EXPECT_NEAR(whole.root_mean_squared_error(), std::sqrt(squared / 120), 1e-12);
+  const auto variation = (truths - truths.mean()).square().sum().item<double>();
+  EXPECT_NEAR(whole.r_squared(), 1 - squared / variation, 1e-9);
+
+  ErrorSums sum;
+  for (const auto& [begin, length] : {std::pair(0, 7), {7, 0}, {7, 1}, {8, 32}})
+    sum.add(error_sums(outputs.narrow(0, begin, length), targets.narrow(0, begin, length)));
+  EXPECT_EQ(sum.values, 120);
+  EXPECT_NEAR(sum.mean_absolute_error(), whole.mean_absolute_error(), 1e-12);
+  EXPECT_NEAR(sum.root_mean_squared_error(), whole.root_mean_squared_error(), 1e-12);
+  EXPECT_NEAR(sum.r_squared(), whole.r_squared(), 1e-9);
+}
+
+TEST(ErrorSums, TellNothingOfTargetsThatAreEqual) {
+  ErrorSums sum;
+  for (const std::int64_t batch : {3, 7, 5})
+    sum.add(error_sums(torch::zeros({batch, 11}), torch::full({batch, 11}, .1F)));
+  EXPECT_EQ(sum.variation, 0);
+  EXPECT_THAT(sum.r_squared(), IsNan());
+  EXPECT_FLOAT_EQ(static_cast<float>(sum.mean_absolute_error()), .1F);
+  EXPECT_TRUE(says(message_of<InputError>([] {
+                     (void)error_sums(torch::zeros({2, 1}), torch::zeros({2}));
+                   }),
+                   {"outputs [2, 1] and targets [2], expected one shape"}));
+}
+
 TEST(ConfusionMatrix, CountsTargetsByPrediction) {
   ConfusionMatrix matrix(3);
   const torch::Tensor logits = torch::eye(3).index({classes_of({0, 1, 1, 2, 2})});

@@ -92,10 +92,10 @@ TEST(SampleArrays, AreWhatLibTorchMakesOfThem) {
     ASSERT_TRUE(torch::equal(found, wanted)) << name_of(kind);
     // Slices are read as records that are larger than the tensor.
     const auto in_slice = samples.samples() / samples.slices();
-    const auto record = samples.shapes()[0].bytes_in_record() + 16;
+    const auto record = samples.shapes()[0].packed_bytes() + 16;
     for (std::int64_t slice = 0; slice < samples.slices(); ++slice) {
       std::vector<std::byte> records(record * static_cast<std::size_t>(in_slice));
-      samples.read_records(slice, 1, records.data(), record);
+      samples.pack(slice, 1, records.data(), record);
       for (std::int64_t i = 0; i < in_slice; ++i) {
         const auto* const first =
             reinterpret_cast<const float*>(records.data() + static_cast<std::size_t>(i) * record);

@@ -43,7 +43,7 @@ template <typename T>
 torch::Tensor for_use(const FlatOptimizer& optimizer, testing::Buffers<T>& buffers) {
   const auto use = optimizer.for_use().value();
   return as_tensor(buffers.parameters).to(torch::kDouble) -
-         as_tensor(buffers.state.at(use.place)).to(torch::kDouble) * use.factor;
+         as_tensor(buffers.state.at(use.index)).to(torch::kDouble) * use.factor;
 }
 
 using Direction = std::function<torch::Tensor(Sequences&, const torch::Tensor& gradient, int step)>;
@@ -98,21 +98,21 @@ TEST(ScheduleFree, AdamwFollowsThePaper) {
 // At one rate the average is that of all z, each counting the same.
 TEST(ScheduleFree, SharesOfOneRateAreThoseOfAMean) {
   RateHistory rates;
-  for (int step = 1; step <= 10; ++step) EXPECT_DOUBLE_EQ(rates.note(.3).share, 1. / step);
+  for (int step = 1; step <= 10; ++step) EXPECT_DOUBLE_EQ(rates.note(.3).weight, 1. / step);
   // A smaller rate counts as the largest one.
-  EXPECT_DOUBLE_EQ(rates.note(.1).share, 1. / 11);
+  EXPECT_DOUBLE_EQ(rates.note(.1).weight, 1. / 11);
   EXPECT_EQ(rates.largest, .3);
-  EXPECT_EQ(RateHistory{}.note(0).share, 0);
+  EXPECT_EQ(RateHistory{}.note(0).weight, 0);
   for (const double huge : {1e160, 1e300})  // whose squares are infinite
-    EXPECT_EQ(RateHistory{}.note(huge).share, 1);
+    EXPECT_EQ(RateHistory{}.note(huge).weight, 1);
 }
 
-TEST(ScheduleFree, AShareOutOfRangeIsRefused) {
+TEST(ScheduleFree, AWeightOutOfRangeIsRefused) {
   testing::Buffers<float> buffers(3);
   EXPECT_TRUE(says(message_of<Error>([&] {
                      make_schedule_free_sgd({})->update(buffers.whole(), {.1, 1.5}, 1);
                    }),
-                   {"share 1.5 of a step in the average"}));
+                   {"weight 1.5 of a step in the average"}));
 }
 
 }  // namespace

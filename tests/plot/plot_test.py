@@ -65,7 +65,12 @@ trials = [{"settings": [f"optimizer.name={name}", f"optimizer.lr={rate}"], "best
           for name in ("adam", "sgd") for rate in (0.01, 0.1)]
 write("sweep/trials/adam-0.01/history.json", history(0.01))
 write("sweep/sweep.json", {"metric": "val_accuracy", "random": 0, "trials": trials + [trials[0] | {"best": None}]})
-expect_figures(["sweep-metric", "sweep-key-1", "sweep-key-2"], folder / "sweep")
+drawn = (expect_figures(["sweep-metric", "sweep-key-1", "sweep-key-2"], folder / "sweep") / "sweep-key-2.svg").read_text()
+assert ">learning rate<" in drawn and ">optimizer sgd<" in drawn
+
+trials = [{"settings": [f"optimizer.lr={rate}", f"seed={seed}"], "best": 0.5 + rate * seed, "folder": "none"} for rate in (0.1, 0.2) for seed in (1, 2)]
+write("seeds/sweep.json", {"metric": "val_accuracy", "random": 0, "trials": trials})
+expect_figures(["sweep-key-1"], folder / "seeds")
 
 trials = [{"settings": [f"model.kind={kind}"], "best": 0.5, "folder": "none"} for kind in ("-", "2e", "")]
 write("texts/sweep.json", {"metric": "val_loss", "random": 0, "trials": trials})
@@ -80,13 +85,13 @@ def span(name, rank, thread, begin, length, **arguments):
 
 
 # Three steps of 10 ms of two ranks; only the second, which is the one in the middle, has a span named "special".
-events = [{"name": "thread_name", "ph": "M", "pid": 0, "tid": 1000, "args": {"name": "communication"}}]
+events = [{"name": "thread_name", "ph": "M", "pid": 0, "tid": 1000, "args": {"name": "communication: all ranks"}}]
 events += [event for step in (1, 2, 3) for rank in (0, 1)
            for event in (span("step", rank, 1, 1e4 * step, 1e4, step=step), span("forward", rank, 1, 1e4 * step + 100, 3e3),
                          span("update bucket", rank, 1, 1e4 * step + 7e3, 2.9e3, bucket=3), span("bucket 0", rank, 1000, 1e4 * step + 5e3, 1))]
 timeline = write("timeline.json", events + [span("special one", 0, 1, 2.5e4, 2e3)])
 drawn = (expect_figures(["timeline"], timeline) / "timeline.svg").read_text()
-for text in ("step 2: 10 ms", "rank 0, communication", "rank 1, thread 1", "special one", "update bucket 3", "all-reduce of a bucket", "other"):
+for text in ("step 2: 10 ms", "rank 0, communication: all ranks", "rank 1, thread 1", "special one", "update bucket 3", "all-reduce of a bucket", "other"):
     assert f">{text}<" in drawn, text
 assert "waiting for data" not in drawn
 assert "special" not in (expect_figures(["timeline"], timeline, "--step", 3) / "timeline.svg").read_text()

@@ -74,7 +74,8 @@ class Browser : public ::testing::Test {
 Report runs_report(const std::string& name) {
   Report report{.title = name};
   Curve steps{"loss", "training", true, {}};
-  for (int i = 0; i < 500; ++i) steps.points.push_back({5. / (i + 1), i / 90., 1. * i, 1000. + i});
+  for (int i = 0; i < 500; ++i)
+    steps.points.push_back({5. / (i + 1), i / 90., 1. * i, 1000. + i, 1. * i});
   report.runs = {run_named(name, {epoch_curve("loss", "validation", {3, not_measured, 1}),
                                   epoch_curve("accuracy", "validation", {.3, .6, .9}),
                                   epoch_curve("epoch_seconds", "", {5, 5, 5}), steps})};
@@ -113,17 +114,19 @@ TEST_F(Browser, SwitchesAxesRunsAndScales) {
     seen.push("shown", shown());
     document.querySelector(".runs button").click();
     seen.push("shown", shown());
+    const lines = () => Chart.getChart("canvas-loss-by-step").data.datasets.length;
+    seen.push("lines", lines());
     const slider = document.querySelector("input[type=range]");
-    slider.value = 0.9;
+    slider.value = 0;
     slider.dispatchEvent(new Event("input"));
-    seen.push("lines", Chart.getChart("canvas-loss-by-step").data.datasets.length);
+    seen.push("lines", lines());
     document.querySelector("#loss figcaption button").click();
     seen.push(chart().options.scales.y.type);
     document.title = seen.join(" ");)");
   const auto title = elements.substr(elements.find("<title>") + 7);
   EXPECT_EQ(title.substr(0, title.find('<')),
             "epoch 2 step 20 minutes since the start 0.1666667 time (UTC) 1010 shown 1 shown 2 "
-            "lines 4 logarithmic");
+            "lines 4 lines 2 logarithmic");
   EXPECT_EQ(count(elements, "data-drawn=\"true\""), number_of("figures", report));
 }
 
@@ -146,6 +149,23 @@ TEST_F(Browser, AxesAreRoundAndHoldEverything) {
   EXPECT_EQ(title.substr(0, title.find('<')),
             "0 0.0005 0.001 0.0015 0.002; 0 1 2; 0 100 200 300 400 500; 20 40 60 80 100; "
             "70 80 90 100 110 120; 00:16:43 00:16:44 00:16:45 00:16:46 00:16:47");
+}
+
+TEST_F(Browser, DrawsASweepOfWords) {
+  Report report{.title = "A sweep", .sweep = Sweep{}};
+  for (const char* const name : {"adam", "sgd"}) {
+    Trial trial;
+    trial.settings = {std::string("optimizer.name=") + name};
+    trial.best = name[0] == 'a' ? .9 : .8;
+    report.sweep->trials.push_back(trial);
+    report.trials.push_back(run_named(name, {}));
+    report.trials.back().facts = {{"command", std::string("kolo train --config ") + name}};
+  }
+  expect_all_drawn(report);
+  const auto elements = elements_of(report, "1", R"(
+    const labels = Chart.getChart("canvas-sweep-key-1").scales.x.ticks.map((tick) => tick.label);
+    document.title = labels.join(" ");)");
+  EXPECT_TRUE(says(elements, {"<title>adam sgd</title>", "<dd>kolo train --config adam</dd>"}));
 }
 
 TEST_F(Browser, ShowsHostileNamesAsTheyAre) {

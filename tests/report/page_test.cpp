@@ -53,6 +53,15 @@ TEST(ReportPage, HoldsItsData) {
   EXPECT_EQ(series["y"], (Json{3, nullptr, 1. / 3}));
 }
 
+TEST(ReportPage, TellsHowRunsWereMade) {
+  auto report = small_report();
+  EXPECT_THAT(report_data(report, "today")["origins"], SizeIs(0));
+  report.runs[1].facts = {{"command", hostile}};
+  report.runs[1].configuration = "seed: 1\n";
+  const auto page = data_in(report_page(report_data(report, "today")));
+  EXPECT_EQ(page["origins"], Json::parse(R"([{"name": "second", "configuration": "seed: 1\n"}])"));
+}
+
 TEST(ReportPage, NoDigitIsRounded) {
   auto curve = epoch_curve("loss", "validation", {.12345678901, 4.000000001, 98765432.5});
   for (std::size_t i = 0; i < 3; ++i) curve.points[i].step = 12345671 + static_cast<double>(i);
@@ -139,6 +148,8 @@ class ReadReport : public ::testing::Test {
 
 TEST_F(ReadReport, NamesTheReport) {
   EXPECT_EQ(read({write_run("a")}).title, "a");
+  folder.write("a/config.yaml", "description: Digits\n");
+  EXPECT_EQ(read({folder / "a"}).title, "Digits");
   EXPECT_EQ(read({write_run("a"), write_run("b")}).title, "2 runs compared");
   EXPECT_EQ(read({write_study()}).title, "A study");
 }
@@ -151,6 +162,7 @@ TEST_F(ReadReport, AStudyBringsItsRuns) {
   EXPECT_EQ(study.runs[0].name, "1 rank, unscaled");
   EXPECT_EQ(study.runs[1].name, "2 ranks, linear, no warm-up");
   EXPECT_EQ(study.runs[2].name, "a");
+  EXPECT_THAT(study.runs_of_points, ElementsAre(0U, 1U, 0U, std::nullopt, std::nullopt));
 }
 
 TEST_F(ReadReport, RefusesWhatItCannotShow) {

@@ -78,6 +78,22 @@ TEST(ReadHistory, CurvesOfEpochsAndSteps) {
   EXPECT_THAT(column(steps, &CurvePoint::time), ElementsAre(1005, 1010, 1015, 1020, 1025));
 }
 
+TEST(ReadHistory, TimeIsThatOfTrainingWithoutPauses) {
+  const TemporaryFolder folder;
+  History history(1);
+  history.add(EpochRecord{.val_loss = 3, .time = 1000, .elapsed = 0});
+  history.add(EpochRecord{.epoch = 1, .step = 10, .val_loss = 2, .time = 1010, .elapsed = 10});
+  history.add(EpochRecord{.epoch = 2, .step = 20, .val_loss = 1, .time = 5020, .elapsed = 21});
+  const auto elapsed = [&] {
+    history.write(folder / "history.json");
+    return column(read_run(folder.path()).find("loss", "validation"), &CurvePoint::elapsed);
+  };
+  EXPECT_THAT(elapsed(), ElementsAre(0, 10, 21));
+  // A run that an earlier version began: it did not count.
+  history.add(StepRecord{.step = 5, .loss = 2, .time = 1005});
+  EXPECT_THAT(elapsed(), ElementsAre(0, 10, 4020));
+}
+
 TEST(ReadHistory, StepsBeforeTheFirstEpochsEndHaveNoEpoch) {
   const TemporaryFolder folder;
   History history(1);
@@ -117,6 +133,28 @@ TEST(ReadHistory, SettingsAndParametersBesideIt) {
                   Pair("model.file", ""), Pair("model.nothing", "unset"), Pair("model.none", "[]"),
                   Pair("stages", "[{width: 8}, {width: 16}]")));
   EXPECT_THAT(run.warnings, IsEmpty());
+}
+
+TEST(ReadHistory, HowItWasMade) {
+  const TemporaryFolder folder;
+  history_of_a_run().write(folder / "history.json");
+  folder.write("config.yaml", "model:\n  name: cnn\n");
+  folder.write("run.json",
+               R"({"starts": [{"time": "today", "command": "kolo train a.yaml", "version": "1.0",
+                   "commit": "0123456789abcdef-dirty", "host": "node1", "machine": "2 CPUs"},
+                  {"time": "tomorrow", "command": 7}]})");
+  const RunRecord run = read_run(folder.path());
+  EXPECT_EQ(run.configuration, "model:\n  name: cnn\n");
+  EXPECT_THAT(run.facts, ElementsAre(Pair("command", "kolo train a.yaml"), Pair("begun", "today"),
+                                     Pair("resumed", "1 time, last on tomorrow"),
+                                     Pair("machine", "node1, 2 CPUs"), Pair("ranks", "4"),
+                                     Pair("network", "cnn"),
+                                     Pair("kolo", "1.0, git 0123456789ab with changes")));
+  for (const char* const text : {"{", "[]", R"({"starts": 7})", R"({"starts": [7]})"}) {
+    folder.write("run.json", text);
+    EXPECT_THAT(read_run(folder.path()).facts,
+                ElementsAre(Pair("ranks", "4"), Pair("network", "cnn")));
+  }
 }
 
 TEST(ReadHistory, WhatCannotBeReadBesideItIsSaid) {

@@ -21,7 +21,7 @@ inline Curve epoch_curve(const std::string& quantity, const std::string& part,
   Curve curve{quantity, part, false, {}};
   for (const double value : values) {
     const auto epoch = static_cast<double>(curve.points.size() + 1);
-    curve.points.push_back({value, epoch, epoch * steps, start + epoch * seconds});
+    curve.points.push_back({value, epoch, epoch * steps, start + epoch * seconds, epoch * seconds});
   }
   return curve;
 }

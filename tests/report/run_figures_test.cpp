@@ -73,9 +73,8 @@ TEST(RunFigures, StandAgainstEveryAxis) {
   };
   EXPECT_THAT(places(CurveAxis::epoch, 0), ElementsAre(1, 2, 3));
   EXPECT_THAT(places(CurveAxis::step, 2), ElementsAre(20, 40));
-  // Each run's own start is the beginning of relative time; the longest run takes 60 s.
-  EXPECT_THAT(places(CurveAxis::relative, 0), ElementsAre(0, 5, 10));
-  EXPECT_THAT(places(CurveAxis::relative, 2), ElementsAre(0, 60));
+  EXPECT_THAT(places(CurveAxis::relative, 0), ElementsAre(5, 10, 15));
+  EXPECT_THAT(places(CurveAxis::relative, 2), ElementsAre(60, 120));
   EXPECT_THAT(places(CurveAxis::wall, 2), ElementsAre(9060, 9120));
   EXPECT_EQ(figure.x_labels.at(CurveAxis::relative), "seconds since the start");
   EXPECT_EQ(figure.series[2].colour, 1) << "a run has the colour of its number";
@@ -90,14 +89,16 @@ TEST(RunFigures, GapsStayGaps) {
               ElementsAre(10, 20, NanSensitiveDoubleEq(not_measured)));
 }
 
-TEST(RunFigures, LeaveOutTheUntrainedNetwork) {
+TEST(RunFigures, BeginBeforeTraining) {
   auto run = run_named("run", {epoch_curve("loss", "validation", {3, 1})});
   auto& points = run.curves[0].points;
-  points.insert(points.begin(), {90, 0, 0, 1000});
-  const auto series = figure_named(all_figures({run}), "loss").series[0];
-  EXPECT_THAT(series.y, ElementsAre(3, 1));
-  // Time counts from it all the same.
-  EXPECT_THAT(series.x_on.at(CurveAxis::relative), ElementsAre(5, 10));
+  points.insert(points.begin(), {90, 0, 0, 1000, 0});
+  const auto figure = figure_named(all_figures({run}), "loss");
+  EXPECT_THAT(figure.series[0].y, ElementsAre(90, 3, 1));
+  EXPECT_THAT(figure.series[0].x_on.at(CurveAxis::step), ElementsAre(0, 10, 20));
+  EXPECT_TRUE(figure.y_logarithmic) << "it spans two powers of ten";
+  points.erase(points.begin());
+  EXPECT_FALSE(figure_named(all_figures({run}), "loss").y_logarithmic);
 }
 
 TEST(RunFigures, StepCurvesAreFiguresOfTheirOwn) {
@@ -113,6 +114,9 @@ TEST(RunFigures, StepCurvesAreFiguresOfTheirOwn) {
   ASSERT_THAT(by_step, SizeIs(1));
   EXPECT_FALSE(by_step[0].dashed);
   EXPECT_FALSE(by_step[0].marks);
+  EXPECT_TRUE(figure_named(figures, "loss-by-step").smoothed);
+  EXPECT_FALSE(figure_named(figures, "loss").smoothed);
+  EXPECT_FALSE(figure_named(figures, "learning-rate").smoothed) << "it has no noise";
   EXPECT_THAT(figure_named(figures, "loss").series, SizeIs(2));
   const auto& rates = figure_named(figures, "learning-rate").series;
   ASSERT_THAT(rates, SizeIs(1)) << "the finest only";

@@ -22,12 +22,12 @@ TEST(RunResults, TellTheBestOfEachRunAndOfAll) {
   const auto table = run_results(runs);
   EXPECT_THAT(titles_of(table),
               ElementsAre("run", "best validation accuracy", "best validation loss",
-                          "time per epoch", "ranks", "parameters", "epochs"));
+                          "time per epoch", "ranks", "parameters", "epochs", "time to 90 %"));
   ASSERT_THAT(table.rows, SizeIs(2));
   EXPECT_THAT(texts_of(table.rows[0]),
-              ElementsAre("first", "90.00 %", "1.0000", "5 s", "2", "1 234 567", "3"));
+              ElementsAre("first", "90.00 %", "1.0000", "5 s", "2", "1 234 567", "3", "10.0 s"));
   EXPECT_THAT(texts_of(table.rows[1]),
-              ElementsAre("second (not finished)", "95.00 %", "", "", "", "", "1"));
+              ElementsAre("second (not finished)", "95.00 %", "", "", "", "", "1", "5.0 s"));
   EXPECT_FALSE(table.rows[0].cells[1].is_best);
   EXPECT_TRUE(table.rows[1].cells[1].is_best);
   EXPECT_FALSE(table.rows[0].cells[2].is_best) << "there is no other";
@@ -50,8 +50,30 @@ TEST(RunResults, AnUntrainedNetworkIsNotTheBest) {
                                                from_untrained("loss", {.1, 3, 2})}),
                          run_named("begun", {from_untrained("accuracy", {.6})})};
   const auto table = run_results(runs);
-  EXPECT_THAT(texts_of(table.rows[0]), ElementsAre("trained", "50.00 %", "2.0000", "2"));
+  EXPECT_THAT(texts_of(table.rows[0]),
+              ElementsAre("trained", "50.00 %", "2.0000", "2", "10.0 s"));
   EXPECT_EQ(table.rows[1].cells[1].text, "60.00 %") << "there is nothing else yet";
+}
+
+TEST(RunResults, ATargetIsWhatMoreThanHalfOfTheRunsReach) {
+  const auto of = [](const std::string& name, const std::vector<double>& losses) {
+    return run_named(name, {epoch_curve("loss", "validation", losses)});
+  };
+  const std::vector runs{of("best", {.5, .1}), of("middle", {.9, .31234}), of("diverged", {9, 8})};
+  const auto table = run_results(runs);
+  EXPECT_EQ(table.columns.back().title, "time to loss 0.313");
+  EXPECT_EQ(table.rows[0].cells.back().text, "10.0 s");
+  EXPECT_EQ(table.rows[1].cells.back().text, "10.0 s");
+  EXPECT_EQ(table.rows[2].cells.back().text, "not reached");
+
+  ResultsTable own{.title = "",
+                   .columns = {{"trial"}, {"state"}},
+                   .rows = {{{{"1"}, {"done"}}}, {{{"2"}, {"failed"}}}}};
+  const std::vector<const RunRecord*> of_rows{runs.data(), nullptr};
+  add_time_to_target(own, of_rows, "loss", .5);
+  EXPECT_THAT(titles_of(own), ElementsAre("trial", "time to loss 0.5", "state"));
+  EXPECT_THAT(texts_of(own.rows[0]), ElementsAre("1", "5.0 s", "done"));
+  EXPECT_THAT(texts_of(own.rows[1]), ElementsAre("2", "", "failed"));
 }
 
 TEST(RunResults, SpeedIsAllSamplesByAllOfTheTime) {

@@ -52,26 +52,60 @@ Figure sweep_figure(const Sweep& sweep, const std::string& id) {
   return figure_named(all_figures(sweep_figures(sweep, example_runs())), id);
 }
 
-TEST(SweepReport, TheBestOfAllCurvesIsInColourOnTop) {
-  const auto figure = sweep_figure(example_sweep(), "sweep-metric");
+TEST(SweepReport, TheBestOfAllCurvesLiesOnTop) {
+  auto sweep = example_sweep();
+  const auto figure = sweep_figure(sweep, "sweep-metric");
   ASSERT_THAT(figure.series, SizeIs(3));
   EXPECT_EQ(figure.series[2].name, "trial 3 (the best)");
   EXPECT_THAT(figure.series[2].y, ElementsAre(40, 70));
-  EXPECT_EQ(figure.series[2].colour, 0);
-  EXPECT_EQ(figure.series[0].colour, ideal_colour);
+  EXPECT_EQ(figure.series[2].colour, 2) << "a colour for each";
+  EXPECT_EQ(figure.series[0].colour, 0);
+  for (int more = 0; more < palette_size; ++more) {
+    sweep.trials.push_back(sweep.trials[0]);
+    sweep.trials.back().settings[0] = "optimizer.lr=" + std::to_string(more);
+  }
+  const auto many = sweep_figure(sweep, "sweep-metric");
+  EXPECT_EQ(many.series.back().colour, 0);
+  EXPECT_EQ(many.series[0].colour, ideal_colour);
 }
 
 TEST(SweepReport, ResultsStandAgainstEachKey) {
   const auto rate = sweep_figure(example_sweep(), "sweep-key-1");
   EXPECT_TRUE(rate.x_logarithmic);
+  EXPECT_EQ(rate.title, "Best validation accuracy against learning rate");
   ASSERT_THAT(rate.series, SizeIs(2));
-  EXPECT_THAT(rate.series[0].x, ElementsAre(0.02, 0.09, 0.09)) << "with a gap between points";
+  EXPECT_THAT(rate.series[0].x, ElementsAre(0.02, 0.09));
+  EXPECT_FALSE(rate.series[0].joined);
   EXPECT_EQ(rate.series[0].y[0], 50);
-  EXPECT_TRUE(std::isnan(rate.series[0].y[1]));
   EXPECT_THAT(rate.series[1].x, ElementsAre(0.05)) << "the best";
   const auto word = sweep_figure(example_sweep(), "sweep-key-2");
   EXPECT_FALSE(word.x_logarithmic);
-  EXPECT_EQ(word.x_label, "model.act (1: relu, 2: gelu)");
+  EXPECT_EQ(word.x_label, "act");
+  EXPECT_THAT(word.categories, ElementsAre("relu", "gelu"));
+  EXPECT_THAT(word.series[0].x, ElementsAre(0, 1));
+}
+
+TEST(SweepReport, SeedsAreMeansAndDeviations) {
+  Sweep sweep;
+  for (const char* const rate : {"0.1", "0.01"}) {
+    for (const char* const seed : {"1", "2"}) {
+      Trial trial;
+      trial.settings = {std::string("optimizer.lr=") + rate, std::string("seed=") + seed};
+      trial.best = 0.8 + 0.02 * static_cast<double>(sweep.trials.size());
+      sweep.trials.push_back(trial);
+    }
+  }
+  const auto groups = all_figures(sweep_figures(sweep, {}));
+  ASSERT_THAT(groups, SizeIs(1)) << "none against the seed";
+  const auto& [worse, best] = std::tie(groups[0].series[0], groups[0].series[1]);
+  EXPECT_THAT(worse.x, ElementsAre(0.1));
+  EXPECT_THAT(worse.y, ElementsAre(DoubleNear(81, 1e-9)));
+  EXPECT_THAT(worse.spread, ElementsAre(DoubleNear(std::sqrt(2), 1e-9)));
+  EXPECT_THAT(best.y, ElementsAre(DoubleNear(85, 1e-9)));
+  const auto table = seed_results(sweep);
+  EXPECT_THAT(titles_of(table), ElementsAre("learning rate", "accuracy", "trials"));
+  EXPECT_THAT(texts_of(table.rows[0]), ElementsAre("0.01", "85.00 % ± 1.41 %", "2"));
+  EXPECT_TRUE(seed_results(example_sweep()).rows.empty());
 }
 
 // A grid of batches and ways to scale the rate; the seed is the same for all.
@@ -96,15 +130,17 @@ TEST(SweepReport, AGridHasALineForEachWay) {
   const auto figure = sweep_figure(sweep, "sweep-key-1");
   EXPECT_TRUE(figure.x_logarithmic);
   ASSERT_THAT(figure.series, SizeIs(2));
-  EXPECT_EQ(figure.series[0].name, "lr_scaling none") << "without the seed, which all have";
+  EXPECT_EQ(figure.series[0].name, "learning rate scaling none")
+      << "without the seed, which all have";
   EXPECT_THAT(figure.series[0].x, ElementsAre(32, 256));
   EXPECT_THAT(figure.series[0].y, ElementsAre(DoubleNear(99, 1e-9), DoubleNear(97, 1e-9)));
-  EXPECT_EQ(figure.series[1].name, "lr_scaling linear");
+  EXPECT_EQ(figure.series[1].name, "learning rate scaling linear");
   EXPECT_THAT(figure.series[1].y, ElementsAre(DoubleNear(98, 1e-9), DoubleNear(96, 1e-9)));
   const auto has_lines = [&](const std::string& id) {
-    return sweep_figure(sweep, id).series[0].name != "other trials";
+    return sweep_figure(sweep, id).series[0].joined;
   };
   EXPECT_FALSE(has_lines("sweep-key-2")) << "words";
+  EXPECT_EQ(sweep_figure(sweep, "sweep-key-2").series[1].name, "batch size 256");
   sweep.random = 4;
   EXPECT_FALSE(has_lines("sweep-key-1"));
   sweep.random = 0;

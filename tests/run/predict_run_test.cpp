@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <nlohmann/json.hpp>
 #include <torch/nn/modules/conv.h>
+#include <nlohmann/json.hpp>
 
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
@@ -182,9 +182,9 @@ TEST_F(PredictRun, MakesOfTilesWhatTheNetworkMakesOfTheWhole) {
     const auto where = fmt::format("{} levels, {} blocks, tiles of {}", levels, blocks, tile);
     const auto cores = tile == 0 ? 0 : (blocks + tile - 1) / tile;
     if (tile > 0) {
-      EXPECT_EQ(prediction.tiles, cores * cores * cores) << where;
+      EXPECT_EQ(std::get<PredictedBox>(prediction.what).tiles, cores * cores * cores) << where;
     }
-    EXPECT_EQ(prediction.size, box.size);
+    EXPECT_EQ(std::get<PredictedBox>(prediction.what).size, box.size);
     EXPECT_EQ(prediction.ranks, ranks);
     EXPECT_GT(prediction.peak_memory, 0U);
     EXPECT_LT(largest_difference(read_output(output()), expected), 1e-5) << where;
@@ -198,10 +198,10 @@ TEST_F(PredictRun, IsTheSameForEachNumberOfRanks) {
   const auto expected = whole(box);
   std::int64_t tiles = 0;
   for (const int ranks : {1, 2, 3}) {
-    const auto prediction = predict({}, ranks);
-    EXPECT_EQ(prediction.tiles == 1, ranks == 1) << "there is room for the whole";
-    EXPECT_GE(prediction.tiles, tiles);
-    tiles = prediction.tiles;
+    const auto planned = std::get<PredictedBox>(predict({}, ranks).what).tiles;
+    EXPECT_EQ(planned == 1, ranks == 1) << "there is room for the whole";
+    EXPECT_GE(planned, tiles);
+    tiles = planned;
     EXPECT_LT(largest_difference(read_output(output()), expected), 1e-5) << ranks;
   }
   const auto attributes = read_hdf5_attributes(output());
@@ -251,27 +251,11 @@ TEST_F(PredictRun, TakesTheBoxWholeWhereHowFarANetworkSeesIsNotKnown) {
   auto box = random_box(10);
   write_box_hdf5(box, folder_ / "box.h5");
   const auto expected = whole(box);
-  EXPECT_EQ(predict({}, 2).tiles, 1);
+  EXPECT_EQ(std::get<PredictedBox>(predict({}, 2).what).tiles, 1);
   EXPECT_LT(largest_difference(read_output(output()), expected), 1e-5);
   PredictionRequest tiled;
   tiled.tile = 5;
   EXPECT_TRUE(says(refusal(tiled), {"mean doesn't tell how far its outputs see"}));
-}
-
-TEST_F(PredictRun, IsForModelsOfFields) {
-  const auto config =
-      folder_.write("classes.yaml",
-                    "data: {name: dummy, input_shape: [28, 28, 1], n_train: 8, n_valid: 4}\n"
-                    "model: {name: mnist_net, n_classes: 10}\n"
-                    "optimizer: {name: sgd}\n"
-                    "training: {batch_size: 4}\n");
-  RunOptions options;
-  options.console = &console_;
-  options.stop_requested = [] { return false; };
-  const ConfigSource source{config, {}, {}, {}, run()};
-  ASSERT_EQ(kolo::run(source, parts(), options), 0);
-  write_box_hdf5(random_box(16), folder_ / "box.h5");
-  EXPECT_TRUE(says(refusal({}), {"mnist_net tells classes apart"}));
 }
 
 // Plans tiles of 128^3 cells, of which a rank can hold some.
@@ -316,8 +300,8 @@ TEST_F(PredictRun, RefusesWhatItCantDoAndWritesNothing) {
   EXPECT_TRUE(says(refusal(request), {"predict: " + folder_.path().string()}));
   request = {.checkpoint = "7"};
   EXPECT_TRUE(says(refusal(request), {"no checkpoint of step 7"}));
-  request = {.output = folder_ / "gas.txt"};
-  EXPECT_TRUE(says(refusal(request), {"ends in .h5"}));
+  request = {.output = folder_ / "gas.csv"};
+  EXPECT_TRUE(says(refusal(request), {"ends in .h5, .hdf5, .npy"}));
   request = {.output = folder_ / "none" / "gas.h5"};
   EXPECT_TRUE(says(refusal(request), {"there is no folder"}));
   request = {.output = folder_ / "odd.h5"};

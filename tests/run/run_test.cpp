@@ -11,7 +11,6 @@
 #include <torch/nn/modules/linear.h>
 
 #include "kolo/base/file.h"
-#include "kolo/base/machine.h"
 #include "kolo/comm/threads.h"
 #include "kolo/config/factories.h"
 #include "kolo/data/dataset.h"
@@ -22,7 +21,6 @@
 #include "kolo/train/objective.h"
 #include "kolo/train/observe/history.h"
 #include "support/errors.h"
-#include "support/process.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
@@ -109,65 +107,6 @@ TEST_F(Run, LeavesAFolderAndGoesOnThere) {
   EXPECT_EQ(kolo::run(source({"training.n_epochs=3"}), mine, longer), 0);
   EXPECT_EQ(counter.epochs, (std::vector<std::int64_t>{1, 2, 3}));
   EXPECT_EQ(epochs_in(history()), (std::vector<std::int64_t>{0, 1, 2, 3}));
-}
-
-TEST_F(Run, IsAllOfAProgramsMain) {
-  ::setenv("OPENBLAS_CORETYPE", "Haswell", 0);  // or it might start this program again
-  ProcessResult said;
-  const auto main_with = [&](std::vector<std::string> words) {
-    words.insert(words.begin(), {"/bin/own", config_, "--timeline"});
-    std::vector<char*> argv;
-    for (auto& word : words) argv.push_back(word.data());
-    ::testing::internal::CaptureStdout();
-    ::testing::internal::CaptureStderr();
-    said.exit_code = run_main(static_cast<int>(argv.size()), argv.data(), parts());
-    said.output = ::testing::internal::GetCapturedStdout();
-    said.errors = ::testing::internal::GetCapturedStderr();
-    return said;
-  };
-  const std::string output = "output_dir=" + (folder_ / "run").string();
-  EXPECT_EQ(main_with({output}).exit_code, 0);
-  EXPECT_TRUE(std::filesystem::exists(folder_ / "run" / "timeline.json"));
-  EXPECT_TRUE(
-      says(main_with({output, "--resume", "training.n_epochs=3"}).output, {"resuming from"}));
-  EXPECT_EQ(history().epochs().back().epoch, 3);
-  const auto missing = main_with({output, "--resume=1"});
-  EXPECT_EQ(missing.exit_code, exit_wrong_input);
-  EXPECT_TRUE(says(missing.errors, {"step 1"}));
-  const auto reordered = main_with({output, "--resume", "training.n_epochs=4", "seed=7"});
-  EXPECT_EQ(reordered.exit_code, exit_wrong_input);
-  EXPECT_TRUE(says(reordered.errors, {"--allow-data-change"}));
-  EXPECT_EQ(main_with({output, "--resume", "training.n_epochs=4", "seed=7", "--allow-data-change"})
-                .exit_code,
-            0);
-  EXPECT_EQ(history().epochs().back().epoch, 4);
-
-  const auto refused = main_with({"--resum"});
-  EXPECT_EQ(refused.exit_code, exit_wrong_input);
-  EXPECT_TRUE(says(refused.errors, {"unexpected \"--resum\"; usage: own CONFIG [-n RANKS]"}));
-  const auto another = main_with({"another.yaml"});  // the file is named already: no setting
-  EXPECT_EQ(another.exit_code, exit_wrong_input);
-  EXPECT_TRUE(says(another.errors, {"another.yaml"}));
-  EXPECT_TRUE(says(main_with({"--help"}).output, {"usage: own CONFIG"}));
-}
-
-TEST_F(Run, AProgramsMainStartsRanks) {
-  if (detect_cpu_limits().cpus() < 2) GTEST_SKIP() << "there is one CPU";
-  const auto main_with = [&](std::vector<std::string> words) {
-    words.insert(words.begin(), {"/bin/own", config_, "output_dir=" + (folder_ / "run").string()});
-    return run_in_fork([&] {
-      std::vector<char*> argv;
-      for (auto& word : words) argv.push_back(word.data());
-      return run_main(static_cast<int>(argv.size()), argv.data(), parts());
-    });
-  };
-  const auto two = main_with({"-n", "2"});
-  EXPECT_EQ(two.exit_code, 0) << two.errors;
-  EXPECT_TRUE(says(two.output, {"started by kolo, without MPI: rank 0 of 2"}));
-  EXPECT_EQ(history().epochs().back().epoch, 2);
-  const auto none = main_with({"-n", "none"});
-  EXPECT_EQ(none.exit_code, exit_wrong_input);
-  EXPECT_TRUE(says(none.errors, {"-n: expected a number of ranks, got \"none\""}));
 }
 
 TEST_F(Run, ObjectiveAndOptimizerMayBeTheProgramsOwn) {

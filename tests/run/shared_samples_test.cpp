@@ -1,4 +1,5 @@
 // Runs whose ranks share samples (parallel.spatial), next to one rank that has whole ones.
+#include <cmath>
 #include <sstream>
 
 #include <gmock/gmock.h>
@@ -73,6 +74,7 @@ TEST_F(SharedSamples, WithClippingAndSkippingToo) {
 TEST_F(SharedSamples, AreMeasuredOnAnyNumberOfRanks) {
   train("run", 2, {"parallel.spatial=[2,1,1]"});
   const auto expected = losses("run").at(4);  // of the last epoch's validation
+  std::vector<RunEvaluation> results;
   for (const int ranks : {1, 3, 4}) {
     run_as_threads(ranks, [&](const Communicator& communicator) {
       RunOptions options;
@@ -85,10 +87,22 @@ TEST_F(SharedSamples, AreMeasuredOnAnyNumberOfRanks) {
                     [&](const RunEvaluation& result) {
                       EXPECT_EQ(result.sums.samples, 2);
                       EXPECT_NEAR(result.sums.mean_loss(), expected, tolerance * expected);
+                      results.push_back(result);
                     },
                     parts_of_threads(), options),
                 0);
     });
+  }
+  for (const auto& result : results) {
+    const auto all = result.errors_of_all();
+    EXPECT_EQ(all.values, 2 * 5 * 32 * 32 * 32);
+    EXPECT_NEAR(all.mean_absolute_error(), expected, tolerance * expected) << "the loss l1";
+    ASSERT_EQ(result.errors.size(), 5U);
+    EXPECT_EQ(result.errors[4].name, "temperature");
+    for (std::size_t i = 0; i < 5; ++i) {
+      const auto first = results[0].errors[i].sums.r_squared();
+      EXPECT_NEAR(result.errors[i].sums.r_squared(), first, tolerance * (1 + std::abs(first)));
+    }
   }
 }
 

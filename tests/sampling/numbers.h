@@ -28,7 +28,7 @@ inline ReservoirOptions room_for(std::int64_t samples, ReservoirPolicy policy,
 // A copy of `sample` comes.
 inline Reservoir::Outcome push(Reservoir& reservoir, std::span<const std::byte> sample) {
   const auto arrival = reservoir.arrive();
-  std::ranges::copy(sample.first(arrival.place.size()), arrival.place.begin());
+  std::ranges::copy(sample.first(arrival.memory.size()), arrival.memory.begin());
   return arrival.outcome;
 }
 

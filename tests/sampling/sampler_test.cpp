@@ -39,8 +39,8 @@ Samples draw(std::int64_t size, int rank, int ranks, const SamplerOptions& optio
   return samples;
 }
 
-// Samples that all ranks together draw from a position on, in the order in which they draw it when each
-// takes one in turn.
+// Samples that all ranks together draw from a position on, in the order in which they draw it when
+// each takes one in turn.
 Samples draw_together(std::int64_t size, int ranks, const SamplerOptions& options,
                       std::int64_t epoch, std::int64_t position) {
   std::vector<Samples> each;
@@ -192,7 +192,7 @@ TEST(Sampler, SeveralRanksInOneDrawWhatEachOfThemWould) {
       for (int rank = 2; rank < 5; ++rank) each.emplace_back(size, rank, 6, options).start_epoch(1);
       EXPECT_EQ(together.length(), each[0].length());
       for (bool is_over = false; !is_over;) {
-        const auto shares = together.shares_of_next(batch);
+        const auto shares = together.part_sizes_of_next(batch);
         Samples expected, counts;
         for (auto& sampler : each) {
           const auto samples = sampler.next(batch);

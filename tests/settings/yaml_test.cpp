@@ -50,7 +50,7 @@ class YamlFile : public ::testing::Test {
 
 TEST_F(YamlFile, MissingFileAndFolderAreNamed) {
   EXPECT_TRUE(
-      says(error_for_path(folder_ / "none.yaml"), {"configuration", "none.yaml: No such file"}));
+      says(error_for_path(folder_ / "none.yaml"), {"configuration", "none.yaml does not exist"}));
   EXPECT_TRUE(says(error_for_path(folder_.path()), {"a folder"}));
 }
 

@@ -12,15 +12,27 @@ namespace {
 using ::testing::DoubleEq;
 using ::testing::ElementsAre;
 
-// Two ranks and two trials of 10 steps of 8 samples per rank.
+// Two ranks, and trials of 10 steps of 8 samples per rank, of which rank 1 takes longer.
+BenchMeasurement trials_of(BenchMode mode, const std::vector<double>& seconds) {
+  BenchMeasurement measurement{mode, {{}, {}}};
+  for (const double each : seconds) {
+    measurement.trials[0].push_back({.9 * each, 80});
+    measurement.trials[1].push_back({each, 80});
+  }
+  return measurement;
+}
+
+// Two trials.
 BenchMeasurement two_ranks(BenchMode mode, double seconds, double data = 0,
                            double communication = 0) {
-  const BenchTrial trial{seconds, 80, data, communication};
-  auto slower = trial;
-  slower.seconds = 2 * seconds;
-  slower.data_seconds = 2 * data;
-  slower.communication_seconds = 2 * communication;
-  return {mode, {{trial, trial}, {slower, trial}}};
+  auto measurement = trials_of(mode, {1.1 * seconds, seconds});
+  for (auto& rank : measurement.trials) {
+    for (auto& trial : rank) {
+      trial.data_seconds = data * trial.seconds / seconds;
+      trial.communication_seconds = communication * trial.seconds / seconds;
+    }
+  }
+  return measurement;
 }
 
 BenchReport report_of(std::vector<BenchMeasurement> measurements) {
@@ -31,8 +43,51 @@ BenchReport report_of(std::vector<BenchMeasurement> measurements) {
 
 TEST(BenchReport, ATrialLastsUntilTheSlowestRankIsDone) {
   const auto measurement = two_ranks(BenchMode::io, 2);
-  EXPECT_THAT(samples_per_second(measurement), ElementsAre(DoubleEq(40), DoubleEq(80)));
-  EXPECT_THAT(milliseconds_per_step(measurement, 10), ElementsAre(DoubleEq(400), DoubleEq(200)));
+  EXPECT_THAT(samples_per_second(measurement), ElementsAre(DoubleEq(160 / 2.2), DoubleEq(80)));
+  EXPECT_THAT(milliseconds_per_step(measurement, 10), ElementsAre(DoubleEq(220), DoubleEq(200)));
+}
+
+TEST(BenchReport, OneTrialSpeaksForAll) {
+  // A trial that something else held up changes nothing.
+  const auto measurement = trials_of(BenchMode::full, {1, 40, 1.05, .8, 1.1});
+  const auto rate = rate_of(measurement);
+  EXPECT_EQ(rate.trial, 2U);
+  EXPECT_DOUBLE_EQ(rate.median, 160 / 1.05);
+  EXPECT_DOUBLE_EQ(rate.lower, 160 / 1.1);
+  EXPECT_DOUBLE_EQ(rate.upper, 160);
+  EXPECT_FALSE(rate.is_noisy());
+  const auto report = report_of({measurement});
+  EXPECT_TRUE(says(to_text(report), {"full             152          145 - 160          105  84.7  "
+                                     "76.2\n"}));
+  const auto json = to_json(report)["full"];
+  EXPECT_DOUBLE_EQ(json["samples_per_second"]["median"].get<double>(), 160 / 1.05);
+  EXPECT_DOUBLE_EQ(json["samples_per_second"]["lower_quartile"].get<double>(), 160 / 1.1);
+  EXPECT_DOUBLE_EQ(json["milliseconds_per_step"]["median"].get<double>(), 105);
+  EXPECT_EQ(json["milliseconds_per_step"]["trials"].size(), 5U);
+  EXPECT_FALSE(rate_of(trials_of(BenchMode::full, {1})).is_noisy()) << "one trial tells nothing";
+}
+
+TEST(BenchReport, DrawsNoConclusionFromNoise) {
+  const auto quiet = [](BenchMode mode, double seconds) {
+    return trials_of(mode, {seconds, seconds});
+  };
+  const auto noisy = [](BenchMode mode, double seconds) {
+    return trials_of(mode, {seconds, 2 * seconds});
+  };
+  auto report = report_of(
+      {quiet(BenchMode::io, 1), quiet(BenchMode::synthetic, 4), noisy(BenchMode::full, 4)});
+  EXPECT_TRUE(says(to_text(report),
+                   {"noisy: trials differ by 50 % (full), so what bounds the run can't be told; "
+                    "close other programs or raise --trials"}));
+  EXPECT_FALSE(says(to_text(report), {"bound by"}));
+  EXPECT_TRUE(to_json(report).at("bound_by").is_null());
+  report.measurements = {noisy(BenchMode::io, 1), quiet(BenchMode::synthetic, 1.5),
+                         quiet(BenchMode::full, 4)};
+  EXPECT_FALSE(verdict_of(report)) << "either may be the slower one";
+  // The loader is faster all the same.
+  report.measurements[0] = noisy(BenchMode::io, .1);
+  EXPECT_EQ(verdict_of(report).value().by, "compute");
+  EXPECT_TRUE(says(to_text(report), {"noisy: trials differ by 50 % (io); close"}));
 }
 
 TEST(BenchReport, SaysWhatBoundsTheRun) {
@@ -50,15 +105,15 @@ TEST(BenchReport, SaysWhatBoundsTheRun) {
 
 TEST(BenchReport, IsATableAndOneObject) {
   const auto report = report_of({two_ranks(BenchMode::io, 1), two_ranks(BenchMode::synthetic, 4),
-                                 two_ranks(BenchMode::full, 4, .5, .5)});
+                                 two_ranks(BenchMode::full, 4, .8, .4)});
   const auto text = to_text(report);
   EXPECT_TRUE(says(text, {"batch 8 per rank, fp32"}));
   EXPECT_TRUE(says(text, {"peak memory by rank: 1.00 GiB  1.50 GiB"}));
-  EXPECT_TRUE(says(text, {"of a full step: compute 75 %, waiting for gradients 12 %"}));
+  EXPECT_TRUE(says(text, {"of a full step: compute 70 %, waiting for gradients 10 %"}));
   EXPECT_TRUE(says(text, {"bound by compute: "}));
   const auto json = to_json(report);
   EXPECT_EQ(json["io"]["samples_per_second"]["trials"].size(), 2U);
-  EXPECT_DOUBLE_EQ(json["full"]["shares"]["data"].get<double>(), .125);
+  EXPECT_DOUBLE_EQ(json["full"]["shares"]["data"].get<double>(), .2);
   EXPECT_EQ(json["bound_by"], "compute");
   EXPECT_EQ(json["peak_memory_bytes_by_rank"][0], 1U << 30);
 }
@@ -89,9 +144,9 @@ TEST(BenchReport, TellsOfHalosWhereRanksShareSamples) {
   const auto text = to_text(report);
   EXPECT_TRUE(says(text, {"samples cut as [2,1,1]; computed whole by all of a replica's ranks: "
                           "nothing"}));
-  // A step takes 150 ms: the slower trial's rank 200, the other's 100.
+  // A step takes 105 ms, the mean of two trials.
   EXPECT_TRUE(says(text, {"halos, synthetic: per rank and step 8.00 KiB sent in 1 messages, "
-                          "30.000 ms from asking until they are there (20 %)"}));
+                          "30.000 ms from asking until they are there (29 %)"}));
   EXPECT_TRUE(says(text, {"of it kept per rank for backward, by formula: "}));
   const auto json = to_json(report);
   EXPECT_EQ(json["spatial"]["cut"], (std::vector<int>{2, 1, 1}));

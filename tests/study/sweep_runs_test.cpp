@@ -136,7 +136,7 @@ TEST_F(SweepRuns, SideBySideEachOnProcessorsOfItsOwn) {
   EXPECT_THAT(said, SizeIs(7));
   EXPECT_TRUE(says(said.back(), {"6 of 6 over, best trial 6 with 60.00 %"}));
   const auto text = read_text_file(folder_ / "sweep/report.html");
-  EXPECT_TRUE(says(text, {"optimizer.lr", "trial 6: lr 0.6"}));
+  EXPECT_TRUE(says(text, {"trial 6: learning rate 0.6"}));
   if (allowed_cores().size() < 2)
     GTEST_SKIP() << "one processor: trials have no places of their own";
   std::set<std::string> cpus;
@@ -194,7 +194,7 @@ TEST_F(SweepRuns, MoreValuesAreAddedOtherSweepsAreRefused) {
     EXPECT_THAT([&] { (void)run_sweep(other); }, ThrowsMessage<InputError>(what));
   };
   refused(request({"optimizer.lr=0.1,0.3"}),
-          AllOf(HasSubstr("trial 1 (lr 0.2)"), HasSubstr("not taken away")));
+          AllOf(HasSubstr("trial 1 (learning rate 0.2)"), HasSubstr("not taken away")));
   refused(request({"optimizer.weight_decay=0.1,0.3"}),
           HasSubstr("its keys are optimizer.lr, not optimizer.weight_decay"));
   refused(request({"optimizer.lr=0.1,0.2,0.3", "training.n_epochs=2"}),
@@ -212,7 +212,7 @@ TEST_F(SweepRuns, WhatIsWrongWithATrialIsFoundBeforeTheFirst) {
     EXPECT_FALSE(fs::exists(folder_ / "sweep"));
   };
   refused(request({"optimizer.lr=0.1,high"}),
-          AllOf(HasSubstr("trial 2 (lr high)"), HasSubstr("optimizer.lr")));
+          AllOf(HasSubstr("trial 2 (learning rate high)"), HasSubstr("optimizer.lr")));
   refused(request({"model.name=mnist_net,unet3d"}), HasSubstr("trial 2 (name unet3d)"));
   auto metric = request({"optimizer.lr=0.1,0.2"});
   metric.metric = "accuracy";

@@ -35,7 +35,8 @@ std::vector<std::int64_t> saved_steps(CheckpointSaving saving) {
 TEST(ProgressReporter, ShowsEpochsAndValidations) {
   std::ostringstream screen;
   ProgressBar bar(screen, {.plain_interval_seconds = 0});
-  RunLog log({});
+  std::ostringstream console;
+  RunLog log({.console = &console, .width = 80});
   ProgressReporter reporter(bar, log, 1, "images");
   SmallTraining training(Communicator::solo(), {.epochs = 1});
   training.trainer().add_observer(reporter);
@@ -47,6 +48,10 @@ TEST(ProgressReporter, ShowsEpochsAndValidations) {
   EXPECT_LT(before, epoch);
   EXPECT_NE(text.find("validation", epoch), std::string::npos) << text;
   EXPECT_NE(text.find("4/4"), std::string::npos) << text;
+  EXPECT_THAT(console.str(),
+              ::testing::ContainsRegex("epoch 1/1  loss [0-9.]+, accuracy [0-9.]+ %\n  validation "
+                                       "loss [0-9.]+, accuracy [0-9.]+ % .best.  [0-9.]+ s  "))
+      << "two lines of a terminal";
 }
 
 TEST(CheckpointObserver, FollowsItsSchedule) {

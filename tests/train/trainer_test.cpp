@@ -125,6 +125,42 @@ TEST(Trainer, GoesOnFromACheckpointToTheSameBits) {
   }
 }
 
+// Takes the times at which epochs end.
+class Clock final : public Observer {
+ public:
+  void on_start(const TrainState& state, const std::optional<MetricSums>&) override {
+    began = state.seconds;
+  }
+  void on_epoch_end(const EpochReport& report) override { ends.push_back(report.state.seconds); }
+
+  double began = -1;
+  std::vector<double> ends;
+};
+
+TEST(Trainer, ItsTimeGoesOnFromTheCheckpoints) {
+  const auto solo = Communicator::solo();
+  int steps = 0;
+  SmallTraining first(solo, {}, [&] { return ++steps == 14; });
+  Clock before, after;
+  first.trainer().add_observer(before);
+  ASSERT_EQ(first.trainer().run(), TrainOutcome::stopped);
+  auto checkpoint = first.trainer().checkpoint();
+  EXPECT_EQ(before.began, 0);
+  EXPECT_GT(checkpoint.state.at("seconds"), before.ends.at(0));
+  checkpoint.state["seconds"] = 1e6;
+  SmallTraining second(solo, {});
+  second.trainer().add_observer(after);
+  second.trainer().restore(checkpoint);
+  ASSERT_EQ(second.trainer().run(), TrainOutcome::finished);
+  EXPECT_EQ(after.began, 1e6);
+  EXPECT_GT(after.ends.at(0), 1e6);
+  checkpoint.state.erase("seconds");  // as an earlier version wrote it
+  SmallTraining third(solo, {});
+  third.trainer().restore(checkpoint);
+  ASSERT_EQ(third.trainer().run(), TrainOutcome::finished);
+  EXPECT_TRUE(std::isnan(third.trainer().state().seconds)) << "no number that is too small";
+}
+
 TEST(Trainer, ARequestInTheVeryLastStepComesTooLate) {
   const auto solo = Communicator::solo();
   SmallTraining counted(solo, {});

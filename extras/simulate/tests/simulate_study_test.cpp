@@ -130,7 +130,7 @@ TEST_F(SimulateStudy, RefusesWhatItCantPredict) {
       says(message_of<InputError>([&] { (void)read_benches({folder_.write("broken.json", "{")}); }),
            {"broken.json is not JSON"}));
   EXPECT_TRUE(says(message_of<InputError>([&] { (void)read_benches({folder_ / "none.json"}); }),
-                   {"none.json", "No such file"}));
+                   {"none.json does not exist"}));
   EXPECT_TRUE(
       says(message_of<InputError>([&] { (void)read_benches({folder_.write("other.json", "{}")}); }),
            {"other.json", "n_ranks"}));

@@ -35,6 +35,10 @@ void open_standard_streams();
 // Writes everything (short writes and EINTR handled); throws Error that names the path.
 void write_all(int descriptor, std::span<const std::byte> bytes, const std::filesystem::path& path);
 
+// The same from a place of the file on, in bytes, which may be beyond its end.
+void write_at(int descriptor, std::span<const std::byte> bytes, std::int64_t place,
+              const std::filesystem::path& path);
+
 // Reads at most bytes.size() bytes (short reads and EINTR handled); returns how many there were
 // before the end of the file.
 [[nodiscard]] std::size_t read_up_to(int descriptor, std::span<std::byte> bytes,

@@ -12,6 +12,9 @@ namespace kolo {
 // The name of this machine; "localhost" where it has none.
 [[nodiscard]] std::string host_name();
 
+// Its processors' name, from /proc/cpuinfo; empty where that has none.
+[[nodiscard]] std::string processor_name();
+
 // Bytes of memory that the machine has; none where the system doesn't say.
 [[nodiscard]] std::optional<std::int64_t> installed_memory();
 

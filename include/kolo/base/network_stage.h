@@ -23,14 +23,14 @@ using StagePayload = std::vector<torch::Tensor>;
 // A stage holds its own modules and nothing else of the network, so that keeping some stages keeps
 // their parameters alone. It may change its input in place, and hand on what it doesn't use itself.
 struct NetworkStage {
-  struct PartOfNetwork {
+  struct NamedModule {
     std::string name;  // in the network, as named_modules() has it: "stage1.block1"
     std::shared_ptr<torch::nn::Module> module;
   };
 
   std::string name;  // "stem", "stage1.block1", ...
   // All parameters and buffers that the stage uses are in these.
-  std::vector<PartOfNetwork> modules;
+  std::vector<NamedModule> modules;
   std::function<StagePayload(StagePayload)> forward;
 };
 

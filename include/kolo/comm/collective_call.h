@@ -72,7 +72,7 @@ struct CallHeader {
   MemoryKind memory = MemoryKind::host;  // of its buffers
   std::int32_t peer = -1;                // the root of a broadcast, who sends or receives; -1: none
   std::int32_t tag = 0;                  // of a message between two ranks
-  std::uint32_t part = 0;         // of a collective inside a task, which of its collectives, from 1
+  std::uint32_t in_task = 0;      // its number among the collectives of a task, from 1; 0: in none
   std::int64_t count = 0;         // elements, see BufferShape; bytes of an allocation
   std::uint64_t fingerprint = 0;  // of counts by rank, where ranks compare them
   std::uint64_t number = 0;  // in the communicator's sequence, from 1, the same on all ranks that
@@ -139,8 +139,8 @@ void check_arguments(const CollectiveCall& call, const Topology& topology);
 class CollectiveListener {
  public:
   virtual ~CollectiveListener() = default;
-  // This rank has become a member of a set of `count` ranks, which has this call's `group` and
-  // `first_rank`.
+  // This rank has become a member of a set of `count` ranks, which has this call's `group`,
+  // `first_rank` and `name`.
   virtual void on_group(const CollectiveCall& /*call*/) noexcept {}
   // This rank's last handle of the job's communicator, or of a set of ranks, is gone.
   virtual void on_leave(const CollectiveCall& /*call*/) noexcept {}

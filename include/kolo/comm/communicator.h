@@ -124,7 +124,9 @@ class Communicator {
   // order on all ranks that are in both.
   //
   // Set of the ranks that pass the same colour, in the order of (key, rank); colour < 0: in no set.
-  [[nodiscard]] std::optional<Communicator> split(int color, int key = 0) const;
+  // `name`: what timelines call it, for example "node".
+  [[nodiscard]] std::optional<Communicator> split(int color, int key = 0,
+                                                  const std::string& name = {}) const;
   // Set of the ranks listed, in that order; everybody passes the same list.
   [[nodiscard]] std::optional<Communicator> subset(std::span<const int> ranks) const;
 
@@ -134,8 +136,8 @@ class Communicator {
   //
   // Collective, and costs what a set does; the next call gives it out again when all ranks have let
   // go of it. It shares this one's listeners, and join() of this one joins it too. Error while
-  // ranks have joined.
-  [[nodiscard]] Communicator with_own_order() const;
+  // ranks have joined. `name`: as for split(), where it is made anew.
+  [[nodiscard]] Communicator with_own_order(const std::string& name = {}) const;
 
   // Zero-filled memory, 64-byte aligned, out of which ranks of a node reduce without a copy.
   // Collective; the same size everywhere. It may outlive the communicator, and MPI; its room is
@@ -200,7 +202,8 @@ class Communicator {
 
  private:
   explicit Communicator(std::shared_ptr<Group> group) : group_(std::move(group)) {}
-  [[nodiscard]] std::optional<Communicator> make_set(int color, int key) const;
+  [[nodiscard]] std::optional<Communicator> make_set(int color, int key,
+                                                     const std::string& name) const;
   void serve_sets() const;
 
   std::shared_ptr<Group> group_;

@@ -11,7 +11,7 @@ namespace kolo {
 struct Topology {
   int rank = 0;
   int size = 1;
-  int local_rank = 0;  // this rank's place among the ranks of its node
+  int local_rank = 0;  // this rank's number among the ranks of its node
   int local_size = 1;  // ranks on this node
   int node = 0;        // nodes are numbered in the order of their lowest rank
   int nodes = 1;

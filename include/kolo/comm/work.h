@@ -37,7 +37,7 @@ class Work {
     std::mutex mutex;
     std::condition_variable changed;
     bool done = false;
-    std::size_t parts = 1;                                   // that are not done
+    std::size_t pending = 1;                                 // calls that are not done
     std::exception_ptr error;                                // the first
     std::vector<std::shared_ptr<const DeviceOrder>> orders;  // of calls on a device's memory
 
@@ -48,7 +48,7 @@ class Work {
     // Told when a thread begins to wait, and when it goes on.
     std::function<void(bool begins)> on_wait;
 
-    // Ends one part.
+    // Ends one call.
     void complete(std::exception_ptr failure);
     [[nodiscard]] bool is_done();
   };

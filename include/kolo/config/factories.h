@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "kolo/config/derived_settings.h"
@@ -24,6 +26,12 @@ struct TrainerOptions;  // kolo/train/trainer.h
 // At least `least` random samples in the shape of the configuration's data, to measure steps
 // without the data.
 [[nodiscard]] Datasets make_synthetic_datasets(const RunConfig& config, std::int64_t least);
+
+// Opens what a user names as inputs for a network that was trained on samples of this layout, read
+// as the run's validation samples are; nothing where the data are simulation boxes. InputError.
+[[nodiscard]] std::optional<PredictionInputs> open_inputs(const RunConfig& config,
+                                                          const SampleLayout& layout,
+                                                          const std::filesystem::path& path);
 
 // Network with the same weights on every rank and in every run with the same seed: this seeds
 // LibTorch's default generator.

@@ -43,6 +43,16 @@ struct NpyHeader {
 // A header of version 1.0 for little-endian float32 in C order; its size is a multiple of 64.
 [[nodiscard]] std::string npy_header_bytes(std::span<const std::int64_t> shape);
 
+struct FloatArray {
+  std::string name;
+  std::vector<std::int64_t> shape;
+};
+
+// Makes an HDF5 file of little-endian float32 arrays in C order. Their numbers are to be written
+// without the library, each array's to its place, in bytes, of those returned.
+[[nodiscard]] std::vector<std::int64_t> make_hdf5_arrays(const std::filesystem::path& file,
+                                                         std::span<const FloatArray> arrays);
+
 // Place, type and shape of an array in its file.
 struct ArrayLayout {
   std::filesystem::path file;        // or a folder with a file for each row

@@ -56,6 +56,9 @@ struct ArraySamplesOptions {
   std::vector<std::string> inputs = {"inputs"};
   // Arrays of targets that are numbers. Empty: the array targets, or else labels (label, y).
   std::vector<std::string> targets = {};
+  // False: inputs alone, all of class 0, as those to predict from. A single input may then be a
+  // .npy file of its own, under any name.
+  bool has_targets = true;
 };
 
 // Samples of one's own, from arrays of numbers:
@@ -92,6 +95,7 @@ class ArraySamples final : public Dataset {
   [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
+  void find_targets(const ArrayCollection& collection, const ArraySamplesOptions& options);
   void take_labels(std::optional<std::int64_t> classes);
 
   float divisor_;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -23,6 +24,9 @@ struct Datasets {
   std::vector<MemoryLoad> loads = {};
   std::string note_of_loads = {};  // how that was done, for the run's log
   std::string note_of_split = {};  // which samples validate, where no others were named; likewise
+  // Names of the channels of inputs and of targets, or of a target's arrays, where the data has
+  // any.
+  std::vector<std::string> input_names = {}, target_names = {};
 };
 
 // Way of reading data.
@@ -31,6 +35,15 @@ struct DataReading {
   bool looks_at_files = true;
   bool varies = true;        // false: training samples are read as those of a validation
   bool loads_later = false;  // data kept in memory is read by Datasets::loads, not at once
+};
+
+// Inputs without targets, to predict from.
+struct PredictionInputs {
+  std::shared_ptr<const Dataset> samples;  // read as those of a validation; all of class 0
+  // File of a sample; empty where samples are rows of arrays.
+  std::function<std::string(std::int64_t index)> file = {};
+  std::vector<std::string> target_names = {};  // of the arrays that are predicted, where known
+  std::vector<std::string> warnings = {};
 };
 
 // Request for a data set, beside its own keys.
@@ -58,6 +71,11 @@ struct DatasetEntry : ChoiceEntry {
   std::string needs_n_train = {}, needs_n_valid = {};
   std::string validation_key = "path";  // says where the validation samples come from
   std::function<Datasets(const OwnSettings&, const DatasetRequest&)> make = {};
+  // Opens what a user names as inputs for a network that was trained on samples of this layout.
+  // InputError if it is none of this data's kind. Empty: only a whole simulation box will do.
+  std::function<PredictionInputs(const OwnSettings&, const SampleLayout&,
+                                 const std::filesystem::path&)>
+      inputs = {};
   // Makes at least `least` random samples of the same shape, to measure steps without the data.
   std::function<Datasets(const OwnSettings&, const DatasetRequest&, std::int64_t least)> imitate =
       {};

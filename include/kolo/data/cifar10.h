@@ -53,7 +53,7 @@ class Cifar10Dataset final : public Dataset {
     return record(index).subspan(1);
   }
   [[nodiscard]] std::int64_t label(std::int64_t index) const { return record(index)[0]; }
-  // The ten names of batches.meta.txt; empty without this file.
+  // The ten names of batches.meta.txt; without this file CIFAR-10's own.
   [[nodiscard]] const std::vector<std::string>& class_names() const { return class_names_; }
 
  private:

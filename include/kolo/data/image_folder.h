@@ -37,6 +37,11 @@ struct FolderListing {
 [[nodiscard]] FolderListing list_image_folder(const std::filesystem::path& root,
                                               bool inspect_sizes = true);
 
+// Lists an image file, or the images in a folder and the folders below it, as one class without a
+// name; files are known by the endings of their names, but a file that is named itself. InputError
+// as above, and where there are none.
+[[nodiscard]] FolderListing list_images(const std::filesystem::path& path);
+
 // "3 files left out, such as x/a.webp; kolo reads .jpg ..."; "" for none.
 [[nodiscard]] std::string left_out_text(const FolderListing& listing);
 
@@ -46,6 +51,7 @@ struct ImageFolderOptions {
   // random, another one in each epoch.
   double random_crop = 0;
   std::uint64_t seed = 1;  // of random_crop
+  bool is_grey = false;    // inputs are {1, height, width}, the brightness
 };
 
 // Images in a folder for each class, as ImageNet is laid out: ROOT/CLASS/**/IMAGE. Classes and
@@ -65,6 +71,10 @@ class ImageFolderDataset final : public Dataset {
   explicit ImageFolderDataset(const std::filesystem::path& root, ImageFolderOptions options = {},
                               bool inspect_sizes = true);
 
+  // Images of any names, all of class 0: see list_images().
+  [[nodiscard]] static ImageFolderDataset without_classes(const std::filesystem::path& path,
+                                                          ImageFolderOptions options);
+
   [[nodiscard]] std::int64_t size() const override { return listing_.size(); }
   [[nodiscard]] const SampleLayout& layout() const override { return layout_; }
   void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const override;
@@ -78,6 +88,8 @@ class ImageFolderDataset final : public Dataset {
   [[nodiscard]] std::int64_t label(std::int64_t index) const { return listing_.label(index); }
 
  private:
+  ImageFolderDataset(std::filesystem::path root, FolderListing listing, ImageFolderOptions options);
+
   std::filesystem::path root_;
   ImageFolderOptions options_;
   FolderListing listing_;

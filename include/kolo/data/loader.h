@@ -65,7 +65,7 @@ struct Batch {
   std::int64_t position = 0;  // the sampler's position after this batch: go on here after it
   // Numbers of samples of each rank, in this order, if the sampler stands for several; otherwise
   // empty.
-  std::vector<std::int64_t> shares;
+  std::vector<std::int64_t> part_sizes;
 };
 
 class BatchWriter;

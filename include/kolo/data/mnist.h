@@ -1,11 +1,13 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -15,6 +17,10 @@ namespace kolo {
 
 // Folder of Debian's package dataset-fashion-mnist.
 inline constexpr std::string_view fashion_mnist_folder = "/usr/share/datasets/fashion-mnist";
+
+inline constexpr std::array<std::string_view, 10> fashion_mnist_names = {
+    "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat",
+    "Sandal",      "Shirt",   "Sneaker",  "Bag",   "Ankle boot"};
 
 // Tells whether a file's name is that of an IDX file: ...-ubyte, with or without ".gz".
 [[nodiscard]] bool is_idx_name(std::string_view name);
@@ -37,6 +43,8 @@ class MnistDataset final : public Dataset {
  public:
   // loads_later: the pixels are read by load(), which sees a gzip file's damage, not at once.
   MnistDataset(const std::filesystem::path& folder, Split split, bool loads_later = false);
+  // The images of one file, without labels: all of class 0.
+  explicit MnistDataset(const std::filesystem::path& image_file);
 
   // Reading of the pixels, to be done before samples are read; unset without loads_later.
   [[nodiscard]] const std::optional<MemoryLoad>& load() const { return load_; }
@@ -52,9 +60,14 @@ class MnistDataset final : public Dataset {
   [[nodiscard]] std::uint8_t label(std::int64_t index) const {
     return labels_.at(static_cast<std::size_t>(index));
   }
+  // Fashion-MNIST's names, which is recognised by its labels; empty for other data.
+  [[nodiscard]] std::vector<std::string> class_names() const;
 
  private:
   struct Pixels;  // of all images, known to the load
+
+  void open_images(const std::filesystem::path& image_file,
+                   const std::vector<std::int64_t>& dimensions, bool loads_later);
 
   SampleLayout layout_;
   std::shared_ptr<Pixels> images_;

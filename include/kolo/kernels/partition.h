@@ -34,7 +34,7 @@ class Partition {
  public:
   virtual ~Partition() = default;
   // Part of the layer with that place in Network::field_layers().
-  [[nodiscard]] virtual std::shared_ptr<const LayerPart> layer(std::size_t place) const = 0;
+  [[nodiscard]] virtual std::shared_ptr<const LayerPart> layer(std::size_t index) const = 0;
 };
 
 }  // namespace kolo

@@ -45,11 +45,11 @@ struct MeshRequest {
 };
 
 // Arguments of Communicator::split() for a rank.
-struct SplitPlace {
+struct SplitKey {
   int colour = 0;  // equal for the ranks of a group; from 0 on, without gaps
-  int key = 0;     // the place in the group, in the order of ranks
+  int key = 0;     // the rank in the group, in the order of ranks
 
-  friend bool operator==(const SplitPlace&, const SplitPlace&) = default;
+  friend bool operator==(const SplitKey&, const SplitKey&) = default;
 };
 
 // A mesh of ranks with named axes: a pure function of the number of ranks and the request, so that
@@ -70,7 +70,7 @@ class MeshShape {
   [[nodiscard]] MeshCoordinates coordinates_of(int rank) const;
   [[nodiscard]] int rank_of(const MeshCoordinates& coordinates) const;
 
-  [[nodiscard]] SplitPlace place_of(int rank, std::span<const MeshAxis> axes) const;
+  [[nodiscard]] SplitKey split_of(int rank, std::span<const MeshAxis> axes) const;
 
   // "pipeline 2 x data 3 x spatial [2,1,1]": the axes with more than one rank.
   [[nodiscard]] std::string describe() const;

@@ -81,8 +81,8 @@ struct HaloGather {
   friend bool operator==(const HaloGather&, const HaloGather&) = default;
 };
 
-// Share of a layer that one rank has.
-struct SpatialLayerShare {
+// Part of a layer that one rank has.
+struct SpatialLayerPart {
   std::int64_t flops = 0;           // of the forward pass
   std::int64_t input_elements = 0;  // without rows of others
   // Size of the copy of its input that a layer needs: with rows of others, or gathered. 0 for none.
@@ -93,9 +93,9 @@ struct SpatialLayerShare {
   std::vector<HaloGather> gathers;
 };
 
-// Shares of a rank by layer. Error for a rank outside the group.
-[[nodiscard]] std::vector<SpatialLayerShare> spatial_share(const SpatialNetworkPlan& plan,
-                                                           int rank);
+// Parts of a rank by layer. Error for a rank outside the group.
+[[nodiscard]] std::vector<SpatialLayerPart> spatial_layer_parts(const SpatialNetworkPlan& plan,
+                                                                int rank);
 
 // Sums over all layers.
 struct SpatialTotals {
@@ -107,8 +107,7 @@ struct SpatialTotals {
   std::int64_t peak_elements = 0;  // the same and the largest gradient of a layer's input
 };
 
-// Largest of each number over all ranks, since all wait for the slowest. Costs O(layers) for each
-// kind of rank, of which there are few.
+// Largest of each number over all ranks, since all wait for the slowest. Costs O(layers ranks).
 [[nodiscard]] SpatialTotals most_spatial_totals(const SpatialNetworkPlan& plan);
 
 // All ways in which so many ranks can share a sample of up to three axes, the best first: the

@@ -47,8 +47,8 @@ struct AxisCut {
   [[nodiscard]] int ranks() const { return static_cast<int>(bounds.size()) - 1; }
   [[nodiscard]] std::int64_t length() const { return bounds.back(); }
   [[nodiscard]] RowRange rows(int rank) const {
-    const auto place = static_cast<std::size_t>(rank);
-    return {bounds[place], bounds[place + 1]};
+    const auto index = static_cast<std::size_t>(rank);
+    return {bounds[index], bounds[index + 1]};
   }
   friend bool operator==(const AxisCut&, const AxisCut&) = default;
 };

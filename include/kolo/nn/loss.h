@@ -63,13 +63,9 @@ struct LossEntry : ChoiceEntry {
 // The loss of that name with its defaults.
 [[nodiscard]] LossFunction make_loss(std::string_view name);
 
-}  // namespace kolo
-
-// Losses of networks of any number of outputs.
-namespace kolo {
-
-// The loss of a batch, a scalar to call backward() on, from the outputs, their targets and whatever
-// else it needs: weights, areas, masks.
+// Loss of a network of any number of outputs, as inside simulations: a scalar to call backward()
+// on, from the outputs, their targets and whatever else it needs (weights, areas, masks).
+// as_tensors_loss() makes one of each LossFunction, which is the usual case of one output.
 using TensorsLoss = std::function<at::Tensor(std::span<const at::Tensor> outputs,
                                              std::span<const at::Tensor> targets,
                                              std::span<const at::Tensor> extras)>;

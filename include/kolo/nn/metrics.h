@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -44,6 +45,28 @@ namespace kolo {
 // classes or more every sample counts.
 [[nodiscard]] at::Tensor samples_in_top(const at::Tensor& logits, const at::Tensor& targets,
                                         std::int64_t k);
+
+// Sums over outputs that are numbers and their targets. Those of several ranks add up.
+struct ErrorSums {
+  double values = 0;     // how many
+  double absolute = 0;   // sum of |output - target|
+  double squared = 0;    // sum of (output - target)^2
+  double mean = 0;       // of the targets
+  double variation = 0;  // sum of (target - mean)^2; exactly 0 where all targets are equal
+
+  // Adds those of other values. Rounding does no harm where the mean is large (T. Chan, G. Golub,
+  // R. LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979).
+  void add(const ErrorSums& other);
+
+  [[nodiscard]] double mean_absolute_error() const { return absolute / values; }
+  [[nodiscard]] double root_mean_squared_error() const { return std::sqrt(squared / values); }
+  // Coefficient of determination: 1 is perfect, 0 as good as the targets' mean. NaN where all
+  // targets are equal.
+  [[nodiscard]] double r_squared() const;
+};
+
+// Sums of a batch, in float64. InputError unless outputs and targets have one shape.
+[[nodiscard]] ErrorSums error_sums(const at::Tensor& outputs, const at::Tensor& targets);
 
 // Counts how often samples of each class were taken for each class. The matrix of several ranks is
 // the sum of theirs: all-reduce counts().

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -8,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "kolo/base/enum_names.h"
 #include "kolo/nn/model_catalogue.h"
 #include "kolo/nn/network.h"
 
@@ -48,42 +46,5 @@ struct TensorsShapes {
 // torch.jit.load in Python and make_torchscript_network read it. Costs a copy of the parameters.
 // Error for another kind of network, or when the file can't be written.
 void save_torchscript(const torch::nn::Module& network, const std::filesystem::path& path);
-
-}  // namespace kolo
-
-// The multilayer perceptron, the model "mlp" of the catalogue.
-namespace kolo {
-
-// Function after each hidden layer. gelu is the exact one, x times the normal distribution's
-// integral (Hendrycks and Gimpel, arXiv:1606.08415); silu is x sigmoid(x).
-enum class HiddenActivation : std::uint8_t { relu, tanh, gelu, silu, sigmoid };
-
-constexpr auto enum_names(HiddenActivation) {
-  return std::to_array<EnumName<HiddenActivation>>({{HiddenActivation::relu, "relu"},
-                                                    {HiddenActivation::tanh, "tanh"},
-                                                    {HiddenActivation::gelu, "gelu"},
-                                                    {HiddenActivation::silu, "silu"},
-                                                    {HiddenActivation::silu, "swish"},
-                                                    {HiddenActivation::sigmoid, "sigmoid"}});
-}
-
-struct MlpOptions {
-  std::vector<std::int64_t> hidden = {64, 64};  // widths; none: a linear map
-  HiddenActivation activation = HiddenActivation::relu;
-  std::optional<double> dropout = std::nullopt;  // after each activation; unset: none
-  bool bias = true;                              // of all layers
-};
-
-// Linear layers with an activation between them, over all values of a sample: the input [N, ...] is
-// flattened, the output is [N, classes] or [N, output_shape...]. In training mode, on the CPU in
-// float32, with torch.nn.Linear's random weights and biases (uniform within +-1 / sqrt(inputs))
-// from torch's default generator. Parameters are hidden1.weight, hidden1.bias, hidden2.weight, ...,
-// output.weight, output.bias, as torch has them: [outputs, inputs]. forward() is an
-// InputError for a sample of another number of values.
-//
-// Takes the shapes of `shapes` and nothing else of it. InputError for widths below 1, a dropout out
-// of range, and shapes as for every model.
-[[nodiscard]] std::shared_ptr<Network> make_mlp(const MlpOptions& options,
-                                                const ModelOptions& shapes);
 
 }  // namespace kolo

@@ -31,10 +31,10 @@ struct FlatSlice {
 // The rate of a step, and what it has to know of those before.
 struct StepRate {
   // NOLINTNEXTLINE(google-explicit-constructor): most optimizers need nothing but the rate.
-  StepRate(double rate, double share_of_average = 1)
-      : learning_rate(rate), share(share_of_average) {}
+  StepRate(double rate, double weight_in_average = 1)
+      : learning_rate(rate), weight(weight_in_average) {}
   double learning_rate;
-  double share;  // of this step in the average over all steps so far (RateHistory), from 0 to 1
+  double weight;  // of this step in the average over all steps so far (RateHistory), from 0 to 1
   bool operator==(const StepRate&) const = default;
 };
 
@@ -52,7 +52,7 @@ struct RateHistory {
 // Parameters to use a network with (validation, checkpoints), of optimizers whose gradients are
 // taken at others: parameter - factor * state[place].
 struct ParametersForUse {
-  std::size_t place = 0;  // in state_names()
+  std::size_t index = 0;  // in state_names()
   double factor = 0;
 };
 
@@ -85,7 +85,7 @@ class FlatOptimizer {
   // parameters and has their type.
   [[nodiscard]] virtual std::span<const std::string_view> state_names() const = 0;
   // The value that every element of a state begins with, by its place in state_names().
-  [[nodiscard]] virtual double initial_state(std::size_t /*place*/) const { return 0; }
+  [[nodiscard]] virtual double initial_state(std::size_t /*index*/) const { return 0; }
 
   // Whether a step depends on norms over a parameter: then a slice must be one whole parameter.
   [[nodiscard]] virtual bool is_layerwise() const { return false; }
@@ -304,7 +304,7 @@ struct LambOptions {
 // to be used with (FlatOptimizer::for_use):
 //
 //   z = z - rate * direction(y)
-//   x = (1 - c) * x + c * z          c: this step's share (RateHistory)
+//   x = (1 - c) * x + c * z          c: this step's weight (RateHistory)
 //   y = (1 - momentum) * z + momentum * x
 //
 // The state is z - x, which is 0 at first: with d = z - x and w = d - rate * direction, y gains

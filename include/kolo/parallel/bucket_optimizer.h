@@ -156,7 +156,7 @@ class BucketOptimizer {
   std::vector<std::vector<torch::Tensor>> trained_;
   RateHistory rates_;
   std::int64_t noted_step_ = 0;  // the last one in it
-  double share_ = 1;             // of the step that is being made, in the average
+  double weight_ = 1;            // of the step that is being made, in the average
   bool is_in_step_ = false;
 };
 

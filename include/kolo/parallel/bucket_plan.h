@@ -36,7 +36,7 @@ struct BucketLimits {
 
 // Place of a parameter in its bucket. Parameters begin at multiples of 64 bytes.
 struct BucketEntry {
-  std::size_t parameter = 0;  // its place in the list the plan was made from
+  std::size_t parameter = 0;  // its index in the list the plan was made from
   std::int64_t offset = 0;    // elements from the bucket's start
   std::int64_t count = 0;
 };

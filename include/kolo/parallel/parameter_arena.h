@@ -121,7 +121,7 @@ class ParameterArena {
   void broadcast_parameters(const Communicator& communicator, int root = 0);
 
  private:
-  struct Place {
+  struct Location {
     std::size_t bucket = 0;
     std::int64_t offset = 0;
   };
@@ -148,8 +148,8 @@ class ParameterArena {
   std::vector<NamedTensor> excluded_;
   std::vector<NamedTensor> frozen_;
   std::vector<torch::Tensor> parameters_;
-  std::vector<Place> places_;  // by parameter
-  std::vector<bool> is_idle_;  // by parameter
+  std::vector<Location> locations_;  // by parameter
+  std::vector<bool> is_idle_;        // by parameter
   std::vector<torch::Tensor> flat_parameters_;
   std::vector<torch::Tensor> flat_gradients_;
   std::vector<torch::Tensor> gradient_views_;

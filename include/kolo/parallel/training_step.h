@@ -42,7 +42,7 @@ class LateNumbers {
 // add up meanwhile:
 //
 //   step.begin(number);
-//   step.backward(loss, numbers);        // or several: backward(loss, numbers, share, is_last)
+//   step.backward(loss, numbers);        // or several: backward(loss, numbers, weight, is_last)
 //   auto pending = step.finish(rate);
 //   auto [sums, is_made] = step.end(pending);
 //
@@ -63,11 +63,11 @@ class TrainingStep {
   // Begins step number `number`, from 1 on, and clears gradients. Then backward() for each pass,
   // and finish(). Collective, all three.
   void begin(std::int64_t number);
-  // Adds a pass's gradients, times `share`, to the step's, and averages them over the ranks while
+  // Adds a pass's gradients, times `weight`, to the step's, and averages them over the ranks while
   // the last pass runs. `numbers` ([as many in each], float64) are added up over passes and ranks;
   // the first tells whether the loss is finite. With virtual ranks: once for each of parts(), in
   // their order.
-  void backward(const torch::Tensor& loss, const torch::Tensor& numbers = {}, double share = 1,
+  void backward(const torch::Tensor& loss, const torch::Tensor& numbers = {}, double weight = 1,
                 bool is_last = true);
   // For PipelineStep::run(), in place of backward(); its numbers are added with add().
   [[nodiscard]] PipelineStep::Backward pipeline();
@@ -97,16 +97,16 @@ class TrainingStep {
   // Parts that this rank computes of all virtual ranks'; without these it is one itself.
   [[nodiscard]] PartRange parts() const;
   // A step that a device is given in one call (a CUDA graph), always with the same memory.
-  class Recorded;
+  class Captured;
   // Records a step without making it, after a few steps of other batches of this shape; passes()
   // call backward() for a batch in memory of its own. Error where it can't be recorded: parameters
   // take no part in it, an operator waits for the device, several ranks average through the host
   // (NCCL doesn't), or the current stream, or the last step's, is the default one. Collective.
-  [[nodiscard]] std::shared_ptr<Recorded> record(const std::function<void()>& passes,
-                                                 double learning_rate, std::int64_t number);
+  [[nodiscard]] std::shared_ptr<Captured> capture(const std::function<void()>& passes,
+                                                  double learning_rate, std::int64_t number);
   // Gives a recorded step to the device, as step number `number`. The watch doesn't see the
   // device's collectives, so the ranks also meet on the host, for which end() waits. Collective.
-  [[nodiscard]] Pending replay(Recorded& recorded, double learning_rate, std::int64_t number);
+  [[nodiscard]] Pending replay(Captured& captured, double learning_rate, std::int64_t number);
   // Sets a function to be called between forward and backward of each step of one pass that is not
   // replayed.
   void listen(std::function<void()> forward_is_done) {

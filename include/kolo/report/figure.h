@@ -21,8 +21,10 @@ inline constexpr int data_wait_colour = -2;
 inline constexpr int communication_colour = -3;
 inline constexpr int ideal_colour = -4;
 
-// Axes of curves. relative: time since the run's first point, as in TensorBoard; wall: seconds
-// since 1970, shown as dates and times of day.
+inline constexpr int palette_size = 8;
+
+// Axes of curves. relative: seconds of training since the run's start, without pauses; wall:
+// seconds since 1970, shown as dates and times of day.
 enum class CurveAxis : std::uint8_t { epoch, step, relative, wall };
 
 constexpr auto enum_names(CurveAxis) {
@@ -42,6 +44,7 @@ struct FigureSeries {
   int colour = 0;                      // its place in the palette: a run's number, or less than 0
   bool dashed = false;                 // training beside validation, ideal beside measured
   bool marks = false;                  // a mark at each point
+  bool joined = true;                  // by a line
   // Places of a run's curve on every known axis, instead of x; NaN where a point has none.
   std::map<CurveAxis, std::vector<double>> x_on = {};
 };
@@ -55,9 +58,11 @@ struct Figure {
   std::map<CurveAxis, std::string> x_labels = {};  // of runs' curves, instead of x_label
   Kind kind = Kind::lines;
   bool x_logarithmic = false, y_logarithmic = false;
-  std::vector<std::string> categories;  // of stacked_bars: what stands below each bar, for each x
-  std::vector<FigureSeries> series;
-  std::string note;  // a sentence below it; empty: none
+  bool smoothed = false;  // its curves are noisy: the page draws running means before them
+  // Words below the bars, or below x = 0, 1, ...; empty: x are numbers.
+  std::vector<std::string> categories = {};
+  std::vector<FigureSeries> series = {};
+  std::string note = {};  // a sentence below it; empty: none
 };
 
 // Figures that belong together, under one heading.
@@ -68,7 +73,8 @@ struct FigureGroup {
 
 // Figures of these runs: how they learned (loss, accuracy, learning rate), how fast, and where a
 // step's time went. Validation is solid, training dashed; a run's colour is that of its number.
-// Accuracies are in per cent. Long curves are thinned (see thinned()), which their note says.
+// Losses that span more than one and a half powers of ten have a logarithmic axis. Accuracies are
+// in per cent. Long curves are thinned (see thinned()), which their note says.
 [[nodiscard]] std::vector<FigureGroup> run_figures(std::span<const RunRecord> runs);
 
 // "linear, warm-up of 3 epochs", "unscaled, no warm-up": how a point's learning rate goes, in
@@ -81,8 +87,9 @@ struct FigureGroup {
 // points of the same number of ranks are taken together, as mean and deviation.
 [[nodiscard]] std::vector<FigureGroup> study_figures(const Study& study);
 
-// Figures of a sweep: the curves of all trials, the best of them in colour; and the best value of
-// each trial against each swept key, with a line for each way to set the other keys of a grid.
+// Figures of a sweep: the curves of all trials, of more than palette_size the best in colour; and
+// the best value of each trial (of seeds the mean) against each other swept key, with a line for
+// each way to set the rest of a grid, values that are words side by side.
 // `runs`: of the sweep's trials, in their order; one without curves is left out.
 [[nodiscard]] std::vector<FigureGroup> sweep_figures(const Sweep& sweep,
                                                      std::span<const RunRecord> runs);

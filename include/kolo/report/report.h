@@ -22,7 +22,9 @@ struct Report {
   std::optional<Sweep> sweep;
   std::vector<RunRecord> trials;  // the sweep's, in its order; without curves if not begun
   std::vector<RunRecord> runs;
-  std::size_t study_runs = 0;         // number of the study's runs, which come first
+  std::size_t study_runs = 0;  // number of the study's runs, which come first
+  // Place of a run among them, by the study's points; none where it left no curves.
+  std::vector<std::optional<std::size_t>> runs_of_points;
   std::vector<std::string> warnings;  // besides those of the runs
 };
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kolo/base/enum_names.h"
@@ -39,8 +40,15 @@ struct ResultsTable {
 };
 
 // A row per run: best validation accuracy, top-5 accuracy and loss, mean epoch time and throughput,
-// parameters, ranks, epochs. Columns without any value are left out.
+// parameters, ranks, epochs, time to a target. Columns without any value are left out.
 [[nodiscard]] ResultsTable run_results(std::span<const RunRecord> runs);
+
+// Adds a column "time to 84.3 %": how long training took until a validation was as good as a
+// target. runs[i] is that of row i, null: none. `quantity`: accuracy | loss; empty: accuracy where
+// a run has it. Without a target the best is taken that more than half of the runs reach. Nothing
+// is added where no run tells when it reached it.
+void add_time_to_target(ResultsTable& table, std::span<const RunRecord* const> runs,
+                        std::string_view quantity = "", double target = not_measured);
 
 // A row for each setting that differs between runs that have a configuration, a column a run; no
 // rows if none differs. output_dir doesn't count.
@@ -53,6 +61,10 @@ struct ResultsTable {
 // A row per trial of the sweep, the best first: its values of the swept keys, the best value of the
 // metric and its epoch, the time taken, and the state where not all are done.
 [[nodiscard]] ResultsTable sweep_results(const Sweep& sweep);
+
+// A row for each way to set the keys but the seed, the best first, with mean and standard
+// deviation; no rows where each has one seed.
+[[nodiscard]] ResultsTable seed_results(const Sweep& sweep);
 
 // Columns that line up, as UTF-8 text, and the note below them.
 [[nodiscard]] std::string to_text(const ResultsTable& table);

@@ -19,6 +19,9 @@ struct CurvePoint {
   double epoch = not_measured;  // epochs done; with fractions for single steps
   double step = not_measured;   // optimizer steps done
   double time = not_measured;   // seconds since 1970
+  // Seconds of training until then, without pauses before a resumption; seconds since the first
+  // record where the run did not count them.
+  double elapsed = not_measured;
 };
 
 // Course of one quantity in a run. `quantity` is one of loss, accuracy, top_accuracy,
@@ -57,6 +60,9 @@ struct RunRecord {
   std::vector<Curve> curves;
   // The resolved configuration, flattened ("optimizer.lr", "0.001"), in the file's order.
   std::vector<std::pair<std::string, std::string>> settings;
+  std::string configuration;  // config.yaml as it stands; empty: none
+  // How it was made, for people: {"command", "kolo train a.yaml"}, {"machine", ...}, ...
+  std::vector<std::pair<std::string, std::string>> facts;
   std::vector<std::string> warnings;  // on files that could not be read
   // Drawings of kolo eval --pictures in pictures/ of the run's folder, by name.
   struct Picture {
@@ -65,6 +71,8 @@ struct RunRecord {
   };
   std::vector<Picture> pictures;
 
+  // The value of a setting; empty where the configuration has none.
+  [[nodiscard]] std::string setting(std::string_view name) const;
   // The curve, or null.
   [[nodiscard]] const Curve* find(std::string_view quantity, std::string_view part,
                                   bool by_step = false) const;
@@ -79,8 +87,8 @@ struct RunRecord {
 // Gives runs of the same name different ones: their sources, and numbers where these are the same.
 void make_names_distinct(std::vector<RunRecord>& runs);
 
-// Reads a run's folder or its history.json, with config.yaml and model.txt where they are beside
-// it. A folder may also hold one run somewhere below.
+// Reads a run's folder or its history.json, with config.yaml, model.txt and run.json where they are
+// beside it. A folder may also hold one run somewhere below.
 //
 // InputError, naming the path: nothing there, no run or several, or its history can't be read.
 // Its `warnings` name files beside the history that can't be read.

@@ -37,13 +37,22 @@ struct SampleOutput {
   SampleNumbers output;    // of the network; probabilities where there are classes
 };
 
+// Errors in a target that is told apart: an array, or one of up to 16 numbers or channels of it.
+struct TargetErrors {
+  std::string name;
+  std::int64_t numbers = 0;  // of it in a sample, on this rank
+  ErrorSums sums;
+};
+
 struct RunEvaluation {
   std::string model, checkpoint, split;
   std::int64_t step = 0, epoch = 0;  // of the checkpoint
   int ranks = 1;
   MetricSums sums;
   std::int64_t top = 0;  // largest outputs that sums.in_top looks at; 0: not counted
-  std::optional<ConfusionMatrix> matrix;               // none for targets that are numbers
+  std::optional<ConfusionMatrix> matrix;  // none for targets that are numbers
+  // None for classes, and where outputs have other shapes than their targets.
+  std::vector<TargetErrors> errors;
   std::vector<std::string> class_names;                // empty: classes have numbers only
   std::vector<std::string> input_names, target_names;  // of channels; empty: numbers only
   std::vector<SampleOutput> samples;
@@ -52,6 +61,11 @@ struct RunEvaluation {
   [[nodiscard]] std::string class_name(std::int64_t label) const {
     const auto index = static_cast<std::size_t>(label);
     return index < class_names.size() ? class_names[index] : std::to_string(label);
+  }
+  [[nodiscard]] ErrorSums errors_of_all() const {
+    ErrorSums all;
+    for (const auto& target : errors) all.add(target.sums);
+    return all;
   }
 };
 

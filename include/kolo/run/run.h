@@ -76,9 +76,5 @@ struct RunOptions {
 // The same after begin_process() (run/begin_process.h), which may start the program again: `argv`
 // is main()'s.
 [[nodiscard]] int run_main(char** argv, const std::function<int()>& body);
-// Body of main() of a program that trains with parts of its own:
-//   PROGRAM CONFIG [-n RANKS] [--resume[=best|STEP|PATH]] [--allow-data-change] [--timeline]
-//           [key.sub=value ...]
-[[nodiscard]] int run_main(int argc, char** argv, const RunParts& parts);
 
 }  // namespace kolo

@@ -95,7 +95,7 @@ class Reservoir {
   };
   struct Arrival {
     Outcome outcome;
-    std::span<std::byte> place;  // sample_bytes where it entered or replaced, otherwise empty
+    std::span<std::byte> memory;  // sample_bytes where it entered or replaced, otherwise empty
   };
   // Decides on the next sample, in constant time. The caller writes it to `place` before any other
   // call, and needs not make samples that aren't kept.
@@ -129,8 +129,8 @@ class Reservoir {
 
  private:
   // Index into the ring of a place counted from the oldest sample.
-  [[nodiscard]] std::int64_t ring_place(std::int64_t position) const;
-  [[nodiscard]] std::span<std::byte> place(std::int64_t slot);
+  [[nodiscard]] std::int64_t ring_index(std::int64_t position) const;
+  [[nodiscard]] std::span<std::byte> memory_of(std::int64_t slot);
   [[nodiscard]] Arrival enter();
   [[nodiscard]] Arrival arrive_uniform();
   [[nodiscard]] Arrival arrive_fifo();

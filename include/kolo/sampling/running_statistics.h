@@ -36,23 +36,19 @@ struct ChannelStatistics {
 // Not thread-safe; the caller locks.
 class RunningStatistics {
  public:
-  // Freezes after `freeze_after` samples; 0: never. InputError unless channels >= 1, freeze_after
-  // >= 0.
-  explicit RunningStatistics(std::int64_t channels, std::int64_t freeze_after = 0);
+  // InputError unless channels >= 1.
+  explicit RunningStatistics(std::int64_t channels);
 
-  // Adds values of a channel, every stride-th of the span from its first on; does nothing once
-  // frozen. Error unless 0 <= channel < channels, stride >= 1. Reads each value once from memory.
+  // Adds values of a channel, every stride-th of the span from its first on. Error unless
+  // 0 <= channel < channels, stride >= 1. Reads each value once from memory.
   void add(std::int64_t channel, std::span<const float> values, std::int64_t stride = 1);
   void add(std::int64_t channel, std::span<const double> values, std::int64_t stride = 1);
-  // Counts samples all of whose channels were added, for freeze_after; does nothing once frozen.
+  // Counts samples all of whose channels were added.
   void count_samples(std::int64_t samples);
 
-  // Adds what the other has seen after what this one has; does nothing once frozen. Error for
-  // another number of channels. Ranks' statistics are merged in one that doesn't freeze, then with
-  // the one that does, so that it sees all ranks alike.
+  // Adds what the other has seen after what this one has. Error for another number of channels.
   void merge(const RunningStatistics& other);
 
-  [[nodiscard]] bool frozen() const { return freeze_after_ > 0 && samples_ >= freeze_after_; }
   [[nodiscard]] std::int64_t samples() const { return samples_; }
   [[nodiscard]] std::span<const ChannelStatistics> channels() const { return channels_; }
 
@@ -64,7 +60,6 @@ class RunningStatistics {
   template <typename T>
   void add_values(std::int64_t channel, std::span<const T> values, std::int64_t stride);
 
-  std::int64_t freeze_after_;
   std::int64_t samples_ = 0;
   std::vector<ChannelStatistics> channels_;
 };

@@ -51,7 +51,7 @@ class DistributedSampler {
   // fewer at the end of the epoch, none after it.
   [[nodiscard]] std::vector<std::int64_t> next(std::int64_t count);
   // Number of samples of each rank here among those that next(count) will draw.
-  [[nodiscard]] std::vector<std::int64_t> shares_of_next(std::int64_t count) const;
+  [[nodiscard]] std::vector<std::int64_t> part_sizes_of_next(std::int64_t count) const;
   [[nodiscard]] std::int64_t epoch() const { return epoch_; }
   [[nodiscard]] std::int64_t position() const { return position_; }
 

@@ -14,6 +14,7 @@
 #include "kolo/config/run_config.h"
 #include "kolo/layout/pipeline_schedule.h"
 #include "kolo/layout/spatial_network.h"
+#include "kolo/run/run.h"
 #include "kolo/train/observe/bench_records.h"
 
 // `kolo bench`: its plan, its measurements, and the report on them.
@@ -87,7 +88,19 @@ struct BenchReport {
 [[nodiscard]] std::vector<double> milliseconds_per_step(const BenchMeasurement& measurement,
                                                         std::int64_t steps);
 
-// Shares of the time of training steps, which add up to 1; means over ranks and trials.
+// The rate of the trial in the middle, and those at the quarters of all.
+struct BenchRate {
+  double median = 0, lower = 0, upper = 0;
+  std::size_t trial = 0;  // the median's
+
+  [[nodiscard]] double spread() const { return (upper - lower) / median; }
+  // True if trials differ so much that other programs must have had their part in them.
+  [[nodiscard]] bool is_noisy() const { return spread() > .15; }
+};
+[[nodiscard]] BenchRate rate_of(const BenchMeasurement& measurement);
+
+// Shares of the time of training steps, which add up to 1; means over ranks and the middle half of
+// the trials.
 struct BenchShares {
   double data = 0, communication = 0, compute = 0;
 };
@@ -97,7 +110,8 @@ struct BenchVerdict {
   std::string by;   // data | compute | communication
   std::string why;  // a sentence
 };
-// Verdict on what bounds the run; none if the full run or its parts were not measured.
+// Verdict on what bounds the run; none if the full run or its parts were not measured, or the
+// trials differ so much that it can't be told.
 [[nodiscard]] std::optional<BenchVerdict> verdict_of(const BenchReport& report);
 
 // For people: a table, the shares, the memory and the verdict.
@@ -120,6 +134,7 @@ struct BenchPlan {
 // A configuration to measure.
 struct BenchRequest {
   ConfigSource config;
+  RunParts parts = {};  // of the program
   std::vector<BenchMode> modes = {BenchMode::io, BenchMode::synthetic, BenchMode::full};
   BenchPlan plan;            // without step_done
   bool profile = false;      // also the parts of a step without communication

@@ -8,6 +8,7 @@
 
 #include "kolo/config/run_config.h"
 #include "kolo/layout/spatial_network.h"
+#include "kolo/run/run.h"
 #include "kolo/train/observe/study.h"
 
 // `kolo scale`: the plan of a scaling study, and running it.
@@ -41,6 +42,8 @@ struct ScaleRequest {
   bool oversubscribe = false;
   SchedulerOptions scheduler;
   std::filesystem::path program = {};  // kolo, which does the runs; empty: this program is it
+  std::string program_name = "kolo";   // as users type it
+  RunParts parts = {};                 // of the program
   // Gets lines about the progress, for people.
   std::function<void(const std::string&)> say = [](const std::string&) {};
 

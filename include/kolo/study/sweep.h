@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "kolo/config/run_config.h"
-#include "kolo/run/launch_ranks.h"
+#include "kolo/run/run.h"
 #include "kolo/train/observe/sweep.h"
 
 // `kolo sweep`: the trials over keys of a configuration, the processors that they run on, and
@@ -84,6 +84,8 @@ struct SweepRequest {
   std::string metric;            // val_accuracy | val_loss; empty: accuracy, where there is one
   std::filesystem::path output;  // the sweep's folder; empty: output_dir with -sweep
   std::filesystem::path program = {};  // kolo, which does the trials; empty: this program is it
+  std::string program_name = "kolo";   // as users type it
+  RunParts parts = {};                 // of the program
   // Gets lines about the progress, for people.
   std::function<void(const std::string&)> say = [](const std::string&) {};
 };

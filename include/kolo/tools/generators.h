@@ -21,10 +21,6 @@ namespace kolo {
 // coloured, on structured backgrounds, with distractors and occluders. A linear classifier gets 38
 // % of the labels right (83 % of Fashion-MNIST's).
 
-inline constexpr std::array<std::string_view, cifar10_classes> fashion_mnist_names = {
-    "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat",
-    "Sandal",      "Shirt",   "Sneaker",  "Bag",   "Ankle boot"};
-
 struct StandInOptions {
   std::filesystem::path source = fashion_mnist_folder;  // the four files of Fashion-MNIST
   std::uint64_t seed = 0;

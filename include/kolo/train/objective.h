@@ -13,14 +13,13 @@
 #include "kolo/data/loader.h"
 #include "kolo/kernels/autocast.h"
 #include "kolo/nn/loss.h"
-#include "kolo/nn/metrics.h"
 #include "kolo/nn/network.h"
 #include "kolo/train/train_state.h"
 
 namespace kolo {
 
-// This rank's place among those that share samples, each with its own rows.
-struct SampleShare {
+// This rank's part of samples that several ranks share, each with its own rows.
+struct SamplePart {
   int rank = 0;  // among those that share a sample; 0 counts it
   int ranks = 1;
   // Factor on the mean over this rank's rows that makes the ranks' mean the sample's: rows here x
@@ -34,7 +33,7 @@ struct Objective {
   LossFunction validation_loss;  // unset: as in training
   std::int64_t top = 0;          // counts targets among so many of the largest logits; 0: not
   Precision precision = Precision::fp32;  // of the network; the loss is computed in float32
-  SampleShare share;                      // set by who shares samples among ranks
+  SamplePart part;                        // set by who shares samples among ranks
   bool counts_correct = true;             // false: targets are numbers, there is no right and wrong
 };
 
@@ -55,16 +54,19 @@ void require_precision(Precision precision);
 [[nodiscard]] torch::Tensor forward_for(const Objective& objective, Network& network,
                                         const torch::Tensor& input);
 
+// Called with the outputs and targets of each of this rank's batches.
+using EvaluationMeasure =
+    std::function<void(const torch::Tensor& outputs, const torch::Tensor& targets)>;
+
 // Called with how many of this rank's batches are done: 0 at the beginning, then after each.
 using EvaluationProgress = std::function<void(std::int64_t done, std::int64_t total)>;
 
 // The sums over a loader's whole dataset on all ranks, each sample counted once if the loader's
 // sampler draws it once; the loss's last digits depend on the number of ranks. In evaluation mode;
-// the network is in training mode afterwards. `matrix`, when given, is empty before, and has the
-// counts of all ranks afterwards. Collective.
+// the network is in training mode afterwards. Whoever measures more adds up the ranks. Collective.
 [[nodiscard]] MetricSums evaluate(const Communicator& communicator, Network& network,
                                   const Objective& objective, Loader& loader,
-                                  ConfusionMatrix* matrix = nullptr,
+                                  const EvaluationMeasure& measure = {},
                                   const EvaluationProgress& progress = {});
 
 // A network's stages (Network::stages()) as forward_for() computes the whole: in the objective's

@@ -187,6 +187,7 @@ class Trainer {
                                                    const std::function<bool()>& stop_requested);
   [[nodiscard]] std::optional<MetricSums> validate();
   [[nodiscard]] TrainOutcome stop();
+  void count_seconds();
   [[nodiscard]] bool note_if_best(const MetricSums& validation);
   // Collects the tensors of all parts of the network on the first rank that has one.
   [[nodiscard]] std::vector<NamedTensor> of_all_parts(std::vector<NamedTensor> mine) const;
@@ -218,6 +219,7 @@ class Trainer {
   bool asks_to_stop_ = false;  // what it holds
   std::optional<StepUnderWay> under_way_;
   Stopwatch since_settled_;
+  Stopwatch since_counted_;  // in the state's seconds
   DeviceTimeSum data_wait_;  // of the epoch
   // Steps by which the schedule is ahead of the state, in a run resumed with other ranks or
   // batches.

@@ -189,8 +189,8 @@ class CudaRuntime final : public DeviceRuntime {
                                                std::size_t bytes) const override {
     use_device(device);
     check_cuda(cudaHostRegister(memory.get(), bytes, cudaHostRegisterPortable), "cudaHostRegister");
-    auto* const place = memory.get();
-    return {place, [device, memory = std::move(memory)](std::byte* pinned) {
+    auto* const data = memory.get();
+    return {data, [device, memory = std::move(memory)](std::byte* pinned) {
               use_device_if_possible(device);
               (void)cudaHostUnregister(pinned);
             }};

@@ -239,16 +239,16 @@ class NcclChannel final : public DeviceChannel {
   }
   // A broadcast from each rank, all at once.
   [[nodiscard]] ncclResult_t gather_uneven(const CollectiveCall& call) {
-    auto* place = static_cast<std::byte*>(call.output.data);
+    auto* to = static_cast<std::byte*>(call.output.data);
     auto status = ncclGroupStart();
     for (int rank = 0; rank < topology_.size; ++rank) {
       const auto bytes =
           static_cast<std::size_t>(call.receive_counts[static_cast<std::size_t>(rank)]) *
           size_of(call.type);
-      const void* const from = rank == topology_.rank ? call.input.data : place;
+      const void* const from = rank == topology_.rank ? call.input.data : to;
       if (status == ncclSuccess && bytes > 0)
-        status = ncclBroadcast(from, place, bytes, ncclInt8, rank, group_.get(), stream());
-      place += bytes;
+        status = ncclBroadcast(from, to, bytes, ncclInt8, rank, group_.get(), stream());
+      to += bytes;
     }
     const auto end = ncclGroupEnd();
     return status == ncclSuccess ? end : status;
@@ -258,10 +258,10 @@ class NcclChannel final : public DeviceChannel {
     auto* to = static_cast<std::byte*>(call.output.data);
     auto status = ncclGroupStart();
     for (int peer = 0; peer < topology_.size; ++peer) {
-      const auto place = static_cast<std::size_t>(peer);
-      const auto sent = static_cast<std::size_t>(call.send_counts[place]) * size_of(call.type);
+      const auto index = static_cast<std::size_t>(peer);
+      const auto sent = static_cast<std::size_t>(call.send_counts[index]) * size_of(call.type);
       const auto received =
-          static_cast<std::size_t>(call.receive_counts[place]) * size_of(call.type);
+          static_cast<std::size_t>(call.receive_counts[index]) * size_of(call.type);
       if (status == ncclSuccess && sent > 0)
         status = ncclSend(from, sent, ncclInt8, peer, group_.get(), stream());
       if (status == ncclSuccess && received > 0)

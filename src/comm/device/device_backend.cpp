@@ -172,8 +172,8 @@ class DeviceBackend final : public Backend {
     return host_->allocate(call);
   }
   [[nodiscard]] std::shared_ptr<Backend> split(int color, int key) override {
-    auto part = host_->split(color, key);
-    return part ? std::make_shared<DeviceBackend>(std::move(part), sharing_) : nullptr;
+    auto subset = host_->split(color, key);
+    return subset ? std::make_shared<DeviceBackend>(std::move(subset), sharing_) : nullptr;
   }
   [[nodiscard]] std::unique_ptr<StatusExchange> status_exchange() override {
     return host_->status_exchange();

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "comm/device/device_channel.h"
+#include "comm/device/device_sharing.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 
@@ -50,23 +51,6 @@ std::unique_ptr<DeviceChannel> make_solo_channel(const DeviceOptions& options,
 }
 
 namespace {
-
-// Pinned memory of any size, for one call after another.
-class PinnedScratch {
- public:
-  [[nodiscard]] std::byte* of(const DeviceRuntime& runtime, int device, std::size_t bytes) {
-    if (bytes > bytes_) {
-      memory_.reset();
-      memory_ = runtime.allocate_pinned(device, bytes);
-      bytes_ = bytes;
-    }
-    return memory_.get();
-  }
-
- private:
-  std::shared_ptr<std::byte> memory_;
-  std::size_t bytes_ = 0;
-};
 
 class StagedChannel final : public DeviceChannel {
  public:
@@ -124,38 +108,38 @@ class StagedChannel final : public DeviceChannel {
     const auto length = [&](std::int64_t begin) { return std::min(most, call.count - begin); };
     const auto bring_down = [&](std::int64_t begin) {
       if (begin >= call.count) return;
-      const auto place = static_cast<std::size_t>(begin / most % 2);
-      copy(call, windows_[place].get(), from + begin * size,
+      const auto window = static_cast<std::size_t>(begin / most % 2);
+      copy(call, windows_[window].get(), from + begin * size,
            static_cast<std::size_t>(length(begin) * size));
-      arrived[place] = here(call);
+      arrived[window] = here(call);
     };
     bring_down(0);
     for (std::int64_t begin = 0; begin < call.count; begin += most) {
-      const auto place = static_cast<std::size_t>(begin / most % 2);
+      const auto window = static_cast<std::size_t>(begin / most % 2);
       bring_down(begin + most);
-      if (arrived[place]) arrived[place]->wait();
+      if (arrived[window]) arrived[window]->wait();
       CollectiveCall piece = call;
       piece.count = length(begin);
-      piece.output = Buffer(windows_[place].get(), piece.count, call.type);
+      piece.output = Buffer(windows_[window].get(), piece.count, call.type);
       piece.input = piece.output;
       host_->execute(piece);
-      copy(call, to + begin * size, windows_[place].get(),
+      copy(call, to + begin * size, windows_[window].get(),
            static_cast<std::size_t>(piece.count * size));
     }
     if (call.count > 0) return;
     host_->execute(call);  // ranks meet in it all the same
   }
   void execute_whole(const CollectiveCall& call) {
+    const auto input = pinned_.take(*runtime_, device_, call.input.bytes()),
+               output = pinned_.take(*runtime_, device_, call.output.bytes());
     CollectiveCall staged = call;
-    staged.input = ConstBuffer(input_.of(*runtime_, device_, call.input.bytes()), call.input.count,
-                               call.input.type);
-    staged.output = Buffer(output_.of(*runtime_, device_, call.output.bytes()), call.output.count,
-                           call.output.type);
-    copy(call, const_cast<void*>(staged.input.data), call.input.data, call.input.bytes());
+    staged.input = ConstBuffer(input.get(), call.input.count, call.input.type);
+    staged.output = Buffer(output.get(), call.output.count, call.output.type);
+    copy(call, input.get(), call.input.data, call.input.bytes());
     if (const auto arrived = here(call)) arrived->wait();
     host_->execute(staged);
     copy(call, call.output.data, staged.output.data, call.output.bytes());
-    // The next call may use the scratch memory at once.
+    // The next call may take the memory at once.
     if (const auto left = here(call)) left->wait();
   }
   // Copies between a call's buffer and memory of the host's. A rank that has joined has its buffers
@@ -179,7 +163,7 @@ class StagedChannel final : public DeviceChannel {
   bool is_pinned_ = true;
   // In memory that the ranks of a node reduce in place, without a copy.
   std::array<std::shared_ptr<std::byte>, 2> windows_;
-  PinnedScratch input_, output_;
+  PinnedMemories pinned_;
 };
 
 }  // namespace

@@ -13,7 +13,7 @@
 #include "comm/mpi/mpi_collectives.h"
 #include "comm/mpi/mpi_keeping.h"
 #include "comm/negotiation/negotiated_backend.h"
-#include "comm/shared_memory/node_stage.h"
+#include "comm/shared_memory/node_segment.h"
 #include "comm/solo/alone.h"
 #include "comm/transfers/transfer_desk.h"
 #include "kolo/base/error.h"
@@ -46,10 +46,10 @@ class MpiBackend final : public Backend {
     capabilities.backend = "mpi";
     capabilities.thread_level = name_of(rules.level);
     capabilities.asynchronous = !needs_mpi() || rules.threads_may_call();
-    capabilities.shared_memory = stage_ != nullptr;
+    capabilities.shared_memory = segment_ != nullptr;
     capabilities.concurrent = capabilities.asynchronous;
     capabilities.transport = is_one_node() ? "shared memory"
-                             : stage_      ? "shared memory inside nodes, MPI between them"
+                             : segment_    ? "shared memory inside nodes, MPI between them"
                                            : "MPI";
     return capabilities;
   }
@@ -66,7 +66,7 @@ class MpiBackend final : public Backend {
   [[nodiscard]] std::shared_ptr<TransferDesk> transfers() override { return transfers_; }
   void leave() noexcept override {
     if (transfers_) transfers_->end();
-    if (stage_) node_group().leave();
+    if (segment_) node_group().leave();
   }
   void abort(int exit_code, std::string_view reason) noexcept override {
     keeping_->give_up(exit_code, reason);
@@ -75,12 +75,12 @@ class MpiBackend final : public Backend {
     return keeping_->rules().failure_ends_processes;
   }
   [[nodiscard]] bool is_broken() const override {
-    return keeping_->is_over() || (stage_ && node_group().is_aborted());
+    return keeping_->is_over() || (segment_ && node_group().is_aborted());
   }
 
  private:
-  void start_node_stage(RankSet set);
-  void use_stage(const RankSet& set);
+  void start_node_segment(RankSet set);
+  void use_segment(const RankSet& set);
   void start_between_nodes() {
     const bool has_slice = topology_.local_rank < topology_.smallest_node();
     if (!objects_->is_cut)
@@ -95,7 +95,7 @@ class MpiBackend final : public Backend {
     std::vector<int> ranks;
     for (int rank = 0; rank < topology_.size; ++rank) {
       const bool is_near =
-          stage_ && topology_.node_of_rank[static_cast<std::size_t>(rank)] == topology_.node;
+          segment_ && topology_.node_of_rank[static_cast<std::size_t>(rank)] == topology_.node;
       if (!is_near && rank != topology_.rank) ranks.push_back(rank);
     }
     return ranks;
@@ -124,8 +124,8 @@ class MpiBackend final : public Backend {
   [[nodiscard]] MpiObjects* take_objects(const RankSet& set);
   template <typename Function>
   auto guarded(const Function& function);
-  [[nodiscard]] bool is_one_node() const { return stage_ && topology_.nodes == 1; }
-  [[nodiscard]] NodeGroup& node_group() const { return *stage_->group(); }
+  [[nodiscard]] bool is_one_node() const { return segment_ && topology_.nodes == 1; }
+  [[nodiscard]] NodeGroup& node_group() const { return *segment_->group(); }
   // Whether any call here leads to one of MPI's, which threads of kolo's own may not be allowed.
   [[nodiscard]] bool needs_mpi() const { return !is_one_node() && topology_.size > 1; }
 
@@ -135,7 +135,7 @@ class MpiBackend final : public Backend {
   MpiObjects* objects_;
   Topology topology_;
   std::vector<int> job_ranks_;
-  std::unique_ptr<NodeStage> stage_;  // none: this node's ranks share no memory
+  std::unique_ptr<NodeSegment> segment_;  // none: this node's ranks share no memory
   std::shared_ptr<TransferThread> transfer_thread_;
   std::shared_ptr<TransferDesk> transfers_;  // none: there is one rank
 };
@@ -174,31 +174,31 @@ MpiBackend::MpiBackend(std::shared_ptr<const MpiRuntime> runtime,
       transfer_thread_(std::move(transfer_thread)) {
   if (objects_ && !objects_->all_collectives)
     objects_->all_collectives.emplace(objects_->all.get(), options_.largest_count, look());
-  if (set.stage)
-    use_stage(set);
+  if (set.segment)
+    use_segment(set);
   else if (objects_ && options_.shared_memory != SharedMemory::off &&
            topology_.nodes < topology_.size)
-    start_node_stage(std::move(set));
+    start_node_segment(std::move(set));
   if (topology_.size > 1) start_transfers();
   if (objects_ == &keeping_->objects_of_all()) keeping_->note_far_ranks(far_ranks());
 }
 
 // There are no cells yet in which the ranks could meet, so they agree through MPI.
-void MpiBackend::start_node_stage(RankSet set) {
+void MpiBackend::start_node_segment(RankSet set) {
   set.members.resize(static_cast<std::size_t>(topology_.size));
   std::iota(set.members.begin(), set.members.end(), 0);
   const Execute execute = [this](const CollectiveCall& call) {
     objects_->all_collectives->execute(call);
   };
-  if (make_stage_of(set, topology_, options_.staging_bytes, execute)) use_stage(set);
+  if (make_segment_of(set, topology_, options_.staging_bytes, execute)) use_segment(set);
 }
 
-void MpiBackend::use_stage(const RankSet& set) {
-  stage_ = std::make_unique<NodeStage>(
-      topology_, keeping_->job_rank(), set.segments, set.stage,
+void MpiBackend::use_segment(const RankSet& set) {
+  segment_ = std::make_unique<NodeSegment>(
+      topology_, keeping_->job_rank(), set.segments, set.segment,
       NodeGroupOptions{.staging_bytes = options_.staging_bytes,
                        .whole_limit_bytes = options_.whole_limit_bytes});
-  keeping_->add(stage_->group());
+  keeping_->add(segment_->group());
   node_group().execute(CollectiveCall::of(Collective::barrier));  // every rank has said who it is
   if (topology_.nodes > 1) start_between_nodes();
 }
@@ -206,9 +206,9 @@ void MpiBackend::use_stage(const RankSet& set) {
 void MpiBackend::start_transfers() {
   if (!transfer_thread_) {
     transfer_thread_ = std::make_shared<TransferThread>(
-        keeping_->job_rank(), stage_ ? stage_->bells() : std::vector<std::shared_ptr<Bell>>());
+        keeping_->job_rank(), segment_ ? segment_->bells() : std::vector<std::shared_ptr<Bell>>());
   }
-  const auto near = stage_ ? stage_->make_line(job_ranks_, *transfer_thread_) : nullptr;
+  const auto near = segment_ ? segment_->make_line(job_ranks_, *transfer_thread_) : nullptr;
   const bool is_near_only = near && is_one_node();
   const auto far =
       is_near_only ? nullptr : make_mpi_line(*objects_, options_.largest_count, *keeping_);
@@ -237,7 +237,7 @@ void MpiBackend::execute_unguarded(const CollectiveCall& call) {
   if (topology_.size == 1) return execute_alone(call);
   const bool is_average_of_integers =
       call.op == ReduceOp::average && call.type > DataType::bfloat16;
-  if (call.collective == Collective::all_reduce && stage_ && !is_average_of_integers)
+  if (call.collective == Collective::all_reduce && segment_ && !is_average_of_integers)
     return all_reduce_over_nodes(call);
   objects_->all_collectives->execute(call);
 }
@@ -263,8 +263,9 @@ void MpiBackend::all_reduce_over_nodes(const CollectiveCall& call) {
 std::vector<std::shared_ptr<std::byte>> MpiBackend::allocate(const CallHeader& call) {
   return guarded([&] {
     agree_unguarded(call);
-    if (!stage_) return NodeStage::allocate_alone(call);
-    return stage_->allocate(call, [this](const CollectiveCall& each) { execute_unguarded(each); });
+    if (!segment_) return NodeSegment::allocate_alone(call);
+    return segment_->allocate(call,
+                              [this](const CollectiveCall& each) { execute_unguarded(each); });
   });
 }
 
@@ -279,7 +280,7 @@ std::shared_ptr<Backend> MpiBackend::split_unguarded(int color, int key) {
   const Execute execute = [this](const CollectiveCall& call) { execute_unguarded(call); };
   auto set = gather_set(topology_, job_ranks_, color, key, execute);
   const bool is_made =
-      !needs_mpi() && make_stage_of(set, topology_, options_.staging_bytes, execute);
+      !needs_mpi() && make_segment_of(set, topology_, options_.staging_bytes, execute);
   MpiObjects* const objects = is_made ? nullptr : take_objects(set);
   if (!set.has_this_rank()) return nullptr;
   // A few ranks need not share memory where the job's nodes do.
@@ -304,15 +305,15 @@ MpiObjects* MpiBackend::take_objects(const RankSet& set) {
   const auto all = gather(topology_.size, std::span(&mine, 1), execute);
   for (const int rank : set.members)
     used |= static_cast<std::uint64_t>(all[static_cast<std::size_t>(rank)]);
-  const auto place = static_cast<std::size_t>(std::countr_one(used));
-  const bool is_new = set.has_this_rank() && place >= kept.size();
+  const auto slot = static_cast<std::size_t>(std::countr_one(used));
+  const bool is_new = set.has_this_rank() && slot >= kept.size();
   if (!is_everywhere(!is_new, execute)) {
     const auto made = objects_->all.split(is_new ? set.color : -1, set.key);
     if (is_new) return &keeping_->add(made, set.job_ranks);
   }
   if (!set.has_this_rank()) return nullptr;
-  kept[place]->is_used = true;
-  return kept[place];
+  kept[slot]->is_used = true;
+  return kept[slot];
 }
 
 Topology find_topology(const MpiGroup& group, int node_id) {

@@ -35,10 +35,10 @@ MpiGroup MpiGroup::of(MPI_Comm communicator) {
 }
 
 MpiGroup MpiGroup::split(int color, int key) const {
-  MPI_Comm part = MPI_COMM_NULL;
-  check_mpi(MPI_Comm_split(communicator_, color < 0 ? MPI_UNDEFINED : color, key, &part),
+  MPI_Comm split = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_split(communicator_, color < 0 ? MPI_UNDEFINED : color, key, &split),
             "MPI_Comm_split");
-  return MpiGroup(part);
+  return MpiGroup(split);
 }
 
 void MpiGroup::free() {

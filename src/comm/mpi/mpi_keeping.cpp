@@ -20,13 +20,13 @@ namespace {
 
 constexpr std::size_t most_of_reason = 600;  // bytes, which MPI sends at once
 
-using Share = std::shared_ptr<MpiKeeping>;
+using Reference = std::shared_ptr<MpiKeeping>;
 
 // Called by MPI at the beginning of MPI_Finalize, when everything still works, or where the
 // attribute is deleted.
 int at_deletion(MPI_Comm, int, void* attribute, void*) {
-  const std::unique_ptr<Share> share(static_cast<Share*>(attribute));
-  (*share)->end_in_finalize();
+  const std::unique_ptr<Reference> reference(static_cast<Reference*>(attribute));
+  (*reference)->end_in_finalize();
   return MPI_SUCCESS;
 }
 
@@ -36,9 +36,9 @@ std::shared_ptr<MpiKeeping> MpiKeeping::make(const MpiGroup& job, const MpiRules
   auto keeping = std::make_shared<MpiKeeping>(job, rules);
   check_mpi(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, at_deletion, &keeping->key_, nullptr),
             "MPI_Comm_create_keyval");
-  auto share = std::make_unique<Share>(keeping);
-  check_mpi(MPI_Comm_set_attr(MPI_COMM_SELF, keeping->key_, share.get()), "MPI_Comm_set_attr");
-  (void)share.release();  // it is MPI's now, until at_deletion()
+  auto reference = std::make_unique<Reference>(keeping);
+  check_mpi(MPI_Comm_set_attr(MPI_COMM_SELF, keeping->key_, reference.get()), "MPI_Comm_set_attr");
+  (void)reference.release();  // it is MPI's now, until at_deletion()
   // The key goes with the attribute, unless finish() deletes that before.
   int key = keeping->key_;
   if (!rules.is_session) check_mpi(MPI_Comm_free_keyval(&key), "MPI_Comm_free_keyval");

@@ -122,8 +122,8 @@ std::vector<std::shared_ptr<std::byte>> NegotiatedBackend::allocate(const CallHe
 
 std::shared_ptr<Backend> NegotiatedBackend::split(int color, int key) {
   negotiate({.collective = Collective::split});
-  auto part = inner_->split(color, key);
-  return part ? std::make_shared<NegotiatedBackend>(std::move(part)) : nullptr;
+  auto subset = inner_->split(color, key);
+  return subset ? std::make_shared<NegotiatedBackend>(std::move(subset)) : nullptr;
 }
 
 namespace {

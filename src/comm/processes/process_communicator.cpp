@@ -17,7 +17,7 @@
 #include "comm/messages.h"
 #include "comm/own_process.h"
 #include "comm/processes/process_region.h"
-#include "comm/shared_memory/node_stage.h"
+#include "comm/shared_memory/node_segment.h"
 #include "comm/solo/alone.h"
 #include "comm/transfers/transfer_desk.h"
 #include "comm/watch/watch.h"
@@ -53,7 +53,7 @@ ProcessRegion::ProcessRegion(int ranks) : ranks_(ranks) {
     offer_ = memory_->create(source);
     // As a rank does: /proc may be missing.
     SharedSegment mapping(0, sizes(), SharedSegment::Room::when_written);
-    if (!offer_.place.empty() && mapping.open(offer_.place)) return;
+    if (!offer_.address.empty() && mapping.open(offer_.address)) return;
   }
   throw Error(
       "comm: there is no memory that ranks could share: neither an anonymous file, which takes "
@@ -63,8 +63,8 @@ ProcessRegion::ProcessRegion(int ranks) : ranks_(ranks) {
 ProcessRegion::ProcessRegion(const EnvironmentLookup& lookup) : ranks_(1) {
   const auto rank = parse_number<int>(lookup(process_rank_variable).value_or(""));
   const auto ranks = parse_number<int>(lookup(process_ranks_variable).value_or(""));
-  const auto place = lookup(process_memory_variable);
-  if (!rank || !ranks || !place || *rank < 0 || *rank >= *ranks) {
+  const auto memory = lookup(process_memory_variable);
+  if (!rank || !ranks || !memory || *rank < 0 || *rank >= *ranks) {
     throw InputError(
         "comm: kolo has not started this process as one of several ranks; start it by kolo run "
         "--launcher processes -n RANKS PROGRAM");
@@ -72,25 +72,25 @@ ProcessRegion::ProcessRegion(const EnvironmentLookup& lookup) : ranks_(1) {
   rank_ = *rank;
   ranks_ = *ranks;
   memory_ = std::make_shared<SharedSegment>(0, sizes(), SharedSegment::Room::when_written);
-  if (memory_->open(*place)) return;
+  if (memory_->open(*memory)) return;
   throw Error(fmt::format(
       "comm: rank {} can't reach the memory that the ranks share, {}; the process that started it "
       "has ended, or is in another container",
-      rank_, *place));
+      rank_, *memory));
 }
 
 std::vector<std::pair<std::string, std::string>> ProcessRegion::environment(int rank) const {
   return {{process_rank_variable, std::to_string(rank)},
           {process_ranks_variable, std::to_string(ranks_)},
-          {process_memory_variable, offer_.place}};
+          {process_memory_variable, offer_.address}};
 }
 
 NodeGroup ProcessRegion::next_meeting() {
   for (int meeting = 0; meeting < most_meetings; ++meeting) {
-    std::vector<std::byte*> parts;
+    std::vector<std::byte*> areas;
     for (int rank = 0; rank < ranks_; ++rank)
-      parts.push_back(memory_->part(meeting * ranks_ + rank));
-    const int process = process_of(parts[static_cast<std::size_t>(rank_)]);
+      areas.push_back(memory_->area(meeting * ranks_ + rank));
+    const int process = process_of(areas[static_cast<std::size_t>(rank_)]);
     if (process == ::getpid()) continue;
     if (process != 0) {
       throw StateError(fmt::format(
@@ -98,7 +98,7 @@ NodeGroup ProcessRegion::next_meeting() {
           "may call kolo::initialize()",
           process, rank_));
     }
-    return {rank_, take_part(parts, memory_, rank_, rank_), std::make_shared<SharedSegments>(rank_),
+    return {rank_, take_area(areas, memory_, rank_, rank_), std::make_shared<SharedSegments>(rank_),
             NodeGroupOptions{.staging_bytes = staging_bytes(ranks_)}};
   }
   throw StateError(
@@ -120,15 +120,15 @@ class ProcessBackend final : public Backend {
         job_ranks_(std::move(set.job_ranks)),
         options_(options),
         transfer_thread_(std::move(transfer_thread)) {
-    if (!set.stage) return;
+    if (!set.segment) return;
     const int job_rank = job_ranks_[static_cast<std::size_t>(topology_.rank)];
-    stage_ = std::make_unique<NodeStage>(topology_, job_rank, std::move(set.segments),
-                                         std::move(set.stage), options_);
+    segment_ = std::make_unique<NodeSegment>(topology_, job_rank, std::move(set.segments),
+                                             std::move(set.segment), options_);
     // Waits until all have said who they are.
-    stage_->group()->execute(CollectiveCall::of(Collective::barrier));
+    segment_->group()->execute(CollectiveCall::of(Collective::barrier));
     if (!transfer_thread_)
-      transfer_thread_ = std::make_shared<TransferThread>(job_rank, stage_->bells());
-    const auto line = stage_->make_line(job_ranks_, *transfer_thread_);
+      transfer_thread_ = std::make_shared<TransferThread>(job_rank, segment_->bells());
+    const auto line = segment_->make_line(job_ranks_, *transfer_thread_);
     transfers_ = std::make_shared<TransferDesk>(
         topology_.rank, std::vector(job_ranks_.size(), line), transfer_thread_, false);
     transfer_thread_->add(transfers_);
@@ -138,27 +138,27 @@ class ProcessBackend final : public Backend {
   [[nodiscard]] Capabilities capabilities() const override {
     return {.backend = "processes",
             .transport = "shared memory",
-            .shared_memory = stage_ != nullptr,
+            .shared_memory = segment_ != nullptr,
             .concurrent = true};
   }
 
   void execute(const CollectiveCall& call) override {
-    if (!stage_) return execute_alone(call);
-    stage_->group()->execute(call);
+    if (!segment_) return execute_alone(call);
+    segment_->group()->execute(call);
   }
   void agree(const CallHeader& call) override {
-    if (stage_) stage_->group()->agree(call);
+    if (segment_) segment_->group()->agree(call);
   }
   [[nodiscard]] std::vector<std::shared_ptr<std::byte>> allocate(const CallHeader& call) override {
-    if (!stage_) return NodeStage::allocate_alone(call);
+    if (!segment_) return NodeSegment::allocate_alone(call);
     agree(call);
-    return stage_->allocate(call, [this](const CollectiveCall& each) { execute(each); });
+    return segment_->allocate(call, [this](const CollectiveCall& each) { execute(each); });
   }
   [[nodiscard]] std::shared_ptr<Backend> split(int color, int key) override {
     agree(CollectiveCall::of(Collective::split));
     const Execute execute_here = [this](const CollectiveCall& call) { execute(call); };
     auto set = gather_set(topology_, job_ranks_, color, key, execute_here);
-    if (!make_stage_of(set, topology_, options_.staging_bytes, execute_here))
+    if (!make_segment_of(set, topology_, options_.staging_bytes, execute_here))
       throw Error("comm: split: there is no memory that the ranks of a set could share");
     if (!set.has_this_rank()) return nullptr;
     return std::make_shared<ProcessBackend>(std::move(set), options_, transfer_thread_);
@@ -166,24 +166,26 @@ class ProcessBackend final : public Backend {
 
   [[nodiscard]] std::shared_ptr<TransferDesk> transfers() override { return transfers_; }
   void leave() noexcept override {
-    if (!stage_) return;
+    if (!segment_) return;
     transfers_->end();
-    stage_->group()->leave();
+    segment_->group()->leave();
   }
   // Ends this process; kolo, which has started the ranks, ends the others. A rank that ends because
   // another has given up has that one's status, so the job's says what was wrong, whoever is first.
   void abort(int exit_code, std::string_view reason) noexcept override {
-    if (stage_) exit_code = stage_->group()->abort(reason, exit_code);
+    if (segment_) exit_code = segment_->group()->abort(reason, exit_code);
     ::_exit(exit_code);
   }
   [[nodiscard]] bool ends_processes() const override { return true; }
-  [[nodiscard]] bool is_broken() const override { return stage_ && stage_->group()->is_aborted(); }
+  [[nodiscard]] bool is_broken() const override {
+    return segment_ && segment_->group()->is_aborted();
+  }
 
  private:
   Topology topology_;
   std::vector<int> job_ranks_;
   NodeGroupOptions options_;
-  std::unique_ptr<NodeStage> stage_;  // none: there is one rank
+  std::unique_ptr<NodeSegment> segment_;  // none: there is one rank
   std::shared_ptr<TransferThread> transfer_thread_;
   std::shared_ptr<TransferDesk> transfers_;
 };
@@ -276,7 +278,7 @@ Communicator process_communicator(const MpiOptions& given) {
       if (!bytes.empty()) execute(CollectiveCall::broadcast(buffer, 0));
     };
     options = with_options_of_rank_0(broadcast, options);
-    if (!make_stage_of(set, set.topology, options.staging_bytes, execute)) {
+    if (!make_segment_of(set, set.topology, options.staging_bytes, execute)) {
       throw Error(
           "comm: the ranks can't share memory: there is no room for it, or a rank can't open it "
           "through /proc");

@@ -44,7 +44,7 @@ struct NodeGroup::AllReduce {
   void reduce_whole() const;
   void reduce_in_place() const;
   void reduce_staged() const;
-  void reduce_parts(std::int64_t count) const;
+  void reduce_slice(std::int64_t count) const;
   void reduce_across(const Buffer& result) const;
   [[nodiscard]] bool is_everywhere(bool here) const;
   void copy_other_slices(std::byte* to, const std::byte* from, std::int64_t count) const;
@@ -89,8 +89,8 @@ void NodeGroup::AllReduce::reduce_whole() const {
   node.meet();
   node.check_announcements();
   for (int peer = 0; peer < size; ++peer)
-    node.parts_[static_cast<std::size_t>(peer)] = node.staged(peer);
-  node.parts_[static_cast<std::size_t>(rank)] = mine;
+    node.operands_[static_cast<std::size_t>(peer)] = node.staged(peer);
+  node.operands_[static_cast<std::size_t>(rank)] = mine;
   reduce(type, call.op, node.sources(), std::span(&mine, 1), buffer.count, call.divisor);
 }
 
@@ -98,10 +98,10 @@ void NodeGroup::AllReduce::reduce_in_place() const {
   if (rank < slices) {
     const auto slice = slice_of(buffer.count, rank, slices);
     for (int peer = 0; peer < size; ++peer) {
-      node.parts_[static_cast<std::size_t>(peer)] =
+      node.operands_[static_cast<std::size_t>(peer)] =
           at(node.peers_->address(peer, node.announcement(peer).location), slice.begin, type);
     }
-    reduce_parts(slice.size());
+    reduce_slice(slice.size());
   }
   node.meet();
 }
@@ -121,24 +121,24 @@ void NodeGroup::AllReduce::reduce_staged() const {
     if (rank < slices) {
       const auto slice = slice_of(count, rank, slices);
       for (int peer = 0; peer < size; ++peer) {
-        node.parts_[static_cast<std::size_t>(peer)] =
+        node.operands_[static_cast<std::size_t>(peer)] =
             at(peer == rank ? mine : node.staged(peer), slice.begin, type);
       }
-      reduce_parts(slice.size());
+      reduce_slice(slice.size());
     }
     node.meet();
     copy_other_slices(mine, node.staged(rank), count);
   }
 }
 
-// Reduces this rank's slice, which lies at node.parts_, and leaves the result in all of them.
-void NodeGroup::AllReduce::reduce_parts(std::int64_t count) const {
-  if (!across) return reduce(type, call.op, node.sources(), node.parts_, count, call.divisor);
+// Reduces this rank's slice, which lies at node.operands_, and leaves the result in all of them.
+void NodeGroup::AllReduce::reduce_slice(std::int64_t count) const {
+  if (!across) return reduce(type, call.op, node.sources(), node.operands_, count, call.divisor);
   if (count == 0) return;
-  std::byte* const mine = node.parts_[static_cast<std::size_t>(rank)];
+  std::byte* const mine = node.operands_[static_cast<std::size_t>(rank)];
   reduce_across(Buffer(mine, count, type));
-  for (std::byte* const part : node.parts_) {
-    if (part != mine) copy(part, mine, count, type);
+  for (std::byte* const operand : node.operands_) {
+    if (operand != mine) copy(operand, mine, count, type);
   }
 }
 

@@ -65,7 +65,7 @@ void NodeGroup::reduce_scatter(const CollectiveCall& call) {
   auto* const result = static_cast<std::byte*>(output.data);
   if (all_reachable()) {
     for (int peer = 0; peer < size_; ++peer) {
-      parts_[static_cast<std::size_t>(peer)] =
+      operands_[static_cast<std::size_t>(peer)] =
           at(peers_->address(peer, announcement(peer).location), rank_ * output.count, input.type);
     }
     reduce(input.type, call.op, sources(), std::span(&result, 1), output.count, call.divisor);
@@ -83,7 +83,7 @@ void NodeGroup::reduce_scatter(const CollectiveCall& call) {
     }
     meet();
     for (int peer = 0; peer < size_; ++peer) {
-      parts_[static_cast<std::size_t>(peer)] = at(staged(peer), rank_ * piece, input.type);
+      operands_[static_cast<std::size_t>(peer)] = at(staged(peer), rank_ * piece, input.type);
     }
     std::byte* const destination = at(result, offset, input.type);
     reduce(input.type, call.op, sources(), std::span(&destination, 1), count, call.divisor);

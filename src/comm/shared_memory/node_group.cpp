@@ -88,7 +88,7 @@ NodeGroup::NodeGroup(int local_rank, NodeMemory memory, std::shared_ptr<const Pe
       memory_(std::move(memory)),
       peers_(std::move(peers)),
       options_(options),
-      parts_(memory_.cells.size()) {
+      operands_(memory_.cells.size()) {
   if (options_.staging_bytes < 2 * 64 * static_cast<std::size_t>(size_)) {
     throw Error(
         fmt::format("comm: staging areas of {} bytes are too small for {} ranks; the least is 128 "
@@ -107,8 +107,8 @@ void NodeGroup::leave() noexcept {
   }
 }
 
-// Publishes this rank's next call, and the place of its buffer if the others can reach it. They may
-// look after the next meeting.
+// Publishes this rank's next call, and the location of its buffer if the others can reach it. They
+// may look after the next meeting.
 void NodeGroup::begin(const CallHeader& call, std::optional<SharedLocation> location) {
   ++announced_;
   memory_.cells[static_cast<std::size_t>(rank_)]->announcements[announced_ % 2] = {

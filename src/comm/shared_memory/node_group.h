@@ -19,7 +19,7 @@
 
 namespace kolo {
 
-// A place in memory that means the same to all ranks of a node.
+// A location in memory that means the same to all ranks of a node.
 struct SharedLocation {
   std::uint64_t segment = 0;
   std::uint64_t offset = 0;
@@ -225,7 +225,7 @@ class NodeGroup {
     return static_cast<std::int64_t>(half_bytes() / size_of(type));
   }
   [[nodiscard]] std::span<const std::byte* const> sources() const {
-    return {parts_.data(), parts_.size()};
+    return {operands_.data(), operands_.size()};
   }
 
   int rank_;
@@ -233,8 +233,8 @@ class NodeGroup {
   NodeMemory memory_;
   std::shared_ptr<const PeerMemory> peers_;
   NodeGroupOptions options_;
-  std::vector<std::byte*> parts_;  // by local rank; what is being reduced
-  std::vector<float> partial_;     // results of 16-bit types, on their way to the other nodes
+  std::vector<std::byte*> operands_;  // by local rank; what is being reduced
+  std::vector<float> partial_;        // results of 16-bit types, on their way to the other nodes
   std::uint32_t meetings_ = 0;
   std::uint32_t half_ = 0;       // of the staging areas, flips at every use
   std::uint32_t announced_ = 0;  // which of the two announcements is current

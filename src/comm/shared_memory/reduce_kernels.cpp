@@ -52,13 +52,13 @@ KOLO_INLINE inline R store(A value) {
     return static_cast<R>(value);
 }
 
-// place = value; the vectorizer takes no copies of structures.
+// to = value; the vectorizer takes no copies of structures.
 template <typename T>
-KOLO_INLINE inline void put(T& place, T value) {
+KOLO_INLINE inline void put(T& to, T value) {
   if constexpr (std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>)
-    place.bits = value.bits;
+    to.bits = value.bits;
   else
-    place = value;
+    to = value;
 }
 
 template <typename T, ReduceOp op>

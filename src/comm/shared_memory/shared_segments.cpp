@@ -56,7 +56,7 @@ std::optional<ino_t> number_of(const FileDescriptor& file) {
 
 // "/proc/PID/fd/NUMBER" and the file's own number, because in another container the same process
 // and descriptor may be something else.
-std::string place_of(const FileDescriptor& file) {
+std::string anonymous_address(const FileDescriptor& file) {
   return fmt::format("/proc/{}/fd/{}#{}", ::getpid(), file.get(), number_of(file).value_or(0));
 }
 
@@ -64,9 +64,9 @@ std::string place_of(const FileDescriptor& file) {
 
 SharedSegment::SharedSegment(int local_rank, const std::vector<std::size_t>& bytes, Room room)
     : local_rank_(local_rank), room_(room), bytes_(bytes), size_(page_size()) {
-  for (const std::size_t part : bytes_) {
+  for (const std::size_t area : bytes_) {
     begins_.push_back(size_);
-    size_ = checked_add(size_, whole_pages(part));
+    size_ = checked_add(size_, whole_pages(area));
   }
 }
 
@@ -81,7 +81,7 @@ SharedSegment::Offer SharedSegment::create(Source source) {
                           ? ::memfd_create("kolo", MFD_CLOEXEC | MFD_ALLOW_SEALING)
                           : ::shm_open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!file.is_open()) return {};
-  Offer offer{.place = is_anonymous ? place_of(file) : name, .file = std::move(file)};
+  Offer offer{.address = is_anonymous ? anonymous_address(file) : name, .file = std::move(file)};
   if (!is_anonymous) offer.name = {nullptr, [name](void*) { ::shm_unlink(name.c_str()); }};
   const int made = offer.file.get();
   if (!has_room(made, source, size_) || ::ftruncate(made, narrow<off_t>(size_)) != 0 ||
@@ -93,13 +93,13 @@ SharedSegment::Offer SharedSegment::create(Source source) {
   return offer;
 }
 
-bool SharedSegment::open(const std::string& place) {
-  const auto mark = place.find('#');
-  const auto path = place.substr(0, mark);
-  const FileDescriptor file(mark == place.npos ? ::shm_open(path.c_str(), O_RDWR | O_CLOEXEC, 0)
-                                               : ::open(path.c_str(), O_RDWR | O_CLOEXEC));
+bool SharedSegment::open(const std::string& address) {
+  const auto mark = address.find('#');
+  const auto path = address.substr(0, mark);
+  const FileDescriptor file(mark == address.npos ? ::shm_open(path.c_str(), O_RDWR | O_CLOEXEC, 0)
+                                                 : ::open(path.c_str(), O_RDWR | O_CLOEXEC));
   const bool is_the_one =
-      mark == place.npos || number_of(file) == parse_number<ino_t>(place.substr(mark + 1));
+      mark == address.npos || number_of(file) == parse_number<ino_t>(address.substr(mark + 1));
   return file.is_open() && is_the_one && map(file.get());
 }
 
@@ -137,8 +137,8 @@ namespace {
 constexpr std::array segment_sources = {SharedSegment::Source::anonymous,
                                         SharedSegment::Source::dev_shm};
 
-// The place that this rank's maker passes, which all ranks tell each other with zeros after it.
-std::string place_of_first(const std::string& own, const SegmentMakers& makers) {
+// The address that this rank's maker passes, which all ranks tell each other with zeros after it.
+std::string address_of_first(const std::string& own, const SegmentMakers& makers) {
   std::array<std::uint8_t, 80> mine{};
   std::copy_n(own.begin(), std::min(own.size(), mine.size() - 1), mine.begin());
   const auto all = gather(makers.ranks, std::span<const std::uint8_t>(mine), makers.execute);
@@ -156,8 +156,8 @@ std::shared_ptr<SharedSegment> SharedSegments::make(const std::vector<std::size_
   const bool is_first = local_rank_ == 0;
   auto segment = std::make_shared<SharedSegment>(local_rank_, bytes, room);
   const auto made = is_first ? segment->create(source) : SharedSegment::Offer();
-  const auto place = place_of_first(made.place, makers);
-  const bool is_there = !place.empty() && (is_first || segment->open(place));
+  const auto address = address_of_first(made.address, makers);
+  const bool is_there = !address.empty() && (is_first || segment->open(address));
   return is_everywhere(is_there, makers.execute) ? segment
                                                  : nullptr;  // and everybody has opened it
 }
@@ -179,7 +179,7 @@ std::shared_ptr<SharedSegment> SharedSegments::add(const std::vector<std::size_t
 
 bool SharedSegments::watch_others(const SegmentMakers& makers) {
   return std::ranges::any_of(segment_sources, [&](SharedSegment::Source) {
-    (void)place_of_first({}, makers);
+    (void)address_of_first({}, makers);
     return is_everywhere(true, makers.execute);
   });
 }
@@ -201,7 +201,7 @@ std::optional<SharedLocation> SharedSegments::locate(const void* data, std::size
   const auto* const begin = static_cast<const std::byte*>(data);
   const std::lock_guard lock(mutex_);
   for (const auto& [number, segment] : segments_) {
-    const std::byte* const own = segment->part(local_rank_);
+    const std::byte* const own = segment->area(local_rank_);
     if (begin >= own && begin + bytes <= own + segment->bytes(local_rank_))
       return SharedLocation{number, static_cast<std::uint64_t>(begin - own)};
   }
@@ -213,7 +213,7 @@ std::byte* SharedSegments::address(int local_rank, SharedLocation location) cons
   const auto found = std::ranges::find(segments_, location.segment, &Numbered::number);
   if (found == segments_.end())
     throw Error("comm: another rank's memory is in a segment that this rank doesn't have");
-  return found->segment->part(local_rank) + location.offset;
+  return found->segment->area(local_rank) + location.offset;
 }
 
 }  // namespace kolo

@@ -18,7 +18,7 @@
 
 namespace kolo {
 
-// Memory that the ranks of a node map, with a part for each. It is an anonymous file
+// Memory that the ranks of a node map, with an area for each. It is an anonymous file
 // (memfd_create), which the others open through the maker's descriptor in /proc: it goes with its
 // last mapping, however the processes end, whatever the size of /dev/shm. Where a rank can't reach
 // the other's /proc, as in containers that share no processes, it is a file in /dev/shm that loses
@@ -29,29 +29,29 @@ class SharedSegment {
 
   // Place at which the others find a segment, as long as this object lives.
   struct Offer {
-    std::string place;           // for open(), in another process; empty: there is no segment
+    std::string address;         // for open(), in another process; empty: there is no segment
     FileDescriptor file;         // kept open for others to open
     std::shared_ptr<void> name;  // in /dev/shm, which is removed with this
   };
 
-  // Time at which a part takes its room: at once, near the rank that owns it, or page by page, near
-  // the rank that first writes one.
+  // Time at which an area takes its room: at once, near the rank that owns it, or page by page,
+  // near the rank that first writes one.
   enum class Room : std::uint8_t { at_once, when_written };
 
-  // `bytes`: of each part, by local rank.
+  // `bytes`: of each area, by local rank.
   SharedSegment(int local_rank, const std::vector<std::size_t>& bytes, Room room);
   SharedSegment(const SharedSegment&) = delete;
   SharedSegment& operator=(const SharedSegment&) = delete;
   ~SharedSegment();
 
-  // Makes and maps it; an offer without a place where there is no room.
+  // Makes and maps it; an offer without an address where there is no room.
   [[nodiscard]] Offer create(Source source);
   // Maps a segment of another process. Returns false where this one can't reach it, or there is no
   // room.
-  [[nodiscard]] bool open(const std::string& place);
+  [[nodiscard]] bool open(const std::string& address);
 
   // Zero-filled, at the beginning of a page.
-  [[nodiscard]] std::byte* part(int local_rank) const {
+  [[nodiscard]] std::byte* area(int local_rank) const {
     return memory_ + begins_.at(static_cast<std::size_t>(local_rank));
   }
   [[nodiscard]] std::size_t bytes(int local_rank) const {
@@ -77,7 +77,7 @@ class SharedSegment {
   int local_rank_;
   Room room_;
   std::vector<std::size_t> bytes_;
-  std::vector<std::size_t> begins_;  // of the parts, after the heading
+  std::vector<std::size_t> begins_;  // of the areas, after the heading
   std::size_t size_ = 0;             // of all of it
   std::byte* memory_ = nullptr;
 };

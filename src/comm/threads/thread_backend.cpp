@@ -8,7 +8,7 @@
 #include "comm/device/device_sharing.h"
 #include "comm/job_options.h"
 #include "comm/shared_memory/node_group.h"
-#include "comm/shared_memory/node_stage.h"
+#include "comm/shared_memory/node_segment.h"
 #include "comm/solo/alone.h"
 #include "comm/transfers/node_line.h"
 #include "comm/transfers/transfer_desk.h"
@@ -141,14 +141,14 @@ class ThreadBackend final : public Backend {
   // up takes nothing away that another still looks at.
   template <typename T>
   std::vector<std::shared_ptr<T>> exchange(const CallHeader& call, std::shared_ptr<T> mine) {
-    auto& own_place = memory_->offered[static_cast<std::size_t>(topology_.rank)];
-    own_place = std::move(mine);
+    auto& own = memory_->offered[static_cast<std::size_t>(topology_.rank)];
+    own = std::move(mine);
     group_.agree(call);
     std::vector<std::shared_ptr<T>> objects;
     for (const auto& object : memory_->offered)
       objects.push_back(std::static_pointer_cast<T>(object));
     group_.agree(CollectiveCall::of(Collective::barrier));
-    own_place.reset();
+    own.reset();
     return objects;
   }
 

@@ -22,8 +22,8 @@ NodeLine::NodeLine(int local_rank, NodeLineMemory memory)
       is_gone_(memory_.ranks.size()) {}
 
 int NodeLine::local(int rank) const {
-  const auto place = std::find(memory_.ranks.begin(), memory_.ranks.end(), rank);
-  return static_cast<int>(place - memory_.ranks.begin());
+  const auto found = std::find(memory_.ranks.begin(), memory_.ranks.end(), rank);
+  return static_cast<int>(found - memory_.ranks.begin());
 }
 
 bool NodeLine::has_room(int local_rank) const {
@@ -85,15 +85,15 @@ std::string NodeLine::obstacle(int rank) {
   }
   if (memory_.control.cells[static_cast<std::size_t>(local_rank_)]->has_left.load() != 0)
     return "this rank has left";
-  const auto place = static_cast<std::size_t>(local(rank));
+  const auto index = static_cast<std::size_t>(local(rank));
   const auto now = std::chrono::steady_clock::now();
   if (now >= next_look_at_processes_) {
     next_look_at_processes_ = now + between_looks_at_processes;
     for (std::size_t each = 0; each < is_gone_.size(); ++each)
       is_gone_[each] = is_gone(*memory_.control.cells[each]);
   }
-  const RankCell& cell = *memory_.control.cells[place];
-  if (!is_gone_[place] && cell.has_left.load(std::memory_order_seq_cst) == 0) return {};
+  const RankCell& cell = *memory_.control.cells[index];
+  if (!is_gone_[index] && cell.has_left.load(std::memory_order_seq_cst) == 0) return {};
   return fmt::format("rank {} {}", cell.job_rank, reason_of_absence(cell));
 }
 

@@ -21,28 +21,28 @@ namespace kolo {
 
 // Notes from one rank to another, in memory of the node; written by one and read by the other.
 struct NoteRing {
-  static constexpr std::uint32_t places = 32;
+  static constexpr std::uint32_t slots = 32;
 
   alignas(64) std::atomic<std::uint32_t> written;
   alignas(64) std::atomic<std::uint32_t> taken;
-  alignas(64) std::array<TransferNote, places> notes;
+  alignas(64) std::array<TransferNote, slots> notes;
 
   [[nodiscard]] bool has_room() const {
-    return written.load(std::memory_order_relaxed) - taken.load(std::memory_order_acquire) < places;
+    return written.load(std::memory_order_relaxed) - taken.load(std::memory_order_acquire) < slots;
   }
   void write(const TransferNote& note) {
-    const auto place = written.load(std::memory_order_relaxed);
-    notes[place % places] = note;
-    written.store(place + 1, std::memory_order_release);
+    const auto index = written.load(std::memory_order_relaxed);
+    notes[index % slots] = note;
+    written.store(index + 1, std::memory_order_release);
   }
   // Returns false if there is none. `was_full`: the writer may be waiting for room.
   [[nodiscard]] bool take(TransferNote& note, bool& was_full) {
-    const auto place = taken.load(std::memory_order_relaxed);
-    const auto there = written.load(std::memory_order_acquire) - place;
+    const auto index = taken.load(std::memory_order_relaxed);
+    const auto there = written.load(std::memory_order_acquire) - index;
     if (there == 0) return false;
-    was_full = there == places;
-    note = notes[place % places];
-    taken.store(place + 1, std::memory_order_release);
+    was_full = there == slots;
+    note = notes[index % slots];
+    taken.store(index + 1, std::memory_order_release);
     return true;
   }
 };

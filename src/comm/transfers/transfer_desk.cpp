@@ -49,7 +49,7 @@ Work TransferDesk::post(std::vector<CollectiveCall> calls,
                         const Listeners& listeners, const std::shared_ptr<const void>& owner,
                         std::function<void()> go_on, std::function<void(bool begins)> on_wait) {
   const auto state = std::make_shared<Work::State>();
-  state->parts = calls.size();
+  state->pending = calls.size();
   state->go_on = std::move(go_on);
   state->on_wait = std::move(on_wait);
   {

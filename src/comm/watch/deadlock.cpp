@@ -36,7 +36,7 @@ void add_waits(Waits& waits, const RankStatus& status, const LaneStatus& lane,
   }
   for (const RankStatus& other : statuses) {
     const LaneStatus* const there = other.lane(lane.identity);
-    if (there != nullptr && there->has_asked_to() < lane.running.place())
+    if (there != nullptr && there->has_asked_to() < lane.running.position())
       of_rank.push_back({&lane, other.rank});
   }
 }
@@ -105,7 +105,7 @@ std::string describe_circle(const Waits& waits) {
                      static_cast<double>(waited) * 1e-9, fmt::join(texts, "; "), same_order);
 }
 
-// Finds two ranks that are in different collectives in one place of their order.
+// Finds two ranks that are in different collectives at one position of their order.
 std::optional<std::string> find_different_calls(std::span<const RankStatus> statuses,
                                                 std::int64_t least) {
   std::map<std::uint64_t, std::pair<int, const LaneStatus*>> first_in;  // by group
@@ -114,7 +114,7 @@ std::optional<std::string> find_different_calls(std::span<const RankStatus> stat
       if (Lane::is_of_transfer(lane.identity) || !has_waited(lane, least)) continue;
       const auto& [rank, first] =
           first_in.try_emplace(lane.identity, status.rank, &lane).first->second;
-      if (first->running.place() != lane.running.place()) continue;
+      if (first->running.position() != lane.running.position()) continue;
       const auto difference = first_difference(first->running, lane.running);
       if (difference.empty()) continue;
       return fmt::format("rank {} is in {}, and rank {} in {}: {} (they differ in {})", rank,

@@ -33,9 +33,9 @@ ProcessState state_of_process(std::int32_t process) {
 }
 
 std::string CollectiveRecord::describe() const {
-  const std::string part_text = part == 0 ? std::string() : fmt::format(".{}", part);
+  const std::string suffix = in_task == 0 ? std::string() : fmt::format(".{}", in_task);
   const std::string text = fmt::format("{} {}{}, {}", is_transfer(collective) ? "transfer" : "call",
-                                       number, part_text, CallHeader::describe());
+                                       number, suffix, CallHeader::describe());
   return name[0] == 0 ? text : fmt::format("{}, \"{}\"", text, name.data());
 }
 
@@ -133,10 +133,10 @@ RankStatus read_status(int rank, const EventBlock& block, std::int64_t silence) 
     const auto identity = lane.identity.load(std::memory_order_acquire);
     if (identity != 0) status.lanes.push_back(read_lane(lane, identity, now));
   }
-  for (std::size_t place = 0; place < block.transfers.size(); ++place) {
-    const auto record = block.transfers[place].read();
+  for (std::size_t cell = 0; cell < block.transfers.size(); ++cell) {
+    const auto record = block.transfers[cell].read();
     if (record.submitted == 0 || record.finished != 0) continue;
-    status.lanes.push_back({.identity = Lane::identity_of_transfer(rank, place),
+    status.lanes.push_back({.identity = Lane::identity_of_transfer(rank, cell),
                             .is_awaited = record.awaited != 0 ? 1U : 0U,
                             .waiting = now - record.submitted,
                             .running = record});
@@ -244,19 +244,18 @@ FlightRecorder::FlightRecorder(std::shared_ptr<EventBlock> block) : block_(std::
   block_->process = ::getpid();
   block_->process_namespace = own_process_namespace();
   block_->beat = monotonic_now();
-  for (std::size_t place = 0; place < block_->transfers.size(); ++place)
-    free_cells_.push_back(place);
+  for (std::size_t cell = 0; cell < block_->transfers.size(); ++cell) free_cells_.push_back(cell);
 }
 
 void FlightRecorder::transfer_submitted(const CollectiveCall& call) {
   if (free_cells_.empty()) return;
-  const auto place = free_cells_.front();
+  const auto cell = free_cells_.front();
   free_cells_.pop_front();
-  transfers_[{call.group, call.first_rank, call.number}] = place;
+  transfers_[{call.group, call.first_rank, call.number}] = cell;
   auto record = record_of(call);
   record.peer = call.peer_in_job;
   record.submitted = monotonic_now();
-  block_->transfers[place].write(record);
+  block_->transfers[cell].write(record);
 }
 
 void FlightRecorder::change_transfer(const CallHeader& call,
@@ -316,7 +315,7 @@ void FlightRecorder::note_caller() {
 
 void FlightRecorder::on_wait(const CallHeader& call, bool begins) noexcept {
   const std::lock_guard lock(mutex_);
-  if (call.part == 0) note_caller();
+  if (call.in_task == 0) note_caller();
   if (is_transfer(call.collective)) {
     return change_transfer(call,
                            [&](auto& record) { record.awaited = begins ? monotonic_now() : 0; });
@@ -327,7 +326,7 @@ void FlightRecorder::on_wait(const CallHeader& call, bool begins) noexcept {
 
 void FlightRecorder::on_submit(const CollectiveCall& call) noexcept {
   const std::lock_guard lock(mutex_);
-  if (call.part == 0) note_caller();
+  if (call.in_task == 0) note_caller();
   if (is_transfer(call.collective)) return transfer_submitted(call);
   Lane* const lane = lane_of(Lane::identity_of(call));
   if (!lane) return;
@@ -351,7 +350,7 @@ void FlightRecorder::on_start(const CollectiveCall& call) noexcept {
     record.submitted = before.submitted;
   cell.write(record);
   // A direct call runs on the thread that asks for it, which waits in it.
-  const bool is_direct = call.part == 0 && record.submitted == 0 && lane->awaited != call.number;
+  const bool is_direct = call.in_task == 0 && record.submitted == 0 && lane->awaited != call.number;
   if (is_direct) {
     note_caller();
     lane->awaited.store(call.number, std::memory_order_release);
@@ -375,7 +374,7 @@ void FlightRecorder::on_finish(const CollectiveCall& call, bool failed) noexcept
   if (!lane) return;
   RecordCell& cell = lane->cell(call.number);
   auto record = cell.read();
-  if (record.number == call.number && record.part == call.part) {
+  if (record.number == call.number && record.in_task == call.in_task) {
     end(record);
     cell.write(record);
   }
@@ -383,12 +382,12 @@ void FlightRecorder::on_finish(const CollectiveCall& call, bool failed) noexcept
     if (!failed) lane->joins.fetch_add(1, std::memory_order_release);
     lane->joined.store(0, std::memory_order_release);
   }
-  if (call.part == 0 && record.submitted == 0 && lane->awaited == call.number) lane->awaited = 0;
+  if (call.in_task == 0 && record.submitted == 0 && lane->awaited == call.number) lane->awaited = 0;
   if (!is_waited_for(call.collective)) return;
   auto& numbers = in_progress(*lane);
-  if (const auto place = std::find(numbers.begin(), numbers.end(), call.number);
-      place != numbers.end())
-    numbers.erase(place);
+  if (const auto found = std::find(numbers.begin(), numbers.end(), call.number);
+      found != numbers.end())
+    numbers.erase(found);
   lane->running.store(numbers.empty() ? 0 : numbers.front(), std::memory_order_release);
   lane->completed.store(call.number, std::memory_order_release);
 }

@@ -42,7 +42,7 @@ struct CollectiveRecord : CallHeader {
   std::int64_t awaited = 0;  // of a transfer: since when a thread of the program waits for it
 
   // Equal on ranks that are in the same collective.
-  [[nodiscard]] std::uint64_t place() const { return number << 16 | (part & 0xFFFFU); }
+  [[nodiscard]] std::uint64_t position() const { return number << 16 | (in_task & 0xFFFFU); }
   [[nodiscard]] bool is_waiting() const { return started != 0 && finished == 0; }
   // `call 12, all-reduce (sum) of 4 float32, "bucket 3"`
   [[nodiscard]] std::string describe() const;
@@ -99,8 +99,8 @@ struct Lane {
     return (identity & of_devices) != 0;
   }
   // Identity of a pending transfer's LaneStatus; ranks are below the bits that mark it.
-  [[nodiscard]] static std::uint64_t identity_of_transfer(int rank, std::size_t place) {
-    return static_cast<std::uint64_t>(rank) << 32 | of_transfers | place;
+  [[nodiscard]] static std::uint64_t identity_of_transfer(int rank, std::size_t cell) {
+    return static_cast<std::uint64_t>(rank) << 32 | of_transfers | cell;
   }
   [[nodiscard]] static bool is_of_transfer(std::uint64_t identity) {
     return (identity & of_transfers) != 0;
@@ -178,9 +178,9 @@ struct LaneStatus {
   CollectiveRecord running;        // number 0: in none
   CollectiveRecord completed;      // number 0: none yet, or forgotten
 
-  // CollectiveRecord::place() of the last collective that the rank has come to.
+  // CollectiveRecord::position() of the last collective that the rank has come to.
   [[nodiscard]] std::uint64_t came_to() const {
-    return std::max(running.place(), completed.place());
+    return std::max(running.position(), completed.position());
   }
   // Place of the last that it has come to, or has asked another thread or a device to do.
   [[nodiscard]] std::uint64_t has_asked_to() const {

@@ -66,7 +66,7 @@ std::string describe_attendance(std::span<const RankStatus> statuses, std::uint6
   for (const RankStatus& status : statuses) {
     const LaneStatus* const lane = status.lane(group);
     if (!lane) continue;
-    if (lane->running.place() != collective.place() ||
+    if (lane->running.position() != collective.position() ||
         !first_difference(collective, lane->running).empty()) {
       missing.push_back(&status);
       continue;
@@ -111,9 +111,9 @@ Head head_of(std::span<const RankStatus> statuses, std::uint64_t group, std::int
   for (const RankStatus& status : statuses) {
     const LaneStatus* const lane = status.lane(group);
     if (!lane || lane->running.number == 0 || lane->waiting < least) continue;
-    if (!head.lane || lane->running.place() > head.lane->running.place()) {
+    if (!head.lane || lane->running.position() > head.lane->running.position()) {
       head = {lane, lane->waiting};
-    } else if (lane->running.place() == head.lane->running.place()) {
+    } else if (lane->running.position() == head.lane->running.position()) {
       head.waiting = std::max(head.waiting, lane->waiting);
     }
   }
@@ -172,7 +172,8 @@ std::optional<Stall> find_stalled_transfer(const RankStatus& status,
   }
   if (!longest) return std::nullopt;
   const CollectiveRecord& transfer = longest->running;
-  Stall stall{.group = longest->identity, .place = transfer.place(), .waiting = longest->waiting};
+  Stall stall{
+      .group = longest->identity, .position = transfer.position(), .waiting = longest->waiting};
   stall.collective = fmt::format("{} of rank {}", transfer.describe(), status.rank);
   stall.report = fmt::format("watch: rank {} has waited {:.1f} s in {}{}{}; {}", status.rank,
                              seconds(stall.waiting), transfer.describe(),
@@ -197,7 +198,7 @@ std::vector<Stall> find_stalls(std::span<const RankStatus> known, int job_size,
   for (const auto group : groups) {
     const Head head = head_of(statuses, group, least);
     if (!head.lane) continue;
-    Stall stall{.group = group, .place = head.lane->running.place(), .waiting = head.waiting};
+    Stall stall{.group = group, .position = head.lane->running.position(), .waiting = head.waiting};
     stall.collective = head.lane->running.describe();
     const bool is_job = Lane::group_of(group) == 1;  // group 0, whose first rank is 0
     const int members = is_job ? job_size : static_cast<int>(head.lane->members);
@@ -276,7 +277,7 @@ std::optional<std::string> find_departure(std::span<const RankStatus> known, std
       // A rank whose process has ended inside a collective had come to it. A living rank's device
       // still does what has been asked for.
       const auto came_to = is_gone ? lane.came_to() : lane.has_asked_to();
-      if (!head.lane || head.lane->running.place() <= came_to) continue;
+      if (!head.lane || head.lane->running.position() <= came_to) continue;
       return fmt::format("rank {} has left{}, but ranks have waited for it {:.1f} s in {}",
                          status.rank, end, seconds(head.waiting), head.lane->running.describe());
     }
@@ -297,7 +298,8 @@ void WaitingTimes::correct(RankStatus& status) {
       waiting = {};
       continue;
     }
-    if (waiting.place != lane.running.place()) waiting = {.place = lane.running.place()};
+    if (waiting.position != lane.running.position())
+      waiting = {.position = lane.running.position()};
     if (waiting.looks != looks_) waiting.counted += step_;
     waiting.looks = looks_;
     // A wait that began since the last look is no longer than by the clock.

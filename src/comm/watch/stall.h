@@ -14,11 +14,11 @@ namespace kolo {
 
 // A collective that ranks have been waiting in, or a transfer that one has.
 struct Stall {
-  std::uint64_t group = 0;   // Lane::identity; of a transfer its own
-  std::uint64_t place = 0;   // CollectiveRecord::place()
-  std::int64_t waiting = 0;  // nanoseconds of the rank that has waited longest
-  std::string collective;    // described
-  std::string report;        // the whole message
+  std::uint64_t group = 0;     // Lane::identity; of a transfer its own
+  std::uint64_t position = 0;  // CollectiveRecord::position()
+  std::int64_t waiting = 0;    // nanoseconds of the rank that has waited longest
+  std::string collective;      // described
+  std::string report;          // the whole message
 };
 
 // Finds the collectives that some rank has waited in for at least `least` nanoseconds (at most one
@@ -46,7 +46,7 @@ class WaitingTimes {
 
  private:
   struct Waiting {
-    std::uint64_t place = 0;  // CollectiveRecord::place()
+    std::uint64_t position = 0;  // CollectiveRecord::position()
     std::int64_t counted = 0;
     std::int64_t looks = 0;  // counted up to this one
   };

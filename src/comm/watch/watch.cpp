@@ -288,7 +288,7 @@ void Watch::report(const std::vector<RankStatus>& statuses) {
   const auto stalls = find_stalls(statuses, backend_->topology().size, warning_);
   for (const Stall& stall : stalls) {
     Told& told = told_[stall.group];
-    if (told.stall.place != stall.place) told = {stall, warning_};
+    if (told.stall.position != stall.position) told = {stall, warning_};
     told.stall.waiting = std::max(told.stall.waiting, stall.waiting);
     if (stall.waiting < told.next) continue;
     tell(options_, stall.report);
@@ -296,7 +296,7 @@ void Watch::report(const std::vector<RankStatus>& statuses) {
   }
   for (auto told = told_.begin(); told != told_.end();) {
     const bool goes_on = std::any_of(stalls.begin(), stalls.end(), [&](const Stall& stall) {
-      return stall.group == told->first && stall.place == told->second.stall.place;
+      return stall.group == told->first && stall.position == told->second.stall.position;
     });
     if (goes_on) {
       ++told;

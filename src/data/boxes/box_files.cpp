@@ -32,16 +32,16 @@ std::filesystem::path prefix_of(const std::filesystem::path& file) {
 }
 
 // Files of a box's fields, as BoxField counts them; empty: none is looked for.
-struct BoxPlace {
+struct FoundBox {
   BoxFormat format = BoxFormat::npy;
   std::array<std::filesystem::path, 2> files;
 };
 
-BoxPlace pair_of(const std::filesystem::path& prefix) {
+FoundBox pair_of(const std::filesystem::path& prefix) {
   return {.files = {npy_data_file(prefix), npy_label_file(prefix)}};
 }
 
-BoxPlace find_box(const std::filesystem::path& path, BoxFields fields) {
+FoundBox find_box(const std::filesystem::path& path, BoxFields fields) {
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) {
     if (std::filesystem::exists(npy_data_file(path), ignored)) return pair_of(path);
@@ -66,18 +66,18 @@ BoxPlace find_box(const std::filesystem::path& path, BoxFields fields) {
       path.string(), file.size));
 }
 
-bool has_field(const BoxPlace& place, BoxField field) {
-  const auto& file = place.files[field == BoxField::hydro];
-  if (place.format == BoxFormat::hdf5) return has_hdf5_array(file, hdf5_name_of(field));
+bool has_field(const FoundBox& found, BoxField field) {
+  const auto& file = found.files[field == BoxField::hydro];
+  if (found.format == BoxFormat::hdf5) return has_hdf5_array(file, hdf5_name_of(field));
   std::error_code ignored;
   return std::filesystem::exists(file, ignored);
 }
 
-std::shared_ptr<const ArrayFile> open_array(const BoxPlace& place, BoxField field) {
-  const auto& file = place.files[field == BoxField::hydro];
-  if (place.format == BoxFormat::hdf5)
+std::shared_ptr<const ArrayFile> open_array(const FoundBox& found, BoxField field) {
+  const auto& file = found.files[field == BoxField::hydro];
+  if (found.format == BoxFormat::hdf5)
     return open_hdf5_array(file, hdf5_name_of(field), ArrayAccess::regions);
-  if (!has_field(place, field)) {
+  if (!has_field(found, field)) {
     throw InputError(
         fmt::format("data: there is no {}; a .npy pair is X_data.npy and X_label.npy "
                     "in one folder",
@@ -137,21 +137,21 @@ std::vector<std::string> channel_names(BoxField field) {
 }
 
 BoxFile::BoxFile(const std::filesystem::path& path, BoxFields fields) {
-  const auto place = find_box(path, fields);
-  format_ = place.format;
+  const auto found = find_box(path, fields);
+  format_ = found.format;
   const bool is_npy = format_ == BoxFormat::npy;
   const std::array both{BoxField::nbody, BoxField::hydro};
   for (const auto field : both) {
     if (field == BoxField::hydro && fields == BoxFields::nbody) continue;
     const auto other = both[field == BoxField::nbody];
-    if (fields == BoxFields::any && !has_field(place, field) && has_field(place, other)) continue;
-    const auto array = open_array(place, field);
+    if (fields == BoxFields::any && !has_field(found, field) && has_field(found, other)) continue;
+    const auto array = open_array(found, field);
     require_field(*array, field, is_npy);
     const auto size = array->layout().shape[1];
     if (field == BoxField::hydro && has(BoxField::nbody) && size != size_) {
       throw InputError(
           fmt::format("data: {} has {}^3 cells and {} {}^3, expected as many", array->name(), size,
-                      is_npy ? place.files[0].string() : hdf5_name_of(BoxField::nbody), size_));
+                      is_npy ? found.files[0].string() : hdf5_name_of(BoxField::nbody), size_));
     }
     size_ = size;
     warn_of_layout(*array, warnings_);
@@ -191,13 +191,13 @@ void BoxFile::read_region(BoxField field, const Region& region, std::vector<floa
   const auto& [start, extent] = region;
   require_region(region, size_, channels, out.size());
   const auto view = source(field)->view(region, scratch);
-  float* place = out.data();
+  float* to = out.data();
   for (std::int64_t channel = 0; channel < channels; ++channel) {
     for (std::int64_t i = 0; i < extent[0]; ++i) {
-      for (std::int64_t j = 0; j < extent[1]; ++j, place += extent[2]) {
+      for (std::int64_t j = 0; j < extent[1]; ++j, to += extent[2]) {
         const float* const row =
             view.data + channel * view.strides[0] + i * view.strides[1] + j * view.strides[2];
-        for (std::int64_t k = 0; k < extent[2]; ++k) place[k] = row[k * view.strides[3]];
+        for (std::int64_t k = 0; k < extent[2]; ++k) to[k] = row[k * view.strides[3]];
       }
     }
   }

@@ -49,42 +49,56 @@ HydroPlace begin_npy(AtomicFile& aside, const fs::path& file, BoxField field, st
 // Gives a new HDF5 file its attributes. `what` begins messages.
 using WriteAttributes = std::function<void(const Hdf5Handle& file, const std::string& what)>;
 
+// Makes an HDF5 file of contiguous arrays, and returns their places in bytes.
+std::vector<std::int64_t> make_hdf5(const fs::path& file, std::span<const FloatArray> arrays,
+                                    const WriteAttributes& write_attributes) {
+  const auto what = problem_with(file);
+  const Hdf5Session session;
+  const Hdf5Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, what);
+  // Arrays begin at pages of the memory that the file is mapped to.
+  check_hdf5(H5Pset_alignment(access.get(), 1 << 16, 4096), what);
+  // The layout of HDF5 1.8 has room for attributes above 64 KiB.
+  check_hdf5(H5Pset_libver_bounds(access.get(), H5F_LIBVER_V18, H5F_LIBVER_LATEST), what);
+  const Hdf5Handle root(H5Pcreate(H5P_FILE_CREATE), H5Pclose, what);
+  const Hdf5Handle creation(H5Pcreate(H5P_DATASET_CREATE), H5Pclose, what);
+  for (const auto* const object : {&root, &creation})  // the same numbers make the same file
+    check_hdf5(H5Pset_obj_track_times(object->get(), false), what);
+  Hdf5Handle hdf5(H5Fcreate(file.c_str(), H5F_ACC_TRUNC, root.get(), access.get()), H5Fclose, what);
+  check_hdf5(H5Pset_fill_time(creation.get(), H5D_FILL_TIME_NEVER), what);  // all is written
+  check_hdf5(H5Pset_alloc_time(creation.get(), H5D_ALLOC_TIME_EARLY), what);
+  const Hdf5Handle link(H5Pcreate(H5P_LINK_CREATE), H5Pclose, what);
+  check_hdf5(H5Pset_create_intermediate_group(link.get(), 1), what);  // of "run/targets"
+  std::vector<std::int64_t> places;
+  for (const auto& [name, lengths] : arrays) {
+    const std::vector<hsize_t> shape(lengths.begin(), lengths.end());
+    const Hdf5Handle space(H5Screate_simple(static_cast<int>(shape.size()), shape.data(), nullptr),
+                           H5Sclose, what);
+    Hdf5Handle dataset(H5Dcreate2(hdf5.get(), name.c_str(), H5T_IEEE_F32LE, space.get(), link.get(),
+                                  creation.get(), H5P_DEFAULT),
+                       H5Dclose, what);
+    const auto offset = H5Dget_offset(dataset.get());
+    if (offset == HADDR_UNDEF)
+      throw Error(fmt::format("{}: the dataset {} has no place in the file", what, name));
+    places.push_back(narrow<std::int64_t>(offset));
+    dataset.close(what);
+  }
+  if (write_attributes) write_attributes(hdf5, what);
+  hdf5.close(what);
+  return places;
+}
+
 // Makes an HDF5 file aside and returns the places of its fields, whose numbers are then written
 // without the library.
 std::vector<HydroPlace> begin_hdf5(const fs::path& file, std::span<const BoxField> fields,
                                    std::int64_t size, const WriteAttributes& write_attributes) {
   const auto aside = part_file(file);
-  const auto what = problem_with(aside);
-  const Hdf5Session session;
-  const Hdf5Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, what);
-  // Fields begin at pages of the memory that the file is mapped to.
-  check_hdf5(H5Pset_alignment(access.get(), 1 << 16, 4096), what);
-  // The layout of HDF5 1.8 has room for attributes above 64 KiB.
-  check_hdf5(H5Pset_libver_bounds(access.get(), H5F_LIBVER_V18, H5F_LIBVER_LATEST), what);
-  Hdf5Handle hdf5(H5Fcreate(aside.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get()), H5Fclose,
-                  what);
-  const Hdf5Handle creation(H5Pcreate(H5P_DATASET_CREATE), H5Pclose, what);
-  check_hdf5(H5Pset_fill_time(creation.get(), H5D_FILL_TIME_NEVER), what);  // all is written
-  check_hdf5(H5Pset_alloc_time(creation.get(), H5D_ALLOC_TIME_EARLY), what);
+  std::vector<FloatArray> arrays;
+  for (const auto field : fields)
+    arrays.push_back({hdf5_name_of(field), {channels_of(field), size, size, size}});
+  const auto offsets = make_hdf5(aside, arrays, write_attributes);
   std::vector<HydroPlace> places;
-  for (const auto field : fields) {
-    const auto edge = static_cast<hsize_t>(size);
-    const auto channels = channels_of(field);
-    const std::array<hsize_t, 4> shape{static_cast<hsize_t>(channels), edge, edge, edge};
-    const Hdf5Handle space(H5Screate_simple(4, shape.data(), nullptr), H5Sclose, what);
-    Hdf5Handle dataset(H5Dcreate2(hdf5.get(), hdf5_name_of(field), H5T_IEEE_F32LE, space.get(),
-                                  H5P_DEFAULT, creation.get(), H5P_DEFAULT),
-                       H5Dclose, what);
-    const auto offset = H5Dget_offset(dataset.get());
-    if (offset == HADDR_UNDEF) {
-      throw Error(
-          fmt::format("{}: the dataset {} has no place in the file", what, hdf5_name_of(field)));
-    }
-    places.push_back({aside, BoxFormat::hdf5, narrow<std::int64_t>(offset), size, channels});
-    dataset.close(what);
-  }
-  write_attributes(hdf5, what);
-  hdf5.close(what);
+  for (std::size_t i = 0; i < fields.size(); ++i)
+    places.push_back({aside, BoxFormat::hdf5, offsets[i], size, channels_of(fields[i])});
   return places;
 }
 
@@ -120,6 +134,11 @@ void write_fields(const SimulationBox& box, std::span<const HydroPlace> places) 
 }
 
 }  // namespace
+
+std::vector<std::int64_t> make_hdf5_arrays(const fs::path& file,
+                                           std::span<const FloatArray> arrays) {
+  return make_hdf5(file, arrays, {});
+}
 
 void write_box_npy(const SimulationBox& box, const fs::path& prefix) {
   check_fields(box);
@@ -311,15 +330,8 @@ void HydroWriter::write_cells(const Region& region, std::span<const float> value
 
 // From the field's number `number` on.
 void HydroWriter::write_at(std::int64_t number, std::span<const float> values) const {
-  auto bytes = std::as_bytes(values);
-  auto at = place_.offset + number * static_cast<std::int64_t>(sizeof(float));
-  while (!bytes.empty()) {
-    const auto written = ::pwrite(file_.get(), bytes.data(), bytes.size(), at);
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) fail(place_.file);
-    bytes = bytes.subspan(static_cast<std::size_t>(written));
-    at += written;
-  }
+  const auto place = place_.offset + number * static_cast<std::int64_t>(sizeof(float));
+  kolo::write_at(file_.get(), std::as_bytes(values), place, place_.file);
 }
 
 }  // namespace kolo

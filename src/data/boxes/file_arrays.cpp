@@ -28,9 +28,9 @@ std::vector<std::int64_t> strides_of(const std::vector<std::int64_t>& shape) {
   return strides;
 }
 
-std::int64_t number_at(const std::vector<std::int64_t>& place,
+std::int64_t number_at(const std::vector<std::int64_t>& position,
                        const std::vector<std::int64_t>& strides) {
-  return std::inner_product(place.begin(), place.end(), strides.begin(), std::int64_t{0});
+  return std::inner_product(position.begin(), position.end(), strides.begin(), std::int64_t{0});
 }
 
 void read_at(int file, std::int64_t offset, std::span<std::byte> bytes, const std::string& name) {
@@ -46,11 +46,11 @@ void read_at(int file, std::int64_t offset, std::span<std::byte> bytes, const st
   }
 }
 
-// Moves to a region's next place in C order, along its first `axes` axes. False after the last.
-bool go_on(std::vector<std::int64_t>& place, const ArrayRegion& region, std::size_t axes) {
+// Moves to a region's next position in C order, along its first `axes` axes. False after the last.
+bool go_on(std::vector<std::int64_t>& position, const ArrayRegion& region, std::size_t axes) {
   for (auto axis = axes; axis-- > 0;) {
-    if (++place[axis] < region.start[axis] + region.extent[axis]) return true;
-    place[axis] = region.start[axis];
+    if (++position[axis] < region.start[axis] + region.extent[axis]) return true;
+    position[axis] = region.start[axis];
   }
   return false;
 }
@@ -90,16 +90,16 @@ void PlainArray::read_bytes(const ArrayRegion& region, std::span<std::byte> byte
     if (extent[outer] != shape[outer]) break;
   }
   const auto number_bytes = type().bytes;
-  auto place = region.start;
+  auto position = region.start;
   do {
-    const auto from = offset_ + number_at(place, strides_) * number_bytes;
+    const auto from = offset_ + number_at(position, strides_) * number_bytes;
     const auto part = bytes.first(static_cast<std::size_t>(count * number_bytes));
     if (!layout().is_mapped)
       read_at(file_.get(), from, part, name());
     else
       std::memcpy(part.data(), map_.data.get() + from, part.size());
     bytes = bytes.subspan(part.size());
-  } while (go_on(place, region, outer));
+  } while (go_on(position, region, outer));
 }
 
 MappedFile map_file(const std::filesystem::path& file) {
@@ -107,14 +107,14 @@ MappedFile map_file(const std::filesystem::path& file) {
   const auto size = size_in_bytes(descriptor, file);
   if (size == 0) return {};
   const auto length = narrow<std::size_t>(size);
-  void* const place = ::mmap(nullptr, length, PROT_READ, MAP_SHARED, descriptor.get(), 0);
-  if (place == MAP_FAILED) {
+  void* const memory = ::mmap(nullptr, length, PROT_READ, MAP_SHARED, descriptor.get(), 0);
+  if (memory == MAP_FAILED) {
     throw Error(system_error_text(
         fmt::format("data: cannot map {} ({} bytes) into memory", file.string(), size), errno));
   }
   // Unmapping fails for no address that mmap() gave.
-  return {{static_cast<const std::byte*>(place),
-           [place, length](const std::byte*) { static_cast<void>(::munmap(place, length)); }},
+  return {{static_cast<const std::byte*>(memory),
+           [memory, length](const std::byte*) { static_cast<void>(::munmap(memory, length)); }},
           size};
 }
 

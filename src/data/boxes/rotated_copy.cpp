@@ -2,9 +2,6 @@
 
 #include <cstring>
 
-#if defined(__SSE__)
-#include <xmmintrin.h>
-#endif
 #if defined(__x86_64__)
 #include "base/transpose_avx512.h"
 #endif
@@ -60,6 +57,11 @@ KOLO_AVX512 void transpose_rows(const float* in, std::int64_t in_stride, std::in
   }
 }
 
+// Orders streamed stores before later ones, which tell other threads that they are done.
+void finish() {
+  _mm_sfence();
+}
+
 #else
 
 constexpr bool are_supported() {
@@ -67,6 +69,7 @@ constexpr bool are_supported() {
 }
 void copy_row(const float*, std::int64_t, float, bool, float*) {}
 void transpose_rows(const float*, std::int64_t, std::int64_t, float, float*, std::int64_t) {}
+void finish() {}
 
 #endif
 
@@ -97,41 +100,11 @@ Four load(const float* in) {
   return four;
 }
 
-// Way to store results: streamed ones go past the caches, which spares reading lines that are
-// overwritten whole; for places at multiples of 16 bytes, and rows of multiples of 4 numbers. Wide
-// ones as well, by vectors of 16 numbers.
-enum class Storing { cached, streamed, wide };
-
-template <Storing storing>
 void store(const Four& four, float* out) {
-#if defined(__SSE__)
-  if constexpr (storing != Storing::cached) return _mm_stream_ps(out, four);
-#endif
   std::memcpy(out, &four, sizeof(four));
 }
 
-// Orders streamed stores before later ones, which tell other threads that they are done.
-void finish_streams() {
-#if defined(__SSE__)
-  _mm_sfence();
-#endif
-}
-
-// A row whose numbers lie one after another.
-void stream_row(const float* in, std::int64_t size, float factor, bool is_backwards, float* out) {
-  if (is_backwards) {
-    for (std::int64_t k = 0; k < size; k += 4) {
-      const Four four = factor * load(in + size - 4 - k);
-      store<Storing::streamed>(__builtin_shufflevector(four, four, 3, 2, 1, 0), out + k);
-    }
-  } else {
-    for (std::int64_t k = 0; k < size; k += 4)
-      store<Storing::streamed>(factor * load(in + k), out + k);
-  }
-}
-
 // A block of 4 x 4, by halves that change places.
-template <Storing storing>
 void transpose_block(const float* in, std::int64_t in_stride, float* out, std::int64_t out_stride) {
   const Four a = load(in), b = load(in + in_stride), c = load(in + 2 * in_stride),
              d = load(in + 3 * in_stride);
@@ -139,21 +112,20 @@ void transpose_block(const float* in, std::int64_t in_stride, float* out, std::i
   const Four ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
   const Four cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5);
   const Four cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
-  store<storing>(__builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5), out);
-  store<storing>(__builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7), out + out_stride);
-  store<storing>(__builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5), out + 2 * out_stride);
-  store<storing>(__builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7), out + 3 * out_stride);
+  store(__builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5), out);
+  store(__builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7), out + out_stride);
+  store(__builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5), out + 2 * out_stride);
+  store(__builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7), out + 3 * out_stride);
 }
 
 // out[column * out_stride + row] = in[row * in_stride + column].
-template <Storing storing>
 void transpose(const float* in, std::int64_t in_stride, std::int64_t rows, std::int64_t columns,
                float* out, std::int64_t out_stride) {
   const auto whole_rows = rows - rows % 4, whole_columns = columns - columns % 4;
   for (std::int64_t column = 0; column < whole_columns; column += 4) {
     for (std::int64_t row = 0; row < whole_rows; row += 4) {
-      transpose_block<storing>(in + row * in_stride + column, in_stride,
-                               out + column * out_stride + row, out_stride);
+      transpose_block(in + row * in_stride + column, in_stride, out + column * out_stride + row,
+                      out_stride);
     }
   }
   for (std::int64_t column = 0; column < columns; ++column) {
@@ -194,7 +166,7 @@ struct Channel {
 };
 
 // Rows of the crop stay rows of the result.
-template <Storing storing>
+template <bool is_wide>
 void copy_rows(const Channel& channel, const FieldView& view, const Extent& extent,
                const Target& target, std::int64_t i) {
   const auto size = extent[2];
@@ -203,10 +175,8 @@ void copy_rows(const Channel& channel, const FieldView& view, const Extent& exte
     float* const out =
         channel.out + i * target.strides[0] + j * target.strides[1] - (is_backwards ? size - 1 : 0);
     const float* const in = channel.in + i * view.strides[1] + j * view.strides[2];
-    if (storing == Storing::wide)
+    if (is_wide)
       wide_copies::copy_row(in, size, channel.factor, is_backwards, out);
-    else if (storing == Storing::streamed && view.strides[3] == 1)
-      stream_row(in, size, channel.factor, is_backwards, out);
     else
       copy_row(in, view.strides[3], size, channel.factor, is_backwards, out);
   }
@@ -215,7 +185,6 @@ void copy_rows(const Channel& channel, const FieldView& view, const Extent& exte
 // Axis `fast` (0 or 1) of the crop becomes the rows of the result: plane by plane of it and the
 // crop's rows, by way of a small plane, since the crop's own rows lie apart by strides that share
 // one set of the processor's caches.
-template <Storing storing>
 void copy_plane_transposed(const Channel& channel, const FieldView& view, const Extent& extent,
                            const Target& target, std::size_t fast, std::int64_t i,
                            std::span<float> plane) {
@@ -224,12 +193,12 @@ void copy_plane_transposed(const Channel& channel, const FieldView& view, const 
   const auto row_stride = static_cast<std::int64_t>(plane.size()) / rows;
   const bool is_backwards = target.strides[fast] < 0;
   for (std::int64_t row = 0; row < rows; ++row) {
-    const auto place = is_backwards ? rows - 1 - row : row;
+    const auto to_row = is_backwards ? rows - 1 - row : row;
     copy_row(channel.in + i * view.strides[1 + slow] + row * view.strides[1 + fast],
-             view.strides[3], columns, channel.factor, false, plane.data() + place * row_stride);
+             view.strides[3], columns, channel.factor, false, plane.data() + to_row * row_stride);
   }
   float* const out = channel.out + i * target.strides[slow] - (is_backwards ? rows - 1 : 0);
-  transpose<storing>(plane.data(), row_stride, rows, columns, out, target.strides[2]);
+  transpose(plane.data(), row_stride, rows, columns, out, target.strides[2]);
 }
 
 // The same for all planes, straight from the crop: 16 of its lines at a time, in the order in which
@@ -252,7 +221,7 @@ void copy_transposed_wide(const Channel& channel, const FieldView& view, const E
   }
 }
 
-template <Storing storing>
+template <bool is_wide>
 void copy_rotated_by(const FieldView& view, std::int64_t channels, const Extent& extent,
                      const CropTurn& turn, std::vector<float>& plane, float* out) {
   constexpr std::int64_t padding = 16;  // numbers after a row, against the same effect
@@ -275,9 +244,9 @@ void copy_rotated_by(const FieldView& view, std::int64_t channels, const Extent&
   if (fast != 2) plane.resize(static_cast<std::size_t>(extent[fast] * (extent[2] + padding)));
   const auto copy_plane = [&](std::int64_t number, std::int64_t i) {
     if (fast == 2) {
-      copy_rows<storing>(channel_at(number), view, extent, target, i);
+      copy_rows<is_wide>(channel_at(number), view, extent, target, i);
     } else {
-      copy_plane_transposed<storing>(channel_at(number), view, extent, target, fast, i, plane);
+      copy_plane_transposed(channel_at(number), view, extent, target, fast, i, plane);
     }
   };
   if (view.strides[0] == 1) {  // the channels of a cell share lines of the cache
@@ -286,7 +255,7 @@ void copy_rotated_by(const FieldView& view, std::int64_t channels, const Extent&
     }
   } else {
     for (std::int64_t number = 0; number < channels; ++number) {
-      if (storing == Storing::wide && fast != 2) {
+      if (is_wide && fast != 2) {
         copy_transposed_wide(channel_at(number), view, extent, target, fast);
         continue;
       }
@@ -307,25 +276,19 @@ std::array<std::int64_t, 3> turned(const std::array<std::int64_t, 3>& extent,
 
 void copy_rotated(const FieldView& view, std::int64_t channels, const Extent& extent,
                   const CropTurn& turn, std::vector<float>& plane, float* out) {
-  // Smaller crops are still in the caches when they are used.
+  // Smaller crops are still in the caches when they are used, so they aren't stored past those.
   constexpr std::int64_t least_streamed_bytes = std::int64_t{1} << 20;
-  const auto fast = axis_of_rows(turn.symmetry);
+  constexpr auto lanes = wide_copies::lanes;
   const auto bytes =
       channels * extent[0] * extent[1] * extent[2] * static_cast<std::int64_t>(sizeof(float));
-  const auto is_aligned = [&](std::int64_t numbers) {
-    return extent[fast] % numbers == 0 &&
-           reinterpret_cast<std::uintptr_t>(out) % (4 * numbers) == 0;
-  };
-  constexpr auto lanes = wide_copies::lanes;
-  if (!is_aligned(4) || bytes < least_streamed_bytes)
-    return copy_rotated_by<Storing::cached>(view, channels, extent, turn, plane, out);
-  if (is_aligned(lanes) && extent[2] % lanes == 0 && view.strides[3] == 1 &&
-      wide_copies::are_supported()) {
-    copy_rotated_by<Storing::wide>(view, channels, extent, turn, plane, out);
-  } else {
-    copy_rotated_by<Storing::streamed>(view, channels, extent, turn, plane, out);
-  }
-  finish_streams();
+  const bool is_aligned = extent[axis_of_rows(turn.symmetry)] % lanes == 0 &&
+                          extent[2] % lanes == 0 &&
+                          reinterpret_cast<std::uintptr_t>(out) % (4 * lanes) == 0;
+  if (bytes < least_streamed_bytes || !is_aligned || view.strides[3] != 1 ||
+      !wide_copies::are_supported())
+    return copy_rotated_by<false>(view, channels, extent, turn, plane, out);
+  copy_rotated_by<true>(view, channels, extent, turn, plane, out);
+  wide_copies::finish();
 }
 
 }  // namespace kolo

@@ -23,11 +23,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-[[noreturn]] void refuse(const ArrayCollection& collection, const std::string& found) {
+constexpr std::string_view all_arrays =
+    "inputs, and either targets (numbers) or labels (classes), or the arrays that data.inputs and "
+    "data.targets name";
+
+[[noreturn]] void refuse(const ArrayCollection& collection, const std::string& found,
+                         std::string_view expected = all_arrays) {
   throw InputError(fmt::format(
-      "data: {} {}; expected inputs, and either targets (numbers) or labels (classes), or the "
-      "arrays that data.inputs and data.targets name: {}",
-      collection.path().string(), found,
+      "data: {} {}; expected {}: {}", collection.path().string(), found, expected,
       collection.is_folder()
           ? "arrays such as inputs.npy, with samples in front, or folders such as inputs/ with a "
             ".npy file per sample"
@@ -35,13 +38,22 @@ namespace fs = std::filesystem;
 }
 
 std::vector<NamedArray> find_all(const ArrayCollection& collection,
-                                 const std::vector<std::string>& names) {
+                                 const std::vector<std::string>& names,
+                                 std::string_view expected = all_arrays) {
   std::vector<NamedArray> arrays;
   for (const auto& name : names) {
     arrays.push_back(collection.find(name));
-    if (!arrays.back().array) refuse(collection, "has no " + name);
+    if (!arrays.back().array) refuse(collection, "has no " + name, expected);
   }
   return arrays;
+}
+
+// Finds the arrays of an input, without targets.
+std::vector<NamedArray> find_inputs(const fs::path& path, const std::vector<std::string>& names) {
+  std::error_code ignored;
+  if (names.size() == 1 && path.extension() == ".npy" && !fs::is_directory(path, ignored))
+    return {{path.stem().string(), open_npy_array(path)}};
+  return find_all(ArrayCollection(path), names, join(names, " and "));
 }
 
 void require_samples(const ArrayFile& array) {
@@ -148,27 +160,37 @@ ArraySamples::ArraySamples(const fs::path& path, const ArraySamplesOptions& opti
         fmt::format("data: inputs divided by {}; expected a number above 0", options.divisor));
   }
   if (options.inputs.empty()) throw InputError("data: arrays need the name of an input at least");
-  const ArrayCollection collection(path);
-  inputs_ = find_all(collection, options.inputs);
-  targets_ = find_all(collection, options.targets);
-  if (options.targets.empty()) {
-    auto targets = collection.find("targets");
-    for (const auto name : label_names)
-      if (!label_array_.array && (name == label_names.front() || !targets.array))
-        label_array_ = collection.find(std::string(name));
-    if (!targets.array && !label_array_.array) refuse(collection, "has neither targets nor labels");
-    if (targets.array && label_array_.array) refuse(collection, "has both targets and labels");
-    if (targets.array) targets_ = {std::move(targets)};
-  }
+  if (options.has_targets)
+    find_targets(ArrayCollection(path), options);
+  else
+    inputs_ = find_inputs(path, options.inputs);
   const auto all = arrays();
   for (const auto& each : all) require_samples(*each.array);
   check_files(all, warnings_);
   for (const auto& each : all) require_length(*inputs_.front().array, *each.array);
   lay_out(inputs_, input_shape, layout_.input_shape, layout_.input_parts);
-  if (label_array_.array)
+  if (label_array_.array) {
     take_labels(options.classes);
-  else
+  } else if (options.has_targets) {
     lay_out(targets_, target_shape, layout_.target_shape, layout_.target_parts);
+  } else {
+    layout_.classes = 1;
+    labels_.resize(static_cast<std::size_t>(size()));
+  }
+}
+
+void ArraySamples::find_targets(const ArrayCollection& collection,
+                                const ArraySamplesOptions& options) {
+  inputs_ = find_all(collection, options.inputs);
+  targets_ = find_all(collection, options.targets);
+  if (!options.targets.empty()) return;
+  auto targets = collection.find("targets");
+  for (const auto name : label_names)
+    if (!label_array_.array && (name == label_names.front() || !targets.array))
+      label_array_ = collection.find(std::string(name));
+  if (!targets.array && !label_array_.array) refuse(collection, "has neither targets nor labels");
+  if (targets.array && label_array_.array) refuse(collection, "has both targets and labels");
+  if (targets.array) targets_ = {std::move(targets)};
 }
 
 void ArraySamples::take_labels(std::optional<std::int64_t> classes) {
@@ -229,6 +251,7 @@ struct ArraysData {
   void check(const RefuseKey& refuse) const;
   [[nodiscard]] Datasets make(const DatasetRequest& request) const;
   [[nodiscard]] Datasets imitate(const DatasetRequest& request, std::int64_t least) const;
+  [[nodiscard]] PredictionInputs inputs(const SampleLayout&, const fs::path& path) const;
   [[nodiscard]] static std::string samples() { return "samples"; }
 };
 
@@ -283,12 +306,11 @@ Datasets ArraysData::make(const DatasetRequest& request) const {
     warnings.insert(warnings.end(), validation->warnings().begin(), validation->warnings().end());
     samples = {training, validation, {}};
   }
-  Datasets datasets{first_of(request, Split::train, samples.training),
-                    first_of(request, Split::validation, samples.validation),
-                    {},
-                    std::move(warnings)};
-  datasets.note_of_split = samples.note;
-  return datasets;
+  return {.training = first_of(request, Split::train, samples.training),
+          .validation = first_of(request, Split::validation, samples.validation),
+          .warnings = std::move(warnings),
+          .note_of_split = samples.note,
+          .target_names = options.targets};
 }
 
 // Reads the shapes of samples from the files, the only place that has them.
@@ -296,6 +318,13 @@ Datasets ArraysData::imitate(const DatasetRequest& request, std::int64_t least) 
   const auto layout =
       at_key(request, "train_path", [&] { return ArraySamples(train_path, options).layout(); });
   return random_datasets(layout, std::max(least, request.n_train.value_or(1)), 1, request.seed);
+}
+
+PredictionInputs ArraysData::inputs(const SampleLayout&, const fs::path& path) const {
+  auto without_targets = options;
+  without_targets.has_targets = false;
+  const auto samples = std::make_shared<ArraySamples>(path, without_targets);
+  return {samples, {}, options.targets, samples->warnings()};
 }
 
 DatasetEntry arrays() {

@@ -13,6 +13,10 @@ struct Cifar10 {
     images.complete(.1, 0, NamedPreprocessing::unit);
   }
   [[nodiscard]] Datasets make(const DatasetRequest& request) const;
+  [[nodiscard]] PredictionInputs inputs(const SampleLayout& layout,
+                                        const std::filesystem::path& input) const {
+    return image_inputs(input, layout, {}, preprocessing_of(images.preprocessing));
+  }
   [[nodiscard]] SampleLayout layout(const DatasetRequest&) const {
     return {{3, cifar10_side, cifar10_side}, cifar10_classes, {}};
   }

@@ -13,7 +13,9 @@
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
+#include "kolo/data/array_samples.h"
 #include "kolo/data/dataset.h"
+#include "kolo/data/image_folder.h"
 
 namespace kolo {
 
@@ -148,6 +150,18 @@ Preprocessing preprocessing_of(NamedPreprocessing name) {
   return Preprocessing::none();
 }
 
+PredictionInputs image_inputs(const std::filesystem::path& path, const SampleLayout& layout,
+                              const AugmentationOptions& view, const Preprocessing& preprocessing) {
+  const auto& shape = layout.input_shape;
+  const auto images = std::make_shared<ImageFolderDataset>(ImageFolderDataset::without_classes(
+      path, {.height = shape.at(1), .width = shape.at(2), .is_grey = shape.at(0) == 1}));
+  PredictionInputs inputs{std::make_shared<AugmentedDataset>(images, view, preprocessing, 0)};
+  inputs.file = [images](std::int64_t index) { return std::string(images->listing().name(index)); };
+  if (const auto left_out = left_out_text(images->listing()); !left_out.empty())
+    inputs.warnings = {fmt::format("data: {}: {}", path.string(), left_out)};
+  return inputs;
+}
+
 struct Dummy {
   std::vector<std::int64_t> input_shape;
   std::optional<std::int64_t> n_classes;
@@ -169,6 +183,10 @@ struct Dummy {
                            training, validation, request.seed);
   }
   [[nodiscard]] std::string samples() const { return target_shape.empty() ? "images" : "samples"; }
+  [[nodiscard]] PredictionInputs inputs(const SampleLayout&,
+                                        const std::filesystem::path& path) const {
+    return {std::make_shared<ArraySamples>(path, ArraySamplesOptions{.has_targets = false})};
+  }
   [[nodiscard]] Datasets imitate(const DatasetRequest& request, std::int64_t) const {
     return make(request);
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
@@ -21,6 +22,7 @@
 // and, where it needs them, check() and complete() (see set_settings) and
 //   std::string samples() const;    their name, unless images
 //   std::string needs_gpu() const;    reason why it needs one
+//   PredictionInputs inputs(const SampleLayout&, const std::filesystem::path&) const;
 namespace kolo::datasets {
 
 [[nodiscard]] Datasets random_datasets(const SampleLayout& layout, std::int64_t n_train,
@@ -43,6 +45,12 @@ template <ConfigStruct T>
                              1, request.seed);
     }
   };
+  if constexpr (requires { &T::inputs; }) {
+    entry.inputs = [](const OwnSettings& own, const SampleLayout& layout,
+                      const std::filesystem::path& path) {
+      return own.as<T>().inputs(layout, path);
+    };
+  }
   if constexpr (requires(const T& settings) { settings.needs_gpu(); })
     entry.needs_gpu = [](const OwnSettings& own) { return own.as<T>().needs_gpu(); };
   if constexpr (requires(const T& settings) { settings.samples(); })
@@ -122,6 +130,12 @@ void visit_images(Field& field, ImageSettings& images) {
   visit_variations(field, images);
   field("preprocessing", images.preprocessing, AnyName{});
 }
+
+// Opens an image, or a folder of them, for a network that was trained on images of this layout.
+[[nodiscard]] PredictionInputs image_inputs(const std::filesystem::path& path,
+                                            const SampleLayout& layout,
+                                            const AugmentationOptions& view,
+                                            const Preprocessing& preprocessing);
 
 // Preprocessing of pixels of 0..255.
 [[nodiscard]] Preprocessing preprocessing_of(NamedPreprocessing name);

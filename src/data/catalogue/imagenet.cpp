@@ -31,6 +31,15 @@ void check_options(const ImageFolderOptions& options) {
   }
 }
 
+// Brightness of planes of red, green and blue (ITU-R BT.601); of grey ones the same to the bit.
+void mix_grey(std::span<const float> colours, std::span<float> grey) {
+  const auto pixels = grey.size();
+  for (std::size_t i = 0; i < pixels; ++i) {
+    const float red = colours[i], green = colours[pixels + i], blue = colours[2 * pixels + i];
+    grey[i] = red + .587F * (green - red) + .114F * (blue - red);
+  }
+}
+
 std::vector<std::string> missing_from(const std::vector<std::string>& some,
                                       const std::vector<std::string>& others) {
   std::vector<std::string> missing;
@@ -40,12 +49,23 @@ std::vector<std::string> missing_from(const std::vector<std::string>& some,
 
 }  // namespace
 
+ImageFolderDataset::ImageFolderDataset(std::filesystem::path root, FolderListing listing,
+                                       ImageFolderOptions options)
+    : root_(std::move(root)), options_(options), listing_(std::move(listing)) {
+  check_options(options_);
+  layout_.input_shape = {options_.is_grey ? 1 : 3, options_.height, options_.width};
+  layout_.classes = static_cast<std::int64_t>(listing_.classes.size());
+}
+
 ImageFolderDataset::ImageFolderDataset(const std::filesystem::path& root,
                                        ImageFolderOptions options, bool inspect_sizes)
-    : root_(root), options_(options), listing_(list_image_folder(root, inspect_sizes)) {
-  check_options(options_);
-  layout_.input_shape = {3, options_.height, options_.width};
-  layout_.classes = static_cast<std::int64_t>(listing_.classes.size());
+    : ImageFolderDataset(root, list_image_folder(root, inspect_sizes), options) {}
+
+ImageFolderDataset ImageFolderDataset::without_classes(const std::filesystem::path& path,
+                                                       ImageFolderOptions options) {
+  std::error_code ignored;
+  const bool is_folder = std::filesystem::is_directory(path, ignored);
+  return {is_folder ? path : path.parent_path(), list_images(path), options};
 }
 
 std::filesystem::path ImageFolderDataset::path(std::int64_t index) const {
@@ -57,6 +77,7 @@ void ImageFolderDataset::read(std::int64_t index, std::int64_t epoch,
   check_read(index, place, static_cast<std::size_t>(layout_.input_size()), 1);
   const auto file = path(index);
   static thread_local std::vector<std::byte> bytes;  // kept from image to image
+  static thread_local std::vector<float> colours;
   read_image_file(file, bytes);
   ChooseWindow choose;
   if (options_.random_crop > 0) {
@@ -64,7 +85,10 @@ void ImageFolderDataset::read(std::int64_t index, std::int64_t epoch,
       return draw_random_crop(options_.random_crop, options_.seed, epoch, index, height, width);
     };
   }
-  decode_resized(bytes, file.native(), options_.height, options_.width, place.input, choose);
+  if (options_.is_grey) colours.resize(3 * place.input.size());
+  decode_resized(bytes, file.native(), options_.height, options_.width,
+                 options_.is_grey ? std::span(colours) : place.input, choose);
+  if (options_.is_grey) mix_grey(colours, place.input);
   place.label[0] = label(index);
 }
 
@@ -102,8 +126,18 @@ struct Imagenet {
   }
   [[nodiscard]] Datasets make(const DatasetRequest& request) const;
   [[nodiscard]] SampleLayout layout(const DatasetRequest& request) const;
+  [[nodiscard]] PredictionInputs inputs(const SampleLayout& layout,
+                                        const std::filesystem::path& path) const {
+    return image_inputs(path, layout, view(), preprocessing_of(images.preprocessing));
+  }
 
  private:
+  // View of images that aren't varied, magnified as the tutorials have it for crops and for their
+  // zoom of .5.
+  [[nodiscard]] AugmentationOptions view() const {
+    const double zoom = random_crop > 0 ? .875 : 1 - images.zoom.value() / 4;
+    return {.zoom_low = zoom, .zoom_high = zoom};
+  }
   [[nodiscard]] ImageFolderOptions folder_options(const DatasetRequest& request) const;
 };
 
@@ -177,9 +211,6 @@ Datasets Imagenet::make(const DatasetRequest& request) const {
     samples = {training, folders.back(), {}};
   }
   const auto preprocessing = preprocessing_of(images.preprocessing);
-  // Magnified as the tutorials have it for crops and for their zoom of .5.
-  const double zoom = random_crop > 0 ? .875 : 1 - images.zoom.value() / 4;
-  const AugmentationOptions closer{.zoom_low = zoom, .zoom_high = zoom};
   std::vector<std::string> warnings;
   if (const auto pair = find_names_out_of_bytes_order(training->class_names())) {
     warnings.push_back(fmt::format(
@@ -198,7 +229,7 @@ Datasets Imagenet::make(const DatasetRequest& request) const {
                                               preprocessing, request.seed);
   };
   Datasets datasets{augmented(Split::train, samples.training, images.augmentation(request)),
-                    augmented(Split::validation, samples.validation, closer),
+                    augmented(Split::validation, samples.validation, view()),
                     training->class_names(), std::move(warnings)};
   datasets.note_of_split = samples.note;
   return datasets;

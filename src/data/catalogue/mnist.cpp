@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <zlib.h>
 
 #include "data/catalogue/dataset_settings.h"
 #include "kolo/base/checked.h"
@@ -17,6 +18,7 @@ namespace kolo {
 namespace {
 
 constexpr std::int64_t mnist_classes = 10;
+constexpr IdxExpectation images_expected{3, "images"};
 
 // Finds the images or labels of a split, by either spelling of the name.
 std::filesystem::path find_file(const std::filesystem::path& folder, const std::string& prefix,
@@ -39,11 +41,12 @@ std::filesystem::path find_file(const std::filesystem::path& folder, const std::
       fashion_mnist_folder));
 }
 
+constexpr float pixel_mean = .1307F, pixel_deviation = .3081F;  // of MNIST's own, as 0..1
+
 constexpr std::array<float, 256> normalised_values = [] {
-  constexpr float mean = .1307F, deviation = .3081F;  // of MNIST's own pixels
   std::array<float, 256> values{};
   for (std::size_t pixel = 0; pixel < values.size(); ++pixel)
-    values[pixel] = (static_cast<float>(pixel) / 255.0F - mean) / deviation;
+    values[pixel] = (static_cast<float>(pixel) / 255.0F - pixel_mean) / pixel_deviation;
   return values;
 }();
 
@@ -86,7 +89,6 @@ struct MnistDataset::Pixels {
 
 MnistDataset::MnistDataset(const std::filesystem::path& folder, Split split, bool loads_later)
     : images_(std::make_shared<Pixels>()) {
-  constexpr IdxExpectation images_expected{3, "images"};
   const std::string prefix = split == Split::train ? "train" : "t10k";
   const auto image_file = find_file(folder, prefix + "-images", "idx3-ubyte");
   const auto label_file = find_file(folder, prefix + "-labels", "idx1-ubyte");
@@ -99,6 +101,18 @@ MnistDataset::MnistDataset(const std::filesystem::path& folder, Split split, boo
   }
   check_labels(labels.bytes, label_file);
   labels_ = std::move(labels.bytes);
+  open_images(image_file, dimensions, loads_later);
+}
+
+MnistDataset::MnistDataset(const std::filesystem::path& image_file)
+    : images_(std::make_shared<Pixels>()) {
+  const auto dimensions = read_idx_dimensions(image_file, images_expected);
+  labels_.resize(narrow<std::size_t>(dimensions[0]));
+  open_images(image_file, dimensions, false);
+}
+
+void MnistDataset::open_images(const std::filesystem::path& image_file,
+                               const std::vector<std::int64_t>& dimensions, bool loads_later) {
   layout_ = {{1, dimensions[1], dimensions[2]}, mnist_classes, {}};
   pixels_ = static_cast<std::size_t>(layout_.input_size());
   const auto bytes = checked_multiply(labels_.size(), pixels_);
@@ -123,6 +137,13 @@ std::span<const std::byte> MnistDataset::pixels(std::int64_t index) const {
     throw Error(fmt::format("data: sample {} of a dataset of {}", index, size()));
   if (!images_->memory) throw Error("data: a sample of MNIST is read before the images are loaded");
   return {images_->memory.get() + static_cast<std::size_t>(index) * pixels_, pixels_};
+}
+
+std::vector<std::string> MnistDataset::class_names() const {
+  constexpr unsigned long of_training = 0x2ED6E46A, of_validation = 0x242BC73F;
+  const auto checksum = ::crc32_z(0, labels_.data(), labels_.size());
+  if (checksum != of_training && checksum != of_validation) return {};
+  return {fashion_mnist_names.begin(), fashion_mnist_names.end()};
 }
 
 void MnistDataset::read(std::int64_t index, std::int64_t /*epoch*/,
@@ -157,6 +178,8 @@ struct MnistFiles {
     images.complete(0, 0, NamedPreprocessing::none);
   }
   [[nodiscard]] Datasets make(const DatasetRequest& request) const;
+  [[nodiscard]] PredictionInputs inputs(const SampleLayout& layout,
+                                        const std::filesystem::path& input) const;
   [[nodiscard]] SampleLayout layout(const DatasetRequest&) const { return {{1, 28, 28}, 10, {}}; }
 };
 
@@ -176,9 +199,15 @@ Datasets MnistFiles::make(const DatasetRequest& request) const {
   }
   return {training,
           first_of(request, Split::validation, validation),
-          {},
+          validation->class_names(),
           {},
           loads_of(*read_training, *validation)};
+}
+
+PredictionInputs MnistFiles::inputs(const SampleLayout& layout,
+                                    const std::filesystem::path& input) const {
+  if (is_idx_name(input.filename().native())) return {std::make_shared<MnistDataset>(input)};
+  return image_inputs(input, layout, {}, {{255 * pixel_mean}, {255 * pixel_deviation}});
 }
 
 template <typename Field>

@@ -337,7 +337,12 @@ Datasets Nbody::make(const DatasetRequest& request) const {
   auto warnings = training->warnings();
   warnings.insert(warnings.end(), validation->warnings().begin(), validation->warnings().end());
   auto loads = loads_of(*training, *validation);
-  return {std::move(training), std::move(validation), {}, std::move(warnings), std::move(loads)};
+  return {.training = std::move(training),
+          .validation = std::move(validation),
+          .warnings = std::move(warnings),
+          .loads = std::move(loads),
+          .input_names = channel_names(BoxField::nbody),
+          .target_names = channel_names(BoxField::hydro)};
 }
 
 DatasetEntry nbody() {

@@ -147,6 +147,13 @@ class FolderWalk {
                                expected_layout));
 }
 
+void note_left_out(FolderListing& listing, const fs::path& folder,
+                   const std::vector<std::string>& left_out) {
+  if (listing.left_out == 0 && !left_out.empty())
+    listing.first_left_out = (folder / left_out.front()).string();
+  listing.left_out += std::ssize(left_out);
+}
+
 FolderListing walk(const fs::path& root, bool inspect_sizes) {
   FolderWalk folder(root, inspect_sizes);
   const auto classes = folder.classes();
@@ -160,14 +167,23 @@ FolderListing walk(const fs::path& root, bool inspect_sizes) {
           (root / name).string(), left_out.empty() ? "" : fmt::format(", but {}", left_out.front()),
           read_names));
     }
-    if (listing.left_out == 0 && !left_out.empty())
-      listing.first_left_out = fmt::format("{}/{}", name, left_out.front());
-    listing.left_out += std::ssize(left_out);
+    note_left_out(listing, name, left_out);
     listing.add_class(name, images);
   }
   listing.names.shrink_to_fit();
   listing.name_ends.shrink_to_fit();
   return listing;
+}
+
+// Calls `list`; failures of the file system get words of kolo's.
+template <typename List>
+FolderListing listed(const fs::path& root, const List& list) {
+  try {
+    return list();
+  } catch (const fs::filesystem_error& failure) {
+    throw InputError(
+        fmt::format("data: cannot go through the images in {}: {}", root.string(), failure.what()));
+  }
 }
 
 }  // namespace
@@ -180,12 +196,28 @@ FolderListing list_image_folder(const fs::path& root, bool inspect_sizes) {
         fs::exists(root, error) ? root.string() + " is not a folder" : missing_path_text(root),
         expected_layout));
   }
-  try {
-    return walk(root, inspect_sizes);
-  } catch (const fs::filesystem_error& failure) {
-    throw InputError(
-        fmt::format("data: cannot go through the images in {}: {}", root.string(), failure.what()));
+  return listed(root, [&] { return walk(root, inspect_sizes); });
+}
+
+FolderListing list_images(const fs::path& path) {
+  std::error_code error;
+  if (!fs::exists(path, error)) throw InputError(fmt::format("data: {}", missing_path_text(path)));
+  FolderListing listing;
+  if (!fs::is_directory(path)) {
+    listing.add_class({}, {path.filename().native()});
+    return listing;
   }
+  return listed(path, [&] {
+    const auto [images, left_out] = FolderWalk(path, true).files_of({});
+    if (images.empty()) {
+      throw InputError(
+          fmt::format("data: there are no images in {} and the folders below it; kolo reads {}",
+                      path.string(), read_names));
+    }
+    note_left_out(listing, {}, left_out);
+    listing.add_class({}, images);
+    return listing;
+  });
 }
 
 std::string left_out_text(const FolderListing& listing) {

@@ -60,7 +60,7 @@ void visit(Field& field, Smoothed<make_loss>& loss) {
 LossEntry cross_entropy() {
   return entry_of<Smoothed<make_cross_entropy>>(
       "cross_entropy", "of one class among several",
-      {"categorical_crossentropy", "sparse_categorical_crossentropy"});
+      {"categorical_crossentropy", "sparse_categorical_crossentropy", "nll", "nll_loss"});
 }
 
 }  // namespace losses
@@ -97,7 +97,8 @@ namespace losses {
 
 LossEntry binary_crossentropy() {
   auto entry = entry_of<Smoothed<make_binary_cross_entropy>>(
-      "binary_crossentropy", "of one output, for two classes", {"binary_cross_entropy"});
+      "binary_crossentropy", "of one output, for two classes",
+      {"binary_cross_entropy", "bce", "bce_with_logits"});
   entry.is_binary = true;
   return entry;
 }

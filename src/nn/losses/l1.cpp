@@ -141,7 +141,8 @@ void visit(Field& field, L1& loss) {
 }
 
 LossEntry l1() {
-  auto entry = entry_of<L1>("l1", "the mean distance of numbers", {"mean_absolute_error"});
+  auto entry =
+      entry_of<L1>("l1", "the mean distance of numbers", {"mean_absolute_error", "mae", "l1_loss"});
   entry.has_classes = false;
   return entry;
 }
@@ -162,7 +163,8 @@ struct Mse : NoSettings {
 };
 
 LossEntry mse() {
-  auto entry = entry_of<Mse>("mse", "the mean of squared differences", {"mean_squared_error"});
+  auto entry =
+      entry_of<Mse>("mse", "the mean of squared differences", {"mean_squared_error", "mse_loss"});
   entry.has_classes = false;
   return entry;
 }

@@ -1,6 +1,6 @@
-#include "kolo/nn/models.h"
-
-#include <span>
+#include <array>
+#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,10 +10,38 @@
 #include <torch/nn/modules/linear.h>
 
 #include "kolo/base/checked.h"
+#include "kolo/base/enum_names.h"
 #include "kolo/base/error.h"
 #include "nn/models/model_parts.h"
 
+// Linear layers with an activation between them, over all values of a sample: the input [N, ...] is
+// flattened, the output is [N, classes] or [N, output_shape...]. Weights and biases begin as
+// torch.nn.Linear's (uniform within +-1 / sqrt(inputs)), and have torch's names: hidden1.weight,
+// hidden1.bias, hidden2.weight, ..., output.weight, output.bias.
 namespace kolo::networks {
+
+// Function after each hidden layer. gelu is the exact one, x times the normal distribution's
+// integral (Hendrycks and Gimpel, arXiv:1606.08415); silu is x sigmoid(x).
+enum class HiddenActivation : std::uint8_t { relu, tanh, gelu, silu, sigmoid };
+
+constexpr auto enum_names(HiddenActivation) {
+  return std::to_array<EnumName<HiddenActivation>>({{HiddenActivation::relu, "relu"},
+                                                    {HiddenActivation::tanh, "tanh"},
+                                                    {HiddenActivation::gelu, "gelu"},
+                                                    {HiddenActivation::silu, "silu"},
+                                                    {HiddenActivation::silu, "swish"},
+                                                    {HiddenActivation::sigmoid, "sigmoid"}});
+}
+
+struct Mlp {
+  std::vector<std::int64_t> hidden = {64, 64};  // widths; none: a linear map
+  HiddenActivation activation = HiddenActivation::relu;
+  std::optional<double> dropout = std::nullopt;  // after each activation; unset: none
+  bool bias = true;                              // of all layers
+
+  void complete() { dropout = dropout.value_or(0); }
+  [[nodiscard]] std::shared_ptr<Network> make(const ModelOptions& shapes) const;
+};
 
 namespace {
 
@@ -44,7 +72,7 @@ torch::Tensor flat_samples(const torch::Tensor& x, std::int64_t values) {
 
 class MlpNetwork final : public ChainNetwork {
  public:
-  MlpNetwork(const MlpOptions& options, const ModelOptions& shapes)
+  MlpNetwork(const Mlp& options, const ModelOptions& shapes)
       : options_(options), inputs_(checked_product<std::int64_t>(shapes.input_shape)) {
     for (std::size_t i = 0; i < options.hidden.size(); ++i) add_hidden(i + 1, options.hidden[i]);
     add_output(shapes.output_shape.empty() ? std::vector{shapes.classes} : shapes.output_shape);
@@ -87,18 +115,15 @@ class MlpNetwork final : public ChainNetwork {
               });
   }
 
-  MlpOptions options_;
+  Mlp options_;
   std::int64_t inputs_;  // of the next layer
 };
 
 }  // namespace
 
-struct Mlp : MlpOptions {
-  void complete() { dropout = dropout.value_or(0); }
-  [[nodiscard]] std::shared_ptr<Network> make(const ModelOptions& shapes) const {
-    return std::make_shared<MlpNetwork>(*this, shapes);
-  }
-};
+std::shared_ptr<Network> Mlp::make(const ModelOptions& shapes) const {
+  return std::make_shared<MlpNetwork>(*this, shapes);
+}
 
 template <typename Field>
 void visit(Field& field, Mlp& model) {
@@ -118,23 +143,3 @@ ModelEntry mlp() {
 }
 
 }  // namespace kolo::networks
-
-namespace kolo {
-
-std::shared_ptr<Network> make_mlp(const MlpOptions& options, const ModelOptions& shapes) {
-  for (const auto width : options.hidden) {
-    if (width > 0) continue;
-    throw InputError(
-        fmt::format("model mlp: a hidden layer's width is {}, expected 1 or more", width));
-  }
-  if (const auto dropout = options.dropout.value_or(0); !(dropout >= 0 && dropout < 1)) {
-    throw InputError(
-        fmt::format("model mlp: dropout is {}, expected a number from 0 to below 1", dropout));
-  }
-  const auto models = built_in_models();
-  OwnSettings own = models.find("mlp").defaults;
-  own.as<networks::Mlp>() = networks::Mlp{options};
-  return models.make("mlp", std::move(own), shapes);
-}
-
-}  // namespace kolo

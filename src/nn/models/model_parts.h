@@ -41,7 +41,7 @@ class ChainNetwork : public Network {
   [[nodiscard]] std::vector<NetworkStage> stages() const final { return stages_; }
 
  protected:
-  using Modules = std::vector<NetworkStage::PartOfNetwork>;
+  using Modules = std::vector<NetworkStage::NamedModule>;
 
   // The next stage, of one tensor in and one out. `forward` holds the modules that it needs.
   void add_stage(std::string name, Modules modules,

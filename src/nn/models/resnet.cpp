@@ -1,6 +1,7 @@
 #include <array>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -25,7 +26,7 @@ namespace {
 enum class BlockKind { basic, bottleneck };
 
 struct ResNetLayout {
-  std::string name;
+  std::string_view name;
   BlockKind kind = BlockKind::basic;
   std::array<std::int64_t, 4> blocks{};  // of each stage
   std::int64_t expansion = 1;            // of the last convolution of a block
@@ -36,15 +37,9 @@ struct ResNetLayout {
   BatchNormSettings norm;                // elsewhere
 };
 
-// Batch norms of the NERSC tutorial's networks, of two kinds, and the key that sets both.
-inline constexpr BatchNormSettings tutorial_plain_block_norm{.momentum = 0.9, .epsilon = 1e-5};
-inline constexpr BatchNormSettings tutorial_norm{.momentum = 0.99, .epsilon = 1e-3};
-
-template <typename Field>
-void visit_tutorial_momentum(Field& field, std::optional<double>& momentum) {
-  field("batch_norm_momentum", momentum, fraction,
-        Unset{"0.99, and 0.9 in blocks without a convolution on the shortcut"});
-}
+// Batch norms of the NERSC tutorial's networks, of two kinds.
+constexpr BatchNormSettings tutorial_plain_block_norm{.momentum = 0.9, .epsilon = 1e-5};
+constexpr BatchNormSettings tutorial_norm{.momentum = 0.99, .epsilon = 1e-3};
 
 using torch::nn::Sequential;
 
@@ -118,7 +113,8 @@ class ResidualBlock final : public torch::nn::Module {
 class ResNet final : public ChainNetwork {
  public:
   ResNet(const ResNetLayout& layout, const ModelOptions& shapes) {
-    Sequential stem = register_module("stem", stem_of(layout, channels_of(shapes, layout.name, 1)));
+    Sequential stem =
+        register_module("stem", stem_of(layout, channels_of(shapes, std::string(layout.name), 1)));
     add_stage("stem", {{"stem", stem.ptr()}},
               [stem](const torch::Tensor& x) mutable { return forward_fused(stem, x); });
     std::int64_t channels = stem_width;
@@ -179,67 +175,63 @@ class ResNet final : public ChainNetwork {
   }
 };
 
-// `batch_norm_momentum`: instead of those of the layout.
-std::shared_ptr<Network> make_resnet(ResNetLayout layout, const ModelOptions& shapes,
-                                     std::optional<double> batch_norm_momentum = std::nullopt) {
-  if (batch_norm_momentum)
-    layout.norm.momentum = layout.plain_block_norm.momentum = *batch_norm_momentum;
-  return std::make_shared<ResNet>(layout, shapes);
-}
-
-}  // namespace
-
 // The NERSC tutorial's small network of 26 layers (models/resnet.py, ResNetSmall): a 3x3 stem
 // without pooling; stages of width 64, 128, 256 and 512 with one block that halves the image, with
 // a convolution on its shortcut, and one without; blocks of 1x1, 3x3 and 1x1 convolutions of the
 // stage's width, with biases. Batch norms of blocks without a convolution on the shortcut have
 // momentum .9 and epsilon 1e-5, all others Keras's .99 and 1e-3.
-struct ResNetSmall {
-  std::optional<double> batch_norm_momentum;  // of all batch norms, in Keras's sense
-
-  [[nodiscard]] std::shared_ptr<Network> make(const ModelOptions& shapes) const {
-    return make_resnet({.name = "resnet_small",
-                        .kind = BlockKind::bottleneck,
-                        .blocks = {2, 2, 2, 2},
-                        .expansion = 1,
-                        .first_stride = 2,
-                        .large_stem = false,
-                        .bias = true,
-                        .plain_block_norm = tutorial_plain_block_norm,
-                        .norm = tutorial_norm},
-                       shapes, batch_norm_momentum);
-  }
-};
-
-template <typename Field>
-void visit(Field& field, ResNetSmall& model) {
-  visit_tutorial_momentum(field, model.batch_norm_momentum);
-}
-
-ModelEntry resnet_small() {
-  auto entry = entry_of<ResNetSmall>(
-      "resnet_small",
-      "residual network of 26 layers for small images; 7.7 million parameters on CIFAR-10");
-  entry.l2 = 5e-5;
-  return entry;
-}
+constexpr ResNetLayout small_layout{.name = "resnet_small",
+                                    .kind = BlockKind::bottleneck,
+                                    .blocks = {2, 2, 2, 2},
+                                    .expansion = 1,
+                                    .first_stride = 2,
+                                    .large_stem = false,
+                                    .bias = true,
+                                    .plain_block_norm = tutorial_plain_block_norm,
+                                    .norm = tutorial_norm};
 
 // ResNet-34 in the paper's layout, as torchvision has it: a 7x7 stem of stride 2 and 3x3
 // max-pooling; 3, 4, 6 and 3 blocks of two 3x3 convolutions without biases; the first block of all
 // stages but the first halves the image and has a convolution on its shortcut. Momentum .9, epsilon
 // 1e-5. 21797672 parameters for 1000 classes.
-struct ResNet34 {
-  std::optional<double> batch_norm_momentum;  // in Keras's sense
+constexpr ResNetLayout layout_of_34{.name = "resnet34",
+                                    .kind = BlockKind::basic,
+                                    .blocks = {3, 4, 6, 3},
+                                    .plain_block_norm = {.epsilon = 1e-5},
+                                    .norm = {.epsilon = 1e-5}};
 
-  void complete() { batch_norm_momentum = batch_norm_momentum.value_or(.9); }
+// The NERSC tutorial's ResNet-50: a 7x7 stem of stride 2 and 3x3 max-pooling; 3, 4, 6 and 3 blocks,
+// whose last convolution is four times as wide; a stage's first block has its stride on the first
+// 1x1 convolution and a convolution on the shortcut. Biases, momentum and epsilon as in
+// resnet_small. 25583592 parameters for 1000 classes.
+constexpr ResNetLayout layout_of_50{.name = "resnet50",
+                                    .kind = BlockKind::bottleneck,
+                                    .blocks = {3, 4, 6, 3},
+                                    .expansion = 4,
+                                    .bias = true,
+                                    .plain_block_norm = tutorial_plain_block_norm,
+                                    .norm = tutorial_norm};
+
+template <const ResNetLayout& usual>
+struct ResNetSettings {
+  std::optional<double> batch_norm_momentum;  // of all batch norms, in Keras's sense
+
   [[nodiscard]] std::shared_ptr<Network> make(const ModelOptions& shapes) const {
-    return make_resnet({.name = "resnet34",
-                        .kind = BlockKind::basic,
-                        .blocks = {3, 4, 6, 3},
-                        .plain_block_norm = {.epsilon = 1e-5},
-                        .norm = {.epsilon = 1e-5}},
-                       shapes, batch_norm_momentum);
+    auto layout = usual;
+    if (batch_norm_momentum)
+      layout.norm.momentum = layout.plain_block_norm.momentum = *batch_norm_momentum;
+    return std::make_shared<ResNet>(layout, shapes);
   }
+};
+
+template <typename Field, const ResNetLayout& usual>
+void visit(Field& field, ResNetSettings<usual>& model) {
+  field("batch_norm_momentum", model.batch_norm_momentum, fraction,
+        Unset{"0.99, and 0.9 in blocks without a convolution on the shortcut"});
+}
+
+struct ResNet34 : ResNetSettings<layout_of_34> {
+  void complete() { batch_norm_momentum = batch_norm_momentum.value_or(.9); }
 };
 
 template <typename Field>
@@ -247,38 +239,24 @@ void visit(Field& field, ResNet34& model) {
   field("batch_norm_momentum", model.batch_norm_momentum, fraction);
 }
 
+}  // namespace
+
+ModelEntry resnet_small() {
+  auto entry = entry_of<ResNetSettings<small_layout>>(
+      "resnet_small",
+      "residual network of 26 layers for small images; 7.7 million parameters on CIFAR-10");
+  entry.l2 = 5e-5;
+  return entry;
+}
+
 ModelEntry resnet34() {
   return entry_of<ResNet34>("resnet34",
                             "ResNet-34, basic blocks; 21.8 million parameters on ImageNet");
 }
 
-// The NERSC tutorial's ResNet-50: a 7x7 stem of stride 2 and 3x3 max-pooling; 3, 4, 6 and 3 blocks,
-// whose last convolution is four times as wide; a stage's first block has its stride on the first
-// 1x1 convolution and a convolution on the shortcut. Biases, momentum and epsilon as in
-// resnet_small. 25583592 parameters for 1000 classes.
-struct ResNet50 {
-  std::optional<double> batch_norm_momentum;  // of all batch norms, in Keras's sense
-
-  [[nodiscard]] std::shared_ptr<Network> make(const ModelOptions& shapes) const {
-    return make_resnet({.name = "resnet50",
-                        .kind = BlockKind::bottleneck,
-                        .blocks = {3, 4, 6, 3},
-                        .expansion = 4,
-                        .bias = true,
-                        .plain_block_norm = tutorial_plain_block_norm,
-                        .norm = tutorial_norm},
-                       shapes, batch_norm_momentum);
-  }
-};
-
-template <typename Field>
-void visit(Field& field, ResNet50& model) {
-  visit_tutorial_momentum(field, model.batch_norm_momentum);
-}
-
 ModelEntry resnet50() {
-  auto entry = entry_of<ResNet50>("resnet50",
-                                  "ResNet-50 as Keras has it; 25.6 million parameters on ImageNet");
+  auto entry = entry_of<ResNetSettings<layout_of_50>>(
+      "resnet50", "ResNet-50 as Keras has it; 25.6 million parameters on ImageNet");
   entry.l2 = 5e-5;
   return entry;
 }

@@ -77,17 +77,17 @@ class UNet3dNetwork final : public ChainNetwork {
   }
 
   void share_samples(std::shared_ptr<const Partition> partition) override {
-    std::size_t place = 0;
+    std::size_t index = 0;
     const auto share = [&](auto& layer) {
-      layer->share_samples(partition ? partition->layer(place) : nullptr);
-      ++place;
+      layer->share_samples(partition ? partition->layer(index) : nullptr);
+      ++index;
     };
     for (auto& layer : down_) share(layer);
     for (auto& layer : up_) share(layer);
   }
 
  private:
-  struct PlaceOnWayUp {
+  struct OnWayUp {
     bool is_first = false;  // with nothing to join
     bool is_last = false;   // its output is the network's
   };
@@ -113,7 +113,7 @@ class UNet3dNetwork final : public ChainNetwork {
          }});
   }
 
-  void add_up(std::int64_t level, PlaceOnWayUp place, std::int64_t inputs, std::int64_t outputs,
+  void add_up(std::int64_t level, OnWayUp way, std::int64_t inputs, std::int64_t outputs,
               std::int64_t voxels) {
     const auto name = fmt::format("up{}", level);
     auto convolution =
@@ -123,17 +123,16 @@ class UNet3dNetwork final : public ChainNetwork {
                                        .padding(padding)),
             voxels);
     up_.push_back(convolution);
-    add_stage(
-        {name, {{name, convolution.ptr()}}, [convolution, place](StagePayload shared) mutable {
-           torch::Tensor x = std::move(shared.back());
-           if (!place.is_first) {
-             shared.pop_back();
-             x = torch::cat({x.relu_(), shared.back()}, 1);
-           }
-           x = convolution(x);
-           shared.back() = place.is_last ? x.tanh_() : std::move(x);
-           return shared;
-         }});
+    add_stage({name, {{name, convolution.ptr()}}, [convolution, way](StagePayload shared) mutable {
+                 torch::Tensor x = std::move(shared.back());
+                 if (!way.is_first) {
+                   shared.pop_back();
+                   x = torch::cat({x.relu_(), shared.back()}, 1);
+                 }
+                 x = convolution(x);
+                 shared.back() = way.is_last ? x.tanh_() : std::move(x);
+                 return shared;
+               }});
   }
 
   // `voxels`: of the layer's smaller side.

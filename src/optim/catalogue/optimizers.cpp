@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <concepts>
 #include <memory>
 #include <optional>
 #include <string>
@@ -43,8 +44,13 @@ std::unique_ptr<FlatOptimizer> make_optimizer(const OptimizerConfig& optimizer,
   return optimizer_entry(optimizer.name).make(completed(optimizer).own, decay);
 }
 
-template <typename Field, typename Options>
-void visit_moments(Field& field, Options& options) {
+template <typename Options>
+concept MomentsAlone =
+    std::same_as<Options, AdamaxOptions> || std::same_as<Options, NadamOptions> ||
+    std::same_as<Options, LambOptions> || std::same_as<Options, ScheduleFreeAdamwOptions>;
+
+template <typename Field, MomentsAlone Options>
+void visit(Field& field, Options& options) {
   field("beta1", options.beta1, fraction);
   field("beta2", options.beta2, fraction);
   field("epsilon", options.epsilon, positive);
@@ -57,34 +63,14 @@ void visit(Field& field, AdadeltaOptions& adadelta) {
 }
 
 template <typename Field>
-void visit(Field& field, AdamaxOptions& adamax) {
-  visit_moments(field, adamax);
-}
-
-template <typename Field>
-void visit(Field& field, NadamOptions& nadam) {
-  visit_moments(field, nadam);
-}
-
-template <typename Field>
 void visit(Field& field, LarsOptions& lars) {
   field("momentum", lars.momentum, fraction);
   field("trust_coefficient", lars.trust_coefficient, positive);
 }
 
 template <typename Field>
-void visit(Field& field, LambOptions& lamb) {
-  visit_moments(field, lamb);
-}
-
-template <typename Field>
 void visit(Field& field, ScheduleFreeSgdOptions& sgd) {
   field("momentum", sgd.momentum, fraction);
-}
-
-template <typename Field>
-void visit(Field& field, ScheduleFreeAdamwOptions& adamw) {
-  visit_moments(field, adamw);
 }
 
 }  // namespace kolo

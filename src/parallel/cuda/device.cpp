@@ -65,7 +65,7 @@ class CudaGraph {
 
 }  // namespace
 
-std::function<void()> record_graph(const torch::Device& device, std::function<void()> work) {
+std::function<void()> capture_graph(const torch::Device& device, std::function<void()> work) {
   if (!device.is_cuda()) return work;
   return [graph = std::make_shared<CudaGraph>(device, work)] { graph->replay(); };
 }

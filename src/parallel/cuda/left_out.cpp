@@ -51,7 +51,7 @@ bool is_recording(const c10::Device& /*device*/) {
   return false;
 }
 
-std::function<void()> record_graph(const torch::Device& /*device*/, std::function<void()> work) {
+std::function<void()> capture_graph(const torch::Device& /*device*/, std::function<void()> work) {
   return work;
 }
 

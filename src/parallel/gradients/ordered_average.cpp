@@ -57,7 +57,7 @@ std::vector<std::int64_t> slices_of(std::int64_t elements, int ranks) {
 }
 
 // Whether every node has as many ranks, more than one, and one after another: only then do ranks of
-// the same place on their nodes form a set.
+// the same local rank form a set.
 bool are_nodes_alike(const Topology& topology) {
   const int on_each = topology.size / topology.nodes;
   if (on_each == 1) return false;
@@ -80,13 +80,13 @@ OrderedAverage::OrderedAverage(const Communicator& communicator, const Parameter
                     "float32 or float64",
                     torch::toString(type)));
   }
-  add_stages(communicator);
+  add_levels(communicator);
   start_over();
 }
 
 // Exchanges among all ranks at once, or among those of a node and then those that have the same
 // slice on all nodes.
-void OrderedAverage::add_stages(const Communicator& communicator) {
+void OrderedAverage::add_levels(const Communicator& communicator) {
   const auto sums_of = [&](int groups) {
     std::vector<std::vector<PartialSum>> sums;
     for (int group = 0; group < groups; ++group)
@@ -97,13 +97,13 @@ void OrderedAverage::add_stages(const Communicator& communicator) {
   const int ranks = communicator.size();
   if (ranks == 1) return;
   if (topology.nodes == 1 || !are_nodes_alike(topology)) {
-    stages_.push_back({std::nullopt, sums_of(ranks)});
+    levels_.push_back({std::nullopt, sums_of(ranks)});
     return;
   }
   auto of_ranks = sums_of(ranks);
   const auto first = of_ranks.begin() + topology.rank - topology.local_rank;
-  stages_.push_back(
-      {communicator.split(topology.node).value(), {first, first + topology.local_size}});
+  levels_.push_back(
+      {communicator.split(topology.node, 0, "node").value(), {first, first + topology.local_size}});
   // A node's parts are those of its ranks, which may not be as many as parts_of_rank() gives it.
   std::vector<std::vector<PartialSum>> of_nodes;
   for (int node = 0; node < topology.nodes; ++node) {
@@ -111,7 +111,8 @@ void OrderedAverage::add_stages(const Communicator& communicator) {
     const auto to = parts_of_rank(virtual_ranks_, ranks, (node + 1) * topology.local_size - 1);
     of_nodes.push_back(partial_sums({from.first, to.end}));
   }
-  stages_.push_back({communicator.split(topology.local_rank).value(), std::move(of_nodes)});
+  levels_.push_back(
+      {communicator.split(topology.local_rank, 0, "nodes").value(), std::move(of_nodes)});
 }
 
 void OrderedAverage::start_over() {
@@ -142,11 +143,11 @@ void OrderedAverage::take(const ParameterArena& arena) {
   auto buffers = lend(arena);
   for (std::size_t i = 0; i < arena.parameters().size(); ++i) {
     auto& gradient = torch::Tensor(arena.parameters()[i]).mutable_grad();
-    const auto place = arena.view_of(i, buffers);
+    const auto view = arena.view_of(i, buffers);
     if (gradient.defined())
-      place.copy_(gradient.is_sparse() ? gradient.to_dense() : gradient);
+      view.copy_(gradient.is_sparse() ? gradient.to_dense() : gradient);
     else
-      place.zero_();
+      view.zero_();
     gradient = torch::Tensor();
   }
   taken_.add(part, std::move(buffers), [&](Buffers& left, Buffers& right) {
@@ -164,19 +165,19 @@ void OrderedAverage::average(const Communicator& communicator, const GradientBuc
 }
 
 // `result` may be one of the sums.
-void OrderedAverage::reduce(const Communicator& all, std::size_t stage,
+void OrderedAverage::reduce(const Communicator& all, std::size_t level,
                             std::vector<Sums::Item> mine, const torch::Tensor& result) {
-  if (stage == stages_.size()) {
+  if (level == levels_.size()) {
     Sums sums;
     for (auto& item : mine) sums.add(item.sum, std::move(item.value), add_tensors);
     const auto total = std::move(sums).total(add_tensors);
     if (!total.is_same(result)) torch::Tensor(result).copy_(total);
     return scale(result, 1.0 / virtual_ranks_);
   }
-  const auto& sums = stages_[stage].sums;
-  const auto& ranks = stages_[stage].ranks ? *stages_[stage].ranks : all;
+  const auto& sums = levels_[level].sums;
+  const auto& ranks = levels_[level].ranks ? *levels_[level].ranks : all;
   const bool is_pair = ranks.size() == 2 && sums[0].size() == 1 && sums[1].size() == 1;
-  if (is_pair && stage + 1 == stages_.size()) {
+  if (is_pair && level + 1 == levels_.size()) {
     if (!mine[0].value.is_same(result)) torch::Tensor(result).copy_(mine[0].value);
     ranks.all_reduce(buffer_of(result), ReduceOp::sum);
     bytes_ += static_cast<std::int64_t>(result.nbytes());
@@ -186,7 +187,7 @@ void OrderedAverage::reduce(const Communicator& all, std::size_t stage,
   const auto begin =
       std::accumulate(slices.begin(), slices.begin() + ranks.rank(), std::int64_t{0});
   const auto slice = result.narrow(0, begin, slices[static_cast<std::size_t>(ranks.rank())]);
-  reduce(all, stage + 1, exchange(ranks, sums, mine, slices), slice);
+  reduce(all, level + 1, exchange(ranks, sums, mine, slices), slice);
   ranks.all_gather_uneven(buffer_of(slice), buffer_of(result), slices);
   bytes_ += static_cast<std::int64_t>(slice.nbytes());
 }

@@ -48,14 +48,14 @@ class OrderedAverage final : public GradientHook {
   using Buffers = std::vector<torch::Tensor>;  // a flat one per bucket
 
   // Ranks that exchange slices, and which sums each of them has.
-  struct Stage {
+  struct Level {
     std::optional<Communicator> ranks;  // unset: those that average, whose communicator is given
     std::vector<std::vector<PartialSum>> sums;
   };
 
-  void add_stages(const Communicator& communicator);
+  void add_levels(const Communicator& communicator);
   [[nodiscard]] Buffers lend(const ParameterArena& arena);
-  void reduce(const Communicator& all, std::size_t stage, std::vector<Sums::Item> mine,
+  void reduce(const Communicator& all, std::size_t level, std::vector<Sums::Item> mine,
               const torch::Tensor& result);
   [[nodiscard]] std::vector<Sums::Item> exchange(
       const Communicator& ranks, const std::vector<std::vector<PartialSum>>& sums_of_ranks,
@@ -63,7 +63,7 @@ class OrderedAverage final : public GradientHook {
 
   int virtual_ranks_;
   PartRange parts_;
-  std::vector<Stage> stages_;
+  std::vector<Level> levels_;
   PartSums<Buffers> taken_;
   int next_part_ = 0;
   std::vector<Buffers> unused_;

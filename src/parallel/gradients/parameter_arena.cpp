@@ -49,7 +49,7 @@ ParameterArena::ParameterArena(const Communicator& communicator, const torch::nn
   is_idle_.assign(parameters_.size(), false);
   lay_out(plan_buckets(std::move(plan_.parameters), limits_));
   require_equal_plans(communicator, plan_);
-  communicator_ = communicator.with_own_order();
+  communicator_ = communicator.with_own_order("gradients");
   if (device_.is_cpu())
     gradient_memory_ = as_bytes(communicator_->allocate(narrow<std::size_t>(plan_.total_bytes)),
                                 plan_.total_bytes);
@@ -65,7 +65,7 @@ Communicator ParameterArena::gradient_communicator(const Communicator& given) co
   const bool fits = given.topology().node_of_rank == communicator_->topology().node_of_rank &&
                     given.rank() == communicator_->rank() &&
                     given.is_checked() == communicator_->is_checked();
-  return fits ? *communicator_ : given.with_own_order();
+  return fits ? *communicator_ : given.with_own_order("gradients");
 }
 
 void ParameterArena::collect(const torch::nn::Module& module,
@@ -108,10 +108,10 @@ void ParameterArena::require_device(const parallel::DistinctTensor& parameter) {
 
 void ParameterArena::lay_out(BucketPlan plan) {
   plan_ = std::move(plan);
-  places_.resize(parameters_.size());
+  locations_.resize(parameters_.size());
   for (std::size_t bucket = 0; bucket < buckets(); ++bucket) {
     for (const BucketEntry& entry : plan_.buckets[bucket].entries)
-      places_[entry.parameter] = {bucket, entry.offset};
+      locations_[entry.parameter] = {bucket, entry.offset};
   }
 }
 
@@ -167,7 +167,7 @@ bool ParameterArena::rebuild(const Communicator& communicator, std::span<const s
 }
 
 bool ParameterArena::lies_here(std::size_t parameter) const {
-  const auto& [bucket, offset] = places_[parameter];
+  const auto& [bucket, offset] = locations_[parameter];
   const auto size = static_cast<std::int64_t>(size_of(plan_.parameters[parameter].type));
   return parameters_[parameter].data_ptr() ==
          static_cast<const std::byte*>(flat_parameters_[bucket].data_ptr()) + offset * size;
@@ -242,8 +242,8 @@ std::vector<torch::Tensor> ParameterArena::flat_parts(const torch::Tensor& memor
 torch::Tensor ParameterArena::view_of(std::size_t parameter,
                                       const std::vector<torch::Tensor>& flat) const {
   const auto& description = plan_.parameters[parameter];
-  const Place& place = places_[parameter];
-  const auto mine = flat[place.bucket].narrow(0, place.offset, description.count());
+  const Location& location = locations_[parameter];
+  const auto mine = flat[location.bucket].narrow(0, location.offset, description.count());
   return description.strides.empty() ? mine.view(description.shape)
                                      : mine.as_strided(description.shape, description.strides);
 }
@@ -262,7 +262,8 @@ void ParameterArena::broadcast_flat_parameters(const Communicator& communicator,
   if (!shared_parameters_) return broadcast_by(communicator, root);
   const auto& topology = communicator.topology();
   communicator.barrier();  // root's node has the values, whichever of its ranks wrote them
-  const auto firsts = communicator.split(topology.local_rank == 0 ? 0 : -1);
+  const auto firsts =
+      communicator.split(topology.local_rank == 0 ? 0 : -1, 0, "a rank of each node");
   if (firsts) broadcast_by(*firsts, topology.node_of_rank[static_cast<std::size_t>(root)]);
   communicator.barrier();
 }

@@ -344,20 +344,20 @@ void GradientReducer::State::record_graph() {
   is_recorded_ = true;
 }
 
-// Orders parameters by their places added up over the ranks, which needs no root. Those without a
-// gradient come last, ties in the order of a first plan.
+// Orders parameters by their positions added up over the ranks, which needs no root. Those without
+// a gradient come last, ties in the order of a first plan.
 void GradientReducer::State::rebuild_buckets() {
   if (!is_order_wanted_) return;
   const auto count = arena_->parameters().size();
-  std::vector<std::int64_t> places(count, static_cast<std::int64_t>(count));
-  for (std::size_t place = 0; place < order_.size(); ++place)
-    places[order_[place]] = static_cast<std::int64_t>(place);
-  communicator_.all_reduce(std::span(places), ReduceOp::sum, {.name = "order of buckets"});
+  std::vector<std::int64_t> positions(count, static_cast<std::int64_t>(count));
+  for (std::size_t position = 0; position < order_.size(); ++position)
+    positions[order_[position]] = static_cast<std::int64_t>(position);
+  communicator_.all_reduce(std::span(positions), ReduceOp::sum, {.name = "order of buckets"});
   if (communicator_.active_ranks() < communicator_.size()) return;
   std::vector<std::size_t> order(count);
   std::iota(order.rbegin(), order.rend(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return places[a] < places[b]; });
+                   [&](std::size_t a, std::size_t b) { return positions[a] < positions[b]; });
   is_order_wanted_ = false;
   if (!arena_->rebuild(communicator_, order)) return;
   units_.lay_out();

@@ -91,7 +91,7 @@ void ArenaOptimizer::allocate_state() {
 
 // Shares on all nodes or, where one of them has no room, on none, so that all make the same calls.
 void ArenaOptimizer::share_steps(const Communicator& communicator) {
-  auto node = communicator.split(communicator.topology().node).value();
+  auto node = communicator.split(communicator.topology().node, 0, "node").value();
   const auto parameters = shared_memory(node, arena(), 0);
   bool has_room = parameters != nullptr;
   for (std::size_t slot = 0; has_room && slot < algorithm().state_names().size(); ++slot) {
@@ -142,7 +142,7 @@ void ArenaOptimizer::scatter_state(const Communicator& ranks,
   require_same_plan();
   set_skipped_steps(skipped_steps);
   const bool takes_part = !node_ || ranks.topology().local_rank == 0;
-  const auto holders = node_ ? ranks.split(takes_part ? 0 : -1) : ranks;
+  const auto holders = node_ ? ranks.split(takes_part ? 0 : -1, 0, "a rank of each node") : ranks;
   for (const auto& buckets : state_) {
     for (const torch::Tensor& flat : buckets) {
       if (takes_part) holders->broadcast(buffer_of(flat));

@@ -76,13 +76,13 @@ void BucketOptimizer::update(std::size_t bucket, double learning_rate, std::int6
         name_));
   }
   enter_step();
-  if (std::exchange(noted_step_, step) != step) share_ = rates_.note(learning_rate).share;
+  if (std::exchange(noted_step_, step) != step) weight_ = rates_.note(learning_rate).weight;
   for (const BucketEntry& entry : arena_->plan().buckets[bucket].entries) {
     if (!arena_->takes_part(entry.parameter)) ++skipped_[entry.parameter];
   }
   for (const Own& own : own_parts(bucket)) {
     for (const auto& run : runs(bucket, step, own))
-      update_run(run, bucket, own.begin - own.state, {learning_rate, share_}, use);
+      update_run(run, bucket, own.begin - own.state, {learning_rate, weight_}, use);
   }
   end_bucket(bucket);
 }
@@ -185,8 +185,8 @@ FlatSlice<T> BucketOptimizer::slice_of(const parallel::BucketRun& run, std::size
 void BucketOptimizer::prepare(double learning_rate, std::int64_t step) {
   const auto steps = step - std::exchange(noted_step_, step);
   if (steps == 0) return;
-  share_ = rates_.note(learning_rate).share;
-  on_device_->advance({learning_rate, share_}, steps);
+  weight_ = rates_.note(learning_rate).weight;
+  on_device_->advance({learning_rate, weight_}, steps);
 }
 
 void BucketOptimizer::finish() {
@@ -218,7 +218,7 @@ void BucketOptimizer::to_evaluation() {
       [&](std::size_t bucket, std::size_t /*number*/, const Own& own, torch::Tensor part) {
         trained_.resize(arena_->buckets());
         trained_[bucket].push_back(part.clone());
-        part.sub_(state_[use->place][bucket].narrow(0, own.state, part.numel()).mul(use->factor));
+        part.sub_(state_[use->index][bucket].narrow(0, own.state, part.numel()).mul(use->factor));
       });
 }
 

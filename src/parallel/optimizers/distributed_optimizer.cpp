@@ -68,8 +68,8 @@ void assign_options(OptimizerOptions& to, const OptimizerOptions& from) {
   if (const auto rate = rate_of(from)) to.set_lr(*rate);
 }
 
-OptimizerOptions& options_of(Optimizer& optimizer, std::size_t place) {
-  return place == 0 ? optimizer.defaults() : optimizer.param_groups()[place - 1].options();
+OptimizerOptions& options_of(Optimizer& optimizer, std::size_t group) {
+  return group == 0 ? optimizer.defaults() : optimizer.param_groups()[group - 1].options();
 }
 
 }  // namespace
@@ -96,11 +96,11 @@ class OptionGroups {
           "parallel: a DistributedOptimizer takes no further group of parameters: make it of an "
           "optimizer that has all of the module's from the beginning, frozen ones too");
     }
-    for (std::size_t place = 0; place < last_.size(); ++place) {
-      OptimizerOptions& inside = options_of(inside_, place);
-      OptimizerOptions& outside = options_of(outside_, place);
+    for (std::size_t group = 0; group < last_.size(); ++group) {
+      OptimizerOptions& inside = options_of(inside_, group);
+      OptimizerOptions& outside = options_of(outside_, group);
       if (equal_options(inside, outside)) continue;
-      if (equal_options(outside, *last_[place]))
+      if (equal_options(outside, *last_[group]))
         assign_options(outside, inside);
       else
         assign_options(inside, outside);
@@ -111,8 +111,8 @@ class OptionGroups {
  private:
   void note() {
     last_.clear();
-    for (std::size_t place = 0; place <= inside_.param_groups().size(); ++place)
-      last_.push_back(options_of(inside_, place).clone());
+    for (std::size_t group = 0; group <= inside_.param_groups().size(); ++group)
+      last_.push_back(options_of(inside_, group).clone());
   }
 
   torch::optim::Optimizer& inside_;

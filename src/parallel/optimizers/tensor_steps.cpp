@@ -15,8 +15,8 @@ FlatSlice<T> flat(const TensorSlice& tensors) {
   FlatSlice<T> slice;
   slice.parameters = elements_of<T>(tensors.parameters);
   slice.gradients = elements_of<T>(tensors.gradients);
-  for (std::size_t place = 0; place < tensors.state.size(); ++place)
-    slice.state.at(place) = elements_of<T>(tensors.state[place]);
+  for (std::size_t i = 0; i < tensors.state.size(); ++i)
+    slice.state.at(i) = elements_of<T>(tensors.state[i]);
   slice.is_vector = tensors.is_vector;
   return slice;
 }
@@ -45,8 +45,7 @@ void update_through_host(const FlatOptimizer& optimizer, const TensorSlice& slic
     to.copy_(use.left_out.defined() ? torch::where(use.left_out.ne(0), to, updated) : updated);
   };
   take(here.parameters, slice.parameters);
-  for (std::size_t place = 0; place < slice.state.size(); ++place)
-    take(here.state[place], slice.state[place]);
+  for (std::size_t i = 0; i < slice.state.size(); ++i) take(here.state[i], slice.state[i]);
 }
 
 constexpr std::size_t most_constants = 16;
@@ -84,23 +83,23 @@ void TensorSteps::Constants::fill() {
 // steps have constants of their own.
 torch::Tensor TensorSteps::constants_of(const FlatOptimizer& optimizer, const TensorSlice& slice,
                                         StepRate rate, std::int64_t step) {
-  Constants* place = nullptr;
+  Constants* found = nullptr;
   for (Constants& known : constants_) {
     if (known.optimizer != &optimizer || known.is_vector != slice.is_vector) continue;
     if (known.rate == rate && known.step == step) return known.values;
-    if (known.step == step - 1) place = &known;
+    if (known.step == step - 1) found = &known;
   }
-  if (place == nullptr) {
+  if (found == nullptr) {
     if (constants_.size() == most_constants) constants_.clear();
     constants_.push_back({&optimizer, slice.is_vector, 0., 0,
                           torch::empty({static_cast<std::int64_t>(StepConstants{}.size())},
                                        slice.parameters.options().dtype(torch::kDouble))});
-    place = &constants_.back();
+    found = &constants_.back();
   }
-  place->rate = rate;
-  place->step = step;
-  place->fill();
-  return place->values;
+  found->rate = rate;
+  found->step = step;
+  found->fill();
+  return found->values;
 }
 
 void TensorSteps::advance(StepRate rate, std::int64_t steps) {

@@ -51,7 +51,7 @@ std::shared_ptr<torch::nn::Module> child_of(const torch::nn::Module& module,
 }
 
 // Puts a module where its name leads from `root`.
-void place(torch::nn::Module& root, const NetworkStage::PartOfNetwork& part) {
+void put_in(torch::nn::Module& root, const NetworkStage::NamedModule& part) {
   auto* parent = &root;
   std::string rest = part.name;
   for (auto dot = rest.find('.'); dot != std::string::npos; dot = rest.find('.')) {
@@ -138,7 +138,7 @@ std::shared_ptr<torch::nn::Module> module_of(std::span<const NetworkStage> stage
     for (const auto& part : stage.modules) {
       if (part.name.empty()) return part.module;
       is_training = is_training && part.module->is_training();
-      place(*root, part);
+      put_in(*root, part);
     }
   }
   if (!is_training) root->eval();

@@ -39,14 +39,21 @@ void require_one_mesh(const Communicator& world, const MeshShape& shape) {
   }
 }
 
+// Name in timelines of the ranks that differ along these axes.
+std::string group_name(std::span<const MeshAxis> axes) {
+  if (axes.front() == MeshAxis::pipe) return "pipeline";
+  if (axes.front() == MeshAxis::data) return "replicas";
+  return axes.front() == MeshAxis::tensor ? "tensor" : "halos";
+}
+
 // Communicator of the ranks that differ along these axes alone.
 Communicator make_group(const Communicator& world, const MeshShape& shape,
                         std::span<const MeshAxis> axes) {
   const auto ranks = shape.length(axes);
   if (ranks == 1) return Communicator::solo();
-  if (ranks == world.size()) return world.with_own_order();
-  const auto place = shape.place_of(world.rank(), axes);
-  return world.split(place.colour, place.key).value();
+  if (ranks == world.size()) return world.with_own_order(group_name(axes));
+  const auto split = shape.split_of(world.rank(), axes);
+  return world.split(split.colour, split.key, group_name(axes)).value();
 }
 
 }  // namespace

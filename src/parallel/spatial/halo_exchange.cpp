@@ -109,10 +109,11 @@ torch::Tensor extended_rows(const Communicator& communicator, const torch::Tenso
   for (const auto& message : exchange.messages.sends)
     sent.push_back({message, channels_last(before(message.rows)).contiguous()});
   for (const auto& message : exchange.messages.receives) {
-    // Received in place where the rows are one piece of memory.
-    const auto place = channels_last(after(message.rows));
-    received.push_back(
-        {message, place.is_contiguous() ? place : torch::empty(place.sizes(), place.options())});
+    // Received in the tensor itself where the rows are one piece of memory.
+    const auto target = channels_last(after(message.rows));
+    received.push_back({message, target.is_contiguous()
+                                     ? target
+                                     : torch::empty(target.sizes(), target.options())});
   }
   const Journey journey(communicator, exchange, sent, received);
 
@@ -125,8 +126,8 @@ torch::Tensor extended_rows(const Communicator& communicator, const torch::Tenso
   }
   journey.wait();
   for (const auto& parcel : received) {
-    const auto place = channels_last(after(parcel.message.rows));
-    if (place.data_ptr() != parcel.memory.data_ptr()) place.copy_(parcel.memory);
+    const auto target = channels_last(after(parcel.message.rows));
+    if (target.data_ptr() != parcel.memory.data_ptr()) target.copy_(parcel.memory);
   }
   return result;
 }
@@ -140,8 +141,8 @@ torch::Tensor folded_rows(const Communicator& communicator, const torch::Tensor&
   for (const auto& message : exchange.messages.receives)
     sent.push_back({message, channels_last(before(message.rows)).contiguous()});
   for (const auto& message : exchange.messages.sends) {
-    const auto place = channels_last(after(message.rows));
-    received.push_back({message, torch::empty(place.sizes(), place.options())});
+    const auto target = channels_last(after(message.rows));
+    received.push_back({message, torch::empty(target.sizes(), target.options())});
   }
   const Journey journey(communicator, exchange, sent, received);
 
@@ -219,19 +220,19 @@ void require_axis(const DeviceMesh& mesh, const torch::Tensor& tensor, const Hal
 RowExchange exchange_of(const DeviceMesh& mesh, const HaloAxis& halo) {
   const auto axis = spatial_axes[halo.axis];
   const bool is_cut = halo.cut.input.ranks() > 1;
-  const auto place = is_cut ? mesh.coordinate(axis) : 0;
+  const auto coordinate = is_cut ? mesh.coordinate(axis) : 0;
   RowExchange exchange{.dimension = static_cast<std::int64_t>(halo.axis) + 2,
                        .tag = static_cast<int>(halo.axis),
-                       .owned = halo.cut.exchanged().rows(place),
-                       .extended = halo.cut.extended(place),
-                       .messages = row_messages(halo.cut, place)};
+                       .owned = halo.cut.exchanged().rows(coordinate),
+                       .extended = halo.cut.extended(coordinate),
+                       .messages = row_messages(halo.cut, coordinate)};
   // Peers are places along the axis so far; in the group places count the slowest axis first.
   int step = 1;
   for (std::size_t i = halo.axis + 1; i < spatial_axes.size(); ++i)
     step *= mesh.length(spatial_axes[i]);
   for (auto* messages : {&exchange.messages.sends, &exchange.messages.receives}) {
     for (auto& message : *messages)
-      message.peer = mesh.spatial().rank() + (message.peer - place) * step;
+      message.peer = mesh.spatial().rank() + (message.peer - coordinate) * step;
   }
   return exchange;
 }

@@ -45,10 +45,7 @@ std::vector<double> LateNumbers::get() const {
   return {first, first + copy_.numel()};
 }
 
-}  // namespace kolo
-
 // The use of averaged gradients in a step: scale, clip, leave out, update.
-namespace kolo {
 
 // Updates each bucket as soon as it is reduced, while later ones are still on their way.
 void TrainingStep::update(double learning_rate, std::int64_t step) {
@@ -144,14 +141,11 @@ torch::Tensor TrainingStep::squared_norm() const {
   return squares.div_(communicator_.size());
 }
 
-}  // namespace kolo
-
 // A step that is recorded once and replayed: CUDA's graphs.
-namespace kolo {
 
 // Rate and number are those of the step that is being made. The numbers lie in the same place each
 // time where the device has graphs.
-class TrainingStep::Recorded {
+class TrainingStep::Captured {
  public:
   std::function<void()> replay;
   double learning_rate = 0;
@@ -159,9 +153,9 @@ class TrainingStep::Recorded {
   torch::Tensor numbers;
 };
 
-std::shared_ptr<TrainingStep::Recorded> TrainingStep::record(const std::function<void()>& passes,
-                                                             double learning_rate,
-                                                             std::int64_t number) {
+std::shared_ptr<TrainingStep::Captured> TrainingStep::capture(const std::function<void()>& passes,
+                                                              double learning_rate,
+                                                              std::int64_t number) {
   auto features = features_of(settings_);
   features.set(StepFeature::graphs);
   require_no_conflicts("parallel", features);
@@ -174,28 +168,28 @@ std::shared_ptr<TrainingStep::Recorded> TrainingStep::record(const std::function
         "device.graphs=false does without",
         ranks.capabilities().device_transport));
   }
-  auto recorded = std::make_shared<Recorded>();
-  recorded->learning_rate = learning_rate;
-  recorded->number = number;
+  auto captured = std::make_shared<Captured>();
+  captured->learning_rate = learning_rate;
+  captured->number = number;
   // Constants are copied before recording: a recorded copy would be repeated with every replay.
   optimizer_->prepare(learning_rate, number);
   // The graph must not keep its owner alive.
-  recorded->replay = parallel::record_graph(arena_->device(), [this, passes, to = recorded.get()] {
+  captured->replay = parallel::capture_graph(arena_->device(), [this, passes, to = captured.get()] {
     begin(to->number);
     passes();
     to->numbers = complete(to->learning_rate);
   });
-  return recorded;
+  return captured;
 }
 
-TrainingStep::Pending TrainingStep::replay(Recorded& recorded, double learning_rate,
+TrainingStep::Pending TrainingStep::replay(Captured& captured, double learning_rate,
                                            std::int64_t number) {
   const auto phase = settings_.timeline.span("recorded step");
-  recorded.learning_rate = learning_rate;
-  recorded.number = number;
+  captured.learning_rate = learning_rate;
+  captured.number = number;
   optimizer_->prepare(learning_rate, number);
-  recorded.replay();
-  Pending pending(number, LateNumbers(recorded.numbers));
+  captured.replay();
+  Pending pending(number, LateNumbers(captured.numbers));
   if (communicator_.size() > 1) {
     const auto present = std::make_shared<std::int32_t>(1);
     pending.meeting_ = arena_->gradient_communicator(communicator_)

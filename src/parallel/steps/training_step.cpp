@@ -107,7 +107,8 @@ TrainingStep::TrainingStep(Communicator communicator, std::shared_ptr<torch::nn:
                            std::shared_ptr<const FlatOptimizer> optimizer,
                            const StepSettings& settings)
     : communicator_(std::move(communicator)),
-      world_(settings.world ? std::optional(settings.world->with_own_order()) : std::nullopt),
+      world_(settings.world ? std::optional(settings.world->with_own_order("agreement"))
+                            : std::nullopt),
       network_(std::move(network)),
       settings_(checked(settings)),
       arena_(std::make_shared<ParameterArena>(communicator_, *network_, settings_.buckets)),
@@ -143,7 +144,7 @@ void TrainingStep::begin(std::int64_t number) {
   passes_->phase = settings_.timeline.span("forward");
 }
 
-void TrainingStep::backward(const torch::Tensor& loss, const torch::Tensor& numbers, double share,
+void TrainingStep::backward(const torch::Tensor& loss, const torch::Tensor& numbers, double weight,
                             bool is_last) {
   auto& passes = this->passes();
   if (ordered_ && is_last != (passes.done + 1 == ordered_->parts().size())) {
@@ -159,7 +160,7 @@ void TrainingStep::backward(const torch::Tensor& loss, const torch::Tensor& numb
     start_summing(passes);
   }
   passes.phase = settings_.timeline.span("backward");
-  const auto weighted = share == 1 ? loss : loss * share;
+  const auto weighted = weight == 1 ? loss : loss * weight;
   auto quiet = is_last ? nullptr : reducer_.no_sync();
   in_phase("backward", arena_->device(),
            [&] { (scaler_ ? scaler_->scaled(weighted) : weighted).backward(); });

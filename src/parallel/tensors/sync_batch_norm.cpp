@@ -250,7 +250,7 @@ std::vector<std::string> convert_sync_batch_norm(const Communicator& communicato
         "converted",
         fmt::join(held, ", ")));
   }
-  const Communicator ranks = communicator.split(0).value();
+  const Communicator ranks = communicator.split(0, 0, "batch norm").value();
   std::vector<std::string> replaced;
   // A module in several places is replaced by one.
   std::map<const torch::nn::Module*, std::shared_ptr<SyncBatchNormImpl>> replacements;

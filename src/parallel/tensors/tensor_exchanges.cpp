@@ -49,9 +49,9 @@ TensorHeader header_of(const torch::Tensor& rows) {
   TensorHeader header{static_cast<std::int64_t>(data_type_of(rows.scalar_type())), rows.dim(),
                       rows.size(0)};
   for (std::int64_t i = 1; i < rows.dim(); ++i) {
-    const auto place = static_cast<std::size_t>(i - 1);
-    if (place < header.sizes.size())
-      header.sizes[place] = rows.size(i);
+    const auto axis = static_cast<std::size_t>(i - 1);
+    if (axis < header.sizes.size())
+      header.sizes[axis] = rows.size(i);
     else
       header.sizes.back() = checked_multiply(header.sizes.back(), rows.size(i));
   }

@@ -97,12 +97,12 @@ std::vector<FusedTensors> fuse_by_type(torch::TensorList tensors) {
   for (std::size_t index = 0; index < tensors.size(); ++index) {
     const auto type = tensors[index].scalar_type();
     (void)data_type_of(type);  // refuses what can't travel
-    const auto place = std::find(types.begin(), types.end(), type) - types.begin();
-    if (static_cast<std::size_t>(place) == types.size()) {
+    const auto group = std::find(types.begin(), types.end(), type) - types.begin();
+    if (static_cast<std::size_t>(group) == types.size()) {
       types.push_back(type);
       all.emplace_back();
     }
-    all[static_cast<std::size_t>(place)].indices.push_back(index);
+    all[static_cast<std::size_t>(group)].indices.push_back(index);
   }
   for (FusedTensors& fused : all) {
     std::vector<torch::Tensor> parts;
@@ -177,15 +177,15 @@ std::string DistinctTensor::names() const {
 std::vector<DistinctTensor> distinct_tensors(
     const torch::OrderedDict<std::string, torch::Tensor>& tensors) {
   std::vector<DistinctTensor> distinct;
-  std::map<const torch::TensorImpl*, std::size_t> places;
+  std::map<const torch::TensorImpl*, std::size_t> numbers;
   for (const auto& item : tensors) {
     if (!item.value().defined()) continue;
-    const auto [place, is_new] =
-        places.emplace(item.value().unsafeGetTensorImpl(), distinct.size());
+    const auto [number, is_new] =
+        numbers.emplace(item.value().unsafeGetTensorImpl(), distinct.size());
     if (is_new)
       distinct.push_back({item.value(), item.key()});
     else
-      distinct[place->second].other_names.push_back(item.key());
+      distinct[number->second].other_names.push_back(item.key());
   }
   return distinct;
 }

@@ -108,8 +108,8 @@ void add_to_norm(const torch::Tensor& tensor, const torch::Tensor& total);
 // yet: nothing in it may wait for the device, and the stream must not be the default one, nor be
 // another than that on which the parameters' gradients were first accumulated. Error where
 // something can't be recorded. On other devices the result is `work`.
-[[nodiscard]] std::function<void()> record_graph(const torch::Device& device,
-                                                 std::function<void()> work);
+[[nodiscard]] std::function<void()> capture_graph(const torch::Device& device,
+                                                  std::function<void()> work);
 
 // The stream of the thread that asks for a task, for the one that does it: what the task gives the
 // device then follows what the first thread gave it before, and whoever waits for the task may use

@@ -173,10 +173,10 @@ constexpr int first_device_row = 2000;  // in the order of the threads'
 template <typename T>
 std::pair<std::size_t, bool> find_or_add(std::vector<T>& values, const T& value) {
   const auto found = std::find(values.begin(), values.end(), value);
-  const auto place = static_cast<std::size_t>(found - values.begin());
-  if (found != values.end()) return {place, false};
+  const auto index = static_cast<std::size_t>(found - values.begin());
+  if (found != values.end()) return {index, false};
   values.push_back(value);
-  return {place, true};
+  return {index, true};
 }
 
 std::string arguments_of(const CollectiveCall& call, bool failed) {
@@ -230,18 +230,19 @@ std::int64_t Timeline::Recorder::now() const noexcept {
 }
 
 int Timeline::Recorder::row_of_this_thread() {
-  const auto [place, is_new] = find_or_add(threads_, std::this_thread::get_id());
-  const int row = static_cast<int>(place) + 1;
+  const auto [index, is_new] = find_or_add(threads_, std::this_thread::get_id());
+  const int row = static_cast<int>(index) + 1;
   if (is_new) writer_->name_row(row, fmt::format("thread {}", row));
   return row;
 }
 
 int Timeline::Recorder::row_of_group(std::uint32_t group) {
-  const auto [place, is_new] = find_or_add(groups_, group);
-  const int row = first_group_row + static_cast<int>(place);
+  const auto [index, is_new] = find_or_add(groups_, group);
+  const int row = first_group_row + static_cast<int>(index);
   if (is_new) {
-    writer_->name_row(
-        row, group == 0 ? "communication" : fmt::format("communication of group {}", group));
+    const auto& name = group_names_[group];
+    writer_->name_row(row,
+                      "communication: " + (name.empty() ? fmt::format("group {}", group) : name));
   }
   return row;
 }
@@ -310,6 +311,12 @@ std::int64_t Timeline::Recorder::time_of(const DeviceClock::Moment& moment) {
     anchor_time_ = time;
   }
   return time;
+}
+
+void Timeline::Recorder::on_group(const CollectiveCall& call) noexcept try {
+  const std::lock_guard lock(mutex_);
+  group_names_[call.group] = call.name;
+} catch (...) {
 }
 
 void Timeline::Recorder::on_submit(const CollectiveCall& call) noexcept try {

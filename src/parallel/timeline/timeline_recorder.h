@@ -117,6 +117,7 @@ class Timeline::Recorder final : public CollectiveListener {
   // doesn't wait for that.
   void add_on_device(TraceEvent event, const DeviceClock::Moment& start) noexcept;
 
+  void on_group(const CollectiveCall& call) noexcept override;
   void on_submit(const CollectiveCall& call) noexcept override;
   void on_start(const CollectiveCall& call) noexcept override;
   void on_finish(const CollectiveCall& call, bool failed) noexcept override;
@@ -132,7 +133,7 @@ class Timeline::Recorder final : public CollectiveListener {
   // Group, whether it is a transfer, number, part.
   using Key = std::tuple<std::uint32_t, bool, std::uint64_t, std::uint32_t>;
   [[nodiscard]] static Key key_of(const CollectiveCall& call) {
-    return {call.group, is_transfer(call.collective), call.number, call.part};
+    return {call.group, is_transfer(call.collective), call.number, call.in_task};
   }
 
   [[nodiscard]] int row_of_this_thread();
@@ -157,6 +158,7 @@ class Timeline::Recorder final : public CollectiveListener {
   std::map<Key, Times> running_;
   std::vector<std::thread::id> threads_;
   std::vector<std::uint32_t> groups_;
+  std::map<std::uint32_t, std::string> group_names_{{0, "all ranks"}};
   DeviceClock clock_;
   DeviceClock::Moment anchor_;           // a moment of the device whose time is known
   std::int64_t anchor_time_ = 0;         // this

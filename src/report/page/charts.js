@@ -172,7 +172,6 @@ const charts = (() => {
   const dependsOnAxis = (figure) => typeof figure.x_label === "object";
   const xLabel = (figure, axis) => (dependsOnAxis(figure) ? figure.x_label[axis] : figure.x_label);
   const isTime = (figure, axis) => dependsOnAxis(figure) && axis === "wall";
-  const isDense = (figure) => dependsOnAxis(figure) && figure.series.some((series) => !series.marks);
 
   function lineDatasets(figure, view) {
     return figure.series.flatMap((series, number) => {
@@ -182,12 +181,13 @@ const charts = (() => {
         label: series.name, number, data: points, spread: series.spread,
         borderColor: colour, backgroundColor: colour, borderWidth: 2, borderDash: series.dashed ? [6, 4] : [],
         pointBackgroundColor: series.dashed ? view.surface : colour, pointRadius: points.map((point, i) => (series.marks || isLonely(points, i) ? 2.5 : 0)), pointBorderWidth: 2, pointHoverRadius: 4,
+        showLine: series.joined,
         order: -number,  // later ones lie on top
         clip: 12,  // marks at the frame are drawn whole
         pointStyle: markShapes[Math.floor(Math.max(series.colour, 0) / 8) % 4],
         hidden: view.isHidden(figure, number),
       };
-      if (series.marks || !dependsOnAxis(figure) || view.smoothing === 0) return [line];
+      if (!figure.smoothed || view.smoothing === 0) return [line];
       const raw = { ...line, label: "", borderWidth: 1, borderColor: colour + "44", pointHoverRadius: 0, order: 1 + figure.series.length };
       return [{ ...line, data: smoothed(line.data, view.smoothing) }, raw];
     });
@@ -211,6 +211,10 @@ const charts = (() => {
     if (isATime) {
       const axis = timeAxis(extent);
       return setAxis(x, axis, (value) => formatTime(value, axis.high - axis.low));
+    }
+    if (figure.categories.length > 0) {
+      const axis = { low: -0.5, high: figure.categories.length - 0.5, ticks: figure.categories.map((name, i) => i) };
+      return setAxis(x, axis, (value) => figure.categories[value]);
     }
     if (figure.x_logarithmic) {
       const values = [...new Set(places)].sort((a, b) => a - b);
@@ -239,7 +243,8 @@ const charts = (() => {
     const shown = datasets.filter((dataset) => !dataset.hidden);
     setXAxis(x, figure, label, shown, time);
     setYAxis(y, figure.y_label, shown);
-    const title = (items) => (items.length === 0 ? "" : `${label}: ${time ? formatTime(items[0].parsed.x, 0) : formatPoint(items[0].parsed.x)}`);
+    const place = (value) => figure.categories[value] ?? (time ? formatTime(value, 0) : formatPoint(value));
+    const title = (items) => (items.length === 0 ? "" : `${label}: ${place(items[0].parsed.x)}`);
     const line = (item) => {
       const spread = item.dataset.spread?.[item.dataIndex];
       return ` ${item.dataset.label}: ${formatPoint(item.parsed.y)}${spread ? ` \u00b1 ${formatNumber(Number(spread.toPrecision(2)))}` : ""}`;
@@ -293,5 +298,5 @@ const charts = (() => {
     return chart;
   }
 
-  return { configuration, dependsOnAxis, isDense };
+  return { configuration, dependsOnAxis };
 })();

@@ -3,16 +3,16 @@
 (() => {
   const find = (id) => document.getElementById(id);
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
-  // Runs and lines have Okabe and Ito's colours (https://jfly.uni-koeln.de/colour), which people of any colour vision tell apart, some a
-  // little darker to be read on white. A ninth run has the first one's again, with other marks. Others have places -1, -2, ...: computing,
-  // waiting for data, waiting for other ranks, the ideal.
+  // Runs and lines have colours that people of any colour vision tell apart: by day those of Okabe and Ito (https://jfly.uni-koeln.de/colour),
+  // some a little darker to be read on white. A ninth run has the first one's again, with other marks. Others have places -1, -2, ...:
+  // computing, waiting for data, waiting for other ranks, the ideal.
   const palettes = {
     light: {
-      runs: ["#0072b2", "#d55e00", "#009e73", "#b3588f", "#e69f00", "#56b4e9", "#5b5b5b", "#8c7a00"],
+      runs: ["#0072b2", "#d55e00", "#009e73", "#b3588f", "#e69f00", "#56b4e9", "#5b5b5b", "#241a52"],
       others: ["#7d9bb8", "#e8b04a", "#b5485d", "#8a8f98"],
     },
     dark: {
-      runs: ["#4ba6e0", "#f08a3c", "#2fc79c", "#dd8fbf", "#f2bd4a", "#8ccff5", "#b9b9b9", "#e5da55"],
+      runs: ["#7478f6", "#cf4d13", "#42bf6e", "#d172c2", "#f1cd46", "#b8fbff", "#7b706c", "#f5ffcc"],
       others: ["#6d8fb0", "#d9a440", "#d0647a", "#878d97"],
     },
   };
@@ -20,7 +20,7 @@
 
   const data = JSON.parse(find("data").textContent);
   let printing = false;
-  const chosen = { axis: data.axis, smoothing: 0, hiddenRuns: new Set(), hiddenSeries: new Set(), logarithmic: new Map() };
+  const chosen = { axis: data.axis, smoothing: 0.6, hiddenRuns: new Set(), hiddenSeries: new Set(), logarithmic: new Map() };
   const drawn = new Map();  // a figure's id: its Chart
 
   function element(tag, attributes = {}, ...children) {
@@ -149,14 +149,33 @@
     const body = element("tbody");
     for (const row of table.rows) {
       const cells = row.cells.map((cell, i) => {
-        const classes = [table.columns[i].is_number ? "number" : "", cell.best ? "best" : ""].join(" ").trim();
+        const classes = [table.columns[i].is_number ? "number" : "", cell.best ? "best" : "", table.columns[i].title === "state" ? "state" : ""].join(" ").trim();
         const made = element(i === 0 ? "th" : "td", { className: classes, scope: i === 0 ? "row" : false }, cell.text || "\u2013");
         if (i === 0 && row.run >= 0 && isManyRuns()) made.prepend(dot(row.run));
         return made;
       });
       body.append(element("tr", { className: row.mark }, ...cells));
     }
-    return element("div", { className: table.columns.length > 9 ? "dense table" : "table", tabindex: "0", role: "region", "aria-label": table.title }, element("table", {}, element("thead", {}, head), body));
+    const made = element("div", { className: table.columns.length > 9 ? "dense table" : "table", tabindex: "0", role: "region", "aria-label": table.title }, element("table", {}, element("thead", {}, head), body));
+    sizes.observe(made);
+    return made;
+  }
+
+  // A table that is wider than the page says that it goes on.
+  const sizes = new ResizeObserver((entries) => {
+    for (const { target } of entries) target.parentElement?.classList.toggle("scrolls", target.scrollWidth > target.clientWidth + 1);
+  });
+
+  function originElement({ name, facts, configuration }) {
+    const list = element("dl", {}, ...facts.flatMap(([what, text]) => [element("dt", {}, what), element("dd", {}, text)]));
+    const yaml = configuration && element("details", {}, element("summary", {}, "configuration"), element("pre", {}, configuration));
+    return element("div", {}, data.origins.length > 1 ? element("h3", {}, name) : "", list, yaml);
+  }
+
+  // How the runs were made: of one openly, of several behind a line.
+  function origins() {
+    const made = data.origins.map(originElement);
+    return made.length > 1 ? [element("details", {}, element("summary", {}, "how the runs were made"), ...made)] : made;
   }
 
   function pictureElement(picture) {
@@ -176,8 +195,9 @@
       return element("label", {}, input, element("span", {}, axisNames[axis]));
     });
     const parts = [element("fieldset", { className: "axes" }, element("legend", {}, "Curves against"), ...axes)];
-    if (figures().some(charts.isDense)) {
-      const change = (event) => { chosen.smoothing = Number(event.target.value); figures().filter(charts.isDense).forEach(draw); };
+    const smoothed = figures().filter((figure) => figure.smoothed);
+    if (smoothed.length > 0) {
+      const change = (event) => { chosen.smoothing = Number(event.target.value); smoothed.forEach(draw); };
       const input = element("input", { type: "range", min: 0, max: 0.99, step: 0.01, value: chosen.smoothing, oninput: change });
       parts.push(element("label", { className: "smoothing" }, "Smoothing", input));
     }
@@ -203,6 +223,7 @@
 
   function build() {
     find("summary").textContent = data.summary;
+    find("origins").replaceChildren(...origins());
     warnings();
     controls();
     for (const chart of drawn.values()) chart.destroy();
@@ -212,7 +233,7 @@
     for (const part of data.sections) {
       if (part.figures?.some(charts.dependsOnAxis) && !parts.includes(form)) parts.push(form);
       const content = [];
-      if (part.figures) content.push(element("div", { className: "figures" }, ...part.figures.map(figureElement)));
+      if (part.figures) content.push(element("div", { className: part.figures.length % 3 === 1 ? "pairs figures" : "figures" }, ...part.figures.map(figureElement)));
       else if (part.pictures) content.push(element("div", { className: "pictures" }, ...part.pictures.map(pictureElement)));
       else content.push(tableElement(part));
       if (part.note) content.push(element("p", { className: "note" }, part.note));

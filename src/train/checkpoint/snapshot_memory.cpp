@@ -198,10 +198,10 @@ torch::Tensor SnapshotMemory::room_for(const torch::Tensor& dense) {
     throw Error(
         fmt::format("checkpoint: a snapshot of more than the {} bytes that it has", bytes()));
   }
-  auto* const place = region_.data_ptr<std::uint8_t>() + used_;
+  auto* const memory = region_.data_ptr<std::uint8_t>() + used_;
   used_ = end;
   const auto keep = [region = region_](void*) {};
-  return torch::from_blob(place, dense.sizes(), dense.strides(), keep,
+  return torch::from_blob(memory, dense.sizes(), dense.strides(), keep,
                           torch::TensorOptions(dense.scalar_type()));
 }
 

@@ -114,7 +114,7 @@ Breaks find_breaks(std::string_view line, std::size_t first, std::size_t columns
     if (is_space) {
       breaks.any = at;
       const bool is_wide = line[at - 1] == ' ' || line.substr(at + 1).starts_with(' ');
-      if (is_wide && taken > columns / 2) breaks.wide = at;
+      if (is_wide && taken >= columns / 2) breaks.wide = at;
       if (is_wide || !is_digit(line[at - 1])) breaks.words = at;
     }
     const bool starts_letter = (static_cast<unsigned char>(line[at]) & 0xC0U) != 0x80U;

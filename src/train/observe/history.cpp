@@ -28,6 +28,7 @@ constexpr auto epoch_fields = [](auto& field, auto& record) {
   field.measured("data_wait_seconds", record.data_wait_seconds);
   field.measured("exposed_communication_seconds", record.exposed_communication_seconds);
   field.measured("time", record.time);
+  field.measured("elapsed", record.elapsed);
 };
 
 constexpr auto step_fields = [](auto& field, auto& record) {
@@ -37,6 +38,7 @@ constexpr auto step_fields = [](auto& field, auto& record) {
   field.measured("lr", record.lr);
   field.measured("samples_per_second", record.samples_per_second);
   field.measured("time", record.time);
+  field.measured("elapsed", record.elapsed);
 };
 
 constexpr auto checkpoint_fields = [](auto& field, auto& record) {

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 #include <set>
+#include <sstream>
 
 #include <fmt/format.h>
 
@@ -79,24 +81,61 @@ std::pair<std::string, std::string> key_and_value(std::string_view setting) {
   return {std::string(setting.substr(0, equals)), std::string(setting.substr(equals + 1))};
 }
 
-std::vector<std::string> short_names(const std::vector<std::string>& settings) {
+namespace {
+
+// "learning rate" for optimizer.lr, "optimizer" for optimizer.name.
+std::string key_in_words(const std::string& key) {
+  const auto dot = key.rfind('.');
+  auto last = key.substr(dot + 1);  // the whole key without a dot
+  if (last == "name" && dot != std::string::npos) last = key.substr(0, dot);
+  std::vector<std::string> words;
+  std::istringstream parts(last);
+  for (std::string part; std::getline(parts, part, '_');)
+    if (part != "n") words.push_back(part == "lr" ? "learning rate" : part);
+  return join(words, " ");
+}
+
+}  // namespace
+
+std::vector<std::string> names_in_words(const std::vector<std::string>& settings) {
   std::vector<std::string> names;
-  std::set<std::string> distinct;
-  for (const auto& setting : settings) {
-    const auto key = key_and_value(setting).first;
-    names.push_back(key.substr(key.rfind('.') + 1));
-    distinct.insert(names.back());
-  }
-  if (distinct.size() == names.size()) return names;
+  for (const auto& setting : settings) names.push_back(key_in_words(key_and_value(setting).first));
+  if (std::set(names.begin(), names.end()).size() == names.size()) return names;
   for (std::size_t i = 0; i < names.size(); ++i) names[i] = key_and_value(settings[i]).first;
   return names;
 }
 
 std::string describe(const Trial& trial) {
-  auto parts = short_names(trial.settings);
+  auto parts = names_in_words(trial.settings);
   for (std::size_t i = 0; i < parts.size(); ++i)
     parts[i] = fmt::format("{} {}", parts[i], key_and_value(trial.settings[i]).second);
   return join(parts);
+}
+
+bool is_seed(std::string_view setting) {
+  return key_and_value(setting).first == "seed";
+}
+
+std::vector<SeedGroup> groups_by_seed(const Sweep& sweep) {
+  std::vector<SeedGroup> groups;
+  std::map<std::vector<std::string>, std::size_t> places;  // by the other settings
+  for (std::size_t trial = 0; trial < sweep.trials.size(); ++trial) {
+    auto settings = sweep.trials[trial].settings;
+    std::erase_if(settings, is_seed);
+    const auto [place, is_new] = places.try_emplace(std::move(settings), groups.size());
+    if (is_new) groups.emplace_back();
+    groups[place->second].trials.push_back(trial);
+  }
+  for (auto& group : groups) {
+    std::vector<double> values;
+    for (const auto trial : group.trials)
+      if (const double best = sweep.trials[trial].best; std::isfinite(best)) values.push_back(best);
+    if (values.empty()) continue;
+    const auto result = mean_and_deviation(values);
+    group.mean = result.mean;
+    group.deviation = result.deviation;
+  }
+  return groups;
 }
 
 std::optional<MeanDeviation> last_epochs(const Sweep& sweep) {

@@ -55,7 +55,7 @@ TEST(Decoder, ReadsRegularFilesWithinTheLimit) {
   EXPECT_EQ(testing::text_of(bytes), "12345");
   EXPECT_TRUE(says(reason(folder / "a", {.most_file_bytes = 4}), {"5 bytes", "at most 4"}));
   EXPECT_TRUE(says(reason(folder.write("b", "")), {"/b", "empty"}));
-  EXPECT_TRUE(says(reason(folder / "none"), {"No such file"}));
+  EXPECT_TRUE(says(reason(folder / "none"), {"none does not exist"}));
   EXPECT_TRUE(says(reason(folder.path()), {"a folder"}));
 }
 

@@ -179,7 +179,7 @@ TEST_F(ImageFolder, RejectsTruncatedImages) {
   const ImageFolderDataset dataset(folder_.path(), {8, 8});
   fs::remove(folder_ / "x/a.jpg");
   EXPECT_TRUE(says(message_of<InputError>([&] { (void)read_sample(dataset, 0); }),
-                   {"x/a.jpg", "No such file"}));
+                   {"x/a.jpg does not exist"}));
 }
 
 TEST_F(ImageFolder, FollowsLinksWhereverTheyLead) {

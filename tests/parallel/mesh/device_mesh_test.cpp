@@ -23,7 +23,7 @@ std::vector<int> members(const DeviceMesh& mesh, const Communicator& group) {
 
 // The same ranks, according to the shape.
 std::vector<int> expected_members(const DeviceMesh& mesh, std::span<const MeshAxis> axes) {
-  const auto colour_of = [&](int rank) { return mesh.shape().place_of(rank, axes).colour; };
+  const auto colour_of = [&](int rank) { return mesh.shape().split_of(rank, axes).colour; };
   std::vector<int> group;
   for (int rank = 0; rank < mesh.world().size(); ++rank)
     if (colour_of(rank) == colour_of(mesh.world().rank())) group.push_back(rank);

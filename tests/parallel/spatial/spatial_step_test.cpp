@@ -257,7 +257,7 @@ void run_network(const DeviceMesh& mesh, const std::vector<std::int64_t>& length
 
 Sent planned(const SpatialNetworkPlan& plan, int rank) {
   Sent sent;
-  for (const auto& share : spatial_share(plan, rank)) {
+  for (const auto& share : spatial_layer_parts(plan, rank)) {
     for (const auto* messages : {&share.forward, &share.backward}) {
       for (const auto& message : *messages)
         sent.emplace_back(message.peer, batch_size * message.elements);

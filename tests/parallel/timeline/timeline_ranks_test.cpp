@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "kolo/base/file.h"
 #include "kolo/parallel/timeline.h"
 #include "parallel/timeline/trace_reader.h"
 #include "support/rank_test.h"
@@ -60,6 +61,19 @@ void train_like(const Communicator& communicator, const Timeline& timeline, int 
     for (const Work& work : works) work.wait();
     timeline.span("reduced").end();
   }
+}
+
+RANK_TEST(Timeline, NamesItsSetsOfRanks) {
+  const SharedFolder folder(communicator);
+  {
+    const Timeline timeline(communicator, folder.path());
+    timeline.start();
+    communicator.barrier();
+    communicator.split(0, 0, "node")->barrier();
+    communicator.split(0)->barrier();
+  }
+  const auto text = read_text_file(folder.file_of(communicator.rank()));
+  EXPECT_TRUE(says(text, {R"("communication: node")", R"("communication: group )"}));
 }
 
 RANK_TEST(Timeline, RecordsStepsAndCollectives) {

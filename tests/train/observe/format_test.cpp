@@ -75,11 +75,15 @@ TEST(Wrap, BreaksBetweenWordsAndIndentsWhatFollows) {
 
 TEST(Wrap, NumbersStayWithTheirUnits) {
   const std::string line =
-      "epoch 5/5  loss 0.2210  accuracy 91.85 %  validation loss 0.2300  accuracy 91.30 %  22.4 s  "
+      "epoch 5/5  loss 0.2210, accuracy 91.85 %  validation loss 0.2300, accuracy 91.30 %  22.4 s  "
       "2 683 images/s";
   EXPECT_EQ(wrap(line, 80),
-            "epoch 5/5  loss 0.2210  accuracy 91.85 %  validation loss 0.2300\n"
-            "  accuracy 91.30 %  22.4 s  2 683 images/s");
+            "epoch 5/5  loss 0.2210, accuracy 91.85 %\n"
+            "  validation loss 0.2300, accuracy 91.30 %  22.4 s  2 683 images/s");
+  EXPECT_EQ(
+      wrap("epoch 1/5  loss 2.2210, accuracy 9.12 %  validation loss 2.2300, accuracy 10.30 %", 80),
+      "epoch 1/5  loss 2.2210, accuracy 9.12 %\n  validation loss 2.2300, accuracy 10.30 %")
+      << "the shortest one that does not fit";
   for (int width = 10; width < 120; ++width) {
     const auto wrapped = wrap(line, width);
     EXPECT_EQ(wrapped.find("2\n  683"), std::string::npos) << width;

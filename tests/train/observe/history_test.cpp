@@ -31,7 +31,8 @@ History example() {
                           .samples_per_second = 13333,
                           .data_wait_seconds = 0.02,
                           .exposed_communication_seconds = 0.25,
-                          .time = 1.7e9 + 0.125});
+                          .time = 1.7e9 + 0.125,
+                          .elapsed = 4.75});
   history.add(StepRecord{.step = 100, .loss = 1.5, .lr = 0.01});
   history.add(StepRecord{.step = 900, .loss = 0.5, .lr = 0.01});
   history.summary()["best_val_accuracy"] = 0.91;
@@ -51,6 +52,7 @@ TEST(History, ComesBackFromItsFile) {
   EXPECT_EQ(read.epochs()[1].data_wait_seconds, 0.02);
   EXPECT_EQ(read.epochs()[1].exposed_communication_seconds, 0.25);
   EXPECT_EQ(read.epochs()[1].time, 1.7e9 + 0.125);
+  EXPECT_EQ(read.epochs()[1].elapsed, 4.75);
   ASSERT_EQ(read.steps().size(), 2U);
   EXPECT_EQ(read.steps()[1].step, 900);
   EXPECT_EQ(read.to_json(), example().to_json());
@@ -62,17 +64,22 @@ TEST(History, ComesBackFromItsFile) {
 TEST(History, FileLayout) {
   History history(1);
   history.add(EpochRecord{.epoch = 1, .step = 2, .loss = 0.5});
-  history.add(StepRecord{
-      .step = 1, .loss = 0.75, .accuracy = 0.5, .lr = 0.1, .samples_per_second = 8, .time = 100.5});
+  history.add(StepRecord{.step = 1,
+                         .loss = 0.75,
+                         .accuracy = 0.5,
+                         .lr = 0.1,
+                         .samples_per_second = 8,
+                         .time = 100.5,
+                         .elapsed = 2.5});
   const TemporaryFolder folder;
   history.write(folder / "history.json");
   EXPECT_EQ(read_text_file(folder / "history.json"), R"({
   "n_ranks": 1,
   "epochs": [
-    {"epoch":1,"step":2,"loss":0.5,"accuracy":null,"val_loss":null,"val_accuracy":null,"top_accuracy":null,"val_top_accuracy":null,"lr":null,"seconds":null,"samples_per_second":null,"data_wait_seconds":null,"exposed_communication_seconds":null,"time":null}
+    {"epoch":1,"step":2,"loss":0.5,"accuracy":null,"val_loss":null,"val_accuracy":null,"top_accuracy":null,"val_top_accuracy":null,"lr":null,"seconds":null,"samples_per_second":null,"data_wait_seconds":null,"exposed_communication_seconds":null,"time":null,"elapsed":null}
   ],
   "steps": [
-    {"step":1,"loss":0.75,"accuracy":0.5,"lr":0.1,"samples_per_second":8.0,"time":100.5}
+    {"step":1,"loss":0.75,"accuracy":0.5,"lr":0.1,"samples_per_second":8.0,"time":100.5,"elapsed":2.5}
   ],
   "summary": {}
 }

@@ -108,11 +108,12 @@ TEST(SweepRecord, NotesWhatARunHasRecorded) {
   EXPECT_EQ(trial.epochs, 4);
 }
 
-TEST(SweepRecord, KeysAreShortWhereTheyDiffer) {
-  EXPECT_THAT(short_names({"optimizer.lr=1", "training.batch_size=2"}),
-              ElementsAre("lr", "batch_size"));
-  EXPECT_THAT(short_names({"optimizer.name=a", "model.name=b"}),
-              ElementsAre("optimizer.name", "model.name"));
+TEST(SweepRecord, KeysAreWordsWhereTheyDiffer) {
+  EXPECT_THAT(names_in_words({"optimizer.lr=1", "training.batch_size=2", "model.name=b", "seed=1",
+                              "training.n_epochs=3"}),
+              ElementsAre("learning rate", "batch size", "model", "seed", "epochs"));
+  EXPECT_THAT(names_in_words({"optimizer.lr=1", "data.lr=2"}),
+              ElementsAre("optimizer.lr", "data.lr"));
 }
 
 }  // namespace

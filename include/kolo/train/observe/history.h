@@ -32,7 +32,8 @@ struct EpochRecord {
   double data_wait_seconds = not_measured;   // how long the training loop waited for batches
   // Waiting for the gradients of other ranks that backward did not hide.
   double exposed_communication_seconds = not_measured;
-  double time = not_measured;  // at its end, in seconds since 1970
+  double time = not_measured;     // at its end, in seconds since 1970
+  double elapsed = not_measured;  // at its end, in seconds of training (TrainState::seconds)
 };
 
 // One optimizer step, or the mean of a few.
@@ -42,7 +43,8 @@ struct StepRecord {
   double accuracy = not_measured;
   double lr = not_measured;
   double samples_per_second = not_measured;
-  double time = not_measured;  // at its end, in seconds since 1970
+  double time = not_measured;     // at its end, in seconds since 1970
+  double elapsed = not_measured;  // at its end, in seconds of training (TrainState::seconds)
 };
 
 // A checkpoint that was saved.

@@ -72,10 +72,19 @@ struct Sweep {
 
 // "optimizer.lr" and "0.001" of "optimizer.lr=0.001".
 [[nodiscard]] std::pair<std::string, std::string> key_and_value(std::string_view setting);
-// "lr 0.001, batch_size 32": the last words of the keys, or all of them where two have the same.
+// "learning rate 0.001, batch size 32"
 [[nodiscard]] std::string describe(const Trial& trial);
-// The names of the swept keys in short, as above.
-[[nodiscard]] std::vector<std::string> short_names(const std::vector<std::string>& settings);
+// The swept keys in words, as above; whole keys where two would be called alike.
+[[nodiscard]] std::vector<std::string> names_in_words(const std::vector<std::string>& settings);
+
+// Trials that differ in nothing but their seed, with their best values.
+struct SeedGroup {
+  std::vector<std::size_t> trials;  // their places in the sweep
+  double mean = not_measured, deviation = 0;
+};
+[[nodiscard]] bool is_seed(std::string_view setting);
+// In the order of their first trials; where the seed isn't swept one for each trial.
+[[nodiscard]] std::vector<SeedGroup> groups_by_seed(const Sweep& sweep);
 
 // Mean and standard deviation of the last epochs of all trials that are done; nothing where none
 // is. Last, not best: the best epoch is chosen by the very data that it is measured with.

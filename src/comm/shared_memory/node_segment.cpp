@@ -1,4 +1,4 @@
-#include "comm/shared_memory/node_stage.h"
+#include "comm/shared_memory/node_segment.h"
 
 #include <algorithm>
 #include <array>
@@ -19,8 +19,8 @@ namespace {
 
 constexpr std::size_t bytes_of_cells = sizeof(AbortCell) + sizeof(RankCell);
 
-RankCell& cell_in(std::byte* part) {
-  return *std::launder(reinterpret_cast<RankCell*>(part + sizeof(AbortCell)));
+RankCell& cell_in(std::byte* area) {
+  return *std::launder(reinterpret_cast<RankCell*>(area + sizeof(AbortCell)));
 }
 
 // Ranks of a group that are on this rank's node.
@@ -39,17 +39,17 @@ std::size_t bytes_to_meet(std::size_t staging_bytes) {
   return checked_add(bytes_of_cells, staging_bytes + 63) / 64 * 64;
 }
 
-int process_of(std::byte* part) {
-  return cell_in(part).process;
+int process_of(std::byte* area) {
+  return cell_in(area).process;
 }
 
-NodeMemory take_part(const std::vector<std::byte*>& parts, std::shared_ptr<void> owner,
+NodeMemory take_area(const std::vector<std::byte*>& areas, std::shared_ptr<void> owner,
                      int local_rank, int job_rank) {
   NodeMemory memory;
-  memory.abort = std::launder(reinterpret_cast<AbortCell*>(parts.front()));
-  for (std::byte* const part : parts) {
-    memory.cells.push_back(&cell_in(part));
-    memory.staging.push_back(part + bytes_of_cells);
+  memory.abort = std::launder(reinterpret_cast<AbortCell*>(areas.front()));
+  for (std::byte* const area : areas) {
+    memory.cells.push_back(&cell_in(area));
+    memory.staging.push_back(area + bytes_of_cells);
   }
   RankCell& own = *memory.cells[static_cast<std::size_t>(local_rank)];
   own.job_rank = job_rank;
@@ -59,26 +59,26 @@ NodeMemory take_part(const std::vector<std::byte*>& parts, std::shared_ptr<void>
   return memory;
 }
 
-std::size_t NodeStage::bytes(int local_size, std::size_t staging_bytes) {
+std::size_t NodeSegment::bytes(int local_size, std::size_t staging_bytes) {
   return checked_add(bytes_to_meet(staging_bytes),
                      NodeMailbox::bytes_for(local_size, staging_bytes));
 }
 
-NodeStage::NodeStage(const Topology& topology, int job_rank,
-                     std::shared_ptr<SharedSegments> segments, std::shared_ptr<SharedSegment> stage,
-                     const NodeGroupOptions& options)
+NodeSegment::NodeSegment(const Topology& topology, int job_rank,
+                         std::shared_ptr<SharedSegments> segments,
+                         std::shared_ptr<SharedSegment> segment, const NodeGroupOptions& options)
     : topology_(topology), job_rank_(job_rank), segments_(std::move(segments)) {
-  std::vector<std::byte*> parts;
+  std::vector<std::byte*> areas;
   for (int peer = 0; peer < topology_.local_size; ++peer) {
-    parts.push_back(stage->part(peer));
-    mailboxes_.emplace_back(parts.back() + bytes_to_meet(options.staging_bytes),
+    areas.push_back(segment->area(peer));
+    mailboxes_.emplace_back(areas.back() + bytes_to_meet(options.staging_bytes),
                             topology_.local_size, options.staging_bytes);
   }
-  memory_ = take_part(parts, std::move(stage), topology_.local_rank, job_rank);
+  memory_ = take_area(areas, std::move(segment), topology_.local_rank, job_rank);
   group_ = std::make_shared<NodeGroup>(topology_.local_rank, memory_, segments_, options);
 }
 
-std::vector<std::shared_ptr<Bell>> NodeStage::bells() const {
+std::vector<std::shared_ptr<Bell>> NodeSegment::bells() const {
   std::vector<std::shared_ptr<Bell>> bells(topology_.node_of_rank.size());
   for (auto mailbox = mailboxes_.begin(); const int rank : ranks_on_node(topology_))
     bells[static_cast<std::size_t>(rank)] =
@@ -86,8 +86,8 @@ std::vector<std::shared_ptr<Bell>> NodeStage::bells() const {
   return bells;
 }
 
-std::shared_ptr<TransferLine> NodeStage::make_line(const std::vector<int>& job_ranks,
-                                                   const TransferThread& thread) const {
+std::shared_ptr<TransferLine> NodeSegment::make_line(const std::vector<int>& job_ranks,
+                                                     const TransferThread& thread) const {
   if (!thread.bell_of(job_rank_)) return nullptr;
   NodeLineMemory memory;
   memory.mailboxes = mailboxes_;
@@ -98,15 +98,15 @@ std::shared_ptr<TransferLine> NodeStage::make_line(const std::vector<int>& job_r
   return std::make_shared<NodeLine>(topology_.local_rank, std::move(memory));
 }
 
-std::vector<std::shared_ptr<std::byte>> NodeStage::allocate_alone(const CallHeader& call) {
+std::vector<std::shared_ptr<std::byte>> NodeSegment::allocate_alone(const CallHeader& call) {
   if (call.collective != Collective::allocate) return {};
   return {allocate_aligned(static_cast<std::size_t>(call.count))};
 }
 
-// Out of a segment, in which each rank has a part; memory for the whole node is all of the first
+// Out of a segment, in which each rank has an area; memory for the whole node is all of the first
 // rank's, and the others have none.
-std::vector<std::shared_ptr<std::byte>> NodeStage::allocate(const CallHeader& call,
-                                                            const Execute& execute) {
+std::vector<std::shared_ptr<std::byte>> NodeSegment::allocate(const CallHeader& call,
+                                                              const Execute& execute) {
   const bool is_for_node = call.collective == Collective::allocate_for_node;
   const std::int64_t mine = is_for_node && topology_.local_rank > 0 ? 0 : call.count;
   std::vector<std::int64_t> sizes(static_cast<std::size_t>(topology_.local_size));
@@ -117,12 +117,12 @@ std::vector<std::shared_ptr<std::byte>> NodeStage::allocate(const CallHeader& ca
       {.ranks = topology_.size, .first = ranks_on_node(topology_).front(), .execute = execute});
   if (!segment) return allocate_alone(call);
   const auto use = SharedSegments::use_of(segment);
-  std::vector<std::shared_ptr<std::byte>> parts;
+  std::vector<std::shared_ptr<std::byte>> areas;
   for (int peer = 0; peer < (is_for_node ? 1 : topology_.local_size); ++peer)
-    parts.emplace_back(use, segment->part(peer));
+    areas.emplace_back(use, segment->area(peer));
   if (call.collective == Collective::allocate)
-    return {parts[static_cast<std::size_t>(topology_.local_rank)]};
-  return parts;
+    return {areas[static_cast<std::size_t>(topology_.local_rank)]};
+  return areas;
 }
 
 RankSet gather_set(const Topology& topology, const std::vector<int>& job_ranks, int color, int key,
@@ -142,21 +142,21 @@ RankSet gather_set(const Topology& topology, const std::vector<int>& job_ranks, 
     nodes.push_back(topology.node_of_rank[static_cast<std::size_t>(rank)]);
     set.job_ranks.push_back(job_ranks[static_cast<std::size_t>(rank)]);
   }
-  const auto place = std::ranges::find(set.members, topology.rank) - set.members.begin();
-  set.topology = Topology::from_node_ids(narrow<int>(place), nodes);
+  const auto index = std::ranges::find(set.members, topology.rank) - set.members.begin();
+  set.topology = Topology::from_node_ids(narrow<int>(index), nodes);
   return set;
 }
 
-bool make_stage_of(RankSet& set, const Topology& topology, std::size_t staging_bytes,
-                   const Execute& execute) {
+bool make_segment_of(RankSet& set, const Topology& topology, std::size_t staging_bytes,
+                     const Execute& execute) {
   SegmentMakers makers{.ranks = topology.size, .first = 0, .execute = execute};
   if (!set.has_this_rank() || set.topology.size == 1) return SharedSegments::watch_others(makers);
   makers.first = set.members[static_cast<std::size_t>(ranks_on_node(set.topology).front())];
   set.segments = std::make_shared<SharedSegments>(set.topology.local_rank);
   const std::vector<std::size_t> bytes(static_cast<std::size_t>(set.topology.local_size),
-                                       NodeStage::bytes(set.topology.local_size, staging_bytes));
-  set.stage = set.segments->add(bytes, SharedSegment::Room::at_once, makers);
-  return set.stage != nullptr;
+                                       NodeSegment::bytes(set.topology.local_size, staging_bytes));
+  set.segment = set.segments->add(bytes, SharedSegment::Room::at_once, makers);
+  return set.segment != nullptr;
 }
 
 }  // namespace kolo

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kolo/base/clock.h"
+#include "kolo/comm/communicator.h"
+#include "kolo/data/catalogue.h"
+#include "kolo/run/predict_run.h"
+#include "kolo/train/observe/progress.h"
+#include "run/rank_job.h"
+#include "run/trained_run.h"
+
+// Kinds of predictions behind `kolo predict`.
+namespace kolo {
+
+class Prediction {
+ public:
+  virtual ~Prediction() = default;
+  // Facts on the input, which all ranks must have alike.
+  [[nodiscard]] virtual std::vector<RankFact> facts() const = 0;
+  // Loads the network, predicts and writes; fills in the time and the kind's part. Collective.
+  virtual void predict(TrainedModel& trained, const Communicator& communicator,
+                       const RunOptions& options, RunPrediction& result) = 0;
+};
+
+// Preparations, which throw InputErrors of all that users can get wrong. `is_root`: also looks at
+// the output.
+[[nodiscard]] std::unique_ptr<Prediction> prepare_box(const PredictionRequest& request,
+                                                      const TrainedModel& trained, bool is_root);
+[[nodiscard]] std::unique_ptr<Prediction> prepare_samples(const PredictionRequest& request,
+                                                          const TrainedModel& trained,
+                                                          PredictionInputs inputs, bool is_root);
+
+// InputError unless the output has one of these endings and can be written. `read`: the input.
+void require_output(const PredictionRequest& request, std::span<const std::string_view> endings,
+                    const std::filesystem::path& read);
+
+// Progress of rank 0's part, with the rate of all ranks, assumed to be as fast.
+class PredictionBar {
+ public:
+  PredictionBar(const Communicator& communicator, const RunOptions& options, std::int64_t steps,
+                const std::string& unit);
+  // Adds a step of so many units.
+  void add(std::int64_t units);
+  void clear();
+
+ private:
+  double ranks_, units_ = 0;
+  std::int64_t done_ = 0;
+  Stopwatch watch_;
+  std::optional<ProgressBar> bar_;
+};
+
+}  // namespace kolo
