@@ -112,7 +112,7 @@ TEST_F(InitProgram, BoxesOfASimulation) {
   std::filesystem::create_directories(folder_ / "boxes");
   write_box_hdf5(box, folder_ / "boxes" / "train.h5");
   EXPECT_TRUE(says(init("boxes"), {"simulation box of 8^3 cells", "name: unet3d", "levels: 2",
-                                   "crop: 8", "loss: l1", "# another box than"}));
+                                   "crop: 8", "loss: l1", "# better another box"}));
   const auto shown = run_kolo({"train", path("boxes.yaml"), "data.n_train=4", "data.n_valid=1",
                                "training.n_epochs=1", "--output", path("boxes-run")});
   EXPECT_EQ(shown.exit_code, 0) << shown.errors;
