@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <numeric>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -96,7 +97,9 @@ class SamplePrediction final : public Prediction {
           "-o FILE{}",
           trained.config.model.name, form_.values, endings().front()));
     } else if (form_.samples > most_shown) {
-      inputs_.samples = std::make_shared<Subset>(inputs_.samples, most_shown);
+      std::vector<std::int64_t> shown(most_shown);
+      std::iota(shown.begin(), shown.end(), 0);
+      inputs_.samples = std::make_shared<Subset>(inputs_.samples, std::move(shown));
     }
   }
 

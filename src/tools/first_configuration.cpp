@@ -97,6 +97,7 @@ Draft draft_images(const DataParts& parts, const nlohmann::ordered_json& found) 
           .model = line("name: small_cnn", "resnet34 for tens of thousands of images") +
                    line(fmt::format("input_shape: [{0}, {0}, 3]", side),
                         "what all images are brought to"),
+          .rate = .003,
           .samples = training_samples(images, parts)};
 }
 
@@ -226,7 +227,7 @@ FirstConfiguration first_configuration(const fs::path& data, const std::string& 
   constexpr std::int64_t steps = 20;  // per epoch at least, on one rank
   std::int64_t batch = 32;
   while (batch > 4 && batch * steps > draft.samples) batch /= 2;
-  const auto epochs = std::clamp<std::int64_t>(draft.samples_a_minute / draft.samples, 5, 60);
+  const auto epochs = std::clamp<std::int64_t>(draft.samples_a_minute / draft.samples, 5, 125);
   auto yaml = fmt::format(
       "# Written by kolo init after a look at {}: {}.\n#\n"
       "#   kolo train {} -n 2             trains on two ranks\n"

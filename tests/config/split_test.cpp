@@ -56,14 +56,14 @@ TEST_F(AutomaticSplit, EveryFifthImageOfEachClassValidates) {
     EXPECT_THAT(first_numbers(*found.validation), ElementsAre(1, 6, 11));
     EXPECT_EQ(read_sample(*found.validation, 2).label, 1);
     EXPECT_TRUE(says(found.note_of_split,
-                     {"every fifth sample of each class validates", "no valid_dir is given"}));
+                     {"every fifth sample of each class validates", "there is no valid_dir"}));
   }
   const auto some = images({"data.n_train=2", "data.n_valid=1"});
   EXPECT_THAT(first_numbers(*some.training), ElementsAre(0, 4));
   EXPECT_EQ(some.validation->size(), 1);
   write_images("c", 2, 1);
   EXPECT_TRUE(says(message_of<InputError>([&] { (void)images(); }),
-                   {"data.train_dir: ", "a class has a single one (sample 9)", "data.valid_dir"}));
+                   {"data.train_dir: ", "c has one sample", "data.valid_dir"}));
 }
 
 TEST_F(AutomaticSplit, EveryFifthSampleOfArraysValidates) {

@@ -23,10 +23,10 @@ struct Datasets {
   // Loads to be done before any sample is read, where loads_later asked for that.
   std::vector<MemoryLoad> loads = {};
   std::string note_of_loads = {};  // how that was done, for the run's log
+  std::string note_of_split = {};  // which samples validate, where no others were named; likewise
   // Names of the channels of inputs and of targets, or of a target's arrays, where the data has
   // any.
   std::vector<std::string> input_names = {}, target_names = {};
-  std::string note_of_split = {};  // which samples validate, where no others were named; likewise
 };
 
 // Way of reading data.

@@ -1,6 +1,7 @@
 #include "kolo/data/array_samples.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <span>
 #include <string>
@@ -289,31 +290,26 @@ Datasets ArraysData::make(const DatasetRequest& request) const {
     return at_key(request, key, [&] { return std::make_shared<ArraySamples>(path, how); });
   };
   const auto training = read("train_path", train_path, options);
-  if (valid_path.empty()) {
-    const std::int64_t end = training->size();
-    auto samples = at_key(request, "train_path", [&] {
-      return split_samples("valid_path", training, training, std::span(&end, 1));
-    });
-    Datasets datasets{first_of(request, Split::train, samples.training),
-                      first_of(request, Split::validation, samples.validation),
-                      {},
-                      training->warnings()};
-    datasets.note_of_split = std::move(samples.note);
-    datasets.target_names = options.targets;
-    return datasets;
-  }
-  const auto classes = training->layout().classes;
-  auto same = options;
-  same.classes = classes > 0 ? std::optional(classes) : std::nullopt;
-  const auto validation = read("valid_path", valid_path, same);
-  if ((validation->layout().classes > 0) != (classes > 0))
-    request.refuse("valid_path",
-                   "has labels where the training has targets, or the other way round");
   auto warnings = training->warnings();
-  warnings.insert(warnings.end(), validation->warnings().begin(), validation->warnings().end());
-  return {.training = first_of(request, Split::train, training),
-          .validation = first_of(request, Split::validation, validation),
+  SplitSamples samples;
+  if (valid_path.empty()) {
+    const std::array class_ends{training->size()};
+    samples = split_samples(request, "path", training, training, class_ends);
+  } else {
+    const auto classes = training->layout().classes;
+    auto same = options;
+    same.classes = classes > 0 ? std::optional(classes) : std::nullopt;
+    const auto validation = read("valid_path", valid_path, same);
+    if ((validation->layout().classes > 0) != (classes > 0))
+      request.refuse("valid_path",
+                     "has labels where the training has targets, or the other way round");
+    warnings.insert(warnings.end(), validation->warnings().begin(), validation->warnings().end());
+    samples = {training, validation, {}};
+  }
+  return {.training = first_of(request, Split::train, samples.training),
+          .validation = first_of(request, Split::validation, samples.validation),
           .warnings = std::move(warnings),
+          .note_of_split = samples.note,
           .target_names = options.targets};
 }
 

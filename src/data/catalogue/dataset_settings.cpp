@@ -73,27 +73,30 @@ std::shared_ptr<const Dataset> first_of(const DatasetRequest& request, Split spl
   return std::make_shared<Subset>(std::move(dataset), std::move(samples));
 }
 
-SplitSamples split_samples(std::string_view key, const std::shared_ptr<const Dataset>& training,
+SplitSamples split_samples(const DatasetRequest& request, std::string_view ending,
+                           const std::shared_ptr<const Dataset>& training,
                            const std::shared_ptr<const Dataset>& validation,
-                           std::span<const std::int64_t> class_ends) {
+                           std::span<const std::int64_t> class_ends,
+                           std::span<const std::string> class_names) {
   constexpr std::int64_t stride = 5;
   std::vector<std::int64_t> trains, validates;
   std::int64_t begin = 0;
-  for (const auto end : class_ends) {
-    if (end - begin < 2) {
-      throw InputError(fmt::format(
-          "data: one sample can't train and validate: {} has a single one (sample {}); add some, "
-          "or name other samples for validation in data.{}",
-          class_ends.size() > 1 ? "a class" : "the data", begin, key));
+  for (std::size_t i = 0; i < class_ends.size(); begin = class_ends[i++]) {
+    if (class_ends[i] - begin < 2) {
+      request.refuse(
+          fmt::format("train_{}", ending),
+          fmt::format("{} one sample, which can't both train and validate; add some, or name "
+                      "others in data.valid_{}",
+                      class_names.empty() ? "there is" : fmt::format("{} has", class_names[i]),
+                      ending));
     }
-    for (auto i = begin; i < end; ++i)
-      ((i - begin) % stride == 1 ? validates : trains).push_back(i);
-    begin = end;
+    for (auto sample = begin; sample < class_ends[i]; ++sample)
+      ((sample - begin) % stride == 1 ? validates : trains).push_back(sample);
   }
-  auto note = fmt::format("data: every fifth sample{} validates, as no {} is given",
-                          class_ends.size() > 1 ? " of each class" : "", key);
   return {std::make_shared<Subset>(training, std::move(trains)),
-          std::make_shared<Subset>(validation, std::move(validates)), std::move(note)};
+          std::make_shared<Subset>(validation, std::move(validates)),
+          fmt::format("data: every fifth sample{} validates, as there is no valid_{}",
+                      class_names.empty() ? "" : " of each class", ending)};
 }
 
 std::string first_few(std::span<const std::string> names) {

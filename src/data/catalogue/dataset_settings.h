@@ -75,18 +75,19 @@ auto at_key(const DatasetRequest& request, std::string_view key, const Make& mak
                                                       std::shared_ptr<const Dataset> dataset,
                                                       bool is_spread = false);
 
-// Training and validation samples out of one set of samples that lie class by class and end at
-// `class_ends` (data without classes are one): every fifth of each class validates, beginning with
-// the second, and the others train. `validation` reads the same samples as `training`.
 struct SplitSamples {
   std::shared_ptr<const Dataset> training, validation;
   std::string note;  // for the log
 };
-// `key`: the one that would name samples for validation. InputError for a class of one sample.
-[[nodiscard]] SplitSamples split_samples(std::string_view key,
+// Training and validation samples out of one set of samples that lie class by class and end at
+// `class_ends` (without names all are one class): every fifth of each class validates, beginning
+// with the second, and the others train. `validation` reads the same samples as `training`.
+// `ending`: of the keys train_... and valid_... Refuses a class of one sample.
+[[nodiscard]] SplitSamples split_samples(const DatasetRequest& request, std::string_view ending,
                                          const std::shared_ptr<const Dataset>& training,
                                          const std::shared_ptr<const Dataset>& validation,
-                                         std::span<const std::int64_t> class_ends);
+                                         std::span<const std::int64_t> class_ends,
+                                         std::span<const std::string> class_names = {});
 
 // "a, b, c, d, e and 5 more"
 [[nodiscard]] std::string first_few(std::span<const std::string> names);

@@ -203,9 +203,8 @@ Datasets Imagenet::make(const DatasetRequest& request) const {
   SplitSamples samples;
   if (valid_dir.empty()) {
     const auto same = random_crop > 0 ? list("train_dir", train_dir, options) : training;
-    samples = at_key(request, "train_dir", [&] {
-      return split_samples("valid_dir", training, same, training->listing().class_ends);
-    });
+    samples = split_samples(request, "dir", training, same, training->listing().class_ends,
+                            training->class_names());
   } else {
     folders.push_back(list("valid_dir", valid_dir, options));
     at_key(request, "valid_dir", [&] { require_same_classes(*training, *folders.back()); });
