@@ -148,7 +148,7 @@ TEST(CommandLine, UnknownOptionsAndCommandsGetASuggestion) {
       {{"trian"}, "did you mean \"train\"?"},
       {{"help", "trian"}, "did you mean \"train\"?"},
       {{"data", "ftech"}, "did you mean \"fetch\"?"},
-      {{}, "name a command: train, "},
+      {{}, "name a command: init, train, "},
       {{"data"}, "data: name a command: fetch, "},
       {{"train"}, "train: FILE is missing"},
       {{"scale", "c.yaml"}, "scale: --ranks N,... is missing"},
