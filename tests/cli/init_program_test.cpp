@@ -145,7 +145,7 @@ TEST_F(InitProgram, SlowRunningStatisticsAreTold) {
 }
 
 // The configurations of the courses say what they had as defaults.
-TEST(ShippedConfigurations, OfTheCoursesVaryImagesAsThere) {
+TEST(CourseConfigurations, VaryImagesAsThere) {
   for (const auto* const name : {"/imagenet_resnet.yaml", "/resnet34.yaml"}) {
     const auto shown = run_kolo({"train", std::string(KOLO_CONFIGS) + name, "--show-config"});
     EXPECT_TRUE(says(shown.output, {"preprocessing: caffe", "height_shift: 0.33",
