@@ -8,7 +8,6 @@
 
 #include "cli/options.h"
 #include "kolo/base/clock.h"
-#include "kolo/base/error.h"
 #include "kolo/data/box_files.h"
 #include "kolo/run/launch_ranks.h"
 #include "kolo/tools/data_sets.h"
@@ -156,8 +155,7 @@ void add_data_inspect_command(CLI::App& data, Chosen& chosen) {
   command->footer(
       "Reads IDX (plain or gzip), folders of CIFAR-10's binary batches, images and folders of "
       "images, simulation boxes (HDF5, .npy pairs), arrays (.npy, HDF5) and safetensors. "
-      "Recognizes "
-      "them by content. Lines with ! are advice.\n\n"
+      "Recognizes them by content. Lines with ! are advice.\n\n"
       "Examples:\n"
       "  kolo data inspect box.h5\n"
       "  kolo data inspect data/cifar10 --json");

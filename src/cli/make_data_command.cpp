@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <iostream>
 #include <mutex>
 #include <string>
@@ -111,11 +110,9 @@ void add_data_cifar10_command(CLI::App& data, Chosen& chosen) {
   add_image_options(*command, *arguments, "Training images of each class");
   command->footer(
       "Garments of Fashion-MNIST, moved, turned and coloured, on patterned backgrounds, with "
-      "others "
-      "behind them and blocks in front: about as hard as CIFAR-10, for machines that can't "
-      "download "
-      "it. The same seed makes the same files, with any number of threads. All of Fashion-MNIST's "
-      "test images become the validation split.\n\n"
+      "others behind them and blocks in front: about as hard as CIFAR-10, for machines that can't "
+      "download it. The same seed makes the same files, with any number of threads. All of "
+      "Fashion-MNIST's test images become the validation split.\n\n"
       "Example:\n"
       "  kolo data cifar10 --from fashion-mnist -o data/stand-in\n"
       "  kolo train configs/cifar10_cnn.yaml data.path=data/stand-in");
