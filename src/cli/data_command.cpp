@@ -49,9 +49,7 @@ int fetch(const FetchArguments& arguments) {
   return 0;
 }
 
-}  // namespace
-
-void add_data_fetch_command(CLI::App& data, Chosen& chosen) {
+void add_fetch_command(CLI::App& data, Chosen& chosen) {
   const auto arguments = std::make_shared<FetchArguments>();
   CLI::App* const command = data.add_subcommand("fetch", "Download a data set");
   add_choice_option(*command, "name", arguments->dataset, {"mnist", "fashion-mnist", "cifar10"},
@@ -73,8 +71,6 @@ void add_data_fetch_command(CLI::App& data, Chosen& chosen) {
       "  kolo data fetch mnist -o /scratch/mnist --url http://mirror.example.org/mnist");
   on_choice(*command, chosen, arguments, fetch);
 }
-
-namespace {
 
 struct InspectArguments {
   std::string path;
@@ -141,9 +137,7 @@ int inspect_for_user(const InspectArguments& arguments) {
   return 0;
 }
 
-}  // namespace
-
-void add_data_inspect_command(CLI::App& data, Chosen& chosen) {
+void add_inspect_command(CLI::App& data, Chosen& chosen) {
   const auto arguments = std::make_shared<InspectArguments>();
   CLI::App* const command = data.add_subcommand("inspect", "Show what is in a data file");
   add_text_option(*command, "path", arguments->path, "a file or a folder",
@@ -161,8 +155,6 @@ void add_data_inspect_command(CLI::App& data, Chosen& chosen) {
       "  kolo data inspect data/cifar10 --json");
   on_choice(*command, chosen, arguments, inspect_for_user);
 }
-
-namespace {
 
 struct ConvertArguments {
   std::string input, output;
@@ -206,9 +198,7 @@ int convert(const ConvertArguments& arguments) {
   return 0;
 }
 
-}  // namespace
-
-void add_data_convert_command(CLI::App& data, Chosen& chosen) {
+void add_convert_command(CLI::App& data, Chosen& chosen) {
   const auto arguments = std::make_shared<ConvertArguments>();
   CLI::App* const command =
       data.add_subcommand("convert", "Write a simulation box in another format");
@@ -231,24 +221,20 @@ void add_data_convert_command(CLI::App& data, Chosen& chosen) {
   on_choice(*command, chosen, arguments, convert);
 }
 
+}  // namespace
+
 void add_data_command(CLI::App& app, Chosen& chosen) {
   CLI::App* const data = app.add_subcommand("data", "Get, make, convert and look at data sets");
   data->require_subcommand(1);
-  add_data_fetch_command(*data, chosen);
-  add_data_cifar10_command(*data, chosen);
-  add_data_images_command(*data, chosen);
-  add_data_nbody_command(*data, chosen);
-  add_data_convert_command(*data, chosen);
-  add_data_inspect_command(*data, chosen);
+  add_fetch_command(*data, chosen);
+  add_making_commands(*data, chosen);
+  add_convert_command(*data, chosen);
+  add_inspect_command(*data, chosen);
   data->footer(
       "Examples:\n"
-      "  kolo data fetch cifar10                            download CIFAR-10\n"
-      "  kolo data cifar10 --from fashion-mnist -o data/stand-in\n"
-      "                                                     a stand-in for it\n"
-      "  kolo data images --from fashion-mnist -o data/images\n"
-      "                                                     folders of JPEG files\n"
-      "  kolo data nbody -o data/train.h5                   a box of simulated universe\n"
-      "  kolo data inspect box.h5                           shapes, ranges, advice\n\n"
+      "  kolo data fetch cifar10\n"
+      "  kolo data nbody -o data/train.h5\n"
+      "  kolo data inspect data/train.h5\n\n"
       "kolo data COMMAND --help says more.");
 }
 

@@ -73,11 +73,6 @@ void predict_tiles(const TilePredictor& predictor, const HydroPlace& place,
   writer.flush();
 }
 
-std::array<std::int64_t, 3> largest_of(const std::vector<Tile>& tiles) {
-  const auto largest = std::ranges::max_element(tiles, {}, &Tile::cells);
-  return {largest->read[0].size(), largest->read[1].size(), largest->read[2].size()};
-}
-
 // Bytes of the gas.
 std::int64_t bytes_of_gas(std::int64_t size) {
   const std::array shape{hydro_channels, size, size, size,
@@ -132,8 +127,9 @@ class BoxPrediction final : public Prediction {
     bar.clear();
     if (file) file->commit();
     result.seconds = watch.seconds();
-    result.what =
-        PredictedBox{box_.size(), std::ssize(tiles), largest_of(tiles), bytes_of_gas(box_.size())};
+    const auto& largest = *std::ranges::max_element(tiles, {}, &Tile::cells);
+    result.what = PredictedBox{box_.size(), std::ssize(tiles), region_of(largest.read).extent,
+                               bytes_of_gas(box_.size())};
   }
 
   PredictionRequest request_;

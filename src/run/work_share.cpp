@@ -1,6 +1,5 @@
 #include "run/work_share.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <utility>
