@@ -130,6 +130,10 @@ TEST_F(InitProgram, RefusesWhatItCannotDo) {
   EXPECT_EQ(twice.exit_code, 2);
   EXPECT_TRUE(says(twice.errors, {"there.yaml is there already; choose another --output"}));
   EXPECT_EQ(read_text_file(folder_ / "there.yaml"), "mine");
+  const auto below = run_kolo({"init", path("pictures"), "-o", path("there.yaml/own.yaml")});
+  EXPECT_EQ(below.exit_code, 2);
+  EXPECT_TRUE(says(below.errors, {"is there, and no folder"}));
+  EXPECT_EQ(run_kolo({"init", path("pictures"), "-o", path("new/own.yaml")}).exit_code, 0);
 }
 
 // Batch norms that average over many steps are told of where an epoch has few.

@@ -73,7 +73,7 @@ class PredictSamples : public ::testing::Test {
     return message_of<InputError>([&] { (void)check_prediction(request); });
   }
 
-  // What an evaluation makes of the first samples of the validation.
+  // Outputs that an evaluation makes of the first samples of the validation.
   std::vector<SampleOutput> evaluated(std::int64_t samples) {
     std::vector<SampleOutput> outputs;
     EvaluationRequest request{.path = folder_ / "run"};
