@@ -47,21 +47,6 @@ std::string full_name(const std::string& owner, const std::string& attribute) {
   return owner == root_name ? attribute : owner + "." + attribute;
 }
 
-std::string kind_of(hid_t type) {
-  switch (H5Tget_class(type)) {
-    case H5T_COMPOUND:
-      return "a structure";
-    case H5T_ARRAY:
-      return "an array in each element";
-    case H5T_VLEN:
-      return "rows of different lengths";
-    case H5T_REFERENCE:
-      return "a reference";
-    default:
-      return fmt::format("{} raw bytes", H5Tget_size(type));
-  }
-}
-
 // An open attribute with its values as they lie in the file. Texts and rows of their own lengths
 // are in memory of the library, which gets it back.
 class Attribute {
@@ -98,7 +83,7 @@ class Attribute {
     if (is_whole && H5Tget_sign(type) == H5T_SGN_NONE)
       return json_of(numbers<std::uint64_t>(H5T_NATIVE_UINT64));
     if (is_whole || kind == H5T_ENUM) return json_of(numbers<std::int64_t>(H5T_NATIVE_INT64));
-    return kind == H5T_STRING ? json_of(texts()) : Json(kind_of(type));
+    return kind == H5T_STRING ? json_of(texts()) : Json("neither numbers nor text");
   }
 
   void copy_to(const Hdf5Handle& object, const std::string& name) const {

@@ -111,17 +111,13 @@ namespace {
 constexpr std::array<float, 3> imagenet_mean{.485F, .456F, .406F};
 constexpr std::array<float, 3> imagenet_deviation{.229F, .224F, .225F};
 
-void fill(std::optional<double>& value, double usual) {
-  if (!value) value = usual;
-}
-
 }  // namespace
 
 void ImageSettings::complete(double shift, double usual_zoom, NamedPreprocessing usual) {
-  fill(height_shift, shift);
-  fill(width_shift, shift);
-  fill(zoom, usual_zoom);
-  if (!horizontal_flip) horizontal_flip = true;
+  height_shift = height_shift.value_or(shift);
+  width_shift = width_shift.value_or(shift);
+  zoom = zoom.value_or(usual_zoom);
+  horizontal_flip = horizontal_flip.value_or(true);
   if (preprocessing == NamedPreprocessing::automatic) preprocessing = usual;
 }
 
