@@ -14,15 +14,10 @@ using Json = nlohmann::ordered_json;
 
 const std::string root_name = "/";
 
-// The library's callbacks only gather names: no exception may pass through it.
 std::vector<std::string> attributes_of(const Hdf5Handle& object, const std::string& what) {
   std::vector<std::string> names;
-  const auto add = [](hid_t, const char* name, const H5A_info_t*, void* to) -> herr_t {
-    static_cast<std::vector<std::string>*>(to)->emplace_back(name);
-    return 0;
-  };
-  hsize_t index = 0;
-  check_hdf5(H5Aiterate2(object.get(), H5_INDEX_NAME, H5_ITER_INC, &index, add, &names), what);
+  check_hdf5(H5Aiterate2(object.get(), H5_INDEX_NAME, H5_ITER_INC, nullptr, add_hdf5_name, &names),
+             what);
   return names;
 }
 
