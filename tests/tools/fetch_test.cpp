@@ -225,18 +225,12 @@ class FetchArchive : public Fetch {
   }
 };
 
-TEST_F(FetchArchive, IsUnpackedAndRemoved) {
+TEST_F(FetchArchive, IsUnpackedAndRemovedAlsoWhereAFileWasLacking) {
   serve_archive({{"inner/a.bin", "first"}, {"inner/b.bin", noise(100000)}});
+  folder.write("data/inner/b.bin", "old");
   EXPECT_EQ(fetch().folder, folder / "data/inner");
   expect_unpacked();
   EXPECT_TRUE(fetch().was_there);
-}
-
-TEST_F(FetchArchive, RepairsAFolderThatLacksAFile) {
-  serve_archive({{"inner/a.bin", "first"}, {"inner/b.bin", noise(100000)}});
-  folder.write("data/inner/b.bin", "old");
-  fetch();
-  expect_unpacked();
 }
 
 TEST_F(FetchArchive, TakesNothingButFilesOfTheFolder) {
