@@ -343,9 +343,7 @@ InspectionJson inspect_safetensors(const fs::path& path) {
   const auto listing = [&] {
     try {
       return list_safetensors(path);
-    } catch (const InputError&) {
-      throw;
-    } catch (const Error& error) {
+    } catch (const Error& error) {  // the file is the user's
       throw InputError(error.what());
     }
   }();
