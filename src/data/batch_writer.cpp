@@ -1,6 +1,5 @@
 #include "data/batch_writer.h"
 
-#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>

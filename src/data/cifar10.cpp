@@ -24,7 +24,6 @@ constexpr std::array<std::string_view, 5> training_files = {"data_batch_1.bin", 
 constexpr std::array<std::string_view, 1> validation_files = {"test_batch.bin"};
 constexpr std::string_view inner_folder = "cifar-10-batches-bin";
 constexpr std::int64_t cifar100_record_bytes = 3074;
-constexpr std::uint8_t pickle_mark = 0x80;
 constexpr std::string_view binary_version =
     "expected the binary version (cifar-10-binary.tar.gz; kolo data fetch cifar10 gets it)";
 
@@ -40,8 +39,7 @@ bool is_there(const fs::path& path) {
 
 constexpr std::string_view how_to_get =
     "kolo data fetch cifar10 -o DIR gets them, kolo data cifar10 --from fashion-mnist -o DIR makes "
-    "a "
-    "stand-in";
+    "a stand-in";
 
 // Hint for a folder without batches.
 std::string hint_for(const fs::path& folder) {
@@ -88,18 +86,6 @@ std::int64_t checked_records(const fs::path& file, std::int64_t bytes) {
                              : ""));
 }
 
-void check_not_pickled(const fs::path& file, const FileDescriptor& input) {
-  std::array<std::byte, 1> first{};
-  if (read_up_to(input.get(), first, file) == 0) return;
-  if (std::to_integer<std::uint8_t>(first[0]) == pickle_mark) {
-    fail(file, fmt::format("the byte at offset 0 is 0x80, as in the Python version (pickled); {}",
-                           binary_version));
-  }
-  if (::lseek(input.get(), 0, SEEK_SET) != 0) {
-    throw Error(system_error_text(fmt::format("data: cannot rewind {}", file.string()), errno));
-  }
-}
-
 // Checks records, which begin with record `first` of a file.
 void check_labels(const fs::path& file, std::int64_t first, std::span<const std::uint8_t> records) {
   for (std::size_t offset = 0; offset < records.size(); offset += cifar10_record_bytes) {
@@ -111,9 +97,7 @@ void check_labels(const fs::path& file, std::int64_t first, std::span<const std:
 }
 
 std::int64_t count_records(const fs::path& file) {
-  const auto input = open_input_file(file, "data");
-  check_not_pickled(file, input);
-  return checked_records(file, size_in_bytes(input, file));
+  return checked_records(file, size_in_bytes(open_input_file(file, "data"), file));
 }
 
 // Some records of a file, by its own numbers.

@@ -7,7 +7,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -122,18 +121,10 @@ class IdxReader {
 
   void check_zero_bytes(const Magic& magic) const {
     if (magic[0] == 0 && magic[1] == 0) return;
-    const auto found = fmt::format("{:02x}", fmt::join(magic, ""));
-    if (magic[3] == 0 && magic[2] == 0 && magic[0] != 0 && magic[1] == byte_type) {
-      fail(
-          fmt::format("the magic number is byte-swapped: found {}, expected {:02x}{:02x}{:02x}"
-                      "{:02x}; IDX is big-endian, write the file again in that order",
-                      found, magic[3], magic[2], magic[1], magic[0]));
-    }
-    fail(other_file_text(
-        is_packed_ ? FileContent() : content_of_file(path_),
-        fmt::format(
-            "the magic number at offset 0 is {}, expected two zero bytes, the type and the rank",
-            found)));
+    fail(other_file_text(is_packed_ ? FileContent() : content_of_file(path_),
+                         fmt::format("the magic number at offset 0 is {:02x}, expected two zero "
+                                     "bytes, the type and the rank (IDX is big-endian)",
+                                     fmt::join(magic, ""))));
   }
 
   void read_dimensions() {

@@ -75,7 +75,7 @@ void check_output(const ModelEntry& model, const ModelOptions& options) {
   }
   if (!has_positive_lengths(shape)) {
     throw InputError(fmt::format("model {}: the output's shape is [{}], expected lengths above 0",
-                                 model.name, fmt::join(shape.begin(), shape.end(), ", ")));
+                                 model.name, fmt::join(shape, ", ")));
   }
   if (!is_numbers && options.classes < 1) {
     throw InputError(
@@ -103,7 +103,7 @@ void check_shapes(const ModelEntry& model, const ModelOptions& options) {
   if (shape.empty() || !has_positive_lengths(shape)) {
     throw InputError(fmt::format(
         "model {}: the input's shape is [{}], expected one or more lengths, each above 0",
-        model.name, fmt::join(shape.begin(), shape.end(), ", ")));
+        model.name, fmt::join(shape, ", ")));
   }
   check_output(model, options);
   check_parts(model, "input", options.input_parts, shape);

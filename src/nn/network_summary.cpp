@@ -21,36 +21,6 @@
 
 namespace kolo {
 
-// Writes down the operators that this thread calls while it lives, but not those that operators
-// call. Those that take no tensor, or only look at parameters, are left out. One at a time on a
-// thread.
-class OperatorRecorder {
- public:
-  // Operators are named after the parameters and buffers of the module that they take.
-  explicit OperatorRecorder(const torch::nn::Module& module);
-  OperatorRecorder(const OperatorRecorder&) = delete;
-  OperatorRecorder& operator=(const OperatorRecorder&) = delete;
-  ~OperatorRecorder();
-
-  [[nodiscard]] std::vector<LayerSummary> take_layers() { return std::move(layers_); }
-
- private:
-  struct KnownTensor {
-    std::string module;
-    std::int64_t parameters = 0;  // not yet counted
-  };
-
-  static std::unique_ptr<at::ObserverContext> operator_begins(const at::RecordFunction& function);
-  static void operator_ends(const at::RecordFunction& function, at::ObserverContext* context);
-  void add(const at::RecordFunction& function, const std::vector<c10::IValue>& inputs);
-  void remember(const std::string& name, const torch::Tensor& tensor, std::int64_t parameters);
-
-  std::unordered_map<const void*, KnownTensor> known_;  // by the address of the values
-  std::vector<LayerSummary> layers_;
-  std::int64_t depth_ = 0;
-  at::CallbackHandle handle_ = 0;
-};
-
 namespace {
 
 using Inputs = std::span<const c10::IValue>;
@@ -119,9 +89,6 @@ std::int64_t operator_flops(std::string_view name, Inputs inputs, const torch::T
   return output.numel();
 }
 
-// LibTorch takes plain functions to call back, so this is how they find the recorder.
-thread_local OperatorRecorder* active_recorder = nullptr;
-
 // The inputs have to be kept until the operator's end: LibTorch doesn't.
 struct OperatorCall : at::ObserverContext {
   std::vector<c10::IValue> inputs;
@@ -147,45 +114,66 @@ torch::Tensor first_tensor(const std::vector<c10::IValue>& values) {
   return {};
 }
 
-}  // namespace
+// Writes down the operators that this thread calls while it lives, but not those that operators
+// call. Those that take no tensor, or only look at parameters, are left out. One at a time on a
+// thread.
+class OperatorRecorder {
+ public:
+  // Operators are named after the parameters and buffers of the module that they take.
+  explicit OperatorRecorder(const torch::nn::Module& module) {
+    for (const auto& item : module.named_parameters())
+      remember(item.key(), item.value(), item.value().numel());
+    for (const auto& item : module.named_buffers()) remember(item.key(), item.value(), 0);
+    active = this;
+    handle_ = at::addThreadLocalCallback(at::RecordFunctionCallback(operator_begins, operator_ends)
+                                             .needsInputs(true)
+                                             .needsOutputs(true)
+                                             .scopes({at::RecordScope::FUNCTION}));
+  }
+  OperatorRecorder(const OperatorRecorder&) = delete;
+  OperatorRecorder& operator=(const OperatorRecorder&) = delete;
+  ~OperatorRecorder() {
+    at::removeCallback(handle_);
+    active = nullptr;
+  }
 
-OperatorRecorder::OperatorRecorder(const torch::nn::Module& module) {
-  for (const auto& item : module.named_parameters())
-    remember(item.key(), item.value(), item.value().numel());
-  for (const auto& item : module.named_buffers()) remember(item.key(), item.value(), 0);
-  active_recorder = this;
-  handle_ = at::addThreadLocalCallback(at::RecordFunctionCallback(operator_begins, operator_ends)
-                                           .needsInputs(true)
-                                           .needsOutputs(true)
-                                           .scopes({at::RecordScope::FUNCTION}));
-}
+  [[nodiscard]] std::vector<LayerSummary> take_layers() { return std::move(layers_); }
 
-OperatorRecorder::~OperatorRecorder() {
-  at::removeCallback(handle_);
-  active_recorder = nullptr;
-}
+ private:
+  struct KnownTensor {
+    std::string module;
+    std::int64_t parameters = 0;  // not yet counted
+  };
 
-void OperatorRecorder::remember(const std::string& name, const torch::Tensor& tensor,
-                                std::int64_t parameters) {
-  if (tensor.numel() == 0) return;
-  const auto dot = name.rfind('.');
-  known_.try_emplace(tensor.data_ptr(),
-                     KnownTensor{dot == std::string::npos ? "" : name.substr(0, dot), parameters});
-}
+  static std::unique_ptr<at::ObserverContext> operator_begins(const at::RecordFunction& function) {
+    if (!is_operator(function) || active->depth_++ > 0) return nullptr;
+    auto call = std::make_unique<OperatorCall>();
+    call->inputs.assign(function.inputs().begin(), function.inputs().end());
+    return call;
+  }
+  static void operator_ends(const at::RecordFunction& function, at::ObserverContext* context) {
+    if (!is_operator(function) || --active->depth_ > 0) return;
+    active->add(function, static_cast<OperatorCall*>(context)->inputs);
+  }
 
-std::unique_ptr<at::ObserverContext> OperatorRecorder::operator_begins(
-    const at::RecordFunction& function) {
-  if (!is_operator(function) || active_recorder->depth_++ > 0) return nullptr;
-  auto call = std::make_unique<OperatorCall>();
-  call->inputs.assign(function.inputs().begin(), function.inputs().end());
-  return call;
-}
+  void remember(const std::string& name, const torch::Tensor& tensor, std::int64_t parameters) {
+    if (tensor.numel() == 0) return;
+    const auto dot = name.rfind('.');
+    const auto module = dot == std::string::npos ? "" : name.substr(0, dot);
+    known_.try_emplace(tensor.data_ptr(), KnownTensor{module, parameters});
+  }
+  void add(const at::RecordFunction& function, const std::vector<c10::IValue>& inputs);
 
-void OperatorRecorder::operator_ends(const at::RecordFunction& function,
-                                     at::ObserverContext* context) {
-  if (!is_operator(function) || --active_recorder->depth_ > 0) return;
-  active_recorder->add(function, static_cast<OperatorCall*>(context)->inputs);
-}
+  // LibTorch takes plain functions to call back, so this is how they find the recorder.
+  static thread_local OperatorRecorder* active;
+
+  std::unordered_map<const void*, KnownTensor> known_;  // by the address of the values
+  std::vector<LayerSummary> layers_;
+  std::int64_t depth_ = 0;
+  at::CallbackHandle handle_ = 0;
+};
+
+thread_local OperatorRecorder* OperatorRecorder::active = nullptr;
 
 void OperatorRecorder::add(const at::RecordFunction& function,
                            const std::vector<c10::IValue>& inputs) {
@@ -209,8 +197,6 @@ void OperatorRecorder::add(const at::RecordFunction& function,
     layer.kind = "linear";
   layers_.push_back(std::move(layer));
 }
-
-namespace {
 
 // While it lives the network is in evaluation mode.
 class EvaluationMode {

@@ -24,10 +24,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool is_file_of(const fs::path& path, std::int64_t bytes) {
+// 0 where there is no file.
+std::int64_t size_of(const fs::path& file) {
   std::error_code error;
-  const auto size = fs::file_size(path, error);
-  return !error && std::cmp_equal(size, bytes);
+  const auto size = fs::file_size(file, error);
+  return error ? 0 : narrow<std::int64_t>(size);
 }
 
 // A file that has its name is whole: it gets the name last.
@@ -35,7 +36,7 @@ bool is_complete(const RemoteDataset& dataset, const fs::path& folder) {
   std::error_code error;
   if (dataset.archive_folder.empty()) {
     return std::ranges::all_of(dataset.files, [&](const RemoteFile& file) {
-      return is_file_of(folder / file.name, file.bytes);
+      return size_of(folder / file.name) == file.bytes;
     });
   }
   return std::ranges::all_of(dataset.members, [&](const std::string& member) {
@@ -82,12 +83,6 @@ ProgramEnd run_curl(const std::string& url, const fs::path& part, std::int64_t b
                   "--globoff --url {}",
                   ::isatty(STDERR_FILENO) == 1 ? "--progress-bar" : "--silent", bytes,
                   shell_word(part.string()), shell_word(url)));
-}
-
-std::int64_t size_of(const fs::path& file) {
-  std::error_code error;
-  const auto size = fs::file_size(file, error);
-  return error ? 0 : narrow<std::int64_t>(size);
 }
 
 [[noreturn]] void fail(const std::string& url, const ProgramEnd& end) {
@@ -153,7 +148,7 @@ std::int64_t download(const std::string& url, const fs::path& part, std::int64_t
 std::int64_t fetch_file(const RemoteFile& file, const std::string& url,
                         const FetchOptions& options) {
   const auto whole = options.folder / file.name;
-  if (is_file_of(whole, file.bytes)) return 0;
+  if (size_of(whole) == file.bytes) return 0;
   const fs::path part = whole.string() + ".part";
   say(options, fmt::format("{}:", file.name));
   const auto received = download(url, part, file.bytes, options);

@@ -206,10 +206,9 @@ Draft draft_arrays(const DataParts& parts) {
 }
 
 Draft draft_of(const DataParts& parts) {
-  const auto is_folder = fs::is_directory(parts.training);
-  const auto found = is_folder && !ArrayCollection(parts.training).names().empty()
-                         ? nlohmann::ordered_json{{"format", "HDF5 file"}}
-                         : inspect(parts.training, false);
+  if (fs::is_directory(parts.training) && !ArrayCollection(parts.training).names().empty())
+    return draft_arrays(parts);
+  const auto found = inspect(parts.training, false);
   const auto format = found["format"].get<std::string>();
   if (format == "folder of images") return draft_images(parts, found);
   if (format == "folder of IDX files") return draft_known(parts, found, true);
@@ -235,7 +234,7 @@ FirstConfiguration first_configuration(const fs::path& data, const std::string& 
       "#   kolo train {} -n 2             trains on two ranks\n"
       "#   kolo train {} --show-config    shows all keys and their values\n\n"
       "data:\n{}\nmodel:\n{}\noptimizer:\n  name: adam\n{}\ntraining:\n",
-      data.string(), draft.seen, file, file, draft.data, draft.model,
+      escape_path(data.native()), draft.seen, file, file, draft.data, draft.model,
       line(fmt::format("lr: {}", draft.rate), "for one rank; try a third and three times as much"));
   yaml += line(fmt::format("batch_size: {}", batch), "per rank") +
           line(fmt::format("n_epochs: {}", epochs), "more, while the validation loss still falls") +

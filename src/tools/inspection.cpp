@@ -77,14 +77,11 @@ InspectionJson new_inspection(const std::filesystem::path& path, const std::stri
           {"advice", InspectionJson::array()}};
 }
 
-InspectionJson array_json(const std::string& name, const std::string& type,
-                          const std::vector<std::int64_t>& shape, const Ranges& ranges = {}) {
-  InspectionJson json{{"name", name},
-                      {"type", type},
-                      {"shape", shape},
-                      {"chunk", InspectionJson::array()},
-                      {"filters", InspectionJson::array()},
-                      {"channels", InspectionJson::array()}};
+InspectionJson array_json(const std::string& name, const ArrayLayout& layout,
+                          const Ranges& ranges = {}) {
+  InspectionJson json{
+      {"name", name},          {"type", layout.type},       {"shape", layout.shape},
+      {"chunk", layout.chunk}, {"filters", layout.filters}, {"channels", InspectionJson::array()}};
   for (const auto& [channel, range] : ranges) {
     // Null without finite numbers.
     const auto number = [&count = range.count](double value) {
@@ -100,11 +97,9 @@ InspectionJson array_json(const std::string& name, const std::string& type,
   return json;
 }
 
-InspectionJson describe(const std::string& name, const ArrayLayout& layout, const Ranges& ranges) {
-  auto json = array_json(name, layout.type, layout.shape, ranges);
-  json["chunk"] = layout.chunk;
-  json["filters"] = layout.filters;
-  return json;
+InspectionJson bytes_json(const std::string& name, const std::vector<std::int64_t>& shape,
+                          const Ranges& ranges = {}) {
+  return array_json(name, {.type = "uint8", .shape = shape}, ranges);
 }
 
 // Adds an array to an inspection.
@@ -124,7 +119,7 @@ void add_array(InspectionJson& inspection, const std::string& name, const ArrayF
       add_numbers<double>(ranges, numbers);
     }
   }
-  inspection["arrays"].push_back(describe(name, array.layout(), ranges));
+  inspection["arrays"].push_back(array_json(name, array.layout(), ranges));
 }
 
 std::uint64_t bytes_of(const fs::path& path) {
@@ -250,7 +245,7 @@ InspectionJson inspect_box(const fs::path& path, bool reads_numbers) {
     bytes += static_cast<std::uint64_t>(layout.stored_bytes);
     is_plain = is_plain && layout.is_mapped && layout.chunk.empty();
     advise_on_field(name, ranges, advice);
-    inspection["arrays"].push_back(describe(name, layout, ranges));
+    inspection["arrays"].push_back(array_json(name, layout, ranges));
   }
   inspection["bytes"] = bytes;
   if (!is_npy) add_attributes(file, inspection);
@@ -282,7 +277,7 @@ InspectionJson inspect_image(const fs::path& path) {
   auto inspection = new_inspection(
       path, fmt::format("image, {}", image_format_name(*image_format_of_content(bytes))),
       bytes.size());
-  inspection["arrays"].push_back(array_json("pixels", "uint8", {image.height, image.width, 3}));
+  inspection["arrays"].push_back(bytes_json("pixels", {image.height, image.width, 3}));
   return inspection;
 }
 
@@ -292,7 +287,7 @@ InspectionJson inspect_cifar10_folder(const fs::path& path) {
     const Cifar10Dataset dataset(path, split);
     const std::string name = split == Split::train ? "training" : "validation";
     inspection["arrays"].push_back(
-        array_json(name, "uint8", {dataset.size(), 3, cifar10_side, cifar10_side}));
+        bytes_json(name, {dataset.size(), 3, cifar10_side, cifar10_side}));
     inspection["facts"][name + " images by class"] = class_counts(dataset, cifar10_classes);
   }
   return inspection;
@@ -312,7 +307,7 @@ InspectionJson inspect_image_folder(const fs::path& path) {
     heights.add(static_cast<double>(image.height));
     widths.add(static_cast<double>(image.width));
   }
-  inspection["arrays"].push_back(array_json("images", "uint8", {dataset.size()}));
+  inspection["arrays"].push_back(bytes_json("images", {dataset.size()}));
   inspection["facts"] = {{"images by class", class_counts(dataset, dataset.class_names().size())},
                          {"images decoded for sizes", decoded},
                          {"heights", {heights.least, heights.most}},
@@ -327,16 +322,6 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, ignored);
 }
 
-// Files of MNIST and its kin: named ...-ubyte, plain or .gz, side by side.
-std::vector<fs::path> idx_files_in(const fs::path& folder) {
-  std::vector<fs::path> files;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error))
-    if (is_idx_name(entry.path().filename().native())) files.push_back(entry.path());
-  std::ranges::sort(files);
-  return files;
-}
-
 // Inspects one IDX file, or those of a folder.
 InspectionJson inspect_idx(const fs::path& path, const std::vector<fs::path>& files,
                            bool reads_numbers) {
@@ -349,8 +334,7 @@ InspectionJson inspect_idx(const fs::path& path, const std::vector<fs::path>& fi
       ranges = ranges_named({"all"});
       add_numbers<std::uint8_t>(ranges, array.bytes);
     }
-    inspection["arrays"].push_back(
-        array_json(file.filename().string(), "uint8", array.dimensions, ranges));
+    inspection["arrays"].push_back(bytes_json(file.filename().string(), array.dimensions, ranges));
   }
   return inspection;
 }
@@ -359,9 +343,7 @@ InspectionJson inspect_safetensors(const fs::path& path) {
   const auto listing = [&] {
     try {
       return list_safetensors(path);
-    } catch (const InputError&) {
-      throw;
-    } catch (const Error& error) {
+    } catch (const Error& error) {  // the file is the user's
       throw InputError(error.what());
     }
   }();
@@ -371,9 +353,8 @@ InspectionJson inspect_safetensors(const fs::path& path) {
     std::int64_t count = 1;
     for (const auto size : tensor.shape) count *= size;
     numbers += count;
-    inspection["arrays"].push_back(array_json(
-        tensor.name, tensor.is_readable() ? c10::toString(tensor.dtype) : tensor.type_name,
-        tensor.shape));
+    const auto type = tensor.is_readable() ? c10::toString(tensor.dtype) : tensor.type_name;
+    inspection["arrays"].push_back(array_json(tensor.name, {.type = type, .shape = tensor.shape}));
   }
   auto& facts = inspection["facts"];
   facts["tensors"] = listing.tensors.size();

@@ -6,7 +6,6 @@
 #include <limits>
 #include <set>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>

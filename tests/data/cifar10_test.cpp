@@ -12,13 +12,10 @@
 namespace kolo {
 namespace {
 
-using ::testing::AllOf;
 using testing::cifar10_batch;
 using testing::cifar10_record;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using testing::message_of;
-using ::testing::Not;
 using testing::read_sample;
 using testing::TemporaryFolder;
 using testing::write_small_cifar10;
@@ -89,15 +86,12 @@ TEST_F(Cifar10, BatchesMayDifferInSizeAndNamesMayBeMissing) {
 
 TEST_F(Cifar10, RejectsDamagedBatches) {
   EXPECT_TRUE(says(rejection_of(""), {"empty", "3073"}));
-  EXPECT_THAT(
-      rejection_of(cifar10_batch(0, 4).substr(0, 10000)),
-      AllOf(HasSubstr("10000 bytes"), HasSubstr("multiple of 3073"), Not(HasSubstr("CIFAR-100"))));
+  EXPECT_TRUE(says(rejection_of(cifar10_batch(0, 4).substr(0, 10000)),
+                   {"10000 bytes", "multiple of 3073"}));
   EXPECT_TRUE(says(rejection_of(cifar10_batch(0, 4) + "x"), {"12293 bytes"}));
   EXPECT_TRUE(says(rejection_of(std::string(5 * 3074, '\1')), {"CIFAR-100"}));
   EXPECT_TRUE(says(rejection_of(cifar10_batch(0, 2) + cifar10_record(10, 3)),
                    {"image 2", "offset 6146", "is 10", "0 to 9"}));
-  EXPECT_TRUE(says(rejection_of("\x80\x02}q" + std::string(20000, 'x')),
-                   {"0x80", "pickled", "binary version"}));
 }
 
 TEST_F(Cifar10, NamesTheMissingBatch) {

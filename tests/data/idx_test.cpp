@@ -56,7 +56,7 @@ TEST_F(Idx, RejectsMagicNumbers) {
   EXPECT_TRUE(says(rejection(""), {"magic number", "0 bytes, expected 4"}));
   EXPECT_TRUE(says(rejection(std::string_view("\0\0\x08", 3)), {"3 bytes, expected 4"}));
   EXPECT_TRUE(says(rejection(std::string_view("\x03\x08\0\0\0\0\0\x01", 8)),
-                   {"swapped", "found 03080000", "expected 00000803"}));
+                   {"is 03080000, expected two zero bytes", "big-endian"}));
   EXPECT_TRUE(says(rejection("PNG, surely"), {"offset 0", "504e472c"}));
   EXPECT_TRUE(says(rejection(idx_bytes(0x0D, {1}, "abcd")),
                    {"element type at offset 2 is 0x0d", "0x08: bytes"}));

@@ -2,7 +2,6 @@
 
 #include <future>
 #include <latch>
-#include <random>
 #include <set>
 
 #include <gmock/gmock.h>

@@ -1,7 +1,6 @@
 #include "kolo/data/mnist.h"
 
 #include <filesystem>
-#include <limits>
 #include <string>
 #include <vector>
 

@@ -74,13 +74,7 @@ TEST(Loss, StaysFiniteForCertainNetworks) {
   EXPECT_EQ(loss(torch::tensor({1e4}), torch::tensor({0.0})).item<double>(), 1e4);
 }
 
-TEST(Loss, L1IsTheMeanDistance) {
-  const auto loss = make_loss("l1");
-  EXPECT_NEAR(loss(torch::tensor({1.0, -2.0, 4.0}), torch::tensor({0.0, 1.0, 4.0})).item<double>(),
-              4. / 3, 1e-6);
-}
-
-// In whatever memory either lies, beside LibTorch's in float64.
+// The mean distance, in whatever memory either lies, beside LibTorch's in float64.
 TEST(Loss, L1TakesFieldsInAnyMemory) {
   torch::manual_seed(3);
   const auto loss = make_loss("l1");
@@ -147,14 +141,14 @@ TEST(Loss, OptionsOfOtherLossesAreInputErrors) {
 }
 
 TEST(Loss, NamesOfOtherFrameworksAreKnown) {
-  EXPECT_EQ(loss_entry("mae").name, "l1");
-  EXPECT_EQ(loss_entry("bce").name, "binary_crossentropy");
-  EXPECT_EQ(loss_entry("mean_absolute_error").name, "l1");
-  EXPECT_EQ(loss_entry("mean_squared_error").name, "mse");
-  EXPECT_EQ(loss_entry("categorical_crossentropy").name, "cross_entropy");
-  EXPECT_EQ(loss_entry("sparse_categorical_crossentropy").name, "cross_entropy");
-  EXPECT_EQ(loss_entry("binary_crossentropy").name, "binary_crossentropy");
-  EXPECT_EQ(loss_entry("binary_cross_entropy").name, "binary_crossentropy");
+  for (const auto& [alias, name] : {std::pair("mae", "l1"),
+                                    {"mean_absolute_error", "l1"},
+                                    {"mean_squared_error", "mse"},
+                                    {"categorical_crossentropy", "cross_entropy"},
+                                    {"sparse_categorical_crossentropy", "cross_entropy"},
+                                    {"bce", "binary_crossentropy"},
+                                    {"binary_cross_entropy", "binary_crossentropy"}})
+    EXPECT_EQ(loss_entry(alias).name, name);
 }
 
 TEST(Loss, UnknownNamesAreInputErrors) {

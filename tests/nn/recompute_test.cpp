@@ -1,7 +1,6 @@
 #include "kolo/nn/network.h"
 
 #include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 

@@ -25,6 +25,9 @@ inline constexpr std::array<std::string_view, 10> fashion_mnist_names = {
 // Tells whether a file's name is that of an IDX file: ...-ubyte, with or without ".gz".
 [[nodiscard]] bool is_idx_name(std::string_view name);
 
+// Files of such names in a folder, sorted.
+[[nodiscard]] std::vector<std::filesystem::path> idx_files_in(const std::filesystem::path& folder);
+
 // Finds the folder with IDX files: `root` itself, or torchvision's place below it, raw/ of MNIST/
 // or FashionMNIST/ (`first` before others), or raw/; `root` if none has any.
 [[nodiscard]] std::filesystem::path mnist_folder(const std::filesystem::path& root,

@@ -49,9 +49,8 @@ class StandInImages {
 
  private:
   MnistDataset source_;
-  std::vector<std::int64_t> order_;   // the source's image for each of ours
-  std::vector<std::uint8_t> labels_;  // of the source's images
-  std::uint64_t seed_;                // of the split
+  std::vector<std::int64_t> order_;  // the source's image for each of ours
+  std::uint64_t seed_;               // of the split
   bool plain_;
 };
 

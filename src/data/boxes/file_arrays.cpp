@@ -1,6 +1,5 @@
 #include "data/boxes/file_arrays.h"
 
-#include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <cstring>

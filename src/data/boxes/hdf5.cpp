@@ -100,12 +100,8 @@ bool has_hdf5_link(const Hdf5Handle& file, const std::string& name) {
 
 std::vector<std::string> names_in_root(const Hdf5Handle& file, const std::string& what) {
   std::vector<std::string> names;
-  const auto add = [](hid_t, const char* name, const H5L_info_t*, void* to) -> herr_t {
-    static_cast<std::vector<std::string>*>(to)->emplace_back(name);
-    return 0;
-  };
-  hsize_t index = 0;
-  check_hdf5(H5Literate(file.get(), H5_INDEX_NAME, H5_ITER_INC, &index, add, &names), what);
+  check_hdf5(H5Literate(file.get(), H5_INDEX_NAME, H5_ITER_INC, nullptr, add_hdf5_name, &names),
+             what);
   return names;
 }
 
@@ -211,19 +207,14 @@ std::vector<std::string> list_hdf5_arrays(const std::filesystem::path& path) {
   const Hdf5Session session;
   const auto file = open_hdf5_file(path);
   std::vector<std::string> names;
-  const auto add = [](hid_t root, const char* name, const H5L_info_t*, void* out) -> herr_t {
-    const hid_t object = H5Oopen(root, name, H5P_DEFAULT);
+  check_hdf5(H5Lvisit(file.get(), H5_INDEX_NAME, H5_ITER_INC, add_hdf5_name, &names),
+             fmt::format("data: cannot read {}", path.string()));
+  std::erase_if(names, [&](const std::string& name) {
+    const hid_t object = H5Oopen(file.get(), name.c_str(), H5P_DEFAULT);
     const bool is_group = object >= 0 && H5Iget_type(object) == H5I_GROUP;
     if (object >= 0) H5Oclose(object);
-    try {  // no exception may pass through the library
-      if (!is_group) static_cast<std::vector<std::string>*>(out)->emplace_back(name);
-      return 0;
-    } catch (...) {
-      return -1;
-    }
-  };
-  check_hdf5(H5Lvisit(file.get(), H5_INDEX_NAME, H5_ITER_INC, add, &names),
-             fmt::format("data: cannot read {}", path.string()));
+    return is_group;
+  });
   std::ranges::sort(names, comes_before);
   return names;
 }

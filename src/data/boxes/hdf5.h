@@ -70,6 +70,18 @@ void check_hdf5(herr_t status, const std::string& what);
 // Looks for a name, which may have groups in it ("run/inputs").
 [[nodiscard]] bool has_hdf5_link(const Hdf5Handle& file, const std::string& name);
 
+// For the library's loops over names: adds one to a std::vector<std::string>. No exception may pass
+// through the library.
+template <typename Info>
+herr_t add_hdf5_name(hid_t /*owner*/, const char* name, const Info* /*info*/, void* names) {
+  try {
+    static_cast<std::vector<std::string>*>(names)->emplace_back(name);
+    return 0;
+  } catch (...) {
+    return -1;
+  }
+}
+
 // Names of all that is in a file's root. Error with `what`.
 [[nodiscard]] std::vector<std::string> names_in_root(const Hdf5Handle& file,
                                                      const std::string& what);

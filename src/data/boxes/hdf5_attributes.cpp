@@ -14,15 +14,10 @@ using Json = nlohmann::ordered_json;
 
 const std::string root_name = "/";
 
-// The library's callbacks only gather names: no exception may pass through it.
 std::vector<std::string> attributes_of(const Hdf5Handle& object, const std::string& what) {
   std::vector<std::string> names;
-  const auto add = [](hid_t, const char* name, const H5A_info_t*, void* to) -> herr_t {
-    static_cast<std::vector<std::string>*>(to)->emplace_back(name);
-    return 0;
-  };
-  hsize_t index = 0;
-  check_hdf5(H5Aiterate2(object.get(), H5_INDEX_NAME, H5_ITER_INC, &index, add, &names), what);
+  check_hdf5(H5Aiterate2(object.get(), H5_INDEX_NAME, H5_ITER_INC, nullptr, add_hdf5_name, &names),
+             what);
   return names;
 }
 
@@ -45,21 +40,6 @@ std::vector<std::string> owners_in(const Hdf5Handle& file, const std::string& wh
 // "redshift", "Nbody.units"
 std::string full_name(const std::string& owner, const std::string& attribute) {
   return owner == root_name ? attribute : owner + "." + attribute;
-}
-
-std::string kind_of(hid_t type) {
-  switch (H5Tget_class(type)) {
-    case H5T_COMPOUND:
-      return "a structure";
-    case H5T_ARRAY:
-      return "an array in each element";
-    case H5T_VLEN:
-      return "rows of different lengths";
-    case H5T_REFERENCE:
-      return "a reference";
-    default:
-      return fmt::format("{} raw bytes", H5Tget_size(type));
-  }
 }
 
 // An open attribute with its values as they lie in the file. Texts and rows of their own lengths
@@ -98,7 +78,7 @@ class Attribute {
     if (is_whole && H5Tget_sign(type) == H5T_SGN_NONE)
       return json_of(numbers<std::uint64_t>(H5T_NATIVE_UINT64));
     if (is_whole || kind == H5T_ENUM) return json_of(numbers<std::int64_t>(H5T_NATIVE_INT64));
-    return kind == H5T_STRING ? json_of(texts()) : Json(kind_of(type));
+    return kind == H5T_STRING ? json_of(texts()) : Json("neither numbers nor text");
   }
 
   void copy_to(const Hdf5Handle& object, const std::string& name) const {

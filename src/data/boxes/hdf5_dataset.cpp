@@ -106,16 +106,8 @@ const char* contents_of(H5T_class_t kind) {
       return "arrays in each of its elements";
     case H5T_VLEN:
       return "rows of different lengths";
-    case H5T_OPAQUE:
-      return "raw bytes";
-    case H5T_REFERENCE:
-      return "references";
-    case H5T_INTEGER:
-    case H5T_BITFIELD:
-    case H5T_ENUM:
-      return "whole numbers of more than 64 bits";
     default:
-      return "no numbers";
+      return "no numbers of up to 64 bits";
   }
 }
 

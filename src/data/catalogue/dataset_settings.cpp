@@ -1,7 +1,6 @@
 #include "data/catalogue/dataset_settings.h"
 
 #include <algorithm>
-#include <array>
 #include <numeric>
 #include <optional>
 #include <span>
@@ -105,23 +104,11 @@ std::string first_few(std::span<const std::string> names) {
   return names.size() > most ? fmt::format("{} and {} more", shown, names.size() - most) : shown;
 }
 
-namespace {
-
-// The mean and deviation of ImageNet's training images, as torchvision has them.
-constexpr std::array<float, 3> imagenet_mean{.485F, .456F, .406F};
-constexpr std::array<float, 3> imagenet_deviation{.229F, .224F, .225F};
-
-void fill(std::optional<double>& value, double usual) {
-  if (!value) value = usual;
-}
-
-}  // namespace
-
 void ImageSettings::complete(double shift, double usual_zoom, NamedPreprocessing usual) {
-  fill(height_shift, shift);
-  fill(width_shift, shift);
-  fill(zoom, usual_zoom);
-  if (!horizontal_flip) horizontal_flip = true;
+  height_shift = height_shift.value_or(shift);
+  width_shift = width_shift.value_or(shift);
+  zoom = zoom.value_or(usual_zoom);
+  horizontal_flip = horizontal_flip.value_or(true);
   if (preprocessing == NamedPreprocessing::automatic) preprocessing = usual;
 }
 
@@ -141,8 +128,8 @@ Preprocessing preprocessing_of(NamedPreprocessing name) {
       return Preprocessing::unit();
     case NamedPreprocessing::caffe:
       return Preprocessing::caffe();
-    case NamedPreprocessing::imagenet:
-      return Preprocessing::mean_deviation(imagenet_mean, imagenet_deviation);
+    case NamedPreprocessing::imagenet:  // of its training images, as torchvision has them
+      return Preprocessing::mean_deviation({.485F, .456F, .406F}, {.229F, .224F, .225F});
     case NamedPreprocessing::none:
     case NamedPreprocessing::automatic:
       break;

@@ -34,8 +34,7 @@ std::filesystem::path find_file(const std::filesystem::path& folder, const std::
   throw InputError(fmt::format(
       "data: no file {} (or {}.gz) in {}{}; kolo data fetch mnist (or fashion-mnist) -o DIR gets "
       "these files, and Debian's package has Fashion-MNIST's (apt install dataset-fashion-mnist) "
-      "in "
-      "{}",
+      "in {}",
       name, name, folder.string(),
       std::filesystem::exists(folder, ignored) ? "" : ": " + missing_path_text(folder),
       fashion_mnist_folder));
@@ -58,14 +57,6 @@ void check_labels(std::span<const std::uint8_t> labels, const std::filesystem::p
                                wrong - labels.begin(), path.string(), *wrong, mnist_classes - 1));
 }
 
-bool has_idx_files(const std::filesystem::path& folder) {
-  std::error_code error;  // a folder that can't be looked into has none
-  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end;
-       entry.increment(error))
-    if (is_idx_name(entry->path().filename().native())) return true;
-  return false;
-}
-
 }  // namespace
 
 bool is_idx_name(std::string_view name) {
@@ -73,12 +64,22 @@ bool is_idx_name(std::string_view name) {
   return name.ends_with("-ubyte");
 }
 
+std::vector<std::filesystem::path> idx_files_in(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> files;
+  std::error_code error;  // a folder that can't be looked into has none
+  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error))
+    if (is_idx_name(entry->path().filename().native())) files.push_back(entry->path());
+  std::ranges::sort(files);
+  return files;
+}
+
 std::filesystem::path mnist_folder(const std::filesystem::path& root, std::string_view first) {
-  if (has_idx_files(root)) return root;
+  if (!idx_files_in(root).empty()) return root;
   for (const auto& below :
        {std::filesystem::path(first) / "raw", std::filesystem::path("raw"),
         std::filesystem::path("MNIST/raw"), std::filesystem::path("FashionMNIST/raw")})
-    if (has_idx_files(root / below)) return root / below;
+    if (!idx_files_in(root / below).empty()) return root / below;
   return root;
 }
 

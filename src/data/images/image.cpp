@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <memory>
 #include <string>
-#include <utility>
 
 #include <fmt/format.h>
 
@@ -169,21 +167,6 @@ void resize_rows(ImageRows& rows, const ImageWindow& part, const ImageSize& size
   }
 }
 
-}  // namespace
-
-void check_size(std::int64_t height, std::int64_t width, const ImageLimits& limits) {
-  const auto side = std::max(height, width);
-  if (std::min(height, width) >= 1 && side <= limits.most_side &&
-      height <= limits.most_pixels / width) {
-    return;
-  }
-  throw InputError(
-      fmt::format("it is {} pixels high and {} wide, expected 1 to {} each and at most {} together",
-                  height, width, limits.most_side, limits.most_pixels));
-}
-
-namespace {
-
 // Opens an image and has `use` read its rows; errors get the file's name.
 template <typename Use>
 void decode(std::span<const std::byte> file, std::string_view name, const ImageSize& wanted,
@@ -205,6 +188,17 @@ void decode(std::span<const std::byte> file, std::string_view name, const ImageS
 }
 
 }  // namespace
+
+void check_size(std::int64_t height, std::int64_t width, const ImageLimits& limits) {
+  const auto side = std::max(height, width);
+  if (std::min(height, width) >= 1 && side <= limits.most_side &&
+      height <= limits.most_pixels / width) {
+    return;
+  }
+  throw InputError(
+      fmt::format("it is {} pixels high and {} wide, expected 1 to {} each and at most {} together",
+                  height, width, limits.most_side, limits.most_pixels));
+}
 
 }  // namespace images
 

@@ -32,12 +32,36 @@ torch::Tensor cross_entropy_of(const torch::Tensor& outputs, const torch::Tensor
       torch::nn::functional::CrossEntropyFuncOptions().label_smoothing(smoothing));
 }
 
+torch::Tensor binary_cross_entropy_of(const torch::Tensor& outputs, const torch::Tensor& targets,
+                                      double smoothing) {
+  const auto is_column = [](const torch::Tensor& tensor) {
+    return tensor.dim() == 1 || (tensor.dim() == 2 && tensor.size(1) == 1);
+  };
+  if (!is_column(outputs) || !is_column(targets) || outputs.numel() != targets.numel()) {
+    throw InputError(fmt::format(
+        "loss: binary_cross_entropy of outputs {} and targets {}, expected one logit "
+        "and one target per sample, [N] or [N, 1]; for a network of several outputs use "
+        "cross_entropy",
+        shape_of(outputs), shape_of(targets)));
+  }
+  torch::Tensor soft = targets.to(outputs.scalar_type()).reshape(outputs.sizes());
+  if (smoothing > 0) soft = soft * (1 - smoothing) + smoothing / 2;
+  return torch::nn::functional::binary_cross_entropy_with_logits(outputs, soft);
+}
+
 }  // namespace
 
 LossFunction make_cross_entropy(double label_smoothing) {
   losses::require_smoothing(label_smoothing);
   return [label_smoothing](const torch::Tensor& outputs, const torch::Tensor& targets) {
     return cross_entropy_of(outputs, targets, label_smoothing);
+  };
+}
+
+LossFunction make_binary_cross_entropy(double label_smoothing) {
+  losses::require_smoothing(label_smoothing);
+  return [label_smoothing](const torch::Tensor& outputs, const torch::Tensor& targets) {
+    return binary_cross_entropy_of(outputs, targets, label_smoothing);
   };
 }
 
@@ -62,38 +86,6 @@ LossEntry cross_entropy() {
       "cross_entropy", "of one class among several",
       {"categorical_crossentropy", "sparse_categorical_crossentropy", "nll", "nll_loss"});
 }
-
-}  // namespace losses
-
-namespace {
-
-torch::Tensor binary_cross_entropy_of(const torch::Tensor& outputs, const torch::Tensor& targets,
-                                      double smoothing) {
-  const auto is_column = [](const torch::Tensor& tensor) {
-    return tensor.dim() == 1 || (tensor.dim() == 2 && tensor.size(1) == 1);
-  };
-  if (!is_column(outputs) || !is_column(targets) || outputs.numel() != targets.numel()) {
-    throw InputError(fmt::format(
-        "loss: binary_cross_entropy of outputs {} and targets {}, expected one logit "
-        "and one target per sample, [N] or [N, 1]; for a network of several outputs use "
-        "cross_entropy",
-        shape_of(outputs), shape_of(targets)));
-  }
-  torch::Tensor soft = targets.to(outputs.scalar_type()).reshape(outputs.sizes());
-  if (smoothing > 0) soft = soft * (1 - smoothing) + smoothing / 2;
-  return torch::nn::functional::binary_cross_entropy_with_logits(outputs, soft);
-}
-
-}  // namespace
-
-LossFunction make_binary_cross_entropy(double label_smoothing) {
-  losses::require_smoothing(label_smoothing);
-  return [label_smoothing](const torch::Tensor& outputs, const torch::Tensor& targets) {
-    return binary_cross_entropy_of(outputs, targets, label_smoothing);
-  };
-}
-
-namespace losses {
 
 LossEntry binary_crossentropy() {
   auto entry = entry_of<Smoothed<make_binary_cross_entropy>>(

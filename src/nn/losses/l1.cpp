@@ -127,6 +127,13 @@ LossFunction make_l1(double lambda_rho) {
   };
 }
 
+LossFunction make_mse() {
+  return [](const torch::Tensor& outputs, const torch::Tensor& targets) {
+    losses::require_numbers_of_one_shape("mse", outputs, targets);
+    return torch::nn::functional::mse_loss(outputs, targets.to(outputs.scalar_type()));
+  };
+}
+
 namespace losses {
 
 struct L1 {
@@ -146,17 +153,6 @@ LossEntry l1() {
   entry.has_classes = false;
   return entry;
 }
-
-}  // namespace losses
-
-LossFunction make_mse() {
-  return [](const torch::Tensor& outputs, const torch::Tensor& targets) {
-    losses::require_numbers_of_one_shape("mse", outputs, targets);
-    return torch::nn::functional::mse_loss(outputs, targets.to(outputs.scalar_type()));
-  };
-}
-
-namespace losses {
 
 struct Mse : NoSettings {
   [[nodiscard]] LossFunction make() const { return make_mse(); }

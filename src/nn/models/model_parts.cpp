@@ -24,6 +24,17 @@ bool is_for_taps(const ConvolutionShape& shape) {
          std::min(shape.inputs, shape.outputs) >= least_tap_channels;
 }
 
+struct Fans {
+  double in = 0;
+  double out = 0;
+};
+
+Fans fans_of(const torch::Tensor& weight) {
+  const auto elements = static_cast<double>(weight.numel());
+  return {elements / static_cast<double>(weight.size(0)),
+          elements / static_cast<double>(weight.size(1))};
+}
+
 }  // namespace
 
 torch::Tensor ChainNetwork::forward(const torch::Tensor& input) {
@@ -54,21 +65,6 @@ std::int64_t channels_of(const ModelOptions& shapes, std::string_view model, std
   }
   return shape[0];
 }
-
-namespace {
-
-struct Fans {
-  double in = 0;
-  double out = 0;
-};
-
-Fans fans_of(const torch::Tensor& weight) {
-  const auto elements = static_cast<double>(weight.numel());
-  return {elements / static_cast<double>(weight.size(0)),
-          elements / static_cast<double>(weight.size(1))};
-}
-
-}  // namespace
 
 void he_normal(const torch::Tensor& weight) {
   const torch::NoGradGuard no_gradient;

@@ -233,18 +233,17 @@ enum Stream : std::uint32_t { image_stream, order_stream };
 constexpr std::int64_t progress_step = 16;  // images
 
 // The first images of each class, in the source's order.
-std::vector<std::int64_t> first_of_each_class(const std::vector<std::uint8_t>& labels,
-                                              std::int64_t per_class, const fs::path& source) {
+std::vector<std::int64_t> first_of_each_class(const MnistDataset& source, std::int64_t per_class,
+                                              const fs::path& folder) {
   std::vector<std::int64_t> chosen;
   std::array<std::int64_t, cifar10_classes> counts{};
-  for (std::size_t i = 0; i < labels.size(); ++i) {
-    if (++counts[labels[i]] <= per_class) chosen.push_back(static_cast<std::int64_t>(i));
-  }
+  for (std::int64_t i = 0; i < source.size(); ++i)
+    if (++counts[source.label(i)] <= per_class) chosen.push_back(i);
   for (std::size_t label = 0; label < counts.size(); ++label) {
     if (counts[label] >= per_class) continue;
     throw InputError(
         fmt::format("data: {} images of class {} asked for, but the training split in {} has {}",
-                    per_class, label, source.string(), counts[label]));
+                    per_class, label, folder.string(), counts[label]));
   }
   return chosen;
 }
@@ -256,16 +255,17 @@ void shuffle(std::vector<std::int64_t>& order, std::uint64_t seed) {
   }
 }
 
-struct Garment {
-  std::vector<float> values;
-  std::uint8_t label = 0;
-};
-
-Garment read_garment(const MnistDataset& source, std::int64_t index) {
-  Garment garment{{}, source.label(index)};
+std::vector<float> read_garment(const MnistDataset& source, std::int64_t index) {
+  std::vector<float> garment;
   for (const auto pixel : source.pixels(index))
-    garment.values.push_back(static_cast<float>(std::to_integer<std::uint8_t>(pixel)) / 255.0F);
+    garment.push_back(static_cast<float>(std::to_integer<std::uint8_t>(pixel)) / 255.0F);
   return garment;
+}
+
+std::vector<std::int64_t> all_of(const MnistDataset& source) {
+  std::vector<std::int64_t> order(static_cast<std::size_t>(source.size()));
+  std::iota(order.begin(), order.end(), 0);
+  return order;
 }
 
 float squared_distance(std::span<const float> a, std::span<const float> b) {
@@ -276,29 +276,27 @@ float squared_distance(std::span<const float> a, std::span<const float> b) {
 
 // All images class by class, the clearest first: those that are nearer to the mean of their class
 // than to any other class's by most.
-std::vector<std::int64_t> clearest_first(const MnistDataset& source,
-                                         const std::vector<std::uint8_t>& labels) {
+std::vector<std::int64_t> clearest_first(const MnistDataset& source) {
   std::vector means(cifar10_classes, std::vector<float>(garment_side * garment_side));
-  std::vector<std::int64_t> order(labels.size());
-  std::iota(order.begin(), order.end(), 0);
+  auto order = all_of(source);
   std::vector<float> counts(means.size());
-  for (const auto label : labels) ++counts[label];
+  for (const auto i : order) ++counts[source.label(i)];
   for (const auto i : order) {
-    const auto [values, label] = read_garment(source, i);
-    for (std::size_t pixel = 0; pixel < values.size(); ++pixel)
-      means[label][pixel] += values[pixel] / counts[label];
+    const auto garment = read_garment(source, i);
+    const auto label = source.label(i);
+    for (std::size_t pixel = 0; pixel < garment.size(); ++pixel)
+      means[label][pixel] += garment[pixel] / counts[label];
   }
   std::vector<float> doubt;
   for (const auto i : order) {
-    const auto [values, label] = read_garment(source, i);
+    const auto garment = read_garment(source, i);
     std::vector<float> distances;
-    for (const auto& mean : means) distances.push_back(squared_distance(values, mean));
-    const float own = std::exchange(distances[label], std::numeric_limits<float>::max());
+    for (const auto& mean : means) distances.push_back(squared_distance(garment, mean));
+    const float own = std::exchange(distances[source.label(i)], std::numeric_limits<float>::max());
     doubt.push_back(own - std::ranges::min(distances));
   }
   std::ranges::stable_sort(order, {}, [&](std::int64_t i) {
-    const auto place = static_cast<std::size_t>(i);
-    return std::pair(labels[place], doubt[place]);
+    return std::pair(source.label(i), doubt[static_cast<std::size_t>(i)]);
   });
   return order;
 }
@@ -311,29 +309,24 @@ MnistDataset open_source(const fs::path& folder, Split split) {
                                folder.string(), shape[1], shape[2]));
 }
 
-// Writes one batch file; calls `painted` after each image, from any thread.
-void write_batch(const fs::path& file, const StandInImages& images, std::int64_t first,
-                 std::int64_t count, int threads, const std::function<void()>& painted) {
-  std::vector<std::uint8_t> records(static_cast<std::size_t>(count) * cifar10_record_bytes);
-  for_each_index(count, threads, [&](std::int64_t i) {
-    const auto record = std::span(records).subspan(
-        static_cast<std::size_t>(i) * cifar10_record_bytes, cifar10_record_bytes);
-    record[0] = images.label(first + i);
-    images.paint(first + i, record.subspan(1));
-    painted();
-  });
-  AtomicFile output(file);
-  output.write(std::as_bytes(std::span(records)));
-  output.commit();
-}
-
+// Calls `painted` after each image, from any thread.
 void write_split(const fs::path& folder, const StandInImages& images, Split split, int threads,
                  const std::function<void()>& painted) {
   const auto files = cifar10_batch_files(split);
-  for (std::size_t i = 0; i < files.size(); ++i) {
-    const auto first = images.size() * static_cast<std::int64_t>(i) / std::ssize(files);
-    const auto last = images.size() * static_cast<std::int64_t>(i + 1) / std::ssize(files);
-    write_batch(folder / files[i], images, first, last - first, threads, painted);
+  std::int64_t first = 0;
+  for (std::size_t file = 0; file < files.size(); ++file) {
+    const auto end = images.size() * static_cast<std::int64_t>(file + 1) / std::ssize(files);
+    std::vector<std::uint8_t> records(static_cast<std::size_t>(end - first) * cifar10_record_bytes);
+    for_each_index(end - first, threads, [&](std::int64_t i) {
+      const auto record = std::span(records).subspan(
+          static_cast<std::size_t>(i) * cifar10_record_bytes, cifar10_record_bytes);
+      record[0] = images.label(first + i);
+      images.paint(first + i, record.subspan(1));
+      painted();
+    });
+    write_file_atomically(folder / files[file],
+                          {reinterpret_cast<const char*>(records.data()), records.size()});
+    first = end;
   }
 }
 
@@ -356,19 +349,16 @@ StandInImages::StandInImages(const StandInOptions& options, Split split)
     throw InputError(
         fmt::format("data: {} images of each class: expected at least 1", options.per_class));
   }
-  for (std::int64_t i = 0; i < source_.size(); ++i) {
-    labels_.push_back(read_garment(source_, i).label);
-    order_.push_back(i);
-  }
+  order_ = all_of(source_);
   if (split == Split::train) {
-    order_ = first_of_each_class(labels_, options.per_class, options.source);
+    order_ = first_of_each_class(source_, options.per_class, options.source);
     shuffle(order_, seed_);
   }
-  if (plain_) order_ = clearest_first(source_, labels_);
+  if (plain_) order_ = clearest_first(source_);
 }
 
 std::uint8_t StandInImages::label(std::int64_t index) const {
-  return labels_[static_cast<std::size_t>(order_.at(static_cast<std::size_t>(index)))];
+  return source_.label(order_.at(static_cast<std::size_t>(index)));
 }
 
 void StandInImages::paint(std::int64_t index, std::span<std::uint8_t> pixels) const {
@@ -377,9 +367,9 @@ void StandInImages::paint(std::int64_t index, std::span<std::uint8_t> pixels) co
   std::vector<float> distractor;
   if (!plain_ && random.uniform() < .5F) {
     const auto other = random.below(static_cast<std::uint32_t>(order_.size()));
-    distractor = read_garment(source_, order_[other]).values;
+    distractor = read_garment(source_, order_[other]);
   }
-  paint_stand_in(read_garment(source_, place).values, distractor, random, plain_, pixels);
+  paint_stand_in(read_garment(source_, place), distractor, random, plain_, pixels);
 }
 
 std::array<std::int64_t, 2> write_cifar10_stand_in(const fs::path& folder,

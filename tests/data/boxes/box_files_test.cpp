@@ -23,17 +23,11 @@ using ::testing::ElementsAre;
 using testing::Hdf5Field;
 using testing::message_of;
 using testing::numbered_box;
+using testing::read_all;
 using ::testing::StartsWith;
 using testing::TemporaryFolder;
 using testing::write_hdf5;
 using testing::write_hdf5_field;
-
-std::vector<float> read_all(const BoxFile& box, BoxField field) {
-  const auto edge = box.size();
-  std::vector<float> values(static_cast<std::size_t>(channels_of(field) * edge * edge * edge));
-  box.read_planes(field, 0, edge, values);
-  return values;
-}
 
 void expect_holds(const fs::path& path, const SimulationBox& box) {
   const BoxFile file(path);

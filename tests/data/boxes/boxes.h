@@ -27,6 +27,13 @@ inline SimulationBox numbered_box(std::int64_t size, unsigned seed = 1) {
   return box;
 }
 
+inline std::vector<float> read_all(const BoxFile& box, BoxField field) {
+  const auto edge = box.size();
+  std::vector<float> values(static_cast<std::size_t>(channels_of(field) * edge * edge * edge));
+  box.read_planes(field, 0, edge, values);
+  return values;
+}
+
 // Cell of a cube that cell `out` of the turned one comes from.
 inline std::array<std::int64_t, 3> source_of(const CubeSymmetry& symmetry,
                                              const std::array<std::int64_t, 3>& out,

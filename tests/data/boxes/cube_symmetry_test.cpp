@@ -1,6 +1,5 @@
 #include "kolo/data/box_files.h"
 
-#include <algorithm>
 #include <set>
 #include <vector>
 

@@ -159,7 +159,7 @@ TEST_F(Hdf5Attributes, AreReadAsTheyAre) {
   EXPECT_EQ(attributes.at("omega_m"), .31);
   EXPECT_EQ(attributes.at("code"), "žofka 1.0");
   EXPECT_EQ(attributes.at("is_periodic"), 1);
-  EXPECT_EQ(attributes.at("weighting"), "a structure");
+  EXPECT_EQ(attributes.at("weighting"), "neither numbers nor text");
   EXPECT_EQ(attributes.at("Hydro.units"), "mean density");
   EXPECT_EQ(attributes.at("Nbody.particles"), std::vector{beyond_double});
 }

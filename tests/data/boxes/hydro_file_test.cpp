@@ -21,13 +21,6 @@ using testing::message_of;
 using testing::numbered_box;
 using testing::TemporaryFolder;
 
-std::vector<float> read_gas(const BoxFile& box) {
-  const auto edge = box.size();
-  std::vector<float> values(static_cast<std::size_t>(hydro_channels * edge * edge * edge));
-  box.read_planes(BoxField::hydro, 0, edge, values);
-  return values;
-}
-
 std::vector<std::string> names_in(const fs::path& folder) {
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(folder))
@@ -89,7 +82,7 @@ TEST_F(HydroFiles, HoldWhatManyHaveWritten) {
       EXPECT_EQ(fs::exists(made() / name), trial > 0) << "before it is whole";
       file.commit();
       const BoxFile read(made() / name, BoxFields::any);
-      EXPECT_EQ(read_gas(read), box_.hydro);
+      EXPECT_EQ(testing::read_all(read, BoxField::hydro), box_.hydro);
       EXPECT_FALSE(read.has(BoxField::nbody));
       EXPECT_TRUE(read.layout(BoxField::hydro).is_mapped);
     }

@@ -237,17 +237,9 @@ TEST_F(Nbody, DependsOnSeedEpochAndIndexAlone) {
   }
   EXPECT_LE(same_epoch, 1);
   EXPECT_LE(same_seed, 1);
-}
-
-TEST_F(Nbody, ValidationStaysTheSame) {
+  // Those of a validation stay the same.
   const auto fixed = dataset({.crop = 4, .samples = 20, .varies_with_epoch = false});
-  std::set<std::vector<float>> inputs;
-  for (std::int64_t i = 0; i < 20; ++i) {
-    const auto sample = read_sample(fixed, i, 0);
-    EXPECT_EQ(sample, read_sample(fixed, i, 7));
-    inputs.insert(sample.input);
-  }
-  EXPECT_GE(inputs.size(), 19U);
+  for (std::int64_t i = 0; i < 20; ++i) EXPECT_EQ(read_sample(fixed, i), read_sample(fixed, i, 7));
 }
 
 // Differences of neighbours, the box being periodic; exact, since all numbers are whole.

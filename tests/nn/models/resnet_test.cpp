@@ -1,5 +1,4 @@
 #include <cmath>
-#include <functional>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

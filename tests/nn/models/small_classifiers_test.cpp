@@ -110,17 +110,6 @@ TEST_P(SmallClassifiers, DropOutInTrainingAsTheyAreTold) {
   EXPECT_EQ(layers, GetParam().dropouts);
 }
 
-TEST_P(SmallClassifiers, HaveParametersThatTheSeedDetermines) {
-  const auto parameters_of = [](std::uint64_t seed) {
-    torch::manual_seed(seed);
-    return make(GetParam().options())->parameters();
-  };
-  const auto first = parameters_of(42), again = parameters_of(42), other = parameters_of(43);
-  const auto same = [](const torch::Tensor& a, const torch::Tensor& b) { return a.equal(b); };
-  EXPECT_TRUE(std::ranges::equal(first, again, same));
-  EXPECT_FALSE(std::ranges::equal(first, other, same));
-}
-
 TEST_P(SmallClassifiers, TakeTheSmallestImageAndRefuseSmallerOnes) {
   const std::int64_t size = GetParam().smallest;
   const auto network = make({.input_shape = {1, size, size}, .classes = 2});

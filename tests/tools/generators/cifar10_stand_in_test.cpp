@@ -53,7 +53,7 @@ class StandIn : public ::testing::Test {
   TemporaryFolder source, folder;
 };
 
-TEST_F(StandIn, TakesTheFirstOfEachClassShuffled) {
+TEST_F(StandIn, TakesTheFirstOfEachClassShuffledAndAllForValidationInOrder) {
   const StandInImages training(options(), Split::train);
   ASSERT_EQ(training.size(), 80);
   std::vector<int> counts(10), labels;
@@ -65,9 +65,7 @@ TEST_F(StandIn, TakesTheFirstOfEachClassShuffled) {
   std::vector<int> in_order(80);
   for (int i = 0; i < 80; ++i) in_order[static_cast<std::size_t>(i)] = i % 10;
   EXPECT_NE(labels, in_order);
-}
 
-TEST_F(StandIn, TakesAllForValidationInOrder) {
   const StandInImages validation(options(), Split::validation);
   ASSERT_EQ(validation.size(), 30);
   for (std::int64_t i = 0; i < 30; ++i) EXPECT_EQ(validation.label(i), i % 10);

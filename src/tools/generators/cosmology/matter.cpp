@@ -173,20 +173,12 @@ void evolve(const Mesh& mesh, const Universe& universe, double from, double to, 
   scale_velocities(mesh, hubble_velocity / to, particles);
 }
 
-namespace {
-
-Cloud cloud_of(const Mesh& mesh, const Particles& particles, std::size_t i) {
-  const auto& [x, y, z] = particles.position;
-  return {mesh.size(), x[i], y[i], z[i]};
-}
-
-}  // namespace
-
 // Both deposits run on one thread: sums must be formed in one order.
 void deposit_density(const Mesh& mesh, const Particles& particles, Field& density) {
   std::ranges::fill(density.values(), 0.);
+  const auto& [x, y, z] = particles.position;
   for (std::size_t i = 0; i < mesh.cells(); ++i) {
-    const Cloud cloud = cloud_of(mesh, particles, i);
+    const Cloud cloud(mesh.size(), x[i], y[i], z[i]);
     for (std::size_t corner = 0; corner < 8; ++corner) {
       density[cloud.cells[corner]] += cloud.weights[corner];
     }
@@ -196,9 +188,10 @@ void deposit_density(const Mesh& mesh, const Particles& particles, Field& densit
 Moments deposit_moments(const Mesh& mesh, const Particles& particles) {
   const auto n = mesh.size();
   Moments moments{Field(n), {Field(n), Field(n), Field(n)}, Field(n)};
+  const auto& [x, y, z] = particles.position;
   const auto& [vx, vy, vz] = particles.velocity;
   for (std::size_t i = 0; i < mesh.cells(); ++i) {
-    const Cloud cloud = cloud_of(mesh, particles, i);
+    const Cloud cloud(n, x[i], y[i], z[i]);
     const double square_speed = vx[i] * vx[i] + vy[i] * vy[i] + vz[i] * vz[i];
     for (std::size_t corner = 0; corner < 8; ++corner) {
       const auto cell = cloud.cells[corner];

@@ -42,13 +42,6 @@ TEST(CosmologyGrowth, TimesAreThoseOfAUniverseOfMatterAlone) {
               drift_time(universe, .1, .25), 1e-9);
 }
 
-TEST(CosmologyMesh, TransformsThereAndBack) {
-  const Mesh mesh(18, 10, 2);
-  const Field field = white_noise(mesh, 5);
-  const Field again = mesh.inverse(mesh.forward(field));
-  for (std::size_t i = 0; i < mesh.cells(); ++i) ASSERT_NEAR(again[i], field[i], 1e-13);
-}
-
 TEST(CosmologyMesh, AWaveIsOneMode) {
   const Mesh mesh(16, 8, 1);
   const double kx = 2 * std::numbers::pi / 8 * 3, kz = 2 * std::numbers::pi / 8 * 2;
@@ -115,9 +108,7 @@ TEST(CloudInCell, SharesByDistance) {
   EXPECT_DOUBLE_EQ(at_next, .75 * .5);
   EXPECT_DOUBLE_EQ(across, .25 * .5) << "periodic";
   EXPECT_DOUBLE_EQ(std::accumulate(cloud.weights.begin(), cloud.weights.end(), 0.), 1);
-}
-
-TEST(CloudInCell, TheBoxsEndIsItsBeginning) {
+  // The box's end is its beginning.
   const Cloud end(8, 8, 8, 8), begin(8, 0, 0, 0);
   EXPECT_EQ(end.cells, begin.cells);
   EXPECT_EQ(end.weights, begin.weights);
