@@ -191,22 +191,21 @@ FigureGroup speed(const CurveFigures& figures, std::span<const RunRecord> runs) 
 }  // namespace
 
 std::vector<CurveAxis> known_axes(std::span<const RunRecord> runs) {
-  bool epoch = false, step = false, elapsed = false, time = false;
-  for (const auto& run : runs) {
-    for (const auto& curve : run.curves) {
-      for (const auto& point : curve.points) {
-        epoch = epoch || std::isfinite(point.epoch);
-        step = step || std::isfinite(point.step);
-        elapsed = elapsed || std::isfinite(point.elapsed);
-        time = time || std::isfinite(point.time);
-      }
-    }
-  }
+  constexpr std::pair<CurveAxis, double CurvePoint::*> places[] = {
+      {CurveAxis::epoch, &CurvePoint::epoch},
+      {CurveAxis::step, &CurvePoint::step},
+      {CurveAxis::relative, &CurvePoint::elapsed},
+      {CurveAxis::wall, &CurvePoint::time}};
   std::vector<CurveAxis> axes;
-  if (epoch) axes.push_back(CurveAxis::epoch);
-  if (step) axes.push_back(CurveAxis::step);
-  if (elapsed) axes.push_back(CurveAxis::relative);
-  if (time) axes.push_back(CurveAxis::wall);
+  for (const auto& [axis, place] : places) {
+    const auto is_known = [place](const Curve& curve) {
+      return std::ranges::any_of(
+          curve.points, [](double x) { return std::isfinite(x); }, place);
+    };
+    if (std::ranges::any_of(
+            runs, [&](const RunRecord& run) { return std::ranges::any_of(run.curves, is_known); }))
+      axes.push_back(axis);
+  }
   return axes;
 }
 

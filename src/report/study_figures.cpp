@@ -2,7 +2,6 @@
 #include <array>
 #include <cmath>
 #include <map>
-#include <optional>
 
 #include <fmt/format.h>
 
@@ -142,7 +141,7 @@ Figure memory(const Study& study) {
   return figure;
 }
 
-std::optional<Figure> step_time(const Study& study) {
+Figure step_time(const Study& study) {
   std::map<int, std::array<Mean, 3>> means;
   for (const auto& point : study.points) {
     const auto& results = point.results;
@@ -152,7 +151,6 @@ std::optional<Figure> step_time(const Study& study) {
     data.add(results.data_wait_seconds, 0);
     ranks.add(results.exposed_communication_seconds, 0);
   }
-  if (means.empty()) return std::nullopt;
   std::vector<StepTime> times;
   for (const auto& [ranks, mean] : means) {
     const auto value = [](const Mean& of) { return of.is_empty() ? not_measured : of.value(); };
@@ -185,7 +183,7 @@ FigureGroup scaling(const Study& study) {
   add_if_drawn(group, throughput(study));
   add_if_drawn(group, efficiency(study));
   add_if_drawn(group, epoch_time(study));
-  if (auto figure = step_time(study)) group.figures.push_back(std::move(*figure));
+  add_if_drawn(group, step_time(study));
   add_if_drawn(group, memory(study));
   return group;
 }
