@@ -72,16 +72,6 @@ Figure figure_by_ranks(std::string id, std::string title, std::string y_label) {
           .x_logarithmic = true};
 }
 
-// Note for studies in which ranks share cores; empty for others.
-std::string note_on_cores(const Study& study) {
-  const bool shares = std::ranges::any_of(study.points, [&](const StudyPoint& point) {
-    return point.nodes == 1 && point.ranks > study.cores;
-  });
-  if (!shares) return {};
-  return fmt::format("More than {} rank{} share the cores of the machine.", study.cores,
-                     study.cores == 1 ? "" : "s");
-}
-
 Figure throughput(const Study& study) {
   auto figure = figure_by_ranks("scaling-throughput", "Throughput against ranks", "samples/s");
   figure.y_logarithmic = true;
@@ -89,7 +79,6 @@ Figure throughput(const Study& study) {
       figure, study, [](const auto& point) { return point.results.samples_per_second; },
       [](const auto& point) { return point.results.samples_per_second_deviation; });
   add_ideal(figure, 1);
-  figure.note = note_on_cores(study);
   return figure;
 }
 
