@@ -8,12 +8,19 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
+#include "kolo/nn/network.h"
 #include "kolo/parallel/device_memory.h"
+#include "kolo/parallel/object_collectives.h"
+#include "kolo/train/objective.h"
 #include "kolo/train/observe/format.h"
+#include "run/prediction.h"
 
 namespace kolo {
+
+namespace fs = std::filesystem;
 
 namespace {
 
@@ -120,6 +127,135 @@ std::vector<Tile> plan_tiles(const Communicator& communicator, const torch::Devi
   const auto core = choose_core(size, *request.reach, cells, communicator.size());
   if (!core) refuse_smallest(request, cells);
   return cut_in_tiles(size, *core, *request.reach);
+}
+
+namespace {
+
+std::string multiples_near(std::int64_t length, std::int64_t multiple) {
+  const auto below = length / multiple * multiple;
+  return below == 0 ? fmt::to_string(multiple) : fmt::format("{} or {}", below, below + multiple);
+}
+
+// `reach`: none where the network doesn't tell.
+void require_multiples(const PredictionRequest& request, const std::string& model,
+                       std::int64_t size, const std::optional<AxisReach>& reach) {
+  if (!reach) {
+    if (!request.tile || *request.tile >= size) return;
+    throw InputError(
+        fmt::format("predict: --tile {}, but {} doesn't tell how far its outputs see, so it takes "
+                    "the box whole; leave --tile out",
+                    *request.tile, model));
+  }
+  const auto multiple = reach->multiple;
+  if (size % multiple != 0) {
+    throw InputError(fmt::format(
+        "predict: {} has {}^3 cells, but {} works on multiples of {} cells per edge: {} would fit",
+        request.input.string(), size, model, multiple, multiples_near(size, multiple)));
+  }
+  if (request.tile && *request.tile % multiple != 0) {
+    throw InputError(
+        fmt::format("predict: --tile {}, but {} works on multiples of {} cells per edge; use {}",
+                    *request.tile, model, multiple, multiples_near(*request.tile, multiple)));
+  }
+}
+
+// Tells all ranks where rank 0's file has its fields. Collective.
+HydroPlace share_place(const Communicator& communicator, const std::optional<HydroFile>& file) {
+  const auto place = file ? file->place() : HydroPlace();
+  const auto mine = file ? fs::absolute(place.file).string() : std::string();
+  std::array numbers{static_cast<std::int64_t>(place.format), place.offset, place.size};
+  communicator.broadcast(std::span(numbers), 0, {.name = "place in the file"});
+  return {broadcast_bytes(communicator, mine, 0, {.name = "the file"}),
+          static_cast<BoxFormat>(numbers[0]), numbers[1], numbers[2]};
+}
+
+// Predicts this rank's tiles and flushes them to disk.
+void predict_tiles(const TilePredictor& predictor, const HydroPlace& place,
+                   const std::vector<Tile>& tiles, const std::vector<std::size_t>& mine,
+                   PredictionBar& bar) {
+  const torch::NoGradGuard no_gradient;
+  predictor.network.eval();
+  HydroWriter writer(place);
+  std::vector<float> scratch;
+  for (const auto number : mine) {
+    const auto& tile = tiles[number];
+    const auto made = predictor.predict(tile, scratch);
+    const auto core = region_of(tile.core);
+    writer.write(core, {made.data_ptr<float>(), static_cast<std::size_t>(made.numel())});
+    bar.add(core.cells());
+  }
+  writer.flush();
+}
+
+// Bytes of the gas.
+std::int64_t bytes_of_gas(std::int64_t size) {
+  const std::array shape{hydro_channels, size, size, size,
+                         static_cast<std::int64_t>(sizeof(float))};
+  return checked_product(std::span<const std::int64_t>(shape));
+}
+
+class BoxPrediction final : public Prediction {
+ public:
+  BoxPrediction(const PredictionRequest& request, const TrainedModel& trained, bool is_root)
+      : request_(request),
+        box_(request.input, BoxFields::nbody),
+        reach_(reach_of(*trained.network)) {
+    require_multiples(request, trained.config.model.name, box_.size(), reach_);
+    constexpr std::array<std::string_view, 3> endings{".h5", ".hdf5", ".npy"};
+    if (is_root) require_output(request, endings, box_.layout(BoxField::nbody).file);
+  }
+
+  [[nodiscard]] std::vector<RankFact> facts() const override {
+    return {{"the box's cells per edge", fmt::to_string(box_.size())}};
+  }
+
+  void predict(TrainedModel& trained, const Communicator& communicator, const RunOptions& options,
+               RunPrediction& result) override {
+    TileRequest wanted{box_.size(), reach_, request_.tile};
+    if (wanted.reach && !wanted.core)
+      wanted.bytes_per_cell = bytes_per_cell(*trained.network, nbody_channels, *wanted.reach);
+    const auto device = load_trained_network(communicator, trained);
+    const TilePredictor predictor{box_, *trained.network, *trained.objective, device};
+    once_begun([&] { predict_box(predictor, wanted, communicator, options, result); });
+  }
+
+ private:
+  // Collective.
+  void predict_box(const TilePredictor& predictor, const TileRequest& wanted,
+                   const Communicator& communicator, const RunOptions& options,
+                   RunPrediction& result) const {
+    const auto tiles = plan_tiles(communicator, predictor.device, wanted);
+    const auto shares = share_tiles(tiles, communicator.size());
+    const auto& mine = shares[static_cast<std::size_t>(communicator.rank())];
+    const Stopwatch watch;
+    std::optional<HydroFile> file;
+    if (communicator.rank() == 0) {
+      const bool has_attributes = box_.format() == BoxFormat::hdf5;
+      file.emplace(request_.output, box_.size(),
+                   has_attributes ? box_.layout(BoxField::nbody).file : fs::path());
+    }
+    const auto place = share_place(communicator, file);
+    PredictionBar bar(communicator, options, std::ssize(mine), "cells");
+    predict_tiles(predictor, place, tiles, mine, bar);
+    communicator.barrier();
+    bar.clear();
+    if (file) file->commit();
+    result.seconds = watch.seconds();
+    const auto& largest = *std::ranges::max_element(tiles, {}, &Tile::cells);
+    result.what = PredictedBox{box_.size(), std::ssize(tiles), region_of(largest.read).extent,
+                               bytes_of_gas(box_.size())};
+  }
+
+  PredictionRequest request_;
+  BoxFile box_;
+  std::optional<AxisReach> reach_;
+};
+
+}  // namespace
+
+std::unique_ptr<Prediction> prepare_box(const PredictionRequest& request,
+                                        const TrainedModel& trained, bool is_root) {
+  return std::make_unique<BoxPrediction>(request, trained, is_root);
 }
 
 }  // namespace kolo

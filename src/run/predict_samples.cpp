@@ -12,7 +12,6 @@
 #include "kolo/parallel/tensor_collectives.h"
 #include "kolo/train/objective.h"
 #include "run/prediction.h"
-#include "run/prediction_output.h"
 
 namespace kolo {
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -11,6 +12,7 @@
 
 #include "kolo/base/clock.h"
 #include "kolo/comm/communicator.h"
+#include "kolo/data/array_file.h"
 #include "kolo/data/catalogue.h"
 #include "kolo/run/predict_run.h"
 #include "kolo/train/observe/progress.h"
@@ -57,5 +59,28 @@ class PredictionBar {
   Stopwatch watch_;
   std::optional<ProgressBar> bar_;
 };
+
+// Form of predictions: a row of values for each sample.
+struct PredictionForm {
+  std::int64_t samples = 0;
+  std::function<std::string(std::int64_t)> file = {};  // of a sample; empty: it has none
+  bool has_classes = false;                            // values are probabilities
+  std::vector<FloatArray> arrays = {};                 // that a row consists of, one after another
+  std::int64_t values = 0;                             // of a row
+  std::vector<std::string> columns = {};  // names of the values; none: too many for a table
+};
+
+// Writer of predictions in a file that appears when it is whole.
+class PredictionWriter {
+ public:
+  virtual ~PredictionWriter() = default;
+  // Adds the next rows.
+  virtual void add(std::span<const float> values) = 0;
+  virtual void commit() = 0;
+};
+
+// Writer by the file's ending: .csv, .json, .npy, otherwise HDF5.
+[[nodiscard]] std::unique_ptr<PredictionWriter> make_prediction_writer(
+    const std::filesystem::path& file, const PredictionForm& form);
 
 }  // namespace kolo

@@ -1,5 +1,3 @@
-#include "run/prediction_output.h"
-
 #include <algorithm>
 #include <cmath>
 
@@ -11,6 +9,7 @@
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/base/text.h"
+#include "run/prediction.h"
 
 namespace kolo {
 

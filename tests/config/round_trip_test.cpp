@@ -14,7 +14,6 @@
 #include "kolo/data/augmentation.h"
 #include "kolo/data/nbody.h"
 #include "kolo/nn/loss.h"
-#include "kolo/nn/models.h"
 #include "settings/choice_reader.h"
 #include "settings/yaml/yaml.h"
 #include "support/says.h"
@@ -251,11 +250,10 @@ TEST_F(RoundTrip, AnyConfigurationComesBackTheSame) {
     const std::string text = to_yaml(config);
     const RunConfig again = load(text);
     EXPECT_EQ(to_yaml(again), text);
+    EXPECT_EQ(settings_of(again), settings_of(config));
     // to_yaml() could lose the same value twice: compare those that are most easily lost.
     EXPECT_EQ(again.description, config.description);
     EXPECT_EQ(again.output_dir, config.output_dir);
-    for (const char* key : {"data.path", "data.train_dir", "data.input_shape"})
-      EXPECT_EQ(value_of(again, key), value_of(config, key));
     EXPECT_EQ(again.model.name, config.model.name);
     EXPECT_EQ(again.model.init_from, config.model.init_from);
     EXPECT_EQ(again.model.freeze, config.model.freeze);
@@ -266,22 +264,15 @@ TEST_F(RoundTrip, AnyConfigurationComesBackTheSame) {
     EXPECT_EQ(again.seed, config.seed);
     EXPECT_EQ(again.data.n_train, config.data.n_train);
     EXPECT_EQ(again.data.n_valid, config.data.n_valid);
-    for (const char* key : {"model.dropout", "model.levels", "model.full_scale", "model.file"})
-      EXPECT_EQ(value_of(again, key), value_of(config, key));
     EXPECT_EQ(again.optimizer.lr, config.optimizer.lr);
     EXPECT_EQ(again.optimizer.name, config.optimizer.name);
     EXPECT_EQ(again.training.metrics, config.training.metrics);
-    for (const char* key : {"training.lr_decay", "training.lr_decay_power", "training.loss",
-                            "training.label_smoothing", "training.lambda_rho"})
-      EXPECT_EQ(value_of(again, key), value_of(config, key));
     ASSERT_EQ(again.training.lr_schedule.size(), config.training.lr_schedule.size());
     for (std::size_t i = 0; i < config.training.lr_schedule.size(); ++i) {
       EXPECT_EQ(again.training.lr_schedule[i].end_epoch, config.training.lr_schedule[i].end_epoch);
       EXPECT_EQ(again.training.lr_schedule[i].multiplier,
                 config.training.lr_schedule[i].multiplier);
     }
-    for (const char* key : {"optimizer.beta2", "optimizer.epsilon", "optimizer.momentum"})
-      EXPECT_EQ(value_of(again, key), value_of(config, key));
     EXPECT_EQ(again.communication.shared_memory, config.communication.shared_memory);
     EXPECT_EQ(again.device.augment, config.device.augment);
     EXPECT_EQ(again.device.graphs, config.device.graphs);
@@ -302,11 +293,22 @@ TEST_F(RoundTrip, EveryKeyIsThereAndWhatIsUnsetSaysWhatItMeans) {
   const auto config = load(required);
   const std::string text = to_yaml(config);
   std::set<std::string> keys;
-  for (const auto& entry : built_in_optimizers()) {
-    for (const auto& [key, value] : settings_of(load(required, {"optimizer.name=" + entry.name})))
-      keys.insert(key);
-    for (const auto& key : keys_of(entry)) EXPECT_TRUE(keys.contains("optimizer." + key)) << key;
-  }
+  const auto collect = [&](const std::string& section, const auto& entries, const auto& chooser) {
+    for (const auto& entry : entries) {
+      for (const auto& [key, value] : settings_of(load(required, {chooser(entry.name)})))
+        keys.insert(key);
+      for (const auto& key : keys_of(entry)) EXPECT_TRUE(keys.contains(section + key)) << key;
+    }
+  };
+  collect("optimizer.", built_in_optimizers(),
+          [](const std::string& name) { return "optimizer.name=" + name; });
+  collect("training.", built_in_schedules(),
+          [](const std::string& name) { return "training.lr_decay=" + name; });
+  collect("training.", built_in_losses(),
+          [](const std::string& name) { return "training.loss=" + name; });
+  collect("model.", built_in_model_entries(), [](const std::string& name) {
+    return "model={name: " + name + ", file: " + (name == "torchscript" ? "m}" : "null}");
+  });
   const Overrides datasets[] = {{"data={name: cifar10}"},
                                 {"data={name: arrays, train_path: a, valid_path: b}"},
                                 {"data={name: imagenet, train_dir: a, valid_dir: b}"},
@@ -316,22 +318,6 @@ TEST_F(RoundTrip, EveryKeyIsThereAndWhatIsUnsetSaysWhatItMeans) {
     for (const auto& [key, value] : settings_of(load(required, data))) keys.insert(key);
   for (const auto& entry : built_in_datasets())
     for (const auto& key : keys_of(entry)) EXPECT_TRUE(keys.contains("data." + key)) << key;
-  for (const auto& entry : built_in_model_entries()) {
-    const auto model =
-        "model={name: " + entry.name + ", file: " + (entry.name == "torchscript" ? "m}" : "null}");
-    for (const auto& [key, value] : settings_of(load(required, {model}))) keys.insert(key);
-    for (const auto& key : keys_of(entry)) EXPECT_TRUE(keys.contains("model." + key)) << key;
-  }
-  for (const auto& entry : built_in_schedules()) {
-    const auto decay = "training.lr_decay=" + entry.name;
-    for (const auto& [key, value] : settings_of(load(required, {decay}))) keys.insert(key);
-    for (const auto& key : keys_of(entry)) EXPECT_TRUE(keys.contains("training." + key)) << key;
-  }
-  for (const auto& entry : built_in_losses()) {
-    for (const auto& [key, value] : settings_of(load(required, {"training.loss=" + entry.name})))
-      keys.insert(key);
-    for (const auto& key : keys_of(entry)) EXPECT_TRUE(keys.contains("training." + key)) << key;
-  }
   EXPECT_THAT(keys, UnorderedElementsAreArray(testing::setting_names()));
   for (const char* line : {"  n_train: null  # all\n", "  n_classes: null  # the data's\n",
                            "  max_steps: null  # as many as n_epochs has\n"}) {

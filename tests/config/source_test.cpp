@@ -164,33 +164,25 @@ class MergeKeys : public testing::ConfigTest {
       "  optimizer: {name: adam, lr: 0.5}\n";
 };
 
-TEST_F(MergeKeys, ExplicitKeysWinWhereverTheMergeStands) {
-  const std::string templates = std::string(needed) + "t: &t {batch_size: 7, n_epochs: 8}\n";
-  for (const char* training : {"    <<: *t\n    n_epochs: 3\n", "    n_epochs: 3\n    <<: *t\n"}) {
+TEST_F(MergeKeys, ExplicitKeysWinWhereverTheMergeStandsAndThenTheEarlierOfAList) {
+  const std::string a = std::string(needed) + "a: &a {batch_size: 7, n_epochs: 8}\n";
+  const std::string b = a + "b: &b {batch_size: 70, log_every: 9}\n";
+  const std::string c = a + "c: &c {<<: *a, n_epochs: 9}\n";  // merges itself
+  const struct {
+    std::string templates, training;
+    int n_epochs;
+    std::optional<std::int64_t> log_every = {};
+  } cases[] = {{a, "    <<: *a\n    n_epochs: 3\n", 3},
+               {a, "    n_epochs: 3\n    <<: *a\n", 3},
+               {b, "    <<: [*a, *b, {log_every: 10, drop_last: true}]\n", 8, 9},
+               {c, "    <<: *c\n", 9}};
+  for (const auto& [templates, training, n_epochs, log_every] : cases) {
     const RunConfig config = load_merged(templates, training);
-    EXPECT_EQ(config.training.batch_size, 7);
-    EXPECT_EQ(config.training.n_epochs, 3);
+    EXPECT_EQ(config.training.batch_size, 7) << training;
+    EXPECT_EQ(config.training.n_epochs, n_epochs) << training;
+    EXPECT_EQ(config.training.log_every, log_every) << training;
+    EXPECT_EQ(config.training.drop_last, log_every.has_value()) << training;
   }
-}
-
-TEST_F(MergeKeys, EarlierOfAListWins) {
-  const RunConfig config = load_merged(std::string(needed) +
-                                           "a: &a {batch_size: 7, n_epochs: 8}\n"
-                                           "b: &b {batch_size: 70, log_every: 9}\n",
-                                       "    <<: [*a, *b, {log_every: 10, drop_last: true}]\n");
-  EXPECT_EQ(config.training.batch_size, 7);
-  EXPECT_EQ(config.training.n_epochs, 8);
-  EXPECT_EQ(config.training.log_every, 9);
-  EXPECT_TRUE(config.training.drop_last);
-}
-
-TEST_F(MergeKeys, MergedMappingsMayMergeThemselves) {
-  const RunConfig config = load_merged(std::string(needed) +
-                                           "a: &a {batch_size: 7, n_epochs: 8}\n"
-                                           "b: &b {<<: *a, n_epochs: 9}\n",
-                                       "    <<: *b\n");
-  EXPECT_EQ(config.training.batch_size, 7);
-  EXPECT_EQ(config.training.n_epochs, 9);
 }
 
 TEST_F(MergeKeys, NestedMappingsAreMergedAsWell) {

@@ -44,7 +44,7 @@ void print_findings(std::ostream& stream, std::span<const Finding> findings, boo
 
 [[nodiscard]] Finding check_processors(const CpuLimits& limits, const EnvironmentLookup& lookup);
 [[nodiscard]] Finding check_host_names(const std::vector<NameLookup>& lookups);
-[[nodiscard]] Finding check_shared_memory(const std::filesystem::path& folder = "/dev/shm");
+[[nodiscard]] Finding check_shared_memory();
 [[nodiscard]] Finding check_gpu();
 [[nodiscard]] Finding check_fashion_mnist(const std::filesystem::path& folder);
 // Tells whether this kolo was built with kolo data nbody.

@@ -68,17 +68,17 @@ Finding check_host_names(const std::vector<NameLookup>& lookups) {
   return finding;
 }
 
-Finding check_shared_memory(const std::filesystem::path& folder) {
+Finding check_shared_memory() {
   Finding finding{.name = "shared memory"};
-  const auto room = examine_shared_memory(folder);
+  const auto room = examine_shared_memory();
   if (!room) {
-    finding.text = folder.string() + " is not there";
+    finding.text = "/dev/shm is not there";
     finding.warn(
         "mount a tmpfs on it, for Open MPI's own messages; what ranks share in kolo needs none");
     return finding;
   }
   const double total = room->total / (1 << 20), free = room->free / (1 << 20);
-  finding.text = fmt::format("{}: {:.0f} MiB, {:.0f} MiB of it free", folder.string(), total, free);
+  finding.text = fmt::format("/dev/shm: {:.0f} MiB, {:.0f} MiB of it free", total, free);
   if (room->free < 2 * shared_memory_per_rank) {
     finding.warn(
         "Open MPI's own messages take 4.25 MiB of it for each rank, what ranks share in kolo none: "

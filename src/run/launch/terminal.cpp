@@ -50,8 +50,8 @@ void complain(const std::string& message) {
   std::cerr << wrap("kolo: " + message, terminal_width(STDERR_FILENO)) << std::endl;
 }
 
-void print_wrapped(std::string_view text, int indent) {
-  std::cout << wrap(text, terminal_width(STDOUT_FILENO), indent) << std::flush;
+void print_wrapped(std::string_view text) {
+  std::cout << wrap(text, terminal_width(STDOUT_FILENO)) << std::flush;
 }
 
 std::string describe_terminal(const ProgressOptions& options) {

@@ -26,7 +26,7 @@ namespace kolo {
 void complain(const std::string& message);
 
 // Prints text for people on stdout; lines too long for the terminal continue indented.
-void print_wrapped(std::string_view text, int indent = 2);
+void print_wrapped(std::string_view text);
 
 // Value of KOLO_TERMINAL: "COLUMNS" or, with ASCII only, "COLUMNS ascii"; 0 columns: no terminal.
 [[nodiscard]] std::string describe_terminal(const ProgressOptions& options);

@@ -163,7 +163,10 @@ TEST_F(SupervisedRanks, HowOneHasFailedIsToldUnlessItHasSaidWhy) {
   for (const auto& [script, status, told] :
        {Case{"kill -SEGV $$", 128 + SIGSEGV, of_signal}, Case{"exit 139", 139, of_signal},
         Case{"echo '" + gone + "' >&2; exit 137", 137, "^" + gone + "\n$"},
-        Case{"echo 'this is why' >&2; exit 3", 3, "^this is why\n$"}}) {
+        Case{"echo 'this is why' >&2; exit 3", 3, "^this is why\n$"},
+        Case{"exit 3", 3,
+             "^kolo: rank 1 \\(process [0-9]+\\) has ended with status 3 without a word; the job "
+             "ends\n$"}}) {
     const auto result = run_script(2, "[ $rank = 1 ] && { " + script + "; }; exec sleep 1000");
     expect_end(result, status);
     EXPECT_THAT(result.errors, ContainsRegex(told));
@@ -193,20 +196,6 @@ TEST_F(SupervisedRanks, WhoeverWasKilledIsToldBeforeWhoeverSawIt) {
   });
   expect_end(result, 128 + SIGKILL);
   EXPECT_THAT(result.errors, ContainsRegex("rank 2 \\(process [0-9]+\\) was killed by SIGKILL"));
-}
-
-TEST_F(SupervisedRanks, AStatusWithoutAWordIsTold) {
-  const auto forked = run(2, [&](int rank) {
-    if (rank == 1) return 3;
-    wait_for_ever();
-  });
-  const auto started = run_script(2, "[ $rank = 1 ] && exit 3; exec sleep 1000");
-  for (const auto* const result : {&forked, &started}) {
-    expect_end(*result, 3);
-    EXPECT_THAT(result->errors, AllOf(ContainsRegex("^kolo: rank 1 \\(process [0-9]+\\) has ended "
-                                                    "with status 3 without a word; the job ends"),
-                                      Not(HasSubstr("has said why"))));
-  }
 }
 
 // The other ranks aren't killed, and end by themselves.
