@@ -212,7 +212,7 @@ TEST_F(Nbody, DependsOnSeedEpochAndIndexAlone) {
   }
   EXPECT_LE(same_epoch, 1);
   EXPECT_LE(same_seed, 1);
-  // Those of a validation stay the same.
+  // Crops of a validation stay the same.
   const auto fixed = dataset({.crop = 4, .samples = 20, .varies_with_epoch = false});
   for (std::int64_t i = 0; i < 20; ++i) EXPECT_EQ(read_sample(fixed, i), read_sample(fixed, i, 7));
 }
