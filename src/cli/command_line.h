@@ -80,13 +80,8 @@ void add_data_command(CLI::App& app, Chosen& chosen);
 void add_timeline_command(CLI::App& app, Chosen& chosen);
 void add_report_command(CLI::App& app, Chosen& chosen);
 
-// The subcommands of `kolo data`.
-void add_data_cifar10_command(CLI::App& data, Chosen& chosen);
-void add_data_images_command(CLI::App& data, Chosen& chosen);
-void add_data_nbody_command(CLI::App& data, Chosen& chosen);
-void add_data_convert_command(CLI::App& data, Chosen& chosen);
-void add_data_inspect_command(CLI::App& data, Chosen& chosen);
-void add_data_fetch_command(CLI::App& data, Chosen& chosen);
+// Adds the subcommands of `kolo data` that make data: cifar10, images, nbody.
+void add_making_commands(CLI::App& data, Chosen& chosen);
 
 // Formatter of --help: as wide as the terminal, broken between words.
 [[nodiscard]] std::shared_ptr<CLI::FormatterBase> make_help_formatter();

@@ -8,7 +8,6 @@
 
 #include "cli/options.h"
 #include "kolo/base/clock.h"
-#include "kolo/base/error.h"
 #include "kolo/data/box_files.h"
 #include "kolo/run/launch_ranks.h"
 #include "kolo/tools/data_sets.h"
@@ -50,9 +49,7 @@ int fetch(const FetchArguments& arguments) {
   return 0;
 }
 
-}  // namespace
-
-void add_data_fetch_command(CLI::App& data, Chosen& chosen) {
+void add_fetch_command(CLI::App& data, Chosen& chosen) {
   const auto arguments = std::make_shared<FetchArguments>();
   CLI::App* const command = data.add_subcommand("fetch", "Download a data set");
   add_choice_option(*command, "name", arguments->dataset, {"mnist", "fashion-mnist", "cifar10"},
@@ -74,8 +71,6 @@ void add_data_fetch_command(CLI::App& data, Chosen& chosen) {
       "  kolo data fetch mnist -o /scratch/mnist --url http://mirror.example.org/mnist");
   on_choice(*command, chosen, arguments, fetch);
 }
-
-namespace {
 
 struct InspectArguments {
   std::string path;
@@ -142,9 +137,7 @@ int inspect_for_user(const InspectArguments& arguments) {
   return 0;
 }
 
-}  // namespace
-
-void add_data_inspect_command(CLI::App& data, Chosen& chosen) {
+void add_inspect_command(CLI::App& data, Chosen& chosen) {
   const auto arguments = std::make_shared<InspectArguments>();
   CLI::App* const command = data.add_subcommand("inspect", "Show what is in a data file");
   add_text_option(*command, "path", arguments->path, "a file or a folder",
@@ -156,15 +149,12 @@ void add_data_inspect_command(CLI::App& data, Chosen& chosen) {
   command->footer(
       "Reads IDX (plain or gzip), folders of CIFAR-10's binary batches, images and folders of "
       "images, simulation boxes (HDF5, .npy pairs), arrays (.npy, HDF5) and safetensors. "
-      "Recognizes "
-      "them by content. Lines with ! are advice.\n\n"
+      "Recognizes them by content. Lines with ! are advice.\n\n"
       "Examples:\n"
       "  kolo data inspect box.h5\n"
       "  kolo data inspect data/cifar10 --json");
   on_choice(*command, chosen, arguments, inspect_for_user);
 }
-
-namespace {
 
 struct ConvertArguments {
   std::string input, output;
@@ -208,9 +198,7 @@ int convert(const ConvertArguments& arguments) {
   return 0;
 }
 
-}  // namespace
-
-void add_data_convert_command(CLI::App& data, Chosen& chosen) {
+void add_convert_command(CLI::App& data, Chosen& chosen) {
   const auto arguments = std::make_shared<ConvertArguments>();
   CLI::App* const command =
       data.add_subcommand("convert", "Write a simulation box in another format");
@@ -233,24 +221,20 @@ void add_data_convert_command(CLI::App& data, Chosen& chosen) {
   on_choice(*command, chosen, arguments, convert);
 }
 
+}  // namespace
+
 void add_data_command(CLI::App& app, Chosen& chosen) {
   CLI::App* const data = app.add_subcommand("data", "Get, make, convert and look at data sets");
   data->require_subcommand(1);
-  add_data_fetch_command(*data, chosen);
-  add_data_cifar10_command(*data, chosen);
-  add_data_images_command(*data, chosen);
-  add_data_nbody_command(*data, chosen);
-  add_data_convert_command(*data, chosen);
-  add_data_inspect_command(*data, chosen);
+  add_fetch_command(*data, chosen);
+  add_making_commands(*data, chosen);
+  add_convert_command(*data, chosen);
+  add_inspect_command(*data, chosen);
   data->footer(
       "Examples:\n"
-      "  kolo data fetch cifar10                            download CIFAR-10\n"
-      "  kolo data cifar10 --from fashion-mnist -o data/stand-in\n"
-      "                                                     a stand-in for it\n"
-      "  kolo data images --from fashion-mnist -o data/images\n"
-      "                                                     folders of JPEG files\n"
-      "  kolo data nbody -o data/train.h5                   a box of simulated universe\n"
-      "  kolo data inspect box.h5                           shapes, ranges, advice\n\n"
+      "  kolo data fetch cifar10\n"
+      "  kolo data nbody -o data/train.h5\n"
+      "  kolo data inspect data/train.h5\n\n"
       "kolo data COMMAND --help says more.");
 }
 

@@ -168,12 +168,6 @@ std::vector<fs::path> earlier_pictures(const fs::path& folder) {
   return files;
 }
 
-// InputError: the folder can't be written, or a file there is in the way.
-void require_room_for_pictures(const fs::path& folder) {
-  require_writable_folder("eval: --pictures", folder);
-  (void)earlier_pictures(folder);
-}
-
 // Draws into the folder, in place of an earlier evaluation's drawings, and returns what it has
 // written: sample-N.png for sample N. An image, or of a network of fields a plane through the
 // middle of each channel of the input, of the target, of the output, and of the difference.
@@ -209,7 +203,8 @@ void draw(const EvalArguments& arguments, const RunEvaluation& evaluation) {
 int eval(const EvalArguments& arguments) {
   auto request = arguments.request;
   if (!arguments.pictures.empty()) {
-    require_room_for_pictures(arguments.pictures);
+    require_writable_folder("eval: --pictures", arguments.pictures);
+    (void)earlier_pictures(arguments.pictures);
     request.samples = drawn_samples;
   }
   const auto& parts = arguments.ranks.chosen->program.parts;
@@ -251,8 +246,7 @@ void add_eval_command(CLI::App& app, Chosen& chosen) {
   add_text_option(
       *command, "--pictures", arguments->pictures, "a folder",
       fmt::format("Draw {} samples, evenly spread over the data, with what the network makes of "
-                  "them, into this folder as PNG (kolo report shows "
-                  "those in RUN/pictures)",
+                  "them, into this folder as PNG (kolo report shows those in RUN/pictures)",
                   drawn_samples))
       ->type_name("FOLDER");
   command->footer(

@@ -1,5 +1,4 @@
 #include <filesystem>
-#include <iostream>
 
 #include <fmt/format.h>
 
@@ -24,6 +23,7 @@ int init(const InitArguments& arguments) {
   if (std::filesystem::exists(file))
     throw InputError(fmt::format("init: {} is there already; choose another --output", file));
   const auto [seen, yaml] = first_configuration(arguments.data, file);
+  make_folder_of("init: --output", file);
   write_file_atomically(file, yaml);
   print_wrapped(fmt::format("{}: {}\n{} is written; next: kolo train {} -n 2\n", arguments.data,
                             seen, file, file));

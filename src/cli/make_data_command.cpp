@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <iostream>
 #include <mutex>
 #include <string>
@@ -102,27 +101,21 @@ int make_cifar10(const ImagesArguments& arguments) {
                             });
 }
 
-}  // namespace
-
-void add_data_cifar10_command(CLI::App& data, Chosen& chosen) {
+void add_cifar10_command(CLI::App& data, Chosen& chosen) {
   const auto arguments = std::make_shared<ImagesArguments>();
   CLI::App* const command =
       data.add_subcommand("cifar10", "Make a stand-in for CIFAR-10, in its binary format");
   add_image_options(*command, *arguments, "Training images of each class");
   command->footer(
       "Garments of Fashion-MNIST, moved, turned and coloured, on patterned backgrounds, with "
-      "others "
-      "behind them and blocks in front: about as hard as CIFAR-10, for machines that can't "
-      "download "
-      "it. The same seed makes the same files, with any number of threads. All of Fashion-MNIST's "
-      "test images become the validation split.\n\n"
+      "others behind them and blocks in front: about as hard as CIFAR-10, for machines that can't "
+      "download it. The same seed makes the same files, with any number of threads. All of "
+      "Fashion-MNIST's test images become the validation split.\n\n"
       "Example:\n"
       "  kolo data cifar10 --from fashion-mnist -o data/stand-in\n"
       "  kolo train configs/cifar10_cnn.yaml data.path=data/stand-in");
   on_choice(*command, chosen, arguments, make_cifar10);
 }
-
-namespace {
 
 int make_images(const ImagesArguments& arguments) {
   const PhotographFolderOptions options{.stand_in = arguments.stand_in};
@@ -132,9 +125,7 @@ int make_images(const ImagesArguments& arguments) {
                             });
 }
 
-}  // namespace
-
-void add_data_images_command(CLI::App& data, Chosen& chosen) {
+void add_images_command(CLI::App& data, Chosen& chosen) {
   const auto arguments = std::make_shared<ImagesArguments>();
   arguments->stand_in = PhotographFolderOptions().stand_in;
   CLI::App* const command =
@@ -149,8 +140,6 @@ void add_data_images_command(CLI::App& data, Chosen& chosen) {
       "  kolo data images --from fashion-mnist -o data/images --per-class 200");
   on_choice(*command, chosen, arguments, make_images);
 }
-
-namespace {
 
 struct NbodyArguments : MakingArguments {
   CosmologyOptions box;
@@ -228,9 +217,7 @@ int make_nbody(const NbodyArguments& arguments) {
   return 0;
 }
 
-}  // namespace
-
-void add_data_nbody_command(CLI::App& data, Chosen& chosen) {
+void add_nbody_command(CLI::App& data, Chosen& chosen) {
   const auto arguments = std::make_shared<NbodyArguments>();
   CLI::App* const command =
       data.add_subcommand("nbody", "Make a box of simulated universe: dark matter and gas");
@@ -254,6 +241,14 @@ void add_data_nbody_command(CLI::App& data, Chosen& chosen) {
       "  kolo data nbody --size 128 --seed 1 -o data/train.h5\n"
       "  kolo data nbody --size 128 --seed 2 --crop 64 -o data/valid.h5");
   on_choice(*command, chosen, arguments, make_nbody);
+}
+
+}  // namespace
+
+void add_making_commands(CLI::App& data, Chosen& chosen) {
+  add_cifar10_command(data, chosen);
+  add_images_command(data, chosen);
+  add_nbody_command(data, chosen);
 }
 
 }  // namespace kolo

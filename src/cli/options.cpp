@@ -93,10 +93,6 @@ namespace {
   throw InputError(fmt::format("{} {}: {}", what, path.string(), reason));
 }
 
-bool has_letter(const std::string& text) {
-  return std::ranges::any_of(text, [](unsigned char letter) { return std::isalpha(letter) != 0; });
-}
-
 void require_writable_place(std::string_view what, const fs::path& path, const fs::path& folder) {
   std::error_code error;
   if (!fs::is_directory(folder, error))
@@ -111,7 +107,9 @@ void require_writable_place(std::string_view what, const fs::path& path, const f
 
 void require_ending(std::string_view what, const fs::path& file, const OutputKind& kind) {
   const auto ending = file.extension().string();
-  if (!has_letter(ending) || std::ranges::find(kind.endings, ending) != kind.endings.end()) return;
+  const bool has_letter =
+      std::ranges::any_of(ending, [](unsigned char letter) { return std::isalpha(letter) != 0; });
+  if (!has_letter || std::ranges::find(kind.endings, ending) != kind.endings.end()) return;
   refuse(what, file,
          fmt::format("what is written is {}, expected a name that ends with {}, or without an "
                      "ending",

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <limits>
@@ -14,7 +13,6 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/command_line.h"
-#include "kolo/base/error.h"
 #include "kolo/base/text.h"
 #include "kolo/config/run_config.h"
 #include "kolo/run/launch_ranks.h"

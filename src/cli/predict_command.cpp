@@ -149,7 +149,8 @@ void add_predict_command(CLI::App& app, Chosen& chosen) {
   add_rank_options(*command, arguments->ranks, chosen,
                    "Number of ranks to start; they share the samples, or a box's tiles");
   add_text_option(*command, "--checkpoint", request.checkpoint, "best, newest or a step",
-                  "Checkpoint of a run: best (least validation loss), newest, or a step's "
+                  "Checkpoint of a run: best (by accuracy, or by loss where there is none), "
+                  "newest, or a step's "
                   "(default: best)")
       ->type_name("best|newest|STEP");
   command->footer(

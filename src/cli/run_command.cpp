@@ -68,12 +68,6 @@ int as_rank(const RunArguments& arguments, std::vector<std::string> command) {
   return run_rank_program(program);
 }
 
-std::string make_log_folder(const std::string& folder) {
-  require_writable_folder("run: --logs", folder);
-  fs::create_directories(folder);
-  return fs::absolute(folder);
-}
-
 int default_ranks(const std::vector<Host>& hosts, const MachineFacts& machine) {
   if (!hosts.empty()) return total_slots(hosts);
   if (machine.launcher == Launcher::srun) {
@@ -100,8 +94,11 @@ int run(const RunArguments& arguments) {
   request.ranks = arguments.ranks.value_or(default_ranks(request.hosts, machine));
   request.command = {own_program(), "run", "--as-rank"};
   (void)rank_command(request, machine);  // what can't be started makes no folder
-  if (!arguments.logs.empty())
-    request.command.insert(request.command.end(), {"--logs", make_log_folder(arguments.logs)});
+  if (!arguments.logs.empty()) {
+    require_writable_folder("run: --logs", arguments.logs);
+    fs::create_directories(arguments.logs);
+    request.command.insert(request.command.end(), {"--logs", fs::absolute(arguments.logs)});
+  }
   request.command.insert(request.command.end(), program.begin(), program.end());
   const bool is_tagged = arguments.logs.empty() && request.ranks > 1;
   if (is_tagged)
@@ -134,8 +131,7 @@ void add_run_command(CLI::App& app, Chosen& chosen) {
   command->footer(
       "Options of kolo come first, then PROGRAM ARGUMENTS...\n"
       "Each line of output begins with its [rank]. Ranks share the cores, and OMP_NUM_THREADS is "
-      "set "
-      "to match. The program need not use MPI.\n\n"
+      "set to match. The program need not use MPI.\n\n"
       "Ctrl-C or SIGTERM reaches the ranks as one SIGTERM; a second one kills them. SIGUSR1 is "
       "passed on. KOLO_RESTART tells restarted ranks the number of restarts.\n\n"
       "Examples:\n"

@@ -6,7 +6,6 @@
 
 #include "cli/command_line.h"
 #include "cli/options.h"
-#include "kolo/base/error.h"
 #include "kolo/base/text.h"
 #include "kolo/report/results_table.h"
 #include "kolo/run/launch_ranks.h"
@@ -207,8 +206,7 @@ void add_scale_command(CLI::App& app, Chosen& chosen) {
       "  kolo scale configs/unet3d.yaml --config tiny --ranks 1,2,4 --parallel spatial\n"
       "  kolo scale configs/unet3d.yaml --config tiny --ranks 8,16,32 \\\n"
       "      --ranks-per-node 8 --submit slurm \\\n"
-      "      --submit-options \"--time 1:00:00 --partition "
-      "cpu\"\n\n"
+      "      --submit-options \"--time 1:00:00 --partition cpu\"\n\n"
       "Exit status: 0 done, 1 a run failed, 2 wrong input, 75 stopped on request.");
   on_choice(*command, chosen, arguments, scale);
 }

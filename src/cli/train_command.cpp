@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <iostream>
 #include <limits>
 #include <optional>
@@ -227,8 +226,7 @@ void add_train_command(CLI::App& app, Chosen& chosen) {
   add_value_option(
       *command, "--stop-before",
       [arguments](const std::string& text) { arguments->run.stop_before = read_stop_time(text); },
-      "Save a checkpoint and stop (status 75) before this time: 18:30, 2026-11-24T18:30 or "
-      "+2h30m")
+      "Save a checkpoint and stop (status 75) before this time: 18:30, 2026-11-24T18:30 or +2h30m")
       ->type_name("TIME")
       ->group(cluster_options);
   add_number_option(
@@ -249,8 +247,7 @@ void add_train_command(CLI::App& app, Chosen& chosen) {
       "  kolo train configs/fashion_mnist.yaml -n 8 --hosts n1:4,n2:4 \\\n"
       "      --max-restarts 3 --min-ranks 4\n\n"
       "Options of the courses' scripts work, too: --n_epochs, --batch_size, --optimizer, "
-      "--amp_mode "
-      "and others (docs/use/configuration.md).\n\n"
+      "--amp_mode and others (docs/use/configuration.md).\n\n"
       "Exit status: 0 done, 1 failed, 2 wrong input (nothing was written), 75 stopped on request "
       "after a checkpoint.");
   on_choice(*command, chosen, arguments, train);

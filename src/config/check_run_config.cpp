@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -11,7 +10,6 @@
 
 #include "config/settle.h"
 #include "kolo/base/error.h"
-#include "kolo/config/derived_settings.h"
 #include "kolo/nn/loss.h"
 #include "kolo/parallel/step_conflicts.h"
 
@@ -30,7 +28,7 @@ class ConfigChecks {
   void check_sections() const {
     check_data();
     check_model();
-    check_optimizer();
+    check_optimizer(config_.optimizer, of_section("optimizer"));
     check_learning_rate();
     check_loss();
   }
@@ -48,20 +46,6 @@ class ConfigChecks {
  private:
   [[noreturn]] void fail(std::string_view key, std::string_view reason) const {
     throw InputError(fmt::format("{}: {}: {}", place_of(root_, key), key, reason));
-  }
-
-  // Another key that excludes one that is set.
-  struct Other {
-    bool is_set;
-    std::string_view key, why;
-  };
-  void refuse_together(std::string_view key, std::string_view value,
-                       std::initializer_list<Other> others) const {
-    for (const auto& other : others) {
-      if (!other.is_set) continue;
-      fail(key, fmt::format("{} can't be had with {}: {}; leave out one of the two", value,
-                            other.key, other.why));
-    }
   }
 
   // For an entry of a catalogue, which knows its keys but not their section.
@@ -91,10 +75,6 @@ class ConfigChecks {
                       "model of one's own in C++ with kolo::SyncBatchNorm",
                       model.name));
     }
-  }
-
-  void check_optimizer() const {
-    kolo::check_optimizer(config_.optimizer, of_section("optimizer"));
   }
 
   void check_learning_rate() const {
@@ -260,9 +240,12 @@ class ConfigChecks {
 
   void check_freezing() const {
     if (config_.model.freeze.empty()) return;
-    refuse_together("model.freeze", fmt::format("[{}]", fmt::join(config_.model.freeze, ", ")),
-                    {{config_.parallel.pipeline > 1, "parallel.pipeline",
-                      "a rank may be left with nothing to train"}});
+    if (config_.parallel.pipeline > 1) {
+      fail("model.freeze",
+           fmt::format("[{}] can't be had with parallel.pipeline: a rank may be left with nothing "
+                       "to train; leave out one of the two",
+                       fmt::join(config_.model.freeze, ", ")));
+    }
     if (models_.find(config_.model.name).keeps_batch_norms) {
       fail("model.freeze",
            "modules of a TorchScript model can't be held in evaluation mode; leave it out, or set "

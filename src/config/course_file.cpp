@@ -4,11 +4,9 @@
 #include <iterator>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 
-#include "kolo/base/error.h"
 #include "kolo/base/text.h"
 #include "settings/section.h"
 
@@ -152,9 +150,9 @@ class Translation {
           box->kind == ConfigValue::Kind::list && !box->items.empty() ? box->items.front() : *box);
     const auto* const cache = find("use_cache");
     if (cache != nullptr && cache->kind != ConfigValue::Kind::nothing && cache->text != "None") {
-      refuse(
-          *cache, "use_cache",
-          "kolo's job scripts copy data to the nodes (KOLO_STAGE, docs/use/clusters.md); leave it out");
+      refuse(*cache, "use_cache",
+             "kolo's job scripts copy data to the nodes (KOLO_STAGE, docs/use/clusters.md); leave "
+             "it out");
     }
   }
 

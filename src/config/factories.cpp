@@ -135,10 +135,6 @@ std::unique_ptr<FlatOptimizer> make_optimizer(const RunConfig& config,
 
 namespace {
 
-std::int64_t bytes_of_mebibytes(double mebibytes) {
-  return std::max<std::int64_t>(1, static_cast<std::int64_t>(mebibytes * (1 << 20)));
-}
-
 // Hook that compresses gradients; null for none. It keeps PowerSGD's residuals, so each trainer has
 // one of its own.
 std::shared_ptr<GradientHook> make_compression(const CommunicationConfig& config) {
@@ -232,7 +228,9 @@ TrainerOptions make_trainer_options(const RunConfig& config) {
   options.max_steps = config.training.max_steps;
   options.seed = config.seed;
   auto& buckets = options.buckets;
-  buckets.bytes = bytes_of_mebibytes(config.communication.bucket_mb);
+  constexpr double mebibyte = 1 << 20;
+  buckets.bytes = std::max(std::int64_t{1},
+                           static_cast<std::int64_t>(config.communication.bucket_mb * mebibyte));
   buckets.first_bytes = std::min(buckets.first_bytes, buckets.bytes);
   options.reducer.overlap = config.communication.overlap;
   options.reducer.hook = make_compression(config.communication);

@@ -26,8 +26,7 @@ constexpr std::string_view on_copies =
 
 constexpr std::string_view on_bad_samples =
     "a sample that can't be read ends the run with its file's name; remove or replace the file, "
-    "and "
-    "leave the key out";
+    "and leave the key out";
 
 constexpr std::pair<std::string_view, std::string_view> retired_keys[] = {
     {"checkpoint.local_folder", on_copies},
@@ -158,12 +157,8 @@ double batch_ratio_of(const TrainingConfig& training, int ranks) {
 
 namespace {
 
-void fill_own(OwnSettings& own, const ChoiceEntry& entry) {
-  own = entry.completed(std::move(own));
-}
-
 void fill_model(ModelConfig& model, const ModelEntry& entry, double weight_decay) {
-  fill_own(model.own, entry);
+  model.own = entry.completed(std::move(model.own));
   if (!model.l2) model.l2 = weight_decay > 0 ? 0 : entry.l2;
   put_channels_first(model.input_shape);
 }
@@ -180,16 +175,18 @@ void fill_training(TrainingConfig& training) {
   if (training.local_batch_size) training.batch_size = training.local_batch_size;
   training.local_batch_size.reset();
   if (!training.batch_size && !training.global_batch_size) training.batch_size = default_batch_size;
-  fill_own(training.lr_decay_own, schedule_entry(training.lr_decay));
+  auto& decay = training.lr_decay_own;
+  decay = schedule_entry(training.lr_decay).completed(std::move(decay));
   const auto& loss = loss_entry(training.loss);
-  fill_own(training.loss_own, loss);
+  training.loss_own = loss.completed(std::move(training.loss_own));
   if (!loss.has_classes) training.metrics.clear();
 }
 
 }  // namespace
 
 void fill_defaults(RunConfig& config, const ModelCatalogue& models) {
-  fill_own(config.data.own, dataset_entry(config.data.name));
+  auto& data = config.data;
+  data.own = dataset_entry(data.name).completed(std::move(data.own));
   fill_model(config.model, models.find(config.model.name), config.optimizer.weight_decay);
   config.optimizer = completed(std::move(config.optimizer));
   fill_training(config.training);

@@ -36,29 +36,28 @@ Figure step_time_figure(const std::vector<StepTime>& times) {
                 .x_label = "",
                 .y_label = "ms per step",
                 .kind = Figure::Kind::stacked_bars};
-  FigureSeries compute{.name = "compute", .colour = compute_colour};
-  FigureSeries wait{.name = "waiting for data", .colour = data_wait_colour};
-  FigureSeries exposed{.name = "waiting for other ranks", .colour = communication_colour};
-  const auto add = [](FigureSeries& series, double seconds) {
-    series.x.push_back(static_cast<double>(series.x.size()));
-    series.y.push_back(std::isfinite(seconds) ? std::max(0.0, 1000 * seconds) : 0);
-  };
-  for (const auto& time : times) {
-    const double data = std::isfinite(time.data_wait) ? time.data_wait : 0;
-    const double ranks = std::isfinite(time.exposed_communication) ? time.exposed_communication : 0;
-    figure.categories.push_back(time.category);
-    add(compute, time.whole - data - ranks);
-    add(wait, data);
-    add(exposed, ranks);
-  }
-  // An invisible part needs no place in the legend.
   double longest = 0;
-  for (const auto& time : times) longest = std::fmax(longest, 1000 * time.whole);
-  for (auto* const series : {&compute, &wait, &exposed}) {
-    const bool is_shown =
-        std::ranges::any_of(series->y, [=](double y) { return y > 0.001 * longest; });
-    if (is_shown) figure.series.push_back(std::move(*series));
+  for (const auto& time : times) {
+    figure.categories.push_back(time.category);
+    longest = std::fmax(longest, 1000 * time.whole);
   }
+  const auto known = [](double seconds) { return std::isfinite(seconds) ? seconds : 0; };
+  const auto add = [&](std::string name, int colour, const auto& seconds_of) {
+    FigureSeries series{.name = std::move(name), .colour = colour};
+    for (const auto& time : times) {
+      series.x.push_back(static_cast<double>(series.x.size()));
+      series.y.push_back(std::max(0.0, 1000 * known(seconds_of(time))));
+    }
+    // An invisible part needs no place in the legend.
+    if (std::ranges::any_of(series.y, [&](double y) { return y > 0.001 * longest; }))
+      figure.series.push_back(std::move(series));
+  };
+  add("compute", compute_colour, [&](const StepTime& time) {
+    return time.whole - known(time.data_wait) - known(time.exposed_communication);
+  });
+  add("waiting for data", data_wait_colour, [](const StepTime& time) { return time.data_wait; });
+  add("waiting for other ranks", communication_colour,
+      [](const StepTime& time) { return time.exposed_communication; });
   return figure;
 }
 

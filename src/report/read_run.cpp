@@ -11,8 +11,8 @@
 #include "kolo/base/file.h"
 #include "kolo/base/text.h"
 #include "kolo/report/run_record.h"
+#include "kolo/train/observe/format.h"
 #include "kolo/train/observe/history.h"
-#include "report/run_facts.h"
 #include "settings/yaml/yaml.h"
 
 namespace kolo {
@@ -50,37 +50,6 @@ std::string png_caption(std::string_view png) {
   if (length < png_caption_key.size()) return {};
   return std::string(
       png.substr(chunk + 4 + png_caption_key.size(), length - png_caption_key.size()));
-}
-
-namespace {
-
-// The places of the smallest and the largest finite value, in order; the first place when none is
-// finite.
-std::pair<std::size_t, std::size_t> extremes(std::span<const CurvePoint> points) {
-  std::size_t smallest = 0, largest = 0;
-  const auto value = [&](std::size_t i) { return points[i].value; };
-  for (std::size_t i = 1; i < points.size(); ++i) {
-    if (!std::isfinite(value(i))) continue;
-    if (!std::isfinite(value(smallest)) || value(i) < value(smallest)) smallest = i;
-    if (!std::isfinite(value(largest)) || value(i) > value(largest)) largest = i;
-  }
-  return std::minmax(smallest, largest);
-}
-
-}  // namespace
-
-std::vector<CurvePoint> thinned(std::span<const CurvePoint> points, std::size_t limit) {
-  if (points.size() <= limit) return {points.begin(), points.end()};
-  const std::size_t stretches = std::max<std::size_t>(1, limit / 2);
-  std::vector<CurvePoint> kept;
-  for (std::size_t i = 0; i < stretches; ++i) {
-    const auto from = i * points.size() / stretches;
-    const auto to = (i + 1) * points.size() / stretches;
-    const auto [first, second] = extremes(points.subspan(from, to - from));
-    kept.push_back(points[from + first]);
-    if (second != first) kept.push_back(points[from + second]);
-  }
-  return kept;
 }
 
 void make_names_distinct(std::vector<RunRecord>& runs) {
@@ -147,41 +116,34 @@ class EpochOfStep {
   std::vector<std::pair<double, double>> places_ = {{0, 0}};
 };
 
-// Time of a record without the run's pauses; with them, since the first record, where earlier
-// versions of kolo recorded no more.
-class ElapsedTime {
- public:
-  explicit ElapsedTime(const History& history) {
-    for (const auto& record : history.epochs()) add(record.time, record.elapsed);
-    for (const auto& record : history.steps()) add(record.time, record.elapsed);
-  }
-  template <typename Record>
-  [[nodiscard]] double at(const Record& record) const {
-    return is_counted_ ? record.elapsed : record.time - first_;
-  }
-
- private:
-  void add(double time, double elapsed) {
-    first_ = std::fmin(first_, time);  // the other one when one is not a number
-    is_counted_ = is_counted_ && std::isfinite(elapsed);
-  }
-
-  double first_ = not_measured;
-  bool is_counted_ = true;
-};
-
 // One curve of a list of records; epochs(record) says where a record stands.
 template <typename Record, typename Epochs>
 Curve curve_of(const RecordedCurve<Record>& recorded, std::span<const Record> records,
-               const ElapsedTime& elapsed, const Epochs& epochs) {
+               const Epochs& epochs) {
   Curve curve{recorded.quantity, recorded.part, std::is_same_v<Record, StepRecord>, {}};
   for (const Record& record : records) {
     const double value = record.*recorded.value;
     if (std::isnan(value)) continue;
     curve.points.push_back(
-        {value, epochs(record), static_cast<double>(record.step), record.time, elapsed.at(record)});
+        {value, epochs(record), static_cast<double>(record.step), record.time, record.elapsed});
   }
   return curve;
+}
+
+// Earlier versions of kolo did not count the time of training: it is since the first record, with
+// the run's pauses.
+void count_from_first_record(std::vector<Curve>& curves) {
+  double first = not_measured;
+  bool is_counted = true;
+  for (const auto& curve : curves) {
+    for (const auto& point : curve.points) {
+      first = std::fmin(first, point.time);  // the other one when one is not a number
+      is_counted = is_counted && std::isfinite(point.elapsed);
+    }
+  }
+  if (is_counted) return;
+  for (auto& curve : curves)
+    for (auto& point : curve.points) point.elapsed = point.time - first;
 }
 
 std::vector<Curve> curves_of(const History& history) {
@@ -191,19 +153,19 @@ std::vector<Curve> curves_of(const History& history) {
   }
   if (const auto& epoch = history.epoch_under_way())
     epoch_of_step.add(static_cast<double>(epoch->last_step), static_cast<double>(epoch->epoch));
-  const ElapsedTime elapsed(history);
   std::vector<Curve> curves;
   for (const auto& recorded : epoch_curves) {
-    curves.push_back(curve_of(recorded, history.epochs(), elapsed, [](const EpochRecord& record) {
+    curves.push_back(curve_of(recorded, history.epochs(), [](const EpochRecord& record) {
       return static_cast<double>(record.epoch);
     }));
   }
   for (const auto& recorded : step_curves) {
-    curves.push_back(curve_of(recorded, history.steps(), elapsed, [&](const StepRecord& record) {
+    curves.push_back(curve_of(recorded, history.steps(), [&](const StepRecord& record) {
       return epoch_of_step.at(static_cast<double>(record.step));
     }));
   }
   std::erase_if(curves, [](const Curve& curve) { return curve.points.empty(); });
+  count_from_first_record(curves);
   return curves;
 }
 
@@ -221,6 +183,54 @@ std::optional<std::int64_t> parameters_in(std::string summary) {
   const auto frozen = number_before("frozen,");
   if (!trainable || !frozen) return std::nullopt;
   return checked_add(*trainable, *frozen);
+}
+
+using Json = nlohmann::ordered_json;
+
+// A text of a start; empty where it has none.
+std::string text_of(const Json& start, const char* name) {
+  const auto found = start.is_object() ? start.find(name) : start.end();
+  return found != start.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+// "0.1.0, git 6e74f51719d7 with changes"
+std::string version_of(const Json& start) {
+  constexpr std::size_t short_hash = 12;
+  const auto version = text_of(start, "version"), commit = text_of(start, "commit");
+  if (commit.empty()) return version;
+  return fmt::format("{}, git {}{}", version, commit.substr(0, short_hash),
+                     commit.ends_with("-dirty") ? " with changes" : "");
+}
+
+// The texts that aren't empty, with commas.
+std::string joined(std::vector<std::string> texts) {
+  std::erase(texts, "");
+  return join(texts);
+}
+
+// How a run was made, for people. `starts`: the list in its run.json; what isn't there is left out.
+std::vector<std::pair<std::string, std::string>> facts_of(const RunRecord& run,
+                                                          const Json& starts) {
+  const bool has_starts = starts.is_array() && !starts.empty();
+  const Json first = has_starts ? starts.front() : Json();
+  const auto resumptions = has_starts ? starts.size() - 1 : 0;
+  const auto parameters =
+      run.parameters ? fmt::format("{} parameters", format_count(*run.parameters)) : "";
+  std::vector<std::pair<std::string, std::string>> facts = {
+      {"command", text_of(first, "command")},
+      {"directory", text_of(first, "directory")},
+      {"begun", text_of(first, "time")},
+      {"resumed", resumptions == 0
+                      ? ""
+                      : fmt::format("{} time{}, last on {}", resumptions,
+                                    resumptions == 1 ? "" : "s", text_of(starts.back(), "time"))},
+      {"machine", joined({text_of(first, "host"), text_of(first, "machine")})},
+      {"ranks", run.ranks ? fmt::format("{}", *run.ranks) : ""},
+      {"network", joined({run.setting("model.name"), parameters})},
+      {"data", run.setting("data.name")},
+      {"kolo", version_of(first)}};
+  std::erase_if(facts, [](const auto& fact) { return fact.second.empty(); });
+  return facts;
 }
 
 // Reads a run from its history.json, and settings and parameters from config.yaml and model.txt if
@@ -252,9 +262,9 @@ RunRecord read_history(const std::filesystem::path& path) {
       run.warnings.push_back(
           fmt::format("{}: no line tells the number of parameters", file.string()));
   });
-  nlohmann::ordered_json starts;
+  Json starts;
   beside("run.json", [&](const auto& file) {
-    const auto document = nlohmann::ordered_json::parse(read_text_file(file), nullptr, false);
+    const auto document = Json::parse(read_text_file(file), nullptr, false);
     if (document.is_object()) starts = document.value("starts", starts);
   });
   run.facts = facts_of(run, starts);

@@ -320,46 +320,28 @@ Json report_data(const Report& report, const std::string& generated) {
 
 namespace {
 
-std::string escaped_html(std::string_view text) {
-  static constexpr std::pair<char, std::string_view> entities[] = {
-      {'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}, {'\'', "&#39;"}};
-  std::string escaped;
-  for (const char& letter : text) {
-    const auto* const entity =
-        std::ranges::find(entities, letter, &std::pair<char, std::string_view>::first);
-    escaped += entity == std::end(entities) ? std::string_view(&letter, 1) : entity->second;
-  }
-  return escaped;
-}
+using Replacements = std::map<char, std::string_view>;
 
-// JSON for a script element: nothing in it can end the element or begin a comment.
-std::string escaped_json(const Json& data) {
-  // Names of files need not be UTF-8: other bytes are replaced.
-  const auto text = data.dump(-1, ' ', false, Json::error_handler_t::replace);
-  std::string escaped;
-  escaped.reserve(text.size());
-  for (const char letter : text) {
-    if (letter == '<')
-      escaped += "\\u003c";
-    else
-      escaped += letter;
+std::string with_replaced(std::string_view text, const Replacements& replacements) {
+  std::string replaced;
+  replaced.reserve(text.size());
+  for (const char& letter : text) {
+    const auto found = replacements.find(letter);
+    replaced += found == replacements.end() ? std::string_view(&letter, 1) : found->second;
   }
-  return escaped;
+  return replaced;
 }
 
 // Replaces each {{name}} of the page in one pass, so that braces in the texts stay as they are.
 std::string filled_in(std::string_view page,
-                      std::span<const std::pair<std::string_view, std::string_view>> parts) {
+                      const std::map<std::string_view, std::string_view>& parts) {
   std::string whole;
   while (true) {
     const auto begin = page.find("{{");
     whole += page.substr(0, begin);
     if (begin == std::string_view::npos) return whole;
     const auto end = page.find("}}", begin);
-    const auto name = page.substr(begin + 2, end - begin - 2);
-    for (const auto& [known, text] : parts) {
-      if (known == name) whole += text;
-    }
+    whole += parts.at(page.substr(begin + 2, end - begin - 2));
     page.remove_prefix(end + 2);
   }
 }
@@ -367,12 +349,19 @@ std::string filled_in(std::string_view page,
 }  // namespace
 
 std::string report_page(const Json& data) {
-  const auto title = escaped_html(data.at("title").get<std::string>());
-  const auto json = escaped_json(data);
-  const std::pair<std::string_view, std::string_view> parts[] = {
-      {"title", title},      {"style", report_css}, {"data", json}, {"chart_library", chart_min_js},
-      {"charts", charts_js}, {"script", report_js}};
-  return filled_in(report_html, parts);
+  const auto title = with_replaced(
+      data.at("title").get<std::string>(),
+      {{'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}, {'\'', "&#39;"}});
+  // Nothing in JSON may end its script element or begin a comment. Names of files need not be
+  // UTF-8: other bytes are replaced.
+  const auto json =
+      with_replaced(data.dump(-1, ' ', false, Json::error_handler_t::replace), {{'<', "\\u003c"}});
+  return filled_in(report_html, {{"title", title},
+                                 {"style", report_css},
+                                 {"data", json},
+                                 {"chart_library", chart_min_js},
+                                 {"charts", charts_js},
+                                 {"script", report_js}});
 }
 
 }  // namespace kolo

@@ -188,25 +188,51 @@ FigureGroup speed(const CurveFigures& figures, std::span<const RunRecord> runs) 
   return group;
 }
 
+// The places of the smallest and the largest finite value, in order; the first place when none is
+// finite.
+std::pair<std::size_t, std::size_t> extremes(std::span<const CurvePoint> points) {
+  std::size_t smallest = 0, largest = 0;
+  const auto value = [&](std::size_t i) { return points[i].value; };
+  for (std::size_t i = 1; i < points.size(); ++i) {
+    if (!std::isfinite(value(i))) continue;
+    if (!std::isfinite(value(smallest)) || value(i) < value(smallest)) smallest = i;
+    if (!std::isfinite(value(largest)) || value(i) > value(largest)) largest = i;
+  }
+  return std::minmax(smallest, largest);
+}
+
 }  // namespace
 
-std::vector<CurveAxis> known_axes(std::span<const RunRecord> runs) {
-  bool epoch = false, step = false, elapsed = false, time = false;
-  for (const auto& run : runs) {
-    for (const auto& curve : run.curves) {
-      for (const auto& point : curve.points) {
-        epoch = epoch || std::isfinite(point.epoch);
-        step = step || std::isfinite(point.step);
-        elapsed = elapsed || std::isfinite(point.elapsed);
-        time = time || std::isfinite(point.time);
-      }
-    }
+std::vector<CurvePoint> thinned(std::span<const CurvePoint> points, std::size_t limit) {
+  if (points.size() <= limit) return {points.begin(), points.end()};
+  const std::size_t stretches = std::max<std::size_t>(1, limit / 2);
+  std::vector<CurvePoint> kept;
+  for (std::size_t i = 0; i < stretches; ++i) {
+    const auto from = i * points.size() / stretches;
+    const auto to = (i + 1) * points.size() / stretches;
+    const auto [first, second] = extremes(points.subspan(from, to - from));
+    kept.push_back(points[from + first]);
+    if (second != first) kept.push_back(points[from + second]);
   }
+  return kept;
+}
+
+std::vector<CurveAxis> known_axes(std::span<const RunRecord> runs) {
+  constexpr std::pair<CurveAxis, double CurvePoint::*> places[] = {
+      {CurveAxis::epoch, &CurvePoint::epoch},
+      {CurveAxis::step, &CurvePoint::step},
+      {CurveAxis::relative, &CurvePoint::elapsed},
+      {CurveAxis::wall, &CurvePoint::time}};
   std::vector<CurveAxis> axes;
-  if (epoch) axes.push_back(CurveAxis::epoch);
-  if (step) axes.push_back(CurveAxis::step);
-  if (elapsed) axes.push_back(CurveAxis::relative);
-  if (time) axes.push_back(CurveAxis::wall);
+  for (const auto& [axis, place] : places) {
+    const auto is_known = [place](const Curve& curve) {
+      return std::ranges::any_of(
+          curve.points, [](double x) { return std::isfinite(x); }, place);
+    };
+    if (std::ranges::any_of(
+            runs, [&](const RunRecord& run) { return std::ranges::any_of(run.curves, is_known); }))
+      axes.push_back(axis);
+  }
   return axes;
 }
 

@@ -2,7 +2,6 @@
 #include <array>
 #include <cmath>
 #include <map>
-#include <optional>
 
 #include <fmt/format.h>
 
@@ -73,16 +72,6 @@ Figure figure_by_ranks(std::string id, std::string title, std::string y_label) {
           .x_logarithmic = true};
 }
 
-// Note for studies in which ranks share cores; empty for others.
-std::string note_on_cores(const Study& study) {
-  const bool shares = std::ranges::any_of(study.points, [&](const StudyPoint& point) {
-    return point.nodes == 1 && point.ranks > study.cores;
-  });
-  if (!shares) return {};
-  return fmt::format("More than {} rank{} share the cores of the machine.", study.cores,
-                     study.cores == 1 ? "" : "s");
-}
-
 Figure throughput(const Study& study) {
   auto figure = figure_by_ranks("scaling-throughput", "Throughput against ranks", "samples/s");
   figure.y_logarithmic = true;
@@ -90,7 +79,6 @@ Figure throughput(const Study& study) {
       figure, study, [](const auto& point) { return point.results.samples_per_second; },
       [](const auto& point) { return point.results.samples_per_second_deviation; });
   add_ideal(figure, 1);
-  figure.note = note_on_cores(study);
   return figure;
 }
 
@@ -142,7 +130,7 @@ Figure memory(const Study& study) {
   return figure;
 }
 
-std::optional<Figure> step_time(const Study& study) {
+Figure step_time(const Study& study) {
   std::map<int, std::array<Mean, 3>> means;
   for (const auto& point : study.points) {
     const auto& results = point.results;
@@ -152,7 +140,6 @@ std::optional<Figure> step_time(const Study& study) {
     data.add(results.data_wait_seconds, 0);
     ranks.add(results.exposed_communication_seconds, 0);
   }
-  if (means.empty()) return std::nullopt;
   std::vector<StepTime> times;
   for (const auto& [ranks, mean] : means) {
     const auto value = [](const Mean& of) { return of.is_empty() ? not_measured : of.value(); };
@@ -185,7 +172,7 @@ FigureGroup scaling(const Study& study) {
   add_if_drawn(group, throughput(study));
   add_if_drawn(group, efficiency(study));
   add_if_drawn(group, epoch_time(study));
-  if (auto figure = step_time(study)) group.figures.push_back(std::move(*figure));
+  add_if_drawn(group, step_time(study));
   add_if_drawn(group, memory(study));
   return group;
 }

@@ -25,9 +25,9 @@ std::string text_or_nothing(const std::string& format, double value) {
   return std::isfinite(value) ? fmt::format(fmt::runtime(format), value) : "";
 }
 
-// "12.3 ± 0.4"
+// "12.3 ± 0.4"; empty without a value.
 std::string with_deviation(const std::string& value, const std::string& deviation) {
-  return deviation.empty() ? value : fmt::format("{} ± {}", value, deviation);
+  return value.empty() || deviation.empty() ? value : fmt::format("{} ± {}", value, deviation);
 }
 
 std::string epoch_text(const StudyPoint& point) {
@@ -89,9 +89,11 @@ std::vector<PointColumn> columns_of(const StudyPoint& first) {
       {"state", false, state_text, "done"}};
 }
 
-ResultsTable::Mark mark_of(StudyPointState state) {
-  if (state == StudyPointState::failed) return ResultsTable::Mark::failed;
-  return state == StudyPointState::done ? ResultsTable::Mark::none : ResultsTable::Mark::waiting;
+// `state`: of a point or a trial.
+template <typename State>
+ResultsTable::Mark mark_of(State state) {
+  if (state == State::failed) return ResultsTable::Mark::failed;
+  return state == State::done ? ResultsTable::Mark::none : ResultsTable::Mark::waiting;
 }
 
 bool shares_cores(const Study& study) {
@@ -143,11 +145,6 @@ using Cell = ResultsTable::Cell;
 
 std::string metric_title(const Sweep& sweep) {
   return sweep.metric == "val_loss" ? "loss" : "accuracy";
-}
-
-ResultsTable::Mark mark_of(TrialState state) {
-  if (state == TrialState::failed) return ResultsTable::Mark::failed;
-  return state == TrialState::done ? ResultsTable::Mark::none : ResultsTable::Mark::waiting;
 }
 
 // State of a trial; a failure without the advice after it, which sweep.json has.

@@ -20,15 +20,6 @@ namespace {
 // Share of free memory that tiles may take; the network and the libraries need more than is known.
 constexpr double usable_share = .7;
 
-Region region_of(const std::array<RowRange, 3>& rows) {
-  Region region;
-  for (std::size_t axis = 0; axis < 3; ++axis) {
-    region.start[axis] = rows[axis].begin;
-    region.extent[axis] = rows[axis].size();
-  }
-  return region;
-}
-
 // Bytes that this rank may use on its device; none: unknown.
 std::optional<double> usable_memory(const Communicator& communicator, const torch::Device& device) {
   if (const auto use = memory_use(device))
@@ -62,6 +53,15 @@ std::int64_t most_cells(const Communicator& communicator, const torch::Device& d
 }
 
 }  // namespace
+
+Region region_of(const std::array<RowRange, 3>& rows) {
+  Region region;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    region.start[axis] = rows[axis].begin;
+    region.extent[axis] = rows[axis].size();
+  }
+  return region;
+}
 
 std::optional<AxisReach> reach_of(const Network& network) {
   const auto layers = network.field_layers();

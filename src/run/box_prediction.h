@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -12,6 +13,8 @@
 
 // Prediction of a box, tile by tile.
 namespace kolo {
+
+[[nodiscard]] Region region_of(const std::array<RowRange, 3>& rows);
 
 // Reach of a network along each axis; nothing where it doesn't tell, and needs the whole box.
 [[nodiscard]] std::optional<AxisReach> reach_of(const Network& network);

@@ -264,35 +264,23 @@ InitialWeights compare(Saved saved, const torch::nn::Module& network) {
   return weights;
 }
 
-// Lists names, the first `most` of them.
-std::string list_of(const std::vector<std::string>& names, std::size_t most) {
-  const auto shown = std::min(names.size(), most);
-  const std::vector<std::string> first(names.begin(),
-                                       names.begin() + static_cast<std::ptrdiff_t>(shown));
-  const auto rest = names.size() - shown;
-  return fmt::format("{}{}", fmt::join(first, ", "),
-                     rest > 0 ? fmt::format(" and {} more", rest) : "");
-}
-
 void require_any(const InitialWeights& weights, const torch::nn::Module& network) {
   const auto parameters = network.named_parameters();
   const bool fits_any = std::ranges::any_of(
       weights.fitting, [&](const auto& item) { return parameters.contains(item.name); });
   if (fits_any) return;
-  constexpr std::size_t most_named = 5;
   std::vector<std::string> wanted;
   for (const auto& item : parameters) wanted.push_back(item.key());
   throw InputError(fmt::format(
       "{} has no parameter that fits the network by name and shape: it has {}{}; the network has "
       "{}. Use weights of the same model (model.name), or rename them",
       weights.source.string(),
-      weights.unexpected.empty() && weights.of_other_shape.empty()
-          ? "no tensors"
-          : list_of(weights.unexpected, most_named),
+      weights.unexpected.empty() && weights.of_other_shape.empty() ? "no tensors"
+                                                                   : list_of(weights.unexpected),
       weights.of_other_shape.empty() ? ""
                                      : fmt::format("{}{}", weights.unexpected.empty() ? "" : ", ",
-                                                   list_of(weights.of_other_shape, most_named)),
-      list_of(wanted, most_named)));
+                                                   list_of(weights.of_other_shape)),
+      list_of(wanted)));
 }
 
 InitialWeights read_initial_weights(const RunConfig& config, const torch::nn::Module& network,

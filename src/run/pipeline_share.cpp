@@ -65,11 +65,6 @@ int micro_batches_of(const RunConfig& config, int ranks) {
   return narrow<int>(count);
 }
 
-std::int64_t samples_of_micro_batch(const RunConfig& config, int ranks) {
-  return batch_size_of(config.training, replicas_of(config, ranks)) /
-         micro_batches_of(config, ranks);
-}
-
 std::vector<ChainStage> counted_costs(const Datasets& datasets, Network& network,
                                       std::int64_t micro_batch) {
   std::vector<ChainStage> costs;
@@ -149,11 +144,13 @@ void require_pipeline(const RunConfig& config, const Network& network, int ranks
 PipelineCut cut_pipeline(const RunConfig& config, const Datasets& datasets, Network& network,
                          int ranks) {
   const auto& parallel = config.parallel;
+  const auto batch = batch_size_of(config.training, replicas_of(config, ranks));
+  const int micro_batches = micro_batches_of(config, ranks);
   PipelineCut cut{.shape = {.schedule = parallel.schedule,
                             .ranks = narrow<int>(parallel.pipeline),
-                            .micro_batches = micro_batches_of(config, ranks)},
+                            .micro_batches = micro_batches},
                   .has_batch_norms = has_batch_norm(network),
-                  .micro_batch = samples_of_micro_batch(config, ranks)};
+                  .micro_batch = batch / micro_batches};
   if (parallel.shares_samples()) network.share_samples(nullptr);
   for (const auto& stage : network.stages()) cut.stages.push_back(stage.name);
   const auto costs = counted_costs(datasets, network, cut.micro_batch);

@@ -2,7 +2,6 @@
 #include <array>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
@@ -46,36 +45,14 @@ void require_multiples(const PredictionRequest& request, const std::string& mode
   }
 }
 
-// File whose attributes the gas gets; empty where the box has none.
-fs::path attributes_of(const BoxFile& box) {
-  return box.format() == BoxFormat::hdf5 ? box.layout(BoxField::nbody).file : fs::path();
-}
-
 // Tells all ranks where rank 0's file has its fields. Collective.
 HydroPlace share_place(const Communicator& communicator, const std::optional<HydroFile>& file) {
-  nlohmann::json told;
-  if (file) {
-    const auto& place = file->place();
-    told = {{"file", fs::absolute(place.file).string()},
-            {"is_npy", place.format == BoxFormat::npy},
-            {"offset", place.offset},
-            {"size", place.size}};
-  }
-  const auto text =
-      broadcast_bytes(communicator, told.dump(-1, ' ', true), 0, {.name = "the file"});
-  told = nlohmann::json::parse(text);
-  return {told["file"].get<std::string>(),
-          told["is_npy"].get<bool>() ? BoxFormat::npy : BoxFormat::hdf5,
-          told["offset"].get<std::int64_t>(), told["size"].get<std::int64_t>()};
-}
-
-Region core_of(const Tile& tile) {
-  Region region;
-  for (std::size_t axis = 0; axis < 3; ++axis) {
-    region.start[axis] = tile.core[axis].begin;
-    region.extent[axis] = tile.core[axis].size();
-  }
-  return region;
+  const auto place = file ? file->place() : HydroPlace();
+  const auto mine = file ? fs::absolute(place.file).string() : std::string();
+  std::array numbers{static_cast<std::int64_t>(place.format), place.offset, place.size};
+  communicator.broadcast(std::span(numbers), 0, {.name = "place in the file"});
+  return {broadcast_bytes(communicator, mine, 0, {.name = "the file"}),
+          static_cast<BoxFormat>(numbers[0]), numbers[1], numbers[2]};
 }
 
 // Predicts this rank's tiles and flushes them to disk.
@@ -89,16 +66,11 @@ void predict_tiles(const TilePredictor& predictor, const HydroPlace& place,
   for (const auto number : mine) {
     const auto& tile = tiles[number];
     const auto made = predictor.predict(tile, scratch);
-    const auto core = core_of(tile);
+    const auto core = region_of(tile.core);
     writer.write(core, {made.data_ptr<float>(), static_cast<std::size_t>(made.numel())});
     bar.add(core.cells());
   }
   writer.flush();
-}
-
-std::array<std::int64_t, 3> largest_of(const std::vector<Tile>& tiles) {
-  const auto largest = std::ranges::max_element(tiles, {}, &Tile::cells);
-  return {largest->read[0].size(), largest->read[1].size(), largest->read[2].size()};
 }
 
 // Bytes of the gas.
@@ -143,7 +115,11 @@ class BoxPrediction final : public Prediction {
     const auto& mine = shares[static_cast<std::size_t>(communicator.rank())];
     const Stopwatch watch;
     std::optional<HydroFile> file;
-    if (communicator.rank() == 0) file.emplace(request_.output, box_.size(), attributes_of(box_));
+    if (communicator.rank() == 0) {
+      const bool has_attributes = box_.format() == BoxFormat::hdf5;
+      file.emplace(request_.output, box_.size(),
+                   has_attributes ? box_.layout(BoxField::nbody).file : fs::path());
+    }
     const auto place = share_place(communicator, file);
     PredictionBar bar(communicator, options, std::ssize(mine), "cells");
     predict_tiles(predictor, place, tiles, mine, bar);
@@ -151,8 +127,9 @@ class BoxPrediction final : public Prediction {
     bar.clear();
     if (file) file->commit();
     result.seconds = watch.seconds();
-    result.what =
-        PredictedBox{box_.size(), std::ssize(tiles), largest_of(tiles), bytes_of_gas(box_.size())};
+    const auto& largest = *std::ranges::max_element(tiles, {}, &Tile::cells);
+    result.what = PredictedBox{box_.size(), std::ssize(tiles), region_of(largest.read).extent,
+                               bytes_of_gas(box_.size())};
   }
 
   PredictionRequest request_;

@@ -77,7 +77,7 @@ PredictionForm form_of(const TrainedModel& trained, const PredictionInputs& inpu
     const auto count = checked_product<std::int64_t>(shapes[i]);
     if (form.values > most_columns) continue;
     for (std::int64_t value = 0; value < count; ++value)
-      form.columns.push_back(count == 1 ? name : fmt::format("{}_{}", name, value));
+      form.columns.push_back(count == 1 ? name : fmt::format("{}[{}]", name, value));
   }
   return form;
 }

@@ -121,9 +121,9 @@ double momentum_of_norms(const Network& network) {
       most = std::max(most, 1 - norm->options.momentum().value_or(1));
   };
   for (const auto& module : network.modules(false)) {
-    look(module->template as<torch::nn::BatchNorm1d>());
-    look(module->template as<torch::nn::BatchNorm2d>());
-    look(module->template as<torch::nn::BatchNorm3d>());
+    look(module->as<torch::nn::BatchNorm1d>());
+    look(module->as<torch::nn::BatchNorm2d>());
+    look(module->as<torch::nn::BatchNorm3d>());
   }
   return most;
 }

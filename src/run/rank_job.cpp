@@ -104,11 +104,6 @@ void leave_gpu_memory_to_kolo() {
     setenv("MPICH_GPU_SUPPORT_ENABLED", "0", /*overwrite=*/1);
 }
 
-Communicator join_ranks(const CommunicationConfig& config) {
-  leave_gpu_memory_to_kolo();
-  return job_communicator(make_mpi_options(config));
-}
-
 // Result of a step of a rank's preparation.
 struct Outcome {
   int status = 0;
@@ -258,7 +253,8 @@ Communicator make_communicator(const CommunicationConfig& config,
         "communication.launcher is {}, but {} has started this program; leave the setting out",
         name_of(config.launcher), environment.launcher));
   }
-  return join_ranks(config);
+  leave_gpu_memory_to_kolo();
+  return job_communicator(make_mpi_options(config));
 }
 
 }  // namespace

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include "base/openmp.h"
-#include "kolo/base/error.h"
 #include "kolo/base/machine.h"
 #include "run/begin_process.h"
 #include "run/launch/terminal.h"

@@ -69,16 +69,6 @@ void require_device(const RunConfig& config) {
                              count.problem));
 }
 
-namespace {
-
-// Leaves the default stream for the rest of this thread: CUDA graphs can't be recorded on it.
-void leave_default_stream(const torch::Device& device) {
-  const c10::impl::VirtualGuardImpl streams(device.type());
-  streams.exchangeStream(streams.getStreamFromGlobalPool(device));
-}
-
-}  // namespace
-
 torch::Device start_device(const DeviceConfig& device, const Communicator& communicator) {
   if (device.kind == DeviceKind::cpu) return torch::kCPU;
   const auto taken = take_device(communicator, device.shared);
@@ -91,31 +81,26 @@ torch::Device start_device(const DeviceConfig& device, const Communicator& commu
   context.setBenchmarkCuDNN(device.cudnn_benchmark && !device.deterministic);
   context.setDeterministicCuDNN(device.deterministic);
   context.setDeterministicAlgorithms(device.deterministic, /*warn_only=*/false);
-  if (device.graphs) leave_default_stream(taken);
+  if (device.graphs) {  // they can't be recorded on the default stream of this thread
+    const c10::impl::VirtualGuardImpl streams(taken.type());
+    streams.exchangeStream(streams.getStreamFromGlobalPool(taken));
+  }
   return taken;
 }
-
-namespace {
-
-// Sets the memory order of weights, by which convolutions compute.
-void put_in_order(torch::nn::Module& network, bool has_channels_last) {
-  const torch::NoGradGuard no_gradient;
-  for (auto& parameter : network.parameters()) {
-    if (parameter.dim() != 4 && parameter.dim() != 5) continue;
-    const auto order = !has_channels_last     ? torch::MemoryFormat::Contiguous
-                       : parameter.dim() == 4 ? torch::MemoryFormat::ChannelsLast
-                                              : torch::MemoryFormat::ChannelsLast3d;
-    parameter.set_data(parameter.detach().contiguous(order));
-  }
-}
-
-}  // namespace
 
 void move_network(torch::nn::Module& network, const DeviceConfig& config,
                   const torch::Device& device) {
   if (device.is_cpu()) return;
   network.to(device);
-  put_in_order(network, config.channels_last);
+  const torch::NoGradGuard no_gradient;
+  for (auto& parameter : network.parameters()) {
+    if (parameter.dim() != 4 && parameter.dim() != 5) continue;
+    // The order in memory by which convolutions compute.
+    const auto order = !config.channels_last  ? torch::MemoryFormat::Contiguous
+                       : parameter.dim() == 4 ? torch::MemoryFormat::ChannelsLast
+                                              : torch::MemoryFormat::ChannelsLast3d;
+    parameter.set_data(parameter.detach().contiguous(order));
+  }
 }
 
 }  // namespace kolo

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -67,10 +68,6 @@ bool is_timeline_of_rank(std::string_view name) {
          is_number(name.substr(begin.size(), name.size() - begin.size() - end.size()));
 }
 
-bool is_no_name_of_kolo(std::string_view name) {
-  return !name.starts_with(".kolo");  // locks, and what tells whether a folder can be written
-}
-
 // Lists a folder; nothing where another process has just moved it away.
 std::vector<fs::path> entries_in(const fs::path& folder) {
   std::vector<fs::path> entries;
@@ -108,14 +105,6 @@ std::optional<std::pair<fs::path, LockHolder>> holder_below(const fs::path& fold
   return std::nullopt;
 }
 
-// Text "a, b, ...".
-std::string some_of(const std::vector<std::string>& names) {
-  constexpr std::size_t most_named = 5;
-  const auto count = static_cast<std::ptrdiff_t>(std::min(names.size(), most_named));
-  return fmt::format("{}{}", fmt::join(names.begin(), names.begin() + count, ", "),
-                     names.size() > most_named ? ", ..." : "");
-}
-
 // PATH.1, PATH.2, ...: the first that is free.
 fs::path next_free(const std::string& path) {
   const auto name = [&](int number) { return fmt::format("{}.{}", path, number); };
@@ -146,6 +135,11 @@ void require_room_to_write(const fs::path& folder, const fs::path& place) {
 }
 
 }  // namespace
+
+std::string list_of(const std::vector<std::string>& names, std::size_t most) {
+  const auto count = std::min(names.size(), most), rest = names.size() - count;
+  return join(std::span(names).first(count)) + (rest > 0 ? fmt::format(" and {} more", rest) : "");
+}
 
 CheckpointStore RunFolder::checkpoint_store(std::int64_t keep) const {
   // A run whose folder was taken away must not make it anew.
@@ -211,7 +205,9 @@ void RunFolder::require_no_folders_as_files() const {
 
 bool RunFolder::make() const {
   fs::create_directories(path);
-  const bool is_new = names_in(path, is_no_name_of_kolo).empty();
+  // Locks, and what tells whether a folder can be written, don't count.
+  const bool is_new =
+      names_in(path, [](std::string_view name) { return !name.starts_with(".kolo"); }).empty();
   if (!is_new || fs::exists(mark())) return false;
   write_file_atomically(mark(), "This folder was made by kolo.\n");
   return true;
@@ -241,7 +237,7 @@ void RunFolder::require_replaceable() const {
         "output folder {} {}, but {}; choose another folder with --output DIR{}", path.string(),
         has_run ? "holds an earlier run, which would be moved aside"
                 : fmt::format("holds {}, which would be overwritten or taken for this run's",
-                              some_of(entries_in_the_way())),
+                              list_of(entries_in_the_way())),
         why, has_run ? ", go on with that run with --resume, or move it yourself" : ""));
   };
   const bool is_marked = fs::exists(mark());
@@ -251,7 +247,7 @@ void RunFolder::require_replaceable() const {
   if (!inside.empty() && *inside.begin() != "..") refuse("it is the folder that you are in");
   const auto others = names_in(path, [](std::string_view name) { return !is_own_name(name); });
   if (!is_marked && !others.empty())
-    refuse(fmt::format("it was not made by kolo: it also holds {}", some_of(others)));
+    refuse(fmt::format("it was not made by kolo: it also holds {}", list_of(others)));
   if (const auto found = holder_below(path)) {
     throw InputError(
         fmt::format("output folder {} holds an earlier run, which would be moved aside, but {} in "
@@ -345,11 +341,8 @@ std::string as_typed(std::vector<std::string> words) {
   std::string text;
   for (const auto& word : words) {
     if (!text.empty()) text += ' ';
-    if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) {
-      text += word;
-      continue;
-    }
-    text += shell_word(word);
+    const bool is_plain = !word.empty() && word.find_first_not_of(plain) == std::string::npos;
+    text += is_plain ? word : shell_word(word);
   }
   return text;
 }
@@ -388,10 +381,14 @@ std::vector<std::string> recorded_class_names(const fs::path& file) {
 RunOrigin read_run_origin(const fs::path& file) {
   const auto starts = member_of(file, "starts", Json::value_t::array);
   RunOrigin origin;
-  if (starts.empty() || !starts.back().contains("own_parts")) return origin;
-  origin.program = starts.back().value("program", "");
-  origin.own_parts = starts.back()["own_parts"].get<std::vector<std::string>>();
-  return origin;
+  try {
+    if (starts.empty()) return origin;
+    origin.program = starts.back().value("program", "");
+    origin.own_parts = starts.back().value("own_parts", origin.own_parts);
+    return origin;
+  } catch (const Json::exception&) {
+    return {};
+  }
 }
 
 std::optional<SampleLayout> recorded_layout(const fs::path& file) {

@@ -16,6 +16,9 @@ namespace kolo {
 
 class CheckpointStore;
 
+// Text "a, b and 3 more": the first `most` names.
+[[nodiscard]] std::string list_of(const std::vector<std::string>& names, std::size_t most = 5);
+
 // Folder of a run: config.yaml, run.json, out.log, history.json, events.out.tfevents.*, model.txt,
 // checkpoints/, timeline.json. Files that kolo did not make are never removed or overwritten; an
 // earlier run is moved aside with its folder, which has kolo's mark.
@@ -114,7 +117,7 @@ void note_run_start(const std::filesystem::path& file, const RunOrigin& origin,
 // Layout of the training's samples in a run.json; nothing where it is missing or has none.
 [[nodiscard]] std::optional<SampleLayout> recorded_layout(const std::filesystem::path& file);
 
-// Program and own parts of the newest start in run.json; empty where it tells of none.
+// Program and own parts of the newest start in a run.json; empty where it tells of none.
 [[nodiscard]] RunOrigin read_run_origin(const std::filesystem::path& file);
 
 void log_run_start(RunLog& log, const RunOrigin& origin);

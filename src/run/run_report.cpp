@@ -6,7 +6,6 @@
 
 #include <fmt/format.h>
 
-#include "config/settle.h"
 #include "kolo/base/file.h"
 #include "kolo/base/machine.h"
 #include "kolo/config/derived_settings.h"
@@ -25,11 +24,6 @@ namespace {
 
 constexpr std::size_t most_lines = 40;  // of a summary on the console, unless asked for more
 
-std::string who_started(const LaunchEnvironment& environment) {
-  if (environment.started_by != StartedBy::kolo) return environment.launcher;
-  return "kolo, without MPI";
-}
-
 // Logs "started by Slurm's srun in Slurm job 12: rank 0 of 4, local rank 0 of 2 on node 1 of 2
 // (n1)". The scripts in submit/ look for the job in this line.
 void log_start(RunLog& log, const Topology& topology) {
@@ -37,8 +31,8 @@ void log_start(RunLog& log, const Topology& topology) {
   const auto job = describe_job();
   if (!environment.is_launched() && job.empty()) return;
   const bool is_of_kolo = environment.started_by == StartedBy::kolo;
-  log.info("started{}{}: {} ({})",
-           environment.is_launched() ? fmt::format(" by {}", who_started(environment)) : "",
+  const auto launcher = is_of_kolo ? "kolo, without MPI" : environment.launcher;
+  log.info("started{}{}: {} ({})", environment.is_launched() ? fmt::format(" by {}", launcher) : "",
            job.empty() ? "" : fmt::format("{} in {}", is_of_kolo ? "," : "", job),
            topology.describe(), host_name());
 }

@@ -6,9 +6,6 @@
 #include <span>
 #include <utility>
 
-#include <fmt/format.h>
-
-#include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/config/factories.h"
 #include "kolo/data/loader.h"

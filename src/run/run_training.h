@@ -12,7 +12,6 @@
 #include "kolo/train/observe/progress.h"
 #include "run/prepared_run.h"
 #include "run/run_folder.h"
-#include "run/run_lock.h"
 #include "run/stopping.h"
 
 namespace kolo {

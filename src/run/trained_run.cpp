@@ -51,7 +51,8 @@ namespace {
 // Path of the program for a shell: "./build/my_net", where it lies below this folder.
 std::string path_for_shell(const fs::path& program) {
   const auto near = program.lexically_proximate(fs::current_path());
-  return *near.begin() == ".." ? program.string() : "./" + near.string();
+  const bool is_below = !near.empty() && *near.begin() != "..";
+  return is_below ? "./" + near.string() : program.string();
 }
 
 // InputError: another program trained the run, with parts that this one lacks. Predictions need no

@@ -1,6 +1,5 @@
 #include "run/work_share.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <utility>
@@ -169,12 +168,6 @@ std::size_t bytes_of(const std::vector<MemoryLoad>& loads) {
   return all;
 }
 
-std::string describe_room() {
-  const auto left = available_memory();
-  if (!left) return "how much memory is left the system doesn't say";
-  return fmt::format("{} are left", format_bytes(static_cast<std::uint64_t>(*left)));
-}
-
 }  // namespace
 
 // Allocates one piece: room for a second one is unknown before the first is written.
@@ -187,11 +180,14 @@ void load_data(const Communicator& communicator, Datasets& datasets) {
   if (!shared) {
     if (topology.local_size > 1) {
       const auto& instead = loads.front().instead;
+      const auto left = available_memory();
       datasets.warnings.push_back(fmt::format(
           "data: each of the {} ranks of a node keeps a copy of the data in memory, as they can't "
           "share {} ({}): take fewer or smaller files{}{}",
-          topology.local_size, format_bytes(bytes), describe_room(), instead.empty() ? "" : ", or ",
-          instead));
+          topology.local_size, format_bytes(bytes),
+          left ? format_bytes(static_cast<std::uint64_t>(*left)) + " are left"
+               : "how much memory is left the system doesn't say",
+          instead.empty() ? "" : ", or ", instead));
     }
     for (const auto& load : loads) load_alone(load);
     return;

@@ -63,11 +63,21 @@ bool has_all_modes(const BenchReport& report) {
                              [&](const auto& mode) { return find(report, mode.value) != nullptr; });
 }
 
+// Loading cannot speed up steps: the machine has become faster meanwhile.
+bool outruns(const BenchRate& full, const BenchRate& synthetic) {
+  return full.median > (1 + BenchRate::most_spread) * synthetic.median;
+}
+
 std::string noise_line(const BenchReport& report) {
   std::vector<std::string> noisy;
   for (const auto& measurement : report.measurements)
     if (const auto rate = rate_of(measurement); rate.is_noisy())
       noisy.push_back(fmt::format("{} ({})", percent(rate.spread()), name_of(measurement.mode)));
+  const auto *const full = find(report, BenchMode::full), *const synthetic =
+                                                              find(report, BenchMode::synthetic);
+  if (full != nullptr && synthetic != nullptr && outruns(rate_of(*full), rate_of(*synthetic)))
+    noisy.push_back(fmt::format("{} (full, faster than synthetic)",
+                                percent(rate_of(*full).median / rate_of(*synthetic).median - 1)));
   if (noisy.empty()) return {};
   return fmt::format(
       "noisy: trials differ by {}{}; close other programs or raise --trials\n", join(noisy),
@@ -275,7 +285,8 @@ std::optional<BenchVerdict> verdict_of(const BenchReport& report) {
   if (io == nullptr || synthetic == nullptr || full == nullptr) return std::nullopt;
   const auto loading = rate_of(*io), computing = rate_of(*synthetic), both = rate_of(*full);
   const bool overlap = loading.lower < computing.upper && computing.lower < loading.upper;
-  if (both.is_noisy() || (overlap && (loading.is_noisy() || computing.is_noisy())))
+  if (both.is_noisy() || outruns(both, computing) ||
+      (overlap && (loading.is_noisy() || computing.is_noisy())))
     return std::nullopt;
   const auto shares = shares_of(*full);
   const std::string rates = fmt::format(

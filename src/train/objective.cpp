@@ -39,15 +39,6 @@ MetricSums metrics_of(std::span<const double> numbers) {
   return {numbers[0], numbers[1], numbers[2], numbers[3]};
 }
 
-namespace {
-
-// LibTorch's messages go on with a stack trace.
-std::string first_line(const std::string& text) {
-  return text.substr(0, text.find('\n'));
-}
-
-}  // namespace
-
 void require_precision(Precision precision) {
   if (precision == Precision::fp32) return;
   try {
@@ -63,9 +54,10 @@ void require_precision(Precision precision) {
     // LibTorch 1.13 leaves transposed convolutions in float32.
     if (down.scalar_type() == torch::kFloat) throw Error("it computes in float32 instead");
   } catch (const std::exception& error) {
+    const std::string problem = error.what();  // goes on with a stack trace
     throw InputError(fmt::format(
         "precision: this LibTorch ({}) can't train in {} on the CPU ({}); {}", TORCH_VERSION,
-        precision == Precision::bf16 ? "bf16" : "fp16", first_line(error.what()),
+        precision == Precision::bf16 ? "bf16" : "fp16", problem.substr(0, problem.find('\n')),
         precision == Precision::bf16 ? "use training.precision=fp32"
                                      : "use training.precision=bf16, which has the range of "
                                        "float32 and needs no loss scale"));

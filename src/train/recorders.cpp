@@ -214,10 +214,7 @@ void ProgressReporter::on_start(const TrainState& state,
                                 const std::optional<MetricSums>& untrained) {
   bar_.clear();
   if (untrained) {
-    log_.info("before training: validation loss {}{}", format_loss(untrained->mean_loss()),
-              untrained->has_accuracy()
-                  ? fmt::format(", accuracy {:.2f} %", 100 * untrained->accuracy())
-                  : "");
+    log_.info("before training: validation {}", metrics_of(*untrained));
   } else {
     log_.info("going on at step {} (epoch {} of {})", state.step,
               std::min(state.epoch + 1, epochs_), epochs_);

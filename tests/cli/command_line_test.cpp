@@ -4,7 +4,6 @@
 #include "cli/command_line.h"
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
-#include "support/errors.h"
 #include "support/says.h"
 
 namespace kolo::testing {
@@ -142,13 +141,12 @@ TEST(CommandLine, UnknownOptionsAndCommandsGetASuggestion) {
       {{"completion", "bash"}, "completion is no command any more; kolo help COMMAND"},
       {{"qqqqqq"},
        "the commands are init, train, eval, predict, report, bench, scale, sweep, data, doctor, "
-       "run, "
-       "timeline"},
+       "run, timeline"},
       {{"c.yaml"}, "got the file c.yaml; to train: kolo train c.yaml"},
       {{"trian"}, "did you mean \"train\"?"},
       {{"help", "trian"}, "did you mean \"train\"?"},
       {{"data", "ftech"}, "did you mean \"fetch\"?"},
-      {{}, "name a command: train, "},
+      {{}, "name a command: init, train, "},
       {{"data"}, "data: name a command: fetch, "},
       {{"train"}, "train: FILE is missing"},
       {{"scale", "c.yaml"}, "scale: --ranks N,... is missing"},

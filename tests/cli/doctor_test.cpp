@@ -73,8 +73,7 @@ TEST(Doctor, TellsWhatGpusThereAreAndWhatRunsThem) {
   ASSERT_EQ(findings.size(), 4U);
   EXPECT_EQ(worst_status(findings), FindingStatus::ok) << "CUDA 12.8 runs on a driver for 12.4";
   EXPECT_EQ(findings[0].text,
-            "runtime 12.8; LibTorch's 12.8; cuDNN 9.10.2; NCCL 2.27.5; driver for CUDA up to "
-            "12.4");
+            "runtime 12.8; LibTorch's 12.8; cuDNN 9.10.2; NCCL 2.27.5; driver for CUDA up to 12.4");
   EXPECT_EQ(findings[1].name, "GPU 0");
   EXPECT_EQ(findings[1].text,
             "H100, PCI 0000:41:00.0, compute capability 9.0, 79.0 GiB of 80.0 GiB free");

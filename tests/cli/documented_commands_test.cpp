@@ -10,7 +10,6 @@
 #include <gmock/gmock.h>
 
 #include "cli/program.h"
-#include "kolo/base/error.h"
 #include "kolo/base/file.h"
 
 namespace kolo::testing {

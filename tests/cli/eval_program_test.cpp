@@ -107,8 +107,10 @@ TEST_F(EvalProgram, ClassesHaveTheNamesThatTheRunRecorded) {
                            "five", "six", "seven", "eight", "nine"};
   write_file(named / "run.json", record.dump());
   EXPECT_EQ(eval_json({named.string()})["classes"][3]["name"], "three");
-  write_file(named / "run.json", "{");
-  EXPECT_EQ(eval_json({named.string()})["classes"][3]["name"], "3");
+  for (const auto* const damaged : {"{", R"({"starts": [{"own_parts": 3}]})"}) {
+    write_file(named / "run.json", damaged);
+    EXPECT_EQ(eval_json({named.string()})["classes"][3]["name"], "3");
+  }
 }
 
 TEST_F(EvalProgram, LongNamesAreRecordedAndFit80Columns) {

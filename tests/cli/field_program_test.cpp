@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
-#include "cli/background.h"
 #include "cli/program.h"
 #include "kolo/train/observe/history.h"
 #include "support/says.h"
@@ -29,9 +28,8 @@ class FieldProgram : public ::testing::Test {
       "data: {name: nbody, mode: synthetic, box_size: 24, crop: 16, n_train: 24, n_valid: 5}\n"
       "model: {name: unet3d, levels: 3, channels: 4}\n"
       "optimizer: {name: adam, lr: 0.001, lr_scaling: sqrt, epsilon: 1.0e-8}\n"
-      "training: {loss: l1, global_batch_size: 4, base_batch_size: 2, "
-      "n_epochs: 2, lr_warmup_steps: 3, lr_warmup_from: 0, lr_warmup_when: scaled, "
-      "lr_decay: cosine_shifted}\n");
+      "training: {loss: l1, global_batch_size: 4, base_batch_size: 2, n_epochs: 2, "
+      "lr_warmup_steps: 3, lr_warmup_from: 0, lr_warmup_when: scaled, lr_decay: cosine_shifted}\n");
 };
 
 TEST_F(FieldProgram, TrainsAndTellsTheLossAlone) {
@@ -75,20 +73,6 @@ TEST_F(FieldProgram, GoesOnToTheSameBitsAndRanksMayShareSamples) {
   const auto eval = run_kolo({"eval", run(), "--json"});
   EXPECT_NEAR(nlohmann::json::parse(eval.output)["loss"].get<double>(),
               shared.summary().at("best_val_loss").get<double>(), 1e-5);
-}
-
-// The other one waits for its rows. (It could not tell while it writes a checkpoint.)
-TEST_F(FieldProgram, ARankThatIsKilledIsNamed) {
-  const auto result = run_kolo_and(
-      {"train", config_, "--output", run(), "-n", "2", "--oversubscribe",
-       "parallel.spatial=[1,2,1]", "training.n_epochs=100000", "checkpoint.every_epochs=0"},
-      [&](pid_t) {
-        if (wait_for_text(folder_ / "run" / "out.log", "epoch 1/"))
-          (void)signal_rank(1, run(), SIGKILL);
-      });
-  EXPECT_FALSE(result.timed_out);
-  EXPECT_THAT(result.exit_code, is_of_killed_rank());
-  EXPECT_TRUE(says(result.errors, {"kolo: rank 1 (process ", "was killed by SIGKILL"}));
 }
 
 TEST_F(FieldProgram, TrainsInBf16) {

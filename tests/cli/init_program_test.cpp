@@ -112,7 +112,7 @@ TEST_F(InitProgram, BoxesOfASimulation) {
   std::filesystem::create_directories(folder_ / "boxes");
   write_box_hdf5(box, folder_ / "boxes" / "train.h5");
   EXPECT_TRUE(says(init("boxes"), {"simulation box of 8^3 cells", "name: unet3d", "levels: 2",
-                                   "crop: 8", "loss: l1", "# another box than"}));
+                                   "crop: 8", "loss: l1", "# better another box"}));
   const auto shown = run_kolo({"train", path("boxes.yaml"), "data.n_train=4", "data.n_valid=1",
                                "training.n_epochs=1", "--output", path("boxes-run")});
   EXPECT_EQ(shown.exit_code, 0) << shown.errors;
@@ -130,6 +130,10 @@ TEST_F(InitProgram, RefusesWhatItCannotDo) {
   EXPECT_EQ(twice.exit_code, 2);
   EXPECT_TRUE(says(twice.errors, {"there.yaml is there already; choose another --output"}));
   EXPECT_EQ(read_text_file(folder_ / "there.yaml"), "mine");
+  const auto below = run_kolo({"init", path("pictures"), "-o", path("there.yaml/own.yaml")});
+  EXPECT_EQ(below.exit_code, 2);
+  EXPECT_TRUE(says(below.errors, {"is there, and no folder"}));
+  EXPECT_EQ(run_kolo({"init", path("pictures"), "-o", path("new/own.yaml")}).exit_code, 0);
 }
 
 // Batch norms that average over many steps are told of where an epoch has few.
@@ -145,7 +149,7 @@ TEST_F(InitProgram, SlowRunningStatisticsAreTold) {
 }
 
 // The configurations of the courses say what they had as defaults.
-TEST(ShippedConfigurations, OfTheCoursesVaryImagesAsThere) {
+TEST(CourseConfigurations, VaryImagesAsThere) {
   for (const auto* const name : {"/imagenet_resnet.yaml", "/resnet34.yaml"}) {
     const auto shown = run_kolo({"train", std::string(KOLO_CONFIGS) + name, "--show-config"});
     EXPECT_TRUE(says(shown.output, {"preprocessing: caffe", "height_shift: 0.33",

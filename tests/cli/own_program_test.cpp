@@ -110,9 +110,9 @@ TEST_F(OwnProgram, IsNamedWhereAnotherLacksItsParts) {
     if (command == "predict") words.insert(words.end(), {"in.npy", "-o", "out.npy"});
     const auto result = run_kolo(words);
     EXPECT_EQ(result.exit_code, exit_wrong_input);
-    EXPECT_TRUE(says(result.errors,
-                     {command + ": " + run + " was trained by /", "/cli_tests, whose " + part,
-                      " kolo doesn't know; use /", "/cli_tests " + command + " " + run}));
+    EXPECT_TRUE(
+        says(result.errors, {command + ": " + run + " was trained by ", "/cli_tests, whose " + part,
+                             " kolo doesn't know; use ", "/cli_tests " + command + " " + run}));
   };
   ASSERT_EQ(train_own({"model.name=one_layer", "training.n_epochs=1"}).exit_code, 0);
   refused("eval", "network one_layer");

@@ -72,25 +72,30 @@ TEST_F(RankFailures, DataThatOneNodeLacks) {
   EXPECT_FALSE(std::filesystem::exists(folder / "results"));
 }
 
-TEST_F(RankFailures, AConfigurationThatOneNodeLacks) {
-  write_config("0.yaml", "16");
-  expect_said_once(
-      run("train", "$RANK.yaml", "-o run"),
-      rank(1) + ": cannot read the configuration: 1.yaml does not exist in the current folder, ",
-      2);
-}
-
-TEST_F(RankFailures, ACommandLineThatOneRankCannotUnderstand) {
-  expect_said_once(run("train", "same.yaml", "-o run $([ $RANK = 0 ] || echo --lrr 3)"),
-                   rank(1) + ": ", 2);
-}
-
-// Rank 0 alone writes there, so that it alone looks; but all must have been given the same.
-TEST_F(RankFailures, AFolderThatOneRankCannotWrite) {
-  expect_said_once(run("train", "same.yaml", "-o $([ $RANK = 1 ] && echo run || echo /proc/run)"),
-                   rank(0) + ": output folder /proc/run", 2);
-  expect_said_once(run("train", "same.yaml", "-o $([ $RANK = 0 ] && echo run || echo /proc/run)"),
-                   "output_dir is run for " + rank(0) + ", but /proc/run for " + rank(1), 2);
+TEST_F(RankFailures, WhatRanksAreNotGivenAlikeIsNamedWithThem) {
+  for (const auto& [name, batch] :
+       {std::pair("one-0.yaml", "16"), {"0.yaml", "16"}, {"1.yaml", "8"}})
+    write_config(name, batch);
+  const std::string same = "same.yaml";
+  const struct {
+    std::string file, rest, said;
+  } cases[] = {
+      {"one-$RANK.yaml", "-o run",
+       rank(1) +
+           ": cannot read the configuration: one-1.yaml does not exist in the current folder, "},
+      {"$RANK.yaml", "-o run",
+       "training.batch_size is 16 for " + rank(0) + ", but 8 for " + rank(1)},
+      {same, "-o run $([ $RANK = 0 ] || echo --lrr 3)", rank(1) + ": "},
+      // Rank 0 alone writes there, so that it alone looks; but all must have been given the same.
+      {same, "-o $([ $RANK = 1 ] && echo run || echo /proc/run)",
+       rank(0) + ": output folder /proc/run"},
+      {same, "-o $([ $RANK = 0 ] && echo run || echo /proc/run)",
+       "output_dir is run for " + rank(0) + ", but /proc/run for " + rank(1)},
+      {same, "-o run $([ $RANK = 0 ] || echo --resume)",
+       "whether it goes on from a checkpoint is no for " + rank(0) + ", but yes for " + rank(1)},
+      // All say it alike, and none is named.
+      {same, "data.path=nowhere", "kolo: command line: data.path: data: no file"}};
+  for (const auto& [file, rest, said] : cases) expect_said_once(run("train", file, rest), said, 2);
 }
 
 // And what there is to go on with: nodes need not see one another's files.
@@ -110,17 +115,6 @@ TEST_F(RankFailures, ACheckpointThatRank0AloneCanRead) {
   expect_said_once(
       run("train", "../same.yaml", "-o run --resume best optimizer.name=adam", "$RANK"),
       rank(0) + ": resume: the checkpoint's optimizer is ", 2);
-}
-
-TEST_F(RankFailures, AResumeThatOneRankIsNotToldOf) {
-  expect_said_once(
-      run("train", "same.yaml", "-o run $([ $RANK = 0 ] || echo --resume)"),
-      "whether it goes on from a checkpoint is no for " + rank(0) + ", but yes for " + rank(1), 2);
-}
-
-TEST_F(RankFailures, WhatAllRanksSayAlikeNamesNone) {
-  const auto result = run("train", "same.yaml", "data.path=nowhere");
-  expect_said_once(result, "kolo: command line: data.path: data: no file", 2);
 }
 
 TEST_F(RankFailures, DataOfAnotherLength) {
@@ -157,13 +151,6 @@ TEST_F(RankFailures, NamesThatDifferInBytesOfAnotherEncoding) {
                           "data.train_dir=$RANK/images/train data.valid_dir=$RANK/images/valid");
   expect_said_once(result, "the classes' names is ", 2);
   EXPECT_TRUE(says(result.errors, {"caf\\xe8", "caf\\xe9"}));
-}
-
-TEST_F(RankFailures, AnotherConfiguration) {
-  write_config("0.yaml", "16");
-  write_config("1.yaml", "8");
-  expect_said_once(run("train", "$RANK.yaml", "-o run"),
-                   "training.batch_size is 16 for " + rank(0) + ", but 8 for " + rank(1), 2);
 }
 
 TEST_F(RankFailures, PlacesOfDataMayDiffer) {

@@ -114,20 +114,6 @@ TEST_F(RunProgram, AFailedJobIsStartedAgainAndEachRestartHasLogsOfItsOwn) {
   }
 }
 
-TEST_F(RunProgram, EndsWithTheLastStatusWhenTheRestartsAreUsedUp) {
-  const auto result =
-      run({"--max-restarts", "1"},
-          meet() + "[ $RANK = 0 ] && echo attempt; meet $KOLO_RESTART; sleep .2; exit 3");
-  EXPECT_EQ(result.exit_code, 3);
-  EXPECT_EQ(result.output, "[0] attempt\n[0] attempt\n");
-  EXPECT_TRUE(
-      says(result.errors, {"kolo: the job ended with status 3; starting it again (restart 1 of "
-                           "1): 2 ranks\n",
-                           "kolo: the job ended with status 3; it was restarted 1 time within "
-                           "an hour, and is not again\n"}));
-  EXPECT_EQ(result.left_behind, 0);
-}
-
 TEST_F(RunProgram, DoesNotStartAgainWhatEndsOnPurpose) {
   for (const int status : {0, 2, 75}) {
     const auto text = meet() + fmt::format("[ $RANK = 0 ] && echo once; meet {}; sleep .2; exit {}",

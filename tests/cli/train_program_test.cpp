@@ -19,17 +19,11 @@ class TrainProgram : public SmallRuns {
                               "training: {batch_size: 16, n_epochs: 2, lr_warmup_epochs: 1}\n");
   }
 
-  [[nodiscard]] std::vector<std::string> command(const std::vector<std::string>& arguments,
-                                                 const std::string& output = "run") const {
-    std::vector<std::string> all = {"train", config};
-    all.insert(all.end(), arguments.begin(), arguments.end());
-    all.insert(all.end(), {"--output", (folder / output).string()});
-    return all;
-  }
-
-  ProcessResult train(const std::vector<std::string>& arguments,
-                      const std::string& output = "run") {
-    return run_kolo(command(arguments, output));
+  // The program itself, not a fork of this process.
+  [[nodiscard]] ProcessResult start(std::vector<std::string> words) const {
+    words.insert(words.begin(), {"train", config});
+    words.insert(words.end(), {"--output", (folder / "run").string()});
+    return start_kolo(words);
   }
 };
 
@@ -55,10 +49,8 @@ TEST_F(TrainProgram, TwoRanksTrainAndLeaveEverythingBehind) {
 }
 
 TEST_F(TrainProgram, NotesEveryStartWithCommandVersionAndHost) {
-  ASSERT_EQ(
-      start_kolo(command({"-n", "2", "training.n_epochs=1", "description=two words"})).exit_code,
-      0);
-  ASSERT_EQ(start_kolo(command({"--resume", "training.n_epochs=2"})).exit_code, 0);
+  ASSERT_EQ(start({"-n", "2", "training.n_epochs=1", "description=two words"}).exit_code, 0);
+  ASSERT_EQ(start({"--resume", "training.n_epochs=2"}).exit_code, 0);
   const auto starts = nlohmann::json::parse(read_text_file(folder / "run/run.json"))["starts"];
   ASSERT_EQ(starts.size(), 2U);
   EXPECT_EQ(starts[0]["command"], "kolo train " + config +

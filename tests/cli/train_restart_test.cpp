@@ -1,5 +1,4 @@
 // kolo train --max-restarts: a rank is killed, and training goes on as if nothing had been.
-#include <array>
 #include <csignal>
 
 #include <nlohmann/json.hpp>
@@ -155,16 +154,6 @@ TEST_F(TrainRestart, AFolderThatIsTakenAwayIsNotMadeAnew) {
                     HasSubstr("kolo: rank 0 ("), Not(HasSubstr("kolo: rank 1"))));
   EXPECT_EQ(result.errors.find("kolo: rank 0 ("), result.errors.rfind("kolo: rank 0 ("));
   EXPECT_FALSE(std::filesystem::exists(folder / "run"));
-}
-
-TEST_F(TrainRestart, GivesUpWhenTheRestartsAreUsedUp) {
-  const auto result = run_kolo_and(arguments({"-n", "2", "--max-restarts", "1"}), [&](pid_t) {
-    EXPECT_TRUE(wait_for_file(checkpoint(5)) && signal_rank(0, folder / "run", SIGKILL));
-    EXPECT_TRUE(wait_for_file(checkpoint(100)) && signal_rank(1, folder / "run", SIGKILL));
-  });
-  EXPECT_THAT(result.exit_code, is_of_killed_rank()) << result.output << result.errors;
-  EXPECT_TRUE(says(result.errors, {"it was restarted 1 time within an hour, and is not again"}));
-  EXPECT_EQ(result.left_behind, 0);
 }
 
 TEST_F(TrainRestart, OneRankIsWatchedTooAndAResumedRunGoesOnAsOne) {

@@ -2,7 +2,6 @@
 // a run.
 #include <csignal>
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "cli/background.h"

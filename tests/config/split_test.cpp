@@ -32,8 +32,7 @@ class AutomaticSplit : public testing::ConfigTest {
   }
   [[nodiscard]] Datasets images(Overrides overrides = {}) const {
     return datasets(
-        "name: imagenet, augment: false, preprocessing: none, input_shape: [8, 8, 3], "
-        "train_dir: " +
+        "name: imagenet, augment: false, preprocessing: none, input_shape: [8, 8, 3], train_dir: " +
             (folder_ / "images").string(),
         std::move(overrides));
   }

@@ -222,7 +222,7 @@ TEST_F(Types, RequiredKeysAreMissed) {
             "fashion_mnist, cifar10, imagenet, dummy, nbody, arrays");
   EXPECT_EQ(error("data: {name: fashion_mnist}\nmodel:\n  dropout: 0.5\n"),
             "run.yaml:2: model.name: this key is required and missing; expected one of mnist_net, "
-            "mnist_cnn, cnn, resnet_small, resnet34, resnet50, unet3d, mlp, torchscript");
+            "mnist_cnn, cnn, small_cnn, resnet_small, resnet34, resnet50, unet3d, mlp, torchscript");
   EXPECT_THAT(error("data: {name: fashion_mnist}\nmodel: {name: cnn}\noptimizer:\n"),
               StartsWith("run.yaml:3: optimizer.name: this key is required and missing"));
 }

@@ -1,5 +1,4 @@
 // configs/unet3d.yaml has the numbers of NERSC's tutorial ml-pm-training-2022.
-#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -62,11 +61,10 @@ TEST(Unet3dConfigs, HaveTheTutorialsNumbers) {
     EXPECT_EQ(config.training.n_epochs, tutorial.epochs);
     EXPECT_EQ(config.data.n_train, tutorial.samples);
     EXPECT_EQ(config.data.n_valid, tutorial.samples_valid);
-    EXPECT_THAT(settings_of(config), ::testing::Contains(::testing::Pair("data.crop", "64")));
-    EXPECT_THAT(settings_of(config),
-                ::testing::Contains(::testing::Pair("model.full_scale", "true")));
-    EXPECT_THAT(settings_of(config),
-                ::testing::Contains(::testing::Pair("optimizer.epsilon", "1e-08")));
+    for (const auto& [key, value] : {std::pair("data.crop", "64"),
+                                     {"model.full_scale", "true"},
+                                     {"optimizer.epsilon", "1e-08"}})
+      EXPECT_THAT(settings_of(config), ::testing::Contains(::testing::Pair(key, value)));
     EXPECT_EQ(config.training.loss, "l1");
     EXPECT_EQ(config.training.precision, tutorial.is_mixed ? Precision::bf16 : Precision::fp32);
   }
@@ -111,24 +109,20 @@ TEST(ShippedConfigurations, AllLoad) {
   EXPECT_GE(count, 6);
 }
 
-TEST(ShippedConfigurations, ResnetHasTheTutorialsParameters) {
-  const RunConfig config =
-      load_run_config({std::filesystem::path(KOLO_CONFIGS) / "cifar10_resnet.yaml", {}, {}});
-  EXPECT_EQ(config.training.batch_size, 64);
-  EXPECT_EQ(config.training.n_epochs, 32);
-  EXPECT_EQ(config.training.lr_warmup_epochs, 5);
-  EXPECT_EQ(config.optimizer.name, "adam");
-  EXPECT_EQ(config.optimizer.lr, 0.0001);
-  EXPECT_EQ(config.optimizer.lr_scaling, Scaling::linear);
-}
-
-TEST(ShippedConfigurations, MnistNetHasTheTutorialsParameters) {
-  const RunConfig config =
-      load_run_config({std::filesystem::path(KOLO_CONFIGS) / "mnist_net.yaml", {}, {}});
-  EXPECT_EQ(config.training.batch_size, 64);
-  EXPECT_EQ(config.optimizer.name, "sgd");
-  EXPECT_EQ(config.optimizer.lr, 0.01);
-  EXPECT_THAT(settings_of(config),
+TEST(ShippedConfigurations, HaveTheTutorialsParameters) {
+  const std::filesystem::path configs = KOLO_CONFIGS;
+  const RunConfig resnet = load_run_config({configs / "cifar10_resnet.yaml", {}, {}});
+  EXPECT_EQ(resnet.training.batch_size, 64);
+  EXPECT_EQ(resnet.training.n_epochs, 32);
+  EXPECT_EQ(resnet.training.lr_warmup_epochs, 5);
+  EXPECT_EQ(resnet.optimizer.name, "adam");
+  EXPECT_EQ(resnet.optimizer.lr, 0.0001);
+  EXPECT_EQ(resnet.optimizer.lr_scaling, Scaling::linear);
+  const RunConfig mnist = load_run_config({configs / "mnist_net.yaml", {}, {}});
+  EXPECT_EQ(mnist.training.batch_size, 64);
+  EXPECT_EQ(mnist.optimizer.name, "sgd");
+  EXPECT_EQ(mnist.optimizer.lr, 0.01);
+  EXPECT_THAT(settings_of(mnist),
               ::testing::Contains(::testing::Pair("optimizer.momentum", "0.5")));
 }
 

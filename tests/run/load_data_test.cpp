@@ -10,7 +10,6 @@
 #include "run/field_runs.h"
 #include "run/work_share.h"
 #include "support/says.h"
-#include "support/temporary_folder.h"
 
 namespace kolo::testing {
 namespace {

@@ -15,25 +15,6 @@ class PipelinedRuns : public FieldRuns {
  protected:
   using Settings = std::vector<std::string>;
 
-  // Allows for other rounding in other batches. The gradient of l1 jumps where an output passes its
-  // target, so one rounding may change more than its last digits.
-  void expect_same_tensors(const std::vector<NamedTensor>& found,
-                           const std::vector<NamedTensor>& wanted, bool to_the_bit,
-                           double of_largest = 0) const {
-    ASSERT_EQ(found.size(), wanted.size());
-    for (std::size_t i = 0; i < found.size(); ++i) {
-      const auto &a = found[i].tensor, &b = wanted[i].tensor;
-      EXPECT_EQ(found[i].name, wanted[i].name);
-      ASSERT_EQ(a.sizes(), b.sizes()) << found[i].name;
-      if (to_the_bit) {
-        EXPECT_TRUE(torch::equal(a, b)) << found[i].name;
-        continue;
-      }
-      const auto largest = b.abs().max().item<double>();
-      EXPECT_TRUE(torch::allclose(a, b, 1e-4, 1e-6 + of_largest * largest))
-          << found[i].name << ": " << (a - b).abs().max().item<double>() << " of " << largest;
-    }
-  }
   // Compares model and optimizer, with the order and names of their tensors.
   void expect_same_checkpoint(const std::string& folder, const std::string& expected,
                               bool to_the_bit = false) const {

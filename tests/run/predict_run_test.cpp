@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <torch/nn/modules/conv.h>
-#include <nlohmann/json.hpp>
 
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"

@@ -73,7 +73,7 @@ class PredictSamples : public ::testing::Test {
     return message_of<InputError>([&] { (void)check_prediction(request); });
   }
 
-  // What an evaluation makes of the first samples of the validation.
+  // Outputs that an evaluation makes of the first samples of the validation.
   std::vector<SampleOutput> evaluated(std::int64_t samples) {
     std::vector<SampleOutput> outputs;
     EvaluationRequest request{.path = folder_ / "run"};
@@ -234,7 +234,7 @@ TEST_F(PredictSamples, WritesNumbersUnderTheNamesOfTheTargets) {
     }
   }
   (void)predict(request(input, "made.csv"));
-  EXPECT_THAT(read_text_file(folder_ / "made.csv"), StartsWith("speed,place_0,place_1\n"));
+  EXPECT_THAT(read_text_file(folder_ / "made.csv"), StartsWith("speed,place[0],place[1]\n"));
   (void)predict(request(input, "made.json"));
   const auto objects = nlohmann::json::parse(read_text_file(folder_ / "made.json"));
   ASSERT_EQ(objects.size(), 22U);
@@ -265,7 +265,7 @@ TEST_F(PredictSamples, PredictsForProgramsWithDataOfTheirOwn) {
         parts);
   write_array("mine", {5, 3});
   EXPECT_THAT(predict(request(folder_ / "mine.npy"), 1, parts).columns,
-              ElementsAre("targets_0", "targets_1"));
+              ElementsAre("targets[0]", "targets[1]"));
 }
 
 TEST_F(PredictSamples, RefusesWhatItCantDo) {

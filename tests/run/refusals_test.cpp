@@ -2,7 +2,6 @@
 #include <new>
 #include <stdexcept>
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>

@@ -44,21 +44,14 @@ TEST_F(SharedSamples, TrainAsOnOneRank) {
       EXPECT_TRUE(says(said, {"computed whole by all 8 ranks: down3 to up3", "[2,2,2]: none"}));
     }
     expect_same_losses("shared", "whole");
-    const auto found = weights("shared"), wanted = weights("whole");
-    ASSERT_EQ(found.size(), wanted.size());
-    for (std::size_t i = 0; i < found.size(); ++i) {
-      EXPECT_EQ(found[i].name, wanted[i].name);
-      EXPECT_TRUE(torch::allclose(found[i].tensor, wanted[i].tensor, 1e-4, 1e-6)) << found[i].name;
-    }
+    expect_same_tensors(weights("shared"), weights("whole"), false);
   }
 }
 
 TEST_F(SharedSamples, TwiceTheSameIsTheSameToTheBit) {
   for (const auto* folder : {"first", "second"})
     train(folder, 4, {"parallel.spatial=[2,1,2]", "training.n_epochs=1"});
-  const auto first = weights("first"), second = weights("second");
-  for (std::size_t i = 0; i < first.size(); ++i)
-    EXPECT_TRUE(torch::equal(first[i].tensor, second[i].tensor)) << first[i].name;
+  expect_same_tensors(weights("first"), weights("second"), true);
   EXPECT_EQ(losses("first"), losses("second"));
 }
 

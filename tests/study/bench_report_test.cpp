@@ -84,7 +84,11 @@ TEST(BenchReport, DrawsNoConclusionFromNoise) {
   report.measurements = {noisy(BenchMode::io, 1), quiet(BenchMode::synthetic, 1.5),
                          quiet(BenchMode::full, 4)};
   EXPECT_FALSE(verdict_of(report)) << "either may be the slower one";
+  report.measurements[0] = quiet(BenchMode::io, 1);
+  report.measurements[2] = quiet(BenchMode::full, 1.2);
+  EXPECT_TRUE(says(to_text(report), {"differ by 25 % (full, faster than synthetic), so what"}));
   // The loader is faster all the same.
+  report.measurements[2] = quiet(BenchMode::full, 4);
   report.measurements[0] = noisy(BenchMode::io, .1);
   EXPECT_EQ(verdict_of(report).value().by, "compute");
   EXPECT_TRUE(says(to_text(report), {"noisy: trials differ by 50 % (io); close"}));

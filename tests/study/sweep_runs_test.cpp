@@ -213,7 +213,7 @@ TEST_F(SweepRuns, WhatIsWrongWithATrialIsFoundBeforeTheFirst) {
   };
   refused(request({"optimizer.lr=0.1,high"}),
           AllOf(HasSubstr("trial 2 (learning rate high)"), HasSubstr("optimizer.lr")));
-  refused(request({"model.name=mnist_net,unet3d"}), HasSubstr("trial 2 (name unet3d)"));
+  refused(request({"model.name=mnist_net,unet3d"}), HasSubstr("trial 2 (model unet3d)"));
   auto metric = request({"optimizer.lr=0.1,0.2"});
   metric.metric = "accuracy";
   refused(metric, HasSubstr("val_accuracy, val_loss"));

@@ -32,19 +32,13 @@ class FieldDataset final : public Dataset {
   RandomDataset noise_;
 };
 
-// Two convolutions, with weights that don't come from LibTorch's generator, which ranks that are
-// threads share.
+// Two convolutions.
 class FieldNetwork final : public Network {
  public:
   FieldNetwork()
       : first_(register_module("first", torch::nn::Conv2d(convolution(1, 8)))),
         second_(register_module("second", torch::nn::Conv2d(convolution(8, 2)))) {
-    const torch::NoGradGuard no_gradient;
-    int seed = 1;
-    for (auto& parameter : parameters()) {
-      const auto numbers = torch::sin(torch::arange(parameter.numel()) * (++seed * .37));
-      parameter.copy_(numbers.view(parameter.sizes()) * .2);
-    }
+    set_fixed_weights(*this, .2);
   }
 
   torch::Tensor forward(const torch::Tensor& input) override {

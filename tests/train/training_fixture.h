@@ -25,6 +25,16 @@ inline torch::Tensor flat_weights(const torch::nn::Module& network) {
   return torch::cat(flat).clone();
 }
 
+// Without LibTorch's generator, which ranks that are threads share.
+inline void set_fixed_weights(torch::nn::Module& network, double size) {
+  const torch::NoGradGuard no_gradient;
+  int seed = 1;
+  for (auto& parameter : network.parameters()) {
+    const auto numbers = torch::sin(torch::arange(parameter.numel()) * (++seed * .37));
+    parameter.copy_(numbers.view(parameter.sizes()) * size);
+  }
+}
+
 struct TrainingSetup {
   std::int64_t samples = 100;
   std::int64_t batch_size = 8;  // a rank
@@ -109,16 +119,9 @@ class SmallTraining {
     setup.change(options);
     return options;
   }
-  // Without LibTorch's generator, which ranks that are threads share.
   static std::shared_ptr<Network> fixed_weights(const std::shared_ptr<Network>& network,
                                                 const torch::Device& device) {
-    const torch::NoGradGuard no_gradient;
-    int seed = 1;
-    for (auto& parameter : network->parameters()) {
-      parameter.copy_(
-          torch::sin(torch::arange(parameter.numel()) * (++seed * .37)).view(parameter.sizes()) *
-          .15);
-    }
+    set_fixed_weights(*network, .15);
     network->to(device);
     return network;
   }
@@ -175,7 +178,6 @@ struct Outcome {  // of rank 0
   Recorder record;
   torch::Tensor weights;
   TrainState state;
-  std::int64_t skipped = 0;
 };
 
 inline Outcome train_on(int ranks, const TrainingSetup& setup,
@@ -194,7 +196,6 @@ inline Outcome train_on(int ranks, const TrainingSetup& setup,
     if (communicator.rank() != 0) return;
     outcome.weights = training.weights();
     outcome.state = training.trainer().state();
-    outcome.skipped = training.trainer().state().skipped_steps;
   };
   run_as_threads(ranks, body, options);
   return outcome;

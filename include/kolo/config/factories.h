@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
-#include <string>
 
 #include "kolo/config/derived_settings.h"
 #include "kolo/config/run_config.h"

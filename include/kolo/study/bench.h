@@ -95,7 +95,8 @@ struct BenchRate {
 
   [[nodiscard]] double spread() const { return (upper - lower) / median; }
   // True if trials differ so much that other programs must have had their part in them.
-  [[nodiscard]] bool is_noisy() const { return spread() > .15; }
+  [[nodiscard]] bool is_noisy() const { return spread() > most_spread; }
+  static constexpr double most_spread = .15;
 };
 [[nodiscard]] BenchRate rate_of(const BenchMeasurement& measurement);
 
@@ -111,7 +112,7 @@ struct BenchVerdict {
   std::string why;  // a sentence
 };
 // Verdict on what bounds the run; none if the full run or its parts were not measured, or the
-// trials differ so much that it can't be told.
+// trials differ so much that it can't be told, or both together were faster than a part.
 [[nodiscard]] std::optional<BenchVerdict> verdict_of(const BenchReport& report);
 
 // For people: a table, the shares, the memory and the verdict.

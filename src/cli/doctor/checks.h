@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <iosfwd>
 #include <optional>
 #include <span>
@@ -77,7 +76,6 @@ struct GpuFacts {
 // `core_before`: the core that OpenBLAS chose before kolo set another; empty if kolo set none.
 [[nodiscard]] Finding check_blas(const BlasLibrary& library, const VectorUnits& units,
                                  const std::string& core_before);
-[[nodiscard]] Finding check_libtorch();
 // `description`: empty if kolo is built without oneDNN.
 [[nodiscard]] Finding check_onednn(const std::string& description);
 // Kernels of convolutions. `in_2d`, `in_3d`: oneDNN's implementations for 2 and 3 dimensions; empty

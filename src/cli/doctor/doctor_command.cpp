@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -173,12 +172,6 @@ Finding check_blas(const BlasLibrary& library, const VectorUnits& units,
   return finding;
 }
 
-Finding check_libtorch() {
-  return {.name = "LibTorch",
-          .text = fmt::format("{}, kernels for {}, {} threads", TORCH_VERSION, cpu_capability(),
-                              at::get_num_threads())};
-}
-
 Finding check_onednn(const std::string& description) {
   if (!description.empty()) return {.name = "oneDNN", .text = description};
   return {.name = "oneDNN",
@@ -326,7 +319,9 @@ std::vector<Finding> examine() {
       check_kernels(onednn_description(), convolution_implementation(2),
                     convolution_implementation(3)),
       check_bfloat16(onednn_description(), multiplies_bfloat16()),
-      check_libtorch(),
+      {.name = "LibTorch",
+       .text = fmt::format("{}, kernels for {}, {} threads", TORCH_VERSION, cpu_capability(),
+                           at::get_num_threads())},
       check_gpu()};
   if (const auto facts = gpu_facts()) {
     for (auto& finding : check_gpus(*facts)) findings.push_back(std::move(finding));

@@ -73,10 +73,6 @@ std::string try_devices(const Communicator& communicator) {
   return communicator.capabilities().device_transport;
 }
 
-std::string first_line(const std::string& text) {
-  return text.substr(0, text.find_first_of("\n,"));
-}
-
 }  // namespace
 
 int run_probe() {
@@ -96,7 +92,8 @@ int run_probe() {
 }
 
 Finding check_mpi_library() {
-  Finding finding{.name = "MPI", .text = first_line(mpi_library_version())};
+  const auto version = mpi_library_version();
+  Finding finding{.name = "MPI", .text = version.substr(0, version.find_first_of("\n,"))};
   if (finding.text.empty()) {
     finding.text = "left out (KOLO_MPI); -n starts ranks on this machine alone";
     return finding;
@@ -136,10 +133,9 @@ Finding check_empty_job(const std::string& launcher, const EmptyJob& job,
     finding.remedy = fmt::format("{}", fmt::join(reasons, "; "));
     return finding;
   }
-  finding.text += fmt::format(
-      "; names are looked up at once, /dev/shm has room, network "
-      "interfaces: {}",
-      fmt::join(interfaces, ", "));
+  finding.text +=
+      fmt::format("; names are looked up at once, /dev/shm has room, network interfaces: {}",
+                  fmt::join(interfaces, ", "));
   finding.remedy = "see where the time goes: strace -f -r " + job.command;
   return finding;
 }

@@ -68,6 +68,18 @@
   }
 
   const drawAll = () => figures().forEach(draw);
+  const drawCurves = () => figures().filter(charts.dependsOnAxis).forEach(draw);
+
+  const flip = (set, item) => { if (!set.delete(item)) set.add(item); };
+
+  // A button that stays pressed while `isOn()`.
+  function switchButton(isOn, change, attributes, ...content) {
+    const click = (event) => {
+      change();
+      event.currentTarget.setAttribute("aria-pressed", String(isOn()));
+    };
+    return element("button", { type: "button", "aria-pressed": String(isOn()), onclick: click, ...attributes }, ...content);
+  }
 
   // Legends.
 
@@ -91,14 +103,9 @@
   function seriesButton(figure, number) {
     const series = figure.series[number];
     const mark = figure.kind === "lines" ? swatch(series.colour, series.dashed) : dot(series.colour);
-    const toggle = (event) => {
-      const key = seriesKey(figure, number);
-      if (!chosen.hiddenSeries.delete(key)) chosen.hiddenSeries.add(key);
-      event.currentTarget.setAttribute("aria-pressed", String(!chosen.hiddenSeries.has(key)));
-      draw(figure);
-    };
-    const pressed = String(!chosen.hiddenSeries.has(seriesKey(figure, number)));
-    return element("li", {}, element("button", { type: "button", "aria-pressed": pressed, onclick: toggle }, mark, series.name));
+    const name = seriesKey(figure, number);
+    const toggle = () => { flip(chosen.hiddenSeries, name); draw(figure); };
+    return element("li", {}, switchButton(() => !chosen.hiddenSeries.has(name), toggle, {}, mark, series.name));
   }
 
   const key = (mark, text) => element("li", {}, element("span", { className: "key" }, mark, text));
@@ -126,12 +133,8 @@
   }
 
   function logarithmButton(figure) {
-    const toggle = (event) => {
-      chosen.logarithmic.set(figure.id, !isLogarithmic(figure));
-      event.currentTarget.setAttribute("aria-pressed", String(isLogarithmic(figure)));
-      draw(figure);
-    };
-    return element("button", { type: "button", title: "Logarithmic scale", "aria-pressed": String(isLogarithmic(figure)), onclick: toggle }, "log");
+    const toggle = () => { chosen.logarithmic.set(figure.id, !isLogarithmic(figure)); draw(figure); };
+    return switchButton(() => isLogarithmic(figure), toggle, { title: "Logarithmic scale" }, "log");
   }
 
   function figureElement(figure) {
@@ -190,7 +193,7 @@
   function controls() {
     const form = find("controls");
     const axes = data.axes.map((axis) => {
-      const change = () => { chosen.axis = axis; figures().filter(charts.dependsOnAxis).forEach(draw); };
+      const change = () => { chosen.axis = axis; drawCurves(); };
       const input = element("input", { type: "radio", name: "axis", value: axis, checked: axis === chosen.axis, onchange: change });
       return element("label", {}, input, element("span", {}, axisNames[axis]));
     });
@@ -207,12 +210,8 @@
   }
 
   function runButton(name, run) {
-    const toggle = (event) => {
-      if (!chosen.hiddenRuns.delete(run)) chosen.hiddenRuns.add(run);
-      event.currentTarget.setAttribute("aria-pressed", String(!chosen.hiddenRuns.has(run)));
-      figures().filter(charts.dependsOnAxis).forEach(draw);
-    };
-    return element("button", { type: "button", "aria-pressed": String(!chosen.hiddenRuns.has(run)), onclick: toggle }, dot(run), name);
+    const toggle = () => { flip(chosen.hiddenRuns, run); drawCurves(); };
+    return switchButton(() => !chosen.hiddenRuns.has(run), toggle, {}, dot(run), name);
   }
 
   function warnings() {

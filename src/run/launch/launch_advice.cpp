@@ -10,7 +10,6 @@
 
 #include "base/file_failure.h"
 #include "kolo/base/clock.h"
-#include "kolo/base/error.h"
 #include "kolo/base/machine.h"
 #include "kolo/base/text.h"
 #include "kolo/train/observe/format.h"

@@ -58,12 +58,6 @@ bool is_of_other_mpi(const std::string& mpirun, Launcher launcher) {
   return launcher == Launcher::mpich ? is_open_mpi : is_mpich;
 }
 
-// Name and version: "Open MPI v4.1.4".
-std::string describe_linked_mpi() {
-  const auto version = mpi_library_version();
-  return version.substr(0, version.find_first_of(",\n"));
-}
-
 // Prefers Debian's mpirun.openmpi or mpirun.mpich, which stand beside the common name where several
 // MPIs are installed.
 std::string find_mpirun(Launcher launcher) {
@@ -74,10 +68,12 @@ std::string find_mpirun(Launcher launcher) {
     if (::access(own.c_str(), X_OK) == 0) return own;
     if (!is_of_other_mpi(common, launcher)) return common;
   }
-  const auto found = candidates.empty()
-                         ? std::string("there is none in PATH")
-                         : fmt::format("{} in PATH is of another MPI than kolo's, {}",
-                                       candidates.front(), describe_linked_mpi());
+  const auto linked = mpi_library_version();  // "Open MPI v4.1.4, package: ..."
+  const auto found =
+      candidates.empty()
+          ? std::string("there is none in PATH")
+          : fmt::format("{} in PATH is of another MPI than kolo's, {}", candidates.front(),
+                        linked.substr(0, linked.find_first_of(",\n")));
   throw InputError(fmt::format(
       "-n starts the ranks with mpirun, and {}; install the package {}, or start them without MPI: "
       "communication.launcher=processes, kolo run --launcher processes",

@@ -79,10 +79,6 @@ bool is_about_boxes(std::string_view line) {
          (has("ORTE_ERROR_LOG") && has("show_help.c"));
 }
 
-bool names_a_signal(const std::string& box) {
-  return box.find("exited on signal") != std::string::npos;
-}
-
 }  // namespace
 
 bool is_crash(int signal) {
@@ -152,7 +148,8 @@ std::string LauncherOutput::take_line(std::string line) {
   box_.push_back(std::move(line));
   if (closes) {
     const std::string box = join(box_, "");
-    if (!repeats_a_failure(box) || (names_a_signal(box) && !knows_why_)) return release();
+    const bool names_signal = box.find("exited on signal") != std::string::npos;
+    if (!repeats_a_failure(box) || (names_signal && !knows_why_)) return release();
     hidden_ = std::exchange(box_, {});
   }
   return box_.size() > longest_box ? release() : std::string();

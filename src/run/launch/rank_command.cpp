@@ -21,14 +21,8 @@ namespace {
 Host parse_host(std::string_view text, const std::string& where) {
   const auto colon = text.rfind(':');
   Host host{std::string(text.substr(0, colon))};
-  bool is_right = !host.name.empty();
-  if (colon != text.npos) {
-    const auto number = text.substr(colon + 1);
-    const auto [end, error] =
-        std::from_chars(number.data(), number.data() + number.size(), host.slots);
-    is_right &= error == std::errc{} && end == number.data() + number.size() && host.slots > 0;
-  }
-  if (!is_right) {
+  if (colon != text.npos) host.slots = parse_number<int>(text.substr(colon + 1)).value_or(0);
+  if (host.name.empty() || host.slots < 1) {
     throw InputError(
         fmt::format("{}: \"{}\" is no host; write NAME:SLOTS, for example node1:4", where, text));
   }
@@ -121,7 +115,7 @@ int ranks_per_node(const LaunchRequest& request, const MachineFacts& facts) {
     return most_slots(spread_evenly(facts.job_hosts, request.ranks));
   if (!request.hosts.empty()) return std::min(request.ranks, most_slots(request.hosts));
   if (facts.launcher != Launcher::srun) return request.ranks;
-  const int nodes = std::max({1, positive_number(facts, "SLURM_JOB_NUM_NODES")});
+  const int nodes = std::max(1, positive_number(facts, "SLURM_JOB_NUM_NODES"));
   return (request.ranks + nodes - 1) / nodes;
 }
 

@@ -19,8 +19,7 @@ std::vector<NamedTensor> tensors_of(const Named& items) {
 }
 
 const NamedTensor* find(const std::vector<NamedTensor>& tensors, const std::string& name) {
-  const auto found = std::find_if(tensors.begin(), tensors.end(),
-                                  [&](const NamedTensor& item) { return item.name == name; });
+  const auto found = std::ranges::find(tensors, name, &NamedTensor::name);
   return found == tensors.end() ? nullptr : &*found;
 }
 

@@ -222,6 +222,18 @@ std::vector<StepFolder> step_folders(const std::filesystem::path& parent) {
   return folders;
 }
 
+namespace {
+
+// Of a link the link, not what it leads to; a folder stays where something is in it.
+void remove_one(const std::filesystem::path& path) {
+  std::error_code error;
+  std::filesystem::remove(path, error);
+  if (error && error != std::errc::directory_not_empty)
+    throw Error(fmt::format("checkpoint: cannot remove {}: {}", path.string(), error.message()));
+}
+
+}  // namespace
+
 void remove_own_files(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> own;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
@@ -234,21 +246,12 @@ void remove_own_files(const std::filesystem::path& folder) {
     return path.filename() != manifest_file_name;
   });
   own.push_back(folder);
-  for (const auto& path : own) {
-    std::error_code error;
-    std::filesystem::remove(path, error);
-    if (error && error != std::errc::directory_not_empty)
-      throw Error(fmt::format("checkpoint: cannot remove {}: {}", path.string(), error.message()));
-  }
+  for (const auto& path : own) remove_one(path);
 }
 
 void remove_checkpoint(const std::filesystem::path& path) {
   if (!has_manifest(path)) return;
-  if (!std::filesystem::is_symlink(path)) return remove_own_files(path);
-  std::error_code error;
-  std::filesystem::remove(path, error);  // the link, not what it leads to
-  if (error)
-    throw Error(fmt::format("checkpoint: cannot remove {}: {}", path.string(), error.message()));
+  std::filesystem::is_symlink(path) ? remove_one(path) : remove_own_files(path);
 }
 
 void move_out_of_the_way(const std::filesystem::path& path) {

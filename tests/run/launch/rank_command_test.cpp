@@ -130,6 +130,10 @@ TEST(RankCommand, TheUsersThreadsCount) {
   auto wish = request(2);
   wish.threads = 5;
   EXPECT_EQ(threads_per_rank(wish, machine), 5) << "the configuration before the environment";
+  const auto limited =
+      facts(Launcher::open_mpi_4, 8, {{"OMP_THREAD_LIMIT", "2"}, {"OMP_NUM_THREADS", "3"}});
+  EXPECT_EQ(threads_per_rank(request(1), limited), 2);
+  EXPECT_EQ(threads_per_rank(wish, limited), 2);
   const auto own =
       rank_command(request(2), facts(Launcher::open_mpi_4, 8, {{"OPENBLAS_NUM_THREADS", "1"}}));
   EXPECT_EQ(variable(own, "OMP_NUM_THREADS"), "4");
@@ -202,15 +206,6 @@ TEST(RankCommand, OpenMpBindsNothingWhereRanksHaveTheSameCpus) {
   machine.whole_machine = false;
   EXPECT_EQ(before(2), "false");
   EXPECT_EQ(before(1), "(not set)");
-}
-
-TEST(RankCommand, TheLimitOfThreadsIsKeptTo) {
-  const auto machine =
-      facts(Launcher::open_mpi_4, 8, {{"OMP_THREAD_LIMIT", "2"}, {"OMP_NUM_THREADS", "3"}});
-  EXPECT_EQ(threads_per_rank(request(1), machine), 2);
-  auto wish = request(1);
-  wish.threads = 5;
-  EXPECT_EQ(threads_per_rank(wish, machine), 2);
 }
 
 TEST(RankCommand, RanksThatStopTogetherAreNotKilledForIt) {

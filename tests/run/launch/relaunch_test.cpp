@@ -2,7 +2,6 @@
 // and what the ranks do.
 #include <csignal>
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "kolo/base/error.h"
@@ -118,8 +117,7 @@ TEST_F(Relaunch, NumbersOfRanksThatAreOfNoUseAreTheEndToo) {
 TEST_F(Relaunch, ANodeWhoseRanksAreKilledTwiceIsLeftOut) {
   const std::string killed =
       "echo 'mpirun noticed that process rank 2 with PID 1 on node node3 exited on signal 9 "
-      "(Killed).' "
-      ">&2; exit 137\n";
+      "(Killed).' >&2; exit 137\n";
   folder.write("ends", killed + killed + "exit 0\n");
   const auto result = run(3, {.restarts = 3, .min_ranks = 1});
   EXPECT_EQ(result.exit_code, 0) << result.errors;

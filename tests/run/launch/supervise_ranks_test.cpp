@@ -280,8 +280,7 @@ TEST_F(SupervisedRanks, ARequestIsRepeatedUntilItIsHeard) {
 
 TEST_F(SupervisedRanks, ProgramsGetTheSignalThatThePolicySays) {
   const std::string until_asked =
-      "all_ready; [ $rank = 0 ] && kill -TERM $PPID; "
-      "while :; do sleep 0.02; done";
+      "all_ready; [ $rank = 0 ] && kill -TERM $PPID; while :; do sleep 0.02; done";
   const auto translated =
       run_script(2, "trap 'exit 75' USR2; " + until_asked, {.stop = {.signal = SIGUSR2}});
   expect_end(translated, exit_stopped);

@@ -1,7 +1,5 @@
 #include "cli/doctor/checks.h"
 
-#include <memory>
-
 #include <ATen/Context.h>
 #include <cuda_runtime.h>
 #include <fmt/format.h>
