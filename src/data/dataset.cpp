@@ -182,30 +182,28 @@ class DatasetPart final : public Dataset {
 
   [[nodiscard]] std::int64_t size() const override { return whole_->size(); }
   [[nodiscard]] const SampleLayout& layout() const override { return layout_; }
-  void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const override;
+  void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const override {
+    check_read(index, place, static_cast<std::size_t>(layout_.input_size()),
+               static_cast<std::size_t>(layout_.target_size()));
+    const auto& layout = whole_->layout();
+    const bool has_fields = layout.classes == 0;
+    std::vector<float> input(static_cast<std::size_t>(layout.input_size()));
+    std::vector<float> target(has_fields ? static_cast<std::size_t>(layout.target_size()) : 0);
+    whole_->read(index, epoch, {input, place.label, target});
+    const auto copy_part = [&](const std::vector<float>& field, const Shape& shape, float* out) {
+      std::vector<RowRange> rows{{0, shape[0]}};
+      rows.insert(rows.end(), rows_.begin(), rows_.end());
+      (void)copy_rows(field.data(), shape, rows, out);
+    };
+    copy_part(input, layout.input_shape, place.input.data());
+    if (has_fields) copy_part(target, layout.target_shape, place.target.data());
+  }
 
  private:
   std::shared_ptr<const Dataset> whole_;
   std::vector<RowRange> rows_;
   SampleLayout layout_;
 };
-
-void DatasetPart::read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const {
-  check_read(index, place, static_cast<std::size_t>(layout_.input_size()),
-             static_cast<std::size_t>(layout_.target_size()));
-  const auto& layout = whole_->layout();
-  const bool has_fields = layout.classes == 0;
-  std::vector<float> input(static_cast<std::size_t>(layout.input_size()));
-  std::vector<float> target(has_fields ? static_cast<std::size_t>(layout.target_size()) : 0);
-  whole_->read(index, epoch, {input, place.label, target});
-  const auto copy_part = [&](const std::vector<float>& field, const Shape& shape, float* out) {
-    std::vector<RowRange> rows{{0, shape[0]}};
-    rows.insert(rows.end(), rows_.begin(), rows_.end());
-    (void)copy_rows(field.data(), shape, rows, out);
-  };
-  copy_part(input, layout.input_shape, place.input.data());
-  if (has_fields) copy_part(target, layout.target_shape, place.target.data());
-}
 
 }  // namespace
 

@@ -17,6 +17,7 @@
 #include "kolo/data/box_files.h"
 #include "kolo/tools/data_sets.h"
 #include "kolo/train/observe/format.h"
+#include "settings/section.h"
 #include "settings/value.h"
 
 namespace kolo {
@@ -138,10 +139,9 @@ Draft draft_box(const DataParts& parts) {
 // The first of the names that an array has, in any case.
 std::string guess_array(std::span<const std::string> arrays,
                         std::initializer_list<std::string_view> names) {
-  const auto same = [](unsigned char a, char b) { return std::tolower(a) == b; };
   for (const auto name : names)
     for (const auto& array : arrays)
-      if (std::ranges::equal(array, name, same)) return array;
+      if (lower_case(array) == name) return array;
   return {};
 }
 

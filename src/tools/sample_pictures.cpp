@@ -61,46 +61,37 @@ struct CellSize {
   std::int64_t values = 1, pixels = 1;
 };
 
-class PanelReader {
- public:
-  PanelReader(const Panel& panel, CellSize size) : panel_(panel), size_(size) {}
+// Mean of a cell's values.
+double mean_of(const Panel& panel, std::int64_t plane, std::int64_t row, std::int64_t column,
+               std::int64_t edge) {
+  const auto top = row * edge, left = column * edge;
+  const auto bottom = std::min(panel.rows, top + edge);
+  const auto right = std::min(panel.columns, left + edge);
+  double sum = 0;
+  for (auto y = top; y < bottom; ++y)
+    for (auto x = left; x < right; ++x)
+      sum += static_cast<double>(
+          panel.values[static_cast<std::size_t>((plane * panel.rows + y) * panel.columns + x)]);
+  return sum / static_cast<double>((bottom - top) * (right - left));
+}
 
-  [[nodiscard]] std::int64_t rows() const { return divide_up(panel_.rows, size_.values); }
-  [[nodiscard]] std::int64_t columns() const { return divide_up(panel_.columns, size_.values); }
+// Place of a value on the panel's scale, 0 to 1.
+double shade_of(const Panel& panel, double value) {
+  const double width = panel.high - panel.low;
+  const double place = width > 0 ? (value - panel.low) / width : .5;
+  return std::isfinite(place) ? std::clamp(place, 0., 1.) : 0;
+}
 
-  [[nodiscard]] PixelColour cell(std::int64_t row, std::int64_t column) const {
-    std::array<double, 3> shades{};
-    for (std::size_t plane = 0; plane < shades.size(); ++plane)
-      shades[plane] = panel_.scale == Panel::Scale::colour || plane == 0
-                          ? shade(mean(static_cast<std::int64_t>(plane), row, column))
-                          : shades[0];
-    return colour_of(panel_.scale, shades);
-  }
-
- private:
-  [[nodiscard]] double mean(std::int64_t plane, std::int64_t row, std::int64_t column) const {
-    const auto top = row * size_.values, left = column * size_.values;
-    const auto bottom = std::min(panel_.rows, top + size_.values);
-    const auto right = std::min(panel_.columns, left + size_.values);
-    double sum = 0;
-    for (auto y = top; y < bottom; ++y)
-      for (auto x = left; x < right; ++x)
-        sum += static_cast<double>(
-            panel_
-                .values[static_cast<std::size_t>((plane * panel_.rows + y) * panel_.columns + x)]);
-    return sum / static_cast<double>((bottom - top) * (right - left));
-  }
-
-  // Place of a value on the panel's scale, 0 to 1.
-  [[nodiscard]] double shade(double value) const {
-    const double width = panel_.high - panel_.low;
-    const double place = width > 0 ? (value - panel_.low) / width : .5;
-    return std::isfinite(place) ? std::clamp(place, 0., 1.) : 0;
-  }
-
-  const Panel& panel_;
-  CellSize size_;
-};
+PixelColour colour_of_cell(const Panel& panel, std::int64_t row, std::int64_t column,
+                           std::int64_t edge) {
+  std::array<double, 3> shades{};
+  for (std::size_t plane = 0; plane < shades.size(); ++plane)
+    shades[plane] =
+        panel.scale == Panel::Scale::colour || plane == 0
+            ? shade_of(panel, mean_of(panel, static_cast<std::int64_t>(plane), row, column, edge))
+            : shades[0];
+  return colour_of(panel.scale, shades);
+}
 
 class Canvas {
  public:
@@ -183,12 +174,12 @@ std::string draw_picture(const SamplePicture& picture) {
   Canvas canvas(height, width);
   if (picture.is_mistake) canvas.fill(0, 0, height, width, red);
   for (std::int64_t i = 0; i < count; ++i) {
-    const PanelReader panel(picture.panels[static_cast<std::size_t>(i)], size);
-    for (std::int64_t row = 0; row < panel.rows(); ++row)
-      for (std::int64_t column = 0; column < panel.columns(); ++column)
+    const auto& panel = picture.panels[static_cast<std::size_t>(i)];
+    for (std::int64_t row = 0; row * size.values < panel.rows; ++row)
+      for (std::int64_t column = 0; column * size.values < panel.columns; ++column)
         canvas.fill(margin + i / columns * pitch + row * size.pixels,
                     margin + i % columns * pitch + column * size.pixels, size.pixels, size.pixels,
-                    panel.cell(row, column));
+                    colour_of_cell(panel, row, column, size.values));
   }
   return marked(canvas.png(), picture.caption);
 }

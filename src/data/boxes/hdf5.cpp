@@ -157,34 +157,32 @@ class LibraryArray final : public ArrayFile {
         dataset_(std::move(dataset)) {}
 
  private:
-  void read_bytes(const ArrayRegion& region, std::span<std::byte> bytes) const override;
+  void read_bytes(const ArrayRegion& region, std::span<std::byte> bytes) const override {
+    const std::vector<hsize_t> start(region.start.begin(), region.start.end()),
+        extent(region.extent.begin(), region.extent.end());
+    const Hdf5Session session;
+    const auto& what = dataset_.what;
+    const Hdf5Handle there(H5Dget_space(dataset_.handle.get()), H5Sclose, what);
+    if (!start.empty()) {
+      check_hdf5(H5Sselect_hyperslab(there.get(), H5S_SELECT_SET, start.data(), nullptr,
+                                     extent.data(), nullptr),
+                 what);
+    }
+    const Hdf5Handle here(H5Screate_simple(static_cast<int>(extent.size()), extent.data(), nullptr),
+                          H5Sclose, what);
+    if (H5Dread(dataset_.handle.get(), dataset_.memory_type, here.get(), there.get(), H5P_DEFAULT,
+                bytes.data()) >= 0)
+      return;
+    const auto place = access_ == ArrayAccess::rows && !start.empty()
+                           ? fmt::format("sample {}", start.front())
+                           : fmt::format("at ({})", shape_text(region.start));
+    throw InputError(fmt::format("{}, {}: {}", what, place, hdf5_error_text()));
+  }
 
   ArrayAccess access_;
   Hdf5Handle file_;
   Hdf5Dataset dataset_;
 };
-
-void LibraryArray::read_bytes(const ArrayRegion& region, std::span<std::byte> bytes) const {
-  const std::vector<hsize_t> start(region.start.begin(), region.start.end()),
-      extent(region.extent.begin(), region.extent.end());
-  const Hdf5Session session;
-  const auto& what = dataset_.what;
-  const Hdf5Handle there(H5Dget_space(dataset_.handle.get()), H5Sclose, what);
-  if (!start.empty()) {
-    check_hdf5(H5Sselect_hyperslab(there.get(), H5S_SELECT_SET, start.data(), nullptr,
-                                   extent.data(), nullptr),
-               what);
-  }
-  const Hdf5Handle here(H5Screate_simple(static_cast<int>(extent.size()), extent.data(), nullptr),
-                        H5Sclose, what);
-  if (H5Dread(dataset_.handle.get(), dataset_.memory_type, here.get(), there.get(), H5P_DEFAULT,
-              bytes.data()) >= 0)
-    return;
-  const auto place = access_ == ArrayAccess::rows && !start.empty()
-                         ? fmt::format("sample {}", start.front())
-                         : fmt::format("at ({})", shape_text(region.start));
-  throw InputError(fmt::format("{}, {}: {}", what, place, hdf5_error_text()));
-}
 
 }  // namespace
 

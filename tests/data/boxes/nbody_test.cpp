@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "data/boxes/boxes.h"
+#include "data/boxes/turned_numbers.h"
 #include "data/read_sample.h"
 #include "kolo/base/error.h"
 #include "kolo/data/box_files.h"
@@ -22,43 +23,17 @@ using testing::numbered_box;
 using testing::read_sample;
 using testing::TemporaryFolder;
 
-// The value of a field at a cell of a turned crop, straight from the definition: out(i) = in(M i),
-// v'_j = sum_i M_ij v_i.
-float expected_at(const std::vector<float>& field, std::int64_t box_size, const NbodyCrop& crop,
-                  std::int64_t size, bool turns_velocity, std::int64_t channel,
-                  const std::array<std::int64_t, 3>& cell) {
-  const auto from = testing::source_of(crop.symmetry, cell, size);
-  const auto value = [&](std::int64_t c) {
-    return field[static_cast<std::size_t>(
-        ((c * box_size + crop.start[0] + from[0]) * box_size + crop.start[1] + from[1]) * box_size +
-        crop.start[2] + from[2])];
-  };
-  if (!turns_velocity || channel == 0 || channel == 4) return value(channel);
-  float sum = 0;
-  for (std::size_t i = 0; i < 3; ++i) {
-    if (crop.symmetry.axis[i] == channel - 1) {
-      sum += static_cast<float>(crop.symmetry.sign[i]) * value(1 + static_cast<std::int64_t>(i));
-    }
-  }
-  return sum;
-}
-
 void expect_field(const std::vector<float>& found, const std::vector<float>& field,
                   std::int64_t box_size, const NbodyCrop& crop, std::int64_t size,
                   bool turns_velocity) {
-  std::size_t at = 0;
-  std::int64_t wrong = 0;
-  for (std::int64_t channel = 0; at < found.size(); ++channel) {
-    for (std::int64_t i = 0; i < size; ++i) {
-      for (std::int64_t j = 0; j < size; ++j) {
-        for (std::int64_t k = 0; k < size; ++k) {
-          wrong += found[at++] !=
-                   expected_at(field, box_size, crop, size, turns_velocity, channel, {i, j, k});
-        }
-      }
-    }
-  }
-  EXPECT_EQ(wrong, 0);
+  const auto plane = box_size * box_size;
+  const auto first = crop.start[0] * plane + crop.start[1] * box_size + crop.start[2];
+  const FieldView view{field.data() + first, {box_size * plane, plane, box_size, 1}};
+  const auto channels = std::ssize(field) / (box_size * plane);
+  ASSERT_EQ(std::ssize(found), channels * size * size * size);
+  EXPECT_EQ(testing::wrong_numbers(found.data(), view, channels, {size, size, size},
+                                   {crop.symmetry, turns_velocity}),
+            0);
 }
 
 // Every way a box can lie in files.
@@ -237,7 +212,7 @@ TEST_F(Nbody, DependsOnSeedEpochAndIndexAlone) {
   }
   EXPECT_LE(same_epoch, 1);
   EXPECT_LE(same_seed, 1);
-  // Those of a validation stay the same.
+  // Crops of a validation stay the same.
   const auto fixed = dataset({.crop = 4, .samples = 20, .varies_with_epoch = false});
   for (std::int64_t i = 0; i < 20; ++i) EXPECT_EQ(read_sample(fixed, i), read_sample(fixed, i, 7));
 }

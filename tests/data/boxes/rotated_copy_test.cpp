@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "data/boxes/field_source.h"
+#include "data/boxes/turned_numbers.h"
 #include "kolo/data/box_files.h"
 
 namespace kolo {
@@ -53,25 +53,6 @@ class Room {
   float* first_;
 };
 
-float expected_at(const FieldView& view, const std::array<std::int64_t, 3>& extent,
-                  const CropTurn& turn, std::int64_t channel,
-                  const std::array<std::int64_t, 3>& cell) {
-  float factor = 1;
-  auto from_channel = channel;
-  for (std::int64_t i = 0; turn.turns_velocity && i < 3; ++i) {
-    const auto component = static_cast<std::size_t>(i);
-    if (channel != 1 + turn.symmetry.axis[component]) continue;
-    from_channel = 1 + i;
-    factor = static_cast<float>(turn.symmetry.sign[component]);
-  }
-  std::int64_t place = from_channel * view.strides[0];
-  for (std::size_t j = 0; j < 3; ++j) {
-    const auto at = cell[static_cast<std::size_t>(turn.symmetry.axis[j])];
-    place += (turn.symmetry.sign[j] > 0 ? at : extent[j] - 1 - at) * view.strides[j + 1];
-  }
-  return factor * view.data[place];
-}
-
 using Extent = std::array<std::int64_t, 3>;
 
 void expect_turned(const Box& box, bool channel_last, const Extent& extent, const CropTurn& turn,
@@ -82,15 +63,7 @@ void expect_turned(const Box& box, bool channel_last, const Extent& extent, cons
                   is_aligned);
   std::vector<float> plane;
   copy_rotated(view, box.channels, extent, turn, plane, room.data());
-  const auto length = turned(extent, turn.symmetry);
-  const float* at = room.data();
-  std::int64_t wrong = 0;
-  for (std::int64_t channel = 0; channel < box.channels; ++channel)
-    for (std::int64_t i = 0; i < length[0]; ++i)
-      for (std::int64_t j = 0; j < length[1]; ++j)
-        for (std::int64_t k = 0; k < length[2]; ++k, ++at)
-          if (*at != expected_at(view, extent, turn, channel, {i, j, k})) ++wrong;
-  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(testing::wrong_numbers(room.data(), view, box.channels, extent, turn), 0);
 }
 
 TEST(RotatedCopy, IsWhatTheSymmetrySays) {
