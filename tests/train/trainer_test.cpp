@@ -269,6 +269,9 @@ TEST(Trainer, StepsThatAParameterHasLeftOutArePartOfACheckpoint) {
   SmallTraining resumed(Communicator::solo(), {.epochs = 2});
   resumed.trainer().restore(checkpoint);
   EXPECT_EQ(resumed.trainer().checkpoint().state.at("left_out_steps"), left_out);
+  auto damaged = checkpoint;
+  damaged.state["left_out_steps"] = {{"conv1.weight", "many"}};
+  EXPECT_THROW(resumed.trainer().restore(damaged), Error);
 }
 
 TEST(Trainer, RestoresOnEveryRankFromRankZeros) {
