@@ -219,7 +219,7 @@ std::vector<StepFolder> step_folders(const std::filesystem::path& parent) {
 
 namespace {
 
-// Of a link the link, not what it leads to; a folder stays where something is in it.
+// A link goes itself, not what it leads to; a folder stays where something is in it.
 void remove_one(const std::filesystem::path& path) {
   std::error_code error;
   std::filesystem::remove(path, error);
