@@ -148,9 +148,8 @@ void count_from_first_record(std::vector<Curve>& curves) {
 
 std::vector<Curve> curves_of(const History& history) {
   EpochOfStep epoch_of_step;
-  for (const EpochRecord& record : history.epochs()) {
+  for (const EpochRecord& record : history.epochs())
     epoch_of_step.add(static_cast<double>(record.step), static_cast<double>(record.epoch));
-  }
   if (const auto& epoch = history.epoch_under_way())
     epoch_of_step.add(static_cast<double>(epoch->last_step), static_cast<double>(epoch->epoch));
   std::vector<Curve> curves;

@@ -182,9 +182,8 @@ std::vector<std::string> setting_names(std::span<const RunRecord* const> runs) {
   std::vector<std::string> names;
   std::set<std::string> known;
   for (const auto* const run : runs) {
-    for (const auto& [name, value] : run->settings) {
+    for (const auto& [name, value] : run->settings)
       if (known.insert(name).second) names.push_back(name);
-    }
   }
   return names;
 }
@@ -194,9 +193,8 @@ std::vector<std::string> setting_names(std::span<const RunRecord* const> runs) {
 ResultsTable differing_settings(std::span<const RunRecord> runs) {
   ResultsTable table{.title = "What the runs differ in", .columns = {{"setting"}}};
   std::vector<const RunRecord*> configured;
-  for (const auto& run : runs) {
+  for (const auto& run : runs)
     if (!run.settings.empty()) configured.push_back(&run);
-  }
   for (const auto* const run : configured) table.columns.push_back({run->name});
   for (const auto& name : setting_names(configured)) {
     if (name == "output_dir") continue;

@@ -181,9 +181,8 @@ FigureGroup speed(const CurveFigures& figures, std::span<const RunRecord> runs) 
   figures.add_known(group, "samples_per_second", {"throughput", "Throughput", "samples/s"});
   figures.add_known(group, "epoch_seconds", {"epoch-time", "Time per epoch", "seconds"});
   std::vector<StepTime> times;
-  for (const auto& run : runs) {
+  for (const auto& run : runs)
     if (const auto time = step_time_of(run); std::isfinite(time.whole)) times.push_back(time);
-  }
   if (!times.empty()) group.figures.push_back(step_time_figure(times));
   return group;
 }

@@ -206,9 +206,8 @@ std::optional<Figure> against_key(const Sweep& sweep, std::size_t key) {
 std::vector<FigureGroup> sweep_figures(const Sweep& sweep, std::span<const RunRecord> runs) {
   if (sweep.trials.empty()) return {};
   FigureGroup keys{"What the settings do", {}};
-  for (std::size_t key = 0; key < sweep.trials.front().settings.size(); ++key) {
+  for (std::size_t key = 0; key < sweep.trials.front().settings.size(); ++key)
     if (auto figure = against_key(sweep, key)) keys.figures.push_back(std::move(*figure));
-  }
   std::vector<FigureGroup> groups{curves_of_trials(sweep, runs), std::move(keys)};
   std::erase_if(groups, [](const FigureGroup& group) { return group.figures.empty(); });
   return groups;

@@ -7,6 +7,7 @@
 
 #include "kolo/base/checked.h"
 #include "kolo/base/machine.h"
+#include "kolo/base/statistics.h"
 #include "kolo/config/factories.h"
 #include "kolo/data/loader.h"
 #include "kolo/nn/network.h"
@@ -131,17 +132,13 @@ BenchSetup setup_of(const BenchRequest& request, const RunConfig& config, int ra
 
 // Mean over ranks; 0 where training was not measured together with loading.
 double data_wait_of_step(const BenchReport& report) {
-  double seconds = 0, steps = 0;
-  for (const auto& measurement : report.measurements) {
-    if (measurement.mode != BenchMode::full) continue;
-    for (const auto& trials : measurement.trials) {
-      for (const auto& trial : trials) {
-        seconds += trial.data_seconds;
-        steps += static_cast<double>(report.setup.steps);
-      }
-    }
-  }
-  return steps > 0 ? seconds / steps : 0;
+  std::vector<double> seconds;
+  for (const auto& measurement : report.measurements)
+    if (measurement.mode == BenchMode::full)
+      for (const auto& trials : measurement.trials)
+        for (const auto& trial : trials) seconds.push_back(trial.data_seconds);
+  if (seconds.empty()) return 0;
+  return mean_and_deviation(seconds).mean / static_cast<double>(report.setup.steps);
 }
 
 // Measures a step without communication, with a network and a trainer of its own.
@@ -211,11 +208,10 @@ BenchMeasurement measure_mode(BenchMode mode, const BenchPlan& given, const RunP
   if (mode == BenchMode::io)
     return {mode,
             gather(communicator, share, measure_loader(communicator, *loaders.training, given))};
-  if (!training.trainer) {
+  if (!training.trainer)
     training = make_training(prepared.config, parts, prepared.datasets, communicator, share,
                              std::move(prepared.network), std::move(prepared.optimizer), loaders,
                              trainer_options(prepared.config));
-  }
   const auto& trainer = training.trainer;
   const auto plan = forgetting_warmup(given, [&] {
     halos.reset();
@@ -283,10 +279,9 @@ BenchReport measure_all(BenchRequest request, PreparedBench& prepared,
     report.profile->data_wait_seconds = data_wait_of_step(report);
   }
   if (bar) bar->clear();
-  if (request.collectives && size > 1) {
+  if (request.collectives && size > 1)
     report.collectives = measure_collectives(
         communicator, trainer ? trainer->device() : start_device(config.device, communicator));
-  }
   return report;
 }
 

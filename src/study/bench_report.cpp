@@ -196,10 +196,9 @@ std::string text_of(const StepProfile& profile) {
 
 std::string table_of(const char* what, std::span<const CollectiveMeasurement::Point> points) {
   std::string text = fmt::format("{:<13}  {:>12}  {:>12}\n", what, "takes", "bytes/s");
-  for (const auto& point : points) {
+  for (const auto& point : points)
     text += fmt::format("{:<13}  {:>12}  {:>12}\n", bytes_text(point.bytes),
                         milliseconds(point.seconds), bytes_text(point.bytes / point.seconds));
-  }
   return text + "\n";
 }
 

@@ -2,9 +2,7 @@
 #include <cmath>
 #include <cstddef>
 #include <functional>
-#include <memory>
 #include <optional>
-#include <span>
 #include <utility>
 #include <vector>
 

@@ -158,10 +158,9 @@ StepProfile measure_profile(const Communicator& communicator, Trainer& trainer,
   profile.slowest_seconds = median(std::move(slowest));
   profile.deviation_seconds = times.back();
   auto ready = times.begin() + 3;
-  for (const auto& bucket : trainer.plan().buckets) {
+  for (const auto& bucket : trainer.plan().buckets)
     profile.buckets.push_back(
         {checked_multiply(bucket.count, narrow<std::int64_t>(size_of(bucket.type))), *ready++});
-  }
   return profile;
 }
 

@@ -1,6 +1,5 @@
 #include <functional>
 #include <optional>
-#include <span>
 #include <utility>
 #include <vector>
 

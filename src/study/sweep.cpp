@@ -12,7 +12,6 @@
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/base/machine.h"
-#include "kolo/base/text.h"
 #include "kolo/nn/loss.h"
 #include "kolo/parallel/initialize.h"
 #include "kolo/run/launch_ranks.h"

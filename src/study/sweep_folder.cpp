@@ -7,7 +7,6 @@
 #include "kolo/base/clock.h"
 #include "kolo/base/file.h"
 #include "kolo/base/text.h"
-#include "kolo/train/observe/format.h"
 
 namespace kolo {
 

@@ -167,19 +167,13 @@ class TrialRunner {
     return ended;
   }
 
-  // Reads the trial's results; returns why that failed, empty if it didn't.
-  std::string collect(Trial& trial) const {
-    try {
-      (void)folder_.collect(trial, sweep_.metric);
-      return {};
-    } catch (const Error& error) {
-      return error.what();
-    }
-  }
-
   void note_end(std::size_t number, int status) {
     auto& trial = sweep_.trials[number];
-    if (const auto problem = collect(trial); !problem.empty()) return note_failure(trial, problem);
+    try {
+      (void)folder_.collect(trial, sweep_.metric);
+    } catch (const Error& error) {
+      return note_failure(trial, error.what());
+    }
     if (status == 0) {
       trial.state = TrialState::done;
       trial.problem.clear();

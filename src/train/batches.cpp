@@ -1,6 +1,5 @@
 #include "train/batches.h"
 
-#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <numeric>

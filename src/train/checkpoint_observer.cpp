@@ -34,13 +34,12 @@ SnapshotMemory* CheckpointObserver::memory() {
   get_memory();
   if (coming_memory_.valid()) {
     memory_ = coming_memory_.get();
-    if (!memory_) {
+    if (!memory_)
       hooks_.warn(fmt::format(
           "checkpoint: this machine has not enough memory left for a copy of the network and its "
           "optimizer's state ({}): training stands still while checkpoints are written. With "
           "checkpoint.asynchronous=false it does without asking",
           format_bytes(copy_bytes())));
-    }
   }
   return memory_ ? &*memory_ : nullptr;
 }

@@ -1,9 +1,6 @@
 #include "kolo/train/objective.h"
 
-#include <cstdint>
-#include <functional>
 #include <limits>
-#include <memory>
 #include <utility>
 
 #include <fmt/format.h>
@@ -17,14 +14,14 @@ namespace kolo {
 torch::Tensor metric_sums(const Objective& objective, const torch::Tensor& loss,
                           const torch::Tensor& outputs, const torch::Tensor& targets) {
   const torch::NoGradGuard no_gradient;
-  const auto& share = objective.part;
+  const auto& part = objective.part;
   const auto batch = static_cast<double>(targets.size(0));
-  const auto samples = share.rank == 0 ? batch : 0;
-  const auto of_loss = batch * share.loss_factor / share.ranks;
+  const auto samples = part.rank == 0 ? batch : 0;
+  const auto of_loss = batch * part.loss_factor / part.ranks;
   const auto options = torch::TensorOptions(torch::kDouble).device(loss.device());
   const auto number = [&](double value) { return torch::full({}, value, options); };
   const auto counted = [&](const torch::Tensor& count) {
-    return share.rank == 0 ? count.to(torch::kDouble) : number(0);
+    return part.rank == 0 ? count.to(torch::kDouble) : number(0);
   };
   auto correct = number(std::numeric_limits<double>::quiet_NaN()), in_top = number(0);
   if (objective.counts_correct) {

@@ -49,10 +49,9 @@ PipelinedNetwork::PipelinedNetwork(const DeviceMesh& mesh, const torch::nn::Modu
 TrainingStep::Pending PipelinedNetwork::make(TrainingStep& training, const Step& step) {
   const auto samples = step.batch.input.size(0);
   const std::int64_t count = options_.micro_batches;
-  if (samples % count != 0) {
+  if (samples % count != 0)
     throw Error(fmt::format("train: a batch of {} samples can't be cut in {} equal micro-batches",
                             samples, count));
-  }
   const auto part = [&](const torch::Tensor& whole, int number) {
     return whole.narrow(0, number * (samples / count), samples / count);
   };

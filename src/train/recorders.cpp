@@ -245,11 +245,10 @@ void ProgressReporter::on_epoch_end(const EpochReport& report) {
   bar_.clear();
   log_.info("epoch {}/{}  {}  {}  {} {}/s", report.state.epoch, epochs_, metrics_line(report),
             format_duration(report.seconds), format_rate(report.samples_per_second()), unit_);
-  if (report.loss_scale || report.skipped_steps > 0) {
+  if (report.loss_scale || report.skipped_steps > 0)
     log_.info("  {} step{} of this epoch left out ({} so far){}", report.skipped_steps,
               report.skipped_steps == 1 ? "" : "s", report.state.skipped_steps,
               report.loss_scale ? fmt::format(", loss scale {}", *report.loss_scale) : "");
-  }
   log_.debug("epoch {}: {} waiting for data, {} waiting for gradients of other ranks",
              report.state.epoch, format_duration(report.data_wait_seconds),
              format_duration(report.exposed_communication_seconds));

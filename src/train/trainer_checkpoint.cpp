@@ -12,7 +12,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json_value.h"
-#include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/parallel/checks.h"
 #include "kolo/parallel/object_collectives.h"
@@ -106,12 +105,11 @@ struct Taking {
 void take(std::vector<NamedTensor>& tensors, const Taking& taking) {
   for (auto& item : tensors) {
     auto [tensor, values] = look_at(item.tensor, taking.memory);
-    if (values > taking.worst) {
+    if (values > taking.worst)
       throw Error(fmt::format(
           "checkpoint: {} {} is not finite after step {}, so that nothing could go on from it. It "
           "is not saved. {}",
           taking.what, item.name, taking.step, advice_on_what_is_not_finite()));
-    }
     item.tensor = std::move(tensor);
   }
 }
@@ -284,13 +282,12 @@ std::uint64_t Trainer::checkpoint_bytes(const CheckpointRequest& request) const 
 }
 
 Checkpoint Trainer::checkpoint(const CheckpointRequest& request) const {
-  if (under_way_) {
+  if (under_way_)
     throw Error(
         fmt::format("train: a checkpoint while the device is at step {}: the network is ahead of "
                     "what is known of it. Call settle() first, or set TrainerOptions::settle_every "
                     "for an observer",
                     state_.step));
-  }
   auto* const memory = has_whole_state() ? request.memory : nullptr;
   if (memory != nullptr) memory->clear();
   auto [parameters, buffers, optimizer] = live_tensors(request);
@@ -359,21 +356,21 @@ void Trainer::restore(const std::optional<Checkpoint>& of_root) {
   }
   hand_out(saved.model, model);
   const auto text = broadcast_bytes(communicator_, is_root ? saved.state.dump() : "");
-  const auto state = nlohmann::json::parse(text);
-  const auto counts = state.value(left_out_key, nlohmann::json::object());
-  std::vector<std::int64_t> left_out;
-  for (const auto& parameter : step_.arena()->plan().parameters)
-    left_out.push_back(counts.value(parameter.name, std::int64_t{0}));
-  const auto& replicas = network_->replicas();
-  step_.optimizer().scatter_state(replicas, left_out,
-                                  [&](const std::vector<BucketOptimizer::NamedState>& whole) {
-                                    hand_out(saved.optimizer, named_as<NamedTensor>(whole));
-                                  });
-  const bool averages = step_.optimizer().algorithm().for_use().has_value();
-  if (averages) hand_out(saved.optimizer, trained_parameters());
-  step_.arena()->broadcast_parameters(replicas);
-  broadcast_outside_arena(replicas, *network_->module());
   try {
+    const auto state = nlohmann::json::parse(text);
+    const auto counts = state.value(left_out_key, nlohmann::json::object());
+    std::vector<std::int64_t> left_out;
+    for (const auto& parameter : step_.arena()->plan().parameters)
+      left_out.push_back(counts.value(parameter.name, std::int64_t{0}));
+    const auto& replicas = network_->replicas();
+    step_.optimizer().scatter_state(replicas, left_out,
+                                    [&](const std::vector<BucketOptimizer::NamedState>& whole) {
+                                      hand_out(saved.optimizer, named_as<NamedTensor>(whole));
+                                    });
+    const bool averages = step_.optimizer().algorithm().for_use().has_value();
+    if (averages) hand_out(saved.optimizer, trained_parameters());
+    step_.arena()->broadcast_parameters(replicas);
+    broadcast_outside_arena(replicas, *network_->module());
     state_ = state_from(state);
     const auto done_in_epoch = training_.batches() - training_.batches(state_.position);
     schedule_ahead_ = options_.ends_with_steps(training_.batches())

@@ -1,9 +1,7 @@
 // The page as a file: what is in it, and that nothing in it can break it or call out.
 #include <algorithm>
-#include <cmath>
 #include <regex>
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "kolo/base/error.h"

@@ -1,6 +1,4 @@
-#include <cmath>
 #include <random>
-#include <set>
 
 #include <gmock/gmock.h>
 

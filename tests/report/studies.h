@@ -1,7 +1,5 @@
 #pragma once
 
-#include <string>
-
 #include "kolo/train/observe/study.h"
 
 namespace kolo::testing {

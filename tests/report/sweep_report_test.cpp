@@ -106,6 +106,10 @@ TEST(SweepReport, SeedsAreMeansAndDeviations) {
   EXPECT_THAT(titles_of(table), ElementsAre("learning rate", "accuracy", "trials"));
   EXPECT_THAT(texts_of(table.rows[0]), ElementsAre("0.01", "85.00 % ± 1.41 %", "2"));
   EXPECT_TRUE(seed_results(example_sweep()).rows.empty());
+  for (const std::size_t failed : {0, 1, 2}) sweep.trials[failed].best = not_measured;
+  const auto rest = seed_results(sweep);
+  EXPECT_EQ(rest.rows[0].cells[1].text, "86.00 %") << "one trial has no deviation";
+  EXPECT_EQ(rest.rows[1].cells[1].text, "");
 }
 
 // A grid of batches and ways to scale the rate; the seed is the same for all.

@@ -2,8 +2,6 @@
 #include "kolo/study/bench.h"
 #include "support/says.h"
 
-#include <cmath>
-
 #include <gmock/gmock.h>
 
 namespace kolo {

@@ -1,7 +1,6 @@
 #include <cmath>
 #include <set>
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "kolo/base/error.h"

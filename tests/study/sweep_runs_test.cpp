@@ -5,7 +5,6 @@
 #include <set>
 #include <thread>
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <unistd.h>
 

@@ -1,12 +1,10 @@
 #pragma once
 
 #include <memory>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <torch/nn/modules/conv.h>
 
-#include "kolo/comm/threads.h"
 #include "kolo/data/dataset.h"
 #include "kolo/train/trainer.h"
 #include "train/training_fixture.h"

@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 
 #include "kolo/base/machine.h"
-#include "kolo/comm/threads.h"
 #include "kolo/data/dataset.h"
 #include "kolo/nn/models.h"
 #include "kolo/train/trainer.h"

@@ -1,6 +1,5 @@
 // A training on a device is that of the host. The simulated one has memory that no host code can
 // touch.
-#include <cmath>
 
 #include <gmock/gmock.h>
 

@@ -1,7 +1,6 @@
 // Trainings by optimizers whose state, or whose parameters for use, are of a kind of their own.
 #include <memory>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include <gmock/gmock.h>

@@ -102,11 +102,10 @@ void expect_bits_of(const Tensors& expected, const SmallModel& model, const Layo
       step.add(pipeline.run(batch, number, step.pipeline()));
       (void)step.end(step.finish(rate));
     }
-    for (const auto& [name, tensor] : tensors_of(*pipeline.module())) {
+    for (const auto& [name, tensor] : tensors_of(*pipeline.module()))
       EXPECT_TRUE(tensor.equal(expected.at(name)))
           << name << " of " << model.name << ", " << kolo::name_of(layout.schedule) << " on "
           << layout.ranks << (layout.recompute ? ", recomputed" : "");
-    }
   });
 }
 
@@ -115,9 +114,8 @@ class PipelinedNetworks : public ::testing::TestWithParam<SmallModel> {};
 TEST_P(PipelinedNetworks, TrainAsOnOneRankToTheBit) {
   const auto expected = train_alone(GetParam());
   for (const bool recompute : {false, true}) {
-    for (const int ranks : {2, 4}) {
+    for (const int ranks : {2, 4})
       expect_bits_of(expected, GetParam(), {PipelineSchedule::one_f_one_b, ranks, recompute});
-    }
     expect_bits_of(expected, GetParam(), {PipelineSchedule::gpipe, 3, recompute});
   }
 }

@@ -1,6 +1,5 @@
 // Training for targets that are numbers: everything goes by the loss, and nothing is right or
 // wrong.
-#include <fstream>
 #include <sstream>
 
 #include <gmock/gmock.h>

@@ -364,6 +364,9 @@ TEST(NonFinite, ACheckpointThatNothingCouldGoOnFromIsNotMade) {
   good.optimizer.front().tensor.mul_(infinity);  // the trainer's own
   EXPECT_TRUE(says(message_of<Error>([&] { (void)training.trainer().checkpoint(); }),
                    {"the optimizer's", "It is not saved"}));
+  training.network().parameters().back().view(-1)[0] = std::nanf("");
+  EXPECT_TRUE(says(message_of<Error>([&] { (void)training.trainer().checkpoint(); }),
+                   {"the network's", "is not finite after step 13"}));
 }
 
 }  // namespace

@@ -2,8 +2,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "kolo/comm/device.h"
 #include "kolo/train/train_state.h"

@@ -55,10 +55,9 @@ void require_same_tensors(const std::vector<NamedTensor>& saved,
   for (const NamedTensor& item : wanted) {
     const NamedTensor* const other = find(saved, item.name);
     if (other == nullptr) refuse(fmt::format("it has no {}", item.name));
-    if (other->tensor.sizes() != item.tensor.sizes()) {
+    if (other->tensor.sizes() != item.tensor.sizes())
       refuse(fmt::format("its {} is {}, the configuration's is {}", item.name,
                          shape_of(other->tensor), shape_of(item.tensor)));
-    }
   }
   for (const NamedTensor& item : saved) {
     if (find(wanted, item.name) == nullptr)
@@ -69,10 +68,9 @@ void require_same_tensors(const std::vector<NamedTensor>& saved,
 const torch::Tensor& saved_tensor(const std::vector<NamedTensor>& saved, const std::string& name,
                                   torch::IntArrayRef sizes) {
   const NamedTensor* const source = find(saved, name);
-  if (source == nullptr || source->tensor.sizes() != sizes) {
+  if (source == nullptr || source->tensor.sizes() != sizes)
     throw Error(
         fmt::format("checkpoint: it has no {} of shape [{}]", name, fmt::join(sizes.vec(), ", ")));
-  }
   return source->tensor;
 }
 

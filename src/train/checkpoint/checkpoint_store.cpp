@@ -48,10 +48,9 @@ class AsideFolder {
  public:
   explicit AsideFolder(std::filesystem::path path) : path_(std::move(path)) {
     std::error_code error;
-    if (!std::filesystem::create_directory(path_, error) || error) {
+    if (!std::filesystem::create_directory(path_, error) || error)
       throw Error(fmt::format("checkpoint: cannot make the folder {}: {}", path_.string(),
                               error ? error.message() : "it exists"));
-    }
   }
   AsideFolder(const AsideFolder&) = delete;
   AsideFolder& operator=(const AsideFolder&) = delete;
@@ -80,10 +79,9 @@ void make_folder(const CheckpointOptions& options) {
   const bool is_new = options.makes_folders_above
                           ? std::filesystem::create_directories(folder, error)
                           : std::filesystem::create_directory(folder, error);
-  if (error || !std::filesystem::is_directory(folder)) {
+  if (error || !std::filesystem::is_directory(folder))
     throw Error(fmt::format("checkpoint: cannot make the folder {}: {}", folder.string(),
                             error ? error.message() : "there is a file of that name"));
-  }
   if (is_new) {
     const auto above = std::filesystem::absolute(folder).lexically_normal().parent_path();
     flush_to_disk(above);
@@ -166,10 +164,9 @@ std::vector<Manifest::File> in_order(std::vector<Manifest::File> files) {
 nlohmann::json read_state(const std::filesystem::path& path, std::int64_t step) {
   try {
     auto state = read_json(path);
-    if (state.at("step").get<std::int64_t>() != step) {
+    if (state.at("step").get<std::int64_t>() != step)
       throw Error(fmt::format("checkpoint: {} is of step {}, its folder of step {}", path.string(),
                               state.at("step").dump(), step));
-    }
     return state;
   } catch (const nlohmann::json::exception& error) {
     throw Error(
@@ -203,10 +200,9 @@ std::vector<NamedTensor> read_tensors(const std::filesystem::path& folder,
 // The manifest of a folder that looks complete; Error where it doesn't.
 Manifest inspect(const StepFolder& folder) {
   auto manifest = read_manifest(folder.path);
-  if (manifest.step != folder.step) {
+  if (manifest.step != folder.step)
     throw Error(fmt::format("checkpoint: the manifest in {} is of step {}", folder.path.string(),
                             manifest.step));
-  }
   verify_sizes(folder.path, manifest);
   return manifest;
 }
@@ -246,18 +242,16 @@ void remove_old(const std::filesystem::path& parent, std::int64_t saved_step, in
   }
   // Nothing goes as long as the checkpoint that was just written can't be found again.
   if (!kept.contains(parent / step_name(saved_step))) return;
-  for (const auto& folder : step_folders(parent)) {
+  for (const auto& folder : step_folders(parent))
     if (folder.step <= saved_step && !kept.contains(folder.path)) remove_checkpoint(folder.path);
-  }
 }
 
 }  // namespace
 
 CheckpointStore::CheckpointStore(CheckpointOptions options) : options_(std::move(options)) {
-  if (options_.keep_last < 1) {
+  if (options_.keep_last < 1)
     throw InputError(
         fmt::format("checkpoint: keep_last is {}, expected at least 1", options_.keep_last));
-  }
   if (options_.folder.empty()) throw InputError("checkpoint: no folder given");
 }
 
@@ -302,9 +296,8 @@ std::vector<CheckpointStore::Damaged> CheckpointStore::damaged() const {
 }
 
 std::optional<CheckpointStore::Entry> CheckpointStore::best() const {
-  for (const auto& entry : list()) {
+  for (const auto& entry : list())
     if (entry.is_best) return entry;
-  }
   return std::nullopt;
 }
 
@@ -328,10 +321,9 @@ bool CheckpointStore::holds_one(const std::function<void(const std::string&)>& w
 LoadedCheckpoint CheckpointStore::load(const std::filesystem::path& path,
                                        CheckpointReading reading) {
   const auto folder = parse_folder(path);
-  if (!folder) {
+  if (!folder)
     throw Error(fmt::format("checkpoint: {} is not a checkpoint, expected a folder step-NNNNNNNN",
                             path.string()));
-  }
   LoadedCheckpoint loaded{path, folder->step, {}};
   for (const auto& file : inspect(*folder).files) {
     if (file.name == state_file_name) {
@@ -353,9 +345,8 @@ std::vector<std::filesystem::path> CheckpointStore::folders() const {
 }
 
 void CheckpointStore::remove_after(std::int64_t step) {
-  for (const auto& folder : step_folders(options_.folder)) {
+  for (const auto& folder : step_folders(options_.folder))
     if (folder.step > step) remove_checkpoint(folder.path);
-  }
 }
 
 }  // namespace kolo

@@ -39,23 +39,20 @@ std::uint32_t checksum_of(const std::filesystem::path& path) {
 }
 
 Manifest parse(const nlohmann::json& document) {
-  if (json_value<std::string>(document, "format") != format_name) {
+  if (json_value<std::string>(document, "format") != format_name)
     throw Error(fmt::format("is not of the format {}", format_name));
-  }
   const int version = json_value<int>(document, "version");
-  if (version != format_version && version != sharded_version) {
+  if (version != format_version && version != sharded_version)
     throw Error(fmt::format("has version {}, this program reads {} and {}", version, format_version,
                             sharded_version));
-  }
   Manifest manifest;
   if (version == sharded_version) manifest.shards = json_value<int>(document, "shards");
   if (manifest.shards < 1 || manifest.shards > most_shards)
     throw Error(fmt::format("has {} shards, expected 1 to {}", manifest.shards, most_shards));
   manifest.step = json_value<std::int64_t>(document, "step");
   manifest.is_best = json_value<bool>(document, "best");
-  for (const auto& file : json_list(document, "files")) {
+  for (const auto& file : json_list(document, "files"))
     manifest.files.push_back(file_from_json(file));
-  }
   if (!std::ranges::equal(manifest.files, checkpoint_file_names(manifest.shards), {},
                           &Manifest::File::name)) {
     throw Error("does not list the files of a checkpoint");
@@ -153,9 +150,8 @@ void verify_sizes(const std::filesystem::path& folder, const Manifest& manifest)
     const auto size = std::filesystem::file_size(path, error);
     if (error == std::errc::no_such_file_or_directory) fail(path, "is missing");
     if (error) fail(path, fmt::format("can't be read: {}", error.message()));
-    if (size != file.size) {
+    if (size != file.size)
       fail(path, fmt::format("has {} bytes, the manifest says {}", size, file.size));
-    }
   }
 }
 
@@ -209,9 +205,8 @@ std::vector<StepFolder> step_folders(const std::filesystem::path& parent) {
   std::error_code error;
   auto entries = std::filesystem::directory_iterator(parent, error);
   if (error == std::errc::no_such_file_or_directory) return folders;
-  if (error) {
+  if (error)
     throw Error(fmt::format("checkpoint: cannot list {}: {}", parent.string(), error.message()));
-  }
   for (const auto& entry : entries) {
     const auto folder = parse_folder(entry.path());
     if (folder && entry.is_directory()) folders.push_back(*folder);
@@ -224,7 +219,7 @@ std::vector<StepFolder> step_folders(const std::filesystem::path& parent) {
 
 namespace {
 
-// Of a link the link, not what it leads to; a folder stays where something is in it.
+// A link goes itself, not what it leads to; a folder stays where something is in it.
 void remove_one(const std::filesystem::path& path) {
   std::error_code error;
   std::filesystem::remove(path, error);

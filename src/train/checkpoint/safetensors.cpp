@@ -6,8 +6,6 @@
 #include <numeric>
 #include <set>
 
-#include <fmt/format.h>
-
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
@@ -31,13 +29,11 @@ torch::Tensor read_tensor(const FileDescriptor& file, const std::filesystem::pat
   require_readable(path, entry);
   const auto tensor = torch::empty(entry.shape, entry.dtype);
   const auto bytes = bytes_of(tensor);
-  if (read_up_to(file.get(), bytes, path) != bytes.size()) {
+  if (read_up_to(file.get(), bytes, path) != bytes.size())
     fail_safetensors({path, entry.name}, "ends before its data does");
-  }
   const auto is_bool = [](std::byte value) { return value <= std::byte{1}; };
-  if (entry.dtype == torch::kBool && !std::all_of(bytes.begin(), bytes.end(), is_bool)) {
+  if (entry.dtype == torch::kBool && !std::all_of(bytes.begin(), bytes.end(), is_bool))
     fail_safetensors({path, entry.name}, "is BOOL and holds a byte that is neither 0 nor 1");
-  }
   return tensor;
 }
 
@@ -125,9 +121,8 @@ std::vector<NamedTensor> read_chosen_safetensors(
   for (const auto& entry : listing.tensors) {
     if (!is_wanted(entry)) continue;
     const auto begin = narrow<off_t>(listing.data_offset + entry.begin);
-    if (::lseek(file.get(), begin, SEEK_SET) != begin) {
+    if (::lseek(file.get(), begin, SEEK_SET) != begin)
       fail_safetensors({path, entry.name}, system_error_text("cannot go to its data", errno));
-    }
     tensors.push_back({entry.name, read_tensor(file, path, entry)});
   }
   return tensors;

@@ -45,9 +45,8 @@ const Json& field_of(const SafetensorsPlace& place, const Json& description) {
 }
 
 void parse_dtype(const SafetensorsPlace& place, const Json& value, SafetensorsEntry& entry) {
-  if (!value.is_string()) {
+  if (!value.is_string())
     fail_safetensors(place, fmt::format("is {}, expected a string", value.type_name()));
-  }
   entry.type_name = value.get<std::string>();
   const auto* const known = std::ranges::find(dtype_names, entry.type_name, &DtypeName::name);
   entry.dtype = known == dtype_names.end() ? c10::ScalarType::Undefined : known->dtype;
@@ -75,9 +74,8 @@ std::optional<std::uint64_t> size_of_entry(const SafetensorsEntry& entry) {
 }
 
 std::vector<std::int64_t> parse_numbers(const SafetensorsPlace& place, const Json& value) {
-  if (!value.is_array()) {
+  if (!value.is_array())
     fail_safetensors(place, fmt::format("is {}, expected a list", value.type_name()));
-  }
   std::vector<std::int64_t> numbers;
   for (const auto& element : value) {
     if (!element.is_number_unsigned() ||
@@ -94,26 +92,22 @@ std::vector<std::int64_t> parse_numbers(const SafetensorsPlace& place, const Jso
 void parse_offsets(const SafetensorsPlace& place, const Json& value, std::uint64_t data_size,
                    SafetensorsEntry& entry) {
   const auto offsets = parse_numbers(place, value);
-  if (offsets.size() != 2) {
+  if (offsets.size() != 2)
     fail_safetensors(place, fmt::format("has {} numbers, expected 2", offsets.size()));
-  }
   entry.begin = static_cast<std::uint64_t>(offsets[0]);
   entry.end = static_cast<std::uint64_t>(offsets[1]);
-  if (entry.begin > entry.end) {
+  if (entry.begin > entry.end)
     fail_safetensors(place, fmt::format("[{}, {}] runs backwards", entry.begin, entry.end));
-  }
-  if (entry.end > data_size) {
+  if (entry.end > data_size)
     fail_safetensors(place, fmt::format("[{}, {}] ends after the file's {} bytes of data",
                                         entry.begin, entry.end, data_size));
-  }
 }
 
 SafetensorsEntry parse_entry(const std::filesystem::path& path, const std::string& name,
                              const Json& description, std::uint64_t data_size) {
-  if (!description.is_object()) {
+  if (!description.is_object())
     fail_safetensors({path, name},
                      fmt::format("is {}, expected an object", description.type_name()));
-  }
   SafetensorsEntry entry;
   entry.name = name;
   const SafetensorsPlace dtype{path, name, "dtype"};
@@ -129,11 +123,10 @@ SafetensorsEntry parse_entry(const std::filesystem::path& path, const std::strin
   } catch (const Error& error) {
     fail_safetensors(shape, fmt::format("[{}]: {}", fmt::join(entry.shape, ", "), error.what()));
   }
-  if (expected && entry.end - entry.begin != *expected) {
+  if (expected && entry.end - entry.begin != *expected)
     fail_safetensors(offsets, fmt::format("[{}, {}] spans {} bytes, but the shape [{}] takes {}",
                                           entry.begin, entry.end, entry.end - entry.begin,
                                           fmt::join(entry.shape, ", "), *expected));
-  }
   return entry;
 }
 
@@ -142,25 +135,22 @@ void check_coverage(const std::filesystem::path& path, std::span<const Safetenso
   std::uint64_t covered = 0;
   for (const std::size_t index : order_of_data(entries)) {
     const auto& entry = entries[index];
-    if (entry.begin != covered) {
+    if (entry.begin != covered)
       fail_safetensors(
           {path, entry.name, "data_offsets"},
           fmt::format("[{}, {}] {} the data before it, which ends at {}", entry.begin, entry.end,
                       entry.begin < covered ? "overlaps" : "leaves a hole after", covered));
-    }
     covered = entry.end;
   }
-  if (covered != data_size) {
+  if (covered != data_size)
     fail_safetensors({path},
                      fmt::format("{} bytes of data follow the header, but its tensors take {}",
                                  data_size, covered));
-  }
 }
 
 std::string_view name_of_dtype(const SafetensorsPlace& place, c10::ScalarType dtype) {
-  for (const auto& candidate : dtype_names) {
+  for (const auto& candidate : dtype_names)
     if (candidate.dtype == dtype) return candidate.name;
-  }
   fail_safetensors(place, fmt::format("is {}, which the format can't hold (accepted: {})",
                                       c10::toString(dtype), dtype_list));
 }
@@ -226,10 +216,9 @@ SafetensorsListing parse_header(const std::filesystem::path& path, std::string_v
     fail_safetensors({path},
                      fmt::format("the header is not valid JSON: {}", in_plain_words(error)));
   }
-  if (!header.is_object()) {
+  if (!header.is_object())
     fail_safetensors({path},
                      fmt::format("the header is {}, expected an object", header.type_name()));
-  }
   SafetensorsListing listing;
   for (const auto& [name, description] : header.items()) {
     if (name != safetensors_metadata_key)
@@ -251,19 +240,16 @@ SafetensorsListing read_safetensors_header(const FileDescriptor& file,
     fail_safetensors({path},
                      fmt::format("has {} bytes, too few for the header's length", file_size));
   }
-  if (header_size > file_size - safetensors_prefix_size) {
+  if (header_size > file_size - safetensors_prefix_size)
     fail_safetensors({path},
                      fmt::format("the header's length is {} bytes, but the file has {} in all",
                                  header_size, file_size));
-  }
-  if (header_size > safetensors_header_limit) {
+  if (header_size > safetensors_header_limit)
     fail_safetensors({path}, fmt::format("the header's length is {} bytes, expected at most {}",
                                          header_size, safetensors_header_limit));
-  }
   std::string text(header_size, '\0');
-  if (read_up_to(file.get(), std::as_writable_bytes(std::span(text)), path) != header_size) {
+  if (read_up_to(file.get(), std::as_writable_bytes(std::span(text)), path) != header_size)
     fail_safetensors({path}, "ends within the header");
-  }
   if (crc32 != nullptr) {
     *crc32 = checksum(0, std::as_bytes(std::span(&header_size, 1)));
     *crc32 = checksum(*crc32, std::as_bytes(std::span(text)));

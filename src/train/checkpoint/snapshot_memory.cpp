@@ -194,10 +194,9 @@ std::uint64_t SnapshotMemory::bytes() const {
 
 torch::Tensor SnapshotMemory::room_for(const torch::Tensor& dense) {
   const auto end = checked_add(used_, padded(dense.nbytes()));
-  if (end > bytes()) {
+  if (end > bytes())
     throw Error(
         fmt::format("checkpoint: a snapshot of more than the {} bytes that it has", bytes()));
-  }
   auto* const memory = region_.data_ptr<std::uint8_t>() + used_;
   used_ = end;
   const auto keep = [region = region_](void*) {};

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "base/json_value.h"
-#include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "train/observe/json_fields.h"
 
@@ -57,9 +55,8 @@ constexpr auto under_way_fields = [](auto& field, auto& epoch) {
 // One record a line, so that a long history can still be read and compared line by line.
 std::string lines_of(const Json& records) {
   std::string text = "[";
-  for (const auto& record : records) {
+  for (const auto& record : records)
     text += fmt::format("{}\n    {}", text.size() == 1 ? "" : ",", record.dump());
-  }
   return text + "\n  ]";
 }
 

@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <ostream>
 #include <utility>
-#include <vector>
 
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -37,9 +36,8 @@ void append(std::string& line, std::string_view text, std::string_view separator
 
 std::string tail_of(const ProgressTexts& texts) {
   std::string tail;
-  for (const auto& text : {texts.percent, texts.steps, texts.rate, texts.loss, texts.time}) {
+  for (const auto& text : {texts.percent, texts.steps, texts.rate, texts.loss, texts.time})
     append(tail, text, "  ");
-  }
   return tail;
 }
 
@@ -113,9 +111,8 @@ bool locale_is_utf8() {
   for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
     const auto value = environment(name);
     if (value.empty()) continue;
-    for (const char* spelling : {"UTF-8", "utf-8", "UTF8", "utf8"}) {
+    for (const char* spelling : {"UTF-8", "utf-8", "UTF8", "utf8"})
       if (value.find(spelling) != std::string_view::npos) return true;
-    }
     return false;
   }
   return false;
@@ -132,9 +129,8 @@ ProgressOptions detect_progress_options(int descriptor) {
   ProgressOptions options;
   options.terminal = ::isatty(descriptor) == 1 && environment("TERM") != "dumb";
   winsize size{};
-  if (options.terminal && ::ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
+  if (options.terminal && ::ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
     options.width = size.ws_col;
-  }
   options.unicode = locale_is_utf8();
   return options;
 }
@@ -195,9 +191,8 @@ void ProgressBar::draw(const Epoch& epoch) {
   texts.steps = fmt::format("{:>{}}/{}", format_count(epoch.done), total.size(), total);
   texts.time = time_left(epoch);
   const auto& figures = epoch.figures;
-  if (figures.samples_per_second > 0) {
+  if (figures.samples_per_second > 0)
     texts.rate = fmt::format("{} {}/s", format_rate(figures.samples_per_second), epoch.unit);
-  }
   if (figures.loss) texts.loss = fmt::format("loss {}", format_loss(*figures.loss));
   if (options_.terminal) {
     const auto width = static_cast<std::size_t>(std::max(options_.width, 1));

@@ -30,10 +30,9 @@ RunLog::RunLog(RunLogOptions options) : options_(std::move(options)) {
   std::error_code ignored;  // opening the file tells
   std::filesystem::create_directories(options_.file.parent_path(), ignored);
   file_.open(options_.file, std::ios::app);
-  if (!file_) {
+  if (!file_)
     throw Error(
         system_error_text(fmt::format("log: cannot open {}", options_.file.string()), errno));
-  }
 }
 
 void RunLog::write(Level level, fmt::string_view format, fmt::format_args arguments) {

@@ -1,13 +1,11 @@
 #include "kolo/train/observe/study.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "base/json_value.h"
-#include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/base/statistics.h"
 #include "train/observe/json_fields.h"

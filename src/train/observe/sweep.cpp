@@ -10,7 +10,6 @@
 #include <fmt/format.h>
 
 #include "base/json_value.h"
-#include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/base/text.h"
 #include "kolo/train/observe/format.h"
@@ -133,7 +132,7 @@ std::vector<SeedGroup> groups_by_seed(const Sweep& sweep) {
     if (values.empty()) continue;
     const auto result = mean_and_deviation(values);
     group.mean = result.mean;
-    group.deviation = result.deviation;
+    if (values.size() > 1) group.deviation = result.deviation;
   }
   return groups;
 }

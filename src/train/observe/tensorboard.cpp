@@ -85,10 +85,9 @@ TensorBoardWriter::TensorBoardWriter(const std::filesystem::path& folder) {
   for (auto seconds = static_cast<std::int64_t>(now); !file_.is_open(); ++seconds) {
     path_ = folder / fmt::format("{}{}.{}.{}", event_file_prefix, seconds, host_name(), ::getpid());
     file_ = FileDescriptor(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-    if (!file_.is_open() && errno != EEXIST) {
+    if (!file_.is_open() && errno != EEXIST)
       throw Error(
           system_error_text(fmt::format("tensorboard: cannot create {}", path_.string()), errno));
-    }
   }
   observe::tensorboard::Event event;
   event.set_wall_time(now);
@@ -113,9 +112,8 @@ void TensorBoardWriter::add_scalar(std::string_view tag, double value, std::int6
   scalar.set_tag(std::string(tag));
   scalar.set_simple_value(static_cast<float>(value));
   // TensorBoard takes the plugin from a tag's first value.
-  if (known_tags_.emplace(tag).second) {
+  if (known_tags_.emplace(tag).second)
     scalar.mutable_metadata()->mutable_plugin_data()->set_plugin_name("scalars");
-  }
   append_record(event.SerializeAsString());
 }
 

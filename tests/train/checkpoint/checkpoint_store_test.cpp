@@ -46,9 +46,8 @@ double value_of(const LoadedCheckpoint& loaded) {
 
 std::vector<std::string> names_in(const std::filesystem::path& folder) {
   std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
     names.push_back(entry.path().filename());
-  }
   std::sort(names.begin(), names.end());
   return names;
 }

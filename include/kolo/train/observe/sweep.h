@@ -79,8 +79,8 @@ struct Sweep {
 
 // Trials that differ in nothing but their seed, with their best values.
 struct SeedGroup {
-  std::vector<std::size_t> trials;  // their places in the sweep
-  double mean = not_measured, deviation = 0;
+  std::vector<std::size_t> trials;                       // their places in the sweep
+  double mean = not_measured, deviation = not_measured;  // of one value there is no deviation
 };
 [[nodiscard]] bool is_seed(std::string_view setting);
 // In the order of their first trials; where the seed isn't swept one for each trial.
