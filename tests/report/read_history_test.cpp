@@ -195,7 +195,9 @@ TEST(ReadHistory, AFolderMayHoldOneRunBelow) {
   for (const char* const name : {"b", "a"}) {
     std::filesystem::create_directories(folder / name / "logs");
     history_of_a_run().write(folder / name / "logs/history.json");
-    if (name[0] == 'b') EXPECT_EQ(read_run(folder.path()).name, "b") << "not logs";
+    if (name[0] == 'b') {
+      EXPECT_EQ(read_run(folder.path()).name, "b") << "not logs";
+    }
   }
   EXPECT_TRUE(says(refusal(), {"has 2 runs", "/a/logs\n", "/b/logs"}));
 }
