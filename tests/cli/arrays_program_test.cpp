@@ -150,6 +150,12 @@ TEST_F(ArraysProgram, AScriptOfSeveralInputsLearnsFromAsManyArrays) {
   EXPECT_TRUE(output.toTensor().allclose(3 * weight.sum()));
   const auto evaluated = run_kolo({"eval", path("whole"), "-n", "2"});
   EXPECT_EQ(evaluated.exit_code, 0) << evaluated.errors;
+  const auto predicted =
+      run_kolo({"predict", path("whole"), path("valid"), "-o", path("products.csv"), "-n", "2"});
+  EXPECT_EQ(predicted.exit_code, 0) << predicted.errors;
+  const auto table = read_text_file(path("products.csv"));
+  EXPECT_TRUE(says(table, {"products[0],products[1]\n"}));
+  EXPECT_EQ(std::ranges::count(table, '\n'), 1 + 16);
 
   // One that is stopped and goes on comes to the same bits.
   auto half = settings;
