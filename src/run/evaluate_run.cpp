@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <span>
+#include <type_traits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -84,7 +85,9 @@ void add_up_ranks(const Communicator& communicator, RunEvaluation& result) {
   for (auto& each : result.errors) mine.push_back(std::exchange(each.sums, {}));
   std::vector<ErrorSums> all(mine.size() * static_cast<std::size_t>(communicator.size()));
   const auto numbers_of = [](std::vector<ErrorSums>& sums) {
-    constexpr auto numbers = sizeof(ErrorSums) / sizeof(double);
+    constexpr std::size_t numbers = 5;  // doubles alone, one after another
+    static_assert(std::is_standard_layout_v<ErrorSums> &&
+                  sizeof(ErrorSums) == numbers * sizeof(double));
     return Buffer(sums.data(), narrow<std::int64_t>(numbers * sums.size()), DataType::float64);
   };
   communicator.all_gather(numbers_of(mine), numbers_of(all), {.name = "errors"});

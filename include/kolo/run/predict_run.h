@@ -59,14 +59,14 @@ struct RunPrediction {
 
 // Predicts in evaluation mode. The run's own data is not read. The output appears when it is whole.
 //
-// Images are brought to the network's pixels as those of the run's validation; a probability for
-// each class comes out. Of arrays the inputs of the run's configuration are needed, no targets;
-// probabilities come out, or numbers, as .npy [N, ...], in HDF5 under the names of the targets. The
-// ranks take batches in turn, and rank 0 writes them: memory for a batch of each rank.
+// Images are brought to the network's pixels as those of the run's validation, and get a
+// probability for each class. Arrays need the inputs of the run's configuration, no targets, and
+// get probabilities or numbers: .npy [N, ...], or in HDF5 under the names of the targets. The ranks
+// take batches in turn, and rank 0 writes them: memory for a batch of each rank.
 //
-// Of a box the gas is predicted, [5, N, N, N]: to rounding what the network makes of the box at
-// once, with zeros beyond its borders (not periodic). A box that memory can't hold is computed in
-// tiles with the margins that their outputs depend on (kolo/layout/tiles.h); a network without
+// A box gets its gas, [5, N, N, N]: to rounding what the network makes of the whole box at once,
+// with zeros beyond its borders (not periodic). A box that memory can't hold is computed in tiles
+// with the margins that their outputs depend on (kolo/layout/tiles.h); a network without
 // field_layers() takes the box whole. The ranks share the tiles, and each writes its own.
 //
 // Called on each rank as run() is, with its statuses and errors. `report` is called on rank 0.

@@ -74,7 +74,9 @@ int lines_of(const std::string& text) {
 class SupervisedRanks : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (cuda_runtime()) GTEST_SKIP() << "where there may be GPUs ranks are no forks";
+    if (cuda_runtime())
+      GTEST_SKIP()
+          << "with CUDA ranks are programs started anew, as tests of cli start them, not forks";
     // Ranks are no forks either where OpenMP binds its threads.
     for (const char* const name : {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY"})
       ::unsetenv(name);
@@ -378,7 +380,7 @@ TEST_F(SupervisedRanks, EachHasCoresOfItsOwnWhereThereAreAsMany) {
   const auto limits = detect_cpu_limits();
   const auto cores = allowed_cores();
   if (limits.cores() < 2 || std::ssize(cores) != limits.cores())
-    GTEST_SKIP() << "there is one core, or a limit of their time";
+    GTEST_SKIP() << "this machine allows one core, or limits the time of its cores";
   const auto result = run(2, [&](int rank) {
     std::ofstream file(folder / fmt::format("rank-{}", rank));
     for (const int cpu : allowed_cpus()) file << cpu << "\n";
