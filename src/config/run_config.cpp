@@ -1,10 +1,5 @@
 #include "kolo/config/run_config.h"
 
-#include <algorithm>
-#include <map>
-#include <string_view>
-#include <utility>
-
 #include <fmt/format.h>
 
 #include "config/schema.h"

@@ -9,12 +9,10 @@
 #include <fmt/format.h>
 
 #include "kolo/base/checked.h"
-#include "kolo/base/error.h"
 #include "kolo/config/derived_settings.h"
 #include "kolo/nn/loss.h"
 #include "kolo/optim/catalogue.h"
 #include "settings/section.h"
-#include "settings/value.h"
 
 namespace kolo {
 

@@ -1,8 +1,6 @@
 #include <algorithm>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "kolo/base/checked.h"
 #include "online/inside.h"
 

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <exception>
 #include <limits>
-#include <string>
-#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

@@ -1,7 +1,6 @@
 #include "run/box_prediction.h"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <numeric>
 
@@ -11,10 +10,8 @@
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
-#include "kolo/nn/network.h"
 #include "kolo/parallel/device_memory.h"
 #include "kolo/parallel/object_collectives.h"
-#include "kolo/train/objective.h"
 #include "kolo/train/observe/format.h"
 #include "run/prediction.h"
 

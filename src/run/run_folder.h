@@ -7,8 +7,6 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
-
 #include "kolo/data/dataset.h"
 #include "kolo/train/observe/run_log.h"
 

@@ -14,7 +14,6 @@
 #include "kolo/parallel/device_memory.h"
 #include "kolo/run/launch_ranks.h"
 #include "kolo/train/checkpoint/checkpoint.h"
-#include "kolo/train/checkpoint/checkpoint_store.h"
 #include "kolo/train/observe/format.h"
 #include "run/run_device.h"
 

@@ -1,7 +1,5 @@
 #include "run/run_training.h"
 
-#include <ostream>
-
 #include <fmt/format.h>
 
 #include "kolo/run/launch_ranks.h"

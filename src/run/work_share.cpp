@@ -3,11 +3,9 @@
 #include <cstdint>
 #include <span>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <torch/types.h>
 
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"

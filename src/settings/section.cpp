@@ -3,13 +3,11 @@
 #include <algorithm>
 #include <limits>
 #include <type_traits>
-#include <utility>
 
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
-#include "settings/value.h"
 
 namespace kolo {
 

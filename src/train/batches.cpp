@@ -1,7 +1,6 @@
 #include "train/batches.h"
 
 #include <cstdint>
-#include <memory>
 #include <numeric>
 #include <utility>
 

@@ -1,7 +1,6 @@
 #include "kolo/train/checkpoint_observer.h"
 
 #include <chrono>
-#include <utility>
 
 #include <fmt/format.h>
 

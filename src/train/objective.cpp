@@ -7,7 +7,6 @@
 
 #include "kolo/base/error.h"
 #include "kolo/nn/metrics.h"
-#include "kolo/nn/network.h"
 
 namespace kolo {
 

@@ -6,11 +6,9 @@
 #include <fmt/format.h>
 
 #include "kolo/base/checked.h"
-#include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/parallel/device_memory.h"
 #include "kolo/parallel/object_collectives.h"
-#include "kolo/train/objective.h"
 #include "train/batches.h"
 
 // The loop; what goes into a checkpoint and comes out of it is in trainer_checkpoint.cpp.

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <optional>
 #include <sstream>
-#include <string_view>
 #include <utility>
 #include <vector>
 

@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <ctime>
 #include <ostream>
-#include <string_view>
 #include <utility>
 
 #include <fmt/chrono.h>

@@ -5,7 +5,6 @@
 #include <functional>
 #include <iosfwd>
 #include <mutex>
-#include <string>
 #include <string_view>
 
 #include <fmt/format.h>
