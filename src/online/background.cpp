@@ -8,7 +8,6 @@
 
 #include <fmt/format.h>
 
-#include "kolo/parallel/broadcast_state.h"
 
 namespace kolo::online {
 

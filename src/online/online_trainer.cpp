@@ -136,20 +136,10 @@ void OnlineTrainer::step(const std::function<Samples()>& samples, const SampleCo
   }
 }
 
-namespace {
-
-std::vector<NamedTensor> optimizer_tensors(const std::vector<BucketOptimizer::NamedState>& state) {
-  std::vector<NamedTensor> tensors;
-  for (const auto& item : state) tensors.push_back({item.name, item.tensor});
-  return tensors;
-}
-
-}  // namespace
-
 Checkpoint OnlineTrainer::checkpoint() const {
   Checkpoint saved;
   saved.model = module_tensors(*network_);
-  saved.optimizer = optimizer_tensors(step_.optimizer().named_state());
+  saved.optimizer = step_.optimizer().named_state();
   for (const auto& item : module_parameters(*network_)) {
     if (is_finite(item.tensor)) continue;
     throw Error(fmt::format(
@@ -181,11 +171,9 @@ void OnlineTrainer::restore(const std::optional<Checkpoint>& of_first) {
       nlohmann::json::parse(broadcast_bytes(ranks_, of_first ? of_first->state.dump() : ""));
   step_.arena()->broadcast_parameters(ranks_);
   broadcast_outside_arena(ranks_, *network_);
-  step_.optimizer().scatter_state(ranks_,
-                                  state.at("skipped_steps").get<std::vector<std::int64_t>>(),
-                                  [&](const std::vector<BucketOptimizer::NamedState>& whole) {
-                                    copy_tensors(of_first->optimizer, optimizer_tensors(whole));
-                                  });
+  step_.optimizer().scatter_state(
+      ranks_, state.at("skipped_steps").get<std::vector<std::int64_t>>(),
+      [&](const std::vector<NamedTensor>& whole) { copy_tensors(of_first->optimizer, whole); });
   progress_.all_steps = state.at("steps").get<std::int64_t>();
   progress_.skipped = state.at("skipped").get<std::int64_t>();
   const auto& loss = state.at("loss");

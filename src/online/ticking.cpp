@@ -9,7 +9,6 @@
 
 #include "kolo/base/clock.h"
 #include "kolo/base/error.h"
-#include "kolo/parallel/broadcast_state.h"
 #include "kolo/parallel/object_collectives.h"
 #include "kolo/parallel/tensor_collectives.h"
 #include "online/inside.h"

@@ -10,7 +10,6 @@
 #include "kolo/base/checked.h"
 #include "kolo/config/factories.h"
 #include "kolo/data/loader.h"
-#include "kolo/nn/network.h"
 #include "kolo/train/objective.h"
 #include "kolo/train/observe/progress.h"
 #include "run/launch/terminal.h"

@@ -7,7 +7,6 @@
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/data/loader.h"
-#include "kolo/nn/network.h"
 #include "kolo/parallel/device_memory.h"
 #include "kolo/parallel/tensor_collectives.h"
 #include "kolo/train/objective.h"

@@ -8,7 +8,6 @@
 #include "kolo/base/machine.h"
 #include "kolo/base/text.h"
 #include "kolo/config/factories.h"
-#include "kolo/nn/network.h"
 #include "kolo/parallel/broadcast_state.h"
 #include "kolo/run/launch_ranks.h"
 #include "kolo/train/checkpoint/checkpoint.h"

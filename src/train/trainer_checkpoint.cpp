@@ -60,14 +60,6 @@ TrainState state_from(const nlohmann::json& json) {
   return state;
 }
 
-// Names and tensors in another room's struct.
-template <typename To, typename From>
-std::vector<To> named_as(const std::vector<From>& items) {
-  std::vector<To> tensors;
-  for (const auto& item : items) tensors.push_back({item.name, item.tensor});
-  return tensors;
-}
-
 // Tensors in the order of those that they are, or whose state they are ("conv1.weight.exp_avg").
 void put_in_order(std::vector<NamedTensor>& tensors, const std::vector<std::string>& names) {
   std::unordered_map<std::string, std::size_t> numbers;
@@ -214,10 +206,9 @@ std::vector<NamedTensor> Trainer::of_all_parts(std::vector<NamedTensor> mine) co
   const auto* const parts = network_->parts();
   if (parts == nullptr) return mine;
   std::vector<NamedTensor> all;
-  collect_tensors(parts->ranks, named_as<ParameterArena::NamedTensor>(mine),
-                  [&](const OwnedTensor& owned, torch::Tensor value) {
-                    all.push_back({owned.name, std::move(value)});
-                  });
+  collect_tensors(parts->ranks, mine, [&](const OwnedTensor& owned, torch::Tensor value) {
+    all.push_back({owned.name, std::move(value)});
+  });
   put_in_order(all, parts->names);
   return all;
 }
@@ -231,9 +222,9 @@ void Trainer::hand_out(const std::vector<NamedTensor>& saved,
   }
   // The pipelines of other replicas are told by the first one's ranks.
   if (network_->replicas().rank() != 0) return;
-  hand_out_tensors(
-      parts->ranks, named_as<ParameterArena::NamedTensor>(mine),
-      [&](const OwnedTensor& owned) { return saved_tensor(saved, owned.name, owned.sizes); });
+  hand_out_tensors(parts->ranks, mine, [&](const OwnedTensor& owned) {
+    return saved_tensor(saved, owned.name, owned.sizes);
+  });
 }
 
 // By parameter of the whole network.
@@ -263,7 +254,7 @@ std::vector<NamedTensor> Trainer::trained_parameters() const {
 Trainer::LiveTensors Trainer::live_tensors(const CheckpointRequest& request) const {
   const auto& module = *network_->module();
   LiveTensors live{module_parameters(module), module_buffers(module),
-                   named_as<NamedTensor>(step_.optimizer().named_state(0))};
+                   step_.optimizer().named_state(0)};
   take_those_for_use(live.parameters, live.optimizer, step_.optimizer().algorithm());
   if (request.shards == 1) return live;
   std::uint64_t buffer_bytes = 0;
@@ -362,10 +353,9 @@ void Trainer::restore(const std::optional<Checkpoint>& of_root) {
     for (const auto& parameter : step_.arena()->plan().parameters)
       left_out.push_back(counts.value(parameter.name, std::int64_t{0}));
     const auto& replicas = network_->replicas();
-    step_.optimizer().scatter_state(replicas, left_out,
-                                    [&](const std::vector<BucketOptimizer::NamedState>& whole) {
-                                      hand_out(saved.optimizer, named_as<NamedTensor>(whole));
-                                    });
+    step_.optimizer().scatter_state(replicas, left_out, [&](const std::vector<NamedTensor>& whole) {
+      hand_out(saved.optimizer, whole);
+    });
     const bool averages = step_.optimizer().algorithm().for_use().has_value();
     if (averages) hand_out(saved.optimizer, trained_parameters());
     step_.arena()->broadcast_parameters(replicas);

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include <torch/nn/module.h>
-#include <torch/types.h>
 
+#include "kolo/base/named_tensor.h"
 #include "kolo/comm/communicator.h"
 #include "kolo/parallel/bucket_plan.h"
 
@@ -30,10 +30,7 @@ struct DistinctTensor;
 // tensors keep the memory alive, so module and arena may outlive each other.
 class ParameterArena {
  public:
-  struct NamedTensor {
-    std::string name;
-    torch::Tensor tensor;
-  };
+  using NamedTensor = kolo::NamedTensor;
 
   // Leaves out parameters that don't require gradients, and those named in `excluded` (for sparse
   // gradients; Error for a name that is no trainable parameter's). Collective (it allocates);

@@ -7,8 +7,7 @@
 #include <string>
 #include <vector>
 
-#include <torch/types.h>
-
+#include "kolo/base/named_tensor.h"
 #include "kolo/train/checkpoint/safetensors_listing.h"
 
 // Weights in the safetensors format (https://huggingface.co/docs/safetensors): eight bytes with the
@@ -16,11 +15,6 @@
 // Nothing in such a file is code, and every tool reads it. dtypes: F64 F32 F16 BF16 I64 I32 I16 I8
 // U8 BOOL.
 namespace kolo {
-
-struct NamedTensor {
-  std::string name;
-  torch::Tensor tensor;
-};
 
 struct WrittenFile {
   std::uint64_t size = 0;   // bytes
