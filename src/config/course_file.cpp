@@ -1,7 +1,6 @@
 #include "config/settle.h"
 
 #include <algorithm>
-#include <iterator>
 #include <string_view>
 #include <utility>
 
@@ -63,7 +62,7 @@ class Translation {
     result_.kind = ConfigValue::Kind::mapping;
     result_.place = root_.place;
     require_known_keys();
-    for (const auto& [key, value] : unsaid) put(key, scalar(value, root_.place));
+    for (const auto& [key, value] : unsaid) put(key, scalar_value(value, root_.place));
     for (const auto& [from, to] : renamed)
       if (const auto* const value = find(from)) put(to, *value);
     require_network();
@@ -71,7 +70,7 @@ class Translation {
     take_precision();
     take_last_rate();
     if (const auto* const folder = find("expdir"))
-      put("output_dir", scalar(fmt::format("{}/{}", folder->text, name_), folder->place));
+      put("output_dir", scalar_value(fmt::format("{}/{}", folder->text, name_), folder->place));
     return std::move(result_);
   }
 
@@ -83,23 +82,14 @@ class Translation {
                                                              : value->find(dotted.substr(dot + 1));
   }
 
-  static ConfigValue scalar(std::string_view text, const std::string& place) {
-    ConfigValue value;
-    value.kind = ConfigValue::Kind::scalar;
-    value.text = text;
-    value.place = place;
-    return value;
-  }
-
   void put(std::string_view dotted, ConfigValue value) {
     set_value(result_, dotted, std::move(value));
   }
 
   void require_known_keys() const {
     const auto is_known = [](std::string_view key) {
-      for (const auto& [from, to] : renamed)
-        if (from == key) return true;
-      return std::find(std::begin(read_below), std::end(read_below), key) != std::end(read_below);
+      const auto is_key = [&](const auto& pair) { return pair.first == key; };
+      return std::ranges::any_of(renamed, is_key) || std::ranges::count(read_below, key) > 0;
     };
     for (const auto& entry : root_.entries) {
       if (is_known(entry.key)) continue;
@@ -112,8 +102,7 @@ class Translation {
     const auto* const schedule = root_.find("lr_schedule");
     if (schedule == nullptr) return;
     for (const auto& entry : schedule->entries) {
-      if (std::find(std::begin(schedule_keys), std::end(schedule_keys), entry.key) ==
-          std::end(schedule_keys))
+      if (std::ranges::count(schedule_keys, entry.key) == 0)
         refuse(entry.value, "lr_schedule." + entry.key,
                "unknown; it has scaling, start_lr, end_lr and warmup_steps");
     }
@@ -142,7 +131,7 @@ class Translation {
     if (const auto* const loader = find("data_loader_config")) {
       const std::string_view text = loader->text;
       const bool is_dali = text.starts_with("dali-");
-      put("data.mode", scalar(is_dali ? text.substr(5) : text, loader->place));
+      put("data.mode", scalar_value(is_dali ? text.substr(5) : text, loader->place));
       if (is_dali) take_arrays();
     }
     if (const auto* const box = find("box_size"))
@@ -171,7 +160,7 @@ class Translation {
       if (text != "true" && text != "false")
         refuse(*value, key, fmt::format("expected true or false, got {}", describe(*value)));
       if (key == std::string_view("enable_amp") && text == "true")
-        put("training.precision", scalar("bf16", value->place));
+        put("training.precision", scalar_value("bf16", value->place));
     }
   }
 
@@ -182,7 +171,7 @@ class Translation {
     const double start = number(*first, "lr_schedule.start_lr");
     if (!(start > 0)) return;  // which is refused as optimizer.lr
     put("training.lr_final_fraction",
-        scalar(fmt::format("{}", number(*last, "lr_schedule.end_lr") / start), last->place));
+        scalar_value(fmt::format("{}", number(*last, "lr_schedule.end_lr") / start), last->place));
   }
 
   const ConfigValue& root_;

@@ -24,13 +24,11 @@ bool is_known_key(const std::string& key) {
   RunConfig config;
   const ModelCatalogue none;
   RunSections sections{config, none};
-  const auto known = keys_of(known_settings(sections));
-  return std::find(known.begin(), known.end(), key) != known.end();
+  return std::ranges::count(keys_of(known_settings(sections)), key) > 0;
 }
 
 bool has_known_key(const ConfigValue& mapping) {
-  return std::any_of(mapping.entries.begin(), mapping.entries.end(),
-                     [](const ConfigEntry& entry) { return is_known_key(entry.key); });
+  return std::ranges::any_of(mapping.entries, is_known_key, &ConfigEntry::key);
 }
 
 // Names of a file's configurations: mappings at its top level with sections of a configuration,

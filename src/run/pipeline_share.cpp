@@ -13,11 +13,10 @@
 #include "kolo/nn/network.h"
 #include "kolo/parallel/sync_batch_norm.h"
 #include "kolo/parallel/timeline.h"
-#include "kolo/train/objective.h"
 #include "kolo/train/observe/format.h"
 #include "kolo/train/pipelined_network.h"
-#include "kolo/train/trainer.h"
 #include "run/run_device.h"
+#include "train/batches.h"
 
 namespace kolo {
 
@@ -194,7 +193,7 @@ std::vector<std::string> describe_pipeline(const RunConfig& config, const Pipeli
 }
 
 RankNetwork make_rank_network(const RankNetworkRequest& request, std::shared_ptr<Network> network,
-                              Objective& objective) {
+                              Objective objective) {
   const auto& config = request.config;
   const auto& share = request.share;
   RankNetwork result;
@@ -207,24 +206,15 @@ RankNetwork make_rank_network(const RankNetworkRequest& request, std::shared_ptr
   share_objective(share, request.datasets, objective);
   if (result.cut) {
     result.pipelined = make_pipeline(config, *share.mesh, *result.cut, *network, objective,
-                                     request.device, request.timeline);
+                                     request.device, request.options.timeline);
+    result.trained = result.pipelined;
   } else {
     move_network(*network, config.device, request.device);
     result.whole = std::move(network);
+    result.trained = make_whole_network(request.communicator, result.whole, std::move(objective),
+                                        request.options);
   }
   return result;
-}
-
-std::unique_ptr<Trainer> make_trainer(const Communicator& communicator, const RankNetwork& network,
-                                      TrainingParts parts, TrainerOptions options) {
-  if (network.pipelined) {
-    return std::make_unique<Trainer>(communicator, network.pipelined, std::move(parts.optimizer),
-                                     std::move(parts.rate), parts.training, parts.validation,
-                                     std::move(options));
-  }
-  return std::make_unique<Trainer>(communicator, network.whole, parts.objective,
-                                   std::move(parts.optimizer), std::move(parts.rate),
-                                   parts.training, parts.validation, std::move(options));
 }
 
 }  // namespace kolo

@@ -17,11 +17,8 @@ struct Device;
 // Network that the ranks of a run share in stages (`parallel.pipeline`).
 namespace kolo {
 
-class FlatOptimizer;
-class Loader;
 class PipelinedNetwork;
-class Timeline;
-class Trainer;
+class TrainedNetwork;
 struct TrainerOptions;
 
 // InputError where the network has too few stages for the pipeline, or none to recompute, or a
@@ -50,8 +47,9 @@ struct PipelineCut {
                                                          const PipelineCut& cut,
                                                          const Datasets& datasets, int ranks);
 
-// Network as this rank trains it, on its device: whole, or pipelined.
+// Network as this rank trains it, on its device.
 struct RankNetwork {
+  std::shared_ptr<TrainedNetwork> trained;  // one of these:
   std::shared_ptr<Network> whole;
   std::shared_ptr<PipelinedNetwork> pipelined;
   std::optional<PipelineCut> cut;  // of the pipeline
@@ -63,24 +61,12 @@ struct RankNetworkRequest {
   const WorkShare& share;
   const Communicator& communicator;
   const c10::Device& device;
-  const Timeline& timeline;
+  const TrainerOptions& options;
 };
 
 // Replaces batch norms where they are synchronized, makes the ranks share samples or the network,
 // and the objective count a sample once. Collective.
 [[nodiscard]] RankNetwork make_rank_network(const RankNetworkRequest& request,
-                                            std::shared_ptr<Network> network, Objective& objective);
-
-struct TrainingParts {
-  const Objective& objective;
-  std::unique_ptr<FlatOptimizer> optimizer;
-  LearningRate rate;
-  Loader &training, &validation;
-};
-
-// Collective.
-[[nodiscard]] std::unique_ptr<Trainer> make_trainer(const Communicator& communicator,
-                                                    const RankNetwork& network, TrainingParts parts,
-                                                    TrainerOptions options);
+                                            std::shared_ptr<Network> network, Objective objective);
 
 }  // namespace kolo

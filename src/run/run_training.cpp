@@ -111,55 +111,52 @@ int train(PreparedRun& run, RunStart& start, const Communicator& communicator,
   if (is_root) summary = summarize(*run.network, run.datasets.training->layout().input_shape);
   const auto share_text =
       describe_work_share(config, run.datasets, *run.network, communicator.size());
-  const auto network =
-      make_rank_network({config, run.datasets, share, communicator, device, timeline},
-                        std::exchange(run.network, nullptr), *run.objective);
   auto settings = make_trainer_options(config);
   settings.made_with = made_with_here();
   settings.stop_requested = [&stopping = context.stopping] { return stopping.is_requested(); };
   settings.stop_after_epochs = options.stop_after_epochs;
   settings.stop_validation_requested = settings.stop_requested;
   settings.timeline = timeline;
-  const auto trainer =
-      make_trainer(communicator, network,
-                   {*run.objective, std::move(run.optimizer), rate, *training, *validation},
-                   std::move(settings));
+  const auto network =
+      make_rank_network({config, run.datasets, share, communicator, device, settings},
+                        std::exchange(run.network, nullptr), *run.objective);
+  Trainer trainer(communicator, network.trained, std::move(run.optimizer), rate, *training,
+                  *validation, std::move(settings));
   std::optional<RunCheckpoints> checkpoints;
   if (config.checkpoint.saves())
-    checkpoints.emplace(config, run.folder, share, communicator, *trainer);
+    checkpoints.emplace(config, run.folder, share, communicator, trainer);
   if (is_root) {
-    log_set_up(*log, run, communicator, *trainer, rate, *summary);
+    log_set_up(*log, run, communicator, trainer, rate, *summary);
     for (const auto& line : share_text.lines) log->info("{}", line);
     log_pipeline(*log, run, network.cut, communicator.size());
     for (const auto& warning : share_text.warnings) log->warn("{}", warning);
     log_model(*log, run, *summary);
     if (start.from) log_resume(*log, run, *start.from);
-    records->attach_to(*trainer, *start.lock);
+    records->attach_to(trainer, *start.lock);
   }
   if (checkpoints) {
-    checkpoints->attach_to(*trainer, is_root
-                                         ? records->of_checkpoints(*start.lock, context.stopping)
-                                         : CheckpointHooks());
+    checkpoints->attach_to(trainer, is_root ? records->of_checkpoints(*start.lock, context.stopping)
+                                            : CheckpointHooks());
   }
   if (is_root) {
     if (checkpoints && !checkpoints->describe().empty()) log->debug("{}", checkpoints->describe());
     if (auto* const time = context.stopping.time(); time != nullptr && checkpoints)
-      time->expect_checkpoints(checkpoint_bytes(config, *trainer));
-    for (auto* const observer : context.observers) trainer->add_observer(*observer);
+      time->expect_checkpoints(checkpoint_bytes(config, trainer));
+    for (auto* const observer : context.observers) trainer.add_observer(*observer);
   }
 
   if (options.resume)
-    trainer->restore(start.from ? std::optional(std::move(start.from->content)) : std::nullopt);
-  const auto outcome = trainer->run();
+    trainer.restore(start.from ? std::optional(std::move(start.from->content)) : std::nullopt);
+  const auto outcome = trainer.run();
   if (is_root) records->flush();  // with the last checkpoint
   finish_timeline(timeline, communicator, run.folder, context, log);
   const bool is_stopped = outcome == TrainOutcome::stopped;
   if (is_root && is_stopped) {
-    log_stop(*log, run, stopped_by(context, trainer->state()), trainer->state());
+    log_stop(*log, run, stopped_by(context, trainer.state()), trainer.state());
   } else if (is_root) {
     if (config.model.name == torchscript_model)
       save_torchscript(*network.whole, run.folder.path / torchscript_file);
-    log_summary(*log, run, records->recorder(), trainer->state(), device);
+    log_summary(*log, run, records->recorder(), trainer.state(), device);
   }
   return is_stopped ? exit_stopped : 0;
 }

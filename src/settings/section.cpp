@@ -228,17 +228,6 @@ void SectionReader::refuse_missing(const ConfigValue& where, std::string_view ke
          fmt::format("this key is required and missing; expected {}", expected));
 }
 
-namespace {
-
-ConfigValue scalar(std::string text) {
-  ConfigValue value;
-  value.kind = ConfigValue::Kind::scalar;
-  value.text = std::move(text);
-  return value;
-}
-
-}  // namespace
-
 ConfigValue TreeWriter::nothing(std::string_view meaning) {
   ConfigValue value;
   value.comment = meaning;
@@ -246,18 +235,18 @@ ConfigValue TreeWriter::nothing(std::string_view meaning) {
 }
 
 ConfigValue TreeWriter::tree_of(bool value) {
-  return scalar(value ? "true" : "false");
+  return scalar_value(value ? "true" : "false");
 }
 
 ConfigValue TreeWriter::tree_of(const std::string& text) {
-  auto value = scalar(text);
+  auto value = scalar_value(text);
   value.is_quoted = true;
   return value;
 }
 
 template <Number T>
 ConfigValue TreeWriter::tree_of(T value) {
-  return scalar(fmt::format("{}", value));
+  return scalar_value(fmt::format("{}", value));
 }
 
 template ConfigValue TreeWriter::tree_of(int);

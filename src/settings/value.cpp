@@ -10,9 +10,7 @@
 namespace kolo {
 
 const ConfigValue* ConfigValue::find(std::string_view key) const {
-  const auto entry =
-      std::find_if(entries.begin(), entries.end(),
-                   [&](const ConfigEntry& candidate) { return candidate.key == key; });
+  const auto entry = std::ranges::find(entries, key, &ConfigEntry::key);
   return entry == entries.end() ? nullptr : &entry->value;
 }
 
@@ -21,6 +19,14 @@ ConfigValue* ConfigValue::find(std::string_view key) {
 }
 
 bool ConfigValue::operator==(const ConfigValue&) const = default;
+
+ConfigValue scalar_value(std::string_view text, std::string_view place) {
+  ConfigValue value;
+  value.kind = ConfigValue::Kind::scalar;
+  value.text = text;
+  value.place = place;
+  return value;
+}
 
 std::string describe(const ConfigValue& value) {
   switch (value.kind) {

@@ -42,6 +42,8 @@ struct ConfigEntry {
   bool operator==(const ConfigEntry&) const = default;
 };
 
+[[nodiscard]] ConfigValue scalar_value(std::string_view text, std::string_view place = {});
+
 // `"abc"`, `nothing`, `a list` or `a mapping`, for messages.
 [[nodiscard]] std::string describe(const ConfigValue& value);
 

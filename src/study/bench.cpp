@@ -12,7 +12,6 @@
 #include "kolo/data/loader.h"
 #include "kolo/nn/network.h"
 #include "kolo/parallel/device_memory.h"
-#include "kolo/parallel/timeline.h"
 #include "kolo/run/launch_ranks.h"
 #include "kolo/study/measure.h"
 #include "kolo/train/observe/progress.h"
@@ -100,15 +99,13 @@ Training make_training(const RunConfig& config, const RunParts& parts, const Dat
                        const Communicator& communicator, const WorkShare& share,
                        std::shared_ptr<Network> network, std::unique_ptr<FlatOptimizer> optimizer,
                        const Loaders& loaders, TrainerOptions options) {
-  auto objective = make_objective(config, parts);
   const auto device = start_device(config.device, communicator);
-  auto made = make_rank_network({config, datasets, share, communicator, device, Timeline()},
-                                std::move(network), objective);
+  auto made = make_rank_network({config, datasets, share, communicator, device, options},
+                                std::move(network), make_objective(config, parts));
   const auto rate = make_learning_rate(config, share.replicas, loaders.training->batches());
   auto trainer =
-      make_trainer(communicator, made,
-                   {objective, std::move(optimizer), rate, *loaders.training, *loaders.validation},
-                   std::move(options));
+      std::make_unique<Trainer>(communicator, made.trained, std::move(optimizer), rate,
+                                *loaders.training, *loaders.validation, std::move(options));
   return {std::move(trainer), std::move(made.pipelined), std::move(made.cut)};
 }
 

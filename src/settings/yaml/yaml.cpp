@@ -323,11 +323,8 @@ void apply_override(ConfigValue& root, const std::string& text, std::string_view
 }
 
 void set_text(ConfigValue& root, const std::string& key, const std::string& text) {
-  ConfigValue value;
-  value.kind = ConfigValue::Kind::scalar;
-  value.text = text;
+  auto value = scalar_value(text, command_line);
   value.is_quoted = true;
-  value.place = command_line;
   set_value(root, key, std::move(value));
 }
 

@@ -16,32 +16,24 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct ResultField {
-  const char* name;
-  double StudyResults::*member;
-};
-
-constexpr ResultField result_fields[] = {
-    {"epochs", &StudyResults::epochs},
-    {"epoch_seconds", &StudyResults::epoch_seconds},
-    {"epoch_seconds_deviation", &StudyResults::epoch_seconds_deviation},
-    {"samples_per_second", &StudyResults::samples_per_second},
-    {"samples_per_second_deviation", &StudyResults::samples_per_second_deviation},
-    {"step_seconds", &StudyResults::step_seconds},
-    {"data_wait_seconds", &StudyResults::data_wait_seconds},
-    {"exposed_communication_seconds", &StudyResults::exposed_communication_seconds},
-    {"peak_memory_bytes", &StudyResults::peak_memory_bytes},
-    {"loss", &StudyResults::loss},
-    {"accuracy", &StudyResults::accuracy},
-    {"val_loss", &StudyResults::val_loss},
-    {"val_accuracy", &StudyResults::val_accuracy},
-    {"best_loss", &StudyResults::best_loss},
-    {"best_accuracy", &StudyResults::best_accuracy},
-    {"best_val_loss", &StudyResults::best_val_loss},
-    {"best_val_accuracy", &StudyResults::best_val_accuracy}};
-
 constexpr auto study_results_fields = [](auto& field, auto& results) {
-  for (const auto& [name, member] : result_fields) field.measured(name, results.*member);
+  field.measured("epochs", results.epochs);
+  field.measured("epoch_seconds", results.epoch_seconds);
+  field.measured("epoch_seconds_deviation", results.epoch_seconds_deviation);
+  field.measured("samples_per_second", results.samples_per_second);
+  field.measured("samples_per_second_deviation", results.samples_per_second_deviation);
+  field.measured("step_seconds", results.step_seconds);
+  field.measured("data_wait_seconds", results.data_wait_seconds);
+  field.measured("exposed_communication_seconds", results.exposed_communication_seconds);
+  field.measured("peak_memory_bytes", results.peak_memory_bytes);
+  field.measured("loss", results.loss);
+  field.measured("accuracy", results.accuracy);
+  field.measured("val_loss", results.val_loss);
+  field.measured("val_accuracy", results.val_accuracy);
+  field.measured("best_loss", results.best_loss);
+  field.measured("best_accuracy", results.best_accuracy);
+  field.measured("best_val_loss", results.best_val_loss);
+  field.measured("best_val_accuracy", results.best_val_accuracy);
 };
 
 constexpr auto point_fields = [](auto& field, auto& point) {
