@@ -2,34 +2,14 @@
 
 #include <array>
 #include <chrono>
-#include <csignal>
 #include <limits>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "base/blocked_signals.h"
 
 namespace kolo::online {
-
-namespace {
-
-// Blocks all signals: a thread that is started meanwhile runs none of the program's handlers.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-  ~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-
- private:
-  sigset_t before_{};
-};
-
-}  // namespace
 
 BackgroundTraining::BackgroundTraining(const Call& call, const Communicator& ranks,
                                        OnlineTrainer& trainer, SampleStore& store,
@@ -40,7 +20,7 @@ BackgroundTraining::BackgroundTraining(const Call& call, const Communicator& ran
       trainer_(trainer),
       store_(store),
       normalizer_(normalizer) {
-  const SignalsBlocked blocked;
+  const BlockedSignals blocked;  // while the thread starts
   thread_ = std::thread([this, threads] { loop(threads); });
 }
 

@@ -290,12 +290,13 @@ void Normalizer::restore(const json& states, int rank, int ranks, SampleStore& s
   store.restore_statistics(std::move(merged));
 }
 
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ChannelScales, mean, factor)
+
 // Doubles in JSON are read back with the same bits.
 std::string to_bytes(const Normalization& normalization) {
   const auto group = [](const TensorScales& all) {
     json list = json::array();
-    for (const auto& each : all)
-      list.push_back(each ? json{{"mean", each->mean}, {"factor", each->factor}} : json(nullptr));
+    for (const auto& each : all) list.push_back(each ? json(*each) : json(nullptr));
     return list;
   };
   return json{{"inputs", group(normalization.inputs)}, {"targets", group(normalization.targets)}}
@@ -306,13 +307,8 @@ Normalization normalization_from(std::string_view bytes) {
   const auto document = json::parse(bytes);
   const auto group = [](const json& list) {
     TensorScales all;
-    for (const auto& each : list) {
-      if (each.is_null())
-        all.emplace_back();
-      else
-        all.emplace_back(ChannelScales{each.at("mean").get<std::vector<double>>(),
-                                       each.at("factor").get<std::vector<double>>()});
-    }
+    for (const auto& each : list)
+      all.push_back(each.is_null() ? std::nullopt : std::optional(each.get<ChannelScales>()));
     return all;
   };
   return {group(document.at("inputs")), group(document.at("targets"))};

@@ -1,3 +1,4 @@
+#include <array>
 #include <cstdio>
 #include <cstring>
 #include <limits>
@@ -66,12 +67,8 @@ json to_json(const ReservoirState& state) {
 }
 
 ReservoirState reservoir_state_from(const json& list) {
-  return {.arrivals = list.at(0).get<std::int64_t>(),
-          .draws = list.at(1).get<std::int64_t>(),
-          .size = list.at(2).get<std::int64_t>(),
-          .seen = list.at(3).get<std::int64_t>(),
-          .first = list.at(4).get<std::int64_t>(),
-          .deals = list.at(5).get<std::int64_t>()};
+  const auto [arrivals, draws, size, seen, first, deals] = list.get<std::array<std::int64_t, 6>>();
+  return {arrivals, draws, size, seen, first, deals};
 }
 
 json to_json(const SampleShapes& shapes) {

@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/blocked_signals.h"
 #include "kolo/base/error.h"
 
 namespace kolo {
@@ -22,23 +23,6 @@ namespace kolo {
 namespace {
 
 constexpr std::array caught = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
-
-// Blocks signals while it lives: a child would handle them as its parent right after fork().
-class SignalsWait {
- public:
-  SignalsWait() {
-    sigset_t signals;
-    ::sigemptyset(&signals);
-    for (const int signal : caught) ::sigaddset(&signals, signal);
-    ::pthread_sigmask(SIG_BLOCK, &signals, &before_);
-  }
-  SignalsWait(const SignalsWait&) = delete;
-  SignalsWait& operator=(const SignalsWait&) = delete;
-  ~SignalsWait() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-
- private:
-  sigset_t before_{};
-};
 
 // Keeps an ignored signal ignored: nohup's SIGHUP.
 void forget_handlers() {
@@ -113,14 +97,15 @@ Child::Child(const std::function<int()>& body, const ChildOptions& options) {
   const auto cpus = cpu_set_of(options.cpus);
   const pid_t parent = ::getpid();
   (void)std::fflush(nullptr);  // or the child would print it again
-  std::optional<SignalsWait> signals_wait(std::in_place);
+  std::optional<BlockedSignals> blocked(
+      std::in_place);  // the child would handle them as its parent
   process_ = ::fork();
   if (process_ < 0) throw Error(system_error_text("cannot start a process", errno));
   if (process_ == 0) {
     process_ = -1;  // the child has no child to kill
     forget_handlers();
     prepare(parent, options, cpus);
-    signals_wait.reset();
+    blocked.reset();
     const int status = body();
     std::cout.flush();
     (void)std::fflush(nullptr);
