@@ -93,7 +93,6 @@ class Inbox {
   // Returns the next letter, or null if it has not arrived. Never waits.
   [[nodiscard]] Letter* look();
   void drop();
-  [[nodiscard]] int sender() const { return sender_; }
 
  private:
   Communicator ranks_;

@@ -266,8 +266,6 @@ class TreeWriter {
     add(key, std::move(list));
   }
 
-  [[nodiscard]] const ConfigValue& tree() const { return tree_; }
-
   template <ConfigStruct T>
   [[nodiscard]] static ConfigValue tree_of_section(T& section) {
     TreeWriter writer;

@@ -147,7 +147,6 @@ class Trainer {
   void listen(std::function<void()> forward_is_done) { step_.listen(std::move(forward_is_done)); }
 
   [[nodiscard]] const TrainState& state() const { return state_; }
-  [[nodiscard]] const TrainerOptions& options() const { return options_; }
   [[nodiscard]] const torch::Device& device() const { return step_.arena()->device(); }
   [[nodiscard]] const BucketPlan& plan() const { return step_.arena()->plan(); }
   // Whether the ranks of a node share the optimizer's steps (see ArenaOptimizer).

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <ostream>
 #include <utility>
+#include <vector>
 
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "kolo/base/clock.h"
+#include "kolo/base/text.h"
 #include "kolo/train/observe/format.h"
 
 namespace kolo {
@@ -28,17 +30,10 @@ struct ProgressTexts {
 constexpr std::size_t smallest_bar = 6;
 constexpr std::size_t largest_bar = 40;
 
-void append(std::string& line, std::string_view text, std::string_view separator) {
-  if (text.empty()) return;
-  if (!line.empty()) line += separator;
-  line += text;
-}
-
 std::string tail_of(const ProgressTexts& texts) {
-  std::string tail;
-  for (const auto& text : {texts.percent, texts.steps, texts.rate, texts.loss, texts.time})
-    append(tail, text, "  ");
-  return tail;
+  std::vector<std::string> tail{texts.percent, texts.steps, texts.rate, texts.loss, texts.time};
+  std::erase(tail, "");
+  return join(tail, "  ");
 }
 
 // The first `columns` characters.
@@ -85,17 +80,9 @@ std::string render_line(ProgressTexts texts, double fraction, std::size_t width,
   std::string line = texts.label;
   if (has_bar) {
     const auto cells = std::min(largest_bar, width - columns() - 1);
-    append(line, render_bar(fraction, cells, unicode), " ");
+    line += " " + render_bar(fraction, cells, unicode);
   }
-  append(line, tail_of(texts), "  ");
-  return cut(line, width);
-}
-
-// The texts alone, of any length.
-std::string render_plain(const ProgressTexts& texts) {
-  std::string line = texts.label;
-  append(line, tail_of(texts), "  ");
-  return line;
+  return cut(line + "  " + tail_of(texts), width);
 }
 
 constexpr double redraw_interval_seconds = 0.1;
@@ -201,7 +188,7 @@ void ProgressBar::draw(const Epoch& epoch) {
     is_drawn_ = true;
     last_drawn_ = clock_();
   } else {
-    stream_ << render_plain(texts) << '\n' << std::flush;
+    stream_ << texts.label << "  " << tail_of(texts) << '\n' << std::flush;
     last_plain_ = clock_();
   }
 }

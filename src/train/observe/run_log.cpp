@@ -35,16 +35,13 @@ RunLog::RunLog(RunLogOptions options) : options_(std::move(options)) {
 }
 
 void RunLog::write(Level level, fmt::string_view format, fmt::format_args arguments) {
-  constexpr std::string_view names[] = {"debug", "info", "warning", "error"};
+  constexpr std::string_view names[] = {"debug", "info", "warning"};
   const auto name = names[static_cast<std::size_t>(level)];
   const auto text = fmt::vformat(format, arguments);
   const std::lock_guard lock(mutex_);
   if (options_.console != nullptr && level > Level::debug) {
-    std::string mark;  // only where it matters
-    if (level >= Level::warning) mark = fmt::format("{}:", name);
-    if (!mark.empty() && options_.colour)
-      mark = fmt::format("\x1b[{}m{}\x1b[0m", level == Level::warning ? 33 : 31, mark);
-    const auto line = wrap(mark.empty() ? text : fmt::format("{} {}", mark, text), options_.width);
+    const auto* const mark = options_.colour ? "\x1b[33mwarning:\x1b[0m " : "warning: ";
+    const auto line = wrap((level == Level::warning ? mark : "") + text, options_.width);
     if (print_)
       print_(line);
     else

@@ -22,9 +22,9 @@ struct RunLogOptions {
 // True for a terminal whose user did not object to colours (NO_COLOR, TERM=dumb).
 [[nodiscard]] bool detect_colour(int descriptor);
 
-// Log of a run: on the console plain lines ("warning: ..." and "error: ..." marked), in a file
-// lines with time stamps, flushed unless they are debug. Details (debug) are for the file alone.
-// Several threads may use it.
+// Log of a run: on the console plain lines ("warning: ..." marked), in a file lines with time
+// stamps, flushed unless they are debug. Details (debug) are for the file alone. Several threads
+// may use it.
 //
 // A line never mixes with a progress bar when it is printed through it:
 //   log.route_console_through([&](std::string_view line) { bar.print_above(line); });
@@ -45,17 +45,13 @@ class RunLog {
   void warn(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
     write(Level::warning, format, fmt::make_format_args(arguments...));
   }
-  template <typename... Arguments>
-  void error(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
-    write(Level::error, format, fmt::make_format_args(arguments...));
-  }
 
   // Sends the console's lines, without newline, to `print`; an empty function restores the stream.
   // `print` must not log, and what it uses must live until it is replaced.
   void route_console_through(std::function<void(std::string_view)> print);
 
  private:
-  enum class Level { debug, info, warning, error };
+  enum class Level { debug, info, warning };
 
   void write(Level level, fmt::string_view format, fmt::format_args arguments);
 
