@@ -12,6 +12,11 @@
 
 namespace kolo {
 
+std::string nearest_multiples(std::int64_t length, std::int64_t multiple) {
+  const auto below = length / multiple * multiple;
+  return below == 0 ? fmt::to_string(multiple) : fmt::format("{} or {}", below, below + multiple);
+}
+
 namespace {
 
 // The inputs of a layer that outputs [begin, end) depend on.
@@ -81,11 +86,6 @@ void require_lengths(std::span<const AxisLayer> layers, std::span<const std::int
                                   made, taken, expected));
     }
   }
-}
-
-std::string nearest_multiples(std::int64_t length, std::int64_t multiple) {
-  const auto below = length / multiple * multiple;
-  return below == 0 ? fmt::to_string(multiple) : fmt::format("{} or {}", below, below + multiple);
 }
 
 void require_multiple(std::string_view what, std::int64_t length, std::int64_t multiple) {

@@ -128,11 +128,6 @@ std::vector<Tile> plan_tiles(const Communicator& communicator, const torch::Devi
 
 namespace {
 
-std::string multiples_near(std::int64_t length, std::int64_t multiple) {
-  const auto below = length / multiple * multiple;
-  return below == 0 ? fmt::to_string(multiple) : fmt::format("{} or {}", below, below + multiple);
-}
-
 // `reach`: none where the network doesn't tell.
 void require_multiples(const PredictionRequest& request, const std::string& model,
                        std::int64_t size, const std::optional<AxisReach>& reach) {
@@ -147,12 +142,12 @@ void require_multiples(const PredictionRequest& request, const std::string& mode
   if (size % multiple != 0) {
     throw InputError(fmt::format(
         "predict: {} has {}^3 cells, but {} works on multiples of {} cells per edge: {} would fit",
-        request.input.string(), size, model, multiple, multiples_near(size, multiple)));
+        request.input.string(), size, model, multiple, nearest_multiples(size, multiple)));
   }
   if (request.tile && *request.tile % multiple != 0) {
     throw InputError(
         fmt::format("predict: --tile {}, but {} works on multiples of {} cells per edge; use {}",
-                    *request.tile, model, multiple, multiples_near(*request.tile, multiple)));
+                    *request.tile, model, multiple, nearest_multiples(*request.tile, multiple)));
   }
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "kolo/layout/spatial_plan.h"
@@ -44,6 +45,9 @@ struct Tile {
 
   [[nodiscard]] std::int64_t cells() const;  // read
 };
+
+// "8 or 16", for messages.
+[[nodiscard]] std::string nearest_multiples(std::int64_t length, std::int64_t multiple);
 
 // Tiles whose cores cover a cube of `length` cells per edge without overlap, cut along each axis
 // into stretches of `core` rows, of which the last may be shorter; the last axis varies fastest.
