@@ -62,11 +62,6 @@ bool OnlineTrainer::is_done() const {
   return max_steps_ && progress_.all_steps >= *max_steps_;
 }
 
-torch::Tensor OnlineTrainer::loss_on(const std::function<Samples()>& samples) {
-  const auto [inputs, targets, extras] = samples();
-  return loss_(network_->forward(inputs), targets, extras);
-}
-
 namespace {
 
 // Rethrows with `where` before the message, in the same class of Error.
@@ -98,7 +93,8 @@ void OnlineTrainer::step(const std::function<Samples()>& samples, const SampleCo
     step_.begin(number);
     torch::Tensor loss;
     try {
-      loss = loss_on(samples);
+      const auto [inputs, targets, extras] = samples();
+      loss = loss_(network_->forward(inputs), targets, extras);
     } catch (const std::exception&) {
       failure = std::current_exception();
       loss = no_loss(*network_);

@@ -49,8 +49,6 @@ class OnlineTrainer {
   void restore(const std::optional<Checkpoint>& of_first);
 
  private:
-  [[nodiscard]] torch::Tensor loss_on(const std::function<Samples()>& samples);
-
   Communicator ranks_;
   std::shared_ptr<TensorsNetwork> network_;
   TensorsLoss loss_;

@@ -10,36 +10,6 @@
 
 namespace kolo::online {
 
-SampleStore::SampleStore(const OnlineConfig& config, int rank) : config_(config), rank_(rank) {}
-
-ReservoirOptions SampleStore::options_for(const SampleShapes& shapes) const {
-  const auto least = config_.training.batch_size;
-  return {
-      .policy = config_.reservoir.policy,
-      .sample_bytes = narrow<std::int64_t>(shapes.packed_bytes()),
-      .capacity_bytes = narrow<std::int64_t>(bytes_from_text(config_.reservoir.capacity).value()),
-      .minimum = config_.reservoir.minimum > 0 ? config_.reservoir.minimum : least,
-      .reuse = config_.reservoir.reuse,
-      .seed = config_.seed,
-      .rank = rank_};
-}
-
-void SampleStore::require_shapes(const SampleShapes& shapes) {
-  const std::lock_guard lock(mutex_);
-  if (shapes_) {
-    if (*shapes_ != shapes) throw InputError("online: samples of another shape than those before");
-    return;
-  }
-  reservoir_.emplace(options_for(shapes));
-  shapes_ = shapes;
-  make_statistics();
-}
-
-std::optional<SampleShapes> SampleStore::shapes() const {
-  const std::lock_guard lock(mutex_);
-  return shapes_;
-}
-
 namespace {
 
 std::int64_t channels_of(const TensorShape& shape) {
@@ -63,11 +33,37 @@ void for_each_normalized(const SampleShapes& shapes, const NormalizationConfig& 
 
 }  // namespace
 
-void SampleStore::make_statistics() {
+SampleStore::SampleStore(const OnlineConfig& config, int rank) : config_(config), rank_(rank) {}
+
+ReservoirOptions SampleStore::options_for(const SampleShapes& shapes) const {
+  const auto least = config_.training.batch_size;
+  return {
+      .policy = config_.reservoir.policy,
+      .sample_bytes = narrow<std::int64_t>(shapes.packed_bytes()),
+      .capacity_bytes = narrow<std::int64_t>(bytes_from_text(config_.reservoir.capacity).value()),
+      .minimum = config_.reservoir.minimum > 0 ? config_.reservoir.minimum : least,
+      .reuse = config_.reservoir.reuse,
+      .seed = config_.seed,
+      .rank = rank_};
+}
+
+void SampleStore::require_shapes(const SampleShapes& shapes) {
+  const std::lock_guard lock(mutex_);
+  if (shapes_) {
+    if (*shapes_ != shapes) throw InputError("online: samples of another shape than those before");
+    return;
+  }
+  reservoir_.emplace(options_for(shapes));
+  shapes_ = shapes;
   if (!statistics_.empty()) return;
-  for_each_normalized(*shapes_, config_.normalization, [&](const TensorShape& tensor, std::size_t) {
+  for_each_normalized(shapes, config_.normalization, [&](const TensorShape& tensor, std::size_t) {
     statistics_.emplace_back(channels_of(tensor));
   });
+}
+
+std::optional<SampleShapes> SampleStore::shapes() const {
+  const std::lock_guard lock(mutex_);
+  return shapes_;
 }
 
 // Adds packed samples to the statistics. A channel has one value per sample, or a run of values.
@@ -245,7 +241,8 @@ ChannelScales scales_of(const RunningStatistics& statistics) {
 }  // namespace
 
 void Normalizer::update(const Communicator& trainers, SampleStore& store) {
-  if (is_off() || is_fixed_) return;
+  const bool is_off = config_.inputs == Normalized::none && config_.targets == Normalized::none;
+  if (is_off || is_fixed_) return;
   std::vector<RunningStatistics> merged;
   for (const auto& text : all_gather_bytes(trainers, all_to_json(store.statistics()).dump()))
     merge_into(merged, all_from(json::parse(text)));

@@ -67,7 +67,6 @@ class SampleStore {
  private:
   void measure(std::span<const std::byte> packed, std::int64_t count);
   [[nodiscard]] bool is_finite(std::span<const std::byte> sample) const;
-  void make_statistics();
 
   OnlineConfig config_;
   int rank_;
@@ -95,9 +94,6 @@ class Normalizer {
   void restore(const nlohmann::json& states, int rank, int ranks, SampleStore& store);
 
  private:
-  [[nodiscard]] bool is_off() const {
-    return config_.inputs == Normalized::none && config_.targets == Normalized::none;
-  }
   void make(const std::vector<RunningStatistics>& merged, const SampleShapes& shapes);
 
   NormalizationConfig config_;

@@ -1,6 +1,7 @@
 #include "run/box_prediction.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <numeric>
 
@@ -10,8 +11,11 @@
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
+#include "kolo/data/box_files.h"
+#include "kolo/nn/network.h"
 #include "kolo/parallel/device_memory.h"
 #include "kolo/parallel/object_collectives.h"
+#include "kolo/train/objective.h"
 #include "kolo/train/observe/format.h"
 #include "run/prediction.h"
 
@@ -58,60 +62,6 @@ std::int64_t most_cells(const Communicator& communicator, const torch::Device& d
 
 }  // namespace
 
-Region region_of(const std::array<RowRange, 3>& rows) {
-  Region region;
-  for (std::size_t axis = 0; axis < 3; ++axis) {
-    region.start[axis] = rows[axis].begin;
-    region.extent[axis] = rows[axis].size();
-  }
-  return region;
-}
-
-std::optional<AxisReach> reach_of(const Network& network) {
-  const auto layers = network.field_layers();
-  std::optional<AxisReach> reach;
-  for (std::size_t axis = 0; axis < 3 && !layers.empty(); ++axis) {
-    const auto found = reach_of(layers_along(layers, axis));
-    if (reach && *reach != found) return std::nullopt;  // tiles are cubes
-    reach = found;
-  }
-  return reach;
-}
-
-double bytes_per_cell(Network& network, std::int64_t channels, const AxisReach& reach) {
-  const auto edge = reach.multiple;
-  const std::array shape{channels, edge, edge, edge};
-  double numbers = 0;
-  for (const auto& layer : summarize(network, shape).layers) {
-    numbers += std::accumulate(layer.output_shape.begin(), layer.output_shape.end(), 1.,
-                               std::multiplies<>());
-  }
-  const auto cells = static_cast<double>(edge * edge * edge);
-  constexpr auto fields = static_cast<double>(nbody_channels + 2 * hydro_channels);
-  return sizeof(float) * (numbers / cells + fields);
-}
-
-torch::Tensor TilePredictor::predict(const Tile& tile, std::vector<float>& scratch) const {
-  const auto read = region_of(tile.read);
-  const auto& extent = read.extent;
-  auto input = torch::empty({1, nbody_channels, extent[0], extent[1], extent[2]});
-  box.read_region(BoxField::nbody, read, scratch,
-                  {input.data_ptr<float>(), static_cast<std::size_t>(input.numel())});
-  auto output = in_phase("prediction", device,
-                         [&] { return forward_for(objective, network, input.to(device)); });
-  const std::array expected{std::int64_t{1}, hydro_channels, extent[0], extent[1], extent[2]};
-  if (!std::ranges::equal(output.sizes(), expected)) {
-    throw Error(fmt::format("predict: the network makes [{}] of a tile, expected [{}]",
-                            fmt::join(output.sizes(), ", "), fmt::join(expected, ", ")));
-  }
-  for (std::size_t axis = 0; axis < 3; ++axis) {
-    const auto& core = tile.core[axis];
-    output = output.narrow(static_cast<std::int64_t>(axis) + 2, core.begin - tile.read[axis].begin,
-                           core.size());
-  }
-  return output[0].to(torch::kCPU, torch::kFloat).contiguous();
-}
-
 std::vector<Tile> plan_tiles(const Communicator& communicator, const torch::Device& device,
                              const TileRequest& request) {
   const auto size = request.size;
@@ -127,6 +77,72 @@ std::vector<Tile> plan_tiles(const Communicator& communicator, const torch::Devi
 }
 
 namespace {
+
+Region region_of(const std::array<RowRange, 3>& rows) {
+  Region region;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    region.start[axis] = rows[axis].begin;
+    region.extent[axis] = rows[axis].size();
+  }
+  return region;
+}
+
+// Reach of a network along each axis; nothing where it doesn't tell, and needs the whole box.
+std::optional<AxisReach> reach_of(const Network& network) {
+  const auto layers = network.field_layers();
+  std::optional<AxisReach> reach;
+  for (std::size_t axis = 0; axis < 3 && !layers.empty(); ++axis) {
+    const auto found = reach_of(layers_along(layers, axis));
+    if (reach && *reach != found) return std::nullopt;  // tiles are cubes
+    reach = found;
+  }
+  return reach;
+}
+
+// Estimates the memory per cell read that a prediction takes beside the network's own: the outputs
+// of all operations and the fields. Runs the network on a small sample, in evaluation mode on the
+// host.
+double bytes_per_cell(Network& network, const AxisReach& reach) {
+  const auto edge = reach.multiple;
+  const std::array shape{nbody_channels, edge, edge, edge};
+  double numbers = 0;
+  for (const auto& layer : summarize(network, shape).layers) {
+    numbers += std::accumulate(layer.output_shape.begin(), layer.output_shape.end(), 1.,
+                               std::multiplies<>());
+  }
+  const auto cells = static_cast<double>(edge * edge * edge);
+  constexpr auto fields = static_cast<double>(nbody_channels + 2 * hydro_channels);
+  return sizeof(float) * (numbers / cells + fields);
+}
+
+struct TilePredictor {
+  const BoxFile& box;
+  Network& network;
+  const Objective& objective;
+  torch::Device device;
+
+  // Predicts the core of a tile, [5, core]. Error: the network's output has a wrong shape.
+  torch::Tensor predict(const Tile& tile, std::vector<float>& scratch) const {
+    const auto read = region_of(tile.read);
+    const auto& extent = read.extent;
+    auto input = torch::empty({1, nbody_channels, extent[0], extent[1], extent[2]});
+    box.read_region(BoxField::nbody, read, scratch,
+                    {input.data_ptr<float>(), static_cast<std::size_t>(input.numel())});
+    auto output = in_phase("prediction", device,
+                           [&] { return forward_for(objective, network, input.to(device)); });
+    const std::array expected{std::int64_t{1}, hydro_channels, extent[0], extent[1], extent[2]};
+    if (!std::ranges::equal(output.sizes(), expected)) {
+      throw Error(fmt::format("predict: the network makes [{}] of a tile, expected [{}]",
+                              fmt::join(output.sizes(), ", "), fmt::join(expected, ", ")));
+    }
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+      const auto& core = tile.core[axis];
+      output = output.narrow(static_cast<std::int64_t>(axis) + 2,
+                             core.begin - tile.read[axis].begin, core.size());
+    }
+    return output[0].to(torch::kCPU, torch::kFloat).contiguous();
+  }
+};
 
 // `reach`: none where the network doesn't tell.
 void require_multiples(const PredictionRequest& request, const std::string& model,
@@ -205,7 +221,7 @@ class BoxPrediction final : public Prediction {
                RunPrediction& result) override {
     TileRequest wanted{box_.size(), reach_, request_.tile};
     if (wanted.reach && !wanted.core)
-      wanted.bytes_per_cell = bytes_per_cell(*trained.network, nbody_channels, *wanted.reach);
+      wanted.bytes_per_cell = bytes_per_cell(*trained.network, *wanted.reach);
     const auto device = load_trained_network(communicator, trained);
     const TilePredictor predictor{box_, *trained.network, *trained.objective, device};
     once_begun([&] { predict_box(predictor, wanted, communicator, options, result); });

@@ -121,25 +121,8 @@ std::shared_ptr<PipelinedNetwork> make_pipeline(const RunConfig& config, const D
                               .timeline = timeline});
 }
 
-}  // namespace
-
-void require_pipeline(const RunConfig& config, const Network& network, int ranks) {
-  const auto& parallel = config.parallel;
-  if (parallel.recompute) (void)stages_for(config, network, "parallel.recompute");
-  if (parallel.pipeline == 1) return;
-  const auto stages = stages_for(config, network, "parallel.pipeline");
-  if (parallel.pipeline > narrow<std::int64_t>(stages.size())) {
-    std::vector<std::string> names;
-    for (const auto& stage : stages) names.push_back(stage.name);
-    refuse_setting(
-        config, "parallel.pipeline",
-        fmt::format(
-            "{} ranks, but the model {} has {} stages, of which each rank has one or more: {}",
-            parallel.pipeline, config.model.name, stages.size(), join(names)));
-  }
-  require_micro_batches(config, ranks);
-}
-
+// Cuts the network so that the ranks have about equally many FLOPs, alike on all ranks. Forgets how
+// samples are shared (Network::share_samples()). Local.
 PipelineCut cut_pipeline(const RunConfig& config, const Datasets& datasets, Network& network,
                          int ranks) {
   const auto& parallel = config.parallel;
@@ -162,6 +145,25 @@ PipelineCut cut_pipeline(const RunConfig& config, const Datasets& datasets, Netw
     cut.bytes.push_back(costs[cut.bounds[part + 1] - 1].bytes_after);
   }
   return cut;
+}
+
+}  // namespace
+
+void require_pipeline(const RunConfig& config, const Network& network, int ranks) {
+  const auto& parallel = config.parallel;
+  if (parallel.recompute) (void)stages_for(config, network, "parallel.recompute");
+  if (parallel.pipeline == 1) return;
+  const auto stages = stages_for(config, network, "parallel.pipeline");
+  if (parallel.pipeline > narrow<std::int64_t>(stages.size())) {
+    std::vector<std::string> names;
+    for (const auto& stage : stages) names.push_back(stage.name);
+    refuse_setting(
+        config, "parallel.pipeline",
+        fmt::format(
+            "{} ranks, but the model {} has {} stages, of which each rank has one or more: {}",
+            parallel.pipeline, config.model.name, stages.size(), join(names)));
+  }
+  require_micro_batches(config, ranks);
 }
 
 std::vector<std::string> describe_pipeline(const RunConfig& config, const PipelineCut& cut,

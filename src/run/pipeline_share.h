@@ -37,11 +37,6 @@ struct PipelineCut {
   std::int64_t micro_batch = 1;  // samples
 };
 
-// Cuts the network so that the ranks have about equally many FLOPs, alike on all ranks. Forgets how
-// samples are shared (Network::share_samples()). Local.
-[[nodiscard]] PipelineCut cut_pipeline(const RunConfig& config, const Datasets& datasets,
-                                       Network& network, int ranks);
-
 // Lines for the run's log.
 [[nodiscard]] std::vector<std::string> describe_pipeline(const RunConfig& config,
                                                          const PipelineCut& cut,

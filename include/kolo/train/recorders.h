@@ -18,13 +18,10 @@ namespace kolo {
 // Steps between records, with which a run of so many epochs has at most 500.
 [[nodiscard]] std::int64_t thin_record_interval(std::int64_t epochs, std::int64_t steps_of_epoch);
 
-// Seconds after which records within an epoch are written, so that others see that the run is
-// alive.
-inline constexpr double longest_unwritten = 30;
-
 // Writes history.json and an event file of TensorBoard: a record an epoch, and one every
 // `log_every` steps (0: none). Both are on disk at each epoch's end, `unwritten` seconds after the
-// last time at most, and after flush(), which is due before a checkpoint.
+// last time at most, so that others see that the run is alive, and after flush(), which is due
+// before a checkpoint.
 //
 // Scalars of an epoch: loss, accuracy and top_accuracy, each /train and /validation, learning_rate,
 // samples_per_second, data_wait_seconds, exposed_communication_seconds and loss_scale, where known;
@@ -33,7 +30,7 @@ inline constexpr double longest_unwritten = 30;
 class RunRecorder final : public Observer {
  public:
   RunRecorder(History history, const std::filesystem::path& folder, std::int64_t log_every,
-              double unwritten = longest_unwritten);
+              double unwritten = 30);
 
   void on_start(const TrainState& state, const std::optional<MetricSums>& untrained) override;
   void on_epoch_begin(const TrainState& state, std::int64_t steps, std::int64_t done) override;

@@ -38,6 +38,16 @@ std::uint32_t checksum_of(const std::filesystem::path& path) {
   throw Error(fmt::format("checkpoint: {} {}", path.string(), problem));
 }
 
+// Names of a checkpoint's files: the model's shards, the optimizer's, the state.
+std::vector<std::string> checkpoint_file_names(int shards) {
+  std::vector<std::string> names;
+  for (const auto part : {model_part, optimizer_part})
+    for (int shard = 0; shard < shards; ++shard)
+      names.push_back(tensors_file_name(part, shard, shards));
+  names.emplace_back(state_file_name);
+  return names;
+}
+
 Manifest parse(const nlohmann::json& document) {
   if (json_value<std::string>(document, "format") != format_name)
     throw Error(fmt::format("is not of the format {}", format_name));
@@ -78,15 +88,6 @@ std::string tensors_file_name(std::string_view part, int shard, int shards) {
   return fmt::format("{}-{:05}-of-{:05}.safetensors", part, shard + 1, shards);
 }
 
-std::vector<std::string> checkpoint_file_names(int shards) {
-  std::vector<std::string> names;
-  for (const auto part : {model_part, optimizer_part})
-    for (int shard = 0; shard < shards; ++shard)
-      names.push_back(tensors_file_name(part, shard, shards));
-  names.emplace_back(state_file_name);
-  return names;
-}
-
 nlohmann::ordered_json to_json(const Manifest::File& file) {
   return {{"name", file.name}, {"size", file.size}, {"crc32", file.crc32}};
 }
@@ -116,15 +117,6 @@ bool has_manifest(const std::filesystem::path& folder) {
   } catch (const Error&) {
     return false;
   }
-}
-
-bool is_checkpoint_file(const std::string& name) {
-  static const std::regex files(
-      R"((model|optimizer)(-\d{5}-of-\d{5})?\.safetensors|state\.json|manifest\.json)");
-  if (std::regex_match(name, files)) return true;
-  // FILE.PROCESS.part as long as it is written.
-  const auto whole = name.substr(0, name.rfind('.', name.rfind('.') - 1));
-  return std::regex_match(whole, files) && is_part_file(name, whole);
 }
 
 Manifest read_manifest(const std::filesystem::path& folder) {
@@ -218,6 +210,16 @@ std::vector<StepFolder> step_folders(const std::filesystem::path& parent) {
 }
 
 namespace {
+
+// True for the names of a checkpoint's files, also while they are written.
+bool is_checkpoint_file(const std::string& name) {
+  static const std::regex files(
+      R"((model|optimizer)(-\d{5}-of-\d{5})?\.safetensors|state\.json|manifest\.json)");
+  if (std::regex_match(name, files)) return true;
+  // FILE.PROCESS.part as long as it is written.
+  const auto whole = name.substr(0, name.rfind('.', name.rfind('.') - 1));
+  return std::regex_match(whole, files) && is_part_file(name, whole);
+}
 
 // A link goes itself, not what it leads to; a folder stays where something is in it.
 void remove_one(const std::filesystem::path& path) {

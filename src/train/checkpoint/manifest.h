@@ -21,9 +21,6 @@ inline constexpr const char* manifest_file_name = "manifest.json";
 // "model.safetensors" of one shard, "model-00001-of-00004.safetensors" of the first of four.
 [[nodiscard]] std::string tensors_file_name(std::string_view part, int shard, int shards);
 
-// Names of a checkpoint's files: the model's shards, the optimizer's, the state.
-[[nodiscard]] std::vector<std::string> checkpoint_file_names(int shards);
-
 struct Manifest {
   struct File {
     std::string name;
@@ -33,7 +30,7 @@ struct Manifest {
   std::int64_t step = 0;
   bool is_best = false;
   int shards = 1;
-  std::vector<File> files;  // exactly checkpoint_file_names(shards), in that order
+  std::vector<File> files;  // the model's shards, the optimizer's, the state
 };
 
 // Error: what is wrong, and where; never with the file's own bytes, which a terminal must not see.
@@ -50,9 +47,6 @@ void write_manifest(const std::filesystem::path& folder, const Manifest& manifes
 // True if the folder has a manifest of kolo's, valid or not: then it is a checkpoint, perhaps a
 // damaged one.
 [[nodiscard]] bool has_manifest(const std::filesystem::path& folder);
-
-// True for the names of a checkpoint's files, also while they are written.
-[[nodiscard]] bool is_checkpoint_file(const std::string& name);
 
 // Error: missing, malformed or incomplete.
 [[nodiscard]] Manifest read_manifest(const std::filesystem::path& folder);
