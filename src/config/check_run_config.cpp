@@ -24,17 +24,14 @@ class ConfigChecks {
   ConfigChecks(const RunConfig& config, const ConfigValue& root, const ModelCatalogue& models)
       : config_(config), root_(root), models_(models) {}
 
-  // Within a section, or of a section and the entry of a catalogue that it names.
-  void check_sections() const {
+  void run() const {
+    // Within a section, or of a section and the entry of a catalogue that it names.
     check_data();
     check_model();
     check_optimizer(config_.optimizer, of_section("optimizer"));
     check_learning_rate();
     check_loss();
-  }
-
-  // Keys that exclude each other.
-  void check_combinations() const {
+    // Keys that exclude each other.
     check_step();
     check_microbatches();
     check_accumulation();
@@ -262,9 +259,7 @@ class ConfigChecks {
 
 void check_run_config(const RunConfig& config, const ConfigValue& root,
                       const ModelCatalogue& models) {
-  const ConfigChecks checks(config, root, models);
-  checks.check_sections();
-  checks.check_combinations();
+  ConfigChecks(config, root, models).run();
 }
 
 }  // namespace kolo

@@ -132,7 +132,11 @@ class Translation {
       const std::string_view text = loader->text;
       const bool is_dali = text.starts_with("dali-");
       put("data.mode", scalar_value(is_dali ? text.substr(5) : text, loader->place));
-      if (is_dali) take_arrays();
+      if (is_dali) {
+        // DALI's readers take pairs of .npy files, of which one names both (docs/use/data.md).
+        if (const auto* const file = find("train_path_npy_data")) put("data.train_path", *file);
+        if (const auto* const file = find("val_path_npy_data")) put("data.valid_path", *file);
+      }
     }
     if (const auto* const box = find("box_size"))
       put("data.box_size",
@@ -143,12 +147,6 @@ class Translation {
              "kolo's job scripts copy data to the nodes (KOLO_STAGE, docs/use/clusters.md); leave "
              "it out");
     }
-  }
-
-  // DALI's readers take pairs of .npy files, of which one names both (docs/use/data.md).
-  void take_arrays() {
-    if (const auto* const file = find("train_path_npy_data")) put("data.train_path", *file);
-    if (const auto* const file = find("val_path_npy_data")) put("data.valid_path", *file);
   }
 
   // Fused optimizer and compiled layers are kolo's in any case.

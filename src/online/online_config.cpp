@@ -202,11 +202,6 @@ class Checks {
   const ConfigValue& root_;
 };
 
-ConfigValue tree_from(const std::string& source) {
-  const bool is_text = source.find('\n') != std::string::npos;
-  return is_text ? read_yaml_document(source, "configuration") : read_yaml_file(source);
-}
-
 }  // namespace
 
 OnlineConfig load_online_config(const std::string& source, std::span<const std::string> overrides,
@@ -216,7 +211,8 @@ OnlineConfig load_online_config(const std::string& source, std::span<const std::
   OnlineConfig config;
   OnlineSections sections{config, with_own};
   const auto settings = known_settings(sections);
-  auto root = tree_from(source);
+  const bool is_text = source.find('\n') != std::string::npos;
+  auto root = is_text ? read_yaml_document(source, "configuration") : read_yaml_file(source);
   for (const auto& text : overrides) apply_override(root, text);
   SectionReader::read_section(root, "", sections, settings);
   Checks(config, root).run();

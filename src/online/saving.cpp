@@ -79,11 +79,6 @@ json to_json(const SampleShapes& shapes) {
       reinterpret_cast<const std::uint8_t*>(bytes.data()) + bytes.size()));
 }
 
-SampleShapes shapes_from(const json& list) {
-  const auto bytes = list.get<std::vector<std::uint8_t>>();
-  return letter_from(std::as_bytes(std::span(bytes))).shapes;
-}
-
 // Saved samples of one rank.
 struct SavedSamples {
   torch::Tensor contents, order;  // uint8 [samples, bytes]; int64 [...]
@@ -252,7 +247,10 @@ void OnlineNetwork::Inside::restore_on(const Communicator& ranks, const fs::path
 // Restores this rank's reservoir if the number of training ranks is the same, otherwise its share
 // of all saved samples.
 void OnlineNetwork::Inside::restore_reservoir(const fs::path& folder, const json& states) {
-  const auto shapes_of = [](const json& each) { return shapes_from(each.at("shapes")); };
+  const auto shapes_of = [](const json& each) {
+    const auto bytes = each.at("shapes").get<std::vector<std::uint8_t>>();
+    return letter_from(std::as_bytes(std::span(bytes))).shapes;
+  };
   const auto rank = static_cast<std::size_t>(trainers_->rank());
   if (narrow<int>(states.size()) == trainers_->size()) {
     const auto& mine = states.at(rank).at("reservoir");

@@ -2,8 +2,6 @@
 
 #include <csignal>
 
-#include <fmt/format.h>
-
 #include "base/openmp.h"
 #include "kolo/base/machine.h"
 #include "run/begin_process.h"
@@ -60,13 +58,6 @@ int run_configured(const std::function<RunConfig()>& configure, const RunParts& 
   return run_rank_job(environment, job);
 }
 
-// Lets the lowest of the ranks that fail alike speak, after which launchers end the others.
-void complain_as_rank(const std::string& message) {
-  const int rank = detect_launch_environment().rank;
-  let_lower_ranks_speak(rank);
-  complain(fmt::format("{}{}", rank == 0 ? "" : describe_rank(rank) + ": ", message));
-}
-
 }  // namespace
 
 int run(const RunConfig& config, const RunParts& parts, const RunOptions& options) {
@@ -92,7 +83,10 @@ int run_main(const std::function<int()>& body) {
     if (detect_launch_environment().rank == 0) complain(error.what());
     return exit_wrong_input;
   } catch (const std::exception& error) {
-    complain_as_rank(message_of(error));
+    // Lets the lowest of the ranks that fail alike speak, after which launchers end the others.
+    const int rank = detect_launch_environment().rank;
+    let_lower_ranks_speak(rank);
+    complain((rank == 0 ? "" : describe_rank(rank) + ": ") + message_of(error));
     return exit_status_of(error);
   }
 }

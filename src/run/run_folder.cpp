@@ -211,10 +211,6 @@ bool RunFolder::make() const {
   return true;
 }
 
-void RunFolder::remove_mark() const {
-  fs::remove(mark());
-}
-
 bool RunFolder::holds_own_names() const {
   return fs::is_directory(path) && !entries_in_the_way().empty();
 }

@@ -53,7 +53,8 @@ struct RunFolder {
 
   // Makes a missing folder, and marks a new or empty one as made by kolo. Returns whether it did.
   bool make() const;
-  void remove_mark() const;
+  // File that shows it; it may be removed.
+  [[nodiscard]] std::filesystem::path mark() const;
 
   // Tells whether any file, or folder that isn't empty, has the name of a run's.
   [[nodiscard]] bool holds_own_names() const;
@@ -76,7 +77,6 @@ struct RunFolder {
   void keep_records_of_attempt() const;
 
  private:
-  [[nodiscard]] std::filesystem::path mark() const;
   [[nodiscard]] std::vector<std::string> entries_in_the_way() const;
   [[nodiscard]] std::filesystem::path place_aside() const;
 };

@@ -77,7 +77,7 @@ RunLock::~RunLock() {
 
 void RunLock::restore_folder() {
   if (!writer_) writer_ = take(folder_, writer_file, moment);  // no rank is about to begin a run
-  if (is_marked_here_) folder_.remove_mark();
+  if (is_marked_here_) std::filesystem::remove(folder_.mark());
   // The locks would leave their files after an exception.
   for (const auto* name : file_names) std::filesystem::remove(folder_.path / name);
   starter_.reset();

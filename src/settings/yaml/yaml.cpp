@@ -265,11 +265,6 @@ bool is_plain_word(const std::string& text) {
          std::ranges::find(reserved, lower_case(text)) == std::end(reserved);
 }
 
-void write_scalar(YAML::Emitter& emitter, const ConfigValue& value) {
-  if (value.is_quoted && !is_plain_word(value.text)) emitter << YAML::DoubleQuoted;
-  emitter << value.text;
-}
-
 void write(YAML::Emitter& emitter, const ConfigValue& value, bool is_in_list) {
   switch (value.kind) {
     case ConfigValue::Kind::nothing:
@@ -278,7 +273,8 @@ void write(YAML::Emitter& emitter, const ConfigValue& value, bool is_in_list) {
       if (!is_in_list && !value.comment.empty()) emitter << YAML::Comment(value.comment);
       break;
     case ConfigValue::Kind::scalar:
-      write_scalar(emitter, value);
+      if (value.is_quoted && !is_plain_word(value.text)) emitter << YAML::DoubleQuoted;
+      emitter << value.text;
       break;
     case ConfigValue::Kind::list:
       emitter << YAML::Flow << YAML::BeginSeq;

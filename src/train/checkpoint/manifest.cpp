@@ -163,11 +163,6 @@ namespace {
 
 constexpr std::string_view replaced_suffix = ".replaced";
 
-bool is_aside_name(const std::string& name) {
-  static const std::regex aside(R"(\.step-\d{8,}\.part)");
-  return std::regex_match(name, aside);
-}
-
 }  // namespace
 
 std::string step_name(std::int64_t step) {
@@ -259,8 +254,9 @@ void move_out_of_the_way(const std::filesystem::path& path) {
 }
 
 void remove_leftovers(const std::filesystem::path& parent) {
+  static const std::regex aside(R"(\.step-\d{8,}\.part)");
   for (const auto& entry : std::filesystem::directory_iterator(parent)) {
-    if (is_aside_name(entry.path().filename().string()) && entry.is_directory() &&
+    if (std::regex_match(entry.path().filename().string(), aside) && entry.is_directory() &&
         !entry.is_symlink())
       remove_own_files(entry.path());
   }
