@@ -4,6 +4,7 @@
 #include <cmath>
 #include <sstream>
 
+#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include "kolo/base/file.h"
