@@ -55,9 +55,7 @@ class TileConvolution final : public ConvolutionKernel {
         large_(TileGrid::of_large(axes_, geometry.batch)),
         small_(TileGrid::of_small(axes_, geometry.batch)) {
     forward_.tiles = large_.tiles({});
-    each_tap([&](std::int64_t tap, const Digits& at) {
-      forward_.taps.push_back({tap, large_.shift_of(axes_, at)});
-    });
+    forward_.taps = met_taps(large_);
     const Digits strides = {axes_[0].stride, axes_[1].stride, axes_[2].stride};
     for (Digits phase{}; phase[0] < strides[0]; next(phase, strides)) {
       auto& pass = backward_.emplace_back();
@@ -101,6 +99,8 @@ class TileConvolution final : public ConvolutionKernel {
   void backward_weight(const torch::Tensor& input, const torch::Tensor& output_gradient,
                        const torch::Tensor& weight_gradient) override {
     const auto gradients = room_by_taps(weight_gradient);
+    if (forward_.taps.size() < static_cast<std::size_t>(gradients.numel() / geometry_.inputs / geometry_.outputs))
+      gradients.zero_();
     constexpr std::int64_t rows_at_once = 4096;
     const auto rows_of_sample = large_.rows() / geometry_.batch;
     const auto samples = std::clamp<std::int64_t>(rows_at_once / rows_of_sample, 1, geometry_.batch);
@@ -133,11 +133,24 @@ class TileConvolution final : public ConvolutionKernel {
     ++digits[0];
   }
 
+  // Taps that don't fall on padding everywhere.
   template <typename Work>
   void each_tap(const Work& work) const {
     const Digits kernel = {axes_[0].kernel, axes_[1].kernel, axes_[2].kernel};
     std::int64_t tap = 0;
-    for (Digits at{}; at[0] < kernel[0]; next(at, kernel)) work(tap++, at);
+    for (Digits at{}; at[0] < kernel[0]; next(at, kernel), ++tap)
+      if (axes_[0].is_met(at[0]) && axes_[1].is_met(at[1]) && axes_[2].is_met(at[2]))
+        work(tap, at);
+  }
+
+  // By phases, and in each from the first position to the last.
+  [[nodiscard]] std::vector<MetTap> met_taps(const TileGrid& grid) const {
+    std::vector<MetTap> taps;
+    each_tap([&](std::int64_t tap, const Digits& at) {
+      taps.push_back({tap, grid.shift_of(axes_, at)});
+    });
+    std::ranges::sort(taps, {}, &MetTap::shift);
+    return taps;
   }
 
   // A tap's inputs x outputs matrix.
@@ -314,7 +327,7 @@ class TileConvolution final : public ConvolutionKernel {
     result.first = result.memory.get() + lead;
     at::parallel_for(0, stretches, 1, [&](std::int64_t begin, std::int64_t end) {
       for (auto i = begin; i < end; ++i) {
-        tile_products::transpose(field.memory.get() + i * depth * channels, channels, channels,
+        tile_products::transpose(field.first + (i * depth - lead) * channels, channels, channels,
                                  result.memory.get() + i * depth, result.stride);
       }
     });
@@ -324,26 +337,22 @@ class TileConvolution final : public ConvolutionKernel {
   void multiply_gradients(const TileGrid& grid, const Transposed& transposed,
                           std::span<const std::int64_t> stretches, const Packed& packed,
                           bool is_added, float* gradients) const {
-    std::vector<std::int64_t> shifts;
-    each_tap([&](std::int64_t, const Digits& at) { shifts.push_back(grid.shift_of(axes_, at)); });
-    const auto in_blocks = whole(geometry_.inputs, block) / block;
+    const auto taps = met_taps(grid);
     const auto out_blocks = whole(geometry_.outputs, block) / block;
-    const auto taps = narrow<std::int64_t>(shifts.size());
-    at::parallel_for(0, in_blocks * taps, 1, [&](std::int64_t begin, std::int64_t end) {
+    const auto blocks = whole(geometry_.inputs, block) / block * out_blocks;
+    const auto count = narrow<std::int64_t>(taps.size());
+    // Taps of one phase, which come one after the other, meet the same values.
+    at::parallel_for(0, blocks * count, 1, [&](std::int64_t begin, std::int64_t end) {
       const tile_products::Tiles tiles;
       for (auto i = begin; i < end; ++i) {
-        const auto in = i / taps * block, tap = i % taps;
-        const auto* const upper = transposed.first + in * transposed.stride +
-                                  shifts[static_cast<std::size_t>(tap)];
-        for (std::int64_t out = 0; out < out_blocks; ++out) {
-          add_gradient_block({upper, upper + lanes * transposed.stride, transposed.stride,
-                              stretches},
-                             {packed.tiles + 2 * out * packed.stride, packed.stride}, is_added,
-                             gradients + (tap * geometry_.inputs + in) * geometry_.outputs +
-                                 out * block,
-                             std::min(block, geometry_.inputs - in),
-                             std::min(block, geometry_.outputs - out * block));
-        }
+        const auto in = i / count / out_blocks * block, out = i / count % out_blocks * block;
+        const auto& [tap, shift] = taps[static_cast<std::size_t>(i % count)];
+        const auto* const upper = transposed.first + in * transposed.stride + shift;
+        add_gradient_block(
+            {upper, upper + lanes * transposed.stride, transposed.stride, stretches},
+            {packed.tiles + out / lanes * packed.stride, packed.stride}, is_added,
+            gradients + (tap * geometry_.inputs + in) * geometry_.outputs + out,
+            std::min(block, geometry_.inputs - in), std::min(block, geometry_.outputs - out));
       }
     });
   }

@@ -10,6 +10,8 @@ namespace kolo {
 
 namespace {
 
+constexpr std::int64_t stretch = 32;  // the longest that tiles() and stretches() give
+
 // The largest whole number of `divisor`s in a number that may be negative.
 std::int64_t floor_divide(std::int64_t number, std::int64_t divisor) {
   return (number >= 0 ? number : number - divisor + 1) / divisor;
@@ -31,6 +33,11 @@ std::int64_t TileAxis::shift_of(std::int64_t tap) const {
 
 std::int64_t TileAxis::phase_of(std::int64_t tap) const {
   return tap - padding - stride * shift_of(tap);
+}
+
+bool TileAxis::is_met(std::int64_t tap) const {
+  const auto first = std::max<std::int64_t>(0, -shift_of(tap));
+  return first < small && first * stride + tap - padding < large;
 }
 
 TileAxes tile_axes_of(const ConvolutionGeometry& geometry) {
@@ -90,9 +97,13 @@ TileGrid TileGrid::with_results() const {
   return grid;
 }
 
+bool TileGrid::is_dense() const {
+  return lengths_ == values_ && phases() == 1 && row(before_) == 0 && row(after_) == 0 &&
+         rows() % stretch == 0;
+}
+
 std::int64_t TileGrid::rows_after() const {
-  constexpr std::int64_t stretch = 32;  // which may begin at the last position, and end with one
-  return row(after_) + 2 * stretch;
+  return is_dense() ? 0 : row(after_) + 2 * stretch;  // it may begin at the last position
 }
 
 std::int64_t TileGrid::shift_of(const TileAxes& axes, const Digits& tap) const {
@@ -115,6 +126,10 @@ void TileGrid::fill_line(const BFloat16* values, std::int64_t channels,
   const auto* const from =
       values + (((plane % batch_) * values_[0] + at_z) * values_[1] + at_y) * values_[2] * channels;
   std::int64_t x = 0;
+  if (is_met && strides_[2] == 1 && channels == whole_channels) {
+    x = std::min(ends_[2], values_[2]);
+    std::copy_n(from, x * channels, to);
+  }
   for (; is_met && x < ends_[2] && x * strides_[2] + phase[2] < values_[2]; ++x) {
     std::copy_n(from + (x * strides_[2] + phase[2]) * channels, channels, to + x * whole_channels);
     std::fill(to + x * whole_channels + channels, to + (x + 1) * whole_channels, BFloat16{});
@@ -124,6 +139,7 @@ void TileGrid::fill_line(const BFloat16* values, std::int64_t channels,
 
 TileField TileGrid::fill(const BFloat16* values, std::int64_t channels,
                          std::int64_t whole_channels) const {
+  if (is_dense() && channels == whole_channels) return {nullptr, values};
   const auto before = rows_before() * whole_channels, after = rows_after() * whole_channels;
   const auto whole = checked_product<std::int64_t>(std::array{phases(), rows(), whole_channels});
   TileField field{

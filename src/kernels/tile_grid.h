@@ -20,6 +20,8 @@ struct TileAxis {
 
   [[nodiscard]] std::int64_t shift_of(std::int64_t tap) const;
   [[nodiscard]] std::int64_t phase_of(std::int64_t tap) const;
+  // Tells whether it connects any positions.
+  [[nodiscard]] bool is_met(std::int64_t tap) const;
   // Shifts of the first and of the last tap, at most and at least 0.
   [[nodiscard]] std::int64_t lowest() const { return shift_of(0); }
   [[nodiscard]] std::int64_t highest() const { return shift_of(kernel - 1); }
@@ -67,7 +69,8 @@ class TileGrid {
   [[nodiscard]] std::int64_t shift_of(const TileAxes& axes, const Digits& tap) const;
 
   // Copies values, [batch, positions, channels], to the grid, with zeros for channels up to
-  // `whole_channels`. Side by side on LibTorch's threads.
+  // `whole_channels`, side by side on LibTorch's threads; or takes them where they lie, if they are
+  // a whole grid.
   [[nodiscard]] TileField fill(const BFloat16* values, std::int64_t channels,
                                std::int64_t whole_channels) const;
 
@@ -86,6 +89,8 @@ class TileGrid {
   void fill_line(const BFloat16* values, std::int64_t channels, std::int64_t whole_channels,
                  std::int64_t line, BFloat16* to) const;
   // Calls work(row, sample, position) for all positions in order.
+  // Without zeros between, and in whole stretches.
+  [[nodiscard]] bool is_dense() const;
   template <typename Work>
   void each_position(const Work& work) const;
 
