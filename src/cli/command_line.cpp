@@ -47,6 +47,7 @@ constexpr std::pair<std::string_view, std::string_view> retired_words[] = {
     {"train --launcher", "write communication.launcher=mpi, or another of its values"},
     {"train --yaml_config", "the configuration's file is named without an option"},
     {"train --run_num", "runs are told apart by their folders: --output DIR"},
+    {"bench --collectives", "--profile times all-reduces among the ranks, too"},
     {"doctor --tune", "kernels of convolutions are chosen by rules; there is nothing to tune"},
     {"doctor --json", "each line begins with its status; the exit status is 1 for a problem"},
     {"run --no-tag", "--logs DIR writes the ranks' lines without tags, a file for each"},

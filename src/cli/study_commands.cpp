@@ -63,23 +63,18 @@ void add_bench_command(CLI::App& app, Chosen& chosen) {
                     "io: the loader alone. synthetic: training steps on one batch of random "
                     "numbers; needs no data. full: both. all: all three (default)");
   add_plan_options(*command, arguments->request.plan);
-  const char* const predictions = "For predictions by kolo-simulate";
   command
       ->add_flag("--profile", arguments->request.profile,
-                 "Also time the parts of a step without communication, and when each bucket of "
-                 "gradients is ready")
-      ->group(predictions);
-  command
-      ->add_flag("--collectives", arguments->request.collectives,
-                 "Also time all-reduces of 4 KiB to 64 MiB among the ranks")
-      ->group(predictions);
+                 "Also time the parts of a step without communication, when each bucket of "
+                 "gradients is ready, and all-reduces of 4 KiB to 64 MiB among the ranks")
+      ->group("For predictions by kolo-simulate");
   command->add_flag("--json", arguments->json, "Print one JSON object, with every trial");
   command->footer(
       "Writes nothing to disk and keeps nothing of the training.\n\n"
       "Examples:\n"
       "  kolo bench configs/fashion_mnist.yaml -n 2\n"
       "  kolo bench configs/unet3d.yaml --config tiny -n 2 data.workers=2\n"
-      "  kolo bench configs/cifar10_cnn.yaml -n 2 --mode full --profile --collectives\n"
+      "  kolo bench configs/cifar10_cnn.yaml -n 2 --mode full --profile\n"
       "  kolo bench configs/unet3d.yaml --config short --mode synthetic --steps 3 \\\n"
       "      --trials 3 data.mode=synthetic data.box_size=128 training.local_batch_size=2");
   on_choice(*command, chosen, arguments, bench);

@@ -140,7 +140,7 @@ Json numbers(const std::vector<double>& values) {
 }
 
 Json json_of(const ResultsTable& table) {
-  Json json{{"title", table.title}, {"note", table.note}};
+  Json json{{"title", table.title}, {"note", table.note}, {"folded", table.folded}};
   for (const auto& column : table.columns)
     json["columns"].push_back({{"title", column.title}, {"is_number", column.is_number}});
   for (const auto& row : table.rows) {

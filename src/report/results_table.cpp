@@ -191,7 +191,8 @@ std::vector<std::string> setting_names(std::span<const RunRecord* const> runs) {
 }  // namespace
 
 ResultsTable differing_settings(std::span<const RunRecord> runs) {
-  ResultsTable table{.title = "What the runs differ in", .columns = {{"setting"}}};
+  ResultsTable table{
+      .title = "What the runs differ in", .columns = {{"setting"}}, .folded = "setting"};
   std::vector<const RunRecord*> configured;
   for (const auto& run : runs)
     if (!run.settings.empty()) configured.push_back(&run);

@@ -279,7 +279,7 @@ BenchReport measure_all(BenchRequest request, PreparedBench& prepared,
     report.profile->data_wait_seconds = data_wait_of_step(report);
   }
   if (bar) bar->clear();
-  if (request.collectives && size > 1)
+  if (request.profile && size > 1)
     report.collectives = measure_collectives(
         communicator, trainer ? trainer->device() : start_device(config.device, communicator));
   return report;
