@@ -36,10 +36,9 @@ struct MakingArguments {
 };
 
 void add_making_options(CLI::App& command, MakingArguments& arguments, std::uint64_t& seed) {
-  add_number_option(command, "--seed", seed, {0, std::uint64_t{1} << 53},
+  add_number_option(command, "--seed N", seed, {0, std::uint64_t{1} << 53},
                     "Another number makes another data set")
-      ->default_str(std::to_string(seed))
-      ->type_name("N");
+      ->default_str(std::to_string(seed));
   command.add_flag("--force", arguments.force, "Replace existing files of this kind");
 }
 
@@ -81,16 +80,13 @@ void add_image_options(CLI::App& command, ImagesArguments& arguments, const char
   add_choice_option(command, "--from", arguments.source_kind, {"fashion-mnist"},
                     "What to make it of: fashion-mnist")
       ->required();
-  add_text_option(command, "-o,--output", arguments.output, "a folder", "The folder to make")
-      ->required()
-      ->type_name("DIR");
-  add_text_option(command, "--source", arguments.stand_in.source, "a folder",
-                  "Folder with Fashion-MNIST")
-      ->type_name("DIR");
+  add_text_option(command, "-o,--output DIR", arguments.output, "a folder", "The folder to make")
+      ->required();
+  add_text_option(command, "--source DIR", arguments.stand_in.source, "a folder",
+                  "Folder with Fashion-MNIST");
   add_making_options(command, arguments, arguments.stand_in.seed);
-  add_number_option(command, "--per-class", arguments.stand_in.per_class, {1, 1000000}, per_class)
-      ->default_str(std::to_string(arguments.stand_in.per_class))
-      ->type_name("N");
+  add_number_option(command, "--per-class N", arguments.stand_in.per_class, {1, 1000000}, per_class)
+      ->default_str(std::to_string(arguments.stand_in.per_class));
 }
 
 int make_cifar10(const ImagesArguments& arguments) {
@@ -221,17 +217,14 @@ void add_nbody_command(CLI::App& data, Chosen& chosen) {
   const auto arguments = std::make_shared<NbodyArguments>();
   CLI::App* const command =
       data.add_subcommand("nbody", "Make a box of simulated universe: dark matter and gas");
-  add_text_option(*command, "-o,--output", arguments->output, "a file's name",
+  add_text_option(*command, "-o,--output FILE", arguments->output, "a file's name",
                   "The HDF5 file to make")
-      ->required()
-      ->type_name("FILE");
-  add_number_option(*command, "--size", arguments->box.size, {16, 1024},
+      ->required();
+  add_number_option(*command, "--size N", arguments->box.size, {16, 1024},
                     "Cells per edge, an even number")
-      ->default_str(std::to_string(arguments->box.size))
-      ->type_name("N");
-  add_number_option(*command, "--crop", arguments->box.crop, {1, 1024},
-                    "Keep only a corner with this many cells per edge")
-      ->type_name("N");
+      ->default_str(std::to_string(arguments->box.size));
+  add_number_option(*command, "--crop N", arguments->box.crop, {1, 1024},
+                    "Keep only a corner with this many cells per edge");
   add_making_options(*command, *arguments, arguments->box.seed);
   command->footer(
       "Dark matter collapses from random beginnings up to redshift 3; gas follows it, held up by "

@@ -25,10 +25,12 @@ namespace kolo {
 // Reads one value; throws through refuse_option_value().
 using ReadOption = std::function<void(const std::string& text)>;
 
+// `names` as --help shows them: "-o,--output DIR", or "data PATH" for a positional option, which is
+// required.
 CLI::Option* add_value_option(CLI::App& command, const std::string& names, ReadOption read,
                               const std::string& description);
 
-// `names` as in "-o,--output"; the message has the first.
+// The message has the first of the names.
 [[noreturn]] void refuse_option_value(const std::string& names, const std::string& expected,
                                       const std::string& text);
 
@@ -90,6 +92,7 @@ CLI::Option* add_text_option(CLI::App& command, const std::string& names, Text& 
   return add_value_option(command, names, read, description);
 }
 
+// In --help the choices stand for the value unless `names` have one.
 CLI::Option* add_choice_option(CLI::App& command, const std::string& names, std::string& value,
                                const std::vector<std::string>& choices,
                                const std::string& description);
@@ -168,6 +171,9 @@ struct HostOptions {
 inline constexpr const char* cluster_options = "Several machines and schedulers";
 
 void add_host_options(CLI::App& command, HostOptions& options);
+
+// Which of a trained run's checkpoints is used: --checkpoint.
+void add_checkpoint_option(CLI::App& command, std::string& checkpoint);
 
 // Number of ranks to start: -n and --oversubscribe.
 struct RankOptions {

@@ -66,9 +66,8 @@ void add_report_command(CLI::App& app, Chosen& chosen) {
       ->required()
       ->check(require_path)
       ->type_name("RUN...");
-  add_text_option(*command, "-o,--output", arguments->output, "a file's name", "Page to write")
-      ->default_str(arguments->output)
-      ->type_name("FILE");
+  add_text_option(*command, "-o,--output FILE", arguments->output, "a file's name", "Page to write")
+      ->default_str(arguments->output);
   command->footer(
       "Examples:\n"
       "  kolo report results/fashion_mnist\n"
@@ -133,13 +132,11 @@ void add_timeline_command(CLI::App& app, Chosen& chosen) {
   const auto arguments = std::make_shared<TimelineArguments>();
   CLI::App* const command =
       app.add_subcommand("timeline", "Merge the timelines that the ranks of a run wrote");
-  add_text_option(*command, "folder", arguments->folder, "a folder of timelines",
-                  "Folder of a run, or one with the ranks' files rank-*.json")
-      ->required()
-      ->type_name("FOLDER");
-  add_text_option(*command, "-o,--output", arguments->output, "a file's name", "The file to write")
-      ->default_str("timeline.json, of a run in its folder")
-      ->type_name("FILE");
+  add_text_option(*command, "folder FOLDER", arguments->folder, "a folder of timelines",
+                  "Folder of a run, or one with the ranks' files rank-*.json");
+  add_text_option(*command, "-o,--output FILE", arguments->output, "a file's name",
+                  "The file to write")
+      ->default_str("timeline.json, of a run in its folder");
   command->footer(
       "Ranks write their files with kolo train --timeline, or when KOLO_TIMELINE names a folder. "
       "Open the result in chrome://tracing or https://ui.perfetto.dev. For pipelines and shared "

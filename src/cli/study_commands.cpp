@@ -41,13 +41,12 @@ int bench(const BenchArguments& arguments) {
 
 void add_plan_options(CLI::App& command, BenchPlan& plan) {
   constexpr std::int64_t most = 1000000000;
-  add_number_option(command, "--steps", plan.steps, {1, most}, "Steps per trial (default: 10)")
-      ->type_name("STEPS");
-  add_number_option(command, "--warmup", plan.warmup, {0, most},
-                    "Steps before the first trial (default: 5)")
-      ->type_name("STEPS");
-  add_number_option(command, "--trials", plan.trials, {1, 1000000}, "Trials per mode (default: 5)")
-      ->type_name("TRIALS");
+  add_number_option(command, "--steps STEPS", plan.steps, {1, most},
+                    "Steps per trial (default: 10)");
+  add_number_option(command, "--warmup STEPS", plan.warmup, {0, most},
+                    "Steps before the first trial (default: 5)");
+  add_number_option(command, "--trials TRIALS", plan.trials, {1, 1000000},
+                    "Trials per mode (default: 5)");
 }
 
 }  // namespace
@@ -133,24 +132,21 @@ int scale(const ScaleArguments& arguments) {
 
 void add_study_options(CLI::App& command, ScaleArguments& arguments) {
   add_config_options(command, arguments.request.config);
-  add_list_option(command, "--ranks", arguments.request.ranks, {1, most_ranks},
+  add_list_option(command, "--ranks N,...", arguments.request.ranks, {1, most_ranks},
                   "Numbers of ranks, for example 1,2,4")
-      ->required()
-      ->type_name("N,...");
+      ->required();
   command.add_flag("--strong", arguments.request.strong,
                    "Keep the total batch, instead of the batch per rank");
   add_choice_option(command, "--parallel", arguments.parallel, {"data", "spatial"},
                     "data: each rank trains on its own samples (default). spatial: all ranks share "
                     "each sample, and the batch stays the same");
-  add_choices_option(command, "--lr-scaling", arguments.lr_scalings, {"none", "linear", "sqrt"},
-                     "Rules to compare for every number of ranks: none, linear, sqrt")
-      ->type_name("RULE,...");
-  add_list_option(command, "--warmup", arguments.request.warmup_epochs, {0, 1e9},
-                  "Epochs of warm-up to compare for every number of ranks")
-      ->type_name("EPOCHS,...");
-  add_text_option(command, "-o,--output", arguments.request.output, "a folder",
-                  "Folder of the study (default: output_dir with -weak, -strong or -spatial)")
-      ->type_name("DIR");
+  add_choices_option(command, "--lr-scaling RULE,...", arguments.lr_scalings,
+                     {"none", "linear", "sqrt"},
+                     "Rules to compare for every number of ranks: none, linear, sqrt");
+  add_list_option(command, "--warmup EPOCHS,...", arguments.request.warmup_epochs, {0, 1e9},
+                  "Epochs of warm-up to compare for every number of ranks");
+  add_text_option(command, "-o,--output DIR", arguments.request.output, "a folder",
+                  "Folder of the study (default: output_dir with -weak, -strong or -spatial)");
 }
 
 void add_running_options(CLI::App& command, ScaleArguments& arguments) {
@@ -161,21 +157,18 @@ void add_running_options(CLI::App& command, ScaleArguments& arguments) {
       add_choice_option(command, "--submit", arguments.request.scheduler.name, {"slurm", "pbs"},
                         "Submit each run as a job of its own: slurm or pbs");
   submit->group(cluster_options);
-  add_text_option(command, "--submit-options", arguments.request.scheduler.options,
+  add_text_option(command, "--submit-options \"OPTION...\"", arguments.request.scheduler.options,
                   "options of sbatch or qsub",
                   "With --submit: more options for sbatch or qsub, in one word")
       ->needs(submit)
-      ->type_name("\"OPTION...\"")
       ->group(cluster_options);
-  add_text_option(command, "--job-script", arguments.request.scheduler.script, "a file",
+  add_text_option(command, "--job-script FILE", arguments.request.scheduler.script, "a file",
                   "With --submit: job script (default: kolo's submit/slurm/train.sh or "
                   "submit/pbs/polaris.sh)")
       ->needs(submit)
-      ->type_name("FILE")
       ->group(cluster_options);
-  add_number_option(command, "--ranks-per-node", arguments.request.ranks_per_node, {1, most_ranks},
-                    "Ranks per node (default: all)")
-      ->type_name("N")
+  add_number_option(command, "--ranks-per-node N", arguments.request.ranks_per_node,
+                    {1, most_ranks}, "Ranks per node (default: all)")
       ->group(cluster_options);
 }
 
@@ -242,22 +235,19 @@ int sweep(const SweepArguments& arguments) {
 }
 
 void add_sweep_options(CLI::App& command, SweepArguments& arguments, const Chosen& chosen) {
-  add_number_option(command, "--random", arguments.request.random, {1, 1'000'000},
-                    "Draw this many trials from lists and ranges, instead of the whole grid")
-      ->type_name("N");
+  add_number_option(command, "--random N", arguments.request.random, {1, 1'000'000},
+                    "Draw this many trials from lists and ranges, instead of the whole grid");
   add_choice_option(command, "--metric", arguments.request.metric, {"val_accuracy", "val_loss"},
                     "Metric to rank trials by (default: accuracy where there is one)");
-  add_number_option(command, "--target", arguments.request.target, {0, 1e9},
+  add_number_option(command, "--target NUMBER", arguments.request.target, {0, 1e9},
                     "A published accuracy (0.949) or loss, shown beside mean and deviation of the "
-                    "trials' last epochs")
-      ->type_name("NUMBER");
+                    "trials' last epochs");
   add_rank_options(command, arguments.ranks, chosen, "Ranks per trial (default: 1)");
-  add_number_option(command, "--trials-at-once", arguments.request.places.at_once, {1, most_ranks},
-                    "Number of trials side by side (default: as many as the cores allow)")
-      ->type_name("N");
-  add_text_option(command, "-o,--output", arguments.request.output, "a folder",
-                  "Folder of the sweep (default: output_dir with -sweep)")
-      ->type_name("DIR");
+  add_number_option(command, "--trials-at-once N", arguments.request.places.at_once,
+                    {1, most_ranks},
+                    "Number of trials side by side (default: as many as the cores allow)");
+  add_text_option(command, "-o,--output DIR", arguments.request.output, "a folder",
+                  "Folder of the sweep (default: output_dir with -sweep)");
   command.add_flag("--dry-run", arguments.dry_run, "Only list the trials");
 }
 
