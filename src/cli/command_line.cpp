@@ -236,16 +236,13 @@ std::string meant_by(const CLI::App& command, const std::string& word, Words wor
   refuse(command, reason);
 }
 
-bool names_option(const CLI::Option& option, const std::string& word) {
-  const auto name = word.substr(0, word.find('='));
-  return name.starts_with('-') && option.check_name(name);
-}
-
 // Refuses an option that is given several times.
 [[noreturn]] void refuse_number_of_values(const CLI::App& command, Words words,
                                           const std::string& reason) {
   for (const CLI::Option* const option : command.get_options()) {
-    const auto is_it = [&](const auto& word) { return names_option(*option, word); };
+    const auto is_it = [&](const auto& word) {
+      return word.starts_with('-') && option->check_name(word.substr(0, word.find('=')));
+    };
     const auto count = std::ranges::count_if(words, is_it);
     if (count < 2 || !takes_value(*option) || option->get_items_expected_max() != 1) continue;
     const auto& given = *std::ranges::find_if(words, is_it);

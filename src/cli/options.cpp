@@ -18,16 +18,10 @@ namespace kolo {
 
 namespace {
 
-std::string upper_case(std::string text) {
-  for (char& letter : text)
-    if (letter >= 'a' && letter <= 'z') letter = static_cast<char>(letter - 'a' + 'A');
-  return text;
-}
-
 // First name of an option: "-o", or "FILE" for a positional one.
 std::string first_name(const std::string& names) {
   auto name = names.substr(0, names.find_first_of(", "));
-  if (!name.starts_with('-')) name = upper_case(name);
+  if (!name.starts_with('-')) std::ranges::transform(name, name.begin(), ::toupper);
   return name;
 }
 

@@ -28,10 +28,6 @@ struct ReportArguments {
   std::string output = "report.html";
 };
 
-std::string counted(std::size_t count, std::string_view what) {
-  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
-}
-
 int write_report(const ReportArguments& arguments) {
   const auto report = read_report(arguments.paths);
   const auto is_page = [](const fs::path& file) {
@@ -41,11 +37,11 @@ int write_report(const ReportArguments& arguments) {
                    {"a page of kolo report", {".html", ".htm"}, is_page});
   const auto data = report_data(report, format_moment(wall_time()));
   write_file_atomically(arguments.output, report_page(data));
-  std::size_t figures = 0;
+  std::int64_t figures = 0;
   for (const auto& section : data.at("sections"))
-    if (section.contains("figures")) figures += section["figures"].size();
+    if (section.contains("figures")) figures += std::ssize(section["figures"]);
   print_wrapped(fmt::format("{}: {}, {}\n", arguments.output,
-                            counted(report.runs.size() + report.trials.size(), "run"),
+                            counted(std::ssize(report.runs) + std::ssize(report.trials), "run"),
                             counted(figures, "figure")));
   for (const auto& warning : data.at("warnings"))
     complain("warning: " + warning.get<std::string>());
@@ -116,11 +112,11 @@ int timeline(const TimelineArguments& given) {
                     arguments.folder.string()));
   require_output(arguments);
   const auto merged = merge_timelines(arguments.folder, arguments.output);
-  std::cout << fmt::format("{}: {} events of {} rank{}\n", arguments.output.string(), merged.events,
-                           merged.files, merged.files == 1 ? "" : "s");
+  std::cout << fmt::format("{}: {} events of {}\n", arguments.output.string(), merged.events,
+                           counted(merged.files, "rank"));
   if (merged.damaged > 0) {
-    std::cout << fmt::format("left out {} event{} that a killed rank had not finished\n",
-                             merged.damaged, merged.damaged == 1 ? "" : "s");
+    std::cout << fmt::format("left out {} that a killed rank had not finished\n",
+                             counted(merged.damaged, "event"));
   }
   std::cout << to_text(summarize_timeline(arguments.output));
   return 0;

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
+#include "kolo/base/text.h"
 #include "kolo/report/results_table.h"
 #include "report/embedded_files.h"
 
@@ -32,7 +33,7 @@ fs::path file_of(const fs::path& path, std::string_view name) {
 // combinations, "4 ranks, linear, no warm-up". Points that train alike, as those of one rank do,
 // share a run.
 std::string name_of(const Study& study, const StudyPoint& point) {
-  const auto ranks = fmt::format("{} rank{}{}{}", point.ranks, point.ranks == 1 ? "" : "s",
+  const auto ranks = fmt::format("{}{}{}", counted(point.ranks, "rank"),
                                  point.spatial.empty() ? "" : " ", cut_of(point));
   const auto is_other = [&](const StudyPoint& other) {
     return combination_name(other) != combination_name(point);
@@ -204,16 +205,12 @@ void add_table(Json& sections, const ResultsTable& table) {
 
 std::string summary_of(const Report& report, const std::string& generated) {
   std::string what;
-  if (report.study) {
-    const auto points = report.study->points.size();
-    what = fmt::format("A study of {} on {} point{}. ", report.study->configuration, points,
-                       points == 1 ? "" : "s");
-  }
-  if (report.sweep) {
-    const auto trials = report.sweep->trials.size();
-    what += fmt::format("A sweep of {}, {} trial{}. ", report.sweep->configuration, trials,
-                        trials == 1 ? "" : "s");
-  }
+  if (const auto& study = report.study)
+    what = fmt::format("A study of {} on {}. ", study->configuration,
+                       counted(std::ssize(study->points), "point"));
+  if (const auto& sweep = report.sweep)
+    what += fmt::format("A sweep of {}, {}. ", sweep->configuration,
+                        counted(std::ssize(sweep->trials), "trial"));
   if (report.runs.size() > 1) what += fmt::format("{} runs. ", report.runs.size());
   if (report.runs.size() == 1)
     what +=

@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "kolo/base/error.h"
+#include "kolo/base/text.h"
 #include "kolo/config/derived_settings.h"
 
 namespace kolo {
@@ -30,11 +31,6 @@ void check(const ScaleRequest& request) {
       throw InputError(fmt::format("--warmup: {} epochs; the least is 0", epochs));
 }
 
-// Number of replicas: ranks, or one of all ranks where they share samples.
-int replicas_of(const StudyPoint& point) {
-  return point.spatial.empty() ? point.ranks : 1;
-}
-
 // Samples of a rank in a step: fixed per rank (weak scaling) or as a share of all (strong).
 std::int64_t batch_size_of(const ScaleRequest& request, const TrainingConfig& training,
                            int fewest_ranks, int ranks) {
@@ -51,7 +47,8 @@ bool is_unscaled(const RunConfig& base, const StudyPoint& point) {
   TrainingConfig training = base.training;
   training.batch_size = point.batch_size;
   training.global_batch_size.reset();
-  return batch_ratio_of(training, replicas_of(point)) == 1;
+  const int replicas = point.spatial.empty() ? point.ranks : 1;
+  return batch_ratio_of(training, replicas) == 1;
 }
 
 // Folder of a point's run, named after what distinguishes it from others. Where the rate is not
@@ -81,18 +78,15 @@ std::string nearest_that_can(const SharedSamples& samples, int ranks) {
   return more <= most ? fmt::format("{} or {}", fewer, more) : fmt::format("{}", fewer);
 }
 
-// The first of spatial_plans() for so many ranks.
-SpatialNetworkPlan best_cut(const SharedSamples& samples, int ranks) {
-  auto plans = spatial_plans(samples.layers, samples.lengths, ranks);
-  if (!plans.empty()) return std::move(plans.front());
-  throw InputError(fmt::format("kolo scale: {} ranks can't share samples of [{}]; {} can", ranks,
-                               fmt::join(samples.lengths, ", "), nearest_that_can(samples, ranks)));
-}
-
 void share_samples(const SharedSamples& samples, StudyPoint& point) {
-  const auto plan = best_cut(samples, point.ranks);
-  point.spatial = plan.shape;
-  point.kept_bytes = static_cast<double>(most_spatial_totals(plan).kept_elements) * sizeof(float) *
+  const auto plans = spatial_plans(samples.layers, samples.lengths, point.ranks);
+  if (plans.empty())
+    throw InputError(fmt::format("kolo scale: {} ranks can't share samples of [{}]; {} can",
+                                 point.ranks, fmt::join(samples.lengths, ", "),
+                                 nearest_that_can(samples, point.ranks)));
+  const auto& best = plans.front();
+  point.spatial = best.shape;
+  point.kept_bytes = static_cast<double>(most_spatial_totals(best).kept_elements) * sizeof(float) *
                      static_cast<double>(point.batch_size);
 }
 
@@ -160,8 +154,8 @@ std::string describe(const StudyPoint& point) {
   const auto batch = point.spatial.empty() ? fmt::format("batch {} per rank", point.batch_size)
                                            : fmt::format("samples cut as {}, batch {}",
                                                          cut_of(point), point.batch_size);
-  return fmt::format("{} rank{}, {}, learning rate scaling {}, {} warm-up epoch{}", point.ranks,
-                     point.ranks == 1 ? "" : "s", batch, point.lr_scaling, point.warmup_epochs,
+  return fmt::format("{}, {}, learning rate scaling {}, {} warm-up epoch{}",
+                     counted(point.ranks, "rank"), batch, point.lr_scaling, point.warmup_epochs,
                      point.warmup_epochs == 1 ? "" : "s");
 }
 

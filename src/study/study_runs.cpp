@@ -95,8 +95,8 @@ bool run_points(const ScaleRequest& request, const StudyFolder& folder, Study& s
     folder.write(study);
     for (const StudyPoint& done : study.points) {
       if (done.folder != point.folder || done.state != StudyPointState::done) continue;
-      request.say(fmt::format("==> {} rank{}: {}", done.ranks, done.ranks == 1 ? "" : "s",
-                              result_line(done.results)));
+      request.say(
+          fmt::format("==> {}: {}", counted(done.ranks, "rank"), result_line(done.results)));
       break;
     }
   }

@@ -112,7 +112,7 @@ double seconds_left(const TrialSetting& setting, const Sweep& sweep) {
 
 std::string describe_result(const Sweep& sweep, const Trial& trial) {
   if (trial.state == TrialState::failed) return fmt::format("failed with {}", trial.problem);
-  const auto epochs = fmt::format("{} epoch{}", trial.epochs, trial.epochs == 1 ? "" : "s");
+  const auto epochs = counted(trial.epochs, "epoch");
   if (trial.state == TrialState::stopped) return fmt::format("stopped after {}", epochs);
   const auto value = format_metric(sweep.metric, trial.best);
   if (value.empty()) return fmt::format("no {} in {}", sweep.metric, epochs);

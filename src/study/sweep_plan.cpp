@@ -79,11 +79,10 @@ void read_list(SweptKey& key, std::string_view value) {
         }))
       refuse_space(key.text, "a value is empty; write values with commas between them: a,b,c");
     if (words.size() != key.keys.size())
-      refuse_space(
-          key.text,
-          fmt::format("{} keys vary together, but {} has {} value{}; write one for each, "
-                      "with colons between them",
-                      key.keys.size(), quote(item), words.size(), words.size() == 1 ? "" : "s"));
+      refuse_space(key.text,
+                   fmt::format("{} keys vary together, but {} has {}; write one for each, "
+                               "with colons between them",
+                               key.keys.size(), quote(item), counted(std::ssize(words), "value")));
     if (!seen.insert(item).second)
       refuse_space(key.text, fmt::format("{} is there twice", quote(item)));
     key.values.push_back(words);

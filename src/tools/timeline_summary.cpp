@@ -231,9 +231,9 @@ std::string text_of(const PipelineIdle& idle) {
   std::map<int, double> percent;
   for (const auto& [rank, share] : idle.idle_shares) percent[rank] = 100 * share;
   return fmt::format(
-      "idle in a pipeline of {} rank{}, {} micro-batch{}{}\n  mean of {} step{}: {}\n", shape.ranks,
-      shape.ranks == 1 ? "" : "s", shape.micro_batches, shape.micro_batches == 1 ? "" : "es", ideal,
-      idle.steps, idle.steps == 1 ? "" : "s", by_rank(percent, "{:.1f} %"));
+      "idle in a pipeline of {}, {} micro-batch{}{}\n  mean of {}: {}\n",
+      counted(shape.ranks, "rank"), shape.micro_batches, shape.micro_batches == 1 ? "" : "es",
+      ideal, counted(static_cast<std::int64_t>(idle.steps), "step"), by_rank(percent, "{:.1f} %"));
 }
 
 }  // namespace
