@@ -191,12 +191,6 @@ std::string table_of(const char* what, std::span<const CollectiveMeasurement::Po
   return text + "\n";
 }
 
-std::string text_of(const CollectiveMeasurement& collectives) {
-  auto text = table_of("all-reduce of", collectives.points);
-  if (!collectives.messages.empty()) text += table_of("message of", collectives.messages);
-  return text;
-}
-
 Json json_of(const BenchMeasurement& measurement, std::int64_t steps) {
   const auto rate = rate_of(measurement);
   const auto milliseconds = milliseconds_per_step(measurement, steps);
@@ -316,7 +310,10 @@ std::string to_text(const BenchReport& report) {
   }
   text += pipeline_line(report);
   if (report.profile) text += text_of(*report.profile);
-  if (report.collectives) text += text_of(*report.collectives);
+  if (const auto& collectives = report.collectives) {
+    text += table_of("all-reduce of", collectives->points);
+    if (!collectives->messages.empty()) text += table_of("message of", collectives->messages);
+  }
   text += halo_lines(report);
   text += fmt::format("peak memory by rank: {}\n", by_rank(report.peak_bytes, bytes_text));
   if (report.sample_cut) {  // besides parameters, gradients and optimizer state

@@ -29,6 +29,16 @@ auto identity_of(const StudyPoint& point) {
   return std::tuple(point.ranks, point.lr_scaling, point.warmup_epochs, point.spatial);
 }
 
+std::string homework_metrics(const History& history) {
+  std::string text;
+  for (const auto& epoch : history.epochs()) {
+    if (epoch.epoch == 0) continue;
+    text += fmt::format("{:.8e} {:.8e} {:.8e} {:.8e} {:.8e}\n", epoch.accuracy, epoch.loss,
+                        epoch.val_accuracy, epoch.val_loss, epoch.seconds);
+  }
+  return text;
+}
+
 }  // namespace
 
 void ResultsFolder::refuse(const std::string& reason) const {
@@ -107,20 +117,6 @@ void StudyFolder::write(Study& study) const {
   fill_in_efficiency(study);
   study.write(file());
 }
-
-namespace {
-
-std::string homework_metrics(const History& history) {
-  std::string text;
-  for (const auto& epoch : history.epochs()) {
-    if (epoch.epoch == 0) continue;
-    text += fmt::format("{:.8e} {:.8e} {:.8e} {:.8e} {:.8e}\n", epoch.accuracy, epoch.loss,
-                        epoch.val_accuracy, epoch.val_loss, epoch.seconds);
-  }
-  return text;
-}
-
-}  // namespace
 
 void StudyFolder::write_report() const {
   for (const auto& point : Study::read(file()).points) {

@@ -132,20 +132,6 @@ Finding check_cosmology(bool is_built) {
           .remedy = "build with FFTW (KOLO_COSMOLOGY=ON)"};
 }
 
-namespace {
-
-// Vector unit of LibTorch's own kernels ("AVX512"), from at::show_config().
-std::string cpu_capability() {
-  const auto text = at::show_config();
-  constexpr std::string_view words = "CPU capability usage: ";
-  const auto start = text.find(words);
-  if (start == std::string::npos) return "unknown";
-  const auto end = text.find('\n', start);
-  return text.substr(start + words.size(), end - start - words.size());
-}
-
-}  // namespace
-
 Finding check_blas(const BlasLibrary& library, const VectorUnits& units,
                    const std::string& core_before) {
   Finding finding{.name = "BLAS"};
@@ -270,16 +256,6 @@ std::vector<Finding> check_gpus(const GpuFacts& facts) {
   return findings;
 }
 
-namespace {
-
-const char* mark_of(FindingStatus status, bool unicode) {
-  constexpr const char* symbols[] = {"✓", "!", "✗"};
-  constexpr const char* words[] = {"ok     ", "warning", "PROBLEM"};
-  return (unicode ? symbols : words)[static_cast<std::size_t>(status)];
-}
-
-}  // namespace
-
 FindingStatus worst_status(std::span<const Finding> findings) {
   auto worst = FindingStatus::ok;
   for (const auto& finding : findings) worst = std::max(worst, finding.status);
@@ -288,12 +264,14 @@ FindingStatus worst_status(std::span<const Finding> findings) {
 
 void print_findings(std::ostream& stream, std::span<const Finding> findings, bool unicode,
                     int columns) {
+  constexpr const char* symbols[] = {"✓", "!", "✗"};
+  constexpr const char* words[] = {"ok     ", "warning", "PROBLEM"};
   std::size_t width = 0;
   for (const auto& finding : findings) width = std::max(width, finding.name.size());
   const std::string indent(width + (unicode ? 4 : 10), ' ');
   for (const auto& finding : findings) {
-    auto lines = fmt::format("{} {:{}}  {}\n", mark_of(finding.status, unicode), finding.name,
-                             width, finding.text);
+    const auto* const mark = (unicode ? symbols : words)[static_cast<std::size_t>(finding.status)];
+    auto lines = fmt::format("{} {:{}}  {}\n", mark, finding.name, width, finding.text);
     if (!finding.remedy.empty())
       lines += fmt::format("{}{}{}\n", indent, unicode ? "→ " : "-> ", finding.remedy);
     stream << wrap(lines, columns, static_cast<int>(indent.size()));
@@ -301,6 +279,16 @@ void print_findings(std::ostream& stream, std::span<const Finding> findings, boo
 }
 
 namespace {
+
+// Vector unit of LibTorch's own kernels ("AVX512"), from at::show_config().
+std::string cpu_capability() {
+  const auto text = at::show_config();
+  constexpr std::string_view words = "CPU capability usage: ";
+  const auto start = text.find(words);
+  if (start == std::string::npos) return "unknown";
+  const auto end = text.find('\n', start);
+  return text.substr(start + words.size(), end - start - words.size());
+}
 
 std::vector<Finding> examine() {
   const auto environment = detect_launch_environment();
