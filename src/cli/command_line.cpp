@@ -237,8 +237,7 @@ std::string meant_by(const CLI::App& command, const std::string& word, Words wor
 }
 
 // Refuses an option that is given several times.
-[[noreturn]] void refuse_number_of_values(const CLI::App& command, Words words,
-                                          const std::string& reason) {
+void refuse_repeated(const CLI::App& command, Words words) {
   for (const CLI::Option* const option : command.get_options()) {
     const auto is_it = [&](const auto& word) {
       return word.starts_with('-') && option->check_name(word.substr(0, word.find('=')));
@@ -249,7 +248,6 @@ std::string meant_by(const CLI::App& command, const std::string& word, Words wor
     throw InputError(fmt::format("{}{} is given {} times; give it once", speaker(command),
                                  given.substr(0, given.find('=')), count));
   }
-  refuse(command, reason);
 }
 
 }  // namespace
@@ -327,11 +325,8 @@ std::function<int()> CommandLine::parse(std::vector<std::string> words) {
     refuse_extra(command, words);
   } catch (const CLI::RequiredError& error) {
     refuse_missing(command, words, error.what());
-  } catch (const CLI::ArgumentMismatch& error) {
-    refuse_number_of_values(command, words, error.what());
-  } catch (const CLI::ConversionError& error) {
-    refuse_number_of_values(command, words, error.what());
   } catch (const CLI::ParseError& error) {
+    refuse_repeated(command, words);
     refuse(command, error.what());
   }
   return chosen_.action;

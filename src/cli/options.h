@@ -2,7 +2,6 @@
 
 #include <filesystem>
 #include <functional>
-#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -36,27 +35,19 @@ CLI::Option* add_value_option(CLI::App& command, const std::string& names, ReadO
 
 template <typename T>
 struct AcceptedRange {
-  T least = std::numeric_limits<T>::lowest();
-  T most = std::numeric_limits<T>::max();
+  T least, most;
+
+  // Nothing for what is no number, or none of these.
+  [[nodiscard]] std::optional<T> read(std::string_view text) const {
+    const auto number = parse_number<T>(text);
+    return number && *number >= least && *number <= most ? number : std::nullopt;
+  }
+  // "a whole number from 1 to 64", "a number from 0 to 10".
+  [[nodiscard]] std::string describe() const {
+    const auto* const number = std::is_integral_v<T> ? "a whole number" : "a number";
+    return fmt::format("{} from {} to {}", number, least, most);
+  }
 };
-
-// "a whole number from 1 to 64", "a number from 0 to 10", "a number of at least 0".
-template <typename T>
-[[nodiscard]] std::string describe(const AcceptedRange<T>& range) {
-  const auto number = std::is_integral_v<T> ? "a whole number" : "a number";
-  if (!std::is_integral_v<T> && range.most == std::numeric_limits<T>::max())
-    return fmt::format("{} of at least {}", number, range.least);
-  return fmt::format("{} from {} to {}", number, range.least, range.most);
-}
-
-template <typename T>
-[[nodiscard]] T read_number(const std::string& names, const AcceptedRange<T>& range,
-                            const std::string& text) {
-  const auto number = parse_number<T>(text);
-  if (!number || *number < range.least || *number > range.most)
-    refuse_option_value(names, describe(range), text);
-  return *number;
-}
 
 template <typename T>
 struct NumberIn {
@@ -72,10 +63,12 @@ template <typename Value>
 CLI::Option* add_number_option(CLI::App& command, const std::string& names, Value& value,
                                AcceptedRange<typename NumberIn<Value>::Type> range,
                                const std::string& description) {
-  return add_value_option(
-      command, names,
-      [&value, names, range](const std::string& text) { value = read_number(names, range, text); },
-      description);
+  const auto read = [&value, names, range](const std::string& text) {
+    const auto number = range.read(text);
+    if (!number) refuse_option_value(names, range.describe(), text);
+    value = *number;
+  };
+  return add_value_option(command, names, read, description);
 }
 
 // Returns the text; refuses an empty one and the command's own options. `what`: "a folder".
@@ -105,11 +98,11 @@ CLI::Option* add_list_option(CLI::App& command, const std::string& names, std::v
   const auto read = [&values, names, range](const std::string& text) {
     values.clear();
     for (const std::string& word : CLI::detail::split(text, ',')) {
-      const auto number = parse_number<T>(word);
-      if (!number || *number < range.least || *number > range.most) {
+      const auto number = range.read(word);
+      if (!number)
         refuse_option_value(
-            names, fmt::format("numbers with commas between them, each {}", describe(range)), text);
-      }
+            names, fmt::format("numbers with commas between them, each {}", range.describe()),
+            text);
       values.push_back(*number);
     }
   };

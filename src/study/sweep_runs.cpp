@@ -170,7 +170,7 @@ class TrialRunner {
   void note_end(std::size_t number, int status) {
     auto& trial = sweep_.trials[number];
     try {
-      (void)folder_.collect(trial, sweep_.metric);
+      folder_.collect(trial, sweep_.metric);
     } catch (const Error& error) {
       return note_failure(trial, error.what());
     }
