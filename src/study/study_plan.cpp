@@ -1,6 +1,7 @@
 #include "kolo/study/scale_study.h"
 
 #include <algorithm>
+#include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -12,13 +13,6 @@
 namespace kolo {
 
 namespace {
-
-template <typename T>
-std::vector<T> sorted_without_repeats(std::vector<T> values) {
-  std::ranges::sort(values);
-  values.erase(std::unique(values.begin(), values.end()), values.end());
-  return values;
-}
 
 void check(const ScaleRequest& request) {
   if (request.ranks.empty())
@@ -94,7 +88,8 @@ void share_samples(const SharedSamples& samples, StudyPoint& point) {
 
 Study plan_study(const ScaleRequest& request, const RunConfig& configured) {
   check(request);
-  const auto ranks = sorted_without_repeats(request.ranks);
+  const std::set<int> ranks(request.ranks.begin(), request.ranks.end());
+  const int fewest = *ranks.begin();
   RunConfig base = configured;
   const auto file = request.config.file.stem().string();
   const auto chosen = request.config.name ? " " + *request.config.name : std::string();
@@ -107,14 +102,14 @@ Study plan_study(const ScaleRequest& request, const RunConfig& configured) {
   study.cores = request.cores;
   if (base.device.intra_threads == 0) study.threads = request.threads;
   if (request.strong && !request.shared && !base.training.base_batch_size) {
-    base.training.base_batch_size = kolo::batch_size_of(base.training, ranks.front());
+    base.training.base_batch_size = kolo::batch_size_of(base.training, fewest);
     study.settings.push_back(
         fmt::format("training.base_batch_size={}", *base.training.base_batch_size));
   }
 
   auto scalings = request.lr_scalings;
   if (scalings.empty()) scalings = {base.optimizer.lr_scaling};
-  auto warmups = sorted_without_repeats(request.warmup_epochs);
+  std::set<double> warmups(request.warmup_epochs.begin(), request.warmup_epochs.end());
   if (warmups.empty()) warmups = {base.training.lr_warmup_epochs};
   for (const int count : ranks) {
     for (const auto scaling : scalings) {
@@ -123,7 +118,7 @@ Study plan_study(const ScaleRequest& request, const RunConfig& configured) {
         point.ranks = count;
         if (request.ranks_per_node > 0)
           point.nodes = (count + request.ranks_per_node - 1) / request.ranks_per_node;
-        point.batch_size = batch_size_of(request, base.training, ranks.front(), count);
+        point.batch_size = batch_size_of(request, base.training, fewest, count);
         if (request.shared) share_samples(*request.shared, point);
         point.lr_scaling = name_of(scaling);
         point.warmup_epochs = warmup;
