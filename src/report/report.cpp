@@ -45,21 +45,29 @@ std::string name_of(const Study& study, const StudyPoint& point) {
   return fmt::format("{}, {}", ranks, is_shared ? "unscaled" : combination_name(point));
 }
 
+// The run in a folder; nothing where none has begun, or it can't be read, which is a warning.
+std::optional<RunRecord> run_in(const fs::path& folder, Report& report) {
+  std::error_code error;
+  if (!fs::exists(folder / "history.json", error)) return std::nullopt;
+  try {
+    return read_run(folder);
+  } catch (const Error& problem) {
+    report.warnings.emplace_back(problem.what());
+    return std::nullopt;
+  }
+}
+
 // The study's runs come before all others.
 void read_runs_of(const Study& study, const fs::path& folder, Report& report) {
   std::vector<RunRecord> runs;
   std::map<std::string, std::optional<std::size_t>> places;  // by folder
   for (const auto& point : study.points) {
     const auto [known, is_new] = places.try_emplace(point.folder);
-    std::error_code error;
-    if (is_new && !point.folder.empty() &&
-        fs::exists(folder / point.folder / "history.json", error)) {
-      try {
-        runs.push_back(read_run(folder / point.folder));
-        runs.back().name = name_of(study, point);
-        known->second = runs.size() - 1;
-      } catch (const Error& problem) {
-        report.warnings.emplace_back(problem.what());
+    if (is_new && !point.folder.empty()) {
+      if (auto run = run_in(folder / point.folder, report)) {
+        run->name = name_of(study, point);
+        known->second = runs.size();
+        runs.push_back(*std::move(run));
       }
     }
     report.runs_of_points.push_back(known->second);
@@ -74,14 +82,7 @@ void read_sweep(const fs::path& file, Report& report) {
     throw InputError(fmt::format("report: {} is a second sweep; a page shows one", file.string()));
   report.sweep = Sweep::read(file);
   for (const auto& trial : report.sweep->trials) {
-    RunRecord run;
-    std::error_code error;
-    const auto folder = file.parent_path() / trial.folder;
-    try {
-      if (fs::exists(folder / "history.json", error)) run = read_run(folder);
-    } catch (const Error& problem) {
-      report.warnings.emplace_back(problem.what());
-    }
+    auto run = run_in(file.parent_path() / trial.folder, report).value_or(RunRecord());
     run.name = fmt::format("trial {}: {}", trial.number, describe(trial));
     report.trials.push_back(std::move(run));
   }

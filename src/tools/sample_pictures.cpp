@@ -44,18 +44,6 @@ PixelColour helix(double shade) {
           byte_of(shade + 1.97294 * c)};
 }
 
-PixelColour colour_of(Panel::Scale scale, const std::array<double, 3>& shades) {
-  const double shade = shades[0];
-  switch (scale) {
-    case Panel::Scale::field:
-      return helix(shade);
-    case Panel::Scale::difference:
-      return shade < .5 ? between(cold, neutral, 2 * shade) : between(neutral, warm, 2 * shade - 1);
-    default:
-      return {byte_of(shades[0]), byte_of(shades[1]), byte_of(shades[2])};
-  }
-}
-
 // Mean of a cell's values.
 double mean_of(const Panel& panel, std::int64_t plane, std::int64_t row, std::int64_t column,
                std::int64_t edge) {
@@ -79,13 +67,20 @@ double shade_of(const Panel& panel, double value) {
 
 PixelColour colour_of_cell(const Panel& panel, std::int64_t row, std::int64_t column,
                            std::int64_t edge) {
-  std::array<double, 3> shades{};
-  for (std::size_t plane = 0; plane < shades.size(); ++plane)
-    shades[plane] =
-        panel.scale == Panel::Scale::colour || plane == 0
-            ? shade_of(panel, mean_of(panel, static_cast<std::int64_t>(plane), row, column, edge))
-            : shades[0];
-  return colour_of(panel.scale, shades);
+  const auto shade_in = [&](std::int64_t plane) {
+    return shade_of(panel, mean_of(panel, plane, row, column, edge));
+  };
+  const double shade = shade_in(0);
+  switch (panel.scale) {
+    case Panel::Scale::field:
+      return helix(shade);
+    case Panel::Scale::difference:
+      return shade < .5 ? between(cold, neutral, 2 * shade) : between(neutral, warm, 2 * shade - 1);
+    case Panel::Scale::colour:
+      return {byte_of(shade), byte_of(shade_in(1)), byte_of(shade_in(2))};
+    default:
+      return {byte_of(shade), byte_of(shade), byte_of(shade)};
+  }
 }
 
 class Canvas {
