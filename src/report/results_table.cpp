@@ -67,33 +67,29 @@ std::string count(double value) {
   return format_count(static_cast<std::int64_t>(value));
 }
 
-// The number, or NaN if it is unknown.
-template <typename T>
-double number_or_unmeasured(const std::optional<T>& value) {
-  return value ? static_cast<double>(*value) : not_measured;
-}
-
 std::vector<Measure> measures() {
   const auto best = [](const char* quantity) {
     return [=](const RunRecord& run) { return best_validation(run, quantity); };
   };
-  return {{"best validation accuracy", best("accuracy"), percent, Better::larger},
-          {"best top-5 accuracy", best("top_accuracy"), percent, Better::larger},
-          {"best validation loss", best("loss"), format_loss, Better::smaller},
-          {"time per epoch", [](const RunRecord& run) { return mean_of(run, "epoch_seconds"); },
-           [](double value) { return fmt::format("{:.4g} s", value); }, Better::smaller},
-          {"samples/s", whole_rate, format_rate, Better::larger},
-          {"ranks", [](const RunRecord& run) { return number_or_unmeasured(run.ranks); }, count},
-          {"parameters", [](const RunRecord& run) { return number_or_unmeasured(run.parameters); },
-           count},
-          {"epochs", last_epoch, [](double value) { return fmt::format("{:.3g}", value); }}};
+  return {
+      {"best validation accuracy", best("accuracy"), percent, Better::larger},
+      {"best top-5 accuracy", best("top_accuracy"), percent, Better::larger},
+      {"best validation loss", best("loss"), format_loss, Better::smaller},
+      {"time per epoch", [](const RunRecord& run) { return mean_of(run, "epoch_seconds"); },
+       [](double value) { return fmt::format("{:.4g} s", value); }, Better::smaller},
+      {"samples/s", whole_rate, format_rate, Better::larger},
+      {"ranks", [](const RunRecord& run) { return run.ranks ? *run.ranks : not_measured; }, count},
+      {"parameters",
+       [](const RunRecord& run) {
+         return run.parameters ? static_cast<double>(*run.parameters) : not_measured;
+       },
+       count},
+      {"epochs", last_epoch, [](double value) { return fmt::format("{:.3g}", value); }}};
 }
 
 // The best of several values; NaN if fewer than two are known, or all are equal.
-double best_value(const std::vector<double>& values, Better better) {
-  std::vector<double> known;
-  std::ranges::copy_if(values, std::back_inserter(known),
-                       [](double value) { return std::isfinite(value); });
+double best_value(std::vector<double> known, Better better) {
+  std::erase_if(known, [](double value) { return !std::isfinite(value); });
   if (better == Better::neither || known.size() < 2) return not_measured;
   const auto [smallest, largest] = std::ranges::minmax(known);
   if (smallest == largest) return not_measured;

@@ -56,15 +56,14 @@ Finding check_processors(const CpuLimits& limits, const EnvironmentLookup& looku
 }
 
 Finding check_host_names(const std::vector<NameLookup>& lookups) {
-  Finding finding{.name = "host names"};
   std::vector<std::string> names;
   for (const auto& lookup : lookups) names.push_back(lookup.name);
-  finding.text = fmt::format("{} looked up at once", fmt::join(names, " and "));
-  const auto slow = describe_slow_names(lookups);
-  if (slow.empty()) return finding;
-  finding.text = slow;
-  finding.warn("programs that ask wait for that, mpirun and ssh among them; " +
-               advice_on_names(lookups));
+  Finding finding{.name = "host names", .text = describe_slow_names(lookups)};
+  if (finding.text.empty())
+    finding.text = fmt::format("{} looked up at once", fmt::join(names, " and "));
+  else
+    finding.warn("programs that ask wait for that, mpirun and ssh among them; " +
+                 advice_on_names(lookups));
   return finding;
 }
 

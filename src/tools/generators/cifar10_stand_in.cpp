@@ -382,7 +382,7 @@ std::array<std::int64_t, 2> write_cifar10_stand_in(const fs::path& folder,
   std::atomic<std::int64_t> done = 0;
   const auto painted = [&, total = training.size() + validation.size()] {
     const auto now = ++done;
-    if (options.progress && now % progress_step == 0) options.progress(now, total);
+    if (now % progress_step == 0) options.progress(now, total);
   };
   write_split(output.aside(), training, Split::train, options.threads, painted);
   write_split(output.aside(), validation, Split::validation, options.threads, painted);
