@@ -50,8 +50,8 @@ int fetch(const FetchArguments& arguments) {
 }
 
 void add_fetch_command(CLI::App& data, Chosen& chosen) {
-  const auto arguments = std::make_shared<FetchArguments>();
-  CLI::App* const command = data.add_subcommand("fetch", "Download a data set");
+  const auto [command, arguments] =
+      add_command(data, chosen, "fetch", "Download a data set", fetch);
   add_choice_option(*command, "name NAME", arguments->dataset,
                     {"mnist", "fashion-mnist", "cifar10"}, "mnist, fashion-mnist or cifar10");
   add_text_option(*command, "-o,--output DIR", arguments->output, "a folder",
@@ -65,7 +65,6 @@ void add_fetch_command(CLI::App& data, Chosen& chosen) {
       "Examples:\n"
       "  kolo data fetch cifar10\n"
       "  kolo data fetch mnist -o /scratch/mnist --url http://mirror.example.org/mnist");
-  on_choice(*command, chosen, arguments, fetch);
 }
 
 struct InspectArguments {
@@ -134,8 +133,8 @@ int inspect_for_user(const InspectArguments& arguments) {
 }
 
 void add_inspect_command(CLI::App& data, Chosen& chosen) {
-  const auto arguments = std::make_shared<InspectArguments>();
-  CLI::App* const command = data.add_subcommand("inspect", "Show what is in a data file");
+  const auto [command, arguments] =
+      add_command(data, chosen, "inspect", "Show what is in a data file", inspect_for_user);
   add_text_option(*command, "path FILE", arguments->path, "a file or a folder",
                   "A file, a folder, or the prefix of a pair of .npy files");
   command->add_flag("--quick", arguments->quick, "Leave out the ranges of large arrays");
@@ -147,7 +146,6 @@ void add_inspect_command(CLI::App& data, Chosen& chosen) {
       "Examples:\n"
       "  kolo data inspect box.h5\n"
       "  kolo data inspect data/cifar10 --json");
-  on_choice(*command, chosen, arguments, inspect_for_user);
 }
 
 struct ConvertArguments {
@@ -193,9 +191,8 @@ int convert(const ConvertArguments& arguments) {
 }
 
 void add_convert_command(CLI::App& data, Chosen& chosen) {
-  const auto arguments = std::make_shared<ConvertArguments>();
-  CLI::App* const command =
-      data.add_subcommand("convert", "Write a simulation box in another format");
+  const auto [command, arguments] =
+      add_command(data, chosen, "convert", "Write a simulation box in another format", convert);
   add_text_option(*command, "box FILE", arguments->input, "a simulation box",
                   "An HDF5 file, or either file or the prefix of a pair of .npy files");
   add_text_option(*command, "-o,--output FILE", arguments->output, "a file's name",
@@ -209,7 +206,6 @@ void add_convert_command(CLI::App& data, Chosen& chosen) {
       "Examples:\n"
       "  kolo data convert box.h5 -o box              box_data.npy and box_label.npy\n"
       "  kolo data convert packed.h5 -o plain.h5      without packing and chunks");
-  on_choice(*command, chosen, arguments, convert);
 }
 
 }  // namespace

@@ -223,9 +223,9 @@ int eval(const EvalArguments& arguments) {
 }  // namespace
 
 void add_eval_command(CLI::App& app, Chosen& chosen) {
-  const auto arguments = std::make_shared<EvalArguments>();
-  CLI::App* const command = app.add_subcommand(
-      "eval", "Measure a trained network: accuracy of classes, errors of numbers");
+  const auto [command, arguments] =
+      add_command(app, chosen, "eval",
+                  "Measure a trained network: accuracy of classes, errors of numbers", eval);
   add_text_option(*command, "path RUN|CHECKPOINT", arguments->request.path,
                   "a run's folder or one of its checkpoints",
                   "A run's folder, or one of its checkpoints");
@@ -247,7 +247,6 @@ void add_eval_command(CLI::App& app, Chosen& chosen) {
       "  kolo eval results/fashion_mnist\n"
       "  kolo eval results/fashion_mnist --pictures results/fashion_mnist/pictures\n"
       "  kolo eval results/fashion_mnist/checkpoints/step-00004690 -n 2 --json");
-  on_choice(*command, chosen, arguments, eval);
 }
 
 }  // namespace kolo

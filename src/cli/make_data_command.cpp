@@ -98,9 +98,8 @@ int make_cifar10(const ImagesArguments& arguments) {
 }
 
 void add_cifar10_command(CLI::App& data, Chosen& chosen) {
-  const auto arguments = std::make_shared<ImagesArguments>();
-  CLI::App* const command =
-      data.add_subcommand("cifar10", "Make a stand-in for CIFAR-10, in its binary format");
+  const auto [command, arguments] = add_command(
+      data, chosen, "cifar10", "Make a stand-in for CIFAR-10, in its binary format", make_cifar10);
   add_image_options(*command, *arguments, "Training images of each class");
   command->footer(
       "Garments of Fashion-MNIST, moved, turned and coloured, on patterned backgrounds, with "
@@ -110,7 +109,6 @@ void add_cifar10_command(CLI::App& data, Chosen& chosen) {
       "Example:\n"
       "  kolo data cifar10 --from fashion-mnist -o data/stand-in\n"
       "  kolo train configs/cifar10_cnn.yaml data.path=data/stand-in");
-  on_choice(*command, chosen, arguments, make_cifar10);
 }
 
 int make_images(const ImagesArguments& arguments) {
@@ -122,10 +120,9 @@ int make_images(const ImagesArguments& arguments) {
 }
 
 void add_images_command(CLI::App& data, Chosen& chosen) {
-  const auto arguments = std::make_shared<ImagesArguments>();
+  const auto [command, arguments] = add_command(
+      data, chosen, "images", "Make folders of JPEG files, laid out as ImageNet's", make_images);
   arguments->stand_in = PhotographFolderOptions().stand_in;
-  CLI::App* const command =
-      data.add_subcommand("images", "Make folders of JPEG files, laid out as ImageNet's");
   add_image_options(*command, *arguments,
                     "Training images of each class; a fifth of that for validation");
   command->footer(
@@ -134,7 +131,6 @@ void add_images_command(CLI::App& data, Chosen& chosen) {
       "same seed makes the same files, with any number of threads.\n\n"
       "Example:\n"
       "  kolo data images --from fashion-mnist -o data/images --per-class 200");
-  on_choice(*command, chosen, arguments, make_images);
 }
 
 struct NbodyArguments : MakingArguments {
@@ -214,9 +210,8 @@ int make_nbody(const NbodyArguments& arguments) {
 }
 
 void add_nbody_command(CLI::App& data, Chosen& chosen) {
-  const auto arguments = std::make_shared<NbodyArguments>();
-  CLI::App* const command =
-      data.add_subcommand("nbody", "Make a box of simulated universe: dark matter and gas");
+  const auto [command, arguments] = add_command(
+      data, chosen, "nbody", "Make a box of simulated universe: dark matter and gas", make_nbody);
   add_text_option(*command, "-o,--output FILE", arguments->output, "a file's name",
                   "The HDF5 file to make")
       ->required();
@@ -233,7 +228,6 @@ void add_nbody_command(CLI::App& data, Chosen& chosen) {
       "Example:\n"
       "  kolo data nbody --size 128 --seed 1 -o data/train.h5\n"
       "  kolo data nbody --size 128 --seed 2 --crop 64 -o data/valid.h5");
-  on_choice(*command, chosen, arguments, make_nbody);
 }
 
 }  // namespace

@@ -120,10 +120,10 @@ int predict(const PredictArguments& arguments) {
 
 void add_predict_command(CLI::App& app, Chosen& chosen) {
   constexpr std::int64_t most_cells = 1 << 20;
-  const auto arguments = std::make_shared<PredictArguments>();
+  const auto [command, arguments] =
+      add_command(app, chosen, "predict",
+                  "Apply a trained network to images, arrays or a simulation box", predict);
   auto& request = arguments->request;
-  CLI::App* const command = app.add_subcommand(
-      "predict", "Apply a trained network to images, arrays or a simulation box");
   add_text_option(*command, "path RUN|CHECKPOINT", request.run,
                   "a run's folder or one of its checkpoints",
                   "A run's folder, or one of its checkpoints");
@@ -151,7 +151,6 @@ void add_predict_command(CLI::App& app, Chosen& chosen) {
       "  kolo predict results/regression data/new.npy -o predicted.npy\n"
       "  kolo predict results/unet3d data/nbody/box.h5 -o gas.h5\n"
       "  kolo predict results/unet3d dark.npy -o gas.npy --tile 128 -n 2");
-  on_choice(*command, chosen, arguments, predict);
 }
 
 }  // namespace kolo

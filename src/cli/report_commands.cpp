@@ -51,9 +51,8 @@ int write_report(const ReportArguments& arguments) {
 }  // namespace
 
 void add_report_command(CLI::App& app, Chosen& chosen) {
-  const auto arguments = std::make_shared<ReportArguments>();
-  CLI::App* const command =
-      app.add_subcommand("report", "Show runs, a study or a sweep on one page");
+  const auto [command, arguments] =
+      add_command(app, chosen, "report", "Show runs, a study or a sweep on one page", write_report);
   const auto require_path = [](const std::string& text) {
     if (text.empty()) refuse_option_value("runs", "the folder of a run", text);
     return std::string();
@@ -69,7 +68,6 @@ void add_report_command(CLI::App& app, Chosen& chosen) {
       "  kolo report results/fashion_mnist\n"
       "  kolo report results/adam results/sgd -o compared.html\n"
       "  kolo report results/study");
-  on_choice(*command, chosen, arguments, write_report);
 }
 
 namespace {
@@ -125,9 +123,8 @@ int timeline(const TimelineArguments& given) {
 }  // namespace
 
 void add_timeline_command(CLI::App& app, Chosen& chosen) {
-  const auto arguments = std::make_shared<TimelineArguments>();
-  CLI::App* const command =
-      app.add_subcommand("timeline", "Merge the timelines that the ranks of a run wrote");
+  const auto [command, arguments] = add_command(
+      app, chosen, "timeline", "Merge the timelines that the ranks of a run wrote", timeline);
   add_text_option(*command, "folder FOLDER", arguments->folder, "a folder of timelines",
                   "Folder of a run, or one with the ranks' files rank-*.json");
   add_text_option(*command, "-o,--output FILE", arguments->output, "a file's name",
@@ -142,7 +139,6 @@ void add_timeline_command(CLI::App& app, Chosen& chosen) {
       "  KOLO_TIMELINE=/tmp/trace kolo run -n 2 ./my_training\n"
       "  kolo timeline /tmp/trace -o timeline.json\n"
       "  kolo timeline results/hello");
-  on_choice(*command, chosen, arguments, timeline);
 }
 
 }  // namespace kolo

@@ -52,10 +52,9 @@ void add_plan_options(CLI::App& command, BenchPlan& plan) {
 }  // namespace
 
 void add_bench_command(CLI::App& app, Chosen& chosen) {
-  const auto arguments = std::make_shared<BenchArguments>();
+  const auto [command, arguments] = add_command(
+      app, chosen, "bench", "Measure how fast a configuration trains, and what bounds it", bench);
   arguments->request.parts = chosen.program.parts;
-  CLI::App* const command =
-      app.add_subcommand("bench", "Measure how fast a configuration trains, and what bounds it");
   add_config_options(*command, arguments->request.config);
   add_rank_options(*command, arguments->ranks, chosen, "Number of ranks to start");
   add_choice_option(*command, "--mode", arguments->mode, {"io", "synthetic", "full", "all"},
@@ -76,7 +75,6 @@ void add_bench_command(CLI::App& app, Chosen& chosen) {
       "  kolo bench configs/cifar10_cnn.yaml -n 2 --mode full --profile\n"
       "  kolo bench configs/unet3d.yaml --config short --mode synthetic --steps 3 \\\n"
       "      --trials 3 data.mode=synthetic data.box_size=128 training.local_batch_size=2");
-  on_choice(*command, chosen, arguments, bench);
 }
 
 namespace {
@@ -175,11 +173,11 @@ void add_running_options(CLI::App& command, ScaleArguments& arguments) {
 }  // namespace
 
 void add_scale_command(CLI::App& app, Chosen& chosen) {
-  const auto arguments = std::make_shared<ScaleArguments>();
+  const auto [command, arguments] =
+      add_command(app, chosen, "scale",
+                  "Train on several numbers of ranks, and compare speed and accuracy", scale);
   arguments->request.program_name = chosen.program.name;
   arguments->request.parts = chosen.program.parts;
-  CLI::App* const command = app.add_subcommand(
-      "scale", "Train on several numbers of ranks, and compare speed and accuracy");
   add_study_options(*command, *arguments);
   add_running_options(*command, *arguments);
   command->footer(
@@ -196,7 +194,6 @@ void add_scale_command(CLI::App& app, Chosen& chosen) {
       "      --ranks-per-node 8 --submit slurm \\\n"
       "      --submit-options \"--time 1:00:00 --partition cpu\"\n\n"
       "Exit status: 0 done, 1 a run failed, 2 wrong input, 75 stopped on request.");
-  on_choice(*command, chosen, arguments, scale);
 }
 
 namespace {
@@ -254,11 +251,11 @@ void add_sweep_options(CLI::App& command, SweepArguments& arguments, const Chose
 }  // namespace
 
 void add_sweep_command(CLI::App& app, Chosen& chosen) {
-  const auto arguments = std::make_shared<SweepArguments>();
+  const auto [command, arguments] =
+      add_command(app, chosen, "sweep",
+                  "Train with many values of a configuration's keys, side by side", sweep);
   arguments->request.program_name = chosen.program.name;
   arguments->request.parts = chosen.program.parts;
-  CLI::App* const command =
-      app.add_subcommand("sweep", "Train with many values of a configuration's keys, side by side");
   add_config_options(*command, arguments->request.config);
   command->get_option(settings_name)
       ->description(
@@ -279,7 +276,6 @@ void add_sweep_command(CLI::App& app, Chosen& chosen) {
       "  kolo sweep configs/unet3d.yaml --config tiny optimizer.lr=1e-3,1e-4 -n 2 \\\n"
       "      --trials-at-once 1\n\n"
       "Exit status: 0 done, 1 a trial failed, 2 wrong input, 75 stopped on request.");
-  on_choice(*command, chosen, arguments, sweep);
 }
 
 }  // namespace kolo

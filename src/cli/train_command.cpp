@@ -188,9 +188,8 @@ void add_shortcuts(CLI::App& command, TrainArguments& arguments) {
 }  // namespace
 
 void add_train_command(CLI::App& app, Chosen& chosen) {
-  const auto arguments = std::make_shared<TrainArguments>();
-  CLI::App* const command =
-      app.add_subcommand("train", "Train the network that a configuration file describes");
+  const auto [command, arguments] = add_command(
+      app, chosen, "train", "Train the network that a configuration file describes", train);
   add_config_options(*command, arguments->config);
   add_rank_options(*command, arguments->ranks, chosen, "Number of ranks to start");
   add_shortcuts(*command, *arguments);
@@ -245,7 +244,6 @@ void add_train_command(CLI::App& app, Chosen& chosen) {
       "--amp_mode and others (docs/use/configuration.md).\n\n"
       "Exit status: 0 done, 1 failed, 2 wrong input (nothing was written), 75 stopped on request "
       "after a checkpoint.");
-  on_choice(*command, chosen, arguments, train);
 }
 
 }  // namespace kolo

@@ -330,15 +330,13 @@ int doctor(const bool& is_probe) {
 }  // namespace
 
 void add_doctor_command(CLI::App& app, Chosen& chosen) {
-  const auto is_probe = std::make_shared<bool>(false);
-  CLI::App* const command =
-      app.add_subcommand("doctor", "Check this machine: MPI, names, BLAS, threads, memory, data");
+  const auto [command, is_probe] = add_command(
+      app, chosen, "doctor", "Check this machine: MPI, names, BLAS, threads, memory, data", doctor);
   command->add_flag("--probe", *is_probe)->group("");  // check_two_ranks() starts it
   command->footer(
       "Example:\n"
       "  kolo doctor\n\n"
       "Exit status: 0 everything works (there may be warnings), 1 something is a problem.");
-  on_choice(*command, chosen, is_probe, doctor);
 }
 
 }  // namespace kolo
