@@ -128,15 +128,12 @@ Sweep plan_sweep(const SweepRequest& request, const SweepSpace& space) {
   for (const auto& key : space.keys) sweep.space.push_back(key.text);
   sweep.settings = space.settings;
   sweep.random = request.random;
-  if (request.random > 0) sweep.seed = request.seed;
   sweep.ranks = request.places.ranks;
   sweep.target = request.target.value_or(not_measured);
   for (auto& settings :
-       request.random > 0 ? random_trials(space, request.seed, request.random) : grid_of(space)) {
-    Trial trial;
-    trial.number = narrow<int>(sweep.trials.size()) + 1;
-    trial.settings = std::move(settings);
-    sweep.trials.push_back(std::move(trial));
+       request.random > 0 ? random_trials(space, sweep.seed, request.random) : grid_of(space)) {
+    const int number = narrow<int>(sweep.trials.size()) + 1;
+    sweep.trials.push_back({.number = number, .settings = std::move(settings)});
   }
   return sweep;
 }

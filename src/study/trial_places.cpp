@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <ranges>
 
 #include <fmt/format.h>
 
@@ -38,9 +39,8 @@ std::vector<std::vector<T>> equal_parts(const std::vector<T>& all, int count) {
 }
 
 std::vector<int> flat(const std::vector<std::vector<int>>& lists) {
-  std::vector<int> all;
-  for (const auto& list : lists) all.insert(all.end(), list.begin(), list.end());
-  return all;
+  const auto all = lists | std::views::join;
+  return {all.begin(), all.end()};
 }
 
 // Binds trials to whole cores, else to hardware threads; leaves them unbound if there are too few.

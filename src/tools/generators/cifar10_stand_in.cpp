@@ -166,10 +166,8 @@ void paint_distractor(std::span<const float> garment, CounterRandom& random, Pic
     const float size = between(random, 8, 13);
     return happens(random, .5F) ? size : -size;
   };
-  Placement placement;
-  placement.scale = between(random, .45F, .7F);
-  placement.shift_y = offset();
-  placement.shift_x = offset();
+  const Placement placement{
+      .scale = between(random, .45F, .7F), .shift_y = offset(), .shift_x = offset()};
   const auto colour = draw_colour(random, .05F, 1);
   const auto shape = place(garment, placement);
   for (std::size_t pixel = 0; pixel < shape.size(); ++pixel) {
