@@ -10,13 +10,13 @@
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <torch/cuda.h>
 #include <torch/version.h>
 #include <unistd.h>
 
 #include "cli/command_line.h"
 #include "cli/doctor/checks.h"
+#include "kolo/base/text.h"
 #include "kolo/comm/device.h"
 #include "kolo/data/mnist.h"
 #include "kolo/kernels/onednn.h"
@@ -60,7 +60,7 @@ Finding check_host_names(const std::vector<NameLookup>& lookups) {
   for (const auto& lookup : lookups) names.push_back(lookup.name);
   Finding finding{.name = "host names", .text = describe_slow_names(lookups)};
   if (finding.text.empty())
-    finding.text = fmt::format("{} looked up at once", fmt::join(names, " and "));
+    finding.text = fmt::format("{} looked up at once", join(names, " and "));
   else
     finding.warn("programs that ask wait for that, mpirun and ssh among them; " +
                  advice_on_names(lookups));
@@ -68,16 +68,14 @@ Finding check_host_names(const std::vector<NameLookup>& lookups) {
 }
 
 Finding check_shared_memory() {
-  Finding finding{.name = "shared memory"};
   const auto room = examine_shared_memory();
-  if (!room) {
-    finding.text = "/dev/shm is not there";
-    finding.warn(
-        "mount a tmpfs on it, for Open MPI's own messages; what ranks share in kolo needs none");
-    return finding;
-  }
+  if (!room)
+    return {
+        "shared memory", FindingStatus::warning, "/dev/shm is not there",
+        "mount a tmpfs on it, for Open MPI's own messages; what ranks share in kolo needs none"};
   const double total = room->total / (1 << 20), free = room->free / (1 << 20);
-  finding.text = fmt::format("/dev/shm: {:.0f} MiB, {:.0f} MiB of it free", total, free);
+  Finding finding{.name = "shared memory",
+                  .text = fmt::format("/dev/shm: {:.0f} MiB, {:.0f} MiB of it free", total, free)};
   if (room->free < 2 * shared_memory_per_rank) {
     finding.warn(
         "Open MPI's own messages take 4.25 MiB of it for each rank, what ranks share in kolo none: "
@@ -105,48 +103,39 @@ Finding check_gpu() {
 }
 
 Finding check_fashion_mnist(const std::filesystem::path& folder) {
-  Finding finding{.name = "data"};
-  if (!std::filesystem::exists(folder)) {
-    finding.text = "Fashion-MNIST is not installed";
-    finding.warn("apt install dataset-fashion-mnist");
-    return finding;
-  }
+  if (!std::filesystem::exists(folder))
+    return {"data", FindingStatus::warning, "Fashion-MNIST is not installed",
+            "apt install dataset-fashion-mnist"};
   try {
     const auto training = MnistDataset(folder, Split::train).size();
     const auto validation = MnistDataset(folder, Split::validation).size();
-    finding.text = fmt::format("Fashion-MNIST: {} training and {} validation images in {}",
-                               training, validation, folder.string());
+    return {.name = "data",
+            .text = fmt::format("Fashion-MNIST: {} training and {} validation images in {}",
+                                training, validation, folder.string())};
   } catch (const std::exception& error) {
-    finding.text = error.what();
-    finding.warn("apt install --reinstall dataset-fashion-mnist");
+    return {"data", FindingStatus::warning, error.what(),
+            "apt install --reinstall dataset-fashion-mnist"};
   }
-  return finding;
 }
 
 Finding check_cosmology(bool is_built) {
   if (is_built) return {.name = "commands", .text = "all are built in"};
-  return {.name = "commands",
-          .status = FindingStatus::warning,
-          .text = "built without kolo data nbody",
-          .remedy = "build with FFTW (KOLO_COSMOLOGY=ON)"};
+  return {"commands", FindingStatus::warning, "built without kolo data nbody",
+          "build with FFTW (KOLO_COSMOLOGY=ON)"};
 }
 
 Finding check_blas(const BlasLibrary& library, const VectorUnits& units,
                    const std::string& core_before) {
-  Finding finding{.name = "BLAS"};
-  if (library.is_mkl) {
-    finding.text = "MKL, which LibTorch brings along";
-    return finding;
-  }
-  if (!library.is_openblas()) {
-    finding.text = fmt::format("{}: not OpenBLAS", library.path.empty() ? "none" : library.path);
-    finding.warn(
-        "if this is the reference BLAS, it is many times slower: apt install libopenblas0-pthread");
-    return finding;
-  }
-  finding.text = fmt::format("{} with kernels for {} ({})",
-                             library.version.substr(0, library.version.find(' ', 9)), library.core,
-                             library.path);
+  if (library.is_mkl) return {.name = "BLAS", .text = "MKL, which LibTorch brings along"};
+  if (!library.is_openblas())
+    return {
+        "BLAS", FindingStatus::warning,
+        fmt::format("{}: not OpenBLAS", library.path.empty() ? "none" : library.path),
+        "if this is the reference BLAS, it is many times slower: apt install libopenblas0-pthread"};
+  Finding finding{.name = "BLAS",
+                  .text = fmt::format("{} with kernels for {} ({})",
+                                      library.version.substr(0, library.version.find(' ', 9)),
+                                      library.core, library.path)};
   if (const auto better = better_core(library.core, units)) {
     finding.warn(fmt::format(
         "it takes this processor for an older one; export OPENBLAS_CORETYPE={}", *better));
@@ -206,7 +195,7 @@ Finding check_versions(const GpuFacts& facts) {
       facts.nccl.empty() ? "kolo is built without NCCL" : facts.nccl,
       facts.driver == 0 ? "no driver"
                         : fmt::format("driver for CUDA up to {}", version_of(facts.driver))};
-  finding.text = fmt::format("{}", fmt::join(parts, "; "));
+  finding.text = join(parts, "; ");
   // A driver also runs later CUDA versions with its own major number.
   const int newest = std::max(facts.runtime, facts.libtorch);
   if (facts.driver != 0 && facts.driver / 1000 < newest / 1000) {
@@ -241,7 +230,7 @@ Finding check_reach(const GpuFacts& facts) {
     pairs.push_back(fmt::format("{} to {}", from, to));
   finding.text = fmt::format(
       "no access to each other's memory from {}; there collectives go through the host's memory",
-      fmt::join(pairs, ", "));
+      join(pairs));
   return finding;
 }
 
