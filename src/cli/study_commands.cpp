@@ -39,16 +39,6 @@ int bench(const BenchArguments& arguments) {
   });
 }
 
-void add_plan_options(CLI::App& command, BenchPlan& plan) {
-  constexpr std::int64_t most = 1000000000;
-  add_number_option(command, "--steps STEPS", plan.steps, {1, most},
-                    "Steps per trial (default: 10)");
-  add_number_option(command, "--warmup STEPS", plan.warmup, {0, most},
-                    "Steps before the first trial (default: 5)");
-  add_number_option(command, "--trials TRIALS", plan.trials, {1, 1000000},
-                    "Trials per mode (default: 5)");
-}
-
 }  // namespace
 
 void add_bench_command(CLI::App& app, Chosen& chosen) {
@@ -60,7 +50,14 @@ void add_bench_command(CLI::App& app, Chosen& chosen) {
   add_choice_option(*command, "--mode", arguments->mode, {"io", "synthetic", "full", "all"},
                     "io: the loader alone. synthetic: training steps on one batch of random "
                     "numbers; needs no data. full: both. all: all three (default)");
-  add_plan_options(*command, arguments->request.plan);
+  auto& plan = arguments->request.plan;
+  constexpr std::int64_t most = 1000000000;
+  add_number_option(*command, "--steps STEPS", plan.steps, {1, most},
+                    "Steps per trial (default: 10)");
+  add_number_option(*command, "--warmup STEPS", plan.warmup, {0, most},
+                    "Steps before the first trial (default: 5)");
+  add_number_option(*command, "--trials TRIALS", plan.trials, {1, 1000000},
+                    "Trials per mode (default: 5)");
   command
       ->add_flag("--profile", arguments->request.profile,
                  "Also time the parts of a step without communication, when each bucket of "

@@ -238,8 +238,8 @@ RemoteDataset remote_dataset(std::string_view name) {
 }
 
 FetchResult fetch_dataset(const RemoteDataset& dataset, const FetchOptions& options) {
-  FetchResult result{.folder = options.folder / dataset.archive_folder};
-  if (dataset.archive_folder.empty()) result.folder = options.folder;
+  FetchResult result{.folder = options.folder};
+  if (!dataset.archive_folder.empty()) result.folder /= dataset.archive_folder;
   result.was_there = is_complete(dataset, options.folder);
   if (result.was_there) return result;
   std::error_code error;
