@@ -16,7 +16,6 @@
 #include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
-#include "kolo/base/text.h"
 #include "kolo/data/box_files.h"
 #include "kolo/tools/generators.h"
 #include "kolo/train/observe/format.h"

@@ -6,7 +6,6 @@
 
 #include "cli/command_line.h"
 #include "cli/options.h"
-#include "kolo/base/text.h"
 #include "kolo/report/results_table.h"
 #include "kolo/run/launch_ranks.h"
 #include "kolo/study/bench.h"

@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
-#include "kolo/base/file.h"
 #include "kolo/base/text.h"
 #include "kolo/run/launch_ranks.h"
 #include "kolo/study/scale_study.h"
