@@ -108,6 +108,10 @@ std::string join(std::span<const std::string> words, std::string_view separator)
   return fmt::format("{}", fmt::join(words.begin(), words.end(), separator));
 }
 
+std::string counted(std::int64_t count, std::string_view what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
 bool comes_before(std::string_view a, std::string_view b) {
   const int order = compare_names(a, b);
   return order != 0 ? order < 0 : a < b;

@@ -167,6 +167,8 @@ TEST(CommandLine, UnknownOptionsAndCommandsGetASuggestion) {
       {{"scale", "c.yaml", "--ranks", "1", "--simulate", "64"},
        "scale: --simulate: kolo-simulate (extras/simulate) predicts from a study"},
       {{"scale", "c.yaml", "--ranks", "1", "--job-script", "x"}, "--job-script requires --submit"},
+      {{"bench", "c.yaml", "-n", "2", "--collectives"},
+       "bench: --collectives: --profile times all-reduces among the ranks, too"},
       {{"doctor", "-n", "2", "--tune=c.yaml"}, "doctor: --tune: kernels of convolutions"},
       {{"data", "nbody", "-o", "x.h5", "--threads", "2"},
        "data nbody: --threads: each processor has a thread"},

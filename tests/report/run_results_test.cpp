@@ -96,6 +96,7 @@ TEST(DifferingSettings, AreThoseThatAreNotTheSameInAllRuns) {
   const std::vector runs{first, second, other};
   const auto table = differing_settings(runs);
   EXPECT_THAT(titles_of(table), ElementsAre("setting", "first", "second"));
+  EXPECT_EQ(table.folded, "setting");
   ASSERT_THAT(table.rows, SizeIs(2));
   EXPECT_THAT(texts_of(table.rows[0]), ElementsAre("optimizer.lr", "0.1", "0.2"));
   EXPECT_THAT(texts_of(table.rows[1]), ElementsAre("training.n_epochs", "", "3"));

@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -50,6 +51,9 @@ template <typename T>
 // "a, b, c"; "" for no words.
 [[nodiscard]] std::string join(std::span<const std::string> words,
                                std::string_view separator = ", ");
+
+// "1 rank", "4 ranks".
+[[nodiscard]] std::string counted(std::int64_t count, std::string_view what);
 
 // The order of names that people number: "s2" before "s10".
 
