@@ -98,6 +98,11 @@ std::string quote(std::string_view text) {
   return quoted + (text.size() > longest ? "...\"" : "\"");
 }
 
+std::string lower_case(std::string text) {
+  std::ranges::transform(text, text.begin(), lower);
+  return text;
+}
+
 std::string shell_word(std::string_view text) {
   std::string word = "'";
   for (const char letter : text) word += letter == '\'' ? "'\\''" : std::string(1, letter);

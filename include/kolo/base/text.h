@@ -45,6 +45,9 @@ template <typename T>
 // line.
 [[nodiscard]] std::string quote(std::string_view text);
 
+// Capital letters of English made small, whatever the locale.
+[[nodiscard]] std::string lower_case(std::string text);
+
 // 'abc': any text as one word of a shell's line.
 [[nodiscard]] std::string shell_word(std::string_view text);
 
