@@ -29,9 +29,7 @@ class InspectProgram : public ::testing::Test {
     box.parameters = {{"seed", 5}};
   }
   ProcessResult inspect(const std::string& path, const std::vector<std::string>& more = {}) {
-    std::vector<std::string> arguments{"data", "inspect", path};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return run_kolo(arguments);
+    return run_kolo(joined({"data", "inspect", path}, more));
   }
   Json inspected(const std::string& path, const std::vector<std::string>& more = {"--json"}) {
     const auto result = inspect(path, more);

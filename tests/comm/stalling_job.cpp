@@ -18,9 +18,6 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <thread>
 #include <vector>
@@ -63,17 +60,13 @@ Communicator start(const std::string& setting) {
   return job_communicator(options);
 }
 
-std::string text_of(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return testing::read_all(file);
-}
-
 void sleep_for(double seconds) {
   std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
 }
 
 bool is_stopped(pid_t process) {
-  return text_of(fmt::format("/proc/{}/status", process)).find("\nState:\tT") != std::string::npos;
+  const auto status = testing::read_all(fmt::format("/proc/{}/status", process));
+  return status.find("\nState:\tT") != std::string::npos;
 }
 
 // Forks a child that stops the processes for so many seconds, and then continues them one after the
@@ -115,7 +108,7 @@ void go_through_suspension(const Communicator& communicator, const std::string& 
 void wait_until_missed(int rank, int ranks, const std::string& file) {
   for (bool is_missed = false; !is_missed;) {
     sleep_for(0.05);
-    const auto text = file.empty() ? std::string() : text_of(file);
+    const auto text = testing::read_all(file);
     is_missed = true;
     for (int other = 0; other < ranks; ++other) {
       const auto words = fmt::format("rank {} of {} has waited", other, ranks);
