@@ -3,7 +3,6 @@
 #include <cmath>
 #include <filesystem>
 
-#include <gmock/gmock.h>
 #include <torch/script.h>
 #include <nlohmann/json.hpp>
 
@@ -12,14 +11,11 @@
 #include "data/array_files.h"
 #include "kolo/base/file.h"
 #include "kolo/train/observe/history.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
 namespace kolo::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 class ArraysProgram : public ::testing::Test {
  protected:

@@ -2,20 +2,14 @@
 #include <map>
 #include <sstream>
 
-#include <gmock/gmock.h>
-
 #include "cli/doctor/checks.h"
 #include "cli/program.h"
 #include "kolo/comm/device.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
 namespace kolo::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
-using ::testing::StartsWith;
 
 // Lines without marks that not every terminal has.
 const std::map<std::string, std::string> ascii{{"LC_ALL", "C"}};

@@ -1,17 +1,13 @@
 // Training of fields through the binary: kolo train and kolo eval without accuracy.
-#include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
 #include "cli/program.h"
 #include "kolo/train/observe/history.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
 namespace kolo::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 // Random boxes and a very small U-Net.
 class FieldProgram : public ::testing::Test {

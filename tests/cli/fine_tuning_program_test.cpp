@@ -3,14 +3,11 @@
 
 #include "cli/small_runs.h"
 #include "kolo/train/checkpoint/safetensors.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
 namespace kolo::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 // A rate that changes no weight, so that a run ends with those that it began with.
 constexpr auto no_change = "optimizer.lr=1e-30";

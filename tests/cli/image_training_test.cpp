@@ -1,14 +1,11 @@
 // Training of the image networks, end to end through the binary.
-#include <gmock/gmock.h>
 
 #include "cli/shipped_configurations.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
 namespace kolo::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 class ImageTraining : public ::testing::Test {
  protected:

@@ -1,7 +1,6 @@
 // kolo data inspect, through the binary.
 #include <limits>
 
-#include <gmock/gmock.h>
 #include <torch/types.h>
 #include <nlohmann/json.hpp>
 
@@ -12,12 +11,12 @@
 #include "kolo/train/checkpoint/safetensors.h"
 #include "support/cifar10_files.h"
 #include "support/idx_files.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
 namespace kolo::testing {
 namespace {
 
-using ::testing::IsEmpty;
 using Json = nlohmann::json;
 
 class InspectProgram : public ::testing::Test {

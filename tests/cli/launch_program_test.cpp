@@ -1,19 +1,14 @@
 #include <filesystem>
 
-#include <gmock/gmock.h>
-
 #include "cli/background.h"
 #include "kolo/base/machine.h"
 #include "kolo/train/observe/history.h"
+#include "support/matchers.h"
 #include "support/needs_mpi.h"
 #include "support/says.h"
 
 namespace kolo::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
 
 namespace fs = std::filesystem;
 

@@ -1,7 +1,6 @@
 // A program with a network of its own has kolo's commands.
 #include <cstdlib>
 
-#include <gmock/gmock.h>
 #include <torch/nn/modules/linear.h>
 
 #include "cli/program.h"
@@ -11,13 +10,11 @@
 #include "kolo/data/dataset.h"
 #include "kolo/nn/network.h"
 #include "kolo/train/objective.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
 namespace kolo::testing {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 using Words = std::vector<std::string>;
 

@@ -1,17 +1,15 @@
 // A network in a pipeline of two ranks, through the binary: kolo train and what looks at it.
-#include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
 #include "cli/background.h"
 #include "cli/program.h"
 #include "kolo/train/observe/history.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
 namespace kolo::testing {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::Each;
 using ::testing::Ge;
 using ::testing::Lt;
 

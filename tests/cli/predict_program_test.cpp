@@ -3,21 +3,19 @@
 #include <memory>
 #include <random>
 
-#include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
 #include "cli/background.h"
 #include "kolo/base/file.h"
 #include "kolo/data/box_files.h"
 #include "support/idx_files.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
 namespace kolo::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 
 // A very small U-Net, trained on random boxes, with a rate that makes its outputs large.
 class PredictProgram : public ::testing::Test {

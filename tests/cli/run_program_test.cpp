@@ -3,21 +3,16 @@
 #include <csignal>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 
 #include "cli/background.h"
 #include "kolo/base/file.h"
 #include "support/expect_end.h"
+#include "support/matchers.h"
 #include "support/needs_mpi.h"
 #include "support/says.h"
 
 namespace kolo::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::ContainsRegex;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 // kolo run, with small shell programs on two ranks.
 class RunProgram : public ::testing::Test {

@@ -1,17 +1,15 @@
 // kolo sweep, end to end through the binary.
-#include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
 #include "cli/small_runs.h"
 #include "kolo/train/observe/sweep.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
 namespace kolo::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 class SweepProgram : public SmallRuns {
  protected:

@@ -1,19 +1,15 @@
 // Wrong input of kolo train: exit status 2, one clear message, nothing written.
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 
 #include "cli/program.h"
 #include "kolo/base/file.h"
 #include "support/idx_files.h"
+#include "support/matchers.h"
 #include "support/needs_mpi.h"
 #include "support/says.h"
 
 namespace kolo::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 class TrainInput : public ::testing::Test {
  protected:

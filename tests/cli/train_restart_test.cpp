@@ -4,14 +4,11 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/small_runs.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
 namespace kolo::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 class TrainRestart : public SmallRuns {
  protected:

@@ -1,13 +1,10 @@
 // kolo train --resume: choice of the checkpoint, changed settings, and the records.
 #include "cli/small_runs.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
 namespace kolo::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 class TrainResume : public SmallRuns {
  protected:

@@ -4,24 +4,17 @@
 #include <string>
 #include <vector>
 
-#include <gmock/gmock.h>
-
 #include "comm/floats_on_device.h"
 #include "kolo/base/error.h"
 #include "kolo/comm/threads.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/says.h"
 #include "support/simulated_device/runtime.h"
 #include "support/watch_messages.h"
 
 namespace kolo::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::AnyOf;
-using ::testing::Each;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 constexpr std::int64_t count = 5000;
 

@@ -1,19 +1,16 @@
 // Messages between two ranks whose buffers are on a device.
 #include <vector>
 
-#include <gmock/gmock.h>
-
 #include "comm/floats_on_device.h"
 #include "kolo/base/error.h"
 #include "kolo/comm/threads.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/says.h"
 #include "support/simulated_device/runtime.h"
 
 namespace kolo::testing {
 namespace {
-
-using ::testing::Each;
 
 constexpr std::int64_t count = 50'003;
 

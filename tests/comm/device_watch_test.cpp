@@ -8,22 +8,17 @@
 #include <thread>
 #include <vector>
 
-#include <gmock/gmock.h>
-
 #include "comm/device/device_sharing.h"
 #include "comm/watch/stall.h"
 #include "comm/watch/watch.h"
 #include "kolo/base/error.h"
 #include "kolo/comm/threads.h"
+#include "support/matchers.h"
 #include "support/says.h"
 #include "support/watch_messages.h"
 
 namespace kolo::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 // State that the ranks' devices share: how many ranks have come to each collective.
 struct Links {

@@ -9,22 +9,17 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 
 #include "comm/jobs.h"
 #include "kolo/base/file.h"
 #include "support/expect_end.h"
+#include "support/matchers.h"
 #include "support/process.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
 namespace kolo::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::AnyOf;
-using ::testing::ContainsRegex;
-using ::testing::HasSubstr;
 
 // Seconds that a rank may wait for another before it is told, and before the job ends. Longer than
 // a busy machine lets a process wait for its turn.

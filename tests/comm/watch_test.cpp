@@ -4,25 +4,19 @@
 #include <cmath>
 #include <thread>
 
-#include <gmock/gmock.h>
-
 #include "comm/watch/stall.h"
 #include "kolo/base/error.h"
 #include "kolo/comm/threads.h"
 #include "kolo/comm/watch.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/says.h"
 #include "support/watch_messages.h"
 
 namespace kolo {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::Contains;
-using ::testing::Each;
-using ::testing::HasSubstr;
 using testing::message_of;
-using ::testing::Not;
 using testing::WatchMessages;
 
 void reduce(const Communicator& communicator, const std::string& name) {

@@ -6,14 +6,10 @@
 #include "config/config_fixture.h"
 #include "kolo/nn/loss.h"
 #include "settings/choice_reader.h"
+#include "support/matchers.h"
 
 namespace kolo {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::AnyOf;
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
 
 // Chooses what knows the setting.
 std::string chooser_of(const std::string& setting) {

@@ -5,22 +5,18 @@
 #include <limits>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 
 #include "data/array_files.h"
 #include "data/read_sample.h"
 #include "kolo/base/error.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
 namespace kolo {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using testing::message_of;
 using testing::npy_array;
 using testing::read_sample;

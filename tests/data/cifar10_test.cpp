@@ -1,11 +1,10 @@
 #include "kolo/data/cifar10.h"
 
-#include <gmock/gmock.h>
-
 #include "data/read_sample.h"
 #include "kolo/base/error.h"
 #include "support/cifar10_files.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
@@ -14,7 +13,6 @@ namespace {
 
 using testing::cifar10_batch;
 using testing::cifar10_record;
-using ::testing::ElementsAre;
 using testing::message_of;
 using testing::read_sample;
 using testing::TemporaryFolder;

@@ -2,21 +2,19 @@
 #include <array>
 #include <functional>
 
-#include <gmock/gmock.h>
-
 #include "data/array_files.h"
 #include "data/read_sample.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/data/array_samples.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
 namespace kolo {
 namespace {
 
-using ::testing::ElementsAre;
 using testing::Hdf5Field;
 using testing::message_of;
 using testing::read_sample;

@@ -4,17 +4,15 @@
 #include <latch>
 #include <set>
 
-#include <gmock/gmock.h>
-
 #include "data/numbered_dataset.h"
 #include "kolo/base/error.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
 namespace kolo {
 namespace {
 
-using ::testing::ElementsAre;
 using testing::holds_its_samples;
 using testing::message_of;
 using testing::NumberedDataset;

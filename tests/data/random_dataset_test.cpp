@@ -3,14 +3,12 @@
 #include <cmath>
 #include <set>
 
-#include <gmock/gmock.h>
-
 #include "data/read_sample.h"
+#include "support/matchers.h"
 
 namespace kolo {
 namespace {
 
-using ::testing::Each;
 using testing::read_sample;
 
 TEST(RandomDataset, DependsOnSeedAndIndexOnly) {

@@ -4,16 +4,14 @@
 #include <limits>
 #include <random>
 
-#include <gmock/gmock.h>
-
 #include "kolo/base/error.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
 namespace kolo {
 namespace {
 
-using ::testing::ElementsAre;
 using testing::message_of;
 
 std::vector<ChainStage> random_chain(std::mt19937_64& random, std::size_t count) {

@@ -6,16 +6,15 @@
 #include <random>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 
 #include "kolo/base/error.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
 namespace kolo {
 namespace {
 
-using ::testing::ElementsAre;
 using testing::message_of;
 
 // Whole numbers that wrap round, so that sums are exact in any order.

@@ -3,16 +3,14 @@
 #include <cmath>
 #include <limits>
 
-#include <gmock/gmock.h>
-
 #include "kolo/base/error.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
 namespace kolo {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::IsNan;
 using testing::message_of;
 

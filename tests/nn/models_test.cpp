@@ -2,19 +2,15 @@
 
 #include <cmath>
 
-#include <gmock/gmock.h>
-
 #include "kolo/base/error.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
 namespace kolo {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 using testing::message_of;
-using ::testing::Not;
 
 TEST(ModelCatalogue, NamesAreUnique) {
   ModelCatalogue catalogue = built_in_models();

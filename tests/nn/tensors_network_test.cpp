@@ -1,18 +1,16 @@
 #include "kolo/nn/network.h"
 
-#include <gmock/gmock.h>
-
 #include "kolo/base/error.h"
 #include "kolo/nn/models.h"
 #include "nn/script_files.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
 namespace kolo {
 namespace {
 
-using ::testing::ElementsAre;
 using testing::message_of;
 using Tensors = std::vector<torch::Tensor>;
 

@@ -3,7 +3,6 @@
 #include <filesystem>
 #include <fstream>
 
-#include <gmock/gmock.h>
 #include <torch/nn/functional.h>
 #include <torch/script.h>
 #include <torch/serialize.h>
@@ -12,6 +11,7 @@
 #include "kolo/nn/network.h"
 #include "nn/script_files.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
 #include "support/test_devices.h"
@@ -19,7 +19,6 @@
 namespace kolo {
 namespace {
 
-using ::testing::ElementsAre;
 using testing::message_of;
 
 // A small classifier as torch.jit.script makes it: linear layer "hidden", batch norm whose count is

@@ -6,7 +6,6 @@
 #include <thread>
 #include <vector>
 
-#include <gmock/gmock.h>
 #include <torch/optim/adagrad.h>
 #include <torch/optim/adam.h>
 #include <torch/optim/adamw.h>
@@ -20,6 +19,7 @@
 #include "optim/every_optimizer.h"
 #include "optim/flat_buffers.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
 namespace kolo {
@@ -27,7 +27,6 @@ namespace {
 
 using testing::as_tensor;
 using testing::Buffers;
-using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
 using testing::every_optimizer;
 using testing::message_of;

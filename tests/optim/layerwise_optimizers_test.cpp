@@ -5,16 +5,14 @@
 #include <functional>
 #include <vector>
 
-#include <gmock/gmock.h>
-
 #include "optim/flat_buffers.h"
+#include "support/matchers.h"
 
 namespace kolo {
 namespace {
 
 using testing::as_tensor;
 using testing::Buffers;
-using ::testing::Each;
 using testing::random_buffers;
 
 double rate_of(std::int64_t step) {

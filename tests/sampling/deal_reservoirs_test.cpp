@@ -9,18 +9,16 @@
 #include <set>
 #include <vector>
 
-#include <gmock/gmock.h>
-
 #include "kolo/base/error.h"
 #include "sampling/numbers.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
 namespace kolo {
 namespace {
 
 using testing::chi_square;
-using ::testing::HasSubstr;
 using testing::message_of;
 using testing::number_in;
 using testing::Numbers;

@@ -6,21 +6,18 @@
 #include <set>
 #include <vector>
 
-#include <gmock/gmock.h>
-
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
 #include "kolo/sampling/reservoir.h"
 #include "sampling/numbers.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
 namespace kolo {
 namespace {
 
 using testing::chi_square;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using testing::message_of;
 using testing::number_in;
 using testing::Numbers;

@@ -4,13 +4,13 @@
 #include <set>
 #include <thread>
 
-#include <gmock/gmock.h>
 #include <unistd.h>
 
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/base/machine.h"
 #include "kolo/study/sweep.h"
+#include "support/matchers.h"
 #include "support/read_all.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
@@ -19,12 +19,6 @@ namespace kolo::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::AllOf;
-using ::testing::Each;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::SizeIs;
-using ::testing::ThrowsMessage;
 
 // Stand-in for kolo train: its accuracy is optimizer.lr in every epoch; `description` chooses how
 // it ends.

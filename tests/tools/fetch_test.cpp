@@ -4,12 +4,11 @@
 #include <cstdlib>
 #include <future>
 
-#include <gmock/gmock.h>
-
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "support/errors.h"
 #include "support/http_server.h"
+#include "support/matchers.h"
 #include "support/process.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
@@ -20,7 +19,6 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HttpServer;
 using testing::message_of;
-using ::testing::SizeIs;
 using testing::TemporaryFolder;
 
 std::string noise(std::size_t bytes) {

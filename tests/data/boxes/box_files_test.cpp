@@ -6,12 +6,11 @@
 
 #include <sys/stat.h>
 
-#include <gmock/gmock.h>
-
 #include "data/boxes/boxes.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
@@ -19,12 +18,10 @@ namespace kolo {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::ElementsAre;
 using testing::Hdf5Field;
 using testing::message_of;
 using testing::numbered_box;
 using testing::read_all;
-using ::testing::StartsWith;
 using testing::TemporaryFolder;
 using testing::write_hdf5;
 using testing::write_hdf5_field;

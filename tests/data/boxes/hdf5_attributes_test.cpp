@@ -3,20 +3,19 @@
 #include <cstring>
 #include <map>
 
-#include <gmock/gmock.h>
 #include <hdf5.h>
 #include <nlohmann/json.hpp>
 
 #include "data/boxes/boxes.h"
 #include "kolo/data/array_file.h"
 #include "kolo/data/box_files.h"
+#include "support/matchers.h"
 #include "support/temporary_folder.h"
 
 namespace kolo {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::IsEmpty;
 using testing::numbered_box;
 using testing::TemporaryFolder;
 

@@ -3,11 +3,10 @@
 #include <random>
 #include <thread>
 
-#include <gmock/gmock.h>
-
 #include "data/boxes/boxes.h"
 #include "kolo/base/error.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
@@ -15,8 +14,6 @@ namespace kolo {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 using testing::message_of;
 using testing::numbered_box;
 using testing::TemporaryFolder;

@@ -2,18 +2,16 @@
 
 #include <tuple>
 
-#include <gmock/gmock.h>
-
 #include "kolo/base/error.h"
 #include "kolo/data/box_files.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
 namespace kolo {
 namespace {
 
-using ::testing::ElementsAre;
 using testing::message_of;
 using testing::TemporaryFolder;
 

@@ -1,9 +1,9 @@
-#include <gmock/gmock.h>
 
 #include "data/images/image_files.h"
 #include "kolo/base/error.h"
 #include "kolo/data/image.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
@@ -11,7 +11,6 @@ namespace kolo {
 namespace {
 
 using testing::bytes_of;
-using ::testing::ElementsAre;
 using testing::message_of;
 using testing::png_chunk;
 using testing::png_file;

@@ -3,7 +3,6 @@
 #include <filesystem>
 #include <numeric>
 
-#include <gmock/gmock.h>
 #include <sys/stat.h>
 
 #include "data/images/image_files.h"
@@ -13,6 +12,7 @@
 #include "kolo/data/image.h"
 #include "kolo/data/loader.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
@@ -20,8 +20,6 @@ namespace kolo {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::Each;
-using ::testing::ElementsAre;
 using testing::message_of;
 using testing::noise_image;
 using testing::png_file;

@@ -1,18 +1,16 @@
-#include <gmock/gmock.h>
 
 #include "data/images/image_files.h"
 #include "data/images/jpeg_files.h"
 #include "kolo/base/error.h"
 #include "kolo/data/image.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
 namespace kolo {
 namespace {
 
-using ::testing::AnyOf;
 using testing::bytes_of;
-using ::testing::HasSubstr;
 using testing::jpeg_file;
 using testing::JpegKind;
 using testing::message_of;

@@ -1,16 +1,14 @@
 #include <algorithm>
 #include <cmath>
 
-#include <gmock/gmock.h>
-
 #include "data/images/image_files.h"
 #include "kolo/data/image.h"
+#include "support/matchers.h"
 
 namespace kolo {
 namespace {
 
 using testing::bytes_of;
-using ::testing::ElementsAre;
 using testing::largest_difference;
 using testing::noise_image;
 using testing::png_file;

@@ -3,16 +3,14 @@
 #include <cmath>
 #include <random>
 
-#include <gmock/gmock.h>
-
 #include "kolo/base/error.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
 namespace kolo {
 namespace {
 
-using ::testing::ElementsAre;
 using testing::message_of;
 using Pixels = std::vector<float>;
 

@@ -2,11 +2,10 @@
 // and what the ranks do.
 #include <csignal>
 
-#include <gmock/gmock.h>
-
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/run/launch_ranks.h"
+#include "support/matchers.h"
 #include "support/process.h"
 #include "support/read_all.h"
 #include "support/says.h"
@@ -14,11 +13,6 @@
 
 namespace kolo::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::AnyOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 class Relaunch : public ::testing::Test {
  protected:

@@ -17,7 +17,6 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 #include <sched.h>
 #include <unistd.h>
 
@@ -26,6 +25,7 @@
 #include "kolo/comm/processes.h"
 #include "kolo/run/launch_ranks.h"
 #include "support/expect_end.h"
+#include "support/matchers.h"
 #include "support/process.h"
 #include "support/read_all.h"
 #include "support/says.h"
@@ -33,11 +33,6 @@
 
 namespace kolo::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::ContainsRegex;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 std::atomic<bool> was_asked{false};
 

@@ -5,12 +5,11 @@
 #include <mutex>
 #include <set>
 
-#include <gmock/gmock.h>
-
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "support/errors.h"
 #include "support/idx_files.h"
+#include "support/matchers.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
@@ -18,8 +17,6 @@ namespace kolo {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::AllOf;
-using ::testing::Each;
 using testing::message_of;
 using testing::TemporaryFolder;
 using testing::write_small_mnist;

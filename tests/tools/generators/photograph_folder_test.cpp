@@ -6,13 +6,12 @@
 #include <map>
 #include <set>
 
-#include <gmock/gmock.h>
-
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/data/image.h"
 #include "support/errors.h"
 #include "support/idx_files.h"
+#include "support/matchers.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
@@ -20,7 +19,6 @@ namespace kolo {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::AllOf;
 using testing::message_of;
 using testing::TemporaryFolder;
 

@@ -8,23 +8,18 @@
 #include <string>
 #include <vector>
 
-#include <gmock/gmock.h>
-
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "support/errors.h"
 #include "support/file_size_limit.h"
+#include "support/matchers.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
 namespace kolo {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::ElementsAre;
 using testing::FileSizeLimit;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using testing::message_of;
 using testing::TemporaryFolder;
 
