@@ -121,9 +121,13 @@ TEST_F(RankFailures, DataOfAnotherLength) {
   EXPECT_FALSE(std::filesystem::exists(folder / "results"));
 }
 
-TEST_F(RankFailures, WhereAnotherRankIsStillPreparingTheLowestSaysIt) {
-  expect_said_once(job("3", {FAILING_RANK_PROGRAM, "preparing"}), rank(1) + ": missing for rank 1",
-                   2);
+// Ranks 1 and 2 fail; the lower one has a head start, which a busy machine may use up.
+TEST_F(RankFailures, WhereAnotherRankIsStillPreparingOneSaysIt) {
+  const auto result = job("3", {FAILING_RANK_PROGRAM, "preparing"});
+  expect_said_once(result, ": missing for rank ", 2);
+  EXPECT_TRUE(says(result.errors, {rank(1) + ": missing for rank 1"}) ||
+              says(result.errors, {rank(2) + ": missing for rank 2"}))
+      << result.errors;
 }
 
 // Classes named in Latin 1, which is no UTF-8.

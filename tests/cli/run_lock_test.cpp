@@ -211,10 +211,11 @@ TEST_F(RunLockProgram, KolosOwnTrialsAreNobodyElsesFiles) {
 }
 
 bool has_open(pid_t process, const std::string& name) {
-  std::error_code gone;
+  std::error_code gone, closed;
   const std::filesystem::path files = fmt::format("/proc/{}/fd", process);
-  for (const auto& file : std::filesystem::directory_iterator(files, gone))
-    if (std::filesystem::read_symlink(file, gone).filename() == name) return true;
+  std::filesystem::directory_iterator file(files, gone);
+  for (; file != std::filesystem::directory_iterator(); file.increment(gone))
+    if (std::filesystem::read_symlink(*file, closed).filename() == name) return true;
   return false;
 }
 

@@ -142,7 +142,7 @@ TEST(DeviceWatch, OfCheckedCallsLastsUntilTheDeviceHasDoneThem) {
 TEST(DeviceWatch, AtTheLimitFilesTellOfDevicesAndTheJobEnds) {
   WatchMessages messages;
   Links links(2);
-  EXPECT_THROW(run_linked(links, messages.options(.1, .2),
+  EXPECT_THROW(run_linked(links, messages.options(.1, 1),
                           [&](const Communicator& communicator) {
                             if (communicator.rank() == 0)
                               reduce_on_device(communicator, "bucket 9").wait();

@@ -8,15 +8,8 @@
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
-
-using testing::cifar10_batch;
-using testing::cifar10_record;
-using testing::message_of;
-using testing::read_sample;
-using testing::TemporaryFolder;
-using testing::write_small_cifar10;
 
 class Cifar10 : public ::testing::Test {
  protected:
@@ -153,4 +146,4 @@ TEST_F(Cifar10, RefusesSamplesThatAreNotThere) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

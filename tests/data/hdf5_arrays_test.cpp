@@ -12,13 +12,8 @@
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
-
-using testing::Hdf5Field;
-using testing::message_of;
-using testing::read_sample;
-using testing::write_hdf5_field;
 
 class Hdf5Arrays : public ::testing::Test {
  protected:
@@ -45,7 +40,7 @@ class Hdf5Arrays : public ::testing::Test {
     return message;
   }
 
-  testing::TemporaryFolder folder;
+  TemporaryFolder folder;
   std::string path = folder / "all.h5";
   const std::array<std::int32_t, 4> labels{1, 0, 2, 1};
   const std::array<float, 8> numbers{1, 2, 3, 4, 5, 6, 7, 8};
@@ -252,4 +247,4 @@ TEST_F(Hdf5Arrays, DamagedChunksAreSamplesThatCanNotBeRead) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

@@ -10,13 +10,8 @@
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
-
-using testing::gzip_bytes;
-using testing::idx_bytes;
-using testing::message_of;
-using testing::TemporaryFolder;
 
 class Idx : public ::testing::Test {
  protected:
@@ -133,4 +128,4 @@ TEST_F(Idx, StopsAtAGzipBomb) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

@@ -10,12 +10,9 @@
 #include "support/matchers.h"
 #include "support/says.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
 
-using testing::holds_its_samples;
-using testing::message_of;
-using testing::NumberedDataset;
 using Shape = std::vector<std::int64_t>;
 
 std::vector<Batch> drain(Loader& loader) {
@@ -276,4 +273,4 @@ TEST(Loader, RejectsItsArguments) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

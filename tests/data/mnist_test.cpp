@@ -16,15 +16,8 @@
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
-
-using testing::gzip_bytes;
-using testing::idx_bytes;
-using testing::message_of;
-using testing::read_sample;
-using testing::TemporaryFolder;
-using testing::write_small_mnist;
 
 std::string rejection(const TemporaryFolder& folder) {
   return message_of<InputError>([&] { MnistDataset(folder.path(), Split::train); });
@@ -213,4 +206,4 @@ TEST(Mnist, OpensPicturesToPredictFrom) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

@@ -9,10 +9,9 @@
 #include "support/matchers.h"
 #include "support/says.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
 
-using testing::message_of;
 using Lengths = std::vector<std::int64_t>;
 
 constexpr double mega_bytes_per_element = 4e-6;
@@ -293,4 +292,4 @@ TEST(SpatialNetwork, RefusesWhatItCannotPlan) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

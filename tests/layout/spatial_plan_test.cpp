@@ -14,10 +14,9 @@
 #include "support/matchers.h"
 #include "support/says.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
 
-using testing::message_of;
 using Values = std::vector<std::int64_t>;
 
 std::int64_t between(std::mt19937_64& random, std::int64_t least, std::int64_t most) {
@@ -380,4 +379,4 @@ TEST(SpatialPlan, RefusesCutsThatDoNotFit) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

@@ -9,10 +9,8 @@
 #include "support/matchers.h"
 #include "support/says.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
-
-using testing::message_of;
 
 std::vector<ChainStage> random_chain(std::mt19937_64& random, std::size_t count) {
   std::vector<ChainStage> stages;
@@ -111,4 +109,4 @@ TEST(StageCut, RefusesWhatIsNoCost) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

@@ -12,10 +12,8 @@
 #include "support/matchers.h"
 #include "support/says.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
-
-using testing::message_of;
 
 // Whole numbers that wrap round, so that sums are exact in any order.
 using Numbers = std::vector<std::uint64_t>;
@@ -356,4 +354,4 @@ TEST(Tiles, AreChosenForLargeBoxesToo) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

@@ -8,11 +8,10 @@
 #include "support/matchers.h"
 #include "support/says.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
 
 using ::testing::IsNan;
-using testing::message_of;
 
 torch::Tensor classes_of(std::vector<std::int64_t> classes) {
   return torch::tensor(classes, torch::kInt64);
@@ -169,4 +168,4 @@ TEST(ConfusionMatrix, RefusesWhatIsNoClass) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

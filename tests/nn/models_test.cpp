@@ -7,10 +7,8 @@
 #include "support/matchers.h"
 #include "support/says.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
-
-using testing::message_of;
 
 TEST(ModelCatalogue, NamesAreUnique) {
   ModelCatalogue catalogue = built_in_models();
@@ -62,4 +60,4 @@ TEST(ModelCatalogue, ChecksTheOptions) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

@@ -8,10 +8,9 @@
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
 
-using testing::message_of;
 using Tensors = std::vector<torch::Tensor>;
 
 class Scale final : public Network {
@@ -54,7 +53,7 @@ class ScriptOfTensors : public ::testing::Test {
     return message_of<InputError>([&] { (void)load(module, shapes); });
   }
 
-  testing::TemporaryFolder folder_;
+  TemporaryFolder folder_;
   Tensors inputs_{torch::randn({5, 3}), torch::randn({5, 2})};
 };
 
@@ -116,4 +115,4 @@ TEST_F(ScriptOfTensors, RefusesOtherArgumentsAndResults) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

@@ -16,10 +16,8 @@
 #include "support/temporary_folder.h"
 #include "support/test_devices.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
-
-using testing::message_of;
 
 // A small classifier as torch.jit.script makes it: linear layer "hidden", batch norm whose count is
 // replaced by a new tensor, as in old files, dropout, linear layer "output".
@@ -62,7 +60,7 @@ class TorchScript : public ::testing::Test {
     return message_of<InputError>([&] { (void)load(module); });
   }
 
-  testing::TemporaryFolder folder_;
+  TemporaryFolder folder_;
   ModelOptions options_{.input_shape = {4}, .classes = 3};
   torch::Tensor input_ = torch::randn({5, 4});
 };
@@ -315,4 +313,4 @@ TEST_F(TorchScript, OnlyScriptsAreSavedAsScripts) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

@@ -14,17 +14,9 @@
 #include "support/matchers.h"
 #include "support/says.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
 
-using testing::chi_square;
-using testing::message_of;
-using testing::number_in;
-using testing::Numbers;
-using testing::numbers_at;
-using testing::policies;
-using testing::push;
-using testing::room_for;
 using Outcome = Reservoir::Outcome;
 
 TEST(ReservoirDraw, DrawsAllAlike) {
@@ -215,4 +207,4 @@ TEST(ReservoirState, TakesMemoryAsSamplesCome) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

@@ -14,11 +14,10 @@
 #include "support/matchers.h"
 #include "support/says.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
 
 using ::testing::ElementsAreArray;
-using testing::message_of;
 using Samples = std::vector<std::int64_t>;
 constexpr auto all = std::numeric_limits<std::int64_t>::max();
 
@@ -220,4 +219,4 @@ TEST(Sampler, RejectsItsArguments) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

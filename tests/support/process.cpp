@@ -86,7 +86,7 @@ void kill_everything(pid_t session) {
 }
 
 int count_left_behind(pid_t session) {
-  const auto deadline = Clock::now() + std::chrono::seconds(2);
+  const auto deadline = Clock::now() + std::chrono::seconds(20);
   auto left = survivors(session);
   while (!left.empty() && Clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));

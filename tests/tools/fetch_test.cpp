@@ -13,13 +13,10 @@
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::HttpServer;
-using testing::message_of;
-using testing::TemporaryFolder;
 
 std::string noise(std::size_t bytes) {
   std::string text;
@@ -281,4 +278,4 @@ TEST(Md5, IsThatOfTheStandard) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

@@ -14,17 +14,10 @@
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::Hdf5Field;
-using testing::message_of;
-using testing::numbered_box;
-using testing::read_all;
-using testing::TemporaryFolder;
-using testing::write_hdf5;
-using testing::write_hdf5_field;
 
 void expect_holds(const fs::path& path, const SimulationBox& box) {
   const BoxFile file(path);
@@ -282,4 +275,4 @@ TEST_F(BoxFiles, ConversionSparesWhatIsThere) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

@@ -12,12 +12,10 @@
 #include "support/matchers.h"
 #include "support/temporary_folder.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::numbered_box;
-using testing::TemporaryFolder;
 
 constexpr std::int64_t beyond_double = (std::int64_t{1} << 60) + 1;
 
@@ -195,4 +193,4 @@ TEST_F(Hdf5Attributes, ReferencesToTheOtherFileAreNotCopied) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

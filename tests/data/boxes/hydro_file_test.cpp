@@ -10,13 +10,10 @@
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::message_of;
-using testing::numbered_box;
-using testing::TemporaryFolder;
 
 std::vector<std::string> names_in(const fs::path& folder) {
   std::vector<std::string> names;
@@ -139,4 +136,4 @@ TEST_F(HydroFiles, AreMadeOfBoxesWithoutGas) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

@@ -9,11 +9,8 @@
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
-
-using testing::message_of;
-using testing::TemporaryFolder;
 
 // A file of this version with this header and so many bytes after it.
 std::string npy_bytes(std::string_view header, std::size_t data_bytes, int version = 1) {
@@ -168,4 +165,4 @@ TEST_F(Npy, RejectsHalfAPair) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

@@ -7,17 +7,9 @@
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
 
-using testing::bytes_of;
-using testing::message_of;
-using testing::png_chunk;
-using testing::png_file;
-using testing::png_header;
-using testing::png_signature;
-using testing::PngKind;
-using testing::zlib_bytes;
 using Pixels = std::vector<std::uint8_t>;
 
 Pixels pixels_of(std::string_view file) {
@@ -45,7 +37,7 @@ TEST(Decoder, RejectsWhatIsNoImage) {
 }
 
 TEST(Decoder, ReadsRegularFilesWithinTheLimit) {
-  const testing::TemporaryFolder folder;
+  const TemporaryFolder folder;
   std::vector<std::byte> bytes;
   const auto reason = [&](const std::filesystem::path& path, const ImageLimits& limits = {}) {
     return message_of<InputError>([&] { read_image_file(path, bytes, limits); });
@@ -141,4 +133,4 @@ TEST(Png, ChecksTheSizeBeforeItTakesMemory) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

@@ -7,16 +7,9 @@
 #include "support/matchers.h"
 #include "support/says.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
 
-using testing::bytes_of;
-using testing::jpeg_file;
-using testing::JpegKind;
-using testing::message_of;
-using testing::noise_image;
-using testing::smooth_image;
-using testing::text_of;
 using Pixels = std::vector<std::uint8_t>;
 
 // One colour, 10 x 12, as decoded.
@@ -138,4 +131,4 @@ TEST(Jpeg, RefusesToWriteWhatIsTooLarge) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

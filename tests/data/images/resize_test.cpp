@@ -5,15 +5,8 @@
 #include "kolo/data/image.h"
 #include "support/matchers.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
-
-using testing::bytes_of;
-using testing::largest_difference;
-using testing::noise_image;
-using testing::png_file;
-using testing::resized;
-using testing::smooth_image;
 
 std::vector<float> resized(const Image& image, std::int64_t height, std::int64_t width) {
   return resized(bytes_of(png_file(image)), height, width);
@@ -113,4 +106,4 @@ TEST(Resize, JpegOfReducedSizeIsTheSamePicture) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

@@ -8,10 +8,9 @@
 #include "support/matchers.h"
 #include "support/says.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
 
-using testing::message_of;
 using Pixels = std::vector<float>;
 
 Pixels transformed(Pixels image, std::int64_t channels, std::int64_t height, std::int64_t width,
@@ -143,4 +142,4 @@ TEST(Preprocessing, RejectsWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

@@ -17,10 +17,9 @@
 #include "support/matchers.h"
 #include "support/says.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
 
-using testing::message_of;
 using Sizes = std::vector<std::int64_t>;
 
 // Keys of the model in a configuration.
@@ -153,4 +152,4 @@ TEST(Mlp, RefusesWhatItCantBe) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

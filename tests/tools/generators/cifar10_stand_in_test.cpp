@@ -13,13 +13,10 @@
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::message_of;
-using testing::TemporaryFolder;
-using testing::write_small_mnist;
 
 using Pixels = std::vector<std::uint8_t>;
 
@@ -159,4 +156,4 @@ TEST_F(StandIn, AFailureLeavesNothing) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

@@ -15,12 +15,10 @@
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::message_of;
-using testing::TemporaryFolder;
 
 std::map<std::string, std::string> files_in(const fs::path& folder) {
   std::map<std::string, std::string> files;
@@ -175,4 +173,4 @@ TEST_F(PhotographFolder, RefusesWhatCannotBe) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

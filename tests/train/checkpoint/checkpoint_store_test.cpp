@@ -16,12 +16,8 @@
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
-
-using testing::FileSizeLimit;
-using testing::message_of;
-using testing::TemporaryFolder;
 
 // A checkpoint that is recognisable by `value`.
 Checkpoint checkpoint_of(double value, std::int64_t elements = 4) {
@@ -334,4 +330,4 @@ TEST_F(CheckpointStoreTest, AFileInPlaceOfTheFolder) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

@@ -15,11 +15,8 @@
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
-
-using testing::message_of;
-using testing::TemporaryFolder;
 
 // A file with this header (its length in front unless another is given) and `data_size` zero bytes
 // after it.
@@ -280,4 +277,4 @@ TEST(Safetensors, SurvivesEveryFlippedHeaderByte) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing
