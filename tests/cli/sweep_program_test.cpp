@@ -56,14 +56,18 @@ TEST_F(SweepProgram, FourTrialsOfWhichOneFails) {
 }
 
 TEST_F(SweepProgram, TrialsThatWereStoppedGoOn) {
-  // Long enough, and all checkpoints kept, however the machine shares its time: the second trial
-  // may not even have begun when the first one has a checkpoint.
+  // All checkpoints kept, however the machine shares its time: the second trial may not even have
+  // begun when the first one has a checkpoint.
   const std::vector<std::string> words = {"optimizer.lr=0.002,0.001", "training.n_epochs=15",
                                           "device.intra_threads=1", "checkpoint.keep=100"};
-  const auto stopped = run_kolo_and(sweep_words(words), [&](pid_t process) {
-    EXPECT_TRUE(wait_for_checkpoint(25, "sweep/trials/001-lr-0.002"));
-    ::kill(process, SIGTERM);
-  });
+  ProcessResult stopped;
+  do {  // again where the first trial was done before the signal
+    fs::remove_all(folder / "sweep");
+    stopped = run_kolo_and(sweep_words(words), [&](pid_t process) {
+      EXPECT_TRUE(wait_for_checkpoint(25, "sweep/trials/001-lr-0.002"));
+      ::kill(process, SIGTERM);
+    });
+  } while (read().trials[0].state == TrialState::done);
   EXPECT_EQ(stopped.exit_code, 75) << stopped.errors;
   EXPECT_TRUE(says(stopped.errors, {"the same command goes on"}));
   EXPECT_EQ(read().trials[0].state, TrialState::stopped);

@@ -28,7 +28,8 @@ TEST(Watch, NamesTheCollectiveWhoHasNotComeAndWhatItDidLast) {
   WatchMessages messages;
   messages.watch(3, .05, [&](const Communicator& communicator) {
     reduce(communicator, "bucket 2");
-    if (communicator.rank() == 1) messages.wait_for({"bucket 3", "rank 0, 2;"});
+    if (communicator.rank() == 1)
+      messages.wait_for({"bucket 3", "rank 0, 2; not arrived: rank 1 last completed"});
     reduce(communicator, "bucket 3");
     messages.wait_for({"bucket 3", "went on after"});
   });
@@ -40,6 +41,7 @@ TEST(Watch, NamesTheCollectiveWhoHasNotComeAndWhatItDidLast) {
 }
 
 TEST(Watch, KnowsAsynchronousCollectivesAndThoseInsideTasks) {
+  const std::vector<std::string> told{"\"second\"", "rank 1 last completed call 1.1"};
   WatchMessages messages;
   messages.watch(2, .05, [&](const Communicator& communicator) {
     Work work;
@@ -53,25 +55,24 @@ TEST(Watch, KnowsAsynchronousCollectivesAndThoseInsideTasks) {
     } else {
       work = communicator.enqueue([&](const Communicator& ranks) {
         reduce(ranks, "first");
-        messages.wait_for({"\"second\""});
+        messages.wait_for(told);
         reduce(ranks, "second");
       });
     }
     work.wait();
   });
-  EXPECT_TRUE(says(messages.wait_for({"\"second\""}),
-                   {"call 1.2, all-reduce (average) of 100 float32, \"second\"",
-                    "rank 1 last completed call 1.1"}));
+  EXPECT_TRUE(
+      says(messages.wait_for(told), {"call 1.2, all-reduce (average) of 100 float32, \"second\""}));
 }
 
 TEST(Watch, OfASetOfRanksOnlyMembersAreMissing) {
   WatchMessages messages;
   messages.watch(4, .05, [&](const Communicator& communicator) {
     const auto half = communicator.split(communicator.rank() % 2);
-    if (communicator.rank() == 3) messages.wait_for({"not arrived: rank 3"});
+    if (communicator.rank() == 3) messages.wait_for({"odd ones", "not arrived: rank 3"});
     half->barrier({.name = "odd ones"});
   });
-  const auto told = messages.wait_for({"not arrived: rank 3"});
+  const auto told = messages.wait_for({"odd ones", "not arrived: rank 3"});
   EXPECT_THAT(told, AllOf(HasSubstr("arrived: rank 1; not arrived: rank 3"),
                           HasSubstr("of a set of ranks"), Not(HasSubstr("rank 0"))));
 }
