@@ -38,12 +38,6 @@ inline ProcessResult run_kolo_and(std::vector<std::string> arguments,
   return run_process(arguments, options);
 }
 
-// The status of a job in which a rank was killed: the launcher's or the watch's, or that of another
-// rank which misses it in the middle of a collective, whichever sees it first.
-inline auto is_of_killed_rank() {
-  return ::testing::AnyOf(128 + SIGKILL, 1);
-}
-
 // Longest time to wait for something that usually takes seconds.
 constexpr std::chrono::minutes longest_wait(3);
 

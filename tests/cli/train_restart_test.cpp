@@ -53,7 +53,8 @@ TEST_F(TrainRestart, AKilledRankCostsTheStepsSinceTheNewestCheckpoint) {
       killed(1, {"-n", "2", "--max-restarts", "2"}, [&] { return wait_for_checkpoint(20); });
   ASSERT_EQ(result.exit_code, 0) << result.output << result.errors;
   EXPECT_EQ(result.left_behind, 0);
-  // As in is_of_killed_rank().
+  // The launcher's or the watch's status, or that of another rank which misses the killed one in
+  // the middle of a collective, whichever sees it first.
   const std::string again = "; starting it again (restart 1 of 2)";
   const auto message = ::testing::AnyOf(HasSubstr("the job ended with status 137 (Killed)" + again),
                                         HasSubstr("the job ended with status 1" + again));
