@@ -1,17 +1,13 @@
 // Reading the command line, without running what it asks for.
-#include <gmock/gmock.h>
 
 #include "cli/command_line.h"
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
 namespace kolo::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
 
 using Words = std::vector<std::string>;
 
